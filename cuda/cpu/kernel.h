@@ -1,0 +1,46 @@
+/*
+ * Included first by every file in cpu/, which is compiled once per instruction set with NN_ISA set to its name. Kernels are
+ * named by NN_KERNEL, everything else in those files is static, and so the copies do not clash.
+ *
+ *   int32_t NN_KERNEL(silu)(nncuda_ctx *ctx, const void *args) {
+ *     const nn_silu_args *a = args;
+ *     ...
+ *   }
+ */
+#ifndef NN_CPU_KERNEL_H
+#define NN_CPU_KERNEL_H
+
+#include "../abi/engine.h"
+#include "simd.h"
+
+#define NN_JOIN3_(a, b, c) nn_##a##_##b##c
+#define NN_JOIN3(a, b, c) NN_JOIN3_(a, b, c)
+#define NN_KERNEL(op) NN_JOIN3(NN_ISA, op, )
+
+#define NN_DECLARE_KERNEL(op) int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args);
+NN_OPS(NN_DECLARE_KERNEL)
+#undef NN_DECLARE_KERNEL
+
+/* Runs `statement` with DT a compile-time constant, so that always_inline bodies specialise on the dtype. */
+#define NN_SWITCH_DTYPE(dtype, statement)                                                                              \
+  switch (dtype) {                                                                                                     \
+  case NNCUDA_F32: {                                                                                                   \
+    enum { DT = NNCUDA_F32 };                                                                                          \
+    statement;                                                                                                         \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  case NNCUDA_F16: {                                                                                                   \
+    enum { DT = NNCUDA_F16 };                                                                                          \
+    statement;                                                                                                         \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  default: {                                                                                                           \
+    enum { DT = NNCUDA_BF16 };                                                                                         \
+    statement;                                                                                                         \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  }
+
+#define NN_INLINE static inline __attribute__((always_inline, unused))
+
+#endif

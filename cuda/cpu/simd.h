@@ -1,0 +1,316 @@
+/*
+ * A vector of f32 as wide as the instruction set has it, and what the kernels do with it. VF is the number of lanes: 16 with
+ * AVX-512, 8 with AVX2, 4 elsewhere (SSE2, NEON). + - * / work on vf directly. Reductions over lanes have a fixed order.
+ * `_part` forms touch the first n < VF lanes only; loads fill the rest with zero.
+ */
+#ifndef NN_CPU_SIMD_H
+#define NN_CPU_SIMD_H
+
+#include "bindings.h"
+#include "half.h"
+
+#include <math.h>
+#include <stdint.h>
+
+#define NN_SIMD static inline __attribute__((always_inline, unused))
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#define NN_SIMD_AVX512 1
+#include <immintrin.h>
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#define NN_SIMD_AVX2 1
+#include <immintrin.h>
+#endif
+
+#if NN_SIMD_AVX512
+
+enum { VF = 16 };
+typedef __m512 vf;
+typedef __m512i vi;
+
+NN_SIMD __mmask16 vf_mask(int64_t n) { return (__mmask16)((1u << n) - 1u); }
+NN_SIMD vf vf_set1(float x) { return _mm512_set1_ps(x); }
+NN_SIMD vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
+NN_SIMD void vf_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
+NN_SIMD vf vf_load_part(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(vf_mask(n), p); }
+NN_SIMD void vf_store_part(float *p, int64_t n, vf x) { _mm512_mask_storeu_ps(p, vf_mask(n), x); }
+NN_SIMD vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+/* As the hardware's: when either is NaN, the second. */
+NN_SIMD vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+NN_SIMD vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+NN_SIMD vf vf_sqrt(vf x) { return _mm512_sqrt_ps(x); }
+NN_SIMD vf vf_round(vf x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+/* x * 2^n for whole n, with gradual underflow. */
+NN_SIMD vf vf_ldexp(vf x, vf n) { return _mm512_scalef_ps(x, n); }
+/* Lanes where a < b take x, the others y. */
+NN_SIMD vf vf_select_lt(vf a, vf b, vf x, vf y) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x); }
+/* Lanes where a is NaN take x, the others y. */
+NN_SIMD vf vf_select_nan(vf a, vf x, vf y) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), y, x); }
+/* The first n lanes of x, the fill value in the others. */
+NN_SIMD vf vf_keep_part(vf x, int64_t n, float fill) { return _mm512_mask_blend_ps(vf_mask(n), vf_set1(fill), x); }
+
+NN_SIMD vf vf_from_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+NN_SIMD void vf_to_f16(uint16_t *p, vf x) {
+  _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+NN_SIMD vf vf_from_bf16(const uint16_t *p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+/* In integers: the AVX512_BF16 instruction would flush subnormals. */
+NN_SIMD __m256i vf_round_bf16(vf x) {
+  const __m512i u = _mm512_castps_si512(x);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  __m512i r = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+  const __m512i nan =
+      _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(0x8000)), _mm512_set1_epi32(0x7fc0));
+  r = _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), r, nan);
+  return _mm512_cvtepi32_epi16(r);
+}
+NN_SIMD void vf_to_bf16(uint16_t *p, vf x) { _mm256_storeu_si256((__m256i *)p, vf_round_bf16(x)); }
+
+#elif NN_SIMD_AVX2
+
+enum { VF = 8 };
+typedef __m256 vf;
+typedef __m256i vi;
+
+NN_SIMD __m256i vf_mask(int64_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+NN_SIMD vf vf_set1(float x) { return _mm256_set1_ps(x); }
+NN_SIMD vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
+NN_SIMD void vf_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
+NN_SIMD vf vf_load_part(const float *p, int64_t n) { return _mm256_maskload_ps(p, vf_mask(n)); }
+NN_SIMD void vf_store_part(float *p, int64_t n, vf x) { _mm256_maskstore_ps(p, vf_mask(n), x); }
+NN_SIMD vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+NN_SIMD vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+NN_SIMD vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+NN_SIMD vf vf_sqrt(vf x) { return _mm256_sqrt_ps(x); }
+NN_SIMD vf vf_round(vf x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+/* Two factors, so that the result may be subnormal; n within -280 .. 254. */
+NN_SIMD vf vf_ldexp(vf x, vf n) {
+  const __m256i i = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(i, 1), rest = _mm256_sub_epi32(i, half);
+  const __m256i bias = _mm256_set1_epi32(127);
+  const vf a = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23));
+  const vf b = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23));
+  return x * a * b;
+}
+NN_SIMD vf vf_select_lt(vf a, vf b, vf x, vf y) { return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
+NN_SIMD vf vf_select_nan(vf a, vf x, vf y) { return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, a, _CMP_UNORD_Q)); }
+NN_SIMD vf vf_keep_part(vf x, int64_t n, float fill) {
+  return _mm256_blendv_ps(vf_set1(fill), x, _mm256_castsi256_ps(vf_mask(n)));
+}
+
+NN_SIMD vf vf_from_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+NN_SIMD void vf_to_f16(uint16_t *p, vf x) {
+  _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+NN_SIMD vf vf_from_bf16(const uint16_t *p) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
+}
+NN_SIMD void vf_to_bf16(uint16_t *p, vf x) {
+  const __m256i u = _mm256_castps_si256(x), high = _mm256_srli_epi32(u, 16);
+  const __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+  __m256i r = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+  const __m256i nan = _mm256_or_si256(_mm256_and_si256(high, _mm256_set1_epi32(0x8000)), _mm256_set1_epi32(0x7fc0));
+  r = _mm256_blendv_epi8(r, nan, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+  r = _mm256_permute4x64_epi64(_mm256_packus_epi32(r, r), 0x8);
+  _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(r));
+}
+
+#else
+
+enum { VF = 4 };
+typedef float vf __attribute__((vector_size(16)));
+typedef int32_t vi __attribute__((vector_size(16)));
+
+NN_SIMD vf vf_set1(float x) { return (vf){x, x, x, x}; }
+NN_SIMD vf vf_load(const float *p) {
+  vf x;
+  memcpy(&x, p, sizeof x);
+  return x;
+}
+NN_SIMD void vf_store(float *p, vf x) { memcpy(p, &x, sizeof x); }
+NN_SIMD vf vf_load_part(const float *p, int64_t n) {
+  vf x = {0, 0, 0, 0};
+  for (int64_t i = 0; i < n; i++) {
+    x[i] = p[i];
+  }
+  return x;
+}
+NN_SIMD void vf_store_part(float *p, int64_t n, vf x) {
+  for (int64_t i = 0; i < n; i++) {
+    p[i] = x[i];
+  }
+}
+#if defined(__ARM_FEATURE_FMA)
+NN_SIMD vf vf_fma(vf a, vf b, vf c) {
+  vf y;
+  for (int i = 0; i < VF; i++) {
+    y[i] = __builtin_fmaf(a[i], b[i], c[i]);
+  }
+  return y;
+}
+#else
+NN_SIMD vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
+#endif
+NN_SIMD vf vf_blend(vi mask, vf x, vf y) { return (vf)(((vi)x & mask) | ((vi)y & ~mask)); }
+NN_SIMD vf vf_max(vf a, vf b) { return vf_blend(a > b, a, b); }
+NN_SIMD vf vf_min(vf a, vf b) { return vf_blend(a < b, a, b); }
+NN_SIMD vf vf_sqrt(vf x) {
+  vf y;
+  for (int i = 0; i < VF; i++) {
+    y[i] = sqrtf(x[i]);
+  }
+  return y;
+}
+/* To nearest-even for |x| < 2^22: adding 1.5 * 2^23 leaves no room for a fraction. */
+NN_SIMD vf vf_round(vf x) { return (x + vf_set1(0x1.8p23f)) - vf_set1(0x1.8p23f); }
+NN_SIMD vf vf_ldexp(vf x, vf n) {
+  const vi i = __builtin_convertvector(n, vi), half = i >> 1, rest = i - half;
+  return x * (vf)((half + 127) << 23) * (vf)((rest + 127) << 23);
+}
+NN_SIMD vf vf_select_lt(vf a, vf b, vf x, vf y) { return vf_blend(a < b, x, y); }
+NN_SIMD vf vf_select_nan(vf a, vf x, vf y) { return vf_blend(a != a, x, y); }
+NN_SIMD vf vf_keep_part(vf x, int64_t n, float fill) {
+  return vf_blend((vi){0, 1, 2, 3} < (vi){(int)n, (int)n, (int)n, (int)n}, x, vf_set1(fill));
+}
+NN_SIMD vf vf_from_f16(const uint16_t *p) {
+  return (vf){nn_f16_to_f32(p[0]), nn_f16_to_f32(p[1]), nn_f16_to_f32(p[2]), nn_f16_to_f32(p[3])};
+}
+NN_SIMD void vf_to_f16(uint16_t *p, vf x) {
+  for (int i = 0; i < VF; i++) {
+    p[i] = nn_f32_to_f16(x[i]);
+  }
+}
+NN_SIMD vf vf_from_bf16(const uint16_t *p) {
+  return (vf){nn_bf16_to_f32(p[0]), nn_bf16_to_f32(p[1]), nn_bf16_to_f32(p[2]), nn_bf16_to_f32(p[3])};
+}
+NN_SIMD void vf_to_bf16(uint16_t *p, vf x) {
+  for (int i = 0; i < VF; i++) {
+    p[i] = nn_f32_to_bf16(x[i]);
+  }
+}
+
+#endif
+
+/* Loads and stores of any floating-point dtype, at element i of p. `dtype` is a compile-time constant where it is used. */
+NN_SIMD vf vf_load_as(const void *p, int64_t i, int32_t dtype) {
+  switch (dtype) {
+  case NNCUDA_F32:
+    return vf_load((const float *)p + i);
+  case NNCUDA_F16:
+    return vf_from_f16((const uint16_t *)p + i);
+  default:
+    return vf_from_bf16((const uint16_t *)p + i);
+  }
+}
+
+NN_SIMD void vf_store_as(void *p, int64_t i, vf x, int32_t dtype) {
+  switch (dtype) {
+  case NNCUDA_F32:
+    vf_store((float *)p + i, x);
+    break;
+  case NNCUDA_F16:
+    vf_to_f16((uint16_t *)p + i, x);
+    break;
+  default:
+    vf_to_bf16((uint16_t *)p + i, x);
+    break;
+  }
+}
+
+NN_SIMD vf vf_load_part_as(const void *p, int64_t i, int64_t n, int32_t dtype) {
+  if (dtype == NNCUDA_F32) {
+    return vf_load_part((const float *)p + i, n);
+  }
+  uint16_t lanes[VF] = {0};
+  memcpy(lanes, (const uint16_t *)p + i, (size_t)n * sizeof(uint16_t));
+  return vf_load_as(lanes, 0, dtype);
+}
+
+NN_SIMD void vf_store_part_as(void *p, int64_t i, int64_t n, vf x, int32_t dtype) {
+  if (dtype == NNCUDA_F32) {
+    vf_store_part((float *)p + i, n, x);
+    return;
+  }
+  uint16_t lanes[VF];
+  vf_store_as(lanes, 0, x, dtype);
+  memcpy((uint16_t *)p + i, lanes, (size_t)n * sizeof(uint16_t));
+}
+
+/* One element, for tails and scalars. */
+NN_SIMD float nn_load_as(const void *p, int64_t i, int32_t dtype) {
+  switch (dtype) {
+  case NNCUDA_F32:
+    return ((const float *)p)[i];
+  case NNCUDA_F16:
+    return nn_f16_to_f32(((const uint16_t *)p)[i]);
+  default:
+    return nn_bf16_to_f32(((const uint16_t *)p)[i]);
+  }
+}
+
+NN_SIMD void nn_store_as(void *p, int64_t i, float x, int32_t dtype) {
+  switch (dtype) {
+  case NNCUDA_F32:
+    ((float *)p)[i] = x;
+    break;
+  case NNCUDA_F16:
+    ((uint16_t *)p)[i] = nn_f32_to_f16(x);
+    break;
+  default:
+    ((uint16_t *)p)[i] = nn_f32_to_bf16(x);
+    break;
+  }
+}
+
+NN_SIMD int64_t nn_dtype_bytes(int32_t dtype) { return dtype == NNCUDA_F32 || dtype == NNCUDA_I32 ? 4 : dtype == NNCUDA_I8 ? 1 : 2; }
+
+/* Sum over lanes: halves are added until one is left, so the order is the same for every compiler. */
+NN_SIMD float vf_sum(vf x) {
+  float lane[VF];
+  vf_store(lane, x);
+  for (int width = VF / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; i++) {
+      lane[i] += lane[i + width];
+    }
+  }
+  return lane[0];
+}
+
+/* Largest lane; NaN lanes do not count unless all are. */
+NN_SIMD float vf_maximum(vf x) {
+  float lane[VF];
+  vf_store(lane, x);
+  for (int width = VF / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; i++) {
+      lane[i] = lane[i + width] > lane[i] || lane[i] != lane[i] ? lane[i + width] : lane[i];
+    }
+  }
+  return lane[0];
+}
+
+/*
+ * exp(x) within 1 ulp: x = n ln2 + r with |r| <= ln2/2, a polynomial for exp(r) (coefficients of the Taylor series up to r^7,
+ * whose remainder is below 2^-27 there), times 2^n. Below -104 it is zero, above 89 infinity; NaN stays NaN.
+ */
+NN_SIMD vf vf_exp(vf x) {
+  const vf inside = vf_max(vf_set1(-104.0f), vf_min(vf_set1(89.0f), x)); /* keeps NaN: the second operand wins */
+  const vf n = vf_round(inside * vf_set1(0x1.715476p+0f));
+  vf r = vf_fma(n, vf_set1(-0x1.62e4p-1f), inside);
+  r = vf_fma(n, vf_set1(-0x1.7f7d1cp-20f), r);
+  vf p = vf_set1(1.0f / 5040.0f);
+  p = vf_fma(p, r, vf_set1(1.0f / 720.0f));
+  p = vf_fma(p, r, vf_set1(1.0f / 120.0f));
+  p = vf_fma(p, r, vf_set1(1.0f / 24.0f));
+  p = vf_fma(p, r, vf_set1(1.0f / 6.0f));
+  p = vf_fma(p, r, vf_set1(0.5f));
+  p = vf_fma(p, r * r, r) + vf_set1(1.0f);
+  return vf_select_nan(x, x, vf_ldexp(p, vf_select_nan(x, vf_set1(0.0f), n)));
+}
+
+/* 1 / (1 + exp(-x)). */
+NN_SIMD vf vf_sigmoid(vf x) { return vf_set1(1.0f) / (vf_set1(1.0f) + vf_exp(vf_set1(0.0f) - x)); }
+
+#endif
