@@ -365,7 +365,10 @@ NNCUDA_API int32_t nncuda_trace_read(nncuda_ctx *ctx, char *text, int64_t capaci
 /**
  * The order in which windows of training data are visited: positions first .. first+count-1 of an endless sequence whose
  * epoch e = position / windows is a permutation of 0 .. windows-1 chosen by (seed, e). A four-round Feistel network over
- * Philox4x32-10, walked until it lands inside (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
+ * Philox4x32-10, walked until it lands inside (Black and Rogaway 2002, "Ciphers with arbitrary finite domains"): with b
+ * the bits of windows-1, x = position mod windows is cut into a high half L of b/2 bits and a low half R of the rest.
+ * Rounds 0 and 2 do L ^= F(round, R), rounds 1 and 3 do R ^= F(round, L), each cut to the bits of its half; all four
+ * again while x >= windows. F(round, h) is word 0 of Philox for key = seed, counter = (h, 2^31 + round, e low, e high).
  * @param seed option : any
  * @param first option : position of the first index, from 0
  * @param count size : how many
@@ -1246,9 +1249,10 @@ NNCUDA_API int32_t cuda_loss_scale_update(nncuda_ctx *ctx, const float *norm, fl
 /* ================================================================================================================
  * section: decode
  * The order of tokens is total: higher logit first, then lower index. Logits of NaN and -inf are never drawn; a row that
- * holds +inf draws among those alone, all alike; a row with nothing to draw gives index 0. Draw number steps[r] of a row
- * uses one Philox4x32-10 uniform of key seeds[r]: the same seed and step give the same token. temperature divides the
- * logits; 0 is argmax.
+ * holds +inf draws among those alone, all alike; a row with nothing to draw gives index 0. temperature divides the
+ * logits; 0 is argmax. The same seed and step give the same token: with u = 2^-32 * word 0 of Philox4x32-10 for key =
+ * seeds[r], counter = (steps[r], 0, 0, 0), it is the first in index order whose cumulative probability, over the tokens
+ * that may be drawn, is above u. Temperatures, top_k, top_p and steps outside their ranges are NNCUDA_ERROR_OUT_OF_RANGE.
  * ============================================================================================================= */
 
 /**
