@@ -29,10 +29,12 @@
  *
  *   First a line of purpose, then the formula with its source. Then one line a parameter, in order:
  *     @param NAME DIR DTYPE DIMS [host] [alias OTHER,...] : text     a pointer
- *     @param NAME size | option | flag | dtype : text                a scalar
- *   DIR is in, out (overwritten), inout (read and overwritten) or acc (added to); with a `?` it may be null. DTYPE is f32,
+ *     @param NAME handle[?] : text                                   a stream, event, graph or piece of memory, as it is
+ *     @param NAME size | option [default VALUE] | flag | dtype : text    a scalar
+ *   The context needs no line. DIR is in, out (overwritten), inout (read and overwritten) or acc (added to); with a `?` it may be null. DTYPE is f32,
  *   i32, i64, u8, or the name of the parameter that says it. DIMS is a shape over the size parameters; `^flag` behind it
- *   means that its last two dimensions are swapped when that flag is set. A dtype line lists what it may be.
+ *   means that its last two dimensions are swapped when that flag is set. A dtype line lists what it may be. VALUE is what
+ *   languages with default arguments use when the option is left out: a number, a constant, or 1/sqrt(SIZE).
  */
 #ifndef NNCUDA_BINDINGS_H
 #define NNCUDA_BINDINGS_H
@@ -140,10 +142,16 @@ NNCUDA_API int32_t nncuda_abi_version(void);
 /** Version, compiler, instruction sets and CUDA architectures that this library was built with, as one line of text. */
 NNCUDA_API const char *nncuda_build_info(void);
 
-/** The name of a status, such as "NNCUDA_ERROR_INVALID_SIZE"; "unknown status" for a number that is none. */
+/**
+ * The name of a status, such as "NNCUDA_ERROR_INVALID_SIZE"; "unknown status" for a number that is none.
+ * @param status option : any
+ */
 NNCUDA_API const char *nncuda_status_name(int32_t status);
 
-/** What a status means and what to do about it, in one sentence. */
+/**
+ * What a status means and what to do about it, in one sentence.
+ * @param status option : any
+ */
 NNCUDA_API const char *nncuda_status_string(int32_t status);
 
 /**
@@ -218,13 +226,20 @@ NNCUDA_API const char *nncuda_last_error(nncuda_ctx *ctx);
  */
 NNCUDA_API int32_t nncuda_malloc(nncuda_ctx *ctx, int64_t bytes, void **pointer);
 
-/** Gives memory from nncuda_malloc back to the context's pool. Null is fine; any other foreign pointer is an error. */
+/**
+ * Gives memory from nncuda_malloc back to the context's pool. Null is fine; any other foreign pointer is an error.
+ * @param pointer handle? : the memory
+ */
 NNCUDA_API int32_t nncuda_free(nncuda_ctx *ctx, void *pointer);
 
-/** As nncuda_malloc, for host memory that the device copies from and to at full speed (page-locked on a GPU). */
+/**
+ * As nncuda_malloc, for host memory that the device copies from and to at full speed (page-locked on a GPU).
+ * @param bytes size : how many
+ * @param pointer out handle [1] host : the memory, or null on failure
+ */
 NNCUDA_API int32_t nncuda_malloc_host(nncuda_ctx *ctx, int64_t bytes, void **pointer);
 
-/** Frees memory from nncuda_malloc_host. Null is fine. */
+/** Frees memory from nncuda_malloc_host. Null is fine. @param pointer handle? : the memory */
 NNCUDA_API int32_t nncuda_free_host(nncuda_ctx *ctx, void *pointer);
 
 /**
@@ -253,7 +268,7 @@ NNCUDA_API int32_t nncuda_memcpy(nncuda_ctx *ctx, void *destination, const void 
 
 /**
  * Copies on a stream without waiting. Both sides must stay valid until the stream has done it.
- * @param stream in? handle [1] host : null means the context's own stream
+ * @param stream handle? : null means the context's own stream
  * @param destination out u8 [bytes] : where to
  * @param source in u8 [bytes] : where from
  * @param bytes size : how many
@@ -270,32 +285,52 @@ NNCUDA_API int32_t nncuda_memcpy_async(nncuda_ctx *ctx, nncuda_stream *stream, v
 /** Makes a stream for copies. @param stream out handle [1] host : the new stream, or null on failure */
 NNCUDA_API int32_t nncuda_stream_create(nncuda_ctx *ctx, nncuda_stream **stream);
 
-/** Waits for the stream, then frees it. Null is fine. */
+/** Waits for the stream, then frees it. Null is fine. @param stream handle? : the stream */
 NNCUDA_API int32_t nncuda_stream_destroy(nncuda_ctx *ctx, nncuda_stream *stream);
 
-/** Waits until the stream (null: the context's own) has done all that was given to it. */
+/**
+ * Waits until the stream has done all that was given to it.
+ * @param stream handle? : null means the context's own stream
+ */
 NNCUDA_API int32_t nncuda_stream_synchronize(nncuda_ctx *ctx, nncuda_stream *stream);
 
-/** What is given to the stream (null: the context's own) from now on waits for the event. */
+/**
+ * What is given to the stream from now on waits for the event.
+ * @param stream handle? : null means the context's own stream
+ * @param event handle : the event
+ */
 NNCUDA_API int32_t nncuda_stream_wait_event(nncuda_ctx *ctx, nncuda_stream *stream, nncuda_event *event);
 
 /** Makes an event. @param event out handle [1] host : the new event, or null on failure */
 NNCUDA_API int32_t nncuda_event_create(nncuda_ctx *ctx, nncuda_event **event);
 
-/** Frees an event. Null is fine. */
+/** Frees an event. Null is fine. @param event handle? : the event */
 NNCUDA_API int32_t nncuda_event_destroy(nncuda_ctx *ctx, nncuda_event *event);
 
-/** The event happens when the stream (null: the context's own) has done all that was given to it so far. */
+/**
+ * The event happens when the stream has done all that was given to it so far.
+ * @param stream handle? : null means the context's own stream
+ * @param event handle : the event
+ */
 NNCUDA_API int32_t nncuda_event_record(nncuda_ctx *ctx, nncuda_stream *stream, nncuda_event *event);
 
-/** Waits until the event has happened. An event that was never recorded counts as happened. */
+/**
+ * Waits until the event has happened. An event that was never recorded counts as happened.
+ * @param event handle : the event
+ */
 NNCUDA_API int32_t nncuda_event_synchronize(nncuda_ctx *ctx, nncuda_event *event);
 
-/** Whether the event has happened. @param happened out i32 [1] host : 1 or 0 */
+/**
+ * Whether the event has happened.
+ * @param event handle : the event
+ * @param happened out i32 [1] host : 1 or 0
+ */
 NNCUDA_API int32_t nncuda_event_query(nncuda_ctx *ctx, nncuda_event *event, int32_t *happened);
 
 /**
  * Time between two events that have happened.
+ * @param start handle : the earlier event
+ * @param end handle : the later event
  * @param milliseconds out f32 [1] host : from `start` to `end`
  */
 NNCUDA_API int32_t nncuda_event_elapsed(nncuda_ctx *ctx, nncuda_event *start, nncuda_event *end, float *milliseconds);
@@ -312,13 +347,17 @@ NNCUDA_API int32_t nncuda_graph_begin(nncuda_ctx *ctx);
 /** Ends capturing. @param graph out handle [1] host : what was captured, or null on failure */
 NNCUDA_API int32_t nncuda_graph_end(nncuda_ctx *ctx, nncuda_graph **graph);
 
-/** Runs a graph. The same bits as the calls it was captured from. */
+/** Runs a graph. The same bits as the calls it was captured from. @param graph handle : the graph */
 NNCUDA_API int32_t nncuda_graph_launch(nncuda_ctx *ctx, nncuda_graph *graph);
 
-/** How many calls a graph holds. @param nodes out i64 [1] host : the number */
+/**
+ * How many calls a graph holds.
+ * @param graph handle : the graph
+ * @param nodes out i64 [1] host : the number
+ */
 NNCUDA_API int32_t nncuda_graph_size(nncuda_ctx *ctx, nncuda_graph *graph, int64_t *nodes);
 
-/** Frees a graph. Null is fine. */
+/** Frees a graph. Null is fine. @param graph handle? : the graph */
 NNCUDA_API int32_t nncuda_graph_destroy(nncuda_ctx *ctx, nncuda_graph *graph);
 
 /* ================================================================================================================
@@ -644,8 +683,8 @@ NNCUDA_API int32_t cuda_gemm(nncuda_ctx *ctx, const void *a, const void *b, void
  * @param lda size : elements between stored rows of A
  * @param ldb size : elements between stored rows of B
  * @param ldc size : elements between rows of C
- * @param alpha option : factor of the product
- * @param beta option : factor of the old C
+ * @param alpha option default 1 : factor of the product
+ * @param beta option default 0 : factor of the old C
  * @param trans_a flag : 1 when A is stored as [k, m]
  * @param trans_b flag : 1 when B is stored as [n, k]
  * @param dtype dtype : f32, f16, bf16
@@ -665,7 +704,7 @@ NNCUDA_API int32_t cuda_gemm_beta(nncuda_ctx *ctx, const void *a, const void *b,
  * @param m size : rows
  * @param n size : outputs
  * @param k size : inputs
- * @param activation option : NNCUDA_ACTIVATION_*
+ * @param activation option default NNCUDA_ACTIVATION_NONE : NNCUDA_ACTIVATION_*
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_gemm_epilogue(nncuda_ctx *ctx, const void *a, const void *b, const void *bias,
@@ -681,8 +720,8 @@ NNCUDA_API int32_t cuda_gemm_epilogue(nncuda_ctx *ctx, const void *a, const void
  * @param m size : rows of each C
  * @param n size : columns of each C
  * @param k size : length of the sums
- * @param alpha option : factor of the products
- * @param beta option : factor of the old C
+ * @param alpha option default 1 : factor of the products
+ * @param beta option default 0 : factor of the old C
  * @param trans_a flag : 1 when each A is stored as [k, m]
  * @param trans_b flag : 1 when each B is stored as [n, k]
  * @param dtype dtype : f32, f16, bf16
@@ -703,7 +742,7 @@ NNCUDA_API int32_t cuda_batched_gemm(nncuda_ctx *ctx, const void *a, const void 
  * @param rows size : room for rows
  * @param n size : columns of C
  * @param k size : length of the sums
- * @param beta option : factor of the old C
+ * @param beta option default 0 : factor of the old C
  * @param trans_b flag : 1 when each B is stored as [n, k]
  * @param dtype dtype : f32, f16, bf16
  * @param dtype_c dtype : dtype or f32
@@ -723,7 +762,7 @@ NNCUDA_API int32_t cuda_grouped_gemm(nncuda_ctx *ctx, const void *a, const void 
  * @param rows size : room for rows
  * @param m size : rows of each C
  * @param n size : columns of each C
- * @param beta option : factor of the old C
+ * @param beta option default 0 : factor of the old C
  * @param dtype dtype : f32, f16, bf16
  * @param dtype_c dtype : dtype or f32
  */
@@ -771,11 +810,11 @@ NNCUDA_API int32_t cuda_scatter_add(nncuda_ctx *ctx, const void *x, const int32_
  * (Su et al. 2021, "RoFormer", eq. 15; bloc97 2023, NTK-aware scaling)
  * @param cosine out f32 [positions, head_dim/2] : cosines
  * @param sine out f32 [positions, head_dim/2] : sines
- * @param first option : position of the first row, at least 0
+ * @param first option default 0 : position of the first row, at least 0
  * @param positions size : rows
  * @param head_dim size : elements a head; even, above 2 unless ntk_alpha is 1
- * @param base option : above 0; usually 10000
- * @param ntk_alpha option : at least 1
+ * @param base option default 10000 : above 0
+ * @param ntk_alpha option default 1 : at least 1
  */
 NNCUDA_API int32_t cuda_rope_freqs(nncuda_ctx *ctx, float *cosine, float *sine, int64_t first, int64_t positions,
                                    int64_t head_dim, double base, double ntk_alpha);
@@ -794,7 +833,7 @@ NNCUDA_API int32_t cuda_rope_freqs(nncuda_ctx *ctx, float *cosine, float *sine, 
  * @param max_position size : rows of the tables
  * @param ld_x size : elements between tokens of x
  * @param ld_y size : elements between tokens of y
- * @param layout option : NNCUDA_ROPE_*
+ * @param layout option default NNCUDA_ROPE_HALF : NNCUDA_ROPE_*
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_rope_forward(nncuda_ctx *ctx, const void *x, const float *cosine, const float *sine,
@@ -816,7 +855,7 @@ NNCUDA_API int32_t cuda_rope_forward(nncuda_ctx *ctx, const void *x, const float
  * @param max_position size : rows of the tables
  * @param ld_q size : elements between tokens of q
  * @param ld_k size : elements between tokens of k
- * @param layout option : NNCUDA_ROPE_*
+ * @param layout option default NNCUDA_ROPE_HALF : NNCUDA_ROPE_*
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_rope_qk(nncuda_ctx *ctx, void *q, void *k, const float *cosine, const float *sine,
@@ -837,7 +876,7 @@ NNCUDA_API int32_t cuda_rope_qk(nncuda_ctx *ctx, void *q, void *k, const float *
  * @param max_position size : rows of the tables
  * @param ld_y size : elements between tokens of dy
  * @param ld_x size : elements between tokens of dx
- * @param layout option : NNCUDA_ROPE_*
+ * @param layout option default NNCUDA_ROPE_HALF : NNCUDA_ROPE_*
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_rope_backward(nncuda_ctx *ctx, const void *dy, const float *cosine, const float *sine,
@@ -863,7 +902,7 @@ NNCUDA_API int32_t cuda_rope_backward(nncuda_ctx *ctx, const void *dy, const flo
  * @param heads size : query heads, a multiple of kv_heads
  * @param kv_heads size : key and value heads
  * @param head_dim size : elements a head
- * @param scale option : usually 1 / sqrt(head_dim)
+ * @param scale option default 1/sqrt(head_dim) : factor of the products
  * @param causal flag : 1 hides the keys after each query
  * @param dtype dtype : f32, f16, bf16
  */
@@ -904,7 +943,7 @@ NNCUDA_API int32_t cuda_attention_output(nncuda_ctx *ctx, const void *probs, con
  * @param head_dim size : elements a head
  * @param ld_q size : elements between tokens of q
  * @param ld_kv size : elements between tokens of k, and of v
- * @param scale option : usually 1 / sqrt(head_dim)
+ * @param scale option default 1/sqrt(head_dim) : factor of the products
  * @param causal flag : 1 hides the keys after each query
  * @param dtype dtype : f32, f16, bf16
  */
@@ -932,7 +971,7 @@ NNCUDA_API int32_t cuda_flash_attention(nncuda_ctx *ctx, const void *q, const vo
  * @param head_dim size : elements a head
  * @param ld_q size : elements between tokens of q, and of dq
  * @param ld_kv size : elements between tokens of k, v, dk and dv
- * @param scale option : as in the forward call
+ * @param scale option default 1/sqrt(head_dim) : as in the forward call
  * @param causal flag : as in the forward call
  * @param dtype dtype : f32, f16, bf16
  */
@@ -956,7 +995,7 @@ NNCUDA_API int32_t cuda_flash_attention_backward(nncuda_ctx *ctx, const void *do
  * @param kv_heads size : key and value heads
  * @param head_dim size : elements a head
  * @param ld_q size : elements between queries
- * @param scale option : usually 1 / sqrt(head_dim)
+ * @param scale option default 1/sqrt(head_dim) : factor of the products
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_attention_decode(nncuda_ctx *ctx, const void *q, const void *k_cache, const void *v_cache,
@@ -1019,7 +1058,7 @@ NNCUDA_API int32_t cuda_kv_trim(nncuda_ctx *ctx, void *k_cache, void *v_cache, i
  * @param tokens size : tokens
  * @param k size : experts a token
  * @param experts size : experts
- * @param capacity option : most rows an expert may take, at least 1; 0 for no limit
+ * @param capacity option default 0 : most rows an expert may take, at least 1; 0 for no limit
  */
 NNCUDA_API int32_t cuda_moe_plan(nncuda_ctx *ctx, const int32_t *indices, int32_t *counts, int32_t *offsets,
                                  int32_t *slot_row, int32_t *row_slot, int64_t tokens, int64_t k, int64_t experts,
@@ -1102,7 +1141,7 @@ NNCUDA_API int32_t cuda_moe_combine_backward(nncuda_ctx *ctx, const void *dout, 
  * @param count out i32 [1] : rows not ignored
  * @param rows size : rows
  * @param vocab size : columns
- * @param ignore_index option : target to leave out, usually -100
+ * @param ignore_index option default -100 : target to leave out
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_cross_entropy_forward(nncuda_ctx *ctx, const void *logits, const int32_t *targets,
@@ -1118,7 +1157,7 @@ NNCUDA_API int32_t cuda_cross_entropy_forward(nncuda_ctx *ctx, const void *logit
  * @param dlogits out dtype [rows, vocab] alias logits : gradient of the logits
  * @param rows size : rows
  * @param vocab size : columns
- * @param ignore_index option : as in the forward call
+ * @param ignore_index option default -100 : as in the forward call
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_cross_entropy_backward(nncuda_ctx *ctx, const void *logits, const int32_t *targets,
@@ -1325,8 +1364,8 @@ NNCUDA_API int32_t cuda_topp_sample(nncuda_ctx *ctx, const void *logits, const f
  * @param y out i32 [n] : words, as bits
  * @param n size : elements
  * @param seed option : key
- * @param stream option : upper half of the counter
- * @param offset option : block of the first element
+ * @param stream option default 0 : upper half of the counter
+ * @param offset option default 0 : block of the first element
  */
 NNCUDA_API int32_t cuda_random_bits(nncuda_ctx *ctx, int32_t *y, int64_t n, int64_t seed, int64_t stream,
                                     int64_t offset);
@@ -1335,11 +1374,11 @@ NNCUDA_API int32_t cuda_random_bits(nncuda_ctx *ctx, int32_t *y, int64_t n, int6
  * Uniform numbers: y = low + (high - low) * (word >> 8) * 2^-24, so low <= y, and y < high before rounding.
  * @param y out dtype [n] : numbers
  * @param n size : elements
- * @param low option : lower end
- * @param high option : upper end, at least low
+ * @param low option default 0 : lower end
+ * @param high option default 1 : upper end, at least low
  * @param seed option : key
- * @param stream option : upper half of the counter
- * @param offset option : block of the first element
+ * @param stream option default 0 : upper half of the counter
+ * @param offset option default 0 : block of the first element
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_uniform(nncuda_ctx *ctx, void *y, int64_t n, float low, float high, int64_t seed,
@@ -1350,11 +1389,11 @@ NNCUDA_API int32_t cuda_uniform(nncuda_ctx *ctx, void *y, int64_t n, float low, 
  * gives r*cos(2 pi w) and r*sin(2 pi w), r = sqrt(-2 log u); y = mean + std * that.
  * @param y out dtype [n] : numbers
  * @param n size : elements
- * @param mean option : mean
- * @param std option : standard deviation, at least 0
+ * @param mean option default 0 : mean
+ * @param std option default 1 : standard deviation, at least 0
  * @param seed option : key
- * @param stream option : upper half of the counter
- * @param offset option : block of the first element
+ * @param stream option default 0 : upper half of the counter
+ * @param offset option default 0 : block of the first element
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_normal(nncuda_ctx *ctx, void *y, int64_t n, float mean, float std, int64_t seed, int64_t stream,
