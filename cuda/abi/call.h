@@ -1,8 +1,8 @@
 /*
  * One kernel call: what the entry points in abi/ declare, and the one door that it goes through.
  *
- * An entry declares its sizes, options and tensors by name; the first thing that is wrong sticks, becomes the status and
- * the sentence of nncuda_last_error, and everything after it is skipped. What was declared also serves the profiler
+ * An entry declares its sizes, options and tensors by name; the first thing that is wrong sticks, becomes the status
+ * and the sentence of nncuda_last_error, and everything after it is skipped. What was declared also serves the profiler
  * (bytes, operations), the trace (shapes, values) and the check that outputs overlap nothing they must not.
  *
  *   int32_t cuda_silu(nncuda_ctx *ctx, const void *x, void *y, int64_t n, int32_t dtype) {
@@ -37,21 +37,38 @@ enum { NN_ROLE_IN = 1, NN_ROLE_OUT = 2, NN_ROLE_INOUT = 3, NN_ROLE_ACC = 7, NN_R
 /* dtypes that only tensors inside the ABI have: seeds. Not in bindings.h since no dtype parameter takes it. */
 enum { NN_I64 = 1000 };
 
+/* For dimensions that are a product or a sum, which must not wrap before they are checked: too large becomes INT64_MAX.
+ *   NN_IN(row_slot, NNCUDA_I32, nn_mul(tokens, k)); */
+static inline int64_t nn_mul(int64_t a, int64_t b) {
+  int64_t c;
+  return __builtin_mul_overflow(a, b, &c) ? INT64_MAX : c;
+}
+static inline int64_t nn_add(int64_t a, int64_t b) {
+  int64_t c;
+  return __builtin_add_overflow(a, b, &c) ? INT64_MAX : c;
+}
+
+/* Bytes of an element; 0 for an unknown dtype. */
+int64_t nn_dtype_size(int32_t dtype);
+
 typedef struct nn_tensor {
   const char *name;
-  const void *data;
+  const void *data; /* null for an optional tensor that was not given */
   int32_t dtype;
   int32_t role;
   int32_t ndim;
   int64_t dims[NN_MAX_DIMS];
   int64_t ld; /* elements between entries of dims[0] */
+  /* As bytes: `rows` runs of `width` bytes, `stride` apart. A dense tensor is one run. */
+  int64_t rows, width, stride;
 } nn_tensor;
 
 typedef struct nn_call {
   nncuda_ctx *ctx;
   nn_op op;
-  int32_t status; /* the first error, or NNCUDA_SUCCESS */
-  int32_t empty;  /* a size is zero: succeed without doing anything */
+  int32_t status;  /* the first error, or NNCUDA_SUCCESS */
+  int32_t entered; /* the context is ours until the launch */
+  int32_t empty;   /* a size is zero: succeed without doing anything */
   int32_t tensors;
   int32_t aliases;
   double flops;
@@ -66,10 +83,11 @@ void nn_call_begin(nn_call *call, nncuda_ctx *ctx, nn_op op);
 void nn_call_size(nn_call *call, const char *name, int64_t value);
 void nn_call_dtype(nn_call *call, const char *name, int32_t dtype, uint32_t allowed);
 void nn_call_flag(nn_call *call, const char *name, int32_t value);
-void nn_call_tensor(nn_call *call, int32_t role, const char *name, const void *data, int32_t dtype, int64_t ld,
-                    const int64_t *dims, int32_t ndim);
+/* `shape` and `ld_name` are the words of the call, for messages; ld is 0 for a dense tensor. */
+void nn_call_tensor(nn_call *call, int32_t role, const char *name, const void *data, int32_t dtype, const char *ld_name,
+                    int64_t ld, const char *shape, const int64_t *dims, int32_t ndim);
 void nn_call_alias(nn_call *call, const char *output, const char *input);
-/* Fails the call with a sentence when `condition` does not hold. */
+/* Fails the call with a sentence (the function's name is put before it) when `condition` does not hold. */
 void nn_call_require(nn_call *call, int32_t condition, int32_t status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* Runs, records (while a graph is captured) or refuses the call, leaves the context, returns the status. */
@@ -82,7 +100,8 @@ int32_t nn_call_launch(nn_call *call, const void *args, size_t args_bytes);
 #define NN_DTYPE(d, allowed) nn_call_dtype(&call, #d, d, allowed)
 #define NN_FLAG(f) nn_call_flag(&call, #f, f)
 #define NN_DIMS(...) (const int64_t[]){__VA_ARGS__}, (int32_t)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
-#define NN_TENSOR(role, p, dtype, ld, ...) nn_call_tensor(&call, role, #p, p, dtype, ld, NN_DIMS(__VA_ARGS__))
+#define NN_TENSOR(role, p, dtype, ld, ...)                                                                             \
+  nn_call_tensor(&call, role, #p, p, dtype, #ld, ld, #__VA_ARGS__, NN_DIMS(__VA_ARGS__))
 /* The dense forms; NN_TENSOR takes a leading dimension (0 for dense). */
 #define NN_IN(p, dtype, ...) NN_TENSOR(NN_ROLE_IN, p, dtype, 0, __VA_ARGS__)
 #define NN_OUT(p, dtype, ...) NN_TENSOR(NN_ROLE_OUT, p, dtype, 0, __VA_ARGS__)

@@ -26,7 +26,8 @@ typedef int32_t (*nn_kernel)(nncuda_ctx *ctx, const void *args);
 int32_t nn_fail(nncuda_ctx *ctx, int32_t status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Scratch memory, 64-byte aligned, uninitialised, valid until the running kernel returns. Null when there is no memory
- * left; the error is set already: `return NNCUDA_ERROR_OUT_OF_MEMORY`. Only the thread that runs the kernel may call it. */
+ * left; the error is set already: `return NNCUDA_ERROR_OUT_OF_MEMORY`. Only the thread that runs the kernel may call
+ * it. */
 void *nn_scratch(nncuda_ctx *ctx, size_t bytes);
 
 /* Threads that nn_parallel may use, so that scratch can be cut per worker. Must not decide how sums are cut. */

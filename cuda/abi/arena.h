@@ -1,0 +1,27 @@
+/*
+ * Scratch memory of a context. A kernel takes pieces; all are given back at once when it returns. What did not fit into
+ * the one chunk of the arena came from extra chunks; the next kernel finds a single chunk that holds as much as they
+ * did, so that a steady sequence of calls allocates nothing.
+ */
+#ifndef NN_ABI_ARENA_H
+#define NN_ABI_ARENA_H
+
+#include <stddef.h>
+
+enum { NN_ARENA_ALIGNMENT = 64 };
+
+typedef struct nn_arena_chunk nn_arena_chunk;
+
+typedef struct nn_arena {
+  nn_arena_chunk *chunks; /* newest first */
+  size_t taken;           /* bytes given out since the last reset */
+  size_t wanted;          /* capacity of the next first chunk */
+  size_t capacity;        /* of all chunks */
+} nn_arena;
+
+/* Null when there is no memory. */
+void *nn_arena_take(nn_arena *arena, size_t bytes);
+void nn_arena_reset(nn_arena *arena);
+void nn_arena_release(nn_arena *arena);
+
+#endif

@@ -1,0 +1,195 @@
+#include "context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t MAGIC = 0x6e6e637564614354u;
+
+const nn_engine *nn_engine_find(int32_t device) { return device == NNCUDA_DEVICE_CPU ? &nn_cpu_engine : NULL; }
+
+int32_t nn_ctx_enter(nncuda_ctx *ctx, const char *function) {
+  if (ctx == NULL || ctx->magic != MAGIC) {
+    return NNCUDA_ERROR_INVALID_CONTEXT;
+  }
+  if (atomic_exchange_explicit(&ctx->busy, 1, memory_order_acquire) != 0) {
+    return NNCUDA_ERROR_BUSY;
+  }
+  ctx->function = function;
+  ctx->error[0] = '\0';
+  return NNCUDA_SUCCESS;
+}
+
+int32_t nn_ctx_leave(nncuda_ctx *ctx, int32_t status) {
+  if (status != NNCUDA_SUCCESS && ctx->error[0] == '\0') {
+    nn_fail(ctx, status, "%s", nncuda_status_string(status));
+  }
+  atomic_store_explicit(&ctx->busy, 0, memory_order_release);
+  return status;
+}
+
+int32_t nn_fail_list(nncuda_ctx *ctx, int32_t status, const char *format, va_list list) {
+  if (ctx->error[0] != '\0') {
+    return status; /* the first error is the cause, later ones may follow from it */
+  }
+  int begin = 0;
+  if (strncmp(format, "cuda_", 5) != 0 && strncmp(format, "nncuda_", 7) != 0) {
+    begin = snprintf(ctx->error, sizeof ctx->error, "%s: ", ctx->function);
+  }
+  vsnprintf(ctx->error + begin, sizeof ctx->error - (size_t)begin, format, list);
+  return status;
+}
+
+int32_t nn_fail(nncuda_ctx *ctx, int32_t status, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  nn_fail_list(ctx, status, format, list);
+  va_end(list);
+  return status;
+}
+
+const char *nncuda_last_error(nncuda_ctx *ctx) {
+  if (ctx == NULL) {
+    return "the context is null";
+  }
+  if (ctx->magic != MAGIC) {
+    return "the pointer is not a context of this library";
+  }
+  /* Its text belongs to the thread inside; this is the answer to a call that returned NNCUDA_ERROR_BUSY. */
+  return atomic_load(&ctx->busy) ? "another thread is inside a call on this context" : ctx->error;
+}
+
+void *nn_scratch(nncuda_ctx *ctx, size_t bytes) {
+  void *memory = nn_arena_take(&ctx->arena, bytes);
+  if (memory == NULL) {
+    nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes of scratch", bytes);
+  }
+  return memory;
+}
+
+int32_t nn_threads(nncuda_ctx *ctx) { return ctx->threads; }
+
+void nn_parallel(nncuda_ctx *ctx, int64_t tasks, nn_task task, void *arg) {
+  if (tasks > 1 && ctx->threads > 1 && ctx->workers == NULL) {
+    ctx->workers = nn_workers_start(ctx->threads);
+  }
+  nn_workers_run(ctx->workers, tasks, task, arg);
+}
+
+int32_t nncuda_ctx_create(int32_t device, int32_t index, nncuda_ctx **ctx) {
+  if (ctx == NULL) {
+    return NNCUDA_ERROR_NULL_POINTER;
+  }
+  *ctx = NULL;
+  if (device != NNCUDA_DEVICE_CPU && device != NNCUDA_DEVICE_CUDA) {
+    return NNCUDA_ERROR_INVALID_VALUE;
+  }
+  const nn_engine *engine = nn_engine_find(device);
+  if (engine == NULL || index < 0 || index >= engine->count()) {
+    return NNCUDA_ERROR_NO_DEVICE;
+  }
+  nncuda_ctx *made = calloc(1, sizeof *made);
+  if (made == NULL) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  made->engine = engine;
+  made->index = index;
+  made->threads = nn_workers_default();
+  made->isa = engine->widest_isa();
+  engine->fill(made->isa, made->kernel);
+  atomic_init(&made->busy, 0);
+  made->magic = MAGIC;
+  *ctx = made;
+  return NNCUDA_SUCCESS;
+}
+
+int32_t nncuda_ctx_destroy(nncuda_ctx *ctx) {
+  if (ctx == NULL) {
+    return NNCUDA_SUCCESS;
+  }
+  const int32_t status = nn_ctx_enter(ctx, __func__);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  nn_workers_stop(ctx->workers);
+  nn_arena_release(&ctx->arena);
+  ctx->magic = 0;
+  free(ctx);
+  return NNCUDA_SUCCESS;
+}
+
+int32_t nncuda_ctx_synchronize(nncuda_ctx *ctx) {
+  const int32_t status = nn_ctx_enter(ctx, __func__);
+  return status != NNCUDA_SUCCESS ? status : nn_ctx_leave(ctx, NNCUDA_SUCCESS);
+}
+
+int32_t nncuda_ctx_get(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {
+  const int32_t status = nn_ctx_enter(ctx, __func__);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  if (value == NULL) {
+    return nn_ctx_leave(ctx, nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "value is null"));
+  }
+  switch (attribute) {
+  case NNCUDA_CTX_THREADS:
+    *value = ctx->threads;
+    break;
+  case NNCUDA_CTX_ISA:
+    *value = ctx->isa;
+    break;
+  case NNCUDA_CTX_DEVICE:
+    *value = ctx->engine->device;
+    break;
+  case NNCUDA_CTX_DEVICE_INDEX:
+    *value = ctx->index;
+    break;
+  case NNCUDA_CTX_BYTES_ARENA:
+    *value = (int64_t)ctx->arena.capacity;
+    break;
+  default:
+    return nn_ctx_leave(ctx, nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE,
+                                     "attribute is %d; it must be one of NNCUDA_CTX_*, 0 to %d", attribute,
+                                     NNCUDA_CTX_BYTES_ARENA));
+  }
+  return nn_ctx_leave(ctx, NNCUDA_SUCCESS);
+}
+
+static int32_t set_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t value) {
+  switch (attribute) {
+  case NNCUDA_CTX_THREADS:
+    if (value < 1 || value > NN_MAX_THREADS) {
+      return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_THREADS must be 1 to %d",
+                     (long long)value, NN_MAX_THREADS);
+    }
+    if (value != ctx->threads) {
+      nn_workers_stop(ctx->workers);
+      ctx->workers = NULL;
+      ctx->threads = (int32_t)value;
+    }
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_ISA: {
+    const int32_t widest = ctx->engine->widest_isa();
+    if (value < 0 || value > widest) {
+      return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_ISA must be 0 to %d on this processor",
+                     (long long)value, widest);
+    }
+    ctx->isa = (int32_t)value;
+    ctx->engine->fill(ctx->isa, ctx->kernel);
+    return NNCUDA_SUCCESS;
+  }
+  case NNCUDA_CTX_DEVICE:
+  case NNCUDA_CTX_DEVICE_INDEX:
+  case NNCUDA_CTX_BYTES_USED:
+  case NNCUDA_CTX_BYTES_ARENA:
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d, which is read-only", attribute);
+  default:
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d; it must be one of NNCUDA_CTX_*, 0 to %d",
+                   attribute, NNCUDA_CTX_BYTES_ARENA);
+  }
+}
+
+int32_t nncuda_ctx_set(nncuda_ctx *ctx, int32_t attribute, int64_t value) {
+  const int32_t status = nn_ctx_enter(ctx, __func__);
+  return status != NNCUDA_SUCCESS ? status : nn_ctx_leave(ctx, set_attribute(ctx, attribute, value));
+}

@@ -1,0 +1,58 @@
+/*
+ * What a context holds, and how a function enters and leaves it. Entry points in abi/ see this header; kernels do not.
+ */
+#ifndef NN_ABI_CONTEXT_H
+#define NN_ABI_CONTEXT_H
+
+#include "arena.h"
+#include "bindings.h"
+#include "engine.h"
+#include "workers.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum { NN_MAX_THREADS = 256, NN_ERROR_CAPACITY = 768 };
+
+/* One kind of device. A context takes its kernels from one engine. */
+typedef struct nn_engine {
+  int32_t device; /* NNCUDA_DEVICE_* */
+  int32_t (*count)(void);
+  void (*describe)(int32_t index, char *text, size_t capacity);
+  /* Widest instruction set that this machine and its system let us use; asks the system for it where it must. */
+  int32_t (*widest_isa)(void);
+  /* Fills kernel[NN_OP_COUNT] with the widest form of each at or below `isa`; null where there is none. */
+  void (*fill)(int32_t isa, nn_kernel *kernel);
+} nn_engine;
+
+extern const nn_engine nn_cpu_engine;
+
+/* The engine of a device, or null when this library was built without it. */
+const nn_engine *nn_engine_find(int32_t device);
+
+struct nncuda_ctx {
+  uint64_t magic;  /* tells a context from other memory */
+  atomic_int busy; /* 1 while a thread is inside a call */
+  const nn_engine *engine;
+  int32_t index;
+  int32_t isa;
+  int32_t threads;
+  nn_kernel kernel[NN_OP_COUNT];
+  const char *function; /* the function that is running, for messages */
+  char error[NN_ERROR_CAPACITY];
+  nn_workers *workers;
+  nn_arena arena;
+};
+
+/* Enters the context for `function` (its exported name): INVALID_CONTEXT or BUSY when that is not possible, in which
+ * case the context was not touched. Clears the last error. */
+int32_t nn_ctx_enter(nncuda_ctx *ctx, const char *function);
+
+/* Leaves it; returns `status`, for `return nn_ctx_leave(ctx, ...)`. */
+int32_t nn_ctx_leave(nncuda_ctx *ctx, int32_t status);
+
+/* nn_fail with the arguments as a list. */
+int32_t nn_fail_list(nncuda_ctx *ctx, int32_t status, const char *format, va_list list);
+
+#endif
