@@ -1,8 +1,8 @@
 /*
- * Philox4x32-10, a counter-based generator: a keyed bijection of 128-bit counters whose images pass for random. Number i of a
- * sequence is a function of (key, i) alone, so every thread, engine and language makes it on its own.
- * (Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", section 3.3 and table 2)
- * Plain C, so that both engines include it.
+ * Philox4x32-10, a counter-based generator: a keyed bijection of 128-bit counters whose images pass for random. Number
+ * i of a sequence is a function of (key, i) alone, so every thread, engine and language makes it on its own. (Salmon,
+ * Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", section 3.3 and table 2) Plain C, so that
+ * both engines include it.
  */
 #ifndef NN_ABI_PHILOX_H
 #define NN_ABI_PHILOX_H
@@ -15,7 +15,8 @@
 #define NN_PHILOX_INLINE static inline
 #endif
 
-/* The multipliers of the two halves, and what the key grows by from round to round: the golden ratio and sqrt(3) - 1. */
+/* The multipliers of the two halves, and what the key grows by from round to round: the golden ratio and sqrt(3) - 1.
+ */
 #define NN_PHILOX_M0 0xD2511F53u
 #define NN_PHILOX_M1 0xCD9E8D57u
 #define NN_PHILOX_W0 0x9E3779B9u

@@ -1,0 +1,232 @@
+/*
+ * Philox4x32-10 for a vector of consecutive blocks at once, and the numbers made from its words.
+ *
+ * A counter word lives in the low half of a 64-bit lane, so that one instruction gives both halves of its product; what
+ * the upper halves hold in between never matters. Nothing here fuses a product with a sum or approximates an
+ * instruction, and square root and division are exactly rounded: every instruction set makes the same bits.
+ */
+#include "kernel.h"
+
+#include "../abi/philox.h"
+#include "../abi/random.h"
+
+enum {
+  LANES = VF / 2,    /* blocks at once */
+  GROUP = 4 * LANES, /* numbers at once: two vectors of f32 */
+  CHUNK = 1 << 14    /* numbers a task: fixed, so that the pieces do not depend on the number of threads */
+};
+enum { BITS, UNIFORM, NORMAL };
+
+typedef uint64_t vq __attribute__((vector_size(sizeof(vf)))); /* 64-bit lanes */
+typedef uint32_t vw __attribute__((vector_size(sizeof(vf)))); /* words */
+typedef int32_t vs __attribute__((vector_size(sizeof(vf))));  /* words as signed numbers */
+
+/* Product of the low halves of the lanes. */
+NN_INLINE vq multiply(vq a, vq b) {
+#if NN_SIMD_AVX512
+  return (vq)_mm512_mul_epu32((__m512i)a, (__m512i)b);
+#elif NN_SIMD_AVX2
+  return (vq)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+#elif defined(__SSE2__)
+  return (vq)__builtin_ia32_pmuludq128((vs)a, (vs)b);
+#else
+  return (a & 0xffffffffu) * (b & 0xffffffffu);
+#endif
+}
+
+/* a0 b0 a1 b1 ... */
+NN_INLINE void interleave(vq a, vq b, vq *first, vq *second) {
+#if NN_SIMD_AVX512
+  const __m512i low = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11), high = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
+  *first = (vq)_mm512_permutex2var_epi64((__m512i)a, low, (__m512i)b);
+  *second = (vq)_mm512_permutex2var_epi64((__m512i)a, high, (__m512i)b);
+#elif NN_SIMD_AVX2
+  const __m256i even = _mm256_unpacklo_epi64((__m256i)a, (__m256i)b),
+                odd = _mm256_unpackhi_epi64((__m256i)a, (__m256i)b);
+  *first = (vq)_mm256_permute2x128_si256(even, odd, 0x20);
+  *second = (vq)_mm256_permute2x128_si256(even, odd, 0x31);
+#else
+  *first = (vq){a[0], b[0]};
+  *second = (vq){a[1], b[1]};
+#endif
+}
+
+typedef struct key_schedule {
+  vq k0[NN_PHILOX_ROUNDS], k1[NN_PHILOX_ROUNDS];
+} key_schedule;
+
+static key_schedule expand_key(uint64_t key) {
+  key_schedule s;
+  uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+  for (int i = 0; i < NN_PHILOX_ROUNDS; i++, k0 += NN_PHILOX_W0, k1 += NN_PHILOX_W1) {
+    s.k0[i] = (vq){0} + k0;
+    s.k1[i] = (vq){0} + k1;
+  }
+  return s;
+}
+
+/* The blocks `block` of a stream: word j of each in the low half of its lane of c[j]. */
+NN_INLINE void philox(const key_schedule *key, vq block, uint64_t stream, vq c[4]) {
+  vq c0 = block, c1 = block >> 32, c2 = (vq){0} + stream, c3 = c2 >> 32;
+  for (int i = 0; i < NN_PHILOX_ROUNDS; i++) {
+    const vq a = multiply(c0, (vq){0} + NN_PHILOX_M0), b = multiply(c2, (vq){0} + NN_PHILOX_M1);
+    c0 = b >> 32 ^ c1 ^ key->k0[i];
+    c1 = b;
+    c2 = a >> 32 ^ c3 ^ key->k1[i];
+    c3 = a;
+  }
+  c[0] = c0;
+  c[1] = c1;
+  c[2] = c2;
+  c[3] = c3;
+}
+
+/* Low half of a below the low half of b. */
+NN_INLINE vq pair_low(vq a, vq b) { return (a & 0xffffffffu) | b << 32; }
+NN_INLINE vq pair_high(vq a, vq b) { return a >> 32 | (b & ~(uint64_t)0xffffffffu); }
+
+NN_INLINE vf to_float(vs x) { return __builtin_convertvector(x, vf); }
+
+/*
+ * sqrt(-2 log u) for u = v * 2^-24, v in 1 .. 2^24. u = m * 2^e with m in [sqrt(1/2), sqrt(2)), and
+ * log m = 2 artanh(s), s = (m - 1) / (m + 1), |s| <= 0.1716: the series up to s^9 leaves a relative error below 2^-28.
+ * ln 2 is cut into a part with few enough bits that its product with e is exact, and the rest.
+ */
+NN_INLINE vf radius(vw v) {
+  const vs u = (vs)(to_float((vs)v) * vf_set1(0x1p-24f));
+  const vs e = (u - 0x3f3504f3) >> 23; /* 0x3f3504f3 is sqrt(1/2) */
+  const vf m = (vf)(u - (e << 23)), exponent = to_float(e);
+  const vf s = (m - vf_set1(1.0f)) / (m + vf_set1(1.0f)), z = s * s;
+  vf p = z * vf_set1(1.0f / 9.0f) + vf_set1(1.0f / 7.0f);
+  p = p * z + vf_set1(1.0f / 5.0f);
+  p = p * z + vf_set1(1.0f / 3.0f);
+  p = p * z * s + s; /* artanh(s) */
+  const vf low = p * vf_set1(-4.0f) - exponent * vf_set1(2.0f * 0x1.7f7d1cp-20f);
+  return vf_sqrt(vf_max(vf_set1(0.0f), low - exponent * vf_set1(2.0f * 0x1.62e4p-1f)));
+}
+
+/*
+ * Cosine and sine of 2 pi w for w = v * 2^-24, v in 0 .. 2^24-1: the nearest quarter turn is taken off exactly, the
+ * Taylor series of what is left, t in [-1/8, 1/8], have a remainder below 2^-28, and the quarter turns swap and negate
+ * the two.
+ */
+NN_INLINE void circle(vw v, vf *cosine, vf *sine) {
+  const vs quarter = (vs)((v + (1u << 21)) >> 22);
+  const vf t = to_float((vs)v - (quarter << 22)) * vf_set1(0x1p-24f);
+  const vf x = t * vf_set1(6.28318530717958647692f), z = x * x;
+  vf s = z * vf_set1(1.0f / 362880.0f) - vf_set1(1.0f / 5040.0f);
+  s = s * z + vf_set1(1.0f / 120.0f);
+  s = s * z - vf_set1(1.0f / 6.0f);
+  s = s * z * x + x;
+  vf c = z * vf_set1(-1.0f / 3628800.0f) + vf_set1(1.0f / 40320.0f);
+  c = c * z - vf_set1(1.0f / 720.0f);
+  c = c * z + vf_set1(1.0f / 24.0f);
+  c = c * z - vf_set1(0.5f);
+  c = c * z + vf_set1(1.0f);
+  const vs swap = ((vs)s ^ (vs)c) & -(quarter & 1);
+  *cosine = (vf)((vs)c ^ swap ^ ((quarter + 1) & 2) << 30);
+  *sine = (vf)((vs)s ^ swap ^ (quarter & 2) << 30);
+}
+
+typedef struct sequence {
+  void *y;
+  int64_t n;
+  uint64_t seed, stream, offset;
+  float shift, scale; /* low and high - low, or mean and std */
+} sequence;
+
+/* Numbers begin .. end-1, begin a multiple of GROUP. */
+NN_INLINE void make(const sequence *q, const key_schedule *key, int64_t begin, int64_t end, int32_t kind,
+                    int32_t dtype) {
+  vq lane;
+  for (int i = 0; i < LANES; i++) {
+    lane[i] = (uint64_t)i;
+  }
+  for (int64_t i = begin; i < end; i += GROUP) {
+    vq c[4], first, second;
+    philox(key, lane + (q->offset + (uint64_t)i / 4), q->stream, c);
+    if (kind == NORMAL) { /* pairs (word 0, word 1) of the blocks in even lanes, (word 2, word 3) in odd ones */
+      vf cosine, sine;
+      const vf r = radius(((vw)pair_low(c[0], c[2]) >> 8) + 1u);
+      circle((vw)pair_low(c[1], c[3]) >> 8, &cosine, &sine);
+      cosine = cosine * r;
+      sine = sine * r;
+      interleave(pair_low((vq)cosine, (vq)sine), pair_high((vq)cosine, (vq)sine), &first, &second);
+    } else {
+      interleave(pair_low(c[0], c[1]), pair_low(c[2], c[3]), &first, &second);
+    }
+    vf y[2] = {(vf)first, (vf)second};
+    if (kind == UNIFORM) {
+      y[0] = to_float((vs)((vw)first >> 8)) * vf_set1(0x1p-24f);
+      y[1] = to_float((vs)((vw)second >> 8)) * vf_set1(0x1p-24f);
+    }
+    for (int j = 0; j < 2; j++) {
+      const int64_t at = i + j * VF, left = end - at;
+      if (kind != BITS) {
+        y[j] = vf_set1(q->shift) + vf_set1(q->scale) * y[j];
+      }
+      if (left >= VF) {
+        vf_store_as(q->y, at, y[j], dtype);
+      } else if (left > 0) {
+        vf_store_part_as(q->y, at, left, y[j], dtype);
+      }
+    }
+  }
+}
+
+NN_INLINE void task_body(const sequence *q, int64_t i, int32_t kind, int32_t dtype) {
+  const key_schedule key = expand_key(q->seed);
+  const int64_t begin = i * CHUNK, end = begin + CHUNK < q->n ? begin + CHUNK : q->n;
+  make(q, &key, begin, end, kind, dtype);
+}
+
+#define NN_RANDOM_TASK(name, kind, dtype)                                                                              \
+  static void name(void *arg, int64_t i, int32_t worker) {                                                             \
+    (void)worker;                                                                                                      \
+    task_body(arg, i, kind, dtype);                                                                                    \
+  }
+NN_RANDOM_TASK(bits, BITS, NNCUDA_F32) /* 32-bit stores */
+NN_RANDOM_TASK(uniform_f32, UNIFORM, NNCUDA_F32)
+NN_RANDOM_TASK(uniform_f16, UNIFORM, NNCUDA_F16)
+NN_RANDOM_TASK(uniform_bf16, UNIFORM, NNCUDA_BF16)
+NN_RANDOM_TASK(normal_f32, NORMAL, NNCUDA_F32)
+NN_RANDOM_TASK(normal_f16, NORMAL, NNCUDA_F16)
+NN_RANDOM_TASK(normal_bf16, NORMAL, NNCUDA_BF16)
+
+static void run(nncuda_ctx *ctx, const sequence *q, nn_task task) {
+  nn_parallel(ctx, (q->n + CHUNK - 1) / CHUNK, task, (void *)q);
+}
+
+int32_t NN_KERNEL(random_bits)(nncuda_ctx *ctx, const void *args) {
+  const nn_random_bits_args *a = args;
+  const sequence q = {
+      .y = a->y, .n = a->n, .seed = (uint64_t)a->seed, .stream = (uint64_t)a->stream, .offset = (uint64_t)a->offset};
+  run(ctx, &q, bits);
+  return NNCUDA_SUCCESS;
+}
+
+int32_t NN_KERNEL(uniform)(nncuda_ctx *ctx, const void *args) {
+  const nn_uniform_args *a = args;
+  const sequence q = {.y = a->y,
+                      .n = a->n,
+                      .seed = (uint64_t)a->seed,
+                      .stream = (uint64_t)a->stream,
+                      .offset = (uint64_t)a->offset,
+                      .shift = a->low,
+                      .scale = a->high - a->low};
+  run(ctx, &q, a->dtype == NNCUDA_F32 ? uniform_f32 : a->dtype == NNCUDA_F16 ? uniform_f16 : uniform_bf16);
+  return NNCUDA_SUCCESS;
+}
+
+int32_t NN_KERNEL(normal)(nncuda_ctx *ctx, const void *args) {
+  const nn_normal_args *a = args;
+  const sequence q = {.y = a->y,
+                      .n = a->n,
+                      .seed = (uint64_t)a->seed,
+                      .stream = (uint64_t)a->stream,
+                      .offset = (uint64_t)a->offset,
+                      .shift = a->mean,
+                      .scale = a->std};
+  run(ctx, &q, a->dtype == NNCUDA_F32 ? normal_f32 : a->dtype == NNCUDA_F16 ? normal_f16 : normal_bf16);
+  return NNCUDA_SUCCESS;
+}
