@@ -1,6 +1,7 @@
 /*
- * A vector of f32 as wide as the instruction set has it, and what the kernels do with it. VF is the number of lanes: 16 with
- * AVX-512, 8 with AVX2, 4 elsewhere (SSE2, NEON). + - * / work on vf directly. Reductions over lanes have a fixed order.
+ * A vector of f32 as wide as the instruction set has it, and what the kernels do with it. VF is the number of lanes: 16
+ * with AVX-512, 8 with AVX2, 4 elsewhere (SSE2, NEON). + - * / work on vf directly. Reductions over lanes have a fixed
+ * order.
  * `_part` forms touch the first n < VF lanes only; loads fill the rest with zero.
  */
 #ifndef NN_CPU_SIMD_H
@@ -20,11 +21,13 @@
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define NN_SIMD_AVX2 1
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 
 #if NN_SIMD_AVX512
 
-enum { VF = 16 };
+enum { VF = 16, VF_FUSED = 1 };
 typedef __m512 vf;
 typedef __m512i vi;
 
@@ -43,9 +46,13 @@ NN_SIMD vf vf_round(vf x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST
 /* x * 2^n for whole n, with gradual underflow. */
 NN_SIMD vf vf_ldexp(vf x, vf n) { return _mm512_scalef_ps(x, n); }
 /* Lanes where a < b take x, the others y. */
-NN_SIMD vf vf_select_lt(vf a, vf b, vf x, vf y) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x); }
+NN_SIMD vf vf_select_lt(vf a, vf b, vf x, vf y) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x);
+}
 /* Lanes where a is NaN take x, the others y. */
-NN_SIMD vf vf_select_nan(vf a, vf x, vf y) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), y, x); }
+NN_SIMD vf vf_select_nan(vf a, vf x, vf y) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), y, x);
+}
 /* The first n lanes of x, the fill value in the others. */
 NN_SIMD vf vf_keep_part(vf x, int64_t n, float fill) { return _mm512_mask_blend_ps(vf_mask(n), vf_set1(fill), x); }
 
@@ -68,9 +75,36 @@ NN_SIMD __m256i vf_round_bf16(vf x) {
 }
 NN_SIMD void vf_to_bf16(uint16_t *p, vf x) { _mm256_storeu_si256((__m256i *)p, vf_round_bf16(x)); }
 
+/* x > 0 and normal: the m of x = m * 2^n with sqrt(1/2) <= m < sqrt(2). */
+NN_SIMD vf vf_split(vf x, vf *n) {
+  const __m512i u = _mm512_castps_si512(x);
+  const __m512i e = _mm512_srai_epi32(_mm512_sub_epi32(u, _mm512_set1_epi32(0x3f3504f3)), 23);
+  *n = _mm512_cvtepi32_ps(e);
+  return _mm512_castsi512_ps(_mm512_sub_epi32(u, _mm512_slli_epi32(e, 23)));
+}
+/* Lanes 2i and 2i+1 change places. */
+NN_SIMD vf vf_swap_pairs(vf x) { return _mm512_permute_ps(x, 0xb1); }
+/* VF/2 elements from p, each in lanes 2i and 2i+1. */
+NN_SIMD vf vf_load_pairs(const float *p) {
+  const __m512i lanes = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+  return _mm512_permutexvar_ps(lanes, _mm512_castps256_ps512(_mm256_loadu_ps(p)));
+}
+/* Stores past the caches, to p aligned to the bytes written; see nn_stream_fence. */
+NN_SIMD void vf_stream(float *p, vf x) { _mm512_stream_ps(p, x); }
+NN_SIMD void vf_stream_f16(uint16_t *p, vf x) {
+  _mm256_stream_si256((__m256i *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+NN_SIMD void vf_stream_bf16(uint16_t *p, vf x) { _mm256_stream_si256((__m256i *)p, vf_round_bf16(x)); }
+
+typedef __m512d vd; /* VF/2 lanes of f64 */
+NN_SIMD vd vd_low(vf x) { return _mm512_cvtps_pd(_mm512_castps512_ps256(x)); }
+NN_SIMD vd vd_high(vf x) { return _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)); }
+NN_SIMD vd vd_set1(double x) { return _mm512_set1_pd(x); }
+NN_SIMD vd vd_fma(vd a, vd b, vd c) { return _mm512_fmadd_pd(a, b, c); }
+
 #elif NN_SIMD_AVX2
 
-enum { VF = 8 };
+enum { VF = 8, VF_FUSED = 1 };
 typedef __m256 vf;
 typedef __m256i vi;
 
@@ -108,19 +142,46 @@ NN_SIMD void vf_to_f16(uint16_t *p, vf x) {
 NN_SIMD vf vf_from_bf16(const uint16_t *p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
 }
-NN_SIMD void vf_to_bf16(uint16_t *p, vf x) {
+NN_SIMD __m128i vf_round_bf16(vf x) {
   const __m256i u = _mm256_castps_si256(x), high = _mm256_srli_epi32(u, 16);
   const __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
   __m256i r = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
   const __m256i nan = _mm256_or_si256(_mm256_and_si256(high, _mm256_set1_epi32(0x8000)), _mm256_set1_epi32(0x7fc0));
   r = _mm256_blendv_epi8(r, nan, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
-  r = _mm256_permute4x64_epi64(_mm256_packus_epi32(r, r), 0x8);
-  _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(r));
+  return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(r, r), 0x8));
 }
+NN_SIMD void vf_to_bf16(uint16_t *p, vf x) { _mm_storeu_si128((__m128i *)p, vf_round_bf16(x)); }
+
+NN_SIMD vf vf_split(vf x, vf *n) {
+  const __m256i u = _mm256_castps_si256(x);
+  const __m256i e = _mm256_srai_epi32(_mm256_sub_epi32(u, _mm256_set1_epi32(0x3f3504f3)), 23);
+  *n = _mm256_cvtepi32_ps(e);
+  return _mm256_castsi256_ps(_mm256_sub_epi32(u, _mm256_slli_epi32(e, 23)));
+}
+NN_SIMD vf vf_swap_pairs(vf x) { return _mm256_permute_ps(x, 0xb1); }
+NN_SIMD vf vf_load_pairs(const float *p) {
+  return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
+}
+NN_SIMD void vf_stream(float *p, vf x) { _mm256_stream_ps(p, x); }
+NN_SIMD void vf_stream_f16(uint16_t *p, vf x) {
+  _mm_stream_si128((__m128i *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+NN_SIMD void vf_stream_bf16(uint16_t *p, vf x) { _mm_stream_si128((__m128i *)p, vf_round_bf16(x)); }
+
+typedef __m256d vd;
+NN_SIMD vd vd_low(vf x) { return _mm256_cvtps_pd(_mm256_castps256_ps128(x)); }
+NN_SIMD vd vd_high(vf x) { return _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)); }
+NN_SIMD vd vd_set1(double x) { return _mm256_set1_pd(x); }
+NN_SIMD vd vd_fma(vd a, vd b, vd c) { return _mm256_fmadd_pd(a, b, c); }
 
 #else
 
 enum { VF = 4 };
+#if defined(__ARM_FEATURE_FMA)
+enum { VF_FUSED = 1 };
+#else
+enum { VF_FUSED = 0 };
+#endif
 typedef float vf __attribute__((vector_size(16)));
 typedef int32_t vi __attribute__((vector_size(16)));
 
@@ -192,9 +253,31 @@ NN_SIMD void vf_to_bf16(uint16_t *p, vf x) {
   }
 }
 
+NN_SIMD vf vf_split(vf x, vf *n) {
+  const vi e = ((vi)x - 0x3f3504f3) >> 23;
+  *n = __builtin_convertvector(e, vf);
+  return (vf)((vi)x - e * 0x800000);
+}
+NN_SIMD vf vf_swap_pairs(vf x) { return (vf){x[1], x[0], x[3], x[2]}; }
+NN_SIMD vf vf_load_pairs(const float *p) { return (vf){p[0], p[0], p[1], p[1]}; }
+#if defined(__SSE2__)
+NN_SIMD void vf_stream(float *p, vf x) { _mm_stream_ps(p, x); }
+#else
+NN_SIMD void vf_stream(float *p, vf x) { vf_store(p, x); }
+#endif
+NN_SIMD void vf_stream_f16(uint16_t *p, vf x) { vf_to_f16(p, x); }
+NN_SIMD void vf_stream_bf16(uint16_t *p, vf x) { vf_to_bf16(p, x); }
+
+typedef double vd __attribute__((vector_size(16)));
+NN_SIMD vd vd_low(vf x) { return (vd){x[0], x[1]}; }
+NN_SIMD vd vd_high(vf x) { return (vd){x[2], x[3]}; }
+NN_SIMD vd vd_set1(double x) { return (vd){x, x}; }
+NN_SIMD vd vd_fma(vd a, vd b, vd c) { return a * b + c; }
+
 #endif
 
-/* Loads and stores of any floating-point dtype, at element i of p. `dtype` is a compile-time constant where it is used. */
+/* Loads and stores of any floating-point dtype, at element i of p. `dtype` is a compile-time constant where it is used.
+ */
 NN_SIMD vf vf_load_as(const void *p, int64_t i, int32_t dtype) {
   switch (dtype) {
   case NNCUDA_F32:
@@ -218,6 +301,38 @@ NN_SIMD void vf_store_as(void *p, int64_t i, vf x, int32_t dtype) {
     vf_to_bf16((uint16_t *)p + i, x);
     break;
   }
+}
+
+/*
+ * As vf_store_as, but past the caches: an output that is larger than they are need not be read in before it is written,
+ * nor push out what is in use. Element i must lie on a multiple of VF elements of memory (nn_stream_head says how far
+ * that is), and the task ends with nn_stream_fence, since these stores are not ordered with what tells the others that
+ * it is done.
+ */
+NN_SIMD void vf_stream_as(void *p, int64_t i, vf x, int32_t dtype) {
+  switch (dtype) {
+  case NNCUDA_F32:
+    vf_stream((float *)p + i, x);
+    break;
+  case NNCUDA_F16:
+    vf_stream_f16((uint16_t *)p + i, x);
+    break;
+  default:
+    vf_stream_bf16((uint16_t *)p + i, x);
+    break;
+  }
+}
+
+/* Elements from element i of p to the first that starts a cache line. */
+NN_SIMD int64_t nn_stream_head(const void *p, int64_t i, int32_t dtype) {
+  const uintptr_t bytes = dtype == NNCUDA_F32 ? 4 : 2, address = (uintptr_t)p + (uintptr_t)i * bytes;
+  return (int64_t)((0 - address) % 64 / bytes);
+}
+
+NN_SIMD void nn_stream_fence(void) {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
 }
 
 NN_SIMD vf vf_load_part_as(const void *p, int64_t i, int64_t n, int32_t dtype) {
@@ -265,13 +380,30 @@ NN_SIMD void nn_store_as(void *p, int64_t i, float x, int32_t dtype) {
   }
 }
 
-NN_SIMD int64_t nn_dtype_bytes(int32_t dtype) { return dtype == NNCUDA_F32 || dtype == NNCUDA_I32 ? 4 : dtype == NNCUDA_I8 ? 1 : 2; }
+NN_SIMD int64_t nn_dtype_bytes(int32_t dtype) {
+  return dtype == NNCUDA_F32 || dtype == NNCUDA_I32 ? 4 : dtype == NNCUDA_I8 ? 1 : 2;
+}
 
-/* Sum over lanes: halves are added until one is left, so the order is the same for every compiler. */
+/* Sum over lanes: halves are added until one lane is left, so the order is the same for every compiler. */
 NN_SIMD float vf_sum(vf x) {
-  float lane[VF];
-  vf_store(lane, x);
-  for (int width = VF / 2; width > 0; width /= 2) {
+#if NN_SIMD_AVX512 || NN_SIMD_AVX2
+#if NN_SIMD_AVX512
+  const __m256 h = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+#else
+  const __m256 h = x;
+#endif
+  __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+#else
+  return (x[0] + x[2]) + (x[1] + x[3]);
+#endif
+}
+
+NN_SIMD double vd_sum(vd x) {
+  double lane[VF / 2];
+  memcpy(lane, &x, sizeof x);
+  for (int width = VF / 4; width > 0; width /= 2) {
     for (int i = 0; i < width; i++) {
       lane[i] += lane[i + width];
     }
@@ -292,22 +424,50 @@ NN_SIMD float vf_maximum(vf x) {
 }
 
 /*
- * exp(x) within 1 ulp: x = n ln2 + r with |r| <= ln2/2, a polynomial for exp(r) (coefficients of the Taylor series up to r^7,
- * whose remainder is below 2^-27 there), times 2^n. Below -104 it is zero, above 89 infinity; NaN stays NaN.
+ * exp(x) within 1 ulp: x = n ln2 + r with |r| <= ln2/2, a polynomial for exp(r), times 2^n. Below -104 it is zero,
+ * above 89 infinity; NaN stays NaN. The polynomial 1 + r + ... + r^6 has the least largest relative error on that
+ * interval, 2^-28.
  */
 NN_SIMD vf vf_exp(vf x) {
   const vf inside = vf_max(vf_set1(-104.0f), vf_min(vf_set1(89.0f), x)); /* keeps NaN: the second operand wins */
   const vf n = vf_round(inside * vf_set1(0x1.715476p+0f));
-  vf r = vf_fma(n, vf_set1(-0x1.62e4p-1f), inside);
-  r = vf_fma(n, vf_set1(-0x1.7f7d1cp-20f), r);
-  vf p = vf_set1(1.0f / 5040.0f);
-  p = vf_fma(p, r, vf_set1(1.0f / 720.0f));
-  p = vf_fma(p, r, vf_set1(1.0f / 120.0f));
-  p = vf_fma(p, r, vf_set1(1.0f / 24.0f));
-  p = vf_fma(p, r, vf_set1(1.0f / 6.0f));
-  p = vf_fma(p, r, vf_set1(0.5f));
-  p = vf_fma(p, r * r, r) + vf_set1(1.0f);
+  /* ln2 in two parts, the first short enough for n times it to be exact. */
+  const vf high = vf_fma(n, vf_set1(-0x1.62e4p-1f), inside), low = n * vf_set1(-0x1.7f7d1cp-20f), r = high + low;
+  vf p = vf_set1(0x1.6a23d0p-10f);
+  p = vf_fma(p, r, vf_set1(0x1.123a20p-7f));
+  p = vf_fma(p, r, vf_set1(0x1.5558f2p-5f));
+  p = vf_fma(p, r, vf_set1(0x1.555492p-3f));
+  p = vf_fma(p, r, vf_set1(0x1.fffffcp-2f));
+  if (VF_FUSED) {
+    p = vf_fma(p, r, vf_set1(1.0f));
+    p = vf_fma(p, r, vf_set1(1.0f));
+  } else { /* products round too: add from small to large, and r as its two exact parts */
+    p = (high + (low + p * (r * r))) + vf_set1(1.0f);
+  }
   return vf_select_nan(x, x, vf_ldexp(p, vf_select_nan(x, vf_set1(0.0f), n)));
+}
+
+/*
+ * log(x) within 1 ulp; log(0) is -inf, of a negative number NaN. With x = m * 2^n, f = m - 1 and s = f / (2 + f),
+ * log(m) = 2 atanh(s) = 2s + 2/3 s^3 + 2/5 s^5 + ... = f - s * (f - R), where R = 2/3 s^2 + 2/5 s^4 + ...: f is exact,
+ * and what is subtracted is small. The polynomial R has the least largest relative error of log(m) for its degree,
+ * 2^-30.
+ */
+NN_SIMD vf vf_log(vf x) {
+  const vf zero = vf_set1(0.0f), least = vf_set1(0x1p-126f), infinity = vf_set1(INFINITY);
+  vf n;
+  const vf m = vf_split(vf_select_lt(x, least, x * vf_set1(0x1p23f), x), &n);
+  n = n - vf_select_lt(x, least, vf_set1(23.0f), zero);
+  const vf f = m - vf_set1(1.0f), s = f / (vf_set1(2.0f) + f), z = s * s;
+  vf r = vf_set1(0x1.31e464p-2f);
+  r = vf_fma(r, z, vf_set1(0x1.995eb0p-2f));
+  r = vf_fma(r, z, vf_set1(0x1.55557ap-1f)) * z;
+  const vf low = s * (f - r) - n * vf_set1(0x1.7f7d1cp-20f);
+  vf y = (f - low) + n * vf_set1(0x1.62e4p-1f);
+  y = vf_select_lt(x, infinity, y, x);              /* inf and NaN stay */
+  y = vf_select_lt(zero, x, y, vf_set1(-INFINITY)); /* so far also for NaN and what is below zero */
+  y = vf_select_nan(x, x, y);
+  return vf_select_lt(x, zero, vf_set1(NAN), y);
 }
 
 /* 1 / (1 + exp(-x)). */
