@@ -1,0 +1,95 @@
+"""Scaled dot-product attention with grouped heads. Vaswani et al. 2017; Ainslie et al. 2023 ("GQA") for the groups.
+
+Query head h reads key head h / (heads / kv_heads). With ``causal``, query i of q_len sees keys j <= i + kv_len - q_len.
+"""
+
+import numpy as np
+
+from nncuda.reference.arithmetic import Array, Outputs, exp, log, matmul, total, transposed
+from nncuda.reference.softmax import softmax
+
+__all__ = [
+    "attention_scores",
+    "attention_output",
+    "flash_attention",
+    "flash_attention_backward",
+    "attention_decode",
+]
+
+
+def _by_head(x: Array, heads: int) -> Array:
+    """[batch, length, kv_heads, head_dim] -> [batch, heads, length, head_dim], each key head repeated for its group."""
+    return np.repeat(x.transpose(0, 2, 1, 3), heads // x.shape[2], axis=1)
+
+
+def _by_token(x: Array, kv_heads: int) -> Array:
+    """The transpose of _by_head: sums each group of heads, and brings tokens first."""
+    batch, heads, length, head_dim = x.shape
+    grouped = x.reshape(batch, kv_heads, heads // kv_heads, length, head_dim)
+    return total(grouped, axis=2)[:, :, 0].transpose(0, 2, 1, 3)
+
+
+def attention_scores(q: Array, k: Array, scale: float, causal: int) -> Outputs:
+    """s = scale q k^T, -inf where ``causal`` hides the key. Vaswani et al. 2017, eq. 1 and section 3.2.3."""
+    q_len, heads, kv_len = q.shape[1], q.shape[2], k.shape[1]
+    s = q.dtype.type(scale) * matmul(q.transpose(0, 2, 1, 3), transposed(_by_head(k, heads)))
+    if causal:
+        hidden = np.arange(kv_len) > np.arange(q_len)[:, None] + kv_len - q_len
+        s = np.where(hidden, -np.inf, s).astype(q.dtype)
+    return {"scores": s}
+
+
+def attention_output(probs: Array, v: Array) -> Outputs:
+    """out = probs v. Vaswani et al. 2017, eq. 1."""
+    out = matmul(probs, _by_head(v, probs.shape[1]))
+    return {"out": np.ascontiguousarray(out.transpose(0, 2, 1, 3))}
+
+
+def _split(x: Array, batch: int) -> Array:
+    return x.reshape(batch, -1, *x.shape[1:])
+
+
+def flash_attention(q: Array, k: Array, v: Array, batch: int, scale: float, causal: int) -> Outputs:
+    """out = softmax(scale q k^T) v, and the log-sum-exp of the scores. Dao 2023, "FlashAttention-2", section 3.1."""
+    s = attention_scores(_split(q, batch), _split(k, batch), scale, causal)["scores"]
+    if s.shape[-1] == 0:
+        return {"out": np.zeros_like(q), "lse": np.full(s.shape[:3], -np.inf, q.dtype)}
+    out = attention_output(softmax(s)["y"], _split(v, batch))["out"]
+    top = np.max(s, axis=-1, keepdims=True)
+    finite_top = np.where(top == -np.inf, 0, top).astype(q.dtype)
+    return {"out": out.reshape(q.shape), "lse": (finite_top + log(total(exp(s - finite_top))))[..., 0]}
+
+
+def flash_attention_backward(
+    dout: Array, q: Array, k: Array, v: Array, out: Array, lse: Array, batch: int, scale: float, causal: int
+) -> Outputs:
+    """P = exp(S - lse), dV = P^T dO, dP = dO V^T, dS = P (dP - rowsum(dO O)), dQ = scale dS K, dK = scale dS^T Q.
+
+    Dao 2023, "FlashAttention-2", algorithm 2.
+    """
+    heads, kv_heads = q.shape[1], k.shape[1]
+    s = attention_scores(_split(q, batch), _split(k, batch), scale, causal)["scores"]
+    blind = lse == -np.inf
+    p = exp(s - np.where(blind, 0, lse).astype(q.dtype)[..., None])
+    do, o = (_split(x, batch).transpose(0, 2, 1, 3) for x in (dout, out))
+    dv = matmul(transposed(p), do)
+    dp = matmul(do, transposed(_by_head(_split(v, batch), heads)))
+    ds = p * (dp - total(do * o))
+    scale = q.dtype.type(scale)
+    dq = scale * matmul(ds, _by_head(_split(k, batch), heads))
+    dk = scale * matmul(transposed(ds), _split(q, batch).transpose(0, 2, 1, 3))
+    return {
+        "dq": dq.transpose(0, 2, 1, 3).reshape(q.shape),
+        "dk": _by_token(dk, kv_heads).reshape(k.shape),
+        "dv": _by_token(dv, kv_heads).reshape(v.shape),
+    }
+
+
+def attention_decode(q: Array, k_cache: Array, v_cache: Array, lengths: Array, scale: float) -> Outputs:
+    """One query a sequence over the first lengths[b] rows of its cache. Dao et al. 2023, "Flash-Decoding"."""
+    out = np.zeros_like(q)
+    for b, length in enumerate(lengths):
+        if length:
+            seen = k_cache[b, :length], v_cache[b, :length]
+            out[b] = flash_attention(q[b : b + 1], *seen, batch=1, scale=scale, causal=0)["out"][0]
+    return {"out": out}

@@ -1,0 +1,74 @@
+"""Element-wise kernels: SiLU, sums and products, gates, conversion."""
+
+import numpy as np
+
+from nncuda.reference.arithmetic import Array, Outputs, sigmoid
+from nncuda.reference.rounding import rounded
+
+__all__ = [
+    "silu",
+    "silu_backward",
+    "add",
+    "mul",
+    "scale",
+    "swiglu",
+    "swiglu_backward",
+    "relu2_gate",
+    "cast",
+    "fill",
+]
+
+
+def silu(x: Array) -> Outputs:
+    """y = x sigmoid(x). Elfwing, Uchibe, Doya 2018, "Sigmoid-weighted linear units", eq. 4."""
+    return {"y": x * sigmoid(x)}
+
+
+def silu_backward(dy: Array, x: Array) -> Outputs:
+    """dx = dy s (1 + x (1 - s)) with s = sigmoid(x). Elfwing, Uchibe, Doya 2018, eq. 5."""
+    s = sigmoid(x)
+    return {"dx": dy * (s * (1 + x * (1 - s)))}
+
+
+def add(a: Array, b: Array) -> Outputs:
+    """y = a + b, element by element."""
+    return {"y": a + b}
+
+
+def mul(a: Array, b: Array) -> Outputs:
+    """y = a b, element by element (the Hadamard product)."""
+    return {"y": a * b}
+
+
+def scale(x: Array, alpha: float) -> Outputs:
+    """y = alpha x."""
+    return {"y": x * x.dtype.type(alpha)}
+
+
+def swiglu(gate: Array, up: Array) -> Outputs:
+    """y = silu(gate) up. Shazeer 2020, "GLU variants improve transformer", eq. 6, without the products."""
+    return {"y": gate * sigmoid(gate) * up}
+
+
+def swiglu_backward(dy: Array, gate: Array, up: Array) -> Outputs:
+    """The product rule on silu(gate) up; silu' from Elfwing, Uchibe, Doya 2018, eq. 5."""
+    return {
+        "dgate": silu_backward(dy * up, gate)["dx"],
+        "dup": dy * silu(gate)["y"],
+    }
+
+
+def relu2_gate(gate: Array, up: Array) -> Outputs:
+    """y = max(gate, 0)^2 up. So et al. 2021, "Primer", section 4.2."""
+    positive = np.maximum(gate, 0)
+    return {"y": positive * positive * up}
+
+
+def cast(x: Array, dtype_y: str) -> Outputs:
+    """x rounded to nearest, ties to even. IEEE 754-2019, section 4.3.1."""
+    return {"y": rounded(x, dtype_y)}
+
+
+def fill(n: int, value: float) -> Outputs:
+    """n elements, all of them ``value``."""
+    return {"y": np.full(n, value)}

@@ -1,0 +1,59 @@
+"""Mixture of experts: which row each choice of a token takes, and moving tokens there and back.
+
+A slot is one choice of one token, slot = token k + j; a row is its place in the order sorted by expert.
+"""
+
+import numpy as np
+
+from nncuda.reference.arithmetic import Array, Outputs, total
+
+__all__ = ["moe_plan", "moe_gather", "moe_gather_backward", "moe_combine", "moe_combine_backward"]
+
+
+def moe_plan(indices: Array, experts: int, capacity: int) -> Outputs:
+    """Rows by expert, in token order; an expert keeps its first ``capacity`` slots (0: all).
+
+    Lepikhin et al. 2020, "GShard", algorithm 1 (capacity); Gale et al. 2022, "MegaBlocks", section 4 (sorted rows).
+    """
+    chosen = indices.ravel()
+    counts = np.bincount(chosen, minlength=experts).astype(np.int32)
+    kept = np.minimum(counts, capacity) if capacity else counts
+    offsets = np.concatenate([[0], np.cumsum(kept)]).astype(np.int32)
+    slot_row = np.full(chosen.shape, -1, np.int32)
+    row_slot = np.full(chosen.shape, -1, np.int32)
+    taken = np.zeros(experts, np.int32)
+    for slot, expert in enumerate(chosen):
+        if taken[expert] < kept[expert]:
+            row = offsets[expert] + taken[expert]
+            slot_row[slot], row_slot[row] = row, slot
+            taken[expert] += 1
+    return {"counts": counts, "offsets": offsets, "slot_row": slot_row.reshape(indices.shape), "row_slot": row_slot}
+
+
+def moe_gather(x: Array, row_slot: Array, k: int) -> Outputs:
+    """y[r] = x[row_slot[r] / k]; zero where no slot has the row. Gale et al. 2022, section 4 ("padded_gather")."""
+    return {"y": np.where(row_slot[:, None] >= 0, x[row_slot // k], 0).astype(x.dtype)}
+
+
+def _slot_rows(y: Array, slot_row: Array) -> Array:
+    """y[slot_row[t, j]] as [tokens, k, dim], zero for dropped slots."""
+    return np.where(slot_row[..., None] >= 0, y[slot_row], 0).astype(y.dtype)
+
+
+def moe_gather_backward(dy: Array, slot_row: Array) -> Outputs:
+    """dx[t] = sum over j of dy[slot_row[t, j]]: the transpose of moe_gather."""
+    return {"dx": total(_slot_rows(dy, slot_row), axis=1)[:, 0]}
+
+
+def moe_combine(y: Array, weights: Array, slot_row: Array, residual: Array | None = None) -> Outputs:
+    """out[t] = residual[t] + sum over j of weights[t, j] y[slot_row[t, j]]. Shazeer et al. 2017, eq. 1."""
+    out = total(weights[..., None] * _slot_rows(y, slot_row), axis=1)[:, 0]
+    return {"out": out if residual is None else residual + out}
+
+
+def moe_combine_backward(dout: Array, y: Array, weights: Array, slot_row: Array, row_slot: Array) -> Outputs:
+    """dy[r] = weights[t, j] dout[t] for the slot (t, j) of row r; dweights[t, j] = dout[t] . y[slot_row[t, j]]."""
+    k = weights.shape[1]
+    dy = np.where(row_slot[:, None] >= 0, weights.ravel()[row_slot][:, None] * dout[row_slot // k], 0)
+    dweights = total(dout[:, None] * _slot_rows(y, slot_row))[..., 0]
+    return {"dy": dy.astype(y.dtype), "dweights": dweights}

@@ -1,0 +1,61 @@
+"""Philox4x32-10, and uniform and normal numbers made of its words.
+
+Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3".
+"""
+
+import numpy as np
+
+from nncuda.reference.arithmetic import Array, Outputs
+
+__all__ = ["random_bits", "uniform", "normal"]
+
+ROUNDS = 10
+MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
+WEYL = 0x9E3779B9, 0xBB67AE85
+LOW = np.uint64(0xFFFFFFFF)
+HALF = np.uint64(32)
+
+
+def philox(counter: Array, key: Array) -> Array:
+    """Philox4x32-10 of counters [..., 4] under keys [..., 2]; words below 2^32 in uint64. Salmon et al. 2011, 3.3."""
+    c0, c1, c2, c3 = (np.asarray(counter, np.uint64)[..., i] for i in range(4))
+    k0, k1 = (np.asarray(key, np.uint64)[..., i] for i in range(2))
+    for _ in range(ROUNDS):
+        p0, p1 = c0 * np.uint64(MULTIPLIERS[0]), c2 * np.uint64(MULTIPLIERS[1])
+        c0, c1, c2, c3 = (p1 >> HALF) ^ c1 ^ k0, p1 & LOW, (p0 >> HALF) ^ c3 ^ k1, p0 & LOW
+        k0, k1 = (k0 + np.uint64(WEYL[0])) & LOW, (k1 + np.uint64(WEYL[1])) & LOW
+    return np.stack([c0, c1, c2, c3], axis=-1)
+
+
+def _halves(x: int) -> tuple[int, int]:
+    """A 64-bit number, negative ones as two's complement, as (low, high) words."""
+    x %= 1 << 64
+    return x & 0xFFFFFFFF, x >> 32
+
+
+def words(n: int, seed: int, stream: int, offset: int) -> Array:
+    """The first n words (uint64, below 2^32) of blocks offset, offset + 1, ...; key = seed, upper counter = stream."""
+    blocks = [_halves(offset + i) for i in range(-(-n // 4))]
+    counter = np.empty((len(blocks), 4), np.uint64)
+    counter[:, :2] = np.array(blocks, np.uint64).reshape(-1, 2)
+    counter[:, 2:] = _halves(stream)
+    return philox(counter, np.array(_halves(seed), np.uint64)).ravel()[:n]
+
+
+def random_bits(n: int, seed: int, stream: int, offset: int) -> Outputs:
+    """The words themselves, as the bits of i32."""
+    return {"y": words(n, seed, stream, offset).astype(np.uint32).view(np.int32)}
+
+
+def uniform(n: int, low: float, high: float, seed: int, stream: int, offset: int) -> Outputs:
+    """y = low + (high - low) (word >> 8) 2^-24: the 24 leading bits, which float32 holds exactly."""
+    return {"y": low + (high - low) * ((words(n, seed, stream, offset) >> np.uint64(8)) * 2.0**-24)}
+
+
+def normal(n: int, mean: float, std: float, seed: int, stream: int, offset: int) -> Outputs:
+    """y = mean + std r (cos, sin)(2 pi w), r = sqrt(-2 log u), of each pair of words. Box, Muller 1958."""
+    pairs = words(n + n % 2, seed, stream, offset).reshape(-1, 2) >> np.uint64(8)
+    u, w = (pairs[:, 0] + 1) * 2.0**-24, pairs[:, 1] * 2.0**-24
+    r = np.sqrt(-2 * np.log(u))
+    z = np.stack([r * np.cos(2 * np.pi * w), r * np.sin(2 * np.pi * w)], axis=-1)
+    return {"y": mean + std * z.ravel()[:n]}
