@@ -1,0 +1,125 @@
+"""What this machine can do at most: the floors under every benchmark.
+
+The probes are C (probe.c, a small library beside the package's own), run on as many threads at once as the benchmark uses.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cffi
+
+_CDEF = """
+double probe_fma_f32(double seconds);
+double probe_dot_bf16(double seconds);
+double probe_dot_int8(double seconds);
+double probe_read(const void *buffer, int64_t bytes);
+double probe_copy(void *destination, const void *source, int64_t bytes);
+"""
+
+_BUFFER_BYTES = 1 << 30  # beyond the caches that one tenant of a shared machine can count on
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """Peaks of `threads` threads together. Rates in operations a second (a multiply-add is two), bandwidths in bytes a second.
+
+    `copy` counts the bytes read and the bytes written. A peak of 0 means that the processor has no such instruction.
+    """
+
+    threads: int
+    fma_f32: float
+    dot_bf16: float
+    dot_int8: float
+    read: float
+    copy: float
+
+    def as_dict(self) -> dict[str, float]:
+        return asdict(self)
+
+
+class ProbeMissing(RuntimeError):
+    """The probe library was not built beside the package."""
+
+
+@cache
+def _library() -> tuple[cffi.FFI, Any]:
+    ffi = cffi.FFI()
+    ffi.cdef(_CDEF)
+    places = [Path(__file__).parent / "libnncuda_probe.so"]
+    if explicit := os.environ.get("NNCUDA_LIBRARY"):
+        places.insert(0, Path(explicit).parent / "libnncuda_probe.so")
+    for place in places:
+        if place.exists():
+            return ffi, ffi.dlopen(str(place))
+    listed = ", ".join(map(str, places))
+    raise ProbeMissing(f"libnncuda_probe.so was not found (looked at {listed}); build it with `make lib` or `pip install .`")
+
+
+def _together(threads: int, work: Callable[[int], float]) -> list[float]:
+    """Runs work(0) .. work(threads - 1) at once; cffi calls leave the interpreter lock."""
+    results = [0.0] * threads
+
+    def run(index: int) -> None:
+        results[index] = work(index)
+
+    pool = [threading.Thread(target=run, args=(i,)) for i in range(threads)]
+    for thread in pool:
+        thread.start()
+    for thread in pool:
+        thread.join()
+    return results
+
+
+class Bandwidth:
+    """Probes DRAM over two large page-aligned buffers that are kept between probes."""
+
+    def __init__(self, threads: int, buffer_bytes: int = _BUFFER_BYTES) -> None:
+        self._ffi, self._probe = _library()
+        self._threads = threads
+        self._part = buffer_bytes // threads // 4096 * 4096
+        self._maps = [mmap.mmap(-1, self._part * threads) for _ in range(2)]
+        for area in self._maps:
+            if hasattr(area, "madvise") and hasattr(mmap, "MADV_HUGEPAGE"):
+                area.madvise(mmap.MADV_HUGEPAGE)
+        self._base = [self._ffi.cast("char *", self._ffi.from_buffer(area)) for area in self._maps]
+        self.read(), self.copy()  # touch every page once
+
+    def read(self) -> float:
+        """Bytes a second of reading, all threads together."""
+        seconds = _together(self._threads, lambda i: self._probe.probe_read(self._base[0] + i * self._part, self._part))
+        return self._part * self._threads / max(seconds)
+
+    def copy(self) -> float:
+        """Bytes a second of copying past the caches, read and written bytes counted."""
+        to, source = self._base
+        seconds = _together(
+            self._threads,
+            lambda i: self._probe.probe_copy(to + i * self._part, source + i * self._part, self._part),
+        )
+        return 2 * self._part * self._threads / max(seconds)
+
+
+def measure(threads: int, bandwidth: Bandwidth | None = None, seconds: float = 0.2) -> Ceilings:
+    """Measures all ceilings, the best of three each: a ceiling is what the machine can do when nothing disturbs it."""
+    _, probe = _library()
+    bandwidth = bandwidth or Bandwidth(threads)
+
+    def best(kernel: Callable[[float], float]) -> float:
+        return max(sum(_together(threads, lambda _: kernel(seconds))) for _ in range(3))
+
+    return Ceilings(
+        threads=threads,
+        fma_f32=best(probe.probe_fma_f32),
+        dot_bf16=best(probe.probe_dot_bf16),
+        dot_int8=best(probe.probe_dot_int8),
+        read=max(bandwidth.read() for _ in range(3)),
+        copy=max(bandwidth.copy() for _ in range(3)),
+    )

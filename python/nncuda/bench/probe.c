@@ -1,0 +1,246 @@
+/*
+ * What this processor can do at most: the ceilings that the benchmarks are measured against. A library of its own,
+ * since these are no kernels of the ABI. Every function runs on the calling thread; the benchmark calls them from as
+ * many threads as it wants to load. Python loads it with cffi; see ceilings.py.
+ */
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#define EXPORT __attribute__((visibility("default")))
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Calls block() until `seconds` have passed; operations a second. */
+static double rate(void (*block)(void), double operations, double seconds) {
+  double count = 0, begin = now(), end;
+  do {
+    block();
+    count += operations;
+    end = now();
+  } while (end - begin < seconds);
+  return count / (end - begin);
+}
+
+enum { ROUNDS = 20000, CHAINS = 12 }; /* independent chains: more than latency times ports of any core so far */
+
+/* A value that the compiler cannot see through, so that it keeps every round. */
+#define OPAQUE(x) __asm__ volatile("" : "+x"(x))
+#define OPAQUE_V(x) __asm__ volatile("" : "+v"(x))
+
+#if defined(__x86_64__)
+
+#define CHAIN_LOOP(type, start, step, keep)                                                                            \
+  type c[CHAINS];                                                                                                      \
+  for (int i = 0; i < CHAINS; i++) {                                                                                   \
+    c[i] = start;                                                                                                      \
+  }                                                                                                                    \
+  for (int r = 0; r < ROUNDS; r++) {                                                                                   \
+    _Pragma("GCC unroll 12") for (int i = 0; i < CHAINS; i++) { step; }                                                \
+  }                                                                                                                    \
+  for (int i = 0; i < CHAINS; i++) {                                                                                   \
+    keep(c[i]);                                                                                                        \
+  }
+
+__attribute__((target("avx512f"))) static void fma_avx512(void) {
+  __m512 a = _mm512_set1_ps(0.5f);
+  OPAQUE_V(a);
+  CHAIN_LOOP(__m512, _mm512_set1_ps((float)i), c[i] = _mm512_fmadd_ps(c[i], a, a), OPAQUE_V)
+}
+
+__attribute__((target("avx2,fma"))) static void fma_avx2(void) {
+  __m256 a = _mm256_set1_ps(0.5f);
+  OPAQUE(a);
+  CHAIN_LOOP(__m256, _mm256_set1_ps((float)i), c[i] = _mm256_fmadd_ps(c[i], a, a), OPAQUE)
+}
+
+__attribute__((target("avx512f,avx512bf16"))) static void bf16_avx512(void) {
+  __m512i bits = _mm512_set1_epi16(0x3f00);
+  OPAQUE_V(bits);
+  const __m512bh a = (__m512bh)bits;
+  CHAIN_LOOP(__m512, _mm512_setzero_ps(), c[i] = _mm512_dpbf16_ps(c[i], a, a), OPAQUE_V)
+}
+
+__attribute__((target("avx512f,avx512vnni"))) static void int8_avx512(void) {
+  __m512i a = _mm512_set1_epi8(1);
+  OPAQUE_V(a);
+  CHAIN_LOOP(__m512i, _mm512_setzero_si512(), c[i] = _mm512_dpbusd_epi32(c[i], a, a), OPAQUE_V)
+}
+
+#if !defined(__clang__) || __clang_major__ >= 11
+#define HAVE_AMX 1
+
+/* All eight tiles full: 16 rows of 64 bytes. Static, since gcc 12 takes the instruction to read its first 8 bytes only.
+ */
+static const struct {
+  uint8_t palette, start, reserved[14];
+  uint16_t row_bytes[16];
+  uint8_t rows[16];
+} amx_full = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+
+__attribute__((target("amx-tile,amx-bf16"))) static void bf16_amx(void) {
+  _tile_loadconfig(&amx_full);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  _tile_zero(6);
+  _tile_zero(7);
+  for (int r = 0; r < ROUNDS; r++) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_release();
+}
+
+__attribute__((target("amx-tile,amx-int8"))) static void int8_amx(void) {
+  _tile_loadconfig(&amx_full);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  _tile_zero(6);
+  _tile_zero(7);
+  for (int r = 0; r < ROUNDS; r++) {
+    _tile_dpbssd(0, 4, 6);
+    _tile_dpbssd(1, 4, 7);
+    _tile_dpbssd(2, 5, 6);
+    _tile_dpbssd(3, 5, 7);
+  }
+  _tile_release();
+}
+
+static int cpuid_bit(int leaf, int subleaf, int reg, int bit) {
+  unsigned int r[4] = {0, 0, 0, 0};
+  __asm__ volatile("cpuid" : "=a"(r[0]), "=b"(r[1]), "=c"(r[2]), "=d"(r[3]) : "a"(leaf), "c"(subleaf));
+  return (int)(r[reg] >> bit & 1u);
+}
+
+/* Tiles need the kernel's leave (ARCH_REQ_XCOMP_PERM for XTILEDATA) once a process. */
+static int amx_granted(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
+#endif
+
+/* f32 multiply-adds, two operations each; 0 where there is no vector unit that this file knows. */
+EXPORT double probe_fma_f32(double seconds) {
+  if (__builtin_cpu_supports("avx512f")) {
+    return rate(fma_avx512, 2.0 * 16 * CHAINS * ROUNDS, seconds);
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    return rate(fma_avx2, 2.0 * 8 * CHAINS * ROUNDS, seconds);
+  }
+  return 0;
+}
+
+/* bf16 products summed in f32. */
+EXPORT double probe_dot_bf16(double seconds) {
+#if HAVE_AMX
+  if (cpuid_bit(7, 0, 3, 24) && cpuid_bit(7, 0, 3, 22) && amx_granted()) {
+    return rate(bf16_amx, 2.0 * 16 * 16 * 32 * 4 * ROUNDS, seconds);
+  }
+#endif
+  return __builtin_cpu_supports("avx512bf16") ? rate(bf16_avx512, 2.0 * 32 * CHAINS * ROUNDS, seconds) : 0;
+}
+
+/* int8 products summed in int32. */
+EXPORT double probe_dot_int8(double seconds) {
+#if HAVE_AMX
+  if (cpuid_bit(7, 0, 3, 24) && cpuid_bit(7, 0, 3, 25) && amx_granted()) {
+    return rate(int8_amx, 2.0 * 16 * 16 * 64 * 4 * ROUNDS, seconds);
+  }
+#endif
+  return __builtin_cpu_supports("avx512vnni") ? rate(int8_avx512, 2.0 * 64 * CHAINS * ROUNDS, seconds) : 0;
+}
+
+__attribute__((target("avx512f"))) static uint64_t read_avx512(const char *p, int64_t bytes) {
+  __m512i s[8];
+  for (int i = 0; i < 8; i++) {
+    s[i] = _mm512_setzero_si512();
+  }
+  for (int64_t at = 0; at + 512 <= bytes; at += 512) {
+    for (int i = 0; i < 8; i++) {
+      _mm_prefetch(p + at + 4096 + 64 * i, _MM_HINT_T0);
+      s[i] = _mm512_xor_si512(s[i], _mm512_loadu_si512((const void *)(p + at + 64 * i)));
+    }
+  }
+  for (int i = 1; i < 8; i++) {
+    s[0] = _mm512_xor_si512(s[0], s[i]);
+  }
+  return (uint64_t)_mm512_reduce_add_epi64(s[0]);
+}
+
+__attribute__((target("avx512f"))) static void copy_avx512(char *to, const char *from, int64_t bytes) {
+  for (int64_t at = 0; at + 256 <= bytes; at += 256) {
+    for (int i = 0; i < 4; i++) {
+      _mm_prefetch(from + at + 4096 + 64 * i, _MM_HINT_T0);
+      _mm512_stream_si512((void *)(to + at + 64 * i), _mm512_loadu_si512((const void *)(from + at + 64 * i)));
+    }
+  }
+  _mm_sfence();
+}
+
+#else
+
+EXPORT double probe_fma_f32(double seconds) {
+  (void)seconds, (void)rate;
+  return 0;
+}
+EXPORT double probe_dot_bf16(double seconds) {
+  (void)seconds;
+  return 0;
+}
+EXPORT double probe_dot_int8(double seconds) {
+  (void)seconds;
+  return 0;
+}
+
+#endif
+
+static volatile uint64_t sink;
+
+/* Reads a buffer once; seconds. */
+EXPORT double probe_read(const void *buffer, int64_t bytes) {
+  const double begin = now();
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) {
+    sink ^= read_avx512(buffer, bytes);
+    return now() - begin;
+  }
+#endif
+  uint64_t sums[8] = {0};
+  for (int64_t i = 0; i + 8 <= bytes / 8; i += 8) {
+    for (int j = 0; j < 8; j++) {
+      sums[j] ^= ((const uint64_t *)buffer)[i + j];
+    }
+  }
+  sink ^= sums[0] ^ sums[1] ^ sums[2] ^ sums[3] ^ sums[4] ^ sums[5] ^ sums[6] ^ sums[7];
+  return now() - begin;
+}
+
+/* Copies a buffer once, past the caches where the processor can (both multiples of 64 bytes); seconds. */
+EXPORT double probe_copy(void *destination, const void *source, int64_t bytes) {
+  const double begin = now();
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) {
+    copy_avx512(destination, source, bytes);
+    return now() - begin;
+  }
+#endif
+  memcpy(destination, source, (size_t)bytes);
+  return now() - begin;
+}
