@@ -60,7 +60,9 @@ def _library() -> tuple[cffi.FFI, Any]:
         if place.exists():
             return ffi, ffi.dlopen(str(place))
     listed = ", ".join(map(str, places))
-    raise ProbeMissing(f"libnncuda_probe.so was not found (looked at {listed}); build it with `make lib` or `pip install .`")
+    raise ProbeMissing(
+        f"libnncuda_probe.so was not found (looked at {listed}); build it with `make lib` or `pip install .`"
+    )
 
 
 def _together(threads: int, work: Callable[[int], float]) -> list[float]:

@@ -20,9 +20,58 @@ from .run import Row
 console = Console()
 
 
-@click.group()
-def bench() -> None:
+_threads_option = click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; default: all cores.")
+_json_option = click.option(
+    "--json", "path", type=click.Path(path_type=Path, dir_okay=False), help="Write figures here."
+)
+_STEP = "training step of small"
+
+
+@click.group(invoke_without_command=True)
+@_threads_option
+@click.option("--against", type=click.Choice(["torch"]), help="Measure this peer beside each work, in the same run.")
+@click.option("--only", multiple=True, help="Works whose group or name contains this text; may be repeated.")
+@_json_option
+@click.pass_context
+def bench(
+    click_context: click.Context, threads: int | None, against: str | None, only: tuple[str, ...], path: Path | None
+) -> None:
     """Measure the kernels and the training step beside this machine's ceilings, and beside PyTorch."""
+    if click_context.invoked_subcommand is not None:
+        return
+    from .work import catalogue
+
+    def wanted(name: str) -> bool:
+        return not only or any(text in name for text in only)
+
+    works = [work for work in catalogue() if wanted(f"{work.group} {work.name}")]
+    if not works and not wanted(_STEP):
+        raise click.UsageError(f"no work matches {', '.join(only)}")
+    if against:
+        _require_torch()
+        runner.at_its_best()
+    count = _threads(threads)
+    bandwidth = ceilings_module.Bandwidth(count)
+    measured = ceilings_module.measure(count, bandwidth)
+    _show_ceilings(measured)
+    figures: dict[str, Any] = {"ceilings": measured.as_dict()}
+    if works:
+        with Context("cpu", threads=count) as ctx, console.status("") as status:
+            rows = list(
+                runner.run(
+                    ctx,
+                    works,
+                    measured,
+                    bandwidth,
+                    against is not None,
+                    lambda w: status.update(f"{w.group}: {w.name}"),
+                )
+            )
+        console.print(_table(rows, against))
+        figures["rows"] = [row.as_dict() for row in rows]
+    if wanted(_STEP):
+        figures["step"] = _step(count, against, measured)
+    _write(path, {"machine": _machine() | _peer_version(against), **figures})
 
 
 def _threads(wanted: int | None) -> int:
@@ -62,11 +111,6 @@ def _show_ceilings(measured: ceilings_module.Ceilings) -> None:
     console.print(table)
 
 
-_threads_option = click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; default: all cores.")
-_json_option = click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False), help="Write figures here.")
-_against_option = click.option("--against", type=click.Choice(["torch"]), help="Measure this peer beside each work.")
-
-
 @bench.command()
 @_threads_option
 @_json_option
@@ -75,36 +119,6 @@ def ceilings(threads: int | None, path: Path | None) -> None:
     measured = ceilings_module.measure(_threads(threads))
     _show_ceilings(measured)
     _write(path, {"machine": _machine(), "ceilings": measured.as_dict()})
-
-
-@bench.command()
-@_threads_option
-@_against_option
-@click.option("--only", multiple=True, help="Works whose group or name contains this text; may be repeated.")
-@_json_option
-def kernels(threads: int | None, against: str | None, only: tuple[str, ...], path: Path | None) -> None:
-    """Measure the kernels."""
-    from .work import catalogue
-
-    if against:
-        _require_torch()
-        runner.at_its_best()
-    works = [w for w in catalogue() if not only or any(text in f"{w.group} {w.name}" for text in only)]
-    if not works:
-        raise click.UsageError(f"no work matches {', '.join(only)}")
-    count = _threads(threads)
-    bandwidth = ceilings_module.Bandwidth(count)
-    measured = ceilings_module.measure(count, bandwidth)
-    _show_ceilings(measured)
-    rows: list[Row] = []
-    with Context("cpu", threads=count) as ctx, console.status("") as status:
-        for row in runner.run(
-            ctx, works, measured, bandwidth, against is not None, lambda w: status.update(f"{w.group}: {w.name}")
-        ):
-            rows.append(row)
-    console.print(_table(rows, against))
-    _write(path, {"machine": _machine() | _peer_version(against), "ceilings": measured.as_dict(),
-                  "rows": [row.as_dict() for row in rows]})  # fmt: skip
 
 
 def _table(rows: list[Row], against: str | None) -> Table:
@@ -131,37 +145,26 @@ def _table(rows: list[Row], against: str | None) -> Table:
     return table
 
 
-@bench.command()
-@_threads_option
-@_against_option
-@_json_option
-def step(threads: int | None, against: str | None, path: Path | None) -> None:
-    """Measure the training step of the `small` model."""
-    from . import step as step_module
+def _step(threads: int, against: str | None, measured: ceilings_module.Ceilings) -> dict[str, Any]:
+    from . import step
 
-    if against:
-        _require_torch()
-        runner.at_its_best()
-    count = _threads(threads)
-    measured = ceilings_module.measure(count)
-    with console.status("training step of `small`"):
-        result = step_module.measure(count, against is not None)
+    with console.status(_STEP):
+        result = step.measure(threads, against is not None)
     table = Table(title="Training step of `small`, f32", title_justify="left")
     for name in ("side", "tokens/s", "share of FMA peak", "peak memory"):
         table.add_column(name, justify="left" if name == "side" else "right")
     for side, speed in result.tokens_per_second.items():
-        share = speed * step_module.FLOPS_A_TOKEN / measured.fma_f32 if measured.fma_f32 else 0.0
+        share = speed * step.FLOPS_A_TOKEN / measured.fma_f32 if measured.fma_f32 else 0.0
         table.add_row(side, f"{speed:,.0f}", f"{share:.0%}", f"{result.peak_bytes[side] / 2**20:,.0f} MiB")
     console.print(table)
     if against:
         speeds, peaks = result.tokens_per_second, result.peak_bytes
-        best = max((s for s in speeds if s != "nncuda"), key=lambda s: speeds[s])
+        best = max((side for side in speeds if side != "nncuda"), key=lambda side: speeds[side])
         console.print(
             f"{speeds['nncuda'] / speeds[best]:.2f} x {best} (asked: 1.4), peak memory "
             f"{peaks['nncuda'] / peaks[best]:.2f} x (asked: at most 0.7)"
         )
-    _write(path, {"machine": _machine() | _peer_version(against), "ceilings": measured.as_dict(),
-                  "step": result.as_dict()})  # fmt: skip
+    return result.as_dict()
 
 
 def _time(seconds: float) -> str:
@@ -172,7 +175,9 @@ def _require_torch() -> None:
     try:
         import torch  # noqa: F401
     except ImportError:
-        raise click.ClickException("PyTorch is not installed here; `make interop` installs it, or `pip install torch`") from None
+        raise click.ClickException(
+            "PyTorch is not installed here; `make interop` installs it, or `pip install torch`"
+        ) from None
 
 
 def _peer_version(against: str | None) -> dict[str, str]:

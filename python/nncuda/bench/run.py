@@ -102,7 +102,9 @@ def _agree(work: Work, sides: dict[str, Side]) -> float | None:
     return worst
 
 
-def _row(work: Work, timings: dict[str, Any], ceilings: Ceilings, probed: float | None, difference: float | None) -> Row:
+def _row(
+    work: Work, timings: dict[str, Any], ceilings: Ceilings, probed: float | None, difference: float | None
+) -> Row:
     seconds = timings["ours"].median
     ceiling = probed if probed is not None else getattr(ceilings, work.floor)
     amount = work.bytes if work.floor in ("read", "copy") else work.flops

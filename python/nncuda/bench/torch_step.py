@@ -58,8 +58,11 @@ class Block(nn.Module):
     def attend(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         s = self.s
         batch, tokens, _ = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(batch, tokens, -1, s.head_dim).transpose(1, 2).split(
-            (s.heads, s.kv_heads, s.kv_heads), dim=1
+        q, k, v = (
+            self.qkv(self.norm1(x))
+            .view(batch, tokens, -1, s.head_dim)
+            .transpose(1, 2)
+            .split((s.heads, s.kv_heads, s.kv_heads), dim=1)
         )
         q, k = rope(q, cosine, sine), rope(k, cosine, sine)
         out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=s.kv_heads != s.heads)

@@ -173,9 +173,7 @@ def _cross_entropy() -> Work:
         scale, dlogits = ctx.tensor(np.full(1, 1 / rows, np.float32)), ctx.empty((rows, vocab))
 
         def run() -> None:
-            kernels.cross_entropy_forward(
-                logits, targets, lse=lse, loss_sum=total, count=count, ignore_index=-100
-            )
+            kernels.cross_entropy_forward(logits, targets, lse=lse, loss_sum=total, count=count, ignore_index=-100)
             kernels.cross_entropy_backward(logits, targets, lse, scale, dlogits=dlogits, ignore_index=-100)
 
         return Side(run, _read(dlogits))
@@ -243,9 +241,7 @@ def _rope() -> Work:
 
     def ours(ctx: Context, arrays: dict[str, Array]) -> Side:
         x, y = ctx.tensor(arrays["x"]), ctx.empty((tokens, heads, dim))
-        cosine, sine = kernels.rope_freqs(
-            ctx=ctx, first=0, positions=tokens, head_dim=dim, base=10000.0, ntk_alpha=1.0
-        )
+        cosine, sine = kernels.rope_freqs(ctx=ctx, first=0, positions=tokens, head_dim=dim, base=10000.0, ntk_alpha=1.0)
         positions = ctx.tensor(np.arange(tokens, dtype=np.int32))
         return Side(lambda: kernels.rope_forward(x, cosine, sine, positions, y=y, layout=0), _read(y))
 
@@ -287,9 +283,7 @@ def _top_p() -> Work:
         logits, ids = ctx.tensor(arrays["logits"]), ctx.empty((rows,), "i32")
         temperature, top_p = (ctx.tensor(np.full(rows, value, np.float32)) for value in (1.0, 0.9))
         seeds, steps = ctx.tensor(np.arange(rows, dtype=np.int64)), ctx.tensor(np.zeros(rows, np.int32))
-        return Side(
-            lambda: kernels.topp_sample(logits, temperature, None, top_p, seeds, steps, ids=ids), lambda: []
-        )
+        return Side(lambda: kernels.topp_sample(logits, temperature, None, top_p, seeds, steps, ids=ids), list)
 
     return Work(
         "decode", f"top-p 0.9 of {rows}x{vocab}", lambda rng: {"logits": 2 * _normal(rng, rows, vocab)}, ours, "top_p",
