@@ -1,31 +1,314 @@
-#include "kernel.h"
-
 #include "../abi/elementwise.h"
 
-/* Elements a task: fixed, so that the pieces do not depend on the number of threads. */
-enum { CHUNK = 1 << 14 };
+#include "span.h"
 
-NN_INLINE void silu_chunk(const nn_silu_args *a, int64_t begin, int64_t end, int32_t dtype) {
-  int64_t i = begin;
-  for (; i + VF <= end; i += VF) {
-    const vf x = vf_load_as(a->x, i, dtype);
-    vf_store_as(a->y, i, x * vf_sigmoid(x), dtype);
-  }
-  if (i < end) {
-    const vf x = vf_load_part_as(a->x, i, end - i, dtype);
-    vf_store_part_as(a->y, i, end - i, x * vf_sigmoid(x), dtype);
+/* ---- one or two inputs and one output, all of n elements ---- */
+
+typedef struct flat_job {
+  const void *a, *b; /* b is null for kernels of one input */
+  void *y;
+  int64_t n;
+  float alpha;
+  int32_t dtype;
+  int32_t stream;
+} flat_job;
+
+typedef vf (*flat_formula)(vf a, vf b, vf alpha);
+
+NN_INLINE void flat_vector(const flat_job *job, int64_t i, int64_t n, int32_t dtype, int32_t mode, int32_t inputs,
+                           flat_formula formula) {
+  const vf a = nn_get(job->a, i, n, dtype, mode);
+  const vf b = inputs == 2 ? nn_get(job->b, i, n, dtype, mode) : a;
+  nn_put(job->y, i, n, formula(a, b, vf_set1(job->alpha)), dtype, mode);
+}
+
+NN_INLINE void flat_piece(const flat_job *shared, int64_t piece, int32_t dtype, int32_t inputs, flat_formula formula) {
+  const flat_job job = *shared; /* a copy that no store can change, so that its fields stay in registers */
+  const int64_t begin = piece * NN_CHUNK, end = begin + NN_CHUNK < job.n ? begin + NN_CHUNK : job.n;
+  NN_EACH_VECTOR(begin, end, job.stream, nn_stream_head(job.y, begin, dtype),
+                 flat_vector(&job, i, n, dtype, MODE, inputs, formula));
+  if (job.stream) {
+    nn_stream_fence();
   }
 }
 
-static void silu_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const nn_silu_args *a = arg;
-  const int64_t begin = i * CHUNK, end = begin + CHUNK < a->n ? begin + CHUNK : a->n;
-  NN_SWITCH_DTYPE(a->dtype, silu_chunk(a, begin, end, DT));
+static int32_t flat_run(nncuda_ctx *ctx, flat_job job, nn_task task) {
+  job.stream = job.y != job.a && job.y != job.b && nn_worth_streaming(job.n, job.dtype);
+  nn_parallel(ctx, (job.n + NN_CHUNK - 1) / NN_CHUNK, task, &job);
+  return NNCUDA_SUCCESS;
 }
+
+/* Defines op_task from op_formula. */
+#define FLAT_TASK(op, inputs)                                                                                          \
+  static void op##_task(void *arg, int64_t piece, int32_t worker) {                                                    \
+    (void)worker;                                                                                                      \
+    const flat_job *job = arg;                                                                                         \
+    NN_SWITCH_DTYPE(job->dtype, flat_piece(job, piece, DT, inputs, op##_formula));                                     \
+  }
+
+NN_INLINE vf silu_of(vf x) { return x / (vf_set1(1.0f) + vf_exp(vf_set1(0.0f) - x)); }
+
+/* The derivative of x * s is s + x * s * (1 - s). */
+NN_INLINE vf silu_slope(vf x, vf s) { return s * vf_fma(x, vf_set1(1.0f) - s, vf_set1(1.0f)); }
+
+NN_INLINE vf silu_formula(vf x, vf b, vf alpha) {
+  (void)b;
+  (void)alpha;
+  return silu_of(x);
+}
+
+NN_INLINE vf silu_backward_formula(vf dy, vf x, vf alpha) {
+  (void)alpha;
+  return dy * silu_slope(x, vf_sigmoid(x));
+}
+
+NN_INLINE vf add_formula(vf a, vf b, vf alpha) {
+  (void)alpha;
+  return a + b;
+}
+
+NN_INLINE vf mul_formula(vf a, vf b, vf alpha) {
+  (void)alpha;
+  return a * b;
+}
+
+NN_INLINE vf scale_formula(vf x, vf b, vf alpha) {
+  (void)b;
+  return x * alpha;
+}
+
+FLAT_TASK(silu, 1)
+FLAT_TASK(silu_backward, 2)
+FLAT_TASK(add, 2)
+FLAT_TASK(mul, 2)
+FLAT_TASK(scale, 1)
 
 int32_t NN_KERNEL(silu)(nncuda_ctx *ctx, const void *args) {
   const nn_silu_args *a = args;
-  nn_parallel(ctx, (a->n + CHUNK - 1) / CHUNK, silu_task, (void *)a);
+  return flat_run(ctx, (flat_job){.a = a->x, .y = a->y, .n = a->n, .dtype = a->dtype}, silu_task);
+}
+
+int32_t NN_KERNEL(silu_backward)(nncuda_ctx *ctx, const void *args) {
+  const nn_silu_backward_args *a = args;
+  const flat_job job = {.a = a->dy, .b = a->x, .y = a->dx, .n = a->n, .dtype = a->dtype};
+  return flat_run(ctx, job, silu_backward_task);
+}
+
+int32_t NN_KERNEL(add)(nncuda_ctx *ctx, const void *args) {
+  const nn_add_args *a = args;
+  return flat_run(ctx, (flat_job){.a = a->a, .b = a->b, .y = a->y, .n = a->n, .dtype = a->dtype}, add_task);
+}
+
+int32_t NN_KERNEL(mul)(nncuda_ctx *ctx, const void *args) {
+  const nn_mul_args *a = args;
+  return flat_run(ctx, (flat_job){.a = a->a, .b = a->b, .y = a->y, .n = a->n, .dtype = a->dtype}, mul_task);
+}
+
+int32_t NN_KERNEL(scale)(nncuda_ctx *ctx, const void *args) {
+  const nn_scale_args *a = args;
+  const flat_job job = {.a = a->x, .y = a->y, .n = a->n, .alpha = a->alpha, .dtype = a->dtype};
+  return flat_run(ctx, job, scale_task);
+}
+
+/* ---- gates: rows of `gate` and `up`, ld apart ---- */
+
+typedef struct gate_job {
+  const void *gate, *up, *dy; /* dy is null in the forward direction */
+  void *y;                    /* dense, or dgate with rows ld apart */
+  void *dup;
+  int64_t rows, dim, ld, ld_y;
+  int64_t row_block, column_blocks; /* a task has this many rows, and one part in so many of each of them */
+  int32_t dtype;
+  int32_t stream;
+} gate_job;
+
+enum { SWIGLU, RELU2, SWIGLU_BACKWARD };
+
+NN_INLINE void gate_vector(const gate_job *job, int64_t row, int64_t i, int64_t n, int32_t dtype, int32_t mode,
+                           int32_t form) {
+  const int64_t at = row * job->ld + i;
+  const vf gate = nn_get(job->gate, at, n, dtype, mode), up = nn_get(job->up, at, n, dtype, mode);
+  if (form == SWIGLU_BACKWARD) {
+    const vf dy = nn_get(job->dy, row * job->dim + i, n, dtype, mode), s = vf_sigmoid(gate);
+    nn_put(job->y, at, n, dy * up * silu_slope(gate, s), dtype, mode);
+    nn_put(job->dup, at, n, dy * (gate * s), dtype, mode);
+  } else if (form == SWIGLU) {
+    nn_put(job->y, row * job->dim + i, n, silu_of(gate) * up, dtype, mode);
+  } else {
+    const vf positive = vf_max(vf_set1(0.0f), gate); /* of NaN it is NaN: the second operand wins */
+    nn_put(job->y, row * job->dim + i, n, positive * positive * up, dtype, mode);
+  }
+}
+
+NN_INLINE void gate_piece(const gate_job *shared, int64_t piece, int32_t dtype, int32_t form) {
+  const gate_job job = *shared;
+  const int64_t row0 = piece / job.column_blocks * job.row_block, column0 = piece % job.column_blocks * NN_CHUNK;
+  const int64_t row1 = row0 + job.row_block < job.rows ? row0 + job.row_block : job.rows;
+  const int64_t column1 = job.column_blocks > 1 && column0 + NN_CHUNK < job.dim ? column0 + NN_CHUNK : job.dim;
+  for (int64_t row = row0; row < row1; row++) {
+    const int64_t head = nn_stream_head(job.y, row * job.ld_y + column0, dtype);
+    const int32_t stream =
+        job.stream && (form != SWIGLU_BACKWARD || nn_stream_head(job.dup, row * job.ld_y + column0, dtype) == head);
+    NN_EACH_VECTOR(column0, column1, stream, head, gate_vector(&job, row, i, n, dtype, MODE, form));
+  }
+  if (job.stream) {
+    nn_stream_fence();
+  }
+}
+
+static void swiglu_task(void *arg, int64_t piece, int32_t worker) {
+  (void)worker;
+  const gate_job *job = arg;
+  NN_SWITCH_DTYPE(job->dtype, gate_piece(job, piece, DT, SWIGLU));
+}
+
+static void relu2_gate_task(void *arg, int64_t piece, int32_t worker) {
+  (void)worker;
+  const gate_job *job = arg;
+  NN_SWITCH_DTYPE(job->dtype, gate_piece(job, piece, DT, RELU2));
+}
+
+static void swiglu_backward_task(void *arg, int64_t piece, int32_t worker) {
+  (void)worker;
+  const gate_job *job = arg;
+  NN_SWITCH_DTYPE(job->dtype, gate_piece(job, piece, DT, SWIGLU_BACKWARD));
+}
+
+static int32_t gate_run(nncuda_ctx *ctx, gate_job job, nn_task task) {
+  job.stream = job.y != job.gate && job.dup != job.up && nn_worth_streaming(job.rows * job.dim, job.dtype);
+  if (job.ld == job.dim) { /* dense: one long row, cut anywhere */
+    job.ld = job.ld_y = job.dim *= job.rows;
+    job.rows = 1;
+  }
+  job.row_block = job.dim < NN_CHUNK ? NN_CHUNK / job.dim : 1;
+  job.column_blocks = job.row_block > 1 ? 1 : (job.dim + NN_CHUNK - 1) / NN_CHUNK;
+  nn_parallel(ctx, (job.rows + job.row_block - 1) / job.row_block * job.column_blocks, task, &job);
+  return NNCUDA_SUCCESS;
+}
+
+int32_t NN_KERNEL(swiglu)(nncuda_ctx *ctx, const void *args) {
+  const nn_swiglu_args *a = args;
+  const gate_job job = {.gate = a->gate,
+                        .up = a->up,
+                        .y = a->y,
+                        .rows = a->rows,
+                        .dim = a->dim,
+                        .ld = a->ld,
+                        .ld_y = a->dim,
+                        .dtype = a->dtype};
+  return gate_run(ctx, job, swiglu_task);
+}
+
+int32_t NN_KERNEL(relu2_gate)(nncuda_ctx *ctx, const void *args) {
+  const nn_relu2_gate_args *a = args;
+  const gate_job job = {.gate = a->gate,
+                        .up = a->up,
+                        .y = a->y,
+                        .rows = a->rows,
+                        .dim = a->dim,
+                        .ld = a->ld,
+                        .ld_y = a->dim,
+                        .dtype = a->dtype};
+  return gate_run(ctx, job, relu2_gate_task);
+}
+
+int32_t NN_KERNEL(swiglu_backward)(nncuda_ctx *ctx, const void *args) {
+  const nn_swiglu_backward_args *a = args;
+  const gate_job job = {.gate = a->gate,
+                        .up = a->up,
+                        .dy = a->dy,
+                        .y = a->dgate,
+                        .dup = a->dup,
+                        .rows = a->rows,
+                        .dim = a->dim,
+                        .ld = a->ld,
+                        .ld_y = a->ld,
+                        .dtype = a->dtype};
+  return gate_run(ctx, job, swiglu_backward_task);
+}
+
+/* ---- cast ---- */
+
+typedef struct cast_job {
+  nn_cast_args a;
+  int32_t stream;
+} cast_job;
+
+NN_INLINE void cast_piece(const cast_job *shared, int64_t piece, int32_t dtype_x, int32_t dtype_y) {
+  const cast_job job = *shared;
+  const int64_t begin = piece * NN_CHUNK, end = begin + NN_CHUNK < job.a.n ? begin + NN_CHUNK : job.a.n;
+  NN_EACH_VECTOR(begin, end, job.stream, nn_stream_head(job.a.y, begin, dtype_y),
+                 nn_put(job.a.y, i, n, nn_get(job.a.x, i, n, dtype_x, MODE), dtype_y, MODE));
+  if (job.stream) {
+    nn_stream_fence();
+  }
+}
+
+NN_INLINE void cast_from(const cast_job *job, int64_t piece, int32_t dtype_x) {
+  NN_SWITCH_DTYPE(job->a.dtype_y, cast_piece(job, piece, dtype_x, DT));
+}
+
+static void cast_task(void *arg, int64_t piece, int32_t worker) {
+  (void)worker;
+  const cast_job *job = arg;
+  NN_SWITCH_DTYPE(job->a.dtype_x, cast_from(job, piece, DT));
+}
+
+int32_t NN_KERNEL(cast)(nncuda_ctx *ctx, const void *args) {
+  cast_job job = {.a = *(const nn_cast_args *)args};
+  job.stream = nn_worth_streaming(job.a.n, job.a.dtype_y);
+  nn_parallel(ctx, (job.a.n + NN_CHUNK - 1) / NN_CHUNK, cast_task, &job);
+  return NNCUDA_SUCCESS;
+}
+
+/* ---- fill ---- */
+
+typedef struct fill_job {
+  char *y;
+  int64_t n, bytes;      /* elements, bytes of one */
+  float pattern[64 / 4]; /* a cache line of the value */
+  int32_t stream;
+} fill_job;
+
+static void fill_task(void *arg, int64_t piece, int32_t worker) {
+  (void)worker;
+  const fill_job *job = arg;
+  const int64_t left = job->n - piece * NN_CHUNK, count = (left < NN_CHUNK ? left : NN_CHUNK) * job->bytes;
+  char *y = job->y + piece * NN_CHUNK * job->bytes, *end = y + count;
+  const int64_t head = (int64_t)((0 - (uintptr_t)y) % 64);
+  memcpy(y, job->pattern, (size_t)(head < count ? head : count));
+  for (y += head; y + 64 <= end; y += 64) {
+    for (int32_t k = 0; k < 64 / 4; k += VF) {
+      const vf x = vf_load(job->pattern + k);
+      if (job->stream) {
+        vf_stream((float *)y + k, x);
+      } else {
+        vf_store((float *)y + k, x);
+      }
+    }
+  }
+  if (y < end) {
+    memcpy(y, job->pattern, (size_t)(end - y));
+  }
+  if (job->stream) {
+    nn_stream_fence();
+  }
+}
+
+int32_t NN_KERNEL(fill)(nncuda_ctx *ctx, const void *args) {
+  const nn_fill_args *a = args;
+  fill_job job = {.y = a->y, .n = a->n, .bytes = nn_dtype_bytes(a->dtype)};
+  char *pattern = (char *)job.pattern;
+  for (int64_t at = 0; at < 64; at += job.bytes) {
+    if (a->dtype == NNCUDA_I32) {
+      memcpy(pattern + at, &(int32_t){(int32_t)a->value}, 4);
+    } else if (a->dtype == NNCUDA_I8) {
+      pattern[at] = (char)(int8_t)a->value;
+    } else {
+      nn_store_as(pattern + at, 0, a->value, a->dtype);
+    }
+  }
+  job.stream = job.n >= NN_STREAM_BYTES / job.bytes;
+  nn_parallel(ctx, (job.n + NN_CHUNK - 1) / NN_CHUNK, fill_task, &job);
   return NNCUDA_SUCCESS;
 }
