@@ -1,0 +1,124 @@
+"""Finds libnncuda, loads it through cffi with the declarations of the real header, and checks its ABI version."""
+
+from __future__ import annotations
+
+import ctypes.util
+import functools
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cffi
+
+from .. import errors
+from . import header as header_module
+
+#: Names the library file and nothing else is tried, so that a test or a developer gets exactly that build.
+ENVIRONMENT_VARIABLE = "NNCUDA_LIBRARY"
+
+
+@dataclass(frozen=True)
+class Library:
+    """The loaded library: `lib` has its functions (cffi), `ffi` makes their arguments."""
+
+    path: str
+    ffi: cffi.FFI
+    lib: Any
+    header: header_module.Header
+    abi: tuple[int, int]
+
+    @property
+    def build_info(self) -> str:
+        """Version, compiler, instruction sets and CUDA architectures of the build, as one line."""
+        return self.text(self.lib.nncuda_build_info())
+
+    def text(self, pointer: Any) -> str:
+        """A C string as a str; empty for a null pointer."""
+        return self.ffi.string(pointer).decode("utf-8", "replace") if pointer else ""
+
+    def status_name(self, status: int) -> str:
+        return self.text(self.lib.nncuda_status_name(status))
+
+    def check(self, status: int, ctx: Any = None) -> None:
+        """Raises the exception of a status that is not success; `ctx` is the context that knows the details."""
+        if status:
+            raise self.error(status, ctx)
+
+    def error(self, status: int, ctx: Any = None) -> errors.Error:
+        sentence = self.text(self.lib.nncuda_last_error(ctx)) if ctx else ""
+        return errors.from_status(
+            status, sentence or self.text(self.lib.nncuda_status_string(status)), self.status_name(status)
+        )
+
+    def device_count(self, device: int) -> int:
+        """How many devices of a kind (1 CPU, 2 CUDA) this machine offers."""
+        count = self.ffi.new("int32_t *")
+        self.check(self.lib.nncuda_device_count(device, count))
+        return int(count[0])
+
+    def device_text(self, device: int, index: int) -> str:
+        """A device in words."""
+        text = self.ffi.new("char[]", 512)
+        self.check(self.lib.nncuda_device_describe(device, index, text, 512))
+        return self.text(text)
+
+
+def file_name() -> str:
+    """What the library's file is called on this platform."""
+    if sys.platform == "darwin":
+        return "libnncuda.dylib"
+    return "nncuda.dll" if sys.platform == "win32" else "libnncuda.so"
+
+
+def candidates() -> list[tuple[str, str]]:
+    """Where the library is looked for, in order: (place, path or name for the system's loader)."""
+    chosen = os.environ.get(ENVIRONMENT_VARIABLE)
+    if chosen:
+        return [(f"the environment variable {ENVIRONMENT_VARIABLE}", chosen)]
+    package = Path(__file__).resolve().parent.parent
+    found = [("the package", str(package / file_name()))]
+    system = ctypes.util.find_library("nncuda")
+    return [*found, ("the system", system or file_name())]
+
+
+@functools.cache
+def load() -> Library:
+    """The library, loaded once. LibraryError names every place that was tried and what was wrong there."""
+    header = header_module.parse()
+    ffi = cffi.FFI()
+    ffi.cdef(header.cdef)
+    problems = []
+    for place, path in candidates():
+        if os.path.dirname(path) and not os.path.exists(path):
+            problems.append(f"{place}: {path} does not exist")
+            continue
+        try:
+            lib = ffi.dlopen(path)
+        except OSError as error:
+            problems.append(f"{place}: {error}")
+            continue
+        return Library(path, ffi, lib, header, check_abi(lib, header.abi, path))
+    raise errors.LibraryError(
+        f"{file_name()} was not found. Tried: " + "; ".join(problems) + ". Build it with CMake and set "
+        f"{ENVIRONMENT_VARIABLE} to the file, or install the package with pip, which builds it"
+    )
+
+
+def check_abi(lib: Any, expected: tuple[int, int], path: str) -> tuple[int, int]:
+    """The library's ABI version; LibraryError when it is not one that this package's header describes.
+
+    Another major version means other signatures or meanings, so calling anything would be undefined. An older minor
+    version lacks functions that the header promises.
+    """
+    try:
+        major, minor = divmod(int(lib.nncuda_abi_version()), 1000)
+    except AttributeError:
+        raise errors.LibraryError(f"{path} is no libnncuda: it has no nncuda_abi_version") from None
+    if major != expected[0] or minor < expected[1]:
+        raise errors.LibraryError(
+            f"{path} has ABI version {major}.{minor}, but this package was made for {expected[0]}.{expected[1]}: "
+            f"the major version must be the same and the minor version not lower. Install matching versions of both"
+        )
+    return major, minor

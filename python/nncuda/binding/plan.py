@@ -1,0 +1,312 @@
+"""Sizes, strides and dtypes of a kernel call, solved from the layouts of its tensors by the shapes in the header.
+
+A shape's dimensions are expressions over the kernel's size parameters. Each tensor gives an equation a dimension;
+`Planner.plan` solves them, checks that they agree, and lays out the outputs that the call must allocate. The result
+depends on the layouts and the sizes given by keyword alone, so callers keep it.
+
+How a tensor's shape meets the header's:
+
+- a shape of one dimension, such as ``[n]`` or ``[tokens*k]``, takes a dense tensor of any shape, flattened;
+- leading dimensions beyond those of the header's shape are folded into the first: ``[rows, cols]`` takes (4, 5, cols);
+- where the first dimension is a product of as many names, they are matched one by one: ``[batch*q_len, heads, head_dim]``
+  takes (batch, q_len, heads, head_dim) and needs no keyword.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .. import dtypes
+from ..tensor import Layout
+from .header import Dim, Function, Param
+
+#: In place of a layout: an output that the call allocates.
+ALLOCATE = True
+
+
+@dataclass
+class _Equation:
+    param: Param
+    dim: Dim
+    value: int
+
+
+def inferable(function: Function, given: tuple[Param, ...]) -> set[str]:
+    """The sizes that follow from tensors of the `given` parameters alone, each having the header's own shape."""
+    sizes: dict[str, int] = {}
+    dims = [dim for param in given for dim in param.dims]
+    progress = True
+    while progress:
+        progress = False
+        for dim in dims:
+            unknown = [name for name in dim.names if name not in sizes]
+            if len(unknown) == 1:
+                sizes[unknown[0]] = 1
+                progress = True
+    return set(sizes) | {param.ld for param in function.pointers if param.ld}
+
+
+class Planner:
+    """Plans the calls of one kernel; `results` are the outputs that a call may have to allocate."""
+
+    def __init__(self, function: Function, results: tuple[Param, ...]) -> None:
+        self.results = results
+        self.name = function.kernel
+        self.pointers = function.pointers
+        self.sizes = tuple(param.name for param in function.of_kind("size"))
+        self.dtypes = function.of_kind("dtype")
+        self.strides = {param.ld for param in self.pointers if param.ld}
+        self.has_inputs = any(param.direction != "out" for param in self.pointers)
+        self.root_options = tuple(param for param in function.of_kind("option") if param.default.startswith("1/sqrt"))
+
+    def plan(
+        self, layouts: Mapping[str, Any], sizes: Mapping[str, Any], chosen: Mapping[str, Any], flags: Mapping[str, Any]
+    ) -> tuple[Any, ...]:
+        """The values of: every size, every dtype (its code), every option with a root as its default, every result's
+        layout (None where it is not to be allocated), in the header's order.
+
+        `layouts` holds for each pointer a Layout, None (null) or ALLOCATE; `sizes` and `chosen` what the caller said by
+        keyword (None where nothing), `flags` the flags that swap dimensions. ValueError when shapes disagree,
+        TypeError when dtypes do.
+        """
+        tensors = {param.name: (param, layouts[param.name]) for param in self.pointers}
+        present = [(param, layout) for param, layout in tensors.values() if isinstance(layout, Layout)]
+        wanted = [param for param, layout in tensors.values() if layout is ALLOCATE]
+        for param, layout in present:
+            if param.writes and layout.readonly:
+                raise ValueError(f"{self.name}: {param.name} is written, but its memory is read-only")
+        names = self._dtypes(present, wanted, chosen)
+        known, origin, shape_of_n = self._given(sizes)
+        equations = [equation for param, layout in present for equation in self._equations(param, layout, flags)]
+        self._solve(equations, known, origin)
+        self._unused(known, [param for param, _ in present] + wanted)
+        self._require(known, [param for param, _ in present] + wanted, present, equations)
+        self._agree(equations, known, origin, present)
+        self._strides(present, wanted, known)
+        outputs = [
+            self._output(param, known, names, present, shape_of_n, flags) if layouts[param.name] is ALLOCATE else None
+            for param in self.results
+        ]
+        roots = [
+            1.0 / math.sqrt(known[re.sub(r"1/sqrt\((\w+)\)", r"\1", option.default)] or 1) for option in self.root_options
+        ]
+        codes = [dtypes.DTYPES[names[param.name]].code for param in self.dtypes]
+        return (*(known[name] for name in self.sizes), *codes, *roots, *outputs)
+
+    def _given(self, sizes: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, str], tuple[int, ...] | None]:
+        known: dict[str, int] = {}
+        shape = None
+        for name, value in sizes.items():
+            if value is None:
+                continue
+            if isinstance(value, tuple):
+                shape = value
+                value = math.prod(value)
+            if not hasattr(value, "__index__"):
+                raise TypeError(f"{self.name}: {name} is {value!r}; a size is an int")
+            known[name] = value.__index__()
+            if known[name] < 0:
+                raise ValueError(f"{self.name}: {name} is {known[name]}; a size is not negative")
+        return known, dict.fromkeys(known, "given"), shape
+
+    # dtypes
+
+    def _dtypes(
+        self, present: list[tuple[Param, Layout]], wanted: list[Param], chosen: Mapping[str, Any]
+    ) -> dict[str, str]:
+        """The name of each dtype parameter's dtype; TypeError when tensors or keywords disagree."""
+        names: dict[str, str] = {}
+        origin: dict[str, str] = {}
+        for param in self.dtypes:
+            if chosen.get(param.name) is not None:
+                names[param.name] = dtypes.name_of(chosen[param.name])
+                origin[param.name] = f"{param.name}= says"
+        for param, layout in present:
+            if param.dtype in names:
+                if layout.dtype != names[param.dtype]:
+                    raise TypeError(
+                        f"{self.name}: {param.name} is {layout.dtype}, but {origin[param.dtype]} {names[param.dtype]}"
+                    )
+            elif param.dtype in {dtype.name for dtype in self.dtypes}:
+                names[param.dtype] = layout.dtype
+                origin[param.dtype] = f"{param.name} is"
+            elif layout.dtype != param.dtype:
+                raise TypeError(f"{self.name}: {param.name} is {layout.dtype}; it must be {param.dtype}")
+        for param in self.dtypes:
+            if param.name not in names:
+                names[param.name] = self._default_dtype(param, names, wanted)
+            allowed = [names[name] if name in names else name for name in param.dtypes]
+            if names[param.name] not in allowed:
+                raise TypeError(f"{self.name}: {param.name} is {names[param.name]}; it must be {' or '.join(allowed)}")
+        return names
+
+    def _default_dtype(self, param: Param, names: dict[str, str], wanted: list[Param]) -> str:
+        same_as = [name for name in param.dtypes if name in names]
+        if same_as:
+            return names[same_as[0]]
+        needing = [other.name for other in wanted if other.dtype == param.name]
+        if needing and self.has_inputs:
+            raise TypeError(f"{self.name}: no input tells the dtype of {needing[0]}: give {param.name}= or {needing[0]}=")
+        return "f32" if "f32" in param.dtypes else param.dtypes[0]
+
+    # Sizes
+
+    def _equations(self, param: Param, layout: Layout, flags: Mapping[str, Any]) -> list[_Equation]:
+        dims = list(param.dims)
+        swapped = bool(param.swap_flag and flags.get(param.swap_flag))
+        if swapped:
+            dims[-2:] = [dims[-1], dims[-2]]
+        shape = layout.shape
+        if not param.ld and not layout.dense:
+            raise ValueError(
+                f"{self.name}: {param.name} must be dense, but its rows of {layout.inner} elements lie {layout.ld} apart; "
+                "contiguous() makes a dense copy"
+            )
+        if len(dims) == 1:
+            return [_Equation(param, dims[0], layout.numel)]
+        extra = len(shape) - len(dims)
+        if extra < 0 or (extra and (not layout.dense or (swapped and len(dims) == 2))):
+            raise ValueError(f"{self.name}: {param.name} has shape {shape}; {self._expected(dims, {})} was expected")
+        rest = [_Equation(param, dim, size) for dim, size in zip(dims[1:], shape[extra + 1 :], strict=True)]
+        first = dims[0]
+        if extra and len(first.names) == extra + 1 and (first.coefficient, first.divisor, first.offset) == (1, 1, 0):
+            return [_Equation(param, Dim(n, (n,)), size) for n, size in zip(first.names, shape, strict=False)] + rest
+        return [_Equation(param, first, math.prod(shape[: extra + 1])), *rest]
+
+    def _solve(self, equations: list[_Equation], known: dict[str, int], origin: dict[str, str]) -> None:
+        # Inputs before outputs and plain names before expressions, so that what is reported as wrong is what a reader
+        # would call wrong: the tensor that disagrees with the more obvious one.
+        def rank(equation: _Equation) -> tuple[bool, bool]:
+            dim = equation.dim
+            return not equation.param.reads, (dim.coefficient, dim.divisor, dim.offset, len(dim.names)) != (1, 1, 0, 1)
+
+        pending = sorted(equations, key=rank)
+        progress = True
+        while progress:
+            progress = False
+            for equation in pending:
+                solved = equation.dim.solve(equation.value, known)
+                if solved is not None:
+                    known[solved[0]] = solved[1]
+                    origin[solved[0]] = f"from {equation.param.name}"
+                    progress = True
+
+    def _unused(self, known: dict[str, int], used: list[Param]) -> None:
+        """A size that only absent tensors have does not matter to the kernel, but must not be zero: a size of zero
+        makes a call do nothing."""
+        needed = {name for param in used for dim in param.dims for name in dim.names}
+        for name in self.sizes:
+            if name not in needed and name not in self.strides:
+                known.setdefault(name, 1)
+
+    def _require(
+        self,
+        known: dict[str, int],
+        used: list[Param],
+        present: list[tuple[Param, Layout]],
+        equations: list[_Equation],
+    ) -> None:
+        missing = [name for name in self.sizes if name not in known and name not in self.strides]
+        if not missing:
+            return
+        shapes = ", ".join(f"{param.name} {layout.shape}" for param, layout in present)
+        for equation in equations:
+            # Every size but one known and still no solution: the value is no multiple of the others.
+            unknown = [name for name in equation.dim.names if name in missing]
+            if len(unknown) == 1 and all(known[name] for name in equation.dim.names if name in known):
+                others = ", ".join(f"{name} = {known[name]}" for name in equation.dim.names if name in known)
+                raise ValueError(
+                    f"{self.name}: {equation.param.name} has {equation.value} entries along {equation.dim.text}, which "
+                    f"no {unknown[0]} gives" + (f" with {others}" if others else "")
+                )
+        enough = [name for name in missing if self._would_do(name, missing, equations)]
+        hint = " or ".join(f"{name}=" for name in enough or missing)
+        tell = f"do not tell {', '.join(missing)}" if shapes else f"it needs {', '.join(missing)}"
+        raise TypeError(f"{self.name}: the shapes ({shapes}) {tell}: give {hint}" if shapes else f"{self.name}: {tell}")
+
+    def _would_do(self, name: str, missing: list[str], equations: list[_Equation]) -> bool:
+        known = {size: 1 for size in self.sizes if size not in missing} | {name: 1}
+        progress = True
+        while progress:
+            progress = False
+            for equation in equations:
+                unknown = [size for size in equation.dim.names if size not in known]
+                if len(unknown) == 1:
+                    known[unknown[0]] = 1
+                    progress = True
+        return all(size in known for size in missing)
+
+    def _agree(
+        self,
+        equations: list[_Equation],
+        known: dict[str, int],
+        origin: dict[str, str],
+        present: list[tuple[Param, Layout]],
+    ) -> None:
+        shape_of = {param.name: layout.shape for param, layout in present}
+        for equation in equations:
+            if equation.dim.value(known) != equation.value:
+                param = equation.param
+                names = [name for dim in param.dims for name in dim.names]
+                values = ", ".join(f"{name} = {known[name]} ({origin.get(name, 'given')})" for name in dict.fromkeys(names))
+                raise ValueError(
+                    f"{self.name}: {param.name} has shape {shape_of[param.name]}; {param.shape_text} with {values} "
+                    f"was expected"
+                    if values
+                    else f"{self.name}: {param.name} has shape {shape_of[param.name]}; one element was expected"
+                )
+
+    def _expected(self, dims: list[Dim], known: dict[str, int]) -> str:
+        return "[" + ", ".join(str(known.get(dim.text, dim.text)) for dim in dims) + "]"
+
+    # Strides and outputs
+
+    def _inner(self, param: Param, known: dict[str, int], flags: Mapping[str, Any] | None = None) -> int:
+        return math.prod(dim.value(known) for dim in param.dims[1:])
+
+    def _strides(self, present: list[tuple[Param, Layout]], wanted: list[Param], known: dict[str, int]) -> None:
+        """Strides are those of the tensors; a tensor of one row has none of its own."""
+        origin: dict[str, str] = {}
+        fallback: dict[str, int] = {}
+        for param, layout in present:
+            if not param.ld:
+                continue
+            extra = len(layout.shape) - len(param.dims)
+            ld = layout.ld if extra == 0 else math.prod(layout.shape[extra + 1 :])
+            if layout.numel == 0 or layout.shape[0] == 1:
+                fallback[param.ld] = max(ld, fallback.get(param.ld, 0))
+            elif known.setdefault(param.ld, ld) != ld:
+                raise ValueError(
+                    f"{self.name}: the rows of {param.name} lie {ld} elements apart, but those of {origin[param.ld]} "
+                    f"{known[param.ld]}; both must be the same ({param.ld})"
+                )
+            origin.setdefault(param.ld, param.name)
+        for param in self.pointers:
+            if param.ld and param.ld not in known:
+                known[param.ld] = max(fallback.get(param.ld, 0), self._inner(param, known))
+
+    def _output(
+        self,
+        param: Param,
+        known: dict[str, int],
+        names: dict[str, str],
+        present: list[tuple[Param, Layout]],
+        shape_of_n: tuple[int, ...] | None,
+        flags: Mapping[str, Any],
+    ) -> Layout:
+        """The layout of an output to allocate: the shape of the first input with the same dimensions, else the
+        header's."""
+        dtype = names.get(param.dtype, param.dtype)
+        shape = tuple(dim.value(known) for dim in param.dims)
+        ld = known[param.ld] if param.ld and known[param.ld] != math.prod(shape[1:]) else None
+        for other, layout in present:
+            swapped = other.swap_flag and flags.get(other.swap_flag)
+            if other.reads and other.dims == param.dims and not swapped:
+                return Layout.of(layout.shape if ld is None or len(layout.shape) == len(shape) else shape, dtype, ld)
+        if shape_of_n is not None and len(shape) == 1:
+            shape = shape_of_n
+        return Layout.of(shape, dtype, ld)
