@@ -1,0 +1,276 @@
+/*
+ * Cross-entropy and the load-balancing loss. Rows of logits are long and read from memory, so the forward pass goes
+ * through them once: a block that fits the first-level cache is read for its maximum, then for its sum of exponentials,
+ * and the sum so far is rescaled when the maximum has grown. (Milakov and Gimelshein 2018, "Online normalizer
+ * calculation for softmax", algorithm 3)
+ */
+#include "kernel.h"
+
+#include "../abi/loss.h"
+
+#include <string.h>
+
+enum {
+  BLOCK = 2048,    /* logits whose maximum and sum are taken together */
+  TASK = 1 << 15,  /* logits a task, at least; a longer row is one task in the forward pass */
+  AUX_TOKENS = 512 /* tokens whose probabilities one task adds up */
+};
+
+/* Targets are read before anything is written. */
+static int32_t check_targets(nncuda_ctx *ctx, const int32_t *targets, int64_t rows, int64_t vocab, int32_t ignore) {
+  for (int64_t r = 0; r < rows; r++) {
+    if (targets[r] != ignore && (targets[r] < 0 || targets[r] >= vocab)) {
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "targets[%lld] is %d; it must be 0 to %lld, or ignore_index (%d)",
+                     (long long)r, targets[r], (long long)vocab - 1, ignore);
+    }
+  }
+  return NNCUDA_SUCCESS;
+}
+
+NN_INLINE vf tail(const void *x, int64_t i, int64_t n, int32_t dtype) {
+  return vf_keep_part(vf_load_part_as(x, i, n, dtype), n, -INFINITY);
+}
+
+NN_INLINE float block_maximum(const void *x, int64_t begin, int64_t end, int32_t dtype) {
+  vf m[4];
+  m[0] = m[1] = m[2] = m[3] = vf_set1(-INFINITY);
+  int64_t i = begin;
+  for (; i + 4 * VF <= end; i += 4 * VF) {
+    for (int j = 0; j < 4; j++) {
+      m[j] = vf_max(vf_load_as(x, i + j * VF, dtype), m[j]);
+    }
+  }
+  for (; i + VF <= end; i += VF) {
+    m[0] = vf_max(vf_load_as(x, i, dtype), m[0]);
+  }
+  if (i < end) {
+    m[1] = vf_max(tail(x, i, end - i, dtype), m[1]);
+  }
+  return vf_maximum(vf_max(vf_max(m[0], m[1]), vf_max(m[2], m[3])));
+}
+
+NN_INLINE float block_sum(const void *x, int64_t begin, int64_t end, float shift, int32_t dtype) {
+  const vf m = vf_set1(shift);
+  vf s[4];
+  s[0] = s[1] = s[2] = s[3] = vf_set1(0.0f);
+  int64_t i = begin;
+  for (; i + 4 * VF <= end; i += 4 * VF) {
+    for (int j = 0; j < 4; j++) {
+      s[j] += vf_exp(vf_load_as(x, i + j * VF, dtype) - m);
+    }
+  }
+  for (; i + VF <= end; i += VF) {
+    s[0] += vf_exp(vf_load_as(x, i, dtype) - m);
+  }
+  if (i < end) {
+    s[1] += vf_exp(tail(x, i, end - i, dtype) - m);
+  }
+  return vf_sum((s[0] + s[1]) + (s[2] + s[3]));
+}
+
+/* log(sum(exp(x))): NaN when an element is NaN or +inf, -inf when all are. */
+NN_INLINE double row_lse(const void *x, int64_t begin, int64_t end, int32_t dtype) {
+  float m = -INFINITY;
+  double sum = 0.0;
+  for (int64_t i = begin; i < end; i += BLOCK) {
+    const int64_t stop = i + BLOCK < end ? i + BLOCK : end;
+    const float most = block_maximum(x, i, stop, dtype);
+    if (most > m) {
+      sum = sum == 0.0 ? 0.0 : sum * exp((double)m - (double)most);
+      m = most;
+    }
+    sum += (double)block_sum(x, i, stop, m == -INFINITY ? 0.0f : m, dtype);
+  }
+  return log(sum) + (m == -INFINITY ? 0.0 : (double)m);
+}
+
+typedef struct forward_job {
+  const nn_cross_entropy_forward_args *args;
+  int64_t rows; /* of a task */
+  double *losses;
+} forward_job;
+
+NN_INLINE void forward_rows(const forward_job *job, int64_t begin, int64_t end, int32_t dtype) {
+  const nn_cross_entropy_forward_args *a = job->args;
+  for (int64_t r = begin; r < end; r++) {
+    const double lse = row_lse(a->logits, r * a->vocab, (r + 1) * a->vocab, dtype);
+    a->lse[r] = (float)lse;
+    const int32_t target = a->targets[r];
+    job->losses[r] =
+        target == a->ignore_index ? 0.0 : lse - (double)nn_load_as(a->logits, r * a->vocab + target, dtype);
+    if (a->losses != NULL) {
+      a->losses[r] = (float)job->losses[r];
+    }
+  }
+}
+
+static void forward_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const forward_job *job = arg;
+  const int64_t begin = i * job->rows, end = begin + job->rows < job->args->rows ? begin + job->rows : job->args->rows;
+  NN_SWITCH_DTYPE(job->args->dtype, forward_rows(job, begin, end, DT));
+}
+
+int32_t NN_KERNEL(cross_entropy_forward)(nncuda_ctx *ctx, const void *args) {
+  const nn_cross_entropy_forward_args *a = args;
+  const int32_t status = check_targets(ctx, a->targets, a->rows, a->vocab, a->ignore_index);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  forward_job job = {.args = a, .rows = a->vocab < TASK ? TASK / a->vocab : 1};
+  job.losses = nn_scratch(ctx, (size_t)a->rows * sizeof(double));
+  if (job.losses == NULL) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  nn_parallel(ctx, (a->rows + job.rows - 1) / job.rows, forward_task, &job);
+  double sum = 0.0;
+  int32_t count = 0;
+  for (int64_t r = 0; r < a->rows; r++) {
+    sum += job.losses[r];
+    count += a->targets[r] != a->ignore_index;
+  }
+  *a->loss_sum = (float)sum;
+  *a->count = count;
+  return NNCUDA_SUCCESS;
+}
+
+typedef struct backward_job {
+  const nn_cross_entropy_backward_args *args;
+  float scale;
+  int64_t rows;   /* of a task */
+  int64_t pieces; /* a row is cut into, when a task is less than a row */
+} backward_job;
+
+/* Columns begin .. end-1 of row r. dlogits may be the logits themselves. */
+NN_INLINE void backward_piece(const backward_job *job, int64_t r, int64_t begin, int64_t end, int32_t dtype) {
+  const nn_cross_entropy_backward_args *a = job->args;
+  const int64_t row = r * a->vocab, target = a->targets[r];
+  const vf lse = vf_set1(a->lse[r]), scale = vf_set1(job->scale);
+  if (target == a->ignore_index) {
+    const size_t element = (size_t)nn_dtype_bytes(dtype);
+    memset((char *)a->dlogits + (size_t)(row + begin) * element, 0, (size_t)(end - begin) * element);
+    return;
+  }
+  const int has_target = target >= begin && target < end;
+  const float logit = has_target ? nn_load_as(a->logits, row + target, dtype) : 0.0f;
+  int64_t i = row + begin;
+  for (; i + 4 * VF <= row + end; i += 4 * VF) {
+    for (int j = 0; j < 4; j++) {
+      const vf p = vf_exp(vf_load_as(a->logits, i + j * VF, dtype) - lse);
+      vf_store_as(a->dlogits, i + j * VF, p * scale, dtype);
+    }
+  }
+  for (; i < row + end; i += VF) {
+    const int64_t n = row + end - i < VF ? row + end - i : VF;
+    const vf p = vf_exp(vf_load_part_as(a->logits, i, n, dtype) - lse);
+    vf_store_part_as(a->dlogits, i, n, p * scale, dtype);
+  }
+  if (has_target) {
+    float lane[VF];
+    vf_store(lane, (vf_exp(vf_set1(logit) - lse) - vf_set1(1.0f)) * scale);
+    nn_store_as(a->dlogits, row + target, lane[0], dtype);
+  }
+}
+
+NN_INLINE void backward_rows(const backward_job *job, int64_t i, int32_t dtype) {
+  const nn_cross_entropy_backward_args *a = job->args;
+  if (job->pieces > 1) {
+    const int64_t begin = i % job->pieces * TASK, end = begin + TASK < a->vocab ? begin + TASK : a->vocab;
+    backward_piece(job, i / job->pieces, begin, end, dtype);
+    return;
+  }
+  const int64_t end = (i + 1) * job->rows < a->rows ? (i + 1) * job->rows : a->rows;
+  for (int64_t r = i * job->rows; r < end; r++) {
+    backward_piece(job, r, 0, a->vocab, dtype);
+  }
+}
+
+static void backward_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const backward_job *job = arg;
+  NN_SWITCH_DTYPE(job->args->dtype, backward_rows(job, i, DT));
+}
+
+int32_t NN_KERNEL(cross_entropy_backward)(nncuda_ctx *ctx, const void *args) {
+  const nn_cross_entropy_backward_args *a = args;
+  const int32_t status = check_targets(ctx, a->targets, a->rows, a->vocab, a->ignore_index);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  backward_job job = {.args = a,
+                      .scale = *a->grad_scale,
+                      .rows = a->vocab < TASK ? TASK / a->vocab : 1,
+                      .pieces = (a->vocab + TASK - 1) / TASK};
+  nn_parallel(ctx, job.pieces > 1 ? a->rows * job.pieces : (a->rows + job.rows - 1) / job.rows, backward_task, &job);
+  return NNCUDA_SUCCESS;
+}
+
+typedef struct aux_job {
+  const nn_aux_loss_forward_args *args;
+  double *sums; /* [tasks, experts] */
+} aux_job;
+
+static void aux_forward_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const aux_job *job = arg;
+  const nn_aux_loss_forward_args *a = job->args;
+  double *sums = job->sums + i * a->experts;
+  memset(sums, 0, (size_t)a->experts * sizeof *sums);
+  const int64_t end = (i + 1) * AUX_TOKENS < a->tokens ? (i + 1) * AUX_TOKENS : a->tokens;
+  for (int64_t t = i * AUX_TOKENS; t < end; t++) {
+    const float *probs = a->probs + t * a->experts;
+    for (int64_t e = 0; e < a->experts; e++) {
+      sums[e] += (double)probs[e];
+    }
+  }
+}
+
+int32_t NN_KERNEL(aux_loss_forward)(nncuda_ctx *ctx, const void *args) {
+  const nn_aux_loss_forward_args *a = args;
+  const int64_t tasks = (a->tokens + AUX_TOKENS - 1) / AUX_TOKENS;
+  aux_job job = {.args = a, .sums = nn_scratch(ctx, (size_t)(tasks * a->experts) * sizeof(double))};
+  if (job.sums == NULL) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  nn_parallel(ctx, tasks, aux_forward_task, &job);
+  double loss = 0.0;
+  for (int64_t e = 0; e < a->experts; e++) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < tasks; i++) {
+      sum += job.sums[i * a->experts + e];
+    }
+    loss += (double)a->counts[e] * sum;
+  }
+  *a->loss = (float)((double)*a->loss + (double)a->alpha * loss / ((double)a->tokens * (double)a->tokens));
+  return NNCUDA_SUCCESS;
+}
+
+typedef struct aux_backward_job {
+  const nn_aux_loss_backward_args *args;
+  const float *row; /* the same for every token */
+} aux_backward_job;
+
+static void aux_backward_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const aux_backward_job *job = arg;
+  const nn_aux_loss_backward_args *a = job->args;
+  const int64_t end = (i + 1) * AUX_TOKENS < a->tokens ? (i + 1) * AUX_TOKENS : a->tokens;
+  for (int64_t t = i * AUX_TOKENS; t < end; t++) {
+    memcpy(a->dprobs + t * a->experts, job->row, (size_t)a->experts * sizeof(float));
+  }
+}
+
+int32_t NN_KERNEL(aux_loss_backward)(nncuda_ctx *ctx, const void *args) {
+  const nn_aux_loss_backward_args *a = args;
+  float *row = nn_scratch(ctx, (size_t)a->experts * sizeof(float));
+  if (row == NULL) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const double factor = (double)*a->grad_scale * (double)a->alpha / ((double)a->tokens * (double)a->tokens);
+  for (int64_t e = 0; e < a->experts; e++) {
+    row[e] = (float)(factor * (double)a->counts[e]);
+  }
+  aux_backward_job job = {.args = a, .row = row};
+  nn_parallel(ctx, (a->tokens + AUX_TOKENS - 1) / AUX_TOKENS, aux_backward_task, &job);
+  return NNCUDA_SUCCESS;
+}
