@@ -228,7 +228,8 @@ NN_SIMD vf vf_sqrt(vf x) {
 /* To nearest-even for |x| < 2^22: adding 1.5 * 2^23 leaves no room for a fraction. */
 NN_SIMD vf vf_round(vf x) { return (x + vf_set1(0x1.8p23f)) - vf_set1(0x1.8p23f); }
 NN_SIMD vf vf_ldexp(vf x, vf n) {
-  const vi i = __builtin_convertvector(n, vi), half = i >> 1, rest = i - half;
+  const vi whole = n == n; /* converting a NaN is undefined */
+  const vi i = __builtin_convertvector((vf)((vi)n & whole), vi), half = i >> 1, rest = i - half;
   return x * (vf)((half + 127) << 23) * (vf)((rest + 127) << 23);
 }
 NN_SIMD vf vf_select_lt(vf a, vf b, vf x, vf y) { return vf_blend(a < b, x, y); }
@@ -430,9 +431,10 @@ NN_SIMD float vf_maximum(vf x) {
  */
 NN_SIMD vf vf_exp(vf x) {
   const vf inside = vf_max(vf_set1(-104.0f), vf_min(vf_set1(89.0f), x)); /* keeps NaN: the second operand wins */
-  const vf n = vf_round(inside * vf_set1(0x1.715476p+0f));
+  /* To the nearest integer as in vf_round, the product in the same instruction. 2^n is harmless for a NaN: p is one. */
+  const vf n = vf_fma(inside, vf_set1(0x1.715476p+0f), vf_set1(0x1.8p23f)) - vf_set1(0x1.8p23f);
   /* ln2 in two parts, the first short enough for n times it to be exact. */
-  const vf high = vf_fma(n, vf_set1(-0x1.62e4p-1f), inside), low = n * vf_set1(-0x1.7f7d1cp-20f), r = high + low;
+  const vf high = vf_fma(n, vf_set1(-0x1.62e4p-1f), inside), r = vf_fma(n, vf_set1(-0x1.7f7d1cp-20f), high);
   vf p = vf_set1(0x1.6a23d0p-10f);
   p = vf_fma(p, r, vf_set1(0x1.123a20p-7f));
   p = vf_fma(p, r, vf_set1(0x1.5558f2p-5f));
@@ -442,9 +444,9 @@ NN_SIMD vf vf_exp(vf x) {
     p = vf_fma(p, r, vf_set1(1.0f));
     p = vf_fma(p, r, vf_set1(1.0f));
   } else { /* products round too: add from small to large, and r as its two exact parts */
-    p = (high + (low + p * (r * r))) + vf_set1(1.0f);
+    p = (high + (n * vf_set1(-0x1.7f7d1cp-20f) + p * (r * r))) + vf_set1(1.0f);
   }
-  return vf_select_nan(x, x, vf_ldexp(p, vf_select_nan(x, vf_set1(0.0f), n)));
+  return vf_ldexp(p, n);
 }
 
 /*
