@@ -3,6 +3,7 @@
  * that a wider instruction set does not define comes from the next one down.
  */
 #include "abi/context.h"
+#include "abi/memory.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -101,7 +102,42 @@ static int32_t widest_isa(void) {
   return detected_isa;
 }
 
+/* Bytes that one thread moves at a time. */
+enum { MOVE_CHUNK = 1 << 20 };
+
+static size_t chunk_bytes(int64_t bytes, int64_t i) {
+  const int64_t rest = bytes - i * MOVE_CHUNK;
+  return (size_t)(rest < MOVE_CHUNK ? rest : MOVE_CHUNK);
+}
+
+static void memset_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const nn_memset_args *a = arg;
+  memset((unsigned char *)a->pointer + i * MOVE_CHUNK, a->value, chunk_bytes(a->bytes, i));
+}
+
+static void memcpy_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const nn_memcpy_args *a = arg;
+  const int64_t begin = i * MOVE_CHUNK;
+  memcpy((unsigned char *)a->destination + begin, (const unsigned char *)a->source + begin, chunk_bytes(a->bytes, i));
+}
+
+static int32_t run_memset(nncuda_ctx *ctx, const void *args) {
+  const nn_memset_args *a = args;
+  nn_parallel(ctx, (a->bytes + MOVE_CHUNK - 1) / MOVE_CHUNK, memset_task, (void *)(uintptr_t)a);
+  return NNCUDA_SUCCESS;
+}
+
+static int32_t run_memcpy(nncuda_ctx *ctx, const void *args) {
+  const nn_memcpy_args *a = args;
+  nn_parallel(ctx, (a->bytes + MOVE_CHUNK - 1) / MOVE_CHUNK, memcpy_task, (void *)(uintptr_t)a);
+  return NNCUDA_SUCCESS;
+}
+
 static void fill(int32_t isa, nn_kernel *kernel) {
+  kernel[NN_OP_memset] = run_memset;
+  kernel[NN_OP_memcpy] = run_memcpy;
   for (int32_t op = 0; op < NN_OP_COUNT; op++) {
     kernel[op] = NULL;
     for (int32_t i = isa; i >= 0 && kernel[op] == NULL; i--) {

@@ -1,5 +1,7 @@
 #include "arena.h"
 
+#include "pages.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -18,11 +20,12 @@ static nn_arena_chunk *chunk_add(nn_arena *arena, size_t capacity) {
   if (chunk == NULL) {
     return NULL;
   }
-  chunk->memory = aligned_alloc(NN_ARENA_ALIGNMENT, capacity);
+  chunk->memory = nn_pages_take(capacity);
   if (chunk->memory == NULL) {
     free(chunk);
     return NULL;
   }
+  nn_poison(chunk->memory, capacity);
   chunk->capacity = capacity;
   chunk->used = 0;
   chunk->next = arena->chunks;
@@ -35,6 +38,8 @@ void *nn_arena_take(nn_arena *arena, size_t bytes) {
   if (bytes > SIZE_MAX / 4) {
     return NULL;
   }
+  const size_t asked = bytes;
+  bytes += NN_ADDRESS_SANITIZER ? NN_ARENA_ALIGNMENT : 0; /* a gap that only the sanitizer sees */
   bytes = bytes == 0 ? NN_ARENA_ALIGNMENT : (bytes + NN_ARENA_ALIGNMENT - 1) / NN_ARENA_ALIGNMENT * NN_ARENA_ALIGNMENT;
   nn_arena_chunk *chunk = arena->chunks;
   if (chunk == NULL || chunk->capacity - chunk->used < bytes) {
@@ -48,6 +53,7 @@ void *nn_arena_take(nn_arena *arena, size_t bytes) {
     }
   }
   void *piece = chunk->memory + chunk->used;
+  nn_unpoison(piece, asked);
   chunk->used += bytes;
   arena->taken += bytes;
   return piece;
@@ -60,6 +66,7 @@ void nn_arena_reset(nn_arena *arena) {
     arena->wanted = wanted;
   } else if (arena->chunks != NULL) {
     arena->chunks->used = 0;
+    nn_poison(arena->chunks->memory, arena->chunks->capacity);
   }
   arena->taken = 0;
 }
@@ -68,7 +75,8 @@ void nn_arena_release(nn_arena *arena) {
   while (arena->chunks != NULL) {
     nn_arena_chunk *chunk = arena->chunks;
     arena->chunks = chunk->next;
-    free(chunk->memory);
+    nn_unpoison(chunk->memory, chunk->capacity);
+    nn_pages_give(chunk->memory, chunk->capacity);
     free(chunk);
   }
   arena->capacity = 0;

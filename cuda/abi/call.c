@@ -1,12 +1,10 @@
 #include "call.h"
 
 #include "context.h"
+#include "dispatch.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define NN_NAME(op) "cuda_" #op,
-static const char *const op_names[] = {NN_OPS(NN_NAME)};
 
 /* No address space holds more. It also leaves kernels room to add up offsets without overflow. */
 #define MAX_BYTES ((int64_t)1 << 56)
@@ -44,7 +42,7 @@ void nn_call_begin(nn_call *call, nncuda_ctx *ctx, nn_op op) {
   call->tensors = 0;
   call->aliases = 0;
   call->flops = 0;
-  call->status = nn_ctx_enter(ctx, op_names[op]);
+  call->status = nn_ctx_enter(ctx, nn_op_name(op));
   call->entered = call->status == NNCUDA_SUCCESS;
 }
 
@@ -268,7 +266,7 @@ static void check_pointers(nn_call *call) {
   }
   for (int32_t i = 0; i < call->tensors; i++) {
     const nn_tensor *output = &call->tensor[i];
-    if (!(output->role & (NN_ROLE_OUT & ~NN_ROLE_IN)) || !present(output)) {
+    if (!(output->role & (NN_ROLE_OUT)) || !present(output)) {
       continue;
     }
     for (int32_t j = 0; j < call->tensors; j++) {
@@ -284,27 +282,25 @@ static void check_pointers(nn_call *call) {
   }
 }
 
-static int32_t run(nn_call *call, const void *args) {
-  nncuda_ctx *ctx = call->ctx;
-  const nn_kernel kernel = ctx->kernel[call->op];
-  if (kernel == NULL) {
-    return nn_fail(ctx, NNCUDA_ERROR_UNSUPPORTED, "this engine does not have the kernel");
+int32_t nn_call_check(nn_call *call) {
+  if (call->status != NNCUDA_SUCCESS || call->empty) {
+    return 0;
   }
-  const int32_t status = kernel(ctx, args);
-  nn_arena_reset(&ctx->arena);
-  return status;
+  check_pointers(call);
+  return call->status == NNCUDA_SUCCESS;
 }
 
 int32_t nn_call_launch(nn_call *call, const void *args, size_t args_bytes) {
-  (void)args_bytes;
   if (!call->entered) {
     return call->status;
   }
-  if (call->status == NNCUDA_SUCCESS && !call->empty) {
-    check_pointers(call);
-    if (call->status == NNCUDA_SUCCESS) {
-      call->status = run(call, args);
-    }
+  if (nn_call_check(call)) {
+    call->status = nn_dispatch(call->ctx, &(nn_record){.op = call->op,
+                                                       .tensors = call->tensors,
+                                                       .tensor = call->tensor,
+                                                       .flops = call->flops,
+                                                       .args = args,
+                                                       .args_bytes = args_bytes});
   }
   return nn_ctx_leave(call->ctx, call->status);
 }

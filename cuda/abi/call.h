@@ -90,6 +90,8 @@ void nn_call_alias(nn_call *call, const char *output, const char *input);
 /* Fails the call with a sentence (the function's name is put before it) when `condition` does not hold. */
 void nn_call_require(nn_call *call, int32_t condition, int32_t status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* Checks the pointers; whether there is something to run. nn_call_launch begins with it. */
+int32_t nn_call_check(nn_call *call);
 /* Runs, records (while a graph is captured) or refuses the call, leaves the context, returns the status. */
 int32_t nn_call_launch(nn_call *call, const void *args, size_t args_bytes);
 

@@ -111,85 +111,159 @@ int32_t nncuda_ctx_destroy(nncuda_ctx *ctx) {
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
+  nn_streams_stop(ctx->streams);
   nn_workers_stop(ctx->workers);
+  for (size_t i = 0; i < ctx->handles.capacity; i++) {
+    if (ctx->handles.entries[i].value == (void *)(intptr_t)NN_HANDLE_GRAPH) {
+      nn_graph_free((nncuda_graph *)(uintptr_t)ctx->handles.entries[i].key);
+    }
+  }
+  nn_graph_free(ctx->capture);
+  nn_table_release(&ctx->handles);
+  nn_profile_release(&ctx->profile);
+  nn_text_release(&ctx->trace.text);
+  nn_pool_release(&ctx->pool);
   nn_arena_release(&ctx->arena);
   ctx->magic = 0;
   free(ctx);
   return NNCUDA_SUCCESS;
 }
 
-int32_t nncuda_ctx_synchronize(nncuda_ctx *ctx) {
-  const int32_t status = nn_ctx_enter(ctx, __func__);
-  return status != NNCUDA_SUCCESS ? status : nn_ctx_leave(ctx, NNCUDA_SUCCESS);
+int32_t nn_fail_capturing(nncuda_ctx *ctx) {
+  return nn_fail(ctx, NNCUDA_ERROR_CAPTURING, "the context is capturing a graph; call nncuda_graph_end first");
 }
 
-int32_t nncuda_ctx_get(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {
-  const int32_t status = nn_ctx_enter(ctx, __func__);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
+void nn_ctx_update_peak(nncuda_ctx *ctx) {
+  const int64_t now = (int64_t)(ctx->pool.used + ctx->arena.capacity);
+  ctx->peak = now > ctx->peak ? now : ctx->peak;
+}
+
+int32_t nn_handle_add(nncuda_ctx *ctx, const void *handle, int32_t kind) {
+  if (!nn_table_reserve(&ctx->handles)) {
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for another handle");
   }
+  nn_table_put(&ctx->handles, handle, (void *)(intptr_t)kind);
+  return NNCUDA_SUCCESS;
+}
+
+int32_t nn_handle_check(nncuda_ctx *ctx, const void *handle, int32_t kind, const char *name) {
+  if (handle == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_CONTEXT, "%s is null", name);
+  }
+  if ((intptr_t)nn_table_get(&ctx->handles, handle) != kind) {
+    static const char *const kinds[] = {"", "a stream", "an event", "a graph"};
+    return nn_fail(ctx, NNCUDA_ERROR_WRONG_DEVICE, "%s is %p; it must be %s of this context that was not destroyed",
+                   name, handle, kinds[kind]);
+  }
+  return NNCUDA_SUCCESS;
+}
+
+static int32_t synchronize(nncuda_ctx *ctx) {
+  if (ctx->capture != NULL) {
+    return nn_fail_capturing(ctx);
+  }
+  nn_streams_wait(ctx->streams);
+  return NNCUDA_SUCCESS;
+}
+
+int32_t nncuda_ctx_synchronize(nncuda_ctx *ctx) { NN_INSIDE(ctx, synchronize(ctx)); }
+
+static int32_t fail_attribute(nncuda_ctx *ctx, int32_t attribute) {
+  return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d; it must be one of NNCUDA_CTX_*, 0 to %d", attribute,
+                 NNCUDA_CTX_BYTES_ARENA);
+}
+
+static int32_t get_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {
   if (value == NULL) {
-    return nn_ctx_leave(ctx, nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "value is null"));
+    return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "value is null; it must say where to put the attribute");
   }
   switch (attribute) {
   case NNCUDA_CTX_THREADS:
     *value = ctx->threads;
-    break;
+    return NNCUDA_SUCCESS;
   case NNCUDA_CTX_ISA:
     *value = ctx->isa;
-    break;
+    return NNCUDA_SUCCESS;
   case NNCUDA_CTX_DEVICE:
     *value = ctx->engine->device;
-    break;
+    return NNCUDA_SUCCESS;
   case NNCUDA_CTX_DEVICE_INDEX:
     *value = ctx->index;
-    break;
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_BYTES_USED:
+    *value = (int64_t)ctx->pool.used;
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_BYTES_PEAK:
+    *value = ctx->peak;
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_BYTES_POOLED:
+    *value = (int64_t)ctx->pool.pooled;
+    return NNCUDA_SUCCESS;
   case NNCUDA_CTX_BYTES_ARENA:
     *value = (int64_t)ctx->arena.capacity;
-    break;
+    return NNCUDA_SUCCESS;
   default:
-    return nn_ctx_leave(ctx, nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE,
-                                     "attribute is %d; it must be one of NNCUDA_CTX_*, 0 to %d", attribute,
-                                     NNCUDA_CTX_BYTES_ARENA));
+    return fail_attribute(ctx, attribute);
   }
-  return nn_ctx_leave(ctx, NNCUDA_SUCCESS);
+}
+
+int32_t nncuda_ctx_get(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {
+  NN_INSIDE(ctx, get_attribute(ctx, attribute, value));
+}
+
+static int32_t set_threads(nncuda_ctx *ctx, int64_t value) {
+  if (value < 1 || value > NN_MAX_THREADS) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_THREADS must be 1 to %d",
+                   (long long)value, NN_MAX_THREADS);
+  }
+  if (value != ctx->threads) {
+    nn_workers_stop(ctx->workers);
+    ctx->workers = NULL;
+    ctx->threads = (int32_t)value;
+  }
+  return NNCUDA_SUCCESS;
+}
+
+static int32_t set_isa(nncuda_ctx *ctx, int64_t value) {
+  const int32_t widest = ctx->engine->widest_isa();
+  if (value < 0 || value > widest) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_ISA must be 0 to %d on this processor",
+                   (long long)value, widest);
+  }
+  ctx->isa = (int32_t)value;
+  ctx->engine->fill(ctx->isa, ctx->kernel);
+  return NNCUDA_SUCCESS;
 }
 
 static int32_t set_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t value) {
   switch (attribute) {
   case NNCUDA_CTX_THREADS:
-    if (value < 1 || value > NN_MAX_THREADS) {
-      return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_THREADS must be 1 to %d",
-                     (long long)value, NN_MAX_THREADS);
+    return set_threads(ctx, value);
+  case NNCUDA_CTX_ISA:
+    return set_isa(ctx, value);
+  case NNCUDA_CTX_BYTES_PEAK:
+  case NNCUDA_CTX_BYTES_POOLED:
+    if (value != 0) {
+      return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; attribute %d may only be set to 0",
+                     (long long)value, attribute);
     }
-    if (value != ctx->threads) {
-      nn_workers_stop(ctx->workers);
-      ctx->workers = NULL;
-      ctx->threads = (int32_t)value;
+    if (attribute == NNCUDA_CTX_BYTES_POOLED) {
+      nn_pool_trim(&ctx->pool, 0);
+    } else {
+      ctx->peak = 0;
+      nn_ctx_update_peak(ctx);
     }
     return NNCUDA_SUCCESS;
-  case NNCUDA_CTX_ISA: {
-    const int32_t widest = ctx->engine->widest_isa();
-    if (value < 0 || value > widest) {
-      return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_ISA must be 0 to %d on this processor",
-                     (long long)value, widest);
-    }
-    ctx->isa = (int32_t)value;
-    ctx->engine->fill(ctx->isa, ctx->kernel);
-    return NNCUDA_SUCCESS;
-  }
   case NNCUDA_CTX_DEVICE:
   case NNCUDA_CTX_DEVICE_INDEX:
   case NNCUDA_CTX_BYTES_USED:
   case NNCUDA_CTX_BYTES_ARENA:
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d, which is read-only", attribute);
   default:
-    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d; it must be one of NNCUDA_CTX_*, 0 to %d",
-                   attribute, NNCUDA_CTX_BYTES_ARENA);
+    return fail_attribute(ctx, attribute);
   }
 }
 
 int32_t nncuda_ctx_set(nncuda_ctx *ctx, int32_t attribute, int64_t value) {
-  const int32_t status = nn_ctx_enter(ctx, __func__);
-  return status != NNCUDA_SUCCESS ? status : nn_ctx_leave(ctx, set_attribute(ctx, attribute, value));
+  NN_INSIDE(ctx, set_attribute(ctx, attribute, value));
 }

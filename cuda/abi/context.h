@@ -6,7 +6,11 @@
 
 #include "arena.h"
 #include "bindings.h"
+#include "dispatch.h"
 #include "engine.h"
+#include "pool.h"
+#include "stream.h"
+#include "table.h"
 #include "workers.h"
 
 #include <stdarg.h>
@@ -22,7 +26,7 @@ typedef struct nn_engine {
   void (*describe)(int32_t index, char *text, size_t capacity);
   /* Widest instruction set that this machine and its system let us use; asks the system for it where it must. */
   int32_t (*widest_isa)(void);
-  /* Fills kernel[NN_OP_COUNT] with the widest form of each at or below `isa`; null where there is none. */
+  /* Fills kernel[NN_OP_ALL] with the widest form of each at or below `isa`; null where there is none. */
   void (*fill)(int32_t isa, nn_kernel *kernel);
 } nn_engine;
 
@@ -38,11 +42,18 @@ struct nncuda_ctx {
   int32_t index;
   int32_t isa;
   int32_t threads;
-  nn_kernel kernel[NN_OP_COUNT];
+  nn_kernel kernel[NN_OP_ALL];
   const char *function; /* the function that is running, for messages */
   char error[NN_ERROR_CAPACITY];
   nn_workers *workers;
   nn_arena arena;
+  nn_pool pool;
+  int64_t peak;          /* the most that buffers and arena together ever were, in bytes */
+  nn_table handles;      /* streams, events and graphs -> their NN_HANDLE_* */
+  nn_streams *streams;   /* null until the first */
+  nncuda_graph *capture; /* what is being captured, or null */
+  nn_profile profile;
+  nn_trace trace;
 };
 
 /* Enters the context for `function` (its exported name): INVALID_CONTEXT or BUSY when that is not possible, in which
@@ -52,7 +63,22 @@ int32_t nn_ctx_enter(nncuda_ctx *ctx, const char *function);
 /* Leaves it; returns `status`, for `return nn_ctx_leave(ctx, ...)`. */
 int32_t nn_ctx_leave(nncuda_ctx *ctx, int32_t status);
 
+/* The body of a function that is not a kernel: `return` what `result` gives, evaluated inside the context. */
+#define NN_INSIDE(ctx, result)                                                                                         \
+  const int32_t entered_ = nn_ctx_enter(ctx, __func__);                                                                \
+  return entered_ != NNCUDA_SUCCESS ? entered_ : nn_ctx_leave(ctx, result)
+
 /* nn_fail with the arguments as a list. */
 int32_t nn_fail_list(nncuda_ctx *ctx, int32_t status, const char *format, va_list list);
+
+/* Fails with NNCUDA_ERROR_CAPTURING. */
+int32_t nn_fail_capturing(nncuda_ctx *ctx);
+
+void nn_ctx_update_peak(nncuda_ctx *ctx);
+
+/* Streams, events and graphs: a handle is known by its address, so that foreign ones are never followed. */
+enum { NN_HANDLE_STREAM = 1, NN_HANDLE_EVENT = 2, NN_HANDLE_GRAPH = 3 };
+int32_t nn_handle_add(nncuda_ctx *ctx, const void *handle, int32_t kind);
+int32_t nn_handle_check(nncuda_ctx *ctx, const void *handle, int32_t kind, const char *name);
 
 #endif

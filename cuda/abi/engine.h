@@ -16,7 +16,8 @@ extern "C" {
 #endif
 
 #define NN_OP_ENUM(name) NN_OP_##name,
-typedef enum nn_op { NN_OPS(NN_OP_ENUM) NN_OP_COUNT } nn_op;
+/* Behind the kernels of the header: the moves of nncuda_memset and nncuda_memcpy, which go through the same door. */
+typedef enum nn_op { NN_OPS(NN_OP_ENUM) NN_OP_COUNT, NN_OP_memset = NN_OP_COUNT, NN_OP_memcpy, NN_OP_ALL } nn_op;
 #undef NN_OP_ENUM
 
 /* A kernel takes its family's argument struct (abi/<family>.h), checked already, and returns a status. */

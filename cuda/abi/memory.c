@@ -1,36 +1,104 @@
+#include "memory.h"
+
+#include "call.h"
 #include "context.h"
+#include "pages.h"
 
-#include <stdlib.h>
-
-enum { ALIGNMENT = 256 };
-
-int32_t nncuda_malloc(nncuda_ctx *ctx, int64_t bytes, void **pointer) {
-  const int32_t status = nn_ctx_enter(ctx, __func__);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+static int32_t allocate(nncuda_ctx *ctx, int64_t bytes, void **pointer, int32_t host) {
   if (pointer == NULL) {
-    return nn_ctx_leave(ctx, nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "pointer is null"));
+    return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "pointer is null; it must say where to put the address");
   }
   *pointer = NULL;
+  if (ctx->capture != NULL) {
+    return nn_fail_capturing(ctx);
+  }
   if (bytes < 0) {
-    return nn_ctx_leave(
-        ctx, nn_fail(ctx, NNCUDA_ERROR_INVALID_SIZE, "bytes is %lld; it must be at least 0", (long long)bytes));
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_SIZE, "bytes is %lld; it must be at least 0", (long long)bytes);
   }
-  if (bytes > 0) {
-    *pointer = aligned_alloc(ALIGNMENT, ((size_t)bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
-    if (*pointer == NULL) {
-      return nn_ctx_leave(ctx, nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %lld bytes", (long long)bytes));
-    }
+  if (bytes == 0) {
+    return NNCUDA_SUCCESS;
   }
-  return nn_ctx_leave(ctx, NNCUDA_SUCCESS);
+  *pointer = nn_pool_take(&ctx->pool, (size_t)bytes, host);
+  if (*pointer == NULL) {
+    int64_t free_bytes = 0, total_bytes = 0;
+    nn_pages_info(&free_bytes, &total_bytes);
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "bytes is %lld; of %lld bytes in all %lld are free",
+                   (long long)bytes, (long long)total_bytes, (long long)free_bytes);
+  }
+  nn_ctx_update_peak(ctx);
+  return NNCUDA_SUCCESS;
 }
 
-int32_t nncuda_free(nncuda_ctx *ctx, void *pointer) {
-  const int32_t status = nn_ctx_enter(ctx, __func__);
-  if (status == NNCUDA_SUCCESS) {
-    free(pointer);
-    return nn_ctx_leave(ctx, NNCUDA_SUCCESS);
+static int32_t give_back(nncuda_ctx *ctx, void *pointer, int32_t host) {
+  if (ctx->capture != NULL) {
+    return nn_fail_capturing(ctx);
   }
-  return status;
+  if (pointer == NULL) {
+    return NNCUDA_SUCCESS;
+  }
+  nn_block *block = nn_pool_find(&ctx->pool, pointer);
+  if (block == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_WRONG_DEVICE,
+                   "pointer is %p; it must come from %s of this context and not be freed already", pointer,
+                   host ? "nncuda_malloc_host" : "nncuda_malloc");
+  }
+  if (block->host != host) {
+    return nn_fail(ctx, NNCUDA_ERROR_WRONG_DEVICE, "pointer is %p, which is %s memory; free it with %s", pointer,
+                   host ? "device" : "host", host ? "nncuda_free" : "nncuda_free_host");
+  }
+  nn_pool_give(&ctx->pool, block);
+  return NNCUDA_SUCCESS;
+}
+
+int32_t nncuda_malloc(nncuda_ctx *ctx, int64_t bytes, void **pointer) {
+  NN_INSIDE(ctx, allocate(ctx, bytes, pointer, 0));
+}
+
+int32_t nncuda_free(nncuda_ctx *ctx, void *pointer) { NN_INSIDE(ctx, give_back(ctx, pointer, 0)); }
+
+int32_t nncuda_malloc_host(nncuda_ctx *ctx, int64_t bytes, void **pointer) {
+  NN_INSIDE(ctx, allocate(ctx, bytes, pointer, 1));
+}
+
+int32_t nncuda_free_host(nncuda_ctx *ctx, void *pointer) { NN_INSIDE(ctx, give_back(ctx, pointer, 1)); }
+
+static int32_t memory_info(nncuda_ctx *ctx, int64_t *free_bytes, int64_t *total_bytes) {
+  if (free_bytes == NULL || total_bytes == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "%s is null; it must say where to put the number",
+                   free_bytes == NULL ? "free_bytes" : "total_bytes");
+  }
+  if (!nn_pages_info(free_bytes, total_bytes)) {
+    return nn_fail(ctx, NNCUDA_ERROR_UNSUPPORTED, "the system does not say how much memory it has");
+  }
+  return NNCUDA_SUCCESS;
+}
+
+int32_t nncuda_memory_info(nncuda_ctx *ctx, int64_t *free_bytes, int64_t *total_bytes) {
+  NN_INSIDE(ctx, memory_info(ctx, free_bytes, total_bytes));
+}
+
+int32_t nncuda_memset(nncuda_ctx *ctx, void *pointer, int32_t value, int64_t bytes) {
+  NN_BEGIN(memset);
+  NN_SIZE(bytes);
+  NN_REQUIRE(value >= 0 && value <= 255, NNCUDA_ERROR_INVALID_VALUE, "value is %d; it must be 0 to 255", value);
+  NN_OUT(pointer, NNCUDA_I8, bytes);
+  return NN_LAUNCH(nn_memset_args, .pointer = pointer, .bytes = bytes, .value = value);
+}
+
+void nn_declare_copy(nn_call *call, void *destination, const void *source, int64_t bytes, int32_t kind) {
+  nn_call_size(call, "bytes", bytes);
+  nn_call_require(call, kind >= NNCUDA_HOST_TO_DEVICE && kind <= NNCUDA_DEVICE_TO_DEVICE, NNCUDA_ERROR_INVALID_VALUE,
+                  "kind is %d; it must be NNCUDA_HOST_TO_DEVICE (1), NNCUDA_DEVICE_TO_HOST (2) or "
+                  "NNCUDA_DEVICE_TO_DEVICE (3)",
+                  kind);
+  nn_call_require(call, kind == NNCUDA_DEVICE_TO_DEVICE || !call->entered || call->ctx->capture == NULL,
+                  NNCUDA_ERROR_CAPTURING, "kind is %d; only NNCUDA_DEVICE_TO_DEVICE (3) may be captured", kind);
+  nn_call_tensor(call, NN_ROLE_IN, "source", source, NNCUDA_I8, "0", 0, "bytes", &bytes, 1);
+  nn_call_tensor(call, NN_ROLE_OUT, "destination", destination, NNCUDA_I8, "0", 0, "bytes", &bytes, 1);
+}
+
+int32_t nncuda_memcpy(nncuda_ctx *ctx, void *destination, const void *source, int64_t bytes, int32_t kind) {
+  NN_BEGIN(memcpy);
+  nn_declare_copy(&call, destination, source, bytes, kind);
+  return NN_LAUNCH(nn_memcpy_args, .destination = destination, .source = source, .bytes = bytes, .kind = kind);
 }

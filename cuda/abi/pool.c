@@ -1,0 +1,108 @@
+#include "pool.h"
+
+#include "pages.h"
+
+#include <stdlib.h>
+
+/* Freed memory is kept while everything together stays below the highest use plus a quarter plus this. */
+static const size_t slack = (size_t)64 << 20;
+
+/* Eight classes a doubling, at least 256 bytes apart: at most an eighth is wasted, and its pages are never touched. */
+static size_t class_of(size_t bytes, size_t *capacity) {
+  const size_t last = bytes - 1;
+  size_t step = NN_PAGES_ALIGNMENT, doubling = 0;
+  while (last / step >= 16) {
+    step *= 2;
+    doubling++;
+  }
+  *capacity = (last / step + 1) * step;
+  return doubling * 8 + last / step;
+}
+
+static void block_free(nn_block *block) {
+  nn_unpoison(block->memory, block->capacity);
+  nn_pages_give(block->memory, block->capacity);
+  free(block);
+}
+
+void nn_pool_trim(nn_pool *pool, size_t keep) {
+  for (size_t i = NN_POOL_CLASSES; i-- > 0 && pool->pooled > keep;) {
+    while (pool->free[i] != NULL && pool->pooled > keep) {
+      nn_block *block = pool->free[i];
+      pool->free[i] = block->next;
+      pool->pooled -= block->capacity;
+      block_free(block);
+    }
+  }
+}
+
+static nn_block *block_make(nn_pool *pool, size_t capacity) {
+  const size_t bound = pool->highest + pool->highest / 4 + slack, rest = pool->capacity + capacity;
+  nn_pool_trim(pool, rest < bound ? bound - rest : 0);
+  nn_block *block = malloc(sizeof *block);
+  if (block == NULL) {
+    return NULL;
+  }
+  block->memory = nn_pages_take(capacity);
+  if (block->memory == NULL && pool->pooled != 0) {
+    nn_pool_trim(pool, 0);
+    block->memory = nn_pages_take(capacity);
+  }
+  if (block->memory == NULL) {
+    free(block);
+    return NULL;
+  }
+  block->capacity = capacity;
+  return block;
+}
+
+void *nn_pool_take(nn_pool *pool, size_t bytes, int32_t host) {
+  if (bytes > SIZE_MAX / 4 || !nn_table_reserve(&pool->live)) {
+    return NULL;
+  }
+  size_t capacity;
+  const size_t index = class_of(bytes, &capacity);
+  nn_block *block = pool->free[index];
+  if (block != NULL) {
+    pool->free[index] = block->next;
+    pool->pooled -= capacity;
+    nn_unpoison(block->memory, bytes);
+  } else {
+    block = block_make(pool, capacity);
+    if (block == NULL) {
+      return NULL;
+    }
+    nn_poison((char *)block->memory + bytes, capacity - bytes);
+  }
+  block->bytes = bytes;
+  block->host = host;
+  nn_table_put(&pool->live, block->memory, block);
+  pool->used += host ? 0 : bytes;
+  pool->capacity += capacity;
+  pool->highest = pool->capacity > pool->highest ? pool->capacity : pool->highest;
+  return block->memory;
+}
+
+nn_block *nn_pool_find(const nn_pool *pool, const void *memory) { return nn_table_get(&pool->live, memory); }
+
+void nn_pool_give(nn_pool *pool, nn_block *block) {
+  nn_table_remove(&pool->live, block->memory);
+  pool->used -= block->host ? 0 : block->bytes;
+  pool->capacity -= block->capacity;
+  pool->pooled += block->capacity;
+  nn_poison(block->memory, block->capacity);
+  size_t capacity;
+  const size_t index = class_of(block->capacity, &capacity);
+  block->next = pool->free[index];
+  pool->free[index] = block;
+}
+
+void nn_pool_release(nn_pool *pool) {
+  nn_pool_trim(pool, 0);
+  for (size_t i = 0; i < pool->live.capacity; i++) {
+    if (pool->live.entries[i].key != NULL) {
+      block_free(pool->live.entries[i].value);
+    }
+  }
+  nn_table_release(&pool->live);
+}
