@@ -1,0 +1,132 @@
+/*
+ * A set of matrix products being computed, and the sizes that its work is cut by. Shared by the files of the gemm
+ * family.
+ *
+ * The scheme (Goto and van de Geijn 2008, "Anatomy of High-Performance Matrix Multiplication"): a task owns a block of
+ * C of some rows and columns. It packs a block of B, `kc` deep, into panels of NR columns, which stay in its core's L2
+ * cache; then for each panel of MR rows it packs that part of A, which stays in L1, and runs over the panels of B: each
+ * pair gives one tile of C, summed in registers. An element of C is summed by one task, in order of k, in blocks whose
+ * depth depends on k alone: its bits depend neither on the threads nor on how C is cut.
+ *
+ * What is packed are 32-bit units. A unit is one f32 (f16 and bf16 are widened while packing) or, where the processor
+ * multiplies bf16 itself (NN_GEMM_PAIRS), two bf16 that follow each other along k. Depths are counted in units.
+ */
+#ifndef NN_CPU_GEMM_JOB_H
+#define NN_CPU_GEMM_JOB_H
+
+#include "kernel.h"
+
+#include "../abi/gemm.h"
+
+#if defined(__AMX_BF16__)
+#define NN_GEMM_TILES 1
+#endif
+#if defined(__AVX512BF16__)
+#define NN_GEMM_PAIRS 1
+#endif
+
+#if NN_GEMM_PAIRS
+enum { UNIT = 2 }; /* elements along k in a unit */
+#else
+enum { UNIT = 1 };
+#endif
+
+#if NN_GEMM_TILES
+/* Two by two tile registers of 16 rows by 16 columns, and two for each factor. */
+enum { MR = 32, NV = 2, DEPTH = 256, TILE_ROWS = 16 };
+/* Products of two elements that a core does in a cycle, and the least that are worth a task. */
+enum { PRODUCTS_A_CYCLE = 512, TASK_WORK = 1 << 23, TASKS = 8 };
+#elif NN_SIMD_AVX512
+/* 14 rows x 2 vectors leave 4 of the 32 registers for two vectors of B and the elements of A. */
+enum { MR = 14, NV = 2, DEPTH = 512, TILE_ROWS = 2 };
+enum { PRODUCTS_A_CYCLE = 32, TASK_WORK = 1 << 20, TASKS = 16 };
+#else
+/* 6 rows x 2 vectors of 16 registers. */
+enum { MR = 6, NV = 2, DEPTH = 512, TILE_ROWS = 2 };
+enum { PRODUCTS_A_CYCLE = 2 * VF, TASK_WORK = 1 << 18, TASKS = 16 };
+#endif
+
+/* DEPTH is the most units that a tile sums at once: MR rows of A that deep fit L1 beside the passing B. */
+
+enum {
+  NR = NV * VF,
+  DEPTH_STEP = 16, /* packed depths are padded with zeros to a multiple of it: a tile register, a transposed block */
+  PARTIAL_BYTES = 1 << 20,
+  BLOCK_BYTES = 3 << 18 /* most bytes of packed B in a task: they share L2 with what streams through it */
+};
+
+/* One product of a job. */
+typedef struct gemm_product {
+  const char *a, *b;
+  char *c;
+  const char *residual;
+  int64_t m, n, k;
+} gemm_product;
+
+typedef struct gemm_job {
+  const nn_gemm_args *args;
+  int64_t m_block, n_block;   /* rows and columns of C in a task: whole panels */
+  int64_t m_blocks, n_blocks; /* in a product */
+  const int64_t *first_block; /* [count + 1] when m is ragged: block rows before each group */
+  int32_t add;                /* C (f32) is the accumulator itself; with beta = 1 the first block adds to it, too */
+  char *scratch;
+  /* In bytes: a worker's share of scratch, and where in it its panel of A and its unfinished sums begin, behind its B.
+   */
+  int64_t scratch_step, panel_at, partial_at;
+} gemm_job;
+
+/* As NN_SWITCH_DTYPE; where only bf16 comes here, nothing else is compiled. */
+#if NN_GEMM_PAIRS
+#define GEMM_SWITCH_DTYPE(dtype, statement)                                                                            \
+  {                                                                                                                    \
+    enum { DT = NNCUDA_BF16 };                                                                                         \
+    statement;                                                                                                         \
+  }
+#else
+#define GEMM_SWITCH_DTYPE(dtype, statement) NN_SWITCH_DTYPE(dtype, statement)
+#endif
+
+NN_INLINE int64_t nn_min(int64_t a, int64_t b) { return a < b ? a : b; }
+NN_INLINE int64_t nn_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+NN_INLINE int64_t nn_round_up(int64_t a, int64_t b) { return nn_ceil_div(a, b) * b; }
+
+/* c + a * b over one unit. */
+NN_INLINE vf unit_dot(vf a, vf b, vf c) {
+#if NN_GEMM_PAIRS
+  return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
+#else
+  return vf_fma(a, b, c);
+#endif
+}
+
+/* The i-th product of the job. */
+NN_INLINE gemm_product gemm_product_at(const nn_gemm_args *x, int64_t i) {
+  const int64_t in = nn_dtype_bytes(x->dtype), out = nn_dtype_bytes(x->dtype_c);
+  gemm_product p = {.a = x->a, .b = x->b, .c = x->c, .residual = x->residual, .m = x->m, .n = x->n, .k = x->k};
+  if (x->ragged == NN_GEMM_RAGGED_M) {
+    const int64_t row = x->offsets[i];
+    p.m = x->offsets[i + 1] - row;
+    p.a += row * x->lda * in;
+    p.b += i * x->n * x->k * in;
+    p.c += row * x->ldc * out;
+  } else if (x->ragged == NN_GEMM_RAGGED_K) {
+    const int64_t row = x->offsets[i];
+    p.k = x->offsets[i + 1] - row;
+    p.a += row * x->lda * in;
+    p.b += row * x->ldb * in;
+    p.c += i * x->m * x->n * out;
+  } else if (i > 0) {
+    p.a += i * x->m * x->k * in;
+    p.b += i * x->k * x->n * in;
+    p.c += i * x->m * x->n * out;
+  }
+  return p;
+}
+
+/* Products of at most this many rows go one row of B at a time, unpacked: they wait for memory, not for arithmetic. */
+enum { FEW_ROWS = 8 };
+
+/* gemm_vector.c: all products of the job, m <= FEW_ROWS. */
+int32_t NN_KERNEL(gemm_few_rows)(nncuda_ctx *ctx, const nn_gemm_args *args);
+
+#endif

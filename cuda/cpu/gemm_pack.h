@@ -1,0 +1,180 @@
+/*
+ * Packing: copies a part of a factor into the layout that the tiles read, as 32-bit units (gemm_job.h).
+ *
+ *   rows    unit p of row r lies at [r*DEPTH + p]: A as it is stored, when k runs along its rows. Cheapest, since a
+ * tile reads A one element at a time and takes any layout. lanes   unit p of column j lies at [p*width + j]: a panel of
+ * B, whose columns become the lanes of vectors.
+ *
+ * The source either has k along its rows ("along"), or across them. `dtype` is a compile-time constant where these are
+ * used.
+ */
+#ifndef NN_CPU_GEMM_PACK_H
+#define NN_CPU_GEMM_PACK_H
+
+#include "gemm_job.h"
+
+/* Units p .. p+VF-1 of a row that holds `k` elements from `row` on. Lanes from k on are zero. */
+NN_INLINE vf units_along(const void *row, int64_t p, int64_t k, int32_t dtype) {
+#if NN_GEMM_PAIRS
+  (void)dtype;
+  const uint16_t *x = (const uint16_t *)row + UNIT * p;
+  const int64_t left = k - UNIT * p;
+  if (left >= UNIT * VF) {
+    return _mm512_loadu_ps((const float *)(const void *)x);
+  }
+  if (left <= 0) {
+    return vf_set1(0.0f);
+  }
+  return _mm512_castsi512_ps(_mm512_maskz_loadu_epi16((__mmask32)((1u << left) - 1u), x));
+#else
+  const int64_t left = k - p;
+  if (left >= VF) {
+    return vf_load_as(row, p, dtype);
+  }
+  return left <= 0 ? vf_set1(0.0f) : vf_load_part_as(row, p, left, dtype);
+#endif
+}
+
+/* Unit p of columns j .. j+VF-1 of a matrix whose rows lie along k and hold `columns`. Lanes from `columns` on are
+ * zero. */
+NN_INLINE vf units_across(const void *x, int64_t ld, int64_t p, int64_t k, int64_t j, int64_t columns, int32_t dtype) {
+  const int64_t left = columns - j;
+  if (left <= 0) {
+    return vf_set1(0.0f);
+  }
+#if NN_GEMM_PAIRS
+  (void)dtype;
+  const uint16_t *even = (const uint16_t *)x + UNIT * p * ld + j, *odd = even + ld;
+  const __mmask16 mask = left >= VF ? (__mmask16)0xffff : vf_mask(left);
+  const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, even));
+  if (UNIT * p + 1 == k) {
+    return _mm512_castsi512_ps(low);
+  }
+  const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, odd));
+  return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+#else
+  (void)k;
+  return left >= VF ? vf_load_as(x, p * ld + j, dtype) : vf_load_part_as(x, p * ld + j, left, dtype);
+#endif
+}
+
+/* Transposes VF x VF units. */
+#if NN_SIMD_AVX512
+NN_INLINE void transpose(vf x[VF]) {
+  __m512d d[16];
+  vf t[16];
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
+    t[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    d[i] = _mm512_unpacklo_pd(_mm512_castps_pd(t[i]), _mm512_castps_pd(t[i + 2]));
+    d[i + 1] = _mm512_unpackhi_pd(_mm512_castps_pd(t[i]), _mm512_castps_pd(t[i + 2]));
+    d[i + 2] = _mm512_unpacklo_pd(_mm512_castps_pd(t[i + 1]), _mm512_castps_pd(t[i + 3]));
+    d[i + 3] = _mm512_unpackhi_pd(_mm512_castps_pd(t[i + 1]), _mm512_castps_pd(t[i + 3]));
+  }
+  for (int i = 0; i < 4; i++) {
+    const vf a = _mm512_castpd_ps(d[i]), b = _mm512_castpd_ps(d[i + 4]);
+    const vf c = _mm512_castpd_ps(d[i + 8]), e = _mm512_castpd_ps(d[i + 12]);
+    const vf ab = _mm512_shuffle_f32x4(a, b, 0x88), ab2 = _mm512_shuffle_f32x4(a, b, 0xdd);
+    const vf ce = _mm512_shuffle_f32x4(c, e, 0x88), ce2 = _mm512_shuffle_f32x4(c, e, 0xdd);
+    x[i] = _mm512_shuffle_f32x4(ab, ce, 0x88);
+    x[i + 4] = _mm512_shuffle_f32x4(ab2, ce2, 0x88);
+    x[i + 8] = _mm512_shuffle_f32x4(ab, ce, 0xdd);
+    x[i + 12] = _mm512_shuffle_f32x4(ab2, ce2, 0xdd);
+  }
+}
+#elif NN_SIMD_AVX2
+NN_INLINE void transpose(vf x[VF]) {
+  vf t[8], u[8];
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+    t[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    u[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+    u[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+    u[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    u[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+  }
+  for (int i = 0; i < 4; i++) {
+    x[i] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
+    x[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
+  }
+}
+#else
+NN_INLINE void transpose(vf x[VF]) {
+  for (int i = 0; i < VF; i++) {
+    for (int j = 0; j < i; j++) {
+      const float t = x[i][j];
+      x[i][j] = x[j][i];
+      x[j][i] = t;
+    }
+  }
+}
+#endif
+
+/* Rows of A, k along: `depth` units of each, padded with zeros, and zero rows up to `padded`. */
+NN_INLINE void pack_rows(float *to, const char *from, int64_t ld, int64_t rows, int64_t padded, int64_t k,
+                         int64_t depth, int32_t dtype) {
+  const int64_t step = ld * nn_dtype_bytes(dtype);
+  for (int64_t r = 0; r < padded; r++) {
+    const int64_t length = r < rows ? k : 0;
+    for (int64_t p = 0; p < depth; p += VF) {
+      vf_store(to + r * DEPTH + p, units_along(from + r * step, p, length, dtype));
+    }
+  }
+}
+
+/* A panel of `width` columns, k across. Stores run past the panel's end by less than a vector when `width` is not a
+ * multiple of VF; each is then overwritten by the next. */
+NN_INLINE void pack_lanes(float *to, int64_t width, const char *from, int64_t ld, int64_t columns, int64_t k,
+                          int64_t depth, int32_t dtype) {
+  const int64_t units = nn_ceil_div(k, UNIT);
+  for (int64_t p = 0; p < units; p++) {
+    for (int64_t j = 0; j < width; j += VF) {
+      vf_store(to + p * width + j, units_across(from, ld, p, k, j, columns, dtype));
+    }
+  }
+  for (int64_t i = units * width; i < depth * width; i += VF) {
+    vf_store(to + i, vf_set1(0.0f));
+  }
+}
+
+/* A panel of `width` columns, k along: VF x VF units are transposed at a time. */
+NN_INLINE void pack_lanes_transposed(float *to, int64_t width, const char *from, int64_t ld, int64_t columns, int64_t k,
+                                     int64_t depth, int32_t dtype) {
+  const int64_t step = ld * nn_dtype_bytes(dtype);
+  for (int64_t j = 0; j < width; j += VF) {
+    for (int64_t p = 0; p < depth; p += VF) {
+      vf x[VF];
+      for (int64_t i = 0; i < VF; i++) {
+        x[i] = units_along(from + (j + i) * step, p, j + i < columns ? k : 0, dtype);
+      }
+      transpose(x);
+      for (int64_t i = 0; i < VF; i++) {
+        vf_store(to + (p + i) * width + j, x[i]);
+      }
+    }
+  }
+}
+
+/* Rows of A, k across: for tile registers, which want rows. */
+NN_INLINE void pack_rows_transposed(float *to, const char *from, int64_t ld, int64_t rows, int64_t padded, int64_t k,
+                                    int64_t depth, int32_t dtype) {
+  const int64_t units = nn_ceil_div(k, UNIT);
+  for (int64_t r = 0; r < padded; r += VF) {
+    for (int64_t p = 0; p < depth; p += VF) {
+      vf x[VF];
+      for (int64_t i = 0; i < VF; i++) {
+        x[i] = p + i < units ? units_across(from, ld, p + i, k, r, rows, dtype) : vf_set1(0.0f);
+      }
+      transpose(x);
+      for (int64_t i = 0; i < VF; i++) {
+        vf_store(to + (r + i) * DEPTH + p, x[i]);
+      }
+    }
+  }
+}
+
+#endif

@@ -1,0 +1,96 @@
+/* The way from finished sums to C: alpha, beta, epilogue, and the one rounding to the result's dtype. */
+#ifndef NN_CPU_GEMM_STORE_H
+#define NN_CPU_GEMM_STORE_H
+
+#include "gemm_job.h"
+
+/* Where in C some sums belong, and what becomes of them. */
+typedef struct gemm_target {
+  char *c;              /* row 0, column 0 of the piece */
+  const char *residual; /* as c, or null */
+  const char *bias;     /* at the piece's first column, or null */
+  int64_t ld;
+  int64_t rows, columns;
+  float alpha, beta;
+  int32_t activation;
+  int32_t dtype;
+} gemm_target;
+
+/* The piece of C at (row, column), with the job's whole epilogue. */
+NN_INLINE gemm_target gemm_target_at(const nn_gemm_args *x, const gemm_product *p, int64_t row, int64_t column,
+                                     int64_t rows, int64_t columns) {
+  const int64_t bytes = nn_dtype_bytes(x->dtype_c), at = (row * x->ldc + column) * bytes;
+  return (gemm_target){.c = p->c + at,
+                       .residual = p->residual == NULL ? NULL : p->residual + at,
+                       .bias = x->bias == NULL ? NULL : (const char *)x->bias + column * bytes,
+                       .ld = x->ldc,
+                       .rows = rows,
+                       .columns = columns,
+                       .alpha = x->alpha,
+                       .beta = x->beta,
+                       .activation = x->activation,
+                       .dtype = x->dtype_c};
+}
+
+NN_INLINE vf target_load(const void *p, int64_t i, int64_t n, int32_t dtype) {
+  return n == VF ? vf_load_as(p, i, dtype) : vf_load_part_as(p, i, n, dtype);
+}
+
+NN_INLINE void target_store_row(const gemm_target *t, int64_t r, const float *sums, int32_t dtype) {
+  const int64_t at = r * t->ld;
+  for (int64_t j = 0; j < t->columns; j += VF) {
+    const int64_t n = nn_min(VF, t->columns - j);
+    vf x = vf_load(sums + j) * vf_set1(t->alpha);
+    if (t->beta != 0.0f) {
+      x = vf_fma(vf_set1(t->beta), target_load(t->c, at + j, n, dtype), x);
+    }
+    if (t->bias != NULL) {
+      x += target_load(t->bias, j, n, dtype);
+    }
+    if (t->activation == NNCUDA_ACTIVATION_SILU) {
+      x *= vf_sigmoid(x);
+    }
+    if (t->residual != NULL) {
+      x += target_load(t->residual, at + j, n, dtype);
+    }
+    if (n == VF) {
+      vf_store_as(t->c, at + j, x, dtype);
+    } else {
+      vf_store_part_as(t->c, at + j, n, x, dtype);
+    }
+  }
+}
+
+#if NN_GEMM_PAIRS
+/* The processor's own rounding to bf16 treats subnormals as zero; so do its products, hence plain sums have none. */
+NN_INLINE void target_store_plain_bf16(const gemm_target *t, const float *sums, int64_t ld) {
+  for (int64_t r = 0; r < t->rows; r++) {
+    uint16_t *to = (uint16_t *)(void *)t->c + r * t->ld;
+    for (int64_t j = 0; j < t->columns; j += VF) {
+      const int64_t left = t->columns - j;
+      const __m256i x = (__m256i)_mm512_cvtneps_pbh(vf_load(sums + r * ld + j));
+      if (left >= VF) {
+        _mm256_storeu_si256((__m256i *)(void *)(to + j), x);
+      } else {
+        _mm256_mask_storeu_epi16(to + j, vf_mask(left), x);
+      }
+    }
+  }
+}
+#endif
+
+/* Sums [rows:ld, columns], padded so that whole vectors can be read, into C. */
+static void target_store(const gemm_target *t, const float *sums, int64_t ld) {
+#if NN_GEMM_PAIRS
+  if (t->dtype == NNCUDA_BF16 && t->alpha == 1.0f && t->beta == 0.0f && t->bias == NULL && t->residual == NULL &&
+      t->activation == NNCUDA_ACTIVATION_NONE) {
+    target_store_plain_bf16(t, sums, ld);
+    return;
+  }
+#endif
+  for (int64_t r = 0; r < t->rows; r++) {
+    NN_SWITCH_DTYPE(t->dtype, target_store_row(t, r, sums + r * ld, DT));
+  }
+}
+
+#endif

@@ -1,0 +1,224 @@
+/*
+ * Products of few rows. There B is read once and used little: its speed is that of memory, and packing would only add
+ * to it. B is streamed as it lies, against rows of A that were made into units beforehand.
+ */
+#include "gemm_job.h"
+
+#include "gemm_pack.h"
+#include "gemm_store.h"
+
+enum {
+  STRIP = 64,          /* columns of C whose sums are collected before they are stored */
+  WIDTH = 512,         /* most columns of C that are summed side by side when k runs across the rows of B */
+  TASK_BYTES = 1 << 18 /* of B */
+};
+
+typedef struct few_rows_job {
+  const nn_gemm_args *x;
+  float *a;           /* [count][m][units] */
+  int64_t units;      /* padded to whole vectors */
+  int64_t n_task;     /* columns of C a task */
+  int64_t tasks_each; /* a product */
+} few_rows_job;
+
+/* Row r of one product's A as units. */
+NN_INLINE void widen_row(float *to, int64_t units, const nn_gemm_args *x, const char *a, int64_t r, int32_t dtype) {
+  const int64_t bytes = nn_dtype_bytes(dtype);
+  if (!x->trans_a) {
+    for (int64_t p = 0; p < units; p += VF) {
+      vf_store(to + p, units_along(a + r * x->lda * bytes, p, x->k, dtype));
+    }
+    return;
+  }
+  for (int64_t p = 0; p < units; p++) {
+#if NN_GEMM_PAIRS
+    const uint16_t *from = (const uint16_t *)(const void *)a + r;
+    const uint32_t low = UNIT * p < x->k ? from[UNIT * p * x->lda] : 0;
+    const uint32_t high = UNIT * p + 1 < x->k ? from[(UNIT * p + 1) * x->lda] : 0;
+    to[p] = nn_f32_from_bits(low | high << 16);
+#else
+    to[p] = p < x->k ? nn_load_as(a, p * x->lda + r, dtype) : 0.0f;
+#endif
+  }
+}
+
+/* A task of it: one row of one product. */
+static void widen_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const few_rows_job *job = arg;
+  const nn_gemm_args *x = job->x;
+  const gemm_product product = gemm_product_at(x, i / x->m);
+  GEMM_SWITCH_DTYPE(x->dtype, widen_row(job->a + i * job->units, job->units, x, product.a, i % x->m, DT));
+}
+
+/* One row of B against m rows of A. `chains` sums a row of A run side by side, since each addition waits for the last.
+ */
+NN_INLINE void dot_row(const float *a, int64_t units, const char *b, int64_t k, float *sums, int32_t dtype, const int m,
+                       const int chains) {
+  enum { MOST = 8 };
+  vf sum[MOST][MOST];
+#pragma GCC unroll 8
+  for (int r = 0; r < m; r++) {
+#pragma GCC unroll 8
+    for (int c = 0; c < chains; c++) {
+      sum[r][c] = vf_set1(0.0f);
+    }
+  }
+  int64_t p = 0;
+  for (; (p + chains * VF) * UNIT <= k; p += chains * VF) {
+#pragma GCC unroll 8
+    for (int c = 0; c < chains; c++) {
+      const int64_t at = p + c * VF;
+      __builtin_prefetch(b + at * UNIT * nn_dtype_bytes(dtype) + 4096);
+      const vf y = units_along(b, at, k, dtype);
+#pragma GCC unroll 8
+      for (int r = 0; r < m; r++) {
+        sum[r][c] = unit_dot(vf_load(a + r * units + at), y, sum[r][c]);
+      }
+    }
+  }
+  for (; p * UNIT < k; p += VF) {
+    const vf y = units_along(b, p, k, dtype);
+#pragma GCC unroll 8
+    for (int r = 0; r < m; r++) {
+      sum[r][0] = unit_dot(vf_load(a + r * units + p), y, sum[r][0]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < m; r++) {
+#pragma GCC unroll 8
+    for (int c = 1; c < chains; c++) {
+      sum[r][0] += sum[r][c];
+    }
+    sums[r * STRIP] = vf_sum(sum[r][0]);
+  }
+}
+
+NN_INLINE void dot_rows(const float *a, int64_t units, const char *b, int64_t step, int64_t rows, int64_t m, int64_t k,
+                        float *sums, int32_t dtype) {
+  for (int64_t j = 0; j < rows; j++) {
+    switch (m) {
+    case 1:
+      dot_row(a, units, b + j * step, k, sums + j, dtype, 1, 8);
+      break;
+    case 2:
+      dot_row(a, units, b + j * step, k, sums + j, dtype, 2, 4);
+      break;
+    case 3:
+      dot_row(a, units, b + j * step, k, sums + j, dtype, 3, 2);
+      break;
+    case 4:
+      dot_row(a, units, b + j * step, k, sums + j, dtype, 4, 2);
+      break;
+    case 5:
+      dot_row(a, units, b + j * step, k, sums + j, dtype, 5, 1);
+      break;
+    case 6:
+      dot_row(a, units, b + j * step, k, sums + j, dtype, 6, 1);
+      break;
+    case 7:
+      dot_row(a, units, b + j * step, k, sums + j, dtype, 7, 1);
+      break;
+    default:
+      dot_row(a, units, b + j * step, k, sums + j, dtype, 8, 1);
+      break;
+    }
+  }
+}
+
+/* A task where k runs along the rows of B. */
+static void along_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const few_rows_job *job = arg;
+  const nn_gemm_args *x = job->x;
+  const gemm_product product = gemm_product_at(x, i / job->tasks_each);
+  const float *a = job->a + i / job->tasks_each * x->m * job->units;
+  const int64_t begin = i % job->tasks_each * job->n_task, end = nn_min(begin + job->n_task, x->n);
+  const int64_t step = x->ldb * nn_dtype_bytes(x->dtype);
+  for (int64_t j = begin; j < end; j += STRIP) {
+    float sums[FEW_ROWS * STRIP] __attribute__((aligned(64)));
+    const int64_t columns = nn_min(STRIP, end - j);
+    GEMM_SWITCH_DTYPE(x->dtype, dot_rows(a, job->units, product.b + j * step, step, columns, x->m, x->k, sums, DT));
+    const gemm_target target = gemm_target_at(x, &product, 0, j, x->m, columns);
+    target_store(&target, sums, STRIP);
+  }
+}
+
+/* Adds `depth` (1 .. 4) units from p on to the sums [m, WIDTH] of columns j .. j+columns-1. */
+NN_INLINE void add_units(const few_rows_job *job, const float *a, const char *b, int64_t p, const int depth, int64_t j,
+                         int64_t columns, float *sums, int32_t dtype) {
+  const nn_gemm_args *x = job->x;
+  for (int64_t v = 0; v < columns; v += VF) {
+    vf y[4];
+#pragma GCC unroll 4
+    for (int d = 0; d < depth; d++) {
+      y[d] = units_across(b, x->ldb, p + d, x->k, j + v, j + columns, dtype);
+    }
+    for (int64_t r = 0; r < x->m; r++) {
+      vf sum = vf_load(sums + r * WIDTH + v);
+#pragma GCC unroll 4
+      for (int d = 0; d < depth; d++) {
+        sum = unit_dot(vf_set1(a[r * job->units + p + d]), y[d], sum);
+      }
+      vf_store(sums + r * WIDTH + v, sum);
+    }
+  }
+}
+
+NN_INLINE void add_rows(const few_rows_job *job, const float *a, const char *b, int64_t j, int64_t columns, float *sums,
+                        int32_t dtype) {
+  const int64_t units = nn_ceil_div(job->x->k, UNIT), step = job->x->ldb * nn_dtype_bytes(dtype);
+  int64_t p = 0;
+  for (; p + 4 <= units; p += 4) {
+    if ((p + 8) * UNIT <= job->x->k) { /* the rows after these: too far apart for the processor to foresee */
+      const char *next = b + (p + 4) * UNIT * step + j * nn_dtype_bytes(dtype);
+      for (int64_t row = 0; row < 4 * UNIT; row++) {
+        for (int64_t at = 0; at < columns * nn_dtype_bytes(dtype); at += 64) {
+          __builtin_prefetch(next + row * step + at);
+        }
+      }
+    }
+    add_units(job, a, b, p, 4, j, columns, sums, dtype);
+  }
+  for (; p < units; p++) {
+    add_units(job, a, b, p, 1, j, columns, sums, dtype);
+  }
+}
+
+/* A task where k runs across the rows of B. */
+static void across_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const few_rows_job *job = arg;
+  const nn_gemm_args *x = job->x;
+  const gemm_product product = gemm_product_at(x, i / job->tasks_each);
+  const float *a = job->a + i / job->tasks_each * x->m * job->units;
+  const int64_t begin = i % job->tasks_each * job->n_task, end = nn_min(begin + job->n_task, x->n);
+  float sums[FEW_ROWS * WIDTH] __attribute__((aligned(64)));
+  for (int64_t j = begin; j < end; j += WIDTH) {
+    const int64_t columns = nn_min(WIDTH, end - j);
+    memset(sums, 0, sizeof sums);
+    GEMM_SWITCH_DTYPE(x->dtype, add_rows(job, a, product.b, j, columns, sums, DT));
+    const gemm_target target = gemm_target_at(x, &product, 0, j, x->m, columns);
+    target_store(&target, sums, WIDTH);
+  }
+}
+
+int32_t NN_KERNEL(gemm_few_rows)(nncuda_ctx *ctx, const nn_gemm_args *args) {
+  few_rows_job job = {.x = args, .units = nn_round_up(nn_ceil_div(args->k, UNIT), VF)};
+  const int64_t rows = args->count * args->m;
+  job.a = nn_scratch(ctx, (size_t)(rows * job.units) * sizeof(float));
+  if (job.a == NULL) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  for (int64_t i = 0; i < rows && rows <= FEW_ROWS; i++) {
+    widen_task(&job, i, 0);
+  }
+  if (rows > FEW_ROWS) {
+    nn_parallel(ctx, rows, widen_task, &job);
+  }
+  const int64_t column_bytes = args->k * nn_dtype_bytes(args->dtype);
+  job.n_task = nn_round_up(nn_ceil_div(TASK_BYTES, column_bytes), STRIP);
+  job.tasks_each = nn_ceil_div(args->n, job.n_task);
+  nn_parallel(ctx, args->count * job.tasks_each, args->trans_b ? along_task : across_task, &job);
+  return NNCUDA_SUCCESS;
+}
