@@ -18,9 +18,12 @@ from __future__ import annotations
 from .binding import generate as _generate
 from .binding import header as _header
 
-__all__ = []
+_contract = _header.parse()
+__all__ = list(_contract.kernels)
 
-_functions = _header.parse().kernels
-for _function in _functions.values():
-    globals()[_function.kernel] = _generate.function_of(_function, _header.parse(), __name__)
-    __all__.append(_function.kernel)
+for _function in _contract.kernels.values():
+    globals()[_function.kernel] = _generate.function_of(_function, _contract, __name__)
+    for _param in _function.params:
+        # The values of options, such as ROPE_HALF, for those who prefer numbers to names.
+        for _constant in _param.constants:
+            globals()[_constant.removeprefix("NNCUDA_")] = _contract.constants[_constant]

@@ -51,8 +51,12 @@ class Signature:
         self.optional_result = tuple(p for p in self.inputs if p.direction == "inout" and self.has_beta)
         required = tuple(p for p in self.inputs if not p.nullable and p not in self.optional_result)
         self.required = required
-        told = planning.inferable(function, required)
         self.told_dtypes = {param.dtype for param in required}
+        # Sizes that a plain dimension of an input tells need no keyword. Those in a product (batch*q_len) have one even
+        # where the other inputs would tell them, so that the calls of a family take the same keywords.
+        dims = [dim for param in function.pointers for dim in param.dims]
+        told = {dim.text for param in required for dim in param.dims} | {param.ld for param in function.pointers}
+        told -= {name for dim in dims if len(dim.names) > 1 for name in dim.names}
         self.sizes = tuple(param for param in function.of_kind("size") if param.name not in told)
         self.dtypes = tuple(param for param in function.of_kind("dtype") if param.name not in self.told_dtypes)
         self.flags = tuple(sorted({param.swap_flag for param in function.pointers if param.swap_flag}))

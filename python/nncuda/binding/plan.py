@@ -35,21 +35,6 @@ class _Equation:
     value: int
 
 
-def inferable(function: Function, given: tuple[Param, ...]) -> set[str]:
-    """The sizes that follow from tensors of the `given` parameters alone, each having the header's own shape."""
-    sizes: dict[str, int] = {}
-    dims = [dim for param in given for dim in param.dims]
-    progress = True
-    while progress:
-        progress = False
-        for dim in dims:
-            unknown = [name for name in dim.names if name not in sizes]
-            if len(unknown) == 1:
-                sizes[unknown[0]] = 1
-                progress = True
-    return set(sizes) | {param.ld for param in function.pointers if param.ld}
-
-
 class Planner:
     """Plans the calls of one kernel; `results` are the outputs that a call may have to allocate."""
 
@@ -211,6 +196,13 @@ class Planner:
         equations: list[_Equation],
     ) -> None:
         missing = [name for name in self.sizes if name not in known and name not in self.strides]
+        if not missing:
+            return
+        for equation in equations:
+            # Nothing times anything is nothing: such a call does nothing, whatever the other factor is.
+            if equation.value == 0 and any(known.get(name) == 0 for name in equation.dim.names):
+                known.update({name: known.get(name, 1) for name in equation.dim.names})
+        missing = [name for name in missing if name not in known]
         if not missing:
             return
         shapes = ", ".join(f"{param.name} {layout.shape}" for param, layout in present)
