@@ -26,7 +26,7 @@ NN_INLINE void flat_piece(const flat_job *shared, int64_t piece, int32_t dtype, 
   const flat_job job = *shared; /* a copy that no store can change, so that its fields stay in registers */
   const int64_t begin = piece * NN_CHUNK, end = begin + NN_CHUNK < job.n ? begin + NN_CHUNK : job.n;
   NN_EACH_VECTOR(begin, end, job.stream, nn_stream_head(job.y, begin, dtype),
-                 flat_vector(&job, i, n, dtype, MODE, inputs, formula));
+                 flat_vector(&job, i, lanes, dtype, MODE, inputs, formula));
   if (job.stream) {
     nn_stream_fence();
   }
@@ -149,7 +149,7 @@ NN_INLINE void gate_piece(const gate_job *shared, int64_t piece, int32_t dtype, 
     const int64_t head = nn_stream_head(job.y, row * job.ld_y + column0, dtype);
     const int32_t stream =
         job.stream && (form != SWIGLU_BACKWARD || nn_stream_head(job.dup, row * job.ld_y + column0, dtype) == head);
-    NN_EACH_VECTOR(column0, column1, stream, head, gate_vector(&job, row, i, n, dtype, MODE, form));
+    NN_EACH_VECTOR(column0, column1, stream, head, gate_vector(&job, row, i, lanes, dtype, MODE, form));
   }
   if (job.stream) {
     nn_stream_fence();
@@ -238,7 +238,7 @@ NN_INLINE void cast_piece(const cast_job *shared, int64_t piece, int32_t dtype_x
   const cast_job job = *shared;
   const int64_t begin = piece * NN_CHUNK, end = begin + NN_CHUNK < job.a.n ? begin + NN_CHUNK : job.a.n;
   NN_EACH_VECTOR(begin, end, job.stream, nn_stream_head(job.a.y, begin, dtype_y),
-                 nn_put(job.a.y, i, n, nn_get(job.a.x, i, n, dtype_x, MODE), dtype_y, MODE));
+                 nn_put(job.a.y, i, lanes, nn_get(job.a.x, i, lanes, dtype_x, MODE), dtype_y, MODE));
   if (job.stream) {
     nn_stream_fence();
   }

@@ -35,8 +35,8 @@ NN_INLINE void nn_put(void *p, int64_t i, int64_t n, vf x, int32_t dtype, int32_
 }
 
 /*
- * Runs `statement` for the elements begin .. end-1, a vector at a time: it sees `i`, the first element, `n`, how many,
- * and MODE, a constant, for nn_get and nn_put. With `stream`, whole vectors begin `head` elements in (see
+ * Runs `statement` for the elements begin .. end-1, a vector at a time: it sees `i`, the first element, `lanes`, how
+ * many, and MODE, a constant, for nn_get and nn_put. With `stream`, whole vectors begin `head` elements in (see
  * nn_stream_head).
  */
 #define NN_EACH_VECTOR(begin, end, stream, head, statement)                                                            \
@@ -45,24 +45,24 @@ NN_INLINE void nn_put(void *p, int64_t i, int64_t n, vf x, int32_t dtype, int32_
     int64_t i = (begin);                                                                                               \
     while (i < first_ && i < end_) {                                                                                   \
       enum { MODE = NN_PART };                                                                                         \
-      const int64_t left_ = (first_ < end_ ? first_ : end_) - i, n = left_ < VF ? left_ : VF;                          \
+      const int64_t left_ = (first_ < end_ ? first_ : end_) - i, lanes = left_ < VF ? left_ : VF;                      \
       statement;                                                                                                       \
-      i += n;                                                                                                          \
+      i += lanes;                                                                                                      \
     }                                                                                                                  \
     if (stream) {                                                                                                      \
       for (; i + VF <= end_; i += VF) {                                                                                \
-        enum { MODE = NN_STREAM, n = VF };                                                                             \
+        enum { MODE = NN_STREAM, lanes = VF };                                                                         \
         statement;                                                                                                     \
       }                                                                                                                \
     } else {                                                                                                           \
       for (; i + VF <= end_; i += VF) {                                                                                \
-        enum { MODE = NN_WHOLE, n = VF };                                                                              \
+        enum { MODE = NN_WHOLE, lanes = VF };                                                                          \
         statement;                                                                                                     \
       }                                                                                                                \
     }                                                                                                                  \
     if (i < end_) {                                                                                                    \
       enum { MODE = NN_PART };                                                                                         \
-      const int64_t n = end_ - i;                                                                                      \
+      const int64_t lanes = end_ - i;                                                                                  \
       statement;                                                                                                       \
     }                                                                                                                  \
   } while (0)

@@ -1,0 +1,65 @@
+#include "../abi/embedding.h"
+
+#include "rows.h"
+
+static int32_t check_ids(nncuda_ctx *ctx, const int32_t *ids, int64_t tokens, int64_t vocab) {
+  for (int64_t t = 0; t < tokens; t++) {
+    if (ids[t] < 0 || ids[t] >= vocab) {
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "ids[%lld] is %d; it must be 0 to %lld", (long long)t, ids[t],
+                     (long long)vocab - 1);
+    }
+  }
+  return NNCUDA_SUCCESS;
+}
+
+static void embedding_task(void *arg, int64_t task, int32_t worker) {
+  (void)worker;
+  const nn_embedding_args *a = arg;
+  const size_t bytes = (size_t)(a->dim * nn_dtype_bytes(a->dtype));
+  int64_t count;
+  const int64_t first = nn_first_row(task, nn_rows_per_task(a->dim), a->tokens, &count);
+  for (int64_t t = first; t < first + count; t++) {
+    memcpy((char *)a->y + (size_t)t * bytes, (const char *)a->table + (size_t)a->ids[t] * bytes, bytes);
+  }
+}
+
+int32_t NN_KERNEL(embedding)(nncuda_ctx *ctx, const void *args) {
+  nn_embedding_args a = *(const nn_embedding_args *)args;
+  const int32_t status = check_ids(ctx, a.ids, a.tokens, a.vocab);
+  if (status == NNCUDA_SUCCESS) {
+    const int64_t block = nn_rows_per_task(a.dim);
+    nn_parallel(ctx, (a.tokens + block - 1) / block, embedding_task, &a);
+  }
+  return status;
+}
+
+/* A task owns some columns of the whole table and goes through all tokens in order, so that no two tasks add to the
+ * same element and each element's sum has the order of the tokens. */
+enum { COLUMNS = 64 };
+
+NN_INLINE void scatter_columns(const nn_scatter_add_args *shared, int64_t task, int32_t dtype) {
+  const nn_scatter_add_args a = *shared;
+  const int64_t begin = task * COLUMNS, end = begin + COLUMNS < a.dim ? begin + COLUMNS : a.dim;
+  for (int64_t t = 0; t < a.tokens; t++) {
+    float *row = a.table + a.ids[t] * a.dim;
+    NN_EACH_VECTOR(begin, end, 0, 0,
+                   nn_put(row, i, lanes,
+                          nn_get(row, i, lanes, NNCUDA_F32, MODE) + nn_get(a.x, t * a.dim + i, lanes, dtype, MODE),
+                          NNCUDA_F32, MODE));
+  }
+}
+
+static void scatter_add_task(void *arg, int64_t task, int32_t worker) {
+  (void)worker;
+  const nn_scatter_add_args *a = arg;
+  NN_SWITCH_DTYPE(a->dtype, scatter_columns(a, task, DT));
+}
+
+int32_t NN_KERNEL(scatter_add)(nncuda_ctx *ctx, const void *args) {
+  nn_scatter_add_args a = *(const nn_scatter_add_args *)args;
+  const int32_t status = check_ids(ctx, a.ids, a.tokens, a.vocab);
+  if (status == NNCUDA_SUCCESS) {
+    nn_parallel(ctx, (a.dim + COLUMNS - 1) / COLUMNS, scatter_add_task, &a);
+  }
+  return status;
+}

@@ -1,0 +1,183 @@
+#include "../abi/optimizer.h"
+
+#include "../abi/elementwise.h"
+#include "span.h"
+
+/* ---- adamw_step ---- */
+
+typedef struct adamw_job {
+  nn_adamw_step_args a;
+  /* What is the same for every parameter, computed once in f64. */
+  float grad_scale, one_less_beta1, one_less_beta2;
+  float m_scale, v_scale; /* the bias corrections 1/(1-beta1^t), 1/(1-beta2^t) */
+  float lr, keep;         /* keep: what weight decay leaves of a parameter */
+} adamw_job;
+
+NN_INLINE void adamw_vector(const adamw_job *job, vf keep, int64_t i, int64_t lanes, int32_t dtype, int32_t mode) {
+  const nn_adamw_step_args *a = &job->a;
+  const vf grad = nn_get(a->grad, i, lanes, NNCUDA_F32, mode) * vf_set1(job->grad_scale);
+  const vf m = vf_fma(vf_set1(a->beta1), nn_get(a->m, i, lanes, NNCUDA_F32, mode), vf_set1(job->one_less_beta1) * grad);
+  const vf v =
+      vf_fma(vf_set1(a->beta2), nn_get(a->v, i, lanes, NNCUDA_F32, mode), vf_set1(job->one_less_beta2) * (grad * grad));
+  const vf root = vf_sqrt(v * vf_set1(job->v_scale)) + vf_set1(a->eps);
+  const vf param =
+      nn_get(a->param, i, lanes, NNCUDA_F32, mode) * keep - vf_set1(job->lr) * ((m * vf_set1(job->m_scale)) / root);
+  nn_put(a->m, i, lanes, m, NNCUDA_F32, mode);
+  nn_put(a->v, i, lanes, v, NNCUDA_F32, mode);
+  nn_put(a->param, i, lanes, param, NNCUDA_F32, mode);
+  if (a->param_copy != NULL) {
+    nn_put(a->param_copy, i, lanes, param, dtype, mode);
+  }
+}
+
+NN_INLINE void adamw_piece(const adamw_job *shared, int64_t piece, int32_t dtype) {
+  const adamw_job job = *shared;
+  const int64_t begin = piece * NN_CHUNK, end = begin + NN_CHUNK < job.a.n ? begin + NN_CHUNK : job.a.n;
+  const int64_t decayed = job.a.n_decay < begin ? begin : job.a.n_decay < end ? job.a.n_decay : end;
+  const vf keep = vf_set1(job.keep), all = vf_set1(1.0f);
+  NN_EACH_VECTOR(begin, decayed, 0, 0, adamw_vector(&job, keep, i, lanes, dtype, MODE));
+  NN_EACH_VECTOR(decayed, end, 0, 0, adamw_vector(&job, all, i, lanes, dtype, MODE));
+}
+
+static void adamw_task(void *arg, int64_t piece, int32_t worker) {
+  (void)worker;
+  const adamw_job *job = arg;
+  NN_SWITCH_DTYPE(job->a.dtype, adamw_piece(job, piece, DT));
+}
+
+int32_t NN_KERNEL(adamw_step)(nncuda_ctx *ctx, const void *args) {
+  adamw_job job = {.a = *(const nn_adamw_step_args *)args};
+  const nn_adamw_step_args *a = &job.a;
+  if (a->skip != NULL && a->skip[0] != 0) {
+    return NNCUDA_SUCCESS;
+  }
+  const int32_t t = a->step[0];
+  if (t < 1) {
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "step[0] is %d; it must be at least 1", t);
+  }
+  job.grad_scale = a->grad_scale == NULL ? 1.0f : a->grad_scale[0];
+  job.one_less_beta1 = (float)(1.0 - (double)a->beta1);
+  job.one_less_beta2 = (float)(1.0 - (double)a->beta2);
+  job.m_scale = (float)(1.0 / (1.0 - pow((double)a->beta1, t)));
+  job.v_scale = (float)(1.0 / (1.0 - pow((double)a->beta2, t)));
+  job.lr = a->lr[0];
+  job.keep = (float)(1.0 - (double)a->lr[0] * (double)a->weight_decay);
+  nn_parallel(ctx, (a->n + NN_CHUNK - 1) / NN_CHUNK, adamw_task, &job);
+  return NNCUDA_SUCCESS;
+}
+
+/* ---- gradients ---- */
+
+int32_t NN_KERNEL(zero_grad)(nncuda_ctx *ctx, const void *args) {
+  const nn_zero_grad_args *a = args;
+  return NN_KERNEL(fill)(ctx, &(nn_fill_args){.y = a->grad, .n = a->n, .value = 0.0f, .dtype = a->dtype});
+}
+
+typedef struct norm_job {
+  nn_grad_norm_args a;
+  double *partial; /* the sum of squares of each chunk */
+} norm_job;
+
+/* In f64, since the square of an f32 may overflow or vanish where the norm does not. */
+NN_INLINE double sum_of_squares(const void *x, int64_t begin, int64_t end, int32_t dtype) {
+  vd low = vd_set1(0.0), high = vd_set1(0.0), low2 = low, high2 = high;
+  int64_t i = begin;
+  for (; i + 2 * VF <= end; i += 2 * VF) {
+    const vf a = vf_load_as(x, i, dtype), b = vf_load_as(x, i + VF, dtype);
+    low = vd_fma(vd_low(a), vd_low(a), low);
+    high = vd_fma(vd_high(a), vd_high(a), high);
+    low2 = vd_fma(vd_low(b), vd_low(b), low2);
+    high2 = vd_fma(vd_high(b), vd_high(b), high2);
+  }
+  for (; i < end; i += VF) {
+    const vf a = vf_load_part_as(x, i, end - i < VF ? end - i : VF, dtype);
+    low = vd_fma(vd_low(a), vd_low(a), low);
+    high = vd_fma(vd_high(a), vd_high(a), high);
+  }
+  return vd_sum((low + high) + (low2 + high2));
+}
+
+static void norm_task(void *arg, int64_t piece, int32_t worker) {
+  (void)worker;
+  const norm_job *job = arg;
+  const int64_t begin = piece * NN_CHUNK, end = begin + NN_CHUNK < job->a.n ? begin + NN_CHUNK : job->a.n;
+  NN_SWITCH_DTYPE(job->a.dtype, job->partial[piece] = sum_of_squares(job->a.grad, begin, end, DT));
+}
+
+int32_t NN_KERNEL(grad_norm)(nncuda_ctx *ctx, const void *args) {
+  norm_job job = {.a = *(const nn_grad_norm_args *)args};
+  const int64_t pieces = (job.a.n + NN_CHUNK - 1) / NN_CHUNK;
+  job.partial = nn_scratch(ctx, (size_t)pieces * sizeof *job.partial);
+  if (job.partial == NULL) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  nn_parallel(ctx, pieces, norm_task, &job);
+  double sum = 0.0;
+  for (int64_t i = 0; i < pieces; i++) {
+    sum += job.partial[i];
+  }
+  job.a.norm[0] = (float)sqrt(sum);
+  return NNCUDA_SUCCESS;
+}
+
+int32_t NN_KERNEL(grad_clip)(nncuda_ctx *ctx, const void *args) {
+  const nn_grad_clip_args *a = args;
+  const double s = a->loss_scale == NULL ? 1.0 : (double)a->loss_scale[0];
+  const double share = (double)a->max_norm / ((double)a->norm[0] / s + 1e-6);
+  /* A norm of NaN gives a factor of NaN; without a limit nothing is clipped, whatever the norm. */
+  const double factor = share >= 1.0 || isinf(a->max_norm) ? 1.0 : share;
+  a->scale[0] = (float)(factor / s);
+  if (a->grad == NULL) {
+    return NNCUDA_SUCCESS;
+  }
+  const nn_scale_args scale = {.x = a->grad, .y = a->grad, .n = a->n, .alpha = a->scale[0], .dtype = a->dtype};
+  return NN_KERNEL(scale)(ctx, &scale);
+}
+
+/* ---- schedule and loss scale: one number each ---- */
+
+int32_t NN_KERNEL(lr_schedule)(nncuda_ctx *ctx, const void *args) {
+  const nn_lr_schedule_args *a = args;
+  if (a->skip != NULL && a->skip[0] != 0) {
+    return NNCUDA_SUCCESS;
+  }
+  if (a->step[0] < 0 || a->step[0] == INT32_MAX) {
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "step[0] is %d; it must be 0 to %d", a->step[0], INT32_MAX - 1);
+  }
+  const int32_t t = a->step[0] + 1;
+  const double high = (double)a->max_lr, low = (double)a->min_lr;
+  double lr = low;
+  if (t <= a->warmup) {
+    lr = high * (double)t / (double)a->warmup;
+  } else if (t < a->total) {
+    const double pi = 3.14159265358979323846, part = (double)(t - a->warmup) / (double)(a->total - a->warmup);
+    lr = low + (high - low) * (1.0 + cos(pi * part)) / 2.0;
+  }
+  a->step[0] = t;
+  a->lr[0] = (float)lr;
+  return NNCUDA_SUCCESS;
+}
+
+/* Counts on, and stays at the largest count there is. */
+static int32_t counted(int32_t count) { return count < INT32_MAX ? count + 1 : count; }
+
+int32_t NN_KERNEL(loss_scale_update)(nncuda_ctx *ctx, const void *args) {
+  (void)ctx;
+  const nn_loss_scale_update_args *a = args;
+  float scale = a->loss_scale[0];
+  if (!isfinite(a->norm[0])) {
+    a->skip[0] = 1;
+    a->skipped[0] = counted(a->skipped[0]);
+    a->good_steps[0] = 0;
+    scale *= a->backoff;
+  } else {
+    a->skip[0] = 0;
+    a->good_steps[0] = counted(a->good_steps[0]);
+    if (a->good_steps[0] >= a->interval) {
+      a->good_steps[0] = 0;
+      scale *= a->growth;
+    }
+  }
+  a->loss_scale[0] = scale < 0x1p-24f ? 0x1p-24f : scale > 0x1p24f ? 0x1p24f : scale;
+  return NNCUDA_SUCCESS;
+}
