@@ -221,6 +221,7 @@ NNCUDA_API const char *nncuda_last_error(nncuda_ctx *ctx);
 
 /**
  * Allocates device memory, aligned to 256 bytes, uninitialised. Zero bytes give a null pointer and success.
+ * Allowed while a graph is captured, since the outputs of captured calls need a place; giving memory back is not.
  * @param bytes size : how many
  * @param pointer out handle [1] host : the memory, or null on failure
  */

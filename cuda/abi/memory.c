@@ -9,9 +9,6 @@ static int32_t allocate(nncuda_ctx *ctx, int64_t bytes, void **pointer, int32_t 
     return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "pointer is null; it must say where to put the address");
   }
   *pointer = NULL;
-  if (ctx->capture != NULL) {
-    return nn_fail_capturing(ctx);
-  }
   if (bytes < 0) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_SIZE, "bytes is %lld; it must be at least 0", (long long)bytes);
   }

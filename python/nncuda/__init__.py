@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .context import Context, Event, Graph, Profile, Stream, Trace
+from .context import Context
 from .errors import (
     ArgumentError,
     DeviceError,
@@ -23,6 +23,9 @@ from .errors import (
     StateError,
     UnsupportedError,
 )
+from .graphs import Graph
+from .profiles import Profile, Trace
+from .streams import Event, Stream
 from .tensor import Tensor
 
 __version__ = "0.1.0"

@@ -1,18 +1,19 @@
-"""`Context`: a device with its stream, workers, memory pool and scratch arena, and what hangs on it: streams, events,
-graphs, profiles and traces. All of them close with ``with`` or `close`; a finalizer does it for what was forgotten."""
+"""`Context`: a device with its stream, workers, memory pool and scratch arena.
+
+It closes with ``with`` or `close`; a finalizer does it for what was forgotten."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import dtypes, errors
 from .binding import exchange, library
+from .graphs import Capture, Graph
+from .profiles import Profile, Trace
+from .streams import Event, Handle, Stream
 from .tensor import Buffer, Layout, Tensor, _shape_of
 
 if TYPE_CHECKING:
@@ -21,189 +22,6 @@ if TYPE_CHECKING:
 _DEVICES = {"cpu": 1, "cuda": 2}
 _ISAS = ("baseline", "avx2", "avx512", "avx512bf16", "amx")
 _COPIES = {"host_to_device": 1, "device_to_host": 2, "device_to_device": 3}
-
-
-class _Handle:
-    """Something that the library made on a context and that is destroyed with it, or before."""
-
-    _destroy = ""  # the function that does it
-
-    def __init__(self, ctx: Context, pointer: Any) -> None:
-        self.ctx = ctx
-        self._pointer = pointer
-        ctx._children.add(self)
-
-    @property
-    def closed(self) -> bool:
-        return not self._pointer
-
-    def close(self) -> None:
-        """Frees it now. Closing twice is fine."""
-        pointer, self._pointer = self._pointer, self.ctx._null
-        if pointer and self.ctx._handle:
-            self.ctx._check(getattr(self.ctx._lib, self._destroy)(self.ctx._handle, pointer))
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_pointer", None):
-            with contextlib.suppress(Exception):  # nobody could catch it here
-                self.close()
-
-
-class Stream(_Handle):
-    """Carries copies beside the kernels, which run on the context's own stream. Events order the two."""
-
-    _destroy = "nncuda_stream_destroy"
-
-    def synchronize(self) -> None:
-        """Waits until the stream has done all that was given to it."""
-        self.ctx._check(self.ctx._lib.nncuda_stream_synchronize(self.ctx._handle, self._pointer))
-
-    def wait(self, event: Event) -> None:
-        """What is given to the stream from now on waits for the event."""
-        self.ctx._check(self.ctx._lib.nncuda_stream_wait_event(self.ctx._handle, self._pointer, event._pointer))
-
-    def copy(self, target: Tensor, source: Tensor) -> None:
-        """Copies a dense tensor into another without waiting; both must live until the stream has done it."""
-        if target.shape != source.shape or target.dtype != source.dtype or not (target.is_dense and source.is_dense):
-            raise ValueError(f"cannot copy {source!r} into {target!r}: both must be dense and of one shape and dtype")
-        self.ctx._check(
-            self.ctx._lib.nncuda_memcpy_async(
-                self.ctx._handle, self._pointer, target._pointer, source._pointer, source.nbytes, 3
-            )
-        )
-
-
-class Event(_Handle):
-    """A point in a stream's work."""
-
-    _destroy = "nncuda_event_destroy"
-
-    def record(self, stream: Stream | None = None) -> None:
-        """Happens when the stream (by default the context's own) has done all that was given to it so far."""
-        pointer = stream._pointer if stream is not None else self.ctx._null
-        self.ctx._check(self.ctx._lib.nncuda_event_record(self.ctx._handle, pointer, self._pointer))
-
-    def synchronize(self) -> None:
-        """Waits until the event has happened."""
-        self.ctx._check(self.ctx._lib.nncuda_event_synchronize(self.ctx._handle, self._pointer))
-
-    def query(self) -> bool:
-        """Whether the event has happened."""
-        happened = self.ctx._ffi.new("int32_t *")
-        self.ctx._check(self.ctx._lib.nncuda_event_query(self.ctx._handle, self._pointer, happened))
-        return bool(happened[0])
-
-    def elapsed(self, end: Event) -> float:
-        """Milliseconds from this event to `end`."""
-        milliseconds = self.ctx._ffi.new("float *")
-        self.ctx._check(
-            self.ctx._lib.nncuda_event_elapsed(self.ctx._handle, self._pointer, end._pointer, milliseconds)
-        )
-        return float(milliseconds[0])
-
-
-class _Capture:
-    """Memory that belongs to a graph: what the captured calls used stays, and what they allocated is reused only by
-    later calls of the same capture, whose order every replay repeats."""
-
-    def __init__(self) -> None:
-        self.free: dict[int, list[Any]] = {}  # by size: allocated while capturing, not used by a tensor now
-        self.kept: dict[int, Buffer] = {}  # buffers of the tensors that captured calls name
-        self.open = True
-
-    def keep(self, *tensors: Tensor | None) -> None:
-        for tensor in tensors:
-            # Memory of this capture needs no keeping: its release gives it to `free`, not to the pool.
-            if tensor is not None and tensor._buffer.captured is not self:
-                self.kept[id(tensor._buffer)] = tensor._buffer
-
-
-class Graph(_Handle):
-    """Recorded kernel calls. `launch` runs them again with the same memory and scalars; what changes from launch to
-    launch (step, rate, lengths, seeds) lies in tensors. The tensors used stay allocated while the graph lives."""
-
-    _destroy = "nncuda_graph_destroy"
-
-    def __init__(self, ctx: Context, capture: _Capture) -> None:
-        super().__init__(ctx, ctx._null)
-        self._capture = capture
-
-    def launch(self) -> None:
-        """Runs the graph: the same bits as the calls it was captured from."""
-        if self.closed:
-            raise errors.StateError(10, "the graph is closed, or its capture has not ended")
-        self.ctx._check(self.ctx._lib.nncuda_graph_launch(self.ctx._handle, self._pointer))
-
-    def __len__(self) -> int:
-        nodes = self.ctx._ffi.new("int64_t *")
-        self.ctx._check(self.ctx._lib.nncuda_graph_size(self.ctx._handle, self._pointer, nodes))
-        return int(nodes[0])
-
-    def __bool__(self) -> bool:
-        return not self.closed
-
-    def close(self) -> None:
-        super().close()
-        capture = self._capture
-        capture.open = False
-        capture.kept.clear()
-        pointers = [pointer for free in capture.free.values() for pointer in free]
-        capture.free.clear()
-        for pointer in pointers:
-            self.ctx._free(pointer)
-
-
-class Profile:
-    """What the profiler measured between the start and the end of its ``with`` block."""
-
-    def __init__(self, ctx: Context) -> None:
-        self._ctx = ctx
-        self._texts: dict[int, str] = {}
-
-    def _text(self, form: int) -> str:
-        # Read at the end of the block, since the next profile of the context starts afresh.
-        if form not in self._texts:
-            raise errors.StateError(51, "the profile has not ended: read it after its with block")
-        return self._texts[form]
-
-    def table(self) -> str:
-        """One line a kernel: calls, time, bytes, operations."""
-        return self._text(0)
-
-    def json(self) -> Any:
-        """The same as Python objects."""
-        return json.loads(self._text(1))
-
-    def chrome_trace(self) -> str:
-        """Every call, as JSON for chrome://tracing or ui.perfetto.dev."""
-        return self._text(2)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the Chrome trace to a file."""
-        Path(path).write_text(self.chrome_trace(), encoding="utf-8")
-
-    def __str__(self) -> str:
-        return self.table()
-
-
-class Trace:
-    """The lines that traced kernel calls left: names, dtypes, shapes and, if asked for, values."""
-
-    def __init__(self) -> None:
-        self.text = ""
-
-    @property
-    def lines(self) -> list[str]:
-        return self.text.splitlines()
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class Context:
@@ -219,10 +37,10 @@ class Context:
     """
 
     def __init__(self, device: str = "cpu", threads: int | None = None, isa: str | None = None) -> None:
-        self._exports = 0
-        self._closing = False
-        self._capture: _Capture | None = None
-        self._children: weakref.WeakSet[_Handle] = weakref.WeakSet()
+        self._exports: set[int] = set()  # ids of what other libraries hold; a set, since they may let go in any thread
+        self._last_handle: Any = None  # of a closed context whose memory others still look at
+        self._capture: Capture | None = None
+        self._children: weakref.WeakSet[Handle] = weakref.WeakSet()
         self._unfreed: list[Any] = []
         self._handle: Any = None
         kind, _, index = device.partition(":")
@@ -254,7 +72,7 @@ class Context:
 
     @property
     def closed(self) -> bool:
-        return not self._handle or self._closing
+        return not self._handle
 
     def close(self) -> None:
         """Waits for the context's work and frees it with all its memory: its tensors are unusable from here on.
@@ -266,19 +84,20 @@ class Context:
             return
         for child in list(self._children):
             child.close()
-        self._closing = True
-        if self._exports == 0:
+        # Without its handle no tensor can call anything; what is exported keeps the memory until it is let go.
+        self._last_handle, self._handle = self._handle, self._null
+        self._unfreed.clear()
+        if not self._exports:
             self._destroy()
 
     def _destroy(self) -> None:
-        handle, self._handle = self._handle, self._null
-        self._unfreed.clear()
+        handle, self._last_handle = self._last_handle, None
         if handle:
             self._library.check(self._lib.nncuda_ctx_destroy(handle))
 
-    def _end_export(self) -> None:
-        self._exports -= 1
-        if self._closing and self._exports == 0:
+    def _end_export(self, export: object) -> None:
+        self._exports.discard(id(export))
+        if self._last_handle and not self._exports:
             self._destroy()
 
     def __enter__(self) -> Context:
@@ -438,7 +257,7 @@ class Context:
         """
         import numpy as np
 
-        if isinstance(values, Tensor) and values.ctx is self and (dtype is None or dtypes.name_of(dtype) == values.dtype):
+        if isinstance(values, Tensor) and values.ctx is self and dtype in (None, values.dtype):
             return self.empty(values.shape, values.dtype).copy_(values)
         array = values.numpy() if isinstance(values, Tensor) else np.asarray(values)
         if dtype is not None:
@@ -489,7 +308,7 @@ class Context:
         """``with ctx.capture() as graph:`` records the kernel calls of the block instead of running them;
         ``graph.launch()`` runs them. When the block raises, nothing is kept."""
         self._check(self._lib.nncuda_graph_begin(self._handle))
-        capture = _Capture()
+        capture = Capture()
         graph = Graph(self, capture)
         self._capture = capture
         out = self._ffi.new("nncuda_graph *[1]")
@@ -516,7 +335,7 @@ class Context:
         """``with ctx.profile() as profile:`` measures the kernel calls of the block; afterwards ``print(profile)``,
         ``profile.json()``, ``profile.save("trace.json")``."""
         self._check(self._lib.nncuda_profile_begin(self._handle))
-        profile = Profile(self)
+        profile = Profile()
         try:
             yield profile
         finally:
@@ -526,8 +345,8 @@ class Context:
 
     @contextlib.contextmanager
     def trace(self, values: int = 0) -> Iterator[Trace]:
-        """``with ctx.trace() as trace:`` keeps a line of each kernel call of the block in ``trace.lines``; with `values`
-        also that many leading values of each output."""
+        """``with ctx.trace() as trace:`` keeps a line of each kernel call of the block in ``trace.lines``; with
+        `values` also that many leading values of each output."""
         self._check(self._lib.nncuda_trace_begin(self._handle, values))
         trace = Trace()
         try:

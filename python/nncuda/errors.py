@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """A call of the library failed. `status` is its code, `name` the code's name, the text is the library's sentence."""
+    """A call of the library failed. `status` is its code, `name` the code's name, the text the library's sentence."""
 
     def __init__(self, status: int, message: str, name: str = "") -> None:
         super().__init__(message)

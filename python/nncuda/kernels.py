@@ -1,8 +1,8 @@
 """The kernels: one function for each ``cuda_<kernel>`` of ``bindings.h``, made from the header at import.
 
-Positional arguments are the input tensors, in the header's order. Options, flags, sizes that the shapes do not tell, and
-outputs go by keyword. Outputs are allocated when not given and returned; an optional one only when it is asked for with
-``name=True`` or a tensor.
+Positional arguments are the input tensors, in the header's order. Options, flags, sizes that the shapes do not tell,
+and outputs go by keyword. Outputs are allocated when not given and returned; an optional one only when it is asked for
+with ``name=True`` or a tensor.
 
 >>> y = kernels.gemm(x, w, trans_b=True)
 >>> y, rstd = kernels.rmsnorm(x, weight, eps=1e-6, rstd=True)

@@ -1,15 +1,15 @@
 """`Tensor`: memory of a context with a shape and a dtype, and `Layout`, the part of it that shapes are checked on.
 
 A tensor is row-major. Its first dimension may have a stride (`ld`) larger than a row, as the halves of a fused product
-have; all dimensions after the first are dense. Tensors share memory (`view`, `narrow`), keep it and their context alive,
-and give it back to the context's pool when the last of them is gone.
+have; all dimensions after the first are dense. Tensors share memory (`view`, `narrow`), keep it and their context
+alive, and give it back to the context's pool when the last of them is gone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import dtypes, errors
 from .binding import exchange
@@ -26,7 +26,7 @@ class Layout:
 
     __slots__ = ("dense", "dtype", "inner", "itemsize", "ld", "nbytes", "numel", "readonly", "shape")
 
-    _known: dict[tuple[Any, ...], Layout] = {}
+    _known: ClassVar[dict[tuple[Any, ...], Layout]] = {}
 
     def __init__(self, shape: tuple[int, ...], dtype: str, ld: int, readonly: bool) -> None:
         self.shape = shape
@@ -146,7 +146,7 @@ class Tensor(exchange.BufferProtocol):
         """Elements between neighbours in each dimension."""
         shape = self._layout.shape
         inner = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-        return tuple([self._layout.ld, *inner[1:]]) if shape else ()
+        return (self._layout.ld, *inner[1:]) if shape else ()
 
     def __len__(self) -> int:
         if not self._layout.shape:

@@ -64,12 +64,12 @@ class Export:
         tensor._check_open()
         self.tensor: Tensor | None = tensor
         self.ctx = tensor.ctx
-        self.ctx._exports += 1
+        self.ctx._exports.add(id(self))
 
     def __del__(self) -> None:
         if hasattr(self, "ctx"):
             self.tensor = None
-            self.ctx._end_export()
+            self.ctx._end_export(self)
 
 
 class ArrayInterface:

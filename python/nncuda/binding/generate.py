@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from ..tensor import Layout, Tensor
+from .. import errors
+from ..tensor import Tensor
 from . import plan as planning
 from .header import Function, Header, Param
 
@@ -65,12 +66,10 @@ class Signature:
     def _arguments(self) -> list[Argument]:
         arguments = []
         for index, param in enumerate(self.inputs):
-            may_miss = param.nullable or param in self.optional_result
+            annotation = _OPTIONAL if param.nullable or param in self.optional_result else _TENSOR
             # Python allows a default only where everything after it has one too.
             last = all(p.nullable or p in self.optional_result for p in self.inputs[index:])
-            arguments.append(
-                Argument(param, param.name, _OPTIONAL if may_miss else _TENSOR, "None" if may_miss and last else "", True)
-            )
+            arguments.append(Argument(param, param.name, annotation, "None" if last else "", True))
         outputs = [
             Argument(p, p.name, _WANTED if p.nullable else _OPTIONAL, "None", not self.inputs) for p in self.outputs
         ]
@@ -99,10 +98,12 @@ class Signature:
             default = names[param.constants.index(param.default)] if param.default else ""
             return Argument(param, param.name, "str | int", repr(default) if default else "", False)
         python = "float" if param.ctype in ("float", "double") else "int"
-        if param.default.startswith("1/sqrt"):
+        if param.root_of:
             return Argument(param, param.name, f"{python} | None", "None", False)
         default = str(self.header.constants.get(param.default, param.default))
-        return Argument(param, param.name, python, repr(float(default)) if python == "float" and default else default, False)
+        if default and python == "float":
+            default = repr(float(default))
+        return Argument(param, param.name, python, default, False)
 
     @property
     def results(self) -> tuple[Param, ...]:
@@ -159,7 +160,10 @@ class _Choice(dict):  # type: ignore[type-arg]
 
 def docstring(function: Function, signature: Signature) -> str:
     """The docstring of a kernel's function: formula and source, arguments with shapes and dtypes, results, errors."""
-    lines = [function.doc, "", "Arguments:"]
+    lines = [function.doc, ""]
+    for param in function.of_kind("dtype"):
+        lines += [f"{param.name} is {param.text}.", ""]
+    lines.append("Arguments:")
     for argument in signature.arguments:
         lines.append(f"    {argument.name}: {_describe(argument, signature)}")
     if signature.results:
@@ -194,7 +198,8 @@ def _describe(argument: Argument, signature: Signature) -> str:
         how = {"in": "", "inout": ", read and overwritten", "acc": ", added to", "out": ""}[param.direction]
         if param.direction == "out":
             alias = f", may be {' or '.join(param.alias)}" if param.alias else ""
-            return f"{_shape(param)}, where to put the result{alias}; allocated when not given"
+            absent = "True allocates it, left out it is not computed" if param.nullable else "allocated when not given"
+            return f"{_shape(param)}, where to put the result{alias}; {absent}"
         if param in signature.optional_result:
             how += "; allocated when not given, which needs beta = 0"
         return f"{_shape(param)}, {param.text}{how}"
@@ -204,7 +209,7 @@ def _describe(argument: Argument, signature: Signature) -> str:
         return f"{param.text} (dtype; needed when no tensor tells it)"
     if param.constants:
         return f"one of {', '.join(map(repr, choice_names(param)))}"
-    if param.default.startswith("1/sqrt"):
+    if param.root_of:
         return f"{param.text}; {param.default} when not given"
     return param.text
 
@@ -241,7 +246,7 @@ def source_of(signature: Signature) -> str:
         "if _plan is None:",
         "    _plan = _make_plan(_key)",
     ]
-    roots = [p for p in function.of_kind("option") if p.default.startswith("1/sqrt")]
+    roots = [p for p in function.of_kind("option") if p.root_of]
     sizes = [f"_size_{p.name}" for p in function.of_kind("size")]
     codes = [f"_code_{p.name}" for p in function.of_kind("dtype")]
     layouts = [f"_new_{p.name}" for p in function.pointers if p in signature.results]
@@ -263,10 +268,8 @@ def source_of(signature: Signature) -> str:
     arguments = ["ctx._handle"]
     for param in function.params[1:]:
         if param.kind == "pointer":
-            may_be_null = param.nullable
-            arguments.append(
-                f"ctx._null if {param.name} is None else {param.name}._pointer" if may_be_null else f"{param.name}._pointer"
-            )
+            null = f"ctx._null if {param.name} is None else " if param.nullable else ""
+            arguments.append(f"{null}{param.name}._pointer")
         elif param.kind == "size":
             arguments.append(f"_size_{param.name}")
         elif param.kind == "dtype":
@@ -291,7 +294,7 @@ def _context_lines(signature: Signature) -> list[str]:
     """Finds the context and checks that all tensors are of it."""
     function = signature.function
     lines = []
-    others = [param for param in function.pointers]
+    others = list(function.pointers)
     if signature.required:
         first = signature.required[0]
         lines.append(f"ctx = {first.name}.ctx")
@@ -350,7 +353,13 @@ def function_of(function: Function, header: Header, module: str) -> FunctionType
         sizes = {param.name: next(values) for param in signature.sizes}
         chosen = {param.name: next(values) for param in signature.dtypes}
         flags = {flag: next(values) for flag in signature.flags}
-        made = (*planner.plan(layouts, sizes, chosen, flags), getattr(library.load().lib, function.name))
+        try:
+            call = getattr(library.load().lib, function.name)
+        except AttributeError:
+            # cffi looks a function up when it is first used, so an older library can serve what it has.
+            message = f"{library.load().path} has no {function.name}; install a newer libnncuda"
+            raise errors.UnsupportedError(40, message) from None
+        made = (*planner.plan(layouts, sizes, chosen, flags), call)
         if len(plans) >= _PLANS_KEPT:
             plans.clear()
         plans[key] = made
@@ -404,4 +413,4 @@ def function_of(function: Function, header: Header, module: str) -> FunctionType
     return made
 
 
-__all__ = ["Argument", "Layout", "Signature", "choice_names", "docstring", "function_of", "source_of"]
+__all__ = ["Argument", "Signature", "choice_names", "docstring", "function_of", "source_of"]

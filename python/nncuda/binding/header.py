@@ -97,6 +97,12 @@ class Param:
         return self.direction in ("out", "inout", "acc")
 
     @property
+    def root_of(self) -> str:
+        """The size under the root of a default 1/sqrt(SIZE), else empty."""
+        match = re.fullmatch(r"1/sqrt\((\w+)\)", self.default)
+        return match[1] if match else ""
+
+    @property
     def shape_text(self) -> str:
         """The shape as in the header, such as ``[tokens:ld_q, heads, head_dim]``."""
         parts = [dim.text for dim in self.dims]
@@ -107,7 +113,7 @@ class Param:
 
 @dataclass(frozen=True)
 class Function:
-    """A function: `doc` is the whole text before the parameters, `summary` its first sentence, `source` its citation."""
+    """A function: `doc` is the text before the parameters, `summary` its first sentence, `source` its citation."""
 
     name: str
     section: str
@@ -363,9 +369,9 @@ class _Parser:
         citations = [" ".join(c["source"].split()) for c in _CITATION.finditer(text)]
         declaration = " ".join(token[len("NNCUDA_API ") :].split())
         line = self.text.count("\n", 0, position) + 1
-        self.sections[-1][2].append(
-            Function(name, self.sections[-1][0], summary, text, "; ".join(citations), returns, params, line, declaration)
-        )
+        section, _, functions = self.sections[-1]
+        source = "; ".join(citations)
+        functions.append(Function(name, section, summary, text, source, returns, params, line, declaration))
         self.cdef.append(declaration)
 
     def arguments(self, function: str, args: str, position: int) -> list[tuple[str, str]]:
@@ -441,7 +447,7 @@ class _Parser:
         if match := _SCALAR.fullmatch(line):
             kind, text, default = match["kind"], match["text"], match["default"] or ""
             if default and (kind != "option" or _DEFAULT.fullmatch(default) is None):
-                raise self.fail(position, f"{function}: only an option has a default: a number, a constant, 1/sqrt(SIZE)")
+                raise self.fail(position, f"{function}: only an option has a default: NUMBER, CONSTANT or 1/sqrt(SIZE)")
             constants = self.constants(text, position) if kind == "option" else ()
             dtypes = tuple(re.split(r", | or ", text.split(";")[0])) if kind == "dtype" else ()
             dtypes = VALUE_DTYPES if dtypes == ("any",) else dtypes
@@ -540,10 +546,9 @@ class _Checker:
             if dtype not in VALUE_DTYPES and self.kind(dtype) != "dtype":
                 return f"allows {dtype!r}, which is neither one of {VALUE_DTYPES} nor a dtype parameter"
         if param.default:
-            size = re.fullmatch(r"1/sqrt\((\w+)\)", param.default)
             known = {constant.name for enum in self.parser.enums for constant in enum.constants}
-            if size and self.kind(size[1]) != "size":
-                return f"has a default over {size[1]}, which is no size parameter"
+            if param.root_of and self.kind(param.root_of) != "size":
+                return f"has a default over {param.root_of}, which is no size parameter"
             if param.default.startswith("NNCUDA_") and param.default not in (param.constants or known):
                 return f"has the default {param.default}, which is none of its values"
         return ""

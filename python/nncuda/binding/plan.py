@@ -7,15 +7,15 @@ depends on the layouts and the sizes given by keyword alone, so callers keep it.
 How a tensor's shape meets the header's:
 
 - a shape of one dimension, such as ``[n]`` or ``[tokens*k]``, takes a dense tensor of any shape, flattened;
-- leading dimensions beyond those of the header's shape are folded into the first: ``[rows, cols]`` takes (4, 5, cols);
-- where the first dimension is a product of as many names, they are matched one by one: ``[batch*q_len, heads, head_dim]``
-  takes (batch, q_len, heads, head_dim) and needs no keyword.
+- leading dimensions beyond those of the header's shape are folded into the first:
+  ``[rows, cols]`` takes (4, 5, cols);
+- where the first dimension is a product of as many names, they are matched one by one: ``[batch*q_len, heads]`` takes
+  (batch, q_len, heads) and needs no keyword.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +46,8 @@ class Planner:
         self.dtypes = function.of_kind("dtype")
         self.strides = {param.ld for param in self.pointers if param.ld}
         self.has_inputs = any(param.direction != "out" for param in self.pointers)
-        self.root_options = tuple(param for param in function.of_kind("option") if param.default.startswith("1/sqrt"))
+        # The sizes under the roots that are options' defaults.
+        self.roots = [param.root_of for param in function.of_kind("option") if param.root_of]
 
     def plan(
         self, layouts: Mapping[str, Any], sizes: Mapping[str, Any], chosen: Mapping[str, Any], flags: Mapping[str, Any]
@@ -76,9 +77,7 @@ class Planner:
             self._output(param, known, names, present, shape_of_n, flags) if layouts[param.name] is ALLOCATE else None
             for param in self.results
         ]
-        roots = [
-            1.0 / math.sqrt(known[re.sub(r"1/sqrt\((\w+)\)", r"\1", option.default)] or 1) for option in self.root_options
-        ]
+        roots = [1.0 / math.sqrt(known[name] or 1) for name in self.roots]
         codes = [dtypes.DTYPES[names[param.name]].code for param in self.dtypes]
         return (*(known[name] for name in self.sizes), *codes, *roots, *outputs)
 
@@ -135,7 +134,8 @@ class Planner:
             return names[same_as[0]]
         needing = [other.name for other in wanted if other.dtype == param.name]
         if needing and self.has_inputs:
-            raise TypeError(f"{self.name}: no input tells the dtype of {needing[0]}: give {param.name}= or {needing[0]}=")
+            give = f"give {param.name}= or {needing[0]}="
+            raise TypeError(f"{self.name}: no input tells the dtype of {needing[0]}: {give}")
         return "f32" if "f32" in param.dtypes else param.dtypes[0]
 
     # Sizes
@@ -148,8 +148,8 @@ class Planner:
         shape = layout.shape
         if not param.ld and not layout.dense:
             raise ValueError(
-                f"{self.name}: {param.name} must be dense, but its rows of {layout.inner} elements lie {layout.ld} apart; "
-                "contiguous() makes a dense copy"
+                f"{self.name}: {param.name} must be dense, but its rows of {layout.inner} elements lie {layout.ld} "
+                "apart; contiguous() makes a dense copy"
             )
         if len(dims) == 1:
             return [_Equation(param, dims[0], layout.numel)]
@@ -243,8 +243,8 @@ class Planner:
         for equation in equations:
             if equation.dim.value(known) != equation.value:
                 param = equation.param
-                names = [name for dim in param.dims for name in dim.names]
-                values = ", ".join(f"{name} = {known[name]} ({origin.get(name, 'given')})" for name in dict.fromkeys(names))
+                names = dict.fromkeys(name for dim in param.dims for name in dim.names)
+                values = ", ".join(f"{name} = {known[name]} ({origin.get(name, 'given')})" for name in names)
                 raise ValueError(
                     f"{self.name}: {param.name} has shape {shape_of[param.name]}; {param.shape_text} with {values} "
                     f"was expected"

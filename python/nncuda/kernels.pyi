@@ -1,0 +1,186 @@
+# Generated from bindings.h by `python -m nncuda.binding.stubs python/nncuda/kernels.pyi`. Do not edit.
+from typing import Any
+
+from .context import Context
+from .tensor import Tensor
+
+__all__: list[str]
+
+ACTIVATION_NONE: int
+ACTIVATION_SILU: int
+ROPE_HALF: int
+ROPE_INTERLEAVED: int
+
+def silu(x: Tensor, *, y: Tensor | None = None) -> Tensor:
+    """SiLU: y = x * sigmoid(x)."""
+
+def silu_backward(dy: Tensor, x: Tensor, *, dx: Tensor | None = None) -> Tensor:
+    """Gradient of SiLU: dx = dy * s * (1 + x * (1 - s)), s = sigmoid(x)."""
+
+def add(a: Tensor, b: Tensor, *, y: Tensor | None = None) -> Tensor:
+    """Sum: y = a + b."""
+
+def mul(a: Tensor, b: Tensor, *, y: Tensor | None = None) -> Tensor:
+    """Product, element by element: y = a * b."""
+
+def scale(x: Tensor, *, alpha: float, y: Tensor | None = None) -> Tensor:
+    """Scaling: y = alpha * x."""
+
+def swiglu(gate: Tensor, up: Tensor, *, y: Tensor | None = None) -> Tensor:
+    """SwiGLU gate: y = silu(gate) * up."""
+
+def swiglu_backward(dy: Tensor, gate: Tensor, up: Tensor, *, dgate: Tensor | None = None, dup: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Gradient of the SwiGLU gate: dgate = dy * up * silu'(gate), dup = dy * silu(gate)."""
+
+def relu2_gate(gate: Tensor, up: Tensor, *, y: Tensor | None = None) -> Tensor:
+    """Squared-ReLU gate: y = max(gate, 0)^2 * up."""
+
+def cast(x: Tensor, *, dtype_y: str | None = None, y: Tensor | None = None) -> Tensor:
+    """Conversion, rounding to nearest-even; f32 too large for the 16-bit type becomes infinity, NaN stays NaN."""
+
+def fill(y: Tensor | None = None, *, value: float, n: int | tuple[int, ...] | None = None, dtype: str | None = None, ctx: Context | None = None) -> Tensor:
+    """Sets every element to a value, rounded to the dtype (for i32 and i8 it must be a whole number in range)."""
+
+def softmax(x: Tensor, *, y: Tensor | None = None) -> Tensor:
+    """Softmax of each row: y = exp(x - max) / sum(exp(x - max))."""
+
+def softmax_backward(dy: Tensor, y: Tensor, *, dx: Tensor | None = None) -> Tensor:
+    """Gradient of softmax: dx = y * (dy - sum(dy * y))."""
+
+def softmax_topk(x: Tensor, *, norm: bool = False, k: int | None = None, weights: Tensor | None = None, indices: Tensor | None = None, probs: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """The router: softmax over all columns in f32, then the k largest of each row in falling order."""
+
+def softmax_topk_backward(dweights: Tensor, weights: Tensor, indices: Tensor, probs: Tensor, dprobs: Tensor | None = None, *, norm: bool = False, dtype: str | None = None, dx: Tensor | None = None) -> Tensor:
+    """Gradient of the router with respect to its logits; no gradient passes through the choice of indices."""
+
+def rmsnorm(x: Tensor, weight: Tensor, *, eps: float, y: Tensor | None = None, rstd: Tensor | bool | None = None) -> Any:
+    """RMSNorm: y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + eps)."""
+
+def rmsnorm_residual(x: Tensor, residual: Tensor, weight: Tensor, *, eps: float, sum: Tensor | None = None, y: Tensor | None = None, rstd: Tensor | bool | None = None) -> Any:
+    """Residual sum and its RMSNorm in one pass: sum = x + residual (rounded to dtype), y = rmsnorm(sum)."""
+
+def rmsnorm_backward(dy: Tensor, x: Tensor, weight: Tensor, rstd: Tensor, dresidual: Tensor | None, dweight: Tensor, *, dx: Tensor | None = None) -> Tensor:
+    """Gradient of RMSNorm: with xhat = x * rstd and g = dy * weight, dx = dresidual + rstd * (g - xhat * mean(g * xhat)); dweight += sum over rows of dy * xhat."""
+
+def gemm(a: Tensor, b: Tensor, *, trans_a: bool = False, trans_b: bool = False, dtype_c: str | None = None, c: Tensor | None = None) -> Tensor:
+    """Matrix product: C = op(A) * op(B)."""
+
+def gemm_beta(a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, trans_a: bool = False, trans_b: bool = False, dtype_c: str | None = None) -> Tensor:
+    """Matrix product with leading dimensions: C = alpha * op(A) * op(B) + beta * C."""
+
+def gemm_epilogue(a: Tensor, b: Tensor, bias: Tensor | None = None, residual: Tensor | None = None, *, activation: str | int = 'none', c: Tensor | None = None) -> Tensor:
+    """A linear layer in one pass: C = activation(A * W^T + bias) + residual."""
+
+def batched_gemm(a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, trans_a: bool = False, trans_b: bool = False, dtype_c: str | None = None) -> Tensor:
+    """One product a batch entry: C[i] = alpha * op(A[i]) * op(B[i]) + beta * C[i], each dense."""
+
+def grouped_gemm(a: Tensor, b: Tensor, offsets: Tensor, c: Tensor | None = None, *, beta: float = 0.0, trans_b: bool = False, dtype_c: str | None = None) -> Tensor:
+    """One product a group of rows (the experts' products): for each group g and its rows r in offsets[g] .. offsets[g+1]-1, C[r] = A[r] * op(B[g]) + beta * C[r]."""
+
+def grouped_gemm_wgrad(a: Tensor, b: Tensor, offsets: Tensor, c: Tensor | None = None, *, beta: float = 0.0, groups: int | None = None, dtype_c: str | None = None) -> Tensor:
+    """The weights' gradients of grouped_gemm: C[g] = A_g^T * B_g + beta * C[g], summed over the rows of group g."""
+
+def embedding(table: Tensor, ids: Tensor, *, y: Tensor | None = None) -> Tensor:
+    """Gathers rows of a table: y[t] = table[ids[t]]."""
+
+def scatter_add(x: Tensor, ids: Tensor, table: Tensor) -> None:
+    """Adds rows into a table, in the order of the tokens: table[ids[t]] += x[t]."""
+
+def rope_freqs(cosine: Tensor | None = None, sine: Tensor | None = None, *, first: int = 0, base: float = 10000.0, ntk_alpha: float = 1.0, positions: int | None = None, head_dim: int | None = None, ctx: Context | None = None) -> tuple[Tensor, Tensor]:
+    """Tables of rotary embedding: for position p and pair i, the angle p * b^(-2i/head_dim), computed in f64; its cosine and sine, rounded to f32."""
+
+def rope_forward(x: Tensor, cosine: Tensor, sine: Tensor, positions: Tensor, *, layout: str | int = 'half', y: Tensor | None = None) -> Tensor:
+    """Rotates each pair (u, v) of each head by the angle of its token's position: (u cos - v sin, v cos + u sin)."""
+
+def rope_qk(q: Tensor, k: Tensor, cosine: Tensor, sine: Tensor, positions: Tensor, *, layout: str | int = 'half') -> None:
+    """rope_forward of queries and keys in one call, in place."""
+
+def rope_backward(dy: Tensor, cosine: Tensor, sine: Tensor, positions: Tensor, *, layout: str | int = 'half', dx: Tensor | None = None) -> Tensor:
+    """Gradient of rope_forward: the rotation by the opposite angle."""
+
+def attention_scores(q: Tensor, k: Tensor, *, scale: float | None = None, causal: bool = False, scores: Tensor | None = None) -> Tensor:
+    """Scores: s = scale * q * k^T, with -inf where `causal` hides the key."""
+
+def attention_output(probs: Tensor, v: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Output: out = probs * v."""
+
+def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None, causal: bool = False, batch: int | None = None, q_len: int | None = None, kv_len: int | None = None, out: Tensor | None = None, lse: Tensor | bool | None = None) -> Any:
+    """Attention without storing the scores: out = softmax(scale * q * k^T) * v, and the log-sum-exp of the scaled scores."""
+
+def flash_attention_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *, scale: float | None = None, causal: bool = False, batch: int | None = None, q_len: int | None = None, kv_len: int | None = None, dq: Tensor | None = None, dk: Tensor | None = None, dv: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of flash_attention; the probabilities are recomputed from lse."""
+
+def attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, lengths: Tensor, *, scale: float | None = None, out: Tensor | None = None) -> Tensor:
+    """Attention of one new query a sequence over its cache, split over the keys."""
+
+def kv_append(k: Tensor, v: Tensor, starts: Tensor, k_cache: Tensor, v_cache: Tensor, *, batch: int | None = None, len: int | None = None) -> None:
+    """Appends the keys and values of new tokens to each sequence's cache, at rows starts[b] .. starts[b]+len-1."""
+
+def kv_trim(k_cache: Tensor, v_cache: Tensor, lengths: Tensor, *, keep: int) -> None:
+    """Drops the oldest rows of each cache so that at most `keep` remain: the newest move to the front, lengths follow."""
+
+def moe_plan(indices: Tensor, *, capacity: int = 0, tokens: int | None = None, k: int | None = None, experts: int | None = None, counts: Tensor | None = None, offsets: Tensor | None = None, slot_row: Tensor | None = None, row_slot: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Plans which row each slot takes."""
+
+def moe_gather(x: Tensor, row_slot: Tensor, *, tokens: int | None = None, k: int | None = None, y: Tensor | None = None) -> Tensor:
+    """Brings tokens into row order: y[r] = x[row_slot[r] / k]."""
+
+def moe_gather_backward(dy: Tensor, slot_row: Tensor, *, tokens: int | None = None, k: int | None = None, dx: Tensor | None = None) -> Tensor:
+    """Gradient of moe_gather: dx[t] = sum over j of dy[slot_row[t, j]], dropped slots left out."""
+
+def moe_combine(y: Tensor, weights: Tensor, slot_row: Tensor, residual: Tensor | None = None, *, tokens: int | None = None, k: int | None = None, out: Tensor | None = None) -> Tensor:
+    """Weighs the experts' outputs and brings them back into token order: out[t] = residual[t] + sum over j of weights[t, j] * y[slot_row[t, j]], dropped slots left out."""
+
+def moe_combine_backward(dout: Tensor, y: Tensor, weights: Tensor, slot_row: Tensor, row_slot: Tensor, *, tokens: int | None = None, k: int | None = None, dy: Tensor | None = None, dweights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Gradients of moe_combine: dy[r] = weights[t, j] * dout[t] for the slot (t, j) of row r, zero for rows without a slot; dweights[t, j] = dout[t] . y[slot_row[t, j]], zero for dropped slots."""
+
+def cross_entropy_forward(logits: Tensor, targets: Tensor, *, ignore_index: int = -100, losses: Tensor | bool | None = None, lse: Tensor | None = None, loss_sum: Tensor | None = None, count: Tensor | None = None) -> Any:
+    """Cross-entropy of each row: losses = lse - logits[target], lse = log(sum(exp(logits))); zero where the target is ignore_index."""
+
+def cross_entropy_backward(logits: Tensor, targets: Tensor, lse: Tensor, grad_scale: Tensor, *, ignore_index: int = -100, dlogits: Tensor | None = None) -> Tensor:
+    """Gradient of grad_scale * sum(losses): dlogits = grad_scale * (exp(logits - lse) - onehot(target)); zero where ignored."""
+
+def aux_loss_forward(probs: Tensor, counts: Tensor, loss: Tensor, *, alpha: float) -> None:
+    """Load-balancing loss of one layer: loss += alpha * sum over experts of f * P, f = counts / tokens, P = mean of probs over tokens."""
+
+def aux_loss_backward(counts: Tensor, grad_scale: Tensor, *, alpha: float, tokens: int | None = None, dprobs: Tensor | None = None) -> Tensor:
+    """Gradient of grad_scale * aux loss with respect to probs: dprobs = grad_scale * alpha * f / tokens; none through f."""
+
+def adamw_step(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, v: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, dtype: str | None = None, param_copy: Tensor | bool | None = None) -> Tensor | None:
+    """AdamW with decoupled weight decay, for t = step[0] >= 1 and g = grad * grad_scale: m = beta1*m + (1-beta1)*g; v = beta2*v + (1-beta2)*g^2; param = param*(1 - lr*weight_decay) - lr * (m/(1-beta1^t)) / (sqrt(v/(1-beta2^t)) + eps)."""
+
+def zero_grad(grad: Tensor | None = None, *, n: int | tuple[int, ...] | None = None, dtype: str | None = None, ctx: Context | None = None) -> Tensor:
+    """Sets gradients to zero."""
+
+def grad_norm(grad: Tensor, *, norm: Tensor | None = None) -> Tensor:
+    """Euclidean norm: norm = sqrt(sum(grad^2))."""
+
+def grad_clip(norm: Tensor, loss_scale: Tensor | None = None, grad: Tensor | None = None, *, max_norm: float, n: int | None = None, dtype: str | None = None, scale: Tensor | None = None) -> Tensor:
+    """Clips by the global norm: with s = loss_scale (1 if null) and g = norm/s, scale = min(1, max_norm / (g + 1e-6)) / s; where grad is given it is multiplied by scale."""
+
+def lr_schedule(skip: Tensor | None, step: Tensor, *, warmup: int, total: int, max_lr: float, min_lr: float, lr: Tensor | None = None) -> Tensor:
+    """Advances the step and gives its rate: t = ++step[0]; up to `warmup` steps lr = max_lr * t / warmup, then lr = min_lr + (max_lr - min_lr) * (1 + cos(pi * (t - warmup) / (total - warmup))) / 2, from `total` on min_lr."""
+
+def loss_scale_update(norm: Tensor, loss_scale: Tensor, good_steps: Tensor, skipped: Tensor, *, growth: float, backoff: float, interval: int, skip: Tensor | None = None) -> Tensor:
+    """Dynamic loss scaling: when norm is not finite, skip = 1, skipped += 1, loss_scale *= backoff, good_steps = 0; else skip = 0 and good_steps += 1, and each time it reaches `interval` loss_scale *= growth and good_steps = 0."""
+
+def argmax(logits: Tensor, *, ids: Tensor | None = None) -> Tensor:
+    """The first token of each row in the order above."""
+
+def sample(logits: Tensor, temperature: Tensor, seeds: Tensor, steps: Tensor, *, ids: Tensor | None = None) -> Tensor:
+    """Draws from softmax(logits / temperature)."""
+
+def topk_sample(logits: Tensor, temperature: Tensor, top_k: Tensor, seeds: Tensor, steps: Tensor, *, ids: Tensor | None = None) -> Tensor:
+    """Draws among the first top_k tokens of each row."""
+
+def topp_sample(logits: Tensor, temperature: Tensor, top_k: Tensor | None, top_p: Tensor, seeds: Tensor, steps: Tensor, *, ids: Tensor | None = None) -> Tensor:
+    """Draws among the shortest run of first tokens whose probability reaches top_p (of those that top_k leaves, if given)."""
+
+def random_bits(y: Tensor | None = None, *, seed: int, stream: int = 0, offset: int = 0, n: int | tuple[int, ...] | None = None, ctx: Context | None = None) -> Tensor:
+    """The generator's own 32-bit words."""
+
+def uniform(y: Tensor | None = None, *, seed: int, low: float = 0.0, high: float = 1.0, stream: int = 0, offset: int = 0, n: int | tuple[int, ...] | None = None, dtype: str | None = None, ctx: Context | None = None) -> Tensor:
+    """Uniform numbers: y = low + (high - low) * (word >> 8) * 2^-24, so low <= y, and y < high before rounding."""
+
+def normal(y: Tensor | None = None, *, seed: int, mean: float = 0.0, std: float = 1.0, stream: int = 0, offset: int = 0, n: int | tuple[int, ...] | None = None, dtype: str | None = None, ctx: Context | None = None) -> Tensor:
+    """Normal numbers by Box and Muller (1958): each pair of words (a, b) with u = ((a >> 8) + 1) * 2^-24, w = (b >> 8) * 2^-24 gives r*cos(2 pi w) and r*sin(2 pi w), r = sqrt(-2 log u); y = mean + std * that."""
