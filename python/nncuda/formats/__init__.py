@@ -1,0 +1,26 @@
+"""Files: checkpoints, safetensors, token shards, tokenizers.
+
+Nothing in here knows a model: a checkpoint is a set of named arrays beside a configuration, whatever they are for.
+Every reader checks a file in full before it hands anything out, and says in one sentence what is wrong with it.
+"""
+
+from .atomic import write_file, write_folder
+from .errors import FormatError
+from .safetensors import SafetensorsFile, read_safetensors_folder, write_safetensors, write_safetensors_folder
+from .shards import TokenShard, write_shard
+from .tokenizer import StreamDecoder, Tokenizer, train_tokenizer
+
+__all__ = [
+    "FormatError",
+    "SafetensorsFile",
+    "StreamDecoder",
+    "TokenShard",
+    "Tokenizer",
+    "read_safetensors_folder",
+    "train_tokenizer",
+    "write_file",
+    "write_folder",
+    "write_safetensors",
+    "write_safetensors_folder",
+    "write_shard",
+]

@@ -1,0 +1,94 @@
+"""Writing that a kill at any moment cannot spoil: what stands under the final name is always whole.
+
+Everything is written under a temporary name on the same file system, synced to the disk, then renamed, which POSIX makes
+one step. The folder that holds the name is synced too, so that the rename itself survives a power cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+TEMPORARY_PREFIX = ".partial-"
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names inside a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file(path: Path) -> None:
+    """Makes the contents of a file durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_file(path: str | os.PathLike[str], data: bytes | str) -> None:
+    """Replaces `path` by a file that holds `data` (text as UTF-8), in one step."""
+    path = Path(path)
+    temporary = path.with_name(f"{TEMPORARY_PREFIX}{os.getpid()}-{path.name}")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data.encode("utf-8") if isinstance(data, str) else data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def write_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yields an empty folder beside `path` to write into; at the end it becomes `path`, in one step.
+
+    Raises FileExistsError when `path` exists: a whole folder is never overwritten. When the body raises, nothing is left.
+    """
+    path = Path(path)
+    if path.exists():
+        raise FileExistsError(f"{path} exists already")
+    temporary = path.with_name(f"{TEMPORARY_PREFIX}{os.getpid()}-{path.name}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        for entry in sorted(temporary.rglob("*")):
+            if entry.is_dir():
+                sync_folder(entry)
+            else:
+                sync_file(entry)
+        sync_folder(temporary)
+        os.rename(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    sync_folder(path.parent)
+
+
+def remove_folder(path: str | os.PathLike[str]) -> None:
+    """Removes a folder so that a kill half-way leaves no half folder under its name: it is renamed first."""
+    path = Path(path)
+    doomed = path.with_name(f"{TEMPORARY_PREFIX}{os.getpid()}-old-{path.name}")
+    shutil.rmtree(doomed, ignore_errors=True)
+    os.rename(path, doomed)
+    shutil.rmtree(doomed)
+
+
+def remove_leftovers(folder: str | os.PathLike[str]) -> None:
+    """Removes what killed writers left in `folder`. Call it only where nobody else is writing."""
+    for entry in Path(folder).glob(f"{TEMPORARY_PREFIX}*"):
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()

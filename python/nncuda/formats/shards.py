@@ -1,0 +1,124 @@
+"""Token shards: the encoded text that training reads, memory-mapped.
+
+Layout, little-endian: a header of 64 bytes, then `count` token ids of `width` bytes each, nothing behind them.
+
+    bytes  0..7    magic "NNTOKENS"
+    bytes  8..11   version, 1
+    bytes 12..15   width: 2 (uint16) or 4 (uint32)
+    bytes 16..23   vocab_size: every id is below it
+    bytes 24..31   count
+    bytes 32..63   SHA-256 of the tokenizer file that made the ids; zeros when unknown
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from .atomic import TEMPORARY_PREFIX, sync_folder
+from .errors import FormatError
+
+MAGIC = b"NNTOKENS"
+VERSION = 1
+HEADER = struct.Struct("<8sIIQQ32s")
+UNKNOWN_TOKENIZER = bytes(32)
+
+assert HEADER.size == 64
+
+
+def tokenizer_digest(model: bytes) -> bytes:
+    """What a shard keeps of the tokenizer that made it: the SHA-256 of its file."""
+    return hashlib.sha256(model).digest()
+
+
+class TokenShard:
+    """A shard, opened and checked: header, version, width and length of the file.
+
+    `tokens` is a read-only uint16 or uint32 array over the mapped file. Ids are checked by `check_ids`, which reads the
+    whole file; readers that take windows check those.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = Path(path)
+        try:
+            size = self.path.stat().st_size
+            with open(self.path, "rb") as file:
+                head = file.read(HEADER.size)
+        except OSError as error:
+            raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+        if head[:8] != MAGIC:
+            raise FormatError(path, "is not a token shard: it does not begin with NNTOKENS")
+        if len(head) < HEADER.size:
+            raise FormatError(path, f"is cut off inside its header, at byte {size}")
+        _, version, width, self.vocab_size, self.count, self.tokenizer = HEADER.unpack(head)
+        if version != VERSION:
+            raise FormatError(path, f"is a token shard of version {version}; this program reads version {VERSION}")
+        if width not in (2, 4):
+            raise FormatError(path, f"has ids of {width} bytes; they must have 2 or 4")
+        if not 1 <= self.vocab_size <= 2 ** (8 * width):
+            raise FormatError(path, f"has a vocabulary of {self.vocab_size}, which ids of {width} bytes cannot hold")
+        if size != HEADER.size + self.count * width:
+            raise FormatError(
+                path, f"is {size} bytes long, but its {self.count} tokens take {HEADER.size + self.count * width}"
+            )
+        dtype = np.dtype("<u2" if width == 2 else "<u4")
+        if self.count:
+            self.tokens = np.memmap(self.path, dtype, "r", HEADER.size, (self.count,))
+        else:
+            self.tokens = np.empty(0, dtype)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def check_ids(self) -> None:
+        """Raises FormatError when an id is not below vocab_size."""
+        chunk = 1 << 24
+        for start in range(0, self.count, chunk):
+            ids = self.tokens[start : start + chunk]
+            worst = int(ids.argmax())
+            if int(ids[worst]) >= self.vocab_size:
+                raise FormatError(
+                    self.path, f"token {start + worst} is {int(ids[worst])}; the vocabulary has {self.vocab_size}"
+                )
+
+
+def write_shard(
+    path: str | os.PathLike[str],
+    tokens: Iterable[np.ndarray],
+    vocab_size: int,
+    tokenizer: bytes = UNKNOWN_TOKENIZER,
+) -> int:
+    """Writes a shard from arrays of ids, in their order, in one step; returns the number of tokens.
+
+    Ids of vocabularies up to 65 536 take two bytes. Raises ValueError, and writes nothing, when an id is not below
+    `vocab_size`.
+    """
+    path = Path(path)
+    width = 2 if vocab_size <= 1 << 16 else 4
+    dtype = np.dtype("<u2" if width == 2 else "<u4")
+    count = 0
+    temporary = path.with_name(f"{TEMPORARY_PREFIX}{os.getpid()}-{path.name}")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(bytes(HEADER.size))
+            for ids in tokens:
+                ids = np.asarray(ids)
+                if ids.size and not (0 <= int(ids.min()) and int(ids.max()) < vocab_size):
+                    raise ValueError(f"ids from {ids.min()} to {ids.max()} in a vocabulary of {vocab_size}")
+                file.write(ids.astype(dtype).tobytes())
+                count += ids.size
+            file.seek(0)
+            file.write(HEADER.pack(MAGIC, VERSION, width, vocab_size, count, tokenizer))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+    return count

@@ -1,0 +1,172 @@
+"""Tokenizers: SentencePiece models that give every text back exactly.
+
+Ids 0, 1, 2, 3 are pad, unknown, begin and end. Text is neither normalised nor stripped, line ends and tabs are pieces of
+their own, and what the vocabulary lacks is spelled in bytes: decode(encode(text)) == text.
+(Kudo, Richardson 2018, "SentencePiece"; unigram: Kudo 2018; BPE: Sennrich, Haddow, Birch 2016)
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import sentencepiece
+
+from .errors import FormatError
+
+PAD, UNKNOWN, BEGIN, END = 0, 1, 2, 3
+
+# SentencePiece learns from pieces of text of limited length; longer ones would be dropped.
+_SENTENCE_BYTES = 4096
+
+
+def sentences(texts: Iterable[str]) -> Iterator[str]:
+    """Cuts texts into lines, and long lines into parts, for training a tokenizer."""
+    for text in texts:
+        for line in text.replace("\0", "").splitlines():
+            for start in range(0, len(line), _SENTENCE_BYTES // 4):
+                yield line[start : start + _SENTENCE_BYTES // 4]
+
+
+def train_tokenizer(
+    texts: Iterable[str],
+    *,
+    vocab_size: int = 32000,
+    model_type: str = "unigram",
+    character_coverage: float = 0.9995,
+    sample: int = 0,
+    threads: int = 2,
+) -> bytes:
+    """Trains a tokenizer and returns its file.
+
+    `model_type` is "unigram" or "bpe". `sample` limits how many lines are learned from (0: all), drawn by SentencePiece
+    from a fixed seed. Raises ValueError when the text is too small for the vocabulary.
+    """
+    if model_type not in ("unigram", "bpe"):
+        raise ValueError(f"model_type is {model_type!r}; it must be 'unigram' or 'bpe'")
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=sentences(texts),
+            model_writer=model,
+            vocab_size=vocab_size,
+            model_type=model_type,
+            character_coverage=character_coverage,
+            input_sentence_size=sample,
+            shuffle_input_sentence=sample > 0,
+            max_sentence_length=_SENTENCE_BYTES,
+            num_threads=threads,
+            pad_id=PAD,
+            unk_id=UNKNOWN,
+            bos_id=BEGIN,
+            eos_id=END,
+            byte_fallback=True,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            add_dummy_prefix=False,
+            allow_whitespace_only_pieces=True,
+            split_digits=True,
+            user_defined_symbols=["\n", "\t"],
+            minloglevel=2,
+        )
+    except (RuntimeError, OSError) as error:
+        raise ValueError(f"no tokenizer of {vocab_size} pieces could be trained on this text: {error}") from error
+    return model.getvalue()
+
+
+class Tokenizer:
+    """A SentencePiece model. `model` is its file's content."""
+
+    def __init__(self, model: bytes, source: str | os.PathLike[str] = "tokenizer"):
+        self.model = model
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except (RuntimeError, OSError) as error:
+            raise FormatError(source, f"is not a SentencePiece model ({error})") from error
+        if self.vocab_size == 0:
+            raise FormatError(source, "is not a SentencePiece model, or one without pieces")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
+        """Reads a tokenizer file."""
+        try:
+            model = Path(path).read_bytes()
+        except OSError as error:
+            raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+        return cls(model, path)
+
+    @property
+    def vocab_size(self) -> int:
+        return self._processor.vocab_size()
+
+    @property
+    def end_id(self) -> int:
+        """The id that ends a text, -1 when this tokenizer has none."""
+        return self._processor.eos_id()
+
+    @property
+    def begin_id(self) -> int:
+        """The id that begins a text, -1 when this tokenizer has none."""
+        return self._processor.bos_id()
+
+    @property
+    def ordinary_id(self) -> int:
+        """Some id that stands for text, rather than for a byte or a control."""
+        special = (
+            self._processor.is_control,
+            self._processor.is_unknown,
+            self._processor.is_unused,
+            self._processor.is_byte,
+        )
+        return next(token for token in range(self.vocab_size) if not any(check(token) for check in special))
+
+    def encode(self, text: str, *, begin: bool = False, end: bool = False) -> list[int]:
+        """Ids of a text, between the begin and end ids when asked for."""
+        ids = self._processor.encode(text, out_type=int)
+        if begin and self.begin_id >= 0:
+            ids.insert(0, self.begin_id)
+        if end and self.end_id >= 0:
+            ids.append(self.end_id)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; pad, begin and end give nothing."""
+        size = self.vocab_size
+        for position, token in enumerate(ids):
+            if not 0 <= token < size:
+                raise ValueError(f"ids[{position}] is {token}; it must be 0 to {size - 1}")
+        return self._processor.decode([int(token) for token in ids])
+
+
+class StreamDecoder:
+    """Turns ids into text as they come, holding back the bytes of a character that is not complete yet."""
+
+    _LONGEST = 4  # bytes of a character in UTF-8, so what is older than this many byte pieces is final
+
+    def __init__(self, tokenizer: Tokenizer):
+        self._tokenizer = tokenizer
+        # Some models drop the space at the start of a text, so what is decoded never starts with the new tokens.
+        self._anchor = tokenizer.ordinary_id
+        self._start = len(tokenizer.decode([self._anchor]))
+        self._held: list[int] = []
+
+    def push(self, token: int) -> str:
+        """The text that this token completes."""
+        self._held.append(token)
+        text = self._text()
+        incomplete = len(text) - len(text.rstrip("\N{REPLACEMENT CHARACTER}"))
+        if 0 < incomplete < self._LONGEST:
+            return ""
+        self._held.clear()
+        return text
+
+    def flush(self) -> str:
+        """What was held back when the text ends."""
+        text = self._text()
+        self._held.clear()
+        return text
+
+    def _text(self) -> str:
+        return self._tokenizer.decode([self._anchor, *self._held])[self._start :]

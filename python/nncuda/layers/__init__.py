@@ -1,0 +1,25 @@
+"""Layers with a forward and a hand-written backward.
+
+A layer holds views of its weights and of their gradients (None: inference only). `forward` keeps what `backward` needs
+and what only a product could make again; its input it does not keep: the caller hands it in again, kept or recomputed.
+`backward` adds the weights' gradients to what is there, gives the gradient of the input, and lets go of what was kept.
+"""
+
+from .attention import Attention, KVCache, RopeTables
+from .block import TransformerBlock
+from .embedding import Embedding
+from .linear import Linear
+from .moe import MoELayer, Router
+from .norm import RMSNorm
+
+__all__ = [
+    "Attention",
+    "Embedding",
+    "KVCache",
+    "Linear",
+    "MoELayer",
+    "RMSNorm",
+    "RopeTables",
+    "Router",
+    "TransformerBlock",
+]

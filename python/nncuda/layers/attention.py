@@ -1,0 +1,157 @@
+"""Causal self-attention with rotary embedding and shared key heads, in training and over a cache."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .. import kernels
+from ..context import Context
+from ..tensor import Tensor
+from .linear import Linear
+
+
+class RopeTables:
+    """Cosines and sines of the rotary embedding, made once for as many positions as were ever asked for."""
+
+    def __init__(self, ctx: Context, head_dim: int, base: float, ntk_alpha: float = 1.0):
+        self.ctx = ctx
+        self.head_dim = head_dim
+        self.base = base
+        self.ntk_alpha = ntk_alpha
+        self._tables: tuple[Tensor, Tensor] | None = None
+        self._positions: dict[tuple[int, int], Tensor] = {}
+
+    def tables(self, length: int) -> tuple[Tensor, Tensor]:
+        """Cosines and sines, [at least length, head_dim/2]."""
+        if self._tables is None or self._tables[0].shape[0] < length:
+            half = self.head_dim // 2
+            cosine, sine = self.ctx.empty((length, half)), self.ctx.empty((length, half))
+            kernels.rope_freqs(
+                cosine=cosine, sine=sine, first=0, head_dim=self.head_dim, base=self.base, ntk_alpha=self.ntk_alpha
+            )
+            self._tables = cosine, sine
+        return self._tables
+
+    def positions(self, batch: int, length: int) -> Tensor:
+        """0 .. length-1 for each of `batch` sequences, i32 [batch*length]."""
+        key = batch, length
+        if key not in self._positions:
+            self._positions.clear()  # shapes come in runs: one is enough
+            self._positions[key] = self.ctx.tensor(np.tile(np.arange(length, dtype=np.int32), batch))
+        return self._positions[key]
+
+
+class KVCache:
+    """Keys and values of past tokens, one layer after the other, with room for `capacity` tokens a sequence.
+
+    `lengths` [batch] counts the tokens that each sequence has in it; whoever runs the model moves it on.
+    """
+
+    def __init__(self, ctx: Context, num_layers: int, batch: int, capacity: int, num_kv_heads: int, head_dim: int):
+        shape = (batch, capacity, num_kv_heads, head_dim)
+        self.keys = [ctx.empty(shape) for _ in range(num_layers)]
+        self.values = [ctx.empty(shape) for _ in range(num_layers)]
+        self.capacity = capacity
+        self.lengths = np.zeros(batch, np.int32)
+
+
+class Attention:
+    """out = softmax(q k^T / sqrt(head_dim)) v, through W_o; q, k, v come from one product with W_qkv.
+
+    Weights: qkv [(num_heads + 2 num_kv_heads) * head_dim, hidden], output [hidden, num_heads * head_dim].
+    (Vaswani et al. 2017, eq. 1; Shazeer 2019, multi-query; Su et al. 2021, rotary)
+    """
+
+    def __init__(self, qkv: Linear, output: Linear, rope: RopeTables, num_heads: int, num_kv_heads: int):
+        self.qkv = qkv
+        self.output = output
+        self.rope = rope
+        self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads
+        self.scale = 1.0 / math.sqrt(rope.head_dim)
+        self._kept: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def forward(self, x: Tensor, batch: int, keep: bool = False) -> Tensor:
+        """x [batch*length, hidden], sequences one after the other, to the same shape."""
+        length = x.shape[0] // batch
+        qkv = self.qkv.forward(x)
+        q, k, v = self._split(qkv)
+        cosine, sine = self.rope.tables(length)
+        kernels.rope_qk(q, k, cosine, sine, self.rope.positions(batch, length), layout=kernels.ROPE_HALF)
+        heads, lse = kernels.flash_attention(
+            q, k, v, lse=True, batch=batch, q_len=length, kv_len=length, scale=self.scale, causal=True
+        )
+        heads = heads.view(x.shape[0], -1)
+        if keep:
+            self._kept = qkv, heads, lse
+        return self.output.forward(heads)
+
+    def backward(self, dy: Tensor, x: Tensor, batch: int) -> Tensor:
+        """Gradient of x from dy, both [batch*length, hidden]."""
+        qkv, heads, lse = self._kept
+        self._kept = None
+        rows, length = x.shape[0], x.shape[0] // batch
+        dheads = self.output.backward(dy, heads)
+        dqkv = x.ctx.empty(qkv.shape)
+        q, k, v = self._split(qkv)
+        dq, dk, dv = self._split(dqkv)
+        shape = (rows, self.num_heads, self.rope.head_dim)
+        kernels.flash_attention_backward(
+            dheads.view(*shape),
+            q,
+            k,
+            v,
+            heads.view(*shape),
+            lse,
+            dq=dq,
+            dk=dk,
+            dv=dv,
+            batch=batch,
+            q_len=length,
+            kv_len=length,
+            scale=self.scale,
+            causal=True,
+        )
+        cosine, sine = self.rope.tables(length)
+        positions = self.rope.positions(batch, length)
+        kernels.rope_backward(dq, cosine, sine, positions, dx=dq, layout=kernels.ROPE_HALF)
+        kernels.rope_backward(dk, cosine, sine, positions, dx=dk, layout=kernels.ROPE_HALF)
+        return self.qkv.backward(dqkv, x)
+
+    def prefill(self, x: Tensor, cache: KVCache, layer: int, row: int) -> Tensor:
+        """As forward for one sequence, x [length, hidden], whose keys and values fill row `row` of the empty cache."""
+        length = x.shape[0]
+        q, k, v = self._split(self.qkv.forward(x))
+        cosine, sine = self.rope.tables(length)
+        kernels.rope_qk(q, k, cosine, sine, self.rope.positions(1, length), layout=kernels.ROPE_HALF)
+        kernels.kv_append(
+            k,
+            v,
+            x.ctx.zeros((1,), "i32"),
+            cache.keys[layer].narrow(0, row, 1),
+            cache.values[layer].narrow(0, row, 1),
+            len=length,
+        )
+        heads = kernels.flash_attention(q, k, v, batch=1, q_len=length, kv_len=length, scale=self.scale, causal=True)
+        return self.output.forward(heads.view(length, -1))
+
+    def decode(self, x: Tensor, cache: KVCache, layer: int, starts: Tensor, lengths: Tensor) -> Tensor:
+        """One new token a sequence, x [batch, hidden], at positions `starts` i32 [batch]; `lengths` is starts + 1."""
+        q, k, v = self._split(self.qkv.forward(x))
+        cosine, sine = self.rope.tables(cache.capacity)
+        kernels.rope_qk(q, k, cosine, sine, starts, layout=kernels.ROPE_HALF)
+        keys, values = cache.keys[layer], cache.values[layer]
+        kernels.kv_append(k, v, starts, keys, values, len=1)
+        heads = kernels.attention_decode(q, keys, values, lengths, scale=self.scale)
+        return self.output.forward(heads.view(x.shape[0], -1))
+
+    def _split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Views of the queries, keys and values in the fused product, [tokens, heads, head_dim] each."""
+        rows, dim = qkv.shape[0], self.rope.head_dim
+        q_width, kv_width = self.num_heads * dim, self.num_kv_heads * dim
+        q = qkv.narrow(1, 0, q_width).view(rows, self.num_heads, dim)
+        k = qkv.narrow(1, q_width, kv_width).view(rows, self.num_kv_heads, dim)
+        v = qkv.narrow(1, q_width + kv_width, kv_width).view(rows, self.num_kv_heads, dim)
+        return q, k, v

@@ -1,0 +1,29 @@
+"""The linear layer without a bias."""
+
+from __future__ import annotations
+
+from .. import kernels
+from ..tensor import Tensor
+
+
+class Linear:
+    """y = x W^T for a weight [out, in]."""
+
+    def __init__(self, weight: Tensor, grad: Tensor | None = None):
+        self.weight = weight
+        self.grad = grad
+
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """x [rows, in] to y [rows, out], which may be given."""
+        return kernels.gemm(x, self.weight, trans_b=True, c=y)
+
+    def backward(self, dy: Tensor, x: Tensor, dx: Tensor | None = None, accumulate: bool = False) -> Tensor:
+        """Gradient of x [rows, in] from dy [rows, out]; with `accumulate` it is added to the dx given.
+
+        dx may be x itself, whose values are then spent.
+        """
+        kernels.gemm_beta(dy, x, self.grad, trans_a=True, beta=1.0)
+        if accumulate:
+            kernels.gemm_beta(dy, self.weight, dx, beta=1.0)
+            return dx
+        return kernels.gemm(dy, self.weight, c=dx)

@@ -1,0 +1,156 @@
+"""What a MoE transformer is made of: every option of its architecture, and presets."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MoEConfig:
+    """Sizes and options of a `MoETransformer`. The defaults are the configuration "6.9b".
+
+    vocab_size          tokens of the vocabulary
+    hidden_size         width of the residual stream
+    num_layers          blocks
+    num_heads           query heads of attention
+    num_kv_heads        key and value heads: 1 is multi-query attention, num_heads multi-head
+    head_dim            elements a head; a multiple of 8, at most 256
+    num_experts         experts a layer
+    experts_per_token   how many of them each token goes to
+    ffn_size            inner width of an expert
+    context             longest sequence in training, and at inference without stretching the rotary embedding
+    extended_context    longest sequence at inference with `ntk_alpha`
+    rope_base           base of the rotary embedding's angles
+    ntk_alpha           NTK-aware factor of that base, used beyond `context` only
+    norm_eps            added to the mean square in RMSNorm
+    norm_topk_prob      whether a token's expert weights are divided by their sum
+    capacity_factor     in training an expert takes at most ceil(factor * tokens * experts_per_token / num_experts) slots
+                        of a micro-batch, in token order, and drops the rest; None drops nothing
+    aux_alpha           weight of the load-balancing loss
+    init_std            standard deviation of the initial weights
+    """
+
+    vocab_size: int = 32000
+    hidden_size: int = 768
+    num_layers: int = 30
+    num_heads: int = 12
+    num_kv_heads: int = 1
+    head_dim: int = 64
+    num_experts: int = 16
+    experts_per_token: int = 4
+    ffn_size: int = 6144
+    context: int = 32768
+    extended_context: int = 262144
+    rope_base: float = 10000.0
+    ntk_alpha: float = 8.0
+    norm_eps: float = 1e-5
+    norm_topk_prob: bool = True
+    capacity_factor: float | None = None
+    aux_alpha: float = 0.01
+    init_std: float = 0.02
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type == "int":
+                _require(type(value) is int and value >= 1, field.name, value, "a whole number, at least 1")
+            elif field.type == "bool":
+                _require(type(value) is bool, field.name, value, "true or false")
+            elif field.type == "float" or value is not None:
+                _require(type(value) in (int, float) and math.isfinite(value), field.name, value, "a finite number")
+        heads, experts = self.num_heads, self.num_experts
+        _require(heads % self.num_kv_heads == 0, "num_kv_heads", self.num_kv_heads, f"a divisor of num_heads ({heads})")
+        dim = self.head_dim
+        _require(dim % 8 == 0 and dim <= 256, "head_dim", dim, "a multiple of 8, at most 256")
+        most = min(experts, 64)
+        _require(self.experts_per_token <= most, "experts_per_token", self.experts_per_token, f"at most {most}")
+        _require(
+            self.extended_context >= self.context,
+            "extended_context",
+            self.extended_context,
+            f"at least context ({self.context})",
+        )
+        _require(self.rope_base > 0, "rope_base", self.rope_base, "above 0")
+        _require(self.ntk_alpha >= 1, "ntk_alpha", self.ntk_alpha, "at least 1")
+        _require(self.norm_eps >= 0, "norm_eps", self.norm_eps, "at least 0")
+        _require(self.aux_alpha >= 0, "aux_alpha", self.aux_alpha, "at least 0")
+        _require(self.init_std >= 0, "init_std", self.init_std, "at least 0")
+        if self.capacity_factor is not None:
+            _require(self.capacity_factor > 0, "capacity_factor", self.capacity_factor, "above 0")
+
+    @classmethod
+    def preset(cls, name: str, **changes: object) -> MoEConfig:
+        """A named configuration, with changes: "6.9b", "small" (the benchmark's) or "demo" (that of `make run`)."""
+        if name not in PRESETS:
+            raise ValueError(f"there is no preset {name!r}; there are {', '.join(sorted(PRESETS))}")
+        return cls(**{**PRESETS[name], **changes})  # type: ignore[arg-type]
+
+    @classmethod
+    def from_dict(cls, values: dict[str, object]) -> MoEConfig:
+        """From a dictionary of options; an unknown name raises ValueError."""
+        known = {field.name for field in dataclasses.fields(cls)}
+        for name in values:
+            if name not in known:
+                raise ValueError(f"there is no model option {name!r}; there are {', '.join(sorted(known))}")
+        return cls(**values)  # type: ignore[arg-type]
+
+    def to_dict(self) -> dict[str, object]:
+        """All options by name."""
+        return dataclasses.asdict(self)
+
+    def capacity(self, tokens: int) -> int:
+        """Most slots that an expert takes of `tokens` tokens in training; 0 means no limit."""
+        if self.capacity_factor is None:
+            return 0
+        return math.ceil(self.capacity_factor * tokens * self.experts_per_token / self.num_experts)
+
+    @property
+    def num_parameters(self) -> int:
+        """Parameters in all."""
+        return self._parameters(self.num_experts)
+
+    @property
+    def num_active_parameters(self) -> int:
+        """Parameters that one token meets: those of its experts alone."""
+        return self._parameters(self.experts_per_token)
+
+    def _parameters(self, experts: int) -> int:
+        attention = self.hidden_size * self.head_dim * (2 * self.num_heads + 2 * self.num_kv_heads)
+        layer = attention + self.num_experts * self.hidden_size + 3 * experts * self.hidden_size * self.ffn_size
+        norms = (2 * self.num_layers + 1) * self.hidden_size
+        return 2 * self.vocab_size * self.hidden_size + self.num_layers * layer + norms
+
+
+PRESETS: dict[str, dict[str, object]] = {
+    "6.9b": {},
+    "small": {
+        "vocab_size": 4096,
+        "hidden_size": 256,
+        "num_layers": 4,
+        "num_heads": 4,
+        "num_experts": 8,
+        "experts_per_token": 2,
+        "ffn_size": 512,
+        "context": 256,
+        "extended_context": 2048,
+    },
+    "demo": {
+        "vocab_size": 4096,
+        "hidden_size": 192,
+        "num_layers": 4,
+        "num_heads": 6,
+        "head_dim": 32,
+        "num_experts": 8,
+        "experts_per_token": 2,
+        "ffn_size": 384,
+        "context": 256,
+        "extended_context": 2048,
+    },
+}
+
+
+def _require(condition: bool, name: str, value: object, allowed: str) -> None:
+    if not condition:
+        raise ValueError(f"{name} is {value!r}; it must be {allowed}")

@@ -1,0 +1,151 @@
+"""A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, and back.
+
+Every option of ours that Mixtral lacks stands under the key "nncuda". transformers ignores it, so a model with
+`norm_topk_prob` false runs there as if it were true, and nothing else differs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from .config import MoEConfig
+
+_TO_MIXTRAL = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "num_experts": "num_local_experts",
+    "experts_per_token": "num_experts_per_tok",
+    "ffn_size": "intermediate_size",
+    "context": "max_position_embeddings",
+    "norm_eps": "rms_norm_eps",
+    "aux_alpha": "router_aux_loss_coef",
+    "init_std": "initializer_range",
+}
+_OURS = ("extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor")
+
+
+def config_to_mixtral(config: MoEConfig) -> dict[str, object]:
+    """The content of `config.json`."""
+    values = config.to_dict()
+    return {
+        "architectures": ["MixtralForCausalLM"],
+        "model_type": "mixtral",
+        **{theirs: values[ours] for ours, theirs in _TO_MIXTRAL.items()},
+        "rope_theta": config.rope_base,
+        "hidden_act": "silu",
+        "attention_dropout": 0.0,
+        "router_jitter_noise": 0.0,
+        "output_router_logits": False,
+        "sliding_window": None,
+        "tie_word_embeddings": False,
+        "torch_dtype": "float32",
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "nncuda": {name: values[name] for name in _OURS},
+    }
+
+
+def config_from_mixtral(values: Mapping[str, object]) -> MoEConfig:
+    """Reads the content of a Mixtral `config.json`, of this program or another.
+
+    Raises ValueError when it is of another model, lacks something, or asks for what this model does not do.
+    """
+    if values.get("model_type") != "mixtral":
+        raise ValueError(f"the model_type is {values.get('model_type')!r}; this program reads 'mixtral'")
+    for name, needed in (("hidden_act", "silu"), ("tie_word_embeddings", False)):
+        if values.get(name, needed) != needed:
+            raise ValueError(f"{name} is {values[name]!r}; this model has {needed!r}")
+    options: dict[str, object] = {}
+    for ours, theirs in _TO_MIXTRAL.items():
+        if values.get(theirs) is not None:
+            options[ours] = values[theirs]
+        elif ours == "head_dim":
+            options[ours] = _whole(values, "hidden_size") // _whole(values, "num_attention_heads")
+        elif ours in ("aux_alpha", "init_std", "norm_eps"):
+            pass  # not needed to run the model, or with one default everywhere: ours stands
+        else:
+            raise ValueError(f"{theirs} is missing")
+    options["rope_base"] = _rope_base(values)
+    window = values.get("sliding_window")
+    if window is not None and window < options["context"]:
+        raise ValueError(f"sliding_window is {window}; this model attends to all of its context ({options['context']})")
+    extra = values.get("nncuda", {})
+    if not isinstance(extra, Mapping) or any(name not in _OURS for name in extra):
+        raise ValueError(f"the options under 'nncuda' must be among {', '.join(_OURS)}")
+    if "extended_context" not in extra:
+        options.update(extended_context=options["context"], ntk_alpha=1.0)
+    return MoEConfig.from_dict({**options, **extra})
+
+
+def _whole(values: Mapping[str, object], name: str) -> int:
+    value = values.get(name)
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
+    return value
+
+
+def _rope_base(values: Mapping[str, object]) -> float:
+    # transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
+    rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    if not isinstance(rope, Mapping):
+        raise ValueError(f"rope_parameters is {rope!r}; it must be an object")
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise ValueError(f"rotary embedding of type {kind!r}; this model has 'default'")
+    base = rope.get("rope_theta", values.get("rope_theta", 1e6))  # 1e6: Mixtral's own default
+    if type(base) not in (int, float):
+        raise ValueError(f"rope_theta is {base!r}; it must be a number")
+    return float(base)
+
+
+def parameters_from_mixtral(tensors: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """Tensors by the names of our layout, whichever of Mixtral's two layouts they come in.
+
+    The usual one has a tensor an expert and matrix and is taken as it is; the one that transformers 5 holds in memory has
+    all experts of a layer in `mlp.experts.gate_up_proj` and `down_proj`, which are cut up here, without a copy.
+    """
+    return _Unfused(tensors) if any(_FUSED.fullmatch(name) for name in tensors) else tensors
+
+
+_FUSED = re.compile(r"(model\.layers\.\d+)\.mlp\.experts\.(gate_up_proj|down_proj)")
+
+
+class _Unfused(Mapping[str, np.ndarray]):
+    def __init__(self, tensors: Mapping[str, np.ndarray]):
+        self._tensors = tensors
+        self._source: dict[str, tuple[str, int, slice] | str] = {}
+        for name in tensors:
+            match = _FUSED.fullmatch(name)
+            if not match:
+                self._source[name.replace(".mlp.gate.", ".block_sparse_moe.gate.")] = name
+                continue
+            shape = tensors[name].shape
+            if len(shape) != 3:
+                raise ValueError(f"tensor {name} has shape {list(shape)}; it must have three dimensions")
+            parts = {"w2": slice(None)}
+            if match[2] == "gate_up_proj":
+                parts = {"w1": slice(0, shape[1] // 2), "w3": slice(shape[1] // 2, None)}
+            for expert in range(shape[0]):
+                for part, rows in parts.items():
+                    target = f"{match[1]}.block_sparse_moe.experts.{expert}.{part}.weight"
+                    self._source[target] = name, expert, rows
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        source = self._source[name]
+        if isinstance(source, str):
+            return self._tensors[source]
+        return self._tensors[source[0]][source[1]][source[2]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._source)
+
+    def __len__(self) -> int:
+        return len(self._source)

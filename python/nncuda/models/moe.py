@@ -1,0 +1,234 @@
+"""The MoE transformer: embedding, blocks, norm, language-model head; training, evaluation, prefill and decode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from .. import kernels
+from ..context import Context
+from ..layers import Attention, Embedding, KVCache, Linear, MoELayer, RMSNorm, RopeTables, Router, TransformerBlock
+from ..tensor import Tensor
+from .config import MoEConfig
+from .parameters import ParameterArena, ParameterLayout, initialize
+
+IGNORE_INDEX = -100
+
+# Logits are made and used up in chunks of rows of about this many values, so that they never all exist at once. Sums
+# over tokens are cut here, so the number is part of the promise that every language computes the same bits.
+_LOGITS_PER_CHUNK = 1 << 22
+_MIN_CHUNK_ROWS = 256
+
+
+class MoETransformer:
+    """A decoder-only transformer whose feed-forward networks are mixtures of experts.
+
+    `parameters` is one arena of f32 (see `ParameterArena`); `gradients` is another of the same layout, or None for a
+    model that only infers. Token ids are int32 arrays or tensors [batch, length].
+    """
+
+    def __init__(self, ctx: Context, config: MoEConfig, *, seed: int | None = 0, training: bool = True):
+        """Makes a model with random weights from `seed`; with seed None all weights are zero, to be loaded."""
+        self.ctx = ctx
+        self.config = config
+        self.layout = ParameterLayout(config)
+        self.parameters = ParameterArena(ctx, self.layout)
+        self.gradients = ParameterArena(ctx, self.layout) if training else None
+        if seed is not None:
+            initialize(self.parameters, config, seed)
+        self.rope = RopeTables(ctx, config.head_dim, config.rope_base)
+        self.embedding = Embedding(*self._pair("model.embed_tokens.weight"))
+        self.blocks = [self._block(layer) for layer in range(config.num_layers)]
+        self.norm = RMSNorm(*self._pair("model.norm.weight"), eps=config.norm_eps)
+        self.head = Linear(*self._pair("lm_head.weight"))
+
+    @classmethod
+    def from_arrays(
+        cls, ctx: Context, config: MoEConfig, arrays: Mapping[str, np.ndarray], *, training: bool = True
+    ) -> MoETransformer:
+        """A model with given weights, by name; see `load_arrays`."""
+        model = cls(ctx, config, seed=None, training=training)
+        model.load_arrays(arrays)
+        return model
+
+    def load_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Takes the weights from arrays of any floating dtype, by the names of the layout.
+
+        Raises ValueError, with nothing changed, when a name is missing or too many, or a shape is another.
+        """
+        expected = self.layout.shapes()
+        check_names(arrays, expected)
+        for name, shape in expected.items():
+            if tuple(arrays[name].shape) != shape:
+                raise ValueError(f"tensor {name} has shape {list(arrays[name].shape)}; this model needs {list(shape)}")
+            if arrays[name].dtype.kind not in "fV":  # V: bfloat16, which NumPy does not know as a float
+                raise ValueError(f"tensor {name} has dtype {arrays[name].dtype}; weights are floating-point numbers")
+        for name in expected:
+            self.parameters[name].copy_(arrays[name])
+
+    def forward(self, input_ids: np.ndarray | Tensor) -> Tensor:
+        """Logits f32 [batch, length, vocab] of all positions. No expert drops a token."""
+        ids, batch, length = self._ids(input_ids)
+        x = self.norm.forward(self._stream(ids, batch))
+        return self.head.forward(x).view(batch, length, self.config.vocab_size)
+
+    def evaluate(self, input_ids: np.ndarray | Tensor, targets: np.ndarray | Tensor) -> tuple[float, int]:
+        """Sum of the cross-entropy over the targets that are not -100, and their number. No expert drops a token."""
+        ids, batch, _ = self._ids(input_ids)
+        targets, _, _ = self._ids(targets)
+        x = self.norm.forward(self._stream(ids, batch))
+        total, count = 0.0, 0
+        for start, rows in self._chunks(x.shape[0]):
+            logits = self.head.forward(x.narrow(0, start, rows))
+            _, loss, valid = kernels.cross_entropy_forward(
+                logits, targets.narrow(0, start, rows), ignore_index=IGNORE_INDEX
+            )
+            total += loss.item()
+            count += valid.item()
+        return total, count
+
+    def forward_backward(
+        self,
+        input_ids: np.ndarray | Tensor,
+        targets: np.ndarray | Tensor,
+        loss_scale: Tensor,
+        aux_scale: Tensor,
+        losses: Tensor,
+        aux: Tensor,
+    ) -> None:
+        """Adds to `gradients` those of loss_scale * (sum of cross-entropies) + aux_scale * (load-balancing loss).
+
+        loss_scale and aux_scale are f32 [1]. The sums of cross-entropies go to `losses` f32 [loss_pieces(tokens)], the
+        load-balancing loss, unscaled, is added to `aux` f32 [1].
+        """
+        ids, batch, length = self._ids(input_ids)
+        targets, _, _ = self._ids(targets)
+        capacity = self.config.capacity(batch * length)
+        x = self.embedding.forward(ids)
+        for block in self.blocks:
+            x = block.forward(x, batch, capacity, aux, keep=True)
+        normed = self.norm.forward(x, keep=True)
+        dnormed = self._loss(normed, targets, loss_scale, losses)
+        dx = self.norm.backward(dnormed, x)
+        del x, normed, dnormed
+        for block in reversed(self.blocks):
+            dx = block.backward(dx, batch, aux_scale)
+        self.embedding.backward(dx, ids)
+
+    def loss_pieces(self, tokens: int) -> int:
+        """How many partial sums of the loss `forward_backward` gives for so many tokens."""
+        return len(self._chunks(tokens))
+
+    def expert_counts(self) -> np.ndarray:
+        """Slots that chose each expert in the last forward call, [layers, experts]."""
+        return np.stack([block.moe.counts.numpy() for block in self.blocks])
+
+    def cache(self, batch: int, capacity: int) -> KVCache:
+        """An empty cache of keys and values for `batch` sequences of up to `capacity` tokens."""
+        config = self.config
+        return KVCache(self.ctx, config.num_layers, batch, capacity, config.num_kv_heads, config.head_dim)
+
+    def prefill(self, prompt: np.ndarray, cache: KVCache, row: int) -> Tensor:
+        """Runs a prompt, ids [length], into row `row` of an empty cache; logits f32 [1, vocab] of its last token."""
+        ids = self.ctx.tensor(np.asarray(prompt, np.int32))
+        x = self.embedding.forward(ids)
+        for layer, block in enumerate(self.blocks):
+            x = block.prefill(x, cache, layer, row)
+        cache.lengths[row] = len(prompt)
+        return self.head.forward(self.norm.forward(x.narrow(0, len(prompt) - 1, 1)))
+
+    def decode(self, ids: Tensor, cache: KVCache) -> Tensor:
+        """Appends one token to each sequence of the cache, ids i32 [batch]; logits f32 [batch, vocab]."""
+        starts = self.ctx.tensor(cache.lengths)
+        cache.lengths += 1
+        lengths = self.ctx.tensor(cache.lengths)
+        x = self.embedding.forward(ids)
+        for layer, block in enumerate(self.blocks):
+            x = block.decode(x, cache, layer, starts, lengths)
+        return self.head.forward(self.norm.forward(x))
+
+    def stretch_rope(self, length: int) -> None:
+        """Sets the rotary embedding up for sequences of `length`: beyond `context` its base grows by `ntk_alpha`."""
+        config = self.config
+        if length > config.extended_context:
+            raise ValueError(f"{length} tokens are more than this model takes ({config.extended_context})")
+        alpha = config.ntk_alpha if length > config.context else 1.0
+        if alpha != self.rope.ntk_alpha:
+            self.rope = RopeTables(self.ctx, config.head_dim, config.rope_base, alpha)
+            for block in self.blocks:
+                block.attention.rope = self.rope
+
+    def _stream(self, ids: Tensor, batch: int) -> Tensor:
+        x = self.embedding.forward(ids)
+        for block in self.blocks:
+            x = block.forward(x, batch)
+        return x
+
+    def _loss(self, normed: Tensor, targets: Tensor, loss_scale: Tensor, losses: Tensor) -> Tensor:
+        """Cross-entropy and its gradient, chunk by chunk; the gradient of `normed` takes its place."""
+        for piece, (start, rows) in enumerate(self._chunks(normed.shape[0])):
+            x = normed.narrow(0, start, rows)
+            wanted = targets.narrow(0, start, rows)
+            logits = self.head.forward(x)
+            lse, _, _ = kernels.cross_entropy_forward(
+                logits, wanted, ignore_index=IGNORE_INDEX, loss_sum=losses.narrow(0, piece, 1)
+            )
+            kernels.cross_entropy_backward(
+                logits, wanted, lse, loss_scale, ignore_index=IGNORE_INDEX, dlogits=logits
+            )
+            self.head.backward(logits, x, dx=x)
+        return normed
+
+    def _chunks(self, tokens: int) -> list[tuple[int, int]]:
+        rows = max(_MIN_CHUNK_ROWS, _LOGITS_PER_CHUNK // self.config.vocab_size)
+        return [(start, min(rows, tokens - start)) for start in range(0, tokens, rows)]
+
+    def _ids(self, ids: np.ndarray | Tensor) -> tuple[Tensor, int, int]:
+        if len(ids.shape) != 2:
+            raise ValueError(f"ids have shape {list(ids.shape)}; they must be [batch, length]")
+        batch, length = ids.shape
+        if not isinstance(ids, Tensor):
+            ids = self.ctx.tensor(np.ascontiguousarray(ids, np.int32))
+        return ids.view(batch * length), batch, length
+
+    def _pair(self, name: str) -> tuple[Tensor, Tensor | None]:
+        return self.parameters[name], None if self.gradients is None else self.gradients[name]
+
+    def _fused_pair(self, name: str, *shape: int) -> tuple[Tensor, Tensor | None]:
+        gradient = None if self.gradients is None else self.gradients.fused(name, *shape)
+        return self.parameters.fused(name, *shape), gradient
+
+    def _block(self, layer: int) -> TransformerBlock:
+        config, prefix = self.config, f"model.layers.{layer}"
+        hidden, ffn, experts = config.hidden_size, config.ffn_size, config.num_experts
+        qkv_rows = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
+        attention = Attention(
+            Linear(*self._fused_pair(f"{prefix}.self_attn.q_proj.weight", qkv_rows, hidden)),
+            Linear(*self._pair(f"{prefix}.self_attn.o_proj.weight")),
+            self.rope,
+            config.num_heads,
+            config.num_kv_heads,
+        )
+        moe = f"{prefix}.block_sparse_moe"
+        router = Router(
+            Linear(*self._pair(f"{moe}.gate.weight")), config.experts_per_token, config.norm_topk_prob, config.aux_alpha
+        )
+        w13, w13_grad = self._fused_pair(f"{moe}.experts.0.w1.weight", experts, 2 * ffn, hidden)
+        w2, w2_grad = self._fused_pair(f"{moe}.experts.0.w2.weight", experts, hidden, ffn)
+        return TransformerBlock(
+            RMSNorm(*self._pair(f"{prefix}.input_layernorm.weight"), eps=config.norm_eps),
+            attention,
+            RMSNorm(*self._pair(f"{prefix}.post_attention_layernorm.weight"), eps=config.norm_eps),
+            MoELayer(router, w13, w2, w13_grad, w2_grad),
+        )
+
+
+def check_names(given: Mapping[str, object], expected: Mapping[str, object]) -> None:
+    """Raises ValueError when names are missing or too many."""
+    missing = [name for name in expected if name not in given]
+    extra = [name for name in given if name not in expected]
+    for names, problem in ((missing, "missing"), (extra, "not part of this model")):
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            raise ValueError(f"tensors {problem}: {', '.join(names[:3])}{more}")

@@ -1,0 +1,127 @@
+"""All parameters of a MoE transformer in one arena: their names, shapes, places, and initial values.
+
+The order is part of the promise that every language trains the same bits: sums over the whole arena (the gradient norm)
+run in it, and the initial values of tensor number i come from random stream i. Matrices come first, since weight decay
+takes a prefix of the arena, then the gains of the norms:
+
+    model.embed_tokens.weight                            [vocab, hidden]
+    for each layer L:
+      model.layers.L.self_attn.{q,k,v,o}_proj.weight     q, k, v side by side: one product serves all three
+      model.layers.L.block_sparse_moe.gate.weight        [experts, hidden]
+      for each expert E: ...experts.E.w1.weight, w3      gate and up, so that all experts are [experts, 2*ffn, hidden]
+      for each expert E: ...experts.E.w2.weight          so that all are [experts, hidden, ffn]
+    lm_head.weight                                       [vocab, hidden]
+    for each layer L: model.layers.L.{input,post_attention}_layernorm.weight
+    model.norm.weight
+
+Names are those of Mixtral in Hugging Face transformers, so a checkpoint needs no translation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import kernels
+from ..context import Context
+from ..tensor import Tensor
+from .config import MoEConfig
+
+
+@dataclass(frozen=True)
+class ParameterSpec:
+    """One parameter tensor and its place in the arena, in elements."""
+
+    name: str
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+class ParameterLayout:
+    """Where each parameter of a configuration lies. `size` elements in all, of which the first `num_decayed` decay."""
+
+    def __init__(self, config: MoEConfig):
+        self.specs: list[ParameterSpec] = []
+        self._by_name: dict[str, ParameterSpec] = {}
+        self.size = 0
+        hidden, ffn = config.hidden_size, config.ffn_size
+        q_rows, kv_rows = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+        self._add("model.embed_tokens.weight", config.vocab_size, hidden)
+        for layer in range(config.num_layers):
+            prefix = f"model.layers.{layer}"
+            self._add(f"{prefix}.self_attn.q_proj.weight", q_rows, hidden)
+            self._add(f"{prefix}.self_attn.k_proj.weight", kv_rows, hidden)
+            self._add(f"{prefix}.self_attn.v_proj.weight", kv_rows, hidden)
+            self._add(f"{prefix}.self_attn.o_proj.weight", hidden, q_rows)
+            self._add(f"{prefix}.block_sparse_moe.gate.weight", config.num_experts, hidden)
+            for expert in range(config.num_experts):
+                self._add(f"{prefix}.block_sparse_moe.experts.{expert}.w1.weight", ffn, hidden)
+                self._add(f"{prefix}.block_sparse_moe.experts.{expert}.w3.weight", ffn, hidden)
+            for expert in range(config.num_experts):
+                self._add(f"{prefix}.block_sparse_moe.experts.{expert}.w2.weight", hidden, ffn)
+        self._add("lm_head.weight", config.vocab_size, hidden)
+        self.num_decayed = self.size
+        for layer in range(config.num_layers):
+            self._add(f"model.layers.{layer}.input_layernorm.weight", hidden)
+            self._add(f"model.layers.{layer}.post_attention_layernorm.weight", hidden)
+        self._add("model.norm.weight", hidden)
+
+    def _add(self, name: str, *shape: int) -> None:
+        spec = ParameterSpec(name, shape, self.size)
+        self.specs.append(spec)
+        self._by_name[name] = spec
+        self.size += spec.size
+
+    def __getitem__(self, name: str) -> ParameterSpec:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[ParameterSpec]:
+        return iter(self.specs)
+
+    def __len__(self) -> int:
+        return len(self.specs)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each parameter by name, in the order of the arena."""
+        return {spec.name: spec.shape for spec in self.specs}
+
+
+class ParameterArena:
+    """One f32 buffer of a layout: the parameters themselves, their gradients, or a moment of the optimiser."""
+
+    def __init__(self, ctx: Context, layout: ParameterLayout, data: Tensor | None = None):
+        self.ctx = ctx
+        self.layout = layout
+        self.data = ctx.zeros((layout.size,)) if data is None else data
+
+    def __getitem__(self, name: str) -> Tensor:
+        """A view of one parameter."""
+        spec = self.layout[name]
+        return self.data.narrow(0, spec.offset, spec.size).view(*spec.shape)
+
+    def fused(self, first: str, *shape: int) -> Tensor:
+        """A view of neighbouring parameters as one tensor of `shape`, from parameter `first` on."""
+        offset = self.layout[first].offset
+        return self.data.narrow(0, offset, math.prod(shape)).view(*shape)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Each parameter as an array by name: views of this memory on the CPU, of one copy of it on a GPU."""
+        flat = np.asarray(self.data) if self.ctx.device == "cpu" else self.data.numpy()
+        return {spec.name: flat[spec.offset : spec.offset + spec.size].reshape(spec.shape) for spec in self.layout}
+
+
+def initialize(arena: ParameterArena, config: MoEConfig, seed: int) -> None:
+    """Initial values: matrices from Normal(0, init_std), tensor i of the layout from stream i of `seed`; gains are 1."""
+    for stream, spec in enumerate(arena.layout):
+        view = arena.data.narrow(0, spec.offset, spec.size)
+        if len(spec.shape) == 1:
+            kernels.fill(y=view, value=1.0)
+        else:
+            kernels.normal(y=view, mean=0.0, std=config.init_std, seed=seed, stream=stream, offset=0)

@@ -1,0 +1,21 @@
+"""Training: one step, the loop around it, its data, its metrics, its checkpoints."""
+
+from .checkpoint import Checkpoint, load_model, resolve_checkpoint
+from .config import TrainConfig
+from .data import TokenWindows
+from .metrics import MetricsLog, read_metrics
+from .run import TrainingRun
+from .trainer import StepResult, Trainer
+
+__all__ = [
+    "Checkpoint",
+    "MetricsLog",
+    "StepResult",
+    "TokenWindows",
+    "TrainConfig",
+    "Trainer",
+    "TrainingRun",
+    "load_model",
+    "read_metrics",
+    "resolve_checkpoint",
+]

@@ -1,0 +1,227 @@
+"""Checkpoints: folders that transformers opens as a Mixtral and from which training goes on, bit for bit.
+
+    RUN/checkpoints/step-00000300/
+        config.json              the model, as transformers' Mixtral
+        model.safetensors        its weights, f32, in the order of the arena (or shards with their index)
+        tokenizer.model          SentencePiece
+        optimizer.safetensors    first_moment.NAME and second_moment.NAME of each parameter
+        training.json            step, data position, options, held-out loss
+
+A folder appears under its name in one step, when all of it is on the disk: what has the name is whole, so "the last" is
+simply the highest number, and "the best" the one with the lowest held-out loss. No pointer can go stale.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..context import Context
+from ..formats import FormatError, SafetensorsFile, Tokenizer, read_safetensors_folder, write_folder, write_safetensors
+from ..formats.atomic import remove_folder
+from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, read_json, write_safetensors_folder
+from ..models import (
+    MoEConfig,
+    MoETransformer,
+    ParameterLayout,
+    config_from_mixtral,
+    config_to_mixtral,
+    parameters_from_mixtral,
+)
+from ..models.moe import check_names
+from .config import TrainConfig
+from .trainer import Trainer
+
+_VERSION = 1
+_MOMENTS = ("first_moment", "second_moment")
+_STEP_FOLDER = re.compile(r"step-(\d{8,})")
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """What a run needs beside weights and moments to go on.
+
+    data_position counts the windows visited, data_windows how many the data had, seconds the time spent training.
+    """
+
+    step: int
+    data_position: int
+    data_windows: int
+    seconds: float
+    train: TrainConfig
+    held_out_loss: float | None = None
+
+
+class Checkpoint:
+    """A checkpoint folder, opened: all of it checked except the values of the tensors, nothing loaded yet.
+
+    A folder from elsewhere with a Mixtral in it opens too; its `tokenizer` and `training` may be None.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]):
+        self.folder = Path(folder)
+        if not self.folder.is_dir():
+            raise FormatError(folder, "is not a folder")
+        try:
+            self.config: MoEConfig = config_from_mixtral(read_json(self.folder / "config.json"))
+        except FormatError:
+            raise
+        except ValueError as error:
+            raise FormatError(self.folder / "config.json", str(error)) from error
+        self.files: SafetensorsFolder = read_safetensors_folder(self.folder)
+        try:
+            self.tensors = parameters_from_mixtral(self.files)
+            layout = ParameterLayout(self.config)
+            check_names(self.tensors, layout.shapes())
+            for name, shape in layout.shapes().items():
+                if tuple(self.tensors[name].shape) != shape:
+                    found = list(self.tensors[name].shape)
+                    raise ValueError(f"tensor {name} has shape {found}; config.json makes it {list(shape)}")
+        except FormatError:
+            raise
+        except ValueError as error:
+            raise FormatError(self.folder, str(error)) from error
+        path = self.folder / "tokenizer.model"
+        self.tokenizer = Tokenizer.load(path) if path.exists() else None
+        path = self.folder / "training.json"
+        self.training = read_training_state(path) if path.exists() else None
+
+    def model(self, ctx: Context, *, training: bool = False) -> MoETransformer:
+        """The model with these weights."""
+        try:
+            return MoETransformer.from_arrays(ctx, self.config, self.tensors, training=training)
+        except ValueError as error:
+            raise FormatError(self.folder, str(error)) from error
+
+    def trainer(self, ctx: Context) -> Trainer:
+        """Model, moments and step as they were saved."""
+        if self.training is None:
+            raise FormatError(self.folder, "has no training.json: it can be run, but not trained further")
+        path = self.folder / "optimizer.safetensors"
+        moments = SafetensorsFile(path)
+        shapes = ParameterLayout(self.config).shapes()
+        expected = {f"{moment}.{name}": shape for moment in _MOMENTS for name, shape in shapes.items()}
+        try:
+            check_names(moments, expected)
+        except ValueError as error:
+            raise FormatError(path, str(error)) from error
+        for name, shape in expected.items():
+            if moments.shape(name) != shape or moments.dtype(name) != np.float32:
+                raise FormatError(path, f"tensor {name} is not f32 of shape {list(shape)}")
+        try:
+            trainer = Trainer(self.model(ctx, training=True), self.training.train)
+        except FormatError:
+            raise
+        except ValueError as error:
+            raise FormatError(self.folder / "training.json", str(error)) from error
+        for moment, arena in zip(_MOMENTS, (trainer.first_moments, trainer.second_moments), strict=True):
+            for name in shapes:
+                arena[name].copy_(moments[f"{moment}.{name}"])
+        trainer.step = self.training.step
+        return trainer
+
+
+def load_model(
+    path: str | os.PathLike[str], ctx: Context, *, training: bool = False
+) -> tuple[MoETransformer, Tokenizer | None]:
+    """A model and its tokenizer from a checkpoint, the last checkpoint of a run, or a Mixtral folder from elsewhere."""
+    checkpoint = Checkpoint(resolve_checkpoint(path))
+    return checkpoint.model(ctx, training=training), checkpoint.tokenizer
+
+
+def save_checkpoint(
+    root: str | os.PathLike[str],
+    trainer: Trainer,
+    state: TrainingState,
+    tokenizer: Tokenizer | None = None,
+    max_shard_bytes: int = DEFAULT_SHARD_BYTES,
+) -> Path:
+    """Writes `root`/step-NNNNNNNN, in one step, and returns it."""
+    folder = Path(root) / f"step-{state.step:08d}"
+    model = trainer.model
+    model.ctx.synchronize()
+    with write_folder(folder) as temporary:
+        config = json.dumps(config_to_mixtral(model.config), indent=2) + "\n"
+        (temporary / "config.json").write_text(config, encoding="utf-8")
+        write_safetensors_folder(temporary, model.parameters.arrays(), {"format": "pt"}, max_shard_bytes)
+        if tokenizer is not None:
+            (temporary / "tokenizer.model").write_bytes(tokenizer.model)
+        arenas = zip(_MOMENTS, (trainer.first_moments, trainer.second_moments), strict=True)
+        moments = {f"{moment}.{name}": array for moment, arena in arenas for name, array in arena.arrays().items()}
+        write_safetensors(temporary / "optimizer.safetensors", moments)
+        values = {**vars(state), "train": state.train.to_dict()}
+        text = json.dumps({"format": "nncuda training state", "version": _VERSION, **values}, indent=2) + "\n"
+        (temporary / "training.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+def read_training_state(path: str | os.PathLike[str]) -> TrainingState:
+    """Reads and checks a `training.json`."""
+    values = read_json(path)
+    if values.pop("format", None) != "nncuda training state":
+        raise FormatError(path, "is not a training state of nncuda")
+    version = values.pop("version", None)
+    if version != _VERSION:
+        raise FormatError(path, f"is a training state of version {version!r}; this program reads version {_VERSION}")
+    whole = {"step": 0, "data_position": 0, "data_windows": 1}
+    if set(values) != {*whole, "seconds", "train", "held_out_loss"}:
+        raise FormatError(path, f"has the entries {', '.join(sorted(values))}; some are missing or too many")
+    for name, least in whole.items():
+        if type(values[name]) is not int or not least <= values[name] < 2**62:  # type: ignore[operator]
+            raise FormatError(path, f"{name} is {values[name]!r}; it must be a whole number, at least {least}")
+    for name in ("seconds", "held_out_loss"):
+        optional = name == "held_out_loss" and values[name] is None
+        if not optional and type(values[name]) not in (int, float):
+            raise FormatError(path, f"{name} is {values[name]!r}; it must be a number")
+    if not isinstance(values["train"], dict):
+        raise FormatError(path, "train is not an object")
+    try:
+        train = TrainConfig.from_dict(values["train"])
+    except ValueError as error:
+        raise FormatError(path, str(error)) from error
+    return TrainingState(**{**values, "train": train})  # type: ignore[arg-type]
+
+
+def list_checkpoints(root: str | os.PathLike[str]) -> list[Path]:
+    """The checkpoints of a run, oldest first."""
+    found = []
+    for entry in Path(root).glob("step-*"):
+        match = _STEP_FOLDER.fullmatch(entry.name)
+        if match and entry.is_dir():
+            found.append((int(match[1]), entry))
+    return [entry for _, entry in sorted(found)]
+
+
+def best_checkpoint(root: str | os.PathLike[str]) -> Path | None:
+    """The checkpoint with the lowest held-out loss; None when none has one."""
+    losses = []
+    for number, folder in enumerate(list_checkpoints(root)):
+        loss = read_training_state(folder / "training.json").held_out_loss
+        if loss is not None:
+            losses.append((loss, number, folder))
+    return min(losses)[2] if losses else None
+
+
+def prune_checkpoints(root: str | os.PathLike[str], keep: int) -> None:
+    """Removes all but the `keep` newest checkpoints and the best."""
+    best = best_checkpoint(root)
+    for folder in list_checkpoints(root)[:-keep]:
+        if folder != best:
+            remove_folder(folder)
+
+
+def resolve_checkpoint(path: str | os.PathLike[str], which: str = "last") -> Path:
+    """A checkpoint folder from the path of one, or of a run, of which the "last" or the "best" is taken."""
+    path = Path(path)
+    root = path / "checkpoints"
+    if not root.is_dir():
+        return path
+    found = best_checkpoint(root) if which == "best" else next(reversed(list_checkpoints(root)), None)
+    if found is None:
+        raise FormatError(root, "holds no checkpoint yet" if which == "last" else "holds no evaluated checkpoint yet")
+    return found

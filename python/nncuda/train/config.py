@@ -1,0 +1,102 @@
+"""Options of training."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything that decides the bits of a training run, beside the model and the data; and when it reports.
+
+    steps               updates in all; the schedule ends here
+    batch_size          sequences an update
+    micro_batch_size    sequences that run at once; the gradients of the micro-batches of an update are added up
+    sequence_length     tokens a sequence
+    learning_rate       highest rate, reached after the warm-up
+    min_rate_share      the cosine ends at this share of it
+    warmup_steps        steps of linear warm-up
+    beta1, beta2, eps   AdamW's
+    weight_decay        decoupled, on matrices only
+    clip_norm           largest global norm of the gradients; None never clips
+    seed                of the initial weights and of the data order
+    eval_every          steps between evaluations on held-out text; 0 evaluates at the end alone
+    eval_batches        batches an evaluation takes, always the same ones; 0 takes all
+    save_every          steps between checkpoints; 0 saves at the end alone
+    keep_checkpoints    how many of the newest to keep, beside the best
+    log_every           steps between lines of metrics
+    """
+
+    steps: int = 10000
+    batch_size: int = 8
+    micro_batch_size: int | None = None
+    sequence_length: int = 256
+    learning_rate: float = 3e-4
+    min_rate_share: float = 0.1
+    warmup_steps: int = 2000
+    beta1: float = 0.9
+    beta2: float = 0.95
+    eps: float = 1e-8
+    weight_decay: float = 0.1
+    clip_norm: float | None = 1.0
+    seed: int = 0
+    eval_every: int = 100
+    eval_batches: int = 0
+    save_every: int = 100
+    keep_checkpoints: int = 2
+    log_every: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "sequence_length", "log_every", "keep_checkpoints"):
+            _whole(name, getattr(self, name), 1)
+        for name in ("warmup_steps", "eval_every", "eval_batches", "save_every"):
+            _whole(name, getattr(self, name), 0)
+        if type(self.seed) is not int or not -(2**63) <= self.seed < 2**63:
+            raise ValueError(f"seed is {self.seed!r}; it must be a whole number of 64 bits")
+        if self.micro_batch_size is not None:
+            _whole("micro_batch_size", self.micro_batch_size, 1)
+        _number("learning_rate", self.learning_rate, 0.0, math.inf)
+        _number("min_rate_share", self.min_rate_share, 0.0, 1.0)
+        for name in ("beta1", "beta2"):
+            _number(name, getattr(self, name), 0.0, 1.0)
+            if getattr(self, name) == 1:
+                raise ValueError(f"{name} is 1; it must be below 1")
+        _number("eps", self.eps, 0.0, math.inf)
+        _number("weight_decay", self.weight_decay, 0.0, math.inf)
+        if self.eps == 0:
+            raise ValueError("eps is 0; it must be above 0")
+        if self.clip_norm is not None:
+            _number("clip_norm", self.clip_norm, 0.0, math.inf)
+            if self.clip_norm == 0:
+                raise ValueError("clip_norm is 0; it must be above 0, or none for no clipping")
+
+    @property
+    def schedule_steps(self) -> tuple[int, int]:
+        """Warm-up and total steps of the learning-rate schedule: a run shorter than its warm-up never leaves it."""
+        return self.warmup_steps, max(self.steps, self.warmup_steps)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, object]) -> TrainConfig:
+        """From a dictionary of options; an unknown name raises ValueError."""
+        known = {field.name for field in dataclasses.fields(cls)}
+        for name in values:
+            if name not in known:
+                raise ValueError(f"there is no training option {name!r}; there are {', '.join(sorted(known))}")
+        return cls(**values)  # type: ignore[arg-type]
+
+    def to_dict(self) -> dict[str, object]:
+        """All options by name."""
+        return dataclasses.asdict(self)
+
+
+def _whole(name: str, value: object, least: int) -> None:
+    if type(value) is not int or value < least:
+        raise ValueError(f"{name} is {value!r}; it must be a whole number, at least {least}")
+
+
+def _number(name: str, value: object, low: float, high: float) -> None:
+    if type(value) not in (int, float) or not math.isfinite(value) or not low <= value <= high:
+        span = f"from {low:g} to {high:g}" if math.isfinite(high) else f"at least {low:g}"
+        raise ValueError(f"{name} is {value!r}; it must be a number, {span}")

@@ -1,0 +1,68 @@
+"""Training data: windows of tokens from shards, in an order that is a function of the seed and the position."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ..context import Context
+from ..formats import FormatError, TokenShard
+
+
+def open_shards(source: str | os.PathLike[str]) -> list[TokenShard]:
+    """A shard, or all `*.tokens` files of a folder in the order of their names."""
+    path = Path(source)
+    files = sorted(path.glob("*.tokens")) if path.is_dir() else [path]
+    if not files:
+        raise FormatError(path, "holds no token shards (*.tokens)")
+    return [TokenShard(file) for file in files]
+
+
+class TokenWindows:
+    """Windows of `length` + 1 tokens, each beginning where the one before has its last token; none crosses a shard.
+
+    Window w gives the inputs tokens[0 : length] and the targets tokens[1 : length + 1] from its place.
+    """
+
+    def __init__(self, shards: Sequence[TokenShard], length: int):
+        sizes = {shard.vocab_size for shard in shards}
+        if len(sizes) > 1:
+            raise ValueError(f"the shards have different vocabularies: {sorted(sizes)}")
+        self.shards = list(shards)
+        self.length = length
+        self.vocab_size = sizes.pop()
+        counts = [max(0, (shard.count - 1) // length) for shard in shards]
+        self._ends = np.cumsum(counts)
+        self.windows = int(self._ends[-1])
+        if self.windows == 0:
+            raise ValueError(f"the data holds no window of {length} + 1 tokens")
+
+    def __len__(self) -> int:
+        return self.windows
+
+    def take(self, indices: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and targets of windows, int32 [len(indices), length]."""
+        rows = np.empty((len(indices), self.length + 1), np.int32)
+        for row, window in enumerate(indices):
+            which = int(np.searchsorted(self._ends, window, side="right"))
+            shard = self.shards[which]
+            start = (int(window) - int(self._ends[which - 1] if which else 0)) * self.length
+            rows[row] = shard.tokens[start : start + self.length + 1]
+        worst = int(rows.max()) if rows.size else 0
+        if not 0 <= worst < self.vocab_size or rows.min() < 0:
+            raise FormatError(shard.path, f"holds the token {worst}; its vocabulary has {self.vocab_size}")
+        return rows[:, :-1], rows[:, 1:]
+
+    def batch(self, ctx: Context, seed: int, position: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """The windows at positions position .. position+size-1 of the endless shuffled sequence of `seed`."""
+        return self.take(ctx.data_order(seed, position, size, self.windows))
+
+    def in_order(self, size: int, limit: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Batches of at most `size` windows from the first on, `limit` batches at most (0: all)."""
+        for number, start in enumerate(range(0, self.windows, size)):
+            if limit and number == limit:
+                return
+            yield self.take(range(start, min(start + size, self.windows)))

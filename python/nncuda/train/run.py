@@ -1,0 +1,219 @@
+"""A training run: the loop of steps, evaluations, metrics and checkpoints in one folder."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..context import Context
+from ..formats import FormatError, Tokenizer
+from ..formats.atomic import remove_leftovers
+from ..models import MoEConfig, MoETransformer
+from .checkpoint import Checkpoint, TrainingState, list_checkpoints, prune_checkpoints, save_checkpoint
+from .config import TrainConfig
+from .data import TokenWindows, open_shards
+from .metrics import MetricsLog
+from .trainer import Trainer
+
+
+class DivergedError(RuntimeError):
+    """The loss is not a finite number any more."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands after a step. Losses are those of the last report, in nats a token."""
+
+    step: int
+    loss: float
+    held_out_loss: float | None
+    tokens_per_second: float
+    seconds: float
+
+
+class TrainingRun:
+    """Trains in a folder: `checkpoints/`, `metrics.jsonl`, `tensorboard/`.
+
+    The order of the data is a function of seed and position, and a checkpoint holds all that a step depends on, so a run
+    that was stopped anywhere and taken up again passes through the same bits as one that was not.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        trainer: Trainer,
+        data: TokenWindows,
+        held_out: TokenWindows | None = None,
+        tokenizer: Tokenizer | None = None,
+        position: int = 0,
+        seconds: float = 0.0,
+    ):
+        for windows, name in ((data, "training"), (held_out, "held-out")):
+            if windows is not None and windows.vocab_size != trainer.model.config.vocab_size:
+                raise ValueError(
+                    f"the {name} data has a vocabulary of {windows.vocab_size}, "
+                    f"the model one of {trainer.model.config.vocab_size}"
+                )
+        self.folder = Path(folder)
+        self.checkpoints = self.folder / "checkpoints"
+        self.trainer = trainer
+        self.data = data
+        self.held_out = held_out
+        self.tokenizer = tokenizer
+        self.position = position
+        self.seconds = seconds
+        self._stop = False
+
+    @classmethod
+    def start(
+        cls,
+        folder: str | os.PathLike[str],
+        ctx: Context,
+        model: MoEConfig,
+        train: TrainConfig,
+        data: str | os.PathLike[str],
+        held_out: str | os.PathLike[str] | None = None,
+        tokenizer: Tokenizer | None = None,
+    ) -> TrainingRun:
+        """A new run. Raises FileExistsError when the folder holds checkpoints already."""
+        if list_checkpoints(Path(folder) / "checkpoints"):
+            raise FileExistsError(f"{folder} holds a run already: resume it, or choose another folder")
+        windows = _windows(data, train.sequence_length)
+        rest = None if held_out is None else _windows(held_out, train.sequence_length)
+        trainer = Trainer(MoETransformer(ctx, model, seed=train.seed), train)
+        return cls(folder, trainer, windows, rest, tokenizer)
+
+    @classmethod
+    def resume(
+        cls,
+        folder: str | os.PathLike[str],
+        ctx: Context,
+        data: str | os.PathLike[str],
+        held_out: str | os.PathLike[str] | None = None,
+    ) -> TrainingRun:
+        """Takes a run up from its last checkpoint, with the options that it was started with."""
+        root = Path(folder) / "checkpoints"
+        found = list_checkpoints(root)
+        if not found:
+            raise FormatError(root, "holds no checkpoint to resume from")
+        checkpoint = Checkpoint(found[-1])
+        trainer = checkpoint.trainer(ctx)
+        state = checkpoint.training
+        assert state is not None  # trainer() raised otherwise
+        windows = _windows(data, state.train.sequence_length)
+        if windows.windows != state.data_windows:
+            raise ValueError(
+                f"{data} holds {windows.windows} windows; this run was started on data with {state.data_windows}"
+            )
+        rest = None if held_out is None else _windows(held_out, state.train.sequence_length)
+        return cls(folder, trainer, windows, rest, checkpoint.tokenizer, state.data_position, state.seconds)
+
+    def stop(self) -> None:
+        """Makes the loop end after the step that it is in, with a checkpoint. May be called from a signal handler."""
+        self._stop = True
+
+    def run(self, report: Callable[[Progress], None] | None = None) -> Progress | None:
+        """Trains until all steps are done or `stop` is called; returns the last progress, None if nothing was left."""
+        last = None
+        for last in self.steps():
+            if report is not None:
+                report(last)
+        return last
+
+    def steps(self) -> Iterator[Progress]:
+        """Trains, giving the progress after each step."""
+        config, ctx = self.trainer.config, self.trainer.model.ctx
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(self.checkpoints)
+        step = self.trainer.step
+        loss, held_out_loss, speed, saved = math.nan, None, 0.0, True
+        timed_steps, timed_seconds = 0, 0.0
+        with MetricsLog(self.folder, step) as log:
+            while step < config.steps and not self._stop:
+                began = time.perf_counter()
+                batch = self.data.batch(ctx, config.seed, self.position, config.batch_size)
+                result = self.trainer.train_step(*batch)
+                step, self.position = result.step, self.position + config.batch_size
+                last = step == config.steps
+                reported = last or step % config.log_every == 0
+                if reported:
+                    loss = result.loss
+                    shares = self._expert_shares()
+                spent = time.perf_counter() - began
+                self.seconds += spent
+                timed_steps, timed_seconds = timed_steps + 1, timed_seconds + spent
+                if reported:
+                    speed = timed_steps * config.batch_size * config.sequence_length / timed_seconds
+                    timed_steps, timed_seconds = 0, 0.0
+                    log.write(
+                        {
+                            "step": step,
+                            "loss": loss,
+                            "aux_loss": result.aux_loss,
+                            "grad_norm": result.grad_norm,
+                            "learning_rate": result.learning_rate,
+                            "tokens": self.position * config.sequence_length,
+                            "tokens_per_second": round(speed, 1),
+                            "seconds": round(self.seconds, 3),
+                            "expert_shares": shares,
+                        }
+                    )
+                    if not math.isfinite(loss):
+                        raise DivergedError(
+                            f"the loss is {loss} at step {step}; the last checkpoint is from before. A lower learning "
+                            "rate or a longer warm-up usually helps"
+                        )
+                measured = None
+                if self.held_out is not None and (last or (config.eval_every and step % config.eval_every == 0)):
+                    measured = held_out_loss = self.evaluate()
+                    log.write({"step": step, "held_out_loss": held_out_loss})
+                if last or (config.save_every and step % config.save_every == 0):
+                    self.save(measured)
+                    saved = True
+                else:
+                    saved = False
+                yield Progress(step, loss, held_out_loss, speed, self.seconds)
+        if not saved:
+            self.save()
+
+    def evaluate(self) -> float:
+        """Mean cross-entropy over the held-out data, in nats a token."""
+        if self.held_out is None:
+            raise ValueError("this run has no held-out data")
+        config = self.trainer.config
+        total, count = 0.0, 0
+        size = config.micro_batch_size or config.batch_size
+        for inputs, targets in self.held_out.in_order(size, config.eval_batches):
+            part, tokens = self.trainer.model.evaluate(inputs, targets)
+            total, count = total + part, count + tokens
+        return total / count
+
+    def save(self, held_out_loss: float | None = None) -> Path:
+        """Writes a checkpoint of this moment and removes those that are not to be kept; returns its folder."""
+        config = self.trainer.config
+        state = TrainingState(
+            self.trainer.step, self.position, self.data.windows, self.seconds, config, held_out_loss
+        )
+        folder = save_checkpoint(self.checkpoints, self.trainer, state, self.tokenizer)
+        prune_checkpoints(self.checkpoints, config.keep_checkpoints)
+        return folder
+
+    def _expert_shares(self) -> list[list[float]]:
+        counts = self.trainer.model.expert_counts().astype(np.float64)
+        return [[round(share, 5) for share in row] for row in (counts / counts.sum(axis=1, keepdims=True)).tolist()]
+
+
+def _windows(source: str | os.PathLike[str], length: int) -> TokenWindows:
+    shards = open_shards(source)
+    try:
+        return TokenWindows(shards, length)
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise FormatError(source, str(error)) from error
