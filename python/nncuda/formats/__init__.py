@@ -8,6 +8,7 @@ from .atomic import write_file, write_folder
 from .errors import FormatError
 from .safetensors import SafetensorsFile, read_safetensors_folder, write_safetensors, write_safetensors_folder
 from .shards import TokenShard, write_shard
+from .text import encode_texts, find_texts, read_text, split_held_out
 from .tokenizer import StreamDecoder, Tokenizer, train_tokenizer
 
 __all__ = [
@@ -16,7 +17,11 @@ __all__ = [
     "StreamDecoder",
     "TokenShard",
     "Tokenizer",
+    "encode_texts",
+    "find_texts",
     "read_safetensors_folder",
+    "read_text",
+    "split_held_out",
     "train_tokenizer",
     "write_file",
     "write_folder",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from .. import kernels
@@ -70,7 +68,6 @@ class Attention:
         self.rope = rope
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
-        self.scale = 1.0 / math.sqrt(rope.head_dim)
         self._kept: tuple[Tensor, Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor, batch: int, keep: bool = False) -> Tensor:
@@ -79,9 +76,9 @@ class Attention:
         qkv = self.qkv.forward(x)
         q, k, v = self._split(qkv)
         cosine, sine = self.rope.tables(length)
-        kernels.rope_qk(q, k, cosine, sine, self.rope.positions(batch, length), layout=kernels.ROPE_HALF)
+        kernels.rope_qk(q, k, cosine, sine, self.rope.positions(batch, length))
         heads, lse = kernels.flash_attention(
-            q, k, v, lse=True, batch=batch, q_len=length, kv_len=length, scale=self.scale, causal=True
+            q, k, v, lse=True, batch=batch, q_len=length, kv_len=length, causal=True
         )
         heads = heads.view(x.shape[0], -1)
         if keep:
@@ -99,25 +96,12 @@ class Attention:
         dq, dk, dv = self._split(dqkv)
         shape = (rows, self.num_heads, self.rope.head_dim)
         kernels.flash_attention_backward(
-            dheads.view(*shape),
-            q,
-            k,
-            v,
-            heads.view(*shape),
-            lse,
-            dq=dq,
-            dk=dk,
-            dv=dv,
-            batch=batch,
-            q_len=length,
-            kv_len=length,
-            scale=self.scale,
-            causal=True,
+            dheads.view(*shape), q, k, v, heads.view(*shape), lse, dq=dq, dk=dk, dv=dv, causal=True
         )
         cosine, sine = self.rope.tables(length)
         positions = self.rope.positions(batch, length)
-        kernels.rope_backward(dq, cosine, sine, positions, dx=dq, layout=kernels.ROPE_HALF)
-        kernels.rope_backward(dk, cosine, sine, positions, dx=dk, layout=kernels.ROPE_HALF)
+        kernels.rope_backward(dq, cosine, sine, positions, dx=dq)
+        kernels.rope_backward(dk, cosine, sine, positions, dx=dk)
         return self.qkv.backward(dqkv, x)
 
     def prefill(self, x: Tensor, cache: KVCache, layer: int, row: int) -> Tensor:
@@ -125,26 +109,25 @@ class Attention:
         length = x.shape[0]
         q, k, v = self._split(self.qkv.forward(x))
         cosine, sine = self.rope.tables(length)
-        kernels.rope_qk(q, k, cosine, sine, self.rope.positions(1, length), layout=kernels.ROPE_HALF)
+        kernels.rope_qk(q, k, cosine, sine, self.rope.positions(1, length))
         kernels.kv_append(
             k,
             v,
             x.ctx.zeros((1,), "i32"),
             cache.keys[layer].narrow(0, row, 1),
             cache.values[layer].narrow(0, row, 1),
-            len=length,
         )
-        heads = kernels.flash_attention(q, k, v, batch=1, q_len=length, kv_len=length, scale=self.scale, causal=True)
+        heads = kernels.flash_attention(q, k, v, batch=1, q_len=length, kv_len=length, causal=True)
         return self.output.forward(heads.view(length, -1))
 
     def decode(self, x: Tensor, cache: KVCache, layer: int, starts: Tensor, lengths: Tensor) -> Tensor:
         """One new token a sequence, x [batch, hidden], at positions `starts` i32 [batch]; `lengths` is starts + 1."""
         q, k, v = self._split(self.qkv.forward(x))
         cosine, sine = self.rope.tables(cache.capacity)
-        kernels.rope_qk(q, k, cosine, sine, starts, layout=kernels.ROPE_HALF)
+        kernels.rope_qk(q, k, cosine, sine, starts)
         keys, values = cache.keys[layer], cache.values[layer]
-        kernels.kv_append(k, v, starts, keys, values, len=1)
-        heads = kernels.attention_decode(q, keys, values, lengths, scale=self.scale)
+        kernels.kv_append(k, v, starts, keys, values)
+        heads = kernels.attention_decode(q, keys, values, lengths)
         return self.output.forward(heads.view(x.shape[0], -1))
 
     def _split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -54,7 +54,7 @@ class Router:
         tokens, experts = routing.probs.shape
         dprobs = kernels.aux_loss_backward(routing.counts, aux_scale, tokens=tokens, alpha=self.alpha)
         dlogits = kernels.softmax_topk_backward(
-            dweights, routing.weights, routing.indices, routing.probs, dprobs, norm=self.norm
+            dweights, routing.weights, routing.indices, routing.probs, dprobs, norm=self.norm, dtype=x.dtype
         )
         self.gate.backward(dlogits, x, dx, accumulate=True)
 
@@ -88,7 +88,7 @@ class MoELayer:
         """x and residual [tokens, hidden] to the same shape."""
         routing = self.router.forward(x, capacity, aux, keep)
         self.counts = routing.counts
-        rows = kernels.moe_gather(x, routing.row_slot, k=self.router.k)
+        rows = kernels.moe_gather(x, routing.row_slot)
         gate_up = kernels.grouped_gemm(rows, self.w13, routing.offsets, trans_b=True)
         del rows
         active = kernels.swiglu(*_halves(gate_up))
@@ -112,7 +112,7 @@ class MoELayer:
         del dy
         kernels.swiglu_backward(dactive, gate, up, dgate=gate, dup=up)
         del dactive
-        rows = kernels.moe_gather(x, routing.row_slot, k=self.router.k)
+        rows = kernels.moe_gather(x, routing.row_slot)
         kernels.grouped_gemm_wgrad(gate_up, rows, routing.offsets, self.w13_grad, beta=1.0)
         drows = kernels.grouped_gemm(gate_up, self.w13, routing.offsets, c=rows)
         dx = kernels.moe_gather_backward(drows, routing.slot_row)

@@ -129,14 +129,17 @@ class MoETransformer:
         config = self.config
         return KVCache(self.ctx, config.num_layers, batch, capacity, config.num_kv_heads, config.head_dim)
 
-    def prefill(self, prompt: np.ndarray, cache: KVCache, row: int) -> Tensor:
-        """Runs a prompt, ids [length], into row `row` of an empty cache; logits f32 [1, vocab] of its last token."""
+    def prefill(self, prompt: np.ndarray, cache: KVCache, row: int, logits: Tensor | None = None) -> Tensor:
+        """Runs a prompt, ids [length], into row `row` of an empty cache.
+
+        Gives the logits f32 [1, vocab] of its last token, which may be given a place.
+        """
         ids = self.ctx.tensor(np.asarray(prompt, np.int32))
         x = self.embedding.forward(ids)
         for layer, block in enumerate(self.blocks):
             x = block.prefill(x, cache, layer, row)
         cache.lengths[row] = len(prompt)
-        return self.head.forward(self.norm.forward(x.narrow(0, len(prompt) - 1, 1)))
+        return self.head.forward(self.norm.forward(x.narrow(0, len(prompt) - 1, 1)), logits)
 
     def decode(self, ids: Tensor, cache: KVCache) -> Tensor:
         """Appends one token to each sequence of the cache, ids i32 [batch]; logits f32 [batch, vocab]."""

@@ -52,7 +52,8 @@ class Trainer:
     The state beside the model's parameters: first and second moments, arenas of the same layout, and the step.
     """
 
-    def __init__(self, model: MoETransformer, config: TrainConfig):
+    def __init__(self, model: MoETransformer, config: TrainConfig | None = None):
+        config = config or TrainConfig()
         if model.gradients is None:
             raise ValueError("this model was made for inference: it has no gradients")
         if config.sequence_length > model.config.context:

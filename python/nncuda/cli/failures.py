@@ -1,0 +1,46 @@
+"""Errors as one sentence and an exit code, instead of a traceback."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ..errors import Error
+
+WRONG_FILE = 3
+NO_DEVICE = 4
+INTERRUPTED = 130
+
+
+class FailureGroup(click.Group):
+    """A group of commands that turns the errors of this package and of the system into messages.
+
+    A defect of the program itself is none of these and keeps its traceback.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("interrupted", err=True)
+            sys.exit(INTERRUPTED)
+        except BrokenPipeError:
+            # The reader of our output went away (`nncuda inspect | head`).
+            sys.stderr.close()
+            sys.exit(0)
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except (Error, MemoryError) as error:
+            _fail(error, NO_DEVICE)
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            _fail(f"{where}{error.strerror or error}", WRONG_FILE)
+        except ValueError as error:
+            _fail(error, WRONG_FILE)
+
+
+def _fail(error: object, code: int) -> None:
+    click.echo(f"Error: {error}", err=True)
+    sys.exit(code)

@@ -1,0 +1,56 @@
+"""`nncuda generate`: text from a trained model, as it comes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ..context import Context
+from ..formats import FormatError
+from ..infer import Sampling, TextGenerator
+from ..train import Checkpoint, resolve_checkpoint
+
+
+@click.command()
+@click.argument("model", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("prompt")
+@click.option("--max-tokens", type=click.IntRange(min=0), default=128, show_default=True, help="Most tokens to write.")
+@click.option("--greedy", is_flag=True, help="Always take the likeliest token.")
+@click.option("--temperature", type=click.FloatRange(min=0), default=1.0, show_default=True, help="0 is --greedy.")
+@click.option("--top-k", type=click.IntRange(min=1), help="Draw among the so many likeliest tokens.")
+@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Draw among the likeliest up to this share.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same text.")
+@click.option("--best", is_flag=True, help="Of a run, take the checkpoint with the lowest held-out loss, not the last.")
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:INDEX.")
+@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
+def generate(
+    model: Path,
+    prompt: str,
+    max_tokens: int,
+    greedy: bool,
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+    seed: int,
+    best: bool,
+    device: str,
+    threads: int | None,
+) -> None:
+    """Continue PROMPT ("-" reads it from the standard input) with MODEL, and write the text as it comes.
+
+    MODEL is a checkpoint, the folder of a run, or a Mixtral folder from elsewhere that has its tokenizer.model.
+    """
+    if prompt == "-":
+        prompt = sys.stdin.read()
+    sampling = Sampling(0.0 if greedy else temperature, top_k, top_p, seed)
+    checkpoint = Checkpoint(resolve_checkpoint(model, "best" if best else "last"))
+    if checkpoint.tokenizer is None:
+        raise FormatError(checkpoint.folder, "holds no tokenizer.model, so it cannot take text")
+    with Context(device, threads=threads) as ctx:
+        generator = TextGenerator(checkpoint.model(ctx), checkpoint.tokenizer)
+        for text in generator.stream(prompt, max_tokens, sampling):
+            click.echo(text, nl=False)
+            sys.stdout.flush()
+    click.echo()

@@ -1,0 +1,107 @@
+"""Command-line flags and TOML files for the options of models and training.
+
+The dataclasses are the one list of options: names and types come from their fields, help texts from their docstrings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..formats import FormatError
+from ..models import PRESETS, MoEConfig
+from ..train import TrainConfig
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_TABLES = {"model": MoEConfig, "train": TrainConfig}
+
+
+class _OrNone(click.ParamType):
+    """A number, or "none"."""
+
+    def __init__(self, number: type):
+        self.number = number
+        self.name = "number|none" if number is float else "integer|none"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str):
+            if value.lower() == "none":
+                return "none"
+            try:
+                return self.number(value)
+            except ValueError:
+                self.fail(f"{value!r} is neither a number nor 'none'", param, ctx)
+        return value
+
+
+def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds a flag for every option of `MoEConfig` and `TrainConfig`, none of them with a default of its own."""
+    for table, options in reversed(_TABLES.items()):
+        described = _descriptions(options)
+        for field in reversed(dataclasses.fields(options)):
+            flag = field.name.replace("_", "-")
+            text = f"[{table}] {described[field.name]}"
+            if field.type == "bool":
+                option = click.option(f"--{flag}/--no-{flag}", field.name, default=None, help=text)
+            else:
+                kinds = {"int": int, "float": float, "int | None": _OrNone(int), "float | None": _OrNone(float)}
+                option = click.option(f"--{flag}", field.name, type=kinds[field.type], help=text)
+            command = option(command)
+    return command
+
+
+def _descriptions(options: type) -> dict[str, str]:
+    """Help texts from the table in the class's docstring; one line may describe several options ("a, b  what")."""
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in (options.__doc__ or "").splitlines():
+        match = re.fullmatch(r" {4}((?:\w+, )*\w+) {2,}(\S.*)", line)
+        if match:
+            names = match[1].split(", ")
+            found.update(dict.fromkeys(names, match[2]))
+        elif names and re.match(r" {12,}\S", line):
+            for name in names:
+                found[name] += " " + line.strip()
+        else:
+            names = []
+    return found
+
+
+def read_config(path: Path) -> dict[str, dict[str, Any]]:
+    """A TOML file with the tables [model] (with `preset` if wanted), [train] and [data]; the string "none" is none."""
+    try:
+        values = tomllib.loads(path.read_bytes().decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FormatError(path, f"is not TOML ({error})") from error
+    for name, table in values.items():
+        if name not in ("model", "train", "data") or not isinstance(table, dict):
+            raise FormatError(path, f"has {name!r}; it may have the tables [model], [train] and [data]")
+    return values
+
+
+def build_configs(
+    file: dict[str, dict[str, Any]], preset: str | None, flags: dict[str, Any]
+) -> tuple[MoEConfig, TrainConfig]:
+    """Options from a preset, over them a file's, over them the flags that were given."""
+    tables = {name: dict(file.get(name, {})) for name in _TABLES}
+    preset = preset or tables["model"].pop("preset", None)
+    tables["model"].pop("preset", None)
+    for name, options in _TABLES.items():
+        for field in dataclasses.fields(options):
+            if flags.get(field.name) is not None:
+                tables[name][field.name] = flags[field.name]
+        tables[name] = {key: None if value == "none" else value for key, value in tables[name].items()}
+    if preset is not None and preset not in PRESETS:
+        raise ValueError(f"there is no preset {preset!r}; there are {', '.join(sorted(PRESETS))}")
+    base = PRESETS[preset] if preset else {}
+    return MoEConfig.from_dict({**base, **tables["model"]}), TrainConfig.from_dict(tables["train"])

@@ -1,0 +1,29 @@
+"""How the commands write to the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+
+def console() -> Console:
+    """A console for results. Where the output is no terminal, lines are not cut to one's width."""
+    found = Console()
+    return found if found.is_terminal else Console(width=200)
+
+
+def bytes_text(count: int) -> str:
+    """A number of bytes for people: 1536 is "1.5 KiB"."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+def count_text(count: int) -> str:
+    """A number for people: 15345920 is "15.35 M"."""
+    for limit, unit in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
+        if count >= limit:
+            return f"{count / limit:.2f} {unit}"
+    return str(count)

@@ -1,0 +1,58 @@
+"""`nncuda tokenizer`: train tokenizers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..formats import Tokenizer, find_texts, read_text, train_tokenizer, write_file
+
+
+@click.group()
+def tokenizer() -> None:
+    """Train SentencePiece tokenizers."""
+
+
+@tokenizer.command()
+@click.argument("text", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The tokenizer file to write.")
+@click.option("--vocab-size", type=click.IntRange(min=8), default=32000, show_default=True, help="Pieces in all.")
+@click.option("--model-type", type=click.Choice(["unigram", "bpe"]), default="unigram", show_default=True)
+@click.option(
+    "--character-coverage",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.9995,
+    show_default=True,
+    help="Share of the text's characters that get pieces; the others are spelled in bytes.",
+)
+@click.option("--include", multiple=True, default=["*"], show_default=True, help="Patterns of file names in folders.")
+@click.option("--sample", type=click.IntRange(min=0), default=0, help="Learn from so many lines, drawn at random; 0: all.")
+@click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True)
+def train(
+    text: tuple[Path, ...],
+    out: Path,
+    vocab_size: int,
+    model_type: str,
+    character_coverage: float,
+    include: tuple[str, ...],
+    sample: int,
+    threads: int,
+) -> None:
+    """Train a tokenizer on TEXT, files or folders of them.
+
+    Ids 0, 1, 2, 3 are pad, unknown, begin and end. Files that are not UTF-8 text are left out.
+    """
+    texts = [content for path in find_texts(text, include) if (content := read_text(path)) is not None]
+    model = train_tokenizer(
+        texts,
+        vocab_size=vocab_size,
+        model_type=model_type,
+        character_coverage=character_coverage,
+        sample=sample,
+        threads=threads,
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_file(out, model)
+    characters = sum(map(len, texts))
+    click.echo(f"{out}: {Tokenizer(model).vocab_size} pieces from {len(texts)} files, {characters:,} characters")

@@ -1,0 +1,155 @@
+"""`nncuda train`: start a training run, or take one up."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ..context import Context
+from ..formats import FormatError, Tokenizer, write_file
+from ..formats.safetensors import read_json
+from ..models import PRESETS, MoEConfig
+from ..train import TrainConfig, TrainingRun
+from ..train.run import DivergedError
+from .failures import INTERRUPTED
+from .options import build_configs, config_options, read_config
+from .terminal import console, count_text
+
+
+@click.command()
+@click.argument("run", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file.")
+@click.option("--preset", type=click.Choice(sorted(PRESETS)), help="Sizes to begin with.  [default: 6.9b]")
+@click.option("--data", type=click.Path(exists=True, path_type=Path), help="A token shard, or a folder of them.")
+@click.option("--held-out", type=click.Path(exists=True, path_type=Path), help="The same, to evaluate on.")
+@click.option(
+    "--tokenizer",
+    "tokenizer_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The tokenizer of the data; it goes into the checkpoints.",
+)
+@click.option("--resume", is_flag=True, help="Take the run up from its last checkpoint, with the options it began with.")
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:INDEX.")
+@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
+@config_options
+def train(
+    run: Path,
+    config_path: Path | None,
+    preset: str | None,
+    data: Path | None,
+    held_out: Path | None,
+    tokenizer_path: Path | None,
+    resume: bool,
+    device: str,
+    threads: int | None,
+    **flags: Any,
+) -> None:
+    """Train a model in the folder RUN.
+
+    Options come from --preset, over it those of a TOML file with the tables [model] (also `preset`), [train] and [data]
+    (`data`, `held_out`, `tokenizer`), over them the flags. Interrupt it, even kill it: --resume goes on from the last
+    checkpoint and comes to the same bits as a run that never stopped.
+    """
+    given = [name for name, value in flags.items() if value is not None]
+    with Context(device, threads=threads) as ctx:
+        if resume:
+            others = {"config": config_path, "preset": preset, "tokenizer": tokenizer_path}
+            given += [name for name, value in others.items() if value is not None]
+            if given:
+                raise click.UsageError(
+                    f"--resume goes on with the options of the run; leave out --{given[0].replace('_', '-')}"
+                )
+            training = _resume(run, ctx, data, held_out)
+        else:
+            file = read_config(config_path) if config_path else {}
+            paths = _data_paths(file.get("data", {}), config_path, data, held_out, tokenizer_path)
+            model, options = build_configs(file, preset, flags)
+            training = _start(run, ctx, model, options, *paths)
+        interrupted = run_with_progress(training)
+    if interrupted:
+        raise SystemExit(INTERRUPTED)
+
+
+def _data_paths(
+    table: dict[str, Any], config_path: Path | None, *flags: Path | None
+) -> tuple[Path, Path | None, Path | None]:
+    """Data, held-out data and tokenizer: from the flags, else from the file's [data], relative to the file."""
+    names = ("data", "held_out", "tokenizer")
+    for name, value in table.items():
+        if name not in names or not isinstance(value, str):
+            raise FormatError(config_path or "", f"[data] has {name!r}; it may have data, held_out and tokenizer, as text")
+    data, held_out, tokenizer = (
+        flag or (config_path.parent / table[name] if config_path and name in table else None)
+        for name, flag in zip(names, flags, strict=True)
+    )
+    if data is None:
+        raise click.UsageError("say what to train on: --data, or `data` under [data] in the --config file")
+    return data, held_out, tokenizer
+
+
+def _start(
+    run: Path,
+    ctx: Context,
+    model: MoEConfig,
+    options: TrainConfig,
+    data: Path,
+    held_out: Path | None,
+    tokenizer_path: Path | None,
+) -> TrainingRun:
+    tokenizer = Tokenizer.load(tokenizer_path) if tokenizer_path else None
+    training = TrainingRun.start(run, ctx, model, options, data, held_out, tokenizer)
+    run.mkdir(parents=True, exist_ok=True)
+    sources = {"data": str(data.resolve()), "held_out": str(held_out.resolve()) if held_out else None}
+    write_file(run / "run.json", json.dumps(sources, indent=2) + "\n")
+    return training
+
+
+def _resume(run: Path, ctx: Context, data: Path | None, held_out: Path | None) -> TrainingRun:
+    sources = read_json(run / "run.json")
+    if not isinstance(sources.get("data"), str) or not isinstance(sources.get("held_out"), str | None):
+        raise FormatError(run / "run.json", "does not say where the data is")
+    return TrainingRun.resume(run, ctx, data or sources["data"], held_out or sources["held_out"])
+
+
+def run_with_progress(training: TrainingRun) -> bool:
+    """Runs to the end with a progress bar; an interrupt makes it save and stop. Returns whether it was interrupted."""
+    trainer, terminal = training.trainer, console()
+    config = trainer.model.config
+    terminal.print(
+        f"{count_text(config.num_parameters)} parameters, {count_text(config.num_active_parameters)} active a token; "
+        f"{count_text(training.data.windows * training.data.length)} tokens to train on; {trainer.model.ctx}"
+    )
+    bar = Progress(
+        TextColumn("training"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[losses]}"),
+        TimeRemainingColumn(),
+        console=terminal,
+    )
+    interrupted = []
+
+    def interrupt(number: int, frame: object) -> None:
+        interrupted.append(number)
+        training.stop()
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        with bar:
+            task = bar.add_task("", total=trainer.config.steps, completed=trainer.step, losses="")
+            for progress in training.steps():
+                held_out = "" if progress.held_out_loss is None else f", held-out {progress.held_out_loss:.3f}"
+                losses = f"loss {progress.loss:.3f}{held_out} · {progress.tokens_per_second:,.0f} tokens/s"
+                bar.update(task, completed=progress.step, losses=losses)
+    except DivergedError as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        signal.signal(signal.SIGINT, before)
+    done = f"{trainer.step} of {trainer.config.steps} steps"
+    terminal.print(f"{done}; checkpoints in {training.checkpoints}", soft_wrap=True, highlight=False)
+    return bool(interrupted)

@@ -1,0 +1,6 @@
+"""Inference: tokens and text from a model, one after another."""
+
+from .generate import Sampling, generate, generate_batch
+from .text import TextGenerator
+
+__all__ = ["Sampling", "TextGenerator", "generate", "generate_batch"]
