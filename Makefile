@@ -1,0 +1,101 @@
+# Every verb of the project. `make help` lists them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+BUILD := build/lib
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+SOURCES := $(shell find cuda python bindings.h CMakeLists.txt pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
+C_FILES := $(shell find cuda tests python -name '*.[ch]' -o -name '*.cpp' 2>/dev/null)
+TESTS ?= tests
+
+.PHONY: help run test lib bench interop asan tsan fmt lint lock clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+
+run: $(VENV)/.run ## train a small model on text that every machine has (TEXT=folder: on yours) and let it write
+	$(BIN)/nncuda demo --out runs/demo $(if $(TEXT),--text "$(TEXT)")
+
+test: $(VENV)/.test ## all tests; needs nothing but Python, a C compiler and CMake (TESTS=path for some)
+	$(BIN)/python -m pytest $(TESTS)
+
+lib: ## the library alone: build/lib/libnncuda.so
+	cmake -S . -B $(BUILD)
+	cmake --build $(BUILD)
+
+bench: $(VENV)/.test ## time every kernel and the training step against this machine's ceilings
+	$(BIN)/nncuda bench
+
+interop: .venv-interop/.interop ## the tests against torch and transformers, which it installs; writes what `make test` checks
+	NNCUDA_INTEROP=live .venv-interop/bin/python -m pytest tests/interop
+
+asan: $(VENV)/.test ## the tests of the ABI under AddressSanitizer and UndefinedBehaviorSanitizer
+	cmake -S . -B build/asan -DCMAKE_BUILD_TYPE=RelWithDebInfo -DNNCUDA_SANITIZE=address,undefined
+	cmake --build build/asan
+	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 NNCUDA_LIBRARY=$(CURDIR)/build/asan/libnncuda.so \
+	  $(BIN)/python -m pytest -p no:cacheprovider $(if $(wildcard tests/abi),tests/abi,tests/kernels)
+
+tsan: $(VENV)/.test ## the tests of the worker pool under ThreadSanitizer
+	cmake -S . -B build/tsan -DCMAKE_BUILD_TYPE=RelWithDebInfo -DNNCUDA_SANITIZE=thread
+	cmake --build build/tsan
+	LD_PRELOAD="$$($(CC) -print-file-name=libtsan.so)" \
+	  TSAN_OPTIONS="halt_on_error=1 exitcode=66" NNCUDA_LIBRARY=$(CURDIR)/build/tsan/libnncuda.so \
+	  $(BIN)/python -m pytest -p no:cacheprovider $(if $(wildcard tests/abi),tests/abi,tests/kernels)
+
+fmt: $(VENV)/.test ## format C and Python
+	$(BIN)/clang-format -i $(C_FILES)
+	$(BIN)/ruff format python tests
+	$(BIN)/ruff check --fix python tests
+
+lint: $(VENV)/.test ## check formatting and style, change nothing
+	$(BIN)/clang-format --dry-run --Werror $(C_FILES)
+	$(BIN)/ruff format --check python tests
+	$(BIN)/ruff check python tests
+
+lock: ## make requirements/*.txt anew (needs uv)
+	for file in run:3.10 test:3.10 interop:3.11; do \
+	  (cd requirements && uv pip compile --universal --python-version $${file#*:} --generate-hashes --upgrade \
+	    --custom-compile-command "make lock" -q $${file%:*}.in -o $${file%:*}.txt) || exit 1; \
+	done
+
+clean: ## remove what was built and installed here; runs/ stays
+	rm -rf build $(VENV) .venv-interop .pytest_cache .ruff_cache
+
+# The virtual environment: locked packages, then this one, built from the sources as they are. What the tests need
+# contains what a run needs, so either serves `make run`.
+%/.packages-run: requirements/run.txt
+	$(PYTHON) -m venv $*
+	$*/bin/python -m pip install --quiet --require-hashes -r $<
+	@touch $@
+
+%/.packages-test: requirements/test.txt
+	$(PYTHON) -m venv $*
+	$*/bin/python -m pip install --quiet --require-hashes -r $<
+	@touch $@ $*/.packages-run
+
+%/.packages-interop: requirements/interop.txt
+	$(PYTHON) -m venv $*
+	$*/bin/python -m pip install --quiet --require-hashes -r $<
+	@touch $@
+
+define install
+	$*/bin/python -m pip install --quiet --no-deps --no-build-isolation --force-reinstall .
+	@touch $@
+endef
+
+%/.run: %/.packages-run $(SOURCES)
+	$(install)
+
+%/.test: %/.packages-test $(SOURCES)
+	$(install)
+	@touch $*/.run
+
+%/.interop: %/.packages-interop $(SOURCES)
+	$(install)
+
+.PRECIOUS: %/.packages-run %/.packages-test %/.packages-interop
