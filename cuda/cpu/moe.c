@@ -140,7 +140,7 @@ NN_INLINE void gather_row(const gather_job *job, int64_t row, int64_t slot) {
   char *y = (char *)job->args.y + row * job->bytes;
   if (job->stream) { /* as 32-bit words, whatever the dtype: a copy */
     NN_EACH_VECTOR(0, job->bytes / 4, 1, nn_stream_head(y, 0, NNCUDA_F32),
-                   nn_put(y, i, n, nn_get(x, i, n, NNCUDA_F32, MODE), NNCUDA_F32, MODE));
+                   nn_put(y, i, lanes, nn_get(x, i, lanes, NNCUDA_F32, MODE), NNCUDA_F32, MODE));
   } else {
     memcpy(y, x, (size_t)job->bytes);
   }
@@ -243,8 +243,9 @@ NN_INLINE void sum_tokens(const sum_job *shared, int64_t task, int32_t weighed, 
   const int64_t stop = (task + 1) * job.grain < job.tokens ? (task + 1) * job.grain : job.tokens;
   for (int64_t t = task * job.grain; t < stop; t++) {
     const int64_t begin = t * job.dim;
-    NN_EACH_VECTOR(begin, begin + job.dim, job.stream, nn_stream_head(job.out, begin, dtype),
-                   nn_put(job.out, i, n, sum_of_rows(&job, t, i - begin, n, weighed, dtype, MODE), dtype, MODE));
+    NN_EACH_VECTOR(
+        begin, begin + job.dim, job.stream, nn_stream_head(job.out, begin, dtype),
+        nn_put(job.out, i, lanes, sum_of_rows(&job, t, i - begin, lanes, weighed, dtype, MODE), dtype, MODE));
   }
   if (job.stream) {
     nn_stream_fence();
@@ -351,8 +352,9 @@ NN_INLINE void combine_backward_tokens(const combine_backward_job *job, int64_t 
     }
     a.dweights[slot] = dot(a.dout, token, a.y, row * a.dim, a.dim, dtype);
     const vf weight = vf_set1(a.weights[slot]);
-    NN_EACH_VECTOR(row * a.dim, (row + 1) * a.dim, job->stream, nn_stream_head(a.dy, row * a.dim, dtype),
-                   nn_put(a.dy, i, n, weight * nn_get(a.dout, token + i - row * a.dim, n, dtype, MODE), dtype, MODE));
+    NN_EACH_VECTOR(
+        row * a.dim, (row + 1) * a.dim, job->stream, nn_stream_head(a.dy, row * a.dim, dtype),
+        nn_put(a.dy, i, lanes, weight * nn_get(a.dout, token + i - row * a.dim, lanes, dtype, MODE), dtype, MODE));
   }
   for (int64_t row = begin * a.k; row < end * a.k;
        row++) { /* as many rows as slots; who zeroes which does not matter */
