@@ -4,9 +4,10 @@
  * and the sum so far is rescaled when the maximum has grown. (Milakov and Gimelshein 2018, "Online normalizer
  * calculation for softmax", algorithm 3)
  */
-#include "kernel.h"
-
 #include "../abi/loss.h"
+
+#include "reduce.h"
+#include "span.h"
 
 #include <string.h>
 
@@ -29,24 +30,6 @@ static int32_t check_targets(nncuda_ctx *ctx, const int32_t *targets, int64_t ro
 
 NN_INLINE vf tail(const void *x, int64_t i, int64_t n, int32_t dtype) {
   return vf_keep_part(vf_load_part_as(x, i, n, dtype), n, -INFINITY);
-}
-
-NN_INLINE float block_maximum(const void *x, int64_t begin, int64_t end, int32_t dtype) {
-  vf m[4];
-  m[0] = m[1] = m[2] = m[3] = vf_set1(-INFINITY);
-  int64_t i = begin;
-  for (; i + 4 * VF <= end; i += 4 * VF) {
-    for (int j = 0; j < 4; j++) {
-      m[j] = vf_max(vf_load_as(x, i + j * VF, dtype), m[j]);
-    }
-  }
-  for (; i + VF <= end; i += VF) {
-    m[0] = vf_max(vf_load_as(x, i, dtype), m[0]);
-  }
-  if (i < end) {
-    m[1] = vf_max(tail(x, i, end - i, dtype), m[1]);
-  }
-  return vf_maximum(vf_max(vf_max(m[0], m[1]), vf_max(m[2], m[3])));
 }
 
 NN_INLINE float block_sum(const void *x, int64_t begin, int64_t end, float shift, int32_t dtype) {
@@ -74,7 +57,7 @@ NN_INLINE double row_lse(const void *x, int64_t begin, int64_t end, int32_t dtyp
   double sum = 0.0;
   for (int64_t i = begin; i < end; i += BLOCK) {
     const int64_t stop = i + BLOCK < end ? i + BLOCK : end;
-    const float most = block_maximum(x, i, stop, dtype);
+    const float most = nn_maximum(x, i, stop, dtype);
     if (most > m) {
       sum = sum == 0.0 ? 0.0 : sum * exp((double)m - (double)most);
       m = most;

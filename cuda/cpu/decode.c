@@ -1,0 +1,475 @@
+/*
+ * Choosing tokens. A row is never sorted: the border of top_k and of top_p, the last token that may still be drawn, is
+ * found by a radix search over the tokens that it may be, which adds up counts or probabilities a bucket.
+ *
+ * The order of tokens, higher logit first, then lower index, is that of their keys: 32-bit numbers that compare as the
+ * logits do, equal for 0 and -0, and 0 for what is never drawn (NaN and -inf).
+ */
+#include "../abi/decode.h"
+
+#include "../abi/philox.h"
+#include "reduce.h"
+
+#include <float.h>
+#include <string.h>
+
+enum {
+  PIECE = 1 << 14,  /* logits a task when there are few rows */
+  FEW_ROWS = 8,     /* rows that are cut into pieces, so that they need not outnumber the threads */
+  BLOCK = 1 << 10,  /* weights added up at a time while drawing */
+  BUCKETS = 1 << 11 /* of one round of the radix search: 11, 11 and 10 bits of the key */
+};
+
+#define KEY_OF_INFINITY 0xff800000u
+
+typedef uint32_t vw __attribute__((vector_size(sizeof(vf))));
+typedef int32_t vs __attribute__((vector_size(sizeof(vf))));
+
+NN_INLINE vw load_words(const uint32_t *p) {
+  vw x;
+  memcpy(&x, p, sizeof x);
+  return x;
+}
+
+NN_INLINE vw keys_of(vf x) {
+  const vw u = (vw)(x + vf_set1(0.0f)); /* -0 becomes 0 */
+  const vw key = u ^ ((vw)((vs)u >> 31) | 0x80000000u);
+  /* Below are -inf and negative NaN, above positive NaN. */
+  return key & (vw)(key - 0x00800000u <= (vw){0} + (KEY_OF_INFINITY - 0x00800000u));
+}
+
+NN_INLINE vf logits_of(vw key) { return (vf)(key ^ (~(vw)((vs)key >> 31) | 0x80000000u)); }
+
+static float logit_of(uint32_t key) { return nn_f32_from_bits(key >> 31 ? key ^ 0x80000000u : ~key); }
+
+/* ---- one row on its way to a token ---- */
+
+/* The last token that may be drawn: none with a lower key, and of those with this key none with a higher index. */
+typedef struct border {
+  uint32_t key;
+  int32_t index;
+} border;
+
+typedef struct sample_row {
+  const void *logits; /* of all rows */
+  int64_t first, vocab;
+  int32_t dtype;
+  uint32_t *keys, *most; /* [vocab], and the largest of each piece */
+  float *weights;        /* [vocab] */
+  int32_t *list;         /* [vocab]: indices that the border may still be */
+  double *buckets;       /* [BUCKETS] */
+  uint32_t best;         /* largest key */
+} sample_row;
+
+/* Keys of elements begin .. end-1; returns the largest. */
+NN_INLINE uint32_t make_keys(const sample_row *w, int64_t begin, int64_t end, int32_t dtype) {
+  vw most = {0};
+  for (int64_t i = begin; i < end; i += VF) {
+    const int64_t n = end - i < VF ? end - i : VF;
+    vw key;
+    if (n == VF) {
+      key = keys_of(vf_load_as(w->logits, w->first + i, dtype));
+      memcpy(w->keys + i, &key, sizeof key);
+    } else {
+      key = keys_of(vf_keep_part(vf_load_part_as(w->logits, w->first + i, n, dtype), n, -INFINITY));
+      memcpy(w->keys + i, &key, (size_t)n * sizeof *w->keys);
+    }
+    const vw larger = (vw)(key > most);
+    most = (key & larger) | (most & ~larger);
+  }
+  uint32_t best = 0;
+  for (int j = 0; j < VF; j++) {
+    best = most[j] > best ? most[j] : best;
+  }
+  return best;
+}
+
+/* Weights exp((logit - largest) / temperature) of elements begin .. end-1, 0 for keys of 0. */
+static void make_weights(const sample_row *w, int64_t begin, int64_t end, float temperature) {
+  const int infinite = w->best == KEY_OF_INFINITY; /* then only those are left, all alike */
+  const float inverse = 1.0f / temperature;
+  const vf most = vf_set1(infinite ? 0.0f : logit_of(w->best));
+  const vf scale = vf_set1(infinite ? 0.0f : inverse < FLT_MAX ? inverse : FLT_MAX); /* 0 times it must be 0 */
+  for (int64_t i = begin; i < end; i += VF) {
+    const int64_t n = end - i < VF ? end - i : VF;
+    uint32_t tail[VF] = {0};
+    const uint32_t *p = w->keys + i;
+    if (n < VF) {
+      memcpy(tail, p, (size_t)n * sizeof *tail);
+      p = tail;
+    }
+    const vw key = load_words(p), drawn = (vw)(key != 0);
+    vf x = logits_of(key);
+    if (infinite) {
+      x = vf_set1(0.0f);
+    }
+    const vf weight = (vf)((vw)vf_exp((x - most) * scale) & drawn);
+    if (n == VF) {
+      vf_store(w->weights + i, weight);
+    } else {
+      vf_store_part(w->weights + i, n, weight);
+    }
+  }
+}
+
+/* Fills the list with the indices whose values are at least `least`, which is above 0; returns how many. */
+static int64_t list_at_least(const uint32_t *values, int64_t n, uint32_t least, int32_t *list) {
+  int64_t listed = 0, i = 0;
+#if NN_SIMD_AVX512
+  const __m512i bound = _mm512_set1_epi32((int)least), step = _mm512_set1_epi32(VF);
+  __m512i index = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  for (; i + VF <= n; i += VF, index = _mm512_add_epi32(index, step)) {
+    const __mmask16 in = _mm512_cmpge_epu32_mask(_mm512_loadu_si512(values + i), bound);
+    _mm512_storeu_si512(list + listed, _mm512_maskz_compress_epi32(in, index)); /* listed <= i: it fits */
+    listed += __builtin_popcount(in);
+  }
+#endif
+  for (; i < n; i++) {
+    list[listed] = (int32_t)i;
+    listed += values[i] >= least;
+  }
+  return listed;
+}
+
+/*
+ * The border of the shortest run of first tokens whose measure (their number, or with `weighed` the sum of their
+ * weights) reaches `target`; of all that are listed when it is not reached. The list, which is used up, is in index
+ * order and holds every token of that run.
+ */
+static border find_border(const sample_row *w, int64_t listed, int weighed, double target) {
+  static const struct {
+    int shift;
+    uint32_t mask;
+  } rounds[] = {{21, 0x7ff}, {10, 0x7ff}, {0, 0x3ff}};
+  double above = 0.0; /* measure of the tokens before those in the list */
+  for (int round = 0; round < 3; round++) {
+    const int shift = rounds[round].shift;
+    const uint32_t mask = rounds[round].mask;
+    memset(w->buckets, 0, BUCKETS * sizeof *w->buckets);
+    for (int64_t j = 0; j < listed; j++) {
+      const int32_t i = w->list[j];
+      w->buckets[w->keys[i] >> shift & mask] += weighed ? (double)w->weights[i] : 1.0;
+    }
+    uint32_t at = 0;
+    double before = above;
+    for (uint32_t b = mask + 1; b-- > 0;) {
+      if (w->buckets[b] == 0.0) {
+        continue;
+      }
+      at = b; /* the last that is not empty, when rounding keeps the sum below the target */
+      before = above;
+      above += w->buckets[b];
+      if (above >= target) {
+        break;
+      }
+    }
+    above = before;
+    int64_t kept = 0;
+    for (int64_t j = 0; j < listed; j++) {
+      const int32_t i = w->list[j];
+      w->list[kept] = i;
+      kept += (w->keys[i] >> shift & mask) == at;
+    }
+    listed = kept;
+  }
+  int64_t j = 0; /* all keys in the list are equal now */
+  for (; j < listed - 1; j++) {
+    above += weighed ? (double)w->weights[w->list[j]] : 1.0;
+    if (above >= target) {
+      break;
+    }
+  }
+  return (border){.key = w->keys[w->list[j]], .index = w->list[j]};
+}
+
+/* Sets what lies behind the border to 0 in `values`, which are the keys themselves or the weights. */
+static void cut(const sample_row *w, border last, uint32_t *values) {
+  vs index;
+  for (int j = 0; j < VF; j++) {
+    index[j] = j;
+  }
+  int64_t i = 0;
+  for (; i + VF <= w->vocab; i += VF, index += VF) {
+    const vw key = load_words(w->keys + i);
+    const vw in = (vw)(key > last.key) | ((vw)(key == last.key) & (vw)(index <= last.index));
+    const vw kept = load_words(values + i) & in;
+    memcpy(values + i, &kept, sizeof kept);
+  }
+  for (; i < w->vocab; i++) {
+    const uint32_t key = w->keys[i];
+    values[i] = key > last.key || (key == last.key && i <= last.index) ? values[i] : 0;
+  }
+}
+
+/* Where the largest key is first. */
+static int32_t first_of_best(const sample_row *w) {
+  int64_t i = 0;
+  while (w->most[i / PIECE] != w->best) {
+    i += PIECE;
+  }
+  while (w->keys[i] != w->best) {
+    i++;
+  }
+  return (int32_t)i;
+}
+
+/* The first index whose cumulative weight is above u times the sum of all. */
+static int32_t draw(const sample_row *w, double u) {
+  double total = 0.0;
+  for (int64_t i = 0; i < w->vocab; i += BLOCK) {
+    total += nn_sum_f64(w->weights + i, w->vocab - i < BLOCK ? w->vocab - i : BLOCK);
+  }
+  const double target = u * total;
+  double sum = 0.0;
+  int64_t begin = 0;
+  for (;; begin += BLOCK) { /* the same sums again, so that the last block that is not zero passes the target */
+    const double next = sum + nn_sum_f64(w->weights + begin, w->vocab - begin < BLOCK ? w->vocab - begin : BLOCK);
+    if (next > target) {
+      break;
+    }
+    sum = next;
+  }
+  int64_t id = begin;
+  for (int64_t i = begin; i < w->vocab && i < begin + BLOCK; i++) {
+    if (w->weights[i] > 0.0f) {
+      id = i; /* one by one the sum may round to just below the target: then it is the last of the block */
+      sum += (double)w->weights[i];
+      if (sum > target) {
+        break;
+      }
+    }
+  }
+  return (int32_t)id;
+}
+
+/* ---- the rows of a call ---- */
+
+typedef struct sample_job {
+  const nn_sample_args *args;
+  sample_row *rows; /* [rows] when they are few, else one a worker */
+  int64_t pieces;   /* of a row */
+} sample_job;
+
+static int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static void keys_piece(sample_row *w, int64_t piece) {
+  const int64_t begin = piece * PIECE, end = minimum(begin + PIECE, w->vocab);
+  NN_SWITCH_DTYPE(w->dtype, w->most[piece] = make_keys(w, begin, end, DT));
+}
+
+/* Ends a row that needs no draw (returns 1), else drops what top_k excludes. */
+static int settle(sample_row *w, const nn_sample_args *a, int64_t r, int64_t pieces) {
+  w->best = 0;
+  for (int64_t piece = 0; piece < pieces; piece++) {
+    w->best = w->most[piece] > w->best ? w->most[piece] : w->best;
+  }
+  if (w->best == 0) {
+    a->ids[r] = 0;
+    return 1;
+  }
+  if (a->temperature[r] == 0.0f || (a->top_k != NULL && a->top_k[r] == 1)) {
+    a->ids[r] = first_of_best(w);
+    return 1;
+  }
+  if (w->best == KEY_OF_INFINITY) {
+    cut(w, (border){.key = KEY_OF_INFINITY, .index = INT32_MAX}, w->keys);
+  }
+  if (a->top_k != NULL && a->top_k[r] < w->vocab) {
+    const int64_t listed = list_at_least(w->keys, w->vocab, 1, w->list);
+    if (a->top_k[r] < listed) {
+      cut(w, find_border(w, listed, 0, (double)a->top_k[r]), w->keys);
+    }
+  }
+  return 0;
+}
+
+static int32_t finish(sample_row *w, const nn_sample_args *a, int64_t r) {
+  const double p = a->top_p == NULL ? 1.0 : (double)a->top_p[r];
+  if (p < 1.0) {
+    const double total = nn_sum_f64(w->weights, w->vocab);
+    /* All weights below (1 - p) * total / vocab add up to less than (1 - p) * total: the others reach p without them.
+     */
+    const float least = (float)(0.999 * (1.0 - p) * total / (double)w->vocab);
+    const uint32_t bits = nn_f32_bits(least > FLT_MIN ? least : FLT_MIN);
+    const int64_t listed = list_at_least((const uint32_t *)w->weights, w->vocab, bits, w->list);
+    cut(w, find_border(w, listed, 1, p * total), (uint32_t *)w->weights);
+  }
+  const uint32_t word = nn_philox((uint64_t)a->seeds[r], (uint64_t)a->steps[r], 0).w[0];
+  return draw(w, (double)word * 0x1p-32);
+}
+
+static void row_task(void *arg, int64_t r, int32_t worker) {
+  const sample_job *job = arg;
+  sample_row w = job->rows[worker];
+  w.first = r * w.vocab;
+  for (int64_t piece = 0; piece < job->pieces; piece++) {
+    keys_piece(&w, piece);
+  }
+  if (!settle(&w, job->args, r, job->pieces)) {
+    make_weights(&w, 0, w.vocab, job->args->temperature[r]);
+    job->args->ids[r] = finish(&w, job->args, r);
+  }
+}
+
+static void keys_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const sample_job *job = arg;
+  keys_piece(&job->rows[i / job->pieces], i % job->pieces);
+}
+
+/* A row that is settled is marked by a best key of 0. */
+static void settle_task(void *arg, int64_t r, int32_t worker) {
+  (void)worker;
+  const sample_job *job = arg;
+  if (settle(&job->rows[r], job->args, r, job->pieces)) {
+    job->rows[r].best = 0;
+  }
+}
+
+static void weights_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const sample_job *job = arg;
+  const sample_row *w = &job->rows[i / job->pieces];
+  if (w->best != 0) {
+    const int64_t begin = i % job->pieces * PIECE;
+    make_weights(w, begin, minimum(begin + PIECE, w->vocab), job->args->temperature[i / job->pieces]);
+  }
+}
+
+static void finish_task(void *arg, int64_t r, int32_t worker) {
+  (void)worker;
+  const sample_job *job = arg;
+  if (job->rows[r].best != 0) {
+    job->args->ids[r] = finish(&job->rows[r], job->args, r);
+  }
+}
+
+static int32_t check_options(nncuda_ctx *ctx, const nn_sample_args *a) {
+  for (int64_t r = 0; r < a->rows; r++) {
+    if (!(a->temperature[r] >= 0.0f && a->temperature[r] < INFINITY)) {
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "temperature[%lld] is %g; it must be finite and at least 0",
+                     (long long)r, (double)a->temperature[r]);
+    }
+    if (a->top_k != NULL && a->top_k[r] < 1) {
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "top_k[%lld] is %d; it must be at least 1", (long long)r,
+                     a->top_k[r]);
+    }
+    if (a->top_p != NULL && !(a->top_p[r] > 0.0f && a->top_p[r] <= 1.0f)) {
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "top_p[%lld] is %g; it must be above 0 and at most 1",
+                     (long long)r, (double)a->top_p[r]);
+    }
+    if (a->steps[r] < 0) {
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "steps[%lld] is %d; it must be at least 0", (long long)r,
+                     a->steps[r]);
+    }
+  }
+  return NNCUDA_SUCCESS;
+}
+
+static int32_t sample_rows(nncuda_ctx *ctx, const nn_sample_args *a) {
+  const int32_t status = check_options(ctx, a);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  sample_job job = {.args = a, .pieces = (a->vocab + PIECE - 1) / PIECE};
+  const int few = a->rows < FEW_ROWS && job.pieces > 1;
+  const int64_t n = few ? a->rows : nn_threads(ctx);
+  job.rows = nn_scratch(ctx, (size_t)n * sizeof *job.rows);
+  if (job.rows == NULL) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  for (int64_t i = 0; i < n; i++) {
+    sample_row *w = &job.rows[i];
+    *w = (sample_row){.logits = a->logits, .first = i * a->vocab, .vocab = a->vocab, .dtype = a->dtype};
+    w->keys = nn_scratch(ctx, (size_t)a->vocab * sizeof *w->keys);
+    w->most = nn_scratch(ctx, (size_t)job.pieces * sizeof *w->most);
+    w->weights = nn_scratch(ctx, (size_t)a->vocab * sizeof *w->weights);
+    w->list = nn_scratch(ctx, (size_t)a->vocab * sizeof *w->list);
+    w->buckets = nn_scratch(ctx, BUCKETS * sizeof *w->buckets);
+    if (w->keys == NULL || w->most == NULL || w->weights == NULL || w->list == NULL || w->buckets == NULL) {
+      return NNCUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  if (few) {
+    nn_parallel(ctx, a->rows * job.pieces, keys_task, &job);
+    nn_parallel(ctx, a->rows, settle_task, &job);
+    nn_parallel(ctx, a->rows * job.pieces, weights_task, &job);
+    nn_parallel(ctx, a->rows, finish_task, &job);
+  } else {
+    nn_parallel(ctx, a->rows, row_task, &job);
+  }
+  return NNCUDA_SUCCESS;
+}
+
+int32_t NN_KERNEL(sample)(nncuda_ctx *ctx, const void *args) { return sample_rows(ctx, args); }
+
+int32_t NN_KERNEL(topk_sample)(nncuda_ctx *ctx, const void *args) { return sample_rows(ctx, args); }
+
+int32_t NN_KERNEL(topp_sample)(nncuda_ctx *ctx, const void *args) { return sample_rows(ctx, args); }
+
+/* ---- argmax ---- */
+
+typedef struct argmax_job {
+  const nn_argmax_args *args;
+  int64_t pieces;
+  float *most;    /* [rows, pieces] */
+  int32_t *index; /* [rows, pieces]: where it is first */
+} argmax_job;
+
+/* Whether any of STRIDE elements from x[i] on is y. Asking lane by lane is slow, so many vectors are asked at once. */
+enum { STRIDE = 16 * VF };
+NN_INLINE int32_t holds(const void *x, int64_t i, float y, int32_t dtype) {
+  vs equal = {0};
+  for (int j = 0; j < STRIDE; j += VF) {
+    equal |= (vs)(vf_load_as(x, i + j, dtype) == vf_set1(y));
+  }
+  int32_t any = 0;
+  for (int j = 0; j < VF; j++) {
+    any |= equal[j];
+  }
+  return any;
+}
+
+NN_INLINE void argmax_piece(const argmax_job *job, int64_t i, int32_t dtype) {
+  const nn_argmax_args *a = job->args;
+  const int64_t first = i / job->pieces * a->vocab, begin = first + i % job->pieces * PIECE;
+  const int64_t end = minimum(begin + PIECE, first + a->vocab);
+  const float most = nn_maximum(a->logits, begin, end, dtype);
+  int64_t at = begin;
+  if (most > -INFINITY) {
+    while (at + STRIDE <= end && !holds(a->logits, at, most, dtype)) {
+      at += STRIDE;
+    }
+    while (nn_load_as(a->logits, at, dtype) != most) {
+      at++;
+    }
+  }
+  job->most[i] = most;
+  job->index[i] = (int32_t)(at - first);
+}
+
+static void argmax_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const argmax_job *job = arg;
+  NN_SWITCH_DTYPE(job->args->dtype, argmax_piece(job, i, DT));
+}
+
+int32_t NN_KERNEL(argmax)(nncuda_ctx *ctx, const void *args) {
+  const nn_argmax_args *a = args;
+  argmax_job job = {.args = a, .pieces = (a->vocab + PIECE - 1) / PIECE};
+  job.most = nn_scratch(ctx, (size_t)(a->rows * job.pieces) * sizeof *job.most);
+  job.index = nn_scratch(ctx, (size_t)(a->rows * job.pieces) * sizeof *job.index);
+  if (job.most == NULL || job.index == NULL) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  nn_parallel(ctx, a->rows * job.pieces, argmax_task, &job);
+  for (int64_t r = 0; r < a->rows; r++) {
+    const float *most = job.most + r * job.pieces;
+    int64_t best = 0;
+    for (int64_t piece = 1; piece < job.pieces; piece++) {
+      best = most[piece] > most[best] ? piece : best;
+    }
+    a->ids[r] = most[best] > -INFINITY ? job.index[r * job.pieces + best] : 0;
+  }
+  return NNCUDA_SUCCESS;
+}
