@@ -69,8 +69,6 @@ def cast(x: Array, dtype_y: str) -> Outputs:
     return {"y": rounded(x, dtype_y)}
 
 
-def fill(n: int, value: float, dtype: str) -> Outputs:
-    """n elements, all of them ``value`` rounded to ``dtype``."""
-    if dtype in ("i32", "i8"):
-        return {"y": np.full(n, value, np.int32 if dtype == "i32" else np.int8)}
-    return {"y": rounded(np.full(n, value), dtype)}
+def fill(n: int, value: float) -> Outputs:
+    """n elements, all of them ``value``."""
+    return {"y": np.full(n, value)}

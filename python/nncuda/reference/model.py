@@ -1,7 +1,7 @@
 """The mixture-of-experts transformer and its training step, in float64.
 
 Pre-norm blocks: RMSNorm -> attention -> +; RMSNorm -> mixture of experts -> +; then RMSNorm -> LM head (Jiang et al.
-2024, "Mixtral of experts"). Parameters carry the names and shapes of a Mixtral checkpoint.
+2024, "Mixtral of experts"). Parameters carry the names and shapes of a Mixtral checkpoint, one array an expert's matrix.
 """
 
 from collections.abc import Sequence

@@ -1,0 +1,287 @@
+/*
+ * Gradients of attention in blocks (Dao 2023, algorithm 2). With P = softmax(S), dP = dO V^T and D = rowsum(dO * O):
+ *   dV = P^T dO,  dS = P * (dP - D),  dQ = scale * dS K,  dK = scale * dS^T Q.
+ *
+ * A task owns some queries of one head: it walks over the keys in blocks, keeps dK and dV of a block in the cache
+ * while the queries pass, and adds to dQ, which nobody else touches. When several tasks share a key head, each leaves
+ * its dK and dV in scratch, and a second pass adds them up in order. How the queries are cut depends on the sizes
+ * alone, and so do all sums.
+ */
+#include "attention_pack.h"
+
+#include "../abi/attention.h"
+
+enum {
+  TASKS_WANTED = 8,        /* with fewer heads than that, the queries of each are cut into pieces */
+  PARTIAL_ROUND = 1 << 24, /* floats of partial results that are kept at a time */
+  ADD_KEYS = 64            /* keys that a task of the second pass adds up */
+};
+
+/* The packed queries hold scale * log2(e); dK wants scale. */
+static const float DK_FACTOR = 0.6931471805599453f;
+
+NN_TILE(score_tile, NR, 1, BLOCK_LD)
+NN_TILE(value_tile, BLOCK_LD, 1, NR)
+NN_TILE(column_tile, 1, BLOCK_LD, NR)
+
+typedef struct backward {
+  const nn_flash_attention_backward_args *a;
+  float *workspace, *partial; /* of each worker; dK and dV of each task, [kv_len][head_dim] each, or null */
+  int64_t first_pair, pairs;  /* (sequence, key head) pairs in this round */
+  int64_t pieces, piece_rows; /* tasks a head, and queries a task */
+  int64_t panel_rows;         /* rows of a worker's row panels: piece_rows and what a tile may reach beyond */
+  int64_t workspace_size;
+} backward;
+
+/* What a worker needs. */
+typedef struct backward_block {
+  float *q, *dout, *dq;                      /* row panels of the task's queries */
+  float *lse, *delta;                        /* [panel_rows] */
+  float *keys, *values, *key_rows, *dk, *dv; /* of a block of keys: two in key panels, three in row panels */
+  float *p, *ds;                             /* [BLOCK_ROWS][BLOCK_LD]; first the scores and dP */
+} backward_block;
+
+static int64_t backward_layout(backward_block *b, float *workspace, int64_t panel_rows, int64_t dim) {
+  const int64_t rows = row_panels_size(panel_rows, dim), key_rows = row_panels_size(BLOCK_KEYS, dim);
+  const int64_t scores = BLOCK_ROWS * BLOCK_LD;
+  const int64_t sizes[] = {rows,     rows,     rows,     panel_rows, panel_rows, key_rows,
+                           key_rows, key_rows, key_rows, key_rows,   scores,     scores};
+  float **const parts[] = {&b->q,      &b->dout,     &b->dq, &b->lse, &b->delta, &b->keys,
+                           &b->values, &b->key_rows, &b->dk, &b->dv,  &b->p,     &b->ds};
+  int64_t at = 0;
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    *parts[i] = workspace ? workspace + at : NULL;
+    at += round_up(sizes[i], 16);
+  }
+  return at;
+}
+
+/* delta = rowsum(dout * out) and the log-sum-exp in units of ln 2, for rows 0 .. rows-1 of one head. */
+NN_INLINE void pack_rowsums(const backward_block *b, const void *dout, const void *out, int64_t ld, const float *lse,
+                            int64_t rows, int64_t dim, int32_t dtype) {
+  const split_factor log2e = split_double(1.4426950408889634);
+  for (int64_t first = 0; first < rows; first += VF) {
+    vf sums[VF];
+    for (int i = 0; i < VF; i++) {
+      sums[i] = vf_set1(0.0f);
+      for (int64_t d = 0; d < dim && first + i < rows; d += VF) {
+        sums[i] = vf_fma(load_columns(dout, (first + i) * ld, d, dim, dtype),
+                         load_columns(out, (first + i) * ld, d, dim, dtype), sums[i]);
+      }
+    }
+    const vf sum = sum_each(sums), x = vf_load_part(lse + first, smaller(VF, rows - first));
+    vf_store(b->delta + first, sum);
+    vf_store(b->lse + first, vf_fma(x, vf_set1(log2e.high), x * vf_set1(log2e.low)));
+  }
+}
+
+/* Row r of a block sees `seen` + r keys with the causal mask, and in any case at most `keys`. */
+NN_INLINE int64_t keys_seen(int64_t r, int64_t keys, int64_t seen, int32_t causal) {
+  return causal ? larger(0, smaller(keys, seen + r)) : keys;
+}
+
+/* Scores to probabilities and dP to dS, and zeros as far as the tiles that hold the last key seen may read. */
+static void backward_soften(const backward_block *b, int64_t row, int64_t rows, int64_t keys, int64_t seen,
+                            int32_t causal) {
+  for (int64_t r = 0; r < padded_rows(rows); r++) {
+    const int64_t count = r < rows ? keys_seen(r, keys, seen, causal) : 0;
+    float *p = b->p + r * BLOCK_LD, *ds = b->ds + r * BLOCK_LD;
+    const vf lse = vf_set1(b->lse[row + r]), delta = vf_set1(b->delta[row + r]), zero = vf_set1(0.0f);
+    int64_t j = 0;
+    for (; j + VF <= count; j += VF) {
+      const vf x = vf_exp2(vf_load(p + j) - lse);
+      vf_store(p + j, x);
+      vf_store(ds + j, x * (vf_load(ds + j) - delta));
+    }
+    if (j < count) {
+      const vf x = vf_exp2(vf_load(p + j) - lse);
+      vf_store(p + j, vf_keep_part(x, count - j, 0.0f));
+      vf_store(ds + j, vf_keep_part(x * (vf_load(ds + j) - delta), count - j, 0.0f));
+      j += VF;
+    }
+    for (; j < count + TILE_ROWS; j += VF) {
+      vf_store(p + j, zero);
+      vf_store(ds + j, zero);
+    }
+  }
+}
+
+/* One block of queries (from row `row` of the task's) against one block of keys. */
+static void backward_step(const backward_block *b, int64_t panel_rows, int64_t row, int64_t rows, int64_t keys,
+                          int64_t seen, int32_t causal, int64_t dim) {
+  int64_t height;
+  for (int32_t side = 0; side < 2; side++) {
+    const float *left = side == 0 ? b->q : b->dout, *right = side == 0 ? b->keys : b->values;
+    float *to = side == 0 ? b->p : b->ds;
+    for (int64_t key = 0; key < keys; key += NR) {
+      for (int64_t r = 0; r < rows; r += height) {
+        height = tile_rows(rows - r);
+        if (keys_seen(r + height - 1, keys, seen, causal) > key) {
+          const tile_args t = {.a = left + (row + r) * NR,
+                               .b = right + key * dim,
+                               .c = to + r * BLOCK_LD + key,
+                               .a_chunk = panel_rows * NR,
+                               .depth = dim,
+                               .chunk = NR,
+                               .fresh = 1};
+          score_tile(&t, height, 2);
+        }
+      }
+    }
+  }
+  backward_soften(b, row, rows, keys, seen, causal);
+  for (int64_t panel = 0; panel * NR < dim; panel++) {
+    const int vectors = panel_vectors(dim, panel);
+    for (int32_t side = 0; side < 2; side++) {
+      const float *left = side == 0 ? b->p : b->ds, *right = side == 0 ? b->dout : b->q;
+      float *to = side == 0 ? b->dv : b->dk;
+      for (int64_t key = 0; key < keys; key += height) {
+        height = tile_rows(keys - key);
+        const int64_t first = causal ? larger(0, key + 1 - seen) : 0; /* the first row that sees `key` */
+        if (first < rows) {
+          const tile_args t = {.a = left + first * BLOCK_LD + key,
+                               .b = right + (panel * panel_rows + row + first) * NR,
+                               .c = to + (panel * BLOCK_KEYS + key) * NR,
+                               .depth = rows - first,
+                               .chunk = rows - first};
+          column_tile(&t, height, vectors);
+        }
+      }
+    }
+    for (int64_t r = 0; r < rows; r += height) {
+      height = tile_rows(rows - r);
+      const int64_t depth = keys_seen(smaller(rows, r + height) - 1, keys, seen, causal);
+      if (depth > 0) {
+        const tile_args t = {.a = b->ds + r * BLOCK_LD,
+                             .b = b->key_rows + panel * BLOCK_KEYS * NR,
+                             .c = b->dq + (panel * panel_rows + row + r) * NR,
+                             .depth = depth,
+                             .chunk = depth};
+        value_tile(&t, height, vectors);
+      }
+    }
+  }
+}
+
+static void clear(float *x, int64_t n) { memset(x, 0, (size_t)n * sizeof *x); }
+
+static void backward_task(void *arg, int64_t i, int32_t worker) {
+  const backward *f = arg;
+  const nn_flash_attention_backward_args *a = f->a;
+  const nn_attention_shape *s = &a->shape;
+  const int64_t group = s->heads / s->kv_heads, dim = s->head_dim, bytes = nn_dtype_bytes(a->dtype);
+  const int64_t pair = f->first_pair + i / (group * f->pieces), sequence = pair / s->kv_heads;
+  const int64_t head = pair % s->kv_heads * group + i / f->pieces % group;
+  /* The last piece sees the most keys: it goes first. */
+  const int64_t piece = f->pieces - 1 - i % f->pieces, begin = piece * f->piece_rows;
+  const int64_t rows = smaller(f->piece_rows, s->q_len - begin), out_ld = s->heads * dim;
+  backward_block b;
+  backward_layout(&b, f->workspace + worker * f->workspace_size, f->panel_rows, dim);
+
+  const int64_t out_at = ((sequence * s->q_len + begin) * out_ld + head * dim) * bytes;
+  const int64_t q_at = ((sequence * s->q_len + begin) * a->ld_q + head * dim) * bytes;
+  const int64_t kv_at = (sequence * s->kv_len * a->ld_kv + pair % s->kv_heads * dim) * bytes;
+  const char *dout = (const char *)a->dout + out_at, *out = (const char *)a->out + out_at;
+  const float *lse = a->lse + (sequence * s->heads + head) * s->q_len + begin;
+  const split_factor one = {1.0f, 0.0f}, factor = split_double((double)a->scale * 1.4426950408889634);
+  NN_SWITCH_DTYPE(a->dtype, {
+    pack_rows(b.q, f->panel_rows, (const char *)a->q + q_at, a->ld_q, 0, rows, f->panel_rows, dim, factor, DT);
+    pack_rows(b.dout, f->panel_rows, dout, out_ld, 0, rows, f->panel_rows, dim, one, DT);
+    pack_rowsums(&b, dout, out, out_ld, lse, rows, dim, DT);
+  });
+  clear(b.dq, row_panels_size(f->panel_rows, dim));
+
+  /* Query r of this task sees r + seen keys. The partial results of keys that none of them sees must be zeros too. */
+  const int64_t seen = begin + s->kv_len - s->q_len + 1;
+  for (int64_t key = 0; key < s->kv_len; key += BLOCK_KEYS) {
+    const int64_t keys = smaller(BLOCK_KEYS, s->kv_len - key), at = kv_at + key * a->ld_kv * bytes;
+    const int64_t first = a->causal ? larger(0, key + 1 - seen) : 0; /* the first query that sees the block */
+    clear(b.dk, row_panels_size(BLOCK_KEYS, dim));
+    clear(b.dv, row_panels_size(BLOCK_KEYS, dim));
+    if (first < rows) {
+      const char *k = (const char *)a->k + at, *v = (const char *)a->v + at;
+      NN_SWITCH_DTYPE(a->dtype, {
+        pack_keys(b.keys, k, a->ld_kv, 0, keys, dim, DT);
+        pack_keys(b.values, v, a->ld_kv, 0, keys, dim, DT);
+        pack_rows(b.key_rows, BLOCK_KEYS, k, a->ld_kv, 0, keys, keys, dim, one, DT);
+      });
+    }
+    for (int64_t row = first; row < rows; row += BLOCK_ROWS) {
+      backward_step(&b, f->panel_rows, row, smaller(BLOCK_ROWS, rows - row), keys, seen + row - key, a->causal, dim);
+    }
+    if (f->partial) {
+      float *dk = f->partial + (2 * i * s->kv_len + key) * dim, *dv = dk + s->kv_len * dim;
+      store_rows(dk, dim, b.dk, BLOCK_KEYS, keys, dim, 1.0f, NNCUDA_F32);
+      store_rows(dv, dim, b.dv, BLOCK_KEYS, keys, dim, 1.0f, NNCUDA_F32);
+    } else {
+      NN_SWITCH_DTYPE(a->dtype, {
+        store_rows((char *)a->dk + at, a->ld_kv, b.dk, BLOCK_KEYS, keys, dim, DK_FACTOR, DT);
+        store_rows((char *)a->dv + at, a->ld_kv, b.dv, BLOCK_KEYS, keys, dim, 1.0f, DT);
+      });
+    }
+  }
+  NN_SWITCH_DTYPE(a->dtype, store_rows((char *)a->dq + q_at, a->ld_q, b.dq, f->panel_rows, rows, dim, a->scale, DT));
+}
+
+NN_INLINE void add_partials(const backward *f, int64_t local, int64_t begin, int64_t end, int32_t dtype) {
+  const nn_flash_attention_backward_args *a = f->a;
+  const nn_attention_shape *s = &a->shape;
+  const int64_t tasks = s->heads / s->kv_heads * f->pieces, dim = s->head_dim, size = s->kv_len * dim;
+  const int64_t pair = f->first_pair + local;
+  const int64_t at = pair / s->kv_heads * s->kv_len * a->ld_kv + pair % s->kv_heads * dim;
+  for (int64_t key = begin; key < end; key++) {
+    for (int32_t side = 0; side < 2; side++) {
+      const float *partial = f->partial + (2 * local * tasks + side) * size + key * dim;
+      for (int64_t d = 0; d < dim; d += VF) {
+        const int64_t n = smaller(VF, dim - d);
+        vf sum = vf_load_part(partial + d, n);
+        for (int64_t t = 1; t < tasks; t++) {
+          sum = sum + vf_load_part(partial + 2 * t * size + d, n);
+        }
+        sum = sum * vf_set1(side == 0 ? DK_FACTOR : 1.0f);
+        vf_store_part_as(side == 0 ? a->dk : a->dv, at + key * a->ld_kv + d, n, sum, dtype);
+      }
+    }
+  }
+}
+
+static void backward_add_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const backward *f = arg;
+  const int64_t kv_len = f->a->shape.kv_len, blocks = ceil_div(kv_len, ADD_KEYS), begin = i % blocks * ADD_KEYS;
+  NN_SWITCH_DTYPE(f->a->dtype, add_partials(f, i / blocks, begin, smaller(begin + ADD_KEYS, kv_len), DT));
+}
+
+int32_t NN_KERNEL(flash_attention_backward)(nncuda_ctx *ctx, const void *args) {
+  const nn_flash_attention_backward_args *a = args;
+  const nn_attention_shape *s = &a->shape;
+  const int64_t pairs = s->batch * s->kv_heads, group = s->heads / s->kv_heads;
+  backward f = {.a = a};
+  const int64_t wanted = ceil_div(TASKS_WANTED, s->batch * s->heads);
+  f.piece_rows = round_up(ceil_div(s->q_len, wanted), BLOCK_ROWS);
+  f.pieces = ceil_div(s->q_len, f.piece_rows);
+  f.panel_rows = smaller(f.piece_rows, s->q_len) + TILE_ROWS;
+  backward_block unused;
+  f.workspace_size = backward_layout(&unused, NULL, f.panel_rows, s->head_dim);
+  f.workspace = nn_scratch(ctx, (size_t)(f.workspace_size * nn_threads(ctx)) * sizeof(float));
+  if (!f.workspace) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  int64_t round = pairs;
+  if (group * f.pieces > 1) {
+    const int64_t pair_size = 2 * group * f.pieces * s->kv_len * s->head_dim;
+    round = larger(1, smaller(pairs, PARTIAL_ROUND / pair_size));
+    f.partial = nn_scratch(ctx, (size_t)(round * pair_size) * sizeof(float));
+    if (!f.partial) {
+      return NNCUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  for (f.first_pair = 0; f.first_pair < pairs; f.first_pair += f.pairs) {
+    f.pairs = smaller(round, pairs - f.first_pair);
+    nn_parallel(ctx, f.pairs * group * f.pieces, backward_task, &f);
+    if (f.partial) {
+      nn_parallel(ctx, f.pairs * ceil_div(s->kv_len, ADD_KEYS), backward_add_task, &f);
+    }
+  }
+  return NNCUDA_SUCCESS;
+}

@@ -1,0 +1,263 @@
+/*
+ * Attention in blocks, with a running maximum and sum for each query (Dao 2023, algorithm 1).
+ *
+ * Keys are packed transposed and values in row panels, once for all query heads and query blocks that read them; a task
+ * is one block of queries of one head. Scores are kept in units of ln 2 (the factor is folded into the packed
+ * queries), so that a power of two replaces the exponential. Blocks of keys that the causal mask hides are skipped, and
+ * on its diagonal a tile of rows stops at the last key that any of them sees.
+ */
+#include "attention_pack.h"
+
+#include "../abi/attention.h"
+
+typedef struct flash {
+  const nn_flash_attention_args *a;
+  float *keys, *values;      /* packed, of each (sequence, key head) in this round */
+  float *workspace;          /* of each worker */
+  int64_t first_pair, pairs; /* (sequence, key head) pairs in this round */
+  int64_t query_blocks, key_blocks;
+  int64_t keys_size, values_size, workspace_size;
+} flash;
+
+NN_TILE(score_tile, NR, 1, BLOCK_LD)
+NN_TILE(value_tile, BLOCK_LD, 1, NR)
+
+/* What a worker needs for a block of queries. */
+typedef struct flash_block {
+  float *q, *out, *scores;  /* row panels, row panels, [BLOCK_ROWS][BLOCK_LD] */
+  float *peak, *keep, *sum; /* [BLOCK_ROWS], [BLOCK_ROWS], [BLOCK_ROWS][VF]: lanes are added up at the end */
+} flash_block;
+
+NN_INLINE int64_t flash_block_size(int64_t head_dim) {
+  return 2 * row_panels_size(BLOCK_ROWS, head_dim) + BLOCK_ROWS * (BLOCK_LD + 2 + VF);
+}
+
+NN_INLINE flash_block flash_block_at(float *workspace, int64_t head_dim) {
+  flash_block b;
+  b.q = workspace;
+  b.out = b.q + row_panels_size(BLOCK_ROWS, head_dim);
+  b.scores = b.out + row_panels_size(BLOCK_ROWS, head_dim);
+  b.sum = b.scores + BLOCK_ROWS * BLOCK_LD;
+  b.peak = b.sum + BLOCK_ROWS * VF;
+  b.keep = b.peak + BLOCK_ROWS;
+  return b;
+}
+
+static void flash_pack_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const flash *f = arg;
+  const nn_flash_attention_args *a = f->a;
+  const nn_attention_shape *s = &a->shape;
+  const int64_t local = i / f->key_blocks, pair = f->first_pair + local, begin = i % f->key_blocks * BLOCK_KEYS;
+  const int64_t end = smaller(begin + BLOCK_KEYS, s->kv_len);
+  const int64_t offset = pair / s->kv_heads * s->kv_len * a->ld_kv + pair % s->kv_heads * s->head_dim;
+  const int64_t bytes = nn_dtype_bytes(a->dtype);
+  const char *k = (const char *)a->k + offset * bytes, *v = (const char *)a->v + offset * bytes;
+  float *keys = f->keys + local * f->keys_size, *values = f->values + local * f->values_size;
+  NN_SWITCH_DTYPE(a->dtype, {
+    pack_keys(keys, k, a->ld_kv, begin, end, s->head_dim, DT);
+    pack_rows(values, s->kv_len, v, a->ld_kv, begin, end, end, s->head_dim, (split_factor){1.0f, 0.0f}, DT);
+  });
+}
+
+/* Keys of a step that row r sees: `seen` + r with the causal mask, and in any case at most `keys`. */
+NN_INLINE int64_t keys_seen(int64_t r, int64_t rows, int64_t keys, int64_t seen, int32_t causal) {
+  return r >= rows ? 0 : causal ? larger(0, smaller(keys, seen + r)) : keys;
+}
+
+/* The largest of `count` scores, lane by lane. */
+NN_INLINE vf row_peaks(const float *scores, int64_t count) {
+  const vf lowest = vf_set1(-INFINITY);
+  vf a = lowest, b = lowest;
+  int64_t j = 0;
+  for (; j + 2 * VF <= count; j += 2 * VF) {
+    a = vf_max(vf_load(scores + j), a);
+    b = vf_max(vf_load(scores + j + VF), b);
+  }
+  for (; j < count; j += VF) {
+    a = vf_max(vf_keep_part(vf_load(scores + j), smaller(VF, count - j), -INFINITY), a);
+  }
+  return vf_max(a, b);
+}
+
+/* Replaces `count` scores by 2^(score - peak), what follows up to `end` by zero; returns the sum lane by lane. */
+NN_INLINE vf row_powers(float *scores, int64_t count, int64_t end, float peak) {
+  const vf shift = vf_set1(peak);
+  vf total = vf_set1(0.0f);
+  int64_t j = 0;
+  for (; j + VF <= count; j += VF) {
+    const vf p = vf_exp2(vf_load(scores + j) - shift);
+    total = total + p;
+    vf_store(scores + j, p);
+  }
+  if (j < count) {
+    const vf p = vf_keep_part(vf_exp2(vf_load(scores + j) - shift), count - j, 0.0f);
+    total = total + p;
+    vf_store(scores + j, p);
+    j += VF;
+  }
+  for (; j < end; j += VF) {
+    vf_store(scores + j, vf_set1(0.0f));
+  }
+  return total;
+}
+
+/*
+ * The softmax of the scores of a step against the running maxima, VF rows at a time so that the reductions over lanes
+ * and what depends on them are done for all of them at once. Rows without a key get NaN, which flash_task replaces.
+ */
+static void flash_soften(const flash_block *b, int64_t rows, int64_t keys, int64_t seen, int32_t causal) {
+  for (int64_t r = 0; r < rows; r += VF) {
+    vf tops[VF];
+    for (int i = 0; i < VF; i++) {
+      tops[i] = row_peaks(b->scores + (r + i) * BLOCK_LD, keys_seen(r + i, rows, keys, seen, causal));
+    }
+    const vf old_peak = vf_load(b->peak + r), peak = vf_max(largest_each(tops), old_peak);
+    vf_store(b->peak + r, peak);
+    vf_store(b->keep + r, vf_exp2(old_peak - peak));
+    for (int64_t i = r; i < r + VF; i++) {
+      /* Zero as far as the tile of rows that this one belongs to reads, which is less than TILE_ROWS further. */
+      const int64_t count = keys_seen(i, rows, keys, seen, causal), end = smaller(keys, count + TILE_ROWS);
+      const vf total = row_powers(b->scores + i * BLOCK_LD, count, end, b->peak[i]);
+      float *sum = b->sum + i * VF;
+      vf_store(sum, vf_fma(vf_load(sum), vf_set1(b->keep[i]), total));
+    }
+  }
+}
+
+/* Scores, softmax and output of the block's rows against keys first_key .. first_key+keys-1; row r sees `seen` + r of
+ * them (at most `keys`), or all of them without the causal mask. */
+static void flash_step(const flash_block *b, const float *key_panels, const float *values, int64_t kv_len, int64_t rows,
+                       int64_t keys, int64_t seen, int32_t causal, int32_t first, int64_t dim) {
+  for (int64_t key = 0; key < keys; key += NR) {
+    int64_t height;
+    for (int64_t r = 0; r < rows; r += height) {
+      height = tile_rows(rows - r);
+      if (causal && seen + r + height - 1 <= key) {
+        continue;
+      }
+      const tile_args t = {.a = b->q + r * NR,
+                           .b = key_panels + key * dim,
+                           .c = b->scores + r * BLOCK_LD + key,
+                           .a_chunk = BLOCK_ROWS * NR,
+                           .depth = dim,
+                           .chunk = NR,
+                           .fresh = 1};
+      score_tile(&t, height, 2);
+    }
+  }
+  flash_soften(b, rows, keys, seen, causal);
+  for (int64_t panel = 0; panel * NR < dim; panel++) {
+    int64_t height;
+    for (int64_t r = 0; r < rows; r += height) {
+      height = tile_rows(rows - r);
+      const int64_t depth = causal ? smaller(keys, seen + r + height - 1) : keys;
+      if (depth <= 0) {
+        continue;
+      }
+      const tile_args t = {.a = b->scores + r * BLOCK_LD,
+                           .b = values + panel * kv_len * NR,
+                           .c = b->out + (panel * BLOCK_ROWS + r) * NR,
+                           .keep = b->keep + r,
+                           .depth = depth,
+                           .chunk = depth,
+                           .fresh = first};
+      value_tile(&t, height, panel_vectors(dim, panel));
+    }
+  }
+}
+
+/* Divides by the sums and rounds; the log-sum-exp of each row goes to lse, if given. The first `blind` rows see no key.
+ */
+NN_INLINE void flash_finish(const flash_block *b, void *out, float *lse, int64_t ld, int64_t rows, int64_t blind,
+                            int64_t dim, int32_t dtype) {
+  for (int64_t first = 0; first < rows; first += VF) {
+    vf sums[VF];
+    for (int i = 0; i < VF; i++) {
+      sums[i] = vf_load(b->sum + (first + i) * VF);
+    }
+    const vf sum = sum_each(sums);
+    float factor[VF], logs[VF];
+    vf_store(factor, vf_set1(1.0f) / sum);
+    if (lse) {
+      const split_factor ln2 = split_double(0.6931471805599453);
+      const vf peak = vf_load(b->peak + first);
+      vf_store(logs, vf_fma(peak, vf_set1(ln2.high), vf_fma(peak, vf_set1(ln2.low), vf_log(sum))));
+    }
+    for (int64_t r = first; r < smaller(rows, first + VF); r++) {
+      if (lse) {
+        lse[r] = r < blind ? -INFINITY : logs[r - first];
+      }
+      for (int64_t d = 0; d < dim; d += VF) {
+        vf x = vf_load(b->out + (d / NR * BLOCK_ROWS + r) * NR + d % NR) * vf_set1(factor[r - first]);
+        if (r < blind) {
+          x = vf_set1(0.0f);
+        }
+        if (d + VF <= dim) {
+          vf_store_as(out, r * ld + d, x, dtype);
+        } else {
+          vf_store_part_as(out, r * ld + d, dim - d, x, dtype);
+        }
+      }
+    }
+  }
+}
+
+/* A block of queries of one head; tasks count down from the last block, which sees the most keys. */
+static void flash_task(void *arg, int64_t i, int32_t worker) {
+  const flash *f = arg;
+  const nn_flash_attention_args *a = f->a;
+  const nn_attention_shape *s = &a->shape;
+  const int64_t group = s->heads / s->kv_heads, dim = s->head_dim, bytes = nn_dtype_bytes(a->dtype);
+  const int64_t q_block = f->query_blocks - 1 - i % f->query_blocks, local = i / f->query_blocks / group;
+  const int64_t pair = f->first_pair + local, sequence = pair / s->kv_heads;
+  const int64_t head = pair % s->kv_heads * group + i / f->query_blocks % group;
+  const int64_t row = q_block * BLOCK_ROWS, rows = smaller(BLOCK_ROWS, s->q_len - row);
+  const flash_block b = flash_block_at(f->workspace + worker * f->workspace_size, dim);
+  const int64_t out_ld = s->heads * dim;
+  char *out = (char *)a->out + ((sequence * s->q_len + row) * out_ld + head * dim) * bytes;
+
+  /* Query r of the block sees seen + r keys, of which there are kv_len. */
+  const int64_t seen = row + s->kv_len - s->q_len + 1;
+  const int64_t limit = a->causal ? smaller(s->kv_len, seen + rows - 1) : s->kv_len;
+  const split_factor factor = split_double((double)a->scale * 1.4426950408889634);
+  const char *q = (const char *)a->q + ((sequence * s->q_len + row) * a->ld_q + head * dim) * bytes;
+  NN_SWITCH_DTYPE(a->dtype, pack_rows(b.q, BLOCK_ROWS, q, a->ld_q, 0, rows, padded_rows(rows), dim, factor, DT));
+  for (int64_t r = 0; r < BLOCK_ROWS; r++) {
+    b.peak[r] = -INFINITY;
+    vf_store(b.sum + r * VF, vf_set1(0.0f));
+  }
+  for (int64_t key = 0; key < limit; key += BLOCK_KEYS) {
+    flash_step(&b, f->keys + local * f->keys_size + key * dim, f->values + local * f->values_size + key * NR, s->kv_len,
+               rows, smaller(BLOCK_KEYS, limit - key), seen - key, a->causal, key == 0, dim);
+  }
+  const int64_t blind =
+      a->causal ? larger(0, smaller(rows, 1 - seen)) : 0; /* the first rows of the block, without keys */
+  float *lse = a->lse ? a->lse + (sequence * s->heads + head) * s->q_len + row : NULL;
+  NN_SWITCH_DTYPE(a->dtype, flash_finish(&b, out, lse, out_ld, rows, blind, dim, DT));
+}
+
+int32_t NN_KERNEL(flash_attention)(nncuda_ctx *ctx, const void *args) {
+  const nn_flash_attention_args *a = args;
+  const nn_attention_shape *s = &a->shape;
+  flash f = {.a = a,
+             .query_blocks = ceil_div(s->q_len, BLOCK_ROWS),
+             .key_blocks = ceil_div(s->kv_len, BLOCK_KEYS),
+             .keys_size = key_panels_size(s->kv_len, s->head_dim),
+             .values_size = row_panels_size(s->kv_len, s->head_dim),
+             .workspace_size = round_up(flash_block_size(s->head_dim), 16)};
+  const int64_t pairs = s->batch * s->kv_heads, pair_size = f.keys_size + f.values_size;
+  const int64_t round = larger(1, smaller(pairs, PACKED_ROUND / pair_size));
+  f.workspace = nn_scratch(ctx, (size_t)(f.workspace_size * nn_threads(ctx)) * sizeof(float));
+  f.keys = nn_scratch(ctx, (size_t)(round * f.keys_size) * sizeof(float));
+  f.values = nn_scratch(ctx, (size_t)(round * f.values_size) * sizeof(float));
+  if (!f.workspace || !f.keys || !f.values) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  for (f.first_pair = 0; f.first_pair < pairs; f.first_pair += f.pairs) {
+    f.pairs = smaller(round, pairs - f.first_pair);
+    nn_parallel(ctx, f.pairs * f.key_blocks, flash_pack_task, &f);
+    nn_parallel(ctx, f.pairs * (s->heads / s->kv_heads) * f.query_blocks, flash_task, &f);
+  }
+  return NNCUDA_SUCCESS;
+}

@@ -1,0 +1,153 @@
+/* Packing of queries, keys and values into the forms that attention_tile.h multiplies. */
+#ifndef NN_CPU_ATTENTION_PACK_H
+#define NN_CPU_ATTENTION_PACK_H
+
+#include "attention_tile.h"
+
+/* A factor as the sum of two floats, so that a product with it is rounded (nearly) once where there is an FMA. */
+typedef struct split_factor {
+  float high, low;
+} split_factor;
+
+NN_INLINE split_factor split_double(double x) {
+  const float high = (float)x;
+  return (split_factor){high, (float)(x - (double)high)};
+}
+
+/* Floats of row panels over `rows` rows. */
+NN_INLINE int64_t row_panels_size(int64_t rows, int64_t dim) { return ceil_div(dim, NR) * NR * rows; }
+
+/* Floats of key panels over `keys` keys. */
+NN_INLINE int64_t key_panels_size(int64_t keys, int64_t dim) { return round_up(keys, NR) * dim; }
+
+/* VF elements of a row of `dim`, from element d on; what lies beyond the row is zero. */
+NN_INLINE vf load_columns(const void *source, int64_t row, int64_t d, int64_t dim, int32_t dtype) {
+  return d + VF <= dim ? vf_load_as(source, row + d, dtype) : vf_load_part_as(source, row + d, dim - d, dtype);
+}
+
+/*
+ * Rows begin .. end-1 of row panels that are `panel_rows` high. Row r of the source starts at element r * ld. Rows from
+ * `end` up to `zero_end` are set to zero.
+ */
+NN_INLINE void pack_rows(float *panels, int64_t panel_rows, const void *source, int64_t ld, int64_t begin, int64_t end,
+                         int64_t zero_end, int64_t dim, split_factor factor, int32_t dtype) {
+  const vf high = vf_set1(factor.high), low = vf_set1(factor.low);
+  for (int64_t d = 0; d < dim; d += VF) {
+    float *to = panels + d / NR * NR * panel_rows + d % NR;
+    for (int64_t r = begin; r < end; r++) {
+      const vf x = load_columns(source, r * ld, d, dim, dtype);
+      vf_store(to + r * NR, vf_fma(x, high, x * low));
+    }
+    for (int64_t r = end; r < zero_end; r++) {
+      vf_store(to + r * NR, vf_set1(0.0f));
+    }
+  }
+}
+
+/* Row panels times a factor into rows of any dtype. */
+NN_INLINE void store_rows(void *to, int64_t ld, const float *panels, int64_t panel_rows, int64_t rows, int64_t dim,
+                          float factor, int32_t dtype) {
+  for (int64_t r = 0; r < rows; r++) {
+    for (int64_t d = 0; d < dim; d += VF) {
+      const vf x = vf_load(panels + (d / NR * panel_rows + r) * NR + d % NR) * vf_set1(factor);
+      if (d + VF <= dim) {
+        vf_store_as(to, r * ld + d, x, dtype);
+      } else {
+        vf_store_part_as(to, r * ld + d, dim - d, x, dtype);
+      }
+    }
+  }
+}
+
+#if defined(NN_SIMD_AVX512)
+NN_INLINE void transpose(vf x[VF]) {
+  vf y[VF];
+  NN_UNROLL for (int i = 0; i < 16; i += 2) {
+    y[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
+    y[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
+  }
+  NN_UNROLL for (int i = 0; i < 16; i += 4) {
+    NN_UNROLL for (int j = 0; j < 2; j++) {
+      const __m512d a = _mm512_castps_pd(y[i + j]), b = _mm512_castps_pd(y[i + j + 2]);
+      x[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+      x[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+    }
+  }
+  /* x[4g + j] holds, in its quarter q, column 4q + j of rows 4g .. 4g+3: what is left is a 4 x 4 transpose of quarters.
+   */
+  NN_UNROLL for (int j = 0; j < 4; j++) {
+    const vf a = _mm512_shuffle_f32x4(x[j], x[j + 4], 0x44), b = _mm512_shuffle_f32x4(x[j], x[j + 4], 0xee);
+    const vf c = _mm512_shuffle_f32x4(x[j + 8], x[j + 12], 0x44), d = _mm512_shuffle_f32x4(x[j + 8], x[j + 12], 0xee);
+    y[j] = _mm512_shuffle_f32x4(a, c, 0x88);
+    y[j + 4] = _mm512_shuffle_f32x4(a, c, 0xdd);
+    y[j + 8] = _mm512_shuffle_f32x4(b, d, 0x88);
+    y[j + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+  }
+  NN_UNROLL for (int i = 0; i < 16; i++) { x[i] = y[i]; }
+}
+#elif defined(NN_SIMD_AVX2)
+NN_INLINE void transpose(vf x[VF]) {
+  vf y[VF];
+  NN_UNROLL for (int i = 0; i < 8; i += 2) {
+    y[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+    y[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+  }
+  NN_UNROLL for (int i = 0; i < 8; i += 4) {
+    NN_UNROLL for (int j = 0; j < 2; j++) {
+      const __m256d a = _mm256_castps_pd(y[i + j]), b = _mm256_castps_pd(y[i + j + 2]);
+      x[i + 2 * j] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b));
+      x[i + 2 * j + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, b));
+    }
+  }
+  NN_UNROLL for (int j = 0; j < 4; j++) {
+    y[j] = _mm256_permute2f128_ps(x[j], x[j + 4], 0x20);
+    y[j + 4] = _mm256_permute2f128_ps(x[j], x[j + 4], 0x31);
+  }
+  NN_UNROLL for (int i = 0; i < 8; i++) { x[i] = y[i]; }
+}
+#else
+NN_INLINE void transpose(vf x[VF]) {
+  const vf a = x[0], b = x[1], c = x[2], d = x[3];
+  NN_UNROLL for (int i = 0; i < VF; i++) { x[i] = (vf){a[i], b[i], c[i], d[i]}; }
+}
+#endif
+
+/* Lane i of the result is the sum, or the largest, of the lanes of x[i]; a NaN may be lost among the largest. */
+NN_INLINE vf sum_each(vf x[VF]) {
+  transpose(x);
+  NN_UNROLL for (int width = VF / 2; width > 0; width /= 2) {
+    NN_UNROLL for (int i = 0; i < width; i++) { x[i] = x[i] + x[i + width]; }
+  }
+  return x[0];
+}
+
+NN_INLINE vf largest_each(vf x[VF]) {
+  transpose(x);
+  NN_UNROLL for (int width = VF / 2; width > 0; width /= 2) {
+    NN_UNROLL for (int i = 0; i < width; i++) { x[i] = vf_max(x[i], x[i + width]); }
+  }
+  return x[0];
+}
+
+/* Keys begin .. end-1 of key panels, begin a multiple of NR; the last panel is filled up with zeros. */
+NN_INLINE void pack_keys(float *panels, const void *source, int64_t ld, int64_t begin, int64_t end, int64_t dim,
+                         int32_t dtype) {
+  for (int64_t key = begin; key < round_up(end, NR); key += VF) {
+    float *to = panels + key / NR * NR * dim + key % NR;
+    for (int64_t d = 0; d < dim; d += VF) {
+      vf x[VF];
+      NN_UNROLL for (int i = 0; i < VF; i++) {
+        x[i] = key + i < end ? load_columns(source, (key + i) * ld, d, dim, dtype) : vf_set1(0.0f);
+      }
+      transpose(x);
+      const int64_t columns = smaller(VF, dim - d);
+      NN_UNROLL for (int i = 0; i < VF; i++) {
+        if (i < columns) {
+          vf_store(to + (d + i) * NR, x[i]);
+        }
+      }
+    }
+  }
+}
+
+#endif

@@ -1,0 +1,187 @@
+/*
+ * Register-tiled products for attention, and the packed forms that they read.
+ *
+ * All operands are f32 in scratch; 16-bit inputs are widened while they are packed. With NR = 2 vectors:
+ *   row panels  [ceil(dim/NR)][rows][NR]        element (row, d) at panel d/NR, row, d%NR
+ *   key panels  [ceil(keys/NR)][head_dim][NR]   the transpose, NR keys side by side
+ * A row panel serves both as the left operand (NR consecutive depths of a row are dense) and as the right operand of a
+ * product over rows, so that one packing of q, k or dout is enough for all products of a step.
+ */
+#ifndef NN_CPU_ATTENTION_TILE_H
+#define NN_CPU_ATTENTION_TILE_H
+
+#include "kernel.h"
+
+#if defined(__clang__)
+#define NN_UNROLL _Pragma("unroll")
+#else
+#define NN_UNROLL _Pragma("GCC unroll 32")
+#endif
+
+/*
+ * TILE_ROWS * 2 accumulators, 2 right operands and a broadcast must fit into the registers: 32 with AVX-512 and on
+ * AArch64, 16 elsewhere. BLOCK_LD is the row stride of a block of scores; the padding keeps the rows, which are read
+ * down a column in the backward pass, from falling into the same few sets of the cache.
+ */
+enum {
+  NR = 2 * VF,
+  DEPTH_STEP = 4, /* depths that the inner loop is unrolled by */
+#if defined(NN_SIMD_AVX512) || defined(__aarch64__)
+  TILE_ROWS = 12,
+#else
+  TILE_ROWS = 6,
+#endif
+  TILE_ROWS_MID = TILE_ROWS / 3 * 2,
+  TILE_ROWS_LOW = TILE_ROWS / 3,
+  MAX_HEAD_DIM = 256,
+  BLOCK_ROWS = 96,
+  BLOCK_KEYS = 256,
+  BLOCK_LD = BLOCK_KEYS + 16,
+  PACKED_ROUND = 1 << 19, /* floats of keys and values that are packed at a time */
+};
+
+NN_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+NN_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+NN_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+NN_INLINE int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+/* Rows of the next tile when `left` rows are left; the last tile may reach beyond them, by less than TILE_ROWS_LOW. */
+NN_INLINE int64_t tile_rows(int64_t left) {
+  if (left > TILE_ROWS + TILE_ROWS_LOW || (left > TILE_ROWS_MID && left <= TILE_ROWS)) {
+    return TILE_ROWS;
+  }
+  return left > TILE_ROWS_LOW ? TILE_ROWS_MID : TILE_ROWS_LOW;
+}
+
+/* Rows that the tiles of `rows` rows touch. */
+NN_INLINE int64_t padded_rows(int64_t rows) { return round_up(rows, TILE_ROWS_LOW); }
+
+/* Vectors of row panel `panel` that hold any of the `dim` columns. */
+NN_INLINE int panel_vectors(int64_t dim, int64_t panel) { return dim - panel * NR > VF ? 2 : 1; }
+
+/* One product of a tile: c[rows][vectors] = start + sum over k of a * b. */
+typedef struct tile_args {
+  const float *a;    /* element (i, k) at i * a_row + k * a_k of its chunk */
+  const float *b;    /* vector of depth k at k * NR */
+  float *c;          /* row i at i * c_row */
+  const float *keep; /* what each row of c is multiplied by before the product is added, or null to add it to c */
+  int64_t a_chunk;   /* elements of `a` from one chunk of `chunk` depths to the next */
+  int64_t depth, chunk;
+  int32_t fresh; /* 1: c starts from zero and is only written */
+} tile_args;
+
+NN_INLINE void tile_step(vf acc[TILE_ROWS][2], const float *a, const float *b, int64_t a_row, int rows, int vectors) {
+  vf right[2];
+  NN_UNROLL for (int v = 0; v < vectors; v++) { right[v] = vf_load(b + v * VF); }
+  NN_UNROLL for (int i = 0; i < rows; i++) {
+    const vf left = vf_set1(a[i * a_row]);
+    NN_UNROLL for (int v = 0; v < vectors; v++) { acc[i][v] = vf_fma(left, right[v], acc[i][v]); }
+  }
+}
+
+NN_INLINE void tile_product(const tile_args *t, int64_t a_row, int64_t a_k, int64_t c_row, int rows, int vectors) {
+  vf acc[TILE_ROWS][2];
+  NN_UNROLL for (int i = 0; i < rows; i++) {
+    NN_UNROLL for (int v = 0; v < vectors; v++) { acc[i][v] = vf_set1(0.0f); }
+  }
+  const float *a = t->a, *b = t->b;
+  int64_t left = t->depth;
+  do {
+    const float *step = a;
+    int64_t k = smaller(left, t->chunk);
+    left -= k;
+    for (; k >= DEPTH_STEP; k -= DEPTH_STEP, b += DEPTH_STEP * NR, step += DEPTH_STEP * a_k) {
+      NN_UNROLL for (int u = 0; u < DEPTH_STEP; u++) {
+        tile_step(acc, step + u * a_k, b + u * NR, a_row, rows, vectors);
+      }
+    }
+    for (; k > 0; k--, b += NR, step += a_k) {
+      tile_step(acc, step, b, a_row, rows, vectors);
+    }
+    a += t->a_chunk;
+  } while (left > 0);
+  float *c = t->c;
+  if (t->fresh) {
+    NN_UNROLL for (int i = 0; i < rows; i++) {
+      NN_UNROLL for (int v = 0; v < vectors; v++) { vf_store(c + i * c_row + v * VF, acc[i][v]); }
+    }
+  } else if (t->keep) {
+    NN_UNROLL for (int i = 0; i < rows; i++) {
+      const vf keep = vf_set1(t->keep[i]);
+      NN_UNROLL for (int v = 0; v < vectors; v++) {
+        float *p = c + i * c_row + v * VF;
+        vf_store(p, vf_fma(vf_load(p), keep, acc[i][v]));
+      }
+    }
+  } else {
+    NN_UNROLL for (int i = 0; i < rows; i++) {
+      NN_UNROLL for (int v = 0; v < vectors; v++) {
+        float *p = c + i * c_row + v * VF;
+        vf_store(p, vf_load(p) + acc[i][v]);
+      }
+    }
+  }
+}
+
+/* `name`(t, rows, vectors) for tiles of each height and width. */
+#define NN_TILE(name, a_row, a_k, c_row)                                                                               \
+  static __attribute__((noinline)) void name##_12(const tile_args *t) {                                                \
+    tile_product(t, a_row, a_k, c_row, TILE_ROWS, 2);                                                                  \
+  }                                                                                                                    \
+  static __attribute__((noinline)) void name##_rest(const tile_args *t, int64_t rows, int vectors) {                   \
+    if (vectors == 2) {                                                                                                \
+      if (rows == TILE_ROWS_MID) {                                                                                     \
+        tile_product(t, a_row, a_k, c_row, TILE_ROWS_MID, 2);                                                          \
+      } else {                                                                                                         \
+        tile_product(t, a_row, a_k, c_row, TILE_ROWS_LOW, 2);                                                          \
+      }                                                                                                                \
+    } else if (rows == TILE_ROWS) {                                                                                    \
+      tile_product(t, a_row, a_k, c_row, TILE_ROWS, 1);                                                                \
+    } else if (rows == TILE_ROWS_MID) {                                                                                \
+      tile_product(t, a_row, a_k, c_row, TILE_ROWS_MID, 1);                                                            \
+    } else {                                                                                                           \
+      tile_product(t, a_row, a_k, c_row, TILE_ROWS_LOW, 1);                                                            \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  NN_INLINE void name(const tile_args *t, int64_t rows, int vectors) {                                                 \
+    if (rows == TILE_ROWS && vectors == 2) {                                                                           \
+      name##_12(t);                                                                                                    \
+    } else {                                                                                                           \
+      name##_rest(t, rows, vectors);                                                                                   \
+    }                                                                                                                  \
+  }
+
+/*
+ * 2^x for x < 128 within 1 ulp, exact for whole x: a polynomial for the fraction, then the exponent. Attention keeps
+ * its scores in units of ln 2, which saves the argument reduction of exp. Zero for -inf, NaN for NaN. The polynomials
+ * of degree 6 have the least largest relative error on their interval, 2^-26, with their coefficients rounded to f32.
+ */
+#if defined(NN_SIMD_AVX512)
+/* The instructions that take x apart and put the result together both go by the floor of x. */
+NN_INLINE vf vf_exp2(vf x) {
+  const vf r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  vf p = vf_set1(0x1.c7211p-13f);
+  p = vf_fma(p, r, vf_set1(0x1.461958p-10f));
+  p = vf_fma(p, r, vf_set1(0x1.3d28p-7f));
+  p = vf_fma(p, r, vf_set1(0x1.c685p-5f));
+  p = vf_fma(p, r, vf_set1(0x1.ebfd9ep-3f));
+  p = vf_fma(p, r, vf_set1(0x1.62e42ap-1f));
+  p = vf_fma(p, r, vf_set1(1.0f));
+  return vf_ldexp(p, x);
+}
+#else
+NN_INLINE vf vf_exp2(vf x) {
+  const vf inside = vf_max(vf_set1(-160.0f), x); /* keeps NaN: the second operand wins */
+  const vf n = vf_round(inside), r = inside - n;
+  vf p = vf_set1(0x1.44138ap-13f);
+  p = vf_fma(p, r, vf_set1(0x1.5f089p-10f));
+  p = vf_fma(p, r, vf_set1(0x1.3b2a54p-7f));
+  p = vf_fma(p, r, vf_set1(0x1.c6af6cp-5f));
+  p = vf_fma(p, r, vf_set1(0x1.ebfbep-3f));
+  p = vf_fma(p, r, vf_set1(0x1.62e43p-1f));
+  p = vf_fma(p, r, vf_set1(1.0f));
+  return vf_ldexp(p, vf_select_nan(x, vf_set1(0.0f), n));
+}
+#endif
+
+#endif
