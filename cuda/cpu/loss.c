@@ -122,6 +122,7 @@ typedef struct backward_job {
   float scale;
   int64_t rows;   /* of a task */
   int64_t pieces; /* a row is cut into, when a task is less than a row */
+  int32_t stream;
 } backward_job;
 
 /* Columns begin .. end-1 of row r. dlogits may be the logits themselves. */
@@ -136,18 +137,9 @@ NN_INLINE void backward_piece(const backward_job *job, int64_t r, int64_t begin,
   }
   const int has_target = target >= begin && target < end;
   const float logit = has_target ? nn_load_as(a->logits, row + target, dtype) : 0.0f;
-  int64_t i = row + begin;
-  for (; i + 4 * VF <= row + end; i += 4 * VF) {
-    for (int j = 0; j < 4; j++) {
-      const vf p = vf_exp(vf_load_as(a->logits, i + j * VF, dtype) - lse);
-      vf_store_as(a->dlogits, i + j * VF, p * scale, dtype);
-    }
-  }
-  for (; i < row + end; i += VF) {
-    const int64_t n = row + end - i < VF ? row + end - i : VF;
-    const vf p = vf_exp(vf_load_part_as(a->logits, i, n, dtype) - lse);
-    vf_store_part_as(a->dlogits, i, n, p * scale, dtype);
-  }
+  NN_EACH_VECTOR(
+      row + begin, row + end, job->stream, nn_stream_head(a->dlogits, row + begin, dtype),
+      nn_put(a->dlogits, i, lanes, scale * vf_exp(nn_get(a->logits, i, lanes, dtype, MODE) - lse), dtype, MODE));
   if (has_target) {
     float lane[VF];
     vf_store(lane, (vf_exp(vf_set1(logit) - lse) - vf_set1(1.0f)) * scale);
@@ -160,11 +152,14 @@ NN_INLINE void backward_rows(const backward_job *job, int64_t i, int32_t dtype) 
   if (job->pieces > 1) {
     const int64_t begin = i % job->pieces * TASK, end = begin + TASK < a->vocab ? begin + TASK : a->vocab;
     backward_piece(job, i / job->pieces, begin, end, dtype);
-    return;
+  } else {
+    const int64_t end = (i + 1) * job->rows < a->rows ? (i + 1) * job->rows : a->rows;
+    for (int64_t r = i * job->rows; r < end; r++) {
+      backward_piece(job, r, 0, a->vocab, dtype);
+    }
   }
-  const int64_t end = (i + 1) * job->rows < a->rows ? (i + 1) * job->rows : a->rows;
-  for (int64_t r = i * job->rows; r < end; r++) {
-    backward_piece(job, r, 0, a->vocab, dtype);
+  if (job->stream) {
+    nn_stream_fence();
   }
 }
 
@@ -183,7 +178,8 @@ int32_t NN_KERNEL(cross_entropy_backward)(nncuda_ctx *ctx, const void *args) {
   backward_job job = {.args = a,
                       .scale = *a->grad_scale,
                       .rows = a->vocab < TASK ? TASK / a->vocab : 1,
-                      .pieces = (a->vocab + TASK - 1) / TASK};
+                      .pieces = (a->vocab + TASK - 1) / TASK,
+                      .stream = a->dlogits != a->logits && nn_worth_streaming(a->rows * a->vocab, a->dtype)};
   nn_parallel(ctx, job.pieces > 1 ? a->rows * job.pieces : (a->rows + job.rows - 1) / job.rows, backward_task, &job);
   return NNCUDA_SUCCESS;
 }

@@ -23,25 +23,19 @@ NN_INLINE float nn_maximum(const void *x, int64_t begin, int64_t end, int32_t dt
   return vf_maximum(vf_max(vf_max(m[0], m[1]), vf_max(m[2], m[3])));
 }
 
-typedef float vh __attribute__((vector_size(sizeof(vf) / 2)));
-typedef double vd __attribute__((vector_size(sizeof(vf))));
-
 /* Sum of n f32, in f64. */
 NN_INLINE double nn_sum_f64(const float *x, int64_t n) {
-  vd s[4] = {{0}, {0}, {0}, {0}};
+  vd s[4];
+  s[0] = s[1] = s[2] = s[3] = vd_set1(0.0);
   int64_t i = 0;
   for (; i + 2 * VF <= n; i += 2 * VF) {
-    for (int j = 0; j < 4; j++) {
-      vh h;
-      memcpy(&h, x + i + j * (VF / 2), sizeof h);
-      s[j] += __builtin_convertvector(h, vd);
-    }
+    const vf a = vf_load(x + i), b = vf_load(x + i + VF);
+    s[0] += vd_low(a);
+    s[1] += vd_high(a);
+    s[2] += vd_low(b);
+    s[3] += vd_high(b);
   }
-  const vd t = (s[0] + s[1]) + (s[2] + s[3]);
-  double sum = 0.0;
-  for (int j = 0; j < VF / 2; j++) {
-    sum += t[j];
-  }
+  double sum = vd_sum((s[0] + s[1]) + (s[2] + s[3]));
   for (; i < n; i++) {
     sum += (double)x[i];
   }

@@ -1,17 +1,15 @@
-"""Calls kernels straight through the C ABI, so that these tests also stand when the Python package does not.
+"""Calls kernels straight through the C ABI with ctypes: arrays of NumPy, nothing inferred, nothing allocated.
 
-Outputs are the caller's NumPy arrays. The signatures come from the header.
+The signatures come from the header.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
-from nncuda.binding import header
+from nncuda.binding import library
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i32": np.int32, "i8": np.int8}
 DTYPE_NUMBERS = {"f32": 0, "f16": 1, "bf16": 2, "i32": 3, "i8": 4}
@@ -21,20 +19,10 @@ ROUNDING = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 THREADS = (1, 2, 3, 7)
 
 _CTYPES = {"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "float": ctypes.c_float, "double": ctypes.c_double}
-_HEADER = header.parse(header.find())
+_HEADER = library.load().header
 
 
-def _find_library() -> ctypes.CDLL:
-    root = Path(__file__).resolve().parents[2]
-    places = [Path(os.environ["NNCUDA_LIBRARY"])] if "NNCUDA_LIBRARY" in os.environ else []
-    places += [Path(header.__file__).resolve().parents[1] / "libnncuda.so", root / "build" / "libnncuda.so"]
-    for place in places:
-        if place.is_file():
-            return ctypes.CDLL(str(place))
-    raise FileNotFoundError(f"no libnncuda.so in {', '.join(map(str, places))}")
-
-
-_LIBRARY = _find_library()
+_LIBRARY = ctypes.CDLL(library.load().path)
 _LIBRARY.nncuda_last_error.restype = ctypes.c_char_p
 
 
