@@ -7,6 +7,9 @@ set_property(TARGET nncuda PROPERTY SOVERSION)
 set_property(TARGET nncuda PROPERTY NO_SONAME ON)
 install(TARGETS nncuda LIBRARY DESTINATION nncuda COMPONENT python RUNTIME DESTINATION nncuda COMPONENT python)
 install(FILES bindings.h DESTINATION nncuda COMPONENT python)
+# `nncuda verify` works anywhere, so the fixtures travel with the package.
+install(DIRECTORY tests/golden/ DESTINATION nncuda/golden/fixtures COMPONENT python
+        FILES_MATCHING PATTERN "*.safetensors" PATTERN "cases" EXCLUDE PATTERN "__pycache__" EXCLUDE)
 
 include(CheckLanguage)
 check_language(CXX)

@@ -16,7 +16,7 @@
 enum {
   PIECE = 1 << 14,  /* logits a task when there are few rows */
   FEW_ROWS = 8,     /* rows that are cut into pieces, so that they need not outnumber the threads */
-  BLOCK = 1 << 10,  /* weights added up at a time while drawing */
+  BLOCK = 1 << 10,  /* elements looked at as one before they are looked at one by one */
   BUCKETS = 1 << 11 /* of one round of the radix search: 11, 11 and 10 bits of the key */
 };
 
@@ -416,30 +416,21 @@ typedef struct argmax_job {
   int32_t *index; /* [rows, pieces]: where it is first */
 } argmax_job;
 
-/* Whether any of STRIDE elements from x[i] on is y. Asking lane by lane is slow, so many vectors are asked at once. */
-enum { STRIDE = 16 * VF };
-NN_INLINE int32_t holds(const void *x, int64_t i, float y, int32_t dtype) {
-  vs equal = {0};
-  for (int j = 0; j < STRIDE; j += VF) {
-    equal |= (vs)(vf_load_as(x, i + j, dtype) == vf_set1(y));
-  }
-  int32_t any = 0;
-  for (int j = 0; j < VF; j++) {
-    any |= equal[j];
-  }
-  return any;
-}
-
+/* The maximum of each block is taken on its own, so that only the first block that holds the largest is searched. */
 NN_INLINE void argmax_piece(const argmax_job *job, int64_t i, int32_t dtype) {
   const nn_argmax_args *a = job->args;
   const int64_t first = i / job->pieces * a->vocab, begin = first + i % job->pieces * PIECE;
   const int64_t end = minimum(begin + PIECE, first + a->vocab);
-  const float most = nn_maximum(a->logits, begin, end, dtype);
+  float most = -INFINITY;
   int64_t at = begin;
-  if (most > -INFINITY) {
-    while (at + STRIDE <= end && !holds(a->logits, at, most, dtype)) {
-      at += STRIDE;
+  for (int64_t block = begin; block < end; block += BLOCK) {
+    const float here = nn_maximum(a->logits, block, minimum(block + BLOCK, end), dtype);
+    if (here > most) {
+      most = here;
+      at = block;
     }
+  }
+  if (most > -INFINITY) {
     while (nn_load_as(a->logits, at, dtype) != most) {
       at++;
     }

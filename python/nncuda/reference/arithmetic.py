@@ -1,4 +1,4 @@
-"""What NumPy leaves to the machine, pinned down: elementary functions, sums and products in a known order and precision.
+"""What NumPy leaves to the machine, pinned down: elementary functions, and sums and products in a known order.
 
 In float64 these are NumPy's own. In float32 a sum adds its terms one after another and each step rounds, as the plain
 loop does, and an elementary function is the float64 one rounded once, so that the result does not hang on the vector

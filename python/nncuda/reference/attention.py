@@ -9,11 +9,11 @@ from nncuda.reference.arithmetic import Array, Outputs, exp, log, matmul, total,
 from nncuda.reference.softmax import softmax
 
 __all__ = [
-    "attention_scores",
+    "attention_decode",
     "attention_output",
+    "attention_scores",
     "flash_attention",
     "flash_attention_backward",
-    "attention_decode",
 ]
 
 

@@ -6,16 +6,16 @@ from nncuda.reference.arithmetic import Array, Outputs, sigmoid
 from nncuda.reference.rounding import rounded
 
 __all__ = [
-    "silu",
-    "silu_backward",
     "add",
-    "mul",
-    "scale",
-    "swiglu",
-    "swiglu_backward",
-    "relu2_gate",
     "cast",
     "fill",
+    "mul",
+    "relu2_gate",
+    "scale",
+    "silu",
+    "silu_backward",
+    "swiglu",
+    "swiglu_backward",
 ]
 
 
@@ -69,6 +69,8 @@ def cast(x: Array, dtype_y: str) -> Outputs:
     return {"y": rounded(x, dtype_y)}
 
 
-def fill(n: int, value: float) -> Outputs:
-    """n elements, all of them ``value``."""
-    return {"y": np.full(n, value)}
+def fill(n: int, value: float, dtype: str) -> Outputs:
+    """n elements, all of them ``value`` rounded to ``dtype``."""
+    if dtype in ("i32", "i8"):
+        return {"y": np.full(n, value, np.int32 if dtype == "i32" else np.int8)}
+    return {"y": rounded(np.full(n, value), dtype)}

@@ -5,7 +5,7 @@ import numpy as np
 from nncuda.reference.arithmetic import Array, Outputs, matmul, transposed
 from nncuda.reference.elementwise import silu
 
-__all__ = ["gemm", "gemm_beta", "gemm_epilogue", "batched_gemm", "grouped_gemm", "grouped_gemm_wgrad"]
+__all__ = ["batched_gemm", "gemm", "gemm_beta", "gemm_epilogue", "grouped_gemm", "grouped_gemm_wgrad"]
 
 ACTIVATION_SILU = 1
 

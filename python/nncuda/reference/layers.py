@@ -82,9 +82,7 @@ def self_attention(
 
     Vaswani et al. 2017, eq. 1; Su et al. 2021, eq. 34; Shazeer 2019 ("Fast transformer decoding") for one key head.
     """
-    q, k, v = (
-        linear(x, params[f"{prefix}.{name}_proj.weight"]).reshape(len(x), -1, config.head_dim) for name in "qkv"
-    )
+    q, k, v = (linear(x, params[f"{prefix}.{name}_proj.weight"]).reshape(len(x), -1, config.head_dim) for name in "qkv")
     turned = rope.rope_qk(q, k, tables["cosine"], tables["sine"], positions, rope.HALF)
     q, k = turned["q"], turned["k"]
     scale = 1 / math.sqrt(config.head_dim)

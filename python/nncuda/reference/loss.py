@@ -4,7 +4,7 @@ import numpy as np
 
 from nncuda.reference.arithmetic import Array, Outputs, exp, log, total
 
-__all__ = ["cross_entropy_forward", "cross_entropy_backward", "aux_loss_forward", "aux_loss_backward"]
+__all__ = ["aux_loss_backward", "aux_loss_forward", "cross_entropy_backward", "cross_entropy_forward"]
 
 
 def cross_entropy_forward(logits: Array, targets: Array, ignore_index: int) -> Outputs:
@@ -25,9 +25,7 @@ def cross_entropy_forward(logits: Array, targets: Array, ignore_index: int) -> O
     }
 
 
-def cross_entropy_backward(
-    logits: Array, targets: Array, lse: Array, grad_scale: Array, ignore_index: int
-) -> Outputs:
+def cross_entropy_backward(logits: Array, targets: Array, lse: Array, grad_scale: Array, ignore_index: int) -> Outputs:
     """dlogits = grad_scale (softmax(logits) - onehot(target)), zero where ignored.
 
     Goodfellow, Bengio, Courville 2016, section 6.2.2.3, differentiated.

@@ -1,7 +1,7 @@
 """The mixture-of-experts transformer and its training step, in float64.
 
 Pre-norm blocks: RMSNorm -> attention -> +; RMSNorm -> mixture of experts -> +; then RMSNorm -> LM head (Jiang et al.
-2024, "Mixtral of experts"). Parameters carry the names and shapes of a Mixtral checkpoint, one array an expert's matrix.
+2024, "Mixtral of experts"). Parameters carry the names and shapes of a Mixtral checkpoint.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from nncuda.reference.layers import (
     self_attention_backward,
 )
 
-__all__ = ["Config", "Training", "State", "shapes", "initial", "forward", "loss_and_gradients", "train_step"]
+__all__ = ["Config", "State", "Training", "forward", "initial", "loss_and_gradients", "shapes", "train_step"]
 
 IGNORE_INDEX = -100
 
@@ -120,9 +120,7 @@ def forward(params: Parameters, config: Config, input_ids: Array) -> tuple[Array
     return linear(h, params["lm_head.weight"]), saved
 
 
-def backward(
-    dlogits: Array, saved: Saved, params: Parameters, config: Config, aux_scale: float = 0.0
-) -> Parameters:
+def backward(dlogits: Array, saved: Saved, params: Parameters, config: Config, aux_scale: float = 0.0) -> Parameters:
     """Gradients of all parameters: of the logits' ``dlogits``, plus ``aux_scale`` times the auxiliary loss."""
     grads: Parameters = {}
     tokens = len(dlogits)

@@ -7,7 +7,7 @@ import numpy as np
 
 from nncuda.reference.arithmetic import Array, Outputs, total
 
-__all__ = ["moe_plan", "moe_gather", "moe_gather_backward", "moe_combine", "moe_combine_backward"]
+__all__ = ["moe_combine", "moe_combine_backward", "moe_gather", "moe_gather_backward", "moe_plan"]
 
 
 def moe_plan(indices: Array, experts: int, capacity: int) -> Outputs:

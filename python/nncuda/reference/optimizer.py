@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from nncuda.reference.arithmetic import Array, Outputs, sqrt
-from nncuda.reference.arithmetic import total as sum_of
+from nncuda.reference.arithmetic import Array, Outputs, cos, sqrt
 
-__all__ = ["adamw_step", "zero_grad", "grad_norm", "grad_clip", "lr_schedule", "loss_scale_update"]
+__all__ = ["adamw_step", "grad_clip", "grad_norm", "loss_scale_update", "lr_schedule", "zero_grad"]
 
 #: Added to the norm before dividing by it.
 CLIP_EPS = 1e-6
@@ -29,7 +28,7 @@ def adamw_step(
 ) -> Outputs:
     """One update with decoupled weight decay of the first ``n_decay`` parameters.
 
-    Loshchilov, Hutter 2019, "Decoupled weight decay regularization", algorithm 2; bias correction as in Kingma, Ba 2015.
+    Loshchilov, Hutter 2019, "Decoupled weight decay regularization", algorithm 2; bias correction by Kingma, Ba 2015.
     ``param_copy`` is left out when the step is skipped: nothing is written then.
     """
     if skip is not None and skip[0]:
@@ -53,8 +52,9 @@ def zero_grad(n: int) -> Outputs:
 
 
 def grad_norm(grad: Array) -> Outputs:
-    """sqrt(sum(grad^2))."""
-    return {"norm": sqrt(sum_of(grad * grad))}
+    """sqrt(sum(grad^2)), in float64 always: in float32 the squares would overflow where the norm does not."""
+    wide = grad.astype(np.float64)
+    return {"norm": sqrt(np.sum(wide * wide, keepdims=True)).astype(grad.dtype)}
 
 
 def grad_clip(norm: Array, max_norm: float, loss_scale: Array | None = None, grad: Array | None = None) -> Outputs:
@@ -69,22 +69,30 @@ def grad_clip(norm: Array, max_norm: float, loss_scale: Array | None = None, gra
 
 
 def lr_schedule(
-    step: Array, warmup: int, total: int, max_lr: float, min_lr: float, skip: Array | None = None
+    step: Array,
+    warmup: int,
+    total: int,
+    max_lr: float,
+    min_lr: float,
+    skip: Array | None = None,
+    precision: type = np.float64,
 ) -> Outputs:
     """Linear warm-up, then half a cosine from max_lr down to min_lr. Loshchilov, Hutter 2017, "SGDR", eq. 5.
 
-    ``lr`` is left out when the step is skipped: it is not written then.
+    From ``total`` on min_lr. ``lr`` is left out when the step is skipped: it is not written then.
     """
     if skip is not None and skip[0]:
         return {"step": step}
     t = int(step[0]) + 1
+    max_lr, min_lr = precision(max_lr), precision(min_lr)
     if t <= warmup:
-        lr = max_lr * t / warmup
+        lr = max_lr * precision(t) / precision(warmup)
     elif t >= total:
         lr = min_lr
     else:
-        lr = min_lr + (max_lr - min_lr) * (1 + np.cos(np.pi * (t - warmup) / (total - warmup))) / 2
-    return {"step": np.array([t], np.int32), "lr": np.array([lr])}
+        angle = precision(np.pi) * precision(t - warmup) / precision(total - warmup)
+        lr = min_lr + (max_lr - min_lr) * (1 + cos(angle)) / precision(2)
+    return {"step": np.array([t], np.int32), "lr": np.array([lr], precision)}
 
 
 def loss_scale_update(

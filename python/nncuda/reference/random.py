@@ -5,9 +5,9 @@ Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3".
 
 import numpy as np
 
-from nncuda.reference.arithmetic import Array, Outputs
+from nncuda.reference.arithmetic import Array, Outputs, cos, log, sin, sqrt
 
-__all__ = ["random_bits", "uniform", "normal"]
+__all__ = ["normal", "random_bits", "uniform"]
 
 ROUNDS = 10
 MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
@@ -47,15 +47,25 @@ def random_bits(n: int, seed: int, stream: int, offset: int) -> Outputs:
     return {"y": words(n, seed, stream, offset).astype(np.uint32).view(np.int32)}
 
 
-def uniform(n: int, low: float, high: float, seed: int, stream: int, offset: int) -> Outputs:
+def uniform(
+    n: int, low: float, high: float, seed: int, stream: int, offset: int, precision: type = np.float64
+) -> Outputs:
     """y = low + (high - low) (word >> 8) 2^-24: the 24 leading bits, which float32 holds exactly."""
-    return {"y": low + (high - low) * ((words(n, seed, stream, offset) >> np.uint64(8)) * 2.0**-24)}
+    fraction = (words(n, seed, stream, offset) >> np.uint64(8)).astype(precision) * precision(2.0**-24)
+    low, high = precision(low), precision(high)
+    return {"y": low + (high - low) * fraction}
 
 
-def normal(n: int, mean: float, std: float, seed: int, stream: int, offset: int) -> Outputs:
-    """y = mean + std r (cos, sin)(2 pi w), r = sqrt(-2 log u), of each pair of words. Box, Muller 1958."""
+def normal(
+    n: int, mean: float, std: float, seed: int, stream: int, offset: int, precision: type = np.float64
+) -> Outputs:
+    """y = mean + std r (cos, sin)(2 pi w), r = sqrt(-2 log u), of each pair of words.
+
+    Box, Muller 1958, "A note on the generation of random normal deviates".
+    """
     pairs = words(n + n % 2, seed, stream, offset).reshape(-1, 2) >> np.uint64(8)
-    u, w = (pairs[:, 0] + 1) * 2.0**-24, pairs[:, 1] * 2.0**-24
-    r = np.sqrt(-2 * np.log(u))
-    z = np.stack([r * np.cos(2 * np.pi * w), r * np.sin(2 * np.pi * w)], axis=-1)
-    return {"y": mean + std * z.ravel()[:n]}
+    u, w = ((pairs + np.array([1, 0], np.uint64)).astype(precision) * precision(2.0**-24)).T
+    r = sqrt(precision(-2) * log(u))
+    angle = precision(2 * np.pi) * w
+    z = np.stack([r * cos(angle), r * sin(angle)], axis=-1)
+    return {"y": precision(mean) + precision(std) * z.ravel()[:n]}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from nncuda.reference.arithmetic import Array, Outputs, mean, sqrt, total
 
-__all__ = ["rmsnorm", "rmsnorm_residual", "rmsnorm_backward"]
+__all__ = ["rmsnorm", "rmsnorm_backward", "rmsnorm_residual"]
 
 
 def rmsnorm(x: Array, weight: Array, eps: float) -> Outputs:

@@ -4,7 +4,7 @@ import numpy as np
 
 from nncuda.reference.arithmetic import Array, Outputs
 
-__all__ = ["rope_freqs", "rope_forward", "rope_qk", "rope_backward"]
+__all__ = ["rope_backward", "rope_forward", "rope_freqs", "rope_qk"]
 
 HALF = 0
 INTERLEAVED = 1

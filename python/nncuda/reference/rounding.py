@@ -11,7 +11,7 @@ SMALLEST = {"f32": 2.0**-149, "f16": 2.0**-24, "bf16": 2.0**-133}
 
 
 def to_bits(x: Array, dtype: str) -> Array:
-    """The 16-bit patterns (uint16) of ``x`` rounded to f16 or bf16. Too large becomes infinity; NaN stays NaN, quiet."""
+    """The patterns (uint16) of ``x`` rounded to f16 or bf16. Too large becomes infinity; NaN stays NaN, quiet."""
     if dtype == "f16":
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(x).astype(np.float16).view(np.uint16)

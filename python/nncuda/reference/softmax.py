@@ -49,8 +49,8 @@ def softmax_topk_backward(
 ) -> Outputs:
     """Gradient of the router's logits, with the choice of indices held fixed.
 
-    With norm, w_j = p_j / S and S = sum_j p_j over the chosen, so dp_j = (dw_j - sum_i dw_i w_i) / S; then the softmax's
-    own gradient. Differentiated from Jiang et al. 2024, section 2.1.
+    With norm, w_j = p_j / S and S = sum_j p_j over the chosen, so dp_j = (dw_j - sum_i dw_i w_i) / S; then the
+    softmax's own gradient. Differentiated from Jiang et al. 2024, section 2.1.
     """
     chosen = dweights
     if norm:

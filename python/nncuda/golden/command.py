@@ -1,0 +1,67 @@
+"""`nncuda verify`: runs the golden tests on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from ..errors import Error
+from .fixtures import FixtureError, find_folder, read_folder
+from .report import Report
+from .runner import DEVICES, ISAS, Runner
+
+console = Console()
+FAILURES_SHOWN = 20
+
+
+def available_isas() -> list[str]:
+    """The instruction sets that this processor and this build have, from the plainest to the widest."""
+    found = []
+    for isa in ISAS:
+        try:
+            Runner(isa=isa).close()
+        except Error:
+            continue
+        found.append(isa)
+    return found
+
+
+@click.command()
+@click.option("--device", type=click.Choice(sorted(DEVICES)), default="cpu", show_default=True)
+@click.option("--index", type=click.IntRange(0), default=0, show_default=True, help="Which device of its kind.")
+@click.option(
+    "--isa", type=click.Choice([*ISAS, "all"]), help="Instruction set of the CPU engine; default: the widest."
+)
+@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; default: all cores.")
+@click.option("--kernel", "kernels", multiple=True, help="Only this kernel; may be repeated.")
+@click.option("--fixtures", type=click.Path(path_type=Path, file_okay=False), help="Another folder of fixtures.")
+def verify(
+    device: str, index: int, isa: str | None, threads: int | None, kernels: tuple[str, ...], fixtures: Path | None
+) -> None:
+    """Run every kernel on the stored cases and compare with float64, within each case's tolerance.
+
+    The table gives the part of the tolerance that the worst output used. Exits with 1 when a case fails.
+    """
+    try:
+        cases = list(read_folder(find_folder(fixtures), kernels))
+    except FixtureError as error:
+        raise click.ClickException(str(error)) from error
+    failed = False
+    for chosen in available_isas() if isa == "all" else [isa]:
+        report = Report()
+        with Runner(device, index, chosen, threads) as runner:
+            for fixture in cases:
+                report.add(runner.run(fixture))
+        place = f"{device} {index}" + (f", {chosen}" if chosen else "")
+        console.print(report.table(f"Golden tests on {place}: part of the tolerance used"))
+        for outcome in report.failures[:FAILURES_SHOWN]:
+            console.print(f"[red]failed[/red] {outcome}", highlight=False)
+        if len(report.failures) > FAILURES_SHOWN:
+            console.print(f"... and {len(report.failures) - FAILURES_SHOWN} more")
+        bad = len(report.failed_cases())
+        console.print(f"{report.cases - bad} of {report.cases} cases passed")
+        failed = failed or bool(bad)
+    if failed:
+        raise SystemExit(1)

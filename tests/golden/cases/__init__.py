@@ -1,0 +1,50 @@
+"""The cases of every kernel, one module a family."""
+
+from collections.abc import Iterator
+
+from . import (
+    attention,
+    decode,
+    elementwise,
+    embedding,
+    gemm,
+    kvcache,
+    loss,
+    moe,
+    optimizer,
+    random,
+    rmsnorm,
+    rope,
+    softmax,
+)
+from .case import Case
+
+FAMILIES = (
+    elementwise,
+    softmax,
+    rmsnorm,
+    gemm,
+    embedding,
+    rope,
+    attention,
+    kvcache,
+    moe,
+    loss,
+    optimizer,
+    decode,
+    random,
+)
+
+
+def by_kernel() -> dict[tuple[str, str], list[Case]]:
+    """The cases by (family, kernel), in the order in which they are written."""
+    found: dict[tuple[str, str], list[Case]] = {}
+    for family in FAMILIES:
+        for item in family.cases():
+            found.setdefault((family.__name__.rsplit(".", 1)[-1], item.kernel), []).append(item)
+    return found
+
+
+def all_cases() -> Iterator[Case]:
+    for items in by_kernel().values():
+        yield from items

@@ -1,0 +1,104 @@
+"""Cases of attention."""
+
+import numpy as np
+
+from nncuda.reference import attention as reference
+
+from .case import FLOATS, case, nan, stored
+
+#: batch, q_len, kv_len, heads, kv_heads, head_dim, causal
+SHAPES = (
+    (1, 1, 1, 1, 1, 8, 1),
+    (2, 5, 5, 2, 2, 8, 1),
+    (1, 7, 7, 4, 1, 16, 1),
+    (2, 3, 9, 4, 2, 24, 1),
+    (1, 9, 4, 2, 1, 8, 1),
+    (1, 17, 17, 2, 1, 40, 1),
+    (1, 4, 33, 3, 1, 32, 0),
+    (1, 18, 18, 1, 1, 64, 1),
+    (2, 2, 18, 6, 2, 16, 0),
+    (1, 131, 131, 1, 1, 8, 1),
+    (1, 2, 34, 1, 1, 128, 1),
+    (1, 2, 5, 1, 1, 256, 1),
+)
+
+
+def cases():
+    for dtype in FLOATS:
+        for shape in SHAPES:
+            yield from of_shape(dtype, *shape)
+        for heads, kv_heads, head_dim, extra, lengths in (
+            (1, 1, 8, 0, [0, 1, 9, 4]),
+            (4, 2, 16, 3, [0, 1, 9, 4]),
+            (6, 1, 64, 0, [7, 5]),
+            (2, 2, 136, 1, [5, 3]),
+            (3, 1, 256, 0, [4]),
+        ):
+            yield case(
+                "attention_decode",
+                f"heads{heads}-{kv_heads}-dim{head_dim}-ld{extra}",
+                lambda d, h=heads, kv=kv_heads, n=head_dim, e=extra, s=lengths: decode(d, s, max(s), h, kv, n, e),
+                dtype,
+            )
+        yield case("attention_decode", "long", lambda d: decode(d, [517], 520, 2, 1, 8, 0), dtype)
+
+
+def of_shape(dtype, batch, q_len, kv_len, heads, kv_heads, head_dim, causal):
+    label = f"batch{batch}-q{q_len}-kv{kv_len}-heads{heads}-{kv_heads}-dim{head_dim}-causal{causal}"
+    scale = float(np.float32(head_dim**-0.5))
+    sizes = {"batch": batch, "q_len": q_len, "kv_len": kv_len}
+
+    def q(d):
+        return d.bell(batch, q_len, heads, head_dim, scale=1.5)
+
+    def kv(d):
+        return d.bell(batch, kv_len, kv_heads, head_dim, scale=1.5)
+
+    if kv_len * max(q_len, head_dim) * heads < 1200:
+        yield case(
+            "attention_scores", label, lambda d: {"q": q(d), "k": kv(d), "scale": scale, "causal": causal}, dtype
+        )
+        yield case(
+            "attention_output",
+            label,
+            lambda d: {"probs": d.uniform(batch, heads, q_len, kv_len, low=0, high=2 / kv_len), "v": kv(d)},
+            dtype,
+        )
+    for extra in (0, 5):
+        if extra and head_dim * heads * kv_len > 500:
+            continue
+        lds = {"ld_q": heads * head_dim + extra, "ld_kv": kv_heads * head_dim + 2 * extra}
+        common = {**sizes, **lds, "scale": scale, "causal": causal}
+
+        def flat(x):
+            return x.reshape(-1, *x.shape[2:])
+
+        def forward(d, common=common):
+            return {"q": flat(q(d)), "k": flat(kv(d)), "v": flat(kv(d)), **common}
+
+        def backward(d, forward=forward):
+            args = forward(d)
+            for name in ("q", "k", "v"):
+                args[name] = stored(args[name], dtype)
+            out = reference.flash_attention(args["q"], args["k"], args["v"], batch, scale, causal)
+            saved = {"out": stored(out["out"], dtype), "lse": stored(out["lse"])}
+            return {"dout": d.bell(batch * q_len, heads, head_dim), **args, **saved}
+
+        yield case("flash_attention", f"{label}-ld{extra}", forward, dtype)
+        yield case("flash_attention_backward", f"{label}-ld{extra}", backward, dtype)
+    if q_len == kv_len == 5:
+        yield case("flash_attention", f"{label}-no-lse", lambda d, f=forward: {**f(d), "lse": None}, dtype)
+
+
+def decode(d, lengths, capacity, heads, kv_heads, head_dim, extra):
+    caches = d.bell(2, len(lengths), capacity, kv_heads, head_dim)
+    for b, length in enumerate(lengths):  # rows past the length must not be read
+        caches[:, b, length:] = nan(capacity - length, kv_heads, head_dim)
+    return {
+        "q": d.bell(len(lengths), heads, head_dim, scale=1.5),
+        "k_cache": caches[0],
+        "v_cache": caches[1],
+        "lengths": np.array(lengths, np.int32),
+        "ld_q": heads * head_dim + extra,
+        "scale": float(np.float32(head_dim**-0.5)),
+    }

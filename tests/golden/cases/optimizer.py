@@ -1,0 +1,95 @@
+"""Cases of the optimiser."""
+
+import numpy as np
+
+from .case import FLOATS, TAILS, case
+
+
+def i32(value):
+    return np.array([value], np.int32)
+
+
+def cases():
+    for dtype in FLOATS:
+        for n, n_decay, step in ((1, 1, 1), (7, 0, 2), (16, 16, 3), (33, 20, 10), (65, 64, 1000), (130, 5, 100000)):
+            yield case(
+                "adamw_step", f"n{n}-decay{n_decay}-step{step}", lambda d, a=(n, n_decay, step): adamw(d, *a), dtype
+            )
+        yield case("adamw_step", "scaled", lambda d: {**adamw(d, 19, 19, 5), "grad_scale": np.array([0.03])}, dtype)
+        yield case("adamw_step", "skipped", lambda d: {**adamw(d, 19, 19, 5), "skip": i32(1)}, dtype)
+        yield case("adamw_step", "not-skipped", lambda d: {**adamw(d, 19, 3, 5), "skip": i32(0)}, dtype)
+        yield case("adamw_step", "no-copy", lambda d: {**adamw(d, 19, 3, 5), "param_copy": None}, dtype)
+        for n in (1, 17, 67):
+            yield case("zero_grad", f"n{n}", lambda d, n=n: {"n": n}, dtype)
+        for n in (*TAILS, 1025):
+            yield case("grad_norm", f"n{n}", lambda d, n=n: {"grad": d.bell(n)}, dtype)
+        yield case("grad_norm", "not-finite", lambda d: {"grad": np.array([1.0, np.inf, 2.0])}, dtype)
+        yield case("grad_norm", "nan", lambda d: {"grad": np.array([1.0, np.nan, np.inf])}, dtype)
+        for n in (1, 17, 65):
+            yield case("grad_clip", f"clips-n{n}", lambda d, n=n: clip(3.7, 1.0, d.bell(n)), dtype)
+        yield case("grad_clip", "below", lambda d: clip(0.7, 1.0, d.bell(9)), dtype)
+        yield case(
+            "grad_clip",
+            "loss-scale",
+            lambda d: {**clip(3000.0, 1.0, d.bell(9)), "loss_scale": np.array([1024.0])},
+            dtype,
+        )
+    yield case("grad_norm", "large", lambda d: {"grad": d.bell(33, scale=1e25)}, "f32")
+    yield case("grad_norm", "tiny", lambda d: {"grad": d.bell(33, scale=1e-25)}, "f32")
+    yield case("grad_clip", "never", lambda d: {**clip(1e6, np.inf, None), "loss_scale": np.array([512.0])}, "f32")
+    yield case("grad_clip", "scale-only", lambda d: clip(5.0, 2.0, None), "f32")
+    yield case("grad_clip", "zero", lambda d: clip(0.0, 1.0, None), "f32")
+    for done in (0, 1, 4, 9, 10, 11, 50, 98, 99, 100, 5000):
+        yield case("lr_schedule", f"done{done}", lambda d, done=done: schedule(done))
+    yield case("lr_schedule", "skipped", lambda d: {**schedule(7), "skip": i32(1)})
+    yield case("lr_schedule", "not-skipped", lambda d: {**schedule(7), "skip": i32(0)})
+    yield case("lr_schedule", "no-warmup", lambda d: {**schedule(0), "warmup": 0})
+    yield case("lr_schedule", "only-warmup", lambda d: {**schedule(10), "total": 10})
+    for label, norm, scale, good in (
+        ("good", 3.0, 1024.0, 2),
+        ("grows", 3.0, 1024.0, 4),
+        ("infinite", np.inf, 1024.0, 3),
+        ("nan", np.nan, 1024.0, 3),
+        ("largest", 3.0, 2.0**24, 4),
+        ("smallest", np.inf, 2.0**-24, 4),
+    ):
+        yield case(
+            "loss_scale_update",
+            label,
+            lambda d, norm=norm, scale=scale, good=good: {
+                "norm": np.array([norm]),
+                "loss_scale": np.array([scale]),
+                "good_steps": i32(good),
+                "skipped": i32(6),
+                "growth": 2.0,
+                "backoff": 0.5,
+                "interval": 5,
+            },
+        )
+
+
+def adamw(d, n, n_decay, step):
+    return {
+        "grad": d.bell(n, scale=0.1),
+        "lr": np.array([3e-3]),
+        "step": i32(step),
+        "grad_scale": None,
+        "skip": None,
+        "param": d.bell(n),
+        "m": d.bell(n, scale=0.1),
+        "v": d.uniform(n, low=1e-4, high=1e-2),
+        "n_decay": n_decay,
+        "beta1": 0.9,
+        "beta2": 0.95,
+        "eps": 1e-8,
+        "weight_decay": 0.1,
+    }
+
+
+def clip(norm, max_norm, grad):
+    extra = {"n": 1} if grad is None else {}
+    return {"norm": np.array([norm]), "loss_scale": None, "max_norm": max_norm, "grad": grad, **extra}
+
+
+def schedule(done):
+    return {"skip": None, "step": i32(done), "warmup": 10, "total": 100, "max_lr": 1e-3, "min_lr": 1e-4}

@@ -1,0 +1,56 @@
+"""Cases of RMSNorm."""
+
+import numpy as np
+
+from nncuda.reference import rmsnorm as reference
+
+from .case import FLOATS, case, stored
+
+SHAPES = ((1, 1), (3, 7), (2, 16), (5, 17), (2, 33), (3, 64), (2, 65), (1, 130))
+
+
+def cases():
+    for dtype in FLOATS:
+        for rows, cols in SHAPES:
+            yield case("rmsnorm", f"rows{rows}-cols{cols}", lambda d, r=rows, n=cols: forward(d, r, n), dtype)
+            yield case(
+                "rmsnorm_residual",
+                f"rows{rows}-cols{cols}",
+                lambda d, r=rows, n=cols: {"residual": d.bell(r, n, scale=3), **forward(d, r, n)},
+                dtype,
+            )
+            for residual in (0, 1):
+                yield case(
+                    "rmsnorm_backward",
+                    f"rows{rows}-cols{cols}-dresidual{residual}",
+                    lambda d, r=rows, n=cols, t=dtype, res=residual: backward(d, r, n, t, res),
+                    dtype,
+                )
+        yield case("rmsnorm", "rows1-cols1537", lambda d: forward(d, 1, 1537), dtype)
+        yield case("rmsnorm", "no-rstd", lambda d: {**forward(d, 3, 19), "rstd": None}, dtype)
+        yield case(
+            "rmsnorm_residual",
+            "no-rstd",
+            lambda d: {"residual": d.bell(3, 19), **forward(d, 3, 19), "rstd": None},
+            dtype,
+        )
+        yield case("rmsnorm", "zeros", lambda d: {**forward(d, 2, 9), "x": np.zeros((2, 9))}, dtype)
+        yield case("rmsnorm_backward", "rows67-cols9", lambda d, t=dtype: backward(d, 67, 9, t, 0), dtype)
+    yield case("rmsnorm", "large", lambda d: forward(d, 2, 33, scale=1e15), "f32")
+    yield case("rmsnorm", "tiny-eps0", lambda d: {**forward(d, 2, 33, scale=1e-12), "eps": 0.0}, "f32")
+
+
+def forward(d, rows, cols, scale=1.0):
+    return {"x": d.bell(rows, cols, scale=scale), "weight": d.uniform(cols, low=0.5, high=1.5), "eps": 1e-5}
+
+
+def backward(d, rows, cols, dtype, with_residual):
+    x, weight = stored(d.bell(rows, cols), dtype), stored(d.uniform(cols, low=0.5, high=1.5), dtype)
+    return {
+        "dy": d.bell(rows, cols),
+        "x": x,
+        "weight": weight,
+        "rstd": stored(reference.rmsnorm(x, weight, 1e-5)["rstd"]),
+        "dresidual": d.bell(rows, cols) if with_residual else None,
+        "dweight": d.bell(cols),
+    }

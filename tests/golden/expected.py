@@ -1,0 +1,260 @@
+"""From a case to what its fixture holds: arguments, inputs as they lie in memory, expected outputs, tolerances.
+
+The tolerance of an output is twice the error of the plain formula in the case's precision: the reference run in float32
+with its result rounded to the output's dtype, against the reference in float64. An error measured on few numbers may be
+small by luck, so it is the largest over DRAWS draws of the recipe, and never below a floor that follows from the
+arithmetic: ROUNDINGS units of float32 and, for a 16-bit output, one of its own, at the largest expected value.
+"""
+
+import inspect
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from cases.case import Arguments, Case
+
+from nncuda import reference
+from nncuda.binding import header
+from nncuda.reference.arithmetic import Array
+from nncuda.reference.rounding import SMALLEST, UNIT, rounded, to_bits
+
+DRAWS = 8
+LARGEST = {"f32": 3.4028234663852886e38, "f16": 65504.0, "bf16": 3.3895313892515355e38}
+
+#: Roundings of float32 on the way to one element of the output, sums left out (they are measured): an operation counts
+#: one, exp, log, sine and cosine two (an error of one unit in the last place). Kernels that only move, convert or round
+#: once have none: what they give is exact.
+ROUNDINGS = {
+    **dict.fromkeys(["add", "mul", "scale", "cast", "fill", "embedding", "kv_append", "kv_trim"], 0),
+    **dict.fromkeys(["moe_plan", "moe_gather", "zero_grad", "argmax", "sample", "topk_sample", "topp_sample"], 0),
+    **dict.fromkeys(["random_bits"], 0),
+    "silu": 5,  # exp, 1 + e, /, *
+    "silu_backward": 9,  # silu's sigmoid (4), 1 - s, x *, 1 +, s *, dy *
+    "swiglu": 6,
+    "swiglu_backward": 10,
+    "relu2_gate": 2,
+    "softmax": 4,  # x - max, exp, /
+    "softmax_backward": 3,
+    "softmax_topk": 5,
+    "softmax_topk_backward": 6,
+    "rmsnorm": 6,  # square, mean, + eps, sqrt, 1 /, *, *
+    "rmsnorm_residual": 7,
+    "rmsnorm_backward": 8,
+    "gemm": 2,  # *, +
+    "gemm_beta": 5,
+    "gemm_epilogue": 9,
+    "batched_gemm": 5,
+    "grouped_gemm": 4,
+    "grouped_gemm_wgrad": 4,
+    "scatter_add": 1,
+    "rope_freqs": 1,  # computed in float64, rounded
+    "rope_forward": 3,
+    "rope_qk": 3,
+    "rope_backward": 3,
+    "attention_scores": 3,
+    "attention_output": 2,
+    "flash_attention": 8,
+    "flash_attention_backward": 14,
+    "attention_decode": 8,
+    "moe_gather_backward": 1,
+    "moe_combine": 2,
+    "moe_combine_backward": 2,
+    "cross_entropy_forward": 6,  # x - max, exp, log, max +, - x
+    "cross_entropy_backward": 5,
+    "aux_loss_forward": 5,
+    "aux_loss_backward": 4,
+    "adamw_step": 12,
+    "grad_norm": 3,
+    "grad_clip": 5,
+    "lr_schedule": 7,
+    "loss_scale_update": 1,
+    "uniform": 3,
+    "normal": 8,
+}
+
+
+class CaseError(ValueError):
+    """A recipe does not fit the header."""
+
+
+@dataclass
+class Built:
+    """What a fixture holds of a case."""
+
+    scalars: dict[str, Any]
+    inputs: dict[str, Array]
+    outputs: dict[str, Array]
+    tolerance: dict[str, float]
+
+
+def element_type(param: header.Param, scalars: Arguments) -> str:
+    return param.dtype if param.dtype in header.FIXED_DTYPES else scalars[param.dtype]
+
+
+def dimensions(param: header.Param, scalars: Arguments) -> list[header.Dim]:
+    dims = list(param.dims)
+    if param.swap_flag and scalars[param.swap_flag]:
+        dims[-2:] = dims[-1], dims[-2]
+    return dims
+
+
+def solve(function: header.Function, given: Arguments) -> Arguments:
+    """All scalars of the call: those given, sizes from the shapes of the arrays, dense leading dimensions."""
+    pointers = [p for p in function.pointers if isinstance(given.get(p.name), np.ndarray)]
+    scalars = {
+        p.name: given[p.name] for p in function.params if p.kind not in ("context", "pointer") and p.name in given
+    }
+    for _ in function.params:
+        for param in pointers:
+            dims, shape = dimensions(param, scalars), given[param.name].shape
+            if len(dims) != len(shape):
+                raise CaseError(f"{function.name}: {param.name} is {shape}, the header says {param.shape_text}")
+            for dim, extent in zip(dims, shape, strict=True):
+                found = dim.solve(extent, scalars)
+                if found:
+                    scalars[found[0]] = found[1]
+    for param in function.pointers:
+        if param.ld and param.ld not in scalars:
+            scalars[param.ld] = math.prod(dim.value(scalars) for dim in dimensions(param, scalars)[1:])
+    for param in pointers:
+        shape = tuple(dim.value(scalars) for dim in dimensions(param, scalars))
+        if shape != given[param.name].shape:
+            raise CaseError(f"{function.name}: {param.name} is {given[param.name].shape}, its sizes say {shape}")
+    missing = [p.name for p in function.params if p.kind not in ("context", "pointer") and p.name not in scalars]
+    if missing:
+        raise CaseError(f"{function.name}: nothing says {', '.join(missing)}")
+    return {p.name: scalars[p.name] for p in function.params if p.name in scalars}
+
+
+def quantised(function: header.Function, given: Arguments, scalars: Arguments) -> Arguments:
+    """The arrays as float64 values of their dtype, and float scalars as the C type holds them."""
+    found: Arguments = {}
+    for param in function.params:
+        value = given.get(param.name, scalars.get(param.name))
+        if isinstance(value, np.ndarray):
+            kind = element_type(param, scalars)
+            whole = {"i32": np.int32, "i64": np.int64}.get(kind)
+            found[param.name] = value.astype(whole) if whole else rounded(value.astype(np.float64), kind)
+        elif param.ctype == "float":
+            found[param.name] = scalars[param.name] = float(np.float32(value))
+        elif value is not None:
+            found[param.name] = value
+    return found
+
+
+def call(function: header.Function, given: Arguments, precision: type) -> dict[str, Array]:
+    """The reference, in float64 (the oracle) or in float32 (the plain formula)."""
+    kernel = reference.kernel(function.kernel)
+    accepted = inspect.signature(kernel).parameters
+    args = {
+        name: value.astype(precision) if isinstance(value, np.ndarray) and value.dtype == np.float64 else value
+        for name, value in given.items()
+        if name in accepted
+    }
+    if "precision" in accepted:
+        args["precision"] = precision
+    if "storage" in accepted and precision is np.float32:
+        args["storage"] = lambda x: rounded(x, given["dtype"])
+    with np.errstate(all="ignore"):
+        return kernel(**args)
+
+
+def expected_and_errors(
+    function: header.Function, given: Arguments, scalars: Arguments
+) -> tuple[dict[str, Array], dict[str, float]]:
+    """What the fixture expects (float32, or whole numbers), and the plain formula's largest error against it."""
+    exact, plain = call(function, given, np.float64), call(function, given, np.float32)
+    expected, errors = {}, {}
+    for name, value in exact.items():
+        kind = element_type(function.by_name[name], scalars)
+        if value.dtype.kind == "i":
+            expected[name] = value
+            continue
+        with np.errstate(all="ignore"):
+            near = value.astype(np.float32)
+            overflows = np.isinf(rounded(value, kind))
+        expected[name] = np.where(overflows, np.copysign(np.float32(np.inf), near), near)
+        got = rounded(plain[name], kind).astype(np.float64)
+        wanted = expected[name].astype(np.float64)
+        finite = np.isfinite(wanted)
+        if not np.all(np.isfinite(got[finite])):
+            raise CaseError(f"{function.name}: the plain formula overflows in {name}; the case is too wild to judge by")
+        if np.any(got[wanted == 0] != 0):
+            raise CaseError(f"{function.name}: a zero in {name} comes from cancellation, which rounding may miss")
+        errors[name] = float(np.max(np.abs(got[finite] - wanted[finite]), initial=0))
+    return expected, errors
+
+
+def floor(function: header.Function, name: str, expected: Array, scalars: Arguments) -> float:
+    """The least tolerance that the arithmetic itself justifies, at the largest expected value."""
+    kind = element_type(function.by_name[name], scalars)
+    roundings = ROUNDINGS[function.kernel]
+    largest = float(np.max(np.abs(expected[np.isfinite(expected)]), initial=0))
+    units = roundings * UNIT["f32"]
+    if kind != "f32" and not (roundings == 0 and np.array_equal(rounded(expected, kind), expected, equal_nan=True)):
+        return largest * (units + UNIT[kind]) + SMALLEST[kind] / 2
+    return largest * units
+
+
+def rounded_up(x: float) -> float:
+    """Two significant digits, upwards, so that a tolerance reads well and does not hang on its last bit."""
+    if x == 0:
+        return 0.0
+    scale = 10.0 ** (math.floor(math.log10(x)) - 1)
+    return float(f"{math.ceil(x / scale - 1e-9) * scale:.1e}")
+
+
+def in_memory(param: header.Param, value: Array, scalars: Arguments, gap: float = np.nan) -> Array:
+    """The array as it lies in memory: flat, with NaN between rows that are further apart than they are long."""
+    width = math.prod(value.shape[1:])
+    if not param.ld or scalars[param.ld] == width or len(value) == 0:
+        return value
+    ld = scalars[param.ld]
+    laid = np.full((len(value), ld), gap, value.dtype)
+    laid[:, :width] = value.reshape(len(value), width)
+    return laid.ravel()[: (len(value) - 1) * ld + width]
+
+
+def encoded(value: Array, kind: str) -> Array:
+    """An input as its dtype's own elements (f16 and bf16 as ml_dtypes and NumPy have them)."""
+    import ml_dtypes
+
+    if kind in ("f16", "bf16"):
+        return to_bits(value, kind).view(np.float16 if kind == "f16" else ml_dtypes.bfloat16)
+    with np.errstate(over="ignore"):
+        return value.astype({"f32": np.float32, "i32": np.int32, "i64": np.int64}[kind])
+
+
+def build(case: Case) -> Built:
+    """The fixture of a case."""
+    function = header.parse().kernels[case.kernel]
+    worst: dict[str, float] = {}
+    for number in reversed(range(DRAWS)):
+        raw = case.arguments(number)
+        unknown = set(raw) - set(function.by_name)
+        if unknown:
+            raise CaseError(f"{function.name} has no {', '.join(sorted(unknown))}")
+        scalars = solve(function, raw)
+        given = quantised(function, raw, scalars)
+        expected, errors = expected_and_errors(function, given, scalars)
+        worst = {name: max(error, worst.get(name, 0.0)) for name, error in errors.items()}
+    inputs, outputs, tolerance = {}, {}, {}
+    for param in function.pointers:
+        if param.reads and param.name in given:
+            kind = element_type(param, scalars)
+            inputs[param.name] = encoded(in_memory(param, given[param.name], scalars), kind)
+        if not param.writes or (param.name in raw and raw[param.name] is None):
+            continue
+        if param.nullable and param.reads and param.name not in given:
+            continue
+        shape = tuple(dim.value(scalars) for dim in param.dims)
+        value = expected.get(param.name, np.full(shape, np.nan, np.float32))  # left out: nothing may be written
+        if value.shape != shape:
+            raise CaseError(f"{function.name}: the reference gives {param.name} as {value.shape}, not {shape}")
+        outputs[param.name] = in_memory(param, value, scalars)
+        if value.dtype.kind == "f":
+            least = floor(function, param.name, value, scalars)
+            exact = ROUNDINGS[case.kernel] == 0 and least == 0 and worst.get(param.name, 0.0) == 0
+            tolerance[param.name] = 0.0 if exact else rounded_up(max(2 * worst.get(param.name, 0.0), least))
+    return Built(scalars, inputs, outputs, tolerance)

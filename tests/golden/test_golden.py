@@ -1,0 +1,54 @@
+"""Every fixture on every instruction set, and the same bits for any number of threads."""
+
+import os
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nncuda.golden import Runner, find_folder, read_folder
+from nncuda.golden.command import available_isas
+from nncuda.golden.fixtures import ENVIRONMENT_VARIABLE
+from nncuda.golden.report import Report
+
+THREADS = (1, 2, 3, 7)
+
+#: The fixtures beside this file, unless the environment names others: never those of an older installation.
+FOLDER = find_folder(os.environ.get(ENVIRONMENT_VARIABLE, Path(__file__).parent))
+BY_KERNEL = defaultdict(list)
+for _fixture in read_folder(FOLDER):
+    BY_KERNEL[_fixture.family, _fixture.kernel].append(_fixture)
+
+
+@pytest.fixture(scope="module", params=available_isas())
+def runner(request):
+    with Runner(isa=request.param) as found:
+        yield found
+
+
+@pytest.mark.parametrize("kernel", BY_KERNEL, ids="/".join)
+def test_golden(runner, kernel):
+    report = Report()
+    for fixture in BY_KERNEL[kernel]:
+        report.add(runner.run(fixture))
+    assert report.cases == len(BY_KERNEL[kernel])
+    assert not report.failures, "\n".join(str(outcome) for outcome in report.failures)
+
+
+@pytest.fixture(scope="module")
+def by_threads():
+    runners = [Runner(threads=threads) for threads in THREADS]
+    yield runners
+    for found in runners:
+        found.close()
+
+
+@pytest.mark.parametrize("kernel", BY_KERNEL, ids="/".join)
+def test_same_bits_for_any_number_of_threads(by_threads, kernel):
+    for fixture in BY_KERNEL[kernel]:
+        first, *others = (found.outputs(fixture) for found in by_threads)
+        for threads, other in zip(THREADS[1:], others, strict=True):
+            for name, array in first.items():
+                same = np.array_equal(array.view(np.uint8), other[name].view(np.uint8))
+                assert same, f"{fixture.id}: {name} has other bits with {threads} threads"
