@@ -49,58 +49,74 @@ typedef struct gemm_piece {
 NN_INLINE void pack_block(const gemm_piece *t, float *to, int64_t k0, int64_t k, int64_t units, int32_t dtype) {
   const nn_gemm_args *x = t->x;
   const int64_t bytes = nn_dtype_bytes(dtype);
+  if (!x->trans_b) {
+    const int64_t last = t->columns - (t->columns - 1) / NR * NR;
+    pack_lanes(to, NR * units, NR, panel_width(last), t->product.b + (k0 * x->ldb + t->column) * bytes, x->ldb,
+               t->columns, k, units, dtype);
+    return;
+  }
   for (int64_t j = 0; j < t->columns; j += NR) {
-    const int64_t columns = nn_min(NR, t->columns - j), width = panel_width(columns), column = t->column + j;
-    if (x->trans_b) {
-      pack_lanes_transposed(to + j * units, width, t->product.b + (column * x->ldb + k0) * bytes, x->ldb, columns, k,
-                            units, dtype);
-    } else {
-      pack_lanes(to + j * units, width, t->product.b + (k0 * x->ldb + column) * bytes, x->ldb, columns, k, units,
-                 dtype);
-    }
+    const int64_t columns = nn_min(NR, t->columns - j);
+    pack_lanes_transposed(to + j * units, panel_width(columns), t->product.b + ((t->column + j) * x->ldb + k0) * bytes,
+                          x->ldb, columns, k, units, dtype);
   }
 }
 
-NN_INLINE void pack_panel(const gemm_piece *t, int64_t row, int64_t rows, int64_t k0, int64_t k, int64_t units,
-                          int32_t dtype) {
+/* `rows` rows of A into panels of MR rows, MR*DEPTH units apart. */
+NN_INLINE void pack_panels(const gemm_piece *t, int64_t row, int64_t rows, int64_t k0, int64_t k, int64_t units,
+                           int32_t dtype) {
   const nn_gemm_args *x = t->x;
-  const int64_t bytes = nn_dtype_bytes(dtype), padded = panel_rows(rows);
+  const int64_t bytes = nn_dtype_bytes(dtype);
   if (!x->trans_a) {
-    pack_rows(t->panel, t->product.a + (row * x->lda + k0) * bytes, x->lda, rows, padded, k, units, dtype);
+    pack_rows(t->panel, t->product.a + (row * x->lda + k0) * bytes, x->lda, rows, panel_rows(rows), k, units, dtype);
     return;
   }
   const char *from = t->product.a + (k0 * x->lda + row) * bytes;
 #if NN_GEMM_TILES
-  pack_rows_transposed(t->panel, from, x->lda, rows, padded, k, units, dtype);
+  pack_rows_transposed(t->panel, from, x->lda, rows, panel_rows(rows), k, units, dtype);
 #else
-  pack_lanes(t->panel, MR, from, x->lda, rows, k, units, dtype);
+  pack_lanes(t->panel, MR * DEPTH, MR, MR, from, x->lda, rows, k, units, dtype);
 #endif
 }
 
+/* Asks for the next panel of A in good time: a `share`-th of its rows' lines, the `part`-th of them. */
+NN_INLINE void prefetch_panel(const gemm_piece *t, int64_t row, int64_t rows, int64_t k0, int64_t k, int64_t part,
+                              int64_t parts, int32_t dtype) {
+  const int64_t bytes = nn_dtype_bytes(dtype), lines = nn_ceil_div(k * bytes, 64);
+  const int64_t from = lines * part / parts, to = lines * (part + 1) / parts;
+  for (int64_t r = 0; r < rows; r++) {
+    const char *at = t->product.a + ((row + r) * t->x->lda + k0) * bytes;
+    for (int64_t line = from; line < to; line++) {
+      __builtin_prefetch(at + line * 64, 0, 2);
+    }
+  }
+}
+
 /* Sums one tile into `c`: rows up to panel_rows(rows), columns up to `width`. */
-NN_INLINE void tile(const gemm_piece *t, const float *b, int64_t units, float *c, int64_t ldc, int32_t add,
-                    int64_t rows, int64_t width) {
+NN_INLINE void tile(const gemm_piece *t, const float *a, const float *b, int64_t units, float *c, int64_t ldc,
+                    int32_t add, int64_t rows, int64_t width) {
 #if NN_GEMM_TILES
-  tile_sum(t->panel, b, units, c, ldc, add, rows, width);
+  (void)t;
+  tile_sum(a, b, units, c, ldc, add, rows, width);
 #else
-  tiles[(rows - 1) / 2][t->x->trans_a][width / VF - 1](t->panel, b, units, c, ldc, add);
+  tiles[(rows - 1) / 2][t->x->trans_a][width / VF - 1](a, b, units, c, ldc, add);
 #endif
 }
 
 /* A tile whose sums end here or go on in a later block of k. */
-static void tile_at(const gemm_piece *t, const float *b, int64_t units, int64_t row, int64_t rows, int64_t j,
-                    int32_t first, int32_t last, float *partial, int64_t ld_partial) {
+static void tile_at(const gemm_piece *t, const float *a, const float *b, int64_t units, int64_t row, int64_t rows,
+                    int64_t j, int32_t first, int32_t last, float *partial, int64_t ld_partial) {
   const nn_gemm_args *x = t->x;
   const int64_t columns = nn_min(NR, t->columns - j), width = panel_width(columns);
   if (t->job->add) {
     const int32_t add = !first || x->beta != 0.0f;
     float *c = (float *)(void *)t->product.c + row * x->ldc + t->column + j;
     if (columns == width && rows == panel_rows(rows)) {
-      tile(t, b, units, c, x->ldc, add, rows, width);
+      tile(t, a, b, units, c, x->ldc, add, rows, width);
       return;
     }
     float sums[MR * NR] __attribute__((aligned(64)));
-    tile(t, b, units, sums, width, 0, rows, width);
+    tile(t, a, b, units, sums, width, 0, rows, width);
     const gemm_target target = {.c = (char *)c,
                                 .ld = x->ldc,
                                 .rows = rows,
@@ -114,11 +130,11 @@ static void tile_at(const gemm_piece *t, const float *b, int64_t units, int64_t 
   const gemm_target target = gemm_target_at(x, &t->product, row, t->column + j, rows, columns);
   if (first && last) {
     float sums[MR * NR] __attribute__((aligned(64)));
-    tile(t, b, units, sums, width, 0, rows, width);
+    tile(t, a, b, units, sums, width, 0, rows, width);
     target_store(&target, sums, width);
     return;
   }
-  tile(t, b, units, partial, ld_partial, !first, rows, width);
+  tile(t, a, b, units, partial, ld_partial, !first, rows, width);
   if (last) {
     target_store(&target, partial, ld_partial);
   }
@@ -149,15 +165,27 @@ NN_INLINE void compute(const gemm_piece *t, int32_t dtype) {
       pack_block(t, t->block + (i - from) * depth.units * n_block, i * depth.k, nn_min(depth.k, k - i * depth.k),
                  depth.units, dtype);
     }
-    for (int64_t r = 0; r < t->rows; r += MR) {
-      const int64_t rows = nn_min(MR, t->rows - r);
-      float *partial = t->partial + (passing ? 0 : r * n_block);
+    /* Where k runs across the rows of A, several panels are packed at once, so that a row is read for more than a line.
+     */
+    const int64_t group = t->x->trans_a ? GROUP * MR : MR;
+    for (int64_t r = 0; r < t->rows; r += group) {
+      const int64_t end = nn_min(r + group, t->rows);
       for (int64_t i = from; i < to; i++) {
-        pack_panel(t, t->row + r, rows, i * depth.k, nn_min(depth.k, k - i * depth.k), depth.units, dtype);
+        const int64_t k0 = i * depth.k;
+        pack_panels(t, t->row + r, end - r, k0, nn_min(depth.k, k - k0), depth.units, dtype);
         const float *block = t->block + (i - from) * depth.units * n_block;
-        for (int64_t j = 0; j < t->columns; j += NR) {
-          tile_at(t, block + j * depth.units, depth.units, t->row + r, rows, j, i == 0, i == depth.blocks - 1,
-                  partial + j, n_block);
+        /* The panel after this one: the next part of k, or the next rows. */
+        const int64_t next_row = i + 1 < to ? r : end, next_k = (i + 1 < to ? i + 1 : from) * depth.k;
+        const int64_t next_rows = t->x->trans_a ? 0 : nn_min(MR, t->rows - next_row);
+        for (int64_t q = r; q < end; q += MR) {
+          const float *panel = t->panel + (q - r) * DEPTH;
+          float *partial = t->partial + (passing ? q - r : q) * n_block;
+          for (int64_t j = 0; j < t->columns; j += NR) {
+            prefetch_panel(t, t->row + next_row, next_rows, next_k, nn_min(depth.k, k - next_k), j / NR,
+                           nn_ceil_div(t->columns, NR), dtype);
+            tile_at(t, panel, block + j * depth.units, depth.units, t->row + q, nn_min(MR, end - q), j, i == 0,
+                    i == depth.blocks - 1, partial + j, n_block);
+          }
         }
       }
     }
@@ -204,18 +232,19 @@ static void gemm_task(void *arg, int64_t i, int32_t worker) {
 }
 
 /*
- * Cuts a product of m rows into blocks of C. Every column block reads and packs all of A, every row block all of B, so
- * the cut with the least of both is taken among those with enough pieces to occupy many threads. Costs are cycles a
- * unit of k.
+ * Cuts a product of m rows into blocks of C: a few a thread, so that none waits long for the last. (An element's sum is
+ * the same in whichever block it lies.) Every column block reads and packs all of A, every row block all of B, so the
+ * cut with the least of both is taken. Costs are cycles a unit of k; those of packing were measured.
  */
-static void cut(gemm_job *job, int64_t m, int64_t n, int64_t k, int64_t count) {
+static void cut(gemm_job *job, int64_t m, int64_t n, int64_t k, int64_t count, int64_t threads) {
   const double work = (double)m * (double)n * (double)k * (double)count;
-  const double most = TASKS, wanted = work / TASK_WORK < most ? work / TASK_WORK : most;
-  const int64_t pieces = nn_ceil_div((int64_t)wanted + 1, count);
+  const double most = threads > 1 ? 4.0 * (double)threads : 1.0;
+  const double wanted = work / TASK_WORK < most ? work / TASK_WORK : most;
+  const int64_t pieces = nn_ceil_div(wanted < 1 ? 1 : (int64_t)wanted, count);
   const int64_t n_panels = nn_ceil_div(n, NR), m_panels = nn_ceil_div(m, MR);
   const int64_t widest = BLOCK_BYTES / 4 / DEPTH / NR; /* panels */
   const gemm_depth depth = depth_of(k);
-  const double a_cost = 0.15, b_cost = job->args->trans_b ? 0.3 : 0.15;
+  const double a_cost = 1.2, b_cost = job->args->trans_b ? 1.0 : 0.8;
   double best = 0;
   for (int64_t wide = nn_min(widest, n_panels); wide > 0; wide--) {
     const int64_t n_blocks = nn_ceil_div(n_panels, wide);
@@ -227,7 +256,8 @@ static void cut(gemm_job *job, int64_t m, int64_t n, int64_t k, int64_t count) {
     const int64_t m_blocks = nn_ceil_div(m_panels, tall);
     tall = nn_ceil_div(m_panels, m_blocks);
     const int64_t tasks = n_blocks * m_blocks * count;
-    const double idle = (double)(tasks % 2) * (double)(m * n) / PRODUCTS_A_CYCLE / (double)tasks;
+    const double idle =
+        (double)(nn_round_up(tasks, threads) - tasks) * (double)(m * n) / PRODUCTS_A_CYCLE / (double)tasks;
     const double padding = (double)(n_blocks * wide - n_panels) * NR * (double)m / PRODUCTS_A_CYCLE / (double)n_blocks;
     const double cost = (double)(n_blocks * m) * a_cost + (double)(m_blocks * n) * b_cost + idle + padding;
     if (best == 0 || cost < best) {
@@ -247,11 +277,12 @@ static void lay_out(gemm_job *job, int64_t m, int64_t longest_k) {
   int64_t block = BLOCK_BYTES / 4;
   block = block < units * job->n_block ? units * job->n_block : block;
   block = nn_min(block, depth.units * depth.blocks * job->n_block);
+  const int64_t group = job->args->trans_a ? GROUP * MR : MR;
   const int64_t partial_rows = depth.blocks > 0 && blocks_kept(&depth, job->n_block) < depth.blocks
                                    ? nn_min(job->m_block, nn_round_up(m, MR))
-                                   : MR;
+                                   : group;
   job->panel_at = nn_round_up(block * 4, 64);
-  job->partial_at = job->panel_at + nn_round_up((MR * DEPTH + VF) * 4, 64);
+  job->partial_at = job->panel_at + nn_round_up((group * DEPTH + VF) * 4, 64);
   job->scratch_step = job->partial_at;
   if (!job->add && depth.blocks > 1) {
     job->scratch_step += nn_round_up(partial_rows * job->n_block * 4, 64);
@@ -308,7 +339,7 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_args *args) {
       longest = length > longest ? length : longest;
     }
   }
-  cut(&job, m, x->n, k, x->count);
+  cut(&job, m, x->n, k, x->count, nn_threads(ctx));
   block_rows = job.m_blocks * x->count;
   if (x->ragged == NN_GEMM_RAGGED_M) {
     int64_t *first = nn_scratch(ctx, (size_t)(x->count + 1) * sizeof *first);

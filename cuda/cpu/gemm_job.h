@@ -35,15 +35,15 @@ enum { UNIT = 1 };
 /* Two by two tile registers of 16 rows by 16 columns, and two for each factor. */
 enum { MR = 32, NV = 2, DEPTH = 256, TILE_ROWS = 16 };
 /* Products of two elements that a core does in a cycle, and the least that are worth a task. */
-enum { PRODUCTS_A_CYCLE = 512, TASK_WORK = 1 << 23, TASKS = 8 };
+enum { PRODUCTS_A_CYCLE = 512, TASK_WORK = 1 << 23 };
 #elif NN_SIMD_AVX512
 /* 14 rows x 2 vectors leave 4 of the 32 registers for two vectors of B and the elements of A. */
 enum { MR = 14, NV = 2, DEPTH = 512, TILE_ROWS = 2 };
-enum { PRODUCTS_A_CYCLE = 32, TASK_WORK = 1 << 20, TASKS = 16 };
+enum { PRODUCTS_A_CYCLE = 32, TASK_WORK = 1 << 20 };
 #else
 /* 6 rows x 2 vectors of 16 registers. */
 enum { MR = 6, NV = 2, DEPTH = 512, TILE_ROWS = 2 };
-enum { PRODUCTS_A_CYCLE = 2 * VF, TASK_WORK = 1 << 18, TASKS = 16 };
+enum { PRODUCTS_A_CYCLE = 2 * VF, TASK_WORK = 1 << 18 };
 #endif
 
 /* DEPTH is the most units that a tile sums at once: MR rows of A that deep fit L1 beside the passing B. */
@@ -51,6 +51,7 @@ enum { PRODUCTS_A_CYCLE = 2 * VF, TASK_WORK = 1 << 18, TASKS = 16 };
 enum {
   NR = NV * VF,
   DEPTH_STEP = 16, /* packed depths are padded with zeros to a multiple of it: a tile register, a transposed block */
+  GROUP = 8,       /* panels of A packed at once where k runs across its rows */
   PARTIAL_BYTES = 1 << 20,
   BLOCK_BYTES = 3 << 18 /* most bytes of packed B in a task: they share L2 with what streams through it */
 };

@@ -13,6 +13,9 @@
 
 #include "gemm_job.h"
 
+/* How far ahead rows that lie across k are fetched: the processor does not foresee steps that large. */
+enum { PREFETCH_ROWS = 8 };
+
 /* Units p .. p+VF-1 of a row that holds `k` elements from `row` on. Lanes from k on are zero. */
 NN_INLINE vf units_along(const void *row, int64_t p, int64_t k, int32_t dtype) {
 #if NN_GEMM_PAIRS
@@ -114,6 +117,41 @@ NN_INLINE void transpose(vf x[VF]) {
 }
 #endif
 
+/* Transposes the VF rows of VF units at p, each `step` bytes after the last; rows from `rows` on are zero. */
+NN_INLINE void load_transposed(vf x[VF], const char *from, int64_t step, int64_t rows, int64_t p, int64_t k,
+                               int32_t dtype) {
+#if NN_SIMD_AVX512
+  if ((dtype == NNCUDA_F32 || UNIT == 2) && rows >= VF && (p + VF) * UNIT <= k) {
+    /* Quarters of four rows go straight from memory into one register, which leaves half of the shuffles. */
+    const char *at = from + p * 4;
+    __m512d d[16];
+    for (int i = 0; i < 4; i++) {
+      vf t[4];
+      for (int r = 0; r < 4; r++) {
+        const char *row = at + r * step + i * 16;
+        t[r] = _mm512_castps128_ps512(_mm_loadu_ps((const float *)(const void *)row));
+        t[r] = _mm512_insertf32x4(t[r], _mm_loadu_ps((const float *)(const void *)(row + 4 * step)), 1);
+        t[r] = _mm512_insertf32x4(t[r], _mm_loadu_ps((const float *)(const void *)(row + 8 * step)), 2);
+        t[r] = _mm512_insertf32x4(t[r], _mm_loadu_ps((const float *)(const void *)(row + 12 * step)), 3);
+      }
+      d[0] = _mm512_castps_pd(_mm512_unpacklo_ps(t[0], t[1]));
+      d[1] = _mm512_castps_pd(_mm512_unpackhi_ps(t[0], t[1]));
+      d[2] = _mm512_castps_pd(_mm512_unpacklo_ps(t[2], t[3]));
+      d[3] = _mm512_castps_pd(_mm512_unpackhi_ps(t[2], t[3]));
+      x[4 * i] = _mm512_castpd_ps(_mm512_unpacklo_pd(d[0], d[2]));
+      x[4 * i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(d[0], d[2]));
+      x[4 * i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(d[1], d[3]));
+      x[4 * i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(d[1], d[3]));
+    }
+    return;
+  }
+#endif
+  for (int64_t i = 0; i < VF; i++) {
+    x[i] = units_along(from + i * step, p, i < rows ? k : 0, dtype);
+  }
+  transpose(x);
+}
+
 /* Rows of A, k along: `depth` units of each, padded with zeros, and zero rows up to `padded`. */
 NN_INLINE void pack_rows(float *to, const char *from, int64_t ld, int64_t rows, int64_t padded, int64_t k,
                          int64_t depth, int32_t dtype) {
@@ -126,18 +164,29 @@ NN_INLINE void pack_rows(float *to, const char *from, int64_t ld, int64_t rows, 
   }
 }
 
-/* A panel of `width` columns, k across. Stores run past the panel's end by less than a vector when `width` is not a
- * multiple of VF; each is then overwritten by the next. */
-NN_INLINE void pack_lanes(float *to, int64_t width, const char *from, int64_t ld, int64_t columns, int64_t k,
-                          int64_t depth, int32_t dtype) {
-  const int64_t units = nn_ceil_div(k, UNIT);
-  for (int64_t p = 0; p < units; p++) {
-    for (int64_t j = 0; j < width; j += VF) {
-      vf_store(to + p * width + j, units_across(from, ld, p, k, j, columns, dtype));
+/*
+ * Panels of `width` columns (the last of `last` columns), `panel` units apart, k across. All panels at once, so that
+ * rows are read as far as they go. Stores run past a panel's end by less than a vector when its width is not a multiple
+ * of VF; each is then overwritten by the next.
+ */
+NN_INLINE void pack_lanes(float *to, int64_t panel, int64_t width, int64_t last, const char *from, int64_t ld,
+                          int64_t columns, int64_t k, int64_t depth, int32_t dtype) {
+  const int64_t units = nn_ceil_div(k, UNIT), bytes = nn_dtype_bytes(dtype);
+  for (int64_t p = 0; p < depth; p++) {
+    const int64_t ahead = (p + PREFETCH_ROWS) * UNIT;
+    for (int64_t row = ahead; row < ahead + UNIT && row < k; row++) {
+      for (int64_t at = 0; at < columns * bytes; at += 64) {
+        __builtin_prefetch(from + row * ld * bytes + at);
+      }
     }
-  }
-  for (int64_t i = units * width; i < depth * width; i += VF) {
-    vf_store(to + i, vf_set1(0.0f));
+    float *panel_at = to;
+    for (int64_t j = 0; j < columns; j += width, panel_at += panel) {
+      const int64_t wide = columns - j > width ? width : last;
+      for (int64_t v = 0; v < wide; v += VF) {
+        vf_store(panel_at + p * wide + v,
+                 p < units ? units_across(from, ld, p, k, j + v, columns, dtype) : vf_set1(0.0f));
+      }
+    }
   }
 }
 
@@ -148,10 +197,10 @@ NN_INLINE void pack_lanes_transposed(float *to, int64_t width, const char *from,
   for (int64_t j = 0; j < width; j += VF) {
     for (int64_t p = 0; p < depth; p += VF) {
       vf x[VF];
-      for (int64_t i = 0; i < VF; i++) {
-        x[i] = units_along(from + (j + i) * step, p, j + i < columns ? k : 0, dtype);
+      for (int64_t i = 0; i < VF; i++) { /* the next VF rows; past the end of B a prefetch does nothing */
+        __builtin_prefetch(from + (j + VF + i) * step + p * UNIT * nn_dtype_bytes(dtype));
       }
-      transpose(x);
+      load_transposed(x, from + j * step, step, columns - j, p, k, dtype);
       for (int64_t i = 0; i < VF; i++) {
         vf_store(to + (p + i) * width + j, x[i]);
       }
@@ -159,12 +208,12 @@ NN_INLINE void pack_lanes_transposed(float *to, int64_t width, const char *from,
   }
 }
 
-/* Rows of A, k across: for tile registers, which want rows. */
+/* Panels of MR rows of A, k across: for tile registers, which want rows. */
 NN_INLINE void pack_rows_transposed(float *to, const char *from, int64_t ld, int64_t rows, int64_t padded, int64_t k,
                                     int64_t depth, int32_t dtype) {
   const int64_t units = nn_ceil_div(k, UNIT);
-  for (int64_t r = 0; r < padded; r += VF) {
-    for (int64_t p = 0; p < depth; p += VF) {
+  for (int64_t p = 0; p < depth; p += VF) {
+    for (int64_t r = 0; r < padded; r += VF) {
       vf x[VF];
       for (int64_t i = 0; i < VF; i++) {
         x[i] = p + i < units ? units_across(from, ld, p + i, k, r, rows, dtype) : vf_set1(0.0f);
