@@ -1,4 +1,4 @@
-"""Contexts and what hangs on them: attributes, closing, finalizers, streams, events, graphs, profiles, traces, errors."""
+"""Contexts and what hangs on them: attributes, closing, streams, events, graphs, profiles, traces, errors."""
 
 from __future__ import annotations
 

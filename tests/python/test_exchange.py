@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import binascii
 import gc
-import hashlib
 import sys
 import weakref
 
@@ -67,9 +67,9 @@ def test_buffer_protocol(ctx: nncuda.Context, dtype: str) -> None:
     assert columns.strides == (3 * columns.itemsize, columns.itemsize)
     np.testing.assert_array_equal(np.asarray(columns), [[1], [4]])
     assert bytes(tensor) == tensor.numpy().tobytes()
-    hashlib.sha256(tensor)  # asks for plain bytes
+    binascii.crc32(tensor)  # asks for plain bytes
     with pytest.raises(BufferError, match="not contiguous"):
-        hashlib.sha256(tensor.narrow(1, 0, 2))
+        binascii.crc32(tensor.narrow(1, 0, 2))
 
 
 @needs_extension

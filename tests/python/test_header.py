@@ -107,7 +107,7 @@ BROKEN = [
      16, "where that of rows belongs"),
     (" * @param ld size : stride\n", "", 18, "where that of ld belongs"),
     (" * @param dtype dtype : f32, bf16\n", "", 23, "dtype has no @param line"),
-    ("@param ld size : stride", "@param ld size : stride\n * @param more size : none", 19, "where that of scale belongs"),
+    ("@param ld size : stride", "@param ld size : stride\n * @param more size : none", 19, "that of scale belongs"),
     ("in? dtype [rows", "in? dtyp [rows", 12, "neither one of"),
     ("in? dtype [rows", "in? f32 [rows", 12, "is f32, but its type is 'const void *'"),
     ("in? dtype [rows", "inn dtype [rows", 12, "does not fit the grammar"),

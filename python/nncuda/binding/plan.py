@@ -216,9 +216,10 @@ class Planner:
                     f"no {unknown[0]} gives" + (f" with {others}" if others else "")
                 )
         enough = [name for name in missing if self._would_do(name, missing, equations)]
-        hint = " or ".join(f"{name}=" for name in enough or missing)
-        tell = f"do not tell {', '.join(missing)}" if shapes else f"it needs {', '.join(missing)}"
-        raise TypeError(f"{self.name}: the shapes ({shapes}) {tell}: give {hint}" if shapes else f"{self.name}: {tell}")
+        hint = " or ".join(f"{name}=" for name in enough) or " and ".join(f"{name}=" for name in missing)
+        if shapes:
+            raise TypeError(f"{self.name}: the shapes ({shapes}) do not tell {', '.join(missing)}: give {hint}")
+        raise TypeError(f"{self.name}: no tensor tells {', '.join(missing)}: give {hint}")
 
     def _would_do(self, name: str, missing: list[str], equations: list[_Equation]) -> bool:
         known = {size: 1 for size in self.sizes if size not in missing} | {name: 1}
