@@ -18,6 +18,8 @@ from . import run as runner
 from .run import Row
 
 console = Console()
+if not console.is_terminal:  # a file or a pipe has no width of its own
+    console.width = 120
 
 
 _threads_option = click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; default: all cores.")
