@@ -50,9 +50,7 @@ def rng() -> np.random.Generator:
 
 def test_silu(rng):
     x, dy = rng.normal(size=(2, 9))
-    check(
-        lambda: np.sum(dy * elementwise.silu(x)["y"]), {"x": x}, {"x": elementwise.silu_backward(dy, x)["dx"]}
-    )
+    check(lambda: np.sum(dy * elementwise.silu(x)["y"]), {"x": x}, {"x": elementwise.silu_backward(dy, x)["dx"]})
 
 
 def test_swiglu(rng):
