@@ -169,14 +169,15 @@ def softmax_cross_entropy_loss(ctx: nncuda.Context, attributes: Attributes, inpu
     scores, labels, *weights = inputs
     _need(not weights, "weights of the classes")
     ignore = attributes.get("ignore_index", -(2**31))
-    rows, _ = _rows(ctx, scores, 1)
-    losses, _, total, count = kernels.cross_entropy_forward(
+    rows, back = _rows(ctx, scores, 1)
+    losses, lse, total, count = kernels.cross_entropy_forward(
         rows, ctx.tensor(labels.reshape(-1).astype(np.int32)), losses=True, ignore_index=ignore
     )
+    log_probs = back(rows.numpy() - lse.numpy()[:, None])
     reduction = attributes.get("reduction", "mean")
     if reduction == "none":
-        return [losses.numpy().reshape(labels.shape)]
-    return [np.float32(total.item() / (count.item() if reduction == "mean" else 1)).reshape(())]
+        return [losses.numpy().reshape(labels.shape), log_probs]
+    return [np.float32(total.item() / (count.item() if reduction == "mean" else 1)).reshape(()), log_probs]
 
 
 def swish(ctx: nncuda.Context, attributes: Attributes, inputs: list[Array | None]) -> list[Array]:
