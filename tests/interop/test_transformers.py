@@ -7,6 +7,7 @@ transformers' own is known to differ (huggingface/transformers#45120); test_auxi
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,8 +30,6 @@ def _part(record: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray
 
 def check_ours(ctx: nncuda.Context, record: Mapping[str, np.ndarray]) -> None:
     """Our model with the recorded parameters: logits, experts, gradients and the curve of 20 AdamW steps."""
-    import dataclasses
-
     config = dataclasses.replace(CONFIG, aux_alpha=0.0)
     model = MoETransformer.from_arrays(ctx, config, _part(record, "parameter."))
     input_ids, targets = batches()
@@ -64,7 +63,7 @@ def check_ours(ctx: nncuda.Context, record: Mapping[str, np.ndarray]) -> None:
 
 def check_theirs(ctx: nncuda.Context, record: Mapping[str, np.ndarray], folder: Path) -> None:
     """A folder that transformers wrote gives the same logits here."""
-    model = load_model(ctx, folder)
+    model, _ = load_model(folder, ctx)
     assert np.abs(model.forward(record["input_ids"]).numpy() - record["logits"]).max() < 1e-4
 
 

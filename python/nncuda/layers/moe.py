@@ -80,6 +80,7 @@ class MoELayer:
         self.w13_grad = w13_grad
         self.w2_grad = w2_grad
         self.counts: Tensor | None = None  # of the last forward, for whoever watches the balance
+        self.choices: Tensor | None = None  # likewise the experts of each token, i32 [tokens, k], likeliest first
         self._kept: tuple[Routing, Tensor, Tensor] | None = None
 
     def forward(
@@ -87,7 +88,7 @@ class MoELayer:
     ) -> Tensor:
         """x and residual [tokens, hidden] to the same shape."""
         routing = self.router.forward(x, capacity, aux, keep)
-        self.counts = routing.counts
+        self.counts, self.choices = routing.counts, routing.indices
         rows = kernels.moe_gather(x, routing.row_slot)
         gate_up = kernels.grouped_gemm(rows, self.w13, routing.offsets, trans_b=True)
         del rows

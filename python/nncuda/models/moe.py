@@ -124,6 +124,10 @@ class MoETransformer:
         """Slots that chose each expert in the last forward call, [layers, experts]."""
         return np.stack([block.moe.counts.numpy() for block in self.blocks])
 
+    def expert_choices(self) -> np.ndarray:
+        """Experts of each token in the last forward call, likeliest first, [layers, tokens, experts_per_token]."""
+        return np.stack([block.moe.choices.numpy() for block in self.blocks])
+
     def cache(self, batch: int, capacity: int) -> KVCache:
         """An empty cache of keys and values for `batch` sequences of up to `capacity` tokens."""
         config = self.config

@@ -1,25 +1,30 @@
-"""Runs our checkpoints in Hugging Face transformers and theirs in this library, live, and records what the other side says.
+"""Our checkpoints run in Hugging Face transformers and theirs in this library, live; what the other side says is recorded.
 
-`make interop` runs this in an environment with torch and transformers. It fails where the two disagree; when they agree it writes
-the other side's results to `recorded/`, which `make test` checks without either package.
+`make interop` runs this in an environment with torch and transformers. Where the two disagree it fails; when they agree it writes
+the other side's results to `recorded/`, which test_transformers.py checks without either package.
 """
 
 from __future__ import annotations
 
-import sys
-import tempfile
+import os
 from pathlib import Path
 
 import numpy as np
-import torch
-import transformers
-from mixtral_cases import BETAS, CLIP, CONFIG, LEARNING_RATE, STEPS, WEIGHT_DECAY, batches
+import pytest
+from mixtral_cases import BETAS, CLIP, CONFIG, LEARNING_RATE, LENGTH, STEPS, WEIGHT_DECAY, batches
 from safetensors.numpy import save_file
 from test_transformers import RECORDED, check_ours, check_theirs
 
 import nncuda
 from nncuda.models import MoETransformer
-from nncuda.train import Trainer, save_checkpoint
+from nncuda.train import TrainConfig, Trainer
+from nncuda.train.checkpoint import TrainingState, save_checkpoint
+
+if os.environ.get("NNCUDA_INTEROP") != "live":
+    pytest.skip("runs in `make interop`, which installs torch and transformers", allow_module_level=True)
+
+import torch
+import transformers
 
 VERSIONS = {"torch": torch.__version__, "transformers": transformers.__version__}
 
@@ -47,13 +52,13 @@ def _cross_entropy(model: torch.nn.Module, ids: torch.Tensor, targets: torch.Ten
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), ignore_index=-100)
 
 
-def ours_in_transformers() -> None:
+def test_our_checkpoint_in_transformers(tmp_path: Path) -> None:
     """Our checkpoint opened by AutoModelForCausalLM: logits, experts, gradients, a training curve."""
     ctx = nncuda.Context("cpu")
-    model = MoETransformer(ctx, CONFIG, seed=11)
-    with tempfile.TemporaryDirectory() as folder:
-        saved = save_checkpoint(Path(folder) / "checkpoint", Trainer(model))
-        theirs = transformers.AutoModelForCausalLM.from_pretrained(saved, dtype=torch.float32)
+    train = TrainConfig(sequence_length=LENGTH)
+    state = TrainingState(step=0, data_position=0, data_windows=1, seconds=0.0, train=train)
+    saved = save_checkpoint(tmp_path, Trainer(MoETransformer(ctx, CONFIG, seed=11), train), state)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(saved, dtype=torch.float32)
     theirs.set_attn_implementation("eager")
     all_ids, all_targets = batches()
     ids, targets = torch.from_numpy(all_ids), torch.from_numpy(all_targets)
@@ -89,7 +94,7 @@ def ours_in_transformers() -> None:
     save_file(record, RECORDED / "ours_in_transformers.safetensors", metadata=VERSIONS)
 
 
-def theirs_in_ours() -> None:
+def test_mixtral_made_by_transformers() -> None:
     """A Mixtral that transformers made and saved, opened here."""
     torch.manual_seed(7)
     config = transformers.MixtralConfig(
@@ -116,12 +121,3 @@ def theirs_in_ours() -> None:
     record = {"input_ids": ids.numpy().astype(np.int32), "logits": logits}
     save_file(record, RECORDED / "mixtral_by_transformers.safetensors", metadata=VERSIONS)
     check_theirs(nncuda.Context("cpu"), record, folder)
-
-
-if __name__ == "__main__":
-    RECORDED.mkdir(exist_ok=True)
-    ours_in_transformers()
-    theirs_in_ours()
-    print(
-        f"agreed with transformers {transformers.__version__} on torch {torch.__version__}; recorded", file=sys.stderr
-    )
