@@ -58,7 +58,7 @@ def check_ours(ctx: nncuda.Context, record: Mapping[str, np.ndarray]) -> None:
                 error = np.linalg.norm(model.gradients[name].numpy() - expected) / np.linalg.norm(expected)
                 assert error < 1e-4, f"gradient of {name}: relative error {error:.1e}"
     np.testing.assert_allclose(losses, record["losses"], rtol=1e-3)
-    assert losses[-1] < losses[0], "the curve must go down, or it compares nothing"
+    assert losses[-2] < losses[0] - 0.2, "the curve must go down, or it compares nothing"
 
 
 def check_theirs(ctx: nncuda.Context, record: Mapping[str, np.ndarray], folder: Path) -> None:
