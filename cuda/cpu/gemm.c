@@ -62,7 +62,7 @@ NN_INLINE void pack_block(const gemm_piece *t, float *to, int64_t k0, int64_t k,
   }
 }
 
-/* `rows` rows of A into panels of MR rows, MR*DEPTH units apart. */
+/* `rows` rows of A into panels of MR rows, PANEL units apart. */
 NN_INLINE void pack_panels(const gemm_piece *t, int64_t row, int64_t rows, int64_t k0, int64_t k, int64_t units,
                            int32_t dtype) {
   const nn_gemm_args *x = t->x;
@@ -75,7 +75,7 @@ NN_INLINE void pack_panels(const gemm_piece *t, int64_t row, int64_t rows, int64
 #if NN_GEMM_TILES
   pack_rows_transposed(t->panel, from, x->lda, rows, panel_rows(rows), k, units, dtype);
 #else
-  pack_lanes(t->panel, MR * DEPTH, MR, MR, from, x->lda, rows, k, units, dtype);
+  pack_lanes(t->panel, PANEL, MR, MR, from, x->lda, rows, k, units, dtype);
 #endif
 }
 
@@ -178,7 +178,7 @@ NN_INLINE void compute(const gemm_piece *t, int32_t dtype) {
         const int64_t next_row = i + 1 < to ? r : end, next_k = (i + 1 < to ? i + 1 : from) * depth.k;
         const int64_t next_rows = t->x->trans_a ? 0 : nn_min(MR, t->rows - next_row);
         for (int64_t q = r; q < end; q += MR) {
-          const float *panel = t->panel + (q - r) * DEPTH;
+          const float *panel = t->panel + (q - r) / MR * PANEL;
           float *partial = t->partial + (passing ? q - r : q) * n_block;
           for (int64_t j = 0; j < t->columns; j += NR) {
             prefetch_panel(t, t->row + next_row, next_rows, next_k, nn_min(depth.k, k - next_k), j / NR,
@@ -277,12 +277,12 @@ static void lay_out(gemm_job *job, int64_t m, int64_t longest_k) {
   int64_t block = BLOCK_BYTES / 4;
   block = block < units * job->n_block ? units * job->n_block : block;
   block = nn_min(block, depth.units * depth.blocks * job->n_block);
-  const int64_t group = job->args->trans_a ? GROUP * MR : MR;
+  const int64_t panels = job->args->trans_a ? GROUP : 1;
   const int64_t partial_rows = depth.blocks > 0 && blocks_kept(&depth, job->n_block) < depth.blocks
                                    ? nn_min(job->m_block, nn_round_up(m, MR))
-                                   : group;
+                                   : panels * MR;
   job->panel_at = nn_round_up(block * 4, 64);
-  job->partial_at = job->panel_at + nn_round_up((group * DEPTH + VF) * 4, 64);
+  job->partial_at = job->panel_at + nn_round_up(panels * PANEL * 4, 64);
   job->scratch_step = job->partial_at;
   if (!job->add && depth.blocks > 1) {
     job->scratch_step += nn_round_up(partial_rows * job->n_block * 4, 64);

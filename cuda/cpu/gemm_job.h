@@ -50,6 +50,7 @@ enum { PRODUCTS_A_CYCLE = 2 * VF, TASK_WORK = 1 << 18 };
 
 enum {
   NR = NV * VF,
+  PANEL = MR * DEPTH + VF, /* units from one panel of A to the next: its last store may run over */
   DEPTH_STEP = 16, /* packed depths are padded with zeros to a multiple of it: a tile register, a transposed block */
   GROUP = 8,       /* panels of A packed at once where k runs across its rows */
   PARTIAL_BYTES = 1 << 20,

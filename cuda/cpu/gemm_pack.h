@@ -220,7 +220,7 @@ NN_INLINE void pack_rows_transposed(float *to, const char *from, int64_t ld, int
       }
       transpose(x);
       for (int64_t i = 0; i < VF; i++) {
-        vf_store(to + (r + i) * DEPTH + p, x[i]);
+        vf_store(to + r / MR * PANEL + (r % MR + i) * DEPTH + p, x[i]);
       }
     }
   }
