@@ -47,7 +47,8 @@ def contents(cases: list[Case]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
             for name, array in arrays.items():
                 tensors[f"{case.name}/{side}/{name}"] = array
         scalars = {name: plain(value) for name, value in made.scalars.items()}
-        metadata[case.name] = json.dumps({"scalars": scalars, "tolerance": made.tolerance}, separators=(",", ":"))
+        entry = {"scalars": scalars, "tolerance": made.tolerance, "zeros": made.zeros}
+        metadata[case.name] = json.dumps(entry, separators=(",", ":"))
     # Widest elements first: every tensor is then aligned to its element in the file.
     names = sorted(tensors, key=lambda name: -tensors[name].itemsize)
     return {name: tensors[name] for name in names}, metadata

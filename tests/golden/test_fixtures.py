@@ -76,7 +76,7 @@ def test_a_special_value_must_match(runner, expected, message):
     fixture = first("silu", "f32.n17")
     wrong = fixture.outputs["y"].copy()
     wrong[5] = expected
-    loose = replace(fixture, outputs={"y": wrong}, tolerance={"y": 1e30})
+    loose = replace(fixture, outputs={"y": wrong}, tolerance={"y": 1e30}, zeros=["y"])
     assert any(message in problem for problem in problems(runner, loose))
 
 
@@ -111,10 +111,12 @@ def test_bad_files_are_refused(tmp_path):
     write_safetensors(path, {"a/in/x": np.zeros(1, np.float32)}, {"a": "{}"})
     with pytest.raises(FixtureError, match="metadata of case 'a'"):
         read_file(path)
-    write_safetensors(path, {"b/in/x": np.zeros(1, np.float32)}, {"a": '{"scalars": {}, "tolerance": {}}'})
+    write_safetensors(path, {"b/in/x": np.zeros(1, np.float32)}, {"a": '{"scalars": {}, "tolerance": {}, "zeros": []}'})
     with pytest.raises(FixtureError, match="b/in/x"):
         read_file(path)
-    write_safetensors(path, {"a/in/x": np.zeros(1, np.float32)}, {"a": '{"scalars": {}, "tolerance": {"y": -1}}'})
+    write_safetensors(
+        path, {"a/in/x": np.zeros(1, np.float32)}, {"a": '{"scalars": {}, "tolerance": {"y": -1}, "zeros": []}'}
+    )
     with pytest.raises(FixtureError, match="negative"):
         read_file(path)
     assert find_folder(tmp_path) == tmp_path

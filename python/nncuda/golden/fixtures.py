@@ -27,7 +27,9 @@ class Fixture:
     """One call of a kernel: what goes in, what must come out, and how near.
 
     Arrays are flat or shaped as they lie in memory; `outputs` hold float32 or int32, NaN where nothing may be written.
-    `tolerance` is the largest absolute error of each floating-point output; 0 means equal.
+    `tolerance` is the largest absolute error of each floating-point output; 0 means equal. In the outputs named in
+    `zeros` an element that is expected to be 0 must be 0: a masked score, a dropped token, an ignored row give exactly
+    nothing.
     """
 
     family: str
@@ -35,6 +37,7 @@ class Fixture:
     name: str
     scalars: dict[str, Any]
     tolerance: dict[str, float]
+    zeros: list[str]
     inputs: dict[str, np.ndarray]
     outputs: dict[str, np.ndarray]
 
@@ -77,13 +80,14 @@ def read_file(path: Path) -> list[Fixture]:
             entry = json.loads(text)
             scalars = {key: _scalar(value) for key, value in entry["scalars"].items()}
             tolerance = {key: float(value) for key, value in entry["tolerance"].items()}
+            zeros = [str(key) for key in entry["zeros"]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise FixtureError(
                 f"{path}: the metadata of case {name!r} is not what the format says ({error!r})"
             ) from error
         if not all(math.isfinite(value) and value >= 0 for value in tolerance.values()):
             raise FixtureError(f"{path}: a tolerance of case {name!r} is negative or not finite")
-        cases[name] = Fixture(path.parent.name, path.stem, name, scalars, tolerance, {}, {})
+        cases[name] = Fixture(path.parent.name, path.stem, name, scalars, tolerance, zeros, {}, {})
     for key in file:
         name, side, param = [*key.split("/"), "", ""][:3]
         if name not in cases or side not in ("in", "out") or not param:

@@ -85,7 +85,8 @@ def of_shape(dtype, batch, q_len, kv_len, heads, kv_heads, head_dim, causal):
             return {"dout": d.bell(batch * q_len, heads, head_dim), **args, **saved}
 
         yield case("flash_attention", f"{label}-ld{extra}", forward, dtype)
-        yield case("flash_attention_backward", f"{label}-ld{extra}", backward, dtype)
+        if kv_len > 1:  # with a single key q and k have no gradient: nothing but rounding to compare
+            yield case("flash_attention_backward", f"{label}-ld{extra}", backward, dtype)
     if q_len == kv_len == 5:
         yield case("flash_attention", f"{label}-no-lse", lambda d, f=forward: {**f(d), "lse": None}, dtype)
 
