@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 _DEVICES = {"cpu": 1, "cuda": 2}
-_ISAS = ("baseline", "avx2", "avx512", "avx512bf16", "amx")
+#: From the plainest to the widest, numbered as NNCUDA_ISA_*.
+INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512bf16", "amx")
 _COPIES = {"host_to_device": 1, "device_to_host": 2, "device_to_device": 3}
 
 
@@ -157,13 +158,13 @@ class Context:
     @property
     def isa(self) -> str:
         """Instruction set of the CPU engine. May be set to any that this processor has."""
-        return _ISAS[self._get("NNCUDA_CTX_ISA")]
+        return INSTRUCTION_SETS[self._get("NNCUDA_CTX_ISA")]
 
     @isa.setter
     def isa(self, name: str) -> None:
-        if name not in _ISAS:
-            raise ValueError(f"isa is {name!r}; it must be one of {', '.join(_ISAS)}")
-        self._set("NNCUDA_CTX_ISA", _ISAS.index(name))
+        if name not in INSTRUCTION_SETS:
+            raise ValueError(f"isa is {name!r}; it must be one of {', '.join(INSTRUCTION_SETS)}")
+        self._set("NNCUDA_CTX_ISA", INSTRUCTION_SETS.index(name))
 
     @property
     def bytes_used(self) -> int:

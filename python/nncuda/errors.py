@@ -6,6 +6,8 @@ that ``except IndexError`` catches a token id out of range and ``except MemoryEr
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class Error(Exception):
     """A call of the library failed. `status` is its code, `name` the code's name, the text the library's sentence."""
@@ -19,7 +21,7 @@ class Error(Exception):
     def __str__(self) -> str:
         return f"{self.message} ({self.name})" if self.name else self.message
 
-    def __reduce__(self) -> tuple[type[Error], tuple[int, str, str]]:
+    def __reduce__(self) -> Any:
         return type(self), (self.status, self.message, self.name)
 
 
@@ -51,8 +53,14 @@ class DeviceError(Error, RuntimeError):
     """The device reported a fault (the context is lost), or the library has a defect."""
 
 
-class LibraryError(ImportError):
+class LibraryError(Error, ImportError):
     """libnncuda was not found, cannot be loaded, or speaks another version of the ABI than this package."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(0, message)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.message,)
 
 
 #: Which class a status becomes: by the number, as in bindings.h.

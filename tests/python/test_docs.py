@@ -1,0 +1,69 @@
+"""The documentation: the reference is that of the header, and every example runs."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from nncuda.binding import docs, header, library
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def blocks(page: str) -> list[str]:
+    """The Python code of a page."""
+    found = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL)
+    assert found
+    return found
+
+
+def test_reference_is_fresh() -> None:
+    committed = (ROOT / "docs/abi.md").read_text()
+    fresh = docs.text(header.parse(ROOT / "bindings.h"))
+    assert committed == fresh, "run: python -m nncuda.binding.docs docs/abi.md"
+
+
+def test_reference_names_everything() -> None:
+    contract = header.parse(ROOT / "bindings.h")
+    page = docs.text(contract)
+    for function in contract.functions.values():
+        assert f"\n### {function.name}\n" in page
+    for constant in contract.constants:
+        assert f"| `{constant}` |" in page
+    for anchor in re.findall(r"\]\(#([^)]+)\)", page):
+        headings = {
+            re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in re.findall(r"^#+ (.*)", page, re.M)
+        }
+        assert anchor in headings
+
+
+def test_ctypes_example() -> None:
+    """It is short, needs nothing of this package, and prints what the page says."""
+    (example,) = blocks("ctypes.md")
+    assert len([line for line in example.splitlines() if line.strip()]) <= 15
+    assert "nncuda" not in re.sub(r"nncuda_\w+|libnncuda|NNCUDA_LIBRARY", "", example)
+    result = subprocess.run(
+        [sys.executable, "-S", "-c", example],
+        env={**os.environ, "NNCUDA_LIBRARY": library.load().path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
+    assert f"`{result.stdout.strip()}`" in (ROOT / "docs/ctypes.md").read_text()
+
+
+def test_examples_of_the_python_page() -> None:
+    namespace: dict[str, object] = {}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for block in blocks("python.md"):
+            exec(compile(block, "docs/python.md", "exec"), namespace)
+    assert "give batch= or q_len= or kv_len=" in printed.getvalue()
+    assert "ids[1] is 99; it must be 0 to 9" in printed.getvalue()
+    assert "cuda_softmax" in printed.getvalue()

@@ -1,0 +1,44 @@
+"""The package: what it declares and what it holds."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import nncuda
+from nncuda.binding import header
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_versions_agree() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    cmake = (ROOT / "CMakeLists.txt").read_text()
+    declared = re.search(r'^version = "(.*)"$', project, re.MULTILINE)
+    built = re.search(r"project\(nncuda VERSION (\S+)", cmake)
+    assert declared and built
+    assert declared[1] == built[1] == nncuda.__version__
+
+
+def test_requirements_agree() -> None:
+    """What pip installs with the package is what the lock files were made from."""
+    project = (ROOT / "pyproject.toml").read_text()
+    match = re.search(r"^dependencies = \[\n(.*?)^\]$", project, re.MULTILINE | re.DOTALL)
+    assert match
+    declared = [line.strip().strip('",').replace("'", '"') for line in match[1].splitlines()]
+    locked = [line for line in (ROOT / "requirements/runtime.in").read_text().splitlines() if not line.startswith("#")]
+    assert declared == [line for line in locked if line.strip()]
+
+
+def test_the_package_holds_its_header() -> None:
+    used = Path(nncuda.__file__).parent
+    assert header.find().parent in (used, used.parent.parent)
+    assert header.find().read_text() == (ROOT / "bindings.h").read_text(), "install the package again"
+    assert (used / "py.typed").exists() and (used / "kernels.pyi").exists()
+
+
+def test_all_names_exist() -> None:
+    for name in nncuda.__all__:
+        assert getattr(nncuda, name).__doc__
+    assert sys.version_info >= (3, 10)
