@@ -174,8 +174,10 @@ void nn_call_tensor(nn_call *call, int32_t role, const char *name, const void *d
   }
   tensor->ld = ld == 0 && ld_name[0] == '0' ? 0 : ld;
   if (ld_name[0] != '0' && ld < width) {
-    call_fail(call, NNCUDA_ERROR_INVALID_SIZE, "%s is %lld; it must be at least %lld, the elements in a row of %s",
-              ld_name, (long long)ld, (long long)width, name);
+    char words[256];
+    shape_words(tensor, shape, words, sizeof words);
+    call_fail(call, NNCUDA_ERROR_INVALID_SIZE, "%s is %lld; it must be at least %lld, the elements in a row of %s %s",
+              ld_name, (long long)ld, (long long)width, name, words);
     return;
   }
   if (!measure(tensor, nn_dtype_size(dtype))) {

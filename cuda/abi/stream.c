@@ -171,8 +171,10 @@ void nn_streams_stop(nn_streams *streams) {
     streams->first_event = event->next;
     free(event);
   }
-  pthread_cond_destroy(&streams->changed);
-  pthread_mutex_destroy(&streams->lock);
+  if (has_threads(streams)) { /* else the condition still counts the parent's threads, and its end would wait for them */
+    pthread_cond_destroy(&streams->changed);
+    pthread_mutex_destroy(&streams->lock);
+  }
   free(streams);
 }
 

@@ -1,0 +1,164 @@
+"""A small valid call of every kernel, made from its documentation in bindings.h, for tests that then spoil one argument."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from nncuda.binding.header import Function, Param
+from raw import C, HEADER
+
+_ELEMENT_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i32": 4, "i8": 1, "i64": 8, "u8": 1}
+#: Sizes that must stand in a relation to others; the rest are small and different.
+_SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "capacity": 6, "len": 2, "k": 2, "cols": 5, "experts": 5,
+          "kv_len": 7, "max_position": 9, "vocab": 11}  # fmt: skip
+#: Options without a default in the header.
+_OPTIONS = {"eps": 1e-5, "max_norm": 1.0, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.1, "growth": 2.0,
+            "backoff": 0.5, "interval": 4, "warmup": 2, "total": 10, "max_lr": 1e-3, "min_lr": 1e-4, "n_decay": 1,
+            "keep": 3, "alpha": 0.5, "value": 2.0, "seed": 7, "scale": 0.25}  # fmt: skip
+#: Integer arrays in which zero is no valid value.
+_ONES = ("step", "top_k")
+#: Half in the bits of each dtype: valid as weight, probability, rate, scale and temperature.
+_HALF = {"f32": 0x3F000000, "f16": 0x3800, "bf16": 0x3F00}
+
+_GUARD = 256
+
+
+@dataclass
+class Buffer:
+    """Memory between guards. `data` is the tensor's part as bytes."""
+
+    param: Param
+    dtype: str
+    rows: int
+    stride: int  # bytes
+    width: int  # bytes
+    memory: np.ndarray = field(repr=False)
+
+    @property
+    def bytes(self) -> int:
+        return (self.rows - 1) * self.stride + self.width if self.rows and self.width else 0
+
+    @property
+    def element(self) -> int:
+        return _ELEMENT_BYTES[self.dtype]
+
+    @property
+    def address(self) -> int:
+        return int(self.memory.ctypes.data) + _GUARD
+
+    @property
+    def data(self) -> np.ndarray:
+        return self.memory[_GUARD : _GUARD + self.bytes]
+
+    def integers(self) -> np.ndarray:
+        """The elements of an i32 tensor."""
+        return self.data.view(np.int32)
+
+
+class Sample:
+    """The arguments of one call by name, and its buffers."""
+
+    def __init__(self, function: Function, sizes: Mapping[str, int] | None = None, dtype: str = "f32") -> None:
+        self.function = function
+        self.sizes = _sizes(function, sizes or {})
+        self.arguments: dict[str, int | float | None] = dict(self.sizes)
+        self.dtypes = {param.name: _dtype(param, dtype) for param in function.of_kind("dtype")}
+        self.arguments |= {name: HEADER.constants[f"NNCUDA_{word.upper()}"] for name, word in self.dtypes.items()}
+        self.arguments |= {param.name: 0 for param in function.of_kind("flag")}
+        self.arguments |= {param.name: _option(param) for param in function.of_kind("option")}
+        self.buffers = {param.name: self._buffer(param) for param in function.pointers}
+        self.arguments |= {name: buffer.address for name, buffer in self.buffers.items()}
+
+    def _buffer(self, param: Param) -> Buffer:
+        dtype = self.dtypes.get(param.dtype, param.dtype)
+        element = _ELEMENT_BYTES[dtype]
+        dims = [dim.value(self.sizes) for dim in param.dims]
+        width = int(np.prod(dims[1:], dtype=np.int64)) * element
+        stride = self.sizes[param.ld] * element if param.ld else width
+        if not param.ld:
+            dims, width, stride = [1], dims[0] * width, dims[0] * width
+        bytes_ = dims[0] * stride
+        memory = np.full(bytes_ + 2 * _GUARD, 0xA5, np.uint8)
+        buffer = Buffer(param, dtype, dims[0], stride, width, memory)
+        whole = memory[_GUARD : _GUARD + bytes_]
+        if dtype in _HALF:
+            whole.view(np.uint32 if element == 4 else np.uint16)[:] = _HALF[dtype]
+        elif dtype in ("i32", "i64"):
+            whole.view(np.int32 if element == 4 else np.int64)[:] = param.name in _ONES
+        return buffer
+
+    def values(self, **changed: int | float | None) -> list[object]:
+        """The arguments in order, without the context, with some of them changed."""
+        arguments = self.arguments | changed
+        return [arguments[param.name] for param in self.function.params if param.kind != "context"]
+
+    def image(self) -> bytes:
+        """All memory, guards included, to see whether a call wrote anything."""
+        return b"".join(buffer.memory.tobytes() for buffer in self.buffers.values())
+
+
+def _sizes(function: Function, chosen: Mapping[str, int]) -> dict[str, int]:
+    names = [param.name for param in function.of_kind("size")]
+    sizes = {name: chosen.get(name, _SIZES.get(name, 3 + i % 3)) for i, name in enumerate(names)}
+    for param in function.pointers:
+        if param.ld and param.ld not in chosen:
+            width = int(np.prod([dim.value(sizes) for dim in param.dims[1:]]))
+            sizes[param.ld] = max(width + 2, sizes[param.ld])
+    return sizes
+
+
+def _dtype(param: Param, wanted: str) -> str:
+    return wanted if wanted in param.dtypes or not set(param.dtypes) <= set(_ELEMENT_BYTES) else param.dtypes[0]
+
+
+def _option(param: Param) -> int | float:
+    whole = param.ctype in ("int32_t", "int64_t")
+    if param.default in HEADER.constants:
+        return HEADER.constants[param.default]
+    if param.default and not param.default.startswith("1/"):
+        return int(param.default) if whole else float(param.default)
+    return _OPTIONS[param.name]
+
+
+_RANGE = re.compile(r"(?P<low>-?\d+) \.\. (?P<below>below )?(?P<high>[a-z_0-9*+-]+)")
+_LEAST = re.compile(r"\bat least (?P<low>-?[a-z0-9_]+)")
+_ABOVE = re.compile(r"\babove (?P<low>-?\d+)")
+_MOST = re.compile(r"\bat most (?P<high>-?[a-z0-9_]+)")
+
+
+def _number(text: str, names: Mapping[str, int | float | None]) -> int | float:
+    value = eval(text, {"__builtins__": {}}, dict(names))  # an expression over sizes from our own header
+    assert isinstance(value, int | float)
+    return value
+
+
+def outside(param: Param, names: Mapping[str, int | float | None]) -> list[int | float]:
+    """Values that the range in a parameter's text forbids: the nearest ones on either side. Empty when it has none."""
+    text = param.text
+    whole = "int" in param.ctype
+    values: list[int | float] = []
+    if match := _RANGE.search(text):
+        values.append(_number(match["low"], names) - 1)
+        high = _number(match["high"], names)
+        values.append(high if match["below"] else high + 1)
+    elif match := _LEAST.search(text):
+        low = _number(match["low"], names) - 1
+        values.append(low - 1 if f"{low} for" in text else low)
+    elif match := _ABOVE.search(text):
+        values.append(_number(match["low"], names))
+    if match := _MOST.search(text):
+        values.append(_number(match["high"], names) + 1)
+    if values and not whole:
+        values.append(float("nan"))
+    return values
+
+
+def pointer(value: int | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(value)
+
+
+__all__ = ["C", "Buffer", "Sample", "outside", "pointer"]
