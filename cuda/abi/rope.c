@@ -10,8 +10,6 @@ int32_t cuda_rope_freqs(nncuda_ctx *ctx, float *cosine, float *sine, int64_t fir
   NN_SIZE(positions);
   NN_SIZE(head_dim);
   NN_REQUIRE(head_dim % 2 == 0, NNCUDA_ERROR_INVALID_SIZE, "head_dim is %lld; it must be even", (long long)head_dim);
-  NN_REQUIRE(first >= 0 && nn_add(first, positions) < INT64_MAX, NNCUDA_ERROR_INVALID_VALUE,
-             "first is %lld; it must be at least 0, and first + positions must fit", (long long)first);
   NN_REQUIRE(base > 0.0 && isfinite(base), NNCUDA_ERROR_INVALID_VALUE, "base is %g; it must be finite and above 0",
              base);
   NN_REQUIRE(ntk_alpha >= 1.0 && isfinite(ntk_alpha), NNCUDA_ERROR_INVALID_VALUE,
@@ -20,6 +18,8 @@ int32_t cuda_rope_freqs(nncuda_ctx *ctx, float *cosine, float *sine, int64_t fir
              "head_dim is 2; it must be above 2 unless ntk_alpha is 1");
   NN_OUT(cosine, NNCUDA_F32, positions, head_dim / 2);
   NN_OUT(sine, NNCUDA_F32, positions, head_dim / 2);
+  NN_REQUIRE(first >= 0 && nn_add(first, positions) < INT64_MAX, NNCUDA_ERROR_INVALID_VALUE,
+             "first is %lld; it must be at least 0, and first + positions must fit", (long long)first);
   return NN_LAUNCH(nn_rope_freqs_args, .cosine = cosine, .sine = sine, .first = first, .positions = positions,
                    .head_dim = head_dim, .base = base, .ntk_alpha = ntk_alpha);
 }

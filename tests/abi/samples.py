@@ -17,10 +17,12 @@ _SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "capacity": 6, "len": 2, "k
           "kv_len": 7, "max_position": 9, "vocab": 11}  # fmt: skip
 #: Options without a default in the header.
 _OPTIONS = {"eps": 1e-5, "max_norm": 1.0, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.1, "growth": 2.0,
-            "backoff": 0.5, "interval": 4, "warmup": 2, "total": 10, "max_lr": 1e-3, "min_lr": 1e-4, "n_decay": 1,
-            "keep": 3, "alpha": 0.5, "value": 2.0, "seed": 7, "scale": 0.25}  # fmt: skip
+            "backoff": 0.5, "interval": 4, "warmup": 2, "total": 10, "max_lr": 1e-3, "min_lr": 1e-4, "n_decay": 0,
+            "keep": 0, "alpha": 0.5, "value": 2.0, "seed": 7, "scale": 0.25}  # fmt: skip
 #: Integer arrays in which zero is no valid value.
 _ONES = ("step", "top_k")
+#: Integer arrays that are a permutation.
+_PERMUTATIONS = ("slot_row", "row_slot")
 #: Half in the bits of each dtype: valid as weight, probability, rate, scale and temperature.
 _HALF = {"f32": 0x3F000000, "f16": 0x3800, "bf16": 0x3F00}
 
@@ -88,7 +90,8 @@ class Sample:
         if dtype in _HALF:
             whole.view(np.uint32 if element == 4 else np.uint16)[:] = _HALF[dtype]
         elif dtype in ("i32", "i64"):
-            whole.view(np.int32 if element == 4 else np.int64)[:] = param.name in _ONES
+            entries = whole.view(np.int32 if element == 4 else np.int64)
+            entries[:] = np.arange(entries.size) if param.name in _PERMUTATIONS else param.name in _ONES
         return buffer
 
     def values(self, **changed: int | float | None) -> list[object]:

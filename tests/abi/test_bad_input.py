@@ -125,7 +125,7 @@ def test_sizes_of_zero_do_nothing(context, function):
         before = sample.image()
         context.ok(function.name, *sample.values(**{param.name: 0}))
         assert sample.image() == before, f"{function.name} with {param.name} = 0 wrote something"
-        nothing = {pointer.name: None for pointer in function.pointers}
+        nothing = {pointer.name: None for pointer in function.pointers if not pointer.nullable}
         context.ok(function.name, *sample.values(**{param.name: 0}, **nothing))
 
 
