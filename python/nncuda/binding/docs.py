@@ -14,14 +14,14 @@ from . import header
 
 def text(contract: header.Header) -> str:
     """The page."""
-    major, minor = contract.abi
+    version = ".".join(map(str, contract.abi))
+    others = len(contract.functions) - len(contract.kernels)
     lines = [
         "<!-- Generated from bindings.h by `python -m nncuda.binding.docs docs/abi.md`. Do not edit. -->",
         "# The C ABI",
         "",
-        f"Every function of [`bindings.h`](../bindings.h), ABI version {major}.{minor}: {len(contract.kernels)} kernels "
-        f"(`cuda_*`) and {len(contract.functions) - len(contract.kernels)} other functions (`nncuda_*`). All of them "
-        "run on either engine.",
+        f"Every function of [`bindings.h`](../bindings.h), ABI version {version}: {len(contract.kernels)} kernels "
+        f"(`cuda_*`) and {others} other functions (`nncuda_*`). All of them run on either engine.",
         "",
         *_contents(contract),
         "## Conventions",
