@@ -1,6 +1,6 @@
 """Training: one step, the loop around it, its data, its metrics, its checkpoints."""
 
-from .checkpoint import Checkpoint, load_model, resolve_checkpoint
+from .checkpoint import Checkpoint, list_checkpoints, load_model, resolve_checkpoint
 from .config import TrainConfig
 from .data import TokenWindows
 from .metrics import MetricsLog, read_metrics
@@ -15,6 +15,7 @@ __all__ = [
     "TrainConfig",
     "Trainer",
     "TrainingRun",
+    "list_checkpoints",
     "load_model",
     "read_metrics",
     "resolve_checkpoint",

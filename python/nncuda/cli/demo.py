@@ -1,0 +1,186 @@
+"""`nncuda demo`: from text to a trained model that writes, in one go. What `make run` runs."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sysconfig
+import time
+from pathlib import Path
+
+import click
+import numpy as np
+
+from ..context import Context
+from ..formats import (
+    TokenShard,
+    Tokenizer,
+    encode_texts,
+    find_texts,
+    read_text,
+    split_held_out,
+    train_tokenizer,
+    write_file,
+    write_shard,
+)
+from ..formats.shards import tokenizer_digest
+from ..infer import Sampling, TextGenerator
+from ..models import MoEConfig
+from ..train import TrainConfig, TrainingRun, list_checkpoints, read_metrics
+from .failures import INTERRUPTED
+from .terminal import console
+from .train import run_with_progress
+
+VOCABULARY = 4096
+HELD_OUT_SHARE = 0.05
+EVALUATED_WINDOWS = 160
+
+# Tests and generated tables are most of the standard library's bulk and teach little.
+_SKIPPED = ("test", "tests", "idlelib", "lib2to3", "encodings", "pydoc_data", "site-packages", "dist-packages", "__pycache__")
+
+_CODE_PROMPTS = (
+    'def read_lines(path):\n    """',
+    "class Queue:\n    def __init__(self",
+    "for key, value in ",
+)
+
+OPTIONS = TrainConfig(
+    steps=1200,
+    batch_size=8,
+    sequence_length=256,
+    learning_rate=2e-3,
+    warmup_steps=60,
+    weight_decay=0.1,
+    seed=1,
+    eval_every=100,
+    eval_batches=EVALUATED_WINDOWS // 8,
+    save_every=200,
+)
+
+
+@click.command()
+@click.option("--text", type=click.Path(exists=True, path_type=Path), help="Train on this file or folder instead.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/demo"), show_default=True)
+@click.option("--steps", type=click.IntRange(min=1), help="Train for so many steps instead.")
+@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
+def demo(text: Path | None, out: Path, steps: int | None, threads: int | None) -> None:
+    """Train a tokenizer and a small mixture-of-experts model, draw its curves, and let it complete three prompts.
+
+    Without --text it learns from the source and the docstrings of this Python's standard library. A run that was
+    interrupted goes on where it was; one that is complete shows its results again.
+    """
+    began = time.perf_counter()
+    terminal = console()
+    out.mkdir(parents=True, exist_ok=True)
+    source = Path(text) if text else Path(sysconfig.get_path("stdlib"))
+    prepared = {"text": str(source.resolve()), "vocabulary": VOCABULARY, "steps": steps or OPTIONS.steps}
+    _prepare(source, out, prepared, is_library=text is None)
+
+    tokenizer = Tokenizer.load(out / "tokenizer.model")
+    options = OPTIONS if steps is None else _shortened(steps)
+    train, held_out = out / "train.tokens", out / "held-out.tokens"
+    with Context("cpu", threads=threads) as ctx:
+        if list_checkpoints(out / "checkpoints"):
+            training = TrainingRun.resume(out, ctx, train, held_out)
+        else:
+            model = MoEConfig.preset("demo", vocab_size=tokenizer.vocab_size)
+            training = TrainingRun.start(out, ctx, model, options, train, held_out, tokenizer)
+        if run_with_progress(training):
+            raise SystemExit(INTERRUPTED)
+        _show_results(training, tokenizer, out, _prompts(source, text is None))
+    minutes = (time.perf_counter() - began) / 60
+    terminal.print(f"everything is in {out}; {minutes:.1f} minutes in all, {training.seconds / 60:.1f} of them training")
+
+
+def _shortened(steps: int) -> TrainConfig:
+    values = OPTIONS.to_dict()
+    every = max(1, steps // 10)
+    return TrainConfig.from_dict(
+        {**values, "steps": steps, "warmup_steps": min(OPTIONS.warmup_steps, every), "eval_every": every}
+    )
+
+
+def _prepare(source: Path, out: Path, prepared: dict[str, object], is_library: bool) -> None:
+    """Tokenizer and shards in `out`, unless they are there already and of the same text."""
+    terminal, note = console(), out / "run.json"
+    described = json.dumps(prepared, indent=2) + "\n"
+    if note.exists():
+        if note.read_text(encoding="utf-8") == described:
+            return
+        raise click.ClickException(f"{out} holds a run of something else; remove it, or choose another --out")
+    files = find_texts([source], ("*.py",) if is_library else ("*",), _SKIPPED if is_library else ())
+    texts = {file: content for file in files if (content := read_text(file)) is not None}
+    train_files, held_out_files = split_held_out(list(texts), HELD_OUT_SHARE)
+    characters = sum(map(len, texts.values()))
+    terminal.print(f"{len(texts)} files, {characters / 1e6:.1f} M characters, {len(held_out_files)} files held out")
+    with terminal.status("training the tokenizer"):
+        learned = [part for file in train_files for part in (texts[file], *_docstrings(file, texts[file]))]
+        model = train_tokenizer(learned, vocab_size=VOCABULARY, sample=200_000)
+    tokenizer = Tokenizer(model)
+    write_file(out / "tokenizer.model", model)
+    with terminal.status("encoding"):
+        for name, members in (("train", train_files), ("held-out", held_out_files)):
+            # Files come in the order of their names; a shuffle, so that neighbours in a batch are not of one package,
+            # is the business of the data order.
+            encoded = encode_texts(tokenizer, (texts[file] for file in members))
+            count = write_shard(out / f"{name}.tokens", encoded, tokenizer.vocab_size, tokenizer_digest(model))
+            terminal.print(f"{name}: {count:,} tokens")
+    write_file(note, described)
+
+
+def _docstrings(file: Path, text: str) -> list[str]:
+    """The docstrings of a Python file, which the tokenizer thereby sees twice: they are its prose."""
+    if file.suffix != ".py":
+        return []
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return []
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds))
+    return [docstring for docstring in found if docstring]
+
+
+def _prompts(source: Path, is_library: bool) -> list[str]:
+    """Prompts in the manner of the text: of Python, or the beginnings of lines of the user's own files."""
+    if is_library:
+        return list(_CODE_PROMPTS)
+    texts = (content for file in find_texts([source]) if (content := read_text(file)) is not None)
+    lines = [line for content in texts for line in content.splitlines() if len(line) >= 40]
+    if len(lines) < 3:
+        return ["\n", "The ", "A "]
+    chosen = np.linspace(0, len(lines) - 1, 5).astype(int)[1:4]
+    return [" ".join(lines[index].split()[:4]) for index in chosen]
+
+
+def unigram_entropy(shard: TokenShard) -> float:
+    """Entropy of the frequencies of a shard's own tokens, in nats: what a model that knows only them would reach."""
+    counts = np.bincount(shard.tokens, minlength=shard.vocab_size).astype(np.float64)
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
+def _show_results(training: TrainingRun, tokenizer: Tokenizer, out: Path, prompts: list[str]) -> None:
+    from ..train.plots import plot_experts, plot_losses
+
+    terminal = console()
+    entropy = unigram_entropy(TokenShard(out / "held-out.tokens"))
+    records = read_metrics(out / "metrics.jsonl")
+    plot_losses(records, out / "loss.png", entropy)
+    plot_experts(records, out / "experts.png")
+    generator = TextGenerator(training.trainer.model, tokenizer)
+    for number, prompt in enumerate(prompts):
+        terminal.rule(f"prompt {number + 1}", align="left")
+        click.echo(click.style(prompt, bold=True), nl=False)
+        for piece in generator.stream(prompt, 96, Sampling(temperature=0.7, top_p=0.9, seed=number)):
+            click.echo(piece, nl=False)
+        click.echo()
+    loss = next(record["held_out_loss"] for record in reversed(records) if "held_out_loss" in record)
+    summary = {"held_out_loss": loss, "unigram_entropy": entropy, "below": entropy - loss}
+    write_file(out / "results.json", json.dumps(summary, indent=2) + "\n")
+    terminal.rule(align="left")
+    terminal.print(
+        f"held-out loss {loss:.3f} nats a token; unigram entropy of the held-out text {entropy:.3f}: "
+        f"the model is {entropy - loss:.3f} below it",
+        soft_wrap=True,
+    )

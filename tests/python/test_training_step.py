@@ -1,0 +1,178 @@
+"""Gradients and updates against the float64 reference.
+
+Tolerance: the relative error of each tensor may be twice the largest that the same formulas have when NumPy carries them
+out in float32, tensor by tensor. That is the rule for kernels, applied to the whole step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import nncuda
+import numpy as np
+import pytest
+from nncuda.models import MoEConfig, MoETransformer
+from nncuda.reference import model as reference
+from nncuda.train import TrainConfig, Trainer
+from small_models import TINY, random_batch, reference_config
+
+CASES = {
+    "plain": TINY,
+    "one key head": dataclasses.replace(TINY, num_kv_heads=1),
+    "not renormalised": dataclasses.replace(TINY, norm_topk_prob=False),
+    "drops": dataclasses.replace(TINY, capacity_factor=0.8),
+    "one expert a token": dataclasses.replace(TINY, experts_per_token=1, norm_topk_prob=False, aux_alpha=0.5),
+    "all experts": dataclasses.replace(TINY, experts_per_token=4),
+}
+
+
+def relative_errors(found: dict[str, np.ndarray], exact: dict[str, np.ndarray]) -> dict[str, float]:
+    return {
+        name: float(np.linalg.norm(found[name].astype(np.float64) - value) / np.linalg.norm(value))
+        for name, value in exact.items()
+    }
+
+
+def assert_as_good_as_float32(ours: dict, plain: dict, exact: dict) -> None:
+    budget = 2 * max(relative_errors(plain, exact).values())
+    errors = relative_errors(ours, exact)
+    worst = max(errors, key=errors.__getitem__)
+    assert errors[worst] <= budget, f"{worst}: {errors[worst]:.2e}, allowed {budget:.2e}"
+
+
+def parameters_of(model: MoETransformer, dtype: type) -> dict[str, np.ndarray]:
+    return {name: array.astype(dtype) for name, array in model.parameters.arrays().items()}
+
+
+def micro_batches(inputs: np.ndarray, targets: np.ndarray, size: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [(inputs[at : at + size], targets[at : at + size]) for at in range(0, len(inputs), size)]
+
+
+def experts_chosen(params: dict[str, np.ndarray], config: MoEConfig, inputs: np.ndarray) -> list[np.ndarray]:
+    _, saved = reference.forward(params, reference_config(config), inputs)
+    return [block.mixture.indices for block in saved.blocks]
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("micro", [4, 2])
+def test_gradients(ctx: nncuda.Context, name: str, micro: int) -> None:
+    config = CASES[name]
+    inputs, targets = random_batch(config, 4, 17)
+    targets[0, :5] = -100
+    targets[3, 1:] = -100
+    model = MoETransformer(ctx, config, seed=3)
+    params = {dtype: parameters_of(model, dtype) for dtype in (np.float64, np.float32)}
+    chosen = [experts_chosen(params[dtype], config, inputs) for dtype in params]
+    assert all(map(np.array_equal, *chosen)), "a near tie: choose another seed, or no gradient can be compared"
+
+    batches = micro_batches(inputs, targets, micro)
+    exact_loss, exact = reference.loss_and_gradients(params[np.float64], reference_config(config), batches)
+    _, plain = reference.loss_and_gradients(params[np.float32], reference_config(config), batches)
+    trainer = Trainer(model, TrainConfig(batch_size=4, micro_batch_size=micro, sequence_length=17))
+    result = trainer.train_step(inputs, targets)
+    assert_as_good_as_float32(model.gradients.arrays(), plain, exact)
+    assert result.tokens == np.count_nonzero(targets != -100)
+    assert result.loss + result.aux_loss == pytest.approx(exact_loss, rel=1e-5)  # some 40 roundings of 2^-24 deep
+    norm = np.sqrt(sum(float((gradient**2).sum()) for gradient in exact.values()))
+    assert result.grad_norm == pytest.approx(norm, rel=1e-5)
+
+
+def test_updates(ctx: nncuda.Context) -> None:
+    config = dataclasses.replace(TINY, capacity_factor=1.5)
+    options = TrainConfig(
+        steps=6, warmup_steps=2, batch_size=4, micro_batch_size=2, sequence_length=9, learning_rate=0.01, clip_norm=0.5
+    )
+    model = MoETransformer(ctx, config, seed=1)
+    trainer = Trainer(model, options)
+    training = reference.Training(warmup=2, total=6, max_lr=0.01, min_lr=0.001, max_norm=0.5)
+    exact = reference.State(parameters_of(model, np.float64))
+    plain = reference.State(parameters_of(model, np.float32))
+    for step in range(6):
+        inputs, targets = random_batch(config, 4, 9, seed=step)
+        batches = micro_batches(inputs, targets, 2)
+        expected = reference.train_step(exact, reference_config(config), training, batches)
+        reference.train_step(plain, reference_config(config), training, batches)
+        result = trainer.train_step(inputs, targets)
+        assert result.step == step + 1
+        assert result.learning_rate == pytest.approx(expected["lr"], rel=1e-6)
+        assert result.loss + result.aux_loss == pytest.approx(expected["loss"], rel=1e-4)
+    assert_as_good_as_float32(model.parameters.arrays(), plain.params, exact.params)
+
+
+def test_weight_decay_spares_the_gains(ctx: nncuda.Context) -> None:
+    """With no gradient, decay is all that moves a parameter: by lr * weight_decay, matrices only."""
+    model = MoETransformer(ctx, TINY, seed=0)
+    before = {name: array.copy() for name, array in model.parameters.arrays().items()}
+    trainer = Trainer(model, TrainConfig(steps=10, warmup_steps=0, learning_rate=0.1, weight_decay=0.5, sequence_length=8))
+    trainer._update()
+    # The rate is that of the schedule at step 1 of 10: 0.1 * (0.1 + 0.9 * (1 + cos(pi / 10)) / 2).
+    rate = 0.1 * (0.1 + 0.9 * (1 + np.cos(np.pi / 10)) / 2)
+    for name, after in model.parameters.arrays().items():
+        expected = before[name] if "norm" in name else before[name] * (1 - rate * 0.5)
+        np.testing.assert_allclose(after, expected, rtol=1e-6, err_msg=name)
+
+
+def train(ctx: nncuda.Context, config: MoEConfig, options: TrainConfig, batches: list) -> Trainer:
+    trainer = Trainer(MoETransformer(ctx, config, seed=options.seed), options)
+    for inputs, targets in batches:
+        trainer.train_step(inputs, targets)
+    return trainer
+
+
+def test_accumulation_is_over_tokens(ctx: nncuda.Context) -> None:
+    """Micro-batches with very different numbers of targets weigh by their targets, as if they were one batch."""
+    config = dataclasses.replace(TINY, aux_alpha=0.0)  # the balancing loss is a micro-batch's own
+    inputs, targets = random_batch(config, 4, 16)
+    targets[:2, 1:] = -100
+    gradients = []
+    for micro in (None, 2, 1):
+        options = TrainConfig(batch_size=4, micro_batch_size=micro, sequence_length=16)
+        gradients.append(train(ctx, config, options, [(inputs, targets)]).model.gradients.arrays())
+    for name, whole in gradients[0].items():
+        for parts in gradients[1:]:
+            # Only the order of sums differs: of at most 64 tokens, so 64 roundings of 2^-24 of the largest term.
+            np.testing.assert_allclose(parts[name], whole, rtol=0, atol=64 * 2**-24 * np.abs(whole).max(), err_msg=name)
+
+
+@pytest.mark.parametrize("micro", [None, 3])
+def test_thread_count_changes_no_bit(micro: int | None) -> None:
+    options = TrainConfig(steps=5, warmup_steps=1, batch_size=4, micro_batch_size=micro, sequence_length=32)
+    batches = [random_batch(TINY, 4, 32, seed) for seed in range(5)]
+    runs = []
+    for threads in (1, 2, 3, 7):
+        with nncuda.Context("cpu", threads=threads) as ctx:
+            trainer = train(ctx, TINY, options, batches)
+            runs.append([arena.data.numpy() for arena in (trainer.model.parameters, trainer.second_moments)])
+    for one, other in itertools.pairwise(runs):
+        assert all(np.array_equal(a.view(np.int32), b.view(np.int32)) for a, b in zip(one, other, strict=True))
+
+
+def test_initial_values_come_from_one_stream_a_tensor(ctx: nncuda.Context) -> None:
+    from nncuda.reference import random
+
+    model = MoETransformer(ctx, TINY, seed=11)
+    for stream, spec in enumerate(model.layout):
+        values = model.parameters[spec.name].numpy()
+        if values.ndim == 1:
+            assert (values == 1).all()
+        else:
+            expected = random.normal(values.size, 0.0, TINY.init_std, 11, stream, 0)["y"].reshape(values.shape)
+            np.testing.assert_allclose(values, expected, rtol=0, atol=TINY.init_std * 8 * 2**-23, err_msg=spec.name)
+
+
+def test_bad_batches_change_nothing(ctx: nncuda.Context) -> None:
+    model = MoETransformer(ctx, TINY, seed=0)
+    trainer = Trainer(model, TrainConfig(sequence_length=8))
+    before = model.parameters.data.numpy()
+    inputs, targets = random_batch(TINY, 2, 8)
+    with pytest.raises(ValueError, match="no target counts"):
+        trainer.train_step(inputs, np.full_like(targets, -100))
+    with pytest.raises(ValueError, match="one shape"):
+        trainer.train_step(inputs, targets[:, :-1])
+    for wrong in (inputs + TINY.vocab_size, inputs - 1000):
+        with pytest.raises(nncuda.OutOfRangeError, match="must be 0 to 47"):
+            trainer.train_step(wrong, targets)
+    with pytest.raises(nncuda.OutOfRangeError, match="targets"):
+        trainer.train_step(inputs, targets + TINY.vocab_size)
+    assert np.array_equal(before, model.parameters.data.numpy()) and trainer.step == 0
