@@ -23,6 +23,7 @@ from ..formats import (
     write_file,
     write_shard,
 )
+from ..formats.safetensors import read_json
 from ..formats.shards import tokenizer_digest
 from ..infer import Sampling, TextGenerator
 from ..models import MoEConfig
@@ -73,8 +74,7 @@ def demo(text: Path | None, out: Path, steps: int | None, threads: int | None) -
     terminal = console()
     out.mkdir(parents=True, exist_ok=True)
     source = Path(text) if text else Path(sysconfig.get_path("stdlib"))
-    prepared = {"text": str(source.resolve()), "vocabulary": VOCABULARY, "steps": steps or OPTIONS.steps}
-    _prepare(source, out, prepared, is_library=text is None)
+    _prepare(source, out, steps or OPTIONS.steps, is_library=text is None)
 
     tokenizer = Tokenizer.load(out / "tokenizer.model")
     options = OPTIONS if steps is None else _shortened(steps)
@@ -100,12 +100,14 @@ def _shortened(steps: int) -> TrainConfig:
     )
 
 
-def _prepare(source: Path, out: Path, prepared: dict[str, object], is_library: bool) -> None:
+def _prepare(source: Path, out: Path, steps: int, is_library: bool) -> None:
     """Tokenizer and shards in `out`, unless they are there already and of the same text."""
     terminal, note = console(), out / "run.json"
-    described = json.dumps(prepared, indent=2) + "\n"
+    shards = {"data": out / "train.tokens", "held_out": out / "held-out.tokens"}
+    sources = {name: str(path.resolve()) for name, path in shards.items()}  # what `nncuda train --resume` looks for
+    described = {**sources, "demo": {"text": str(source.resolve()), "vocabulary": VOCABULARY, "steps": steps}}
     if note.exists():
-        if note.read_text(encoding="utf-8") == described:
+        if read_json(note) == described:
             return
         raise click.ClickException(f"{out} holds a run of something else; remove it, or choose another --out")
     files = find_texts([source], ("*.py",) if is_library else ("*",), _SKIPPED if is_library else ())
@@ -119,13 +121,12 @@ def _prepare(source: Path, out: Path, prepared: dict[str, object], is_library: b
     tokenizer = Tokenizer(model)
     write_file(out / "tokenizer.model", model)
     with terminal.status("encoding"):
-        for name, members in (("train", train_files), ("held-out", held_out_files)):
-            # Files come in the order of their names; a shuffle, so that neighbours in a batch are not of one package,
-            # is the business of the data order.
+        for path, members in zip(shards.values(), (train_files, held_out_files), strict=True):
             encoded = encode_texts(tokenizer, (texts[file] for file in members))
-            count = write_shard(out / f"{name}.tokens", encoded, tokenizer.vocab_size, tokenizer_digest(model))
-            terminal.print(f"{name}: {count:,} tokens")
-    write_file(note, described)
+            count = write_shard(path, encoded, tokenizer.vocab_size, tokenizer_digest(model))
+            terminal.print(f"{path.name}: {count:,} tokens")
+    # Last, since it says that all the others are there.
+    write_file(note, json.dumps(described, indent=2) + "\n")
 
 
 def _docstrings(file: Path, text: str) -> list[str]:
@@ -175,7 +176,8 @@ def _show_results(training: TrainingRun, tokenizer: Tokenizer, out: Path, prompt
         for piece in generator.stream(prompt, 96, Sampling(temperature=0.7, top_p=0.9, seed=number)):
             click.echo(piece, nl=False)
         click.echo()
-    loss = next(record["held_out_loss"] for record in reversed(records) if "held_out_loss" in record)
+    with terminal.status("evaluating on all of the held-out text"):
+        loss = training.evaluate()
     summary = {"held_out_loss": loss, "unigram_entropy": entropy, "below": entropy - loss}
     write_file(out / "results.json", json.dumps(summary, indent=2) + "\n")
     terminal.rule(align="left")

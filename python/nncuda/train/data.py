@@ -60,9 +60,9 @@ class TokenWindows:
         """The windows at positions position .. position+size-1 of the endless shuffled sequence of `seed`."""
         return self.take(ctx.data_order(seed, position, size, self.windows))
 
-    def in_order(self, size: int, limit: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Batches of at most `size` windows from the first on, `limit` batches at most (0: all)."""
-        for number, start in enumerate(range(0, self.windows, size)):
-            if limit and number == limit:
-                return
-            yield self.take(range(start, min(start + size, self.windows)))
+    def spread(self, size: int, batches: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Batches of at most `size` windows: all in their order, or, for so many `batches`, evenly spaced ones."""
+        wanted = min(batches * size, self.windows) if batches else self.windows
+        chosen = np.arange(wanted) * self.windows // wanted
+        for start in range(0, wanted, size):
+            yield self.take(chosen[start : start + size])

@@ -171,7 +171,7 @@ class TrainingRun:
                         )
                 measured = None
                 if self.held_out is not None and (last or (config.eval_every and step % config.eval_every == 0)):
-                    measured = held_out_loss = self.evaluate()
+                    measured = held_out_loss = self.evaluate(config.eval_batches)
                     log.write({"step": step, "held_out_loss": held_out_loss})
                 if last or (config.save_every and step % config.save_every == 0):
                     self.save(measured)
@@ -182,14 +182,14 @@ class TrainingRun:
         if not saved:
             self.save()
 
-    def evaluate(self) -> float:
-        """Mean cross-entropy over the held-out data, in nats a token."""
+    def evaluate(self, batches: int = 0) -> float:
+        """Mean cross-entropy over the held-out data, all of it or so many batches, in nats a token."""
         if self.held_out is None:
             raise ValueError("this run has no held-out data")
         config = self.trainer.config
         total, count = 0.0, 0
         size = config.micro_batch_size or config.batch_size
-        for inputs, targets in self.held_out.in_order(size, config.eval_batches):
+        for inputs, targets in self.held_out.spread(size, batches):
             part, tokens = self.trainer.model.evaluate(inputs, targets)
             total, count = total + part, count + tokens
         return total / count

@@ -1,0 +1,213 @@
+"""The loop around training steps: resuming to the bit, being killed, metrics, checkpoints that are kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import nncuda
+import numpy as np
+import pytest
+from nncuda.formats import SafetensorsFile, write_shard
+from nncuda.formats.atomic import TEMPORARY_PREFIX
+from nncuda.train import Checkpoint, TrainConfig, TrainingRun, list_checkpoints, read_metrics, resolve_checkpoint
+from small_models import TINY
+
+OPTIONS = {
+    "steps": 20,
+    "batch_size": 4,
+    "micro_batch_size": 3,
+    "sequence_length": 16,
+    "warmup_steps": 5,
+    "learning_rate": 0.01,
+    "eval_every": 5,
+    "save_every": 5,
+    "keep_checkpoints": 2,
+    "seed": 7,
+}
+
+
+def write_data(folder: Path) -> tuple[Path, Path]:
+    ids = np.random.default_rng(1).integers(4, TINY.vocab_size, 1500)
+    paths = folder / "train.tokens", folder / "held-out.tokens"
+    write_shard(paths[0], [ids[:1200]], TINY.vocab_size)
+    write_shard(paths[1], [ids[1200:]], TINY.vocab_size)
+    return paths
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> tuple[Path, Path]:
+    return write_data(tmp_path)
+
+
+def start(folder: Path, ctx: nncuda.Context, data: tuple[Path, Path], **changes: object) -> TrainingRun:
+    return TrainingRun.start(folder, ctx, TINY, TrainConfig.from_dict({**OPTIONS, **changes}), *data)
+
+
+def tensors_of(checkpoint: Path) -> dict[str, bytes]:
+    return {
+        f"{file.name} {name}": np.asarray(array).tobytes()
+        for file in sorted(checkpoint.glob("*.safetensors"))
+        for name, array in SafetensorsFile(file).items()
+    }
+
+
+def test_resumed_run_equals_an_unbroken_one(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
+    whole = start(tmp_path / "whole", ctx, data)
+    whole.run()
+    broken = start(tmp_path / "broken", ctx, data)
+    for progress in broken.steps():
+        if progress.step == 7:
+            broken.stop()
+    assert resolve_checkpoint(tmp_path / "broken").name == "step-00000007"
+    with nncuda.Context("cpu", threads=1) as other:
+        resumed = TrainingRun.resume(tmp_path / "broken", other, *data)
+        resumed.run()
+    found, expected = (tensors_of(resolve_checkpoint(tmp_path / name)) for name in ("broken", "whole"))
+    assert len(expected) == 3 * len(whole.trainer.model.layout)
+    assert found == expected
+
+    def records(name: str) -> list[dict[str, object]]:
+        measured = ("tokens_per_second", "seconds")
+        lines = read_metrics(tmp_path / name / "metrics.jsonl")
+        return [{key: value for key, value in line.items() if key not in measured} for line in lines]
+
+    assert records("broken") == records("whole")
+
+
+def test_checkpoints_kept_are_the_newest_and_the_best(
+    tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([3.0, 1.0, 2.0, 2.5])
+    monkeypatch.setattr(TrainingRun, "evaluate", lambda self, batches=0: next(losses))
+    start(tmp_path / "run", ctx, data, keep_checkpoints=1).run()
+    names = [folder.name for folder in list_checkpoints(tmp_path / "run" / "checkpoints")]
+    assert names == ["step-00000010", "step-00000020"]
+    assert resolve_checkpoint(tmp_path / "run").name == "step-00000020"
+    assert resolve_checkpoint(tmp_path / "run", "best").name == "step-00000010"
+
+
+def test_metrics_are_complete(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
+    start(tmp_path / "run", ctx, data, steps=6, eval_every=3).run()
+    records = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    steps = [record for record in records if "loss" in record]
+    assert [record["step"] for record in steps] == [1, 2, 3, 4, 5, 6]
+    assert [record["step"] for record in records if "held_out_loss" in record] == [3, 6]
+    assert steps[-1]["tokens"] == 6 * 4 * 16
+    shares = np.array([record["expert_shares"] for record in steps])
+    assert shares.shape == (6, TINY.num_layers, TINY.num_experts)
+    np.testing.assert_allclose(shares.sum(axis=2), 1, atol=TINY.num_experts * 5e-6)  # rounded to five places
+    assert list((tmp_path / "run" / "tensorboard").glob("events.out.tfevents.*"))
+
+
+def test_run_refuses_what_does_not_fit(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
+    start(tmp_path / "run", ctx, data, steps=1).run()
+    with pytest.raises(FileExistsError, match="holds a run already"):
+        start(tmp_path / "run", ctx, data)
+    write_shard(tmp_path / "other.tokens", [np.zeros(500, int)], TINY.vocab_size)
+    with pytest.raises(ValueError, match="31 windows; this run was started on data with 74"):
+        TrainingRun.resume(tmp_path / "run", ctx, tmp_path / "other.tokens")
+    write_shard(tmp_path / "foreign.tokens", [np.zeros(500, int)], TINY.vocab_size + 1)
+    with pytest.raises(ValueError, match="vocabulary of 49, the model one of 48"):
+        start(tmp_path / "new", ctx, (tmp_path / "foreign.tokens", data[1]))
+    write_shard(tmp_path / "short.tokens", [np.zeros(16, int)], TINY.vocab_size)
+    with pytest.raises(ValueError, match="no window of 16"):
+        start(tmp_path / "new", ctx, (tmp_path / "short.tokens", data[1]))
+    with pytest.raises(ValueError, match="context is 32"):
+        start(tmp_path / "new", ctx, data, sequence_length=33)
+
+
+def test_divergence_stops_the_run(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
+    from nncuda.train.run import DivergedError
+
+    run = start(tmp_path / "run", ctx, data)
+    run.trainer.model.parameters["model.norm.weight"].copy_(np.full(TINY.hidden_size, np.nan))
+    with pytest.raises(DivergedError, match="nan at step 1"):
+        run.run()
+    assert list_checkpoints(tmp_path / "run" / "checkpoints") == []
+
+
+# Imports once, then forks a victim for each line it reads, kills it so many seconds after its first step, and says so.
+EXECUTIONER = """
+import os, signal, sys, time, nncuda
+from nncuda.train import TrainConfig, TrainingRun, list_checkpoints
+from small_models import TINY
+
+folder, data, options = sys.argv[1], sys.argv[2:4], eval(sys.argv[4])
+for line in sys.stdin:
+    ready, tell = os.pipe()
+    victim = os.fork()
+    if victim == 0:
+        with nncuda.Context("cpu", threads=2) as ctx:
+            if list_checkpoints(folder + "/checkpoints"):
+                run = TrainingRun.resume(folder, ctx, *data)
+            else:
+                run = TrainingRun.start(folder, ctx, TINY, TrainConfig.from_dict(options), *data)
+            os.write(tell, b"1")
+            run.run()
+        os._exit(1)
+    assert os.read(ready, 1) == b"1"
+    time.sleep(float(line))
+    os.kill(victim, signal.SIGKILL)
+    _, status = os.waitpid(victim, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    os.close(ready), os.close(tell)
+    print("killed", flush=True)
+"""
+
+
+def test_killed_at_random_moments_it_always_continues(tmp_path: Path, data: tuple[Path, Path]) -> None:
+    """kill -9 at 50 random moments of a run that writes a checkpoint at every step: each time the folder opens, nothing
+    but whole checkpoints is in it, and training goes on from the last."""
+    options = {**OPTIONS, "steps": 100_000, "save_every": 1, "eval_every": 0}
+    draw = random.Random(5)
+    folder, reached = tmp_path / "run", 0
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
+    command = [sys.executable, "-c", EXECUTIONER, str(folder), *map(str, data), repr(options)]
+    leftovers = 0
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        for _ in range(50):
+            process.stdin.write(f"{draw.uniform(0.0, 0.1)}\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "killed\n"
+            leftovers += bool(list(folder.glob(f"checkpoints/{TEMPORARY_PREFIX}*")))
+            found = list_checkpoints(folder / "checkpoints")
+            for checkpoint in found:
+                state = Checkpoint(checkpoint).training
+                assert state is not None and f"step-{state.step:08d}" == checkpoint.name
+                assert state.data_position == state.step * OPTIONS["batch_size"]
+                moments, weights = (SafetensorsFile(checkpoint / f"{name}.safetensors") for name in ("optimizer", "model"))
+                assert len(moments) == 2 * len(weights)
+            steps = [int(checkpoint.name[5:]) for checkpoint in found]
+            assert max(steps, default=0) >= reached
+            reached = max(steps, default=0)
+    assert process.returncode == 0
+    assert reached > 50, "the victims made no progress: the kills came too early to test anything"
+    assert leftovers > 0, "no kill came while a checkpoint was being written"
+
+    # What the killed processes came to equals a run that was never stopped.
+    with nncuda.Context("cpu", threads=2) as ctx:
+        whole = start(tmp_path / "whole", ctx, data, **{**options, "save_every": reached})
+        for progress in whole.steps():
+            if progress.step == reached:
+                break
+    name = f"step-{reached:08d}"
+    assert tensors_of(folder / "checkpoints" / name) == tensors_of(tmp_path / "whole" / "checkpoints" / name)
+
+
+def test_metrics_survive_a_torn_line(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
+    run = start(tmp_path / "run", ctx, data)
+    for progress in run.steps():
+        if progress.step == 3:
+            run.stop()
+    with open(tmp_path / "run" / "metrics.jsonl", "a") as file:
+        file.write(json.dumps({"step": 4, "loss": 1.0}) + '\n{"step": 5, "lo')
+    TrainingRun.resume(tmp_path / "run", ctx, *data).run()
+    records = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [record["step"] for record in records if "loss" in record] == list(range(1, 21))
