@@ -173,7 +173,7 @@ def test_killed_at_random_moments_it_always_continues(tmp_path: Path, data: tupl
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
         for _ in range(50):
-            process.stdin.write(f"{draw.uniform(0.0, 0.1)}\n")
+            process.stdin.write(f"{draw.uniform(0.0, 0.25)}\n")
             process.stdin.flush()
             assert process.stdout.readline() == "killed\n"
             leftovers += bool(list(folder.glob(f"checkpoints/{TEMPORARY_PREFIX}*")))
@@ -188,7 +188,7 @@ def test_killed_at_random_moments_it_always_continues(tmp_path: Path, data: tupl
             assert max(steps, default=0) >= reached
             reached = max(steps, default=0)
     assert process.returncode == 0
-    assert reached > 50, "the victims made no progress: the kills came too early to test anything"
+    assert reached >= 20, "the victims made no progress: the kills came too early to test anything"
     assert leftovers > 0, "no kill came while a checkpoint was being written"
 
     # What the killed processes came to equals a run that was never stopped.

@@ -8,7 +8,7 @@ from rich.console import Console
 def console() -> Console:
     """A console for results. Where the output is no terminal, lines are not cut to one's width."""
     found = Console()
-    return found if found.is_terminal else Console(width=200)
+    return found if found.is_terminal else Console(width=120)
 
 
 def bytes_text(count: int) -> str:
