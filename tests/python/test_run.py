@@ -170,7 +170,9 @@ def test_killed_at_random_moments_it_always_continues(tmp_path: Path, data: tupl
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
     command = [sys.executable, "-c", EXECUTIONER, str(folder), *map(str, data), repr(options)]
     leftovers = 0
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+    ) as process:
         assert process.stdin is not None and process.stdout is not None
         for _ in range(50):
             process.stdin.write(f"{draw.uniform(0.0, 0.25)}\n")
@@ -182,7 +184,9 @@ def test_killed_at_random_moments_it_always_continues(tmp_path: Path, data: tupl
                 state = Checkpoint(checkpoint).training
                 assert state is not None and f"step-{state.step:08d}" == checkpoint.name
                 assert state.data_position == state.step * OPTIONS["batch_size"]
-                moments, weights = (SafetensorsFile(checkpoint / f"{name}.safetensors") for name in ("optimizer", "model"))
+                moments, weights = (
+                    SafetensorsFile(checkpoint / f"{name}.safetensors") for name in ("optimizer", "model")
+                )
                 assert len(moments) == 2 * len(weights)
             steps = [int(checkpoint.name[5:]) for checkpoint in found]
             assert max(steps, default=0) >= reached

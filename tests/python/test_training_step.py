@@ -104,7 +104,9 @@ def test_weight_decay_spares_the_gains(ctx: nncuda.Context) -> None:
     """With no gradient, decay is all that moves a parameter: by lr * weight_decay, matrices only."""
     model = MoETransformer(ctx, TINY, seed=0)
     before = {name: array.copy() for name, array in model.parameters.arrays().items()}
-    trainer = Trainer(model, TrainConfig(steps=10, warmup_steps=0, learning_rate=0.1, weight_decay=0.5, sequence_length=8))
+    trainer = Trainer(
+        model, TrainConfig(steps=10, warmup_steps=0, learning_rate=0.1, weight_decay=0.5, sequence_length=8)
+    )
     trainer._update()
     # The rate is that of the schedule at step 1 of 10: 0.1 * (0.1 + 0.9 * (1 + cos(pi / 10)) / 2).
     rate = 0.1 * (0.1 + 0.9 * (1 + np.cos(np.pi / 10)) / 2)

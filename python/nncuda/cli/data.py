@@ -17,8 +17,12 @@ def data() -> None:
 
 @data.command()
 @click.argument("text", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--tokenizer", "tokenizer_path", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The shard to write (.tokens).")
+@click.option(
+    "--tokenizer", "tokenizer_path", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option(
+    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The shard to write (.tokens)."
+)
 @click.option("--held-out", type=click.Path(dir_okay=False, path_type=Path), help="A second shard, of held-out files.")
 @click.option(
     "--held-out-share",

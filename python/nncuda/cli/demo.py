@@ -37,7 +37,17 @@ HELD_OUT_SHARE = 0.05
 EVALUATED_WINDOWS = 160
 
 # Tests and generated tables are most of the standard library's bulk and teach little.
-_SKIPPED = ("test", "tests", "idlelib", "lib2to3", "encodings", "pydoc_data", "site-packages", "dist-packages", "__pycache__")
+_SKIPPED = (
+    "test",
+    "tests",
+    "idlelib",
+    "lib2to3",
+    "encodings",
+    "pydoc_data",
+    "site-packages",
+    "dist-packages",
+    "__pycache__",
+)
 
 _CODE_PROMPTS = (
     'def read_lines(path):\n    """',
@@ -46,7 +56,7 @@ _CODE_PROMPTS = (
 )
 
 OPTIONS = TrainConfig(
-    steps=1200,
+    steps=1000,
     batch_size=8,
     sequence_length=256,
     learning_rate=2e-3,
@@ -89,7 +99,9 @@ def demo(text: Path | None, out: Path, steps: int | None, threads: int | None) -
             raise SystemExit(INTERRUPTED)
         _show_results(training, tokenizer, out, _prompts(source, text is None))
     minutes = (time.perf_counter() - began) / 60
-    terminal.print(f"everything is in {out}; {minutes:.1f} minutes in all, {training.seconds / 60:.1f} of them training")
+    terminal.print(
+        f"everything is in {out}; {minutes:.1f} minutes in all, {training.seconds / 60:.1f} of them training"
+    )
 
 
 def _shortened(steps: int) -> TrainConfig:

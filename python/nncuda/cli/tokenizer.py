@@ -16,7 +16,9 @@ def tokenizer() -> None:
 
 @tokenizer.command()
 @click.argument("text", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The tokenizer file to write.")
+@click.option(
+    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The tokenizer file to write."
+)
 @click.option("--vocab-size", type=click.IntRange(min=8), default=32000, show_default=True, help="Pieces in all.")
 @click.option("--model-type", type=click.Choice(["unigram", "bpe"]), default="unigram", show_default=True)
 @click.option(
@@ -27,7 +29,9 @@ def tokenizer() -> None:
     help="Share of the text's characters that get pieces; the others are spelled in bytes.",
 )
 @click.option("--include", multiple=True, default=["*"], show_default=True, help="Patterns of file names in folders.")
-@click.option("--sample", type=click.IntRange(min=0), default=0, help="Learn from so many lines, drawn at random; 0: all.")
+@click.option(
+    "--sample", type=click.IntRange(min=0), default=0, help="Learn from so many lines, drawn at random; 0: all."
+)
 @click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True)
 def train(
     text: tuple[Path, ...],

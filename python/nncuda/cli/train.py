@@ -23,7 +23,9 @@ from .terminal import console, count_text
 
 @click.command()
 @click.argument("run", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file.")
+@click.option(
+    "--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file."
+)
 @click.option("--preset", type=click.Choice(sorted(PRESETS)), help="Sizes to begin with.  [default: 6.9b]")
 @click.option("--data", type=click.Path(exists=True, path_type=Path), help="A token shard, or a folder of them.")
 @click.option("--held-out", type=click.Path(exists=True, path_type=Path), help="The same, to evaluate on.")
@@ -33,7 +35,9 @@ from .terminal import console, count_text
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The tokenizer of the data; it goes into the checkpoints.",
 )
-@click.option("--resume", is_flag=True, help="Take the run up from its last checkpoint, with the options it began with.")
+@click.option(
+    "--resume", is_flag=True, help="Take the run up from its last checkpoint, with the options it began with."
+)
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:INDEX.")
 @click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
 @config_options
@@ -82,7 +86,9 @@ def _data_paths(
     names = ("data", "held_out", "tokenizer")
     for name, value in table.items():
         if name not in names or not isinstance(value, str):
-            raise FormatError(config_path or "", f"[data] has {name!r}; it may have data, held_out and tokenizer, as text")
+            raise FormatError(
+                config_path or "", f"[data] has {name!r}; it may have data, held_out and tokenizer, as text"
+            )
     data, held_out, tokenizer = (
         flag or (config_path.parent / table[name] if config_path and name in table else None)
         for name, flag in zip(names, flags, strict=True)

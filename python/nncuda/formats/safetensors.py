@@ -81,7 +81,9 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
         try:
             header = json.loads(text.decode("utf-8"), object_pairs_hook=unique)
         except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-            raise FormatError(self.path, f"its header is not JSON, so it is not a safetensors file ({error})") from error
+            raise FormatError(
+                self.path, f"its header is not JSON, so it is not a safetensors file ({error})"
+            ) from error
         if not isinstance(header, dict):
             raise FormatError(self.path, "its header is not a JSON object, so it is not a safetensors file")
         spans = []
@@ -125,7 +127,9 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
         if end - begin != bytes_needed:
             raise FormatError(self.path, f"tensor {name!r} takes {bytes_needed} bytes but is given {end - begin}")
         if end > room:
-            raise FormatError(self.path, f"tensor {name!r} ends at byte {end} of the data, which has {room}: truncated?")
+            raise FormatError(
+                self.path, f"tensor {name!r} ends at byte {end} of the data, which has {room}: truncated?"
+            )
         return dtype, tuple(shape), begin, end
 
     def __getitem__(self, name: str) -> np.ndarray:

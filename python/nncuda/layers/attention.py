@@ -77,9 +77,7 @@ class Attention:
         q, k, v = self._split(qkv)
         cosine, sine = self.rope.tables(length)
         kernels.rope_qk(q, k, cosine, sine, self.rope.positions(batch, length))
-        heads, lse = kernels.flash_attention(
-            q, k, v, lse=True, batch=batch, q_len=length, kv_len=length, causal=True
-        )
+        heads, lse = kernels.flash_attention(q, k, v, lse=True, batch=batch, q_len=length, kv_len=length, causal=True)
         heads = heads.view(x.shape[0], -1)
         if keep:
             self._kept = qkv, heads, lse

@@ -102,9 +102,7 @@ class MoELayer:
         """Gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself."""
         routing, gate_up, y = self._kept
         self._kept = None
-        dy, dweights = kernels.moe_combine_backward(
-            dout, y, routing.weights, routing.slot_row, routing.row_slot, dy=y
-        )
+        dy, dweights = kernels.moe_combine_backward(dout, y, routing.weights, routing.slot_row, routing.row_slot, dy=y)
         gate, up = _halves(gate_up)
         active = kernels.swiglu(gate, up)
         kernels.grouped_gemm_wgrad(dy, active, routing.offsets, self.w2_grad, beta=1.0)

@@ -181,9 +181,7 @@ class MoETransformer:
             lse, _, _ = kernels.cross_entropy_forward(
                 logits, wanted, ignore_index=IGNORE_INDEX, loss_sum=losses.narrow(0, piece, 1)
             )
-            kernels.cross_entropy_backward(
-                logits, wanted, lse, loss_scale, ignore_index=IGNORE_INDEX, dlogits=logits
-            )
+            kernels.cross_entropy_backward(logits, wanted, lse, loss_scale, ignore_index=IGNORE_INDEX, dlogits=logits)
             self.head.backward(logits, x, dx=x)
         return normed
 

@@ -46,14 +46,21 @@ def plot_losses(
             width = max(1, len(losses) // 50)
             if width > 1:
                 smooth = np.convolve(losses, np.ones(width) / width, mode="valid")
-                axes.plot(steps[width - 1 :], smooth, color="#2f6fae", linewidth=1.6, label=f"training, mean of {width} steps")
+                axes.plot(
+                    steps[width - 1 :], smooth, color="#2f6fae", linewidth=1.6, label=f"training, mean of {width} steps"
+                )
             else:
                 axes.lines[0].set(alpha=1.0, label="training")
         if held_out:
             steps, losses = np.array(held_out).T
             axes.plot(steps, losses, color=_HELD_OUT, marker="o", markersize=3.5, linewidth=1.6, label="held-out")
             axes.annotate(
-                f"{losses[-1]:.2f}", (steps[-1], losses[-1]), (6, 0), textcoords="offset points", va="center", color=_HELD_OUT
+                f"{losses[-1]:.2f}",
+                (steps[-1], losses[-1]),
+                (6, 0),
+                textcoords="offset points",
+                va="center",
+                color=_HELD_OUT,
             )
         if unigram_entropy is not None:
             axes.axhline(unigram_entropy, color=_INK, linewidth=1, linestyle=(0, (4, 3)))
@@ -110,7 +117,9 @@ def plot_experts(records: Sequence[dict[str, object]], path: str | os.PathLike[s
             handlelength=1,
             handleheight=1,
         )
-        figure.suptitle("How each layer's experts share the tokens (lines: even shares)", x=0.01, ha="left", fontsize=12)
+        figure.suptitle(
+            "How each layer's experts share the tokens (lines: even shares)", x=0.01, ha="left", fontsize=12
+        )
         figure.tight_layout()
         figure.savefig(path)
         plt.close(figure)

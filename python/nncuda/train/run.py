@@ -197,9 +197,7 @@ class TrainingRun:
     def save(self, held_out_loss: float | None = None) -> Path:
         """Writes a checkpoint of this moment and removes those that are not to be kept; returns its folder."""
         config = self.trainer.config
-        state = TrainingState(
-            self.trainer.step, self.position, self.data.windows, self.seconds, config, held_out_loss
-        )
+        state = TrainingState(self.trainer.step, self.position, self.data.windows, self.seconds, config, held_out_loss)
         folder = save_checkpoint(self.checkpoints, self.trainer, state, self.tokenizer)
         prune_checkpoints(self.checkpoints, config.keep_checkpoints)
         return folder

@@ -16,7 +16,9 @@ from .config import TrainConfig
 class StepResult:
     """What a step did. Values stay on the device until they are asked for; each lasts until the next step."""
 
-    def __init__(self, step: int, tokens: int, shares: list[float], losses: Tensor, aux: Tensor, norm: Tensor, lr: Tensor):
+    def __init__(
+        self, step: int, tokens: int, shares: list[float], losses: Tensor, aux: Tensor, norm: Tensor, lr: Tensor
+    ):
         self.step = step
         self.tokens = tokens
         self._shares = shares
