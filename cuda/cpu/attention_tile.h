@@ -125,7 +125,7 @@ NN_INLINE void tile_product(const tile_args *t, int64_t a_row, int64_t a_k, int6
 
 /* `name`(t, rows, vectors) for tiles of each height and width. */
 #define NN_TILE(name, a_row, a_k, c_row)                                                                               \
-  static __attribute__((noinline)) void name##_12(const tile_args *t) {                                                \
+  static __attribute__((noinline)) void name##_full(const tile_args *t) {                                              \
     tile_product(t, a_row, a_k, c_row, TILE_ROWS, 2);                                                                  \
   }                                                                                                                    \
   static __attribute__((noinline)) void name##_rest(const tile_args *t, int64_t rows, int vectors) {                   \
@@ -145,7 +145,7 @@ NN_INLINE void tile_product(const tile_args *t, int64_t a_row, int64_t a_k, int6
   }                                                                                                                    \
   NN_INLINE void name(const tile_args *t, int64_t rows, int vectors) {                                                 \
     if (rows == TILE_ROWS && vectors == 2) {                                                                           \
-      name##_12(t);                                                                                                    \
+      name##_full(t);                                                                                                  \
     } else {                                                                                                           \
       name##_rest(t, rows, vectors);                                                                                   \
     }                                                                                                                  \

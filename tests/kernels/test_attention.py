@@ -358,3 +358,74 @@ def test_a_size_of_zero_writes_nothing(name: str) -> None:
     x, out = np.zeros(4096, np.float32), engine.empty(64, "f32")
     Engine().flash_attention(x, x, x, out, None, *sizes_with(**{name: 0}), 1.0, 1, "f32")
     assert np.isnan(out).all()
+
+
+def caches(case: Case, lengths: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Queries in rows of their own stride, caches with NaN behind each sequence's keys, lengths."""
+    rng = np.random.default_rng(case.kv_len)
+    size = case.heads * case.head_dim
+    q = engine.empty((case.batch, size + 8), case.dtype)
+    q[:, :size] = rng.standard_normal((case.batch, size)) * case.size
+    k, v = (rng.standard_normal((case.batch, case.kv_len, case.kv_heads, case.head_dim)) for _ in range(2))
+    for cache in (k, v):
+        for b, length in enumerate(lengths):
+            cache[b, length:] = np.nan
+    return q, k.astype(DTYPES[case.dtype]), v.astype(DTYPES[case.dtype]), np.array(lengths, np.int32)
+
+
+def plain_decode(case: Case, q: np.ndarray, k: np.ndarray, v: np.ndarray, lengths: np.ndarray, real: type) -> np.ndarray:
+    out = np.zeros((case.batch, case.heads, case.head_dim), real)
+    group = case.heads // case.kv_heads
+    for b, length in enumerate(lengths):
+        if length:
+            qs = q[b, : case.heads * case.head_dim].astype(real).reshape(case.heads, 1, case.head_dim)
+            ks, vs = (np.repeat(x[b, :length].astype(real).swapaxes(0, 1), group, axis=0) for x in (k, v))
+            p, _ = softmax_rows(product(qs, ks) * real(case.scale), np.ones((1, length), bool))
+            out[b] = product(p, vs.swapaxes(-1, -2))[:, 0]
+    return out
+
+
+DECODES = [
+    (Case(5, 1, 40, 4, 2, 64), [0, 1, 15, 16, 40]),
+    (Case(3, 1, 700, 12, 1, 64), [700, 256, 513]),
+    (Case(2, 1, 300, 2, 2, 40), [300, 257]),
+    (Case(2, 1, 33, 6, 2, 8), [33, 9]),
+    (Case(1, 1, 290, 5, 1, 256), [289]),
+    (Case(2, 1, 100, 4, 1, 80, size=20.0), [100, 77]),
+    (Case(2, 1, 270, 8, 2, 64, dtype="f16"), [270, 31]),
+    (Case(2, 1, 270, 4, 4, 128, dtype="bf16"), [65, 270]),
+    (Case(3, 1, 50, 3, 1, 24, dtype="bf16"), [50, 1, 0]),
+]
+
+
+def decode(cpu: Engine, case: Case, q: np.ndarray, k: np.ndarray, v: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    out = engine.empty((case.batch, case.heads, case.head_dim), case.dtype)
+    sizes = (case.batch, case.kv_len, case.heads, case.kv_heads, case.head_dim, q.shape[1])
+    cpu.attention_decode(q, k, v, lengths, out, *sizes, case.scale, case.dtype)
+    return out
+
+
+@pytest.mark.parametrize("case,lengths", DECODES, ids=str)
+def test_decode(cpu: Engine, case: Case, lengths: list[int]) -> None:
+    arrays = caches(case, lengths)
+    exact, single = (plain_decode(case, *arrays, real) for real in (np.float64, np.float32))
+    _REFERENCES[case] = {"out": exact}, {"out": single}
+    check("out", decode(cpu, case, *arrays), case, case.dtype)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_decode_bits_do_not_depend_on_threads(isa: int) -> None:
+    case, lengths = DECODES[1]
+    arrays = caches(case, lengths)
+    outs = {decode(Engine(threads=threads, isa=isa), case, *arrays).tobytes() for threads in THREADS}
+    assert len(outs) == 1
+
+
+@pytest.mark.parametrize("length", [-1, 41, -(2**31), 2**31 - 1])
+def test_decode_checks_lengths(cpu: Engine, length: int) -> None:
+    case, lengths = DECODES[0]
+    q, k, v, _ = caches(case, lengths)
+    lengths = np.array([0, 1, length, 16, 40], np.int32)
+    with pytest.raises(KernelError, match="OUT_OF_RANGE|lengths") as error:
+        decode(cpu, case, q, k, v, lengths)
+    assert f"lengths[2] is {length}; it must be 0 to 40, the capacity" in error.value.message
