@@ -9,6 +9,7 @@ import ctypes
 
 import ml_dtypes
 import numpy as np
+
 from nncuda.binding import library
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i32": np.int32, "i8": np.int8}

@@ -24,7 +24,7 @@ def chi_square_tail(x: float, degrees: int) -> float:
 
 
 def chi_square(counts: np.ndarray, probabilities: np.ndarray) -> float:
-    """p-value of counts against a distribution; categories that expect fewer than 10 are taken together (Pearson 1900)."""
+    """p-value of counts against a distribution (Pearson 1900); categories that expect fewer than 10 count as one."""
     expected = probabilities * counts.sum()
     assert not counts[probabilities == 0].any(), "something impossible was drawn"
     rare = expected < 10
@@ -36,7 +36,7 @@ def chi_square(counts: np.ndarray, probabilities: np.ndarray) -> float:
 
 
 def kolmogorov_smirnov(sample: np.ndarray, distribution: np.ndarray) -> float:
-    """p-value of a sorted sample against the distribution function at its points, for large samples (Kolmogorov 1933)."""
+    """p-value of a large sorted sample against the distribution function at its points (Kolmogorov 1933)."""
     n = len(sample)
     assert (np.diff(sample) >= 0).all()
     steps = np.arange(n + 1) / n

@@ -116,7 +116,7 @@ def test_normal_is_as_exact_as_its_formula(cpu: Engine) -> None:
 
 @pytest.mark.parametrize("block,pair,word", [(32406516, 0, 0), (17591041, 1, 0), (21610262, 0, -1), (11582842, 1, -1)])
 def test_ends_of_the_tail(cpu: Engine, block: int, pair: int, word: int) -> None:
-    """Blocks of seed 5 that hold the least word, where the radius is the largest there is, and the greatest, where it is 0."""
+    """Blocks of seed 5 that hold the least word, where the radius is largest, and the greatest, where it is 0."""
     w = words(cpu, 4, 5, 0, block)[2 * pair : 2 * pair + 2] >> 8
     assert w[0] == word % (1 << 24)
     y = number(cpu, "normal", 4, 0.0, 1.0, 5, 0, block, "f32")[2 * pair : 2 * pair + 2].astype(np.float64)
