@@ -1,0 +1,191 @@
+/*
+ * Makes the n-th request for memory or for a thread fail, for n = 1, 2, ... until a whole run passes untouched. The
+ * allocators below are found before those of libc by the library under test as well, so the library needs no hook.
+ * Prints the number of points of failure; exits with 1 and a sentence when a run goes wrong.
+ */
+#define _GNU_SOURCE
+#include "bindings.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t count, size_t bytes);
+extern void *__libc_realloc(void *memory, size_t bytes);
+extern void *__libc_memalign(size_t alignment, size_t bytes);
+extern void __libc_free(void *memory);
+
+static _Thread_local int armed; /* only requests of the thread under test count */
+static long countdown;          /* requests that still succeed */
+static int struck;              /* a request was refused */
+static long alive;              /* what was given out and not freed, while armed or not */
+
+static int refuse(void) {
+  if (armed && !struck && countdown-- == 0) {
+    struck = 1;
+    return 1;
+  }
+  return 0;
+}
+
+static void *count(void *memory) {
+  if (memory != NULL) {
+    __atomic_add_fetch(&alive, 1, __ATOMIC_RELAXED);
+  }
+  return memory;
+}
+
+void *malloc(size_t bytes) { return refuse() ? NULL : count(__libc_malloc(bytes)); }
+void *calloc(size_t n, size_t bytes) { return refuse() ? NULL : count(__libc_calloc(n, bytes)); }
+void *aligned_alloc(size_t alignment, size_t bytes) {
+  return refuse() ? NULL : count(__libc_memalign(alignment, bytes));
+}
+void *realloc(void *memory, size_t bytes) {
+  if (refuse()) {
+    return NULL;
+  }
+  void *moved = __libc_realloc(memory, bytes);
+  return memory == NULL ? count(moved) : moved;
+}
+void free(void *memory) {
+  if (memory != NULL) {
+    __atomic_sub_fetch(&alive, 1, __ATOMIC_RELAXED);
+    __libc_free(memory);
+  }
+}
+
+void *mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset) {
+  if (refuse()) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  return (void *)syscall(SYS_mmap, address, bytes, protection, flags, file, offset);
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *arg) {
+  static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+  if (real == NULL) {
+    *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+  }
+  return refuse() ? EAGAIN : real(thread, attributes, start, arg);
+}
+
+static long point;
+
+static void fail(const char *what, int32_t status, nncuda_ctx *ctx) {
+  armed = 0;
+  printf("point %ld: %s gave %s: %s\n", point, what, nncuda_status_name(status), nncuda_last_error(ctx));
+  exit(1);
+}
+
+/* A call may succeed, or say OUT_OF_MEMORY after a refusal; once refused it must succeed when tried again. */
+#define TRY(call)                                                                                                      \
+  do {                                                                                                                 \
+    const int before = struck;                                                                                         \
+    int32_t status = (call);                                                                                           \
+    if (status == NNCUDA_ERROR_OUT_OF_MEMORY && struck && !before) {                                                   \
+      if (*nncuda_last_error(ctx) == '\0') {                                                                           \
+        fail(#call " left no sentence", status, ctx);                                                                  \
+      }                                                                                                                \
+      status = (call);                                                                                                 \
+    }                                                                                                                  \
+    if (status != NNCUDA_SUCCESS) {                                                                                    \
+      fail(#call, status, ctx);                                                                                        \
+    }                                                                                                                  \
+  } while (0)
+
+enum { N = 1 << 16, ROWS = 4, VOCAB = 5000 };
+static float x[N], y[N], z[N], logits[ROWS * VOCAB], ones[ROWS];
+static int64_t seeds[ROWS];
+static int32_t steps[ROWS], ids[ROWS];
+static char text[1 << 16];
+
+/* One of everything that takes memory. */
+static void work(void) {
+  nncuda_ctx *ctx = NULL;
+  TRY(nncuda_ctx_create(NNCUDA_DEVICE_CPU, 0, &ctx));
+  TRY(nncuda_ctx_set(ctx, NNCUDA_CTX_THREADS, 3));
+  void *blocks[40], *large, *host;
+  for (int i = 0; i < 40; i++) {
+    TRY(nncuda_malloc(ctx, 100 * (i + 1), &blocks[i]));
+  }
+  TRY(nncuda_malloc(ctx, 3 << 20, &large));
+  TRY(nncuda_malloc_host(ctx, 5000, &host));
+  TRY(nncuda_free(ctx, blocks[7]));
+  TRY(nncuda_free_host(ctx, host));
+  TRY(nncuda_profile_begin(ctx));
+  TRY(nncuda_trace_begin(ctx, 4));
+  TRY(cuda_silu(ctx, x, y, N, NNCUDA_F32));
+  TRY(cuda_grad_norm(ctx, x, z, N, NNCUDA_F32));
+  TRY(cuda_topp_sample(ctx, logits, ones, NULL, ones, seeds, steps, ids, ROWS, VOCAB, NNCUDA_F32));
+  TRY(cuda_gemm(ctx, x, y, z, 64, 64, 64, 0, 1, NNCUDA_F32, NNCUDA_F32));
+  TRY(nncuda_trace_end(ctx));
+  TRY(nncuda_profile_end(ctx));
+  int64_t needed;
+  TRY(nncuda_profile_report(ctx, NNCUDA_REPORT_TABLE, text, sizeof text, &needed));
+  TRY(nncuda_profile_report(ctx, NNCUDA_REPORT_JSON, text, sizeof text, &needed));
+  if (!struck) {
+    TRY(nncuda_trace_read(ctx, text, sizeof text, &needed));
+  }
+  nncuda_stream *stream;
+  nncuda_event *event;
+  TRY(nncuda_stream_create(ctx, &stream));
+  TRY(nncuda_event_create(ctx, &event));
+  TRY(nncuda_memcpy_async(ctx, stream, z, x, sizeof x, NNCUDA_HOST_TO_DEVICE));
+  TRY(nncuda_event_record(ctx, stream, event));
+  TRY(nncuda_stream_wait_event(ctx, stream, event));
+  TRY(nncuda_event_synchronize(ctx, event));
+  if (memcmp(z, x, sizeof x) != 0) {
+    fail("the copy", 0, ctx);
+  }
+  nncuda_graph *graph;
+  TRY(nncuda_graph_begin(ctx));
+  TRY(cuda_scale(ctx, x, z, N, 2.0f, NNCUDA_F32));
+  TRY(nncuda_memcpy(ctx, y, z, sizeof y, NNCUDA_DEVICE_TO_DEVICE));
+  TRY(nncuda_graph_end(ctx, &graph));
+  TRY(nncuda_graph_launch(ctx, graph));
+  if (y[N - 1] != 2.0f * x[N - 1]) {
+    fail("the graph", 0, ctx);
+  }
+  TRY(nncuda_event_destroy(ctx, event));
+  TRY(nncuda_stream_destroy(ctx, stream));
+  TRY(nncuda_ctx_destroy(ctx));
+}
+
+int main(void) {
+  for (int i = 0; i < N; i++) {
+    x[i] = (float)i / N;
+  }
+  for (int i = 0; i < ROWS * VOCAB; i++) {
+    logits[i] = (float)(i % 97) / 10.0f;
+  }
+  for (int i = 0; i < ROWS; i++) {
+    ones[i] = 1.0f;
+  }
+  work(); /* so that what libc keeps for itself is there already */
+  for (point = 0;; point++) {
+    const long before = __atomic_load_n(&alive, __ATOMIC_RELAXED);
+    countdown = point;
+    struck = 0;
+    armed = 1;
+    work();
+    armed = 0;
+    if (!struck) {
+      break;
+    }
+    const long after = __atomic_load_n(&alive, __ATOMIC_RELAXED);
+    if (after != before) {
+      printf("point %ld: %ld allocations are left over\n", point, after - before);
+      return 1;
+    }
+  }
+  printf("%ld points\n", point);
+  return 0;
+}
