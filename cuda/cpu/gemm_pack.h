@@ -117,41 +117,6 @@ NN_INLINE void transpose(vf x[VF]) {
 }
 #endif
 
-/* Transposes the VF rows of VF units at p, each `step` bytes after the last; rows from `rows` on are zero. */
-NN_INLINE void load_transposed(vf x[VF], const char *from, int64_t step, int64_t rows, int64_t p, int64_t k,
-                               int32_t dtype) {
-#if NN_SIMD_AVX512
-  if ((dtype == NNCUDA_F32 || UNIT == 2) && rows >= VF && (p + VF) * UNIT <= k) {
-    /* Quarters of four rows go straight from memory into one register, which leaves half of the shuffles. */
-    const char *at = from + p * 4;
-    __m512d d[16];
-    for (int i = 0; i < 4; i++) {
-      vf t[4];
-      for (int r = 0; r < 4; r++) {
-        const char *row = at + r * step + i * 16;
-        t[r] = _mm512_castps128_ps512(_mm_loadu_ps((const float *)(const void *)row));
-        t[r] = _mm512_insertf32x4(t[r], _mm_loadu_ps((const float *)(const void *)(row + 4 * step)), 1);
-        t[r] = _mm512_insertf32x4(t[r], _mm_loadu_ps((const float *)(const void *)(row + 8 * step)), 2);
-        t[r] = _mm512_insertf32x4(t[r], _mm_loadu_ps((const float *)(const void *)(row + 12 * step)), 3);
-      }
-      d[0] = _mm512_castps_pd(_mm512_unpacklo_ps(t[0], t[1]));
-      d[1] = _mm512_castps_pd(_mm512_unpackhi_ps(t[0], t[1]));
-      d[2] = _mm512_castps_pd(_mm512_unpacklo_ps(t[2], t[3]));
-      d[3] = _mm512_castps_pd(_mm512_unpackhi_ps(t[2], t[3]));
-      x[4 * i] = _mm512_castpd_ps(_mm512_unpacklo_pd(d[0], d[2]));
-      x[4 * i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(d[0], d[2]));
-      x[4 * i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(d[1], d[3]));
-      x[4 * i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(d[1], d[3]));
-    }
-    return;
-  }
-#endif
-  for (int64_t i = 0; i < VF; i++) {
-    x[i] = units_along(from + i * step, p, i < rows ? k : 0, dtype);
-  }
-  transpose(x);
-}
-
 /* Rows of A, k along: `depth` units of each, padded with zeros, and zero rows up to `padded`. */
 NN_INLINE void pack_rows(float *to, const char *from, int64_t ld, int64_t rows, int64_t padded, int64_t k,
                          int64_t depth, int32_t dtype) {
@@ -197,10 +162,13 @@ NN_INLINE void pack_lanes_transposed(float *to, int64_t width, const char *from,
   for (int64_t j = 0; j < width; j += VF) {
     for (int64_t p = 0; p < depth; p += VF) {
       vf x[VF];
-      for (int64_t i = 0; i < VF; i++) { /* the next VF rows; past the end of B a prefetch does nothing */
-        __builtin_prefetch(from + (j + VF + i) * step + p * UNIT * nn_dtype_bytes(dtype));
+      /* Each line is loaded once, whole: rows a power of two apart share few sets of L1 and would not stay there. For
+       * the same reason the next VF rows are fetched to L2; past the end of B that does nothing. */
+      for (int64_t i = 0; i < VF; i++) {
+        __builtin_prefetch(from + (j + VF + i) * step + p * UNIT * nn_dtype_bytes(dtype), 0, 2);
+        x[i] = units_along(from + (j + i) * step, p, j + i < columns ? k : 0, dtype);
       }
-      load_transposed(x, from + j * step, step, columns - j, p, k, dtype);
+      transpose(x);
       for (int64_t i = 0; i < VF; i++) {
         vf_store(to + (p + i) * width + j, x[i]);
       }
