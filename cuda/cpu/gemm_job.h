@@ -53,6 +53,8 @@ enum {
   PANEL = MR * DEPTH + VF, /* units from one panel of A to the next: its last store may run over */
   DEPTH_STEP = 16, /* packed depths are padded with zeros to a multiple of it: a tile register, a transposed block */
   GROUP = 8,       /* panels of A packed at once where k runs across its rows */
+  PACK_COLUMNS = 4 * NR,  /* of B in a task that packs for all */
+  SHARED_BYTES = 1 << 25, /* most bytes of B that are packed for all */
   PARTIAL_BYTES = 1 << 20,
   BLOCK_BYTES = 3 << 18 /* most bytes of packed B in a task: they share L2 with what streams through it */
 };
@@ -75,6 +77,9 @@ typedef struct gemm_job {
   /* In bytes: a worker's share of scratch, and where in it its panel of A and its unfinished sums begin, behind its B.
    */
   int64_t scratch_step, panel_at, partial_at;
+  int32_t share;       /* B is packed once for all tasks: */
+  int64_t shared_step; /* units a product */
+  float *shared;
 } gemm_job;
 
 /* As NN_SWITCH_DTYPE; where only bf16 comes here, nothing else is compiled. */

@@ -24,14 +24,13 @@ static void tile_registers_open(void) {
 /* Idle tile registers would make every later switch of threads save them. */
 static void tile_registers_close(void) { _tile_release(); }
 
-/* C [rows, width] = A * B, or += with `add`. A lies in rows, DEPTH units apart; a panel of B is `width` (16 or 32)
+/* C [rows, width] = A * B, or += with `add`. A lies in rows, `a_units` units apart; a panel of B is `width` (16 or 32)
  * wide. */
-static void tile_sum(const float *a, const float *b, int64_t depth, float *c, int64_t ldc, int32_t add, int64_t rows,
-                     int64_t width) {
-  enum { A_STEP = DEPTH * 4 };
-  const float *a2 = a + 16 * DEPTH;
+static void tile_sum(const float *a, int64_t a_units, const float *b, int64_t depth, float *c, int64_t ldc, int32_t add,
+                     int64_t rows, int64_t width) {
+  const float *a2 = a + 16 * a_units;
   float *c2 = c + 16 * ldc;
-  const int64_t c_step = ldc * 4, b_step = width * 4;
+  const int64_t a_step = a_units * 4, c_step = ldc * 4, b_step = width * 4;
   const int tall = rows > 16, wide = width > 16;
   if (add) {
     _tile_loadd(0, c, c_step);
@@ -52,18 +51,18 @@ static void tile_sum(const float *a, const float *b, int64_t depth, float *c, in
   }
   if (tall && wide) {
     for (int64_t p = 0; p < depth; p += 16) {
-      _tile_loadd(4, a + p, A_STEP);
+      _tile_loadd(4, a + p, a_step);
       _tile_loadd(6, b + p * 32, 128);
       _tile_loadd(7, b + p * 32 + 16, 128);
       _tile_dpbf16ps(0, 4, 6);
       _tile_dpbf16ps(1, 4, 7);
-      _tile_loadd(5, a2 + p, A_STEP);
+      _tile_loadd(5, a2 + p, a_step);
       _tile_dpbf16ps(2, 5, 6);
       _tile_dpbf16ps(3, 5, 7);
     }
   } else {
     for (int64_t p = 0; p < depth; p += 16) {
-      _tile_loadd(4, a + p, A_STEP);
+      _tile_loadd(4, a + p, a_step);
       _tile_loadd(6, b + p * width, b_step);
       _tile_dpbf16ps(0, 4, 6);
       if (wide) {
@@ -71,7 +70,7 @@ static void tile_sum(const float *a, const float *b, int64_t depth, float *c, in
         _tile_dpbf16ps(1, 4, 7);
       }
       if (tall) {
-        _tile_loadd(5, a2 + p, A_STEP);
+        _tile_loadd(5, a2 + p, a_step);
         _tile_dpbf16ps(2, 5, 6);
       }
     }

@@ -1,0 +1,101 @@
+/* How a job's work is cut: the depth of sums, the blocks of C, and who packs what. */
+#ifndef NN_CPU_GEMM_PLAN_H
+#define NN_CPU_GEMM_PLAN_H
+
+#include "gemm_job.h"
+
+/* How a depth of k is summed: blocks that depend on k alone, since they decide the bits. */
+typedef struct gemm_depth {
+  int64_t units;  /* in a block, padded */
+  int64_t k;      /* elements of k in a block */
+  int64_t blocks; /* in all */
+} gemm_depth;
+
+NN_INLINE gemm_depth depth_of(int64_t k) {
+  const int64_t units = nn_ceil_div(k, UNIT), blocks = nn_ceil_div(units, DEPTH);
+  if (blocks == 0) {
+    return (gemm_depth){0};
+  }
+  const int64_t each = nn_round_up(nn_ceil_div(units, blocks), DEPTH_STEP);
+  return (gemm_depth){.units = each, .k = each * UNIT, .blocks = nn_ceil_div(units, each)};
+}
+
+/* Blocks of k whose packed B is kept at once. */
+NN_INLINE int64_t blocks_kept(const gemm_depth *depth, int64_t n_block) {
+  const int64_t most = BLOCK_BYTES / 4 / (depth->units * n_block);
+  return most < 1 ? 1 : nn_min(most, depth->blocks);
+}
+
+/* The rows that a panel of A takes in memory: what a tile of `rows` rows reads. */
+NN_INLINE int64_t panel_rows(int64_t rows) { return nn_round_up(rows, TILE_ROWS); }
+/* Panels are NR wide, the last one of a block may be half. */
+NN_INLINE int64_t panel_width(int64_t columns) { return columns > VF ? NR : VF; }
+
+/*
+ * Cuts a product of m rows into blocks of C: a few a thread, so that none waits long for the last. (An element's sum is
+ * the same in whichever block it lies.) Every column block reads and packs all of A. Every row block needs all of B: it
+ * packs B for itself, or B was packed once for all, which costs memory, a second start of the threads and another trip
+ * through the caches. The cheapest cut is taken. Costs are cycles a unit of k; those of packing were measured.
+ */
+static void gemm_cut(gemm_job *job, int64_t m, int64_t n, int64_t k, int64_t threads) {
+  const nn_gemm_args *x = job->args;
+  const double a_cost = TILE_ROWS == 16 ? 0.6 : 1.0, b_cost = x->trans_b ? 1.0 : 0.8, b_reread = 0.2, start = 16e3;
+  const double work = (double)m * (double)n * (double)k * (double)x->count;
+  const double most = threads > 1 ? 4.0 * (double)threads : 1.0;
+  const double wanted = work / TASK_WORK < most ? work / TASK_WORK : most;
+  const int64_t pieces = nn_ceil_div(wanted < 1 ? 1 : (int64_t)wanted, x->count);
+  const int64_t n_panels = nn_ceil_div(n, NR), m_panels = nn_ceil_div(m, MR);
+  const int64_t widest = BLOCK_BYTES / 4 / DEPTH / NR; /* panels */
+  const gemm_depth depth = depth_of(k);
+  const double area = (double)(m * n) * UNIT / PRODUCTS_A_CYCLE; /* cycles a unit of k without any overhead */
+  const int64_t units = depth.units * depth.blocks;
+  const int32_t may_share =
+      x->ragged != NN_GEMM_RAGGED_K && (double)units * (double)(n_panels * NR * x->count) <= SHARED_BYTES / 4;
+  double best = 0;
+  for (int64_t wide = nn_min(widest, n_panels); wide > 0; wide--) {
+    const int64_t n_blocks = nn_ceil_div(n_panels, wide);
+    int64_t tall = nn_ceil_div(m_panels, nn_ceil_div(pieces, n_blocks));
+    if (!job->add && depth.blocks > 0 && blocks_kept(&depth, wide * NR) < depth.blocks) {
+      tall = nn_min(tall, PARTIAL_BYTES / 4 / (wide * NR * MR)); /* unfinished sums should stay near */
+    }
+    tall = tall < 1 ? 1 : tall;
+    const int64_t m_blocks = nn_ceil_div(m_panels, tall), tasks = n_blocks * m_blocks * x->count;
+    tall = nn_ceil_div(m_panels, m_blocks);
+    const double idle = (double)(nn_round_up(tasks, threads) - tasks) * area / (double)tasks;
+    const double padding = (double)(n_blocks * wide - n_panels) / (double)(n_blocks * n_panels) * area;
+    const double both = (double)(n_blocks * m) * a_cost + idle + padding;
+    const double own = (double)(m_blocks * n) * b_cost;
+    const double shared = (double)n * b_cost + (double)(m_blocks * n) * b_reread + start / (double)(units + 1);
+    const int32_t share = may_share && shared < own;
+    const double cost = both + (share ? shared : own);
+    if (best == 0 || cost < best) {
+      best = cost;
+      job->n_block = wide * NR;
+      job->n_blocks = n_blocks;
+      job->m_block = tall * MR;
+      job->m_blocks = m_blocks;
+      job->share = share;
+    }
+  }
+}
+
+/* Bytes that a worker needs, and where its parts lie. */
+static void gemm_lay_out(gemm_job *job, int64_t longest_k) {
+  const gemm_depth depth = depth_of(longest_k);
+  const int64_t all = depth.units * depth.blocks * job->n_block;
+  const int64_t one = nn_min(depth.units * depth.blocks, DEPTH) * job->n_block;
+  int64_t block = one > BLOCK_BYTES / 4 ? one : BLOCK_BYTES / 4;
+  block = job->share ? 0 : nn_min(block, all);
+  const int64_t panels = job->args->trans_a ? GROUP : 1;
+  const int32_t passing = depth.blocks == 0 || blocks_kept(&depth, job->n_block) == depth.blocks;
+  job->panel_at = nn_round_up(block * 4, 64);
+  job->partial_at = job->panel_at + nn_round_up(panels * PANEL * 4, 64);
+  job->scratch_step = job->partial_at;
+  if (!job->add && depth.blocks > 1) {
+    job->scratch_step += nn_round_up((passing ? panels * MR : job->m_block) * job->n_block * 4, 64);
+  }
+  /* Workers' parts must not share lines, nor lie a power of two apart and so in the same sets of a cache. */
+  job->scratch_step = nn_round_up(job->scratch_step, 4096) + 64 * 5;
+}
+
+#endif
