@@ -17,6 +17,7 @@ enum {
   PIECE = 1 << 14,  /* logits a task when there are few rows */
   FEW_ROWS = 8,     /* rows that are cut into pieces, so that they need not outnumber the threads */
   BLOCK = 1 << 10,  /* elements looked at as one before they are looked at one by one */
+  SHORT = 64,       /* a list that is sorted rather than searched further */
   BUCKETS = 1 << 11 /* of one round of the radix search: 11, 11 and 10 bits of the key */
 };
 
@@ -131,6 +132,18 @@ static int64_t list_at_least(const uint32_t *values, int64_t n, uint32_t least, 
   return listed;
 }
 
+/* Insertion sort of a short list by falling keys; equal ones stay in index order. */
+static void sort_list(const sample_row *w, int64_t listed) {
+  for (int64_t j = 1; j < listed; j++) {
+    const int32_t index = w->list[j];
+    int64_t to = j;
+    for (; to > 0 && w->keys[w->list[to - 1]] < w->keys[index]; to--) {
+      w->list[to] = w->list[to - 1];
+    }
+    w->list[to] = index;
+  }
+}
+
 /*
  * The border of the shortest run of first tokens whose measure (their number, or with `weighed` the sum of their
  * weights) reaches `target`; of all that are listed when it is not reached. The list, which is used up, is in index
@@ -142,7 +155,8 @@ static border find_border(const sample_row *w, int64_t listed, int weighed, doub
     uint32_t mask;
   } rounds[] = {{21, 0x7ff}, {10, 0x7ff}, {0, 0x3ff}};
   double above = 0.0; /* measure of the tokens before those in the list */
-  for (int round = 0; round < 3; round++) {
+  int round = 0;
+  for (; round < 3 && listed > SHORT; round++) {
     const int shift = rounds[round].shift;
     const uint32_t mask = rounds[round].mask;
     memset(w->buckets, 0, BUCKETS * sizeof *w->buckets);
@@ -172,7 +186,10 @@ static border find_border(const sample_row *w, int64_t listed, int weighed, doub
     }
     listed = kept;
   }
-  int64_t j = 0; /* all keys in the list are equal now */
+  if (round < 3) {
+    sort_list(w, listed);
+  } /* else all keys in the list are equal */
+  int64_t j = 0;
   for (; j < listed - 1; j++) {
     above += weighed ? (double)w->weights[w->list[j]] : 1.0;
     if (above >= target) {
