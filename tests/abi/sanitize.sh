@@ -1,0 +1,47 @@
+#!/bin/sh
+# Builds the library with sanitizers and runs the tests of the ABI against it.
+#
+#   tests/abi/sanitize.sh address [folder]   AddressSanitizer and UBSan: the tests of this folder, the bad-input sweep
+#                                            above all, and the thread test with a check for leaks
+#   tests/abi/sanitize.sh thread [folder]    ThreadSanitizer: worker pools, contexts, streams and events
+#
+# `folder` keeps the build (default: build/address, build/thread). CC chooses the compiler, PYTHON the interpreter, which
+# must have what the tests need; any further words in PYTEST_ARGS go to pytest.
+set -eu
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+kind=${1:-}
+case $kind in
+address) sanitizers=address,undefined ;;
+thread) sanitizers=thread ;;
+*)
+  sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+  ;;
+esac
+build=${2:-$root/build/$kind}
+cc=${CC:-cc}
+
+# -O1 finds the same and builds faster.
+mkdir -p "$build"
+cmake -S "$root" -B "$build" -DCMAKE_C_COMPILER="$cc" -DNNCUDA_SANITIZE="$sanitizers" -DCMAKE_C_FLAGS_RELEASE=-O1
+cmake --build "$build" --target nncuda --parallel
+
+# The runtimes must come first in the process; a Python that was not built for them gets them preloaded.
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+export TSAN_OPTIONS=halt_on_error=1
+export ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1
+"$cc" -std=gnu11 -g -O1 -fsanitize="$sanitizers" -I "$root" "$root/tests/abi/threads.c" "$build/libnncuda.so" \
+  -pthread -Wl,-rpath,"$build" -o "$build/threads"
+"$build/threads"
+
+if [ "$kind" = address ]; then
+  # Python itself leaks at exit by design; leaks are looked for above.
+  ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
+  runtime=$("$cc" -print-file-name=libasan.so)
+  [ -f "$runtime" ] || runtime=$("$cc" -print-file-name=libclang_rt.asan-x86_64.so)
+  cd "$root"
+  LD_PRELOAD=$runtime NNCUDA_LIBRARY=$build/libnncuda.so PYTHONPATH=$root/python${PYTHONPATH:+:$PYTHONPATH} \
+    "${PYTHON:-python3}" -m pytest -q tests/abi --ignore tests/abi/test_package.py --ignore tests/abi/test_faults.py \
+    --ignore tests/abi/test_threads.py --ignore tests/abi/test_header.py ${PYTEST_ARGS:-}
+fi
