@@ -6,16 +6,17 @@
 #   tests/abi/sanitize.sh thread [folder]    ThreadSanitizer: worker pools, contexts, streams and events
 #
 # `folder` keeps the build (default: build/address, build/thread). CC chooses the compiler, PYTHON the interpreter, which
-# must have what the tests need; any further words in PYTEST_ARGS go to pytest.
+# must have what the tests need; any further words in PYTEST_ARGS go to pytest. ISAS chooses the instruction sets to build:
+# all for address, baseline for thread, since threads share what does not depend on them.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
 kind=${1:-}
 case $kind in
-address) sanitizers=address,undefined ;;
-thread) sanitizers=thread ;;
+address) sanitizers=address,undefined isas=${ISAS:-} ;;
+thread) sanitizers=thread isas=${ISAS:-baseline} ;;
 *)
-  sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
   exit 2
   ;;
 esac
@@ -24,7 +25,8 @@ cc=${CC:-cc}
 
 # -O1 finds the same and builds faster.
 mkdir -p "$build"
-cmake -S "$root" -B "$build" -DCMAKE_C_COMPILER="$cc" -DNNCUDA_SANITIZE="$sanitizers" -DCMAKE_C_FLAGS_RELEASE=-O1
+cmake -S "$root" -B "$build" -DCMAKE_C_COMPILER="$cc" -DNNCUDA_SANITIZE="$sanitizers" -DNNCUDA_ISAS="$isas" \
+  -DCMAKE_C_FLAGS_RELEASE=-O1
 cmake --build "$build" --target nncuda --parallel
 
 # The runtimes must come first in the process; a Python that was not built for them gets them preloaded.
