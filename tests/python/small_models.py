@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from nncuda.models import MoEConfig
 from nncuda.reference import model as reference
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import nncuda
 import numpy as np
 import pytest
+from small_models import TINY
+
+import nncuda
 from nncuda.formats import SafetensorsFile, write_shard
 from nncuda.formats.atomic import TEMPORARY_PREFIX
 from nncuda.train import Checkpoint, TrainConfig, TrainingRun, list_checkpoints, read_metrics, resolve_checkpoint
-from small_models import TINY
 
 OPTIONS = {
     "steps": 20,

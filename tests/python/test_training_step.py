@@ -1,7 +1,7 @@
 """Gradients and updates against the float64 reference.
 
-Tolerance: the relative error of each tensor may be twice the largest that the same formulas have when NumPy carries them
-out in float32, tensor by tensor. That is the rule for kernels, applied to the whole step.
+Tolerance: the relative error of each tensor may be twice the largest that the same formulas have when NumPy carries
+them out in float32, tensor by tensor. That is the rule for kernels, applied to the whole step.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-import nncuda
 import numpy as np
 import pytest
+from small_models import TINY, random_batch, reference_config
+
+import nncuda
 from nncuda.models import MoEConfig, MoETransformer
 from nncuda.reference import model as reference
 from nncuda.train import TrainConfig, Trainer
-from small_models import TINY, random_batch, reference_config
 
 CASES = {
     "plain": TINY,

@@ -1,7 +1,7 @@
 """The `nncuda` command. Each subcommand is imported when it is called, so that `nncuda --help` is quick.
 
-Exit codes: 0 success; 1 a check failed, or training diverged; 2 wrong use of the command; 3 a file or its content is wrong;
-4 the library, the device or its memory fails; 130 interrupted.
+Exit codes: 0 success; 1 a check failed, or training diverged; 2 wrong use of the command; 3 a file or its content is
+wrong; 4 the library, the device or its memory fails; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMMANDS = {
     "inspect": "nncuda.cli.inspect:inspect",
     "tokenizer": "nncuda.cli.tokenizer:tokenizer",
     "train": "nncuda.cli.train:train",
-    "verify": "nncuda.cli.verify:verify",
+    "verify": "nncuda.golden.command:verify",
 }
 
 

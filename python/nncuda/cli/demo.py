@@ -13,8 +13,8 @@ import numpy as np
 
 from ..context import Context
 from ..formats import (
-    TokenShard,
     Tokenizer,
+    TokenShard,
     encode_texts,
     find_texts,
     read_text,

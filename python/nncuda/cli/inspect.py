@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from ..formats import FormatError, SafetensorsFile, TokenShard, Tokenizer
+from ..formats import FormatError, SafetensorsFile, Tokenizer, TokenShard
 from ..formats.safetensors import SafetensorsFolder
 from ..formats.shards import MAGIC
 from ..train import Checkpoint, resolve_checkpoint
@@ -23,8 +23,8 @@ from .terminal import bytes_text, console, count_text
 def inspect(path: Path, as_json: bool) -> None:
     """Show what is in PATH: config, tensors, shapes, dtypes, sizes.
 
-    PATH is a checkpoint, a run (its last checkpoint), a Mixtral folder from elsewhere, a safetensors file, a token shard
-    or a tokenizer. Everything shown was checked; of a shard, every id.
+    PATH is a checkpoint, a run (its last checkpoint), a Mixtral folder from elsewhere, a safetensors file, a token
+    shard or a tokenizer. Everything shown was checked; of a shard, every id.
     """
     content = describe(path)
     if as_json:

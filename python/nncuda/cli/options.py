@@ -90,9 +90,9 @@ def read_config(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def build_configs(
-    file: dict[str, dict[str, Any]], preset: str | None, flags: dict[str, Any]
+    file: dict[str, dict[str, Any]], preset: str | None, flags: dict[str, Any], vocab_size: int
 ) -> tuple[MoEConfig, TrainConfig]:
-    """Options from a preset, over them a file's, over them the flags that were given."""
+    """Options from a preset with the data's `vocab_size`, over them a file's, over them the flags that were given."""
     tables = {name: dict(file.get(name, {})) for name in _TABLES}
     preset = preset or tables["model"].pop("preset", None)
     tables["model"].pop("preset", None)
@@ -103,5 +103,5 @@ def build_configs(
         tables[name] = {key: None if value == "none" else value for key, value in tables[name].items()}
     if preset is not None and preset not in PRESETS:
         raise ValueError(f"there is no preset {preset!r}; there are {', '.join(sorted(PRESETS))}")
-    base = PRESETS[preset] if preset else {}
+    base = {**(PRESETS[preset] if preset else {}), "vocab_size": vocab_size}
     return MoEConfig.from_dict({**base, **tables["model"]}), TrainConfig.from_dict(tables["train"])

@@ -15,6 +15,7 @@ from ..formats import FormatError, Tokenizer, write_file
 from ..formats.safetensors import read_json
 from ..models import PRESETS, MoEConfig
 from ..train import TrainConfig, TrainingRun
+from ..train.data import open_shards
 from ..train.run import DivergedError
 from .failures import INTERRUPTED
 from .options import build_configs, config_options, read_config
@@ -55,7 +56,7 @@ def train(
 ) -> None:
     """Train a model in the folder RUN.
 
-    Options come from --preset, over it those of a TOML file with the tables [model] (also `preset`), [train] and [data]
+    Options come from --preset (with the vocabulary of the data), over it those of a TOML file with the tables [model] (also `preset`), [train] and [data]
     (`data`, `held_out`, `tokenizer`), over them the flags. Interrupt it, even kill it: --resume goes on from the last
     checkpoint and comes to the same bits as a run that never stopped.
     """
@@ -72,7 +73,7 @@ def train(
         else:
             file = read_config(config_path) if config_path else {}
             paths = _data_paths(file.get("data", {}), config_path, data, held_out, tokenizer_path)
-            model, options = build_configs(file, preset, flags)
+            model, options = build_configs(file, preset, flags, open_shards(paths[0])[0].vocab_size)
             training = _start(run, ctx, model, options, *paths)
         interrupted = run_with_progress(training)
     if interrupted:

@@ -1,7 +1,7 @@
 """Writing that a kill at any moment cannot spoil: what stands under the final name is always whole.
 
-Everything is written under a temporary name on the same file system, synced to the disk, then renamed, which POSIX makes
-one step. The folder that holds the name is synced too, so that the rename itself survives a power cut.
+Everything is written under a temporary name on the same file system, synced to the disk, then renamed, which POSIX
+makes one step. The folder that holds the name is synced too, so that the rename itself survives a power cut.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def write_file(path: str | os.PathLike[str], data: bytes | str) -> None:
 def write_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields an empty folder beside `path` to write into; at the end it becomes `path`, in one step.
 
-    Raises FileExistsError when `path` exists: a whole folder is never overwritten. When the body raises, nothing is left.
+    Raises FileExistsError when `path` exists: a whole folder is never overwritten. When the body raises, nothing is
+    left.
     """
     path = Path(path)
     if path.exists():

@@ -4,8 +4,8 @@ A file is eight bytes of header length (little-endian), that many bytes of JSON,
 little-endian, without holes (https://github.com/huggingface/safetensors, section "Format"). A folder holds either
 `model.safetensors` or shards with `model.safetensors.index.json`, as transformers writes them.
 
-Own code rather than the `safetensors` package, because that one builds a whole file in memory before writing it, which a
-model of several gigabytes cannot afford, and because its errors do not name the file. The tests read and write with both.
+Own code rather than the `safetensors` package, because that one builds a whole file in memory before writing it, which
+a model of several gigabytes cannot afford, and because its errors do not name the file. The tests use both.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def read_text(path: str | os.PathLike[str]) -> str | None:
 
 
 def split_held_out(files: Sequence[Path], share: float) -> tuple[list[Path], list[Path]]:
-    """Training and held-out files: each file falls to one side by a hash of its name, about `share` of them to the second.
+    """Training and held-out files: each file falls to one side by a hash of its name, about `share` to the second.
 
     The split does not depend on which other files there are, nor on where their folder lies, unless one side would get
     none: then the file whose hash is nearest goes there.

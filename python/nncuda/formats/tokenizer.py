@@ -1,7 +1,7 @@
 """Tokenizers: SentencePiece models that give every text back exactly.
 
-Ids 0, 1, 2, 3 are pad, unknown, begin and end. Text is neither normalised nor stripped, line ends and tabs are pieces of
-their own, and what the vocabulary lacks is spelled in bytes: decode(encode(text)) == text.
+Ids 0, 1, 2, 3 are pad, unknown, begin and end. Text is neither normalised nor stripped, line ends and tabs are pieces
+of their own, and what the vocabulary lacks is spelled in bytes: decode(encode(text)) == text.
 (Kudo, Richardson 2018, "SentencePiece"; unigram: Kudo 2018; BPE: Sennrich, Haddow, Birch 2016)
 """
 

@@ -12,8 +12,8 @@ class TransformerBlock:
     """Pre-norm attention and mixture of experts around the residual stream.
 
     Kept for backward: the block's input (held by the caller anyway, as the output of the block before), the stream
-    between its two halves, and what the two halves keep. The norms' outputs are made again: a pass over memory costs less
-    than the memory they would take.
+    between its two halves, and what the two halves keep. The norms' outputs are made again: a pass over memory costs
+    less than the memory they would take.
     """
 
     def __init__(self, input_norm: RMSNorm, attention: Attention, post_norm: RMSNorm, moe: MoELayer):

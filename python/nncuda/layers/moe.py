@@ -51,7 +51,7 @@ class Router:
         """Adds to dx what reaches x through the weights and, times aux_scale f32 [1], through the balancing loss."""
         routing = self._kept
         self._kept = None
-        tokens, experts = routing.probs.shape
+        tokens = routing.probs.shape[0]
         dprobs = kernels.aux_loss_backward(routing.counts, aux_scale, tokens=tokens, alpha=self.alpha)
         dlogits = kernels.softmax_topk_backward(
             dweights, routing.weights, routing.indices, routing.probs, dprobs, norm=self.norm, dtype=x.dtype

@@ -26,8 +26,8 @@ class MoEConfig:
     ntk_alpha           NTK-aware factor of that base, used beyond `context` only
     norm_eps            added to the mean square in RMSNorm
     norm_topk_prob      whether a token's expert weights are divided by their sum
-    capacity_factor     in training an expert takes at most ceil(factor * tokens * experts_per_token / num_experts) slots
-                        of a micro-batch, in token order, and drops the rest; None drops nothing
+    capacity_factor     in training an expert takes at most ceil(factor * tokens * experts_per_token / num_experts)
+                        slots of a micro-batch, in token order, and drops the rest; None drops nothing
     aux_alpha           weight of the load-balancing loss
     init_std            standard deviation of the initial weights
     """

@@ -109,8 +109,8 @@ def _rope_base(values: Mapping[str, object]) -> float:
 def parameters_from_mixtral(tensors: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
     """Tensors by the names of our layout, whichever of Mixtral's two layouts they come in.
 
-    The usual one has a tensor an expert and matrix and is taken as it is; the one that transformers 5 holds in memory has
-    all experts of a layer in `mlp.experts.gate_up_proj` and `down_proj`, which are cut up here, without a copy.
+    The usual one has a tensor an expert and matrix and is taken as it is; the one that transformers 5 holds in memory
+    has all experts of a layer in `mlp.experts.gate_up_proj` and `down_proj`, which are cut up here, without a copy.
     """
     return _Unfused(tensors) if any(_FUSED.fullmatch(name) for name in tensors) else tensors
 

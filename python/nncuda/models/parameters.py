@@ -118,7 +118,7 @@ class ParameterArena:
 
 
 def initialize(arena: ParameterArena, config: MoEConfig, seed: int) -> None:
-    """Initial values: matrices from Normal(0, init_std), tensor i of the layout from stream i of `seed`; gains are 1."""
+    """Initial values: matrices from Normal(0, init_std), tensor i of the layout from stream i of `seed`; gains 1."""
     for stream, spec in enumerate(arena.layout):
         view = arena.data.narrow(0, spec.offset, spec.size)
         if len(spec.shape) == 1:

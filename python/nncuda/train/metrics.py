@@ -47,7 +47,7 @@ class MetricsLog:
         if path.exists():
             kept = [record for record in read_metrics(path) if record.get("step", 0) <= step]
             write_file(path, "".join(json.dumps(record) + "\n" for record in kept))
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
+        self._file = open(path, "a", encoding="utf-8")
         self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1 if step else None)
 
     def write(self, record: dict[str, object]) -> None:

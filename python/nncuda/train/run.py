@@ -40,8 +40,8 @@ class Progress:
 class TrainingRun:
     """Trains in a folder: `checkpoints/`, `metrics.jsonl`, `tensorboard/`.
 
-    The order of the data is a function of seed and position, and a checkpoint holds all that a step depends on, so a run
-    that was stopped anywhere and taken up again passes through the same bits as one that was not.
+    The order of the data is a function of seed and position, and a checkpoint holds all that a step depends on, so a
+    run that was stopped anywhere and taken up again passes through the same bits as one that was not.
     """
 
     def __init__(

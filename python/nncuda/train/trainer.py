@@ -90,7 +90,8 @@ class Trainer:
         """
         if tuple(input_ids.shape) != tuple(targets.shape) or len(input_ids.shape) != 2:
             raise ValueError(
-                f"input_ids {list(input_ids.shape)} and targets {list(targets.shape)} must have one shape [batch, length]"
+                f"input_ids {list(input_ids.shape)} and targets {list(targets.shape)} must have one shape, "
+                "[batch, length]"
             )
         model, ctx = self.model, self.model.ctx
         input_ids, targets = np.asarray(input_ids), np.asarray(targets)

@@ -1,0 +1,316 @@
+"""Files: what is written is read back, here and by other software; what is broken is refused with one clear error."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from nncuda.formats import (
+    FormatError,
+    SafetensorsFile,
+    StreamDecoder,
+    Tokenizer,
+    TokenShard,
+    encode_texts,
+    find_texts,
+    read_safetensors_folder,
+    read_text,
+    split_held_out,
+    train_tokenizer,
+    write_file,
+    write_folder,
+    write_safetensors,
+    write_safetensors_folder,
+    write_shard,
+)
+
+TENSORS = {
+    "a": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "b": np.array([1.5, -2.0], ml_dtypes.bfloat16),
+    "c": np.array(7, np.int64),
+    "empty": np.empty((0, 4), np.float16),
+    "strided": np.arange(12, dtype=np.int32).reshape(3, 4)[:, ::2],
+}
+
+
+def assert_same(found: object, expected: dict[str, np.ndarray]) -> None:
+    assert list(found) == list(expected)
+    for name, array in expected.items():
+        assert found[name].dtype == array.dtype and found[name].shape == array.shape
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_safetensors_round_trip(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "x.safetensors", TENSORS, {"format": "pt"})
+    file = SafetensorsFile(tmp_path / "x.safetensors")
+    assert_same(file, TENSORS)
+    assert file.metadata == {"format": "pt"}
+    assert not file["a"].flags.writeable
+    theirs = safetensors.numpy.load_file(tmp_path / "x.safetensors")
+    assert set(theirs) == set(TENSORS)
+    for name, array in TENSORS.items():
+        np.testing.assert_array_equal(theirs[name], array)
+
+
+def test_safetensors_of_the_package(tmp_path: Path) -> None:
+    expected = {name: np.array(array, order="C") for name, array in TENSORS.items()}
+    safetensors.numpy.save_file(expected, tmp_path / "x.safetensors")
+    file = SafetensorsFile(tmp_path / "x.safetensors")
+    assert_same(file, {name: expected[name].reshape(TENSORS[name].shape) for name in file})
+
+
+def header_file(path: Path, header: object, data: bytes = b"") -> Path:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+def entry(shape: object = (1,), offsets: object = (0, 4), dtype: object = "F32") -> dict[str, object]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
+
+
+@pytest.mark.parametrize(
+    ("header", "data", "problem"),
+    [
+        (b"not json", b"", "not JSON"),
+        (b"[1]", b"", "not a JSON object"),
+        (b"\xff\xfe", b"", "not JSON"),
+        (b"[" * 100_000, b"", "not JSON"),
+        ({"x": entry()}, b"123", "truncated"),
+        ({"x": entry()}, b"12345", "describes 4"),
+        ({"x": entry(offsets=(4, 8))}, b"12345678", "begins at byte 4"),
+        ({"x": entry(), "y": entry()}, b"1234", "begins at byte 0"),
+        ({"x": entry(shape=(2,))}, b"1234", "takes 8 bytes but is given 4"),
+        ({"x": entry(shape=(-1,))}, b"1234", "impossible shape"),
+        ({"x": entry(shape=(1 << 62, 1 << 62, 0))}, b"1234", "takes 0 bytes"),
+        ({"x": entry(shape=(True,))}, b"1234", "impossible shape"),
+        ({"x": entry(shape=1)}, b"1234", "impossible shape"),
+        ({"x": entry(offsets=(4, 0))}, b"1234", "is given -4"),
+        ({"x": entry(offsets=(0,))}, b"1234", "impossible data_offsets"),
+        ({"x": entry(dtype="F33")}, b"1234", "unknown dtype 'F33'"),
+        ({"x": entry(dtype=["F32"])}, b"1234", "unknown dtype"),
+        ({"x": {"dtype": "F32"}}, b"1234", "lacks dtype, shape or data_offsets"),
+        ({"x": 3}, b"", "lacks dtype, shape or data_offsets"),
+        ({"__metadata__": {"a": 1}}, b"", "__metadata__"),
+        (b'{"x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"x":{}}', b"", "'x' twice"),
+    ],
+)
+def test_broken_safetensors(tmp_path: Path, header: object, data: bytes, problem: str) -> None:
+    path = header_file(tmp_path / "x.safetensors", header, data)
+    with pytest.raises(FormatError, match=problem) as caught:
+        SafetensorsFile(path)
+    assert str(path) in str(caught.value)
+
+
+def test_truncated_safetensors(tmp_path: Path) -> None:
+    """Cut at every byte: each is an error, none a crash or a wrong tensor."""
+    write_safetensors(tmp_path / "whole", {"x": np.arange(8, dtype=np.float32)})
+    whole = (tmp_path / "whole").read_bytes()
+    for size in range(len(whole)):
+        (tmp_path / "cut").write_bytes(whole[:size])
+        with pytest.raises(FormatError):
+            SafetensorsFile(tmp_path / "cut")
+    with pytest.raises(FormatError, match="cannot be read"):
+        SafetensorsFile(tmp_path / "absent")
+    with pytest.raises(FormatError, match="cannot be read"):
+        SafetensorsFile(tmp_path)
+
+
+@pytest.mark.parametrize(("limit", "files"), [(10**9, 1), (1000, 4), (1, 6)])
+def test_sharded_folders(tmp_path: Path, limit: int, files: int) -> None:
+    tensors = {f"t{number}": np.full((100,), number, np.float32) for number in range(6)}
+    tensors["t5"] = np.full((300,), 5, np.float32)  # larger than a shard of 1000 bytes
+    write_safetensors_folder(tmp_path, tensors, max_shard_bytes=limit)
+    assert len(list(tmp_path.glob("*.safetensors"))) == files
+    folder = read_safetensors_folder(tmp_path)
+    assert set(folder) == set(tensors)
+    for name, array in tensors.items():
+        np.testing.assert_array_equal(folder[name], array)
+
+
+def test_broken_shard_indices(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="holds neither"):
+        read_safetensors_folder(tmp_path)
+    write_safetensors_folder(tmp_path, {"a": np.zeros(3), "b": np.zeros(3)}, max_shard_bytes=1)
+    index = tmp_path / "model.safetensors.index.json"
+    good = json.loads(index.read_text())
+    first, second = good["weight_map"].values()
+    for weight_map, problem in (
+        ({"a": first, "b": first}, f"'b' is in {first}, which lacks it"),
+        ({"a": first, "b": "../x.safetensors"}, "outside its folder"),
+        ({"a": first, "b": "absent.safetensors"}, "cannot be read"),
+        ({"a": 1}, "no weight_map"),
+        (None, "no weight_map"),
+    ):
+        index.write_text(json.dumps({"weight_map": weight_map}))
+        with pytest.raises(FormatError, match=problem):
+            read_safetensors_folder(tmp_path)
+    index.write_text(json.dumps(good))
+    (tmp_path / second).write_bytes((tmp_path / first).read_bytes())
+    with pytest.raises(FormatError, match="as well"):
+        read_safetensors_folder(tmp_path)
+
+
+def test_write_folder_is_all_or_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "folder"
+    with pytest.raises(RuntimeError), write_folder(target) as temporary:
+        (temporary / "x").write_text("1")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    with write_folder(target) as temporary:
+        (temporary / "x").write_text("1")
+        assert not target.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    with pytest.raises(FileExistsError), write_folder(target):
+        pass
+    assert (target / "x").read_text() == "1"
+    write_file(tmp_path / "y", "ä")
+    write_file(tmp_path / "y", b"2")
+    assert (tmp_path / "y").read_bytes() == b"2"
+
+
+# Token shards
+
+
+@pytest.mark.parametrize(("vocab", "dtype"), [(48, "<u2"), (65536, "<u2"), (65537, "<u4")])
+def test_shard_round_trip(tmp_path: Path, vocab: int, dtype: str) -> None:
+    ids = np.random.default_rng(0).integers(0, vocab, 1000)
+    ids[-1] = vocab - 1
+    assert write_shard(tmp_path / "x.tokens", [ids[:10], ids[10:]], vocab, bytes(range(32))) == 1000
+    shard = TokenShard(tmp_path / "x.tokens")
+    assert shard.tokens.dtype == np.dtype(dtype) and len(shard) == 1000 and shard.vocab_size == vocab
+    assert shard.tokenizer == bytes(range(32))
+    np.testing.assert_array_equal(shard.tokens, ids)
+    shard.check_ids()
+
+
+def test_empty_shard(tmp_path: Path) -> None:
+    assert write_shard(tmp_path / "x.tokens", [], 10) == 0
+    assert len(TokenShard(tmp_path / "x.tokens").tokens) == 0
+
+
+def test_shards_refuse_foreign_ids(tmp_path: Path) -> None:
+    write_shard(tmp_path / "x.tokens", [np.array([1, 2])], 10)
+    before = (tmp_path / "x.tokens").read_bytes()
+    for ids in ([10], [-1]):
+        with pytest.raises(ValueError, match="vocabulary of 10"):
+            write_shard(tmp_path / "x.tokens", [np.array([1]), np.array(ids)], 10)
+    assert (tmp_path / "x.tokens").read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+
+
+def test_broken_shards(tmp_path: Path) -> None:
+    path = tmp_path / "x.tokens"
+    write_shard(path, [np.arange(10)], 48)
+    whole = path.read_bytes()
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(FormatError):
+            TokenShard(path)
+
+    def changed(offset: int, value: bytes) -> bytes:
+        return whole[:offset] + value + whole[offset + len(value) :]
+
+    for content, problem in (
+        (changed(0, b"X"), "not a token shard"),
+        (changed(8, b"\2"), "version 2"),
+        (changed(12, b"\3"), "ids of 3 bytes"),
+        (changed(16, struct.pack("<Q", 0)), "vocabulary of 0"),
+        (changed(16, struct.pack("<Q", 65537)), "vocabulary of 65537"),
+        (changed(24, struct.pack("<Q", 11)), "its 11 tokens take 86"),
+        (changed(24, struct.pack("<Q", 2**63)), "tokens take"),
+        (whole + b"\0", "is 85 bytes long"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(FormatError, match=problem):
+            TokenShard(path)
+    path.write_bytes(changed(64 + 6, struct.pack("<H", 48)))
+    with pytest.raises(FormatError, match="token 3 is 48; the vocabulary has 48"):
+        TokenShard(path).check_ids()
+
+
+# Tokenizers and text
+
+TEXT = "def f(x):\n\treturn  x + 1  # größer, 日本 🎉\r\n" * 30 + "".join(
+    f"the quick brown fox number {number} jumps over the lazy dogs of {name}, who sleep\n"
+    for number, name in enumerate(["Anna", "Bertha", "Caesar", "Dora", "Emil", "Friedrich", "Gustav"] * 5)
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer(train_tokenizer([TEXT], vocab_size=320, threads=1))
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_tokenizer_gives_every_text_back(model_type: str) -> None:
+    tokenizer = Tokenizer(train_tokenizer([TEXT], vocab_size=320, model_type=model_type, threads=1))
+    assert tokenizer.vocab_size == 320
+    assert (tokenizer.begin_id, tokenizer.end_id) == (2, 3)
+    for text in (TEXT, "", " ", "  a  ", "\n\n", "\t", "\r\n", "né 🎈 ☃", "▁", "<s>", "\x01\x7f", "<0x0A>"):
+        assert tokenizer.decode(tokenizer.encode(text)) == text.replace("▁", " ")  # SentencePiece's own sign for a space
+    assert tokenizer.encode("x", begin=True, end=True)[0::2] == [2, 3]
+    assert tokenizer.decode([2, *tokenizer.encode("fox"), 3, 0]) == "fox"
+
+
+def test_stream_decoder(tokenizer: Tokenizer) -> None:
+    text = "né 🎈🎈 ☃ fox\n  dog 日"
+    ids = tokenizer.encode(text)
+    assert len(ids) > len(text), "no character is spelled in bytes: nothing is tested"
+    decoder = StreamDecoder(tokenizer)
+    pieces = [decoder.push(token) for token in ids]
+    assert "".join(pieces) + decoder.flush() == text
+    assert not any("\N{REPLACEMENT CHARACTER}" in piece for piece in pieces)
+    # A character that never becomes complete is shown at the end rather than swallowed.
+    decoder.push(tokenizer.encode("🎈")[0])
+    assert decoder.flush() == "\N{REPLACEMENT CHARACTER}"
+
+
+def test_bad_tokenizers(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    for content in (b"", b"no model", tokenizer.model[: len(tokenizer.model) // 2]):
+        (tmp_path / "tokenizer.model").write_bytes(content)
+        with pytest.raises(FormatError, match="not a SentencePiece model"):
+            Tokenizer.load(tmp_path / "tokenizer.model")
+    with pytest.raises(FormatError, match="cannot be read"):
+        Tokenizer.load(tmp_path / "absent")
+    with pytest.raises(ValueError, match="no tokenizer of 5000 pieces"):
+        train_tokenizer(["too little text"], vocab_size=5000)
+    with pytest.raises(ValueError, match="'unigram' or 'bpe'"):
+        train_tokenizer([TEXT], model_type="word")
+    with pytest.raises(ValueError, match=r"ids\[1\] is 320; it must be 0 to 319"):
+        tokenizer.decode([5, 320])
+
+
+def test_encoding_in_blocks_changes_nothing(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = [2, *tokenizer.encode(TEXT), 3]
+    monkeypatch.setattr("nncuda.formats.text._BLOCK", 50)
+    assert np.concatenate(list(encode_texts(tokenizer, [TEXT]))).tolist() == whole
+
+
+def test_texts_are_found_and_split(tmp_path: Path) -> None:
+    for name in ("b.py", "a.py", "a.txt", "sub/c.py", "skip/d.py", ".hidden/e.py", "sub/.f.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    found = find_texts([tmp_path], ["*.py"], ["skip"])
+    assert [path.relative_to(tmp_path).as_posix() for path in found] == ["a.py", "b.py", "sub/c.py"]
+    assert find_texts([tmp_path / "a.txt", tmp_path / "a.txt"]) == [tmp_path / "a.txt"]
+    with pytest.raises(FormatError, match="neither a file nor a folder"):
+        find_texts([tmp_path / "absent"])
+    with pytest.raises(FormatError, match=r"no files match \*.c"):
+        find_texts([tmp_path], ["*.c"])
+    (tmp_path / "binary").write_bytes(b"a\0b")
+    (tmp_path / "latin").write_bytes("ä".encode("latin-1"))
+    assert read_text(tmp_path / "binary") is None and read_text(tmp_path / "latin") is None
+
+    files = [tmp_path / f"{number}.txt" for number in range(400)]
+    train, held_out = split_held_out(files, 0.1)
+    assert sorted(train + held_out) == sorted(files)
+    assert 20 <= len(held_out) <= 60  # 40 expected, standard deviation 6
+    assert set(split_held_out(files[:200], 0.1)[1]) == set(held_out) & set(files[:200])
+    for share in (1e-9, 1 - 1e-9):
+        assert all(split_held_out(files[:2], share))
