@@ -253,7 +253,9 @@ def test_tokenizer_gives_every_text_back(model_type: str) -> None:
     assert tokenizer.vocab_size == 320
     assert (tokenizer.begin_id, tokenizer.end_id) == (2, 3)
     for text in (TEXT, "", " ", "  a  ", "\n\n", "\t", "\r\n", "né 🎈 ☃", "▁", "<s>", "\x01\x7f", "<0x0A>"):
-        assert tokenizer.decode(tokenizer.encode(text)) == text.replace("▁", " ")  # SentencePiece's own sign for a space
+        assert tokenizer.decode(tokenizer.encode(text)) == text.replace(
+            "▁", " "
+        )  # SentencePiece's own sign for a space
     assert tokenizer.encode("x", begin=True, end=True)[0::2] == [2, 3]
     assert tokenizer.decode([2, *tokenizer.encode("fox"), 3, 0]) == "fox"
 
