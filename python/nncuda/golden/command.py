@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ..binding import library
 from ..errors import Error
 from .fixtures import FixtureError, find_folder, read_folder
 from .report import Report
@@ -18,6 +19,7 @@ FAILURES_SHOWN = 20
 
 def available_isas() -> list[str]:
     """The instruction sets that this processor and this build have, from the plainest to the widest."""
+    library.load()  # without it nothing is available, and that is another error
     found = []
     for isa in ISAS:
         try:

@@ -1,8 +1,9 @@
 """Runs fixtures through the library, by the header alone, and through none of Python's own layers above it.
 
-Outputs start as NaN (integers as a pattern). Every buffer lies between guard bytes and is aligned to its element and to
-no more. Guards, inputs and the gaps between strided rows must be untouched afterwards. Where the header lets an output
-be an input, the call is made once more that way.
+Outputs start as NaN (integers as a pattern). Every buffer lies between guard bytes; guards, inputs and the gaps between
+strided rows must be untouched afterwards. Each call is made with buffers that are aligned to their element and no more,
+and again with aligned ones, since kernels may take another path there. Where the header lets an output be an input, the
+calls are made once more that way.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ def numpy_dtype(name: str) -> np.dtype:
 class _Buffer:
     """Device memory of one parameter between guards, and the bytes that it was filled with."""
 
-    def __init__(self, runner: Runner, content: np.ndarray) -> None:
+    def __init__(self, runner: Runner, content: np.ndarray, aligned: bool) -> None:
         self.runner = runner
         # nncuda_malloc aligns to 256 bytes: one element further on, the data is aligned to its element alone.
-        self.start = GUARD + content.itemsize
+        self.start = GUARD + (0 if aligned else content.itemsize)
         self.dtype = content.dtype
         data = np.ascontiguousarray(content).reshape(-1).view(np.uint8)
         self.image = np.full(self.start + data.size + GUARD, GUARD_BYTE, np.uint8)
@@ -135,12 +136,13 @@ class Runner:
         """Every output of the plain call, and of each call in which an output may be an input and is."""
         outcomes = []
         for alias in self._aliases(fixture):
-            outcomes += self._judged(fixture, alias)
+            for aligned in (False, True):
+                outcomes += self._judged(fixture, alias, aligned)
         return outcomes
 
     def outputs(self, fixture: Fixture) -> dict[str, np.ndarray]:
-        """The outputs of the plain call, as they lie in memory."""
-        buffers, status = self._call(fixture, {})
+        """The outputs of the plain call on aligned buffers, as they lie in memory; nothing is compared."""
+        buffers, status = self._call(fixture, {}, aligned=True)
         try:
             self._check(status)
             return {name: buffers[name].data(buffers[name].read()).copy() for name in fixture.outputs}
@@ -165,7 +167,7 @@ class Runner:
                 if other in fixture.inputs and same_ld:
                     yield {param.name: other}
 
-    def _call(self, fixture: Fixture, alias: dict[str, str]) -> tuple[dict[str, _Buffer], int]:
+    def _call(self, fixture: Fixture, alias: dict[str, str], aligned: bool) -> tuple[dict[str, _Buffer], int]:
         function = self._function(fixture)
         buffers: dict[str, _Buffer] = {}
         arguments: list[Any] = []
@@ -176,11 +178,11 @@ class Runner:
                 if param.name in alias:
                     arguments.append(None)  # the input's, which may come later
                 elif param.name in fixture.inputs:
-                    buffers[param.name] = _Buffer(self, fixture.inputs[param.name])
+                    buffers[param.name] = _Buffer(self, fixture.inputs[param.name], aligned)
                 elif param.name in fixture.outputs:
                     blank = np.empty(fixture.outputs[param.name].size, self._element(param, fixture))
                     blank.view(np.uint8).fill(0xFF if blank.dtype.kind != "i" else 0x5A)
-                    buffers[param.name] = _Buffer(self, blank)
+                    buffers[param.name] = _Buffer(self, blank, aligned)
                 if param.name not in alias:
                     address = buffers[param.name].address if param.name in buffers else 0
                     arguments.append(self.ffi.cast(param.ctype, address))
@@ -199,8 +201,8 @@ class Runner:
         for base in {buffer.base for buffer in buffers.values()}:
             self._check(self.lib.nncuda_free(self.ctx, self.ffi.cast("void *", base)))
 
-    def _judged(self, fixture: Fixture, alias: dict[str, str]) -> Iterator[Outcome]:
-        buffers, status = self._call(fixture, alias)
+    def _judged(self, fixture: Fixture, alias: dict[str, str], aligned: bool) -> Iterator[Outcome]:
+        buffers, status = self._call(fixture, alias, aligned)
         function = self._function(fixture)
         failure = str(self.library.error(status, self.ctx)) if status else ""
         now = {name: buffer.read() for name, buffer in buffers.items()}
