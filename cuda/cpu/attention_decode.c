@@ -1,58 +1,55 @@
 /*
- * Attention of one query a sequence over its cache (Dao et al. 2023, "Flash-Decoding"): the keys are cut into pieces of
- * a fixed number, each piece leaves its maximum, sum and output in scratch, and a second pass combines them in order.
- * What limits it is reading the cache, which each task does once for all query heads that share the key head.
+ * Attention of one query a sequence over its cache (Dao et al. 2023, "Flash-Decoding"): the keys are cut into
+ * pieces of a fixed number, each piece leaves its maximum, sum and output in scratch, and a second pass combines them
+ * in order. What limits it is reading the cache, which each task does once for all query heads that share the key head.
  */
 #include "attention_pack.h"
 
 #include "../abi/attention.h"
 
 enum {
-  PIECE_KEYS = 256,
-  AHEAD = 2 * VF, /* rows that are fetched before they are used: a row of one head is too short for the hardware to */
-  OUT_VECTORS = 4,
-  OUT_HEADS = 4
+  PIECE_KEYS = 256, /* at most; fewer when several key heads make the rows longer */
+  PIECE_KEYS_LEAST = 64,
+  VALUE_KEYS = 32,               /* values that the tile of the output passes over at a time */
+  WIDE_LD = MAX_HEAD_DIM + 16,   /* constant, so that the rows of a block are at constant distances */
+  OUT_VECTORS = NR == 32 ? 4 : 2 /* the tile of the output: with its 4 heads, what the registers hold */
 };
 
 typedef struct decode {
   const nn_attention_decode_args *a;
-  float *partial, *workspace; /* [batch][heads][pieces][head_dim + 2]: output, maximum, sum; and of each worker */
-  int64_t pieces, partial_size, workspace_size;
+  float *partial, *workspace; /* [batch][heads][pieces][partial_size]: output, maximum, sum; and of each worker */
+  int64_t piece_keys, pieces, partial_size, workspace_size;
 } decode;
 
-NN_INLINE void prefetch_row(const void *row, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += 64) {
-    __builtin_prefetch((const char *)row + at);
+/*
+ * A task reads its rows in the order of memory, block by block, and spreads fetching the next block over the work on
+ * this one: fetched all at once it would wait for the few lines that may be under way, and the hardware alone does not
+ * fetch far enough, since each key head reads short pieces far apart. This is step i of n over `bytes` bytes.
+ */
+NN_INLINE void fetch_part(const char *from, int64_t bytes, int64_t i, int64_t n) {
+  for (int64_t at = i * bytes / n / 64 * 64; at < (i + 1) * bytes / n; at += 64) {
+    __builtin_prefetch(from + at);
   }
 }
 
-/* Scores of `keys` keys for each of `heads` queries: scores[h][j] = q[h] . k[j]. Queries are padded to whole vectors.
- */
-NN_INLINE void decode_scores(float *scores, const float *q, const char *k, int64_t ld, int64_t heads, int64_t keys,
-                             int64_t dim, int32_t dtype) {
-  const int64_t q_ld = round_up(dim, VF), bytes = nn_dtype_bytes(dtype);
-  for (int64_t j = 0; j < keys; j += VF) {
-    for (int64_t i = j + AHEAD; i < smaller(keys, j + AHEAD + VF); i++) {
-      prefetch_row(k + i * ld * bytes, dim * bytes);
-    }
-    for (int64_t h = 0; h < heads; h++) {
-      vf sums[VF];
-      NN_UNROLL for (int i = 0; i < VF; i++) { sums[i] = vf_set1(0.0f); }
-      for (int64_t d = 0; d < dim; d += VF) {
-        const vf x = vf_load(q + h * q_ld + d);
-        if (j + VF <= keys && d + VF <= dim) {
-          NN_UNROLL for (int i = 0; i < VF; i++) {
-            sums[i] = vf_fma(vf_load_as(k, (j + i) * ld + d, dtype), x, sums[i]);
-          }
-        } else {
-          for (int i = 0; i < smaller(VF, keys - j); i++) {
-            sums[i] = vf_fma(load_columns(k, (j + i) * ld, d, dim, dtype), x, sums[i]);
-          }
-        }
-      }
-      vf_store(scores + h * PIECE_KEYS + j, sum_each(sums));
+/* `rows` rows as f32, WIDE_LD elements apart and padded with zeros to whole vectors. */
+NN_INLINE void widen_rows(float *to, const void *from, int64_t ld, int64_t rows, int64_t dim, int32_t dtype) {
+  for (int64_t r = 0; r < rows; r++) {
+    for (int64_t d = 0; d < dim; d += VF) {
+      vf_store(to + r * WIDE_LD + d, load_columns(from, r * ld, d, dim, dtype));
     }
   }
+}
+
+/* The dot products of q with VF rows. */
+NN_INLINE vf dot_each(const float *q, const float *rows, int64_t dim) {
+  vf sums[VF];
+  NN_UNROLL for (int i = 0; i < VF; i++) { sums[i] = vf_set1(0.0f); }
+  for (int64_t d = 0; d < dim; d += VF) {
+    const vf x = vf_load(q + d);
+    NN_UNROLL for (int i = 0; i < VF; i++) { sums[i] = vf_fma(vf_load(rows + i * WIDE_LD + d), x, sums[i]); }
+  }
+  return sum_each(sums);
 }
 
 /* The softmax of `keys` scores against their own maximum: scores become 2^(score - maximum). */
@@ -71,20 +68,23 @@ NN_INLINE void decode_soften(float *scores, int64_t keys, float *peak, float *su
   *sum = vf_sum(total);
 }
 
-/* `vectors` vectors of the output of `heads` queries, from element d on; the last vector may reach beyond dim. */
-NN_INLINE void decode_values_tile(float *out, int64_t out_ld, const float *p, const char *v, int64_t ld, int64_t keys,
-                                  int64_t d, int64_t dim, int heads, int vectors, int32_t dtype) {
-  vf acc[OUT_HEADS][OUT_VECTORS];
+/*
+ * Adds to `vectors` vectors of the output of `heads` queries, from element d on; the last vector may reach beyond dim.
+ * The output is padded to whole vectors. Beside each key it fetches `lines` cache lines.
+ */
+NN_INLINE void decode_values_tile(float *out, int64_t out_ld, const float *p, const float *v, int64_t ld, int64_t keys,
+                                  int64_t d, int64_t dim, const char *fetch, int64_t lines, int heads, int vectors) {
+  vf acc[4][OUT_VECTORS];
   NN_UNROLL for (int h = 0; h < heads; h++) {
-    NN_UNROLL for (int i = 0; i < vectors; i++) { acc[h][i] = vf_set1(0.0f); }
+    NN_UNROLL for (int i = 0; i < vectors; i++) { acc[h][i] = vf_load(out + h * out_ld + d + i * VF); }
   }
   for (int64_t j = 0; j < keys; j++) {
-    if (j + AHEAD < keys) {
-      prefetch_row(v + ((j + AHEAD) * ld + d) * nn_dtype_bytes(dtype), vectors * VF * nn_dtype_bytes(dtype));
+    for (int64_t i = 0; i < lines; i++, fetch += 64) {
+      __builtin_prefetch(fetch);
     }
     vf x[OUT_VECTORS];
     NN_UNROLL for (int i = 0; i < vectors; i++) {
-      x[i] = vectors == 1 ? load_columns(v, j * ld, d, dim, dtype) : vf_load_as(v, j * ld + d + i * VF, dtype);
+      x[i] = vectors == 1 ? load_columns(v, j * ld, d, dim, NNCUDA_F32) : vf_load(v + j * ld + d + i * VF);
     }
     NN_UNROLL for (int h = 0; h < heads; h++) {
       const vf weight = vf_set1(p[h * PIECE_KEYS + j]);
@@ -92,98 +92,123 @@ NN_INLINE void decode_values_tile(float *out, int64_t out_ld, const float *p, co
     }
   }
   NN_UNROLL for (int h = 0; h < heads; h++) {
-    NN_UNROLL for (int i = 0; i < vectors; i++) {
-      vf_store_part(out + h * out_ld + d + i * VF, smaller(VF, dim - d - i * VF), acc[h][i]);
-    }
+    NN_UNROLL for (int i = 0; i < vectors; i++) { vf_store(out + h * out_ld + d + i * VF, acc[h][i]); }
   }
 }
 
-NN_INLINE void decode_values(float *out, int64_t out_ld, const float *p, const char *v, int64_t ld, int64_t heads,
-                             int64_t keys, int64_t dim, int32_t dtype) {
-  int64_t step;
-  for (int64_t d = 0; d < dim; d += step) {
-    step = d + OUT_VECTORS * VF <= dim ? OUT_VECTORS * VF : VF;
-    int64_t h = 0;
-    for (; h + OUT_HEADS <= heads; h += OUT_HEADS) {
+/* out[h] += sum over j of p[h][j] * v[j], for each of `heads` queries, while `bytes` bytes are fetched. */
+NN_INLINE void decode_values(float *out, int64_t out_ld, const float *p, const float *v, int64_t ld, int64_t heads,
+                             int64_t keys, int64_t dim, const char *fetch, int64_t bytes) {
+  const int64_t tiles = (heads / 4 + heads % 4) * (dim / (OUT_VECTORS * VF) + ceil_div(dim % (OUT_VECTORS * VF), VF));
+  const int64_t lines = ceil_div(bytes, tiles * keys * 64), step = bytes / tiles;
+  for (int64_t d = 0; d < dim;) {
+    const int64_t width = d + OUT_VECTORS * VF <= dim ? OUT_VECTORS : 1;
+    for (int64_t h = 0; h < heads; fetch += step) {
       float *to = out + h * out_ld;
-      if (step == VF) {
-        decode_values_tile(to, out_ld, p + h * PIECE_KEYS, v, ld, keys, d, dim, OUT_HEADS, 1, dtype);
+      const float *weights = p + h * PIECE_KEYS;
+      if (heads - h < 4 && width == 1) {
+        decode_values_tile(to, out_ld, weights, v, ld, keys, d, dim, fetch, lines, 1, 1);
+      } else if (heads - h < 4) {
+        decode_values_tile(to, out_ld, weights, v, ld, keys, d, dim, fetch, lines, 1, OUT_VECTORS);
+      } else if (width == 1) {
+        decode_values_tile(to, out_ld, weights, v, ld, keys, d, dim, fetch, lines, 4, 1);
       } else {
-        decode_values_tile(to, out_ld, p + h * PIECE_KEYS, v, ld, keys, d, dim, OUT_HEADS, OUT_VECTORS, dtype);
+        decode_values_tile(to, out_ld, weights, v, ld, keys, d, dim, fetch, lines, 4, OUT_VECTORS);
       }
+      h += heads - h < 4 ? 1 : 4;
     }
-    for (; h < heads; h++) {
-      float *to = out + h * out_ld;
-      if (step == VF) {
-        decode_values_tile(to, out_ld, p + h * PIECE_KEYS, v, ld, keys, d, dim, 1, 1, dtype);
-      } else {
-        decode_values_tile(to, out_ld, p + h * PIECE_KEYS, v, ld, keys, d, dim, 1, OUT_VECTORS, dtype);
-      }
-    }
+    d += width * VF;
   }
 }
 
-/* A piece of the keys of one sequence, for one key head and all its query heads. */
-NN_INLINE void decode_piece(const decode *f, int64_t sequence, int64_t piece, int64_t kv_head, int32_t worker,
-                            int32_t dtype) {
+/* A piece of the keys of one sequence, for all heads. */
+NN_INLINE void decode_piece(const decode *f, int64_t sequence, int64_t piece, int32_t worker, int32_t dtype) {
   const nn_attention_decode_args *a = f->a;
-  const int64_t key = piece * PIECE_KEYS, keys = smaller(PIECE_KEYS, a->lengths[sequence] - key);
-  const int64_t dim = a->head_dim, group = a->heads / a->kv_heads, q_ld = round_up(dim, VF), ld = a->kv_heads * dim;
-  const int64_t head = kv_head * group, bytes = nn_dtype_bytes(dtype);
+  const int64_t key = piece * f->piece_keys, keys = smaller(f->piece_keys, a->lengths[sequence] - key);
+  const int64_t heads = a->heads, kv_heads = a->kv_heads, group = heads / kv_heads, dim = a->head_dim;
+  const int64_t q_ld = round_up(dim, VF), ld = kv_heads * dim, bytes = nn_dtype_bytes(dtype), row_bytes = ld * bytes;
   if (keys <= 0) {
     return;
   }
-  float *q = f->workspace + worker * f->workspace_size, *scores = q + group * q_ld;
+  float *q = f->workspace + worker * f->workspace_size, *scores = q + heads * q_ld;
+  float *wide = scores + heads * PIECE_KEYS;
+  float *partial = f->partial + (sequence * heads * f->pieces + piece) * f->partial_size;
+  const int64_t partial_ld = f->pieces * f->partial_size; /* from head to head */
+  const int64_t at = (sequence * a->capacity + key) * row_bytes;
+  const char *k = (const char *)a->k_cache + at, *v = (const char *)a->v_cache + at;
+
   const split_factor factor = split_double((double)a->scale * 1.4426950408889634);
-  for (int64_t h = 0; h < group; h++) {
+  for (int64_t h = 0; h < heads; h++) {
     for (int64_t d = 0; d < dim; d += VF) {
-      const vf x = load_columns(a->q, sequence * a->ld_q + (head + h) * dim, d, dim, dtype);
+      const vf x = load_columns(a->q, sequence * a->ld_q + h * dim, d, dim, dtype);
       vf_store(q + h * q_ld + d, vf_fma(x, vf_set1(factor.high), x * vf_set1(factor.low)));
+      vf_store(partial + h * partial_ld + d, vf_set1(0.0f));
     }
   }
-  const int64_t at = (((sequence * a->capacity) + key) * a->kv_heads + kv_head) * dim * bytes;
-  decode_scores(scores, q, (const char *)a->k_cache + at, ld, group, keys, dim, dtype);
-  float *partial = f->partial + ((sequence * a->heads + head) * f->pieces + piece) * f->partial_size;
-  for (int64_t h = 0; h < group; h++) {
-    float *result = partial + h * f->pieces * f->partial_size;
-    decode_soften(scores + h * PIECE_KEYS, keys, result + dim, result + dim + 1);
+  for (int64_t r = 0; r < VF; r++) { /* rows that the last block does not have are multiplied, too */
+    memset(wide + r * WIDE_LD, 0, (size_t)q_ld * sizeof(float));
   }
-  const char *v = (const char *)a->v_cache + at;
-  decode_values(partial, f->pieces * f->partial_size, scores, v, ld, group, keys, dim, dtype);
+  for (int64_t j = 0; j < keys; j += VF) {
+    const int64_t rows = smaller(VF, keys - j), next = j + VF < keys ? smaller(VF, keys - j - VF) : smaller(VF, keys);
+    const char *fetch = j + VF < keys ? k + (j + VF) * row_bytes : v;
+    for (int64_t kv_head = 0; kv_head < kv_heads; kv_head++) {
+      widen_rows(wide, k + j * row_bytes + kv_head * dim * bytes, ld, rows, dim, dtype);
+      for (int64_t h = kv_head * group; h < (kv_head + 1) * group; h++) {
+        fetch_part(fetch, next * row_bytes, h, heads);
+        vf_store(scores + h * PIECE_KEYS + j, dot_each(q + h * q_ld, wide, dim));
+      }
+    }
+  }
+  for (int64_t h = 0; h < heads; h++) {
+    float *result = partial + h * partial_ld + q_ld;
+    decode_soften(scores + h * PIECE_KEYS, keys, result, result + 1);
+  }
+  for (int64_t j = 0; j < keys; j += VALUE_KEYS) {
+    const int64_t rows = smaller(VALUE_KEYS, keys - j), next = smaller(VALUE_KEYS, keys - j - rows) * dim * bytes;
+    for (int64_t kv_head = 0; kv_head < kv_heads; kv_head++) {
+      const char *values = v + j * row_bytes + kv_head * dim * bytes;
+      const char *fetch = v + (j + VALUE_KEYS) * row_bytes + kv_head * next;
+      float *out = partial + kv_head * group * partial_ld, *p = scores + kv_head * group * PIECE_KEYS + j;
+      if (dtype == NNCUDA_F32) {
+        decode_values(out, partial_ld, p, (const float *)values, ld, group, rows, dim, fetch, next);
+      } else {
+        widen_rows(wide, values, ld, rows, dim, dtype);
+        decode_values(out, partial_ld, p, wide, WIDE_LD, group, rows, dim, fetch, next);
+      }
+    }
+  }
 }
 
-/* Neighbouring tasks read neighbouring memory: the key heads of a piece lie side by side. */
 static void decode_task(void *arg, int64_t i, int32_t worker) {
   const decode *f = arg;
-  const int64_t kv_heads = f->a->kv_heads, piece = i / kv_heads % f->pieces, sequence = i / kv_heads / f->pieces;
-  NN_SWITCH_DTYPE(f->a->dtype, decode_piece(f, sequence, piece, i % kv_heads, worker, DT));
+  NN_SWITCH_DTYPE(f->a->dtype, decode_piece(f, i / f->pieces, i % f->pieces, worker, DT));
 }
 
 NN_INLINE void decode_combine(const decode *f, int64_t row, int32_t dtype) {
   const nn_attention_decode_args *a = f->a;
-  const int64_t dim = a->head_dim, pieces = ceil_div(a->lengths[row / a->heads], PIECE_KEYS);
+  const int64_t dim = a->head_dim, end = round_up(dim, VF),
+                pieces = ceil_div(a->lengths[row / a->heads], f->piece_keys);
   const float *partial = f->partial + row * f->pieces * f->partial_size;
   float peak = -INFINITY;
   for (int64_t p = 0; p < pieces; p++) {
-    const float top = partial[p * f->partial_size + dim];
+    const float top = partial[p * f->partial_size + end];
     peak = top > peak ? top : peak;
   }
   vf sum = vf_set1(0.0f); /* in each lane */
   for (int64_t p = 0; p < pieces; p++) {
-    const float *x = partial + p * f->partial_size + dim;
+    const float *x = partial + p * f->partial_size + end;
     sum = vf_fma(vf_set1(x[1]), vf_exp2(vf_set1(x[0] - peak)), sum);
   }
   for (int64_t d = 0; d < dim; d += VF) {
-    const int64_t n = smaller(VF, dim - d);
     vf total = vf_set1(0.0f);
     for (int64_t p = 0; p < pieces; p++) {
       const float *x = partial + p * f->partial_size;
-      total = vf_fma(vf_load_part(x + d, n), vf_exp2(vf_set1(x[dim] - peak)), total);
+      total = vf_fma(vf_load(x + d), vf_exp2(vf_set1(x[end] - peak)), total);
     }
     if (pieces > 0) {
       total = total / sum;
     }
-    vf_store_part_as(a->out, row * dim + d, n, total, dtype);
+    vf_store_part_as(a->out, row * dim + d, smaller(VF, dim - d), total, dtype);
   }
 }
 
@@ -203,15 +228,18 @@ int32_t NN_KERNEL(attention_decode)(nncuda_ctx *ctx, const void *args) {
     }
     longest = larger(longest, a->lengths[b]);
   }
-  const int64_t group = a->heads / a->kv_heads;
-  decode f = {.a = a, .pieces = larger(1, ceil_div(longest, PIECE_KEYS)), .partial_size = a->head_dim + 2};
-  f.workspace_size = round_up(group * (round_up(a->head_dim, VF) + PIECE_KEYS), 16);
+  const int64_t wide = round_up(a->head_dim, VF);
+  decode f = {.a = a,
+              .piece_keys = a->kv_heads > 2 ? PIECE_KEYS_LEAST : PIECE_KEYS / a->kv_heads,
+              .partial_size = wide + 2,
+              .workspace_size = a->heads * (wide + PIECE_KEYS) + VALUE_KEYS * WIDE_LD};
+  f.pieces = larger(1, ceil_div(longest, f.piece_keys));
   f.workspace = nn_scratch(ctx, (size_t)(f.workspace_size * nn_threads(ctx)) * sizeof(float));
   f.partial = nn_scratch(ctx, (size_t)(a->batch * a->heads * f.pieces * f.partial_size) * sizeof(float));
   if (!f.workspace || !f.partial) {
     return NNCUDA_ERROR_OUT_OF_MEMORY;
   }
-  nn_parallel(ctx, a->batch * f.pieces * a->kv_heads, decode_task, &f);
+  nn_parallel(ctx, a->batch * f.pieces, decode_task, &f);
   nn_parallel(ctx, a->batch * a->heads, decode_combine_task, &f);
   return NNCUDA_SUCCESS;
 }
