@@ -204,7 +204,7 @@ def test_sixteen_bit_and_fused_weights(tmp_path: Path, saved: Path, ctx: nncuda.
         for layer in range(TINY.num_layers):
             prefix = f"model.layers.{layer}"
 
-            def expert(number: int, part: str, prefix: str = prefix) -> np.ndarray:
+            def expert(number: int, part: str, prefix: str = prefix, dtype: type = dtype) -> np.ndarray:
                 return original[f"{prefix}.block_sparse_moe.experts.{number}.{part}.weight"].astype(dtype)
 
             numbers = range(TINY.num_experts)

@@ -12,11 +12,17 @@ from ..formats import FormatError
 from ..infer import Sampling, TextGenerator
 from ..train import Checkpoint, resolve_checkpoint
 
+_USUAL_TOKENS = 128
+
 
 @click.command()
 @click.argument("model", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("prompt")
-@click.option("--max-tokens", type=click.IntRange(min=0), default=128, show_default=True, help="Most tokens to write.")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=0),
+    help="Most tokens to write.  [default: 128, or as many as the model's context leaves]",
+)
 @click.option("--greedy", is_flag=True, help="Always take the likeliest token.")
 @click.option("--temperature", type=click.FloatRange(min=0), default=1.0, show_default=True, help="0 is --greedy.")
 @click.option("--top-k", type=click.IntRange(min=1), help="Draw among the so many likeliest tokens.")
@@ -28,7 +34,7 @@ from ..train import Checkpoint, resolve_checkpoint
 def generate(
     model: Path,
     prompt: str,
-    max_tokens: int,
+    max_tokens: int | None,
     greedy: bool,
     temperature: float,
     top_k: int | None,
@@ -50,6 +56,8 @@ def generate(
         raise FormatError(checkpoint.folder, "holds no tokenizer.model, so it cannot take text")
     with Context(device, threads=threads) as ctx:
         generator = TextGenerator(checkpoint.model(ctx), checkpoint.tokenizer)
+        if max_tokens is None:
+            max_tokens = min(_USUAL_TOKENS, generator.room(prompt))
         for text in generator.stream(prompt, max_tokens, sampling):
             click.echo(text, nl=False)
             sys.stdout.flush()

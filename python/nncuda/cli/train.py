@@ -56,9 +56,9 @@ def train(
 ) -> None:
     """Train a model in the folder RUN.
 
-    Options come from --preset (with the vocabulary of the data), over it those of a TOML file with the tables [model] (also `preset`), [train] and [data]
-    (`data`, `held_out`, `tokenizer`), over them the flags. Interrupt it, even kill it: --resume goes on from the last
-    checkpoint and comes to the same bits as a run that never stopped.
+    Options come from --preset (with the vocabulary of the data), over it those of a TOML file with the tables [model]
+    (also `preset`), [train] and [data] (`data`, `held_out`, `tokenizer`), over them the flags. Interrupt it, even kill
+    it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped.
     """
     given = [name for name, value in flags.items() if value is not None]
     with Context(device, threads=threads) as ctx:

@@ -34,6 +34,12 @@ class TextGenerator:
         if rest:
             yield rest
 
+    def room(self, prompt: str) -> int:
+        """How many tokens the model can write behind a prompt; 0 when the prompt alone is too long."""
+        used = len(self.tokenizer.encode(prompt, begin=True))
+        # The last token written is not read again, so it needs no room.
+        return max(0, self.model.config.extended_context - used + 1)
+
     def complete(self, prompt: str, max_new_tokens: int, sampling: Sampling = GREEDY) -> str:
         """The continuation as a whole."""
         return "".join(self.stream(prompt, max_new_tokens, sampling))

@@ -1,0 +1,265 @@
+"""The command line: the whole path from text to text, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from small_models import TINY
+
+from nncuda.cli import main
+from nncuda.cli.demo import unigram_entropy
+from nncuda.formats import SafetensorsFile, TokenShard, write_shard
+from nncuda.train import list_checkpoints, read_metrics, resolve_checkpoint
+
+CONFIG = """
+[model]
+hidden_size = 32
+num_layers = 2
+num_heads = 4
+head_dim = 8
+num_experts = 4
+experts_per_token = 2
+ffn_size = 24
+context = 32
+extended_context = 64
+
+[train]
+steps = 6
+batch_size = 4
+sequence_length = 16
+warmup_steps = 2
+learning_rate = 0.003
+eval_every = 3
+eval_batches = 2
+save_every = 2
+clip_norm = "none"
+
+[data]
+data = "train.tokens"
+held_out = "held-out.tokens"
+tokenizer = "tokenizer.model"
+"""
+
+
+def nncuda(*arguments: object, code: int = 0, stdin: str | None = None) -> Result:
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments], input=stdin)
+    assert result.exit_code == code, (result.exit_code, result.output, result.exception)
+    return result
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Text, tokenizer, shards, configuration and a finished run, all made by the commands."""
+    work = tmp_path_factory.mktemp("work")
+    for number in range(40):
+        lines = [
+            f"line {line} of file {number}: the quick brown fox\n\tjumps over {line * number}" for line in range(12)
+        ]
+        (work / "text").mkdir(exist_ok=True)
+        (work / "text" / f"{number}.txt").write_text("\n".join(lines))
+    (work / "text" / "picture.bin").write_bytes(b"\0\xff")
+    tokenizer, text = work / "tokenizer.model", work / "text"
+    nncuda("tokenizer", "train", text, "--out", tokenizer, "--vocab-size", 320, "--model-type", "bpe")
+    out, held_out = work / "train.tokens", work / "held-out.tokens"
+    nncuda(
+        "data", "encode", text, "--tokenizer", tokenizer, "--out", out, "--held-out", held_out, "--held-out-share", 0.2
+    )
+    (work / "config.toml").write_text(CONFIG)
+    nncuda("train", work / "run", "--config", work / "config.toml", "--threads", 2, "--seed", 3)
+    return work
+
+
+def test_from_text_to_a_trained_model(work: Path) -> None:
+    shards = [TokenShard(work / name) for name in ("train.tokens", "held-out.tokens")]
+    assert all(shard.vocab_size == 320 and shard.tokens[0] == 2 and shard.tokens[-1] == 3 for shard in shards)
+    assert sum(np.count_nonzero(shard.tokens == 3) for shard in shards) == 40  # one end for each file of text
+    assert [folder.name for folder in list_checkpoints(work / "run" / "checkpoints")][-1] == "step-00000006"
+    records = read_metrics(work / "run" / "metrics.jsonl")
+    assert [record["step"] for record in records if "held_out_loss" in record] == [3, 6]
+    state = json.loads((resolve_checkpoint(work / "run") / "training.json").read_text())
+    assert state["train"]["seed"] == 3 and state["train"]["clip_norm"] is None and state["train"]["beta1"] == 0.9
+
+
+def test_resume_gives_the_same_bits(work: Path, tmp_path: Path) -> None:
+    """Stopped by a real interrupt, taken up by `--resume`, the run ends where the unbroken one ended."""
+    command = [sys.executable, "-c", "from nncuda.cli import main; main()"]
+    arguments = ["train", str(tmp_path / "run"), "--config", str(work / "config.toml"), "--seed", "3", "--steps", "100"]
+    whole = subprocess.run([*command, *arguments[:1], str(tmp_path / "whole"), *arguments[2:]], capture_output=True)
+    assert whole.returncode == 0, whole.stderr
+    process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while not list_checkpoints(tmp_path / "run" / "checkpoints"):
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130, error
+    assert resolve_checkpoint(tmp_path / "run").name < "step-00000100", "it had ended before the interrupt came"
+    nncuda("train", tmp_path / "run", "--resume")
+    for name in ("model", "optimizer"):
+        found, expected = (
+            SafetensorsFile(resolve_checkpoint(tmp_path / run) / f"{name}.safetensors") for run in ("run", "whole")
+        )
+        assert found.keys() == expected.keys()
+        assert all(found[tensor].tobytes() == expected[tensor].tobytes() for tensor in expected)
+
+
+def test_generate(work: Path) -> None:
+    run = work / "run"
+    greedy = nncuda("generate", run, "the quick", "--greedy", "--max-tokens", 12).output
+    assert greedy == nncuda("generate", run, "-", "--temperature", 0, "--max-tokens", 12, stdin="the quick").output
+    options = ["--max-tokens", 12, "--top-k", 50, "--top-p", 0.95, "--temperature", 0.9]
+    drawn = [nncuda("generate", run, "the quick", *options, "--seed", seed).output for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    best = nncuda("generate", run, "the quick", "--greedy", "--best", "--max-tokens", 3).output
+    assert (
+        best == nncuda("generate", resolve_checkpoint(run, "best"), "the quick", "--greedy", "--max-tokens", 3).output
+    )
+
+
+def test_generation_streams(work: Path) -> None:
+    """Text arrives while the command is still running."""
+    command = [sys.executable, "-c", "from nncuda.cli import main; main()", "generate", str(work / "run"), "the"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with subprocess.Popen(
+        [*command, "--max-tokens", "48", "--seed", "1"], stdout=subprocess.PIPE, env=environment
+    ) as process:
+        assert process.stdout is not None
+        chunks = []
+        while chunk := os.read(process.stdout.fileno(), 65536):
+            chunks.append(chunk)
+    assert process.returncode == 0 and len(chunks) > 1
+
+
+def test_inspect(work: Path) -> None:
+    content = json.loads(nncuda("inspect", work / "run", "--json").output)
+    assert content["kind"] == "checkpoint" and content["model"]["hidden_size"] == 32
+    assert content["training state"]["step"] == 6 and content["train"]["steps"] == 6
+    head = next(tensor for tensor in content["tensors"] if tensor["name"] == "lm_head.weight")
+    assert head == {"name": "lm_head.weight", "shape": [320, 32], "dtype": "float32", "bytes": 320 * 32 * 4}
+    text = nncuda("inspect", work / "run").output
+    assert "model.layers.1.block_sparse_moe.experts.3.w2.weight" in text and "32 × 24" in text and "3.0 KiB" in text
+    shard = json.loads(nncuda("inspect", work / "train.tokens", "--json").output)
+    assert shard["kind"] == "token shard" and shard["vocabulary"] == 320 and shard["bytes a token"] == 2
+    assert "320" in nncuda("inspect", work / "tokenizer.model").output
+    optimizer = json.loads(
+        nncuda("inspect", resolve_checkpoint(work / "run") / "optimizer.safetensors", "--json").output
+    )
+    assert len(optimizer["tensors"]) == 2 * len(content["tensors"])
+
+
+def test_what_commands_refuse(work: Path, tmp_path: Path) -> None:
+    """Exit codes: 2 wrong use, 3 a wrong file; one line that says what it is, and no traceback."""
+
+    def refused(code: int, problem: str, *arguments: object) -> None:
+        result = nncuda(*arguments, code=code)
+        assert problem in result.output.replace("\n", " "), result.output
+        assert "Traceback" not in result.output
+
+    run, config = work / "run", work / "config.toml"
+    refused(3, "holds a run already", "train", run, "--config", config)
+    refused(2, "leave out --steps", "train", run, "--resume", "--steps", 9)
+    refused(2, "leave out --preset", "train", run, "--resume", "--preset", "small")
+    refused(2, "say what to train on", "train", tmp_path / "new")
+    refused(3, "run.json", "train", tmp_path / "new", "--resume")
+    refused(3, "num_heads", "train", tmp_path / "new", "--config", config, "--num-kv-heads", 3)
+    refused(
+        3,
+        "a vocabulary of 320, the model one of 400",
+        "train",
+        tmp_path / "new",
+        "--config",
+        config,
+        "--vocab-size",
+        400,
+    )
+    refused(2, "neither a number nor 'none'", "train", tmp_path / "new", "--clip-norm", "much")
+    for text, problem in (
+        ("[model", "is not TOML"),
+        ("[models]\n", "has 'models'"),
+        ("[model]\nlayers = 3\n", "no model option 'layers'"),
+        ("[train]\nsteps = 'many'\n", "steps is 'many'"),
+        ("[data]\ndata = 3\n", "[data] has 'data'"),
+        ("[model]\npreset = 'huge'\n", "no preset 'huge'"),
+    ):
+        (tmp_path / "wrong.toml").write_text(text)
+        refused(
+            3, problem, "train", tmp_path / "new", "--config", tmp_path / "wrong.toml", "--data", work / "train.tokens"
+        )
+    assert not (tmp_path / "new").exists()
+
+    broken = tmp_path / "broken.tokens"
+    broken.write_bytes((work / "train.tokens").read_bytes()[:-1])
+    refused(3, "tokens take", "inspect", broken)
+    refused(3, "tokens take", "train", tmp_path / "new", "--config", config, "--data", broken)
+    (tmp_path / "x.bin").write_bytes(b"?")
+    refused(3, "none of the files", "inspect", tmp_path / "x.bin")
+    refused(3, "config.json: cannot be read", "generate", tmp_path, "a")
+    refused(2, "does not exist", "generate", tmp_path / "absent", "a")
+    refused(3, "65 tokens are more", "generate", run, "", "--max-tokens", 65)
+    refused(
+        3, "not a SentencePiece model", "data", "encode", work / "text", "--tokenizer", config, "--out", tmp_path / "y"
+    )
+    assert not (tmp_path / "y").exists()
+    refused(
+        3,
+        "no tokenizer of 9000 pieces",
+        "tokenizer",
+        "train",
+        work / "text",
+        "--out",
+        tmp_path / "y",
+        "--vocab-size",
+        9000,
+    )
+    refused(4, "device", "generate", run, "a", "--device", "cuda:99")
+
+
+def test_every_option_has_a_flag_and_a_help_text() -> None:
+    text = nncuda("train", "--help").output
+    for flag in (
+        "--hidden-size",
+        "--capacity-factor",
+        "--no-norm-topk-prob",
+        "--beta2",
+        "--min-rate-share",
+        "--clip-norm",
+    ):
+        assert flag in text
+    for command in ("tokenizer", "data", "generate", "inspect", "doctor", "verify", "bench", "demo"):
+        assert "Usage" in nncuda(command, "--help").output
+    assert "version" in nncuda("--version").output
+
+
+def test_demo(tmp_path: Path) -> None:
+    """The main job, on little text and for a few steps; once more, it shows its results without training."""
+    text = tmp_path / "text"
+    text.mkdir()
+    words = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma".split()
+    draw = np.random.default_rng(0)
+    for number in range(60):
+        letters = ["".join(draw.choice(list("abcdefghijklmnopqrstuvwxyz"), 6)) for _ in range(100)]
+        (text / f"{number}.txt").write_text(" ".join(draw.choice([*words, *letters], 900)) + "\n")
+    arguments = ["demo", "--text", text, "--out", tmp_path / "run", "--steps", 3]
+    first = nncuda(*arguments).output
+    run = tmp_path / "run"
+    for name in ("loss.png", "experts.png", "metrics.jsonl", "tokenizer.model", "results.json"):
+        assert (run / name).stat().st_size > 0
+    assert (run / "loss.png").read_bytes()[:4] == b"\x89PNG"
+    results = json.loads((run / "results.json").read_text())
+    assert results["unigram_entropy"] == pytest.approx(unigram_entropy(TokenShard(run / "held-out.tokens")))
+    assert f"held-out loss {results['held_out_loss']:.3f}" in first.replace("\n", " ")
+    assert "3 of 3 steps" in nncuda(*arguments).output
+    assert "holds a run of something else" in nncuda(*arguments[:-1], 4, code=1).output
+
+
+def test_unigram_entropy(tmp_path: Path) -> None:
+    write_shard(tmp_path / "x.tokens", [np.array([4, 4, 5, 6])], TINY.vocab_size)
+    # Shares 1/2, 1/4, 1/4: 1/2 log 2 + 1/2 log 4.
+    assert unigram_entropy(TokenShard(tmp_path / "x.tokens")) == pytest.approx(1.5 * np.log(2))
