@@ -34,18 +34,10 @@ interop: .venv-interop/.interop ## the tests against torch and transformers, whi
 	NNCUDA_INTEROP=live .venv-interop/bin/python -m pytest tests/interop
 
 asan: $(VENV)/.test ## the tests of the ABI under AddressSanitizer and UndefinedBehaviorSanitizer
-	cmake -S . -B build/asan -DCMAKE_BUILD_TYPE=RelWithDebInfo -DNNCUDA_SANITIZE=address,undefined
-	cmake --build build/asan
-	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0 NNCUDA_LIBRARY=$(CURDIR)/build/asan/libnncuda.so \
-	  $(BIN)/python -m pytest -p no:cacheprovider $(if $(wildcard tests/abi),tests/abi,tests/kernels)
+	PYTHON=$(CURDIR)/$(BIN)/python tests/abi/sanitize.sh address
 
-tsan: $(VENV)/.test ## the tests of the worker pool under ThreadSanitizer
-	cmake -S . -B build/tsan -DCMAKE_BUILD_TYPE=RelWithDebInfo -DNNCUDA_SANITIZE=thread
-	cmake --build build/tsan
-	LD_PRELOAD="$$($(CC) -print-file-name=libtsan.so)" \
-	  TSAN_OPTIONS="halt_on_error=1 exitcode=66" NNCUDA_LIBRARY=$(CURDIR)/build/tsan/libnncuda.so \
-	  $(BIN)/python -m pytest -p no:cacheprovider $(if $(wildcard tests/abi),tests/abi,tests/kernels)
+tsan: ## the worker pool, contexts and streams under ThreadSanitizer
+	tests/abi/sanitize.sh thread
 
 fmt: $(VENV)/.test ## format C and Python
 	$(BIN)/clang-format -i $(C_FILES)
