@@ -1,4 +1,4 @@
-"""Memory shared with PyTorch and JAX through DLPack, live: values, dtypes, strides, and that memory outlives its maker."""
+"""Memory shared with PyTorch and JAX through DLPack, live: values, dtypes, strides, and who keeps it alive."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nncuda.binding import docs, header, library
+from nncuda.binding import docs, exchange, header, library
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,6 +63,8 @@ def test_examples_of_the_python_page() -> None:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         for block in blocks("python.md"):
+            if "dlpack" in block and not exchange.available():
+                continue  # installed without a C++ compiler
             exec(compile(block, "docs/python.md", "exec"), namespace)
     assert "give batch= or q_len= or kv_len=" in printed.getvalue()
     assert "ids[1] is 99; it must be 0 to 9" in printed.getvalue()
