@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from .context import Context
 from .errors import (
@@ -28,7 +29,26 @@ from .profiles import Profile, Trace
 from .streams import Event, Stream
 from .tensor import Tensor
 
+if TYPE_CHECKING:
+    from . import kernels, layers, models, reference
+    from .infer import generate
+    from .models import MoEConfig, MoETransformer
+    from .train import TrainConfig, Trainer
+
 __version__ = "0.1.0"
+
+# Imported when first asked for, so that `import nncuda` costs no more than contexts and tensors do.
+_LATER = {
+    "MoEConfig": "models",
+    "MoETransformer": "models",
+    "TrainConfig": "train",
+    "Trainer": "train",
+    "generate": "infer",
+    "kernels": "",
+    "layers": "",
+    "models": "",
+    "reference": "",
+}
 
 __all__ = [
     "ArgumentError",
@@ -39,6 +59,8 @@ __all__ = [
     "Event",
     "Graph",
     "LibraryError",
+    "MoEConfig",
+    "MoETransformer",
     "OutOfMemoryError",
     "OutOfRangeError",
     "Profile",
@@ -46,9 +68,28 @@ __all__ = [
     "Stream",
     "Tensor",
     "Trace",
+    "TrainConfig",
+    "Trainer",
     "UnsupportedError",
     "from_dlpack",
+    "generate",
+    "kernels",
+    "layers",
+    "models",
+    "reference",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'nncuda' has no attribute {name!r}")
+    if not _LATER[name]:
+        return importlib.import_module(f".{name}", __name__)
+    return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))
 
 
 def from_dlpack(array: Any, ctx: Context) -> Tensor:

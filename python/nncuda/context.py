@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import dtypes, errors
@@ -42,7 +42,7 @@ class Context:
         self._last_handle: Any = None  # of a closed context whose memory others still look at
         self._capture: Capture | None = None
         self._children: weakref.WeakSet[Handle] = weakref.WeakSet()
-        self._unfreed: list[Any] = []
+        self._unfreed: list[tuple[Callable[[Any], None], Any]] = []  # what could not be freed yet, and by what
         self._handle: Any = None
         kind, _, index = device.partition(":")
         if kind not in _DEVICES or not (index or "0").isdigit():
@@ -234,12 +234,16 @@ class Context:
         # A finalizer may meet the context inside a call of another thread, or capturing: then it waits for the next
         # allocation.
         if self._handle and self._free_call(self._handle, pointer):
-            self._unfreed.append(pointer)
+            self._unfreed.append((self._free, pointer))
+
+    def _free_host(self, pointer: Any) -> None:
+        if self._handle and self._lib.nncuda_free_host(self._handle, pointer):
+            self._unfreed.append((self._free_host, pointer))
 
     def _free_later(self) -> None:
-        pointers, self._unfreed = self._unfreed, []
-        for pointer in pointers:
-            self._free(pointer)
+        waiting, self._unfreed = self._unfreed, []
+        for free, pointer in waiting:
+            free(pointer)
 
     def empty(self, shape: Any, dtype: Any = "f32") -> Tensor:
         """A tensor whose values are not set."""
@@ -286,6 +290,15 @@ class Context:
         layout = Layout.of(shape, dtype, ld, readonly)
         pointer = self._ffi.cast("void *", address if layout.numel else 0)
         return Tensor(self, Buffer(self, pointer, layout.nbytes, keeper), layout, pointer)
+
+    def host_array(self, shape: Any, dtype: Any = "f32") -> np.ndarray:
+        """A NumPy array, its values not set, in host memory that the device copies from and to at full speed
+        (page-locked on a GPU). It lives as long as anyone looks at it."""
+        import numpy as np
+
+        layout = Layout.of(_shape_of(shape), dtypes.name_of(dtype))
+        array = np.asarray(exchange.HostMemory(self, layout.nbytes))
+        return array.view(dtypes.to_numpy(layout.dtype)).reshape(layout.shape)
 
     # Streams, events, graphs
 

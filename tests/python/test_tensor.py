@@ -144,3 +144,29 @@ def test_memory_goes_back_to_the_pool(ctx: nncuda.Context) -> None:
     assert ctx.empty(1 << 20, "i8").ptr == address, "freed memory is used again"
     ctx.trim()
     assert ctx.bytes_pooled == 0
+
+
+def test_host_arrays(ctx: nncuda.Context) -> None:
+    before = ctx.bytes_used
+    array = ctx.host_array((3, 4), "bf16")
+    assert array.shape == (3, 4) and array.dtype == ml_dtypes.bfloat16 and array.flags.writeable
+    array[:] = 2
+    assert ctx.tensor(array).numpy().astype(np.float32).sum() == 24
+    part = array[1:]
+    del array
+    assert part[0, 0] == 2
+    assert ctx.host_array((0, 4)).shape == (0, 4)
+    for _ in range(100):
+        ctx.host_array(1 << 16)
+    del part
+    assert ctx.bytes_used == before
+
+
+def test_host_arrays_outlive_a_closed_context() -> None:
+    ctx = nncuda.Context(threads=1)
+    array = ctx.host_array(4)
+    array[:] = 3
+    ctx.close()
+    assert array.sum() == 12 and ctx._last_handle
+    del array
+    assert not ctx._last_handle

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 
 if TYPE_CHECKING:
+    from ..context import Context
     from ..tensor import Tensor
 
 try:
@@ -86,6 +87,24 @@ class ArrayInterface:
             "strides": None if tensor.is_dense else tuple(step * dtype.itemsize for step in tensor.strides),
             "typestr": "<u2" if tensor.dtype == "bf16" else _typestr(tensor.dtype),
         }
+
+
+class HostMemory:
+    """Bytes of page-locked host memory, as NumPy asks for them; freed when this object is gone."""
+
+    def __init__(self, ctx: Context, nbytes: int) -> None:
+        out = ctx._ffi.new("void *[1]")
+        ctx._check(ctx._lib.nncuda_malloc_host(ctx._handle, nbytes, out))
+        self._ctx = ctx
+        self._pointer = out[0]
+        ctx._exports.add(id(self))
+        address = int(ctx._ffi.cast("intptr_t", self._pointer))
+        self.__array_interface__ = {"version": 3, "shape": (nbytes,), "data": (address, False), "typestr": "|u1"}
+
+    def __del__(self) -> None:
+        if hasattr(self, "__array_interface__"):
+            self._ctx._free_host(self._pointer)
+            self._ctx._end_export(self)
 
 
 def _typestr(name: str) -> str:

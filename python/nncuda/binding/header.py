@@ -18,12 +18,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-#: dtypes that a pointer's line may name itself; any other word must be a `dtype` parameter of the same function.
-FIXED_DTYPES = ("f32", "i32", "i64", "u8", "handle")
-#: dtypes that a `dtype` line may allow.
-VALUE_DTYPES = ("f32", "f16", "bf16", "i32", "i8")
+from . import header_checks
+from .header_checks import FIXED_DTYPES, VALUE_DTYPES
 
-_POINTEE_OF_DTYPE = {"f32": ("float",), "i32": ("int32_t",), "i64": ("int64_t",), "u8": ("void", "char")}
+__all__ = [
+    "FIXED_DTYPES",
+    "VALUE_DTYPES",
+    "Constant",
+    "Dim",
+    "Enum",
+    "Function",
+    "Header",
+    "HeaderError",
+    "Param",
+    "Section",
+    "find",
+    "parse",
+    "parse_text",
+]
+
 _BASE_TYPES = ("void", "char", "float", "double", "int32_t", "int64_t")
 
 
@@ -363,7 +376,10 @@ class _Parser:
         args = self.arguments(name, match["args"], position)
         text, lines = self.doc_lines(doc, doc_position)
         params = self.match_lines(name, args, lines, position)
-        _Checker(self, name, params, position).check({line_name: at for line_name, _, at in lines})
+        known = frozenset(constant.name for enum in self.enums for constant in enum.constants)
+        for name_at_fault, problem in header_checks.problems(params, frozenset(self.handles), known):
+            at = {line_name: at for line_name, _, at in lines}.get(name_at_fault, position)
+            raise self.fail(at, f"{name}: {name_at_fault} {problem}")
         end = _SENTENCE_END.search(text)
         summary = " ".join((text[: end.end()] if end else text).split())
         citations = [" ".join(c["source"].split()) for c in _CITATION.finditer(text)]
@@ -480,78 +496,6 @@ class _Parser:
             if all(constant.name.startswith(match[1]) for constant in enum.constants):
                 return tuple(constant.name for constant in enum.constants)
         raise self.fail(position, f"no enum has values named {match[0]}")
-
-
-class _Checker:
-    """What must hold between the parameters of one function."""
-
-    def __init__(self, parser: _Parser, function: str, params: tuple[Param, ...], position: int) -> None:
-        self.parser = parser
-        self.function = function
-        self.params = {param.name: param for param in params}
-        self.position = position
-
-    def check(self, positions: dict[str, int]) -> None:
-        for param in self.params.values():
-            at = positions.get(param.name, self.position)
-            problem = self.pointer(param) if param.kind == "pointer" else self.scalar(param)
-            if problem:
-                raise self.parser.fail(at, f"{self.function}: {param.name} {problem}")
-
-    def kind(self, name: str) -> str:
-        return self.params[name].kind if name in self.params else ""
-
-    def pointer(self, param: Param) -> str:
-        const = param.ctype.startswith("const ")
-        pointee = param.ctype.replace("const ", "").replace("*", "").strip()
-        stars = param.ctype.count("*")
-        if const != (param.direction == "in"):
-            return f"is {param.direction}, but its type is {param.ctype!r}: exactly `in` is const"
-        if param.dtype == "handle":
-            if stars != 2 or (pointee != "void" and pointee not in self.parser.handles):
-                return f"is a handle, but its type is {param.ctype!r}"
-        elif stars != 1:
-            return f"is a pointer, but its type is {param.ctype!r}"
-        elif param.dtype in _POINTEE_OF_DTYPE:
-            if pointee not in _POINTEE_OF_DTYPE[param.dtype]:
-                return f"is {param.dtype}, but its type is {param.ctype!r}"
-        elif self.kind(param.dtype) != "dtype":
-            return f"has the dtype {param.dtype}, which is neither one of {FIXED_DTYPES} nor a dtype parameter"
-        elif pointee != "void":
-            return f"has a dtype chosen by {param.dtype}, but its type is {param.ctype!r}"
-        sizes = [name for dim in param.dims for name in dim.names] + [param.ld] * bool(param.ld)
-        for name in sizes:
-            if self.kind(name) != "size":
-                return f"has a shape over {name}, which is no size parameter"
-        if param.swap_flag and (self.kind(param.swap_flag) != "flag" or len(param.dims) < 2):
-            return f"is swapped by {param.swap_flag}, which is no flag, or has fewer than two dimensions"
-        for name in param.alias:
-            other = self.params.get(name)
-            if other is None or other.kind != "pointer" or param.direction != "out" or not other.reads:
-                return f"is an alias of {name}: only an output may be one, and only of an input"
-        return ""
-
-    def scalar(self, param: Param) -> str:
-        pointee = param.ctype.replace("*", "").strip()
-        if param.kind == "handle":
-            opaque = param.ctype.endswith("*") and (pointee == "void" or pointee in self.parser.handles)
-            return "" if opaque else f"is a handle, but its type is {param.ctype!r}"
-        if param.kind == "size":
-            return "" if param.ctype == "int64_t" else f"is a size, but its type is {param.ctype!r}"
-        if param.kind in ("flag", "dtype") and param.ctype != "int32_t":
-            return f"is a {param.kind}, but its type is {param.ctype!r}"
-        if param.kind == "option" and param.ctype not in ("int32_t", "int64_t", "float", "double"):
-            return f"is an option, but its type is {param.ctype!r}"
-        for dtype in param.dtypes:
-            if dtype not in VALUE_DTYPES and self.kind(dtype) != "dtype":
-                return f"allows {dtype!r}, which is neither one of {VALUE_DTYPES} nor a dtype parameter"
-        if param.default:
-            known = {constant.name for enum in self.parser.enums for constant in enum.constants}
-            if param.root_of and self.kind(param.root_of) != "size":
-                return f"has a default over {param.root_of}, which is no size parameter"
-            if param.default.startswith("NNCUDA_") and param.default not in (param.constants or known):
-                return f"has the default {param.default}, which is none of its values"
-        return ""
 
 
 def _plain(comment: str) -> str:
