@@ -12,7 +12,7 @@ SOURCES := $(shell find cuda python bindings.h CMakeLists.txt pyproject.toml -ty
 C_FILES := $(shell find cuda tests python -name '*.[ch]' -o -name '*.cpp' 2>/dev/null)
 TESTS ?= tests
 
-.PHONY: help run test lib bench interop asan tsan fmt lint lock clean
+.PHONY: help run test lib bench interop asan tsan fmt generate lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
@@ -48,6 +48,10 @@ lint: $(VENV)/.test ## check formatting and style, change nothing
 	$(BIN)/clang-format --dry-run --Werror $(C_FILES)
 	$(BIN)/ruff format --check python tests
 	$(BIN)/ruff check python tests
+
+generate: $(VENV)/.test ## write what is made from bindings.h and committed: type stubs and the ABI's reference
+	$(BIN)/python -m nncuda.binding.stubs python/nncuda/kernels.pyi
+	$(BIN)/python -m nncuda.binding.docs docs/abi.md
 
 lock: ## make requirements/*.txt anew (needs uv)
 	for file in run:3.10 test:3.10 interop:3.11; do \
