@@ -81,7 +81,7 @@ NN_INLINE void tile(const gemm_piece *t, const float *a, int64_t a_step, const f
 
 /* A tile whose sums end here or go on in a later block of k. */
 static void tile_at(const gemm_piece *t, const float *a, int64_t a_step, const float *b, int64_t units, int64_t row,
-                    int64_t rows, int64_t j, int32_t first, int32_t last, float *partial, int64_t ld_partial) {
+                    int64_t rows, int64_t j, int32_t first, int32_t last, float *partial) {
   const nn_gemm_args *x = t->x;
   const int64_t columns = nn_min(NR, t->columns - j), width = panel_width(columns);
   if (t->job->add) {
@@ -110,9 +110,9 @@ static void tile_at(const gemm_piece *t, const float *a, int64_t a_step, const f
     target_store(&target, sums, width);
     return;
   }
-  tile(t, a, a_step, b, units, partial, ld_partial, !first, rows, width);
+  tile(t, a, a_step, b, units, partial, width, !first, rows, width);
   if (last) {
-    target_store(&target, partial, ld_partial);
+    target_store(&target, partial, width);
   }
 }
 
@@ -174,12 +174,12 @@ NN_INLINE void compute(const gemm_piece *t, int32_t dtype) {
         const int64_t next_row = i + 1 < to ? r : end, next_k = (i + 1 < to ? i + 1 : from) * depth.k;
         const int64_t next_rows = x->trans_a ? 0 : nn_min(MR, t->rows - next_row);
         for (int64_t q = r; q < end; q += MR, panel += PANEL) {
-          float *partial = t->partial + (passing ? q - r : q) * n_block;
+          float *partial = t->partial + (passing ? q - r : q) * n_block; /* tile by tile */
           for (int64_t j = 0; j < t->columns; j += NR) {
             prefetch_panel(t, t->row + next_row, next_rows, next_k, nn_min(depth.k, k - next_k), j / NR,
                            nn_ceil_div(t->columns, NR), dtype);
             tile_at(t, panel, panel_step, block + j * depth.units, depth.units, t->row + q, nn_min(MR, end - q), j,
-                    i == 0, i == depth.blocks - 1, partial + j, n_block);
+                    i == 0, i == depth.blocks - 1, partial + j * MR);
           }
         }
       }

@@ -54,8 +54,9 @@ static void gemm_cut(gemm_job *job, int64_t m, int64_t n, int64_t k, int64_t thr
   double best = 0;
   for (int64_t wide = nn_min(widest, n_panels); wide > 0; wide--) {
     const int64_t n_blocks = nn_ceil_div(n_panels, wide);
+    const int32_t passing = depth.blocks == 0 || blocks_kept(&depth, wide * NR) == depth.blocks;
     int64_t tall = nn_ceil_div(m_panels, nn_ceil_div(pieces, n_blocks));
-    if (!job->add && depth.blocks > 0 && blocks_kept(&depth, wide * NR) < depth.blocks) {
+    if (!job->add && !passing) {
       tall = nn_min(tall, PARTIAL_BYTES / 4 / (wide * NR * MR)); /* unfinished sums should stay near */
     }
     tall = tall < 1 ? 1 : tall;
@@ -63,7 +64,9 @@ static void gemm_cut(gemm_job *job, int64_t m, int64_t n, int64_t k, int64_t thr
     tall = nn_ceil_div(m_panels, m_blocks);
     const double idle = (double)(nn_round_up(tasks, threads) - tasks) * area / (double)tasks;
     const double padding = (double)(n_blocks * wide - n_panels) / (double)(n_blocks * n_panels) * area;
-    const double both = (double)(n_blocks * m) * a_cost + idle + padding;
+    /* Unfinished sums that leave the caches' nearest reach are written and read again after each block of k. */
+    const double again = passing || job->add ? 0 : 0.5 * (double)(m * n) / (double)depth.units;
+    const double both = (double)(n_blocks * m) * a_cost + idle + padding + again;
     const double own = (double)(m_blocks * n) * b_cost;
     const double shared = (double)n * b_cost + (double)(m_blocks * n) * b_reread + start / (double)(units + 1);
     const int32_t share = may_share && shared < own;
