@@ -21,8 +21,8 @@ static inline float nn_bf16_to_f32(uint16_t h) { return nn_f32_from_bits((uint32
 
 static inline uint16_t nn_f32_to_bf16(float x) {
   const uint32_t u = nn_f32_bits(x);
-  if ((u & 0x7fffffffu) > 0x7f800000u) { /* NaN: keep the sign, make it the quiet one */
-    return (uint16_t)((u >> 16 & 0x8000u) | 0x7fc0u);
+  if ((u & 0x7fffffffu) > 0x7f800000u) { /* NaN: keep the leading payload bits, quiet */
+    return (uint16_t)(u >> 16 | 0x40u);
   }
   return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
