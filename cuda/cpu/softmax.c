@@ -1,5 +1,6 @@
 #include "../abi/softmax.h"
 
+#include "reduce.h"
 #include "rows.h"
 
 /*
@@ -15,10 +16,22 @@
 /* Elements in a block: a multiple of NN_GROUP vectors. A row of at most one block keeps its exponentials. */
 enum { BLOCK = 1024 };
 
+/* Elements written between two looks at the next row. */
+enum { STRIP = 256 };
+
 typedef struct row_sum {
   vf part[NN_GROUP];
   float shift; /* -inf until a larger element comes */
 } row_sum;
+
+/* Asks for the lines of n elements of the next row, so that reading it overlaps with the work on this one; 0 is none.
+ */
+NN_INLINE void fetch(const void *x, int64_t at, int64_t n, int32_t dtype) {
+  const char *p = (const char *)x + at * nn_dtype_bytes(dtype);
+  for (int64_t i = 0; at != 0 && i < n * nn_dtype_bytes(dtype); i += 64) {
+    __builtin_prefetch(p + i, 0, 2);
+  }
+}
 
 NN_INLINE vf exp_from(vf x, float shift) { return vf_exp(x - vf_set1(shift)); }
 
@@ -26,26 +39,9 @@ NN_INLINE vf exp_from(vf x, float shift) { return vf_exp(x - vf_set1(shift)); }
 NN_INLINE float usable(float shift) { return shift == -INFINITY ? 0.0f : shift; }
 
 /* Adds the n elements of a block from element `at` of x. The exponentials go to e, if given, relative to the new shift.
- */
-NN_INLINE void sum_block(row_sum *sum, const void *x, int64_t at, int64_t n, int32_t dtype, float *e) {
-  vf top[NN_GROUP];
-  for (int g = 0; g < NN_GROUP; g++) {
-    top[g] = vf_set1(-INFINITY);
-  }
-  int64_t i = 0;
-  for (; i + NN_GROUP * VF <= n; i += NN_GROUP * VF) {
-    for (int g = 0; g < NN_GROUP; g++) {
-      top[g] = vf_max(vf_load_as(x, at + i + g * VF, dtype), top[g]);
-    }
-  }
-  for (; i + VF <= n; i += VF) {
-    top[0] = vf_max(vf_load_as(x, at + i, dtype), top[0]);
-  }
-  if (i < n) {
-    top[0] = vf_max(vf_keep_part(vf_load_part_as(x, at + i, n - i, dtype), n - i, -INFINITY), top[0]);
-  }
-  /* A NaN may be lost here, but not in the exponentials. */
-  const float largest = vf_maximum(vf_max(vf_max(top[0], top[1]), vf_max(top[2], top[3])));
+ * Meanwhile half as many elements are fetched from element `next`. */
+NN_INLINE void sum_block(row_sum *sum, const void *x, int64_t at, int64_t n, int32_t dtype, float *e, int64_t next) {
+  const float largest = nn_maximum(x, at, at + n, dtype); /* a NaN is lost here, but not in the exponentials */
   if (largest > sum->shift + 1.0f) {
     const vf factor = vf_exp(vf_set1(sum->shift - largest));
     for (int g = 0; g < NN_GROUP; g++) {
@@ -54,7 +50,9 @@ NN_INLINE void sum_block(row_sum *sum, const void *x, int64_t at, int64_t n, int
     sum->shift = largest;
   }
   const float shift = usable(sum->shift);
-  for (i = 0; i + NN_GROUP * VF <= n; i += NN_GROUP * VF) {
+  int64_t i = 0;
+  for (; i + NN_GROUP * VF <= n; i += NN_GROUP * VF) {
+    fetch(x, next == 0 ? 0 : next + i / 2, NN_GROUP * VF / 2, dtype);
     for (int g = 0; g < NN_GROUP; g++) {
       const vf y = exp_from(vf_load_as(x, at + i + g * VF, dtype), shift);
       sum->part[g] = sum->part[g] + y;
@@ -74,33 +72,43 @@ NN_INLINE void sum_block(row_sum *sum, const void *x, int64_t at, int64_t n, int
   }
 }
 
-/* Row of n elements from element `at` of x and of y, which may be of different dtypes. */
+/* Row of n elements from element `at` of x and of y, which may be of different dtypes. The next row, if it is not 0, is
+ * fetched in halves: one while this row is summed, one while it is written. */
 NN_INLINE void softmax_row(const void *x, int32_t dtype_x, void *y, int32_t dtype_y, int64_t at, int64_t n,
-                           int32_t stream) {
-  float e[BLOCK];
-  const int32_t kept = n <= BLOCK;
+                           int32_t stream, int64_t next) {
   row_sum sum = {.shift = -INFINITY};
   for (int g = 0; g < NN_GROUP; g++) {
     sum.part[g] = vf_set1(0.0f);
   }
-  if (kept) {
-    sum_block(&sum, x, at, n, dtype_x, e);
-  } else {
-    for (int64_t i = 0; i < n; i += BLOCK) {
-      sum_block(&sum, x, at + i, n - i < BLOCK ? n - i : BLOCK, dtype_x, NULL);
+  float e[BLOCK];
+  const int32_t kept = n <= BLOCK;
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    if (kept) {
+      sum_block(&sum, x, at, n, dtype_x, e, 0);
+    } else {
+      sum_block(&sum, x, at + i, n - i < BLOCK ? n - i : BLOCK, dtype_x, NULL, next == 0 ? 0 : next + i / 2);
     }
   }
   const float total = nn_group_sum(sum.part), shift = usable(sum.shift);
   const vf scale = vf_set1(total == 0.0f ? 0.0f : 1.0f / total);
   if (kept) {
     NN_EACH_VECTOR(0, n, 0, 0, nn_put(y, at + i, lanes, nn_get(e, i, lanes, NNCUDA_F32, MODE) * scale, dtype_y, MODE));
-  } else {
-    NN_EACH_VECTOR(at, at + n, stream, nn_stream_head(y, at, dtype_y),
+    return;
+  }
+  const int64_t head = nn_stream_head(y, at, dtype_y); /* strips after the first start a cache line */
+  for (int64_t begin = 0, end; begin < n; begin = end) {
+    end = begin == 0 ? head + STRIP : begin + STRIP;
+    end = end < n ? end : n;
+    fetch(x, next == 0 ? 0 : next + (n + begin) / 2, STRIP / 2, dtype_x);
+    NN_EACH_VECTOR(at + begin, at + end, stream, begin == 0 ? head : 0,
                    nn_put(y, i, lanes, exp_from(nn_get(x, i, lanes, dtype_x, MODE), shift) * scale, dtype_y, MODE));
   }
 }
 
 /* ---- softmax ---- */
+
+/* Rows a task when they are long, as long as that leaves tasks for many threads. */
+enum { MOST_ROWS = 16, FEWEST_TASKS = 64 };
 
 typedef struct softmax_job {
   nn_softmax_args a;
@@ -112,7 +120,8 @@ NN_INLINE void softmax_piece(const softmax_job *job, int64_t piece, int32_t dtyp
   int64_t count;
   const int64_t row = nn_first_row(piece, job->block, job->a.rows, &count), cols = job->a.cols;
   for (int64_t r = row; r < row + count; r++) {
-    softmax_row(job->a.x, dtype, job->a.y, dtype, r * cols, cols, job->stream);
+    const int64_t next = r + 1 < row + count ? (r + 1) * cols : 0;
+    softmax_row(job->a.x, dtype, job->a.y, dtype, r * cols, cols, job->stream, next);
   }
   if (job->stream) {
     nn_stream_fence();
@@ -128,6 +137,10 @@ static void softmax_task(void *arg, int64_t piece, int32_t worker) {
 int32_t NN_KERNEL(softmax)(nncuda_ctx *ctx, const void *args) {
   softmax_job job = {.a = *(const nn_softmax_args *)args};
   job.block = nn_rows_per_task(job.a.cols);
+  if (job.block < MOST_ROWS) { /* several long rows, so that each but the first is fetched before its turn */
+    const int64_t block = job.a.rows / FEWEST_TASKS < MOST_ROWS ? job.a.rows / FEWEST_TASKS : MOST_ROWS;
+    job.block = job.block > block ? job.block : block;
+  }
   job.stream = job.a.y != job.a.x && nn_worth_streaming(job.a.rows * job.a.cols, job.a.dtype);
   nn_parallel(ctx, (job.a.rows + job.block - 1) / job.block, softmax_task, &job);
   return NNCUDA_SUCCESS;
@@ -206,7 +219,7 @@ NN_INLINE void topk_piece(const topk_job *job, int64_t piece, int32_t dtype) {
     const float *probs = a.probs + r * a.cols;
     int32_t *indices = a.indices + r * a.k;
     float *weights = a.weights + r * a.k;
-    softmax_row(a.x, dtype, a.probs, NNCUDA_F32, r * a.cols, a.cols, 0);
+    softmax_row(a.x, dtype, a.probs, NNCUDA_F32, r * a.cols, a.cols, 0, 0);
     largest_k(probs, a.cols, a.k, values, indices);
     float total = 0.0f;
     for (int64_t j = 0; j < a.k; j++) {
