@@ -95,7 +95,7 @@ NN_INLINE vf to_float(vs x) { return __builtin_convertvector(x, vf); }
 NN_INLINE vf radius(vw v) {
   const vs u = (vs)(to_float((vs)v) * vf_set1(0x1p-24f));
   const vs e = (u - 0x3f3504f3) >> 23; /* 0x3f3504f3 is sqrt(1/2) */
-  const vf m = (vf)(u - (e << 23)), exponent = to_float(e);
+  const vf m = (vf)((vw)u - ((vw)e << 23)), exponent = to_float(e);
   const vf s = (m - vf_set1(1.0f)) / (m + vf_set1(1.0f)), z = s * s;
   vf p = z * vf_set1(1.0f / 9.0f) + vf_set1(1.0f / 7.0f);
   p = p * z + vf_set1(1.0f / 5.0f);
@@ -112,7 +112,7 @@ NN_INLINE vf radius(vw v) {
  */
 NN_INLINE void circle(vw v, vf *cosine, vf *sine) {
   const vs quarter = (vs)((v + (1u << 21)) >> 22);
-  const vf t = to_float((vs)v - (quarter << 22)) * vf_set1(0x1p-24f);
+  const vf t = to_float((vs)(v - ((vw)quarter << 22))) * vf_set1(0x1p-24f);
   const vf x = t * vf_set1(6.28318530717958647692f), z = x * x;
   vf s = z * vf_set1(1.0f / 362880.0f) - vf_set1(1.0f / 5040.0f);
   s = s * z + vf_set1(1.0f / 120.0f);
@@ -124,8 +124,8 @@ NN_INLINE void circle(vw v, vf *cosine, vf *sine) {
   c = c * z - vf_set1(0.5f);
   c = c * z + vf_set1(1.0f);
   const vs swap = ((vs)s ^ (vs)c) & -(quarter & 1);
-  *cosine = (vf)((vs)c ^ swap ^ ((quarter + 1) & 2) << 30);
-  *sine = (vf)((vs)s ^ swap ^ (quarter & 2) << 30);
+  *cosine = (vf)((vw)c ^ (vw)swap ^ (vw)((quarter + 1) & 2) << 30);
+  *sine = (vf)((vw)s ^ (vw)swap ^ (vw)(quarter & 2) << 30);
 }
 
 typedef struct sequence {
