@@ -7,6 +7,7 @@ by at least MARGIN: numbers are drawn until they do.
 import numpy as np
 
 from nncuda.reference import decode as reference
+from nncuda.reference import random
 
 from .case import FLOATS, case, stored
 
@@ -57,6 +58,7 @@ def cases():
             lambda d, t=dtype: drawn(d, "topp_sample", t, d.bell(3, 40), top_k=None, top_p=1e-3),
             dtype,
         )
+        yield case("topp_sample", "reached-exactly", lambda d: reached_exactly(d), dtype)
     yield case("argmax", "rows1-vocab33000", lambda d: {"logits": d.bell(1, 33000)}, "bf16")
     for kernel, dtype in (("sample", "f16"), ("topk_sample", "bf16"), ("topp_sample", "bf16")):
         yield case(
@@ -76,6 +78,23 @@ SPECIAL = [
     [-INF, 60000.0, 1.0, 60000.0, 60000.0, -60000.0],
 ]
 TIES = [[2.0, 1.0, 2.0, 2.0, 2.0], [0.5] * 5, [-1.0, -2.0, -1.0, -2.0, -1.0], [0.0, -0.0, 0.0, -0.0, 0.0]]
+
+
+def reached_exactly(d):
+    """Four tokens of a quarter each: two of them reach a half, with no rounding in any order of sums."""
+    rows = 16
+    steps = np.arange(rows, dtype=np.int32)
+    seeds = np.full(rows, 77, np.int64)
+    u = np.array([float(random.words(1, 77, 0, step)[0]) * 2.0**-32 for step in range(rows)])
+    assert np.min(np.abs(u - 0.5)) > MARGIN and np.any((u > 0.34) & (u < 0.49))
+    return {
+        "logits": np.full((rows, 4), 1.5),
+        "temperature": np.ones(rows),
+        "top_k": None,
+        "top_p": np.full(rows, 0.5),
+        "seeds": seeds,
+        "steps": steps,
+    }
 
 
 def drawn(d, kernel, dtype, logits, temperature=None, top_k=0, top_p=None):

@@ -19,6 +19,7 @@ def cases():
         yield case("adamw_step", "skipped", lambda d: {**adamw(d, 19, 19, 5), "skip": i32(1)}, dtype)
         yield case("adamw_step", "not-skipped", lambda d: {**adamw(d, 19, 3, 5), "skip": i32(0)}, dtype)
         yield case("adamw_step", "no-copy", lambda d: {**adamw(d, 19, 3, 5), "param_copy": None}, dtype)
+        yield case("adamw_step", "tiny-moments", tiny_moments, dtype)
         for n in (1, 17, 67):
             yield case("zero_grad", f"n{n}", lambda d, n=n: {"n": n}, dtype)
         for n in (*TAILS, 1025):
@@ -84,6 +85,15 @@ def adamw(d, n, n_decay, step):
         "eps": 1e-8,
         "weight_decay": 0.1,
     }
+
+
+def tiny_moments(d):
+    """Second moments near eps squared, where the place of eps shows, and parameters that never had a gradient."""
+    args = {**adamw(d, 21, 11, 3), "v": d.uniform(21, low=0, high=4e-16)}
+    args["m"], args["grad"] = d.bell(21, scale=1e-8), d.bell(21, scale=1e-8)
+    for name in ("grad", "m", "v"):
+        args[name][::5] = 0
+    return args
 
 
 def clip(norm, max_norm, grad):
