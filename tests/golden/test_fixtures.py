@@ -90,9 +90,29 @@ def test_an_unwritten_output_fails(runner):
 
 def test_a_write_outside_the_buffer_fails(runner):
     """An output buffer one element short: the kernel's last element lands on the guard."""
-    fixture = first("silu", "f32.n17")
+    fixture = first("fill", "f32.n15")
     short = replace(fixture, outputs={"y": fixture.outputs["y"][:-1]})
-    assert any("bytes outside" in problem for problem in problems(runner, short))
+    assert any("bytes outside y" in problem for problem in problems(runner, short))
+
+
+class WritesItsInput:
+    """The library, with a silu that leaves its result in x as well."""
+
+    def __init__(self, runner):
+        self._lib, self._ffi = runner.lib, runner.ffi
+
+    def __getattr__(self, name):
+        return getattr(self._lib, name)
+
+    def cuda_silu(self, ctx, x, y, n, dtype):
+        self._lib.cuda_silu(ctx, x, y, n, dtype)
+        return self._lib.cuda_silu(ctx, x, self._ffi.cast("void *", x), n, dtype)
+
+
+def test_a_written_input_fails():
+    with Runner() as runner:
+        runner.lib = WritesItsInput(runner)
+        assert "the input x was written" in problems(runner, first("silu", "f32.n17"))
 
 
 def test_a_failing_call_is_told(runner):
