@@ -51,10 +51,11 @@ static void widen_task(void *arg, int64_t i, int32_t worker) {
   GEMM_SWITCH_DTYPE(x->dtype, widen_row(job->a + i * job->units, job->units, x, product.a, i % x->m, DT));
 }
 
-/* One row of B against m rows of A. `chains` sums a row of A run side by side, since each addition waits for the last.
+/* One row of B against m rows of A: vectors whose lanes are still to be added, VF*VF apart. `chains` sums a row of A
+ * run side by side, since each addition waits for the last.
  */
-NN_INLINE void dot_row(const float *a, int64_t units, const char *b, int64_t k, float *sums, int32_t dtype, const int m,
-                       const int chains) {
+NN_INLINE void dot_row(const float *a, int64_t units, const char *b, int64_t k, float *lanes, int32_t dtype,
+                       const int m, const int chains) {
   enum { MOST = 8 };
   vf sum[MOST][MOST];
 #pragma GCC unroll 8
@@ -90,38 +91,61 @@ NN_INLINE void dot_row(const float *a, int64_t units, const char *b, int64_t k, 
     for (int c = 1; c < chains; c++) {
       sum[r][0] += sum[r][c];
     }
-    sums[r * STRIP] = vf_sum(sum[r][0]);
+    vf_store(lanes + r * VF * VF, sum[r][0]);
   }
 }
 
+NN_INLINE void dot_row_of(const float *a, int64_t units, const char *b, int64_t m, int64_t k, float *lanes,
+                          int32_t dtype) {
+  switch (m) {
+  case 1:
+    dot_row(a, units, b, k, lanes, dtype, 1, 8);
+    break;
+  case 2:
+    dot_row(a, units, b, k, lanes, dtype, 2, 4);
+    break;
+  case 3:
+    dot_row(a, units, b, k, lanes, dtype, 3, 2);
+    break;
+  case 4:
+    dot_row(a, units, b, k, lanes, dtype, 4, 2);
+    break;
+  case 5:
+    dot_row(a, units, b, k, lanes, dtype, 5, 1);
+    break;
+  case 6:
+    dot_row(a, units, b, k, lanes, dtype, 6, 1);
+    break;
+  case 7:
+    dot_row(a, units, b, k, lanes, dtype, 7, 1);
+    break;
+  default:
+    dot_row(a, units, b, k, lanes, dtype, 8, 1);
+    break;
+  }
+}
+
+/* `rows` rows of B from b on. The lanes of VF rows are added together: transposed, they are VF vectors. */
 NN_INLINE void dot_rows(const float *a, int64_t units, const char *b, int64_t step, int64_t rows, int64_t m, int64_t k,
                         float *sums, int32_t dtype) {
-  for (int64_t j = 0; j < rows; j++) {
-    switch (m) {
-    case 1:
-      dot_row(a, units, b + j * step, k, sums + j, dtype, 1, 8);
-      break;
-    case 2:
-      dot_row(a, units, b + j * step, k, sums + j, dtype, 2, 4);
-      break;
-    case 3:
-      dot_row(a, units, b + j * step, k, sums + j, dtype, 3, 2);
-      break;
-    case 4:
-      dot_row(a, units, b + j * step, k, sums + j, dtype, 4, 2);
-      break;
-    case 5:
-      dot_row(a, units, b + j * step, k, sums + j, dtype, 5, 1);
-      break;
-    case 6:
-      dot_row(a, units, b + j * step, k, sums + j, dtype, 6, 1);
-      break;
-    case 7:
-      dot_row(a, units, b + j * step, k, sums + j, dtype, 7, 1);
-      break;
-    default:
-      dot_row(a, units, b + j * step, k, sums + j, dtype, 8, 1);
-      break;
+  float lanes[FEW_ROWS * VF * VF] __attribute__((aligned(64)));
+  for (int64_t j = 0; j < rows; j += VF) {
+    const int64_t here = nn_min(VF, rows - j);
+    for (int64_t i = 0; i < here; i++) {
+      dot_row_of(a, units, b + (j + i) * step, m, k, lanes + i * VF, dtype);
+    }
+    for (int64_t r = 0; r < m; r++) {
+      vf x[VF];
+      for (int64_t i = 0; i < VF; i++) {
+        x[i] = i < here ? vf_load(lanes + (r * VF + i) * VF) : vf_set1(0.0f);
+      }
+      transpose(x);
+      for (int width = VF / 2; width > 0; width /= 2) {
+        for (int i = 0; i < width; i++) {
+          x[i] += x[i + width];
+        }
+      }
+      vf_store(sums + r * STRIP + j, x[0]);
     }
   }
 }
@@ -216,8 +240,11 @@ int32_t NN_KERNEL(gemm_few_rows)(nncuda_ctx *ctx, const nn_gemm_args *args) {
   if (rows > FEW_ROWS) {
     nn_parallel(ctx, rows, widen_task, &job);
   }
-  const int64_t column_bytes = args->k * nn_dtype_bytes(args->dtype);
-  job.n_task = nn_round_up(nn_ceil_div(TASK_BYTES, column_bytes), STRIP);
+  if (args->trans_b) {
+    job.n_task = nn_round_up(nn_ceil_div(TASK_BYTES, args->k * nn_dtype_bytes(args->dtype)), STRIP);
+  } else { /* wide pieces of the rows, but some for each of a few threads */
+    job.n_task = nn_min(WIDTH, nn_round_up(nn_ceil_div(args->n, 8), STRIP));
+  }
   job.tasks_each = nn_ceil_div(args->n, job.n_task);
   nn_parallel(ctx, args->count * job.tasks_each, args->trans_b ? along_task : across_task, &job);
   return NNCUDA_SUCCESS;
