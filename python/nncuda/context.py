@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,9 @@ class Context:
         self._last_handle: Any = None  # of a closed context whose memory others still look at
         self._capture: Capture | None = None
         self._children: weakref.WeakSet[Handle] = weakref.WeakSet()
-        self._unfreed: list[tuple[Callable[[Any], None], Any]] = []  # what could not be freed yet, and by what
+        # What finalizers leave to be freed: bytes (-1 for what is no tensor's memory), the function that frees, what.
+        # They may run in any thread, in the middle of a call too, where the context would refuse them.
+        self._waiting: deque[tuple[int, Callable[[Any, Any], int], Any]] = deque()
         self._handle: Any = None
         kind, _, index = device.partition(":")
         if kind not in _DEVICES or not (index or "0").isdigit():
@@ -53,7 +56,7 @@ class Context:
         self._null = self._ffi.NULL
         self._new_pointer = self._ffi.typeof("void *[1]")
         self._malloc = self._lib.nncuda_malloc
-        self._free_call = self._lib.nncuda_free
+        self._free = self._lib.nncuda_free
         self.device_type = _DEVICES[kind]
         self.device_index = int(index or 0)
         self.device = kind if self.device_index == 0 else f"{kind}:{self.device_index}"
@@ -85,9 +88,10 @@ class Context:
             return
         for child in list(self._children):
             child.close()
+        self._free_waiting()
         # Without its handle no tensor can call anything; what is exported keeps the memory until it is let go.
         self._last_handle, self._handle = self._handle, self._null
-        self._unfreed.clear()
+        self._waiting.clear()
         if not self._exports:
             self._destroy()
 
@@ -130,11 +134,13 @@ class Context:
         raise self._library.error(status, self._handle)
 
     def _get(self, attribute: str) -> int:
+        self._free_waiting()
         value = self._ffi.new("int64_t *")
         self._check(self._lib.nncuda_ctx_get(self._handle, self._library.header.constants[attribute], value))
         return int(value[0])
 
     def _set(self, attribute: str, value: int) -> None:
+        self._free_waiting()
         self._check(self._lib.nncuda_ctx_set(self._handle, self._library.header.constants[attribute], value))
 
     def _copy(self, target: Any, source: Any, nbytes: int, kind: str) -> None:
@@ -195,6 +201,7 @@ class Context:
 
     def memory_info(self) -> tuple[int, int]:
         """Bytes free and in all on the device."""
+        self._free_waiting()
         free, total = self._ffi.new("int64_t *"), self._ffi.new("int64_t *")
         self._check(self._lib.nncuda_memory_info(self._handle, free, total))
         return int(free[0]), int(total[0])
@@ -211,39 +218,37 @@ class Context:
                 buffer = Buffer(self, free.pop(), nbytes)
                 buffer.captured = capture
                 return Tensor(self, buffer, layout, buffer.pointer)
-        if self._unfreed:
-            self._free_later()
-        out = self._ffi.new(self._new_pointer)
-        status = self._malloc(self._handle, nbytes, out)
-        if status:
-            self._fail(status)
-        pointer = out[0]
+        pointer = self._free_waiting(nbytes) if self._waiting and capture is None else None
+        if pointer is None:
+            out = self._ffi.new(self._new_pointer)
+            status = self._malloc(self._handle, nbytes, out)
+            if status:
+                self._fail(status)
+            pointer = out[0]
         buffer = Buffer(self, pointer, nbytes)
         buffer.captured = capture
         return Tensor(self, buffer, layout, pointer)
 
     def _release(self, buffer: Buffer) -> None:
-        """Takes back a buffer's memory; called by its finalizer, which may run in any thread and at any moment."""
+        """Takes back a buffer's memory; called by its finalizer."""
         capture = buffer.captured
         if capture is not None and capture.open:
             capture.free.setdefault(buffer.nbytes, []).append(buffer.pointer)
         else:
-            self._free(buffer.pointer)
+            self._waiting.append((buffer.nbytes, self._free, buffer.pointer))
 
-    def _free(self, pointer: Any) -> None:
-        # A finalizer may meet the context inside a call of another thread, or capturing: then it waits for the next
-        # allocation.
-        if self._handle and self._free_call(self._handle, pointer):
-            self._unfreed.append((self._free, pointer))
-
-    def _free_host(self, pointer: Any) -> None:
-        if self._handle and self._lib.nncuda_free_host(self._handle, pointer):
-            self._unfreed.append((self._free_host, pointer))
-
-    def _free_later(self) -> None:
-        waiting, self._unfreed = self._unfreed, []
-        for free, pointer in waiting:
-            free(pointer)
+    def _free_waiting(self, nbytes: int = -1) -> Any:
+        """Frees what finalizers left, but for one piece of `nbytes` bytes, which it returns for use again."""
+        found = None
+        for _ in range(len(self._waiting)):
+            size, free, pointer = self._waiting.popleft()
+            if found is None and size == nbytes and self._handle:
+                found = pointer
+            elif self._handle and free(self._handle, pointer):
+                self._waiting.append(
+                    (size, free, pointer)
+                )  # not now: the context captures, or works for another thread
+        return found
 
     def empty(self, shape: Any, dtype: Any = "f32") -> Tensor:
         """A tensor whose values are not set."""

@@ -54,10 +54,19 @@ class Graph(Handle):
 
     def close(self) -> None:
         super().close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Gives the captured memory back."""
         capture = self._capture
         capture.open = False
         capture.kept.clear()
-        pointers = [pointer for free in capture.free.values() for pointer in free]
+        pointers = [(nbytes, pointer) for nbytes, free in capture.free.items() for pointer in free]
         capture.free.clear()
-        for pointer in pointers:
-            self.ctx._free(pointer)
+        for nbytes, pointer in pointers:
+            self.ctx._waiting.append((nbytes, self.ctx._free, pointer))
+
+    def __del__(self) -> None:
+        super().__del__()
+        if hasattr(self, "_capture"):
+            self._let_go()

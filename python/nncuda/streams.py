@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,9 +36,9 @@ class Handle:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_pointer", None):
-            with contextlib.suppress(Exception):  # nobody could catch it here
-                self.close()
+        # The context frees it at its next allocation: a finalizer may run in the middle of a call of another thread.
+        if getattr(self, "_pointer", None) and self.ctx._handle:
+            self.ctx._waiting.append((-1, getattr(self.ctx._lib, self._destroy), self._pointer))
 
 
 class Stream(Handle):

@@ -92,7 +92,7 @@ def test_finalizers_free_what_was_forgotten(ctx: nncuda.Context) -> None:
 
 
 def test_a_tensor_let_go_in_another_thread_while_the_context_works(ctx: nncuda.Context) -> None:
-    """The context refuses a second thread; memory that a finalizer could not free is freed at the next allocation."""
+    """A finalizer never calls the library, which would refuse the one thread or the other; the next allocation frees."""
     before = ctx.bytes_used
     a = ctx.zeros((512, 512))
     tensors = [ctx.empty(100) for _ in range(2000)]

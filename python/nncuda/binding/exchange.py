@@ -103,7 +103,7 @@ class HostMemory:
 
     def __del__(self) -> None:
         if hasattr(self, "__array_interface__"):
-            self._ctx._free_host(self._pointer)
+            self._ctx._waiting.append((-1, self._ctx._lib.nncuda_free_host, self._pointer))
             self._ctx._end_export(self)
 
 
