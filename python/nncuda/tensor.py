@@ -210,10 +210,7 @@ class Tensor(exchange.BufferProtocol):
         """Itself when it is dense, else a dense copy."""
         if self._layout.dense:
             return self
-        copy = self.ctx.empty(self.shape, self.dtype)
-        for (source, target), nbytes in self._rows(copy):
-            self.ctx._copy(target, source, nbytes, "device_to_device")
-        return copy
+        return self.ctx.empty(self.shape, self.dtype).copy_(self)
 
     def _rows(self, other: Tensor | None = None) -> list[tuple[tuple[Any, Any], int]]:
         """Pointers of each dense run of this tensor (and of `other`, of the same shape), and its bytes."""
@@ -255,6 +252,8 @@ class Tensor(exchange.BufferProtocol):
                 raise ValueError(f"cannot copy {source!r} into {self!r}: shape and dtype must be the same")
             for (to, of), nbytes in self._rows(source):
                 self.ctx._copy(to, of, nbytes, "device_to_device")
+            if self.ctx._capture is not None:
+                self.ctx._capture.keep(self, source)
             return self
         import numpy as np
 

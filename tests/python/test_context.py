@@ -92,7 +92,7 @@ def test_finalizers_free_what_was_forgotten(ctx: nncuda.Context) -> None:
 
 
 def test_a_tensor_let_go_in_another_thread_while_the_context_works(ctx: nncuda.Context) -> None:
-    """A finalizer never calls the library, which would refuse the one thread or the other; the next allocation frees."""
+    """A finalizer never calls the library, which would refuse one of the threads; the next allocation frees."""
     before = ctx.bytes_used
     a = ctx.zeros((512, 512))
     tensors = [ctx.empty(100) for _ in range(2000)]
@@ -174,6 +174,19 @@ def test_graph_memory_is_its_own(ctx: nncuda.Context) -> None:
     del others
     graph.close()
     assert ctx.bytes_used == before
+
+
+def test_copies_are_captured_too(ctx: nncuda.Context) -> None:
+    source, target = ctx.tensor([[1.0, 2.0], [3.0, 4.0]]), ctx.zeros((2, 1))
+    with ctx.capture() as graph:
+        target.copy_(source.narrow(1, 1, 1))
+        zeros = ctx.zeros(2)
+    pointer = source.ptr
+    assert target.tolist() == [[0.0], [0.0]]
+    del source
+    assert ctx.zeros((2, 2)).ptr != pointer, "the graph keeps what its copies read"
+    graph.launch()
+    assert target.tolist() == [[2.0], [4.0]] and zeros.tolist() == [0.0, 0.0]
 
 
 def test_a_capture_that_fails_leaves_nothing(ctx: nncuda.Context) -> None:
