@@ -26,7 +26,12 @@ enum {
 typedef uint32_t vw __attribute__((vector_size(sizeof(vf))));
 typedef int32_t vs __attribute__((vector_size(sizeof(vf))));
 
-NN_INLINE vw load_words(const uint32_t *p) {
+/* Keys, or weights as their bits: as numbers both compare as what they stand for. */
+typedef uint32_t value __attribute__((may_alias));
+
+static int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
+
+NN_INLINE vw load_words(const value *p) {
   vw x;
   memcpy(&x, p, sizeof x);
   return x;
@@ -114,7 +119,7 @@ static void make_weights(const sample_row *w, int64_t begin, int64_t end, float 
 }
 
 /* Fills the list with the indices whose values are at least `least`, which is above 0; returns how many. */
-static int64_t list_at_least(const uint32_t *values, int64_t n, uint32_t least, int32_t *list) {
+static int64_t list_at_least(const value *values, int64_t n, uint32_t least, int32_t *list) {
   int64_t listed = 0, i = 0;
 #if NN_SIMD_AVX512
   const __m512i bound = _mm512_set1_epi32((int)least), step = _mm512_set1_epi32(VF);
@@ -200,7 +205,7 @@ static border find_border(const sample_row *w, int64_t listed, int weighed, doub
 }
 
 /* Sets what lies behind the border to 0 in `values`, which are the keys themselves or the weights. */
-static void cut(const sample_row *w, border last, uint32_t *values) {
+static void cut(const sample_row *w, border last, value *values) {
   vs index;
   for (int j = 0; j < VF; j++) {
     index[j] = j;
@@ -230,30 +235,29 @@ static int32_t first_of_best(const sample_row *w) {
   return (int32_t)i;
 }
 
+static double block_sum(const sample_row *w, int64_t begin) {
+  return nn_sum_f64(w->weights + begin, minimum(BLOCK, w->vocab - begin));
+}
+
 /* The first index whose cumulative weight is above u times the sum of all. */
 static int32_t draw(const sample_row *w, double u) {
   double total = 0.0;
-  for (int64_t i = 0; i < w->vocab; i += BLOCK) {
-    total += nn_sum_f64(w->weights + i, w->vocab - i < BLOCK ? w->vocab - i : BLOCK);
+  for (int64_t begin = 0; begin < w->vocab; begin += BLOCK) {
+    total += block_sum(w, begin);
   }
   const double target = u * total;
   double sum = 0.0;
-  int64_t begin = 0;
-  for (;; begin += BLOCK) { /* the same sums again, so that the last block that is not zero passes the target */
-    const double next = sum + nn_sum_f64(w->weights + begin, w->vocab - begin < BLOCK ? w->vocab - begin : BLOCK);
-    if (next > target) {
-      break;
-    }
+  int64_t begin = 0; /* of the block that passes the target: the same sums again, so that there is one */
+  for (double next = block_sum(w, 0); next <= target; next = sum + block_sum(w, begin)) {
     sum = next;
+    begin += BLOCK;
   }
+  const int64_t end = minimum(begin + BLOCK, w->vocab);
   int64_t id = begin;
-  for (int64_t i = begin; i < w->vocab && i < begin + BLOCK; i++) {
+  for (int64_t i = begin; i < end && sum <= target; i++) {
     if (w->weights[i] > 0.0f) {
       id = i; /* one by one the sum may round to just below the target: then it is the last of the block */
       sum += (double)w->weights[i];
-      if (sum > target) {
-        break;
-      }
     }
   }
   return (int32_t)id;
@@ -266,8 +270,6 @@ typedef struct sample_job {
   sample_row *rows; /* [rows] when they are few, else one a worker */
   int64_t pieces;   /* of a row */
 } sample_job;
-
-static int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void keys_piece(sample_row *w, int64_t piece) {
   const int64_t begin = piece * PIECE, end = minimum(begin + PIECE, w->vocab);
@@ -304,12 +306,11 @@ static int32_t finish(sample_row *w, const nn_sample_args *a, int64_t r) {
   const double p = a->top_p == NULL ? 1.0 : (double)a->top_p[r];
   if (p < 1.0) {
     const double total = nn_sum_f64(w->weights, w->vocab);
-    /* All weights below (1 - p) * total / vocab add up to less than (1 - p) * total: the others reach p without them.
-     */
+    /* All weights below (1 - p) * total / vocab add up to less than (1 - p) * total: without them it is still p. */
     const float least = (float)(0.999 * (1.0 - p) * total / (double)w->vocab);
     const uint32_t bits = nn_f32_bits(least > FLT_MIN ? least : FLT_MIN);
-    const int64_t listed = list_at_least((const uint32_t *)w->weights, w->vocab, bits, w->list);
-    cut(w, find_border(w, listed, 1, p * total), (uint32_t *)w->weights);
+    const int64_t listed = list_at_least((const value *)w->weights, w->vocab, bits, w->list);
+    cut(w, find_border(w, listed, 1, p * total), (value *)w->weights);
   }
   const uint32_t word = nn_philox((uint64_t)a->seeds[r], (uint64_t)a->steps[r], 0).w[0];
   return draw(w, (double)word * 0x1p-32);

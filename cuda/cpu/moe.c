@@ -356,8 +356,7 @@ NN_INLINE void combine_backward_tokens(const combine_backward_job *job, int64_t 
         row * a.dim, (row + 1) * a.dim, job->stream, nn_stream_head(a.dy, row * a.dim, dtype),
         nn_put(a.dy, i, lanes, weight * nn_get(a.dout, token + i - row * a.dim, lanes, dtype, MODE), dtype, MODE));
   }
-  for (int64_t row = begin * a.k; row < end * a.k;
-       row++) { /* as many rows as slots; who zeroes which does not matter */
+  for (int64_t row = begin * a.k; row < end * a.k; row++) { /* there are as many rows as slots */
     if (a.row_slot[row] < 0) {
       const int64_t bytes = a.dim * nn_dtype_bytes(dtype);
       memset((char *)a.dy + row * bytes, 0, (size_t)bytes);
