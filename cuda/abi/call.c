@@ -139,15 +139,18 @@ static int32_t measure(nn_tensor *tensor, int64_t element) {
     tensor->rows = tensor->width = tensor->stride = 0;
     return 1;
   }
-  if (tensor->ld == 0 || width == nn_mul(tensor->ld, element)) {
+  if (tensor->ld != 0 && nn_mul(rows, nn_mul(tensor->ld, element)) > MAX_BYTES) {
+    return 0;
+  }
+  if (tensor->ld == 0 || rows == 1 || width == tensor->ld * element) {
     tensor->rows = 1;
     tensor->width = tensor->stride = nn_mul(rows, width);
     return tensor->width <= MAX_BYTES;
   }
   tensor->rows = rows;
   tensor->width = width;
-  tensor->stride = nn_mul(tensor->ld, element);
-  return nn_mul(rows, tensor->stride) <= MAX_BYTES;
+  tensor->stride = tensor->ld * element;
+  return 1;
 }
 
 void nn_call_tensor(nn_call *call, int32_t role, const char *name, const void *data, int32_t dtype, const char *ld_name,

@@ -74,7 +74,7 @@ int32_t cuda_rope_qk(nncuda_ctx *ctx, void *q, void *k, const float *cosine, con
   NN_IN(cosine, NNCUDA_F32, max_position, head_dim / 2);
   NN_IN(sine, NNCUDA_F32, max_position, head_dim / 2);
   NN_IN(positions, NNCUDA_I32, tokens);
-  NN_FLOPS(3.0 * (double)tokens * (double)(heads + kv_heads) * (double)head_dim);
+  NN_FLOPS(3.0 * (double)tokens * ((double)heads + (double)kv_heads) * (double)head_dim);
   return NN_LAUNCH(nn_rope_qk_args, .q = q, .k = k, .cosine = cosine, .sine = sine, .positions = positions,
                    .tokens = tokens, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim,
                    .max_position = max_position, .ld_q = ld_q, .ld_k = ld_k, .layout = layout, .dtype = dtype);

@@ -70,7 +70,7 @@ int32_t cuda_softmax_topk_backward(nncuda_ctx *ctx, const float *dweights, const
   NN_IN(probs, NNCUDA_F32, rows, cols);
   NN_IN_OPT(dprobs, NNCUDA_F32, rows, cols);
   NN_OUT(dx, dtype, rows, cols);
-  NN_FLOPS(4.0 * (double)rows * (double)(cols + k));
+  NN_FLOPS(4.0 * (double)rows * ((double)cols + (double)k));
   return NN_LAUNCH(nn_softmax_topk_backward_args, .dweights = dweights, .weights = weights, .indices = indices,
                    .probs = probs, .dprobs = dprobs, .dx = dx, .rows = rows, .cols = cols, .k = k, .norm = norm,
                    .dtype = dtype);

@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from raw import C, LIB, Context, status_name
+from raw import C, HEADER, LIB, Context, status_name
 
 
 def silu(context: Context, x: np.ndarray, y: np.ndarray) -> int:
@@ -37,6 +37,17 @@ def test_something_else_is_no_context():
     assert LIB.nncuda_ctx_destroy(other.ctypes.data) == C.ERROR_INVALID_CONTEXT
     assert b"not a context" in LIB.nncuda_last_error(other.ctypes.data)
     assert b"null" in LIB.nncuda_last_error(None)
+
+
+@pytest.mark.parametrize("name", [f.name for f in HEADER.functions.values() if f.params[:1] and f.params[0].name == "ctx"])
+def test_every_function_refuses_a_null_context_and_a_foreign_one(name):
+    function = HEADER.functions[name]
+    rest = [0 if "int" in p.ctype and "*" not in p.ctype else 0.0 if p.ctype in ("float", "double") else None
+            for p in function.params[1:]]  # fmt: skip
+    foreign = np.zeros(4096, np.uint8)
+    if function.returns == "int32_t" and name not in ("nncuda_ctx_create", "nncuda_ctx_destroy"):
+        assert getattr(LIB, name)(None, *rest) == C.ERROR_INVALID_CONTEXT
+        assert getattr(LIB, name)(foreign.ctypes.data, *rest) == C.ERROR_INVALID_CONTEXT
 
 
 def test_attributes(context):
