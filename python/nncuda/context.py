@@ -61,7 +61,10 @@ class Context:
         self.device_index = int(index or 0)
         self.device = kind if self.device_index == 0 else f"{kind}:{self.device_index}"
         out = self._ffi.new("nncuda_ctx *[1]")
-        self._library.check(self._lib.nncuda_ctx_create(self.device_type, self.device_index, out))
+        status = self._lib.nncuda_ctx_create(self.device_type, self.device_index, out)
+        if status:  # there is no context yet that could say which device it was
+            error = self._library.error(status)
+            raise type(error)(status, f"device {device!r}: {error.message}", error.name)
         self._handle = out[0]
         try:
             if threads is not None:

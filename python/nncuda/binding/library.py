@@ -6,6 +6,7 @@ import ctypes.util
 import functools
 import os
 import sys
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,9 +79,10 @@ def candidates() -> list[tuple[str, str]]:
     if chosen:
         return [(f"the environment variable {ENVIRONMENT_VARIABLE}", chosen)]
     package = Path(__file__).resolve().parent.parent
-    found = [("the package", str(package / file_name()))]
-    system = ctypes.util.find_library("nncuda")
-    return [*found, ("the system", system or file_name())]
+    # An editable installation runs the source tree's modules, but its library lies where packages are installed.
+    installed = Path(sysconfig.get_path("platlib")) / "nncuda"
+    found = [("the package", str(folder / file_name())) for folder in dict.fromkeys((package, installed))]
+    return [*found, ("the system", ctypes.util.find_library("nncuda") or file_name())]
 
 
 @functools.cache
