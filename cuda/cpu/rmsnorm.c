@@ -2,6 +2,18 @@
 
 #include "rows.h"
 
+/*
+ * An output larger than the second-level caches goes past them, sooner than elsewhere: what reads a norm next is a
+ * product, which has enough to compute to hide where its input comes from. Measured, forward and backward of 2048 x
+ * 768: 2.0 ms instead of 3.1 when the output is in no cache beforehand, 1.6 instead of 1.3 when it is in the last one.
+ */
+enum { STREAM_BYTES = 4 << 20 };
+
+/* How many rows ahead of its use a row is fetched then: a tenth of the time. */
+enum { FETCH_ROWS = 2 };
+
+NN_INLINE int32_t worth_streaming(int64_t n, int32_t dtype) { return n >= STREAM_BYTES / nn_dtype_bytes(dtype); }
+
 NN_INLINE float rstd_of(const void *x, int64_t at, int64_t cols, float eps, int32_t dtype) {
   return 1.0f / sqrtf(nn_dot(x, at, dtype, x, at, dtype, cols) / (float)cols + eps);
 }
@@ -26,6 +38,9 @@ NN_INLINE void forward_piece(const forward_job *shared, int64_t piece, int32_t d
   for (int64_t r = row; r < row + count; r++) {
     const int64_t at = r * cols;
     const void *x = job.x;
+    if (job.stream) {
+      nn_fetch(x, at + FETCH_ROWS * cols, cols, dtype);
+    }
     if (job.residual != NULL) {
       NN_EACH_VECTOR(at, at + cols, 0, 0,
                      nn_put(job.sum, i, lanes,
@@ -56,7 +71,7 @@ static void forward_task(void *arg, int64_t piece, int32_t worker) {
 
 static int32_t forward_run(nncuda_ctx *ctx, forward_job job) {
   job.block = nn_rows_per_task(job.cols);
-  job.stream = job.y != job.x && nn_worth_streaming(job.rows * job.cols, job.dtype);
+  job.stream = job.y != job.x && worth_streaming(job.rows * job.cols, job.dtype);
   nn_parallel(ctx, (job.rows + job.block - 1) / job.block, forward_task, &job);
   return NNCUDA_SUCCESS;
 }
@@ -129,6 +144,10 @@ NN_INLINE void backward_piece(const backward_job *job, int64_t piece, int32_t dt
   memset(partial, 0, (size_t)a.cols * sizeof *partial);
   for (int64_t r = row; r < row + count; r++) {
     const int64_t at = r * a.cols;
+    if (job->stream) {
+      nn_fetch(a.x, at + FETCH_ROWS * a.cols, a.cols, dtype);
+      nn_fetch(a.dy, at + FETCH_ROWS * a.cols, a.cols, dtype);
+    }
     const vf rstd = vf_set1(a.rstd[r]);
     vf part[NN_GROUP];
     for (int g = 0; g < NN_GROUP; g++) {
@@ -185,7 +204,7 @@ int32_t NN_KERNEL(rmsnorm_backward)(nncuda_ctx *ctx, const void *args) {
   const int64_t rows = job.a.rows, cols = job.a.cols, least = (rows + MOST_PIECES - 1) / MOST_PIECES;
   job.block = nn_rows_per_task(cols) > least ? nn_rows_per_task(cols) : least;
   job.pieces = (rows + job.block - 1) / job.block;
-  job.stream = job.a.dx != job.a.dy && job.a.dx != job.a.dresidual && nn_worth_streaming(rows * cols, job.a.dtype);
+  job.stream = job.a.dx != job.a.dy && job.a.dx != job.a.dresidual && worth_streaming(rows * cols, job.a.dtype);
   job.partial = nn_scratch(ctx, (size_t)job.pieces * (size_t)cols * sizeof *job.partial);
   if (job.partial == NULL) {
     return NNCUDA_ERROR_OUT_OF_MEMORY;

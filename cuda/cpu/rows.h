@@ -16,6 +16,15 @@ NN_INLINE int64_t nn_first_row(int64_t task, int64_t block, int64_t rows, int64_
   return row;
 }
 
+/* Asks for the lines of n elements that are needed soon, so that reading them overlaps with other work. They need not
+ * exist. */
+NN_INLINE void nn_fetch(const void *x, int64_t at, int64_t n, int32_t dtype) {
+  const uintptr_t p = (uintptr_t)x + (uintptr_t)(at * nn_dtype_bytes(dtype));
+  for (uintptr_t i = 0; i < (uintptr_t)(n * nn_dtype_bytes(dtype)); i += 64) {
+    __builtin_prefetch((const void *)(p + i), 0, 2);
+  }
+}
+
 NN_INLINE float nn_group_sum(const vf part[NN_GROUP]) { return vf_sum((part[0] + part[1]) + (part[2] + part[3])); }
 
 /* The sum of a[i] * b[i] over the n elements from element `at_a` of a and `at_b` of b. */

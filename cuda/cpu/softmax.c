@@ -24,15 +24,6 @@ typedef struct row_sum {
   float shift; /* -inf until a larger element comes */
 } row_sum;
 
-/* Asks for the lines of n elements of the next row, so that reading it overlaps with the work on this one; 0 is none.
- */
-NN_INLINE void fetch(const void *x, int64_t at, int64_t n, int32_t dtype) {
-  const char *p = (const char *)x + at * nn_dtype_bytes(dtype);
-  for (int64_t i = 0; at != 0 && i < n * nn_dtype_bytes(dtype); i += 64) {
-    __builtin_prefetch(p + i, 0, 2);
-  }
-}
-
 NN_INLINE vf exp_from(vf x, float shift) { return vf_exp(x - vf_set1(shift)); }
 
 /* -inf - -inf has no value; relative to zero the exponentials of a row of -inf are the zeros that they should be. */
@@ -52,7 +43,9 @@ NN_INLINE void sum_block(row_sum *sum, const void *x, int64_t at, int64_t n, int
   const float shift = usable(sum->shift);
   int64_t i = 0;
   for (; i + NN_GROUP * VF <= n; i += NN_GROUP * VF) {
-    fetch(x, next == 0 ? 0 : next + i / 2, NN_GROUP * VF / 2, dtype);
+    if (next != 0) {
+      nn_fetch(x, next + i / 2, NN_GROUP * VF / 2, dtype);
+    }
     for (int g = 0; g < NN_GROUP; g++) {
       const vf y = exp_from(vf_load_as(x, at + i + g * VF, dtype), shift);
       sum->part[g] = sum->part[g] + y;
@@ -99,7 +92,9 @@ NN_INLINE void softmax_row(const void *x, int32_t dtype_x, void *y, int32_t dtyp
   for (int64_t begin = 0, end; begin < n; begin = end) {
     end = begin == 0 ? head + STRIP : begin + STRIP;
     end = end < n ? end : n;
-    fetch(x, next == 0 ? 0 : next + (n + begin) / 2, STRIP / 2, dtype_x);
+    if (next != 0) {
+      nn_fetch(x, next + (n + begin) / 2, STRIP / 2, dtype_x);
+    }
     NN_EACH_VECTOR(at + begin, at + end, stream, begin == 0 ? head : 0,
                    nn_put(y, i, lanes, exp_from(nn_get(x, i, lanes, dtype_x, MODE), shift) * scale, dtype_y, MODE));
   }
