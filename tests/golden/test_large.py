@@ -20,7 +20,7 @@ CASES = list(large.cases())
 
 
 def as_fixture(case):
-    made = build(case, draws=3)
+    made = build(case, draws=3)  # of more than one, for the outputs that have few elements
     family = header.parse().kernels[case.kernel].section
     return Fixture(family, case.kernel, case.name, made.scalars, made.tolerance, made.zeros, made.inputs, made.outputs)
 

@@ -52,9 +52,11 @@ def matmul(a: Array, b: Array) -> Array:
     if a.dtype != np.float32:
         return a @ b
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
-    c = np.zeros(shape, np.float32)
-    for i in range(a.shape[-1]):
-        c += a[..., :, i, None] * b[..., None, i, :]
+    columns = np.ascontiguousarray(np.moveaxis(a, -1, 0))[..., None]
+    rows = np.ascontiguousarray(np.moveaxis(b, -2, 0))[..., None, :]
+    c, term = np.zeros(shape, np.float32), np.empty(shape, np.float32)
+    for column, row in zip(columns, rows, strict=True):
+        c += np.multiply(column, row, out=term)
     return c
 
 

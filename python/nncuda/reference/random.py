@@ -35,9 +35,9 @@ def _halves(x: int) -> tuple[int, int]:
 
 def words(n: int, seed: int, stream: int, offset: int) -> Array:
     """The first n words (uint64, below 2^32) of blocks offset, offset + 1, ...; key = seed, upper counter = stream."""
-    blocks = [_halves(offset + i) for i in range(-(-n // 4))]
+    blocks = np.uint64(offset % (1 << 64)) + np.arange(-(-n // 4), dtype=np.uint64)
     counter = np.empty((len(blocks), 4), np.uint64)
-    counter[:, :2] = np.array(blocks, np.uint64).reshape(-1, 2)
+    counter[:, 0], counter[:, 1] = blocks & LOW, blocks >> HALF
     counter[:, 2:] = _halves(stream)
     return philox(counter, np.array(_halves(seed), np.uint64)).ravel()[:n]
 
