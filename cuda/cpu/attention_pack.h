@@ -32,14 +32,13 @@ NN_INLINE vf load_columns(const void *source, int64_t row, int64_t d, int64_t di
 NN_INLINE void pack_rows(float *panels, int64_t panel_rows, const void *source, int64_t ld, int64_t begin, int64_t end,
                          int64_t zero_end, int64_t dim, split_factor factor, int32_t dtype) {
   const vf high = vf_set1(factor.high), low = vf_set1(factor.low);
-  for (int64_t d = 0; d < dim; d += VF) {
-    float *to = panels + d / NR * NR * panel_rows + d % NR;
-    for (int64_t r = begin; r < end; r++) {
-      const vf x = load_columns(source, r * ld, d, dim, dtype);
-      vf_store(to + r * NR, vf_fma(x, high, x * low));
-    }
-    for (int64_t r = end; r < zero_end; r++) {
-      vf_store(to + r * NR, vf_set1(0.0f));
+  for (int64_t r = begin; r < zero_end; r++) {
+    for (int64_t d = 0; d < dim; d += VF) {
+      vf x = vf_set1(0.0f);
+      if (r < end) {
+        x = load_columns(source, r * ld, d, dim, dtype);
+      }
+      vf_store(panels + (d / NR * panel_rows + r) * NR + d % NR, vf_fma(x, high, x * low));
     }
   }
 }
