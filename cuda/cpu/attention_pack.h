@@ -111,39 +111,54 @@ NN_INLINE void transpose(vf x[VF]) {
 }
 #endif
 
-/* Lane i of the result is the sum, or the largest, of the lanes of x[i]; a NaN may be lost among the largest. */
-#if defined(NN_SIMD_AVX512)
-/* Halves the vectors four times: of a pair, lanes that differ in one bit are added, and that bit says which of the two.
+/*
+ * Lane i of the result is the sum, or the largest, of the lanes of x[i]; a NaN may be lost among the largest. The
+ * halving steps are written out since compilers do not unroll a loop over powers of two, and x would go through memory.
  */
-NN_INLINE vf sum_each(vf x[VF]) {
+#if defined(NN_SIMD_AVX512)
+/* Of each pair of vectors, lanes that differ in one bit are added, and that bit then says which of the two it was. */
+NN_INLINE void sum_pairs(vf x[VF], int bit) {
   const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  NN_UNROLL for (int bit = VF / 2; bit > 0; bit /= 2) {
-    const __m512i side = _mm512_and_si512(lane, _mm512_set1_epi32(bit));
-    const __mmask16 second = _mm512_test_epi32_mask(side, side);
-    const __m512i other = _mm512_xor_si512(lane, _mm512_set1_epi32(bit));
-    const __m512i pick = _mm512_mask_add_epi32(other, second, other, _mm512_set1_epi32(VF));
-    NN_UNROLL for (int i = 0; i < bit; i++) {
-      x[i] = _mm512_mask_blend_ps(second, x[i], x[i + bit]) + _mm512_permutex2var_ps(x[i], pick, x[i + bit]);
-    }
+  const __m512i side = _mm512_and_si512(lane, _mm512_set1_epi32(bit));
+  const __mmask16 second = _mm512_test_epi32_mask(side, side);
+  const __m512i other = _mm512_xor_si512(lane, _mm512_set1_epi32(bit));
+  const __m512i pick = _mm512_mask_add_epi32(other, second, other, _mm512_set1_epi32(VF));
+  NN_UNROLL for (int i = 0; i < bit; i++) {
+    x[i] = _mm512_mask_blend_ps(second, x[i], x[i + bit]) + _mm512_permutex2var_ps(x[i], pick, x[i + bit]);
   }
+}
+
+NN_INLINE vf sum_each(vf x[VF]) {
+  sum_pairs(x, 8);
+  sum_pairs(x, 4);
+  sum_pairs(x, 2);
+  sum_pairs(x, 1);
   return x[0];
 }
 #else
 NN_INLINE vf sum_each(vf x[VF]) {
   transpose(x);
-  NN_UNROLL for (int width = VF / 2; width > 0; width /= 2) {
-    NN_UNROLL for (int i = 0; i < width; i++) { x[i] = x[i] + x[i + width]; }
+  if (VF == 8) {
+    NN_UNROLL for (int i = 0; i < 4; i++) { x[i] = x[i] + x[i + VF - 4]; }
   }
-  return x[0];
+  return (x[0] + x[2]) + (x[1] + x[3]);
 }
 #endif
 
+NN_INLINE void larger_half(vf x[VF], int half) {
+  NN_UNROLL for (int i = 0; i < half; i++) { x[i] = vf_max(x[i], x[i + half]); }
+}
+
 NN_INLINE vf largest_each(vf x[VF]) {
   transpose(x);
-  NN_UNROLL for (int width = VF / 2; width > 0; width /= 2) {
-    NN_UNROLL for (int i = 0; i < width; i++) { x[i] = vf_max(x[i], x[i + width]); }
+  if (VF >= 16) {
+    larger_half(x, VF / 2);
   }
-  return x[0];
+  if (VF >= 8) {
+    larger_half(x, 4);
+  }
+  larger_half(x, 2);
+  return vf_max(x[0], x[1]);
 }
 
 /* Keys begin .. end-1 of key panels, begin a multiple of NR; the last panel is filled up with zeros. */
