@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
@@ -150,3 +151,23 @@ def test_what_does_not_fit_is_refused(old: str, new: str, line: int, text: str) 
 def test_a_second_declaration_is_refused() -> None:
     with pytest.raises(header.HeaderError, match="declared twice"):
         header.parse_text(FRAME + GOOD + GOOD)
+
+
+def test_damage_is_an_error_of_the_header_and_nothing_else() -> None:
+    """Pieces of the real header cut out or replaced: it is still read, or the error says where it broke."""
+    text = (ROOT / "bindings.h").read_text()
+    rng = random.Random(0)
+    refused = 0
+    for _ in range(150):
+        start = rng.randrange(len(text))
+        end = start + rng.randrange(1, 40)
+        damaged = text[:start] + rng.choice(["", "@", "*", " size ", "\n", "[n]"]) + text[end:]
+        try:
+            contract = header.parse_text(damaged)
+        except header.HeaderError as error:
+            assert re.match(r"bindings\.h:\d+: ", str(error))
+            refused += 1
+        else:
+            code = re.sub(r"/\*.*?\*/", "", damaged, flags=re.DOTALL)
+            assert list(contract.functions) == re.findall(r"^NNCUDA_API [^(]*?(\w+)\(", code, re.MULTILINE)
+    assert refused > 75, "most damage hits what is checked"
