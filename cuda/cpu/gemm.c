@@ -126,12 +126,10 @@ static void store_empty(const gemm_piece *t) {
   }
 }
 
-/* A's rows as they lie may serve tile registers, which load rows from anywhere: when no row or column needs padding,
- * and when they are not so far apart that they all fall into a few sets of L1. */
+/* A's rows as they lie serve tile registers, which load rows from anywhere, when no row or column needs padding. */
 NN_INLINE int32_t direct(const gemm_piece *t, int64_t rows, int64_t k, int64_t units) {
 #if NN_GEMM_TILES
-  return !t->x->trans_a && rows % TILE_ROWS == 0 && k == units * UNIT && t->x->lda % UNIT == 0 &&
-         t->x->lda * 2 % 1024 != 0;
+  return !t->x->trans_a && rows % TILE_ROWS == 0 && k == units * UNIT && t->x->lda % UNIT == 0;
 #else
   (void)t, (void)rows, (void)k, (void)units;
   return 0;

@@ -33,16 +33,16 @@ enum { UNIT = 1 };
 
 #if NN_GEMM_TILES
 /* Two by two tile registers of 16 rows by 16 columns, and two for each factor. */
-enum { MR = 32, NV = 2, DEPTH = 256, TILE_ROWS = 16 };
+enum { MR = 32, NV = 2, DEPTH = 256, TILE_ROWS = 16, TILES_READ_A = 1 };
 /* Products of two elements that a core does in a cycle, and the least that are worth a task. */
 enum { PRODUCTS_A_CYCLE = 512, TASK_WORK = 1 << 23 };
 #elif NN_SIMD_AVX512
 /* 14 rows x 2 vectors leave 4 of the 32 registers for two vectors of B and the elements of A. */
-enum { MR = 14, NV = 2, DEPTH = 512, TILE_ROWS = 2 };
+enum { MR = 14, NV = 2, DEPTH = 512, TILE_ROWS = 2, TILES_READ_A = 0 };
 enum { PRODUCTS_A_CYCLE = 32, TASK_WORK = 1 << 20 };
 #else
 /* 6 rows x 2 vectors of 16 registers. */
-enum { MR = 6, NV = 2, DEPTH = 512, TILE_ROWS = 2 };
+enum { MR = 6, NV = 2, DEPTH = 512, TILE_ROWS = 2, TILES_READ_A = 0 };
 enum { PRODUCTS_A_CYCLE = 2 * VF, TASK_WORK = 1 << 18 };
 #endif
 

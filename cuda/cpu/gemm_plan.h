@@ -39,7 +39,8 @@ NN_INLINE int64_t panel_width(int64_t columns) { return columns > VF ? NR : VF; 
  */
 static void gemm_cut(gemm_job *job, int64_t m, int64_t n, int64_t k, int64_t threads) {
   const nn_gemm_args *x = job->args;
-  const double a_cost = TILE_ROWS == 16 ? 0.6 : 1.0, b_cost = x->trans_b ? 1.0 : 0.8, b_reread = 0.2, start = 16e3;
+  const double a_cost = TILES_READ_A && !x->trans_a ? 0.2 : 1.0; /* read in place, or packed */
+  const double b_cost = x->trans_b ? 1.0 : 0.8, b_reread = 0.2, start = 16e3;
   const double work = (double)m * (double)n * (double)k * (double)x->count;
   const double most = threads > 1 ? 4.0 * (double)threads : 1.0;
   const double wanted = work / TASK_WORK < most ? work / TASK_WORK : most;
