@@ -240,6 +240,7 @@ static void gemm_task(void *arg, int64_t i, int32_t worker) {
 #if NN_GEMM_TILES
   tile_registers_close();
 #endif
+  nn_stream_fence();
 }
 
 /* offsets[0] = 0, never falling, the last at most `rows`. */
@@ -276,8 +277,10 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_args *args) {
     return NN_KERNEL(gemm_few_rows)(ctx, x);
   }
   gemm_job job = {.args = x};
-  job.add = x->dtype_c == NNCUDA_F32 && x->alpha == 1.0f && (x->beta == 0.0f || x->beta == 1.0f) && x->bias == NULL &&
-            x->residual == NULL && x->activation == NNCUDA_ACTIVATION_NONE;
+  /* A large C is better written once, past the caches, than added to: while few blocks of k keep the sums waiting. */
+  const int32_t once = x->beta == 0.0f && x->m * x->n >= STREAM_BYTES / 4 && depth_of(x->k).blocks <= 2;
+  job.add = x->dtype_c == NNCUDA_F32 && x->alpha == 1.0f && (x->beta == 0.0f || x->beta == 1.0f) && !once &&
+            x->bias == NULL && x->residual == NULL && x->activation == NNCUDA_ACTIVATION_NONE;
   int64_t m = x->m, k = x->k, block_rows;
   int64_t longest = k;
   if (x->ragged == NN_GEMM_RAGGED_M) {

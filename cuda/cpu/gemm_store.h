@@ -4,6 +4,9 @@
 
 #include "gemm_job.h"
 
+/* Results from this size on go past the caches: reading C in before it is written would be a good part of the time. */
+enum { STREAM_BYTES = 16 << 20 };
+
 /* Where in C some sums belong, and what becomes of them. */
 typedef struct gemm_target {
   char *c;              /* row 0, column 0 of the piece */
@@ -14,6 +17,7 @@ typedef struct gemm_target {
   float alpha, beta;
   int32_t activation;
   int32_t dtype;
+  int32_t stream; /* past the caches */
 } gemm_target;
 
 /* The piece of C at (row, column), with the job's whole epilogue. */
@@ -29,7 +33,8 @@ NN_INLINE gemm_target gemm_target_at(const nn_gemm_args *x, const gemm_product *
                        .alpha = x->alpha,
                        .beta = x->beta,
                        .activation = x->activation,
-                       .dtype = x->dtype_c};
+                       .dtype = x->dtype_c,
+                       .stream = x->m * x->n >= STREAM_BYTES / bytes};
 }
 
 NN_INLINE vf target_load(const void *p, int64_t i, int64_t n, int32_t dtype) {
@@ -66,9 +71,14 @@ NN_INLINE void target_store_row(const gemm_target *t, int64_t r, const float *su
 NN_INLINE void target_store_plain_bf16(const gemm_target *t, const float *sums, int64_t ld) {
   for (int64_t r = 0; r < t->rows; r++) {
     uint16_t *to = (uint16_t *)(void *)t->c + r * t->ld;
+    const float *from = sums + r * ld;
+    if (t->stream && t->columns == 2 * VF && nn_stream_head(to, 0, NNCUDA_BF16) == 0) {
+      _mm512_stream_si512((__m512i *)(void *)to, (__m512i)_mm512_cvtne2ps_pbh(vf_load(from + VF), vf_load(from)));
+      continue;
+    }
     for (int64_t j = 0; j < t->columns; j += VF) {
       const int64_t left = t->columns - j;
-      const __m256i x = (__m256i)_mm512_cvtneps_pbh(vf_load(sums + r * ld + j));
+      const __m256i x = (__m256i)_mm512_cvtneps_pbh(vf_load(from + j));
       if (left >= VF) {
         _mm256_storeu_si256((__m256i *)(void *)(to + j), x);
       } else {
@@ -79,15 +89,30 @@ NN_INLINE void target_store_plain_bf16(const gemm_target *t, const float *sums, 
 }
 #endif
 
+/* Plain sums in f32, past the caches. */
+NN_INLINE void target_stream_f32(const gemm_target *t, const float *sums, int64_t ld) {
+  for (int64_t r = 0; r < t->rows; r++) {
+    for (int64_t v = 0; v < NR; v += VF) {
+      vf_stream((float *)(void *)t->c + r * t->ld + v, vf_load(sums + r * ld + v));
+    }
+  }
+}
+
 /* Sums [rows:ld, columns], padded so that whole vectors can be read, into C. */
 static void target_store(const gemm_target *t, const float *sums, int64_t ld) {
-#if NN_GEMM_PAIRS
-  if (t->dtype == NNCUDA_BF16 && t->alpha == 1.0f && t->beta == 0.0f && t->bias == NULL && t->residual == NULL &&
+  if (t->alpha == 1.0f && t->beta == 0.0f && t->bias == NULL && t->residual == NULL &&
       t->activation == NNCUDA_ACTIVATION_NONE) {
-    target_store_plain_bf16(t, sums, ld);
-    return;
-  }
+    if (t->dtype == NNCUDA_F32 && t->stream && t->columns == NR && (uintptr_t)t->c % 64 == 0 && t->ld % 16 == 0) {
+      target_stream_f32(t, sums, ld);
+      return;
+    }
+#if NN_GEMM_PAIRS
+    if (t->dtype == NNCUDA_BF16) {
+      target_store_plain_bf16(t, sums, ld);
+      return;
+    }
 #endif
+  }
   for (int64_t r = 0; r < t->rows; r++) {
     NN_SWITCH_DTYPE(t->dtype, target_store_row(t, r, sums + r * ld, DT));
   }

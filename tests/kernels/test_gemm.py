@@ -222,6 +222,19 @@ def test_infinities_and_nans_stay_in_their_row_and_column(cpu: Engine, dtype: st
         assert np.all(np.isnan(wide(c[:, 4])))
 
 
+@pytest.mark.parametrize("dtype,m", [("f32", 1031), ("bf16", 2062)])
+def test_large_results_are_the_small_ones_side_by_side(cpu: Engine, dtype: str, m: int) -> None:
+    """From 16 MB on, results are written past the caches; how C is cut changes no bit."""
+    rng = np.random.default_rng(9)
+    n, k = 4128, 33
+    a, b, c = random(rng, (m, k), dtype), random(rng, (n, k), dtype), engine.empty((m, n), dtype)
+    cpu.gemm(a, b, c, m, n, k, 0, 1, dtype, dtype)
+    for begin in range(0, n, 1376):
+        part = engine.empty((m, 1376), dtype)
+        cpu.gemm(a, b[begin : begin + 1376], part, m, 1376, k, 0, 1, dtype, dtype)
+        assert np.array_equal(c[:, begin : begin + 1376], part)
+
+
 def test_sizes_of_zero_write_nothing(cpu: Engine) -> None:
     for m, n, k in [(0, 3, 4), (3, 0, 4), (3, 4, 0)]:
         c = engine.empty((max(m, 1), max(n, 1)), "f32")
