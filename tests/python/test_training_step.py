@@ -101,6 +101,20 @@ def test_updates(ctx: nncuda.Context) -> None:
     assert_as_good_as_float32(model.parameters.arrays(), plain.params, exact.params)
 
 
+def test_old_gradients_leave_no_trace(ctx: nncuda.Context) -> None:
+    """Every gradient is overwritten, those of experts without a token too."""
+    config = dataclasses.replace(TINY, num_experts=16, experts_per_token=1)
+    batch = random_batch(config, 1, 4)  # four tokens for sixteen experts
+    gradients = []
+    for value in (np.nan, 1.0):
+        model = MoETransformer(ctx, config, seed=5)
+        model.gradients.data.copy_(np.full(model.layout.size, value))
+        Trainer(model, TrainConfig(sequence_length=4)).train_step(*batch)
+        gradients.append(model.gradients.data.numpy())
+    assert np.isfinite(gradients[0]).all()
+    np.testing.assert_array_equal(*gradients)
+
+
 def test_weight_decay_spares_the_gains(ctx: nncuda.Context) -> None:
     """With no gradient, decay is all that moves a parameter: by lr * weight_decay, matrices only."""
     model = MoETransformer(ctx, TINY, seed=0)

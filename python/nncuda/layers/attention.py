@@ -83,12 +83,12 @@ class Attention:
             self._kept = qkv, heads, lse
         return self.output.forward(heads)
 
-    def backward(self, dy: Tensor, x: Tensor, batch: int) -> Tensor:
+    def backward(self, dy: Tensor, x: Tensor, batch: int, beta: float = 1.0) -> Tensor:
         """Gradient of x from dy, both [batch*length, hidden]."""
         qkv, heads, lse = self._kept
         self._kept = None
         rows, length = x.shape[0], x.shape[0] // batch
-        dheads = self.output.backward(dy, heads)
+        dheads = self.output.backward(dy, heads, beta=beta)
         dqkv = x.ctx.empty(qkv.shape)
         q, k, v = self._split(qkv)
         dq, dk, dv = self._split(dqkv)
@@ -100,7 +100,7 @@ class Attention:
         positions = self.rope.positions(batch, length)
         kernels.rope_backward(dq, cosine, sine, positions, dx=dq)
         kernels.rope_backward(dk, cosine, sine, positions, dx=dk)
-        return self.qkv.backward(dqkv, x)
+        return self.qkv.backward(dqkv, x, beta=beta)
 
     def prefill(self, x: Tensor, cache: KVCache, layer: int, row: int) -> Tensor:
         """As forward for one sequence, x [length, hidden], whose keys and values fill row `row` of the empty cache."""

@@ -33,17 +33,17 @@ class TransformerBlock:
             self._kept = x, middle
         return self.moe.forward(normed, middle, capacity, aux, keep)
 
-    def backward(self, dout: Tensor, batch: int, aux_scale: Tensor) -> Tensor:
+    def backward(self, dout: Tensor, batch: int, aux_scale: Tensor, beta: float = 1.0) -> Tensor:
         """Gradient of the block's input from dout, both [batch*length, hidden]."""
         x, middle = self._kept
         self._kept = None
         normed = self.post_norm.forward(middle, keep=True)
-        dnormed = self.moe.backward(dout, normed, aux_scale)
+        dnormed = self.moe.backward(dout, normed, aux_scale, beta)
         del normed
         dmiddle = self.post_norm.backward(dnormed, middle, dout)
         del middle, dout
         normed = self.input_norm.forward(x, keep=True)
-        dnormed = self.attention.backward(dmiddle, normed, batch)
+        dnormed = self.attention.backward(dmiddle, normed, batch, beta)
         return self.input_norm.backward(dnormed, x, dmiddle)
 
     def prefill(self, x: Tensor, cache: KVCache, layer: int, row: int) -> Tensor:

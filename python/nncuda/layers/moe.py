@@ -47,7 +47,7 @@ class Router:
             self._kept = routing
         return routing
 
-    def backward(self, dweights: Tensor, x: Tensor, dx: Tensor, aux_scale: Tensor) -> None:
+    def backward(self, dweights: Tensor, x: Tensor, dx: Tensor, aux_scale: Tensor, beta: float = 1.0) -> None:
         """Adds to dx what reaches x through the weights and, times aux_scale f32 [1], through the balancing loss."""
         routing = self._kept
         self._kept = None
@@ -56,7 +56,7 @@ class Router:
         dlogits = kernels.softmax_topk_backward(
             dweights, routing.weights, routing.indices, routing.probs, dprobs, norm=self.norm, dtype=x.dtype
         )
-        self.gate.backward(dlogits, x, dx, accumulate=True)
+        self.gate.backward(dlogits, x, dx, accumulate=True, beta=beta)
 
 
 class MoELayer:
@@ -98,24 +98,24 @@ class MoELayer:
             self._kept = routing, gate_up, y
         return kernels.moe_combine(y, routing.weights, routing.slot_row, residual)
 
-    def backward(self, dout: Tensor, x: Tensor, aux_scale: Tensor) -> Tensor:
+    def backward(self, dout: Tensor, x: Tensor, aux_scale: Tensor, beta: float = 1.0) -> Tensor:
         """Gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself."""
         routing, gate_up, y = self._kept
         self._kept = None
         dy, dweights = kernels.moe_combine_backward(dout, y, routing.weights, routing.slot_row, routing.row_slot, dy=y)
         gate, up = _halves(gate_up)
         active = kernels.swiglu(gate, up)
-        kernels.grouped_gemm_wgrad(dy, active, routing.offsets, self.w2_grad, beta=1.0)
+        kernels.grouped_gemm_wgrad(dy, active, routing.offsets, self.w2_grad, beta=beta)
         del active, y
         dactive = kernels.grouped_gemm(dy, self.w2, routing.offsets)
         del dy
         kernels.swiglu_backward(dactive, gate, up, dgate=gate, dup=up)
         del dactive
         rows = kernels.moe_gather(x, routing.row_slot)
-        kernels.grouped_gemm_wgrad(gate_up, rows, routing.offsets, self.w13_grad, beta=1.0)
+        kernels.grouped_gemm_wgrad(gate_up, rows, routing.offsets, self.w13_grad, beta=beta)
         drows = kernels.grouped_gemm(gate_up, self.w13, routing.offsets, c=rows)
         dx = kernels.moe_gather_backward(drows, routing.slot_row)
-        self.router.backward(dweights, x, dx, aux_scale)
+        self.router.backward(dweights, x, dx, aux_scale, beta)
         return dx
 
 

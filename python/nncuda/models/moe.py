@@ -17,7 +17,7 @@ IGNORE_INDEX = -100
 
 # Logits are made and used up in chunks of rows of about this many values, so that they never all exist at once. Sums
 # over tokens are cut here, so the number is part of the promise that every language computes the same bits.
-_LOGITS_PER_CHUNK = 1 << 22
+_LOGITS_PER_CHUNK = 1 << 21
 _MIN_CHUNK_ROWS = 256
 
 
@@ -96,24 +96,29 @@ class MoETransformer:
         aux_scale: Tensor,
         losses: Tensor,
         aux: Tensor,
+        accumulate: bool = False,
     ) -> None:
-        """Adds to `gradients` those of loss_scale * (sum of cross-entropies) + aux_scale * (load-balancing loss).
+        """Gradients of loss_scale * (sum of cross-entropies) + aux_scale * (load-balancing loss), into `gradients`.
 
-        loss_scale and aux_scale are f32 [1]. The sums of cross-entropies go to `losses` f32 [loss_pieces(tokens)], the
-        load-balancing loss, unscaled, is added to `aux` f32 [1].
+        With `accumulate` they are added to what is there. loss_scale and aux_scale are f32 [1]. The sums of
+        cross-entropies go to `losses` f32 [loss_pieces(tokens)], the load-balancing loss, unscaled, is added to `aux`
+        f32 [1].
         """
         ids, batch, length = self._ids(input_ids)
         targets, _, _ = self._ids(targets)
         capacity = self.config.capacity(batch * length)
+        beta = 1.0 if accumulate else 0.0
+        if not accumulate:
+            self._clear_added_gradients()
         x = self.embedding.forward(ids)
         for block in self.blocks:
             x = block.forward(x, batch, capacity, aux, keep=True)
         normed = self.norm.forward(x, keep=True)
-        dnormed = self._loss(normed, targets, loss_scale, losses)
+        dnormed = self._loss(normed, targets, loss_scale, losses, beta)
         dx = self.norm.backward(dnormed, x)
         del x, normed, dnormed
         for block in reversed(self.blocks):
-            dx = block.backward(dx, batch, aux_scale)
+            dx = block.backward(dx, batch, aux_scale, beta)
         self.embedding.backward(dx, ids)
 
     def loss_pieces(self, tokens: int) -> int:
@@ -172,7 +177,7 @@ class MoETransformer:
             x = block.forward(x, batch)
         return x
 
-    def _loss(self, normed: Tensor, targets: Tensor, loss_scale: Tensor, losses: Tensor) -> Tensor:
+    def _loss(self, normed: Tensor, targets: Tensor, loss_scale: Tensor, losses: Tensor, beta: float) -> Tensor:
         """Cross-entropy and its gradient, chunk by chunk; the gradient of `normed` takes its place."""
         for piece, (start, rows) in enumerate(self._chunks(normed.shape[0])):
             x = normed.narrow(0, start, rows)
@@ -182,8 +187,16 @@ class MoETransformer:
                 logits, wanted, ignore_index=IGNORE_INDEX, loss_sum=losses.narrow(0, piece, 1)
             )
             kernels.cross_entropy_backward(logits, wanted, lse, loss_scale, ignore_index=IGNORE_INDEX, dlogits=logits)
-            self.head.backward(logits, x, dx=x)
+            self.head.backward(logits, x, dx=x, beta=beta if piece == 0 else 1.0)
+            del logits  # before the next are made
         return normed
+
+    def _clear_added_gradients(self) -> None:
+        """Sets to zero the gradients that layers only add to: the embedding's, first in the arena, and the gains'."""
+        assert self.gradients is not None
+        data, gains = self.gradients.data, self.layout.num_decayed
+        kernels.zero_grad(grad=data.narrow(0, 0, self.layout.specs[0].size))
+        kernels.zero_grad(grad=data.narrow(0, gains, self.layout.size - gains))
 
     def _chunks(self, tokens: int) -> list[tuple[int, int]]:
         rows = max(_MIN_CHUNK_ROWS, _LOGITS_PER_CHUNK // self.config.vocab_size)

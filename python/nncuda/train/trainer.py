@@ -108,7 +108,6 @@ class Trainer:
         loss_scale = ctx.tensor(np.array([1.0 / tokens], np.float32))
         aux_scales = ctx.tensor(np.array(shares, np.float32))
 
-        kernels.zero_grad(grad=model.gradients.data)
         piece = 0
         for index, (start, size) in enumerate(zip(starts, sizes, strict=True)):
             model.forward_backward(
@@ -118,6 +117,7 @@ class Trainer:
                 aux_scales.narrow(0, index, 1),
                 losses.narrow(0, piece, pieces[index]),
                 aux.narrow(0, index, 1),
+                accumulate=index > 0,
             )
             piece += pieces[index]
         self._update()
