@@ -1,7 +1,10 @@
 #include "../abi/optimizer.h"
 
 #include "../abi/elementwise.h"
-#include "span.h"
+#include "rows.h"
+
+/* How far ahead arrays that no cache holds are fetched: AdamW, with four of them at once, gains a tenth. */
+enum { FETCH_BYTES = 1024 };
 
 /* ---- adamw_step ---- */
 
@@ -15,6 +18,12 @@ typedef struct adamw_job {
 
 NN_INLINE void adamw_vector(const adamw_job *job, vf keep, int64_t i, int64_t lanes, int32_t dtype, int32_t mode) {
   const nn_adamw_step_args *a = &job->a;
+  if (mode != NN_PART) {
+    const float *const streams[] = {a->grad, a->m, a->v, a->param};
+    for (int k = 0; k < 4; k++) {
+      nn_fetch(streams[k], i + FETCH_BYTES / (int64_t)sizeof(float), VF, NNCUDA_F32);
+    }
+  }
   const vf grad = nn_get(a->grad, i, lanes, NNCUDA_F32, mode) * vf_set1(job->grad_scale);
   const vf m = vf_fma(vf_set1(a->beta1), nn_get(a->m, i, lanes, NNCUDA_F32, mode), vf_set1(job->one_less_beta1) * grad);
   const vf v =
@@ -83,6 +92,7 @@ NN_INLINE double sum_of_squares(const void *x, int64_t begin, int64_t end, int32
   vd low = vd_set1(0.0), high = vd_set1(0.0), low2 = low, high2 = high;
   int64_t i = begin;
   for (; i + 2 * VF <= end; i += 2 * VF) {
+    nn_fetch(x, i + FETCH_BYTES / nn_dtype_bytes(dtype), 2 * VF, dtype);
     const vf a = vf_load_as(x, i, dtype), b = vf_load_as(x, i + VF, dtype);
     low = vd_fma(vd_low(a), vd_low(a), low);
     high = vd_fma(vd_high(a), vd_high(a), high);
