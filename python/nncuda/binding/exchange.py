@@ -6,6 +6,7 @@ compiler, NumPy still shares memory through its array interface; DLPack and memo
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
@@ -22,6 +23,10 @@ except ImportError as _error:  # installed without a C++ compiler, or run from t
 
 #: Device types, as in DLPack and in bindings.h.
 CPU, CUDA, CUDA_HOST = 1, 2, 3
+
+# Where memory without elements lies, since NumPy before 2.3 takes no null pointer for it.
+_NOTHING = (ctypes.c_char * 8)()
+_ADDRESS_OF_NOTHING = ctypes.addressof(_NOTHING)
 
 
 class MissingExtension(ImportError):
@@ -82,9 +87,9 @@ class ArrayInterface:
         self.__array_interface__ = {
             "version": 3,
             "shape": tensor.shape,
-            # NumPy takes a null pointer only for arrays without elements, and has no bf16: its bits stand in.
-            "data": (tensor.ptr, tensor.readonly),
+            "data": (tensor.ptr or _ADDRESS_OF_NOTHING, tensor.readonly),
             "strides": None if tensor.is_dense else tuple(step * dtype.itemsize for step in tensor.strides),
+            # NumPy has no bf16: its bits stand in.
             "typestr": "<u2" if tensor.dtype == "bf16" else _typestr(tensor.dtype),
         }
 
@@ -99,7 +104,8 @@ class HostMemory:
         self._pointer = out[0]
         ctx._exports.add(id(self))
         address = int(ctx._ffi.cast("intptr_t", self._pointer))
-        self.__array_interface__ = {"version": 3, "shape": (nbytes,), "data": (address, False), "typestr": "|u1"}
+        self.__array_interface__ = {"version": 3, "shape": (nbytes,), "typestr": "|u1"}
+        self.__array_interface__["data"] = (address or _ADDRESS_OF_NOTHING, False)
 
     def __del__(self) -> None:
         if hasattr(self, "__array_interface__"):
