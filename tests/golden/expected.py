@@ -170,7 +170,7 @@ def on_grid(value: Array) -> Array:
     if largest == 0:
         return value
     step = 2.0 ** (math.frexp(largest)[1] - 1 - GRID_BITS)
-    return np.where(np.isfinite(value), np.round(finite / step) * step, value)
+    return np.where(np.isfinite(value), np.round(finite / step) * step + 0.0, value)  # + 0.0: no zero is negative
 
 
 def expected_and_errors(
