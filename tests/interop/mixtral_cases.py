@@ -1,4 +1,4 @@
-"""The cases that our model and transformers' Mixtral are compared on; shared by the live run and by the recorded check."""
+"""The cases that our model and transformers' Mixtral are compared on, live and as recorded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ CONFIG = MoEConfig(
     init_std=0.2,
 )
 BATCH, LENGTH, STEPS = 3, 33, 20
-# A gentle rate: a token whose experts are nearly tied may change them on the last bit, and then the two curves part for good.
+# A gentle rate: a token whose experts are nearly tied may change them on the last bit, and then the two curves part
+# for good.
 LEARNING_RATE, BETAS, WEIGHT_DECAY, CLIP = 5e-4, (0.9, 0.95), 0.1, 1.0
 
 

@@ -1,7 +1,7 @@
 """ONNX operators carried out by our kernels, so that ONNX's own node tests can judge them.
 
-Each function takes the node's attributes and its input arrays and returns the output arrays. `NotMapped` says why a test asks
-for something that no kernel of ours claims to do.
+Each function takes the node's attributes and its input arrays and returns the output arrays. `NotMapped` says why a
+test asks for something that no kernel of ours claims to do.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import ml_dtypes
-import nncuda
 import numpy as np
+
+import nncuda
 from nncuda import kernels
 
 Array = np.ndarray

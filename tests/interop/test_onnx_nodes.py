@@ -1,19 +1,20 @@
 """ONNX's own operator tests (onnx.backend.test), run through our kernels wherever an operator maps.
 
-The `onnx` package carries each test as a one-node model with inputs and expected outputs; 1.19.1 is the last release with them.
+The `onnx` package carries each test as a one-node model with inputs and expected outputs; 1.19.1 is the last release
+with them.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import nncuda
 import numpy as np
+import onnx
 import pytest
-
-onnx = pytest.importorskip("onnx", reason="the onnx package is part of the locked test requirements; run `make test`")
 from onnx import numpy_helper
 from onnx_operators import OPERATORS, NotMapped
+
+import nncuda
 
 _NODES = Path(onnx.__file__).parent / "backend" / "test" / "data" / "node"
 # What each dtype rounds to; sums of the tests' sizes stay within a few of these.

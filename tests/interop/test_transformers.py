@@ -1,8 +1,9 @@
 """Our model against Hugging Face transformers, from what `make interop` recorded of the other side.
 
-`recorded/` holds the parameters that transformers read out of our checkpoint, and its logits, choices of experts, gradients and
-losses; and a Mixtral that transformers made. The versions stand in each file's metadata. The auxiliary loss is not compared:
-transformers' own is known to differ (huggingface/transformers#45120); test_auxiliary_loss.py computes cases by hand.
+`recorded/` holds the parameters that transformers read out of our checkpoint, and its logits, choices of experts,
+gradients and losses; and a Mixtral that transformers made. The versions stand in each file's metadata. The auxiliary
+loss is not compared, since transformers' own is known to differ (huggingface/transformers#45120);
+test_auxiliary_loss.py computes cases by hand.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Our checkpoints run in Hugging Face transformers and theirs in this library, live; what the other side says is recorded.
+"""Our checkpoints run in Hugging Face transformers and theirs in this library, live; what the other side says is
+recorded.
 
-`make interop` runs this in an environment with torch and transformers. Where the two disagree it fails; when they agree it writes
-the other side's results to `recorded/`, which test_transformers.py checks without either package.
+`make interop` runs this in an environment with torch and transformers. Where the two disagree it fails; when they
+agree it writes the other side's results to `recorded/`, which test_transformers.py checks without either package.
 """
 
 from __future__ import annotations

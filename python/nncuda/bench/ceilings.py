@@ -1,6 +1,7 @@
 """What this machine can do at most: the floors under every benchmark.
 
-The probes are C (probe.c, a small library beside the package's own), run on as many threads at once as the benchmark uses.
+The probes are C (probe.c, a small library beside the package's own), run on as many threads at once as the benchmark
+uses.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _BUFFER_BYTES = 1 << 30  # beyond the caches that one tenant of a shared machine
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Peaks of `threads` threads together. Rates in operations a second (a multiply-add is two), bandwidths in bytes a second.
+    """Peaks of `threads` threads together. Rates in operations a second (a multiply-add is two), bandwidths in bytes
+    a second.
 
     `copy` counts the bytes read and the bytes written. A peak of 0 means that the processor has no such instruction.
     """

@@ -24,7 +24,8 @@ MALLOC_TUNABLES = (
 
 @dataclass(frozen=True)
 class Row:
-    """One measured work. Rates a second; `floor` is the ceiling that the share refers to, probed beside it when it is DRAM."""
+    """One measured work. Rates a second; `floor` is the ceiling that the share refers to, probed beside it when it is
+    DRAM."""
 
     group: str
     name: str

@@ -20,7 +20,8 @@ FLOPS_A_TOKEN = 30.7e6  # forward and backward of the products and of causal att
 
 @dataclass(frozen=True)
 class StepResult:
-    """Tokens a second of each side, and peak resident bytes beyond the imported libraries (inputs and model included)."""
+    """Tokens a second of each side, and peak resident bytes beyond the imported libraries (inputs and model
+    included)."""
 
     tokens_per_second: dict[str, float]
     peak_bytes: dict[str, int]

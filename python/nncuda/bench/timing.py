@@ -29,8 +29,8 @@ def interleave(
 ) -> dict[str, Timing]:
     """Times every side once a round, A B A B ..., after one warm-up each.
 
-    A side that is quick is called several times a round (until about `inner_seconds`), and the mean counts. Rounds end early
-    when `budget` seconds are spent, but not before three.
+    A side that is quick is called several times a round (until about `inner_seconds`), and the mean counts. Rounds
+    end early when `budget` seconds are spent, but not before three.
     """
     repeats: dict[str, int] = {}
     for name, call in sides.items():

@@ -1,8 +1,8 @@
 """The peer of the training-step benchmark: the MoE transformer of DESIGN section 4, written in plain PyTorch.
 
 It is written the way a good PyTorch user would write it for speed: fused QKV and gate|up products, scaled-dot-product
-attention, tokens sorted by expert and multiplied slice by slice, fused AdamW. Both eager and `torch.compile` run it; the
-benchmark takes whichever is faster.
+attention, tokens sorted by expert and multiplied slice by slice, fused AdamW. Both eager and `torch.compile` run it;
+the benchmark takes whichever is faster.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The peer's side of each work, in PyTorch at its best on a CPU.
 
-f32 products are measured at the precision setting that is fastest among those whose error is that of f32: "medium" sends
-products to oneDNN, which is twice the default's speed on some processors, but multiplies in bf16 on those with AMX.
+f32 products are measured at the precision setting that is fastest among those whose error is that of f32. "medium"
+sends products to oneDNN, which is twice the default's speed on some processors, but multiplies in bf16 on those with
+AMX.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is measured: each work with its operations, its bytes, the ceiling it runs against and the bar it must reach.
 
-A work makes its inputs once from NumPy, so that both sides compute the same thing, and gives back a call without arguments and
-a way to read the result.
+A work makes its inputs once from NumPy, so that both sides compute the same thing, and gives back a call without
+arguments and a way to read the result.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class Side:
 class Work:
     """One line of the benchmark.
 
-    `flops` and `bytes` are what the work needs at least. `times_peer` is the least ratio of the peer's time to ours, `share` the
-    least share of the floor; None where none is asked for. `peer` names a function of the peer's module with the same inputs.
+    `flops` and `bytes` are what the work needs at least. `times_peer` is the least ratio of the peer's time to ours,
+    `share` the least share of the floor; None where none is asked for. `peer` names a function of the peer's module
+    with the same inputs.
     """
 
     group: str
@@ -248,7 +249,8 @@ def _rope() -> Work:
     return Work(
         "element-wise f32", f"rope {tokens}x{heads}x{dim}", lambda rng: {"x": _normal(rng, tokens, heads, dim)},
         ours, "rope", {},
-        flops=3.0 * tokens * heads * dim, bytes=8.0 * tokens * heads * dim + 4.0 * tokens * dim, floor="copy", share=0.80,
+        flops=3.0 * tokens * heads * dim, bytes=8.0 * tokens * heads * dim + 4.0 * tokens * dim, floor="copy",
+        share=0.80,
     )  # fmt: skip
 
 
