@@ -35,8 +35,8 @@ typedef struct backward {
 
 /* What a worker needs. */
 typedef struct backward_block {
-  float *q, *dout, *dq;                      /* row panels of the task's queries */
-  float *lse, *delta;                        /* [panel_rows] */
+  float *q, *dout, *dq;         /* row panels of the task's queries */
+  float *lse, *lse_low, *delta; /* [panel_rows]; lse is kept in two parts: rounding it costs P more than all else */
   float *keys, *values, *key_rows, *dk, *dv; /* of a block of keys: two in key panels, three in row panels */
   float *p, *ds;                             /* [BLOCK_ROWS][BLOCK_LD]; first the scores and dP */
 } backward_block;
@@ -44,10 +44,10 @@ typedef struct backward_block {
 static int64_t backward_layout(backward_block *b, float *workspace, int64_t panel_rows, int64_t dim) {
   const int64_t rows = row_panels_size(panel_rows, dim), key_rows = row_panels_size(BLOCK_KEYS, dim);
   const int64_t scores = BLOCK_ROWS * BLOCK_LD;
-  const int64_t sizes[] = {rows,     rows,     rows,     panel_rows, panel_rows, key_rows,
+  const int64_t sizes[] = {rows,     rows,     rows,     panel_rows, panel_rows, panel_rows, key_rows,
                            key_rows, key_rows, key_rows, key_rows,   scores,     scores};
-  float **const parts[] = {&b->q,      &b->dout,     &b->dq, &b->lse, &b->delta, &b->keys,
-                           &b->values, &b->key_rows, &b->dk, &b->dv,  &b->p,     &b->ds};
+  float **const parts[] = {&b->q,      &b->dout,     &b->dq, &b->lse, &b->lse_low, &b->delta, &b->keys,
+                           &b->values, &b->key_rows, &b->dk, &b->dv,  &b->p,       &b->ds};
   int64_t at = 0;
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     *parts[i] = workspace ? workspace + at : NULL;
@@ -71,7 +71,9 @@ NN_INLINE void pack_rowsums(const backward_block *b, const void *dout, const voi
     }
     const vf sum = sum_each(sums), x = vf_load_part(lse + first, smaller(VF, rows - first));
     vf_store(b->delta + first, sum);
-    vf_store(b->lse + first, vf_fma(x, vf_set1(log2e.high), x * vf_set1(log2e.low)));
+    const vf high = x * vf_set1(log2e.high);
+    vf_store(b->lse + first, high);
+    vf_store(b->lse_low + first, vf_fma(x, vf_set1(log2e.high), vf_set1(0.0f) - high) + x * vf_set1(log2e.low));
   }
 }
 
@@ -86,15 +88,16 @@ static void backward_soften(const backward_block *b, int64_t row, int64_t rows, 
   for (int64_t r = 0; r < padded_rows(rows); r++) {
     const int64_t count = r < rows ? keys_seen(r, keys, seen, causal) : 0;
     float *p = b->p + r * BLOCK_LD, *ds = b->ds + r * BLOCK_LD;
-    const vf lse = vf_set1(b->lse[row + r]), delta = vf_set1(b->delta[row + r]), zero = vf_set1(0.0f);
+    const vf lse = vf_set1(b->lse[row + r]), lse_low = vf_set1(b->lse_low[row + r]);
+    const vf delta = vf_set1(b->delta[row + r]), zero = vf_set1(0.0f);
     int64_t j = 0;
     for (; j + VF <= count; j += VF) {
-      const vf x = vf_exp2(vf_load(p + j) - lse);
+      const vf x = vf_exp2((vf_load(p + j) - lse) - lse_low);
       vf_store(p + j, x);
       vf_store(ds + j, x * (vf_load(ds + j) - delta));
     }
     if (j < count) {
-      const vf x = vf_exp2(vf_load(p + j) - lse);
+      const vf x = vf_exp2((vf_load(p + j) - lse) - lse_low);
       vf_store(p + j, vf_keep_part(x, count - j, 0.0f));
       vf_store(ds + j, vf_keep_part(x * (vf_load(ds + j) - delta), count - j, 0.0f));
       j += VF;
