@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from raw import HEADER, C
+
 from nncuda.binding.header import Function, Param
-from raw import C, HEADER
 
 _ELEMENT_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i32": 4, "i8": 1, "i64": 8, "u8": 1}
 #: Sizes that must stand in a relation to others; the rest are small and different.
@@ -164,4 +165,4 @@ def pointer(value: int | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(value)
 
 
-__all__ = ["C", "Buffer", "Sample", "outside", "pointer"]
+__all__ = ["Buffer", "C", "Sample", "outside", "pointer"]

@@ -52,7 +52,9 @@ def test_the_halves_of_a_fused_product(context):
     dy = random.standard_normal((rows, dim), dtype=np.float32)
     dgate, dup = np.zeros((2, rows, 2 * dim), np.float32)
     gate, up = fused.ctypes.data, fused.ctypes.data + 4 * dim
-    context.ok("cuda_swiglu_backward", dy.ctypes.data, gate, up, dgate.ctypes.data, dup.ctypes.data, rows, dim, 2 * dim, C.F32)
+    context.ok(
+        "cuda_swiglu_backward", dy.ctypes.data, gate, up, dgate.ctypes.data, dup.ctypes.data, rows, dim, 2 * dim, C.F32
+    )
     context.ok("cuda_swiglu_backward", dy.ctypes.data, gate, up, gate, up, rows, dim, 2 * dim, C.F32)
     np.testing.assert_array_equal(fused[:, :dim], dgate[:, :dim])
     np.testing.assert_array_equal(fused[:, dim:], dup[:, :dim])

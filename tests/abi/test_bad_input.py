@@ -11,9 +11,10 @@ import itertools
 
 import numpy as np
 import pytest
-from nncuda.binding.header import Function
-from raw import C, HEADER, LIB, Context, status_name
+from raw import HEADER, LIB, C, Context, status_name
 from samples import Sample, outside
+
+from nncuda.binding.header import Function
 
 KERNELS = sorted(HEADER.kernels.values(), key=lambda function: function.name)
 FLOATS = ("f32", "f16", "bf16")
@@ -36,7 +37,9 @@ INDEX_RANGES = {
 by_kernel = pytest.mark.parametrize("function", KERNELS, ids=lambda function: function.kernel)
 
 
-def refuse(context: Context, sample: Sample, statuses: tuple[int, ...], word: str, **changed: int | float | None) -> None:
+def refuse(
+    context: Context, sample: Sample, statuses: tuple[int, ...], word: str, **changed: int | float | None
+) -> None:
     """The changed call must fail with one of the statuses, name the argument and write nothing."""
     before = sample.image()
     name = sample.function.name

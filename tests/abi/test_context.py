@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from raw import C, HEADER, LIB, Context, status_name
+from raw import HEADER, LIB, C, Context, status_name
 
 
 def silu(context: Context, x: np.ndarray, y: np.ndarray) -> int:
@@ -39,7 +39,9 @@ def test_something_else_is_no_context():
     assert b"null" in LIB.nncuda_last_error(None)
 
 
-@pytest.mark.parametrize("name", [f.name for f in HEADER.functions.values() if f.params[:1] and f.params[0].name == "ctx"])
+@pytest.mark.parametrize(
+    "name", [f.name for f in HEADER.functions.values() if f.params[:1] and f.params[0].name == "ctx"]
+)
 def test_every_function_refuses_a_null_context_and_a_foreign_one(name):
     function = HEADER.functions[name]
     rest = [0 if "int" in p.ctype and "*" not in p.ctype else 0.0 if p.ctype in ("float", "double") else None

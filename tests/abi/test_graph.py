@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from raw import C, HEADER, Context
+from raw import HEADER, C, Context
 from samples import Sample
 
 KERNELS = sorted(HEADER.kernels.values(), key=lambda function: function.name)

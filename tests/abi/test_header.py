@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from raw import C, HEADER, LIB, PATH
+from raw import HEADER, LIB, PATH, C
 from toolchain import ROOT, program, run
 
 PEDANTIC = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-fsyntax-only")

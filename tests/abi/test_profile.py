@@ -43,7 +43,9 @@ def test_json(profiled):
     assert 0 < gemm["shortest_ns"] <= gemm["longest_ns"] <= gemm["total_ns"]
     assert sum(entry["total_ns"] for entry in kernels.values()) <= report["profiled_ns"]
     assert report["lost_calls"] == 0
-    assert profiled.text("nncuda_profile_report", C.REPORT_JSON) == profiled.text("nncuda_profile_report", C.REPORT_JSON)
+    assert profiled.text("nncuda_profile_report", C.REPORT_JSON) == profiled.text(
+        "nncuda_profile_report", C.REPORT_JSON
+    )
 
 
 def test_chrome_trace(profiled):

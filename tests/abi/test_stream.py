@@ -189,7 +189,12 @@ def test_foreign_handles_are_refused(context, name, word, before):
         wrong_kind = context.made("nncuda_stream_create" if word != "stream" else "nncuda_event_create")
         for handle in (foreign[word].value, gone.value, wrong_kind.value, 1, 2**63):
             context.fails(C.ERROR_WRONG_DEVICE, word, name, *before, handle, *after)
-    if name not in ("nncuda_stream_destroy", "nncuda_event_destroy", "nncuda_graph_destroy", "nncuda_stream_synchronize"):
+    if name not in (
+        "nncuda_stream_destroy",
+        "nncuda_event_destroy",
+        "nncuda_graph_destroy",
+        "nncuda_stream_synchronize",
+    ):
         context.fails(C.ERROR_INVALID_CONTEXT, word, name, *before, None, *after)
 
 
