@@ -1247,7 +1247,7 @@ NNCUDA_API int32_t cuda_grad_norm(nncuda_ctx *ctx, const void *grad, float *norm
  * @param loss_scale in? f32 [1] : what the loss was multiplied by, or null for 1
  * @param scale out f32 [1] : the factor, for adamw_step
  * @param grad inout? dtype [n] : gradients to scale in place, or null to leave that to adamw_step
- * @param n size : elements of grad
+ * @param n size : elements of grad; not used, and may be 0, where grad is null
  * @param max_norm option : largest norm allowed, above 0; infinity never clips
  * @param dtype dtype : f32, f16, bf16
  */

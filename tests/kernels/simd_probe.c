@@ -1,6 +1,6 @@
 /*
- * cuda/cpu/simd.h and half.h as functions over arrays, for test_simd.py: compiled once per instruction set. n is a multiple
- * of probe_width() except where a function says otherwise.
+ * cuda/cpu/simd.h and half.h as functions over arrays, for test_simd.py: compiled once per instruction set. n is a
+ * multiple of probe_width() except where a function says otherwise.
  */
 #include "cuda/cpu/simd.h"
 
@@ -56,7 +56,8 @@ void probe_reduce(const float *x, float *sum, float *largest, double *low, doubl
   }
 }
 
-/* Conversion between dtypes, any n: in vectors with a part at the end, one by one, and past the caches (y starts a line). */
+/* Conversion between dtypes, any n: in vectors with a part at the end, one by one, and past the caches (y starts a
+ * line). */
 void probe_convert(const void *x, void *y, int64_t n, int32_t dtype_x, int32_t dtype_y) {
   int64_t i = 0;
   for (; i + VF <= n; i += VF) {
@@ -83,4 +84,6 @@ void probe_convert_stream(const void *x, void *y, int64_t n, int32_t dtype_x, in
 int64_t probe_stream_head(const void *p, int64_t i, int32_t dtype) { return nn_stream_head(p, i, dtype); }
 
 /* y[0 .. VF) = the first n lanes of x, `fill` in the others. */
-void probe_keep_part(const float *x, float *y, int64_t n, float fill) { vf_store(y, vf_keep_part(vf_load(x), n, fill)); }
+void probe_keep_part(const float *x, float *y, int64_t n, float fill) {
+  vf_store(y, vf_keep_part(vf_load(x), n, fill));
+}
