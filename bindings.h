@@ -655,6 +655,7 @@ NNCUDA_API int32_t cuda_rmsnorm_backward(nncuda_ctx *ctx, const void *dy, const 
 /* ================================================================================================================
  * section: gemm
  * Products accumulate in f32. `dtype` is that of the factors, `dtype_c` that of the result: the same, or f32.
+ * Processors that multiply bf16 themselves (AVX512_BF16, AMX) take its subnormals, below 2^-126, as zero.
  * ============================================================================================================= */
 
 /**

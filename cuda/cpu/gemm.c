@@ -54,7 +54,7 @@ NN_INLINE void pack_panels(const gemm_piece *t, int64_t row, int64_t rows, int64
 #endif
 }
 
-/* Asks for the next panel of A in good time: a `share`-th of its rows' lines, the `part`-th of them. */
+/* Asks for a panel of A before its turn: part `part` of `parts` of the lines of its rows. */
 NN_INLINE void prefetch_panel(const gemm_piece *t, int64_t row, int64_t rows, int64_t k0, int64_t k, int64_t part,
                               int64_t parts, int32_t dtype) {
   const int64_t bytes = nn_dtype_bytes(dtype), lines = nn_ceil_div(k * bytes, 64);

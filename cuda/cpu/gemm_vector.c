@@ -166,6 +166,7 @@ static void along_task(void *arg, int64_t i, int32_t worker) {
     const gemm_target target = gemm_target_at(x, &product, 0, j, x->m, columns);
     target_store(&target, sums, STRIP);
   }
+  nn_stream_fence();
 }
 
 /* Adds `depth` (1 .. 4) units from p on to the sums [m, WIDTH] of columns j .. j+columns-1. */
@@ -225,6 +226,7 @@ static void across_task(void *arg, int64_t i, int32_t worker) {
     const gemm_target target = gemm_target_at(x, &product, 0, j, x->m, columns);
     target_store(&target, sums, WIDTH);
   }
+  nn_stream_fence();
 }
 
 int32_t NN_KERNEL(gemm_few_rows)(nncuda_ctx *ctx, const nn_gemm_args *args) {
