@@ -6,6 +6,7 @@ The dataclasses are the one list of options: names and types come from their fie
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 import sys
 from collections.abc import Callable
@@ -64,12 +65,12 @@ def _descriptions(options: type) -> dict[str, str]:
     """Help texts from the table in the class's docstring; one line may describe several options ("a, b  what")."""
     found: dict[str, str] = {}
     names: list[str] = []
-    for line in (options.__doc__ or "").splitlines():
-        match = re.fullmatch(r" {4}((?:\w+, )*\w+) {2,}(\S.*)", line)
+    for line in (inspect.getdoc(options) or "").splitlines():
+        match = re.fullmatch(r"((?:\w+, )*\w+) {2,}(\S.*)", line)
         if match:
             names = match[1].split(", ")
             found.update(dict.fromkeys(names, match[2]))
-        elif names and re.match(r" {12,}\S", line):
+        elif names and re.match(r" {8,}\S", line):
             for name in names:
                 found[name] += " " + line.strip()
         else:
