@@ -2,9 +2,8 @@
 
 The root mean square error of an array is at most twice that of the plain formula carried out in f32, one operation
 after the other, plus one rounding to its dtype; the largest error, in which luck has a part, at most four times the
-plain one's.
-The formulas are those of Vaswani et al. 2017, eq. 1, and their
-derivatives (Dao 2023, "FlashAttention-2", section 2.2).
+plain one's. The formulas are those of Vaswani et al. 2017, eq. 1, and their derivatives (Dao 2023, "FlashAttention-2",
+section 2.2).
 """
 
 from __future__ import annotations
@@ -228,9 +227,7 @@ def backward(
     grads = layout(case)
     ins, outs = ([r[name].pointer for name in "qkv"] for r in (rows, grads))
     lds = rows["q"].ld, rows["k"].ld
-    cpu.flash_attention_backward(
-        dout, *ins, out, lse, *outs, *case.sizes, *lds, case.scale, case.causal, case.dtype
-    )
+    cpu.flash_attention_backward(dout, *ins, out, lse, *outs, *case.sizes, *lds, case.scale, case.causal, case.dtype)
     return grads
 
 
@@ -304,9 +301,7 @@ def test_scores_and_output(cpu: Engine, case: Case, dtype: str) -> None:
     exact, single = (
         np.where(
             visible(case),
-            product(
-                by_head(rows["q"].values.astype(real), case), by_head(rows["k"].values.astype(real), case, group)
-            )
+            product(by_head(rows["q"].values.astype(real), case), by_head(rows["k"].values.astype(real), case, group))
             * real(case.scale),
             real(-np.inf),
         )
@@ -345,8 +340,9 @@ def sizes_with(**changed: int) -> list[int]:
 )
 def test_wrong_sizes(changed: dict[str, int], words: str) -> None:
     x = np.zeros(4096, np.float32)
-    with pytest.raises(KernelError, match="INVALID|12") as error:
+    with pytest.raises(KernelError) as error:
         Engine().flash_attention(x, x, x, x.copy(), None, *sizes_with(**changed), 1.0, 1, "f32")
+    assert error.value.status == "NNCUDA_ERROR_INVALID_SIZE"
     assert words in error.value.message
 
 
@@ -431,6 +427,7 @@ def test_decode_checks_lengths(cpu: Engine, length: int) -> None:
     case, lengths = DECODES[0]
     q, k, v, _ = caches(case, lengths)
     lengths = np.array([0, 1, length, 16, 40], np.int32)
-    with pytest.raises(KernelError, match="OUT_OF_RANGE|lengths") as error:
+    with pytest.raises(KernelError) as error:
         decode(cpu, case, q, k, v, lengths)
+    assert error.value.status == "NNCUDA_ERROR_OUT_OF_RANGE"
     assert f"lengths[2] is {length}; it must be 0 to 40, the capacity" in error.value.message
