@@ -171,7 +171,8 @@ void nn_streams_stop(nn_streams *streams) {
     streams->first_event = event->next;
     free(event);
   }
-  if (has_threads(streams)) { /* else the condition still counts the parent's threads, and its end would wait for them */
+  /* In a forked child the condition still counts the parent's threads, and its end would wait for them. */
+  if (has_threads(streams)) {
     pthread_cond_destroy(&streams->changed);
     pthread_mutex_destroy(&streams->lock);
   }

@@ -1,4 +1,4 @@
-"""A small valid call of every kernel, made from its documentation in bindings.h, for tests that then spoil one argument."""
+"""A small valid call of every kernel, made from its documentation in bindings.h, for tests that spoil one argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tensors overlap is decided exactly: columns that interleave in one buffer do not, a single shared element does."""
+"""Overlap is decided exactly: columns that interleave in one buffer do not overlap, one shared element does."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def rope(context: Context, x: int, y: int, rows: tuple[int, int], ld_x: int, ld_
     tokens, head_dim = rows
     tables = np.ones((1, head_dim // 2), np.float32)
     positions = np.zeros(tokens, np.int32)
-    return context.call("cuda_rope_forward", x, tables.ctypes.data, tables.ctypes.data, positions.ctypes.data, y, tokens,
-                        1, head_dim, 1, ld_x, ld_y, C.ROPE_HALF, C.F32)  # fmt: skip
+    return context.call("cuda_rope_forward", x, tables.ctypes.data, tables.ctypes.data, positions.ctypes.data, y,
+                        tokens, 1, head_dim, 1, ld_x, ld_y, C.ROPE_HALF, C.F32)  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -59,11 +59,11 @@ def test_the_halves_of_a_fused_product(context):
     np.testing.assert_array_equal(fused[:, :dim], dgate[:, :dim])
     np.testing.assert_array_equal(fused[:, dim:], dup[:, :dim])
     # Crosswise it is not allowed: dgate would overwrite up before it is read.
-    context.fails(C.ERROR_ALIASED, "dgate", "cuda_swiglu_backward", dy.ctypes.data, gate, up, up, gate, rows, dim, 2 * dim,
-                  C.F32)  # fmt: skip
-    # One element too wide: the halves share a column.
-    context.fails(C.ERROR_ALIASED, "overlaps", "cuda_swiglu_backward", dy.ctypes.data, gate, up, gate, up, rows - 1, dim + 1,
+    context.fails(C.ERROR_ALIASED, "dgate", "cuda_swiglu_backward", dy.ctypes.data, gate, up, up, gate, rows, dim,
                   2 * dim, C.F32)  # fmt: skip
+    # One element too wide: the halves share a column.
+    context.fails(C.ERROR_ALIASED, "overlaps", "cuda_swiglu_backward", dy.ctypes.data, gate, up, gate, up, rows - 1,
+                  dim + 1, 2 * dim, C.F32)  # fmt: skip
 
 
 def test_queries_and_keys_inside_fused_rows(context):

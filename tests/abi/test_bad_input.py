@@ -20,8 +20,8 @@ KERNELS = sorted(HEADER.kernels.values(), key=lambda function: function.name)
 FLOATS = ("f32", "f16", "bf16")
 ENORMOUS = (2**63 - 1, 2**62, 2**61 + 1)
 
-#: Index arrays whose line says where they come from instead of their range: an index out of range would be an access out
-#: of bounds all the same.
+#: Index arrays whose line says where they come from instead of their range: one out of range would be an access out of
+#: bounds all the same.
 INDEX_RANGES = {
     ("cuda_softmax_topk_backward", "indices"): "0 .. cols-1",
     ("cuda_moe_gather", "row_slot"): "-1 .. tokens*k-1",

@@ -1,4 +1,4 @@
-"""Every allocation of the library fails once: each call then says OUT_OF_MEMORY, nothing leaks, the context stays usable."""
+"""Every allocation of the library fails once: the call says OUT_OF_MEMORY, nothing leaks, the context stays usable."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 
 import numpy as np
@@ -52,7 +53,7 @@ def test_chrome_trace(profiled):
     events = json.loads(profiled.text("nncuda_profile_report", C.REPORT_CHROME_TRACE))["traceEvents"]
     assert [event["name"] for event in events] == ["cuda_gemm", "cuda_gemm", "cuda_gemm", "cuda_scale"]
     assert all(event["ph"] == "X" and event["dur"] >= 0 for event in events)
-    for first, second in zip(events, events[1:], strict=False):
+    for first, second in itertools.pairwise(events):
         assert first["ts"] + first["dur"] <= second["ts"] + 0.001
     assert events[0]["args"] == {"bytes": 4 * (35 + 21 + 15), "flops": 210}
 

@@ -174,7 +174,7 @@ HANDLES = [
 
 @pytest.mark.parametrize(("name", "word", "before"), HANDLES)
 def test_foreign_handles_are_refused(context, name, word, before):
-    """Of another kind, of another context, already destroyed, or no address at all: told apart without being followed."""
+    """Of another kind, of another context, already destroyed, or no address at all: never followed."""
     out = ctypes.c_int64()
     after = (ctypes.byref(out),) if name in ("nncuda_event_query", "nncuda_graph_size") else ()
     with Context() as other:

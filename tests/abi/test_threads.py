@@ -1,4 +1,4 @@
-"""Worker pools, contexts and streams under many threads; `sanitize.sh thread` runs the same program under ThreadSanitizer."""
+"""Worker pools, contexts and streams under many threads; `sanitize.sh thread` runs the same under ThreadSanitizer."""
 
 from __future__ import annotations
 
