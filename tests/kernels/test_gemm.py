@@ -1,8 +1,8 @@
 """The matrix products on every instruction set, against float64 NumPy.
 
-The bound on an element is that of any order of summation (Higham 2002, "Accuracy and Stability of Numerical Algorithms", 3.1):
-k products and additions in f32 are wrong by at most gamma(k) (|A| |B|), each operation after them by one rounding more, and
-the result's own rounding comes on top.
+The bound on an element is that of any order of summation (Higham 2002, "Accuracy and Stability of Numerical Algorithms",
+3.1): k products and additions in f32 are wrong by at most gamma(k) (|A| |B|), each operation after them by one rounding
+more, and the result's own rounding comes on top.
 """
 
 from __future__ import annotations
@@ -166,7 +166,12 @@ def test_grouped_weight_gradients(cpu: Engine, dtype: str, dtype_c: str) -> None
     rng = np.random.default_rng(6)
     for i, counts in enumerate([*GROUPS, [700, 1, 520]]):
         offsets = np.cumsum([0, *counts]).astype(np.int32)
-        groups, rows, m, n = len(counts), int(offsets[-1]) + i % 3, (33, 5, 64, 9, 20, 17)[i], (65, 16, 40, 30, 1, 35)[i]
+        groups, rows, m, n = (
+            len(counts),
+            int(offsets[-1]) + i % 3,
+            (33, 5, 64, 9, 20, 17)[i],
+            (65, 16, 40, 30, 1, 35)[i],
+        )
         beta = (0.0, 1.0, -0.5)[i % 3]
         a, b, c = random(rng, (rows, m), dtype), random(rng, (rows, n), dtype), random(rng, (groups, m, n), dtype_c)
         if beta == 0.0:
