@@ -1,8 +1,8 @@
 """The matrix products on every instruction set, against float64 NumPy.
 
 The bound on an element is that of any order of summation (Higham 2002, "Accuracy and Stability of Numerical
-Algorithms", 3.1): k products and additions in f32 are wrong by at most gamma(k) (|A| |B|), each operation after them by one
-rounding more, and the result's own rounding comes on top.
+Algorithms", 3.1): k products and additions in f32 are wrong by at most gamma(k) (|A| |B|), each operation after them by
+one rounding more, and the own rounding of the result comes on top.
 """
 
 from __future__ import annotations
