@@ -48,10 +48,8 @@ def contents(cases: list[Case]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
                 tensors[f"{case.name}/{side}/{name}"] = array
         scalars = {name: plain(value) for name, value in made.scalars.items()}
         entry = {"scalars": scalars, "tolerance": made.tolerance, "zeros": made.zeros}
-        metadata[case.name] = json.dumps(entry, separators=(",", ":"))
-    # Widest elements first: every tensor is then aligned to its element in the file.
-    names = sorted(tensors, key=lambda name: -tensors[name].itemsize)
-    return {name: tensors[name] for name in names}, metadata
+        metadata[case.name] = entry
+    return tensors, {"cases": json.dumps(metadata, separators=(",", ":"))}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -129,13 +129,20 @@ def test_bad_files_are_refused(tmp_path):
     with pytest.raises(FixtureError, match="no fixtures"):
         find_folder(tmp_path)
     write_safetensors(path, {"a/in/x": np.zeros(1, np.float32)}, {"a": "{}"})
+    with pytest.raises(FixtureError, match="no list of cases"):
+        read_file(path)
+    write_safetensors(path, {"a/in/x": np.zeros(1, np.float32)}, {"cases": '{"a": {}}'})
     with pytest.raises(FixtureError, match="metadata of case 'a'"):
         read_file(path)
-    write_safetensors(path, {"b/in/x": np.zeros(1, np.float32)}, {"a": '{"scalars": {}, "tolerance": {}, "zeros": []}'})
+    write_safetensors(
+        path, {"b/in/x": np.zeros(1, np.float32)}, {"cases": '{"a": {"scalars": {}, "tolerance": {}, "zeros": []}}'}
+    )
     with pytest.raises(FixtureError, match="b/in/x"):
         read_file(path)
     write_safetensors(
-        path, {"a/in/x": np.zeros(1, np.float32)}, {"a": '{"scalars": {}, "tolerance": {"y": -1}, "zeros": []}'}
+        path,
+        {"a/in/x": np.zeros(1, np.float32)},
+        {"cases": '{"a": {"scalars": {}, "tolerance": {"y": -1}, "zeros": []}}'},
     )
     with pytest.raises(FixtureError, match="negative"):
         read_file(path)

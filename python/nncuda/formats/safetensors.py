@@ -1,23 +1,21 @@
-"""safetensors files and folders of them, read by memory map and written without a second copy in memory.
+"""safetensors files and folders of them, through the `safetensors` package.
 
 A file is eight bytes of header length (little-endian), that many bytes of JSON, then the tensors' bytes, row-major and
 little-endian, without holes (https://github.com/huggingface/safetensors, section "Format"). A folder holds either
 `model.safetensors` or shards with `model.safetensors.index.json`, as transformers writes them.
-
-Own code rather than the `safetensors` package, because that one builds a whole file in memory before writing it, which
-a model of several gigabytes cannot afford, and because its errors do not name the file. The tests use both.
 """
 
 from __future__ import annotations
 
 import json
-import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
 from .errors import FormatError
 
@@ -36,108 +34,40 @@ _DTYPES: dict[str, np.dtype] = {
     "U8": np.dtype(np.uint8),
     "BOOL": np.dtype(np.bool_),
 }
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
-_MAX_HEADER = 100_000_000  # the format's own limit
 
 DEFAULT_SHARD_BYTES = 5_000_000_000
 
 
 class SafetensorsFile(Mapping[str, np.ndarray]):
-    """A safetensors file as a mapping from name to a read-only array over the mapped file.
+    """A safetensors file as a mapping from name to array; each look-up reads that tensor alone.
 
-    The header is checked in full on opening: names, dtypes, shapes, and that the tensors cover the data exactly, so a
-    truncated or foreign file raises FormatError here and not later. `metadata` is the file's own text entries.
+    The header is checked in full on opening, and that the tensors cover the data exactly, so a truncated or foreign file
+    raises FormatError here and not later. `metadata` is the file's own text entries.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
-        self.metadata: dict[str, str] = {}
-        self._entries: dict[str, tuple[np.dtype, tuple[int, ...], int]] = {}
         try:
-            with open(self.path, "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size < 8:
-                    raise FormatError(path, f"is {size} bytes long; a safetensors file has at least 8")
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            with open(self.path, "rb"):  # the package's errors do not tell what the system said
+                pass
+            self._file = safe_open(self.path, "np")
         except OSError as error:
             raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
-        length = int.from_bytes(self._map[:8], "little")
-        if length > min(_MAX_HEADER, size - 8):
-            raise FormatError(
-                path,
-                f"claims a header of {length} bytes in a file of {size}: it is truncated, or not a safetensors file",
-            )
-        self._parse(self._map[8 : 8 + length], 8 + length, size)
-
-    def _parse(self, text: bytes, data_start: int, size: int) -> None:
-        def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-            found: dict[str, object] = {}
-            for key, value in pairs:
-                if key in found:
-                    raise FormatError(self.path, f"its header has {key!r} twice")
-                found[key] = value
-            return found
-
-        try:
-            header = json.loads(text.decode("utf-8"), object_pairs_hook=unique)
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-            raise FormatError(
-                self.path, f"its header is not JSON, so it is not a safetensors file ({error})"
-            ) from error
-        if not isinstance(header, dict):
-            raise FormatError(self.path, "its header is not a JSON object, so it is not a safetensors file")
-        spans = []
-        for name, entry in header.items():
-            if name == "__metadata__":
-                if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
-                    raise FormatError(self.path, "its __metadata__ is not a map from text to text")
-                self.metadata = entry
-                continue
-            dtype, shape, begin, end = self._check_entry(name, entry, size - data_start)
-            self._entries[name] = (dtype, shape, data_start + begin)
-            spans.append((begin, end, name))
-        position = 0
-        for begin, end, name in sorted(spans):
-            if begin != position:
-                raise FormatError(self.path, f"tensor {name!r} begins at byte {begin} of the data, expected {position}")
-            position = end
-        if position != size - data_start:
-            raise FormatError(
-                self.path, f"holds {size - data_start} bytes of data, but its header describes {position}"
-            )
-
-    def _check_entry(self, name: str, entry: object, room: int) -> tuple[np.dtype, tuple[int, ...], int, int]:
-        def whole(value: object) -> bool:
-            return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-        if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= entry.keys():
-            raise FormatError(self.path, f"tensor {name!r} lacks dtype, shape or data_offsets")
-        dtype = _DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
-        if dtype is None:
-            raise FormatError(self.path, f"tensor {name!r} has the unknown dtype {entry['dtype']!r}")
-        shape, offsets = entry["shape"], entry["data_offsets"]
-        if not isinstance(shape, list) or not all(map(whole, shape)):
-            raise FormatError(self.path, f"tensor {name!r} has the impossible shape {shape!r}")
-        if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(whole, offsets)):
-            raise FormatError(self.path, f"tensor {name!r} has the impossible data_offsets {offsets!r}")
-        begin, end = offsets
-        bytes_needed = dtype.itemsize
-        for extent in shape:
-            bytes_needed *= extent
-        if end - begin != bytes_needed:
-            raise FormatError(self.path, f"tensor {name!r} takes {bytes_needed} bytes but is given {end - begin}")
-        if end > room:
-            raise FormatError(
-                self.path, f"tensor {name!r} ends at byte {end} of the data, which has {room}: truncated?"
-            )
-        return dtype, tuple(shape), begin, end
+        except SafetensorError as error:
+            raise FormatError(path, f"is truncated, or not a safetensors file ({error})") from error
+        self.metadata: dict[str, str] = dict(self._file.metadata() or {})
+        self._entries: dict[str, tuple[np.dtype, tuple[int, ...]]] = {}
+        for name in self._file.keys():  # noqa: SIM118 - it is no mapping
+            entry = self._file.get_slice(name)
+            dtype = _DTYPES.get(entry.get_dtype())
+            if dtype is None:
+                raise FormatError(path, f"tensor {name!r} has dtype {entry.get_dtype()}, which this program cannot use")
+            self._entries[name] = dtype, tuple(entry.get_shape())
 
     def __getitem__(self, name: str) -> np.ndarray:
-        dtype, shape, offset = self._entries[name]
-        count = int(np.prod(shape, dtype=np.int64))
-        if count == 0:
-            return np.empty(shape, dtype)
-        return np.frombuffer(self._map, dtype, count, offset).reshape(shape)
+        if name not in self._entries:
+            raise KeyError(name)
+        return self._file.get_tensor(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -157,25 +87,19 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
 def write_safetensors(
     path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Writes arrays, in the order of the mapping, straight from their memory. The caller sees to atomicity."""
-    header: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
-    offset = 0
+    """Writes arrays straight from their memory: the same arrays give the same bytes. The caller sees to atomicity.
+
+    At most one entry of metadata, since the package writes several in an order that changes from run to run.
+    """
+    if metadata is not None and len(metadata) > 1:
+        raise ValueError(
+            f"{len(metadata)} entries of metadata; at most one, or the bytes of the file are not determined"
+        )
     for name, array in tensors.items():
-        if array.dtype not in _NAMES:
+        if array.dtype not in _DTYPES.values():
             raise TypeError(f"tensor {name!r} has dtype {array.dtype}, which safetensors does not know")
-        header[name] = {
-            "dtype": _NAMES[array.dtype],
-            "shape": list(array.shape),
-            "data_offsets": [offset, offset + array.nbytes],
-        }
-        offset += array.nbytes
-    text = json.dumps(header, separators=(",", ":")).encode("utf-8")
-    text += b" " * (-len(text) % 8)  # so that the data is aligned for whoever maps the file
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little"))
-        file.write(text)
-        for array in tensors.values():
-            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    dense = {name: np.asarray(array, order="C") for name, array in tensors.items()}
+    save_file(dense, path, metadata=None if metadata is None else dict(metadata))
 
 
 def write_safetensors_folder(

@@ -74,10 +74,13 @@ def _scalar(value: Any) -> Any:
 def read_file(path: Path) -> list[Fixture]:
     """All cases of one kernel's file."""
     file = SafetensorsFile(path)
+    try:
+        entries = dict(json.loads(file.metadata["cases"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise FixtureError(f"{path}: the metadata has no list of cases as the format says ({error!r})") from error
     cases: dict[str, Fixture] = {}
-    for name, text in file.metadata.items():
+    for name, entry in entries.items():
         try:
-            entry = json.loads(text)
             scalars = {key: _scalar(value) for key, value in entry["scalars"].items()}
             tolerance = {key: float(value) for key, value in entry["tolerance"].items()}
             zeros = [str(key) for key in entry["zeros"]]
