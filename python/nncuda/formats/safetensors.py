@@ -41,8 +41,8 @@ DEFAULT_SHARD_BYTES = 5_000_000_000
 class SafetensorsFile(Mapping[str, np.ndarray]):
     """A safetensors file as a mapping from name to array; each look-up reads that tensor alone.
 
-    The header is checked in full on opening, and that the tensors cover the data exactly, so a truncated or foreign file
-    raises FormatError here and not later. `metadata` is the file's own text entries.
+    The header is checked in full on opening, and that the tensors cover the data exactly, so a truncated or foreign
+    file raises FormatError here and not later. `metadata` is the file's own text entries.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
@@ -57,7 +57,7 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
             raise FormatError(path, f"is truncated, or not a safetensors file ({error})") from error
         self.metadata: dict[str, str] = dict(self._file.metadata() or {})
         self._entries: dict[str, tuple[np.dtype, tuple[int, ...]]] = {}
-        for name in self._file.keys():  # noqa: SIM118 - it is no mapping
+        for name in self._file.keys():
             entry = self._file.get_slice(name)
             dtype = _DTYPES.get(entry.get_dtype())
             if dtype is None:
