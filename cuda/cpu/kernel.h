@@ -1,6 +1,6 @@
 /*
- * Included first by every file in cpu/, which is compiled once per instruction set with NN_ISA set to its name. Kernels are
- * named by NN_KERNEL, everything else in those files is static, and so the copies do not clash.
+ * Included first by every file in cpu/, which is compiled once per instruction set with NN_ISA set to its name. Kernels
+ * are named by NN_KERNEL, everything else in those files is static, and so the copies do not clash.
  *
  *   int32_t NN_KERNEL(silu)(nncuda_ctx *ctx, const void *args) {
  *     const nn_silu_args *a = args;
