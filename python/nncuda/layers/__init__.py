@@ -1,7 +1,7 @@
 """Layers with a forward and a hand-written backward.
 
-A layer holds views of its weights and of their gradients (None: inference only). `forward` keeps what `backward` needs
-and what only a product could make again; its input it does not keep: the caller hands it in again, kept or recomputed.
+A layer holds views of its weights and of their gradients (None: inference only). `forward` keeps what `backward`
+needs except its input, which the caller hands in again, kept or recomputed.
 `backward` gives the gradient of the input and lets go of what was kept; the gradients of weight matrices become `beta`
 times what they were plus what this call finds, so that beta 0 spares the first micro-batch a pass to set them to zero.
 Gradients of norms' gains and of the embedding are always added to what is there.

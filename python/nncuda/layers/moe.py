@@ -81,7 +81,7 @@ class MoELayer:
         self.w2_grad = w2_grad
         self.counts: Tensor | None = None  # of the last forward, for whoever watches the balance
         self.choices: Tensor | None = None  # likewise the experts of each token, i32 [tokens, k], likeliest first
-        self._kept: tuple[Routing, Tensor, Tensor] | None = None
+        self._kept: tuple[Routing, Tensor, Tensor, Tensor, Tensor] | None = None
 
     def forward(
         self, x: Tensor, residual: Tensor, capacity: int = 0, aux: Tensor | None = None, keep: bool = False
@@ -91,27 +91,24 @@ class MoELayer:
         self.counts, self.choices = routing.counts, routing.indices
         rows = kernels.moe_gather(x, routing.row_slot)
         gate_up = kernels.grouped_gemm(rows, self.w13, routing.offsets, trans_b=True)
-        del rows
         active = kernels.swiglu(*_halves(gate_up))
         y = kernels.grouped_gemm(active, self.w2, routing.offsets, trans_b=True)
         if keep:
-            self._kept = routing, gate_up, y
+            self._kept = routing, rows, gate_up, active, y
         return kernels.moe_combine(y, routing.weights, routing.slot_row, residual)
 
     def backward(self, dout: Tensor, x: Tensor, aux_scale: Tensor, beta: float = 1.0) -> Tensor:
         """Gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself."""
-        routing, gate_up, y = self._kept
+        routing, rows, gate_up, active, y = self._kept
         self._kept = None
         dy, dweights = kernels.moe_combine_backward(dout, y, routing.weights, routing.slot_row, routing.row_slot, dy=y)
         gate, up = _halves(gate_up)
-        active = kernels.swiglu(gate, up)
         kernels.grouped_gemm_wgrad(dy, active, routing.offsets, self.w2_grad, beta=beta)
         del active, y
         dactive = kernels.grouped_gemm(dy, self.w2, routing.offsets)
         del dy
         kernels.swiglu_backward(dactive, gate, up, dgate=gate, dup=up)
         del dactive
-        rows = kernels.moe_gather(x, routing.row_slot)
         kernels.grouped_gemm_wgrad(gate_up, rows, routing.offsets, self.w13_grad, beta=beta)
         drows = kernels.grouped_gemm(gate_up, self.w13, routing.offsets, c=rows)
         dx = kernels.moe_gather_backward(drows, routing.slot_row)
