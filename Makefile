@@ -5,17 +5,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 BUILD := build/lib
+CUDA := build/cuda-toolchain
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-SOURCES := $(shell find cuda python bindings.h CMakeLists.txt pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
+SOURCES := $(shell find cuda cmake python bindings.h CMakeLists.txt pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
 C_FILES := $(shell find cuda tests python -name '*.[ch]' -o -name '*.cpp' 2>/dev/null)
 TESTS ?= tests
 
-.PHONY: help run test lib bench interop asan tsan fmt generate lint lock clean
+.PHONY: help run test lib cuda-toolchain bench interop asan tsan fmt generate lint lock clean
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 run: $(VENV)/.run ## train a small model on text that every machine has (TEXT=folder: on yours) and let it write
 	$(BIN)/nncuda demo --out runs/demo $(if $(TEXT),--text "$(TEXT)")
@@ -26,6 +27,8 @@ test: $(VENV)/.test ## all tests; needs nothing but Python, a C compiler and CMa
 lib: ## the library alone: build/lib/libnncuda.so
 	cmake -S . -B $(BUILD)
 	cmake --build $(BUILD)
+
+cuda-toolchain: $(CUDA)/13/.ready $(CUDA)/12/.ready ## the CUDA compiler from PyPI, for machines without one (needs no root and no GPU)
 
 bench: $(VENV)/.test ## time every kernel and the training step against this machine's ceilings
 	$(BIN)/nncuda bench
@@ -54,7 +57,7 @@ generate: $(VENV)/.test ## write what is made from bindings.h and committed: typ
 	$(BIN)/python -m nncuda.binding.docs docs/abi.md
 
 lock: ## make requirements/*.txt anew (needs uv)
-	for file in run:3.10 test:3.10 interop:3.11; do \
+	for file in run:3.10 test:3.10 interop:3.11 cuda:3.10 cuda12:3.10 wheel:3.10; do \
 	  (cd requirements && uv pip compile --universal --python-version $${file#*:} --generate-hashes --upgrade \
 	    --custom-compile-command "make lock" -q $${file%:*}.in -o $${file%:*}.txt) || exit 1; \
 	done
@@ -93,5 +96,20 @@ endef
 
 %/.interop: %/.packages-interop $(SOURCES)
 	$(install)
+
+# Each CUDA toolkit comes as several packages, which make one folder as CUDA_HOME is one.
+$(CUDA)/13/.ready: requirements/cuda.txt
+$(CUDA)/12/.ready: requirements/cuda12.txt
+$(CUDA)/13/.ready $(CUDA)/12/.ready: | $(BIN)/python
+	rm -rf $(@D) $(@D).packages
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --no-compile --target $(@D).packages -r $<
+	mkdir -p $(@D)
+	for folder in $(@D).packages/nvidia/*/; do cp -a "$$folder". $(@D) || exit 1; done
+	rm -rf $(@D).packages
+	ln -sfn lib $(@D)/lib64
+	@touch $@
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
 
 .PRECIOUS: %/.packages-run %/.packages-test %/.packages-interop

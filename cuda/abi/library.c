@@ -17,7 +17,7 @@ const char *nncuda_build_info(void) {
 #else
                                                                           "gcc " __VERSION__
 #endif
-                                                                          ", CPU: " NN_ISAS "; CUDA: none";
+                                                                          ", CPU: " NN_ISAS "; CUDA: " NN_CUDA;
 }
 
 static const struct {

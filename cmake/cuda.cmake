@@ -1,0 +1,184 @@
+# The GPU engine: finds a CUDA compiler, chooses the GPU architectures, and adds cuda/kernels/*.cu to the library. Sets
+# nn_cuda_text, what nncuda_build_info says of it. The runtime is linked statically and the driver is not linked at all:
+# the same file serves machines without one.
+set(NNCUDA_CUDA AUTO CACHE STRING "The GPU engine: AUTO (in when a CUDA compiler is found), ON or OFF")
+set_property(CACHE NNCUDA_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(NNCUDA_CUDA_ARCHITECTURES "" CACHE STRING
+    "GPU architectures, spelled as CMake does, such as 80;90a-real; all for every one of a release; empty for this machine's")
+set(nn_cuda_text none)
+set(nn_cuda_toolchain ${CMAKE_SOURCE_DIR}/build/cuda-toolchain/13)
+file(GLOB nn_cuda_sources CONFIGURE_DEPENDS cuda/kernels/*.cu)
+if(NOT NNCUDA_CUDA)
+  return()
+endif()
+if(NNCUDA_CUDA STREQUAL "AUTO" AND (CMAKE_CROSSCOMPILING OR NNCUDA_SANITIZE OR NOT nn_cuda_sources))
+  return() # the sanitizers know nothing of device memory
+endif()
+
+# Where nvcc is: chosen by name (CMAKE_CUDA_COMPILER, CUDACXX), on PATH, in CUDA_HOME, or put there by our own make.
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(NNCUDA_NVCC nvcc DOC "The CUDA compiler"
+               PATHS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda ${nn_cuda_toolchain} PATH_SUFFIXES bin)
+  mark_as_advanced(NNCUDA_NVCC)
+  if(NOT NNCUDA_NVCC)
+    set(nn_cuda_missing "no nvcc on PATH, in CUDA_HOME, CUDA_PATH or /usr/local/cuda, nor in ${nn_cuda_toolchain}. \
+`make cuda-toolchain` puts one there, from PyPI, without root and without a GPU")
+    if(NNCUDA_CUDA STREQUAL "AUTO")
+      message(STATUS "Without the GPU engine: ${nn_cuda_missing}")
+      return()
+    endif()
+    message(FATAL_ERROR "NNCUDA_CUDA is ${NNCUDA_CUDA}, but there is ${nn_cuda_missing}. "
+                        "-DNNCUDA_CUDA=OFF builds the library for the CPU alone.")
+  endif()
+  set(ENV{CUDACXX} ${NNCUDA_NVCC})
+endif()
+# The project sets the flags of each architecture itself, a file at a time: CMake's list is one a target.
+set(CMAKE_CUDA_ARCHITECTURES OFF)
+if(NNCUDA_CUDA STREQUAL "AUTO")
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(NOT CMAKE_CUDA_COMPILER)
+    message(WARNING "Without the GPU engine: $ENV{CUDACXX} does not compile here, perhaps because there is no C++ "
+                    "compiler that it knows. -DNNCUDA_CUDA=ON shows what is wrong, -DNNCUDA_CUDA=OFF silences this.")
+    return()
+  endif()
+endif()
+enable_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER_ID STREQUAL "NVIDIA")
+  message(FATAL_ERROR "The GPU engine is compiled by NVIDIA's nvcc, not by ${CMAKE_CUDA_COMPILER}. "
+                      "Set CUDACXX to an nvcc, or -DNNCUDA_CUDA=OFF.")
+endif()
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.0)
+  message(FATAL_ERROR "${CMAKE_CUDA_COMPILER} is of CUDA ${CMAKE_CUDA_COMPILER_VERSION}; 12.0 is the first that will do. "
+                      "`make cuda-toolchain` fetches 13.0 from PyPI; -DNNCUDA_CUDA=OFF does without.")
+endif()
+
+# The architectures. What is newer than 90 runs what is compiled for 90 at load, from PTX.
+function(nn_cuda_machine result)
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+                  OUTPUT_VARIABLE found ERROR_QUIET RESULT_VARIABLE failed)
+  if(failed)
+    set(found "")
+  endif()
+  string(REGEX MATCHALL "[0-9]+\\.[0-9]+" found "${found}")
+  set(list "")
+  foreach(capability IN LISTS found)
+    string(REPLACE "." "" arch ${capability})
+    if(arch GREATER 90)
+      list(APPEND list 90-virtual)
+    elseif(arch EQUAL 90)
+      list(APPEND list 90-real 90a-real)
+    elseif(arch GREATER_EQUAL 70)
+      list(APPEND list ${arch}-real)
+    endif()
+  endforeach()
+  if(NOT list)
+    set(list 80) # runs on all newer ones, too
+  endif()
+  list(REMOVE_DUPLICATES list)
+  set(${result} "${list}" PARENT_SCOPE)
+endfunction()
+
+set(nn_cuda_archs "${NNCUDA_CUDA_ARCHITECTURES}")
+if(nn_cuda_archs STREQUAL "all")
+  set(nn_cuda_archs 70-real 75-real 80-real 86-real 89-real 90-real 90a-real 90-virtual)
+elseif(NOT nn_cuda_archs)
+  nn_cuda_machine(nn_cuda_archs)
+endif()
+execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch OUTPUT_VARIABLE nn_cuda_known
+                RESULT_VARIABLE nn_cuda_failed)
+if(nn_cuda_failed)
+  message(FATAL_ERROR "${CMAKE_CUDA_COMPILER} --list-gpu-arch failed")
+endif()
+string(REGEX MATCHALL "[0-9]+" nn_cuda_known "${nn_cuda_known}")
+set(nn_cuda_trimmed "")
+foreach(arch IN LISTS nn_cuda_archs)
+  if(NOT arch MATCHES "^([0-9]+)a?(-real|-virtual)?$")
+    message(FATAL_ERROR "NNCUDA_CUDA_ARCHITECTURES: ${arch} is not an architecture; spell it as 80, 90a-real or 90-virtual")
+  endif()
+  if(NOT CMAKE_MATCH_1 IN_LIST nn_cuda_known)
+    list(APPEND nn_cuda_trimmed ${arch})
+  endif()
+endforeach()
+if(nn_cuda_trimmed)
+  list(REMOVE_ITEM nn_cuda_archs ${nn_cuda_trimmed})
+  string(REPLACE ";" " " nn_cuda_trimmed "${nn_cuda_trimmed}")
+  message(STATUS "Not compiled for ${nn_cuda_trimmed}: CUDA ${CMAKE_CUDA_COMPILER_VERSION} does not target it")
+endif()
+if(NOT nn_cuda_archs)
+  message(FATAL_ERROR "No architecture is left to compile for: set NNCUDA_CUDA_ARCHITECTURES")
+endif()
+
+# nvcc's flags for a list of architectures, and the same list as nncuda_build_info tells it.
+function(nn_cuda_codes flags text)
+  set(list "")
+  set(names "")
+  foreach(arch IN LISTS ARGN)
+    string(REGEX MATCH "^([0-9]+a?)(-real|-virtual)?$" whole ${arch})
+    set(code "")
+    if(NOT CMAKE_MATCH_2 STREQUAL "-virtual")
+      list(APPEND code sm_${CMAKE_MATCH_1})
+    endif()
+    if(NOT CMAKE_MATCH_2 STREQUAL "-real")
+      list(APPEND code compute_${CMAKE_MATCH_1})
+    endif()
+    list(APPEND names ${code})
+    string(REPLACE ";" "," code "${code}")
+    list(APPEND list "--generate-code=arch=compute_${CMAKE_MATCH_1},code=[${code}]")
+  endforeach()
+  set(${flags} "${list}" PARENT_SCOPE)
+  string(REPLACE ";" " " names "${names}")
+  set(${text} "${names}" PARENT_SCOPE)
+endfunction()
+
+# The instructions of 90a pay where there are products. Those files have code for 90a in place of 90, the others for 90
+# alone; PTX is always of 90, since nothing newer takes that of 90a.
+set(nn_cuda_products ${nn_cuda_sources})
+list(FILTER nn_cuda_products INCLUDE REGEX "/(gemm|grouped_gemm|attention)[a-z0-9_]*\\.cu$")
+set(nn_cuda_archs_products ${nn_cuda_archs})
+set(nn_cuda_archs_other ${nn_cuda_archs})
+if("90a-real" IN_LIST nn_cuda_archs AND ("90" IN_LIST nn_cuda_archs OR "90-real" IN_LIST nn_cuda_archs))
+  list(TRANSFORM nn_cuda_archs_products REPLACE "^90$" "90-virtual")
+  list(REMOVE_ITEM nn_cuda_archs_products 90-real)
+  list(REMOVE_ITEM nn_cuda_archs_other 90a-real)
+endif()
+nn_cuda_codes(nn_cuda_flags_all nn_cuda_names ${nn_cuda_archs})
+nn_cuda_codes(nn_cuda_flags_products nn_cuda_ignored ${nn_cuda_archs_products})
+nn_cuda_codes(nn_cuda_flags_other nn_cuda_ignored ${nn_cuda_archs_other})
+foreach(source IN LISTS nn_cuda_sources)
+  set(flags "${nn_cuda_flags_other}")
+  if(source IN_LIST nn_cuda_products)
+    set(flags "${nn_cuda_flags_products}")
+  endif()
+  set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags}")
+endforeach()
+set(nn_cuda_text "${nn_cuda_names}, toolkit ${CMAKE_CUDA_COMPILER_VERSION}")
+message(STATUS "GPU engine for ${nn_cuda_text}, by ${CMAKE_CUDA_COMPILER}")
+
+# The host side is C++ without what would need libstdc++ at run time. ptxas tells what each kernel takes, which
+# cmake/ptxas.sh keeps beside the object.
+add_library(nncuda_cuda OBJECT ${nn_cuda_sources})
+target_include_directories(nncuda_cuda PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/cuda ${CMAKE_BINARY_DIR}/generated)
+target_compile_definitions(nncuda_cuda PRIVATE NN_VERSION="${PROJECT_VERSION}")
+target_compile_options(
+  nncuda_cuda PRIVATE -lineinfo -Xptxas=-v
+                      -Xcompiler=-Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics)
+set(nn_cuda_launcher sh ${CMAKE_SOURCE_DIR}/cmake/ptxas.sh ${CMAKE_CUDA_COMPILER_LAUNCHER})
+set_target_properties(
+  nncuda_cuda
+  PROPERTIES CUDA_STANDARD 17
+             CUDA_STANDARD_REQUIRED ON
+             CUDA_EXTENSIONS OFF
+             CUDA_VISIBILITY_PRESET hidden
+             POSITION_INDEPENDENT_CODE ON
+             CUDA_COMPILER_LAUNCHER "${nn_cuda_launcher}")
+find_library(NNCUDA_CUDART cudart_static DOC "The CUDA runtime, static" HINTS ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES}
+             REQUIRED)
+mark_as_advanced(NNCUDA_CUDART)
+# C's driver links, so that libstdc++ stays out; CMake would else add what nvcc names.
+set(CMAKE_CUDA_IMPLICIT_LINK_LIBRARIES "")
+set_target_properties(nncuda PROPERTIES LINKER_LANGUAGE C CUDA_ARCHITECTURES OFF CUDA_RUNTIME_LIBRARY None
+                                        CUDA_RESOLVE_DEVICE_SYMBOLS OFF)
+target_sources(nncuda PRIVATE $<TARGET_OBJECTS:nncuda_cuda>)
+target_compile_definitions(nncuda PRIVATE NNCUDA_CUDA=1)
+target_link_libraries(nncuda PRIVATE ${NNCUDA_CUDART} Threads::Threads dl rt)
