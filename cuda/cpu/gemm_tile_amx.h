@@ -24,8 +24,11 @@ static void tile_registers_open(void) {
 /* Idle tile registers would make every later switch of threads save them. */
 static void tile_registers_close(void) { _tile_release(); }
 
-/* C [rows, width] = A * B, or += with `add`. A lies in rows, `a_units` units apart; a panel of B is `width` (16 or 32)
- * wide. */
+/*
+ * C [rows, width] = A * B, or += with `add`. A lies in rows, `a_units` units apart; a panel of B is `width` (16 or 32)
+ * wide. B only passes by: loaded as such it leaves A in L1, which is worth a quarter of the speed (2,000 GFLOP/s of a
+ * core that reaches 3,100 without loads, 1,500 otherwise, with B in L2 and 384 deep).
+ */
 static void tile_sum(const float *a, int64_t a_units, const float *b, int64_t depth, float *c, int64_t ldc, int32_t add,
                      int64_t rows, int64_t width) {
   const float *a2 = a + 16 * a_units;
@@ -51,13 +54,13 @@ static void tile_sum(const float *a, int64_t a_units, const float *b, int64_t de
   }
   if (tall && wide) {
     for (int64_t p = 0; p < depth; p += 16) {
+      _tile_stream_loadd(6, b + p * 32, 128);
       _tile_loadd(4, a + p, a_step);
-      _tile_loadd(6, b + p * 32, 128);
-      _tile_loadd(7, b + p * 32 + 16, 128);
       _tile_dpbf16ps(0, 4, 6);
-      _tile_dpbf16ps(1, 4, 7);
       _tile_loadd(5, a2 + p, a_step);
       _tile_dpbf16ps(2, 5, 6);
+      _tile_stream_loadd(7, b + p * 32 + 16, 128);
+      _tile_dpbf16ps(1, 4, 7);
       _tile_dpbf16ps(3, 5, 7);
     }
   } else {
