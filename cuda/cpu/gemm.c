@@ -15,10 +15,14 @@ typedef struct gemm_piece {
   const nn_gemm_args *x;
   gemm_product product;
   int64_t row, rows, column, columns;
-  float *block;        /* packed B: this task's own, or null */
-  const float *shared; /* the whole product's, if it was packed for all tasks */
-  float *panel;        /* packed A */
-  float *partial;      /* sums of the blocks of k so far */
+  float *block;           /* packed B: this task's own, or null */
+  const float *shared;    /* the whole product's, if it was packed for all tasks */
+  float *panel;           /* packed A */
+  float *partial;         /* sums of the blocks of k so far */
+  float (*sums)[MR * NR]; /* of finished tiles on their way to C */
+#if NN_GEMM_TILES
+  tile_background background;
+#endif
 } gemm_piece;
 
 NN_INLINE void pack_block(const gemm_piece *t, float *to, int64_t k0, int64_t k, int64_t units, int32_t dtype) {
@@ -54,8 +58,8 @@ NN_INLINE void pack_panels(const gemm_piece *t, int64_t row, int64_t rows, int64
 #endif
 }
 
-/* Asks for a panel of A before its turn: part `part` of `parts` of the lines of its rows. */
-NN_INLINE void prefetch_panel(const gemm_piece *t, int64_t row, int64_t rows, int64_t k0, int64_t k, int64_t part,
+/* Asks for a panel of A before its turn: `parts` times a part of the lines of its rows. */
+NN_INLINE void prefetch_panel(gemm_piece *t, int64_t row, int64_t rows, int64_t k0, int64_t k, int64_t part,
                               int64_t parts, int32_t dtype) {
   const int64_t bytes = nn_dtype_bytes(dtype), lines = nn_ceil_div(k * bytes, 64);
   const int64_t from = lines * part / parts, to = lines * (part + 1) / parts;
@@ -67,53 +71,61 @@ NN_INLINE void prefetch_panel(const gemm_piece *t, int64_t row, int64_t rows, in
   }
 }
 
-/* Sums one tile into `c`: rows up to panel_rows(rows), columns up to `width`. */
-NN_INLINE void tile(const gemm_piece *t, const float *a, int64_t a_step, const float *b, int64_t units, float *c,
-                    int64_t ldc, int32_t add, int64_t rows, int64_t width) {
+/* Sums one tile into `to`, on top of `from` unless that is null (or the same): rows up to panel_rows(rows), columns up
+ * to `width`. */
+NN_INLINE void tile(gemm_piece *t, const float *a, int64_t a_step, const float *b, int64_t units, const float *from,
+                    float *to, int64_t ld, int64_t rows, int64_t width) {
 #if NN_GEMM_TILES
-  (void)t;
-  tile_sum(a, a_step, b, units, c, ldc, add, rows, width);
+  tile_sum(a, a_step, b, units, from, to, ld, rows, width, &t->background);
 #else
   (void)a_step;
-  tiles[(rows - 1) / 2][t->x->trans_a][width / VF - 1](a, b, units, c, ldc, add);
+  tiles[(rows - 1) / 2][t->x->trans_a][width / VF - 1](a, b, units, to, ld, from != NULL);
 #endif
 }
 
 /* A tile whose sums end here or go on in a later block of k. */
-static void tile_at(const gemm_piece *t, const float *a, int64_t a_step, const float *b, int64_t units, int64_t row,
+static void tile_at(gemm_piece *t, const float *a, int64_t a_step, const float *b, int64_t units, int64_t row,
                     int64_t rows, int64_t j, int32_t first, int32_t last, float *partial) {
   const nn_gemm_args *x = t->x;
   const int64_t columns = nn_min(NR, t->columns - j), width = panel_width(columns);
+  gemm_target target;
   if (t->job->add) {
     const int32_t add = !first || x->beta != 0.0f;
     float *c = (float *)(void *)t->product.c + row * x->ldc + t->column + j;
     if (columns == width && rows == panel_rows(rows)) {
-      tile(t, a, a_step, b, units, c, x->ldc, add, rows, width);
+      tile(t, a, a_step, b, units, add ? c : NULL, c, x->ldc, rows, width);
       return;
     }
-    float sums[MR * NR] __attribute__((aligned(64)));
-    tile(t, a, a_step, b, units, sums, width, 0, rows, width);
-    const gemm_target target = {.c = (char *)c,
-                                .ld = x->ldc,
-                                .rows = rows,
-                                .columns = columns,
-                                .alpha = 1.0f,
-                                .beta = add ? 1.0f : 0.0f,
-                                .dtype = NNCUDA_F32};
-    target_store(&target, sums, width);
+    target = (gemm_target){.c = (char *)c,
+                           .ld = x->ldc,
+                           .rows = rows,
+                           .columns = columns,
+                           .alpha = 1.0f,
+                           .beta = add ? 1.0f : 0.0f,
+                           .dtype = NNCUDA_F32};
+    first = last = 1;
+  } else {
+    target = gemm_target_at(x, &t->product, row, t->column + j, rows, columns);
+  }
+  if (!last) {
+    tile(t, a, a_step, b, units, first ? NULL : partial, partial, width, rows, width);
     return;
   }
-  const gemm_target target = gemm_target_at(x, &t->product, row, t->column + j, rows, columns);
-  if (first && last) {
-    float sums[MR * NR] __attribute__((aligned(64)));
-    tile(t, a, a_step, b, units, sums, width, 0, rows, width);
-    target_store(&target, sums, width);
-    return;
-  }
-  tile(t, a, a_step, b, units, partial, width, !first, rows, width);
-  if (last) {
-    target_store(&target, partial, width);
-  }
+#if NN_GEMM_TILES
+  tile_background *background = &t->background;
+  float *sums = t->sums[background->sums == t->sums[0]];
+  background->c = target.stream ? NULL : target.c;
+  background->c_step = target.ld * nn_dtype_bytes(target.dtype);
+  tile(t, a, a_step, b, units, first ? NULL : partial, sums, width, rows, width);
+  background->before = target;
+  background->sums = sums;
+  background->width = width;
+  background->c = NULL;
+#else
+  float *sums = first ? t->sums[0] : partial;
+  tile(t, a, a_step, b, units, first ? NULL : partial, sums, width, rows, width);
+  target_store(&target, sums, width);
+#endif
 }
 
 /* A product without terms: C = beta * C, and the epilogue of that. */
@@ -136,7 +148,7 @@ NN_INLINE int32_t direct(const gemm_piece *t, int64_t rows, int64_t k, int64_t u
 #endif
 }
 
-NN_INLINE void compute(const gemm_piece *t, int32_t dtype) {
+NN_INLINE void compute(gemm_piece *t, int32_t dtype) {
   const nn_gemm_args *x = t->x;
   const int64_t k = t->product.k, n_block = t->job->n_block, n_padded = nn_round_up(t->product.n, NR);
   const gemm_depth depth = depth_of(k);
@@ -144,6 +156,8 @@ NN_INLINE void compute(const gemm_piece *t, int32_t dtype) {
     store_empty(t);
     return;
   }
+  float sums[2][MR * NR] __attribute__((aligned(64)));
+  t->sums = sums;
   const int64_t kept = blocks_kept(&depth, n_block);
   const int32_t passing = kept == depth.blocks; /* a panel's sums are finished before the next panel */
   for (int64_t from = 0; from < depth.blocks; from += kept) {
@@ -171,11 +185,19 @@ NN_INLINE void compute(const gemm_piece *t, int32_t dtype) {
         /* The panel after this one: the next part of k, or the next rows. */
         const int64_t next_row = i + 1 < to ? r : end, next_k = (i + 1 < to ? i + 1 : from) * depth.k;
         const int64_t next_rows = x->trans_a ? 0 : nn_min(MR, t->rows - next_row);
+#if NN_GEMM_TILES
+        const int64_t k_next = nn_min(depth.k, k - next_k);
+        background_next(&t->background, t->product.a + ((t->row + next_row) * x->lda + next_k) * nn_dtype_bytes(dtype),
+                        x->lda * nn_dtype_bytes(dtype), next_rows, k_next * nn_dtype_bytes(dtype),
+                        nn_ceil_div(t->columns, NR) * depth.units / 16);
+#endif
         for (int64_t q = r; q < end; q += MR, panel += PANEL) {
           float *partial = t->partial + (passing ? q - r : q) * n_block; /* tile by tile */
           for (int64_t j = 0; j < t->columns; j += NR) {
+#if !NN_GEMM_TILES
             prefetch_panel(t, t->row + next_row, next_rows, next_k, nn_min(depth.k, k - next_k), j / NR,
                            nn_ceil_div(t->columns, NR), dtype);
+#endif
             tile_at(t, panel, panel_step, block + j * depth.units, depth.units, t->row + q, nn_min(MR, end - q), j,
                     i == 0, i == depth.blocks - 1, partial + j * MR);
           }
@@ -183,6 +205,9 @@ NN_INLINE void compute(const gemm_piece *t, int32_t dtype) {
       }
     }
   }
+#if NN_GEMM_TILES
+  background_store(&t->background);
+#endif
 }
 
 /* Packs PACK_COLUMNS columns of one product's B for all tasks. */

@@ -37,6 +37,12 @@ NN_INLINE gemm_target gemm_target_at(const nn_gemm_args *x, const gemm_product *
                        .stream = x->m * x->n >= STREAM_BYTES / bytes};
 }
 
+/* Whether sums are only rounded. */
+NN_INLINE int32_t target_plain(const gemm_target *t) {
+  return t->alpha == 1.0f && t->beta == 0.0f && t->bias == NULL && t->residual == NULL &&
+         t->activation == NNCUDA_ACTIVATION_NONE;
+}
+
 NN_INLINE vf target_load(const void *p, int64_t i, int64_t n, int32_t dtype) {
   return n == VF ? vf_load_as(p, i, dtype) : vf_load_part_as(p, i, n, dtype);
 }
@@ -100,8 +106,7 @@ NN_INLINE void target_stream_f32(const gemm_target *t, const float *sums, int64_
 
 /* Sums [rows:ld, columns], padded so that whole vectors can be read, into C. */
 static void target_store(const gemm_target *t, const float *sums, int64_t ld) {
-  if (t->alpha == 1.0f && t->beta == 0.0f && t->bias == NULL && t->residual == NULL &&
-      t->activation == NNCUDA_ACTIVATION_NONE) {
+  if (target_plain(t)) {
     if (t->dtype == NNCUDA_F32 && t->stream && t->columns == NR && (uintptr_t)t->c % 64 == 0 && t->ld % 16 == 0) {
       target_stream_f32(t, sums, ld);
       return;
