@@ -2,6 +2,7 @@
 #ifndef NN_INSTRUCTIONS_CONVERT_CUH
 #define NN_INSTRUCTIONS_CONVERT_CUH
 
+#include "kernels/instructions_absent.cuh"
 #include <cuda_runtime.h>
 #include <stdint.h>
 
@@ -81,7 +82,7 @@ __device__ __forceinline__ uint32_t nn_f32_to_tf32(float x) {
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
   return y;
 #else
-  __trap();
+  nn_absent(x);
   return 0;
 #endif
 }

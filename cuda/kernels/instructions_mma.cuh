@@ -8,6 +8,7 @@
 #ifndef NN_INSTRUCTIONS_MMA_CUH
 #define NN_INSTRUCTIONS_MMA_CUH
 
+#include "kernels/instructions_absent.cuh"
 #include "kernels/instructions_convert.cuh"
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -27,7 +28,7 @@ __device__ __forceinline__ void nn_ldmatrix_x1(uint32_t &r0, uint32_t row) {
 #if __CUDA_ARCH__ >= 750
   asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r0) : "r"(row) : "memory");
 #else
-  __trap();
+  nn_absent(r0, row);
 #endif
 }
 
@@ -35,7 +36,7 @@ __device__ __forceinline__ void nn_ldmatrix_x2(uint32_t &r0, uint32_t &r1, uint3
 #if __CUDA_ARCH__ >= 750
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(r0), "=r"(r1) : "r"(row) : "memory");
 #else
-  __trap();
+  nn_absent(r0, r1, row);
 #endif
 }
 
@@ -46,7 +47,7 @@ __device__ __forceinline__ void nn_ldmatrix_x4(uint32_t (&r)[4], uint32_t row) {
                : "r"(row)
                : "memory");
 #else
-  __trap();
+  nn_absent(r, row);
 #endif
 }
 
@@ -54,7 +55,7 @@ __device__ __forceinline__ void nn_ldmatrix_x1_transposed(uint32_t &r0, uint32_t
 #if __CUDA_ARCH__ >= 750
   asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(r0) : "r"(row) : "memory");
 #else
-  __trap();
+  nn_absent(r0, row);
 #endif
 }
 
@@ -65,7 +66,7 @@ __device__ __forceinline__ void nn_ldmatrix_x2_transposed(uint32_t &r0, uint32_t
                : "r"(row)
                : "memory");
 #else
-  __trap();
+  nn_absent(r0, r1, row);
 #endif
 }
 
@@ -76,7 +77,7 @@ __device__ __forceinline__ void nn_ldmatrix_x4_transposed(uint32_t (&r)[4], uint
                : "r"(row)
                : "memory");
 #else
-  __trap();
+  nn_absent(r, row);
 #endif
 }
 
@@ -86,7 +87,7 @@ __device__ __forceinline__ void nn_stmatrix_x1(uint32_t row, uint32_t r0) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%1};" ::"r"(row), "r"(r0) : "memory");
 #else
-  __trap();
+  nn_absent(row, r0);
 #endif
 }
 
@@ -94,7 +95,7 @@ __device__ __forceinline__ void nn_stmatrix_x2(uint32_t row, uint32_t r0, uint32
 #if __CUDA_ARCH__ >= 900
   asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(row), "r"(r0), "r"(r1) : "memory");
 #else
-  __trap();
+  nn_absent(row, r0, r1);
 #endif
 }
 
@@ -104,7 +105,7 @@ __device__ __forceinline__ void nn_stmatrix_x4(uint32_t row, const uint32_t (&r)
                "r"(r[2]), "r"(r[3])
                : "memory");
 #else
-  __trap();
+  nn_absent(row, r);
 #endif
 }
 
@@ -114,7 +115,7 @@ __device__ __forceinline__ void nn_stmatrix_x4_transposed(uint32_t row, const ui
                "r"(r[1]), "r"(r[2]), "r"(r[3])
                : "memory");
 #else
-  __trap();
+  nn_absent(row, r);
 #endif
 }
 
@@ -140,7 +141,7 @@ __device__ __forceinline__ void nn_mma_m16n8k8(float (&d)[4], uint32_t a0, uint3
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a0), "r"(a1), "r"(b0));
 #else
-    __trap();
+    nn_absent(d, a0, a1, b0);
 #endif
   } else {
 #if __CUDA_ARCH__ >= 800
@@ -149,7 +150,7 @@ __device__ __forceinline__ void nn_mma_m16n8k8(float (&d)[4], uint32_t a0, uint3
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a0), "r"(a1), "r"(b0));
 #else
-    __trap();
+    nn_absent(d, a0, a1, b0);
 #endif
   }
 }
@@ -193,7 +194,7 @@ __device__ __forceinline__ void nn_mma_m16n8k8_tf32(float (&d)[4], const uint32_
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #else
-  __trap();
+  nn_absent(d, a, b0, b1);
 #endif
 }
 
