@@ -69,7 +69,7 @@ struct nn_emulated_entry_point {
   void *function;
   const nn_emulated_entry_point *next;
   static const nn_emulated_entry_point *first;
-  nn_emulated_entry_point(const char *name, void *function) : name(name), function(function), next(first) {
+  nn_emulated_entry_point(const char *its_name, void *address) : name(its_name), function(address), next(first) {
     first = this;
   }
 };

@@ -1,0 +1,520 @@
+/*
+ * Runs a grid: its blocks one after another, the threads of a block as fibers that run until they wait for others.
+ *
+ * A thread that never waits needs no stack of its own: a stack runs one thread after the other, and only when a thread
+ * waits do those that were not begun go on, on another stack.
+ */
+#include "machine.h"
+
+#include <cfenv>
+#include <csetjmp>
+#include <cstdarg>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <sys/mman.h>
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+namespace {
+
+enum : unsigned { MAX_THREADS = 1024, MAX_WARPS = 32, MAX_BARRIERS = 16 };
+/* Rounds in which threads only polled, after which they are said to wait for what never comes. */
+enum : uint64_t { MAX_IDLE_ROUNDS = 200000 };
+
+/* Values that lanes gave, kept until all that may read them have gone on. */
+struct buffer {
+  buffer *next;
+  unsigned size_class, users;
+  alignas(64) unsigned char data[64];
+};
+
+/* A *_sync instruction that some lanes have come to. There is at most one for each lowest lane of a mask. */
+struct exchange {
+  unsigned mask, missing;
+  size_t bytes;
+  const char *what;
+  buffer *values;
+};
+
+struct barrier {
+  unsigned arrived, threads, sum, result;
+  nn_site site;
+  unsigned waiting[MAX_WARPS];
+};
+
+struct warp {
+  unsigned live, ready, polling; /* lanes */
+  unsigned open;                 /* exchanges, by their lowest lane */
+  exchange exchanges[32];
+};
+
+struct fiber {
+  void *context; /* null: not begun */
+  nn_stack *stack;
+  buffer *held; /* values of the last exchange */
+  uint3 index;
+  unsigned thread;
+  enum { RUNS, EXCHANGES, WAITS, POLLS } state;
+  unsigned mask_or_barrier;
+  nn_site site;
+};
+
+fiber fibers[MAX_THREADS];
+warp warps[MAX_WARPS];
+barrier barriers[MAX_BARRIERS];
+buffer *unused_buffers[16];
+fiber *current;
+void *host_context;
+const nn_launch_record *launch;
+unsigned block_threads, block_warps, live_threads, ready_warps;
+uint64_t block_serial, idle_rounds, random_state;
+uint64_t blocks, block_number, block_step, block_offset;
+unsigned char *shared_end, *shared;
+size_t shared_slack;
+
+unsigned random_bits() { /* xorshift64* */
+  random_state ^= random_state >> 12, random_state ^= random_state << 25, random_state ^= random_state >> 27;
+  return (unsigned)(random_state * 0x2545f4914f6cdd1dull >> 32);
+}
+
+/* One of the set bits, by the order that was asked for. */
+inline unsigned pick(unsigned bits) {
+  switch (nn_setting().order) {
+  case nn_settings::FORWARD:
+    return (unsigned)__builtin_ctz(bits);
+  case nn_settings::BACKWARD:
+    return 31 - (unsigned)__builtin_clz(bits);
+  default: {
+    const unsigned turn = random_bits() & 31, turned = bits >> turn | bits << ((32 - turn) & 31);
+    return ((unsigned)__builtin_ctz(turned) + turn) & 31;
+  }
+  }
+}
+
+void make_ready(unsigned warp_number, unsigned lanes) {
+  warps[warp_number].ready |= lanes;
+  ready_warps |= 1u << warp_number;
+}
+
+[[noreturn]] void report_stuck(const char *why) {
+  std::string text = why;
+  /* Threads that wait in the same place are named together. */
+  std::unique_ptr<bool[]> named(new bool[block_threads]());
+  unsigned ended = 0;
+  for (unsigned i = 0; i < block_threads; i++) {
+    const fiber &f = fibers[i];
+    if (!(warps[i / 32].live >> i % 32 & 1)) {
+      ended++;
+      continue;
+    }
+    if (named[i]) {
+      continue;
+    }
+    char line[512], detail[64] = "";
+    if (f.state == fiber::EXCHANGES) {
+      snprintf(detail, sizeof detail, " with mask 0x%08x", f.mask_or_barrier);
+    } else if (f.state == fiber::WAITS && f.mask_or_barrier) {
+      snprintf(detail, sizeof detail, " at barrier %u", f.mask_or_barrier);
+    }
+    text += "\n  threads";
+    unsigned count = 0;
+    for (unsigned j = i; j < block_threads; j++) {
+      const fiber &g = fibers[j];
+      const bool same = (warps[j / 32].live >> j % 32 & 1) && g.state == f.state && g.site.line == f.site.line &&
+                        g.mask_or_barrier == f.mask_or_barrier && !strcmp(g.site.file, f.site.file);
+      named[j] = named[j] || same;
+      if (same && count++ < 8) {
+        unsigned last = j;
+        while (last + 1 < block_threads && (warps[(last + 1) / 32].live >> (last + 1) % 32 & 1) &&
+               fibers[last + 1].state == f.state && fibers[last + 1].site.line == f.site.line &&
+               fibers[last + 1].mask_or_barrier == f.mask_or_barrier &&
+               !strcmp(fibers[last + 1].site.file, f.site.file)) {
+          named[++last] = true;
+        }
+        text += count == 1 ? " " : ", ";
+        text += std::to_string(j) + (last > j ? " to " + std::to_string(last) : "");
+        j = last;
+      }
+    }
+    snprintf(line, sizeof line, ": %s%s, %s:%d", f.site.what ? f.site.what : "running", detail,
+             f.site.file ? f.site.file : "?", f.site.line);
+    text += line;
+  }
+  text += "\n  ended: " + std::to_string(ended) + " of " + std::to_string(block_threads);
+  nn_die(text);
+}
+
+void set_block(uint64_t number) {
+  const uint64_t place = nn_setting().order == nn_settings::FORWARD ? number
+                         : nn_setting().order == nn_settings::BACKWARD
+                             ? blocks - 1 - number
+                             : (uint64_t)(((unsigned __int128)number * block_step + block_offset) % blocks);
+  blockIdx = {(unsigned)(place % gridDim.x), (unsigned)(place / gridDim.x % gridDim.y),
+              (unsigned)(place / gridDim.x / gridDim.y)};
+  block_serial++;
+  live_threads = block_threads;
+  ready_warps = block_warps == 32 ? ~0u : (1u << block_warps) - 1;
+  for (unsigned w = 0; w < block_warps; w++) {
+    const unsigned lanes = block_threads - 32 * w;
+    warps[w].live = warps[w].ready = lanes >= 32 ? ~0u : (1u << lanes) - 1;
+    warps[w].polling = warps[w].open = 0;
+  }
+  if (launch->shared) {
+    memset(shared, 0xff, launch->shared);
+    memset(shared + launch->shared, 0xa5, shared_slack);
+  }
+}
+
+void check_block_end() {
+  for (size_t i = 0; i < shared_slack && launch->shared; i++) {
+    if (shared[launch->shared + i] != 0xa5) {
+      nn_emulated_fail("wrote %zu bytes behind its %zu bytes of dynamic shared memory", i + 1, launch->shared);
+    }
+  }
+  for (const barrier &b : barriers) {
+    if (b.arrived) {
+      nn_emulated_fail("ended while %u threads had arrived at barrier %d", b.arrived, (int)(&b - barriers));
+    }
+  }
+}
+
+/* The thread to go on with; null when all have ended. */
+fiber *next_fiber() {
+  for (;;) {
+    if (ready_warps) {
+      const unsigned w = pick(ready_warps), lane = pick(warps[w].ready);
+      warps[w].ready &= ~(1u << lane);
+      if (!warps[w].ready) {
+        ready_warps &= ~(1u << w);
+      }
+      return &fibers[32 * w + lane];
+    }
+    bool polled = false;
+    for (unsigned w = 0; w < block_warps; w++) {
+      if (warps[w].polling) {
+        make_ready(w, warps[w].polling);
+        warps[w].polling = 0;
+        polled = true;
+      }
+    }
+    if (!polled) {
+      return nullptr;
+    }
+    if (++idle_rounds > MAX_IDLE_ROUNDS) {
+      report_stuck("is stuck: threads poll for what never comes");
+    }
+  }
+}
+
+void fiber_main();
+
+void *begun(fiber *f) {
+  if (!f->context) {
+    f->stack = nn_stack_take();
+    f->context = nn_context_new(f->stack, fiber_main);
+  }
+  return f->context;
+}
+
+/* Leaves the running thread waiting, lets others run, and comes back when it is ready again. */
+void wait(fiber *self) {
+  fiber *next = next_fiber();
+  if (!next) {
+    report_stuck("is stuck: every thread waits");
+  }
+  if (next != self) {
+    current = next;
+    threadIdx = next->index;
+    nn_context_switch(&self->context, begun(next));
+  }
+  self->state = fiber::RUNS;
+}
+
+buffer *take_buffer(size_t bytes, unsigned users) {
+  unsigned size_class = 0;
+  while ((size_t)512 << size_class < bytes) {
+    size_class++;
+  }
+  buffer *b = unused_buffers[size_class];
+  if (b) {
+    unused_buffers[size_class] = b->next;
+  } else {
+    b = (buffer *)aligned_alloc(64, offsetof(buffer, data) + ((size_t)512 << size_class));
+    b->size_class = size_class;
+  }
+  b->users = users;
+  return b;
+}
+
+void release_buffer(buffer *b) {
+  if (b && --b->users == 0) {
+    b->next = unused_buffers[b->size_class];
+    unused_buffers[b->size_class] = b;
+  }
+}
+
+void finish_exchange(unsigned warp_number, unsigned slot, unsigned but_lane) {
+  warp &w = warps[warp_number];
+  w.open &= ~(1u << slot);
+  idle_rounds = 0;
+  const unsigned others = w.exchanges[slot].mask & w.live & ~but_lane;
+  if (others) {
+    make_ready(warp_number, others);
+  }
+}
+
+void finish_barrier(barrier &b) {
+  b.result = b.sum;
+  for (unsigned w = 0; w < block_warps; w++) {
+    if (b.waiting[w]) {
+      make_ready(w, b.waiting[w]);
+      b.waiting[w] = 0;
+    }
+  }
+  b.arrived = b.sum = 0;
+  idle_rounds = 0;
+}
+
+/* A thread has ended: nobody waits for it any more. */
+void end_thread(fiber *self) {
+  const unsigned w = self->thread / 32, bit = 1u << self->thread % 32;
+  release_buffer(self->held);
+  self->held = nullptr;
+  self->context = nullptr;
+  warps[w].live &= ~bit;
+  live_threads--;
+  idle_rounds = 0;
+  for (unsigned rest = warps[w].open; rest; rest &= rest - 1) {
+    const unsigned slot = (unsigned)__builtin_ctz(rest);
+    exchange &x = warps[w].exchanges[slot];
+    if (x.missing & bit) {
+      x.missing &= ~bit;
+      if (x.values) {
+        memset(x.values->data + self->thread % 32 * x.bytes, 0xff, x.bytes);
+        release_buffer(x.values);
+      }
+      if (!x.missing) {
+        finish_exchange(w, slot, 0);
+      }
+    }
+  }
+  for (barrier &b : barriers) {
+    if (b.arrived && b.threads == 0 && b.arrived == live_threads) {
+      finish_barrier(b);
+    }
+  }
+}
+
+/* Runs on a stack of its own: one thread after the other, block after block. */
+void fiber_main() {
+  void *nowhere;
+  for (;;) {
+    fiber *self = current;
+    /* The stack belongs to whichever thread runs on it. */
+    nn_stack *stack = self->stack;
+    self->state = fiber::RUNS;
+    launch->body();
+    end_thread(self);
+    fiber *next = next_fiber();
+    if (!next && live_threads) {
+      report_stuck("is stuck: every thread waits");
+    }
+    if (!next) {
+      check_block_end();
+      if (++block_number == blocks) {
+        nn_stack_give(stack);
+        nn_context_switch(&nowhere, host_context);
+      }
+      set_block(block_number);
+      next = next_fiber();
+    }
+    current = next;
+    threadIdx = next->index;
+    if (next->context) {
+      nn_stack_give(stack);
+      nn_context_switch(&nowhere, next->context);
+    }
+    next->stack = stack;
+  }
+}
+
+void map_shared() {
+  const size_t capacity = 256 << 10, guard = 64 << 10;
+  void *p = mmap(nullptr, capacity + 2 * guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED || mprotect((unsigned char *)p + guard, capacity, PROT_READ | PROT_WRITE)) {
+    nn_die("no memory for a block's shared memory");
+  }
+  shared_end = (unsigned char *)p + guard + capacity;
+}
+
+} // namespace
+
+unsigned nn_emulated_thread() { return current->thread; }
+uint64_t nn_emulated_block_serial() { return block_serial; }
+unsigned char *nn_emulated_shared() { return shared; }
+size_t nn_emulated_shared_size() { return launch->shared; }
+
+const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes, size_t stride, nn_site site) {
+  fiber *self = current;
+  const unsigned number = self->thread / 32, lane = self->thread % 32, bit = 1u << lane;
+  const char *what = site.what ? site.what : "an exchange of the warp";
+  warp &w = warps[number];
+  if (!(mask & bit)) {
+    nn_emulated_fail("%s with mask 0x%08x, which leaves out the calling lane %u, %s:%d", what, mask, lane, site.file,
+                     site.line);
+  }
+  release_buffer(self->held);
+  const unsigned slot = (unsigned)__builtin_ctz(mask);
+  exchange &x = w.exchanges[slot];
+  if (!(w.open >> slot & 1)) {
+    w.open |= 1u << slot;
+    x.mask = mask;
+    x.missing = mask & w.live;
+    x.bytes = stride;
+    x.what = what;
+    x.values = bytes ? take_buffer(32 * stride, (unsigned)__builtin_popcount(x.missing)) : nullptr;
+    for (unsigned ended = bytes ? mask & ~w.live : 0; ended; ended &= ended - 1) {
+      memset(x.values->data + (unsigned)__builtin_ctz(ended) * stride, 0xff, stride);
+    }
+  } else if (x.mask != mask || x.bytes != stride || (x.what != what && strcmp(x.what, what))) {
+    nn_emulated_fail("%s with mask 0x%08x and %zu bytes, while other lanes of the warp wait in %s with mask 0x%08x and "
+                     "%zu bytes, %s:%d",
+                     what, mask, stride, x.what, x.mask, x.bytes, site.file, site.line);
+  }
+  self->held = x.values;
+  if (bytes) {
+    memcpy(x.values->data + lane * stride, value, bytes);
+  }
+  x.missing &= ~bit;
+  if (!x.missing) {
+    finish_exchange(number, slot, bit);
+  } else {
+    self->state = fiber::EXCHANGES;
+    self->mask_or_barrier = mask;
+    self->site = site.in(what);
+    wait(self);
+  }
+  return self->held ? self->held->data : nullptr;
+}
+
+/* Whether the barrier is complete now. */
+static bool arrive(unsigned number, unsigned threads, unsigned value, const nn_site &site) {
+  if (number >= MAX_BARRIERS || threads % 32) {
+    nn_emulated_fail("%s: barrier %u of %u threads; there are barriers 0 to 15, of whole warps", site.what, number,
+                     threads);
+  }
+  barrier &b = barriers[number];
+  if (!b.arrived) {
+    b.threads = threads;
+    b.site = site;
+  } else if (b.threads != threads) {
+    nn_emulated_fail("barrier %u is of %u threads at %s:%d and of %u at %s:%d", number, b.threads, b.site.file,
+                     b.site.line, threads, site.file, site.line);
+  } else if (!threads && (b.site.line != site.line || strcmp(b.site.file, site.file))) {
+    nn_emulated_fail("threads of one block wait at different barriers: %s at %s:%d and %s at %s:%d", b.site.what,
+                     b.site.file, b.site.line, site.what, site.file, site.line);
+  }
+  b.arrived++;
+  b.sum += value;
+  if (b.arrived != (threads ? threads : live_threads)) {
+    return false;
+  }
+  finish_barrier(b);
+  return true;
+}
+
+unsigned nn_emulated_barrier(unsigned number, unsigned threads, unsigned value, nn_site site) {
+  fiber *self = current;
+  site = site.in("barrier");
+  if (!arrive(number, threads, value, site)) {
+    barriers[number].waiting[self->thread / 32] |= 1u << self->thread % 32;
+    self->state = fiber::WAITS;
+    self->mask_or_barrier = number;
+    self->site = site;
+    wait(self);
+  }
+  return barriers[number].result;
+}
+
+void nn_emulated_barrier_arrive(unsigned number, unsigned threads, nn_site site) {
+  arrive(number, threads, 0, site.in("barrier arrival"));
+}
+
+void nn_emulated_yield(nn_site site) {
+  fiber *self = current;
+  warps[self->thread / 32].polling |= 1u << self->thread % 32;
+  self->state = fiber::POLLS;
+  self->mask_or_barrier = 0;
+  self->site = site.in("polling");
+  wait(self);
+}
+
+const nn_launch_record *nn_running() { return launch; }
+
+std::string nn_running_where() {
+  if (!launch) {
+    return "";
+  }
+  char place[160];
+  snprintf(place, sizeof place, ", block (%u, %u, %u) of (%u, %u, %u), thread (%u, %u, %u) of (%u, %u, %u)", blockIdx.x,
+           blockIdx.y, blockIdx.z, gridDim.x, gridDim.y, gridDim.z, threadIdx.x, threadIdx.y, threadIdx.z, blockDim.x,
+           blockDim.y, blockDim.z);
+  return "kernel " + nn_symbol(launch->kernel) + place;
+}
+
+void nn_emulated_fail(const char *format, ...) {
+  char text[1024];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  nn_die(text);
+}
+
+void nn_run_grid(const nn_launch_record &record) {
+  launch = &record;
+  gridDim = record.grid;
+  const dim3 b = record.block;
+  if (block_threads != b.x * b.y * b.z || blockDim.x != b.x || blockDim.y != b.y) {
+    block_threads = b.x * b.y * b.z;
+    block_warps = (block_threads + 31) / 32;
+    for (unsigned i = 0; i < block_threads; i++) {
+      fibers[i].thread = i;
+      fibers[i].index = {i % b.x, i / b.x % b.y, i / b.x / b.y};
+    }
+  }
+  blockDim = b;
+  blocks = (uint64_t)record.grid.x * record.grid.y * record.grid.z;
+  block_number = 0;
+  if (nn_setting().order == nn_settings::SHUFFLE) {
+    if (!random_state) {
+      random_state = nn_setting().seed * 0x9e3779b97f4a7c15ull | 1;
+    }
+    /* i -> step * i + offset is a permutation when step and the number of blocks have no common factor. */
+    do {
+      block_step = ((uint64_t)random_bits() << 32 | random_bits()) % blocks;
+    } while (std::gcd(block_step, blocks) != 1);
+    block_offset = random_bits() % blocks;
+  }
+  if (record.shared) {
+    if (!shared_end) {
+      map_shared();
+    }
+    shared_slack = (1024 - record.shared % 1024) % 1024;
+    shared = shared_end - record.shared - shared_slack;
+  }
+  idle_rounds = 0;
+  /* A kernel computes in the default modes, whatever its caller has set. */
+  fenv_t modes;
+  fegetenv(&modes);
+  fesetenv(FE_DFL_ENV);
+  set_block(0);
+  fiber *first = next_fiber();
+  current = first;
+  threadIdx = first->index;
+  nn_context_switch(&host_context, begun(first));
+  fesetenv(&modes);
+  launch = nullptr;
+}

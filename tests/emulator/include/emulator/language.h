@@ -1,0 +1,68 @@
+/* CUDA's words and built-in types as plain C++: qualifiers, vectors, the thread's coordinates. */
+#ifndef NN_EMULATOR_LANGUAGE_H
+#define NN_EMULATOR_LANGUAGE_H
+
+#include "warp.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <limits>
+
+/* Tells that a source is compiled for the emulator. */
+#define NN_EMULATED 1
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+/* Blocks run one at a time on one thread of the system, so a block's variables can be static. */
+#define __shared__ static
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __maxnreg__(...)
+#define __cluster_dims__(...)
+#define __grid_constant__
+#define __align__(n) __attribute__((aligned(n)))
+
+#define NN_VECTOR(name, type, align2, align4)                                                                          \
+  struct name##1 { type x; };                                                                                          \
+  struct alignas(align2) name##2 { type x, y; };                                                                       \
+  struct name##3 { type x, y, z; };                                                                                    \
+  struct alignas(align4) name##4 { type x, y, z, w; };                                                                 \
+  inline name##1 make_##name##1(type x) { return {x}; }                                                                \
+  inline name##2 make_##name##2(type x, type y) { return {x, y}; }                                                     \
+  inline name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }                                          \
+  inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
+
+NN_VECTOR(char, signed char, 2, 4)
+NN_VECTOR(uchar, unsigned char, 2, 4)
+NN_VECTOR(short, short, 4, 8)
+NN_VECTOR(ushort, unsigned short, 4, 8)
+NN_VECTOR(int, int, 8, 16)
+NN_VECTOR(uint, unsigned, 8, 16)
+NN_VECTOR(long, long, 16, 16)
+NN_VECTOR(ulong, unsigned long, 16, 16)
+NN_VECTOR(longlong, long long, 16, 16)
+NN_VECTOR(ulonglong, unsigned long long, 16, 16)
+NN_VECTOR(float, float, 8, 16)
+NN_VECTOR(double, double, 16, 16)
+#undef NN_VECTOR
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned nx = 1, unsigned ny = 1, unsigned nz = 1) : x(nx), y(ny), z(nz) {}
+  constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
+  constexpr operator uint3() const { return {x, y, z}; }
+};
+
+/* Set whenever another fiber or block goes on. Not const: the compiler must read them anew after every wait. */
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+static constexpr int warpSize = 32;
+
+#endif

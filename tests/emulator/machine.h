@@ -1,0 +1,102 @@
+/* What the emulator's own files share. Nothing here is seen by kernels. */
+#ifndef NN_EMULATOR_MACHINE_H
+#define NN_EMULATOR_MACHINE_H
+
+#include "cuda_runtime.h"
+
+#include <functional>
+#include <mutex>
+#include <string>
+
+/* ---- settings, read from the environment once */
+struct nn_settings {
+  enum { FORWARD, BACKWARD, SHUFFLE } order;
+  uint64_t seed;
+  int devices;
+  size_t memory; /* bytes a device */
+  int sms;
+  bool protect;
+};
+const nn_settings &nn_setting();
+
+/* ---- one call at a time, whichever thread it comes from */
+std::recursive_mutex &nn_big_lock();
+#define NN_LOCKED const std::lock_guard<std::recursive_mutex> locked_(nn_big_lock())
+
+/* Notes the error for cudaGetLastError and returns it. */
+cudaError_t nn_error(cudaError_t error);
+
+/* ---- the device (device.cpp) */
+struct nn_architecture {
+  int capability; /* 70 ... 90 */
+  const char *name;
+  int sms, threads, blocks;    /* of the device; resident threads and blocks of an SM */
+  size_t shared, shared_block; /* bytes of an SM, and those that one block may have after cudaFuncSetAttribute */
+  size_t l2;
+};
+const nn_architecture &nn_device();
+int nn_current_device();
+/* Bytes that a block may have without asking, and those that the system takes of every block on sm_80 and up. */
+constexpr size_t NN_SHARED_DEFAULT = 48 << 10, NN_SHARED_RESERVED = 1 << 10;
+
+/* ---- fibers (fiber.cpp): stacks and the switch between them */
+struct nn_stack {
+  unsigned char *low, *top; /* usable bytes; a page that cannot be touched lies below */
+  nn_stack *next;
+};
+nn_stack *nn_stack_take();
+void nn_stack_give(nn_stack *stack);
+/* Whether the address lies in the guard page of a stack. */
+bool nn_stack_overflowed(const void *address);
+/* Stores the running context in *from and goes on with `to`. */
+void nn_context_switch(void **from, void *to);
+/* A context that will call `entry`, which must never return. */
+void *nn_context_new(nn_stack *stack, void (*entry)());
+
+/* ---- a running kernel (block.cpp) */
+struct nn_launch_record {
+  const void *kernel;
+  dim3 grid, block;
+  size_t shared;
+  std::function<void()> body;
+};
+/* Runs all blocks. The caller has checked the sizes and holds the lock. */
+void nn_run_grid(const nn_launch_record &launch);
+/* Of the kernel that runs now, or null. */
+const nn_launch_record *nn_running();
+/* "kernel NAME, block (x, y, z), thread (x, y, z)", or "" when none runs. */
+std::string nn_running_where();
+
+/* ---- device memory (memory.cpp) */
+/* Device memory can be touched only while one of these lives: that of one device, or with -1 of all. */
+struct nn_memory_open {
+  explicit nn_memory_open(int device);
+  ~nn_memory_open();
+  nn_memory_open(const nn_memory_open &) = delete;
+  const int device;
+};
+/* The device on which the address lies, -1 for host memory. */
+int nn_memory_device(const void *p);
+/* Whether all bytes lie in one live allocation. */
+bool nn_memory_valid(const void *p, size_t bytes);
+/* What lies at a device address, in words. */
+std::string nn_memory_describe(const void *p);
+void nn_memory_reset(int device);
+
+/* ---- streams (stream.cpp) */
+/* Runs the work now, or records it when the stream is capturing. `check` is what the stream itself allows. */
+cudaError_t nn_submit(cudaStream_t stream, std::function<void()> work);
+/* cudaErrorStreamCaptureUnsupported (and the capture is lost) when a capture forbids calls such as cudaMalloc. */
+cudaError_t nn_refuse_while_capturing();
+bool nn_is_capturing(cudaStream_t stream);
+/* The device that a stream belongs to; the current one for the default streams. */
+int nn_stream_device(cudaStream_t stream);
+
+/* ---- names of functions, for reports (report.cpp) */
+std::string nn_symbol(const void *address);
+/* Ends the process with a report. */
+[[noreturn]] void nn_die(const std::string &text);
+/* Reports crashes that a kernel or the host causes by touching device memory. */
+void nn_watch_faults();
+
+#endif

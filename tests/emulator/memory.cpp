@@ -1,0 +1,458 @@
+/*
+ * Device memory: a region of addresses for each device, in which every allocation is followed by a page that cannot be
+ * touched, and none of which can be touched at all except while a kernel or a copy runs. Fresh memory is 0xff bytes:
+ * NaN as a float, -1 as a number.
+ */
+#include "machine.h"
+
+#include <map>
+#include <memory>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+enum : size_t {
+  REGION_BYTES = (size_t)1 << 38,
+  ALIGNMENT = 256,
+  FILLED_BYTES = (size_t)256 << 20,    /* of larger allocations only the ends are filled, to save time */
+  PROTECTED_BYTES = (size_t)128 << 20, /* with more memory in use it stays open: closing costs time by the page */
+};
+
+struct allocation {
+  size_t bytes;
+  unsigned char *low; /* first page */
+  size_t mapped;      /* bytes of its pages */
+};
+
+struct region {
+  unsigned char *base, *next;
+  size_t used, mapped;
+  int open;
+  bool unprotected;
+  std::map<unsigned char *, allocation> live;
+};
+
+region regions[16];
+std::map<unsigned char *, size_t> host_memory; /* pinned */
+
+const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+region &region_of(int device) {
+  region &r = regions[device];
+  if (!r.base) {
+    void *p = mmap(nullptr, REGION_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) {
+      nn_die("no addresses for the memory of a device");
+    }
+    r.base = r.next = (unsigned char *)p;
+  }
+  return r;
+}
+
+void protect(region &r, int how) {
+  for (const auto &entry : r.live) {
+    mprotect(entry.second.low, entry.second.mapped, how);
+  }
+}
+
+void open(region &r) {
+  if (r.open++ == 0 && !r.unprotected) {
+    protect(r, PROT_READ | PROT_WRITE);
+  }
+}
+
+void close(region &r) {
+  if (--r.open == 0) {
+    r.unprotected = !nn_setting().protect || r.mapped > PROTECTED_BYTES;
+    if (!r.unprotected) {
+      protect(r, PROT_NONE);
+    }
+  }
+}
+
+/* Addresses of freed memory are used again only when all others have been. */
+unsigned char *find_addresses(region &r, size_t bytes) {
+  for (int wrapped = 0; wrapped < 2; wrapped++) {
+    for (;;) {
+      unsigned char *low = r.next, *high = low + bytes;
+      if (high > r.base + REGION_BYTES) {
+        break;
+      }
+      auto after = r.live.lower_bound(low);
+      if (after != r.live.begin()) {
+        const auto before = std::prev(after);
+        if (before->second.low + before->second.mapped + page > low) {
+          r.next = before->second.low + before->second.mapped + page;
+          continue;
+        }
+      }
+      if (after != r.live.end() && after->second.low < high) {
+        r.next = after->second.low + after->second.mapped + page;
+        continue;
+      }
+      r.next = high;
+      return low;
+    }
+    r.next = r.base;
+  }
+  return nullptr;
+}
+
+size_t rounded(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+
+/* The bytes of its pages that belong to nobody still are as they were filled. */
+void check_edges(unsigned char *p, const allocation &a) {
+  for (unsigned char *at = a.low; at < a.low + a.mapped; at++) {
+    if (at == p) {
+      at += a.bytes;
+      if (at == a.low + a.mapped) {
+        break;
+      }
+    }
+    if (*at != 0xff) {
+      nn_die(at < p ? "something was written " + std::to_string(p - at) + " bytes before an allocation of " +
+                          std::to_string(a.bytes) + " bytes of device memory"
+                    : "something was written " + std::to_string(at - p - (ptrdiff_t)a.bytes) +
+                          " bytes behind the end of an allocation of " + std::to_string(a.bytes) +
+                          " bytes of device memory");
+    }
+  }
+}
+
+} // namespace
+
+nn_memory_open::nn_memory_open(int of_device) : device(of_device) {
+  for (int i = device < 0 ? 0 : device; i < nn_setting().devices && (device < 0 || i == device); i++) {
+    open(region_of(i));
+  }
+}
+
+nn_memory_open::~nn_memory_open() {
+  for (int i = device < 0 ? 0 : device; i < nn_setting().devices && (device < 0 || i == device); i++) {
+    close(region_of(i));
+  }
+}
+
+int nn_memory_device(const void *p) {
+  for (int i = 0; i < nn_setting().devices; i++) {
+    const region &r = regions[i];
+    if (r.base && (const unsigned char *)p >= r.base && (const unsigned char *)p < r.base + REGION_BYTES) {
+      return i;
+    }
+  }
+  return -1;
+}
+
+/* The allocation that begins at or before the address; null when none does. */
+static const std::pair<unsigned char *const, allocation> *allocation_before(const void *p) {
+  const int device = nn_memory_device(p);
+  if (device < 0) {
+    return nullptr;
+  }
+  const auto after = regions[device].live.upper_bound((unsigned char *)p);
+  return after == regions[device].live.begin() ? nullptr : &*std::prev(after);
+}
+
+bool nn_memory_valid(const void *p, size_t bytes) {
+  const auto *found = allocation_before(p);
+  const size_t offset = found ? (size_t)((const unsigned char *)p - found->first) : 0;
+  return found && offset <= found->second.bytes && bytes <= found->second.bytes - offset;
+}
+
+std::string nn_memory_describe(const void *p) {
+  const auto *found = allocation_before(p);
+  if (!found) {
+    return "device memory before every allocation";
+  }
+  const size_t offset = (size_t)((const unsigned char *)p - found->first);
+  const std::string of = " of an allocation of " + std::to_string(found->second.bytes) + " bytes of device memory";
+  return offset < found->second.bytes ? "byte " + std::to_string(offset) + of
+                                      : std::to_string(offset - found->second.bytes) + " bytes behind the end" + of +
+                                            " (or memory that was freed)";
+}
+
+void nn_memory_reset(int device) {
+  region &r = regions[device];
+  while (!r.live.empty()) {
+    cudaFree(r.live.begin()->first);
+  }
+}
+
+cudaError_t nn_emulated_malloc(void **p, size_t bytes) {
+  NN_LOCKED;
+  int count;
+  cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && !p) {
+    error = cudaErrorInvalidValue;
+  }
+  if (error == cudaSuccess) {
+    error = nn_refuse_while_capturing();
+  }
+  if (error != cudaSuccess) {
+    return nn_error(error);
+  }
+  *p = nullptr;
+  if (bytes == 0) {
+    return cudaSuccess;
+  }
+  nn_watch_faults();
+  region &r = region_of(nn_current_device());
+  const size_t total = nn_setting().memory;
+  if (bytes > total || rounded(bytes, ALIGNMENT) > total - r.used) {
+    return nn_error(cudaErrorMemoryAllocation);
+  }
+  const size_t mapped = rounded(rounded(bytes, ALIGNMENT), page);
+  unsigned char *low = find_addresses(r, mapped + page);
+  if (!low || mprotect(low, mapped, PROT_READ | PROT_WRITE)) {
+    return nn_error(cudaErrorMemoryAllocation);
+  }
+  unsigned char *start = low + mapped - rounded(bytes, ALIGNMENT);
+  if (mapped <= FILLED_BYTES) {
+    memset(low, 0xff, mapped);
+  } else {
+    memset(low, 0xff, page);
+    memset(low + mapped - page, 0xff, page);
+  }
+  r.live.emplace(start, allocation{bytes, low, mapped});
+  r.used += rounded(bytes, ALIGNMENT);
+  r.mapped += mapped;
+  if (r.open == 0 && !r.unprotected) {
+    mprotect(low, mapped, PROT_NONE);
+  }
+  *p = start;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *p) {
+  NN_LOCKED;
+  if (!p) {
+    return cudaSuccess;
+  }
+  const int device = nn_memory_device(p);
+  if (device < 0) {
+    return nn_error(cudaErrorInvalidValue);
+  }
+  if (nn_refuse_while_capturing() != cudaSuccess) {
+    return nn_error(cudaErrorStreamCaptureUnsupported);
+  }
+  region &r = regions[device];
+  const auto found = r.live.find((unsigned char *)p);
+  if (found == r.live.end()) {
+    return nn_error(cudaErrorInvalidValue);
+  }
+  const allocation a = found->second;
+  mprotect(a.low, a.mapped, PROT_READ | PROT_WRITE);
+  check_edges(found->first, a);
+  madvise(a.low, a.mapped, MADV_DONTNEED);
+  mprotect(a.low, a.mapped, PROT_NONE);
+  r.used -= rounded(a.bytes, ALIGNMENT);
+  r.mapped -= a.mapped;
+  r.live.erase(found);
+  return cudaSuccess;
+}
+
+cudaError_t nn_emulated_malloc_async(void **p, size_t bytes, cudaStream_t stream) {
+  NN_LOCKED;
+  return nn_is_capturing(stream) ? nn_error(cudaErrorNotSupported) : nn_emulated_malloc(p, bytes);
+}
+
+cudaError_t cudaFreeAsync(void *p, cudaStream_t stream) {
+  NN_LOCKED;
+  return nn_is_capturing(stream) ? nn_error(cudaErrorNotSupported) : cudaFree(p);
+}
+
+cudaError_t nn_emulated_malloc_host(void **p, size_t bytes) {
+  NN_LOCKED;
+  int count;
+  cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && !p) {
+    error = cudaErrorInvalidValue;
+  }
+  if (error == cudaSuccess) {
+    error = nn_refuse_while_capturing();
+  }
+  if (error != cudaSuccess) {
+    return nn_error(error);
+  }
+  *p = bytes ? aligned_alloc(page, rounded(bytes, page)) : nullptr;
+  if (!*p) {
+    return bytes ? nn_error(cudaErrorMemoryAllocation) : cudaSuccess;
+  }
+  memset(*p, 0xff, bytes);
+  host_memory.emplace((unsigned char *)*p, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *p) {
+  NN_LOCKED;
+  if (!p) {
+    return cudaSuccess;
+  }
+  if (nn_refuse_while_capturing() != cudaSuccess) {
+    return nn_error(cudaErrorStreamCaptureUnsupported);
+  }
+  if (!host_memory.erase((unsigned char *)p)) {
+    return nn_error(cudaErrorInvalidValue);
+  }
+  free(p);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned) {
+  NN_LOCKED;
+  if (!p || !bytes || nn_memory_device(p) >= 0) {
+    return nn_error(cudaErrorInvalidValue);
+  }
+  return host_memory.emplace((unsigned char *)p, bytes).second ? cudaSuccess
+                                                               : nn_error(cudaErrorHostMemoryAlreadyRegistered);
+}
+
+cudaError_t cudaHostUnregister(void *p) {
+  NN_LOCKED;
+  return host_memory.erase((unsigned char *)p) ? cudaSuccess : nn_error(cudaErrorHostMemoryNotRegistered);
+}
+
+static bool is_pinned(const void *p) {
+  const auto after = host_memory.upper_bound((unsigned char *)p);
+  return after != host_memory.begin() &&
+         (size_t)((const unsigned char *)p - std::prev(after)->first) < std::prev(after)->second;
+}
+
+cudaError_t nn_emulated_host_pointer(void **device, void *host) {
+  NN_LOCKED;
+  if (!is_pinned(host)) {
+    return nn_error(cudaErrorInvalidValue);
+  }
+  *device = host;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
+  NN_LOCKED;
+  int count;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) {
+    return nn_error(error);
+  }
+  *total = nn_setting().memory;
+  *available = *total - region_of(nn_current_device()).used;
+  return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *p) {
+  NN_LOCKED;
+  const int device = nn_memory_device(p);
+  *attributes = {};
+  if (device >= 0 && nn_memory_valid(p, 0)) {
+    *attributes = {cudaMemoryTypeDevice, device, (void *)p, nullptr};
+  } else if (is_pinned(p)) {
+    *attributes = {cudaMemoryTypeHost, nn_current_device(), (void *)p, (void *)p};
+  } else {
+    attributes->device = -1; /* -2 on some versions */
+  }
+  return cudaSuccess;
+}
+
+/* ---- copies */
+
+/* Whether the pointers lie where the kind says, and inside allocations. */
+static cudaError_t check_copy(const void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
+  const bool to_device = nn_memory_device(to) >= 0, from_device = nn_memory_device(from) >= 0;
+  if ((unsigned)kind > cudaMemcpyDefault) {
+    return cudaErrorInvalidMemcpyDirection;
+  }
+  const bool says_to = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool says_from = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  if (kind != cudaMemcpyDefault && (says_to != to_device || says_from != from_device)) {
+    return cudaErrorInvalidValue;
+  }
+  if (!to || !from || (to_device && !nn_memory_valid(to, bytes)) || (from_device && !nn_memory_valid(from, bytes))) {
+    return cudaErrorInvalidValue;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+  NN_LOCKED;
+  if (width == 0 || height == 0) {
+    return cudaSuccess;
+  }
+  if (height > 1 && (to_pitch < width || from_pitch < width)) {
+    return nn_error(cudaErrorInvalidPitchValue);
+  }
+  const cudaError_t error = check_copy(to, from, 1, kind);
+  if (error != cudaSuccess) {
+    return nn_error(error);
+  }
+  const auto outside = [&](const void *p, size_t pitch) {
+    return nn_memory_device(p) >= 0 && !nn_memory_valid(p, (height - 1) * pitch + width);
+  };
+  if (outside(to, to_pitch) || outside(from, from_pitch)) {
+    return nn_error(cudaErrorInvalidValue);
+  }
+  return nn_submit(stream, [=] {
+    const nn_memory_open opened(-1);
+    for (size_t row = 0; row < height; row++) {
+      memmove((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width);
+    }
+  });
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, stream);
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
+  return cudaMemcpyAsync(to, from, bytes, kind, nullptr);
+}
+
+cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
+                         cudaMemcpyKind kind) {
+  return cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, nullptr);
+}
+
+cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
+                                cudaStream_t stream) {
+  NN_LOCKED;
+  if (nn_memory_device(to) != to_device || nn_memory_device(from) != from_device) {
+    return nn_error(cudaErrorInvalidValue);
+  }
+  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+}
+
+cudaError_t cudaMemset2DAsync(void *p, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream) {
+  NN_LOCKED;
+  if (width == 0 || height == 0) {
+    return cudaSuccess;
+  }
+  const size_t bytes = (height - 1) * pitch + width;
+  if ((height > 1 && pitch < width) || (nn_memory_device(p) >= 0 ? !nn_memory_valid(p, bytes) : !is_pinned(p))) {
+    return nn_error(cudaErrorInvalidValue);
+  }
+  return nn_submit(stream, [=] {
+    const nn_memory_open opened(-1);
+    for (size_t row = 0; row < height; row++) {
+      memset((char *)p + row * pitch, value, width);
+    }
+  });
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream) {
+  return cudaMemset2DAsync(p, bytes, value, bytes, 1, stream);
+}
+
+cudaError_t cudaMemset(void *p, int value, size_t bytes) { return cudaMemsetAsync(p, value, bytes, nullptr); }
+
+/* ---- pools of the driver: there is nothing to tune here */
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device) {
+  if (device < 0 || device >= nn_setting().devices) {
+    return nn_error(cudaErrorInvalidDevice);
+  }
+  *pool = (cudaMemPool_t)&regions[device];
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void *) { return cudaSuccess; }
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
