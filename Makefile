@@ -6,14 +6,16 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 BUILD := build/lib
 CUDA := build/cuda-toolchain
+WHEEL := build/wheel
+SM_70 ?= check
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SOURCES := $(shell find cuda cmake python bindings.h CMakeLists.txt pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
-C_FILES := $(shell find cuda tests python -name '*.[ch]' -o -name '*.cpp' 2>/dev/null)
+C_FILES := $(shell find cuda tests python -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 TESTS ?= tests
 
-.PHONY: help run test lib cuda-toolchain bench interop asan tsan fmt generate lint lock clean
+.PHONY: help run test lib cuda cuda-toolchain wheel bench interop asan tsan fmt generate lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -28,7 +30,26 @@ lib: ## the library alone: build/lib/libnncuda.so
 	cmake -S . -B $(BUILD)
 	cmake --build $(BUILD)
 
+cuda: cuda-toolchain $(VENV)/.packages-test ## the library for every GPU architecture, build/cuda/libnncuda.so, and its checks (SM_70= leaves out clang's)
+	cmake -S . -B build/cuda -DNNCUDA_CUDA=ON -DNNCUDA_CUDA_ARCHITECTURES=all -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
+	cmake --build build/cuda --target nncuda
+	$(if $(SM_70),cmake --build build/cuda --target sm_70)
+	$(BIN)/python cmake/ptxas_report.py build/cuda cuda/kernels
+	PYTHONPATH=python NNCUDA_LIBRARY=build/cuda/libnncuda.so $(BIN)/python -m pytest -q tests/cuda tests/abi/test_header.py
+
 cuda-toolchain: $(CUDA)/13/.ready $(CUDA)/12/.ready ## the CUDA compiler from PyPI, for machines without one (needs no root and no GPU)
+
+wheel: cuda-toolchain .venv-wheel/.packages-wheel ## dist/*.whl: for machines with this Python, with or without a GPU
+	rm -rf $(WHEEL)/raw $(WHEEL)/tagged
+	.venv-wheel/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(WHEEL)/raw . \
+	  -C build-dir=$(WHEEL)/build -C cmake.define.NNCUDA_CUDA=ON -C cmake.define.NNCUDA_CUDA_ARCHITECTURES=all
+	PATH="$(CURDIR)/.venv-wheel/bin:$$PATH" auditwheel repair --wheel-dir $(WHEEL)/tagged $(WHEEL)/raw/*.whl
+	$(PYTHON) -m venv --clear $(WHEEL)/venv
+	$(WHEEL)/venv/bin/python -m pip install --quiet --require-hashes -r requirements/run.txt
+	$(WHEEL)/venv/bin/python -m pip install --quiet --no-deps $(WHEEL)/tagged/*.whl
+	cd $(WHEEL) && venv/bin/nncuda doctor && venv/bin/nncuda verify
+	@! find $(WHEEL)/tagged -size +60000000c | grep . || { echo "that wheel is larger than 60 MB" >&2; exit 1; }
+	mkdir -p dist && cp $(WHEEL)/tagged/*.whl dist/
 
 bench: $(VENV)/.test ## time every kernel and the training step against this machine's ceilings
 	$(BIN)/nncuda bench
@@ -44,13 +65,13 @@ tsan: ## the worker pool, contexts and streams under ThreadSanitizer
 
 fmt: $(VENV)/.test ## format C and Python
 	$(BIN)/clang-format -i $(C_FILES)
-	$(BIN)/ruff format python tests
-	$(BIN)/ruff check --fix python tests
+	$(BIN)/ruff format python tests cmake
+	$(BIN)/ruff check --fix python tests cmake
 
 lint: $(VENV)/.test ## check formatting and style, change nothing
 	$(BIN)/clang-format --dry-run --Werror $(C_FILES)
-	$(BIN)/ruff format --check python tests
-	$(BIN)/ruff check python tests
+	$(BIN)/ruff format --check python tests cmake
+	$(BIN)/ruff check python tests cmake
 
 generate: $(VENV)/.test ## write what is made from bindings.h and committed: type stubs and the ABI's reference
 	$(BIN)/python -m nncuda.binding.stubs python/nncuda/kernels.pyi
@@ -63,7 +84,7 @@ lock: ## make requirements/*.txt anew (needs uv)
 	done
 
 clean: ## remove what was built and installed here; runs/ stays
-	rm -rf build $(VENV) .venv-interop .pytest_cache .ruff_cache
+	rm -rf build dist $(VENV) .venv-interop .venv-wheel .pytest_cache .ruff_cache
 
 # The virtual environment: locked packages, then this one, built from the sources as they are. What the tests need
 # contains what a run needs, so either serves `make run`.
@@ -76,6 +97,11 @@ clean: ## remove what was built and installed here; runs/ stays
 	$(PYTHON) -m venv $*
 	$*/bin/python -m pip install --quiet --require-hashes -r $<
 	@touch $@ $*/.packages-run
+
+%/.packages-wheel: requirements/wheel.txt
+	$(PYTHON) -m venv $*
+	$*/bin/python -m pip install --quiet --require-hashes -r $<
+	@touch $@
 
 %/.packages-interop: requirements/interop.txt
 	$(PYTHON) -m venv $*
@@ -101,15 +127,13 @@ endef
 $(CUDA)/13/.ready: requirements/cuda.txt
 $(CUDA)/12/.ready: requirements/cuda12.txt
 $(CUDA)/13/.ready $(CUDA)/12/.ready: | $(BIN)/python
-	rm -rf $(@D) $(@D).packages
-	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --no-compile --target $(@D).packages -r $<
-	mkdir -p $(@D)
-	for folder in $(@D).packages/nvidia/*/; do cp -a "$$folder". $(@D) || exit 1; done
-	rm -rf $(@D).packages
-	ln -sfn lib $(@D)/lib64
-	@touch $@
+	cmp -s $< $@ || { rm -rf $(@D) $(@D).packages && \
+	  $(BIN)/python -m pip install --quiet --require-hashes --no-deps --no-compile --target $(@D).packages -r $< && \
+	  mkdir -p $(@D) && for folder in $(@D).packages/nvidia/*/; do cp -a "$$folder". $(@D) || exit 1; done && \
+	  rm -rf $(@D).packages && ln -sfn lib $(@D)/lib64; }
+	@cp $< $@
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-.PRECIOUS: %/.packages-run %/.packages-test %/.packages-interop
+.PRECIOUS: %/.packages-run %/.packages-wheel %/.packages-test %/.packages-interop

@@ -11,7 +11,7 @@ file(GLOB nn_cuda_sources CONFIGURE_DEPENDS cuda/kernels/*.cu)
 if(NOT NNCUDA_CUDA)
   return()
 endif()
-if(NNCUDA_CUDA STREQUAL "AUTO" AND (CMAKE_CROSSCOMPILING OR NNCUDA_SANITIZE OR NOT nn_cuda_sources))
+if(NNCUDA_CUDA STREQUAL "AUTO" AND (CMAKE_CROSSCOMPILING OR NNCUDA_SANITIZE))
   return() # the sanitizers know nothing of device memory
 endif()
 
@@ -30,6 +30,7 @@ if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
     message(FATAL_ERROR "NNCUDA_CUDA is ${NNCUDA_CUDA}, but there is ${nn_cuda_missing}. "
                         "-DNNCUDA_CUDA=OFF builds the library for the CPU alone.")
   endif()
+  message(STATUS "CUDA compiler: ${NNCUDA_NVCC}")
   set(ENV{CUDACXX} ${NNCUDA_NVCC})
 endif()
 # The project sets the flags of each architecture itself, a file at a time: CMake's list is one a target.
@@ -182,3 +183,46 @@ set_target_properties(nncuda PROPERTIES LINKER_LANGUAGE C CUDA_ARCHITECTURES OFF
 target_sources(nncuda PRIVATE $<TARGET_OBJECTS:nncuda_cuda>)
 target_compile_definitions(nncuda PRIVATE NNCUDA_CUDA=1)
 target_link_libraries(nncuda PRIVATE ${NNCUDA_CUDART} Threads::Threads dl rt)
+
+# CUDA 13 no longer compiles for sm_70, where clang still does, with the headers of CUDA 12: `make cuda` builds sm_70 to
+# see that the code holds there, and `make cuda-toolchain` brings those headers.
+if(NOT 70 IN_LIST nn_cuda_known)
+  find_program(NNCUDA_CLANG NAMES clang-19 clang-20 clang-21 clang DOC "clang from 19, for the check of sm_70")
+  mark_as_advanced(NNCUDA_CLANG)
+  set(nn_cuda_12 ${CMAKE_SOURCE_DIR}/build/cuda-toolchain/12)
+  set(nn_clang_version 0)
+  if(NNCUDA_CLANG)
+    execute_process(COMMAND ${NNCUDA_CLANG} --version OUTPUT_VARIABLE nn_clang_version)
+    string(REGEX REPLACE ".*version ([0-9]+).*" "\\1" nn_clang_version "${nn_clang_version}")
+  endif()
+  if(nn_clang_version GREATER_EQUAL 19 AND EXISTS ${nn_cuda_12}/bin/ptxas)
+    set(nn_sm_70_objects "")
+    foreach(source IN LISTS nn_cuda_sources)
+      get_filename_component(name ${source} NAME)
+      set(object ${CMAKE_BINARY_DIR}/sm_70/${name}.o)
+      list(APPEND nn_sm_70_objects ${object})
+      add_custom_command(
+        OUTPUT ${object}
+        COMMAND
+          sh ${CMAKE_SOURCE_DIR}/cmake/ptxas.sh ${NNCUDA_CLANG} -x cuda --cuda-device-only --cuda-gpu-arch=sm_70
+          --cuda-path=${nn_cuda_12} -Xcuda-ptxas -v -std=c++17 -O3 -Wall -Wextra -Werror -Wno-unknown-cuda-version
+          -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/cuda -I${CMAKE_BINARY_DIR}/generated -MD -MF ${object}.d -MT
+          ${object} -c ${source} -o ${object}
+        DEPENDS ${source} ${CMAKE_SOURCE_DIR}/cmake/ptxas.sh
+        DEPFILE ${object}.d
+        COMMENT "Checking ${name} for sm_70"
+        VERBATIM)
+    endforeach()
+    file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/sm_70)
+    add_custom_target(sm_70 DEPENDS ${nn_sm_70_objects})
+  else()
+    add_custom_target(
+      sm_70
+      COMMAND ${CMAKE_COMMAND} -E echo
+              "The check of sm_70 needs clang 19 or later (Debian: apt-get install clang-19) and `make cuda-toolchain`."
+      COMMAND ${CMAKE_COMMAND} -E false
+      VERBATIM)
+  endif()
+else()
+  add_custom_target(sm_70) # nvcc compiles it with the rest
+endif()
