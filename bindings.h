@@ -55,7 +55,7 @@ extern "C" {
 
 /* Major: a signature, a meaning or a number changed. Minor: something was added. A binding refuses another major. */
 #define NNCUDA_ABI_MAJOR 1
-#define NNCUDA_ABI_MINOR 0
+#define NNCUDA_ABI_MINOR 1
 
 /* Status codes. Grouped by ten, append-only: a number is never reused. */
 enum {
@@ -102,14 +102,16 @@ enum {
 
 /* Attributes of a context, for nncuda_ctx_get and nncuda_ctx_set. */
 enum {
-  NNCUDA_CTX_THREADS = 0,      /* worker threads, the caller included; may be set (1..256). Default: the cores allowed */
-  NNCUDA_CTX_ISA = 1,          /* instruction set in use; may be set to any that this processor has */
+  NNCUDA_CTX_THREADS = 0,      /* worker threads, the caller included; may be set (1..256). Default: the cores allowed. 0 on a GPU */
+  NNCUDA_CTX_ISA = 1,          /* instruction set in use; may be set to any that this processor has. On a GPU, where it is
+                                  read-only, the compute capability: 90 for 9.0 */
   NNCUDA_CTX_DEVICE = 2,       /* NNCUDA_DEVICE_* */
   NNCUDA_CTX_DEVICE_INDEX = 3, /* which of them */
   NNCUDA_CTX_BYTES_USED = 4,   /* bytes now handed out by nncuda_malloc */
   NNCUDA_CTX_BYTES_PEAK = 5,   /* the most that BYTES_USED and the arena together ever were; set 0 to start again */
   NNCUDA_CTX_BYTES_POOLED = 6, /* bytes freed and kept for reuse; set 0 to return them to the system */
-  NNCUDA_CTX_BYTES_ARENA = 7   /* size of the scratch arena */
+  NNCUDA_CTX_BYTES_ARENA = 7,  /* size of the scratch memory, that of graphs included */
+  NNCUDA_CTX_TF32 = 8          /* 1 allows f32 products on a GPU to round their factors to tf32, 10 bits; default 0 */
 };
 
 /* What nncuda_memcpy moves. On the CPU engine all three are a copy. */

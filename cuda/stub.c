@@ -4,6 +4,8 @@
  */
 #include "abi/context.h"
 #include "abi/memory.h"
+#include "abi/pages.h"
+#include "abi/queue.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -97,7 +99,8 @@ static int32_t detected_isa;
 
 static void detect(void) { detected_isa = detect_isa(); }
 
-static int32_t widest_isa(void) {
+static int32_t widest_isa(int32_t index) {
+  (void)index;
   pthread_once(&detect_once, detect);
   return detected_isa;
 }
@@ -167,13 +170,54 @@ static void processor_name(char *name, size_t capacity) {
 }
 
 static void describe(int32_t index, char *text, size_t capacity) {
-  (void)index;
   static const char *const names[] = {"baseline", "AVX2", "AVX-512", "AVX-512 with BF16", "AMX"};
   char name[192];
   processor_name(name, sizeof name);
   const double gib = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1024.0 * 1024.0 * 1024.0);
-  snprintf(text, capacity, "%s, %d threads, %s, %.1f GiB", name, nn_workers_default(), names[widest_isa()], gib);
+  snprintf(text, capacity, "%s, %d threads, %s, %.1f GiB", name, nn_workers_default(), names[widest_isa(index)], gib);
 }
 
-const nn_engine nn_cpu_engine = {
-    .device = NNCUDA_DEVICE_CPU, .count = count, .describe = describe, .widest_isa = widest_isa, .fill = fill};
+static void *take(nncuda_ctx *ctx, size_t bytes) {
+  (void)ctx;
+  return nn_pages_take(bytes);
+}
+
+static void give(nncuda_ctx *ctx, void *memory, size_t bytes) {
+  (void)ctx;
+  nn_pages_give(memory, bytes);
+}
+
+static int32_t memory_info(nncuda_ctx *ctx, int64_t *free_bytes, int64_t *total_bytes) {
+  (void)ctx;
+  return nn_pages_info(free_bytes, total_bytes);
+}
+
+static int64_t stamp(nncuda_ctx *ctx) {
+  (void)ctx;
+  return nn_clock();
+}
+
+static int64_t elapsed(nncuda_ctx *ctx, int64_t from, int64_t to) {
+  (void)ctx;
+  return to - from;
+}
+
+static void forget(nncuda_ctx *ctx, int64_t time) { (void)ctx, (void)time; }
+
+#define HOST_MEMORY {.take = take, .give = give, .alignment = 64, .visible = 1}
+
+const nn_engine nn_cpu_engine = {.device = NNCUDA_DEVICE_CPU,
+                                 .count = count,
+                                 .describe = describe,
+                                 .widest_isa = widest_isa,
+                                 .fill = fill,
+                                 .threads = 1,
+                                 .close = nn_queues_close,
+                                 .memory = HOST_MEMORY,
+                                 .host_memory = HOST_MEMORY,
+                                 .memory_info = memory_info,
+                                 .synchronize = nn_queues_wait,
+                                 .order = &nn_queues,
+                                 .stamp = stamp,
+                                 .elapsed = elapsed,
+                                 .forget = forget};

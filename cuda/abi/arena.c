@@ -20,12 +20,14 @@ static nn_arena_chunk *chunk_add(nn_arena *arena, size_t capacity) {
   if (chunk == NULL) {
     return NULL;
   }
-  chunk->memory = nn_pages_take(capacity);
+  chunk->memory = arena->source->take(arena->ctx, capacity);
   if (chunk->memory == NULL) {
     free(chunk);
     return NULL;
   }
-  nn_poison(chunk->memory, capacity);
+  if (arena->source->visible) {
+    nn_poison(chunk->memory, capacity);
+  }
   chunk->capacity = capacity;
   chunk->used = 0;
   chunk->next = arena->chunks;
@@ -39,8 +41,9 @@ void *nn_arena_take(nn_arena *arena, size_t bytes) {
     return NULL;
   }
   const size_t asked = bytes;
-  bytes += NN_ADDRESS_SANITIZER ? NN_ARENA_ALIGNMENT : 0; /* a gap that only the sanitizer sees */
-  bytes = bytes == 0 ? NN_ARENA_ALIGNMENT : (bytes + NN_ARENA_ALIGNMENT - 1) / NN_ARENA_ALIGNMENT * NN_ARENA_ALIGNMENT;
+  const size_t alignment = arena->source->alignment;
+  bytes += NN_ADDRESS_SANITIZER ? alignment : 0; /* a gap that only the sanitizer sees */
+  bytes = bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment;
   nn_arena_chunk *chunk = arena->chunks;
   if (chunk == NULL || chunk->capacity - chunk->used < bytes) {
     const size_t capacity = (bytes + GRAIN - 1) / GRAIN * GRAIN;
@@ -53,20 +56,28 @@ void *nn_arena_take(nn_arena *arena, size_t bytes) {
     }
   }
   void *piece = chunk->memory + chunk->used;
-  nn_unpoison(piece, asked);
+  if (arena->source->visible) {
+    nn_unpoison(piece, asked);
+  }
   chunk->used += bytes;
   arena->taken += bytes;
   return piece;
 }
 
 void nn_arena_reset(nn_arena *arena) {
-  if (arena->chunks != NULL && arena->chunks->next != NULL) {
+  if (arena->lasting) {
+    for (nn_arena_chunk *chunk = arena->chunks; chunk != NULL; chunk = chunk->next) {
+      chunk->used = 0;
+    }
+  } else if (arena->chunks != NULL && arena->chunks->next != NULL) {
     const size_t wanted = (arena->taken + GRAIN - 1) / GRAIN * GRAIN;
     nn_arena_release(arena);
     arena->wanted = wanted;
   } else if (arena->chunks != NULL) {
     arena->chunks->used = 0;
-    nn_poison(arena->chunks->memory, arena->chunks->capacity);
+    if (arena->source->visible) {
+      nn_poison(arena->chunks->memory, arena->chunks->capacity);
+    }
   }
   arena->taken = 0;
 }
@@ -75,8 +86,10 @@ void nn_arena_release(nn_arena *arena) {
   while (arena->chunks != NULL) {
     nn_arena_chunk *chunk = arena->chunks;
     arena->chunks = chunk->next;
-    nn_unpoison(chunk->memory, chunk->capacity);
-    nn_pages_give(chunk->memory, chunk->capacity);
+    if (arena->source->visible) {
+      nn_unpoison(chunk->memory, chunk->capacity);
+    }
+    arena->source->give(arena->ctx, chunk->memory, chunk->capacity);
     free(chunk);
   }
   arena->capacity = 0;

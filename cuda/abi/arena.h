@@ -6,13 +6,17 @@
 #ifndef NN_ABI_ARENA_H
 #define NN_ABI_ARENA_H
 
-#include <stddef.h>
+#include "device.h"
 
-enum { NN_ARENA_ALIGNMENT = 64 };
+#include <stddef.h>
+#include <stdint.h>
 
 typedef struct nn_arena_chunk nn_arena_chunk;
 
 typedef struct nn_arena {
+  nncuda_ctx *ctx;
+  const nn_memory *source;
+  int32_t lasting;        /* no piece is ever given back: a graph of the device goes on using them */
   nn_arena_chunk *chunks; /* newest first */
   size_t taken;           /* bytes given out since the last reset */
   size_t wanted;          /* capacity of the next first chunk */

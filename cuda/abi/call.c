@@ -256,6 +256,22 @@ static int32_t overlap(const nn_tensor *a, const nn_tensor *b) {
 
 static int32_t present(const nn_tensor *tensor) { return tensor->data != NULL && tensor->rows != 0; }
 
+/* A pointer of the host, or of another device, must not reach a kernel. What a copy moves may lie on the host. */
+static int32_t check_device(nn_call *call) {
+  for (int32_t i = 0; i < call->tensors; i++) {
+    const nn_tensor *tensor = &call->tensor[i];
+    if (present(tensor) && call->op != NN_OP_memcpy && !call->ctx->engine->reaches(call->ctx, tensor->data)) {
+      call_fail(
+          call, NNCUDA_ERROR_WRONG_DEVICE,
+          "%s is %p, which is not memory of GPU %d; it must come from nncuda_malloc of this context or lie on the "
+          "same GPU",
+          tensor->name, tensor->data, call->ctx->index);
+      return 0;
+    }
+  }
+  return 1;
+}
+
 /* What must hold of the pointers of a call that is not empty. */
 static void check_pointers(nn_call *call) {
   for (int32_t i = 0; i < call->tensors; i++) {
@@ -271,6 +287,9 @@ static void check_pointers(nn_call *call) {
                 tensor->data, (long long)element);
       return;
     }
+  }
+  if (call->ctx->engine->reaches != NULL && !check_device(call)) {
+    return;
   }
   for (int32_t i = 0; i < call->tensors; i++) {
     const nn_tensor *output = &call->tensor[i];

@@ -6,17 +6,27 @@
 
 static const uint64_t MAGIC = 0x6e6e637564614354u;
 
-const nn_engine *nn_engine_find(int32_t device) { return device == NNCUDA_DEVICE_CPU ? &nn_cpu_engine : NULL; }
+const nn_engine *nn_engine_find(int32_t device) {
+#if NNCUDA_CUDA
+  if (device == NNCUDA_DEVICE_CUDA) {
+    return &nn_gpu_engine;
+  }
+#endif
+  return device == NNCUDA_DEVICE_CPU ? &nn_cpu_engine : NULL;
+}
 
 int32_t nn_ctx_enter(nncuda_ctx *ctx, const char *function) {
   if (ctx == NULL || ctx->magic != MAGIC) {
     return NNCUDA_ERROR_INVALID_CONTEXT;
   }
-  if (atomic_exchange_explicit(&ctx->busy, 1, memory_order_acquire) != 0) {
+  if (__atomic_exchange_n(&ctx->busy, 1, __ATOMIC_ACQUIRE) != 0) {
     return NNCUDA_ERROR_BUSY;
   }
   ctx->function = function;
   ctx->error[0] = '\0';
+  if (ctx->engine->enter != NULL) {
+    ctx->engine->enter(ctx);
+  }
   return NNCUDA_SUCCESS;
 }
 
@@ -24,7 +34,7 @@ int32_t nn_ctx_leave(nncuda_ctx *ctx, int32_t status) {
   if (status != NNCUDA_SUCCESS && ctx->error[0] == '\0') {
     nn_fail(ctx, status, "%s", nncuda_status_string(status));
   }
-  atomic_store_explicit(&ctx->busy, 0, memory_order_release);
+  __atomic_store_n(&ctx->busy, 0, __ATOMIC_RELEASE);
   return status;
 }
 
@@ -56,13 +66,16 @@ const char *nncuda_last_error(nncuda_ctx *ctx) {
     return "the pointer is not a context of this library";
   }
   /* Its text belongs to the thread inside; this is the answer to a call that returned NNCUDA_ERROR_BUSY. */
-  return atomic_load(&ctx->busy) ? "another thread is inside a call on this context" : ctx->error;
+  return __atomic_load_n(&ctx->busy, __ATOMIC_ACQUIRE) ? "another thread is inside a call on this context" : ctx->error;
 }
 
 void *nn_scratch(nncuda_ctx *ctx, size_t bytes) {
   void *memory = nn_arena_take(&ctx->arena, bytes);
   if (memory == NULL) {
-    nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes of scratch", bytes);
+    int64_t free_bytes = 0, total_bytes = 0;
+    ctx->engine->memory_info(ctx, &free_bytes, &total_bytes);
+    nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes of scratch; of %lld bytes in all %lld are free",
+            bytes, (long long)total_bytes, (long long)free_bytes);
   }
   return memory;
 }
@@ -94,10 +107,17 @@ int32_t nncuda_ctx_create(int32_t device, int32_t index, nncuda_ctx **ctx) {
   }
   made->engine = engine;
   made->index = index;
-  made->threads = nn_workers_default();
-  made->isa = engine->widest_isa();
+  made->threads = engine->threads ? nn_workers_default() : 0;
+  made->isa = engine->widest_isa(index);
+  made->arena = (nn_arena){.ctx = made, .source = &engine->memory};
+  made->pool = (nn_pool){.ctx = made, .source = &engine->memory};
+  made->host_pool = (nn_pool){.ctx = made, .source = &engine->host_memory};
   engine->fill(made->isa, made->kernel);
-  atomic_init(&made->busy, 0);
+  const int32_t status = engine->open == NULL ? NNCUDA_SUCCESS : engine->open(made);
+  if (status != NNCUDA_SUCCESS) {
+    free(made);
+    return status;
+  }
   made->magic = MAGIC;
   *ctx = made;
   return NNCUDA_SUCCESS;
@@ -111,19 +131,26 @@ int32_t nncuda_ctx_destroy(nncuda_ctx *ctx) {
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
-  nn_streams_stop(ctx->streams);
+  if (ctx->profile.running) {
+    nn_profile_stop(ctx);
+  }
+  ctx->engine->synchronize(ctx);
   nn_workers_stop(ctx->workers);
   for (size_t i = 0; i < ctx->handles.capacity; i++) {
     if (ctx->handles.entries[i].value == (void *)(intptr_t)NN_HANDLE_GRAPH) {
-      nn_graph_free((nncuda_graph *)(uintptr_t)ctx->handles.entries[i].key);
+      nn_graph_free(ctx, (nncuda_graph *)(uintptr_t)ctx->handles.entries[i].key);
     }
   }
-  nn_graph_free(ctx->capture);
-  nn_table_release(&ctx->handles);
+  nn_graph_free(ctx, ctx->capture);
   nn_profile_release(&ctx->profile);
   nn_text_release(&ctx->trace.text);
   nn_pool_release(&ctx->pool);
+  nn_pool_release(&ctx->host_pool);
   nn_arena_release(&ctx->arena);
+  if (ctx->engine->close != NULL) {
+    ctx->engine->close(ctx);
+  }
+  nn_table_release(&ctx->handles);
   ctx->magic = 0;
   free(ctx);
   return NNCUDA_SUCCESS;
@@ -134,7 +161,7 @@ int32_t nn_fail_capturing(nncuda_ctx *ctx) {
 }
 
 void nn_ctx_update_peak(nncuda_ctx *ctx) {
-  const int64_t now = (int64_t)(ctx->pool.used + ctx->arena.capacity);
+  const int64_t now = (int64_t)(ctx->pool.used + ctx->arena.capacity + ctx->graph_bytes);
   ctx->peak = now > ctx->peak ? now : ctx->peak;
 }
 
@@ -162,15 +189,14 @@ static int32_t synchronize(nncuda_ctx *ctx) {
   if (ctx->capture != NULL) {
     return nn_fail_capturing(ctx);
   }
-  nn_streams_wait(ctx->streams);
-  return NNCUDA_SUCCESS;
+  return ctx->engine->synchronize(ctx);
 }
 
 int32_t nncuda_ctx_synchronize(nncuda_ctx *ctx) { NN_INSIDE(ctx, synchronize(ctx)); }
 
 static int32_t fail_attribute(nncuda_ctx *ctx, int32_t attribute) {
   return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d; it must be one of NNCUDA_CTX_*, 0 to %d", attribute,
-                 NNCUDA_CTX_BYTES_ARENA);
+                 NNCUDA_CTX_TF32);
 }
 
 static int32_t get_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {
@@ -197,10 +223,13 @@ static int32_t get_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t *value)
     *value = ctx->peak;
     return NNCUDA_SUCCESS;
   case NNCUDA_CTX_BYTES_POOLED:
-    *value = (int64_t)ctx->pool.pooled;
+    *value = (int64_t)(ctx->pool.pooled + ctx->host_pool.pooled);
     return NNCUDA_SUCCESS;
   case NNCUDA_CTX_BYTES_ARENA:
-    *value = (int64_t)ctx->arena.capacity;
+    *value = (int64_t)(ctx->arena.capacity + ctx->graph_bytes);
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_TF32:
+    *value = ctx->tf32;
     return NNCUDA_SUCCESS;
   default:
     return fail_attribute(ctx, attribute);
@@ -212,6 +241,10 @@ int32_t nncuda_ctx_get(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {
 }
 
 static int32_t set_threads(nncuda_ctx *ctx, int64_t value) {
+  if (!ctx->engine->threads) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE,
+                   "attribute is NNCUDA_CTX_THREADS (0), which only the CPU engine has");
+  }
   if (value < 1 || value > NN_MAX_THREADS) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_THREADS must be 1 to %d",
                    (long long)value, NN_MAX_THREADS);
@@ -225,7 +258,10 @@ static int32_t set_threads(nncuda_ctx *ctx, int64_t value) {
 }
 
 static int32_t set_isa(nncuda_ctx *ctx, int64_t value) {
-  const int32_t widest = ctx->engine->widest_isa();
+  if (!ctx->engine->threads) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is NNCUDA_CTX_ISA (1), which is read-only on a GPU");
+  }
+  const int32_t widest = ctx->engine->widest_isa(ctx->index);
   if (value < 0 || value > widest) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_ISA must be 0 to %d on this processor",
                    (long long)value, widest);
@@ -249,10 +285,18 @@ static int32_t set_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t value) 
     }
     if (attribute == NNCUDA_CTX_BYTES_POOLED) {
       nn_pool_trim(&ctx->pool, 0);
+      nn_pool_trim(&ctx->host_pool, 0);
     } else {
       ctx->peak = 0;
       nn_ctx_update_peak(ctx);
     }
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_TF32:
+    if (value != 0 && value != 1) {
+      return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_TF32 must be 0 or 1",
+                     (long long)value);
+    }
+    ctx->tf32 = (int32_t)value;
     return NNCUDA_SUCCESS;
   case NNCUDA_CTX_DEVICE:
   case NNCUDA_CTX_DEVICE_INDEX:

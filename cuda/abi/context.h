@@ -6,38 +6,21 @@
 
 #include "arena.h"
 #include "bindings.h"
+#include "device.h"
 #include "dispatch.h"
 #include "engine.h"
 #include "pool.h"
-#include "stream.h"
 #include "table.h"
 #include "workers.h"
 
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdint.h>
 
 enum { NN_MAX_THREADS = 256, NN_ERROR_CAPACITY = 768 };
 
-/* One kind of device. A context takes its kernels from one engine. */
-typedef struct nn_engine {
-  int32_t device; /* NNCUDA_DEVICE_* */
-  int32_t (*count)(void);
-  void (*describe)(int32_t index, char *text, size_t capacity);
-  /* Widest instruction set that this machine and its system let us use; asks the system for it where it must. */
-  int32_t (*widest_isa)(void);
-  /* Fills kernel[NN_OP_ALL] with the widest form of each at or below `isa`; null where there is none. */
-  void (*fill)(int32_t isa, nn_kernel *kernel);
-} nn_engine;
-
-extern const nn_engine nn_cpu_engine;
-
-/* The engine of a device, or null when this library was built without it. */
-const nn_engine *nn_engine_find(int32_t device);
-
 struct nncuda_ctx {
-  uint64_t magic;  /* tells a context from other memory */
-  atomic_int busy; /* 1 while a thread is inside a call */
+  uint64_t magic; /* tells a context from other memory */
+  int32_t busy;   /* 1 while a thread is inside a call; atomic */
   const nn_engine *engine;
   int32_t index;
   int32_t isa;
@@ -45,13 +28,15 @@ struct nncuda_ctx {
   nn_kernel kernel[NN_OP_ALL];
   const char *function; /* the function that is running, for messages */
   char error[NN_ERROR_CAPACITY];
+  int32_t tf32; /* f32 products may round their factors to tf32 */
   nn_workers *workers;
   nn_arena arena;
-  nn_pool pool;
-  int64_t peak;          /* the most that buffers and arena together ever were, in bytes */
-  nn_table handles;      /* streams, events and graphs -> their NN_HANDLE_* */
-  nn_streams *streams;   /* null until the first */
-  nncuda_graph *capture; /* what is being captured, or null */
+  nn_pool pool, host_pool; /* of nncuda_malloc and nncuda_malloc_host */
+  void *device;            /* what the engine keeps for this context, or null */
+  size_t graph_bytes;      /* scratch memory of the graphs */
+  int64_t peak;            /* the most that buffers and scratch together ever were, in bytes */
+  nn_table handles;        /* streams, events and graphs -> their NN_HANDLE_* */
+  nncuda_graph *capture;   /* what is being captured, or null */
   nn_profile profile;
   nn_trace trace;
 };

@@ -50,17 +50,17 @@ static void float_control_leave(uint64_t old) {
 }
 
 int32_t nn_run(nncuda_ctx *ctx, const nn_record *record) {
-  const int64_t begin = ctx->profile.running ? nn_clock() : 0;
+  const int64_t begin = ctx->profile.running ? ctx->engine->stamp(ctx) : 0;
   const uint64_t float_control = float_control_enter();
   const int32_t status = ctx->kernel[record->op](ctx, record->args);
   float_control_leave(float_control);
   if (ctx->profile.running) {
-    nn_profile_add(&ctx->profile, record, begin, nn_clock());
+    nn_profile_add(ctx, record, begin, ctx->engine->stamp(ctx));
   }
   nn_ctx_update_peak(ctx);
   nn_arena_reset(&ctx->arena);
   if (ctx->trace.running) {
-    nn_trace_add(&ctx->trace, record, status, ctx->error);
+    nn_trace_add(ctx, record, status);
   }
   return status;
 }

@@ -25,12 +25,12 @@ int32_t nn_run(nncuda_ctx *ctx, const nn_record *record);
 
 /* graph.c */
 int32_t nn_graph_append(nncuda_ctx *ctx, const nn_record *record);
-void nn_graph_free(nncuda_graph *graph);
+void nn_graph_free(nncuda_ctx *ctx, nncuda_graph *graph);
 
 /* profile.c: one measured call. Kept in an array that grows. */
 typedef struct nn_measurement {
   nn_op op;
-  int64_t begin, duration; /* nanoseconds; begin counts from the start of profiling */
+  int64_t begin, duration; /* nanoseconds; begin counts from the start of profiling. Two stamps while it runs */
   double bytes, flops;
 } nn_measurement;
 
@@ -42,9 +42,10 @@ typedef struct nn_profile {
   size_t lost; /* calls that found no memory to be noted in */
 } nn_profile;
 
-int64_t nn_clock(void);
-void nn_profile_add(nn_profile *profile, const nn_record *record, int64_t begin, int64_t end);
-void nn_profile_release(nn_profile *profile);
+int64_t nn_clock(void); /* nanoseconds */
+void nn_profile_add(nncuda_ctx *ctx, const nn_record *record, int64_t begin, int64_t end);
+int32_t nn_profile_stop(nncuda_ctx *ctx);     /* the stamps of the calls become times */
+void nn_profile_release(nn_profile *profile); /* not while it runs */
 
 /* trace.c */
 typedef struct nn_trace {
@@ -54,6 +55,6 @@ typedef struct nn_trace {
   nn_text text;
 } nn_trace;
 
-void nn_trace_add(nn_trace *trace, const nn_record *record, int32_t status, const char *error);
+void nn_trace_add(nncuda_ctx *ctx, const nn_record *record, int32_t status);
 
 #endif

@@ -14,6 +14,8 @@ typedef struct node {
 struct nncuda_graph {
   node *first, *last;
   int64_t nodes;
+  void *executable; /* what the device replays by itself, or null */
+  nn_arena arena;   /* the scratch memory that it uses */
 };
 
 int32_t nn_graph_append(nncuda_ctx *ctx, const nn_record *record) {
@@ -39,7 +41,14 @@ int32_t nn_graph_append(nncuda_ctx *ctx, const nn_record *record) {
   return NNCUDA_SUCCESS;
 }
 
-void nn_graph_free(nncuda_graph *graph) {
+void nn_graph_free(nncuda_ctx *ctx, nncuda_graph *graph) {
+  if (graph != NULL) {
+    if (graph->executable != NULL) {
+      ctx->engine->capture->destroy(ctx, graph->executable);
+    }
+    ctx->graph_bytes -= graph->arena.capacity;
+    nn_arena_release(&graph->arena);
+  }
   while (graph != NULL && graph->first != NULL) {
     node *gone = graph->first;
     graph->first = gone->next;
@@ -53,7 +62,49 @@ static int32_t begin(nncuda_ctx *ctx) {
     return nn_fail(ctx, NNCUDA_ERROR_STATE, "a graph is being captured already; call nncuda_graph_end first");
   }
   ctx->capture = calloc(1, sizeof *ctx->capture);
-  return ctx->capture == NULL ? nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for a graph") : NNCUDA_SUCCESS;
+  if (ctx->capture == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for a graph");
+  }
+  ctx->capture->arena = (nn_arena){.ctx = ctx, .source = &ctx->engine->memory, .lasting = 1};
+  return NNCUDA_SUCCESS;
+}
+
+/* Runs the calls one by one. Errors name the call inside the graph. */
+static int32_t run_nodes(nncuda_ctx *ctx, const nncuda_graph *graph, int32_t (*run)(nncuda_ctx *, const nn_record *)) {
+  int32_t status = NNCUDA_SUCCESS;
+  for (const node *n = graph->first; n != NULL && status == NNCUDA_SUCCESS; n = n->next) {
+    ctx->function = nn_op_name(n->record.op);
+    status = run(ctx, &n->record);
+  }
+  return status;
+}
+
+/* Only the kernel: it is noted by the device. */
+static int32_t note(nncuda_ctx *ctx, const nn_record *record) {
+  const int32_t status = ctx->kernel[record->op](ctx, record->args);
+  nn_arena_reset(&ctx->arena);
+  return status;
+}
+
+/* Lets the device note the calls, with scratch memory that stays the graph's. */
+static int32_t instantiate(nncuda_ctx *ctx, nncuda_graph *graph) {
+  const nn_capture *capture = ctx->engine->capture;
+  if (capture == NULL || graph->nodes == 0) {
+    return NNCUDA_SUCCESS;
+  }
+  int32_t status = capture->begin(ctx);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  const nn_arena own = ctx->arena;
+  ctx->arena = graph->arena;
+  status = run_nodes(ctx, graph, note);
+  graph->arena = ctx->arena;
+  ctx->arena = own;
+  ctx->graph_bytes += graph->arena.capacity;
+  nn_ctx_update_peak(ctx);
+  const int32_t ended = capture->end(ctx, &graph->executable);
+  return status != NNCUDA_SUCCESS ? status : ended;
 }
 
 static int32_t end(nncuda_ctx *ctx, nncuda_graph **graph) {
@@ -64,11 +115,19 @@ static int32_t end(nncuda_ctx *ctx, nncuda_graph **graph) {
   if (ctx->capture == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_STATE, "no graph is being captured; call nncuda_graph_begin first");
   }
-  const int32_t status = nn_handle_add(ctx, ctx->capture, NN_HANDLE_GRAPH);
-  if (status == NNCUDA_SUCCESS) {
-    *graph = ctx->capture;
-    ctx->capture = NULL;
+  nncuda_graph *made = ctx->capture;
+  int32_t status = nn_handle_add(ctx, made, NN_HANDLE_GRAPH);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
   }
+  ctx->capture = NULL;
+  status = instantiate(ctx, made);
+  if (status != NNCUDA_SUCCESS) {
+    nn_table_remove(&ctx->handles, made);
+    nn_graph_free(ctx, made);
+    return status;
+  }
+  *graph = made;
   return status;
 }
 
@@ -80,10 +139,10 @@ static int32_t launch(nncuda_ctx *ctx, nncuda_graph *graph) {
   if (ctx->capture != NULL) {
     return nn_fail_capturing(ctx);
   }
-  for (const node *n = graph->first; n != NULL && status == NNCUDA_SUCCESS; n = n->next) {
-    ctx->function = nn_op_name(n->record.op); /* errors name the call inside the graph */
-    status = nn_run(ctx, &n->record);
+  if (graph->executable != NULL && !ctx->profile.running && !ctx->trace.running) {
+    return ctx->engine->capture->launch(ctx, graph->executable);
   }
+  status = run_nodes(ctx, graph, nn_run);
   return status;
 }
 
@@ -106,7 +165,7 @@ static int32_t destroy(nncuda_ctx *ctx, nncuda_graph *graph) {
   const int32_t status = nn_handle_check(ctx, graph, NN_HANDLE_GRAPH, "graph");
   if (status == NNCUDA_SUCCESS) {
     nn_table_remove(&ctx->handles, graph);
-    nn_graph_free(graph);
+    nn_graph_free(ctx, graph);
   }
   return status;
 }

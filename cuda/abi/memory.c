@@ -2,7 +2,6 @@
 
 #include "call.h"
 #include "context.h"
-#include "pages.h"
 
 static int32_t allocate(nncuda_ctx *ctx, int64_t bytes, void **pointer, int32_t host) {
   if (pointer == NULL) {
@@ -15,10 +14,10 @@ static int32_t allocate(nncuda_ctx *ctx, int64_t bytes, void **pointer, int32_t 
   if (bytes == 0) {
     return NNCUDA_SUCCESS;
   }
-  *pointer = nn_pool_take(&ctx->pool, (size_t)bytes, host);
+  *pointer = nn_pool_take(host ? &ctx->host_pool : &ctx->pool, (size_t)bytes);
   if (*pointer == NULL) {
     int64_t free_bytes = 0, total_bytes = 0;
-    nn_pages_info(&free_bytes, &total_bytes);
+    ctx->engine->memory_info(ctx, &free_bytes, &total_bytes);
     return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "bytes is %lld; of %lld bytes in all %lld are free",
                    (long long)bytes, (long long)total_bytes, (long long)free_bytes);
   }
@@ -33,17 +32,18 @@ static int32_t give_back(nncuda_ctx *ctx, void *pointer, int32_t host) {
   if (pointer == NULL) {
     return NNCUDA_SUCCESS;
   }
-  nn_block *block = nn_pool_find(&ctx->pool, pointer);
+  nn_pool *pool = host ? &ctx->host_pool : &ctx->pool;
+  nn_block *block = nn_pool_find(pool, pointer);
+  if (block == NULL && nn_pool_find(host ? &ctx->pool : &ctx->host_pool, pointer) != NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_WRONG_DEVICE, "pointer is %p, which is %s memory; free it with %s", pointer,
+                   host ? "device" : "host", host ? "nncuda_free" : "nncuda_free_host");
+  }
   if (block == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_WRONG_DEVICE,
                    "pointer is %p; it must come from %s of this context and not be freed already", pointer,
                    host ? "nncuda_malloc_host" : "nncuda_malloc");
   }
-  if (block->host != host) {
-    return nn_fail(ctx, NNCUDA_ERROR_WRONG_DEVICE, "pointer is %p, which is %s memory; free it with %s", pointer,
-                   host ? "device" : "host", host ? "nncuda_free" : "nncuda_free_host");
-  }
-  nn_pool_give(&ctx->pool, block);
+  nn_pool_give(pool, block);
   return NNCUDA_SUCCESS;
 }
 
@@ -64,7 +64,7 @@ static int32_t memory_info(nncuda_ctx *ctx, int64_t *free_bytes, int64_t *total_
     return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "%s is null; it must say where to put the number",
                    free_bytes == NULL ? "free_bytes" : "total_bytes");
   }
-  if (!nn_pages_info(free_bytes, total_bytes)) {
+  if (!ctx->engine->memory_info(ctx, free_bytes, total_bytes)) {
     return nn_fail(ctx, NNCUDA_ERROR_UNSUPPORTED, "the system does not say how much memory it has");
   }
   return NNCUDA_SUCCESS;
@@ -97,5 +97,6 @@ void nn_declare_copy(nn_call *call, void *destination, const void *source, int64
 int32_t nncuda_memcpy(nncuda_ctx *ctx, void *destination, const void *source, int64_t bytes, int32_t kind) {
   NN_BEGIN(memcpy);
   nn_declare_copy(&call, destination, source, bytes, kind);
-  return NN_LAUNCH(nn_memcpy_args, .destination = destination, .source = source, .bytes = bytes, .kind = kind);
+  return NN_LAUNCH(nn_memcpy_args, .destination = destination, .source = source, .bytes = bytes, .kind = kind,
+                   .wait = 1);
 }

@@ -17,6 +17,7 @@ typedef struct nn_memcpy_args {
   const void *source;
   int64_t bytes;
   int32_t kind;
+  int32_t wait; /* whether host memory must be done with on return */
 } nn_memcpy_args;
 
 /* Declares what both forms of memcpy take. */

@@ -7,21 +7,37 @@
 /* Freed memory is kept while everything together stays below the highest use plus a quarter plus this. */
 static const size_t slack = (size_t)64 << 20;
 
-/* Eight classes a doubling, at least 256 bytes apart: at most an eighth is wasted, and its pages are never touched. */
-static size_t class_of(size_t bytes, size_t *capacity) {
-  const size_t last = bytes - 1;
+/* Tells the sanitizer that memory is (`off`) out of use, or in use again. */
+static void watch(const nn_pool *pool, const void *memory, size_t bytes, int32_t off) {
+  if (!pool->source->visible) {
+    return;
+  }
+  if (off) {
+    nn_poison(memory, bytes);
+  } else {
+    nn_unpoison(memory, bytes);
+  }
+}
+
+/* Eight classes a doubling, at least 256 bytes apart: at most an eighth is wasted. In host memory its pages are never
+ * touched; a device gives pages at once, so there large blocks are as large as asked for and differ within a class. */
+static size_t class_of(const nn_pool *pool, size_t bytes, size_t *capacity) {
+  const size_t large = (size_t)16 << 20, grain = (size_t)2 << 20, last = bytes - 1;
   size_t step = NN_PAGES_ALIGNMENT, doubling = 0;
   while (last / step >= 16) {
     step *= 2;
     doubling++;
   }
   *capacity = (last / step + 1) * step;
+  if (!pool->source->visible && bytes > large) {
+    *capacity = (last / grain + 1) * grain;
+  }
   return doubling * 8 + last / step;
 }
 
-static void block_free(nn_block *block) {
-  nn_unpoison(block->memory, block->capacity);
-  nn_pages_give(block->memory, block->capacity);
+static void block_free(nn_pool *pool, nn_block *block) {
+  watch(pool, block->memory, block->capacity, 0);
+  pool->source->give(pool->ctx, block->memory, block->capacity);
   free(block);
 }
 
@@ -31,7 +47,7 @@ void nn_pool_trim(nn_pool *pool, size_t keep) {
       nn_block *block = pool->free[i];
       pool->free[i] = block->next;
       pool->pooled -= block->capacity;
-      block_free(block);
+      block_free(pool, block);
     }
   }
 }
@@ -43,10 +59,10 @@ static nn_block *block_make(nn_pool *pool, size_t capacity) {
   if (block == NULL) {
     return NULL;
   }
-  block->memory = nn_pages_take(capacity);
+  block->memory = pool->source->take(pool->ctx, capacity);
   if (block->memory == NULL && pool->pooled != 0) {
     nn_pool_trim(pool, 0);
-    block->memory = nn_pages_take(capacity);
+    block->memory = pool->source->take(pool->ctx, capacity);
   }
   if (block->memory == NULL) {
     free(block);
@@ -56,29 +72,32 @@ static nn_block *block_make(nn_pool *pool, size_t capacity) {
   return block;
 }
 
-void *nn_pool_take(nn_pool *pool, size_t bytes, int32_t host) {
+void *nn_pool_take(nn_pool *pool, size_t bytes) {
   if (bytes > SIZE_MAX / 4 || !nn_table_reserve(&pool->live)) {
     return NULL;
   }
   size_t capacity;
-  const size_t index = class_of(bytes, &capacity);
-  nn_block *block = pool->free[index];
+  const size_t index = class_of(pool, bytes, &capacity);
+  nn_block **place = &pool->free[index];
+  while (*place != NULL && (*place)->capacity < capacity) {
+    place = &(*place)->next;
+  }
+  nn_block *block = *place;
   if (block != NULL) {
-    pool->free[index] = block->next;
-    pool->pooled -= capacity;
-    nn_unpoison(block->memory, bytes);
+    *place = block->next;
+    pool->pooled -= block->capacity;
+    watch(pool, block->memory, bytes, 0);
   } else {
     block = block_make(pool, capacity);
     if (block == NULL) {
       return NULL;
     }
-    nn_poison((char *)block->memory + bytes, capacity - bytes);
+    watch(pool, (char *)block->memory + bytes, capacity - bytes, 1);
   }
   block->bytes = bytes;
-  block->host = host;
   nn_table_put(&pool->live, block->memory, block);
-  pool->used += host ? 0 : bytes;
-  pool->capacity += capacity;
+  pool->used += bytes;
+  pool->capacity += block->capacity;
   pool->highest = pool->capacity > pool->highest ? pool->capacity : pool->highest;
   return block->memory;
 }
@@ -87,12 +106,12 @@ nn_block *nn_pool_find(const nn_pool *pool, const void *memory) { return nn_tabl
 
 void nn_pool_give(nn_pool *pool, nn_block *block) {
   nn_table_remove(&pool->live, block->memory);
-  pool->used -= block->host ? 0 : block->bytes;
+  pool->used -= block->bytes;
   pool->capacity -= block->capacity;
   pool->pooled += block->capacity;
-  nn_poison(block->memory, block->capacity);
+  watch(pool, block->memory, block->capacity, 1);
   size_t capacity;
-  const size_t index = class_of(block->capacity, &capacity);
+  const size_t index = class_of(pool, block->capacity, &capacity);
   block->next = pool->free[index];
   pool->free[index] = block;
 }
@@ -101,7 +120,7 @@ void nn_pool_release(nn_pool *pool) {
   nn_pool_trim(pool, 0);
   for (size_t i = 0; i < pool->live.capacity; i++) {
     if (pool->live.entries[i].key != NULL) {
-      block_free(pool->live.entries[i].value);
+      block_free(pool, pool->live.entries[i].value);
     }
   }
   nn_table_release(&pool->live);

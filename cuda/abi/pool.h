@@ -5,6 +5,7 @@
 #ifndef NN_ABI_POOL_H
 #define NN_ABI_POOL_H
 
+#include "device.h"
 #include "table.h"
 
 #include <stddef.h>
@@ -16,21 +17,22 @@ typedef struct nn_block {
   void *memory;
   size_t bytes;    /* asked for */
   size_t capacity; /* of its class */
-  int32_t host;    /* from nncuda_malloc_host */
   struct nn_block *next;
 } nn_block;
 
 typedef struct nn_pool {
+  nncuda_ctx *ctx;
+  const nn_memory *source;
   nn_table live; /* address -> nn_block */
   nn_block *free[NN_POOL_CLASSES];
-  size_t used;     /* bytes asked for and not freed, without host memory */
+  size_t used;     /* bytes asked for and not freed */
   size_t capacity; /* what the live blocks occupy */
   size_t highest;  /* the most that `capacity` ever was */
   size_t pooled;   /* what the freed blocks occupy */
 } nn_pool;
 
 /* Null when there is no memory. `bytes` > 0. */
-void *nn_pool_take(nn_pool *pool, size_t bytes, int32_t host);
+void *nn_pool_take(nn_pool *pool, size_t bytes);
 /* The live block at this address, or null. */
 nn_block *nn_pool_find(const nn_pool *pool, const void *memory);
 void nn_pool_give(nn_pool *pool, nn_block *block);

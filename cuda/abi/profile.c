@@ -23,22 +23,22 @@ static double bytes_of(const nn_record *record) {
   return bytes;
 }
 
-void nn_profile_add(nn_profile *profile, const nn_record *record, int64_t begin, int64_t end) {
+void nn_profile_add(nncuda_ctx *ctx, const nn_record *record, int64_t begin, int64_t end) {
+  nn_profile *profile = &ctx->profile;
   if (profile->count == profile->capacity) {
     const size_t capacity = profile->capacity == 0 ? 1024 : 2 * profile->capacity;
     nn_measurement *calls = realloc(profile->calls, capacity * sizeof *calls);
     if (calls == NULL) {
       profile->lost++;
+      ctx->engine->forget(ctx, begin);
+      ctx->engine->forget(ctx, end);
       return;
     }
     profile->calls = calls;
     profile->capacity = capacity;
   }
-  profile->calls[profile->count++] = (nn_measurement){.op = record->op,
-                                                      .begin = begin - profile->begin,
-                                                      .duration = end - begin,
-                                                      .bytes = bytes_of(record),
-                                                      .flops = record->flops};
+  profile->calls[profile->count++] = (nn_measurement){
+      .op = record->op, .begin = begin, .duration = end, .bytes = bytes_of(record), .flops = record->flops};
 }
 
 void nn_profile_release(nn_profile *profile) {
@@ -146,17 +146,35 @@ static int32_t begin(nncuda_ctx *ctx) {
   }
   nn_profile_release(&ctx->profile);
   ctx->profile.running = 1;
-  ctx->profile.begin = nn_clock();
+  ctx->profile.begin = ctx->engine->stamp(ctx);
   return NNCUDA_SUCCESS;
+}
+
+int32_t nn_profile_stop(nncuda_ctx *ctx) {
+  nn_profile *profile = &ctx->profile;
+  const nn_engine *engine = ctx->engine;
+  profile->running = 0;
+  const int64_t last = engine->stamp(ctx);
+  const int32_t status = engine->synchronize(ctx);
+  profile->length = engine->elapsed(ctx, profile->begin, last);
+  for (size_t i = 0; i < profile->count; i++) {
+    nn_measurement *call = &profile->calls[i];
+    const int64_t from = call->begin, to = call->duration;
+    call->begin = engine->elapsed(ctx, profile->begin, from);
+    call->duration = engine->elapsed(ctx, from, to);
+    engine->forget(ctx, from);
+    engine->forget(ctx, to);
+  }
+  engine->forget(ctx, profile->begin);
+  engine->forget(ctx, last);
+  return status;
 }
 
 static int32_t end(nncuda_ctx *ctx) {
   if (!ctx->profile.running) {
     return nn_fail(ctx, NNCUDA_ERROR_STATE, "the profiler is not running; call nncuda_profile_begin first");
   }
-  ctx->profile.running = 0;
-  ctx->profile.length = nn_clock() - ctx->profile.begin;
-  return NNCUDA_SUCCESS;
+  return nn_profile_stop(ctx);
 }
 
 static int32_t report(nncuda_ctx *ctx, int32_t form, char *text, int64_t capacity, int64_t *needed) {

@@ -3,6 +3,7 @@
 #include "dispatch.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 enum { MAX_VALUES = 64 };
 
@@ -56,13 +57,13 @@ static void add_shape(nn_text *text, const nn_tensor *tensor) {
   nn_text_add(text, "]");
 }
 
-static void add_values(nn_text *text, const nn_tensor *tensor, int64_t values) {
+static void add_values(nn_text *text, const nn_tensor *tensor, const void *data, int64_t values) {
   const int64_t columns = tensor->width / nn_dtype_size(tensor->dtype);
   double least = INFINITY, most = -INFINITY, sum = 0;
   int64_t printed = 0, nans = 0, numbers = 0;
   nn_text_add(text, " %s = {", tensor->name);
   for (int64_t row = 0; row < tensor->rows; row++) {
-    const unsigned char *run = (const unsigned char *)tensor->data + row * tensor->stride;
+    const unsigned char *run = (const unsigned char *)data + row * tensor->stride;
     for (int64_t i = 0; i < columns; i++) {
       const double value = value_at(run, i, tensor->dtype);
       if (printed < values) {
@@ -88,7 +89,24 @@ static void add_values(nn_text *text, const nn_tensor *tensor, int64_t values) {
   }
 }
 
-void nn_trace_add(nn_trace *trace, const nn_record *record, int32_t status, const char *error) {
+/* The values where they lie, or a copy of them that the host may look at. */
+static void add_output(nncuda_ctx *ctx, const nn_tensor *tensor) {
+  if (ctx->engine->read == NULL) {
+    add_values(&ctx->trace.text, tensor, tensor->data, ctx->trace.values);
+    return;
+  }
+  const size_t bytes = (size_t)((tensor->rows - 1) * tensor->stride + tensor->width);
+  void *copy = malloc(bytes);
+  if (copy != NULL && ctx->engine->read(ctx, copy, tensor->data, bytes) == NNCUDA_SUCCESS) {
+    add_values(&ctx->trace.text, tensor, copy, ctx->trace.values);
+  } else {
+    nn_text_add(&ctx->trace.text, " %s = {not readable}", tensor->name);
+  }
+  free(copy);
+}
+
+void nn_trace_add(nncuda_ctx *ctx, const nn_record *record, int32_t status) {
+  nn_trace *trace = &ctx->trace;
   nn_text *text = &trace->text;
   nn_text_add(text, "%lld %s(", (long long)trace->calls++, nn_op_name(record->op));
   for (int32_t i = 0; i < record->tensors; i++) {
@@ -97,12 +115,12 @@ void nn_trace_add(nn_trace *trace, const nn_record *record, int32_t status, cons
   }
   nn_text_add(text, ")");
   if (status != NNCUDA_SUCCESS) {
-    nn_text_add(text, " %s: %s", nncuda_status_name(status), error);
+    nn_text_add(text, " %s: %s", nncuda_status_name(status), ctx->error);
   }
   for (int32_t i = 0; i < record->tensors && trace->values > 0 && status == NNCUDA_SUCCESS; i++) {
     const nn_tensor *tensor = &record->tensor[i];
-    if ((tensor->role & NN_ROLE_OUT) && tensor->data != NULL) {
-      add_values(text, tensor, trace->values);
+    if ((tensor->role & NN_ROLE_OUT) && tensor->data != NULL && tensor->rows > 0) {
+      add_output(ctx, tensor);
     }
   }
   nn_text_add(text, "\n");
