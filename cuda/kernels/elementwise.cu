@@ -1,0 +1,265 @@
+#include "abi/elementwise.h"
+
+#include "kernels/number.cuh"
+
+/*
+ * Bound by memory: each thread moves 16 bytes at a time and has several loads under way before it computes. What is not
+ * aligned to 16 bytes, or has rows that are not whole runs of 16, goes element by element.
+ *
+ * THREADS * UNROLL * 16 bytes is what a block has under way an input: with eight blocks a multiprocessor, 128 KiB
+ * there, several times what latency times bandwidth asks for. By count, not measured on a GPU yet.
+ */
+constexpr int THREADS = 256, UNROLL = 4, BLOCKS_PER_SM = 8;
+
+/* ---- formulas ---- */
+
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ __forceinline__ float silu_of(float x) { return x / (1.0f + expf(-x)); }
+/* The derivative of x * s is s + x * s * (1 - s). */
+__device__ __forceinline__ float silu_slope(float x, float s) { return s * fmaf(x, 1.0f - s, 1.0f); }
+
+struct silu {
+  static constexpr int inputs = 1;
+  static __device__ __forceinline__ float of(float x, float, float) { return silu_of(x); }
+};
+struct silu_backward {
+  static constexpr int inputs = 2;
+  static __device__ __forceinline__ float of(float dy, float x, float) { return dy * silu_slope(x, sigmoid(x)); }
+};
+struct add {
+  static constexpr int inputs = 2;
+  static __device__ __forceinline__ float of(float a, float b, float) { return a + b; }
+};
+struct mul {
+  static constexpr int inputs = 2;
+  static __device__ __forceinline__ float of(float a, float b, float) { return a * b; }
+};
+struct scale {
+  static constexpr int inputs = 1;
+  static __device__ __forceinline__ float of(float x, float, float alpha) { return x * alpha; }
+};
+struct identity {
+  static constexpr int inputs = 1;
+  static __device__ __forceinline__ float of(float x, float, float) { return x; }
+};
+
+/* ---- one or two inputs and one output, all of n elements ---- */
+
+/* y may be a or b, so nothing is __restrict__; each thread reads what it overwrites before it does. */
+template <class FORMULA, class X, class Y, int N>
+__global__ void __launch_bounds__(THREADS) flat_kernel(const X *a, const X *b, Y *y, int64_t n, float alpha) {
+  const int64_t vectors = n / N, step = (int64_t)gridDim.x * THREADS * UNROLL;
+  for (int64_t first = (int64_t)blockIdx.x * THREADS * UNROLL + threadIdx.x; first < vectors; first += step) {
+    float u[UNROLL][N], v[UNROLL][N];
+#pragma unroll
+    for (int j = 0; j < UNROLL; j++) {
+      const int64_t i = first + j * THREADS;
+      if (i < vectors) {
+        nn_load(u[j], a + i * N);
+        if (FORMULA::inputs == 2) {
+          nn_load(v[j], b + i * N);
+        }
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < UNROLL; j++) {
+      const int64_t i = first + j * THREADS;
+      if (i < vectors) {
+#pragma unroll
+        for (int e = 0; e < N; e++) {
+          u[j][e] = FORMULA::of(u[j][e], FORMULA::inputs == 2 ? v[j][e] : 0.0f, alpha);
+        }
+        nn_store(y + i * N, u[j]);
+      }
+    }
+  }
+  const int64_t rest = vectors * N + threadIdx.x;
+  if (blockIdx.x == 0 && rest < n) {
+    const float second = FORMULA::inputs == 2 ? nn_to_float(b[rest]) : 0.0f;
+    y[rest] = nn_from_float<Y>(FORMULA::of(nn_to_float(a[rest]), second, alpha));
+  }
+}
+
+template <class FORMULA, class X, class Y, int N>
+static int32_t flat_launch(nncuda_ctx *ctx, const void *a, const void *b, void *y, int64_t n, float alpha) {
+  const unsigned blocks = nn_blocks(ctx, nn_ceil_div(n, N), THREADS * UNROLL, BLOCKS_PER_SM);
+  return nn_launch(ctx, flat_kernel<FORMULA, X, Y, N>, dim3(blocks), dim3(THREADS), 0, static_cast<const X *>(a),
+                   static_cast<const X *>(b), static_cast<Y *>(y), n, alpha);
+}
+
+/* The wider type of the two fills 16 bytes. */
+template <class FORMULA, class X, class Y>
+static int32_t flat_run(nncuda_ctx *ctx, const void *a, const void *b, void *y, int64_t n, float alpha) {
+  constexpr int N = nn_per_16<X> < nn_per_16<Y> ? nn_per_16<X> : nn_per_16<Y>;
+  return nn_aligned_16(a, b, y) ? flat_launch<FORMULA, X, Y, N>(ctx, a, b, y, n, alpha)
+                                : flat_launch<FORMULA, X, Y, 1>(ctx, a, b, y, n, alpha);
+}
+
+template <class FORMULA>
+static int32_t flat_of(nncuda_ctx *ctx, const void *a, const void *b, void *y, int64_t n, float alpha, int32_t dtype) {
+  NN_SWITCH_FLOATS(dtype, return (flat_run<FORMULA, T, T>(ctx, a, b, y, n, alpha)));
+}
+
+NN_KERNEL(silu) {
+  const auto *a = static_cast<const nn_silu_args *>(args);
+  return flat_of<silu>(ctx, a->x, nullptr, a->y, a->n, 0, a->dtype);
+}
+
+NN_KERNEL(silu_backward) {
+  const auto *a = static_cast<const nn_silu_backward_args *>(args);
+  return flat_of<silu_backward>(ctx, a->dy, a->x, a->dx, a->n, 0, a->dtype);
+}
+
+NN_KERNEL(add) {
+  const auto *a = static_cast<const nn_add_args *>(args);
+  return flat_of<add>(ctx, a->a, a->b, a->y, a->n, 0, a->dtype);
+}
+
+NN_KERNEL(mul) {
+  const auto *a = static_cast<const nn_mul_args *>(args);
+  return flat_of<mul>(ctx, a->a, a->b, a->y, a->n, 0, a->dtype);
+}
+
+NN_KERNEL(scale) {
+  const auto *a = static_cast<const nn_scale_args *>(args);
+  return flat_of<scale>(ctx, a->x, nullptr, a->y, a->n, a->alpha, a->dtype);
+}
+
+template <class X> static int32_t cast_from(nncuda_ctx *ctx, const nn_cast_args *a) {
+  NN_SWITCH_FLOATS(a->dtype_y, return (flat_run<identity, X, T>(ctx, a->x, nullptr, a->y, a->n, 0)));
+}
+
+NN_KERNEL(cast) {
+  const auto *a = static_cast<const nn_cast_args *>(args);
+  NN_SWITCH_FLOATS(a->dtype_x, return cast_from<T>(ctx, a));
+}
+
+/* ---- gates: rows of `gate` and `up`, ld apart ---- */
+
+struct gate_rows {
+  const void *gate, *up, *dy;
+  void *y, *dup; /* y is dgate in the backward direction */
+  int64_t rows, dim, ld, ld_y;
+};
+
+struct swiglu {
+  static constexpr bool backward = false;
+  static __device__ __forceinline__ float of(float gate, float up) { return silu_of(gate) * up; }
+};
+struct relu2_gate {
+  static constexpr bool backward = false;
+  static __device__ __forceinline__ float of(float gate, float up) {
+    const float positive = gate > 0.0f || gate != gate ? gate : 0.0f; /* of NaN it is NaN */
+    return positive * positive * up;
+  }
+};
+struct swiglu_backward {
+  static constexpr bool backward = true;
+};
+
+template <class FORM, class T, int N> __global__ void __launch_bounds__(THREADS) gate_kernel(gate_rows p) {
+  const T *gate = static_cast<const T *>(p.gate), *up = static_cast<const T *>(p.up);
+  const int64_t across = p.dim / N, vectors = p.rows * across; /* N divides dim */
+  for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < vectors; i += (int64_t)gridDim.x * THREADS) {
+    const int64_t row = i / across, column = i % across * N, at = row * p.ld + column;
+    float g[N], u[N], y[N];
+    nn_load(g, gate + at);
+    nn_load(u, up + at);
+    if constexpr (FORM::backward) {
+      float dy[N], dup[N];
+      nn_load(dy, static_cast<const T *>(p.dy) + row * p.dim + column);
+#pragma unroll
+      for (int e = 0; e < N; e++) {
+        const float s = sigmoid(g[e]);
+        y[e] = dy[e] * u[e] * silu_slope(g[e], s);
+        dup[e] = dy[e] * (g[e] * s);
+      }
+      nn_store(static_cast<T *>(p.dup) + at, dup);
+    } else {
+#pragma unroll
+      for (int e = 0; e < N; e++) {
+        y[e] = FORM::of(g[e], u[e]);
+      }
+    }
+    nn_store(static_cast<T *>(p.y) + row * p.ld_y + column, y);
+  }
+}
+
+template <class FORM, class T> static int32_t gate_launch(nncuda_ctx *ctx, const gate_rows &p, int32_t dtype) {
+  constexpr int N = nn_per_16<T>;
+  const bool wide = nn_aligned_16(p.gate, p.up, p.dy, p.y, p.dup) && nn_rows_16(p.dim, p.ld, dtype);
+  const unsigned blocks = nn_blocks(ctx, nn_ceil_div(p.rows * p.dim, wide ? N : 1), THREADS, BLOCKS_PER_SM);
+  return nn_launch(ctx, wide ? gate_kernel<FORM, T, N> : gate_kernel<FORM, T, 1>, dim3(blocks), dim3(THREADS), 0, p);
+}
+
+template <class FORM> static int32_t gate_of(nncuda_ctx *ctx, gate_rows p, int32_t dtype) {
+  if (p.ld == p.dim) { /* dense: one long row */
+    p.dim *= p.rows;
+    p.ld = p.ld_y = p.dim;
+    p.rows = 1;
+  }
+  NN_SWITCH_FLOATS(dtype, return (gate_launch<FORM, T>(ctx, p, dtype)));
+}
+
+NN_KERNEL(swiglu) {
+  const auto *a = static_cast<const nn_swiglu_args *>(args);
+  return gate_of<swiglu>(ctx, {a->gate, a->up, nullptr, a->y, nullptr, a->rows, a->dim, a->ld, a->dim}, a->dtype);
+}
+
+NN_KERNEL(relu2_gate) {
+  const auto *a = static_cast<const nn_relu2_gate_args *>(args);
+  return gate_of<relu2_gate>(ctx, {a->gate, a->up, nullptr, a->y, nullptr, a->rows, a->dim, a->ld, a->dim}, a->dtype);
+}
+
+NN_KERNEL(swiglu_backward) {
+  const auto *a = static_cast<const nn_swiglu_backward_args *>(args);
+  return gate_of<swiglu_backward>(ctx, {a->gate, a->up, a->dy, a->dgate, a->dup, a->rows, a->dim, a->ld, a->ld},
+                                  a->dtype);
+}
+
+/* ---- fill ---- */
+
+/* The value in four bytes: one element, or as many as fit. */
+__device__ __forceinline__ unsigned fill_word(float value, int32_t dtype) {
+  switch (dtype) {
+  case NNCUDA_F32:
+    return __float_as_uint(value);
+  case NNCUDA_I32:
+    return (unsigned)(int32_t)value;
+  case NNCUDA_I8:
+    return (unsigned char)(signed char)value * 0x01010101u;
+  case NNCUDA_F16:
+    return nn_f32_to_f16(value) * 0x00010001u;
+  default:
+    return nn_f32_to_bf16(value) * 0x00010001u;
+  }
+}
+
+/* y is aligned to its elements, so the pattern keeps its phase wherever a run of 16 bytes begins. What lies before the
+ * first and behind the last goes byte by byte. */
+__global__ void __launch_bounds__(THREADS) fill_kernel(unsigned char *y, int64_t bytes, float value, int32_t dtype) {
+  const unsigned word = fill_word(value, dtype);
+  const int64_t before = (int64_t)((0 - reinterpret_cast<uintptr_t>(y)) % 16), head = before < bytes ? before : bytes;
+  const int64_t vectors = (bytes - head) / 16, tail = head + vectors * 16;
+  for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < vectors; i += (int64_t)gridDim.x * THREADS) {
+    reinterpret_cast<uint4 *>(y + head)[i] = make_uint4(word, word, word, word);
+  }
+  if (blockIdx.x == 0 && threadIdx.x < 16) {
+    const int64_t i = threadIdx.x, phase = reinterpret_cast<uintptr_t>(y) % 4;
+    if (i < head) {
+      y[i] = (unsigned char)(word >> (i + phase) % 4 * 8);
+    }
+    if (tail + i < bytes) {
+      y[tail + i] = (unsigned char)(word >> (tail + i + phase) % 4 * 8);
+    }
+  }
+}
+
+NN_KERNEL(fill) {
+  const auto *a = static_cast<const nn_fill_args *>(args);
+  const bool byte = a->dtype == NNCUDA_I8, half = a->dtype == NNCUDA_F16 || a->dtype == NNCUDA_BF16;
+  const int64_t bytes = a->n * (byte ? 1 : half ? 2 : 4);
+  const unsigned blocks = nn_blocks(ctx, nn_ceil_div(bytes, 16), THREADS, BLOCKS_PER_SM);
+  return nn_launch(ctx, fill_kernel, dim3(blocks), dim3(THREADS), 0, static_cast<unsigned char *>(a->y), bytes,
+                   a->value, a->dtype);
+}

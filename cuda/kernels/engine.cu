@@ -1,0 +1,286 @@
+/*
+ * The GPU engine's face: devices, what a context has of one, memory, and the door from the ABI to the kernels. The CUDA
+ * runtime is linked statically and finds the driver when it is first used, so that this file does no harm on a machine
+ * that has none.
+ */
+#include "kernels/engine.cuh"
+
+#include "kernels/order.cuh"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern "C" {
+#include "abi/memory.h"
+#define NN_WEAK(op) int32_t nn_cuda_##op(nncuda_ctx *ctx, const void *args) __attribute__((weak, visibility("hidden")));
+NN_OPS(NN_WEAK)
+#undef NN_WEAK
+}
+
+cudaStream_t nn_gpu_stream(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->stream; }
+int32_t nn_gpu_arch(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->arch; }
+int32_t nn_gpu_sms(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->sms; }
+int32_t nn_gpu_tf32(nncuda_ctx *ctx) { return ctx->tf32; }
+nn_fault *nn_gpu_fault(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->fault; }
+const char *nn_gpu_function(nncuda_ctx *ctx) { return ctx->function; }
+
+int32_t nn_gpu_fail(nncuda_ctx *ctx, cudaError_t error) {
+  cudaGetLastError(); /* what is not sticky is over once it was told */
+  if (error == cudaErrorMemoryAllocation) {
+    size_t free_bytes = 0, total_bytes = 0;
+    cudaMemGetInfo(&free_bytes, &total_bytes);
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "GPU %d has no memory left for it: %zu of %zu bytes are free",
+                   ctx->index, free_bytes, total_bytes);
+  }
+  return nn_fail(ctx, NNCUDA_ERROR_DEVICE, "GPU %d reports %s: %s", ctx->index, cudaGetErrorName(error),
+                 cudaGetErrorString(error));
+}
+
+/* ---- devices ---- */
+
+static int32_t count(void) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return devices;
+}
+
+static int32_t attribute(int32_t index, cudaDeviceAttr name) {
+  int value = 0;
+  return cudaDeviceGetAttribute(&value, name, index) == cudaSuccess ? value : 0;
+}
+
+static int32_t widest_isa(int32_t index) {
+  return 10 * attribute(index, cudaDevAttrComputeCapabilityMajor) + attribute(index, cudaDevAttrComputeCapabilityMinor);
+}
+
+/* Why there is no such device, or which one it is. */
+static void describe(int32_t index, char *text, size_t capacity) {
+  int devices = 0, driver = 0;
+  const cudaError_t found = cudaGetDeviceCount(&devices);
+  cudaGetLastError();
+  cudaDriverGetVersion(&driver);
+  if (driver == 0) {
+    snprintf(text, capacity, "no NVIDIA driver is installed, or this process may not load it (libcuda.so.1)");
+    return;
+  }
+  if (found == cudaErrorInsufficientDriver) {
+    snprintf(text, capacity, "the NVIDIA driver serves CUDA %d.%d; this library needs %d.0 or later", driver / 1000,
+             driver % 1000 / 10, CUDART_VERSION / 1000);
+    return;
+  }
+  cudaDeviceProp found_device;
+  if (index >= devices || cudaGetDeviceProperties(&found_device, index) != cudaSuccess) {
+    cudaGetLastError();
+    snprintf(text, capacity, "%s; the driver finds %d GPU%s",
+             found == cudaSuccess ? "no such GPU" : cudaGetErrorString(found), devices, devices == 1 ? "" : "s");
+    return;
+  }
+  snprintf(text, capacity, "%s, compute capability %d.%d, %d multiprocessors, %.1f GiB, driver for CUDA %d.%d",
+           found_device.name, found_device.major, found_device.minor, found_device.multiProcessorCount,
+           (double)found_device.totalGlobalMem / (1024.0 * 1024.0 * 1024.0), driver / 1000, driver % 1000 / 10);
+}
+
+/* ---- what a context has of its device ---- */
+
+static void enter(nncuda_ctx *ctx) { cudaSetDevice(ctx->index); }
+
+static void close(nncuda_ctx *ctx) {
+  nn_gpu *gpu = nn_gpu_of(ctx);
+  if (gpu == NULL) {
+    return;
+  }
+  nn_order_close(ctx);
+  if (gpu->stream != NULL) {
+    cudaStreamDestroy(gpu->stream);
+  }
+  cudaFree(gpu->fault);
+  cudaFreeHost(gpu->fault_seen);
+  cudaGetLastError();
+  free(gpu);
+  ctx->device = NULL;
+}
+
+static int32_t open(nncuda_ctx *ctx) {
+  nn_gpu *gpu = (nn_gpu *)calloc(1, sizeof *gpu);
+  if (gpu == NULL) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  ctx->device = gpu;
+  gpu->arch = widest_isa(ctx->index);
+  gpu->sms = attribute(ctx->index, cudaDevAttrMultiProcessorCount);
+  cudaError_t error = cudaSetDevice(ctx->index);
+  if (error == cudaSuccess) {
+    error = cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking);
+  }
+  if (error == cudaSuccess) {
+    error = cudaMalloc((void **)&gpu->fault, sizeof *gpu->fault);
+  }
+  if (error == cudaSuccess) {
+    error = cudaMallocHost((void **)&gpu->fault_seen, sizeof *gpu->fault_seen);
+  }
+  if (error == cudaSuccess) {
+    error = cudaMemsetAsync(gpu->fault, 0, sizeof *gpu->fault, gpu->stream);
+  }
+  if (error == cudaSuccess) {
+    error = cudaStreamSynchronize(gpu->stream);
+  }
+  if (error == cudaSuccess) {
+    return NNCUDA_SUCCESS;
+  }
+  cudaGetLastError();
+  close(ctx);
+  return error == cudaErrorMemoryAllocation                                   ? NNCUDA_ERROR_OUT_OF_MEMORY
+         : error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice ? NNCUDA_ERROR_NO_DEVICE
+                                                                              : NNCUDA_ERROR_DEVICE;
+}
+
+/* ---- memory ---- */
+
+static void *take(nncuda_ctx *ctx, size_t bytes) {
+  (void)ctx;
+  void *memory = NULL;
+  if (cudaMalloc(&memory, bytes) != cudaSuccess) {
+    cudaGetLastError();
+    return NULL;
+  }
+  return memory;
+}
+
+/* Memory may only leave once nothing on the device uses it any more. */
+static void give(nncuda_ctx *ctx, void *memory, size_t bytes) {
+  (void)bytes;
+  cudaStreamSynchronize(nn_gpu_stream(ctx));
+  cudaFree(memory);
+  cudaGetLastError();
+}
+
+static void *take_host(nncuda_ctx *ctx, size_t bytes) {
+  (void)ctx;
+  void *memory = NULL;
+  if (cudaMallocHost(&memory, bytes) != cudaSuccess) {
+    cudaGetLastError();
+    return NULL;
+  }
+  return memory;
+}
+
+static void give_host(nncuda_ctx *ctx, void *memory, size_t bytes) {
+  (void)bytes;
+  cudaStreamSynchronize(nn_gpu_stream(ctx));
+  cudaFreeHost(memory);
+  cudaGetLastError();
+}
+
+static int32_t memory_info(nncuda_ctx *ctx, int64_t *free_bytes, int64_t *total_bytes) {
+  (void)ctx;
+  size_t available = 0, total = 0;
+  if (cudaMemGetInfo(&available, &total) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  *free_bytes = (int64_t)available;
+  *total_bytes = (int64_t)total;
+  return 1;
+}
+
+static int32_t reaches(nncuda_ctx *ctx, const void *pointer) {
+  if (nn_pool_find(&ctx->pool, pointer) != NULL) {
+    return 1;
+  }
+  cudaPointerAttributes found;
+  if (cudaPointerGetAttributes(&found, pointer) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return found.type == cudaMemoryTypeManaged || (found.type == cudaMemoryTypeDevice && found.device == ctx->index);
+}
+
+/* ---- the door ---- */
+
+int32_t nn_gpu_wait(nncuda_ctx *ctx) {
+  nn_gpu *gpu = nn_gpu_of(ctx);
+  cudaError_t error =
+      cudaMemcpyAsync(gpu->fault_seen, gpu->fault, sizeof *gpu->fault, cudaMemcpyDeviceToHost, gpu->stream);
+  if (error == cudaSuccess) {
+    error = cudaStreamSynchronize(gpu->stream);
+  }
+  if (error != cudaSuccess) {
+    return nn_gpu_fail(ctx, error);
+  }
+  const nn_fault *fault = gpu->fault_seen;
+  if (!fault->raised) {
+    return NNCUDA_SUCCESS;
+  }
+  error = cudaMemsetAsync(gpu->fault, 0, sizeof *gpu->fault, gpu->stream);
+  if (error != cudaSuccess) {
+    return nn_gpu_fail(ctx, error);
+  }
+  if (fault->is_float) {
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "%s: %s[%lld] is %.9g; it must be %s", fault->function, fault->name,
+                   (long long)fault->index, fault->number, fault->rule);
+  }
+  return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "%s: %s[%lld] is %lld; it must be %lld to %lld", fault->function,
+                 fault->name, (long long)fault->index, (long long)fault->value, (long long)fault->low,
+                 (long long)fault->high);
+}
+
+static int32_t run_memset(nncuda_ctx *ctx, const void *args) {
+  const auto *a = static_cast<const nn_memset_args *>(args);
+  const cudaError_t error = cudaMemsetAsync(a->pointer, a->value, (size_t)a->bytes, nn_gpu_stream(ctx));
+  return error == cudaSuccess ? NNCUDA_SUCCESS : nn_gpu_fail(ctx, error);
+}
+
+static int32_t run_memcpy(nncuda_ctx *ctx, const void *args) {
+  const auto *a = static_cast<const nn_memcpy_args *>(args);
+  const cudaError_t error =
+      cudaMemcpyAsync(a->destination, a->source, (size_t)a->bytes, nn_gpu_copy_kind(a->kind), nn_gpu_stream(ctx));
+  if (error != cudaSuccess) {
+    return nn_gpu_fail(ctx, error);
+  }
+  return a->wait && a->kind != NNCUDA_DEVICE_TO_DEVICE ? nn_gpu_wait(ctx) : NNCUDA_SUCCESS;
+}
+
+static int32_t read(nncuda_ctx *ctx, void *to, const void *from, size_t bytes) {
+  cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, nn_gpu_stream(ctx));
+  if (error == cudaSuccess) {
+    error = cudaStreamSynchronize(nn_gpu_stream(ctx));
+  }
+  return error == cudaSuccess ? NNCUDA_SUCCESS : nn_gpu_fail(ctx, error);
+}
+
+#define NN_ENTRY(op) nn_cuda_##op,
+static const nn_kernel kernels[NN_OP_COUNT] = {NN_OPS(NN_ENTRY)};
+#undef NN_ENTRY
+
+static void fill(int32_t isa, nn_kernel *kernel) {
+  (void)isa;
+  memcpy(kernel, kernels, sizeof kernels);
+  kernel[NN_OP_memset] = run_memset;
+  kernel[NN_OP_memcpy] = run_memcpy;
+}
+
+/* Not const alone: that would keep it inside this file. */
+extern const nn_engine nn_gpu_engine = {NNCUDA_DEVICE_CUDA,
+                                        count,
+                                        describe,
+                                        widest_isa,
+                                        fill,
+                                        /* threads */ 0,
+                                        open,
+                                        close,
+                                        enter,
+                                        /* memory */ {take, give, 256, 0},
+                                        /* host_memory */ {take_host, give_host, 256, 1},
+                                        memory_info,
+                                        reaches,
+                                        nn_order_wait,
+                                        read,
+                                        &nn_gpu_order,
+                                        &nn_gpu_capture,
+                                        nn_order_stamp,
+                                        nn_order_elapsed,
+                                        nn_order_forget};

@@ -1,0 +1,30 @@
+/* What the host files of the GPU engine share. Kernels do not see it. */
+#ifndef NN_KERNELS_ENGINE_CUH
+#define NN_KERNELS_ENGINE_CUH
+
+#include "kernels/kernel.cuh"
+
+extern "C" {
+#include "abi/context.h"
+}
+
+/* What a context has of its GPU: ctx->device. */
+struct nn_gpu {
+  cudaStream_t stream; /* the context's own */
+  int32_t arch, sms;
+  nn_fault *fault;      /* on the device */
+  nn_fault *fault_seen; /* page-locked: where it is read to */
+};
+
+inline nn_gpu *nn_gpu_of(nncuda_ctx *ctx) { return static_cast<nn_gpu *>(ctx->device); }
+
+inline cudaMemcpyKind nn_gpu_copy_kind(int32_t kind) {
+  return kind == NNCUDA_HOST_TO_DEVICE   ? cudaMemcpyHostToDevice
+         : kind == NNCUDA_DEVICE_TO_HOST ? cudaMemcpyDeviceToHost
+                                         : cudaMemcpyDeviceToDevice;
+}
+
+/* Waits for the own stream; reports, and takes back, the fault that its kernels met. */
+int32_t nn_gpu_wait(nncuda_ctx *ctx);
+
+#endif

@@ -1,0 +1,165 @@
+/*
+ * Included first by every file of the GPU engine: how kernels are named, started, and how they report bad indices.
+ *
+ *   NN_KERNEL(silu) {                       // int32_t (nncuda_ctx *ctx, const void *args), found by its name
+ *     const auto *a = static_cast<const nn_silu_args *>(args);
+ *     return nn_launch(ctx, silu_kernel<float>, dim3(blocks), dim3(256), 0, ...);
+ *   }
+ *
+ * The host's part of a kernel must not read device memory, allocate or wait: it may be running into a graph. Its
+ * scratch memory is nn_scratch (engine.h): device memory, free again for the next kernel of the stream.
+ */
+#ifndef NN_KERNELS_KERNEL_CUH
+#define NN_KERNELS_KERNEL_CUH
+
+#include "abi/engine.h"
+
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+/* Defines the entry of a kernel of bindings.h. Weak declarations of all of them stand in engine.cu. */
+#define NN_KERNEL(op) extern "C" int32_t nn_cuda_##op(nncuda_ctx *ctx, const void *args)
+
+/* The first bad index, number or offset that a kernel met. It lies in device memory and is read at the next
+ * synchronise. The names are those of the host, which alone follows them. */
+struct nn_fault {
+  int32_t raised; /* 0, or 1 since a thread took it */
+  int32_t is_float;
+  const char *function, *name;
+  const char *rule; /* what it must be, in words; null for low .. high */
+  int64_t index, value, low, high;
+  double number;
+};
+
+extern "C" {
+cudaStream_t nn_gpu_stream(nncuda_ctx *ctx);
+/* Compute capability, 90 for 9.0. */
+int32_t nn_gpu_arch(nncuda_ctx *ctx);
+/* Streaming multiprocessors. May decide how work is spread, never how sums are cut. */
+int32_t nn_gpu_sms(nncuda_ctx *ctx);
+/* Whether f32 products may round their factors to tf32. */
+int32_t nn_gpu_tf32(nncuda_ctx *ctx);
+nn_fault *nn_gpu_fault(nncuda_ctx *ctx);
+/* The exported name of the function that is running. */
+const char *nn_gpu_function(nncuda_ctx *ctx);
+/* The status for an error of the CUDA runtime, its sentence set. */
+int32_t nn_gpu_fail(nncuda_ctx *ctx, cudaError_t error);
+}
+
+/* A test of indices on the device: part of the arguments of the kernel that makes it. */
+struct nn_range {
+  nn_fault *fault;
+  const char *function, *name;
+  int64_t low, high;
+
+  /* Whether value, element `index` of the tensor, is inside. If not it is reported; the caller must then leave out
+   * what depends on it. */
+  __device__ __forceinline__ bool holds(int64_t index, int64_t value) const {
+    if (value >= low && value <= high) {
+      return true;
+    }
+    if (atomicCAS(&fault->raised, 0, 1) == 0) {
+      fault->is_float = 0;
+      fault->function = function;
+      fault->name = name;
+      fault->rule = nullptr;
+      fault->index = index;
+      fault->value = value;
+      fault->low = low;
+      fault->high = high;
+    }
+    return false;
+  }
+};
+
+/* `name` must outlive the context: a literal. */
+inline nn_range nn_range_of(nncuda_ctx *ctx, const char *name, int64_t low, int64_t high) {
+  return nn_range{nn_gpu_fault(ctx), nn_gpu_function(ctx), name, low, high};
+}
+
+/* The same for a number or an index with a rule that is no fixed range: "it must be <rule>". */
+struct nn_rule {
+  nn_fault *fault;
+  const char *function, *name, *rule;
+
+  __device__ __forceinline__ void broken(int64_t index, double number) const {
+    if (atomicCAS(&fault->raised, 0, 1) == 0) {
+      fault->is_float = 1;
+      fault->function = function;
+      fault->name = name;
+      fault->rule = rule;
+      fault->index = index;
+      fault->number = number;
+    }
+  }
+};
+
+inline nn_rule nn_rule_of(nncuda_ctx *ctx, const char *name, const char *rule) {
+  return nn_rule{nn_gpu_fault(ctx), nn_gpu_function(ctx), name, rule};
+}
+
+/* Dynamic shared memory: `unsigned char *name`, 1024-byte aligned as the bulk copies want it. */
+#ifndef NN_SHARED_BYTES /* the emulator brings its own */
+#define NN_SHARED_BYTES(name)                                                                                          \
+  extern __shared__ __align__(1024) unsigned char nn_shared_memory[];                                                  \
+  unsigned char *const name = nn_shared_memory
+#endif
+
+/* A parameter in a place where its type must not be deduced. */
+template <class T> struct nn_exactly {
+  using type = T;
+};
+
+/* Starts a kernel on the context's stream; a status. More than 48 KiB of dynamic shared memory is asked for by itself.
+ */
+template <class... P>
+inline int32_t nn_launch(nncuda_ctx *ctx, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                         typename nn_exactly<P>::type... args) {
+  const size_t default_shared = 48 * 1024;
+  if (shared > default_shared) {
+    const cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
+                                                   cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    if (error != cudaSuccess) {
+      return nn_gpu_fail(ctx, error);
+    }
+  }
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared;
+  config.stream = nn_gpu_stream(ctx);
+  const cudaError_t error = cudaLaunchKernelEx(&config, kernel, args...);
+  return error == cudaSuccess ? NNCUDA_SUCCESS : nn_gpu_fail(ctx, error);
+}
+
+__host__ __device__ constexpr int64_t nn_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+__host__ __device__ constexpr int64_t nn_round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
+
+/* Blocks for `work` pieces that a block takes `each` of: no more than keep the device full, since each goes on to the
+ * next piece (a grid-stride loop). */
+inline unsigned nn_blocks(nncuda_ctx *ctx, int64_t work, int64_t each, int32_t per_sm) {
+  const int64_t wanted = nn_ceil_div(work, each), most = (int64_t)nn_gpu_sms(ctx) * per_sm;
+  return (unsigned)(wanted < most ? wanted : most);
+}
+
+/* Runs `statement` with T the type of the dtype. */
+#define NN_SWITCH_FLOATS(dtype, ...)                                                                                   \
+  switch (dtype) {                                                                                                     \
+  case NNCUDA_F32: {                                                                                                   \
+    using T = float;                                                                                                   \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  case NNCUDA_F16: {                                                                                                   \
+    using T = nn_f16;                                                                                                  \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  default: {                                                                                                           \
+    using T = nn_bf16;                                                                                                 \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  }
+
+#endif

@@ -1,0 +1,59 @@
+/* Numbers of the three floating-point dtypes, one by one and as vectors of up to 16 bytes. Arithmetic is in f32. */
+#ifndef NN_KERNELS_NUMBER_CUH
+#define NN_KERNELS_NUMBER_CUH
+
+#include "kernels/kernel.cuh"
+/* after kernel.cuh */
+#include "kernels/instructions.cuh"
+
+__device__ __forceinline__ float nn_to_float(float x) { return x; }
+__device__ __forceinline__ float nn_to_float(nn_f16 x) { return nn_f16_to_f32(x.bits); }
+__device__ __forceinline__ float nn_to_float(nn_bf16 x) { return nn_bf16_to_f32(x.bits); }
+
+/* Rounds to nearest even. */
+template <class T> __device__ __forceinline__ T nn_from_float(float x);
+template <> __device__ __forceinline__ float nn_from_float<float>(float x) { return x; }
+template <> __device__ __forceinline__ nn_f16 nn_from_float<nn_f16>(float x) { return nn_f16{nn_f32_to_f16(x)}; }
+template <> __device__ __forceinline__ nn_bf16 nn_from_float<nn_bf16>(float x) { return nn_bf16{nn_f32_to_bf16(x)}; }
+
+/* What is stored and read again rounds as it is stored. */
+template <class T> __device__ __forceinline__ float nn_rounded(float x) { return nn_to_float(nn_from_float<T>(x)); }
+
+/* N elements that are loaded and stored at once; their address is a multiple of their size together. */
+template <class T, int N> struct alignas(sizeof(T) * N) nn_vector {
+  T x[N];
+};
+
+/* Elements of T in 16 bytes. */
+template <class T> constexpr int nn_per_16 = 16 / (int)sizeof(T);
+
+/* N elements as f32. Data that is read once goes past the first cache. */
+template <int N, class T> __device__ __forceinline__ void nn_load(float (&to)[N], const T *from) {
+  const nn_vector<T, N> v = *reinterpret_cast<const nn_vector<T, N> *>(from);
+#pragma unroll
+  for (int i = 0; i < N; i++) {
+    to[i] = nn_to_float(v.x[i]);
+  }
+}
+
+template <int N, class T> __device__ __forceinline__ void nn_store(T *to, const float (&from)[N]) {
+  nn_vector<T, N> v;
+#pragma unroll
+  for (int i = 0; i < N; i++) {
+    v.x[i] = nn_from_float<T>(from[i]);
+  }
+  *reinterpret_cast<nn_vector<T, N> *>(to) = v;
+}
+
+/* Whether all pointers allow accesses of 16 bytes. Null pointers do. */
+template <class... P> inline bool nn_aligned_16(const P *...pointers) {
+  return ((reinterpret_cast<uintptr_t>(pointers) | ... | (uintptr_t)0) & 15) == 0;
+}
+
+/* Whether rows of `ld` elements, of which `cols` are used, are whole runs of 16 bytes. */
+inline bool nn_rows_16(int64_t cols, int64_t ld, int32_t dtype) {
+  const int64_t each = dtype == NNCUDA_F32 ? 4 : 8;
+  return cols % each == 0 && ld % each == 0;
+}
+
+#endif
