@@ -172,6 +172,7 @@ NNCUDA_API int32_t nncuda_device_count(int32_t device, int32_t *count);
 
 /**
  * A device in words (processor or GPU name, instruction sets or compute capability, memory), cut to fit `capacity`.
+ * With NNCUDA_ERROR_NO_DEVICE, why there is none: no driver, one too old, a library without the GPU engine.
  * @param device option : NNCUDA_DEVICE_*
  * @param index option : 0 .. count-1
  * @param text out u8 [capacity] host : zero-terminated

@@ -170,6 +170,10 @@ static void processor_name(char *name, size_t capacity) {
 }
 
 static void describe(int32_t index, char *text, size_t capacity) {
+  if (index != 0) {
+    snprintf(text, capacity, "the processor is device 0, and the only one");
+    return;
+  }
   static const char *const names[] = {"baseline", "AVX2", "AVX-512", "AVX-512 with BF16", "AMX"};
   char name[192];
   processor_name(name, sizeof name);

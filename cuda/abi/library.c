@@ -110,9 +110,10 @@ int32_t nncuda_device_describe(int32_t device, int32_t index, char *text, int64_
     return NNCUDA_ERROR_INVALID_VALUE;
   }
   const nn_engine *engine = nn_engine_find(device);
-  if (engine == NULL || index < 0 || index >= engine->count()) {
+  if (engine == NULL) {
+    snprintf(text, (size_t)capacity, "this library was built without the GPU engine");
     return NNCUDA_ERROR_NO_DEVICE;
   }
   engine->describe(index, text, (size_t)capacity);
-  return NNCUDA_SUCCESS;
+  return index < 0 || index >= engine->count() ? NNCUDA_ERROR_NO_DEVICE : NNCUDA_SUCCESS;
 }

@@ -73,7 +73,7 @@ static void describe(int32_t index, char *text, size_t capacity) {
     return;
   }
   cudaDeviceProp found_device;
-  if (index >= devices || cudaGetDeviceProperties(&found_device, index) != cudaSuccess) {
+  if (index < 0 || index >= devices || cudaGetDeviceProperties(&found_device, index) != cudaSuccess) {
     cudaGetLastError();
     snprintf(text, capacity, "%s; the driver finds %d GPU%s",
              found == cudaSuccess ? "no such GPU" : cudaGetErrorString(found), devices, devices == 1 ? "" : "s");
