@@ -74,6 +74,8 @@ uint64_t blocks, block_number, block_step, block_offset;
 unsigned char *shared_end, *shared;
 size_t shared_slack;
 
+int order;
+
 unsigned random_bits() { /* xorshift64* */
   random_state ^= random_state >> 12, random_state ^= random_state << 25, random_state ^= random_state >> 27;
   return (unsigned)(random_state * 0x2545f4914f6cdd1dull >> 32);
@@ -81,7 +83,7 @@ unsigned random_bits() { /* xorshift64* */
 
 /* One of the set bits, by the order that was asked for. */
 inline unsigned pick(unsigned bits) {
-  switch (nn_setting().order) {
+  switch (order) {
   case nn_settings::FORWARD:
     return (unsigned)__builtin_ctz(bits);
   case nn_settings::BACKWARD:
@@ -147,8 +149,8 @@ void make_ready(unsigned warp_number, unsigned lanes) {
 }
 
 void set_block(uint64_t number) {
-  const uint64_t place = nn_setting().order == nn_settings::FORWARD ? number
-                         : nn_setting().order == nn_settings::BACKWARD
+  const uint64_t place = order == nn_settings::FORWARD ? number
+                         : order == nn_settings::BACKWARD
                              ? blocks - 1 - number
                              : (uint64_t)(((unsigned __int128)number * block_step + block_offset) % blocks);
   blockIdx = {(unsigned)(place % gridDim.x), (unsigned)(place / gridDim.x % gridDim.y),
@@ -488,7 +490,8 @@ void nn_run_grid(const nn_launch_record &record) {
   blockDim = b;
   blocks = (uint64_t)record.grid.x * record.grid.y * record.grid.z;
   block_number = 0;
-  if (nn_setting().order == nn_settings::SHUFFLE) {
+  order = nn_setting().order;
+  if (order == nn_settings::SHUFFLE) {
     if (!random_state) {
       random_state = nn_setting().seed * 0x9e3779b97f4a7c15ull | 1;
     }

@@ -22,6 +22,8 @@
 #define __constant__
 /* Blocks run one at a time on one thread of the system, so a block's variables can be static. */
 #define __shared__ static
+/* The block's dynamic shared memory (kernel.cuh has this for the GPU). */
+#define NN_SHARED_BYTES(name) unsigned char *const name = nn_emulated_shared()
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __maxnreg__(...)
