@@ -9,6 +9,7 @@ CUDA := build/cuda-toolchain
 WHEEL := build/wheel
 SM_70 ?= check
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
+MAKEFLAGS += --no-print-directory
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SOURCES := $(shell find cuda cmake python bindings.h CMakeLists.txt pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)

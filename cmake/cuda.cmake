@@ -143,7 +143,10 @@ if("90a-real" IN_LIST nn_cuda_archs AND ("90" IN_LIST nn_cuda_archs OR "90-real"
   list(REMOVE_ITEM nn_cuda_archs_products 90-real)
   list(REMOVE_ITEM nn_cuda_archs_other 90a-real)
 endif()
-nn_cuda_codes(nn_cuda_flags_all nn_cuda_names ${nn_cuda_archs})
+if(NOT nn_cuda_products)
+  set(nn_cuda_archs ${nn_cuda_archs_other})
+endif()
+nn_cuda_codes(nn_cuda_ignored nn_cuda_names ${nn_cuda_archs})
 nn_cuda_codes(nn_cuda_flags_products nn_cuda_ignored ${nn_cuda_archs_products})
 nn_cuda_codes(nn_cuda_flags_other nn_cuda_ignored ${nn_cuda_archs_other})
 foreach(source IN LISTS nn_cuda_sources)
@@ -198,6 +201,10 @@ if(NOT 70 IN_LIST nn_cuda_known)
   if(nn_clang_version GREATER_EQUAL 19 AND EXISTS ${nn_cuda_12}/bin/ptxas)
     set(nn_sm_70_objects "")
     foreach(source IN LISTS nn_cuda_sources)
+      file(STRINGS ${source} kernels REGEX "__global__|nn_launch" LIMIT_COUNT 1)
+      if(NOT kernels) # host code alone; clang would put its tables of functions on the device
+        continue()
+      endif()
       get_filename_component(name ${source} NAME)
       set(object ${CMAKE_BINARY_DIR}/sm_70/${name}.o)
       list(APPEND nn_sm_70_objects ${object})
@@ -206,6 +213,7 @@ if(NOT 70 IN_LIST nn_cuda_known)
         COMMAND
           sh ${CMAKE_SOURCE_DIR}/cmake/ptxas.sh ${NNCUDA_CLANG} -x cuda --cuda-device-only --cuda-gpu-arch=sm_70
           --cuda-path=${nn_cuda_12} -Xcuda-ptxas -v -std=c++17 -O3 -Wall -Wextra -Werror -Wno-unknown-cuda-version
+          -fno-crash-diagnostics
           -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/cuda -I${CMAKE_BINARY_DIR}/generated -MD -MF ${object}.d -MT
           ${object} -c ${source} -o ${object}
         DEPENDS ${source} ${CMAKE_SOURCE_DIR}/cmake/ptxas.sh

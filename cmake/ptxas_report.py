@@ -141,6 +141,8 @@ def report(build: Path, sources: Path) -> tuple[str, str, list[str]]:
         source = _source(path)
         checked_only = "sm_70" in path.parts
         functions = parse(text, source, checked_only)
+        if not functions:  # a file of host code
+            continue
         names = demangle([item.symbol for item in functions])
         seconds = re.search(r"^seconds (\d+)", text)
         label = f"{source} (clang's check)" if checked_only else source
@@ -157,10 +159,10 @@ def report(build: Path, sources: Path) -> tuple[str, str, list[str]]:
             elif not checked_only:
                 wrong.append(f"{source}: {item.text(name)}")
         archs = sorted({item.arch for item in functions})
-        registers = max((item.registers for item in functions), default=0)
+        registers = max(item.registers for item in functions)
         spilling = sum(item.bad for item in functions)
         summary.append(
-            f"{label}: {len(functions)} functions for {' '.join(archs) or 'nothing'}, at most {registers} registers, "
+            f"{label}: {len(functions)} functions for {' '.join(archs)}, at most {registers} registers, "
             f"{spilling} with stack or spills, {seconds[1] if seconds else '?'} s"
         )
     known = "\n".join(line for line in table if not line.endswith(":"))

@@ -110,18 +110,19 @@ def test_every_architecture(nvcc: str, tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout
     known = targets(nvcc)
     names = [f"sm_{arch}" for arch in ("70", "75", "80", "86", "89", "90") if arch in known]
-    assert f"GPU engine for {' '.join(names)} sm_90a compute_90, toolkit " in said(result)
     assert ("Not compiled for 70-real: CUDA " in said(result)) == ("70" not in known)
     commands = {
         Path(entry["file"]).name: entry["command"].replace("\\", "")
         for entry in json.loads((tmp_path / "compile_commands.json").read_text())
         if entry["file"].endswith(".cu")
     }
-    assert {"engine.cu", "gemm.cu"} <= set(commands)
+    products = {name for name in commands if re.match("(grouped_)?gemm|attention", name)}
+    assert "engine.cu" in commands.keys() - products
     for name, command in commands.items():
         given = re.findall(r"code=\[(\w+)\]", command)
-        products = bool(re.match("(grouped_)?gemm|attention", name))
-        assert given == [*names[:-1], "sm_90a" if products else "sm_90", "compute_90"], name
+        assert given == [*names[:-1], "sm_90a" if name in products else "sm_90", "compute_90"], name
+    told = [*names, *(["sm_90a"] if products else []), "compute_90"]
+    assert f"GPU engine for {' '.join(told)}, toolkit " in said(result)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +150,9 @@ def test_the_architecture_of_a_machine_without_a_gpu(nvcc: str, tmp_path: Path) 
     ("capability", "archs"),
     [
         ("7.5", "sm_75"),
-        ("9.0", "sm_90 sm_90a"),
+        ("9.0", "sm_90( sm_90a)?"),
         ("12.0", "compute_90"),
-        ("8.6\n8.6\n9.0", "sm_86 sm_90 sm_90a"),
+        ("8.6\n8.6\n9.0", "sm_86 sm_90( sm_90a)?"),
         ("6.1", "sm_80 compute_80"),
     ],
 )
@@ -164,4 +165,4 @@ def test_the_architecture_of_a_machine_with_gpus(nvcc: str, tmp_path: Path, capa
     path = f"{tool.parent}{os.pathsep}{os.environ['PATH']}"
     result = configure(ROOT, tmp_path / "b", *options, PATH=path)
     assert result.returncode == 0, result.stdout
-    assert f"GPU engine for {archs}, toolkit " in said(result)
+    assert re.search(f"GPU engine for {archs}, toolkit ", said(result))
