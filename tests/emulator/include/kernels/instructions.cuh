@@ -6,8 +6,11 @@
 #ifndef NN_INSTRUCTIONS_CUH
 #define NN_INSTRUCTIONS_CUH
 
+#include "kernels/instructions_barrier.cuh"
 #include "kernels/instructions_convert.cuh"
 #include "kernels/instructions_copy.cuh"
 #include "kernels/instructions_mma.cuh"
+#include "kernels/instructions_tensor.cuh"
+#include "kernels/instructions_wgmma.cuh"
 
 #endif

@@ -1,0 +1,178 @@
+/*
+ * Twin of cuda/kernels/instructions_barrier.cuh. The state of mbarriers is kept beside shared memory, where only a mark
+ * stands, so that use before initialisation, or of memory that was overwritten, is found.
+ */
+#ifndef NN_INSTRUCTIONS_BARRIER_CUH
+#define NN_INSTRUCTIONS_BARRIER_CUH
+
+#include "emulator/warp.h"
+#include "kernels/instructions_copy.cuh"
+#include <cuda_runtime.h>
+#include <functional>
+#include <map>
+#include <stdint.h>
+#include <string.h>
+#include <vector>
+
+/* PTX 9.7.13.15.2 to 9.7.13.15.7: a phase is over when no arrival is pending and the bytes are balanced. */
+struct nn_emulated_mbarrier {
+  uint32_t count, pending;
+  int64_t bytes; /* expected, less copied */
+  uint64_t phase;
+  /* Copies on their way: their size, and what carries them out. That happens when somebody waits. */
+  std::vector<std::pair<int64_t, std::function<void()>>> copies;
+
+  void finish_phase() {
+    if (pending == 0 && bytes == 0) {
+      phase++;
+      pending = count;
+    }
+  }
+};
+
+inline std::map<uint32_t, nn_emulated_mbarrier> &nn_emulated_mbarriers() {
+  static uint64_t block = ~(uint64_t)0;
+  static std::map<uint32_t, nn_emulated_mbarrier> barriers;
+  if (block != nn_emulated_block_serial()) {
+    for (const auto &barrier : barriers) {
+      if (!barrier.second.copies.empty()) {
+        nn_emulated_fail("a block before this one ended without waiting for the copies on mbarrier %#x", barrier.first);
+      }
+    }
+    barriers.clear();
+    block = nn_emulated_block_serial();
+  }
+  return barriers;
+}
+
+static constexpr uint64_t nn_emulated_mbarrier_mark = 0x6d62617272696572;
+
+inline nn_emulated_mbarrier &nn_emulated_mbarrier_at(uint32_t address, const char *instruction) {
+  uint64_t mark;
+  memcpy(&mark, nn_emulated_shared_bytes(address, 8, 8, instruction), 8);
+  auto &barriers = nn_emulated_mbarriers();
+  const auto barrier = barriers.find(address);
+  if (barrier == barriers.end() || mark != nn_emulated_mbarrier_mark) {
+    nn_emulated_fail("%s: %s mbarrier at %#x", instruction,
+                     barrier == barriers.end() ? "no" : "something was written over the", address);
+  }
+  return barrier->second;
+}
+
+inline void nn_mbarrier_init(uint32_t barrier, uint32_t count) {
+  nn_emulated_requires(900, "mbarrier.init of this kind");
+  if (count < 1 || count >= 1u << 20) {
+    nn_emulated_fail("mbarrier.init: a count of %u", count);
+  }
+  unsigned char *memory = nn_emulated_shared_bytes(barrier, 8, 8, "mbarrier.init");
+  auto &barriers = nn_emulated_mbarriers();
+  if (barriers.count(barrier)) {
+    nn_emulated_fail("mbarrier.init: there is an mbarrier at %#x already", barrier);
+  }
+  memcpy(memory, &nn_emulated_mbarrier_mark, 8);
+  barriers[barrier] = {count, count, 0, 0, {}};
+}
+
+inline void nn_fence_mbarrier_init() { nn_emulated_requires(900, "fence.mbarrier_init"); }
+
+inline void nn_mbarrier_invalidate(uint32_t barrier) {
+  if (!nn_emulated_mbarrier_at(barrier, "mbarrier.inval").copies.empty()) {
+    nn_emulated_fail("mbarrier.inval: copies are on their way to %#x", barrier);
+  }
+  memset(nn_emulated_shared_bytes(barrier, 8, 8, "mbarrier.inval"), 0xff, 8);
+  nn_emulated_mbarriers().erase(barrier);
+}
+
+inline void nn_mbarrier_expect(uint32_t barrier, uint32_t bytes) {
+  nn_emulated_mbarrier &b = nn_emulated_mbarrier_at(barrier, "mbarrier.expect_tx");
+  b.bytes += bytes;
+  if (b.bytes >= 1 << 20) { /* PTX 9.7.13.15.2: the range of the tx-count */
+    nn_emulated_fail("mbarrier.expect_tx: %lld bytes on %#x", (long long)b.bytes, barrier);
+  }
+}
+
+inline void nn_mbarrier_arrive(uint32_t barrier) {
+  nn_emulated_mbarrier &b = nn_emulated_mbarrier_at(barrier, "mbarrier.arrive");
+  if (b.pending == 0) {
+    nn_emulated_fail("mbarrier.arrive: more than %u arrivals in a phase of %#x", b.count, barrier);
+  }
+  b.pending--;
+  b.finish_phase();
+}
+
+inline void nn_mbarrier_arrive_expect(uint32_t barrier, uint32_t bytes) {
+  nn_mbarrier_expect(barrier, bytes);
+  nn_mbarrier_arrive(barrier);
+}
+
+/* Whether the phase is over, after the copies that were on their way. */
+inline bool nn_emulated_mbarrier_test(uint32_t barrier, uint32_t parity) {
+  nn_emulated_mbarrier &b = nn_emulated_mbarrier_at(barrier, "mbarrier.try_wait");
+  auto copies = std::move(b.copies);
+  b.copies.clear();
+  for (auto &copy : copies) {
+    copy.second();
+    b.bytes -= copy.first;
+    b.finish_phase();
+  }
+  if (parity > 1) {
+    nn_emulated_fail("mbarrier.try_wait.parity: a parity of %u", parity);
+  }
+  return (b.phase & 1) != parity;
+}
+
+inline bool nn_mbarrier_try_wait(uint32_t barrier, uint32_t parity, nn_site site = nn_site::here()) {
+  if (nn_emulated_mbarrier_test(barrier, parity)) {
+    return true;
+  }
+  nn_emulated_yield(site.in("mbarrier.try_wait"));
+  return nn_emulated_mbarrier_test(barrier, parity);
+}
+
+inline void nn_mbarrier_wait(uint32_t barrier, uint32_t parity, nn_site site = nn_site::here()) {
+  while (!nn_mbarrier_try_wait(barrier, parity, site)) {
+  }
+}
+
+inline void nn_fence_async_shared() { nn_emulated_requires(900, "fence.proxy.async"); }
+
+inline void nn_emulated_check_barrier(uint32_t barrier, uint32_t threads, const char *instruction) {
+  if (barrier < 1 || barrier > 15 || threads < 32 || threads % 32 != 0) {
+    nn_emulated_fail("%s %u, %u: barriers 1 to 15, of whole warps", instruction, barrier, threads);
+  }
+}
+
+inline void nn_barrier_sync(uint32_t barrier, uint32_t threads, nn_site site = nn_site::here()) {
+  nn_emulated_check_barrier(barrier, threads, "bar.sync");
+  nn_emulated_barrier(barrier, threads, 0, site.in("bar.sync"));
+}
+
+inline void nn_barrier_arrive(uint32_t barrier, uint32_t threads, nn_site site = nn_site::here()) {
+  nn_emulated_check_barrier(barrier, threads, "bar.arrive");
+  nn_emulated_barrier_arrive(barrier, threads, site.in("bar.arrive"));
+}
+
+/* Not lane 0, so that nobody relies on that. */
+inline bool nn_elect(nn_site site = nn_site::here()) {
+  nn_emulated_requires(900, "elect.sync");
+  nn_emulated_gather(0xffffffffu, 0u, site.in("elect.sync"));
+  return nn_emulated_lane() == 31;
+}
+
+template <int REGISTERS> inline void nn_registers_raise(nn_site site = nn_site::here()) {
+  static_assert(REGISTERS >= 24 && REGISTERS <= 256 && REGISTERS % 8 == 0, "24 to 256, a multiple of 8");
+  nn_emulated_requires(900, "setmaxnreg");
+  nn_emulated_gather(0xffffffffu, 0u, site.in("setmaxnreg.inc"));
+}
+
+template <int REGISTERS> inline void nn_registers_lower(nn_site site = nn_site::here()) {
+  static_assert(REGISTERS >= 24 && REGISTERS <= 256 && REGISTERS % 8 == 0, "24 to 256, a multiple of 8");
+  nn_emulated_requires(900, "setmaxnreg");
+  nn_emulated_gather(0xffffffffu, 0u, site.in("setmaxnreg.dec"));
+}
+
+/* Kernels run one after another. */
+inline void nn_grid_wait() {}
+inline void nn_grid_launch_dependents() {}
+
+#endif

@@ -1,0 +1,183 @@
+/*
+ * Twin of cuda/kernels/instructions_tensor.cuh. A load fills its destination with NaN bits at once and happens when
+ * somebody waits on the barrier; a store reads shared memory when its thread waits for it. So early reads, buffers that
+ * are written again too soon and forgotten waits show in the results whatever the order of threads.
+ */
+#ifndef NN_INSTRUCTIONS_TENSOR_CUH
+#define NN_INSTRUCTIONS_TENSOR_CUH
+
+#include "emulator/tensor_map.h"
+#include "emulator/warp.h"
+#include "kernels/instructions_barrier.cuh"
+#include "kernels/instructions_copy.cuh"
+#include <cuda.h>
+#include <cuda_runtime.h>
+#include <functional>
+#include <stdint.h>
+#include <string.h>
+#include <vector>
+
+inline uint64_t nn_l2_evict_first() {
+  nn_emulated_requires(800, "createpolicy");
+  return 1;
+}
+inline uint64_t nn_l2_evict_last() {
+  nn_emulated_requires(800, "createpolicy");
+  return 2;
+}
+inline uint64_t nn_l2_evict_normal() {
+  nn_emulated_requires(800, "createpolicy");
+  return 3;
+}
+
+/* A box of a tensor, and where it lies in shared memory. */
+struct nn_emulated_box {
+  nn_emulated_tensor_map map;
+  uint32_t shared;
+  int64_t start[5];
+
+  nn_emulated_box(const CUtensorMap *from, uint32_t address, std::initializer_list<int32_t> coordinates,
+                  const char *instruction)
+      : shared(address), start() {
+    nn_emulated_requires(900, instruction);
+    memcpy(&map, from, sizeof map);
+    if (map.mark != nn_emulated_tensor_map::made || map.rank != coordinates.size()) {
+      nn_emulated_fail("%s: not a tensor map of %zu dimensions", instruction, coordinates.size());
+    }
+    int i = 0;
+    for (const int32_t c : coordinates) {
+      start[i++] = c;
+    }
+    nn_emulated_shared_bytes(shared, bytes(), map.swizzle_bytes ? 8 * map.swizzle_bytes : 128, instruction);
+  }
+
+  uint32_t size(int i) const { return map.box_less_one[i] + 1u; }
+  uint32_t bytes() const {
+    uint32_t n = map.element_bytes;
+    for (int i = 0; i < map.rank; i++) {
+      n *= size(i);
+    }
+    return n;
+  }
+
+  /* f(element in shared memory, the same in global memory or null where the box leaves the tensor). Elements lie as in
+   * a dense array; PTX 5.5.7's tables of 16-byte cells in rows of 128 bytes then say where: cell c of row r is cell
+   * c ^ (r % 8) for the 128-byte swizzle, c ^ (r % 4) for 64, c ^ (r % 2) for 32. */
+  template <class F> void each(F f) const {
+    const uint32_t count = bytes() / map.element_bytes;
+    for (uint32_t n = 0; n < count; n++) {
+      uint32_t rest = n;
+      bool inside = true;
+      unsigned char *global = map.base;
+      for (int i = 0; i < map.rank; i++) {
+        const int64_t c = start[i] + rest % size(i);
+        rest /= size(i);
+        inside = inside && c >= 0 && (uint64_t)c < map.dims[i];
+        global += c * (i == 0 ? map.element_bytes : (int64_t)map.strides[i - 1]);
+      }
+      const uint32_t at = shared + n * map.element_bytes, row = at / 128, cell = at / 16 % 8;
+      const uint32_t rows = map.swizzle_bytes ? map.swizzle_bytes / 16u : 1;
+      const uint32_t moved = row * 128 + (cell ^ row % rows) * 16 + at % 16;
+      f(nn_emulated_shared() + moved, inside ? global : nullptr);
+    }
+  }
+};
+
+inline void nn_emulated_tensor_load(const nn_emulated_box &box, uint32_t barrier) {
+  nn_emulated_mbarrier &b = nn_emulated_mbarrier_at(barrier, "cp.async.bulk.tensor");
+  memset(nn_emulated_shared() + box.shared, 0xff, box.bytes());
+  b.copies.emplace_back(box.bytes(), [box] {
+    const size_t bytes = box.map.element_bytes;
+    box.each([bytes](unsigned char *to, const unsigned char *from) {
+      if (from) {
+        memcpy(to, from, bytes);
+      } else {
+        memset(to, 0, bytes);
+      }
+    });
+  });
+}
+
+inline void nn_tensor_prefetch(const CUtensorMap *map) {
+  nn_emulated_requires(900, "prefetch.tensormap");
+  nn_emulated_tensor_map made;
+  memcpy(&made, map, sizeof made);
+  if (made.mark != nn_emulated_tensor_map::made) {
+    nn_emulated_fail("prefetch.tensormap: not a tensor map");
+  }
+}
+
+inline void nn_tensor_load(uint32_t shared, const CUtensorMap *map, uint32_t barrier, uint64_t policy, int32_t c0,
+                           int32_t c1) {
+  (void)policy;
+  nn_emulated_tensor_load(nn_emulated_box(map, shared, {c0, c1}, "cp.async.bulk.tensor.2d"), barrier);
+}
+inline void nn_tensor_load(uint32_t shared, const CUtensorMap *map, uint32_t barrier, uint64_t policy, int32_t c0,
+                           int32_t c1, int32_t c2) {
+  (void)policy;
+  nn_emulated_tensor_load(nn_emulated_box(map, shared, {c0, c1, c2}, "cp.async.bulk.tensor.3d"), barrier);
+}
+inline void nn_tensor_load(uint32_t shared, const CUtensorMap *map, uint32_t barrier, uint64_t policy, int32_t c0,
+                           int32_t c1, int32_t c2, int32_t c3) {
+  (void)policy;
+  nn_emulated_tensor_load(nn_emulated_box(map, shared, {c0, c1, c2, c3}, "cp.async.bulk.tensor.4d"), barrier);
+}
+
+/* The stores that one thread started, in groups; the last one is still open. */
+inline std::vector<std::vector<nn_emulated_box>> &nn_emulated_store_groups() {
+  static uint64_t block = ~(uint64_t)0;
+  static std::vector<std::vector<nn_emulated_box>> threads[1024];
+  if (block != nn_emulated_block_serial()) {
+    for (auto &groups : threads) {
+      for (const auto &group : groups) {
+        if (!group.empty()) {
+          nn_emulated_fail("a block before this one ended without waiting for a store from its shared memory");
+        }
+      }
+      groups.clear();
+    }
+    block = nn_emulated_block_serial();
+  }
+  auto &groups = threads[nn_emulated_thread()];
+  if (groups.empty()) {
+    groups.emplace_back();
+  }
+  return groups;
+}
+
+inline void nn_tensor_store(const CUtensorMap *map, uint32_t shared, int32_t c0, int32_t c1) {
+  nn_emulated_store_groups().back().emplace_back(map, shared, std::initializer_list<int32_t>{c0, c1},
+                                                 "cp.async.bulk.tensor.2d");
+}
+inline void nn_tensor_store(const CUtensorMap *map, uint32_t shared, int32_t c0, int32_t c1, int32_t c2) {
+  nn_emulated_store_groups().back().emplace_back(map, shared, std::initializer_list<int32_t>{c0, c1, c2},
+                                                 "cp.async.bulk.tensor.3d");
+}
+inline void nn_tensor_store(const CUtensorMap *map, uint32_t shared, int32_t c0, int32_t c1, int32_t c2, int32_t c3) {
+  nn_emulated_store_groups().back().emplace_back(map, shared, std::initializer_list<int32_t>{c0, c1, c2, c3},
+                                                 "cp.async.bulk.tensor.4d");
+}
+
+inline void nn_tensor_store_commit() {
+  nn_emulated_requires(900, "cp.async.bulk.commit_group");
+  nn_emulated_store_groups().emplace_back();
+}
+
+template <int PENDING> inline void nn_tensor_store_wait_read() {
+  nn_emulated_requires(900, "cp.async.bulk.wait_group");
+  auto &groups = nn_emulated_store_groups();
+  while (groups.size() > (size_t)PENDING + 1) {
+    for (const nn_emulated_box &box : groups.front()) {
+      box.each([&box](const unsigned char *from, unsigned char *to) {
+        if (to) {
+          memcpy(to, from, box.map.element_bytes);
+        }
+      });
+    }
+    groups.erase(groups.begin());
+  }
+}
+
+template <int PENDING> inline void nn_tensor_store_wait() { nn_tensor_store_wait_read<PENDING>(); }
+
+#endif
