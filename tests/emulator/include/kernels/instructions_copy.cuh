@@ -17,26 +17,41 @@
 #include <vector>
 
 /* Shared addresses count from the block's dynamic shared memory, aligned to 1024 bytes as on the device. Static
- * __shared__ variables lie elsewhere and get whatever number leads back to them. */
-inline uint32_t nn_shared_address(const void *pointer) {
-  const intptr_t offset = (intptr_t)pointer - (intptr_t)nn_emulated_shared();
-  if (offset != (int32_t)offset) {
-    nn_emulated_fail("nn_shared_address: %p is not in shared memory", pointer);
-  }
-  return (uint32_t)offset;
+ * __shared__ variables are variables of the program (emulator/language.h): those addresses lie around a number far
+ * above and count from a variable of the program. Both keep alignments. */
+static constexpr uint32_t nn_emulated_static_shared = 1u << 30;
+
+inline unsigned char *nn_emulated_static_anchor() {
+  alignas(1024) static unsigned char anchor[1024];
+  return anchor;
 }
 
-/* The memory behind a shared address of an instruction that touches `bytes` aligned bytes. */
+inline uint32_t nn_shared_address(const void *pointer) {
+  const uintptr_t offset = (uintptr_t)pointer - (uintptr_t)nn_emulated_shared();
+  if (offset <= nn_emulated_shared_size()) {
+    return (uint32_t)offset;
+  }
+  const intptr_t from_anchor = (intptr_t)pointer - (intptr_t)nn_emulated_static_anchor();
+  if (from_anchor < -(intptr_t)(nn_emulated_static_shared / 2) || from_anchor > (intptr_t)nn_emulated_static_shared) {
+    nn_emulated_fail("nn_shared_address: %p is not in shared memory", pointer);
+  }
+  return (uint32_t)(from_anchor + nn_emulated_static_shared);
+}
+
+/* The memory behind a shared address of an instruction that touches `bytes` bytes there. */
 inline unsigned char *nn_emulated_shared_bytes(uint32_t address, uint32_t bytes, uint32_t alignment,
                                                const char *instruction) {
   if (address % alignment != 0) {
     nn_emulated_fail("%s: shared address %#x is not a multiple of %u", instruction, address, alignment);
   }
-  if ((int32_t)address >= 0 && (size_t)address + bytes > nn_emulated_shared_size() && address < (256u << 10)) {
+  if (address >= nn_emulated_static_shared / 2) {
+    return nn_emulated_static_anchor() + ((intptr_t)address - (intptr_t)nn_emulated_static_shared);
+  }
+  if ((size_t)address + bytes > nn_emulated_shared_size()) {
     nn_emulated_fail("%s: bytes %#x to %#x of a block with %#zx bytes of dynamic shared memory", instruction, address,
                      address + bytes, nn_emulated_shared_size());
   }
-  return nn_emulated_shared() + (int32_t)address;
+  return nn_emulated_shared() + address;
 }
 
 /* What one thread started to copy, in groups; the last one is still open. */

@@ -34,6 +34,7 @@ inline uint64_t nn_l2_evict_normal() {
 struct nn_emulated_box {
   nn_emulated_tensor_map map;
   uint32_t shared;
+  unsigned char *memory; /* at `shared` */
   int64_t start[5];
 
   nn_emulated_box(const CUtensorMap *from, uint32_t address, std::initializer_list<int32_t> coordinates,
@@ -48,7 +49,7 @@ struct nn_emulated_box {
     for (const int32_t c : coordinates) {
       start[i++] = c;
     }
-    nn_emulated_shared_bytes(shared, bytes(), map.swizzle_bytes ? 8 * map.swizzle_bytes : 128, instruction);
+    memory = nn_emulated_shared_bytes(shared, bytes(), map.swizzle_bytes ? 8 * map.swizzle_bytes : 128, instruction);
   }
 
   uint32_t size(int i) const { return map.box_less_one[i] + 1u; }
@@ -78,14 +79,14 @@ struct nn_emulated_box {
       const uint32_t at = shared + n * map.element_bytes, row = at / 128, cell = at / 16 % 8;
       const uint32_t rows = map.swizzle_bytes ? map.swizzle_bytes / 16u : 1;
       const uint32_t moved = row * 128 + (cell ^ row % rows) * 16 + at % 16;
-      f(nn_emulated_shared() + moved, inside ? global : nullptr);
+      f(memory + (moved - shared), inside ? global : nullptr);
     }
   }
 };
 
 inline void nn_emulated_tensor_load(const nn_emulated_box &box, uint32_t barrier) {
   nn_emulated_mbarrier &b = nn_emulated_mbarrier_at(barrier, "cp.async.bulk.tensor");
-  memset(nn_emulated_shared() + box.shared, 0xff, box.bytes());
+  memset(box.memory, 0xff, box.bytes());
   b.copies.emplace_back(box.bytes(), [box] {
     const size_t bytes = box.map.element_bytes;
     box.each([bytes](unsigned char *to, const unsigned char *from) {

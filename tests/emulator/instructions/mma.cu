@@ -1,0 +1,254 @@
+/*
+ * ldmatrix, stmatrix and mma.sync. Layouts are tested twice: element by element from the formulas of PTX 9.7.14.5, and
+ * as kernels use them, matrices in shared memory through ldmatrix and mma to a product.
+ */
+#include "check.cuh"
+
+/* ---- ldmatrix and stmatrix alone. Rows of the four matrices lie 24 elements apart, in an order of their own. */
+__device__ __forceinline__ int place(int matrix, int row) { return 24 * ((8 * matrix + row) * 5 % 32); }
+
+__global__ void load_matrices(uint32_t *out) {
+  __shared__ uint4 memory[96];
+  uint16_t *x = (uint16_t *)memory;
+  const int lane = (int)threadIdx.x;
+  for (int e = lane; e < 256; e += 32) {
+    x[place(e / 64, e / 8 % 8) + e % 8] = (uint16_t)(256 * (e / 64) + e % 64);
+  }
+  __syncthreads();
+  const uint32_t row = nn_shared_address(x + place(lane / 8, lane % 8));
+  uint32_t r[14], x4[4];
+  nn_ldmatrix_x1(r[0], row);
+  nn_ldmatrix_x2(r[1], r[2], row);
+  nn_ldmatrix_x4(x4, row);
+  r[3] = x4[0], r[4] = x4[1], r[5] = x4[2], r[6] = x4[3];
+  nn_ldmatrix_x1_transposed(r[7], row);
+  nn_ldmatrix_x2_transposed(r[8], r[9], row);
+  nn_ldmatrix_x4_transposed(x4, row);
+  r[10] = x4[0], r[11] = x4[1], r[12] = x4[2], r[13] = x4[3];
+  for (int i = 0; i < 14; i++) {
+    out[32 * i + lane] = r[i];
+  }
+}
+
+static void test_load_matrices() {
+  array<uint32_t> out(14 * 32);
+  launch(load_matrices, 1, 32, 0, out.device);
+  out.from_device();
+  const int matrix_of[7] = {0, 0, 1, 0, 1, 2, 3};
+  for (int i = 0; i < 14; i++) {
+    for (int lane = 0; lane < 32; lane++) { /* PTX 9.7.14.5.15: four lanes hold a row, two elements each */
+      for (int half = 0; half < 2; half++) {
+        const int major = lane / 4, minor = 2 * (lane % 4) + half;
+        const int row = i < 7 ? major : minor, column = i < 7 ? minor : major;
+        const uint32_t got = out[32 * i + lane] >> 16 * half & 0xffff;
+        CHECK(got == (uint32_t)(256 * matrix_of[i % 7] + 8 * row + column), "register %d, lane %d, half %d: %x", i,
+              lane, half, got);
+      }
+    }
+  }
+}
+
+__global__ void store_matrices(uint16_t *out) {
+  __shared__ uint4 memory[96];
+  uint16_t *x = (uint16_t *)memory;
+  const int lane = (int)threadIdx.x;
+  const uint32_t row = nn_shared_address(x + place(lane / 8, lane % 8));
+  uint32_t r[4];
+  for (int m = 0; m < 4; m++) {
+    r[m] = (uint32_t)(256 * m + 2 * lane) | (uint32_t)(256 * m + 2 * lane + 1) << 16;
+  }
+  for (int form = 0; form < 4; form++) {
+    for (int e = lane; e < 768; e += 32) {
+      x[e] = 0xffff;
+    }
+    __syncthreads();
+    if (form == 0) {
+      nn_stmatrix_x1(row, r[0]);
+    } else if (form == 1) {
+      nn_stmatrix_x2(row, r[0], r[1]);
+    } else if (form == 2) {
+      nn_stmatrix_x4(row, r);
+    } else {
+      nn_stmatrix_x4_transposed(row, r);
+    }
+    __syncthreads();
+    for (int e = lane; e < 768; e += 32) {
+      out[768 * form + e] = x[e];
+    }
+    __syncthreads();
+  }
+}
+
+static void test_store_matrices() {
+  array<uint16_t> out(4 * 768);
+  launch(store_matrices, 1, 32, 0, out.device);
+  out.from_device();
+  for (int form = 0; form < 4; form++) {
+    uint16_t expected[768];
+    memset(expected, 0xff, sizeof expected);
+    for (int m = 0; m < (form == 0 ? 1 : form == 1 ? 2 : 4); m++) {
+      for (int i = 0; i < 8; i++) {
+        for (int j = 0; j < 8; j++) { /* PTX 9.7.14.5.16: lane 4i + j / 2 holds (i, j), with .trans (j, i) */
+          const int at = 24 * ((8 * m + (form == 3 ? j : i)) * 5 % 32) + (form == 3 ? i : j);
+          expected[at] = (uint16_t)(256 * m + 8 * i + j);
+        }
+      }
+    }
+    CHECK(memcmp(expected, out.host + 768 * form, sizeof expected) == 0, "stmatrix form %d", form);
+  }
+}
+
+/* ---- mma.sync from the formulas: a is 16 x K row by row, b is K x 8 row by row, d is 16 x 8 row by row. */
+template <class T, int K> __global__ void multiply_fragments(const uint16_t *a, const uint16_t *b, float *d) {
+  const int group = (int)threadIdx.x >> 2, in_group = (int)threadIdx.x % 4;
+  uint32_t ra[K / 4] = {}, rb[K / 8] = {};
+  for (int i = 0; i < K / 2; i++) {
+    const int row = i < 2 || (i >= 4 && i < 6) ? group : group + 8;
+    const int column = i < 4 ? in_group * 2 + (i & 1) : in_group * 2 + (i & 1) + 8;
+    ra[i / 2] |= (uint32_t)a[K * row + column] << 16 * (i & 1);
+  }
+  for (int i = 0; i < K / 4; i++) {
+    const int row = i < 2 ? in_group * 2 + (i & 1) : in_group * 2 + (i & 1) + 8;
+    rb[i / 2] |= (uint32_t)b[8 * row + group] << 16 * (i & 1);
+  }
+  float rd[4];
+  for (int i = 0; i < 4; i++) {
+    rd[i] = d[8 * (i < 2 ? group : group + 8) + in_group * 2 + (i & 1)];
+  }
+  if constexpr (K == 16) {
+    nn_mma_m16n8k16<T>(rd, ra, rb[0], rb[1]);
+  } else {
+    nn_mma_m16n8k8<T>(rd, ra[0], ra[1], rb[0]);
+  }
+  for (int i = 0; i < 4; i++) {
+    d[8 * (i < 2 ? group : group + 8) + in_group * 2 + (i & 1)] = rd[i];
+  }
+}
+
+static void check_product(const char *what, const int *a, const int *b, array<float> &d, int m, int n, int k,
+                          bool b_by_rows_of_k, float start) {
+  d.from_device();
+  for (int i = 0; i < m; i++) {
+    for (int j = 0; j < n; j++) {
+      int sum = 0;
+      for (int l = 0; l < k; l++) {
+        sum += a[k * i + l] * (b_by_rows_of_k ? b[n * l + j] : b[k * j + l]);
+      }
+      const float expected = start * (float)(n * i + j) + (float)sum;
+      CHECK(d[n * i + j] == expected, "%s: (%d, %d) is %g, not %g", what, i, j, (double)expected, (double)d[n * i + j]);
+    }
+  }
+}
+
+template <class T, int K> static void test_multiply_fragments(const char *what) {
+  array<uint16_t> a(16 * K), b(K * 8);
+  array<float> d(16 * 8);
+  int a_values[16 * K], b_values[K * 8];
+  fill_small<T>(a, a_values, 11);
+  fill_small<T>(b, b_values, 12);
+  for (int i = 0; i < 16 * 8; i++) {
+    d[i] = (float)i;
+  }
+  launch(multiply_fragments<T, K>, 1, 32, 0, a.to_device(), b.to_device(), d.to_device());
+  check_product(what, a_values, b_values, d, 16, 8, K, true, 1);
+}
+
+__global__ void multiply_tf32(const float *a, const float *b, float *d) {
+  const int group = (int)threadIdx.x >> 2, in_group = (int)threadIdx.x % 4;
+  uint32_t ra[4], rb[2];
+  for (int i = 0; i < 4; i++) {
+    const int row = i == 0 || i == 2 ? group : group + 8, column = i < 2 ? in_group : in_group + 4;
+    ra[i] = nn_f32_to_tf32(a[8 * row + column]);
+  }
+  for (int i = 0; i < 2; i++) {
+    rb[i] = nn_f32_to_tf32(b[8 * (i == 0 ? in_group : in_group + 4) + group]);
+  }
+  float rd[4];
+  for (int i = 0; i < 4; i++) {
+    rd[i] = d[8 * (i < 2 ? group : group + 8) + in_group * 2 + (i & 1)];
+  }
+  nn_mma_m16n8k8_tf32(rd, ra, rb[0], rb[1]);
+  for (int i = 0; i < 4; i++) {
+    d[8 * (i < 2 ? group : group + 8) + in_group * 2 + (i & 1)] = rd[i];
+  }
+}
+
+static void test_multiply_tf32() {
+  array<float> a(16 * 8), b(8 * 8), d(16 * 8);
+  int a_values[16 * 8], b_values[8 * 8];
+  uint64_t state = 13;
+  for (int i = 0; i < 16 * 8; i++) {
+    a[i] = (float)(a_values[i] = (int)(random_bits(&state) % 1001) - 500);
+    d[i] = (float)i;
+  }
+  for (int i = 0; i < 8 * 8; i++) {
+    b[i] = (float)(b_values[i] = (int)(random_bits(&state) % 1001) - 500);
+  }
+  launch(multiply_tf32, 1, 32, 0, a.to_device(), b.to_device(), d.to_device());
+  check_product("tf32", a_values, b_values, d, 16, 8, 8, true, 1);
+}
+
+/* ---- as kernels do it: 2 warps, each 16 rows of a 32 x 16 product over k = 32. B comes as [n][k] or as [k][n]. */
+template <class T, bool B_BY_ROWS_OF_K> __global__ void multiply_tiles(const uint16_t *a, const uint16_t *b, float *d) {
+  static constexpr int M = 32, N = 16, K = 32, LD_A = K + 8, LD_B = B_BY_ROWS_OF_K ? N + 8 : K + 8;
+  __shared__ uint4 memory_a[M * LD_A / 8], memory_b[(B_BY_ROWS_OF_K ? K : N) * LD_B / 8];
+  uint16_t *sa = (uint16_t *)memory_a, *sb = (uint16_t *)memory_b;
+  for (int i = (int)threadIdx.x; i < M * K; i += 64) {
+    sa[i / K * LD_A + i % K] = a[i];
+  }
+  const int columns = B_BY_ROWS_OF_K ? N : K;
+  for (int i = (int)threadIdx.x; i < N * K; i += 64) {
+    sb[i / columns * LD_B + i % columns] = b[i];
+  }
+  __syncthreads();
+  const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+  float sums[2][4] = {};
+  for (int k = 0; k < K; k += 16) {
+    uint32_t ra[4], rb[4];
+    nn_ldmatrix_x4(ra, nn_shared_address(sa + (16 * warp + lane % 16) * LD_A + k + 8 * (lane / 16)));
+    if (B_BY_ROWS_OF_K) {
+      nn_ldmatrix_x4_transposed(rb, nn_shared_address(sb + (k + lane % 16) * LD_B + 8 * (lane / 16)));
+    } else {
+      nn_ldmatrix_x4(rb, nn_shared_address(sb + (lane % 8 + 8 * (lane / 16)) * LD_B + k + 8 * (lane / 8 % 2)));
+    }
+    nn_mma_m16n8k16<T>(sums[0], ra, rb[0], rb[1]);
+    nn_mma_m16n8k16<T>(sums[1], ra, rb[2], rb[3]);
+  }
+  for (int j = 0; j < 2; j++) {
+    for (int i = 0; i < 4; i++) {
+      d[N * (16 * warp + lane / 4 + 8 * (i / 2)) + 8 * j + 2 * (lane % 4) + i % 2] = sums[j][i];
+    }
+  }
+}
+
+template <class T, bool B_BY_ROWS_OF_K> static void test_multiply_tiles(const char *what) {
+  array<uint16_t> a(32 * 32), b(16 * 32);
+  array<float> d(32 * 16);
+  int a_values[32 * 32], b_values[16 * 32];
+  fill_small<T>(a, a_values, 21);
+  fill_small<T>(b, b_values, 22);
+  launch(multiply_tiles<T, B_BY_ROWS_OF_K>, 1, 64, 0, a.to_device(), b.to_device(), d.device);
+  check_product(what, a_values, b_values, d, 32, 16, 32, B_BY_ROWS_OF_K, 0);
+}
+
+int main() {
+  const int arch = device_arch();
+  if (arch >= 75) {
+    test_load_matrices();
+    test_multiply_fragments<nn_f16, 8>("m16n8k8 of f16");
+    test_multiply_fragments<nn_f16, 16>("m16n8k16 of f16");
+    test_multiply_tiles<nn_f16, false>("tiles of f16, B as [n][k]");
+    test_multiply_tiles<nn_f16, true>("tiles of f16, B as [k][n]");
+  }
+  if (arch >= 80) {
+    test_multiply_fragments<nn_bf16, 8>("m16n8k8 of bf16");
+    test_multiply_fragments<nn_bf16, 16>("m16n8k16 of bf16");
+    test_multiply_tf32();
+    test_multiply_tiles<nn_bf16, false>("tiles of bf16, B as [n][k]");
+    test_multiply_tiles<nn_bf16, true>("tiles of bf16, B as [k][n]");
+  }
+  if (arch >= 90) {
+    test_store_matrices();
+  }
+  puts("mma: passed");
+}
