@@ -29,10 +29,11 @@ _COPIES = {"host_to_device": 1, "device_to_host": 2, "device_to_device": 3}
 class Context:
     """A device to compute on.
 
-    `device` is "cpu", "cuda" or "cuda:1"; `threads` the number of worker threads of the CPU engine (default: the cores
-    that this process may use); `isa` its instruction set, one of "baseline", "avx2", "avx512", "avx512bf16", "amx"
-    (default: the widest that this processor has). Calls on one context happen in order, and one thread at a time may
-    make them; different contexts are independent.
+    `device` is "cpu", "cuda", "cuda:1", or "auto" for the first GPU if there is one, else the CPU. Of the CPU engine
+    alone: `threads` is the number of worker threads (default: the cores that this process may use), `isa` the
+    instruction set, one of "baseline", "avx2", "avx512", "avx512bf16", "amx" (default: the widest that this processor
+    has). Calls on one context happen in order, and one thread at a time may make them; different contexts are
+    independent.
 
     DeviceNotFoundError when the machine has no such device, ArgumentError for threads or an instruction set that it
     does not have.
@@ -48,9 +49,13 @@ class Context:
         self._waiting: deque[tuple[int, Callable[[Any, Any], int], Any]] = deque()
         self._handle: Any = None
         kind, _, index = device.partition(":")
-        if kind not in _DEVICES or not (index or "0").isdigit():
-            raise ValueError(f"device is {device!r}; it must be 'cpu', 'cuda' or 'cuda:INDEX'")
+        if device != "auto" and (kind not in _DEVICES or not (index or "0").isdigit()):
+            raise ValueError(f"device is {device!r}; it must be 'auto', 'cpu', 'cuda' or 'cuda:INDEX'")
         self._library = library.load()
+        if device == "auto":
+            kind, index = ("cuda" if self._library.device_count(_DEVICES["cuda"]) else "cpu"), ""
+            if kind == "cuda":
+                threads = isa = None  # they were for the other case
         self._ffi = self._library.ffi
         self._lib = self._library.lib
         self._null = self._ffi.NULL
@@ -64,7 +69,9 @@ class Context:
         status = self._lib.nncuda_ctx_create(self.device_type, self.device_index, out)
         if status:  # there is no context yet that could say which device it was
             error = self._library.error(status)
-            raise type(error)(status, f"device {device!r}: {error.message}", error.name)
+            missing = isinstance(error, errors.DeviceNotFoundError)
+            why = self._library.why_no_device(self.device_type, self.device_index) if missing else error.message
+            raise type(error)(status, f"device {device!r}: {why}", error.name)
         self._handle = out[0]
         try:
             if threads is not None:
@@ -122,6 +129,8 @@ class Context:
     def __repr__(self) -> str:
         if self.closed:
             return f"Context({self.device}, closed)"
+        if self.device_type != exchange.CPU:
+            return f"Context({self.device}, {self.isa})"
         return f"Context({self.device}, threads={self.threads}, isa={self.isa})"
 
     # Calls
@@ -157,7 +166,8 @@ class Context:
 
     @property
     def threads(self) -> int:
-        """Worker threads of the CPU engine, the caller included. May be set, 1 to 256; results do not depend on it."""
+        """Worker threads of the CPU engine, the caller included; 0 on a GPU. May be set, 1 to 256; results do not
+        depend on it."""
         return self._get("NNCUDA_CTX_THREADS")
 
     @threads.setter
@@ -166,14 +176,25 @@ class Context:
 
     @property
     def isa(self) -> str:
-        """Instruction set of the CPU engine. May be set to any that this processor has."""
-        return INSTRUCTION_SETS[self._get("NNCUDA_CTX_ISA")]
+        """Instruction set of the CPU engine, which may be set to any that this processor has; of a GPU its
+        architecture, such as "sm_90"."""
+        number = self._get("NNCUDA_CTX_ISA")
+        return INSTRUCTION_SETS[number] if self.device_type == exchange.CPU else f"sm_{number}"
 
     @isa.setter
     def isa(self, name: str) -> None:
         if name not in INSTRUCTION_SETS:
             raise ValueError(f"isa is {name!r}; it must be one of {', '.join(INSTRUCTION_SETS)}")
         self._set("NNCUDA_CTX_ISA", INSTRUCTION_SETS.index(name))
+
+    @property
+    def tf32(self) -> bool:
+        """Whether f32 products on a GPU may round their factors to tf32, 10 bits of mantissa; False unless set."""
+        return bool(self._get("NNCUDA_CTX_TF32"))
+
+    @tf32.setter
+    def tf32(self, allowed: bool) -> None:
+        self._set("NNCUDA_CTX_TF32", int(allowed))
 
     @property
     def bytes_used(self) -> int:
@@ -329,6 +350,7 @@ class Context:
     def capture(self) -> Iterator[Graph]:
         """``with ctx.capture() as graph:`` records the kernel calls of the block instead of running them;
         ``graph.launch()`` runs them. When the block raises, nothing is kept."""
+        self._free_waiting()  # nothing can be given back while capturing
         self._check(self._lib.nncuda_graph_begin(self._handle))
         capture = Capture()
         graph = Graph(self, capture)

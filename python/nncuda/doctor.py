@@ -17,6 +17,7 @@ from typing import TextIO
 
 from . import __version__, context, errors, kernels
 from .binding import exchange, header, library
+from .golden import verified
 
 _GIB = 1 << 30
 
@@ -49,6 +50,7 @@ def examine() -> list[Finding]:
     findings.append(Finding("build", loaded.build_info))
     findings.append(_abi(loaded))
     findings.append(_gpu(loaded))
+    findings.append(_verified(loaded))
     try:
         with context.Context() as ctx:
             findings += [_engine(loaded, ctx), _threads(ctx), _memory(ctx), _arithmetic(ctx)]
@@ -109,22 +111,21 @@ def _gpu(loaded: library.Library) -> Finding:
     count = loaded.device_count(2)
     if count:
         return Finding("GPU", "; ".join(loaded.device_text(2, index) for index in range(count)))
-    without = "CUDA: none" in loaded.build_info
+    reason = loaded.why_no_device(2, 0)
     if not Path("/proc/driver/nvidia").exists():
-        return Finding("GPU", "none" + (" (and the library is built for the CPU alone)" if without else ""))
-    if without:
-        return Finding(
-            "GPU",
-            "not used",
-            "this machine has an NVIDIA driver, but the library was built without CUDA",
-            "install the CUDA toolkit (nvcc) and install nncuda again",
-        )
-    return Finding(
-        "GPU",
-        "not usable",
-        "this machine has an NVIDIA driver, but the library finds no device",
-        "compare the driver's version (nvidia-smi) with the CUDA version of the build above",
-    )
+        return Finding("GPU", f"none ({reason})")
+    if "CUDA: none" in loaded.build_info:
+        remedy = "install the CUDA toolkit (nvcc) and install nncuda again"
+    else:
+        remedy = "compare the driver's version (nvidia-smi) with the CUDA version of the build above"
+    return Finding("GPU", "not usable", f"this machine has an NVIDIA driver, but {reason}", remedy)
+
+
+def _verified(loaded: library.Library) -> Finding:
+    """What is known of the GPU engine's kernels on real devices."""
+    if "CUDA: none" in loaded.build_info:
+        return Finding("GPU kernels", "not in this build")
+    return Finding("GPU kernels", verified.describe())
 
 
 def _engine(loaded: library.Library, ctx: context.Context) -> Finding:
@@ -199,7 +200,7 @@ def _arithmetic(ctx: context.Context) -> Finding:
 
 def report(findings: list[Finding]) -> str:
     """The findings as text, problems last."""
-    lines = [f"{finding.name + ':':<12} {finding.value}" for finding in findings]
+    lines = [f"{finding.name + ':':<13} {finding.value}" for finding in findings]
     problems = [finding for finding in findings if finding.problem]
     lines.append("")
     for finding in problems:

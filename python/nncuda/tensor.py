@@ -269,6 +269,16 @@ class Tensor(exchange.BufferProtocol):
             data += nbytes
         return self
 
+    def zero_(self) -> Tensor:
+        """Sets every value to zero; returns itself."""
+        if self._layout.readonly:
+            raise ValueError("the tensor is read-only")
+        for (target, _), nbytes in self._rows():
+            self.ctx._check(self.ctx._lib.nncuda_memset(self.ctx._handle, target, 0, nbytes))
+        if self.ctx._capture is not None:
+            self.ctx._capture.keep(self)
+        return self
+
     def item(self) -> float | int:
         """The value of a tensor of one element."""
         if self._layout.numel != 1:

@@ -165,6 +165,27 @@ def test_thread_count_changes_no_bit(micro: int | None) -> None:
         assert all(np.array_equal(a.view(np.int32), b.view(np.int32)) for a, b in zip(one, other, strict=True))
 
 
+def test_a_captured_step_has_the_bits_of_its_calls(ctx: nncuda.Context) -> None:
+    """Also when shapes change and another one runs in between."""
+    config = dataclasses.replace(TINY, capacity_factor=1.2)
+    options = TrainConfig(steps=9, warmup_steps=2, batch_size=4, micro_batch_size=3, sequence_length=12)
+    shapes = [(4, 12)] * 4 + [(2, 7)] + [(4, 12)] * 4
+    runs = []
+    for capture in (False, True):
+        trainer = Trainer(MoETransformer(ctx, config, seed=2), options, capture=capture)
+        results = []
+        for seed, shape in enumerate(shapes):
+            done = trainer.train_step(*random_batch(config, *shape, seed))
+            counts = trainer.model.expert_counts().tolist()
+            results.append((done.step, done.loss, done.aux_loss, done.grad_norm, done.learning_rate, counts))
+            trainer.model.evaluate(*random_batch(config, 1, 5, seed))
+        assert trainer._step.item() == trainer.step == len(shapes)
+        runs.append((results, trainer.model.parameters.data.numpy(), trainer.second_moments.data.numpy()))
+    assert runs[0][0] == runs[1][0]
+    for one, other in zip(runs[0][1:], runs[1][1:], strict=True):
+        assert np.array_equal(one.view(np.int32), other.view(np.int32))
+
+
 def test_initial_values_come_from_one_stream_a_tensor(ctx: nncuda.Context) -> None:
     from nncuda.reference import random
 

@@ -59,6 +59,12 @@ class Library:
         self.check(self.lib.nncuda_device_count(device, count))
         return int(count[0])
 
+    def why_no_device(self, device: int, index: int) -> str:
+        """Why `device_text` has nothing to say: no driver, an old one, a library without that engine."""
+        text = self.ffi.new("char[]", 512)
+        self.lib.nncuda_device_describe(device, index, text, 512)
+        return self.text(text)
+
     def device_text(self, device: int, index: int) -> str:
         """A device in words."""
         text = self.ffi.new("char[]", 512)

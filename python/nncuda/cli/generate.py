@@ -29,7 +29,9 @@ _USUAL_TOKENS = 128
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Draw among the likeliest up to this share.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same text.")
 @click.option("--best", is_flag=True, help="Of a run, take the checkpoint with the lowest held-out loss, not the last.")
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:INDEX.")
+@click.option(
+    "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
+)
 @click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
 def generate(
     model: Path,

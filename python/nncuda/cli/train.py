@@ -39,7 +39,9 @@ from .terminal import console, count_text
 @click.option(
     "--resume", is_flag=True, help="Take the run up from its last checkpoint, with the options it began with."
 )
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:INDEX.")
+@click.option(
+    "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
+)
 @click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
 @config_options
 def train(

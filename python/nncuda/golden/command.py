@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ from rich.console import Console
 
 from ..binding import library
 from ..errors import Error
+from . import verified
 from .fixtures import FixtureError, find_folder, read_folder
 from .report import Report
 from .runner import DEVICES, ISAS, Runner
@@ -39,8 +41,19 @@ def available_isas() -> list[str]:
 @click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; default: all cores.")
 @click.option("--kernel", "kernels", multiple=True, help="Only this kernel; may be repeated.")
 @click.option("--fixtures", type=click.Path(path_type=Path, file_okay=False), help="Another folder of fixtures.")
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Take the results on a GPU up into this file, which doctor shows. Needs all kernels.",
+)
 def verify(
-    device: str, index: int, isa: str | None, threads: int | None, kernels: tuple[str, ...], fixtures: Path | None
+    device: str,
+    index: int,
+    isa: str | None,
+    threads: int | None,
+    kernels: tuple[str, ...],
+    fixtures: Path | None,
+    record: Path | None,
 ) -> None:
     """Run every kernel on the stored cases and compare with float64, within each case's tolerance.
 
@@ -50,6 +63,8 @@ def verify(
         cases = list(read_folder(find_folder(fixtures), kernels))
     except FixtureError as error:
         raise click.ClickException(str(error)) from error
+    if record is not None:
+        _check_recordable(device, index, kernels)
     failed = False
     for chosen in available_isas() if isa == "all" else [isa]:
         report = Report()
@@ -65,5 +80,28 @@ def verify(
         bad = len(report.failed_cases())
         console.print(f"{report.cases - bad} of {report.cases} cases passed")
         failed = failed or bool(bad)
+        if record is not None:
+            verified.write(record, _verifications(report, library.load(), index))
+            console.print(f"recorded in {record}", highlight=False)
     if failed:
         raise SystemExit(1)
+
+
+def _check_recordable(device: str, index: int, kernels: tuple[str, ...]) -> None:
+    """Only whole runs on real GPUs are worth a record."""
+    if device != "cuda" or kernels:
+        raise click.UsageError("--record is for --device cuda and all kernels")
+    loaded = library.load()
+    if loaded.device_count(DEVICES[device]) > index and "emulated" in loaded.device_text(DEVICES[device], index):
+        raise click.UsageError("--record is for real GPUs, and this one is emulated")
+
+
+def _verifications(report: Report, loaded: library.Library, index: int) -> dict[str, verified.Verification]:
+    gpu = loaded.device_text(DEVICES["cuda"], index)
+    date = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return {
+        family: verified.Verification(
+            source, gpu, loaded.build_info, date, *report.family(family), report.family_share(family)
+        )
+        for family, source in verified.source_hashes().items()
+    }

@@ -38,6 +38,16 @@ class Report:
         """The largest part of a tolerance that any output used."""
         return max((share for shares in self._shares.values() for share in shares.values()), default=0.0)
 
+    def family(self, name: str) -> tuple[int, int]:
+        """Cases of a family, and how many of them failed."""
+        cases = sum(len(names) for (family, _), names in self._cases.items() if family == name)
+        return cases, len({outcome.fixture.id for outcome in self.failures if outcome.fixture.family == name})
+
+    def family_share(self, name: str) -> float:
+        """The largest part of a tolerance that a family used."""
+        shares = [max(by.values(), default=0.0) for (family, _), by in self._shares.items() if family == name]
+        return max(shares, default=0.0)
+
     def failed_cases(self) -> set[str]:
         return {outcome.fixture.id for outcome in self.failures}
 

@@ -19,7 +19,7 @@ class RopeTables:
         self.base = base
         self.ntk_alpha = ntk_alpha
         self._tables: tuple[Tensor, Tensor] | None = None
-        self._positions: dict[tuple[int, int], Tensor] = {}
+        self._positions: Tensor | None = None  # [batch, length] of the last length, for the largest batch
 
     def tables(self, length: int) -> tuple[Tensor, Tensor]:
         """Cosines and sines, [at least length, head_dim/2]."""
@@ -34,11 +34,10 @@ class RopeTables:
 
     def positions(self, batch: int, length: int) -> Tensor:
         """0 .. length-1 for each of `batch` sequences, i32 [batch*length]."""
-        key = batch, length
-        if key not in self._positions:
-            self._positions.clear()  # shapes come in runs: one is enough
-            self._positions[key] = self.ctx.tensor(np.tile(np.arange(length, dtype=np.int32), batch))
-        return self._positions[key]
+        if self._positions is None or self._positions.shape[1] != length or self._positions.shape[0] < batch:
+            rows = np.arange(length, dtype=np.int32)
+            self._positions = self.ctx.tensor(np.tile(rows, batch).reshape(batch, length))
+        return self._positions.narrow(0, 0, batch).view(batch * length)
 
 
 class KVCache:

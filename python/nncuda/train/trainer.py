@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
-from .. import kernels
+from .. import errors, kernels
 from ..models import MoETransformer, ParameterArena
 from ..models.moe import IGNORE_INDEX
 from ..tensor import Tensor
+from .captured import CapturedStep
 from .config import TrainConfig
 
 
@@ -54,7 +55,8 @@ class Trainer:
     The state beside the model's parameters: first and second moments, arenas of the same layout, and the step.
     """
 
-    def __init__(self, model: MoETransformer, config: TrainConfig | None = None):
+    def __init__(self, model: MoETransformer, config: TrainConfig | None = None, *, capture: bool = True):
+        """With `capture`, steps of one shape of batch are captured as a graph and replayed: the same bits, sooner."""
         config = config or TrainConfig()
         if model.gradients is None:
             raise ValueError("this model was made for inference: it has no gradients")
@@ -67,6 +69,9 @@ class Trainer:
         ctx = model.ctx
         self.first_moments = ParameterArena(ctx, model.layout)
         self.second_moments = ParameterArena(ctx, model.layout)
+        self._capture = capture
+        self._calls: CapturedStep | None = None
+        self._done = 0  # what _step holds, so that nobody has to wait for the device to know it
         self._step = ctx.zeros((1,), "i32")
         self._lr = ctx.zeros((1,))
         self._norm = ctx.zeros((1,))
@@ -75,11 +80,12 @@ class Trainer:
     @property
     def step(self) -> int:
         """Updates done."""
-        return self._step.item()
+        return self._done
 
     @step.setter
     def step(self, value: int) -> None:
         self._step.copy_(np.array([value], np.int32))
+        self._done = value
 
     def train_step(self, input_ids: np.ndarray | Tensor, targets: np.ndarray | Tensor) -> StepResult:
         """One update from ids and targets [batch, length]; targets of -100 count for nothing.
@@ -93,35 +99,20 @@ class Trainer:
                 f"input_ids {list(input_ids.shape)} and targets {list(targets.shape)} must have one shape, "
                 "[batch, length]"
             )
-        model, ctx = self.model, self.model.ctx
-        input_ids, targets = np.asarray(input_ids), np.asarray(targets)
-        batch, length = input_ids.shape
-        tokens = int(np.count_nonzero(targets != IGNORE_INDEX))
+        inputs = _ids("input_ids", input_ids, self.model.config.vocab_size)
+        wanted = _ids("targets", targets, self.model.config.vocab_size, IGNORE_INDEX)
+        tokens = int(np.count_nonzero(wanted != IGNORE_INDEX))
         if tokens == 0:
             raise ValueError("no target counts: all are -100")
-        micro = self.config.micro_batch_size or batch
-        starts = range(0, batch, micro)
-        sizes = [min(micro, batch - start) for start in starts]
-        shares = [size / batch for size in sizes]
-        pieces = [model.loss_pieces(size * length) for size in sizes]
-        losses, aux = ctx.empty((sum(pieces),)), ctx.zeros((len(sizes),))
-        loss_scale = ctx.tensor(np.array([1.0 / tokens], np.float32))
-        aux_scales = ctx.tensor(np.array(shares, np.float32))
-
-        piece = 0
-        for index, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-            model.forward_backward(
-                input_ids[start : start + size],
-                targets[start : start + size],
-                loss_scale,
-                aux_scales.narrow(0, index, 1),
-                losses.narrow(0, piece, pieces[index]),
-                aux.narrow(0, index, 1),
-                accumulate=index > 0,
-            )
-            piece += pieces[index]
-        self._update()
-        return StepResult(self.step, tokens, shares, losses, aux, self._norm, self._lr)
+        batch, length = inputs.shape
+        if self._calls is None or self._calls.shape != inputs.shape:
+            micro = self.config.micro_batch_size or batch
+            self._calls = None  # its memory first
+            self._calls = CapturedStep(self.model, batch, length, micro, self._capture)
+        calls = self._calls
+        calls.run(inputs, wanted, tokens, self._update)
+        self._done += 1
+        return StepResult(self._done, tokens, calls.shares, calls.losses, calls.aux, self._norm, self._lr)
 
     def _update(self) -> None:
         config, model = self.config, self.model
@@ -154,3 +145,17 @@ class Trainer:
             eps=config.eps,
             weight_decay=config.weight_decay,
         )
+
+
+def _ids(name: str, ids: np.ndarray | Tensor, vocab: int, also: int | None = None) -> np.ndarray:
+    """As int32 on the host, every one a token or `also`: before the device is given anything, so that it can go on."""
+    array = ids.numpy() if isinstance(ids, Tensor) else np.asarray(ids)
+    wrong = (array < 0) | (array >= vocab)
+    if also is not None:
+        wrong &= array != also
+    if wrong.any():
+        at = np.argwhere(wrong)[0]
+        place = ", ".join(map(str, at.tolist()))
+        rule = f"0 to {vocab - 1}" + (f", or {also}" if also is not None else "")
+        raise errors.OutOfRangeError(20, f"{name}[{place}] is {array[tuple(at)]}; it must be {rule}")
+    return np.ascontiguousarray(array, np.int32)

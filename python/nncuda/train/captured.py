@@ -1,0 +1,70 @@
+"""The kernel calls of a training step for one shape of batch: made from Python at first, then replayed as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..graphs import Graph
+from ..models import MoETransformer
+from ..tensor import Tensor
+
+
+class CapturedStep:
+    """What a step of this shape reads and writes, in memory that stays, and its calls.
+
+    A first step runs call by call: whatever is made once (tables of the rotary embedding) is made there. The second is
+    captured, and replayed from then on with the same bits: between its calls the host has nothing to do.
+    """
+
+    def __init__(self, model: MoETransformer, batch: int, length: int, micro: int, capture: bool) -> None:
+        ctx = model.ctx
+        self.shape = batch, length
+        self._model = model
+        self._capture = capture
+        self._sizes = [min(micro, batch - start) for start in range(0, batch, micro)]
+        self._pieces = [model.loss_pieces(size * length) for size in self._sizes]
+        self.shares = [size / batch for size in self._sizes]
+        self._inputs, self._targets = ctx.empty(self.shape, "i32"), ctx.empty(self.shape, "i32")
+        self._loss_scale = ctx.empty((1,))
+        self._aux_scales = ctx.tensor(np.array(self.shares, np.float32))
+        self.losses, self.aux = ctx.empty((sum(self._pieces),)), ctx.empty((len(self._sizes),))
+        self._runs = 0
+        self._graph: Graph | None = None
+        self._watched: list[tuple[Tensor | None, Tensor | None]] = []
+
+    def run(self, inputs: np.ndarray, targets: np.ndarray, tokens: int, update: Callable[[], None]) -> None:
+        """A step on ids and targets, int32 of this shape, `tokens` of which count; `update` is its last part."""
+        self._inputs.copy_(inputs)
+        self._targets.copy_(targets)
+        self._loss_scale.copy_(np.array([1.0 / tokens], np.float32))
+        self._runs += 1
+        if self._graph is None and self._runs > 1 and self._capture:
+            with self._model.ctx.capture() as graph:
+                self._calls()
+                update()
+            self._graph = graph
+            self._watched = [(block.moe.counts, block.moe.choices) for block in self._model.blocks]
+        if self._graph is None:
+            self._calls()
+            update()
+            return
+        self._graph.launch()
+        for block, (counts, choices) in zip(self._model.blocks, self._watched, strict=True):
+            block.moe.counts, block.moe.choices = counts, choices
+
+    def _calls(self) -> None:
+        self.aux.zero_()
+        start = piece = 0
+        for index, (size, pieces) in enumerate(zip(self._sizes, self._pieces, strict=True)):
+            self._model.forward_backward(
+                self._inputs.narrow(0, start, size),
+                self._targets.narrow(0, start, size),
+                self._loss_scale,
+                self._aux_scales.narrow(0, index, 1),
+                self.losses.narrow(0, piece, pieces),
+                self.aux.narrow(0, index, 1),
+                accumulate=index > 0,
+            )
+            start, piece = start + size, piece + pieces

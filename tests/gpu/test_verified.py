@@ -1,0 +1,76 @@
+"""The record of what was verified on real GPUs. Needs no GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nncuda.golden import command, verified
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def verification(source: str, failed: int = 0) -> verified.Verification:
+    return verified.Verification(source, "NVIDIA H200, 132 multiprocessors", "nncuda", "2026-01-01", 10, failed, 0.5)
+
+
+@pytest.fixture
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    hashes = tmp_path / "kernel_sources.json"
+    hashes.write_text(json.dumps({"gemm": "a", "rope": "b"}))
+    monkeypatch.setattr(verified, "INSTALLED_HASHES", hashes)
+    monkeypatch.setattr(verified, "INSTALLED_RECORD", tmp_path / "verified.json")
+    return tmp_path / "verified.json"
+
+
+def test_without_a_record_nothing_is_verified(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verified, "RECORD", record)
+    assert verified.describe() == "compiled, not verified on a GPU"
+
+
+def test_what_changed_or_failed_since_is_not_verified(record: Path) -> None:
+    verified.write(record, {"gemm": verification("a"), "rope": verification("b")})
+    assert verified.describe() == "2 of 2 families verified on NVIDIA H200"
+    verified.write(record, {"rope": verification("older")})
+    assert verified.read(record)["gemm"] == verification("a")  # it stays when another is written
+    expected = "1 of 2 families verified on NVIDIA H200; compiled, not verified as they are now: rope"
+    assert verified.describe() == expected
+    verified.write(record, {"rope": verification("b", failed=1)})
+    assert verified.describe() == expected
+
+
+def test_a_familys_hash_follows_its_own_and_the_shared_sources(tmp_path: Path) -> None:
+    for name in ("cuda/abi/gemm.h", "cuda/cpu/gemm.c", "cuda/abi/rope.h", "cuda/cpu/rope.c", "cuda/abi/engine.h"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    kernels = tmp_path / "cuda/kernels"
+    kernels.mkdir()
+    for name in ("gemm.cu", "gemm_tile.cuh", "rope.cu", "kernel.cuh"):
+        (kernels / name).write_text(name)
+    before = verified.source_hashes(tmp_path)
+    assert set(before) == {"gemm", "rope"}
+    (kernels / "gemm_tile.cuh").write_text("another tile")
+    after = verified.source_hashes(tmp_path)
+    assert after["gemm"] != before["gemm"] and after["rope"] == before["rope"]
+    (kernels / "kernel.cuh").write_text("another way to launch")
+    assert verified.source_hashes(tmp_path)["rope"] != before["rope"]
+
+
+def test_only_whole_runs_on_a_gpu_are_recorded(tmp_path: Path) -> None:
+    for options in (["--device", "cpu"], ["--device", "cuda", "--kernel", "silu"]):
+        result = CliRunner().invoke(command.verify, [*options, "--record", str(tmp_path / "record.json")])
+        assert result.exit_code == 2 and "--record is for" in result.output
+    assert not (tmp_path / "record.json").exists()
+
+
+def test_the_build_makes_the_same_hashes() -> None:
+    spec = importlib.util.find_spec("nncuda")
+    assert spec is not None and spec.origin is not None
+    made = Path(spec.origin).parent / "golden" / verified.INSTALLED_HASHES.name
+    if not made.exists():
+        pytest.skip("runs from the source tree, not from an installation")
+    assert json.loads(made.read_text()) == verified.source_hashes(ROOT)
