@@ -41,6 +41,9 @@ class CapturedStep:
         self._loss_scale.copy_(np.array([1.0 / tokens], np.float32))
         self._runs += 1
         if self._graph is None and self._runs > 1 and self._capture:
+            # Others may have run since, of other lengths: what is made once must not be made inside the graph.
+            self._model.rope.tables(self.shape[1])
+            self._model.rope.positions(max(self._sizes), self.shape[1])
             with self._model.ctx.capture() as graph:
                 self._calls()
                 update()
