@@ -201,6 +201,41 @@ static int32_t reaches(nncuda_ctx *ctx, const void *pointer) {
 
 /* ---- the door ---- */
 
+struct sentence {
+  char words[512];
+};
+
+/* The CPU engine's words for the same fault. */
+static sentence fault_text(const nn_fault &fault) {
+  sentence text;
+  size_t at = 0;
+  const auto say = [&](const char *format, auto... values) {
+    const int length = snprintf(text.words + at, sizeof text.words - at, format, values...);
+    at = length < 0 ? at : at + (size_t)length < sizeof text.words ? at + (size_t)length : sizeof text.words - 1;
+  };
+  const long long index = fault.index, width = fault.width, value = fault.value;
+  say("%s: %s", fault.function, fault.name);
+  if (width > 0) {
+    say("[%lld, %lld]", index / width, index % width);
+  } else {
+    say("[%lld]", index);
+  }
+  if (fault.rule != nullptr && fault.is_float) {
+    say(" is %g; it must be %s", fault.number, fault.rule);
+  } else if (fault.rule != nullptr) {
+    say(" is %lld; it must be %s", value, fault.rule);
+  } else {
+    say(" is %lld; it must be %lld to %lld", value, (long long)fault.low, (long long)fault.high);
+    if (fault.note != nullptr) {
+      say(", %s", fault.note);
+    }
+    if (fault.exception != nullptr) {
+      say(", or %s (%lld)", fault.exception, (long long)fault.excepted);
+    }
+  }
+  return text;
+}
+
 int32_t nn_gpu_wait(nncuda_ctx *ctx) {
   nn_gpu *gpu = nn_gpu_of(ctx);
   cudaError_t error =
@@ -219,13 +254,9 @@ int32_t nn_gpu_wait(nncuda_ctx *ctx) {
   if (error != cudaSuccess) {
     return nn_gpu_fail(ctx, error);
   }
-  if (fault->is_float) {
-    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "%s: %s[%lld] is %.9g; it must be %s", fault->function, fault->name,
-                   (long long)fault->index, fault->number, fault->rule);
-  }
-  return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "%s: %s[%lld] is %lld; it must be %lld to %lld", fault->function,
-                 fault->name, (long long)fault->index, (long long)fault->value, (long long)fault->low,
-                 (long long)fault->high);
+  /* The sentence begins with the kernel that met it, which is not the function that waits: nn_fail adds no name to a
+   * format that begins like one. */
+  return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "cuda_%s", fault_text(*fault).words + strlen("cuda_"));
 }
 
 static int32_t run_memset(nncuda_ctx *ctx, const void *args) {

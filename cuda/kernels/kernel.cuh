@@ -26,8 +26,11 @@ struct nn_fault {
   int32_t raised; /* 0, or 1 since a thread took it */
   int32_t is_float;
   const char *function, *name;
-  const char *rule; /* what it must be, in words; null for low .. high */
-  int64_t index, value, low, high;
+  const char *rule;      /* what it must be, in words; null for low .. high */
+  const char *note;      /* what is said behind low .. high, or null */
+  const char *exception; /* names one more value that is right, or null */
+  int64_t index, width;  /* of a matrix with `width` columns, unless that is 0 */
+  int64_t value, low, high, excepted;
   double number;
 };
 
@@ -51,11 +54,32 @@ struct nn_range {
   nn_fault *fault;
   const char *function, *name;
   int64_t low, high;
+  const char *note = nullptr, *exception = nullptr;
+  int64_t excepted = 0, width = 0;
+
+  /* The same range with more to say of it: "0 to 31, the capacity"; "0 to 31999, or ignore_index (-100)", where that
+   * value holds, too; "indices[3, 1]" instead of "indices[13]". All strings are literals. */
+  nn_range noted(const char *text) const {
+    nn_range range = *this;
+    range.note = text;
+    return range;
+  }
+  nn_range unless(const char *of, int64_t value) const {
+    nn_range range = *this;
+    range.exception = of;
+    range.excepted = value;
+    return range;
+  }
+  nn_range in_rows_of(int64_t columns) const {
+    nn_range range = *this;
+    range.width = columns;
+    return range;
+  }
 
   /* Whether value, element `index` of the tensor, is inside. If not it is reported; the caller must then leave out
    * what depends on it. */
   __device__ __forceinline__ bool holds(int64_t index, int64_t value) const {
-    if (value >= low && value <= high) {
+    if ((value >= low && value <= high) || (exception != nullptr && value == excepted)) {
       return true;
     }
     if (atomicCAS(&fault->raised, 0, 1) == 0) {
@@ -63,10 +87,14 @@ struct nn_range {
       fault->function = function;
       fault->name = name;
       fault->rule = nullptr;
+      fault->note = note;
+      fault->exception = exception;
       fault->index = index;
+      fault->width = width;
       fault->value = value;
       fault->low = low;
       fault->high = high;
+      fault->excepted = excepted;
     }
     return false;
   }
@@ -83,14 +111,30 @@ struct nn_rule {
   const char *function, *name, *rule;
 
   __device__ __forceinline__ void broken(int64_t index, double number) const {
-    if (atomicCAS(&fault->raised, 0, 1) == 0) {
+    if (first(index)) {
       fault->is_float = 1;
-      fault->function = function;
-      fault->name = name;
-      fault->rule = rule;
-      fault->index = index;
       fault->number = number;
     }
+  }
+  /* By a whole number. */
+  __device__ __forceinline__ void broken_by(int64_t index, int64_t value) const {
+    if (first(index)) {
+      fault->is_float = 0;
+      fault->value = value;
+    }
+  }
+
+private:
+  __device__ __forceinline__ bool first(int64_t index) const {
+    if (atomicCAS(&fault->raised, 0, 1) != 0) {
+      return false;
+    }
+    fault->function = function;
+    fault->name = name;
+    fault->rule = rule;
+    fault->index = index;
+    fault->width = 0;
+    return true;
   }
 };
 
