@@ -37,9 +37,11 @@ typedef enum {
 } CUtensorMapL2promotion;
 typedef enum { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0 } CUtensorMapFloatOOBfill;
 
-typedef CUresult (*PFN_cuTensorMapEncodeTiled_v12000)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
-                                                      const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
-                                                      const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
-                                                      CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+/* Declared for its type, as there is no driver to link with. */
+CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *box,
+                                const cuuint32_t *element_strides, CUtensorMapInterleave interleave,
+                                CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                                CUtensorMapFloatOOBfill fill);
 
 #endif

@@ -1,0 +1,98 @@
+/* Barriers of some warps, mbarriers by phases, election. */
+#include "check.cuh"
+
+/* Warp 0 hands `rounds` rows of 32 words to warps 1 and 2 through 2 buffers; warp 3 meets them only at named barriers.
+ */
+__global__ void hand_over(uint32_t *out, int rounds) {
+  __shared__ uint32_t buffers[2][32];
+  __shared__ uint64_t full[2], empty[2];
+  __shared__ uint32_t seen[96];
+  const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < 2; i++) {
+      nn_mbarrier_init(nn_shared_address(&full[i]), 32);
+      nn_mbarrier_init(nn_shared_address(&empty[i]), 2);
+    }
+    nn_fence_mbarrier_init();
+  }
+  __syncthreads();
+  uint32_t sum = 0;
+  if (warp == 0) {
+    for (int r = 0; r < rounds; r++) {
+      const int slot = r % 2;
+      nn_mbarrier_wait(nn_shared_address(&empty[slot]), (uint32_t)(r / 2 + 1) & 1); /* the first round is free */
+      buffers[slot][lane] = (uint32_t)(100 * r + lane);
+      nn_mbarrier_arrive(nn_shared_address(&full[slot]));
+    }
+  } else if (warp < 3) {
+    for (int r = 0; r < rounds; r++) {
+      const int slot = r % 2;
+      nn_mbarrier_wait(nn_shared_address(&full[slot]), (uint32_t)(r / 2) & 1);
+      sum += buffers[slot][(lane + warp) % 32] * (uint32_t)(r + 1);
+      __syncwarp();
+      if (nn_elect()) {
+        nn_mbarrier_arrive(nn_shared_address(&empty[slot]));
+      }
+    }
+    seen[threadIdx.x - 32] = sum;
+    nn_barrier_arrive(1, 96);
+  } else {
+    nn_barrier_sync(1, 96);
+    sum = seen[lane] + 3 * seen[lane + 32];
+  }
+  if (warp == 0 || warp == 3) { /* the other two do not take part */
+    nn_barrier_sync(2, 64);
+  }
+  out[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x < 2) {
+    nn_mbarrier_invalidate(nn_shared_address(&full[threadIdx.x]));
+    nn_mbarrier_invalidate(nn_shared_address(&empty[threadIdx.x]));
+  }
+}
+
+static void test_hand_over() {
+  for (int rounds : {0, 1, 2, 3, 17}) {
+    array<uint32_t> out(128);
+    launch(hand_over, 2, 128, 0, out.device, rounds);
+    out.from_device();
+    uint32_t sums[2][32] = {};
+    for (int r = 0; r < rounds; r++) {
+      for (int lane = 0; lane < 32; lane++) {
+        sums[0][lane] += (uint32_t)((100 * r + (lane + 1) % 32) * (r + 1));
+        sums[1][lane] += (uint32_t)((100 * r + (lane + 2) % 32) * (r + 1));
+      }
+    }
+    for (int lane = 0; lane < 32; lane++) {
+      CHECK(out[lane] == 0 && out[32 + lane] == sums[0][lane] && out[64 + lane] == sums[1][lane] &&
+                out[96 + lane] == sums[0][lane] + 3 * sums[1][lane],
+            "%d rounds, lane %d", rounds, lane);
+    }
+  }
+}
+
+__global__ void elect(uint32_t *elected) {
+  if (nn_elect()) {
+    elected[threadIdx.x / 32] += 1;
+  }
+  if (nn_elect()) {
+    elected[threadIdx.x / 32] += 100 * (threadIdx.x % 32) + 10000;
+  }
+}
+
+static void test_elect() {
+  array<uint32_t> elected(4);
+  launch(elect, 1, 128, 0, elected.to_device());
+  elected.from_device();
+  for (int w = 0; w < 4; w++) {
+    CHECK(elected[w] % 100 == 1 && elected[w] / 10000 == 1 && elected[w] == elected[0], "warp %d: %u", w, elected[w]);
+  }
+}
+
+int main() {
+  if (device_arch() >= 90) {
+    test_hand_over();
+    test_elect();
+  }
+  puts("barrier: passed");
+}
