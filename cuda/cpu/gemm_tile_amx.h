@@ -83,12 +83,12 @@ NN_INLINE void tile_multiply(const float *a, int64_t a_units, const float *b, in
   uint16_t *to = (uint16_t *)(void *)t->before.c;
   int64_t left = plain ? MR : 0, ahead = c == NULL ? 0 : MR;
   for (int64_t p = 0; p < depth; p += 16) {
-    _tile_stream_loadd(6, b + p * 32, 128);
+    _tile_stream_loadd(6, b + p * 32, 64);
     _tile_loadd(4, a + p, a_step);
     _tile_dpbf16ps(0, 4, 6);
     _tile_loadd(5, a2 + p, a_step);
     _tile_dpbf16ps(2, 5, 6);
-    _tile_stream_loadd(7, b + p * 32 + 16, 128);
+    _tile_stream_loadd(7, b + p * 32 + 256, 64);
     _tile_dpbf16ps(1, 4, 7);
     _tile_dpbf16ps(3, 5, 7);
     for (int64_t i = 0; i < each && left > 0; i++, left--, to += ld, sums += 2 * VF) {
@@ -115,7 +115,7 @@ static void tile_sum(const float *a, int64_t a_units, const float *b, int64_t de
                      int64_t ld, int64_t rows, int64_t width, tile_background *background) {
   const float *a2 = a + 16 * a_units, *from2 = from + 16 * ld;
   float *to2 = to + 16 * ld;
-  const int64_t a_step = a_units * 4, step = ld * 4, b_step = width * 4;
+  const int64_t a_step = a_units * 4, step = ld * 4;
   const int tall = rows > 16, wide = width > 16;
   if (from != NULL) {
     _tile_loadd(0, from, step);
@@ -145,10 +145,10 @@ static void tile_sum(const float *a, int64_t a_units, const float *b, int64_t de
   } else {
     for (int64_t p = 0; p < depth; p += 16) {
       _tile_loadd(4, a + p, a_step);
-      _tile_loadd(6, b + p * width, b_step);
+      _tile_loadd(6, b + p * width, 64);
       _tile_dpbf16ps(0, 4, 6);
       if (wide) {
-        _tile_loadd(7, b + p * width + 16, b_step);
+        _tile_loadd(7, b + p * width + 256, 64);
         _tile_dpbf16ps(1, 4, 7);
       }
       if (tall) {
