@@ -15,9 +15,12 @@ typedef struct gemm_piece {
   const nn_gemm_args *x;
   gemm_product product;
   int64_t row, rows, column, columns;
-  float *block;           /* packed B: this task's own, or null */
-  const float *shared;    /* the whole product's, if it was packed for all tasks */
-  float *panel;           /* packed A */
+  float *block;        /* packed B: this task's own, or null */
+  const float *shared; /* the whole product's, if it was packed for all tasks */
+  float *panel;        /* packed A */
+#if NN_GEMM_TILES
+  float *panel_other; /* where the panel after it is being packed */
+#endif
   float *partial;         /* sums of the blocks of k so far */
   float (*sums)[MR * NR]; /* of finished tiles on their way to C */
 #if NN_GEMM_TILES
@@ -138,10 +141,20 @@ static void store_empty(const gemm_piece *t) {
   }
 }
 
-/* A's rows as they lie serve tile registers, which load rows from anywhere, when no row or column needs padding. */
+/* Whether the rows of a panel of A can be taken in whole lines: no row or column needs padding. */
+NN_INLINE int32_t whole_lines(const gemm_piece *t, int64_t rows, int64_t k, int64_t units) {
+  return !t->x->trans_a && rows % TILE_ROWS == 0 && k == units * UNIT;
+}
+
+/*
+ * Tile registers load rows from anywhere, and so can read A as it lies. Not when rows start within lines; nor, if the
+ * panel is read several times, when its rows compete for few sets of L1 (their bits 6 to 11 choose one).
+ */
 NN_INLINE int32_t direct(const gemm_piece *t, int64_t rows, int64_t k, int64_t units) {
 #if NN_GEMM_TILES
-  return !t->x->trans_a && rows % TILE_ROWS == 0 && k == units * UNIT && t->x->lda % UNIT == 0;
+  const int64_t step = t->x->lda * 2;
+  return whole_lines(t, rows, k, units) && t->x->lda % UNIT == 0 &&
+         (t->columns < 8 * NR || (step % 64 == 0 && step % 2048 != 0 && (uintptr_t)t->product.a % 64 == 0));
 #else
   (void)t, (void)rows, (void)k, (void)units;
   return 0;
@@ -160,6 +173,7 @@ NN_INLINE void compute(gemm_piece *t, int32_t dtype) {
   t->sums = sums;
   const int64_t kept = blocks_kept(&depth, n_block);
   const int32_t passing = kept == depth.blocks; /* a panel's sums are finished before the next panel */
+  int32_t ready = 0;                            /* the panel of A that comes next is packed already */
   for (int64_t from = 0; from < depth.blocks; from += kept) {
     const int64_t to = nn_min(from + kept, depth.blocks);
     for (int64_t i = from; i < to && t->block != NULL; i++) {
@@ -174,22 +188,24 @@ NN_INLINE void compute(gemm_piece *t, int32_t dtype) {
         const int64_t k0 = i * depth.k, k_here = nn_min(depth.k, k - k0);
         const float *block = t->block != NULL ? t->block + (i - from) * depth.units * n_block
                                               : t->shared + (i * n_padded + t->column) * depth.units;
-        const float *panel = t->panel;
+        float *packed = t->panel;
+        const float *panel = packed;
         int64_t panel_step = DEPTH;
         if (direct(t, end - r, k_here, depth.units)) {
           panel = (const float *)(const void *)(t->product.a + ((t->row + r) * x->lda + k0) * nn_dtype_bytes(dtype));
           panel_step = x->lda / UNIT;
-        } else {
+        } else if (!ready) {
           pack_panels(t, t->row + r, end - r, k0, k_here, depth.units, dtype);
         }
         /* The panel after this one: the next part of k, or the next rows. */
         const int64_t next_row = i + 1 < to ? r : end, next_k = (i + 1 < to ? i + 1 : from) * depth.k;
         const int64_t next_rows = x->trans_a ? 0 : nn_min(MR, t->rows - next_row);
 #if NN_GEMM_TILES
-        const int64_t k_next = nn_min(depth.k, k - next_k);
-        background_next(&t->background, t->product.a + ((t->row + next_row) * x->lda + next_k) * nn_dtype_bytes(dtype),
-                        x->lda * nn_dtype_bytes(dtype), next_rows, k_next * nn_dtype_bytes(dtype),
-                        nn_ceil_div(t->columns, NR) * depth.units / 16);
+        const int64_t bytes = nn_dtype_bytes(dtype), k_there = nn_min(depth.k, k - next_k);
+        const int32_t copy =
+            next_rows == MR && whole_lines(t, MR, k_there, depth.units) && !direct(t, MR, k_there, depth.units);
+        background_next(&t->background, t->product.a + ((t->row + next_row) * x->lda + next_k) * bytes, x->lda * bytes,
+                        next_rows, nn_ceil_div(t->columns, NR), copy ? t->panel_other : NULL);
 #endif
         for (int64_t q = r; q < end; q += MR, panel += PANEL) {
           float *partial = t->partial + (passing ? q - r : q) * n_block; /* tile by tile */
@@ -202,6 +218,14 @@ NN_INLINE void compute(gemm_piece *t, int32_t dtype) {
                     i == 0, i == depth.blocks - 1, partial + j * MR);
           }
         }
+#if NN_GEMM_TILES
+        background_finish_copy(&t->background, depth.units * 4);
+        ready = copy;
+        if (copy) {
+          t->panel = t->panel_other;
+          t->panel_other = packed;
+        }
+#endif
       }
     }
   }
@@ -256,6 +280,9 @@ static void gemm_task(void *arg, int64_t i, int32_t worker) {
                   .shared = job->share ? job->shared + product * job->shared_step : NULL,
                   .panel = (float *)(void *)(scratch + job->panel_at),
                   .partial = (float *)(void *)(scratch + job->partial_at)};
+#if NN_GEMM_TILES
+  t.panel_other = t.panel + PANEL;
+#endif
   t.rows = nn_min(job->m_block, t.product.m - t.row);
   t.columns = nn_min(job->n_block, t.product.n - t.column);
 #if NN_GEMM_TILES

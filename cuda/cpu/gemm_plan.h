@@ -90,13 +90,14 @@ static void gemm_lay_out(gemm_job *job, int64_t longest_k) {
   const int64_t one = nn_min(depth.units * depth.blocks, DEPTH) * job->n_block;
   int64_t block = one > BLOCK_BYTES / 4 ? one : BLOCK_BYTES / 4;
   block = job->share ? 0 : nn_min(block, all);
-  const int64_t panels = job->args->trans_a ? GROUP : 1;
+  const int64_t at_once = job->args->trans_a ? GROUP : 1; /* panels of A */
+  const int64_t panels = at_once + TILES_READ_A;          /* and the one being packed meanwhile */
   const int32_t passing = depth.blocks == 0 || blocks_kept(&depth, job->n_block) == depth.blocks;
   job->panel_at = nn_round_up(block * 4, 64);
   job->partial_at = job->panel_at + nn_round_up(panels * PANEL * 4, 64);
   job->scratch_step = job->partial_at;
   if (!job->add && depth.blocks > 1) {
-    job->scratch_step += nn_round_up((passing ? panels * MR : job->m_block) * job->n_block * 4, 64);
+    job->scratch_step += nn_round_up((passing ? at_once * MR : job->m_block) * job->n_block * 4, 64);
   }
   /* Workers' parts must not share lines, nor lie a power of two apart and so in the same sets of a cache. */
   job->scratch_step = nn_round_up(job->scratch_step, 4096) + 64 * 5;

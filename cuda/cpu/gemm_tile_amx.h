@@ -7,6 +7,8 @@
 
 #include "gemm_store.h"
 
+#include <string.h>
+
 /* Every tile register: 16 rows of 64 bytes. */
 static void tile_registers_open(void) {
   struct {
@@ -26,45 +28,71 @@ static void tile_registers_close(void) { _tile_release(); }
 
 /*
  * What the rest of the core does while the tile registers multiply (a step of them takes some 64 cycles): the finished
- * sums of the tile before go on to C; the lines of C that this tile will go to, and the next panel of A, come nearer.
+ * sums of the tile before go on to C; the lines of C that this tile will go to, and the next panel of A, come nearer;
+ * where A cannot be read as it lies, that panel is packed, too. A row of a panel has a line for each step of a tile:
+ * so a tile brings a few rows.
  */
 typedef struct tile_background {
   gemm_target before; /* where `sums` [.., width] go, if rows are left */
   const float *sums;
   int64_t width;
-  const char *c;           /* this tile's first line of C, or null */
-  int64_t c_step;          /* in bytes */
-  const char *a, *end;     /* the next line of A to fetch, and the end of its row */
-  int64_t a_step, a_bytes; /* from row to row, and in a row */
-  int64_t a_rows;          /* yet to be fetched */
-  int64_t a_lines;         /* a step of the tile registers */
+  const char *c;  /* this tile's first line of C, or null */
+  int64_t c_step; /* in bytes */
+  const char *a;  /* the next panel of A, `rows` rows `a_step` bytes apart */
+  int64_t a_step, rows;
+  int64_t fetched, copied; /* of them */
+  int64_t each;            /* rows a tile, in either way */
+  float *to;               /* where they are packed, DEPTH apart, or null */
 } tile_background;
 
-/* The panel of A that comes next, to be fetched within `steps` steps. */
-NN_INLINE void background_next(tile_background *t, const char *a, int64_t step, int64_t rows, int64_t bytes,
-                               int64_t steps) {
+/* The panel of A that comes next, to be there after `tiles` tiles. Packing follows fetching at a tile's distance. */
+NN_INLINE void background_next(tile_background *t, const char *a, int64_t step, int64_t rows, int64_t tiles,
+                               float *to) {
   t->a = a;
-  t->end = a + bytes;
   t->a_step = step;
-  t->a_bytes = bytes;
-  t->a_rows = rows;
-  t->a_lines = nn_ceil_div(rows * nn_ceil_div(bytes, 64), steps);
+  t->rows = rows;
+  t->to = to;
+  t->fetched = 0;
+  t->copied = to == NULL ? rows : 0;
+  t->each = nn_ceil_div(rows, to == NULL || tiles == 1 ? tiles : tiles - 1);
 }
 
-NN_INLINE void background_fetch(tile_background *t) {
-  const char *a = t->a;
-  if (t->a_rows <= 0) {
-    return;
+/* What a tile does of that: in each of its steps a line of some rows. */
+typedef struct tile_rows {
+  const char *fetch, *from;
+  char *to;
+  int64_t step, fetch_rows, copy_rows;
+} tile_rows;
+
+NN_INLINE tile_rows background_rows(tile_background *t) {
+  const int64_t ready = t->fetched;
+  tile_rows rows = {.fetch = t->a + t->fetched * t->a_step,
+                    .from = t->a + t->copied * t->a_step,
+                    .to = t->to == NULL ? NULL : (char *)(t->to + t->copied * DEPTH),
+                    .step = t->a_step,
+                    .fetch_rows = nn_min(t->each, t->rows - t->fetched),
+                    .copy_rows = nn_min(t->each, (t->copied < t->rows ? ready : t->rows) - t->copied)};
+  t->fetched += rows.fetch_rows;
+  t->copied += rows.copy_rows;
+  return rows;
+}
+
+/* The lines from byte `at` on. */
+NN_INLINE void rows_step(const tile_rows *t, int64_t at) {
+  const char *fetch = t->fetch + at, *from = t->from + at;
+  for (int64_t i = 0; i < t->fetch_rows; i++, fetch += t->step) {
+    __builtin_prefetch(fetch, 0, 2);
   }
-  for (int64_t i = 0; i < t->a_lines; i++, a += 64) {
-    __builtin_prefetch(a, 0, 2);
+  for (int64_t i = 0; i < t->copy_rows; i++, from += t->step) {
+    _mm512_store_si512(t->to + at + i * (DEPTH * 4), _mm512_loadu_si512(from));
   }
-  if (a >= t->end) {
-    t->end += t->a_step;
-    a = t->end - t->a_bytes;
-    t->a_rows--;
+}
+
+/* Ends the packing of the next panel, whose rows have `bytes` bytes. */
+static void background_finish_copy(tile_background *t, int64_t bytes) {
+  for (; t->copied < t->rows; t->copied++) {
+    memcpy(t->to + t->copied * DEPTH, t->a + t->copied * t->a_step, (size_t)bytes);
   }
-  t->a = a;
 }
 
 static void background_store(tile_background *t) {
@@ -77,6 +105,7 @@ static void background_store(tile_background *t) {
 /* The products of a whole tile. `plain`: the tile before is whole, too, and only rounded to bf16. */
 NN_INLINE void tile_multiply(const float *a, int64_t a_units, const float *b, int64_t depth, tile_background *t,
                              const int32_t plain) {
+  const tile_rows next = background_rows(t);
   const float *a2 = a + 16 * a_units, *sums = t->sums;
   const int64_t a_step = a_units * 4, each = nn_ceil_div(MR * 16, depth), c_step = t->c_step, ld = t->before.ld;
   const char *c = t->c;
@@ -97,7 +126,7 @@ NN_INLINE void tile_multiply(const float *a, int64_t a_units, const float *b, in
     for (int64_t i = 0; i < each && ahead > 0; i++, ahead--, c += c_step) {
       __builtin_prefetch(c, 1);
     }
-    background_fetch(t);
+    rows_step(&next, p * 4);
   }
   if (plain) {
     t->before.rows = 0;
@@ -143,6 +172,7 @@ static void tile_sum(const float *a, int64_t a_units, const float *b, int64_t de
       tile_multiply(a, a_units, b, depth, background, 0);
     }
   } else {
+    const tile_rows next = background_rows(background);
     for (int64_t p = 0; p < depth; p += 16) {
       _tile_loadd(4, a + p, a_step);
       _tile_loadd(6, b + p * width, 64);
@@ -155,7 +185,7 @@ static void tile_sum(const float *a, int64_t a_units, const float *b, int64_t de
         _tile_loadd(5, a2 + p, a_step);
         _tile_dpbf16ps(2, 5, 6);
       }
-      background_fetch(background);
+      rows_step(&next, p * 4);
     }
     background_store(background);
   }
