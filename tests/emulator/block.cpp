@@ -7,12 +7,11 @@
 #include "machine.h"
 
 #include <cfenv>
-#include <csetjmp>
 #include <cstdarg>
 #include <cstdio>
-#include <memory>
 #include <numeric>
 #include <sys/mman.h>
+#include <vector>
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -56,9 +55,9 @@ struct fiber {
   buffer *held; /* values of the last exchange */
   uint3 index;
   unsigned thread;
-  enum { RUNS, EXCHANGES, WAITS, POLLS } state;
+  enum { EXCHANGES, WAITS, POLLS } state;
   unsigned mask_or_barrier;
-  nn_site site;
+  const nn_site *site; /* lies in the frame of the function that waits */
 };
 
 fiber fibers[MAX_THREADS];
@@ -68,7 +67,7 @@ buffer *unused_buffers[16];
 fiber *current;
 void *host_context;
 const nn_launch_record *launch;
-unsigned block_threads, block_warps, live_threads, ready_warps;
+unsigned block_threads, block_warps, live_threads, ready_warps, begun_barriers;
 uint64_t block_serial, idle_rounds, random_state;
 uint64_t blocks, block_number, block_step, block_offset;
 unsigned char *shared_end, *shared;
@@ -95,57 +94,51 @@ inline unsigned pick(unsigned bits) {
   }
 }
 
+const char *name_of(const nn_site &site) { return site.what ? site.what : "an exchange"; }
+
 void make_ready(unsigned warp_number, unsigned lanes) {
   warps[warp_number].ready |= lanes;
   ready_warps |= 1u << warp_number;
 }
 
+bool lives(unsigned thread) { return warps[thread / 32].live >> thread % 32 & 1; }
+
+bool wait_alike(const fiber &f, const fiber &g) {
+  return f.state == g.state && f.mask_or_barrier == g.mask_or_barrier && f.site->line == g.site->line &&
+         !strcmp(f.site->file, g.site->file);
+}
+
+/* Threads that wait in the same place are named together, as ranges. */
 [[noreturn]] void report_stuck(const char *why) {
   std::string text = why;
-  /* Threads that wait in the same place are named together. */
-  std::unique_ptr<bool[]> named(new bool[block_threads]());
+  std::vector<bool> named(block_threads);
   unsigned ended = 0;
   for (unsigned i = 0; i < block_threads; i++) {
+    ended += !lives(i);
+    if (!lives(i) || named[i]) {
+      continue;
+    }
     const fiber &f = fibers[i];
-    if (!(warps[i / 32].live >> i % 32 & 1)) {
-      ended++;
-      continue;
-    }
-    if (named[i]) {
-      continue;
-    }
-    char line[512], detail[64] = "";
-    if (f.state == fiber::EXCHANGES) {
-      snprintf(detail, sizeof detail, " with mask 0x%08x", f.mask_or_barrier);
-    } else if (f.state == fiber::WAITS && f.mask_or_barrier) {
-      snprintf(detail, sizeof detail, " at barrier %u", f.mask_or_barrier);
-    }
-    text += "\n  threads";
-    unsigned count = 0;
-    for (unsigned j = i; j < block_threads; j++) {
-      const fiber &g = fibers[j];
-      const bool same = (warps[j / 32].live >> j % 32 & 1) && g.state == f.state && g.site.line == f.site.line &&
-                        g.mask_or_barrier == f.mask_or_barrier && !strcmp(g.site.file, f.site.file);
-      named[j] = named[j] || same;
-      if (same && count++ < 8) {
-        unsigned last = j;
-        while (last + 1 < block_threads && (warps[(last + 1) / 32].live >> (last + 1) % 32 & 1) &&
-               fibers[last + 1].state == f.state && fibers[last + 1].site.line == f.site.line &&
-               fibers[last + 1].mask_or_barrier == f.mask_or_barrier &&
-               !strcmp(fibers[last + 1].site.file, f.site.file)) {
-          named[++last] = true;
-        }
-        text += count == 1 ? " " : ", ";
-        text += std::to_string(j) + (last > j ? " to " + std::to_string(last) : "");
-        j = last;
+    text += "\n  ";
+    for (unsigned j = i, ranges = 0; j < block_threads; j++) {
+      const unsigned from = j;
+      while (j < block_threads && lives(j) && wait_alike(f, fibers[j])) {
+        named[j++] = true;
+      }
+      if (j > from && ranges++ < 8) {
+        text += (ranges == 1 ? "threads " : ", ") + std::to_string(from);
+        text += j - from > 1 ? " to " + std::to_string(j - 1) : "";
       }
     }
-    snprintf(line, sizeof line, ": %s%s, %s:%d", f.site.what ? f.site.what : "running", detail,
-             f.site.file ? f.site.file : "?", f.site.line);
-    text += line;
+    char what[32] = "";
+    if (f.state == fiber::EXCHANGES) {
+      snprintf(what, sizeof what, " with mask 0x%08x", f.mask_or_barrier);
+    } else if (f.state == fiber::WAITS && f.mask_or_barrier) {
+      snprintf(what, sizeof what, " at barrier %u", f.mask_or_barrier);
+    }
+    text += std::string(": ") + name_of(*f.site) + what + ", " + f.site->file + ":" + std::to_string(f.site->line);
   }
-  text += "\n  ended: " + std::to_string(ended) + " of " + std::to_string(block_threads);
-  nn_die(text);
+  nn_die(text + "\n  ended: " + std::to_string(ended) + " of " + std::to_string(block_threads));
 }
 
 void set_block(uint64_t number) {
@@ -176,6 +169,9 @@ void check_block_end() {
     }
   }
   for (const barrier &b : barriers) {
+    if (!begun_barriers) {
+      break;
+    }
     if (b.arrived) {
       nn_emulated_fail("ended while %u threads had arrived at barrier %d", b.arrived, (int)(&b - barriers));
     }
@@ -183,9 +179,9 @@ void check_block_end() {
 }
 
 /* The thread to go on with; null when all have ended. */
-fiber *next_fiber() {
+inline fiber *next_fiber() {
   for (;;) {
-    if (ready_warps) {
+    if (__builtin_expect(ready_warps != 0, 1)) {
       const unsigned w = pick(ready_warps), lane = pick(warps[w].ready);
       warps[w].ready &= ~(1u << lane);
       if (!warps[w].ready) {
@@ -212,6 +208,12 @@ fiber *next_fiber() {
 
 void fiber_main();
 
+void go_on_as(fiber *f) {
+  current = f;
+  threadIdx = f->index;
+  nn_emulated_thread_number = f->thread;
+}
+
 void *begun(fiber *f) {
   if (!f->context) {
     f->stack = nn_stack_take();
@@ -221,17 +223,15 @@ void *begun(fiber *f) {
 }
 
 /* Leaves the running thread waiting, lets others run, and comes back when it is ready again. */
-void wait(fiber *self) {
+__attribute__((always_inline)) inline void wait(fiber *self) {
   fiber *next = next_fiber();
   if (!next) {
     report_stuck("is stuck: every thread waits");
   }
   if (next != self) {
-    current = next;
-    threadIdx = next->index;
+    go_on_as(next);
     nn_context_switch(&self->context, begun(next));
   }
-  self->state = fiber::RUNS;
 }
 
 buffer *take_buffer(size_t bytes, unsigned users) {
@@ -276,6 +276,7 @@ void finish_barrier(barrier &b) {
     }
   }
   b.arrived = b.sum = 0;
+  begun_barriers--;
   idle_rounds = 0;
 }
 
@@ -303,6 +304,9 @@ void end_thread(fiber *self) {
     }
   }
   for (barrier &b : barriers) {
+    if (!begun_barriers) {
+      break;
+    }
     if (b.arrived && b.threads == 0 && b.arrived == live_threads) {
       finish_barrier(b);
     }
@@ -316,7 +320,6 @@ void fiber_main() {
     fiber *self = current;
     /* The stack belongs to whichever thread runs on it. */
     nn_stack *stack = self->stack;
-    self->state = fiber::RUNS;
     launch->body();
     end_thread(self);
     fiber *next = next_fiber();
@@ -332,8 +335,7 @@ void fiber_main() {
       set_block(block_number);
       next = next_fiber();
     }
-    current = next;
-    threadIdx = next->index;
+    go_on_as(next);
     if (next->context) {
       nn_stack_give(stack);
       nn_context_switch(&nowhere, next->context);
@@ -353,19 +355,18 @@ void map_shared() {
 
 } // namespace
 
-unsigned nn_emulated_thread() { return current->thread; }
+unsigned nn_emulated_thread_number;
 uint64_t nn_emulated_block_serial() { return block_serial; }
 unsigned char *nn_emulated_shared() { return shared; }
 size_t nn_emulated_shared_size() { return launch->shared; }
 
-const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes, size_t stride, nn_site site) {
+const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes, const nn_site &site) {
   fiber *self = current;
   const unsigned number = self->thread / 32, lane = self->thread % 32, bit = 1u << lane;
-  const char *what = site.what ? site.what : "an exchange of the warp";
   warp &w = warps[number];
   if (!(mask & bit)) {
-    nn_emulated_fail("%s with mask 0x%08x, which leaves out the calling lane %u, %s:%d", what, mask, lane, site.file,
-                     site.line);
+    nn_emulated_fail("%s with mask 0x%08x, which leaves out the calling lane %u, %s:%d", name_of(site), mask, lane,
+                     site.file, site.line);
   }
   release_buffer(self->held);
   const unsigned slot = (unsigned)__builtin_ctz(mask);
@@ -374,20 +375,24 @@ const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes,
     w.open |= 1u << slot;
     x.mask = mask;
     x.missing = mask & w.live;
-    x.bytes = stride;
-    x.what = what;
-    x.values = bytes ? take_buffer(32 * stride, (unsigned)__builtin_popcount(x.missing)) : nullptr;
+    x.bytes = bytes;
+    x.what = site.what;
+    x.values = bytes ? take_buffer(32 * bytes, (unsigned)__builtin_popcount(x.missing)) : nullptr;
     for (unsigned ended = bytes ? mask & ~w.live : 0; ended; ended &= ended - 1) {
-      memset(x.values->data + (unsigned)__builtin_ctz(ended) * stride, 0xff, stride);
+      memset(x.values->data + (unsigned)__builtin_ctz(ended) * bytes, 0xff, bytes);
     }
-  } else if (x.mask != mask || x.bytes != stride || (x.what != what && strcmp(x.what, what))) {
+  } else if (x.mask != mask || x.bytes != bytes ||
+             (x.what != site.what && (!x.what || !site.what || strcmp(x.what, site.what)))) {
     nn_emulated_fail("%s with mask 0x%08x and %zu bytes, while other lanes of the warp wait in %s with mask 0x%08x and "
                      "%zu bytes, %s:%d",
-                     what, mask, stride, x.what, x.mask, x.bytes, site.file, site.line);
+                     name_of(site), mask, bytes, x.what ? x.what : "an exchange", x.mask, x.bytes, site.file,
+                     site.line);
   }
   self->held = x.values;
-  if (bytes) {
-    memcpy(x.values->data + lane * stride, value, bytes);
+  if (bytes == 4) {
+    memcpy(x.values->data + lane * 4, value, 4);
+  } else if (bytes) {
+    memcpy(x.values->data + lane * bytes, value, bytes);
   }
   x.missing &= ~bit;
   if (!x.missing) {
@@ -395,7 +400,7 @@ const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes,
   } else {
     self->state = fiber::EXCHANGES;
     self->mask_or_barrier = mask;
-    self->site = site.in(what);
+    self->site = &site;
     wait(self);
   }
   return self->held ? self->held->data : nullptr;
@@ -411,6 +416,7 @@ static bool arrive(unsigned number, unsigned threads, unsigned value, const nn_s
   if (!b.arrived) {
     b.threads = threads;
     b.site = site;
+    begun_barriers++;
   } else if (b.threads != threads) {
     nn_emulated_fail("barrier %u is of %u threads at %s:%d and of %u at %s:%d", number, b.threads, b.site.file,
                      b.site.line, threads, site.file, site.line);
@@ -427,29 +433,28 @@ static bool arrive(unsigned number, unsigned threads, unsigned value, const nn_s
   return true;
 }
 
-unsigned nn_emulated_barrier(unsigned number, unsigned threads, unsigned value, nn_site site) {
+unsigned nn_emulated_barrier(unsigned number, unsigned threads, unsigned value, const nn_site &site) {
   fiber *self = current;
-  site = site.in("barrier");
   if (!arrive(number, threads, value, site)) {
     barriers[number].waiting[self->thread / 32] |= 1u << self->thread % 32;
     self->state = fiber::WAITS;
     self->mask_or_barrier = number;
-    self->site = site;
+    self->site = &site;
     wait(self);
   }
   return barriers[number].result;
 }
 
-void nn_emulated_barrier_arrive(unsigned number, unsigned threads, nn_site site) {
-  arrive(number, threads, 0, site.in("barrier arrival"));
+void nn_emulated_barrier_arrive(unsigned number, unsigned threads, const nn_site &site) {
+  arrive(number, threads, 0, site);
 }
 
-void nn_emulated_yield(nn_site site) {
+void nn_emulated_yield(const nn_site &site) {
   fiber *self = current;
   warps[self->thread / 32].polling |= 1u << self->thread % 32;
   self->state = fiber::POLLS;
   self->mask_or_barrier = 0;
-  self->site = site.in("polling");
+  self->site = &site;
   wait(self);
 }
 
@@ -515,8 +520,7 @@ void nn_run_grid(const nn_launch_record &record) {
   fesetenv(FE_DFL_ENV);
   set_block(0);
   fiber *first = next_fiber();
-  current = first;
-  threadIdx = first->index;
+  go_on_as(first);
   nn_context_switch(&host_context, begun(first));
   fesetenv(&modes);
   launch = nullptr;

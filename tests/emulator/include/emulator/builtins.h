@@ -17,7 +17,7 @@ inline int __syncthreads_and(int predicate, nn_site site = nn_site::here()) {
   return nn_emulated_barrier(0, 0, predicate == 0, site.in("__syncthreads_and")) == 0;
 }
 inline void __syncwarp(unsigned mask = ~0u, nn_site site = nn_site::here()) {
-  nn_emulated_exchange(mask, nullptr, 0, 0, site.in("__syncwarp"));
+  nn_emulated_exchange(mask, nullptr, 0, site.in("__syncwarp"));
 }
 /* One thread runs at a time and memory is the host's, so fences have only the compiler to hold back. */
 inline void __threadfence_block() { __asm__ volatile("" ::: "memory"); }
@@ -120,7 +120,9 @@ NN_REDUCE(__reduce_xor_sync, a ^ b)
 NN_LOAD(__ldg)
 NN_LOAD(__ldca)
 NN_LOAD(__ldcg)
-NN_LOAD(__ldcs) NN_LOAD(__ldlu) NN_LOAD(__ldcv)
+NN_LOAD(__ldcs)
+NN_LOAD(__ldlu)
+NN_LOAD(__ldcv)
 #undef NN_LOAD
 #define NN_STORE(name)                                                                                                 \
   template <class T> inline void name(T *p, T value) { *p = value; }
@@ -172,10 +174,8 @@ NN_CAS(unsigned long long)
 NN_CAS(unsigned short)
 #undef NN_CAS
 
-    /* ---- bits */
-    inline int __popc(unsigned x) {
-  return __builtin_popcount(x);
-}
+/* ---- bits */
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __ffsll(long long x) { return __builtin_ffsll(x); }

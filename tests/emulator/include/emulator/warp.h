@@ -24,7 +24,8 @@ struct nn_site {
 };
 
 /* Of the calling thread: its place in the block (x fastest), in its warp, and its warp in the block. */
-unsigned nn_emulated_thread();
+extern unsigned nn_emulated_thread_number;
+inline unsigned nn_emulated_thread() { return nn_emulated_thread_number; }
 inline unsigned nn_emulated_lane() { return nn_emulated_thread() % 32; }
 inline unsigned nn_emulated_warp() { return nn_emulated_thread() / 32; }
 
@@ -36,8 +37,8 @@ uint64_t nn_emulated_block_serial();
 unsigned char *nn_emulated_shared();
 size_t nn_emulated_shared_size();
 
-/* The untyped gather; `bytes` may be 0 (then it is __syncwarp). The array has `stride` bytes a lane. */
-const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes, size_t stride, nn_site site);
+/* The untyped gather; `bytes` may be 0 (then it is __syncwarp).  The array has `bytes` bytes a lane. */
+const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes, const nn_site &site);
 
 /* Waits for all threads of `mask` that have not ended (as every *_sync instruction does), and gives each the values of
  * all. The caller must be in the mask, and all must call with the same mask, type and instruction, or the process ends
@@ -46,18 +47,18 @@ const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes,
 template <class T> const T *nn_emulated_gather(unsigned mask, const T &value, nn_site site = nn_site::here()) {
   static_assert(std::is_trivially_copyable<T>::value, "values are copied between threads as bytes");
   static_assert(alignof(T) <= 64, "the array is 64-byte aligned");
-  return static_cast<const T *>(nn_emulated_exchange(mask, &value, sizeof(T), sizeof(T), site));
+  return static_cast<const T *>(nn_emulated_exchange(mask, &value, sizeof(T), site));
 }
 
 /* A barrier of the block (0 to 15): waits until `threads` threads (0: all that have not ended) have come to it, by
  * waiting here or by arriving. Returns the sum of `value` over the threads that came. __syncthreads is barrier 0. */
-unsigned nn_emulated_barrier(unsigned barrier, unsigned threads, unsigned value, nn_site site = nn_site::here());
+unsigned nn_emulated_barrier(unsigned barrier, unsigned threads, unsigned value, const nn_site &site = nn_site::here());
 /* Counts as having come to the barrier, without waiting (bar.arrive). */
-void nn_emulated_barrier_arrive(unsigned barrier, unsigned threads, nn_site site = nn_site::here());
+void nn_emulated_barrier_arrive(unsigned barrier, unsigned threads, const nn_site &site = nn_site::here());
 
 /* Lets the other threads of the block run before this one goes on; for instructions that poll (mbarrier.try_wait). When
  * nothing but such polling has happened for long, the block is reported as stuck. */
-void nn_emulated_yield(nn_site site = nn_site::here());
+void nn_emulated_yield(const nn_site &site = nn_site::here());
 
 /* Ends the process, saying in which kernel, block and thread, for what cannot be carried out (printf's format). */
 [[noreturn]] void nn_emulated_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
