@@ -119,6 +119,7 @@ __device__ __forceinline__ void nn_stmatrix_x4_transposed(uint32_t row, const ui
 #endif
 }
 
+/* The types that 16-bit products take. */
 template <class T> struct nn_mma_type;
 template <> struct nn_mma_type<nn_f16> {
   static constexpr bool is_f16 = true;

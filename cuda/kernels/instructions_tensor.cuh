@@ -16,6 +16,12 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+/* clang 19, which checks the code for sm_70, does not know the attribute. */
+#if defined(__clang__) && !__has_attribute(grid_constant)
+#undef __grid_constant__
+#define __grid_constant__
+#endif
+
 /* How L2 treats what a copy touches: first or last to be replaced. sm_80+. createpolicy, PTX 9.7.9.18. */
 __device__ __forceinline__ uint64_t nn_l2_evict_first() {
 #if __CUDA_ARCH__ >= 800

@@ -105,6 +105,14 @@ inline void nn_stmatrix_x4_transposed(uint32_t row, const uint32_t (&r)[4], nn_s
   nn_emulated_stmatrix<4, true>(row, r, site);
 }
 
+template <class T> struct nn_mma_type;
+template <> struct nn_mma_type<nn_f16> {
+  static constexpr bool is_f16 = true;
+};
+template <> struct nn_mma_type<nn_bf16> {
+  static constexpr bool is_f16 = false;
+};
+
 template <class T> struct nn_emulated_operand;
 template <> struct nn_emulated_operand<nn_f16> {
   static constexpr unsigned from = 750;
