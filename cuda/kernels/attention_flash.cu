@@ -1,0 +1,23 @@
+#include "kernels/attention_flash_simt.cuh"
+
+template <class T> static int32_t flash_by_dim(nncuda_ctx *ctx, const nn_flash &p, int64_t pairs) {
+  return p.sizes.dim <= 64    ? nn_flash_simt<T, 64>(ctx, p, pairs)
+         : p.sizes.dim <= 128 ? nn_flash_simt<T, 128>(ctx, p, pairs)
+                              : nn_flash_simt<T, 256>(ctx, p, pairs);
+}
+
+NN_KERNEL(flash_attention) {
+  const auto *a = static_cast<const nn_flash_attention_args *>(args);
+  nn_flash p = {a->q,
+                a->k,
+                a->v,
+                a->out,
+                a->lse,
+                nn_attention_sizes_of(a->shape, a->ld_q, a->ld_kv, a->causal),
+                nn_split_of((double)a->scale * NN_LOG2E),
+                0,
+                nn_aligned_16(a->q, a->k, a->v) && nn_rows_16(a->ld_kv, a->ld_q, a->dtype),
+                nn_aligned_16(a->out)};
+  const int64_t pairs = a->shape.batch * a->shape.kv_heads;
+  NN_SWITCH_FLOATS(a->dtype, return flash_by_dim<T>(ctx, p, pairs));
+}
