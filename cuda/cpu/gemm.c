@@ -23,9 +23,7 @@ typedef struct gemm_piece {
 #endif
   float *partial;         /* sums of the blocks of k so far */
   float (*sums)[MR * NR]; /* of finished tiles on their way to C */
-#if NN_GEMM_TILES
   tile_background background;
-#endif
 } gemm_piece;
 
 NN_INLINE void pack_block(const gemm_piece *t, float *to, int64_t k0, int64_t k, int64_t units, int32_t dtype) {
@@ -57,21 +55,8 @@ NN_INLINE void pack_panels(const gemm_piece *t, int64_t row, int64_t rows, int64
 #if NN_GEMM_TILES
   pack_rows_transposed(t->panel, from, x->lda, rows, panel_rows(rows), k, units, dtype);
 #else
-  pack_lanes(t->panel, PANEL, MR, MR, from, x->lda, rows, k, units, dtype);
+  pack_lanes(t->panel, PANEL, A_LANES, A_LANES, from, x->lda, rows, k, units, dtype);
 #endif
-}
-
-/* Asks for a panel of A before its turn: `parts` times a part of the lines of its rows. */
-NN_INLINE void prefetch_panel(gemm_piece *t, int64_t row, int64_t rows, int64_t k0, int64_t k, int64_t part,
-                              int64_t parts, int32_t dtype) {
-  const int64_t bytes = nn_dtype_bytes(dtype), lines = nn_ceil_div(k * bytes, 64);
-  const int64_t from = lines * part / parts, to = lines * (part + 1) / parts;
-  for (int64_t r = 0; r < rows; r++) {
-    const char *at = t->product.a + ((row + r) * t->x->lda + k0) * bytes;
-    for (int64_t line = from; line < to; line++) {
-      __builtin_prefetch(at + line * 64, 0, 2);
-    }
-  }
 }
 
 /* Sums one tile into `to`, on top of `from` unless that is null (or the same): rows up to panel_rows(rows), columns up
@@ -81,8 +66,7 @@ NN_INLINE void tile(gemm_piece *t, const float *a, int64_t a_step, const float *
 #if NN_GEMM_TILES
   tile_sum(a, a_step, b, units, from, to, ld, rows, width, &t->background);
 #else
-  (void)a_step;
-  tiles[(rows - 1) / 2][t->x->trans_a][width / VF - 1](a, b, units, to, ld, from != NULL);
+  tiles[t->x->trans_a][rows - 1][width / VF - 1](a, a_step, b, units, to, ld, from != NULL, &t->background);
 #endif
 }
 
@@ -141,23 +125,28 @@ static void store_empty(const gemm_piece *t) {
   }
 }
 
+#if NN_GEMM_TILES
 /* Whether the rows of a panel of A can be taken in whole lines: no row or column needs padding. */
 NN_INLINE int32_t whole_lines(const gemm_piece *t, int64_t rows, int64_t k, int64_t units) {
   return !t->x->trans_a && rows % TILE_ROWS == 0 && k == units * UNIT;
 }
+#endif
 
 /*
- * Tile registers load rows from anywhere, and so can read A as it lies. Not when rows start within lines; nor, if the
- * panel is read several times, when its rows compete for few sets of L1 (their bits 6 to 11 choose one).
+ * Tiles of vectors and tile registers alike can read A as it lies. Not so tile registers when rows start within lines;
+ * nor, if the panel is read several times, when its rows compete for few sets of L1 (their bits 6 to 11 choose one).
  */
-NN_INLINE int32_t direct(const gemm_piece *t, int64_t rows, int64_t k, int64_t units) {
+NN_INLINE int32_t direct(const gemm_piece *t, int64_t rows, int64_t k, int64_t units, int32_t dtype) {
+  if (!reads_in_place(t->x, dtype)) {
+    return 0;
+  }
 #if NN_GEMM_TILES
   const int64_t step = t->x->lda * 2;
-  return whole_lines(t, rows, k, units) && t->x->lda % UNIT == 0 &&
+  return whole_lines(t, rows, k, units) &&
          (t->columns < 8 * NR || (step % 64 == 0 && step % 2048 != 0 && (uintptr_t)t->product.a % 64 == 0));
 #else
-  (void)t, (void)rows, (void)k, (void)units;
-  return 0;
+  (void)rows, (void)units;
+  return k % UNIT == 0;
 #endif
 }
 
@@ -180,8 +169,7 @@ NN_INLINE void compute(gemm_piece *t, int32_t dtype) {
       pack_block(t, t->block + (i - from) * depth.units * n_block, i * depth.k, nn_min(depth.k, k - i * depth.k),
                  depth.units, dtype);
     }
-    /* Where k runs across A's rows, several panels are packed at once, so that a row is read for more than a line. */
-    const int64_t group = x->trans_a ? GROUP * MR : MR;
+    const int64_t group = group_rows(x);
     for (int64_t r = 0; r < t->rows; r += group) {
       const int64_t end = nn_min(r + group, t->rows);
       for (int64_t i = from; i < to; i++) {
@@ -191,7 +179,7 @@ NN_INLINE void compute(gemm_piece *t, int32_t dtype) {
         float *packed = t->panel;
         const float *panel = packed;
         int64_t panel_step = DEPTH;
-        if (direct(t, end - r, k_here, depth.units)) {
+        if (direct(t, end - r, k_here, depth.units, dtype)) {
           panel = (const float *)(const void *)(t->product.a + ((t->row + r) * x->lda + k0) * nn_dtype_bytes(dtype));
           panel_step = x->lda / UNIT;
         } else if (!ready) {
@@ -200,22 +188,25 @@ NN_INLINE void compute(gemm_piece *t, int32_t dtype) {
         /* The panel after this one: the next part of k, or the next rows. */
         const int64_t next_row = i + 1 < to ? r : end, next_k = (i + 1 < to ? i + 1 : from) * depth.k;
         const int64_t next_rows = x->trans_a ? 0 : nn_min(MR, t->rows - next_row);
-#if NN_GEMM_TILES
         const int64_t bytes = nn_dtype_bytes(dtype), k_there = nn_min(depth.k, k - next_k);
+        const char *next_a = t->product.a + ((t->row + next_row) * x->lda + next_k) * bytes;
+#if NN_GEMM_TILES
         const int32_t copy =
-            next_rows == MR && whole_lines(t, MR, k_there, depth.units) && !direct(t, MR, k_there, depth.units);
-        background_next(&t->background, t->product.a + ((t->row + next_row) * x->lda + next_k) * bytes, x->lda * bytes,
-                        next_rows, nn_ceil_div(t->columns, NR), copy ? t->panel_other : NULL);
+            next_rows == MR && whole_lines(t, MR, k_there, depth.units) && !direct(t, MR, k_there, depth.units, dtype);
+        background_next(&t->background, next_a, x->lda * bytes, next_rows, nn_ceil_div(t->columns, NR),
+                        copy ? t->panel_other : NULL);
+        const int64_t units = depth.units;
+#else
+        background_next(&t->background, next_a, x->lda * bytes, next_rows, k_there * bytes,
+                        nn_ceil_div(t->columns, NR) * depth.units / STEP);
+        const int64_t units = nn_ceil_div(k_here, UNIT);
 #endif
-        for (int64_t q = r; q < end; q += MR, panel += PANEL) {
+        for (int64_t q = r; q < end; q += MR) {
+          const float *a = panel + (q - r) / A_LANES * PANEL + (q - r) % A_LANES;
           float *partial = t->partial + (passing ? q - r : q) * n_block; /* tile by tile */
           for (int64_t j = 0; j < t->columns; j += NR) {
-#if !NN_GEMM_TILES
-            prefetch_panel(t, t->row + next_row, next_rows, next_k, nn_min(depth.k, k - next_k), j / NR,
-                           nn_ceil_div(t->columns, NR), dtype);
-#endif
-            tile_at(t, panel, panel_step, block + j * depth.units, depth.units, t->row + q, nn_min(MR, end - q), j,
-                    i == 0, i == depth.blocks - 1, partial + j * MR);
+            tile_at(t, a, panel_step, block + j * depth.units, units, t->row + q, nn_min(MR, end - q), j, i == 0,
+                    i == depth.blocks - 1, partial + j * MR);
           }
         }
 #if NN_GEMM_TILES

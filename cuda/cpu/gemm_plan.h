@@ -28,8 +28,16 @@ NN_INLINE int64_t blocks_kept(const gemm_depth *depth, int64_t n_block) {
 
 /* The rows that a panel of A takes in memory: what a tile of `rows` rows reads. */
 NN_INLINE int64_t panel_rows(int64_t rows) { return nn_round_up(rows, TILE_ROWS); }
-/* Panels are NR wide, the last one of a block may be half. */
-NN_INLINE int64_t panel_width(int64_t columns) { return columns > VF ? NR : VF; }
+/* Panels are NR wide, the last one of a block as wide as its vectors. */
+NN_INLINE int64_t panel_width(int64_t columns) { return nn_round_up(nn_min(columns, NR), VF); }
+/* Rows of A at a time: where k runs across its rows, several panels are packed at once, so that a row is read for more
+ * than a line. */
+NN_INLINE int64_t group_rows(const nn_gemm_args *x) { return x->trans_a ? GROUP * A_LANES : MR; }
+
+/* Tiles can read rows of A as they lie, from anywhere, when these hold whole units. */
+NN_INLINE int32_t reads_in_place(const nn_gemm_args *x, int32_t dtype) {
+  return !x->trans_a && dtype == (UNIT == 1 ? NNCUDA_F32 : NNCUDA_BF16) && x->lda % UNIT == 0;
+}
 
 /*
  * Cuts a product of m rows into blocks of C: a few a thread, so that none waits long for the last. (An element's sum is
@@ -39,7 +47,7 @@ NN_INLINE int64_t panel_width(int64_t columns) { return columns > VF ? NR : VF; 
  */
 static void gemm_cut(gemm_job *job, int64_t m, int64_t n, int64_t k, int64_t threads) {
   const nn_gemm_args *x = job->args;
-  const double a_cost = TILES_READ_A && !x->trans_a ? 0.2 : 1.0; /* read in place, or packed */
+  const double a_cost = reads_in_place(x, x->dtype) ? 0.2 : 1.0; /* or packed */
   const double b_cost = x->trans_b ? 1.0 : 0.8, b_reread = 0.2, start = 16e3;
   const double work = (double)m * (double)n * (double)k * (double)x->count;
   const double most = threads > 1 ? 4.0 * (double)threads : 1.0;
@@ -91,13 +99,13 @@ static void gemm_lay_out(gemm_job *job, int64_t longest_k) {
   int64_t block = one > BLOCK_BYTES / 4 ? one : BLOCK_BYTES / 4;
   block = job->share ? 0 : nn_min(block, all);
   const int64_t at_once = job->args->trans_a ? GROUP : 1; /* panels of A */
-  const int64_t panels = at_once + TILES_READ_A;          /* and the one being packed meanwhile */
+  const int64_t panels = at_once + PACKS_AHEAD;           /* and the one being packed meanwhile */
   const int32_t passing = depth.blocks == 0 || blocks_kept(&depth, job->n_block) == depth.blocks;
   job->panel_at = nn_round_up(block * 4, 64);
   job->partial_at = job->panel_at + nn_round_up(panels * PANEL * 4, 64);
   job->scratch_step = job->partial_at;
   if (!job->add && depth.blocks > 1) {
-    job->scratch_step += nn_round_up((passing ? at_once * MR : job->m_block) * job->n_block * 4, 64);
+    job->scratch_step += nn_round_up((passing ? group_rows(job->args) : job->m_block) * job->n_block * 4, 64);
   }
   /* Workers' parts must not share lines, nor lie a power of two apart and so in the same sets of a cache. */
   job->scratch_step = nn_round_up(job->scratch_step, 4096) + 64 * 5;
