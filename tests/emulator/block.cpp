@@ -29,7 +29,7 @@ struct buffer {
   alignas(64) unsigned char data[64];
 };
 
-/* A *_sync instruction that some lanes have come to. There is at most one for each lowest lane of a mask. */
+/* A *_sync instruction that some lanes have come to. */
 struct exchange {
   unsigned mask, missing;
   size_t bytes;
@@ -45,7 +45,7 @@ struct barrier {
 
 struct warp {
   unsigned live, ready, polling; /* lanes */
-  unsigned open;                 /* exchanges, by their lowest lane */
+  unsigned open;                 /* exchanges */
   exchange exchanges[32];
 };
 
@@ -257,6 +257,21 @@ void release_buffer(buffer *b) {
   }
 }
 
+/* Where lanes of this mask meet: usually at the number of its lowest lane, but lanes that wait with another mask may
+ * have that place. Every open exchange has a lane that waits, so the calling one always finds a place. */
+unsigned slot_of(const warp &w, unsigned mask) {
+  const unsigned usual = (unsigned)__builtin_ctz(mask);
+  if (w.open == 0 || ((w.open >> usual & 1) && w.exchanges[usual].mask == mask)) {
+    return usual;
+  }
+  for (unsigned rest = w.open; rest; rest &= rest - 1) {
+    if (w.exchanges[__builtin_ctz(rest)].mask == mask) {
+      return (unsigned)__builtin_ctz(rest);
+    }
+  }
+  return (unsigned)__builtin_ctz(~w.open);
+}
+
 void finish_exchange(unsigned warp_number, unsigned slot, unsigned but_lane) {
   warp &w = warps[warp_number];
   w.open &= ~(1u << slot);
@@ -369,7 +384,7 @@ const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes,
                      site.file, site.line);
   }
   release_buffer(self->held);
-  const unsigned slot = (unsigned)__builtin_ctz(mask);
+  const unsigned slot = slot_of(w, mask);
   exchange &x = w.exchanges[slot];
   if (!(w.open >> slot & 1)) {
     w.open |= 1u << slot;
@@ -381,12 +396,9 @@ const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes,
     for (unsigned ended = bytes ? mask & ~w.live : 0; ended; ended &= ended - 1) {
       memset(x.values->data + (unsigned)__builtin_ctz(ended) * bytes, 0xff, bytes);
     }
-  } else if (x.mask != mask || x.bytes != bytes ||
-             (x.what != site.what && (!x.what || !site.what || strcmp(x.what, site.what)))) {
-    nn_emulated_fail("%s with mask 0x%08x and %zu bytes, while other lanes of the warp wait in %s with mask 0x%08x and "
-                     "%zu bytes, %s:%d",
-                     name_of(site), mask, bytes, x.what ? x.what : "an exchange", x.mask, x.bytes, site.file,
-                     site.line);
+  } else if (x.bytes != bytes || (x.what != site.what && (!x.what || !site.what || strcmp(x.what, site.what)))) {
+    nn_emulated_fail("%s of %zu bytes, while other lanes of the mask 0x%08x wait in %s of %zu bytes, %s:%d",
+                     name_of(site), bytes, mask, x.what ? x.what : "an exchange", x.bytes, site.file, site.line);
   }
   self->held = x.values;
   if (bytes == 4) {

@@ -32,6 +32,7 @@ struct region {
   int open;
   bool unprotected;
   std::map<unsigned char *, allocation> live;
+  std::map<unsigned char *, size_t> freed; /* for reports, until their addresses are used again */
 };
 
 region regions[16];
@@ -46,7 +47,8 @@ region &region_of(int device) {
     if (p == MAP_FAILED) {
       nn_die("no addresses for the memory of a device");
     }
-    r.base = r.next = (unsigned char *)p;
+    r.base = (unsigned char *)p;
+    r.next = r.base + page;
   }
   return r;
 }
@@ -95,7 +97,7 @@ unsigned char *find_addresses(region &r, size_t bytes) {
       r.next = high;
       return low;
     }
-    r.next = r.base;
+    r.next = r.base + page;
   }
   return nullptr;
 }
@@ -163,14 +165,20 @@ bool nn_memory_valid(const void *p, size_t bytes) {
 
 std::string nn_memory_describe(const void *p) {
   const auto *found = allocation_before(p);
+  const auto &freed = regions[nn_memory_device(p)].freed;
+  const auto after = freed.upper_bound((unsigned char *)p);
+  if (after != freed.begin() && (!found || std::prev(after)->first > found->first)) {
+    const auto [start, bytes] = *std::prev(after);
+    return "byte " + std::to_string((const unsigned char *)p - start) + " of " + std::to_string(bytes) +
+           " bytes of device memory that were freed";
+  }
   if (!found) {
     return "device memory before every allocation";
   }
-  const size_t offset = (size_t)((const unsigned char *)p - found->first);
-  const std::string of = " of an allocation of " + std::to_string(found->second.bytes) + " bytes of device memory";
-  return offset < found->second.bytes ? "byte " + std::to_string(offset) + of
-                                      : std::to_string(offset - found->second.bytes) + " bytes behind the end" + of +
-                                            " (or memory that was freed)";
+  const size_t offset = (size_t)((const unsigned char *)p - found->first), bytes = found->second.bytes;
+  const std::string of = " of an allocation of " + std::to_string(bytes) + " bytes of device memory";
+  return offset < bytes ? "byte " + std::to_string(offset) + of
+                        : std::to_string(offset - bytes) + " bytes behind the end" + of;
 }
 
 void nn_memory_reset(int device) {
@@ -215,6 +223,7 @@ cudaError_t nn_emulated_malloc(void **p, size_t bytes) {
     memset(low, 0xff, page);
     memset(low + mapped - page, 0xff, page);
   }
+  r.freed.erase(r.freed.lower_bound(low), r.freed.lower_bound(low + mapped));
   r.live.emplace(start, allocation{bytes, low, mapped});
   r.used += rounded(bytes, ALIGNMENT);
   r.mapped += mapped;
@@ -249,6 +258,7 @@ cudaError_t cudaFree(void *p) {
   mprotect(a.low, a.mapped, PROT_NONE);
   r.used -= rounded(a.bytes, ALIGNMENT);
   r.mapped -= a.mapped;
+  r.freed[found->first] = a.bytes;
   r.live.erase(found);
   return cudaSuccess;
 }

@@ -1,0 +1,137 @@
+/* Programs with mistakes, chosen by name; the emulator shall tell each. */
+#include "program.cuh"
+
+/* Reverses 256 numbers through shared memory; without the barrier it reads what others have not written yet. */
+__global__ void reverse(const int *in, int *out, bool with_barrier) {
+  NN_SHARED_BYTES(shared);
+  int *numbers = reinterpret_cast<int *>(shared);
+  numbers[threadIdx.x] = in[threadIdx.x];
+  if (with_barrier) {
+    __syncthreads();
+  }
+  out[threadIdx.x] = numbers[blockDim.x - 1 - threadIdx.x];
+}
+
+/* Blocks that hand a number on to the next: wrong, since they may run in any order. */
+__global__ void chain(int *sums) { sums[blockIdx.x + 1] = sums[blockIdx.x] + 1; }
+
+__global__ void half_at_barrier() {
+  if (threadIdx.x < 40) {
+    __syncthreads();
+  } else {
+    __syncwarp();
+  }
+}
+
+__global__ void two_barriers() {
+  if (threadIdx.x < 32) {
+    __syncthreads();
+  } else {
+    __syncthreads();
+  }
+}
+
+__global__ void masks_differ(int *out) {
+  out[threadIdx.x] = __shfl_sync(threadIdx.x < 16 ? 0xffffffffu : 0xffff0001u, 1, 0);
+}
+
+__global__ void kinds_differ(int *out) {
+  out[threadIdx.x] = threadIdx.x < 16 ? __shfl_sync(~0u, 1, 0) : __any_sync(~0u, 1);
+}
+
+__global__ void polls_for_ever(volatile int *flag) {
+  while (*flag) {
+    __nanosleep(100);
+  }
+}
+
+__global__ void writes(int *p, long at) { p[at] = 1; }
+__global__ void reads_vector(const int4 *p, int *out) { *out = p->x; }
+__global__ void writes_shared(int bytes) {
+  NN_SHARED_BYTES(shared);
+  memset(shared, 0, (size_t)bytes);
+}
+__global__ void overflows_array(int *out, int at) {
+  __shared__ int part[8];
+  part[at] = 1;
+  out[0] = part[0];
+}
+__global__ void recurses(int *out, int depth) {
+  int big[256];
+  for (int i = 0; i < 256; i++) {
+    big[i] = depth + i;
+  }
+  if (depth) {
+    launch(recurses, 1, 1, 0, nullptr, out, depth - 1);
+  }
+  out[0] = big[depth % 256];
+}
+__device__ int deep(volatile int *out, int depth) {
+  volatile int big[256];
+  big[depth % 256] = depth;
+  return depth ? deep(out, depth - 1) + big[depth % 256] : *out;
+}
+__global__ void fills_stack(int *out, int depth) { out[0] = deep(out, depth); }
+
+int main(int, char **arguments) {
+  const auto is = [&](const char *name) { return !strcmp(arguments[1], name); };
+  int *p = device_array<int>(1000), *q = device_array<int>(1000), host[257];
+  const int zero = 0;
+  for (int i = 0; i < 256; i++) {
+    host[i] = 3 * i;
+  }
+  OK(cudaMemcpy(p, host, 1024, cudaMemcpyHostToDevice));
+  if (is("race") || is("no race")) {
+    OK(launch(reverse, 1, 256, 1024, nullptr, (const int *)p, q, is("no race")));
+    OK(cudaMemcpy(host, q, 1024, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < 256; i++) {
+      printf("%d ", host[i]);
+    }
+  } else if (is("chain")) {
+    OK(launch(chain, 256, 1, 0, nullptr, p));
+    OK(cudaMemcpy(host, p, 257 * sizeof *host, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < 257; i++) {
+      printf("%d ", host[i]);
+    }
+  } else if (is("half at barrier")) {
+    launch(half_at_barrier, 1, 64, 0, nullptr);
+  } else if (is("two barriers")) {
+    launch(two_barriers, 1, 64, 0, nullptr);
+  } else if (is("masks differ")) {
+    launch(masks_differ, 1, 32, 0, nullptr, p);
+  } else if (is("kinds differ")) {
+    launch(kinds_differ, 1, 32, 0, nullptr, p);
+  } else if (is("polls")) {
+    launch(polls_for_ever, 1, 32, 0, nullptr, (volatile int *)(p + 1));
+  } else if (is("behind the end")) {
+    launch(writes, 1, 1, 0, nullptr, p, 1024L);
+  } else if (is("just behind the end")) {
+    launch(writes, 1, 1, 0, nullptr, p, 1000L);
+    cudaFree(p);
+  } else if (is("just before")) {
+    int *small = device_array<int>(100);
+    launch(writes, 1, 1, 0, nullptr, small, -1L);
+    cudaFree(small);
+  } else if (is("freed")) {
+    OK(cudaFree(p));
+    launch(writes, 1, 1, 0, nullptr, p, 0L);
+  } else if (is("misaligned")) {
+    launch(reads_vector, 1, 1, 0, nullptr, (const int4 *)(p + 1), q);
+  } else if (is("behind shared")) {
+    launch(writes_shared, 1, 1, 100, nullptr, 101);
+  } else if (is("array")) {
+    launch(overflows_array, 1, 1, 0, nullptr, p, 8);
+  } else if (is("stack")) {
+    OK(cudaMemcpy(q, &zero, 4, cudaMemcpyHostToDevice));
+    launch(fills_stack, 1, 1, 0, nullptr, q, 100000);
+  } else if (is("nested launch")) {
+    launch(recurses, 1, 1, 0, nullptr, p, 1);
+  } else if (is("host reads")) {
+    printf("%d\n", p[0]);
+  } else if (is("host pointer")) {
+    OK(launch(writes, 1, 1, 0, nullptr, (int *)64, 0L));
+  } else {
+    return 2;
+  }
+  puts("went on");
+}

@@ -1,0 +1,54 @@
+"""Mistakes that the emulator must find, and what it says of them."""
+
+import pytest
+
+PROGRAM = "programs/mistakes.cu"
+
+#: The name of a mistake, and parts of the report.
+REPORTED = {
+    "half at barrier": ["kernel half_at_barrier()", "threads 0 to 39: __syncthreads", "threads 40 to 63: __syncwarp"],
+    "two barriers": ["kernel two_barriers()", "wait at different barriers: __syncthreads at "],
+    "masks differ": ["every thread waits", "0 to 15: __shfl_sync with mask 0xffffffff", "with mask 0xffff0001"],
+    "kinds differ": ["kernel kinds_differ(int*)", "__shfl_sync", "__any_sync"],
+    "polls": ["kernel polls_for_ever", "poll for what never comes", "threads 0 to 31: __nanosleep"],
+    "behind the end": ["kernel writes(int*, long)", "96 bytes behind the end of an allocation of 4000 bytes"],
+    "just behind the end": ["written 0 bytes behind the end of an allocation of 4000 bytes"],
+    "just before": ["before an allocation of 400 bytes"],
+    "freed": ["kernel writes(int*, long)", "byte 0 of 4000 bytes of device memory that were freed"],
+    "misaligned": ["kernel reads_vector", "misaligned"],
+    "behind shared": ["wrote 1 bytes behind its 100 bytes of dynamic shared memory"],
+    "array": ["kernel overflows_array", "index out of bounds"],
+    "stack": ["kernel fills_stack", "a thread's stack is full"],
+    "nested launch": ["a kernel launches a kernel"],
+    "host reads": ["host code touches device memory in main: byte 0 of an allocation of 4000 bytes"],
+    "host pointer": ["kernel writes(int*, long)", "touches address 0x40"],
+}
+
+
+@pytest.mark.parametrize("mistake", REPORTED)
+def test_reported(emulator, mistake):
+    done = emulator.run(PROGRAM, mistake)
+    assert done.returncode < 0, "it must end by a signal"
+    assert "went on" not in done.stdout
+    for part in REPORTED[mistake]:
+        assert part in done.stderr
+
+
+@pytest.mark.parametrize("mistake", ["race", "chain"])
+def test_orders_show_races(emulator, mistake):
+    """A thread or block that relies on another having run before it gives other results in another order."""
+    orders = ["forward", "backward", "shuffle:1", "shuffle:2"]
+    results = [emulator.run(PROGRAM, mistake, order=order).stdout for order in orders]
+    assert len(set(results)) > 1
+    assert results[2] == emulator.run(PROGRAM, mistake, order="shuffle:1").stdout, "a seed must give the same again"
+
+
+def test_orders_agree_without_a_race(emulator):
+    expected = [str(3 * i) for i in reversed(range(256))]
+    for order in ("forward", "backward", "shuffle:1", "shuffle:2"):
+        done = emulator.run(PROGRAM, "no race", order=order)
+        assert done.stdout.split() == [*expected, "went", "on"]
+
+
+def test_bad_setting(emulator):
+    assert "it must be forward, backward or shuffle:SEED" in emulator.run(PROGRAM, "chain", order="sideways").stderr
