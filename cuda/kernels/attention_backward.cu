@@ -1,0 +1,136 @@
+#include "kernels/attention_backward_simt.cuh"
+
+/* ---- before and behind the products ---- */
+
+constexpr int SUM_THREADS = 256, LANES = 8; /* lanes that share a row: 16 bytes each are a row of 64 16-bit elements */
+constexpr int BLOCKS_PER_SM = 8;
+
+template <class T> __global__ void __launch_bounds__(SUM_THREADS) row_sums_kernel(nn_flash_backward a, int64_t total) {
+  constexpr int E = nn_per_16<T>;
+  const nn_attention_sizes &s = a.sizes;
+  const int64_t row = ((int64_t)blockIdx.x * SUM_THREADS + threadIdx.x) / LANES;
+  const int lane = threadIdx.x % LANES;
+  float sum = 0.0f;
+  int64_t at_lse = 0;
+  if (row < total) {
+    const int64_t pair = row / s.rows(), sequence = pair / s.kv_heads;
+    const nn_query_rows rows(s, sequence, (int32_t)(pair - sequence * s.kv_heads), row - pair * s.rows(), 1);
+    const int64_t at = rows.at(0, s.ld_out(), s.dim);
+    at_lse = rows.at_head(0, s, sequence);
+    for (int d = lane * E; d < s.dim; d += LANES * E) {
+      float x[E], y[E];
+      nn_load_row(x, static_cast<const T *>(a.dout) + at + d, a.wide_out);
+      nn_load_row(y, static_cast<const T *>(a.out) + at + d, a.wide_out);
+#pragma unroll
+      for (int e = 0; e < E; e++) {
+        sum = fmaf(x[e], y[e], sum);
+      }
+    }
+  }
+  sum = nn_warp_sum<LANES>(sum);
+  if (row < total && lane == 0) {
+    const nn_split log2e = {1.44269504088896341f, (float)(1.44269504088896341 - (double)1.44269504088896341f)};
+    const float lse = a.lse[at_lse], high = lse * log2e.high;
+    const float low = fmaf(lse, log2e.high, -high) + lse * log2e.low;
+    a.row_sums[row] =
+        lse == nn_lowest() ? make_float4(-nn_lowest(), 0.0f, sum, 0.0f) : make_float4(high, low, sum, 0.0f);
+  }
+}
+
+/* Pieces, in order. Two sides: dK and dV. */
+template <class T> __global__ void __launch_bounds__(SUM_THREADS) add_partials_kernel(nn_flash_backward a) {
+  const nn_attention_sizes &s = a.sizes;
+  const int64_t rows = a.pairs * s.kv_len, side_size = rows * s.dim, units = 2 * side_size / 4;
+  for (int64_t i = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x; i < units; i += (int64_t)gridDim.x * SUM_THREADS) {
+    const int side = 4 * i >= side_size;
+    const int64_t at = 4 * i - side * side_size, row = at / s.dim, pair = row / s.kv_len, sequence = pair / s.kv_heads;
+    float sum[4] = {};
+    for (int64_t piece = 0; piece < a.pieces; piece++) {
+      float x[4];
+      nn_load_4(x, a.partial + (2 * piece + side) * side_size + at);
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        sum[e] += x[e];
+      }
+    }
+    if (side == 0) {
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        sum[e] *= a.scale;
+      }
+    }
+    T *const to = static_cast<T *>(side == 0 ? a.dk : a.dv);
+    const int64_t token = sequence * s.kv_len + row - pair * s.kv_len;
+    nn_store_row(to + token * s.ld_kv + (pair - sequence * s.kv_heads) * s.dim + at - row * s.dim, sum, a.wide);
+  }
+}
+
+/*
+ * Blocks that the kernel over keys should have, so that a large GPU is full; pieces of a tile of keys make up for what
+ * tiles are missing, but none is shorter than PIECE_TILES tiles of rows, or partial results would cost more than they
+ * bring. Sums hang on both, so neither may follow the device. By count, not measured on a GPU yet.
+ */
+constexpr int64_t BLOCKS_WANTED = 512, PIECE_TILES = 16;
+
+template <class T, class FORM> static int32_t backward_of(nncuda_ctx *ctx, nn_flash_backward a) {
+  const nn_attention_sizes &s = a.sizes;
+  const int64_t total = a.pairs * s.rows();
+  a.row_sums = static_cast<float4 *>(nn_scratch(ctx, sizeof(float4) * (size_t)total));
+  if (a.row_sums == nullptr) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const int64_t blocks = nn_ceil_div(total * LANES, SUM_THREADS);
+  int32_t status = nn_launch(ctx, row_sums_kernel<T>, dim3((unsigned)blocks), dim3(SUM_THREADS), 0, a, total);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  a.tiles = nn_ceil_div(s.kv_len, FORM::N);
+  const int64_t wanted = BLOCKS_WANTED / (a.tiles * a.pairs), most = nn_ceil_div(s.rows(), FORM::M) / PIECE_TILES;
+  a.pieces = wanted < most ? wanted : most;
+  if (a.pieces <= 1) {
+    a.pieces = 1;
+  } else {
+    a.partial =
+        static_cast<float *>(nn_scratch(ctx, sizeof(float) * (size_t)(a.pieces * 2 * a.pairs * s.kv_len * s.dim)));
+    if (a.partial == nullptr) {
+      return NNCUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  status = FORM::keys(ctx, a);
+  if (status == NNCUDA_SUCCESS && a.partial != nullptr) {
+    const unsigned adders = nn_blocks(ctx, 2 * a.pairs * s.kv_len * s.dim / 4, SUM_THREADS, BLOCKS_PER_SM);
+    status = nn_launch(ctx, add_partials_kernel<T>, dim3(adders), dim3(SUM_THREADS), 0, a);
+  }
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  a.tiles = nn_ceil_div(s.rows(), FORM::M);
+  return FORM::rows(ctx, a);
+}
+
+template <class T> static int32_t backward_by_dim(nncuda_ctx *ctx, const nn_flash_backward &a) {
+  return a.sizes.dim <= 64    ? backward_of<T, nn_backward_simt<T, 64>>(ctx, a)
+         : a.sizes.dim <= 128 ? backward_of<T, nn_backward_simt<T, 128>>(ctx, a)
+                              : backward_of<T, nn_backward_simt<T, 256>>(ctx, a);
+}
+
+NN_KERNEL(flash_attention_backward) {
+  const auto *a = static_cast<const nn_flash_attention_backward_args *>(args);
+  nn_flash_backward p = {};
+  p.dout = a->dout;
+  p.q = a->q;
+  p.k = a->k;
+  p.v = a->v;
+  p.out = a->out;
+  p.lse = a->lse;
+  p.dq = a->dq;
+  p.dk = a->dk;
+  p.dv = a->dv;
+  p.sizes = nn_attention_sizes_of(a->shape, a->ld_q, a->ld_kv, a->causal);
+  p.factor = nn_split_of((double)a->scale * NN_LOG2E);
+  p.scale = a->scale;
+  p.pairs = a->shape.batch * a->shape.kv_heads;
+  p.wide = nn_aligned_16(a->q, a->k, a->v, a->dq, a->dk, a->dv) && nn_rows_16(a->ld_kv, a->ld_q, a->dtype);
+  p.wide_out = nn_aligned_16(a->dout, a->out);
+  NN_SWITCH_FLOATS(a->dtype, return backward_by_dim<T>(ctx, p));
+}

@@ -1,0 +1,53 @@
+/*
+ * What the forms of flash_attention_backward share (Dao 2023, algorithm 2). With P = softmax(S), dP = dO V^T and
+ * delta = rowsum(dO * O):
+ *   dV = P^T dO,  dS = P * (dP - delta),  dQ = scale * dS K,  dK = scale * dS^T Q.
+ *
+ * Three kernels, and no sums between blocks: one fills `row_sums`, one has a block for each tile of keys, which walks
+ * over the rows that see them (those of all heads of the group) and so sums dK and dV in one fixed order, and one has a
+ * block for each tile of rows, which walks over the keys. S and dP are computed in both.
+ *
+ * When there are few tiles of keys, the rows are cut into pieces by the sizes alone, dK and dV of each piece go to
+ * `partial`, and a fourth kernel adds them in order.
+ */
+#ifndef NN_KERNELS_ATTENTION_BACKWARD_CUH
+#define NN_KERNELS_ATTENTION_BACKWARD_CUH
+
+#include "kernels/attention.cuh"
+
+struct nn_flash_backward {
+  const void *dout, *q, *k, *v, *out;
+  const float *lse;
+  void *dq, *dk, *dv;
+  /* Of each row, in the order of nn_query_rows, sequence after sequence: lse * log2(e) as two numbers (rounding it
+   * would cost P more than all else in f32) and delta. Rows without keys have +inf, which makes P zero. */
+  float4 *row_sums;
+  float *partial; /* [piece][2][sequence, key head][kv_len][dim]: dK, dV; null when there is one piece */
+  nn_attention_sizes sizes;
+  nn_split factor; /* scale * log2(e) */
+  float scale;
+  int64_t tiles, pieces, pairs; /* of keys or rows, in each (sequence, key head); of rows; (sequence, key head)s */
+  bool wide, wide_out;          /* 16 bytes at a time in q, k, v, dq, dk, dv; in dout and out */
+};
+
+/* The tiles of rows that piece `piece` of a tile of keys takes, of those that see the tile's first key. */
+struct nn_backward_span {
+  int64_t first, end;
+
+  __device__ __forceinline__ nn_backward_span(const nn_attention_sizes &s, int64_t key, int64_t piece, int64_t pieces,
+                                              int tile) {
+    const int64_t query = key - (s.kv_len - s.q_len); /* the first that sees `key` */
+    const int64_t from = s.causal && query > 0 ? query * s.group / tile : 0, to = nn_ceil_div(s.rows(), tile);
+    const int64_t each = to > from ? nn_ceil_div(to - from, pieces) : 0;
+    first = from + piece * each;
+    end = first + each < to ? first + each : to;
+  }
+};
+
+/* Where a tile of keys leaves dK and dV: in the outputs, or as f32 in `partial`. */
+__device__ __forceinline__ int64_t nn_partial_at(const nn_flash_backward &p, int64_t piece, int side, int64_t pair,
+                                                 int64_t key) {
+  return (((piece * 2 + side) * p.pairs + pair) * p.sizes.kv_len + key) * p.sizes.dim;
+}
+
+#endif

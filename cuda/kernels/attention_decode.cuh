@@ -1,0 +1,19 @@
+/* What the forms of attention_decode share. */
+#ifndef NN_KERNELS_ATTENTION_DECODE_CUH
+#define NN_KERNELS_ATTENTION_DECODE_CUH
+
+#include "kernels/attention.cuh"
+
+struct nn_decode {
+  const void *q, *k, *v;
+  const int32_t *lengths;
+  void *out;
+  float *partial; /* [batch][heads][pieces][dim + 2]: output, maximum (in units of ln 2), sum of the powers below it */
+  int64_t batch, capacity, ld_q, piece_keys, pieces;
+  int32_t heads, kv_heads, group, parts, dim; /* parts: blocks that share the heads of a group */
+  nn_split factor;                            /* scale * log2(e) */
+  bool wide;                                  /* the caches can be read 16 bytes at a time */
+  nn_range range;
+};
+
+#endif
