@@ -96,6 +96,21 @@ def test_leading_dimensions_alpha_and_beta(cpu: Engine, dtype: str, dtype_c: str
         assert np.all(np.isnan(wide(c_buffer[:, n:]))), "wrote between the rows of C"
 
 
+@pytest.mark.parametrize("m,n,k,lda", [(192, 512, 1024, 1024), (80, 300, 1088, 1091), (193, 515, 512, 3072)])
+def test_rows_of_a_that_are_packed_beside_the_products(cpu: Engine, m: int, n: int, k: int, lda: int) -> None:
+    """Rows a power of two apart, and rows that begin anywhere in a line, where several panels of A meet a wide B."""
+    rng = np.random.default_rng(8)
+    buffer, a = stored(rng, m, k, lda, "bf16")
+    b = random(rng, (n, k), "bf16")
+    exact, size = wide(a) @ wide(b).T, np.abs(wide(a)) @ np.abs(wide(b)).T
+    for dtype_c in ("bf16", "f32"):
+        c_buffer, c = stored(rng, m, n, n + 5, dtype_c)
+        c_buffer[:] = np.nan
+        cpu.gemm_beta(buffer, b, c_buffer, m, n, k, lda, k, n + 5, 1.0, 0.0, 0, 1, "bf16", dtype_c)
+        check(c, exact, size, k, dtype_c)
+        assert np.all(np.isnan(wide(c_buffer[:, n:]))), "wrote between the rows of C"
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_epilogues(cpu: Engine, dtype: str) -> None:
     rng = np.random.default_rng(3)
@@ -192,7 +207,8 @@ def test_same_bits_for_any_number_of_threads(isa: int) -> None:
     rng = np.random.default_rng(7)
     engines = [Engine(threads=threads, isa=isa) for threads in THREADS]
     for dtype, dtype_c in PAIRS:
-        for m, n, k, trans_a, trans_b in [(1, 700, 513, 0, 1), (6, 1100, 130, 0, 0), (190, 210, 700, 1, 0)]:
+        products = [(1, 700, 513, 0, 1), (6, 1100, 130, 0, 0), (190, 210, 700, 1, 0), (200, 520, 1024, 0, 1)]
+        for m, n, k, trans_a, trans_b in products:
             a = random(rng, (k, m) if trans_a else (m, k), dtype)
             b = random(rng, (n, k) if trans_b else (k, n), dtype)
             results = set()
