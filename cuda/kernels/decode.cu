@@ -1,0 +1,423 @@
+/*
+ * Choosing tokens. A block takes a row and never sorts it: the border of top_k and of top_p, the last token that may
+ * still be drawn, is found by a radix search over the keys of the tokens, which adds up counts or weights a bucket.
+ *
+ * The order of tokens, higher logit first, then lower index, is that of their keys: 32-bit numbers that compare as the
+ * logits do, equal for 0 and -0, and 0 for what is never drawn (NaN and -inf). Weights are added up as whole numbers of
+ * 2^-40 of the largest: such sums are exact, so that neither their order nor that of the atomic additions decides a
+ * bit.
+ *
+ * A row is read again in each pass, from the second cache: 128256 logits are 251 or 501 KiB. At the 64 bytes a cycle
+ * that a multiprocessor gets from there a pass takes 4 to 8 thousand cycles. By count, not measured on a GPU yet.
+ */
+#include "abi/decode.h"
+#include "abi/philox.h"
+
+#include "kernels/number.cuh"
+#include "kernels/reduce.cuh"
+
+constexpr int THREADS = 1024;
+constexpr int BUCKETS = 2048; /* of one round of the radix search: 11, 11 and 10 bits of the key */
+constexpr uint32_t KEY_OF_INFINITY = 0xff800000u;
+
+static __device__ __forceinline__ uint32_t key_of(float x) {
+  const uint32_t u = __float_as_uint(x + 0.0f); /* -0 becomes 0 */
+  const uint32_t key = u ^ (u >> 31 ? 0xffffffffu : 0x80000000u);
+  /* Below are -inf and negative NaN, above positive NaN. */
+  return key - 0x00800000u <= KEY_OF_INFINITY - 0x00800000u ? key : 0;
+}
+
+static __device__ __forceinline__ float logit_of(uint32_t key) {
+  return __uint_as_float(key >> 31 ? key ^ 0x80000000u : ~key);
+}
+
+/* ---- sums over a block ---- */
+
+struct larger_number {
+  static __device__ __forceinline__ uint64_t of(uint64_t a, uint64_t b) { return a > b ? a : b; }
+};
+
+/* Sum of the threads before this one, and of all. Begins with a barrier, so `shared` (one a warp) may be used again. */
+static __device__ __forceinline__ uint64_t scan_block(uint64_t x, uint64_t *shared, uint64_t *total) {
+  const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
+  uint64_t sum = x;
+#pragma unroll
+  for (int step = 1; step < NN_WARP; step *= 2) {
+    const uint64_t other = __shfl_up_sync(NN_ALL_LANES, sum, step);
+    sum += lane >= step ? other : 0;
+  }
+  __syncthreads();
+  if (lane == NN_WARP - 1) {
+    shared[warp] = sum;
+  }
+  __syncthreads();
+  uint64_t of_warps = shared[lane];
+#pragma unroll
+  for (int step = 1; step < NN_WARP; step *= 2) {
+    const uint64_t other = __shfl_up_sync(NN_ALL_LANES, of_warps, step);
+    of_warps += lane >= step ? other : 0;
+  }
+  *total = __shfl_sync(NN_ALL_LANES, of_warps, NN_WARP - 1);
+  const uint64_t before = __shfl_sync(NN_ALL_LANES, of_warps, warp == 0 ? 0 : warp - 1);
+  return sum - x + (warp == 0 ? 0 : before);
+}
+static_assert(THREADS / NN_WARP == NN_WARP, "a lane a warp");
+
+/* The largest, in every thread; begins with a barrier. */
+static __device__ __forceinline__ uint64_t max_block(uint64_t x, uint64_t *shared) {
+  __syncthreads();
+  return nn_block_reduce<larger_number, THREADS>(x, shared, (uint64_t)0);
+}
+
+/* ---- a row ---- */
+
+/* The last token that may be drawn: none with a lower key, and of those with this key none with a higher index. */
+struct border {
+  uint32_t key;
+  int32_t index;
+};
+
+template <class T, int N> struct row {
+  const T *logits;
+  int32_t vocab;
+
+  /* visit(key, index) for every token, a thread those of its own; a thread's are in rising order. */
+  template <class VISIT> __device__ __forceinline__ void each(VISIT visit) const {
+    for (int64_t i = (int64_t)threadIdx.x * N; i < vocab; i += THREADS * N) {
+      float x[N];
+      nn_load(x, logits + i);
+#pragma unroll
+      for (int e = 0; e < N; e++) {
+        visit(key_of(x[e]), (int32_t)i + e);
+      }
+    }
+  }
+};
+
+/* What a token weighs: nothing behind the border, or below the row of +inf. */
+struct weigher {
+  border last;
+  float most, scale;
+
+  __device__ __forceinline__ bool allows(uint32_t key, int32_t index) const {
+    return key > last.key || (key == last.key && index <= last.index);
+  }
+
+  /* exp((logit - largest) / temperature) in units of 2^-40. */
+  __device__ __forceinline__ uint64_t of_key(uint32_t key) const {
+    const float x = key == KEY_OF_INFINITY ? 0.0f : logit_of(key);
+    return __float2ull_rn(expf((x - most) * scale) * 0x1p40f);
+  }
+
+  __device__ __forceinline__ uint64_t operator()(uint32_t key, int32_t index) const {
+    return allows(key, index) ? of_key(key) : 0;
+  }
+};
+
+struct one_each {
+  border last;
+
+  __device__ __forceinline__ uint64_t of_key(uint32_t) const { return 1; }
+  __device__ __forceinline__ uint64_t operator()(uint32_t key, int32_t index) const {
+    return key > last.key || (key == last.key && index <= last.index);
+  }
+};
+
+struct shared_row {
+  uint32_t low[BUCKETS], high[BUCKETS]; /* halves of the buckets' sums: shared memory adds 32 bits at a time */
+  uint64_t warps[NN_WARP];
+  uint64_t above, here; /* of the bucket found: the sum before it, and its own */
+  uint32_t bucket;
+  int32_t found;
+};
+
+static __device__ __forceinline__ void add_to_bucket(shared_row *s, uint32_t bucket, uint64_t x) {
+  const uint32_t low = (uint32_t)x, before = atomicAdd(&s->low[bucket], low);
+  const uint32_t high = (uint32_t)(x >> 32) + (before + low < before);
+  if (high != 0) {
+    atomicAdd(&s->high[bucket], high);
+  }
+}
+
+/* The index of the `wanted`-th token (from 1) with this key; the last one where there are fewer. */
+template <class T, int N>
+static __device__ int32_t nth_of_key(const row<T, N> &r, uint32_t key, uint64_t wanted, shared_row *s) {
+  uint64_t before = 0;
+  for (int64_t first = 0; first < r.vocab && before < wanted; first += THREADS * N) {
+    const int64_t i = first + (int64_t)threadIdx.x * N;
+    uint32_t in[N] = {};
+    uint64_t count = 0, total;
+    if (i < r.vocab) {
+      float x[N];
+      nn_load(x, r.logits + i);
+#pragma unroll
+      for (int e = 0; e < N; e++) {
+        in[e] = key_of(x[e]) == key;
+        count += in[e];
+      }
+    }
+    uint64_t number = before + scan_block(count, s->warps, &total);
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      number += in[e];
+      if (in[e] && number == wanted) {
+        s->found = (int32_t)i + e;
+      }
+    }
+    before += total;
+  }
+  __syncthreads();
+  return s->found;
+}
+
+/*
+ * The border of the shortest run of first tokens whose measures (their number, or their weights) reach `target`, which
+ * those of all together do.
+ */
+template <class T, int N, class MEASURE>
+static __device__ border find_border(const row<T, N> &r, const MEASURE &measure, double target, shared_row *s) {
+  uint32_t prefix = 0, known = 0; /* bits of the border's key */
+  uint64_t above = 0;             /* measure of the tokens with a larger key */
+  for (int round = 0; round < 3; round++) {
+    const int shift = round == 0 ? 21 : round == 1 ? 10 : 0;
+    const uint32_t mask = round == 2 ? 0x3ff : 0x7ff;
+    for (int b = threadIdx.x; b < BUCKETS; b += THREADS) {
+      s->low[b] = s->high[b] = 0;
+    }
+    __syncthreads();
+    r.each([&](uint32_t key, int32_t index) {
+      if ((key & known) == prefix) {
+        const uint64_t x = measure(key, index);
+        if (x != 0) {
+          add_to_bucket(s, key >> shift & mask, x);
+        }
+      }
+    });
+    __syncthreads();
+    /* Two buckets a thread, from the highest down. */
+    uint64_t sums[2], total;
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      const int bucket = BUCKETS - 1 - (2 * (int)threadIdx.x + j);
+      sums[j] = (uint64_t)s->high[bucket] << 32 | s->low[bucket];
+    }
+    uint64_t before = above + scan_block(sums[0] + sums[1], s->warps, &total);
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      if (sums[j] != 0 && (double)before < target && (double)(before + sums[j]) >= target) {
+        s->bucket = (uint32_t)(BUCKETS - 1 - (2 * (int)threadIdx.x + j));
+        s->above = before;
+        s->here = sums[j];
+      }
+      before += sums[j];
+    }
+    __syncthreads();
+    above = s->above;
+    prefix |= s->bucket << shift;
+    known |= mask << shift;
+    __syncthreads();
+  }
+  /* All that are left have the same key, and so the same measure. */
+  const uint64_t each = measure.of_key(prefix), count = s->here / each;
+  uint64_t wanted = (uint64_t)ceil((target - (double)above) / (double)each);
+  wanted = wanted < 1 ? 1 : wanted > count ? count : wanted;
+  while (wanted > 1 && (double)(above + (wanted - 1) * each) >= target) {
+    wanted--; /* the quotient was rounded up */
+  }
+  if (wanted == count) { /* all of them, as far as the border before this one lets through */
+    return {prefix, prefix == measure.last.key ? measure.last.index : INT32_MAX};
+  }
+  return {prefix, nth_of_key(r, prefix, wanted, s)};
+}
+
+/* The first index whose cumulative weight is above word * 2^-32 of the sum of all. */
+template <class T, int N>
+static __device__ int32_t draw(const row<T, N> &r, const weigher &weight, uint64_t all, uint32_t word, shared_row *s) {
+  const uint64_t target = __umul64hi(all, (uint64_t)word << 32);
+  uint64_t before = 0, total = 0;
+  for (int64_t first = 0; first < r.vocab && before <= target; first += THREADS * N) {
+    const int64_t i = first + (int64_t)threadIdx.x * N;
+    uint64_t weights[N] = {}, sum = 0;
+    if (i < r.vocab) {
+      float x[N];
+      nn_load(x, r.logits + i);
+#pragma unroll
+      for (int e = 0; e < N; e++) {
+        weights[e] = weight(key_of(x[e]), (int32_t)i + e);
+        sum += weights[e];
+      }
+    }
+    uint64_t cumulative = before + scan_block(sum, s->warps, &total);
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      if (cumulative <= target && cumulative + weights[e] > target) {
+        s->found = (int32_t)i + e;
+      }
+      cumulative += weights[e];
+    }
+    before += total;
+  }
+  __syncthreads();
+  return s->found;
+}
+
+template <class T, int N, class MEASURE>
+static __device__ uint64_t sum_of(const row<T, N> &r, const MEASURE &measure, shared_row *s) {
+  uint64_t sum = 0, total;
+  r.each([&](uint32_t key, int32_t index) { sum += measure(key, index); });
+  scan_block(sum, s->warps, &total);
+  return total;
+}
+
+/* The first token in the order: its key above its index, turned round so that the lower one is larger. */
+template <class T, int N> static __device__ uint64_t first_token(const row<T, N> &r, uint64_t *shared) {
+  uint64_t best = 0;
+  r.each([&](uint32_t key, int32_t index) {
+    const uint64_t x = (uint64_t)key << 32 | (uint32_t)~index;
+    best = x > best ? x : best;
+  });
+  return max_block(best, shared);
+}
+
+/* ---- the rows of a call ---- */
+
+struct option_rules {
+  nn_rule temperature, top_k, top_p, steps;
+};
+
+static __device__ bool options_hold(const nn_sample_args &a, int64_t r, const option_rules &rules) {
+  const float temperature = a.temperature[r];
+  if (!(temperature >= 0.0f && temperature < __int_as_float(0x7f800000))) {
+    rules.temperature.broken(r, temperature);
+    return false;
+  }
+  if (a.top_k != nullptr && a.top_k[r] < 1) {
+    rules.top_k.broken(r, a.top_k[r]);
+    return false;
+  }
+  if (a.top_p != nullptr && !(a.top_p[r] > 0.0f && a.top_p[r] <= 1.0f)) {
+    rules.top_p.broken(r, a.top_p[r]);
+    return false;
+  }
+  if (a.steps[r] < 0) {
+    rules.steps.broken(r, a.steps[r]);
+    return false;
+  }
+  return true;
+}
+
+/* Every thread of the block comes to the same decisions: they rest on what lies in memory and on sums of the block. */
+template <class T, int N> static __device__ int32_t sample_row(const nn_sample_args &a, int64_t number, shared_row *s) {
+  const row<T, N> r = {static_cast<const T *>(a.logits) + number * a.vocab, (int32_t)a.vocab};
+  const uint64_t first = first_token(r, s->warps);
+  const uint32_t best = (uint32_t)(first >> 32);
+  const float temperature = a.temperature[number];
+  if (best == 0) {
+    return 0;
+  }
+  if (temperature == 0.0f || (a.top_k != nullptr && a.top_k[number] == 1)) {
+    return (int32_t)~(uint32_t)first;
+  }
+  const bool infinite = best == KEY_OF_INFINITY; /* then only those are left, all alike */
+  border last = {infinite ? KEY_OF_INFINITY : 1, INT32_MAX};
+  if (a.top_k != nullptr && a.top_k[number] < a.vocab) {
+    const one_each count = {last};
+    if ((uint64_t)a.top_k[number] < sum_of(r, count, s)) {
+      last = find_border(r, count, (double)a.top_k[number], s);
+    }
+  }
+  const float inverse = 1.0f / temperature, largest = 3.402823466e38f; /* 0 times it must be 0 */
+  weigher weight = {last, infinite ? 0.0f : logit_of(best), infinite ? 0.0f : inverse < largest ? inverse : largest};
+  uint64_t all = sum_of(r, weight, s);
+  const double top_p = a.top_p == nullptr ? 1.0 : (double)a.top_p[number];
+  if (top_p < 1.0) {
+    weight.last = find_border(r, weight, top_p * (double)all, s);
+    all = sum_of(r, weight, s);
+  }
+  const uint32_t word = nn_philox((uint64_t)a.seeds[number], (uint64_t)a.steps[number], 0).w[0];
+  return draw(r, weight, all, word, s);
+}
+
+template <class T, int N>
+static __global__ void __launch_bounds__(THREADS) sample_kernel(nn_sample_args a, option_rules rules) {
+  __shared__ shared_row s;
+  for (int64_t number = blockIdx.x; number < a.rows; number += gridDim.x) {
+    if (threadIdx.x == 0) {
+      s.found = options_hold(a, number, rules);
+    }
+    __syncthreads();
+    const bool holds = s.found != 0;
+    __syncthreads();
+    const int32_t id = holds ? sample_row<T, N>(a, number, &s) : 0;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      a.ids[number] = id;
+    }
+  }
+}
+
+template <class T, int N> static __global__ void __launch_bounds__(THREADS) argmax_kernel(nn_argmax_args a) {
+  __shared__ uint64_t shared[NN_WARP];
+  for (int64_t number = blockIdx.x; number < a.rows; number += gridDim.x) {
+    const row<T, N> r = {static_cast<const T *>(a.logits) + number * a.vocab, (int32_t)a.vocab};
+    const uint64_t first = first_token(r, shared);
+    if (threadIdx.x == 0) {
+      a.ids[number] = first >> 32 == 0 ? 0 : (int32_t)~(uint32_t)first;
+    }
+  }
+}
+
+/* Rows of more tokens than an index counts do not exist: bindings.h gives ids as i32, so vocab is below 2^31 here. */
+static dim3 row_blocks(int64_t rows) {
+  const int64_t most = 1 << 16;
+  return dim3((unsigned)(rows < most ? rows : most));
+}
+
+static int32_t check_vocab(nncuda_ctx *ctx, int64_t vocab) {
+  return vocab <= INT32_MAX
+             ? NNCUDA_SUCCESS
+             : nn_fail(ctx, NNCUDA_ERROR_UNSUPPORTED, "vocab is %lld; ids count to 2^31 - 1 only", (long long)vocab);
+}
+
+template <class T> static int32_t sample_run(nncuda_ctx *ctx, const nn_sample_args *a) {
+  const int32_t status = check_vocab(ctx, a->vocab);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  const bool wide = nn_aligned_16(a->logits) && nn_rows_16(a->vocab, a->vocab, a->dtype);
+  const option_rules rules = {nn_rule_of(ctx, "temperature", "finite and at least 0"),
+                              nn_rule_of(ctx, "top_k", "at least 1"), nn_rule_of(ctx, "top_p", "above 0 and at most 1"),
+                              nn_rule_of(ctx, "steps", "at least 0")};
+  return nn_launch(ctx, wide ? sample_kernel<T, nn_per_16<T>> : sample_kernel<T, 1>, row_blocks(a->rows), dim3(THREADS),
+                   0, *a, rules);
+}
+
+NN_KERNEL(sample) {
+  const auto *a = static_cast<const nn_sample_args *>(args);
+  NN_SWITCH_FLOATS(a->dtype, return sample_run<T>(ctx, a));
+}
+
+NN_KERNEL(topk_sample) {
+  const auto *a = static_cast<const nn_sample_args *>(args);
+  NN_SWITCH_FLOATS(a->dtype, return sample_run<T>(ctx, a));
+}
+
+NN_KERNEL(topp_sample) {
+  const auto *a = static_cast<const nn_sample_args *>(args);
+  NN_SWITCH_FLOATS(a->dtype, return sample_run<T>(ctx, a));
+}
+
+template <class T> static int32_t argmax_run(nncuda_ctx *ctx, const nn_argmax_args *a) {
+  const int32_t status = check_vocab(ctx, a->vocab);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  const bool wide = nn_aligned_16(a->logits) && nn_rows_16(a->vocab, a->vocab, a->dtype);
+  return nn_launch(ctx, wide ? argmax_kernel<T, nn_per_16<T>> : argmax_kernel<T, 1>, row_blocks(a->rows), dim3(THREADS),
+                   0, *a);
+}
+
+NN_KERNEL(argmax) {
+  const auto *a = static_cast<const nn_argmax_args *>(args);
+  NN_SWITCH_FLOATS(a->dtype, return argmax_run<T>(ctx, a));
+}
