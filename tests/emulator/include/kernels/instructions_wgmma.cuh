@@ -143,6 +143,28 @@ inline void nn_emulated_multiply(const nn_emulated_product &p, nn_emulated_accum
   }
 }
 
+/* A product is an operation of the whole warpgroup: once it is complete for one warp, no warp's part of it still reads
+ * shared memory. (What one thread of a warpgroup relies on when it gives the operands' buffer back.) */
+inline void nn_emulated_warpgroup_sync(nn_site site) {
+  static uint64_t block = ~(uint64_t)0;
+  static struct {
+    uint32_t came, round;
+  } groups[8];
+  if (block != nn_emulated_block_serial()) {
+    memset(groups, 0, sizeof groups);
+    block = nn_emulated_block_serial();
+  }
+  auto &group = groups[nn_emulated_thread() / 128];
+  const uint32_t round = group.round;
+  if (++group.came == 128) {
+    group.came = 0;
+    group.round++;
+  }
+  while (group.round == round) {
+    nn_emulated_yield(site.in("wgmma.wait_group"));
+  }
+}
+
 template <int PENDING> inline void nn_wgmma_wait(nn_site site = nn_site::here()) {
   nn_emulated_requires(900, "wgmma.wait_group");
   nn_emulated_gather(0xffffffffu, 0u, site.in("wgmma.wait_group"));
@@ -163,6 +185,7 @@ template <int PENDING> inline void nn_wgmma_wait(nn_site site = nn_site::here())
     products.groups.erase(products.groups.begin());
   }
   products.fenced = false;
+  nn_emulated_warpgroup_sync(site);
 }
 
 template <class T, int COUNT> inline void nn_wgmma_hold(T (&registers)[COUNT]) {
