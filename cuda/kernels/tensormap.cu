@@ -1,7 +1,8 @@
 /* Tensor maps, made by the driver, which is found at run time. */
-#include "kernels/kernel.cuh"
-
 #include "kernels/tensormap.cuh"
+
+#include "bindings.h"
+#include <cuda_runtime.h>
 
 using nn_encode = decltype(&cuTensorMapEncodeTiled);
 
