@@ -8,6 +8,9 @@ BUILD := build/lib
 CUDA := build/cuda-toolchain
 WHEEL := build/wheel
 SM_70 ?= check
+EMULATE ?= $(if $(shell command -v $(CXX)),70 75 80 90)
+empty :=
+space := $(empty) $(empty)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
 MAKEFLAGS += --no-print-directory
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -16,7 +19,7 @@ SOURCES := $(shell find cuda cmake python bindings.h CMakeLists.txt pyproject.to
 C_FILES := $(shell find cuda tests python -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 TESTS ?= tests
 
-.PHONY: help run test lib cuda cuda-toolchain wheel bench interop asan tsan fmt generate lint lock clean
+.PHONY: help run test lib emulated cuda cuda-toolchain wheel bench interop asan tsan fmt generate lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -24,8 +27,13 @@ help: ## this list
 run: $(VENV)/.run ## train a small model on text that every machine has (TEXT=folder: on yours) and let it write
 	$(BIN)/nncuda demo --out runs/demo $(if $(TEXT),--text "$(TEXT)")
 
-test: $(VENV)/.test ## all tests; needs nothing but Python, a C compiler and CMake (TESTS=path for some)
+test: $(VENV)/.test $(if $(filter tests,$(TESTS)),emulated) ## all tests; needs nothing but Python, a C compiler and CMake (TESTS=path for some)
 	$(BIN)/python -m pytest $(TESTS)
+
+emulated: ## the GPU engine with the CPU in place of a GPU, for tests: build/emulated (EMULATE="70 75 80 90")
+	@$(if $(EMULATE),,echo "The GPU engine is not emulated: that needs a C++ compiler, such as g++.")
+	$(if $(EMULATE),cmake -S . -B build/emulated -DNNCUDA_CUDA=OFF -DNNCUDA_ISAS=baseline -DNNCUDA_EMULATE="$(subst $(space),;,$(EMULATE))")
+	$(if $(EMULATE),cmake --build build/emulated --target $(EMULATE:%=nncuda_emulated_%))
 
 lib: ## the library alone: build/lib/libnncuda.so
 	cmake -S . -B $(BUILD)
