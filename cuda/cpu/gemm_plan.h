@@ -49,7 +49,9 @@ static void gemm_cut(gemm_job *job, int64_t m, int64_t n, int64_t k, int64_t thr
   const nn_gemm_args *x = job->args;
   const double a_cost = reads_in_place(x, x->dtype) ? 0.2 : 1.0; /* or packed */
   const double b_cost = x->trans_b ? 1.0 : 0.8, b_reread = 0.2, start = 16e3;
-  const double work = (double)m * (double)n * (double)k * (double)x->count;
+  /* Few columns wait for A, of which a core takes in some 5 elements a cycle: threads share that, too. */
+  const double busy = PRODUCTS_A_CYCLE / 5.0 > (double)n ? PRODUCTS_A_CYCLE / 5.0 : (double)n;
+  const double work = (double)m * busy * (double)k * (double)x->count;
   const double most = threads > 1 ? 4.0 * (double)threads : 1.0;
   const double wanted = work / TASK_WORK < most ? work / TASK_WORK : most;
   const int64_t pieces = nn_ceil_div(wanted < 1 ? 1 : (int64_t)wanted, x->count);
