@@ -1,9 +1,23 @@
+#include "kernels/attention_flash_mma.cuh"
 #include "kernels/attention_flash_simt.cuh"
 
-template <class T> static int32_t flash_by_dim(nncuda_ctx *ctx, const nn_flash &p, int64_t pairs) {
+template <class T> static int32_t flash_simt_by_dim(nncuda_ctx *ctx, const nn_flash &p, int64_t pairs) {
   return p.sizes.dim <= 64    ? nn_flash_simt<T, 64>(ctx, p, pairs)
          : p.sizes.dim <= 128 ? nn_flash_simt<T, 128>(ctx, p, pairs)
                               : nn_flash_simt<T, 256>(ctx, p, pairs);
+}
+
+template <class T> static int32_t flash_by_dim(nncuda_ctx *ctx, const nn_flash &p, int64_t pairs) {
+  if (nn_gpu_arch(ctx) < nn_mma_from<T>() || p.factor.high == 0.0f) {
+    return flash_simt_by_dim<T>(ctx, p, pairs);
+  }
+  return p.sizes.dim <= 64    ? nn_flash_mma<T, 64>(ctx, p, pairs)
+         : p.sizes.dim <= 128 ? nn_flash_mma<T, 128>(ctx, p, pairs)
+                              : nn_flash_mma<T, 256>(ctx, p, pairs);
+}
+
+template <> int32_t flash_by_dim<float>(nncuda_ctx *ctx, const nn_flash &p, int64_t pairs) {
+  return flash_simt_by_dim<float>(ctx, p, pairs);
 }
 
 NN_KERNEL(flash_attention) {

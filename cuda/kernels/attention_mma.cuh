@@ -1,0 +1,132 @@
+/*
+ * Tiles of 16-bit elements in shared memory, and products of 16-row pieces of them by one warp (mma.sync).
+ *
+ * A tile has rows of D elements, D a multiple of 64; the 16-byte units of row r are XORed with r % 8 among eight, so
+ * that eight rows at the same column meet all banks. The places of a lane in ldmatrix (instructions_mma.cuh) are the
+ * same for every piece of a tile but for constants: they are computed once.
+ */
+#ifndef NN_KERNELS_ATTENTION_MMA_CUH
+#define NN_KERNELS_ATTENTION_MMA_CUH
+
+#include "kernels/attention.cuh"
+
+/* The first architecture whose tensor cores take T in mma.sync. */
+template <class T> constexpr int32_t nn_mma_from() { return nn_mma_type<T>::is_f16 ? 75 : 80; }
+
+template <int D> struct nn_mma_tile {
+  static constexpr int ROW = 2 * D; /* bytes */
+
+  __host__ __device__ static constexpr int bytes(int rows) { return rows * ROW; }
+  /* Offset of a 16-byte unit. */
+  __device__ static __forceinline__ int at(int row, int unit) { return row * ROW + ((unit ^ (row & 7)) << 4); }
+};
+
+/* Places of this lane, to be added to the address of a tile of rows of D elements. */
+template <int D> struct nn_mma_lane {
+  uint32_t row_a, row_b, unit_a, unit_b;
+
+  __device__ __forceinline__ nn_mma_lane() {
+    const uint32_t lane = threadIdx.x % NN_WARP;
+    row_a = lane % 16 * nn_mma_tile<D>::ROW;
+    unit_a = (lane / 16 ^ lane % 8) << 4;
+    row_b = (lane % 8 + lane / 16 * 8) * nn_mma_tile<D>::ROW;
+    unit_b = (lane / 8 % 2 ^ lane % 8) << 4;
+  }
+  /* A's 16 rows from `row` on and elements 16k to 16k + 15 along them. */
+  __device__ __forceinline__ void load_a(uint32_t (&a)[4], uint32_t tile, int row, int k) const {
+    nn_ldmatrix_x4(a, tile + row * nn_mma_tile<D>::ROW + row_a + (unit_a ^ (uint32_t)k << 5));
+  }
+  /* B's columns `column` to column + 15, which are rows of the tile, and elements 16k to 16k + 15 along them. */
+  __device__ __forceinline__ void load_b(uint32_t (&b)[4], uint32_t tile, int column, int k) const {
+    nn_ldmatrix_x4(b, tile + column * nn_mma_tile<D>::ROW + row_b + (unit_b ^ (uint32_t)k << 5));
+  }
+  /* B's rows `row` to row + 15, which are rows of the tile, and its columns 16n to 16n + 15. */
+  __device__ __forceinline__ void load_b_rows(uint32_t (&b)[4], uint32_t tile, int row, int n) const {
+    nn_ldmatrix_x4_transposed(b, tile + row * nn_mma_tile<D>::ROW + row_a + (unit_a ^ (uint32_t)n << 5));
+  }
+};
+
+/* Two numbers as a pair of 16-bit elements. */
+template <class T> __device__ __forceinline__ uint32_t nn_pair(float low, float high) {
+  return nn_mma_type<T>::is_f16 ? nn_f32x2_to_f16x2(low, high) : nn_f32x2_to_bf16x2(low, high);
+}
+
+/* Sums of rows x 16 as the A operand of a next product: two neighbouring pieces of 8 columns. */
+template <class T>
+__device__ __forceinline__ void nn_sums_to_a(uint32_t (&a)[4], const float (&left)[4], const float (&right)[4]) {
+  a[0] = nn_pair<T>(left[0], left[1]);
+  a[1] = nn_pair<T>(left[2], left[3]);
+  a[2] = nn_pair<T>(right[0], right[1]);
+  a[3] = nn_pair<T>(right[2], right[3]);
+}
+
+/*
+ * Starts to copy ROWS rows of a tile (nn_copy_async; the caller commits and waits): zeros beyond `dim` and for rows
+ * from `count` on. at(r) is the offset of row r. Without `wide` the elements are copied one by one.
+ */
+template <int D, int ROWS, int THREADS, class T, class AT>
+__device__ __forceinline__ void nn_mma_load(unsigned char *tile, const T *from, int count, int dim, bool wide, AT at) {
+  constexpr int ACROSS = D / 8;
+  static_assert(ROWS * ACROSS % THREADS == 0, "every thread copies as much");
+#pragma unroll
+  for (int i = 0; i < ROWS * ACROSS / THREADS; i++) {
+    const int r = (int)(threadIdx.x + i * THREADS) / ACROSS, unit = (int)threadIdx.x % ACROSS;
+    static_assert(THREADS % ACROSS == 0, "a thread stays in its column");
+    const bool inside = r < count && unit * 8 < dim;
+    unsigned char *const to = tile + nn_mma_tile<D>::at(r, unit);
+    const T *const source = inside ? from + at(r) + unit * 8 : from;
+    if (wide) {
+      nn_copy_async<16>(nn_shared_address(to), source, inside ? 16 : 0);
+    } else {
+      nn_vector<T, 8> x = {};
+#pragma unroll
+      for (int e = 0; e < 8; e++) {
+        if (inside) {
+          x.x[e] = source[e];
+        }
+      }
+      *reinterpret_cast<nn_vector<T, 8> *>(to) = x;
+    }
+  }
+}
+
+/* Stores 16 rows of sums, `factor[0]` and `factor[1]` times what they are (lane's rows g and g + 8), into a tile. */
+template <class T, int D>
+__device__ __forceinline__ void nn_sums_to_tile(unsigned char *tile, int row, const float (&sums)[D / 8][4],
+                                                const float (&factor)[2]) {
+  const int lane = threadIdx.x % NN_WARP, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int n = 0; n < D / 8; n++) {
+    unsigned char *const to = tile + nn_mma_tile<D>::at(row + g, n) + 4 * t;
+    *reinterpret_cast<uint32_t *>(to) = nn_pair<T>(sums[n][0] * factor[0], sums[n][1] * factor[0]);
+    *reinterpret_cast<uint32_t *>(to + 8 * nn_mma_tile<D>::ROW) =
+        nn_pair<T>(sums[n][2] * factor[1], sums[n][3] * factor[1]);
+  }
+}
+
+/* By one warp: rows `row` to row + ROWS - 1 of a tile, those below `count`, to at(r) in global memory. */
+template <int D, int ROWS, class T, class AT>
+__device__ __forceinline__ void nn_tile_to_rows(T *to, const unsigned char *tile, int row, int count, int dim,
+                                                bool wide, AT at) {
+  constexpr int ACROSS = D / 8, STEP = NN_WARP / ACROSS > 0 ? NN_WARP / ACROSS : 1;
+  static_assert(ACROSS <= NN_WARP, "a row has at most 32 units");
+  const int lane = threadIdx.x % NN_WARP, unit = lane % ACROSS;
+#pragma unroll 4
+  for (int i = 0; i < ROWS; i += STEP) {
+    const int r = row + i + lane / ACROSS;
+    if (r < count && unit * 8 < dim) {
+      T *const place = to + at(r) + unit * 8;
+      const nn_vector<T, 8> x = *reinterpret_cast<const nn_vector<T, 8> *>(tile + nn_mma_tile<D>::at(r, unit));
+      if (wide) {
+        *reinterpret_cast<nn_vector<T, 8> *>(place) = x;
+      } else {
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+          place[e] = x.x[e];
+        }
+      }
+    }
+  }
+}
+
+#endif
