@@ -16,6 +16,11 @@
 /* Tells that a source is compiled for the emulator. */
 #define NN_EMULATED 1
 
+/* sm_90 is emulated with what only sm_90a has (wgmma, setmaxnreg). */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+#define __CUDA_ARCH_FEAT_SM90_ALL 1
+#endif
+
 #define __global__
 #define __device__
 #define __host__
