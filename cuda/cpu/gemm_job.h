@@ -36,31 +36,32 @@ enum { UNIT = 1 };
 
 #if NN_GEMM_TILES
 /* Two by two tile registers of 16 rows by 16 columns, and two for each factor. */
-enum { MR = 32, NV = 2, DEPTH = 256, TILE_ROWS = 16, A_LANES = MR, PACKS_AHEAD = 1 };
+enum { MR = 32, NV = 2, DEPTH = 256, TILE_ROWS = 16, A_LANES = MR, GROUP = 8, PACKS_AHEAD = 1 };
 /* Products of two elements that a core does in a cycle, and the least that are worth a task. */
 enum { PRODUCTS_A_CYCLE = 512, TASK_WORK = 1 << 23 };
 #elif NN_SIMD_AVX512
 /* 8 rows x 3 vectors leave 8 of the 32 registers for three vectors of B and the elements of A. As fast as 14 x 2 in
  * itself, and 8 rows of A can be read in place even where all of them fall into one set of L1, which has 12 ways. */
-enum { MR = 8, NV = 3, DEPTH = 512, TILE_ROWS = 1, A_LANES = VF, PACKS_AHEAD = 0 };
+enum { MR = 8, NV = 3, DEPTH = 768, TILE_ROWS = 1, A_LANES = VF, GROUP = 4, PACKS_AHEAD = 0 };
 enum { PRODUCTS_A_CYCLE = 32, TASK_WORK = 1 << 20 };
 #else
 /* 6 rows x 2 vectors of 16 registers. */
-enum { MR = 6, NV = 2, DEPTH = 512, TILE_ROWS = 1, A_LANES = MR, PACKS_AHEAD = 0 };
+enum { MR = 6, NV = 2, DEPTH = 512, TILE_ROWS = 1, A_LANES = MR, GROUP = 8, PACKS_AHEAD = 0 };
 enum { PRODUCTS_A_CYCLE = 2 * VF, TASK_WORK = 1 << 18 };
 #endif
 
 /*
- * DEPTH is the most units that a tile sums at once: MR rows of A that deep fit L1 beside the passing B. Measured on a
- * core with 48 KB of L1 and 2 MB of L2 (GFLOP/s of one thread, the factors f32 and bf16 with AMX): DEPTH 384 and 512
- * instead of 256 cost AMX 15 % at k = 768 and gain 2 % at k = 6144; BLOCK_BYTES 1.5 MB instead of 0.75 costs f32 5 % at
- * k = 6144, 0.5 MB costs AMX 30 % at k = 768, where B no longer stays whole.
+ * DEPTH is the most units that a tile sums at once: MR rows of A that deep fit L1 beside the passing B. GROUP is the
+ * number of panels of A packed at once where k runs across its rows. Measured on a core with 48 KB of L1 and 2 MB of L2
+ * (one thread, the factors f32 and bf16 with AMX): DEPTH 384 and 512 instead of 256 cost AMX 15 % at k = 768 and gain
+ * 2 % at k = 6144; 512 instead of 768 costs vectors 3 % at k = 768, 1024 costs them 7 % at k = 2048, and a GROUP of 8
+ * instead of 4 costs them 12 % with A transposed; BLOCK_BYTES 1.5 MB instead of 0.75 costs f32 5 % at k = 6144, 0.5 MB
+ * costs AMX 30 % at k = 768, where B no longer stays whole.
  */
 enum {
   NR = NV * VF,
   PANEL = A_LANES * DEPTH + VF, /* units from one packed panel of A to the next: its last store may run over */
   DEPTH_STEP = 16, /* packed depths are padded with zeros to a multiple of it: a tile register, a transposed block */
-  GROUP = 8,       /* panels of A packed at once where k runs across its rows */
   PACK_COLUMNS = 4 * NR,  /* of B in a task that packs for all */
   SHARED_BYTES = 1 << 25, /* most bytes of B that are packed for all */
   PARTIAL_BYTES = 1 << 20,
