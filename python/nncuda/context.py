@@ -346,6 +346,10 @@ class Context:
         event: Event = self._create(Event, "nncuda_event_create", "nncuda_event")
         return event
 
+    def wait(self, event: Event) -> None:
+        """Kernels and copies of the context's own stream wait for the event from now on."""
+        self._check(self._lib.nncuda_stream_wait_event(self._handle, self._null, event._pointer))
+
     @contextlib.contextmanager
     def capture(self) -> Iterator[Graph]:
         """``with ctx.capture() as graph:`` records the kernel calls of the block instead of running them;

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import dtypes
+
 if TYPE_CHECKING:
+    import numpy as np
+
     from .context import Context
     from .tensor import Tensor
 
@@ -54,15 +58,33 @@ class Stream(Handle):
         """What is given to the stream from now on waits for the event."""
         self.ctx._check(self.ctx._lib.nncuda_stream_wait_event(self.ctx._handle, self._pointer, event._pointer))
 
-    def copy(self, target: Tensor, source: Tensor) -> None:
-        """Copies a dense tensor into another without waiting; both must live until the stream has done it."""
-        if target.shape != source.shape or target.dtype != source.dtype or not (target.is_dense and source.is_dense):
-            raise ValueError(f"cannot copy {source!r} into {target!r}: both must be dense and of one shape and dtype")
-        self.ctx._check(
-            self.ctx._lib.nncuda_memcpy_async(
-                self.ctx._handle, self._pointer, target._pointer, source._pointer, source.nbytes, 3
-            )
-        )
+    def copy(self, target: Tensor | np.ndarray, source: Tensor | np.ndarray) -> None:
+        """Copies a dense tensor or a C-contiguous array into another without waiting.
+
+        At most one of them may be an array; one from `Context.host_array` is copied at full speed, beside the kernels.
+        Both must live, and the source stay as it is, until the stream has done it.
+        """
+        sides = [self._side(target), self._side(source)]
+        if sides[0][1:] != sides[1][1:]:
+            raise ValueError(f"cannot copy {sides[1][1:]} into {sides[0][1:]}: shape and dtype must be the same")
+        kind = (1 if sides[1][0] else 3) if not sides[0][0] else 2
+        if sides[0][0] and sides[1][0]:
+            raise ValueError("one of the two must be a tensor; NumPy copies between arrays")
+        pointers = [
+            self.ctx._ffi.cast("void *", side.ctypes.data) if array else side._pointer  # type: ignore[union-attr]
+            for side, (array, *_) in zip((target, source), sides, strict=True)
+        ]
+        nbytes = int(source.nbytes)
+        self.ctx._check(self.ctx._lib.nncuda_memcpy_async(self.ctx._handle, self._pointer, *pointers, nbytes, kind))
+
+    @staticmethod
+    def _side(side: Tensor | np.ndarray) -> tuple[bool, tuple[int, ...], str]:
+        """Whether it is an array, its shape and its dtype."""
+        array = not hasattr(side, "is_dense")
+        dense = side.flags.c_contiguous if array else side.is_dense  # type: ignore[union-attr]
+        if not dense:
+            raise ValueError(f"cannot copy {side!r} on a stream: it must be dense")
+        return array, tuple(side.shape), dtypes.name_of(side.dtype)
 
 
 class Event(Handle):

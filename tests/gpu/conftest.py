@@ -1,0 +1,20 @@
+"""A context on a GPU, real or emulated (docs/emulator.md). Without one the tests that ask for it are skipped; `make test`
+runs them on each emulated architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from devices import CUDA, gpus
+
+import nncuda
+from nncuda.binding import library
+
+
+@pytest.fixture
+def gpu() -> Iterator[nncuda.Context]:
+    if not gpus():
+        pytest.skip(f"no GPU: {library.load().why_no_device(CUDA, 0)}")
+    with nncuda.Context("cuda") as ctx:
+        yield ctx

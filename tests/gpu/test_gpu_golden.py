@@ -1,0 +1,54 @@
+"""Every fixture on a GPU, within its tolerance, and with the same bits again."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from devices import gpus
+
+from nncuda.binding import library
+from nncuda.golden import Fixture, Runner, find_folder, read_folder
+from nncuda.golden.fixtures import ENVIRONMENT_VARIABLE
+from nncuda.golden.report import Report
+
+pytestmark = pytest.mark.skipif(not gpus(), reason="no GPU, real or emulated")
+
+FOLDER = find_folder(os.environ.get(ENVIRONMENT_VARIABLE, Path(__file__).resolve().parents[1] / "golden"))
+BY_KERNEL: dict[tuple[str, str], list[Fixture]] = defaultdict(list)
+for _fixture in read_folder(FOLDER):
+    BY_KERNEL[_fixture.family, _fixture.kernel].append(_fixture)
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    with Runner("cuda") as found:
+        yield found
+
+
+def test_every_kernel_of_the_header_has_fixtures() -> None:
+    assert {kernel for _, kernel in BY_KERNEL} == set(library.load().header.kernels)
+
+
+@pytest.mark.parametrize("kernel", BY_KERNEL, ids="/".join)
+def test_golden(runner: Runner, kernel: tuple[str, str]) -> None:
+    report = Report()
+    for fixture in BY_KERNEL[kernel]:
+        report.add(runner.run(fixture))
+    print(f"at most {report.largest_share:.0%} of a tolerance")
+    assert report.cases == len(BY_KERNEL[kernel])
+    assert not report.failures, "\n".join(str(outcome) for outcome in report.failures)
+
+
+@pytest.mark.parametrize("kernel", BY_KERNEL, ids="/".join)
+def test_same_bits_again(runner: Runner, kernel: tuple[str, str]) -> None:
+    """In another context, whose scratch memory holds other things."""
+    with Runner("cuda") as another:
+        for fixture in BY_KERNEL[kernel]:
+            first, second = runner.outputs(fixture), another.outputs(fixture)
+            for name, array in first.items():
+                assert np.array_equal(array.view(np.uint8), second[name].view(np.uint8)), f"{fixture.id}: {name}"

@@ -1,0 +1,133 @@
+"""The same model on a GPU and on the CPU: training, checkpoints, generation; and that the device works alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nncuda
+from nncuda.infer import Sampling, generate_batch
+from nncuda.models import MoEConfig, MoETransformer
+from nncuda.train import Checkpoint, TrainConfig, Trainer
+from nncuda.train.checkpoint import TrainingState, save_checkpoint
+
+TINY = MoEConfig(
+    vocab_size=48,
+    hidden_size=24,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=8,
+    num_experts=4,
+    experts_per_token=2,
+    ffn_size=20,
+    context=32,
+    extended_context=64,
+    init_std=0.2,
+    capacity_factor=1.5,
+)
+OPTIONS = TrainConfig(
+    steps=50, warmup_steps=5, batch_size=4, micro_batch_size=2, sequence_length=12, learning_rate=3e-3
+)
+STEPS = 50
+
+
+def batches(count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Something to learn: each token decides the next but for a little noise."""
+    rng = np.random.default_rng(0)
+    made = []
+    for _ in range(count):
+        ids = np.empty((4, 13), np.int32)
+        ids[:, 0] = rng.integers(0, 48, 4)
+        for at in range(1, 13):
+            ids[:, at] = np.where(rng.random(4) < 0.9, (5 * ids[:, at - 1] + 7) % 48, rng.integers(0, 48, 4))
+        made.append((ids[:, :-1].copy(), ids[:, 1:].copy()))
+    return made
+
+
+def trained(ctx: nncuda.Context, steps: int, capture: bool = True) -> tuple[Trainer, list[float]]:
+    trainer = Trainer(MoETransformer(ctx, TINY, seed=1), OPTIONS, capture=capture)
+    return trainer, [trainer.train_step(*batch).loss for batch in batches(steps)]
+
+
+def bits(trainer: Trainer) -> list[np.ndarray]:
+    arenas = trainer.model.parameters, trainer.first_moments, trainer.second_moments
+    return [arena.data.numpy().view(np.int32) for arena in arenas]
+
+
+def test_the_gpu_learns_what_the_cpu_learns(gpu: nncuda.Context) -> None:
+    _, on_gpu = trained(gpu, STEPS)
+    with nncuda.Context("cpu") as cpu:
+        _, on_cpu = trained(cpu, STEPS)
+    assert on_cpu[-1] < 0.8 * on_cpu[0]
+    np.testing.assert_allclose(on_gpu, on_cpu, rtol=1e-3)
+
+
+def test_two_runs_and_a_captured_one_have_the_same_bits(gpu: nncuda.Context) -> None:
+    runs = [trained(gpu, 6, capture) for capture in (True, False, True)]
+    for trainer, losses in runs[1:]:
+        assert losses == runs[0][1]
+        for one, other in zip(bits(runs[0][0]), bits(trainer), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_step_reads_nothing_back(gpu: nncuda.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the loss comes back, when it is asked for."""
+    trainer, _ = trained(gpu, 3)
+    copies: list[str] = []
+    original = nncuda.Context._copy
+
+    def counted(self: nncuda.Context, target: object, source: object, nbytes: int, kind: str) -> None:
+        copies.append(kind)
+        original(self, target, source, nbytes, kind)
+
+    monkeypatch.setattr(nncuda.Context, "_copy", counted)
+    results = [trainer.train_step(*batch) for batch in batches(4)]
+    assert "device_to_host" not in copies and len(copies) == 4 * 3  # ids, targets, scale
+    assert np.isfinite(results[-1].loss)
+    assert copies[-1] == "device_to_host"
+
+
+def test_a_run_moves_between_the_devices(gpu: nncuda.Context, tmp_path: Path) -> None:
+    """A checkpoint of either is opened by the other, with the same values."""
+    data = batches(8)
+    with nncuda.Context("cpu") as cpu:
+        whole, _ = trained(cpu, 8)
+        half, _ = trained(cpu, 4)
+        state = TrainingState(4, 16, 100, 0.0, OPTIONS, None)
+        folder = save_checkpoint(tmp_path, half, state, None)
+        loaded = Checkpoint(folder).trainer(gpu)
+        for one, other in zip(bits(half), bits(loaded), strict=True):
+            np.testing.assert_array_equal(one, other)
+        for batch in data[4:]:
+            loaded.train_step(*batch)
+        assert loaded.step == 8
+        for name, expected in whole.model.parameters.arrays().items():
+            np.testing.assert_allclose(loaded.model.parameters[name].numpy(), expected, rtol=2e-3, atol=2e-4)
+
+
+def test_bad_batches_change_nothing(gpu: nncuda.Context) -> None:
+    trainer, _ = trained(gpu, 3)
+    before = bits(trainer)
+    inputs, targets = batches(1)[0]
+    with pytest.raises(nncuda.OutOfRangeError, match="must be 0 to 47"):
+        trainer.train_step(inputs + 48, targets)
+    gpu.synchronize()
+    for one, other in zip(before, bits(trainer), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "sampling", [Sampling(temperature=0.0), Sampling(top_k=5, seed=3), Sampling(top_p=0.8, seed=4)]
+)
+def test_both_write_the_same_text(gpu: nncuda.Context, sampling: Sampling) -> None:
+    config = dataclasses.replace(TINY, init_std=0.5)
+    prompts = [[1, 2, 3], [7], [40, 3, 3, 5, 8]]
+    texts = []
+    for ctx in (gpu, nncuda.Context("cpu")):
+        model = MoETransformer(ctx, config, seed=9, training=False)
+        texts.append(list(generate_batch(model, prompts, 12, sampling)))
+    assert texts[0] == texts[1]
