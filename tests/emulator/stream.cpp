@@ -308,6 +308,7 @@ static cudaError_t check_event(cudaEvent_t event) {
     if (captures.count(event->capture)) {
       event->capture->lost = true;
     }
+    nn_refuse_while_capturing();
     return cudaErrorCapturedEvent;
   }
   return nn_refuse_while_capturing();
