@@ -45,6 +45,34 @@ template <int N, class T> __device__ __forceinline__ void nn_store(T *to, const 
   *reinterpret_cast<nn_vector<T, N> *>(to) = v;
 }
 
+/* Elements i .. i+N-1 of the n at `from`, those behind the end as 0. WIDE: i is a multiple of N and `from` aligned to N
+ * elements. */
+template <bool WIDE, int N, class T>
+__device__ __forceinline__ void nn_load_at(float (&to)[N], const T *from, int64_t i, int64_t n) {
+  if (WIDE && i + N <= n) {
+    nn_load(to, from + i);
+  } else {
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      to[e] = i + e < n ? nn_to_float(from[i + e]) : 0.0f;
+    }
+  }
+}
+
+template <bool WIDE, int N, class T>
+__device__ __forceinline__ void nn_store_at(T *to, const float (&from)[N], int64_t i, int64_t n) {
+  if (WIDE && i + N <= n) {
+    nn_store(to + i, from);
+  } else {
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      if (i + e < n) {
+        to[i + e] = nn_from_float<T>(from[e]);
+      }
+    }
+  }
+}
+
 /* Whether all pointers allow accesses of 16 bytes. Null pointers do. */
 template <class... P> inline bool nn_aligned_16(const P *...pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) | ... | (uintptr_t)0) & 15) == 0;

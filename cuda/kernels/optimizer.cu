@@ -1,0 +1,275 @@
+#include "abi/optimizer.h"
+
+#include "abi/elementwise.h"
+#include "kernels/number.cuh"
+#include "kernels/reduce.cuh"
+
+/* Blocks a multiprocessor of what goes through a whole arena: by count, as in elementwise.cu, not measured on a GPU
+ * yet. */
+constexpr int THREADS = 256, BLOCKS_PER_SM = 8;
+
+/* ---- adamw_step ---- */
+
+/* A product with a sum is fused where cpu/optimizer.c fuses it and nowhere else, so that both engines make the same
+ * step of the same gradients. */
+
+/* What is the same for every parameter, computed once, in f64. */
+struct adamw_factors {
+  int32_t idle; /* nothing is to be done */
+  float grad_scale, one_less_beta1, one_less_beta2;
+  float m_scale, v_scale; /* the bias corrections 1/(1-beta1^t), 1/(1-beta2^t) */
+  float lr, keep;         /* keep: what weight decay leaves of a parameter */
+};
+
+__global__ void adamw_factors_kernel(nn_adamw_step_args a, adamw_factors *factors, nn_rule step) {
+  adamw_factors f = {};
+  const int32_t t = a.step[0];
+  f.idle = a.skip != nullptr && a.skip[0] != 0;
+  if (!f.idle && t < 1) {
+    step.broken_by(0, t);
+    f.idle = 1;
+  }
+  if (!f.idle) {
+    f.grad_scale = a.grad_scale == nullptr ? 1.0f : a.grad_scale[0];
+    f.one_less_beta1 = (float)(1.0 - (double)a.beta1);
+    f.one_less_beta2 = (float)(1.0 - (double)a.beta2);
+    f.m_scale = (float)(1.0 / (1.0 - pow((double)a.beta1, (double)t)));
+    f.v_scale = (float)(1.0 / (1.0 - pow((double)a.beta2, (double)t)));
+    f.lr = a.lr[0];
+    f.keep = (float)(1.0 - (double)a.lr[0] * (double)a.weight_decay);
+  }
+  *factors = f;
+}
+
+template <class T, bool WIDE>
+__global__ void __launch_bounds__(THREADS) adamw_kernel(nn_adamw_step_args a, const adamw_factors *factors) {
+  constexpr int N = 4;
+  const adamw_factors f = *factors;
+  if (f.idle) {
+    return;
+  }
+  T *copy = static_cast<T *>(a.param_copy);
+  const int64_t vectors = nn_ceil_div(a.n, N);
+  for (int64_t j = (int64_t)blockIdx.x * THREADS + threadIdx.x; j < vectors; j += (int64_t)gridDim.x * THREADS) {
+    const int64_t i = j * N;
+    float grad[N], m[N], v[N], param[N];
+    nn_load_at<WIDE>(grad, a.grad, i, a.n);
+    nn_load_at<WIDE>(m, a.m, i, a.n);
+    nn_load_at<WIDE>(v, a.v, i, a.n);
+    nn_load_at<WIDE>(param, a.param, i, a.n);
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      const float g = __fmul_rn(grad[e], f.grad_scale), keep = i + e < a.n_decay ? f.keep : 1.0f;
+      m[e] = fmaf(a.beta1, m[e], __fmul_rn(f.one_less_beta1, g));
+      v[e] = fmaf(a.beta2, v[e], __fmul_rn(f.one_less_beta2, __fmul_rn(g, g)));
+      const float root = __fadd_rn(sqrtf(__fmul_rn(v[e], f.v_scale)), a.eps);
+      const float step = __fmul_rn(f.lr, __fmul_rn(m[e], f.m_scale) / root);
+      param[e] = __fadd_rn(__fmul_rn(param[e], keep), -step);
+    }
+    nn_store_at<WIDE>(a.m, m, i, a.n);
+    nn_store_at<WIDE>(a.v, v, i, a.n);
+    nn_store_at<WIDE>(a.param, param, i, a.n);
+    if (copy != nullptr) {
+      nn_store_at<WIDE>(copy, param, i, a.n);
+    }
+  }
+}
+
+template <class T>
+static int32_t adamw_launch(nncuda_ctx *ctx, const nn_adamw_step_args *a, const adamw_factors *factors) {
+  const bool wide =
+      nn_aligned_16(a->grad, a->m, a->v, a->param) && reinterpret_cast<uintptr_t>(a->param_copy) % (4 * sizeof(T)) == 0;
+  const unsigned blocks = nn_blocks(ctx, nn_ceil_div(a->n, 4), THREADS, BLOCKS_PER_SM);
+  return nn_launch(ctx, wide ? adamw_kernel<T, true> : adamw_kernel<T, false>, dim3(blocks), dim3(THREADS), 0, *a,
+                   factors);
+}
+
+NN_KERNEL(adamw_step) {
+  const auto *a = static_cast<const nn_adamw_step_args *>(args);
+  auto *factors = static_cast<adamw_factors *>(nn_scratch(ctx, sizeof(adamw_factors)));
+  if (factors == nullptr) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const int32_t status =
+      nn_launch(ctx, adamw_factors_kernel, dim3(1), dim3(1), 0, *a, factors, nn_rule_of(ctx, "step", "at least 1"));
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  NN_SWITCH_FLOATS(a->dtype, return adamw_launch<T>(ctx, a, factors));
+}
+
+/* ---- gradients ---- */
+
+extern "C" int32_t nn_cuda_fill(nncuda_ctx *ctx, const void *args);
+
+NN_KERNEL(zero_grad) {
+  const auto *a = static_cast<const nn_zero_grad_args *>(args);
+  const nn_fill_args fill = {a->grad, a->n, 0.0f, a->dtype};
+  return nn_cuda_fill(ctx, &fill);
+}
+
+/* Gradients whose squares a block adds up: each thread 128 of them, in f64, since the square of an f32 may overflow or
+ * vanish where the norm does not. By count, not measured on a GPU yet. */
+constexpr int64_t CHUNK = 1 << 15;
+
+template <class T, bool WIDE>
+__global__ void __launch_bounds__(THREADS) squares_kernel(const T *grad, double *partial, int64_t n, int64_t chunks) {
+  constexpr int N = nn_per_16<T>;
+  __shared__ double shared[2][NN_WARP];
+  int turn = 0;
+  for (int64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+    double sum = 0.0;
+#pragma unroll 4
+    for (int64_t i = threadIdx.x * N; i < CHUNK; i += THREADS * N) {
+      float x[N];
+      nn_load_at<WIDE>(x, grad, chunk * CHUNK + i, n);
+#pragma unroll
+      for (int e = 0; e < N; e++) {
+        sum = fma((double)x[e], (double)x[e], sum);
+      }
+    }
+    sum = nn_block_sum<THREADS>(sum, shared[turn]);
+    if (threadIdx.x == 0) {
+      partial[chunk] = sum;
+    }
+    turn ^= 1;
+  }
+}
+
+constexpr int LAST_THREADS = 1024;
+
+__global__ void __launch_bounds__(LAST_THREADS) norm_kernel(const double *partial, float *norm, int64_t chunks) {
+  __shared__ double shared[NN_WARP];
+  double sum = 0.0;
+#pragma unroll 4
+  for (int64_t i = threadIdx.x; i < chunks; i += LAST_THREADS) {
+    sum += partial[i];
+  }
+  sum = nn_block_sum<LAST_THREADS>(sum, shared);
+  if (threadIdx.x == 0) {
+    norm[0] = (float)sqrt(sum);
+  }
+}
+
+template <class T>
+static int32_t squares_launch(nncuda_ctx *ctx, const nn_grad_norm_args *a, double *partial, int64_t chunks) {
+  return nn_launch(ctx, nn_aligned_16(a->grad) ? squares_kernel<T, true> : squares_kernel<T, false>,
+                   dim3((unsigned)(chunks < INT32_MAX ? chunks : INT32_MAX)), dim3(THREADS), 0,
+                   static_cast<const T *>(a->grad), partial, a->n, chunks);
+}
+
+NN_KERNEL(grad_norm) {
+  const auto *a = static_cast<const nn_grad_norm_args *>(args);
+  const int64_t chunks = nn_ceil_div(a->n, CHUNK);
+  double *partial = static_cast<double *>(nn_scratch(ctx, (size_t)chunks * sizeof *partial));
+  if (partial == nullptr) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  int32_t status = NNCUDA_SUCCESS;
+  NN_SWITCH_FLOATS(a->dtype, status = squares_launch<T>(ctx, a, partial, chunks));
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  return nn_launch(ctx, norm_kernel, dim3(1), dim3(LAST_THREADS), 0, static_cast<const double *>(partial), a->norm,
+                   chunks);
+}
+
+/* ---- grad_clip ---- */
+
+/* A norm of NaN gives a factor of NaN; without a limit nothing is clipped, whatever the norm. */
+__device__ __forceinline__ float clip_factor(const float *norm, const float *loss_scale, float max_norm) {
+  const double s = loss_scale == nullptr ? 1.0 : (double)loss_scale[0];
+  const double share = (double)max_norm / ((double)norm[0] / s + 1e-6);
+  return (float)((share >= 1.0 || isinf(max_norm) ? 1.0 : share) / s);
+}
+
+template <class T, bool WIDE>
+__global__ void __launch_bounds__(THREADS)
+    grad_clip_kernel(const float *norm, const float *loss_scale, float *scale, T *grad, int64_t n, float max_norm) {
+  constexpr int N = nn_per_16<T>;
+  __shared__ float shared;
+  if (threadIdx.x == 0) {
+    shared = clip_factor(norm, loss_scale, max_norm);
+    if (blockIdx.x == 0) {
+      scale[0] = shared;
+    }
+  }
+  __syncthreads();
+  const float factor = shared;
+  if (factor == 1.0f) { /* the gradients stay as they are */
+    return;
+  }
+  const int64_t vectors = nn_ceil_div(n, N);
+#pragma unroll 2
+  for (int64_t j = (int64_t)blockIdx.x * THREADS + threadIdx.x; j < vectors; j += (int64_t)gridDim.x * THREADS) {
+    float x[N];
+    nn_load_at<WIDE>(x, grad, j * N, n);
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      x[e] *= factor;
+    }
+    nn_store_at<WIDE>(grad, x, j * N, n);
+  }
+}
+
+template <class T> static int32_t grad_clip_launch(nncuda_ctx *ctx, const nn_grad_clip_args *a) {
+  const int64_t n = a->grad == nullptr ? 0 : a->n;
+  const unsigned blocks = n == 0 ? 1 : nn_blocks(ctx, nn_ceil_div(n, nn_per_16<T>), THREADS, BLOCKS_PER_SM);
+  return nn_launch(ctx, nn_aligned_16(a->grad) ? grad_clip_kernel<T, true> : grad_clip_kernel<T, false>, dim3(blocks),
+                   dim3(THREADS), 0, a->norm, a->loss_scale, a->scale, static_cast<T *>(a->grad), n, a->max_norm);
+}
+
+NN_KERNEL(grad_clip) {
+  const auto *a = static_cast<const nn_grad_clip_args *>(args);
+  NN_SWITCH_FLOATS(a->dtype, return grad_clip_launch<T>(ctx, a));
+}
+
+/* ---- schedule and loss scale: one number each, one thread ---- */
+
+__global__ void lr_schedule_kernel(nn_lr_schedule_args a, nn_range steps) {
+  if ((a.skip != nullptr && a.skip[0] != 0) || !steps.holds(0, a.step[0])) {
+    return;
+  }
+  const int32_t t = a.step[0] + 1;
+  const double high = (double)a.max_lr, low = (double)a.min_lr;
+  double lr = low;
+  if (t <= a.warmup) {
+    lr = high * (double)t / (double)a.warmup;
+  } else if (t < a.total) {
+    const double part = (double)(t - a.warmup) / (double)(a.total - a.warmup);
+    lr = low + (high - low) * (1.0 + cospi(part)) / 2.0;
+  }
+  a.step[0] = t;
+  a.lr[0] = (float)lr;
+}
+
+NN_KERNEL(lr_schedule) {
+  const auto *a = static_cast<const nn_lr_schedule_args *>(args);
+  return nn_launch(ctx, lr_schedule_kernel, dim3(1), dim3(1), 0, *a, nn_range_of(ctx, "step", 0, INT32_MAX - 1));
+}
+
+/* Counts on, and stays at the largest count there is. */
+__device__ __forceinline__ int32_t counted(int32_t count) { return count < INT32_MAX ? count + 1 : count; }
+
+__global__ void loss_scale_kernel(nn_loss_scale_update_args a) {
+  float scale = a.loss_scale[0];
+  if (!isfinite(a.norm[0])) {
+    a.skip[0] = 1;
+    a.skipped[0] = counted(a.skipped[0]);
+    a.good_steps[0] = 0;
+    scale *= a.backoff;
+  } else {
+    a.skip[0] = 0;
+    a.good_steps[0] = counted(a.good_steps[0]);
+    if (a.good_steps[0] >= a.interval) {
+      a.good_steps[0] = 0;
+      scale *= a.growth;
+    }
+  }
+  a.loss_scale[0] = scale < 0x1p-24f ? 0x1p-24f : scale > 0x1p24f ? 0x1p24f : scale;
+}
+
+NN_KERNEL(loss_scale_update) {
+  const auto *a = static_cast<const nn_loss_scale_update_args *>(args);
+  return nn_launch(ctx, loss_scale_kernel, dim3(1), dim3(1), 0, *a);
+}
