@@ -1,5 +1,7 @@
-"""A context on a GPU, real or emulated (docs/emulator.md). Without one the tests that ask for it are skipped; `make test`
-runs them on each emulated architecture."""
+"""A context on a GPU, real or emulated (docs/emulator.md). Without one the tests that ask for it are skipped.
+
+`make test` runs them on each emulated architecture.
+"""
 
 from __future__ import annotations
 
@@ -18,3 +20,7 @@ def gpu() -> Iterator[nncuda.Context]:
         pytest.skip(f"no GPU: {library.load().why_no_device(CUDA, 0)}")
     with nncuda.Context("cuda") as ctx:
         yield ctx
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--digests", help="a file that test_digests of the fixtures' outputs writes, or compares with")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections import defaultdict
 from collections.abc import Iterator
@@ -52,3 +54,21 @@ def test_same_bits_again(runner: Runner, kernel: tuple[str, str]) -> None:
             first, second = runner.outputs(fixture), another.outputs(fixture)
             for name, array in first.items():
                 assert np.array_equal(array.view(np.uint8), second[name].view(np.uint8)), f"{fixture.id}: {name}"
+
+
+def test_digests(runner: Runner, request: pytest.FixtureRequest) -> None:
+    """The outputs have the bits that another run, with --digests and the same file, had."""
+    option = request.config.getoption("--digests")
+    if option is None:
+        pytest.skip("compares two runs: pass --digests=FILE to both")
+    found = {
+        fixture.id: hashlib.sha256(b"".join(array.tobytes() for array in runner.outputs(fixture).values())).hexdigest()
+        for fixtures in BY_KERNEL.values()
+        for fixture in fixtures
+    }
+    file = Path(option)
+    if not file.exists():
+        file.write_text(json.dumps(found))
+    expected = json.loads(file.read_text())
+    assert found.keys() == expected.keys()
+    assert not [name for name, digest in found.items() if expected[name] != digest]
