@@ -52,11 +52,11 @@ enum { PRODUCTS_A_CYCLE = 2 * VF, TASK_WORK = 1 << 18 };
 
 /*
  * DEPTH is the most units that a tile sums at once: MR rows of A that deep fit L1 beside the passing B. GROUP is the
- * number of panels of A packed at once where k runs across its rows. Measured on a core with 48 KB of L1 and 2 MB of L2
- * (one thread, the factors f32 and bf16 with AMX): DEPTH 384 and 512 instead of 256 cost AMX 15 % at k = 768 and gain
- * 2 % at k = 6144; 512 instead of 768 costs vectors 3 % at k = 768, 1024 costs them 7 % at k = 2048, and a GROUP of 8
- * instead of 4 costs them 12 % with A transposed; BLOCK_BYTES 1.5 MB instead of 0.75 costs f32 5 % at k = 6144, 0.5 MB
- * costs AMX 30 % at k = 768, where B no longer stays whole.
+ * number of panels of A packed at once where k runs across its rows. Measured on a core with 48 KB of L1 and 2 MB of
+ * L2: tiles of AMX, with 1 MB of B in L2, reach 0.91 of the peak at a DEPTH of 192, 0.92 at 256 and 0.65 at 384, where
+ * A fills L1; 512 instead of 768 costs vectors 3 % at k = 768, 1024 costs them 7 % at k = 2048, and a GROUP of 8
+ * instead of 4 costs them 12 % with A transposed; BLOCK_BYTES 1.5 MB instead of 0.75 costs f32 5 % at k = 6144 (and B
+ * beyond 1.3 MB costs AMX's tiles a tenth), 0.5 MB costs AMX 30 % at k = 768, where B no longer stays whole.
  */
 enum {
   NR = NV * VF,
