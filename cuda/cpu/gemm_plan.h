@@ -56,8 +56,9 @@ static void gemm_cut(gemm_job *job, int64_t m, int64_t n, int64_t k, int64_t thr
   const double wanted = work / TASK_WORK < most ? work / TASK_WORK : most;
   const int64_t pieces = nn_ceil_div(wanted < 1 ? 1 : (int64_t)wanted, x->count);
   const int64_t n_panels = nn_ceil_div(n, NR), m_panels = nn_ceil_div(m, MR);
-  const int64_t widest = BLOCK_BYTES / 4 / DEPTH / NR; /* panels */
   const gemm_depth depth = depth_of(k);
+  /* In panels. Where A is packed ahead, B should stay whole rather than be wide. */
+  const int64_t deep = PACKS_AHEAD || depth.units == 0 ? DEPTH : depth.units, widest = BLOCK_BYTES / 4 / deep / NR;
   const double area = (double)(m * n) * UNIT / PRODUCTS_A_CYCLE; /* cycles a unit of k without any overhead */
   const int64_t units = depth.units * depth.blocks;
   const int32_t may_share =
