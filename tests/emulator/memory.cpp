@@ -1,6 +1,7 @@
 /*
  * Device memory: a region of addresses for each device, in which every allocation is followed by a page that cannot be
- * touched, and none of which can be touched at all except while a kernel or a copy runs. Fresh memory is 0xff bytes:
+ * touched, and none of which can be touched at all except while a kernel or a copy runs (and, to save time, after most
+ * operations of a long run). Fresh memory is 0xff bytes:
  * NaN as a float, -1 as a number.
  */
 #include "machine.h"
@@ -18,6 +19,8 @@ enum : size_t {
   ALIGNMENT = 256,
   FILLED_BYTES = (size_t)256 << 20,    /* of larger allocations only the ends are filled, to save time */
   PROTECTED_BYTES = (size_t)128 << 20, /* with more memory in use it stays open: closing costs time by the page */
+  ALWAYS_CLOSED = 256, /* operations; of later ones a sample, since a host that reads does so again and again */
+  CLOSED_ONE_IN = 17,
 };
 
 struct allocation {
@@ -31,6 +34,7 @@ struct region {
   size_t used, mapped;
   int open;
   bool unprotected;
+  uint64_t closings;
   std::map<unsigned char *, allocation> live;
   std::map<unsigned char *, size_t> freed; /* for reports, until their addresses are used again */
 };
@@ -67,7 +71,8 @@ void open(region &r) {
 
 void close(region &r) {
   if (--r.open == 0) {
-    r.unprotected = !nn_setting().protect || r.mapped > PROTECTED_BYTES;
+    const bool sampled = r.closings++ < ALWAYS_CLOSED || r.closings % CLOSED_ONE_IN == 0;
+    r.unprotected = !nn_setting().protect || r.mapped > PROTECTED_BYTES || !sampled;
     if (!r.unprotected) {
       protect(r, PROT_NONE);
     }
