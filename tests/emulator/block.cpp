@@ -10,7 +10,6 @@
 #include <cstdarg>
 #include <cstdio>
 #include <numeric>
-#include <sys/mman.h>
 #include <vector>
 
 uint3 threadIdx, blockIdx;
@@ -70,8 +69,6 @@ const nn_launch_record *launch;
 unsigned block_threads, block_warps, live_threads, ready_warps, begun_barriers;
 uint64_t block_serial, idle_rounds, random_state;
 uint64_t blocks, block_number, block_step, block_offset;
-unsigned char *shared_end, *shared;
-size_t shared_slack;
 
 int order;
 
@@ -156,18 +153,10 @@ void set_block(uint64_t number) {
     warps[w].live = warps[w].ready = lanes >= 32 ? ~0u : (1u << lanes) - 1;
     warps[w].polling = warps[w].open = 0;
   }
-  if (launch->shared) {
-    memset(shared, 0xff, launch->shared);
-    memset(shared + launch->shared, 0xa5, shared_slack);
-  }
+  nn_shared_begin_block();
 }
 
 void check_block_end() {
-  for (size_t i = 0; i < shared_slack && launch->shared; i++) {
-    if (shared[launch->shared + i] != 0xa5) {
-      nn_emulated_fail("wrote %zu bytes behind its %zu bytes of dynamic shared memory", i + 1, launch->shared);
-    }
-  }
   for (const barrier &b : barriers) {
     if (!begun_barriers) {
       break;
@@ -343,6 +332,7 @@ void fiber_main() {
     }
     if (!next) {
       check_block_end();
+      nn_shared_end_block();
       if (++block_number == blocks) {
         nn_stack_give(stack);
         nn_context_switch(&nowhere, host_context);
@@ -359,21 +349,10 @@ void fiber_main() {
   }
 }
 
-void map_shared() {
-  const size_t capacity = 256 << 10, guard = 64 << 10;
-  void *p = mmap(nullptr, capacity + 2 * guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED || mprotect((unsigned char *)p + guard, capacity, PROT_READ | PROT_WRITE)) {
-    nn_die("no memory for a block's shared memory");
-  }
-  shared_end = (unsigned char *)p + guard + capacity;
-}
-
 } // namespace
 
 unsigned nn_emulated_thread_number;
 uint64_t nn_emulated_block_serial() { return block_serial; }
-unsigned char *nn_emulated_shared() { return shared; }
-size_t nn_emulated_shared_size() { return launch->shared; }
 
 const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes, const nn_site &site) {
   fiber *self = current;
@@ -518,13 +497,7 @@ void nn_run_grid(const nn_launch_record &record) {
     } while (std::gcd(block_step, blocks) != 1);
     block_offset = random_bits() % blocks;
   }
-  if (record.shared) {
-    if (!shared_end) {
-      map_shared();
-    }
-    shared_slack = (1024 - record.shared % 1024) % 1024;
-    shared = shared_end - record.shared - shared_slack;
-  }
+  nn_shared_begin(record);
   idle_rounds = 0;
   /* A kernel computes in the default modes, whatever its caller has set. */
   fenv_t modes;

@@ -29,7 +29,8 @@ cudaError_t check(const cudaLaunchConfig_t &config, const void *kernel, size_t b
     nn_die("kernel " + nn_symbol(kernel) + " takes " + std::to_string(bytes) + " bytes of arguments, more than " +
            std::to_string(ARGUMENT_BYTES));
   }
-  if (config.dynamicSmemBytes > attributes_of(kernel).dynamic_shared) {
+  if (config.dynamicSmemBytes > attributes_of(kernel).dynamic_shared ||
+      config.dynamicSmemBytes + nn_shared_static(kernel) > nn_device().shared_block) {
     return cudaErrorInvalidValue;
   }
   for (unsigned i = 0; i < config.numAttrs; i++) {
@@ -102,6 +103,7 @@ cudaError_t nn_emulated_get_attributes(cudaFuncAttributes *a, const void *kernel
   const attributes its = attributes_of(kernel);
   *a = {};
   a->maxThreadsPerBlock = 1024;
+  a->sharedSizeBytes = nn_shared_static(kernel);
   a->numRegs = 64; /* nobody counts them here */
   a->ptxVersion = a->binaryVersion = nn_device().capability;
   a->maxDynamicSharedSizeBytes = (int)its.dynamic_shared;

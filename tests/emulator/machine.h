@@ -92,8 +92,26 @@ bool nn_is_capturing(cudaStream_t stream);
 /* The device that a stream belongs to; the current one for the default streams. */
 int nn_stream_device(cudaStream_t stream);
 
-/* ---- names of functions, for reports (report.cpp) */
+/* ---- shared memory (shared.cpp) */
+void nn_shared_begin(const nn_launch_record &launch);
+void nn_shared_begin_block();
+void nn_shared_end_block();
+/* Bytes of static shared memory that the kernel's blocks were seen to use. */
+size_t nn_shared_static(const void *kernel);
+
+/* ---- names (symbol.cpp) */
+struct nn_symbol_entry {
+  const char *name; /* mangled */
+  unsigned char *address;
+  size_t bytes;
+  bool writable; /* a variable */
+};
+/* Visits the functions and variables of the library in which the address lies. */
+void nn_each_symbol(const void *in_library, const std::function<void(const nn_symbol_entry &)> &visit);
+/* The function or variable there, as C++ writes it. */
 std::string nn_symbol(const void *address);
+
+/* ---- reports (report.cpp) */
 /* Ends the process with a report. */
 [[noreturn]] void nn_die(const std::string &text);
 /* Reports crashes that a kernel or the host causes by touching device memory. */

@@ -1,61 +1,10 @@
-/* Reports: names of functions out of this library's own symbol table, and what a crash was about. */
+/* Reports: the end of the process with a sentence, and what a crash was about. */
 #include "machine.h"
 
 #include <csignal>
 #include <cstdio>
-#include <cxxabi.h>
-#include <dlfcn.h>
-#include <elf.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <ucontext.h>
 #include <unistd.h>
-
-/* The dynamic linker knows exported names only, and ours are hidden: they stand in the file's symbol table. */
-std::string nn_symbol(const void *address) {
-  Dl_info info;
-  if (!dladdr(address, &info) || !info.dli_fname) {
-    return "?";
-  }
-  char unknown[32];
-  const uintptr_t offset = (uintptr_t)address - (uintptr_t)info.dli_fbase;
-  snprintf(unknown, sizeof unknown, "at offset 0x%zx", (size_t)offset);
-  std::string name = unknown;
-  const int file = open(info.dli_fname, O_RDONLY | O_CLOEXEC);
-  struct stat status;
-  if (file < 0 || fstat(file, &status)) {
-    return name;
-  }
-  const size_t size = (size_t)status.st_size;
-  const unsigned char *image = (const unsigned char *)mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
-  close(file);
-  if (image == MAP_FAILED) {
-    return name;
-  }
-  const Elf64_Ehdr *header = (const Elf64_Ehdr *)image;
-  const Elf64_Shdr *sections = (const Elf64_Shdr *)(image + header->e_shoff);
-  /* A program that is not position-independent has addresses in its table, all others offsets. */
-  const uintptr_t wanted = header->e_type == ET_EXEC ? (uintptr_t)address : offset;
-  for (unsigned i = 0; header->e_shoff && i < header->e_shnum; i++) {
-    if (sections[i].sh_type != SHT_SYMTAB) {
-      continue;
-    }
-    const Elf64_Sym *symbols = (const Elf64_Sym *)(image + sections[i].sh_offset);
-    const char *names = (const char *)(image + sections[sections[i].sh_link].sh_offset);
-    for (size_t s = 0; s < sections[i].sh_size / sizeof *symbols; s++) {
-      if (ELF64_ST_TYPE(symbols[s].st_info) == STT_FUNC && wanted >= symbols[s].st_value &&
-          wanted < symbols[s].st_value + symbols[s].st_size) {
-        int status_of_name;
-        char *plain = abi::__cxa_demangle(names + symbols[s].st_name, nullptr, nullptr, &status_of_name);
-        name = plain ? plain : names + symbols[s].st_name;
-        free(plain);
-      }
-    }
-  }
-  munmap((void *)image, size);
-  return name;
-}
 
 static void say(const std::string &text) {
   const std::string line = "nncuda emulator: " + text + "\n";

@@ -18,6 +18,7 @@ REPORTED = {
     "misaligned": ["kernel reads_vector", "misaligned"],
     "behind shared": ["wrote 1 bytes behind its 100 bytes of dynamic shared memory"],
     "array": ["kernel overflows_array", "index out of bounds"],
+    "static shared": ["kernel three_times_24k", "static shared memory, more than 49152"],
     "stack": ["kernel fills_stack", "a thread's stack is full"],
     "nested launch": ["a kernel launches a kernel"],
     "host reads": ["host code touches device memory in main: byte 0 of an allocation of 4000 bytes"],
@@ -48,6 +49,14 @@ def test_orders_agree_without_a_race(emulator):
     for order in ("forward", "backward", "shuffle:1", "shuffle:2"):
         done = emulator.run(PROGRAM, "no race", order=order)
         assert done.stdout.split() == [*expected, "went", "on"]
+
+
+def test_uninitialised_shared_memory(emulator):
+    """It is -1 (NaN for floats) before every block, whatever ran before."""
+    whole, part = map(int, emulator.run(PROGRAM, "uninitialised").stdout.split()[:2])
+    inputs = [3 * i for i in range(256)] + [-1] * 744
+    assert whole == sum((inputs + [0] * 24)[warp * 32] for warp in range(32))
+    assert part == sum(inputs[warp * 32] for warp in range(4)) - 28
 
 
 def test_bad_setting(emulator):

@@ -56,6 +56,32 @@ __global__ void overflows_array(int *out, int at) {
   part[at] = 1;
   out[0] = part[0];
 }
+/* Adds the sums of 32 warps, though there may be fewer: the others' places were never written. */
+template <class T> __global__ void sums_all(const T *in, T *out) {
+  __shared__ T sums[32];
+  if (threadIdx.x % 32 == 0) {
+    sums[threadIdx.x / 32] = in[threadIdx.x];
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    T sum = 0;
+    for (T part : sums) {
+      sum += part;
+    }
+    out[blockIdx.x] = sum;
+  }
+}
+struct more {
+  char bytes[24 << 10];
+};
+__global__ void three_times_24k(char *out) {
+  __shared__ more one;
+  __shared__ more two;
+  __shared__ more three;
+  one.bytes[0] = two.bytes[1] = three.bytes[2] = out[0];
+  __syncthreads();
+  out[1] = one.bytes[1] + two.bytes[2] + three.bytes[0];
+}
 __global__ void recurses(int *out, int depth) {
   int big[256];
   for (int i = 0; i < 256; i++) {
@@ -121,6 +147,17 @@ int main(int, char **arguments) {
     launch(writes_shared, 1, 1, 100, nullptr, 101);
   } else if (is("array")) {
     launch(overflows_array, 1, 1, 0, nullptr, p, 8);
+  } else if (is("uninitialised")) {
+    OK(launch(sums_all<int>, 2, 1024, 0, nullptr, (const int *)p, q));
+    OK(cudaMemcpy(host, q, 8, cudaMemcpyDeviceToHost));
+    CHECK(host[0] == host[1]);
+    const int whole = host[0];
+    OK(launch(sums_all<int>, 2, 128, 0, nullptr, (const int *)p, q));
+    OK(cudaMemcpy(host, q, 8, cudaMemcpyDeviceToHost));
+    CHECK(host[0] == host[1]);
+    printf("%d %d ", whole, host[0]);
+  } else if (is("static shared")) {
+    OK(launch(three_times_24k, 1, 1, 0, nullptr, (char *)p));
   } else if (is("stack")) {
     OK(cudaMemcpy(q, &zero, 4, cudaMemcpyHostToDevice));
     launch(fills_stack, 1, 1, 0, nullptr, q, 100000);

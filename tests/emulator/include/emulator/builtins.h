@@ -117,20 +117,21 @@ NN_REDUCE(__reduce_xor_sync, a ^ b)
 /* ---- memory. Templates, so that the compiler's check of alignment sees the type. */
 #define NN_LOAD(name)                                                                                                  \
   template <class T> inline T name(const T *p) { return *p; }
-NN_LOAD(__ldg)
-NN_LOAD(__ldca)
-NN_LOAD(__ldcg)
-NN_LOAD(__ldcs)
-NN_LOAD(__ldlu)
-NN_LOAD(__ldcv)
+NN_LOAD(__ldg);
+NN_LOAD(__ldca);
+NN_LOAD(__ldcg);
+NN_LOAD(__ldcs);
+NN_LOAD(__ldlu);
+NN_LOAD(__ldcv);
 #undef NN_LOAD
 #define NN_STORE(name)                                                                                                 \
   template <class T> inline void name(T *p, T value) { *p = value; }
-    NN_STORE(__stwb) NN_STORE(__stcg) NN_STORE(__stcs) NN_STORE(__stwt)
+NN_STORE(__stwb);
+NN_STORE(__stcg);
+NN_STORE(__stcs);
+NN_STORE(__stwt);
 #undef NN_STORE
-        inline size_t __cvta_generic_to_shared(const void *p) {
-  return (size_t)p;
-}
+inline size_t __cvta_generic_to_shared(const void *p) { return (size_t)p; }
 inline size_t __cvta_generic_to_global(const void *p) { return (size_t)p; }
 
 /* Only integers: sums of floats in an order that changes are not allowed here, so they do not compile. */
@@ -168,10 +169,10 @@ NN_ATOMIC(atomicExch, float, value)
     *p = old == expected ? value : old;                                                                                \
     return old;                                                                                                        \
   }
-NN_CAS(int)
-NN_CAS(unsigned)
-NN_CAS(unsigned long long)
-NN_CAS(unsigned short)
+NN_CAS(int);
+NN_CAS(unsigned);
+NN_CAS(unsigned long long);
+NN_CAS(unsigned short);
 #undef NN_CAS
 
 /* ---- bits */

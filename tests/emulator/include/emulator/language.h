@@ -25,8 +25,13 @@
 #define __device__
 #define __host__
 #define __constant__
-/* Blocks run one at a time on one thread of the system, so a block's variables can be static. */
-#define __shared__ static
+/* Blocks run one at a time on one thread of the system, so a block's variables can be static. The mark beside them lets
+ * shared.cpp know the functions whose static variables these are. */
+#define __shared__ NN_SHARED_MARKED(__COUNTER__)
+#define NN_SHARED_MARKED(n) NN_SHARED_MARKED_(n)
+#define NN_SHARED_MARKED_(n)                                                                                           \
+  static __attribute__((used)) char nn_shared_mark_##n;                                                                \
+  static
 /* The block's dynamic shared memory (kernel.cuh has this for the GPU). */
 #define NN_SHARED_BYTES(name) unsigned char *const name = nn_emulated_shared()
 #define __forceinline__ inline __attribute__((always_inline))
