@@ -186,17 +186,13 @@ def test_a_captured_step_has_the_bits_of_its_calls(ctx: nncuda.Context) -> None:
         assert np.array_equal(one.view(np.int32), other.view(np.int32))
 
 
-def test_initial_values_come_from_one_stream_a_tensor(ctx: nncuda.Context) -> None:
-    from nncuda.reference import random
-
+def test_initial_values_are_the_references(ctx: nncuda.Context) -> None:
+    """Tensor by tensor the same stream of the generator, in the same order."""
+    expected = reference.initial(reference_config(TINY), seed=11, std=TINY.init_std)
     model = MoETransformer(ctx, TINY, seed=11)
-    for stream, spec in enumerate(model.layout):
-        values = model.parameters[spec.name].numpy()
-        if values.ndim == 1:
-            assert (values == 1).all()
-        else:
-            expected = random.normal(values.size, 0.0, TINY.init_std, 11, stream, 0)["y"].reshape(values.shape)
-            np.testing.assert_allclose(values, expected, rtol=0, atol=TINY.init_std * 8 * 2**-23, err_msg=spec.name)
+    assert list(expected) == list(model.layout.shapes())
+    for name, values in model.parameters.arrays().items():
+        np.testing.assert_allclose(values, expected[name], rtol=0, atol=TINY.init_std * 8 * 2**-23, err_msg=name)
 
 
 def test_bad_batches_change_nothing(ctx: nncuda.Context) -> None:

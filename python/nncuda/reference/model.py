@@ -63,30 +63,31 @@ class State:
 
 
 def shapes(config: Config) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every parameter, in the order of a Mixtral checkpoint."""
+    """Name and shape of every parameter, in the order in which the trainers keep them: matrices first, with those that
+    one product takes together side by side (q, k, v; w1 and w3 of each expert, then w2 of each), the norms last."""
     hidden, ffn, head = config.hidden_size, config.intermediate_size, config.head_dim
+    layers = [f"model.layers.{layer}" for layer in range(config.num_hidden_layers)]
     found: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (config.vocab_size, hidden)}
-    for layer in range(config.num_hidden_layers):
-        block = f"model.layers.{layer}"
-        found[f"{block}.input_layernorm.weight"] = (hidden,)
+    for block in layers:
         found[f"{block}.self_attn.q_proj.weight"] = (config.num_attention_heads * head, hidden)
         found[f"{block}.self_attn.k_proj.weight"] = (config.num_key_value_heads * head, hidden)
         found[f"{block}.self_attn.v_proj.weight"] = (config.num_key_value_heads * head, hidden)
         found[f"{block}.self_attn.o_proj.weight"] = (hidden, config.num_attention_heads * head)
-        found[f"{block}.post_attention_layernorm.weight"] = (hidden,)
         found[f"{block}.block_sparse_moe.gate.weight"] = (config.num_local_experts, hidden)
-        for e in range(config.num_local_experts):
-            expert = f"{block}.block_sparse_moe.experts.{e}"
-            found[f"{expert}.w1.weight"] = (ffn, hidden)
+        experts = [f"{block}.block_sparse_moe.experts.{e}" for e in range(config.num_local_experts)]
+        for expert in experts:
+            found[f"{expert}.w1.weight"] = found[f"{expert}.w3.weight"] = (ffn, hidden)
+        for expert in experts:
             found[f"{expert}.w2.weight"] = (hidden, ffn)
-            found[f"{expert}.w3.weight"] = (ffn, hidden)
-    found["model.norm.weight"] = (hidden,)
     found["lm_head.weight"] = (config.vocab_size, hidden)
+    for block in layers:
+        found[f"{block}.input_layernorm.weight"] = found[f"{block}.post_attention_layernorm.weight"] = (hidden,)
+    found["model.norm.weight"] = (hidden,)
     return found
 
 
 def initial(config: Config, seed: int, std: float = 0.02) -> Parameters:
-    """Matrices from Normal(0, std), norms at 1. Parameter number i takes stream i of the generator."""
+    """Matrices from Normal(0, std), norms at 1. Parameter number i of `shapes` takes stream i of the generator."""
     params = {}
     for stream, (name, shape) in enumerate(shapes(config).items()):
         if len(shape) == 1:
