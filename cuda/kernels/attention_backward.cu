@@ -1,3 +1,4 @@
+#include "kernels/attention_backward_mma.cuh"
 #include "kernels/attention_backward_simt.cuh"
 
 /* ---- before and behind the products ---- */
@@ -11,12 +12,13 @@ template <class T> __global__ void __launch_bounds__(SUM_THREADS) row_sums_kerne
   const int64_t row = ((int64_t)blockIdx.x * SUM_THREADS + threadIdx.x) / LANES;
   const int lane = threadIdx.x % LANES;
   float sum = 0.0f;
-  int64_t at_lse = 0;
+  int64_t at_lse = 0, seen = 0;
   if (row < total) {
     const int64_t pair = row / s.rows(), sequence = pair / s.kv_heads;
     const nn_query_rows rows(s, sequence, (int32_t)(pair - sequence * s.kv_heads), row - pair * s.rows(), 1);
     const int64_t at = rows.at(0, s.ld_out(), s.dim);
     at_lse = rows.at_head(0, s, sequence);
+    seen = nn_keys_seen(s, rows.query);
     for (int d = lane * E; d < s.dim; d += LANES * E) {
       float x[E], y[E];
       nn_load_row(x, static_cast<const T *>(a.dout) + at + d, a.wide_out);
@@ -32,8 +34,9 @@ template <class T> __global__ void __launch_bounds__(SUM_THREADS) row_sums_kerne
     const nn_split log2e = {1.44269504088896341f, (float)(1.44269504088896341 - (double)1.44269504088896341f)};
     const float lse = a.lse[at_lse], high = lse * log2e.high;
     const float low = fmaf(lse, log2e.high, -high) + lse * log2e.low;
+    const float keys = __int_as_float((int)(seen < INT32_MAX ? seen : INT32_MAX));
     a.row_sums[row] =
-        lse == nn_lowest() ? make_float4(-nn_lowest(), 0.0f, sum, 0.0f) : make_float4(high, low, sum, 0.0f);
+        lse == nn_lowest() ? make_float4(-nn_lowest(), 0.0f, sum, keys) : make_float4(high, low, sum, keys);
   }
 }
 
@@ -67,10 +70,10 @@ template <class T> __global__ void __launch_bounds__(SUM_THREADS) add_partials_k
 
 /*
  * Blocks that the kernel over keys should have, so that a large GPU is full; pieces of a tile of keys make up for what
- * tiles are missing, but none is shorter than PIECE_TILES tiles of rows, or partial results would cost more than they
+ * tiles are missing, but none is shorter than PIECE_ROWS rows, or partial results would cost more than they
  * bring. Sums hang on both, so neither may follow the device. By count, not measured on a GPU yet.
  */
-constexpr int64_t BLOCKS_WANTED = 512, PIECE_TILES = 16;
+constexpr int64_t BLOCKS_WANTED = 512, PIECE_ROWS = 512;
 
 template <class T, class FORM> static int32_t backward_of(nncuda_ctx *ctx, nn_flash_backward a) {
   const nn_attention_sizes &s = a.sizes;
@@ -85,7 +88,7 @@ template <class T, class FORM> static int32_t backward_of(nncuda_ctx *ctx, nn_fl
     return status;
   }
   a.tiles = nn_ceil_div(s.kv_len, FORM::N);
-  const int64_t wanted = BLOCKS_WANTED / (a.tiles * a.pairs), most = nn_ceil_div(s.rows(), FORM::M) / PIECE_TILES;
+  const int64_t wanted = BLOCKS_WANTED / (a.tiles * a.pairs), most = s.rows() / PIECE_ROWS;
   a.pieces = wanted < most ? wanted : most;
   if (a.pieces <= 1) {
     a.pieces = 1;
@@ -108,10 +111,25 @@ template <class T, class FORM> static int32_t backward_of(nncuda_ctx *ctx, nn_fl
   return FORM::rows(ctx, a);
 }
 
-template <class T> static int32_t backward_by_dim(nncuda_ctx *ctx, const nn_flash_backward &a) {
+template <class T> static int32_t backward_simt_by_dim(nncuda_ctx *ctx, const nn_flash_backward &a) {
   return a.sizes.dim <= 64    ? backward_of<T, nn_backward_simt<T, 64>>(ctx, a)
          : a.sizes.dim <= 128 ? backward_of<T, nn_backward_simt<T, 128>>(ctx, a)
                               : backward_of<T, nn_backward_simt<T, 256>>(ctx, a);
+}
+
+template <class T> static int32_t backward_by_dim(nncuda_ctx *ctx, const nn_flash_backward &a) {
+  const int32_t dim = a.sizes.dim;
+  const bool fits = dim <= 128 || nn_gpu_arch(ctx) >= 80; /* sm_75 has not enough shared memory */
+  if (!nn_mma_serves<T>(ctx, a.sizes) || !fits) {
+    return backward_simt_by_dim<T>(ctx, a);
+  }
+  return dim <= 64    ? backward_of<T, nn_backward_mma<T, 64>>(ctx, a)
+         : dim <= 128 ? backward_of<T, nn_backward_mma<T, 128>>(ctx, a)
+                      : backward_of<T, nn_backward_mma<T, 256>>(ctx, a);
+}
+
+template <> int32_t backward_by_dim<float>(nncuda_ctx *ctx, const nn_flash_backward &a) {
+  return backward_simt_by_dim<float>(ctx, a);
 }
 
 NN_KERNEL(flash_attention_backward) {

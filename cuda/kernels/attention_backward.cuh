@@ -20,7 +20,8 @@ struct nn_flash_backward {
   const float *lse;
   void *dq, *dk, *dv;
   /* Of each row, in the order of nn_query_rows, sequence after sequence: lse * log2(e) as two numbers (rounding it
-   * would cost P more than all else in f32) and delta. Rows without keys have +inf, which makes P zero. */
+   * would cost P more than all else in f32), delta, and, as bits, how many keys it sees. Rows without keys have +inf,
+   * which makes P zero. */
   float4 *row_sums;
   float *partial; /* [piece][2][sequence, key head][kv_len][dim]: dK, dV; null when there is one piece */
   nn_attention_sizes sizes;
@@ -32,15 +33,15 @@ struct nn_flash_backward {
 
 /* The tiles of rows that piece `piece` of a tile of keys takes, of those that see the tile's first key. */
 struct nn_backward_span {
-  int64_t first, end;
+  int32_t first, end;
 
   __device__ __forceinline__ nn_backward_span(const nn_attention_sizes &s, int64_t key, int64_t piece, int64_t pieces,
                                               int tile) {
     const int64_t query = key - (s.kv_len - s.q_len); /* the first that sees `key` */
     const int64_t from = s.causal && query > 0 ? query * s.group / tile : 0, to = nn_ceil_div(s.rows(), tile);
     const int64_t each = to > from ? nn_ceil_div(to - from, pieces) : 0;
-    first = from + piece * each;
-    end = first + each < to ? first + each : to;
+    first = (int32_t)(from + piece * each);
+    end = (int32_t)(from + (piece + 1) * each < to ? from + (piece + 1) * each : to);
   }
 };
 

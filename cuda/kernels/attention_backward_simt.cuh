@@ -118,10 +118,10 @@ template <class T, int D> __global__ void __launch_bounds__(256, 1) nn_backward_
   const int line = threadIdx.x / (D / 4), d = threadIdx.x % (D / 4) * 4;
   float dk[KEYS][4] = {}, dv[KEYS][4] = {};
   const nn_backward_span span(s, key, piece, a.pieces, L::M);
-  for (int64_t i = span.first; i < span.end; i++) {
-    const nn_query_rows rows(s, sequence, kv_head, i * L::M, L::M);
+  for (int i = span.first; i < span.end; i++) {
+    const nn_query_rows rows(s, sequence, kv_head, (int64_t)i * L::M, L::M);
     __syncthreads();
-    t.template load_rows<T>(a, rows, pair * s.rows() + i * L::M);
+    t.template load_rows<T>(a, rows, pair * s.rows() + (int64_t)i * L::M);
     __syncthreads();
     t.soften(a, rows, key);
     __syncthreads();
@@ -210,7 +210,7 @@ template <class T, int D> __global__ void __launch_bounds__(256, 1) nn_backward_
 
 template <class T, int D> struct nn_backward_simt {
   using L = nn_backward_simt_layout<D>;
-  static constexpr int M = L::M, N = L::N;
+  static constexpr int N = L::N, M = L::M;
 
   static int32_t keys(nncuda_ctx *ctx, const nn_flash_backward &a) {
     return nn_launch(ctx, nn_backward_simt_keys_kernel<T, D>, dim3((unsigned)(a.pieces * a.tiles * a.pairs)),

@@ -8,7 +8,7 @@ template <class T> static int32_t flash_simt_by_dim(nncuda_ctx *ctx, const nn_fl
 }
 
 template <class T> static int32_t flash_by_dim(nncuda_ctx *ctx, const nn_flash &p, int64_t pairs) {
-  if (nn_gpu_arch(ctx) < nn_mma_from<T>() || p.factor.high == 0.0f) {
+  if (!nn_mma_serves<T>(ctx, p.sizes) || p.factor.high == 0.0f) { /* 0 * -inf would hide no key */
     return flash_simt_by_dim<T>(ctx, p, pairs);
   }
   return p.sizes.dim <= 64    ? nn_flash_mma<T, 64>(ctx, p, pairs)

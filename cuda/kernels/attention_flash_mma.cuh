@@ -12,7 +12,7 @@
 #include "kernels/attention_mma.cuh"
 
 /*
- * By padded head_dim: warps, 16-row parts of each, keys of a tile, whether Q's fragments stay in registers.
+ * By padded head_dim: warps, 16-row parts of each, keys of a tile.
  *
  * A fragment of K or V feeds PARTS products: with one, shared memory delivers as slowly as the tensor cores consume;
  * with two, twice as fast. Sums take PARTS * (D + N) / 2 registers. All fit in sm_75's 64 KiB of shared memory, and two
@@ -21,15 +21,12 @@
 template <int D> struct nn_flash_mma_tile;
 template <> struct nn_flash_mma_tile<64> {
   static constexpr int WARPS = 4, PARTS = 2, N = 64;
-  static constexpr bool KEEP_Q = true;
 };
 template <> struct nn_flash_mma_tile<128> {
   static constexpr int WARPS = 4, PARTS = 2, N = 32;
-  static constexpr bool KEEP_Q = false;
 };
 template <> struct nn_flash_mma_tile<256> {
   static constexpr int WARPS = 4, PARTS = 1, N = 32;
-  static constexpr bool KEEP_Q = false;
 };
 
 template <int D> struct nn_flash_mma_layout : nn_flash_mma_tile<D> {
@@ -56,11 +53,11 @@ __global__ void __launch_bounds__(nn_flash_mma_layout<D>::THREADS, 2) nn_flash_m
   const T *const k = static_cast<const T *>(p.k) + kv_at, *const v = static_cast<const T *>(p.v) + kv_at;
   const uint32_t q_tile = nn_shared_address(shared), k_tile = q_tile + L::k_at, v_tile = q_tile + L::v_at;
   const nn_mma_lane<D> place;
-  const int64_t first_seen = nn_keys_seen(s, rows.query);
-  const int64_t limit = nn_keys_seen(s, rows.query + rows.further(rows.count - 1));
-  const auto load = [&](int to, const T *from, int64_t key) {
-    const int count = (int)(limit - key < L::N ? limit - key : L::N);
-    nn_mma_load<D, L::N, L::THREADS>(shared + to, from + key * s.ld_kv, count, s.dim, p.wide,
+  const int first_seen = (int)nn_keys_seen(s, rows.query);
+  const int limit = (int)nn_keys_seen(s, rows.query + rows.further(rows.count - 1));
+  const auto load = [&](int to, const T *from, int key) {
+    const int count = limit - key < L::N ? limit - key : L::N;
+    nn_mma_load<D, L::N, L::THREADS>(shared + to, from + (int64_t)key * s.ld_kv, count, s.dim, p.wide,
                                      [&](int r) { return r * s.ld_kv; });
     nn_copy_async_commit();
   };
@@ -78,22 +75,12 @@ __global__ void __launch_bounds__(nn_flash_mma_layout<D>::THREADS, 2) nn_flash_m
     }
     __syncthreads();
   }
-  uint32_t q[L::KEEP_Q ? D / 16 : 1][L::PARTS][4];
-  if constexpr (L::KEEP_Q) {
-#pragma unroll
-    for (int d = 0; d < D / 16; d++) {
-#pragma unroll
-      for (int part = 0; part < L::PARTS; part++) {
-        place.load_a(q[d][part], q_tile, first_row + 16 * part, d);
-      }
-    }
-  }
   float out[L::PARTS][D / 8][4] = {}, peak[L::PARTS][2], sum[L::PARTS][2] = {};
 #pragma unroll
   for (int part = 0; part < L::PARTS; part++) {
     peak[part][0] = peak[part][1] = nn_lowest();
   }
-  for (int64_t key = 0; key < limit; key += L::N) {
+  for (int key = 0; key < limit; key += L::N) {
     if (key > 0) {
       nn_copy_async_wait<0>();
       __syncthreads(); /* K is there, and V no longer needed */
@@ -102,11 +89,10 @@ __global__ void __launch_bounds__(nn_flash_mma_layout<D>::THREADS, 2) nn_flash_m
     float score[L::PARTS][L::N / 8][4] = {};
 #pragma unroll
     for (int d = 0; d < D / 16; d++) {
-      if constexpr (!L::KEEP_Q) {
+      uint32_t q[L::PARTS][4];
 #pragma unroll
-        for (int part = 0; part < L::PARTS; part++) {
-          place.load_a(q[0][part], q_tile, first_row + 16 * part, d);
-        }
+      for (int part = 0; part < L::PARTS; part++) {
+        place.load_a(q[part], q_tile, first_row + 16 * part, d);
       }
 #pragma unroll
       for (int n = 0; n < L::N / 16; n++) {
@@ -114,8 +100,8 @@ __global__ void __launch_bounds__(nn_flash_mma_layout<D>::THREADS, 2) nn_flash_m
         place.load_b(b, k_tile, 16 * n, d);
 #pragma unroll
         for (int part = 0; part < L::PARTS; part++) {
-          nn_mma_m16n8k16<T>(score[part][2 * n], q[L::KEEP_Q ? d : 0][part], b[0], b[1]);
-          nn_mma_m16n8k16<T>(score[part][2 * n + 1], q[L::KEEP_Q ? d : 0][part], b[2], b[3]);
+          nn_mma_m16n8k16<T>(score[part][2 * n], q[part], b[0], b[1]);
+          nn_mma_m16n8k16<T>(score[part][2 * n + 1], q[part], b[2], b[3]);
         }
       }
     }
@@ -125,7 +111,7 @@ __global__ void __launch_bounds__(nn_flash_mma_layout<D>::THREADS, 2) nn_flash_m
 #pragma unroll
         for (int half = 0; half < 2; half++) {
           const int r = first_row + 16 * part + 8 * half + lane / 4;
-          const int64_t seen = nn_keys_seen(s, rows.query + rows.further(r)) - key;
+          const int seen = (int)nn_keys_seen(s, rows.query + rows.further(r)) - key;
 #pragma unroll
           for (int n = 0; n < L::N / 8; n++) {
 #pragma unroll
@@ -208,11 +194,11 @@ __global__ void __launch_bounds__(nn_flash_mma_layout<D>::THREADS, 2) nn_flash_m
         p.lse[rows.at_head(r, s, sequence)] = sees ? nn_log_sum(peak[part][half] * factor, total) : nn_lowest();
       }
     }
-    nn_sums_to_tile<T, D>(shared, first_row + 16 * part, out[part], share);
+    nn_sums_to_tile<T, D>(shared, first_row + 16 * part, 0, out[part], share);
   }
   __syncwarp();
-  nn_tile_to_rows<D, L::ROWS>(static_cast<T *>(p.out), shared, first_row, rows.count, s.dim, p.wide_out,
-                              [&](int r) { return rows.at(r, s.ld_out(), s.dim); });
+  nn_tile_to_rows<D, L::ROWS, D>(static_cast<T *>(p.out), shared, first_row, 0, rows.count, s.dim, p.wide_out,
+                                 [&](int r) { return rows.at(r, s.ld_out(), s.dim); });
 }
 
 template <class T, int D> inline int32_t nn_flash_mma(nncuda_ctx *ctx, nn_flash p, int64_t pairs) {

@@ -10,8 +10,10 @@
 
 #include "kernels/attention.cuh"
 
-/* The first architecture whose tensor cores take T in mma.sync. */
-template <class T> constexpr int32_t nn_mma_from() { return nn_mma_type<T>::is_f16 ? 75 : 80; }
+/* Whether the kernels by mma.sync can do it: f16 from sm_75, bf16 from sm_80, and keys are counted in 32 bits. */
+template <class T> inline bool nn_mma_serves(nncuda_ctx *ctx, const nn_attention_sizes &s) {
+  return nn_gpu_arch(ctx) >= (nn_mma_type<T>::is_f16 ? 75 : 80) && s.kv_len <= 1 << 30;
+}
 
 template <int D> struct nn_mma_tile {
   static constexpr int ROW = 2 * D; /* bytes */
@@ -32,17 +34,21 @@ template <int D> struct nn_mma_lane {
     row_b = (lane % 8 + lane / 16 * 8) * nn_mma_tile<D>::ROW;
     unit_b = (lane / 8 % 2 ^ lane % 8) << 4;
   }
+  /* `pairs` of units further. Units stay among eight, so what is beyond is a constant offset of the instruction. */
+  static __device__ __forceinline__ uint32_t along(uint32_t unit, int pairs) {
+    return (unit ^ (uint32_t)(pairs % 4) << 5) + pairs / 4 * 128;
+  }
   /* A's 16 rows from `row` on and elements 16k to 16k + 15 along them. */
   __device__ __forceinline__ void load_a(uint32_t (&a)[4], uint32_t tile, int row, int k) const {
-    nn_ldmatrix_x4(a, tile + row * nn_mma_tile<D>::ROW + row_a + (unit_a ^ (uint32_t)k << 5));
+    nn_ldmatrix_x4(a, tile + row * nn_mma_tile<D>::ROW + row_a + along(unit_a, k));
   }
   /* B's columns `column` to column + 15, which are rows of the tile, and elements 16k to 16k + 15 along them. */
   __device__ __forceinline__ void load_b(uint32_t (&b)[4], uint32_t tile, int column, int k) const {
-    nn_ldmatrix_x4(b, tile + column * nn_mma_tile<D>::ROW + row_b + (unit_b ^ (uint32_t)k << 5));
+    nn_ldmatrix_x4(b, tile + column * nn_mma_tile<D>::ROW + row_b + along(unit_b, k));
   }
   /* B's rows `row` to row + 15, which are rows of the tile, and its columns 16n to 16n + 15. */
   __device__ __forceinline__ void load_b_rows(uint32_t (&b)[4], uint32_t tile, int row, int n) const {
-    nn_ldmatrix_x4_transposed(b, tile + row * nn_mma_tile<D>::ROW + row_a + (unit_a ^ (uint32_t)n << 5));
+    nn_ldmatrix_x4_transposed(b, tile + row * nn_mma_tile<D>::ROW + row_a + along(unit_a, n));
   }
 };
 
@@ -68,7 +74,11 @@ template <int D, int ROWS, int THREADS, class T, class AT>
 __device__ __forceinline__ void nn_mma_load(unsigned char *tile, const T *from, int count, int dim, bool wide, AT at) {
   constexpr int ACROSS = D / 8;
   static_assert(ROWS * ACROSS % THREADS == 0, "every thread copies as much");
+#if __CUDA_ARCH__ >= 800
 #pragma unroll
+#else /* where copies go through registers there are none left for more than one at a time */
+#pragma unroll 1
+#endif
   for (int i = 0; i < ROWS * ACROSS / THREADS; i++) {
     const int r = (int)(threadIdx.x + i * THREADS) / ACROSS, unit = (int)threadIdx.x % ACROSS;
     static_assert(THREADS % ACROSS == 0, "a thread stays in its column");
@@ -90,27 +100,29 @@ __device__ __forceinline__ void nn_mma_load(unsigned char *tile, const T *from, 
   }
 }
 
-/* Stores 16 rows of sums, `factor[0]` and `factor[1]` times what they are (lane's rows g and g + 8), into a tile. */
-template <class T, int D>
-__device__ __forceinline__ void nn_sums_to_tile(unsigned char *tile, int row, const float (&sums)[D / 8][4],
+/* Stores 16 rows of sums, `factor[0]` and `factor[1]` times what they are (the lane's rows g and g + 8), into a tile,
+ * from its unit `unit` on. */
+template <class T, int D, int COUNT>
+__device__ __forceinline__ void nn_sums_to_tile(unsigned char *tile, int row, int unit, const float (&sums)[COUNT][4],
                                                 const float (&factor)[2]) {
   const int lane = threadIdx.x % NN_WARP, g = lane / 4, t = lane % 4;
 #pragma unroll
-  for (int n = 0; n < D / 8; n++) {
-    unsigned char *const to = tile + nn_mma_tile<D>::at(row + g, n) + 4 * t;
+  for (int n = 0; n < COUNT; n++) {
+    unsigned char *const to = tile + nn_mma_tile<D>::at(row + g, unit + n) + 4 * t;
     *reinterpret_cast<uint32_t *>(to) = nn_pair<T>(sums[n][0] * factor[0], sums[n][1] * factor[0]);
     *reinterpret_cast<uint32_t *>(to + 8 * nn_mma_tile<D>::ROW) =
         nn_pair<T>(sums[n][2] * factor[1], sums[n][3] * factor[1]);
   }
 }
 
-/* By one warp: rows `row` to row + ROWS - 1 of a tile, those below `count`, to at(r) in global memory. */
-template <int D, int ROWS, class T, class AT>
-__device__ __forceinline__ void nn_tile_to_rows(T *to, const unsigned char *tile, int row, int count, int dim,
-                                                bool wide, AT at) {
-  constexpr int ACROSS = D / 8, STEP = NN_WARP / ACROSS > 0 ? NN_WARP / ACROSS : 1;
-  static_assert(ACROSS <= NN_WARP, "a row has at most 32 units");
-  const int lane = threadIdx.x % NN_WARP, unit = lane % ACROSS;
+/* By one warp: rows `row` to row + ROWS - 1 of a tile, those below `count`, to at(r) in global memory; of each, COLUMNS
+ * elements from unit `first` on. */
+template <int D, int ROWS, int COLUMNS, class T, class AT>
+__device__ __forceinline__ void nn_tile_to_rows(T *to, const unsigned char *tile, int row, int first, int count,
+                                                int dim, bool wide, AT at) {
+  constexpr int ACROSS = COLUMNS / 8, STEP = NN_WARP / ACROSS;
+  static_assert(STEP > 0, "a row has at most 32 units");
+  const int lane = threadIdx.x % NN_WARP, unit = first + lane % ACROSS;
 #pragma unroll 4
   for (int i = 0; i < ROWS; i += STEP) {
     const int r = row + i + lane / ACROSS;
