@@ -226,7 +226,7 @@ TINY = transformer.Config(
 def test_model(changes):
     """The whole loss, auxiliary part included, with respect to every parameter; two micro-batches, ignored targets."""
     config = transformer.Config(**{**TINY.__dict__, **changes})
-    params = transformer.initial(config, seed=5, std=0.5)
+    params = transformer.initial(config, seed=7, std=0.5)
     rng = np.random.default_rng(9)
     for name, value in params.items():
         if value.ndim == 1:
