@@ -536,6 +536,15 @@ NNCUDA_API int32_t cuda_cast(nncuda_ctx *ctx, const void *x, void *y, int64_t n,
  */
 NNCUDA_API int32_t cuda_fill(nncuda_ctx *ctx, void *y, int64_t n, float value, int32_t dtype);
 
+/**
+ * Counts on: x += by. For lengths, positions and numbers of draws that live in device memory, where a captured graph
+ * finds them moved on at each launch. Nothing wraps: an element for which x + by is no i32 is NNCUDA_ERROR_OUT_OF_RANGE.
+ * @param x inout i32 [n] : counters
+ * @param n size : elements
+ * @param by option default 1 : what is added
+ */
+NNCUDA_API int32_t cuda_increment(nncuda_ctx *ctx, int32_t *x, int64_t n, int32_t by);
+
 /* ================================================================================================================
  * section: softmax
  * ============================================================================================================= */

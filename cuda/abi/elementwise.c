@@ -135,3 +135,10 @@ int32_t cuda_fill(nncuda_ctx *ctx, void *y, int64_t n, float value, int32_t dtyp
   }
   return NN_LAUNCH(nn_fill_args, .y = y, .n = n, .value = value, .dtype = dtype);
 }
+
+int32_t cuda_increment(nncuda_ctx *ctx, int32_t *x, int64_t n, int32_t by) {
+  NN_BEGIN(increment);
+  NN_SIZE(n);
+  NN_INOUT(x, NNCUDA_I32, n);
+  return NN_LAUNCH(nn_increment_args, .x = x, .n = n, .by = by);
+}

@@ -65,4 +65,14 @@ typedef struct nn_fill_args {
   int32_t dtype;
 } nn_fill_args;
 
+typedef struct nn_increment_args {
+  int32_t *x;
+  int64_t n;
+  int32_t by;
+} nn_increment_args;
+
+/* The values of x for which x + by is an i32. The same test on both engines. */
+static inline int64_t nn_increment_low(int32_t by) { return by < 0 ? (int64_t)INT32_MIN - by : INT32_MIN; }
+static inline int64_t nn_increment_high(int32_t by) { return by > 0 ? (int64_t)INT32_MAX - by : INT32_MAX; }
+
 #endif

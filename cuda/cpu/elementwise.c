@@ -312,3 +312,27 @@ int32_t NN_KERNEL(fill)(nncuda_ctx *ctx, const void *args) {
   nn_parallel(ctx, (job.n + NN_CHUNK - 1) / NN_CHUNK, fill_task, &job);
   return NNCUDA_SUCCESS;
 }
+
+/* ---- increment ---- */
+
+static void increment_task(void *arg, int64_t piece, int32_t worker) {
+  (void)worker;
+  const nn_increment_args a = *(const nn_increment_args *)arg;
+  const int64_t begin = piece * NN_CHUNK, end = begin + NN_CHUNK < a.n ? begin + NN_CHUNK : a.n;
+  for (int64_t i = begin; i < end; i++) {
+    a.x[i] += a.by;
+  }
+}
+
+int32_t NN_KERNEL(increment)(nncuda_ctx *ctx, const void *args) {
+  nn_increment_args a = *(const nn_increment_args *)args;
+  const int64_t low = nn_increment_low(a.by), high = nn_increment_high(a.by);
+  for (int64_t i = 0; i < a.n; i++) {
+    if (a.x[i] < low || a.x[i] > high) {
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "x[%lld] is %d; it must be %lld to %lld, so that x + by is an i32",
+                     (long long)i, a.x[i], (long long)low, (long long)high);
+    }
+  }
+  nn_parallel(ctx, (a.n + NN_CHUNK - 1) / NN_CHUNK, increment_task, &a);
+  return NNCUDA_SUCCESS;
+}

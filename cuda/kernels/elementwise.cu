@@ -263,3 +263,22 @@ NN_KERNEL(fill) {
   return nn_launch(ctx, fill_kernel, dim3(blocks), dim3(THREADS), 0, static_cast<unsigned char *>(a->y), bytes,
                    a->value, a->dtype);
 }
+
+/* ---- increment ---- */
+
+/* For short arrays, a counter a sequence: a warp's accesses are whole lines whatever the alignment. */
+__global__ void __launch_bounds__(THREADS) increment_kernel(int32_t *x, int64_t n, int32_t by, nn_range range) {
+  for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
+    const int32_t value = x[i];
+    if (range.holds(i, value)) {
+      x[i] = value + by;
+    }
+  }
+}
+
+NN_KERNEL(increment) {
+  const auto *a = static_cast<const nn_increment_args *>(args);
+  const nn_range range = nn_range_of(ctx, "x", nn_increment_low(a->by), nn_increment_high(a->by));
+  return nn_launch(ctx, increment_kernel, dim3(nn_blocks(ctx, a->n, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0, a->x,
+                   a->n, a->by, range.noted("so that x + by is an i32"));
+}

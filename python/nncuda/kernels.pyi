@@ -41,6 +41,9 @@ def cast(x: Tensor, *, dtype_y: str | None = None, y: Tensor | None = None) -> T
 def fill(y: Tensor | None = None, *, value: float, n: int | tuple[int, ...] | None = None, dtype: str | None = None, ctx: Context | None = None) -> Tensor:
     """Sets every element to a value, rounded to the dtype (for i32 and i8 it must be a whole number in range)."""
 
+def increment(x: Tensor, *, by: int = 1) -> None:
+    """Counts on: x += by."""
+
 def softmax(x: Tensor, *, y: Tensor | None = None) -> Tensor:
     """Softmax of each row: y = exp(x - max) / sum(exp(x - max))."""
 

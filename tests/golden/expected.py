@@ -29,7 +29,7 @@ LARGEST = {"f32": 3.4028234663852886e38, "f16": 65504.0, "bf16": 3.3895313892515
 ROUNDINGS = {
     **dict.fromkeys(["add", "mul", "scale", "cast", "fill", "embedding", "kv_append", "kv_trim"], 0),
     **dict.fromkeys(["moe_plan", "moe_gather", "zero_grad", "argmax", "sample", "topk_sample", "topp_sample"], 0),
-    **dict.fromkeys(["random_bits"], 0),
+    **dict.fromkeys(["random_bits", "increment"], 0),
     "silu": 5,  # exp, 1 + e, /, *
     "silu_backward": 9,  # silu's sigmoid (4), 1 - s, x *, 1 +, s *, dy *
     "swiglu": 6,

@@ -75,6 +75,14 @@ def test_a_bad_index_is_told_at_the_next_synchronise(gpu: nncuda.Context) -> Non
     assert kernels.embedding(table, gpu.tensor(np.array([3], np.int32))).tolist() == [[9, 10, 11]]
 
 
+def test_a_counter_does_not_wrap(gpu: nncuda.Context) -> None:
+    counts = gpu.tensor(np.array([3, 2**31 - 1, 4], np.int32))
+    kernels.increment(counts, by=2)
+    with pytest.raises(nncuda.OutOfRangeError, match=r"x\[1\] is 2147483647; .* to 2147483645, so that x \+ by is"):
+        gpu.synchronize()
+    assert counts.tolist() == [5, 2**31 - 1, 6]
+
+
 def test_out_of_memory_says_how_much_and_leaves_the_context_usable(gpu: nncuda.Context) -> None:
     _, total = gpu.memory_info()
     with pytest.raises(nncuda.OutOfMemoryError, match=f"bytes is {2 * total}; of {total} bytes in all [0-9]+ are free"):

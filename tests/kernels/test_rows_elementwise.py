@@ -194,3 +194,29 @@ def test_nothing_to_do(engine: Engine) -> None:
     for rows, dim in ((0, 5), (5, 0)):
         inputs, values = gate_call("swiglu", rows, dim, "f32", dim)
         run(engine, "swiglu", {**inputs, **values})
+
+
+@pytest.mark.parametrize("by", [0, 1, -3, 2**31 - 1, -(2**31)])
+def test_increment(engine: Engine, by: int) -> None:
+    for n in SIZES:
+        x = np.random.default_rng(n).integers(0, 1000, n, dtype=np.int32)
+        x = -x if by > 0 else x  # away from the ends
+        assert np.array_equal(run(engine, "increment", {"x": x, "n": n, "by": by})["x"], x + np.int64(by))
+
+
+@pytest.mark.parametrize(("value", "by"), [(2**31 - 1, 1), (1, 2**31 - 1), (-(2**31), -1), (-1, -(2**31))])
+def test_increment_does_not_wrap(engine: Engine, value: int, by: int) -> None:
+    """And writes nothing when one element would, nor one element too early."""
+    low, high = max(-(2**31), -(2**31) - by), min(2**31 - 1, 2**31 - 1 - by)
+    for n, at in ((1, 0), (20000, 0), (20000, 19999)):
+        x = np.zeros(n, np.int32)
+        x[at] = value
+        before = x.copy()
+        with pytest.raises(KernelError) as error:
+            engine.increment(x, n, by)
+        assert error.value.status == "NNCUDA_ERROR_OUT_OF_RANGE"
+        assert f"x[{at}] is {value}; it must be {low} to {high}, so that x + by is an i32" in error.value.message
+        assert np.array_equal(x, before)
+        x[at] = high if by > 0 else low
+        engine.increment(x, n, by)
+        assert x[at] == (2**31 - 1 if by > 0 else -(2**31))

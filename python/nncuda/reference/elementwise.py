@@ -9,6 +9,7 @@ __all__ = [
     "add",
     "cast",
     "fill",
+    "increment",
     "mul",
     "relu2_gate",
     "scale",
@@ -74,3 +75,8 @@ def fill(n: int, value: float, dtype: str) -> Outputs:
     if dtype in ("i32", "i8"):
         return {"y": np.full(n, value, np.int32 if dtype == "i32" else np.int8)}
     return {"y": rounded(np.full(n, value), dtype)}
+
+
+def increment(x: Array, by: int) -> Outputs:
+    """x + by, whole numbers of 32 bits."""
+    return {"x": (x.astype(np.int64) + by).astype(np.int32)}

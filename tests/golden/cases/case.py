@@ -21,7 +21,7 @@ FLOATS = ("f32", "f16", "bf16")
 #: Sizes around the widths of vectors and of two tiles.
 TAILS = (1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)
 #: Kernels without a floating-point argument.
-WHOLE_NUMBERS = ("moe_plan", "random_bits")
+WHOLE_NUMBERS = ("moe_plan", "random_bits", "increment")
 
 Arguments = dict[str, Any]
 

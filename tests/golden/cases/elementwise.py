@@ -40,6 +40,16 @@ def cases():
     for dtype in ("i32", "i8"):
         for n in (1, 17, 67):
             yield case("fill", f"n{n}", lambda d, n=n: {"n": n, "value": -101.0}, dtype)
+    for n, by in ((1, 1), (5, 1), (33, -7), (70, 1 << 20), (3, 0)):
+        yield case("increment", f"n{n}-by{by}", lambda d, n=n, by=by: {"x": d.integers(n, high=1 << 20), "by": by})
+    least, most = -(2**31), 2**31 - 1
+    for label, x, by in (
+        ("to-the-most", [0, most - 5, least], 5),
+        ("to-the-least", [0, least + 5, most], -5),
+        ("by-the-most", [0, -1, least], most),
+        ("by-the-least", [0, 1, most], least),
+    ):
+        yield case("increment", label, lambda d, x=x, by=by: {"x": np.array(x, np.int32), "by": by})
 
 
 def gates(dtype):

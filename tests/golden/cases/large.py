@@ -27,6 +27,7 @@ def cases():
                 "capacity": c,
             },
         )
+    yield case("increment", "n40003", lambda d: {"x": d.integers(40003, high=1 << 20), "by": 3})
     yield case("aux_loss_forward", "tokens5000", lambda d: loss.balance(d, 5000, 16, 4))
     yield case("random_bits", "n100001", lambda d: {"n": 100001, "seed": 7, "stream": 1, "offset": 2**32 - 3})
     yield case(
