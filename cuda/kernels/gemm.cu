@@ -118,6 +118,15 @@ static int32_t is_wide(const gemm_problem &p, int32_t dtype) {
 
 static int32_t multiply(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice, int32_t dtype) {
   const int32_t arch = nn_gpu_arch(ctx);
+  constexpr int64_t MOST = 0x7fffffff; /* the copy engine's coordinates */
+  if (arch == 90 && dtype != NNCUDA_F32 && choice.wide && choice.large && p.m <= MOST && p.n <= MOST && p.k <= MOST) {
+    bool done = true;
+    const int32_t status =
+        dtype == NNCUDA_F16 ? gemm_run_wgmma_f16(ctx, p, choice, &done) : gemm_run_wgmma_bf16(ctx, p, choice, &done);
+    if (done) {
+      return status;
+    }
+  }
   if (dtype == NNCUDA_BF16 && arch >= 80) {
     return gemm_run_mma_bf16(ctx, p, choice);
   }
@@ -136,6 +145,9 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_args *x) {
   choice.trans_a = x->trans_a;
   choice.trans_b = x->trans_b;
   choice.wide = is_wide(p, x->dtype);
+  if (p.m <= GEMM_FEW_ROWS && p.ragged == NN_GEMM_EVEN && x->trans_b && !x->trans_a && choice.wide) {
+    return gemm_run_rows(ctx, p, x->dtype);
+  }
   cut(p, choice, nn_gpu_arch(ctx));
   if (p.pieces > 1) {
     p.partial = static_cast<float *>(nn_scratch(ctx, (size_t)(p.pieces * p.count * p.m * p.n) * sizeof(float)));

@@ -49,7 +49,8 @@ struct gemm_place {
   int64_t a, b, c;     /* first elements of the product's matrices */
   int64_t row, column; /* of the tile, in the product */
   int64_t k_begin, k_end;
-  int64_t sums; /* with pieces: first row of this one in `partial` */
+  int64_t sums;           /* with pieces: first row of this one in `partial` */
+  int64_t product, first; /* which one; where offsets cut, the first row (k) of its group */
   int32_t rows, columns;
 };
 
@@ -143,13 +144,18 @@ __device__ __forceinline__ bool gemm_find(const gemm_problem &p, int64_t tile, i
     to.a = first * p.lda;
     to.b = found * p.b_step;
     to.c = first * p.ldc;
+    to.product = found;
+    to.first = first;
   } else {
     const int64_t each = tiles_m * p.tiles_n, product = tile / each, piece = product / p.count;
     const int64_t i = product - piece * p.count;
     at -= product * each;
     to.c = i * p.c_step;
+    to.product = i;
+    to.first = 0;
     if (p.ragged == NN_GEMM_RAGGED_K) {
       const int64_t first = p.offsets[i];
+      to.first = first;
       to.k_end = p.offsets[i + 1] - first;
       to.a = first * p.lda;
       to.b = first * p.ldb;
@@ -319,20 +325,32 @@ struct gemm_choice {
   int32_t wide;  /* rows of A and B are runs of 16 bytes */
 };
 
+/* At most GEMM_FEW_ROWS rows; trans_b, not trans_a; wide; nothing ragged, no pieces. */
+constexpr int64_t GEMM_FEW_ROWS = 8;
+int32_t gemm_run_rows(nncuda_ctx *ctx, const gemm_problem &p, int32_t dtype);
 int32_t gemm_run_simt(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice, int32_t dtype);
 int32_t gemm_run_mma_f16(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice);
 int32_t gemm_run_mma_bf16(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice);
 int32_t gemm_run_mma_tf32(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice);
 
-/* Counts the tiles of BM x BN and starts one block a tile, as far as a grid goes; blocks go on to further tiles. */
-template <int BM, int BN, int THREADS, class... P>
-inline int32_t gemm_start(nncuda_ctx *ctx, void (*kernel)(gemm_problem, P...), gemm_problem &p, size_t shared,
-                          typename nn_exactly<P>::type... more) {
+/* By the instructions of sm_90a. `done` is cleared, and nothing started, where the code on this GPU has none, or the
+ * factors do not lie as the copy engine wants it. */
+int32_t gemm_run_wgmma_f16(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice, bool *done);
+int32_t gemm_run_wgmma_bf16(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice, bool *done);
+
+template <int BM, int BN> inline void gemm_count_tiles(gemm_problem &p) {
   p.tiles_m = nn_ceil_div(p.m, BM);
   p.tiles_n = nn_ceil_div(p.n, BN);
   /* Each group of rows may end with a part of a tile, unless it is empty. */
   p.tiles = p.ragged == NN_GEMM_RAGGED_M ? (p.m / BM + (p.count < p.m ? p.count : p.m)) * p.tiles_n
                                          : p.tiles_m * p.tiles_n * p.count * p.pieces;
+}
+
+/* Starts one block a tile, as far as a grid goes; blocks go on to further tiles. */
+template <int BM, int BN, int THREADS, class... P>
+inline int32_t gemm_start(nncuda_ctx *ctx, void (*kernel)(gemm_problem, P...), gemm_problem &p, size_t shared,
+                          typename nn_exactly<P>::type... more) {
+  gemm_count_tiles<BM, BN>(p);
   const int64_t most = 0x7fffffff;
   return nn_launch(ctx, kernel, dim3((unsigned)(p.tiles < most ? p.tiles : most)), dim3(THREADS), shared, p, more...);
 }
