@@ -43,6 +43,11 @@ nn_settings read_settings() {
   } else {
     nn_die(std::string("NNCUDA_EMULATOR_ORDER is \"") + order + "\"; it must be forward, backward or shuffle:SEED");
   }
+  const char *streams = getenv("NNCUDA_EMULATOR_STREAMS");
+  s.late = streams && !strcmp(streams, "late");
+  if (streams && *streams && !s.late && strcmp(streams, "prompt")) {
+    nn_die(std::string("NNCUDA_EMULATOR_STREAMS is \"") + streams + "\"; it must be prompt or late");
+  }
   s.devices = (int)number("NNCUDA_EMULATOR_DEVICES", 1);
   if (s.devices > 16) {
     nn_die("NNCUDA_EMULATOR_DEVICES must be 0 to 16");

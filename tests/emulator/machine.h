@@ -16,6 +16,7 @@ struct nn_settings {
   size_t memory; /* bytes a device */
   int sms;
   bool protect;
+  bool late; /* work is carried out when something waits for it, not when it is issued */
 };
 const nn_settings &nn_setting();
 
@@ -84,8 +85,11 @@ std::string nn_memory_describe(const void *p);
 void nn_memory_reset(int device);
 
 /* ---- streams (stream.cpp) */
-/* Runs the work now, or records it when the stream is capturing. `check` is what the stream itself allows. */
-cudaError_t nn_submit(cudaStream_t stream, std::function<void()> work);
+/* Runs the work now (when it must be done at once, or work is not late), or later, or records it when the stream is
+ * captured. */
+cudaError_t nn_submit(cudaStream_t stream, std::function<void()> work, bool at_once = false);
+/* Carries out what was issued to any stream. */
+void nn_finish_all();
 /* cudaErrorStreamCaptureUnsupported (and the capture is lost) when a capture forbids calls such as cudaMalloc. */
 cudaError_t nn_refuse_while_capturing();
 bool nn_is_capturing(cudaStream_t stream);

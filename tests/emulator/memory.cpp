@@ -251,6 +251,7 @@ cudaError_t cudaFree(void *p) {
   if (nn_refuse_while_capturing() != cudaSuccess) {
     return nn_error(cudaErrorStreamCaptureUnsupported);
   }
+  nn_finish_all(); /* cudaFree waits for the device */
   region &r = regions[device];
   const auto found = r.live.find((unsigned char *)p);
   if (found == r.live.end()) {
@@ -308,6 +309,7 @@ cudaError_t cudaFreeHost(void *p) {
   if (nn_refuse_while_capturing() != cudaSuccess) {
     return nn_error(cudaErrorStreamCaptureUnsupported);
   }
+  nn_finish_all();
   if (!host_memory.erase((unsigned char *)p)) {
     return nn_error(cudaErrorInvalidValue);
   }
@@ -372,6 +374,9 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const vo
 
 /* ---- copies */
 
+/* The call returns only after such memory has been read or written. */
+static bool is_pageable(const void *p) { return nn_memory_device(p) < 0 && !is_pinned(p); }
+
 /* Whether the pointers lie where the kind says, and inside allocations. */
 static cudaError_t check_copy(const void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
   const bool to_device = nn_memory_device(to) >= 0, from_device = nn_memory_device(from) >= 0;
@@ -408,12 +413,15 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
   if (outside(to, to_pitch) || outside(from, from_pitch)) {
     return nn_error(cudaErrorInvalidValue);
   }
-  return nn_submit(stream, [=] {
-    const nn_memory_open opened(-1);
-    for (size_t row = 0; row < height; row++) {
-      memmove((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width);
-    }
-  });
+  return nn_submit(
+      stream,
+      [=] {
+        const nn_memory_open opened(-1);
+        for (size_t row = 0; row < height; row++) {
+          memmove((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width);
+        }
+      },
+      is_pageable(to) || is_pageable(from));
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {

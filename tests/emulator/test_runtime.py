@@ -5,9 +5,19 @@ import pytest
 PROGRAM = "programs/runtime.cu"
 
 
-@pytest.mark.parametrize("arch", [70, 90])
-def test_rules(emulator, arch):
-    done = emulator.run(PROGRAM, "rules", arch=arch, memory=1 << 20)
+def test_rules_of_an_older_architecture(emulator):
+    done = emulator.run(PROGRAM, "rules", arch=70, memory=1 << 20)
+    assert (done.stdout, done.stderr) == ("ok\n", "")
+
+
+@pytest.mark.parametrize("streams", ["prompt", "late"])
+def test_rules_however_streams_run(emulator, streams):
+    done = emulator.run(PROGRAM, "rules", memory=1 << 20, streams=streams)
+    assert (done.stdout, done.stderr) == ("ok\n", "")
+
+
+def test_late_streams(emulator):
+    done = emulator.run(PROGRAM, "late", streams="late")
     assert (done.stdout, done.stderr) == ("ok\n", "")
 
 

@@ -19,13 +19,19 @@ __global__ void with_too_large(too_large) {}
 int *p;
 cudaStream_t a, b;
 
-int value() {
+/* The number in all places of p, as it is now. */
+int seen() {
   int host[32];
   OK(cudaMemcpy(host, p, sizeof host, cudaMemcpyDeviceToHost));
   for (int i = 1; i < 32; i++) {
     CHECK(host[i] == host[0]);
   }
   return host[0];
+}
+
+int value() {
+  OK(cudaDeviceSynchronize());
+  return seen();
 }
 
 void check_launches() {
@@ -109,8 +115,8 @@ void check_events() {
   OK(cudaEventRecord(end, a));
   OK(cudaEventRecord(untimed, a));
   OK(cudaStreamWaitEvent(b, end));
-  OK(cudaEventQuery(end));
   OK(cudaEventSynchronize(end));
+  OK(cudaEventQuery(end));
   OK(cudaEventElapsedTime(&milliseconds, begin, end));
   CHECK(milliseconds >= 0);
   FAILS(cudaEventElapsedTime(&milliseconds, begin, untimed), cudaErrorInvalidResourceHandle);
@@ -190,6 +196,56 @@ void check_capture() {
   CHECK(value() == 18);
 }
 
+/* Work is done when something waits for it, so what did not wait is seen. */
+void check_late() {
+  int *pinned, pageable[32];
+  cudaEvent_t event;
+  OK(cudaMallocHost(&pinned, 128));
+  OK(cudaEventCreate(&event));
+  OK(cudaMemset(p, 0, 128));
+  OK(launch(add, 1, 32, 0, a, p, 3));
+  OK(cudaMemcpyAsync(pinned, p, 128, cudaMemcpyDeviceToHost, a));
+  CHECK(pinned[0] == -1);
+  OK(cudaStreamSynchronize(a));
+  CHECK(pinned[0] == 3 && pinned[31] == 3);
+
+  /* Two streams without a wait between them: here the second is done first. */
+  OK(launch(add, 1, 32, 0, a, p, 1));
+  OK(launch(doubles, 1, 32, 0, b, p));
+  OK(cudaStreamSynchronize(b));
+  OK(cudaStreamSynchronize(a));
+  CHECK(seen() == 7);
+  OK(launch(add, 1, 32, 0, a, p, 1));
+  OK(cudaEventRecord(event, a));
+  OK(launch(add, 1, 32, 0, a, p, 100)); /* after the event */
+  OK(cudaStreamWaitEvent(b, event));
+  OK(launch(doubles, 1, 32, 0, b, p));
+  OK(cudaStreamSynchronize(b));
+  CHECK(seen() == 16);
+  OK(cudaStreamSynchronize(a));
+  CHECK(seen() == 116);
+
+  OK(launch(add, 1, 32, 0, a, p, 1));
+  OK(cudaEventRecord(event, a));
+  CHECK(cudaStreamQuery(b) == cudaSuccess);
+  CHECK(cudaEventQuery(event) == cudaErrorNotReady);
+  OK(cudaEventQuery(event));
+  CHECK(seen() == 117);
+  OK(launch(add, 1, 32, 0, a, p, 1));
+  CHECK(cudaStreamQuery(a) == cudaErrorNotReady);
+  OK(cudaStreamQuery(a));
+  OK(launch(add, 1, 32, 0, a, p, 1));
+  OK(cudaMemcpyAsync(pageable, p, 128, cudaMemcpyDeviceToHost, a)); /* returns when it is done */
+  CHECK(pageable[0] == 119);
+  OK(launch(add, 1, 32, 0, a, p, 1));
+  OK(launch(add, 1, 32, 0, b, p, 1));
+  OK(cudaDeviceSynchronize());
+  CHECK(seen() == 121);
+  OK(launch(add, 1, 32, 0, a, p, 1));
+  OK(cudaStreamDestroy(a));
+  CHECK(seen() == 122);
+}
+
 int driver_function() { return 5; }
 static const nn_emulated_entry_point entry("cuFive", (void *)driver_function);
 
@@ -231,6 +287,11 @@ int main(int, char **arguments) {
   CHECK(cudaStreamCreateWithFlags(&a, cudaStreamNonBlocking) == cudaSuccess);
   CHECK(cudaStreamCreateWithPriority(&b, cudaStreamNonBlocking, -1) == cudaSuccess);
   p = device_array<int>(32);
+  if (!strcmp(arguments[1], "late")) {
+    check_late();
+    puts("ok");
+    return 0;
+  }
   check_launches();
   check_memory();
   check_events();
