@@ -1,7 +1,7 @@
 """What this machine can do at most: the floors under every benchmark.
 
-The probes are C (probe.c, a small library beside the package's own), run on as many threads at once as the benchmark
-uses.
+The CPU's probes are C (probe.c, a small library beside the package's own), run on as many threads at once as the
+benchmark uses; a GPU's is its own copy of memory.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import cffi
+
+from ..context import Context
+from .timing import device_clock
+from .work import normal
 
 _CDEF = """
 double probe_fma_f32(double seconds);
@@ -45,6 +49,49 @@ class Ceilings:
 
     def as_dict(self) -> dict[str, float]:
         return asdict(self)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """What stands in the table: (what, at most)."""
+        values = (
+            ("f32 multiply-add", self.fma_f32, "GFLOP/s"),
+            ("bf16 dot products", self.dot_bf16, "GFLOP/s"),
+            ("int8 dot products", self.dot_int8, "GOP/s"),
+            ("DRAM read", self.read, "GB/s"),
+            ("DRAM copy (read + written)", self.copy, "GB/s"),
+        )
+        return [(what, f"{v / 1e9:,.0f} {unit}" if v else "no such instruction") for what, v, unit in values]
+
+
+@dataclass(frozen=True)
+class DeviceCeilings:
+    """Of a GPU: bytes a second of copying within its memory, read and written bytes counted. The ceiling of arithmetic
+    is the peer's, since each product is measured beside it."""
+
+    copy: float
+
+    def as_dict(self) -> dict[str, float]:
+        return asdict(self)
+
+    def lines(self) -> list[tuple[str, str]]:
+        return [("copy within device memory (read + written)", f"{self.copy / 1e9:,.0f} GB/s")]
+
+
+class DeviceBandwidth:
+    """Probes a GPU's memory over two buffers that are kept between probes."""
+
+    def __init__(self, ctx: Context, buffer_bytes: int = _BUFFER_BYTES) -> None:
+        self._source = normal(ctx, 0, "f32", buffer_bytes // 4)
+        self._target = ctx.empty(self._source.shape)
+        self._clock = device_clock(ctx)
+
+    def copy(self) -> float:
+        """Bytes a second, read and written bytes counted."""
+        repeats = 4
+        seconds = self._clock(lambda: self._target.copy_(self._source), repeats)
+        return 2.0 * self._source.nbytes * repeats / max(seconds, 1e-9)
+
+    def measure(self) -> DeviceCeilings:
+        return DeviceCeilings(copy=max(self.copy() for _ in range(5)))
 
 
 class ProbeMissing(RuntimeError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,115 +13,184 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import __version__
+from ..binding import library
 from ..context import Context
 from . import ceilings as ceilings_module
 from . import run as runner
+from . import step as step_module
 from .run import Row
+from .timing import ONCE, Effort
 
 console = Console()
 if not console.is_terminal:  # a file or a pipe has no width of its own
-    console.width = 120
+    console.width = 140
 
 
+_device_option = click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
 _threads_option = click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; default: all cores.")
 _json_option = click.option(
-    "--json", "path", type=click.Path(path_type=Path, dir_okay=False), help="Write figures here."
+    "--json", "path", type=click.Path(path_type=Path, dir_okay=False), help="Write figures here, after each work anew."
 )
-_STEP = "training step of small"
+_STEP = "training step of"
 
 
 @click.group(invoke_without_command=True)
+@_device_option
 @_threads_option
 @click.option("--against", type=click.Choice(["torch"]), help="Measure this peer beside each work, in the same run.")
 @click.option("--only", multiple=True, help="Works whose group or name contains this text; may be repeated.")
+@click.option("--quick", is_flag=True, help="On a GPU: tiny sizes, once each. Shows that all of it runs, not how fast.")
 @_json_option
 @click.pass_context
 def bench(
-    click_context: click.Context, threads: int | None, against: str | None, only: tuple[str, ...], path: Path | None
+    click_context: click.Context,
+    device: str,
+    threads: int | None,
+    against: str | None,
+    only: tuple[str, ...],
+    quick: bool,
+    path: Path | None,
 ) -> None:
-    """Measure the kernels and the training step beside this machine's ceilings, and beside PyTorch."""
+    """Measure the kernels and the training step beside this machine's ceilings, and beside PyTorch.
+
+    Exits with 1 when a work failed, or gave other results than its peer.
+    """
     if click_context.invoked_subcommand is not None:
         return
-    from .work import catalogue
+    from . import catalogue
 
     def wanted(name: str) -> bool:
         return not only or any(text in name for text in only)
 
-    works = [work for work in catalogue() if wanted(f"{work.group} {work.name}")]
-    if not works and not wanted(_STEP):
-        raise click.UsageError(f"no work matches {', '.join(only)}")
-    if against:
-        _require_torch()
+    with Context(device, threads=None if device.startswith("cuda") else threads) as ctx:
+        on_gpu = ctx.device_type != 1
+        if quick and not on_gpu:
+            raise click.UsageError("--quick is for a GPU")
+        works = catalogue.gpu(quick) if on_gpu else catalogue.cpu()
+        works = [work for work in works if wanted(f"{work.group} {work.name}")]
+        cases = step_module.gpu_cases(quick) if on_gpu else [step_module.SMALL]
+        cases = [case for case in cases if wanted(f"{_STEP} {case.name}")]
+        if not works and not cases:
+            raise click.UsageError(f"no work matches {', '.join(only)}")
+        peer, no_peer = _peer(against, ctx)
+        figures: dict[str, Any] = {"machine": _machine(ctx) | _peer_version(against), "peer_missing": no_peer}
+        if no_peer:
+            console.print(f"Without {against}: {no_peer}", highlight=False)
+
+        probes: dict[str, Callable[[], float]]
+        measured: ceilings_module.Ceilings | ceilings_module.DeviceCeilings
+        if on_gpu:
+            on_device = ceilings_module.DeviceBandwidth(ctx, 1 << (20 if quick else 30))
+            measured, probes = on_device.measure(), {"copy": on_device.copy}
+        else:
+            bandwidth = ceilings_module.Bandwidth(ctx.threads)
+            measured = ceilings_module.measure(ctx.threads, bandwidth)
+            probes = {"read": bandwidth.read, "copy": bandwidth.copy}
+        _show_ceilings(measured, _place(ctx))
+        figures["ceilings"] = measured.as_dict()
+        effort = ONCE if quick else Effort()
+        rows: list[Row] = []
+        with console.status("") as status:
+            for row in runner.run(
+                ctx, works, measured, probes, peer, effort, lambda w: status.update(f"{w.group}: {w.name}")
+            ):
+                rows.append(row)
+                figures["rows"] = [row.as_dict() for row in rows]
+                _write(path, figures)
+        if rows:
+            console.print(_table(rows, against))
+        for row in rows:
+            if row.error or (row.peer_missing and peer is not None):
+                what = row.error or f"without {against}: {row.peer_missing}"
+                console.print(f"{row.group}, {row.name}: {what}", highlight=False, markup=False)
+        figures["steps"] = []
+        for case in cases:
+            with console.status(f"{_STEP} {case.name}"):
+                if on_gpu:
+                    found = step_module.measure_gpu(ctx, case, against is not None, effort, no_peer)
+                else:
+                    found = step_module.measure_cpu(ctx.threads, peer is not None)
+            fma = None if isinstance(measured, ceilings_module.DeviceCeilings) else measured.fma_f32
+            _show_step(case, found, fma)
+            figures["steps"].append(found.as_dict())
+            _write(path, figures)
+        if on_gpu and cases:
+            console.print("The bars of training are for bf16, which the trainer does not have yet: f32 and tf32 it is.")
+    if path is not None:
+        console.print(f"written to {path}", highlight=False)
+    if any(row.error for row in rows):
+        raise SystemExit(1)
+
+
+def _peer(against: str | None, ctx: Context) -> tuple[Any, str | None]:
+    """The module of the peer's sides, or None and why."""
+    if against is None:
+        return None, None
+    on_gpu = ctx.device_type != 1
+    try:
+        import torch
+    except ImportError:
+        if on_gpu:
+            return None, "PyTorch is not installed here"
+        raise click.ClickException(
+            "PyTorch is not installed here; `make interop` installs it, or `pip install torch`"
+        ) from None
+    if not on_gpu:
         runner.at_its_best()
-    count = _threads(threads)
-    bandwidth = ceilings_module.Bandwidth(count)
-    measured = ceilings_module.measure(count, bandwidth)
-    _show_ceilings(measured)
-    figures: dict[str, Any] = {"ceilings": measured.as_dict()}
-    if works:
-        with Context("cpu", threads=count) as ctx, console.status("") as status:
-            rows = list(
-                runner.run(
-                    ctx,
-                    works,
-                    measured,
-                    bandwidth,
-                    against is not None,
-                    lambda w: status.update(f"{w.group}: {w.name}"),
-                )
-            )
-        console.print(_table(rows, against))
-        figures["rows"] = [row.as_dict() for row in rows]
-    if wanted(_STEP):
-        figures["step"] = _step(count, against, measured)
-    _write(path, {"machine": _machine() | _peer_version(against), **figures})
+    elif not torch.cuda.is_available():
+        return None, f"this PyTorch ({torch.__version__}) has no CUDA device"
+    from . import torch_work
+
+    torch_work.prepare(ctx)
+    return torch_work, None
 
 
-def _threads(wanted: int | None) -> int:
-    with Context("cpu", threads=wanted) as ctx:
-        return ctx.threads
+def _place(ctx: Context) -> str:
+    if ctx.device_type == 1:
+        return f"this machine, {ctx.threads} threads"
+    return library.load().device_text(ctx.device_type, ctx.device_index)
 
 
-def _machine() -> dict[str, Any]:
-    with Context("cpu") as ctx:
-        isa = ctx.isa
+def _machine(ctx: Context) -> dict[str, Any]:
+    if ctx.device_type != 1:
+        loaded = library.load()
+        name = loaded.device_text(ctx.device_type, ctx.device_index)
+        return {"nncuda": __version__, "gpu": name, "build": loaded.build_info, "python": platform.python_version()}
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
         model = names[0] if names else model
-    return {"nncuda": __version__, "processor": model, "isa": isa, "python": platform.python_version()}
+    return {"nncuda": __version__, "processor": model, "isa": ctx.isa, "python": platform.python_version()}
 
 
 def _write(path: Path | None, content: dict[str, Any]) -> None:
     if path is not None:
         path.write_text(json.dumps(content, indent=1) + "\n")
-        console.print(f"written to {path}")
 
 
-def _show_ceilings(measured: ceilings_module.Ceilings) -> None:
-    table = Table(title=f"Ceilings of this machine, {measured.threads} threads", title_justify="left")
+def _show_ceilings(measured: ceilings_module.Ceilings | ceilings_module.DeviceCeilings, place: str) -> None:
+    table = Table(title=f"Ceilings of {place}", title_justify="left")
     table.add_column("what")
     table.add_column("at most", justify="right")
-    for label, value, unit in (
-        ("f32 multiply-add", measured.fma_f32, "GFLOP/s"),
-        ("bf16 dot products", measured.dot_bf16, "GFLOP/s"),
-        ("int8 dot products", measured.dot_int8, "GOP/s"),
-        ("DRAM read", measured.read, "GB/s"),
-        ("DRAM copy (read + written)", measured.copy, "GB/s"),
-    ):
-        table.add_row(label, f"{value / 1e9:,.0f} {unit}" if value else "no such instruction")
+    for line in measured.lines():
+        table.add_row(*line)
     console.print(table)
 
 
 @bench.command()
+@_device_option
 @_threads_option
 @_json_option
-def ceilings(threads: int | None, path: Path | None) -> None:
-    """Measure FMA, bf16 and int8 peaks and DRAM bandwidth."""
-    measured = ceilings_module.measure(_threads(threads))
-    _show_ceilings(measured)
-    _write(path, {"machine": _machine(), "ceilings": measured.as_dict()})
+def ceilings(device: str, threads: int | None, path: Path | None) -> None:
+    """Measure what the device can do at most: FMA, bf16 and int8 peaks of a CPU, bandwidth of its memory."""
+    with Context(device, threads=None if device.startswith("cuda") else threads) as ctx:
+        if ctx.device_type == 1:
+            measured: Any = ceilings_module.measure(ctx.threads)
+        else:
+            measured = ceilings_module.DeviceBandwidth(ctx).measure()
+        _show_ceilings(measured, _place(ctx))
+        _write(path, {"machine": _machine(ctx), "ceilings": measured.as_dict()})
 
 
 def _table(rows: list[Row], against: str | None) -> Table:
@@ -137,54 +207,57 @@ def _table(rows: list[Row], against: str | None) -> Table:
             group = row.group
             table.add_section()
             table.add_row(f"[bold]{group}[/]")
-        compute = row.floor in ("fma_f32", "dot_bf16")
-        rate = f"{row.gflops:,.0f} GFLOP/s" if compute else f"{row.gbytes:,.1f} GB/s"
-        cells = [f"  {row.name}", _time(row.seconds), rate, f"{row.share:.0%} of {row.floor}"]
+        time = _time(row.seconds) if row.seconds is not None else ""
+        share = f"{row.share:.0%} of {row.floor}" if row.share is not None else ""
+        cells = [f"  {row.name}", time, _rate(row), share]
         if against:
             cells.append(f"{row.ratio:.2f}" if row.ratio else "")
         mark = "" if row.reached is None else "[green]reached[/]" if row.reached else "[red]short[/]"
-        table.add_row(*cells, row.asked, mark)
+        table.add_row(*cells, row.asked, "[red]failed[/]" if row.error else mark)
     return table
 
 
-def _step(threads: int, against: str | None, measured: ceilings_module.Ceilings) -> dict[str, Any]:
-    from . import step
+def _rate(row: Row) -> str:
+    """Of what limits the work: bytes when it runs against memory, or does little with each byte."""
+    if not row.flops and not row.bytes:
+        return ""
+    if row.floor in ("read", "copy") or row.flops < 16 * row.bytes:
+        return f"{row.bytes / 1e9:,.1f} GB/s"
+    return f"{row.flops / 1e9:,.0f} GFLOP/s" if row.flops < 1e13 else f"{row.flops / 1e12:,.0f} TFLOP/s"
 
-    with console.status(_STEP):
-        result = step.measure(threads, against is not None)
-    table = Table(title="Training step of `small`, f32", title_justify="left")
-    for name in ("side", "tokens/s", "share of FMA peak", "peak memory"):
+
+def _show_step(case: step_module.Case, result: step_module.StepResult, fma: float | None) -> None:
+    table = Table(title=f"Training step of {case.name}", title_justify="left")
+    for name in ("side", "tokens/s", "TFLOP/s", *(["share of FMA peak"] if fma else []), "peak memory"):
         table.add_column(name, justify="left" if name == "side" else "right")
-    for side, speed in result.tokens_per_second.items():
-        share = speed * step.FLOPS_A_TOKEN / measured.fma_f32 if measured.fma_f32 else 0.0
-        table.add_row(side, f"{speed:,.0f}", f"{share:.0%}", f"{result.peak_bytes[side] / 2**20:,.0f} MiB")
+    speeds, peaks = result.tokens_per_second, result.peak_bytes
+    for side, speed in speeds.items():
+        flops = speed * case.flops_a_token
+        share = [f"{flops / fma:.0%}"] if fma else []
+        table.add_row(side, f"{speed:,.0f}", f"{flops / 1e12:,.3g}", *share, f"{peaks[side] / 2**20:,.0f} MiB")
     console.print(table)
-    if against:
-        speeds, peaks = result.tokens_per_second, result.peak_bytes
-        best = max((side for side in speeds if side != "nncuda"), key=lambda side: speeds[side])
-        console.print(
-            f"{speeds['nncuda'] / speeds[best]:.2f} x {best} (asked: 1.4), peak memory "
-            f"{peaks['nncuda'] / peaks[best]:.2f} x (asked: at most 0.7)"
-        )
-    return result.as_dict()
+    for side, asked in zip(("torch eager", "torch compile"), case.asked, strict=True):
+        if side in speeds:
+            bar = f" (asked: {asked})" if asked else ""
+            most = f" (asked: at most {case.asked_memory})" if case.asked_memory else ""
+            console.print(
+                f"{speeds['nncuda'] / speeds[side]:.2f} x {side}{bar}, peak memory "
+                f"{peaks['nncuda'] / max(peaks[side], 1):.2f} x{most}",
+                highlight=False,
+            )
+        elif side in result.missing and result.missing[side] != "not asked for":
+            console.print(f"without {side}: {result.missing[side]}", highlight=False, markup=False)
 
 
 def _time(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
 
 
-def _require_torch() -> None:
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise click.ClickException(
-            "PyTorch is not installed here; `make interop` installs it, or `pip install torch`"
-        ) from None
-
-
 def _peer_version(against: str | None) -> dict[str, str]:
     if against is None:
         return {}
-    import torch
-
+    try:
+        import torch
+    except ImportError:
+        return {}
     return {"torch": torch.__version__, "torch f32 precision": torch.get_float32_matmul_precision()}

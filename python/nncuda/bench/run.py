@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from .. import errors
 from ..context import Context
-from .ceilings import Bandwidth, Ceilings
-from .timing import interleave
+from .ceilings import Ceilings, DeviceCeilings
+from .timing import Effort, Timed, Timing, device_clock, host_clock, interleave
 from .work import Side, Work
 
 # torch's large results are otherwise mapped afresh, page fault by page fault, at every call.
@@ -25,20 +24,22 @@ MALLOC_TUNABLES = (
 @dataclass(frozen=True)
 class Row:
     """One measured work. Rates a second; `floor` is the ceiling that the share refers to, probed beside it when it is
-    DRAM."""
+    memory. `error` says why there is nothing of ours, `peer_missing` why there is nothing of the peer's."""
 
     group: str
     name: str
-    seconds: float
-    gflops: float
-    gbytes: float
-    floor: str
-    share: float
-    peer_seconds: float | None
-    ratio: float | None
-    difference: float | None
-    asked: str
-    reached: bool | None
+    seconds: float | None = None
+    flops: float = 0.0
+    bytes: float = 0.0
+    floor: str | None = None
+    share: float | None = None
+    peer_seconds: float | None = None
+    ratio: float | None = None
+    difference: float | None = None
+    asked: str = ""
+    reached: bool | None = None
+    error: str | None = None
+    peer_missing: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return dict(self.__dict__)
@@ -58,79 +59,128 @@ def at_its_best() -> None:
 def run(
     ctx: Context,
     works: Iterable[Work],
-    ceilings: Ceilings,
-    bandwidth: Bandwidth,
-    against_torch: bool,
+    ceilings: Ceilings | DeviceCeilings,
+    probes: dict[str, Callable[[], float]],
+    peer: Any,
+    effort: Effort,
     started: Callable[[Work], None] = lambda work: None,
 ) -> Iterator[Row]:
-    """Measures each work and yields its row."""
-    torch_side: Any = None
-    if against_torch:
-        from . import torch_work as torch_side
-
-        torch_side.prepare(ctx.threads)
+    """Measures each work and yields its row. `probes` measure the floors that drift; `peer` is the module of the other
+    sides, or None. What fails has a row that says so, and the others go on."""
     for work in works:
         started(work)
-        arrays = work.inputs(np.random.default_rng(0))
-        sides: dict[str, Side] = {"ours": work.ours(ctx, arrays)}
-        if torch_side is not None:
-            sides["peer"] = getattr(torch_side, work.peer)(arrays, **work.peer_options)
-        difference = _agree(work, sides)
-        probes: list[float] = []
-        calls: dict[str, Callable[[], object]] = {name: side.run for name, side in sides.items()}
-        if work.floor in ("read", "copy"):
-            probe = getattr(bandwidth, work.floor)
-            calls["floor"] = lambda: probes.append(probe())  # noqa: B023
-        timings = interleave(calls, inner_seconds=0.03)
-        yield _row(work, timings, ceilings, sorted(probes)[len(probes) // 2] if probes else None, difference)
-        del sides, calls, arrays
+        try:
+            row = _measure(ctx, work, ceilings, probes, peer, effort)
+        except (errors.Error, SidesDiffer) as error:
+            row = Row(work.group, work.name, error=f"{type(error).__name__}: {error}")
+        yield row
         gc.collect()
+        if ctx.device_type != 1:
+            ctx.trim()
+            if peer is not None:
+                peer.let_go()
 
 
-def _agree(work: Work, sides: dict[str, Side]) -> float | None:
-    """Runs each side once; the largest difference as a share of the largest value. Raises when the sides differ."""
-    for side in sides.values():
+def _measure(
+    ctx: Context,
+    work: Work,
+    ceilings: Ceilings | DeviceCeilings,
+    probes: dict[str, Callable[[], float]],
+    peer: Any,
+    effort: Effort,
+) -> Row:
+    if ctx.device_type != 1:
+        ctx.tf32 = work.tf32
+    sets = [work.inputs(ctx, seed) for seed in range(work.copies)]
+    mine = [work.ours(ctx, each) for each in sets]
+    mine[0].run()
+    difference = missing = None
+    timed: dict[str, Timed] = {}
+    if peer is not None and work.peer is not None:
+        try:
+            theirs = peer.sides(ctx, work, sets)
+            theirs[0].run()
+            difference = _difference(work, mine[0], theirs[0], peer)
+            timed["peer"] = peer.timed(ctx, work, theirs)
+        except SidesDiffer:
+            raise
+        except Exception as error:  # whatever another library cannot do here must not end the run
+            missing = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    elif work.peer is not None:
+        missing = "not asked for, or not there"
+    timed["ours"] = _ours(ctx, work, mine)
+    found: list[float] = []
+    probe = probes.get(work.floor or "")
+    if probe is not None:
+        timed["floor"] = Timed(lambda: found.append(probe()))
+    timings = interleave(timed, effort)
+    ctx.synchronize()
+    return _row(work, timings, ceilings, sorted(found)[len(found) // 2] if found else None, difference, missing)
+
+
+def _ours(ctx: Context, work: Work, sides: list[Side]) -> Timed:
+    calls = [side.run for side in sides] * work.calls
+    if ctx.device_type == 1:
+        return Timed(lambda: [call() for call in calls], len(calls), host_clock)
+    for side in sides:
         side.run()
-    if "peer" not in sides:
-        return None
-    worst = 0.0
-    for mine, theirs in zip(sides["ours"].result(), sides["peer"].result(), strict=True):
-        scale = float(np.abs(theirs).max())
-        worst = max(worst, float(np.abs(mine.reshape(-1) - theirs.reshape(-1)).max()) / scale)
-    limit = 2e-2 if "bf16" in work.group else 1e-4
-    if not worst <= limit:
-        raise SidesDiffer(f"{work.group}, {work.name}: the results differ by {worst:.1e} of the largest value")
+    if not work.captured:
+        return Timed(lambda: [call() for call in calls], len(calls), device_clock(ctx))
+    with ctx.capture() as graph:
+        for call in calls:
+            call()
+    return Timed(graph.launch, len(calls), device_clock(ctx))
+
+
+def _difference(work: Work, mine: Side, theirs: Side, peer: Any) -> float:
+    """By how much the results differ, as a share of the largest value. Raises when that is too much."""
+    pairs = list(zip(mine.results(), theirs.results(), strict=True))
+    worst = max((peer.difference(own, other) for own, other in pairs), default=0.0)
+    if not worst <= work.tolerance:
+        raise SidesDiffer(f"the results differ by {worst:.1e} of the largest value")
     return worst
 
 
 def _row(
-    work: Work, timings: dict[str, Any], ceilings: Ceilings, probed: float | None, difference: float | None
+    work: Work,
+    timings: dict[str, Timing],
+    ceilings: Ceilings | DeviceCeilings,
+    probed: float | None,
+    difference: float | None,
+    missing: str | None,
 ) -> Row:
     seconds = timings["ours"].median
-    ceiling = probed if probed is not None else getattr(ceilings, work.floor)
-    amount = work.bytes if work.floor in ("read", "copy") else work.flops
-    share = amount / seconds / ceiling if ceiling else 0.0
+    share = None
+    if work.floor is not None:
+        ceiling = probed if probed is not None else getattr(ceilings, work.floor)
+        amount = work.bytes if work.floor in ("read", "copy") else work.flops
+        share = amount / seconds / ceiling if ceiling else 0.0
     peer_seconds = timings["peer"].median if "peer" in timings else None
     ratio = peer_seconds / seconds if peer_seconds else None
-    asked, verdicts = [], []
-    if work.times_peer is not None:
-        asked.append(f"{work.times_peer:g} x")
-        verdicts.append(None if ratio is None else ratio >= work.times_peer)
-    if work.share is not None:
-        asked.append(f"{work.share:.0%}")
-        verdicts.append(share >= work.share)
-    reached = None if not verdicts or None in verdicts else all(verdicts)
+    bar = work.bar
+    asked: list[str] = []
+    verdicts: list[bool | None] = []
+    for text, least, value in (
+        (f"{bar.times_peer:g} x" if bar.times_peer else "", bar.times_peer, ratio),
+        (f"{bar.share:.0%}" if bar.share else "", bar.share, share),
+        (f"{bar.rate / 1e12:g} TFLOP/s" if bar.rate else "", bar.rate, work.flops / seconds),
+        (f"at most {bar.seconds * 1e6:g} µs" if bar.seconds else "", -(bar.seconds or 0), -seconds),
+    ):
+        if text:
+            asked.append(text)
+            verdicts.append(None if value is None or least is None else value >= least)
     return Row(
         group=work.group,
         name=work.name,
         seconds=seconds,
-        gflops=work.flops / seconds / 1e9,
-        gbytes=work.bytes / seconds / 1e9,
+        flops=work.flops / seconds,
+        bytes=work.bytes / seconds,
         floor=work.floor,
         share=share,
         peer_seconds=peer_seconds,
         ratio=ratio,
         difference=difference,
         asked=", ".join(asked),
-        reached=reached,
+        reached=False if False in verdicts else None if not verdicts or None in verdicts else True,
+        peer_missing=missing,
     )

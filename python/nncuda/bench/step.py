@@ -1,63 +1,172 @@
-"""The training step of the `small` model: tokens a second and peak memory, of this library and of PyTorch."""
+"""Training steps: tokens a second and peak memory, of this library and of PyTorch."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from .timing import Timing, interleave
-
-TOKENS = 8 * 256
-FLOPS_A_TOKEN = 30.7e6  # forward and backward of the products and of causal attention
+from ..context import Context
+from ..models import MoEConfig
+from .timing import Effort, Stopwatch, Timed, Timing, device_clock, interleave
 
 
 @dataclass(frozen=True)
+class Case:
+    """A model and its batch. Of the products' factors: whether a GPU may round them to tf32. `asked` are the least
+    ratios to torch, eager and compiled, `asked_memory` the largest ratio of peak memory."""
+
+    name: str
+    model: MoEConfig
+    batch: int
+    length: int
+    tf32: bool = False
+    asked: tuple[float | None, float | None] = (None, None)
+    asked_memory: float | None = None
+
+    @property
+    def tokens(self) -> int:
+        return self.batch * self.length
+
+    @property
+    def flops_a_token(self) -> float:
+        """Forward and backward of the products and of causal attention, without what is computed twice."""
+        m = self.model
+        matrices = m.num_active_parameters - m.vocab_size * m.hidden_size - (2 * m.num_layers + 1) * m.hidden_size
+        attention = 4.0 * m.head_dim * m.num_heads * (self.length + 1) / 2 * m.num_layers
+        return 6.0 * matrices + 3.0 * attention
+
+    def batches(self) -> tuple[np.ndarray, np.ndarray]:
+        """One batch of random ids and their successors, int32 [batch, length]."""
+        ids = np.random.default_rng(0).integers(0, self.model.vocab_size, (self.batch, self.length + 1), dtype=np.int32)
+        return np.ascontiguousarray(ids[:, :-1]), np.ascontiguousarray(ids[:, 1:])
+
+
+SMALL = Case("small, f32", MoEConfig.preset("small"), 8, 256, asked=(1.4, 1.4), asked_memory=0.7)
+
+
+def gpu_cases(quick: bool = False) -> list[Case]:
+    """`small`, and a billion parameters of the shapes of "6.9b"."""
+    if quick:
+        tiny = MoEConfig(
+            vocab_size=48, hidden_size=16, num_layers=1, num_heads=2, head_dim=8, num_experts=4, experts_per_token=2,
+            ffn_size=16, context=32,
+        )  # fmt: skip
+        return [Case(f"tiny, {dtype}", tiny, 2, 8, tf32=dtype == "tf32") for dtype in ("f32", "tf32")]
+    large = MoEConfig.preset("6.9b", num_layers=4)
+    return [
+        Case(f"{name}, {dtype}", model, batch, length, tf32=dtype == "tf32", asked=(2.0, 1.3))
+        for name, model, batch, length in (("small", SMALL.model, 8, 256), ("1 B parameters", large, 4, 2048))
+        for dtype in ("f32", "tf32")
+    ]
+
+
+@dataclass
 class StepResult:
-    """Tokens a second of each side, and peak resident bytes beyond the imported libraries (inputs and model
-    included)."""
+    """Of each side: tokens a second, and peak bytes. On a CPU these are resident bytes beyond the imported libraries,
+    inputs and model included; on a GPU what was allocated there. `missing` says why a side is not there."""
 
-    tokens_per_second: dict[str, float]
-    peak_bytes: dict[str, int]
+    name: str
+    tokens_per_second: dict[str, float] = field(default_factory=dict)
+    peak_bytes: dict[str, int] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, dict[str, float]]:
+    def as_dict(self) -> dict[str, object]:
         return asdict(self)
 
 
-def batch(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """One batch of random ids and their successors, int32 [8, 256]."""
-    ids = np.random.default_rng(seed).integers(0, 4096, (8, 257), dtype=np.int32)
-    return np.ascontiguousarray(ids[:, :-1]), np.ascontiguousarray(ids[:, 1:])
-
-
-def ours(threads: int) -> Callable[[], object]:
+def ours(ctx: Context, case: Case) -> Callable[[], object]:
     """A call that makes one training step with this library."""
-    from ..context import Context
-    from ..models import MoEConfig, MoETransformer
-    from ..train import Trainer
+    from ..models import MoETransformer
+    from ..train import TrainConfig, Trainer
 
-    ctx = Context("cpu", threads=threads)
-    trainer = Trainer(MoETransformer(ctx, MoEConfig.preset("small"), seed=0))
-    ids, targets = batch()
+    if ctx.device_type != 1:
+        ctx.tf32 = case.tf32
+    trainer = Trainer(MoETransformer(ctx, case.model, seed=0), TrainConfig(sequence_length=case.length))
+    ids, targets = case.batches()
     return lambda: trainer.train_step(ids, targets)
 
 
-def peer(threads: int, compiled: bool) -> Callable[[], object]:
+def peer(ctx: Context, case: Case, compiled: bool) -> Callable[[], object]:
     """A call that makes one training step with PyTorch."""
     import torch
 
     from . import torch_step, torch_work
 
-    torch_work.prepare(threads)
+    torch_work.prepare(ctx)
     torch.set_grad_enabled(True)
-    step = torch_step.Step(torch_step.SMALL, compiled)
-    ids, targets = (torch.from_numpy(a.astype(np.int64)) for a in batch())
+    device = "cpu" if ctx.device_type == 1 else f"cuda:{ctx.device_index}"
+    if device != "cpu":
+        torch.set_float32_matmul_precision("high" if case.tf32 else "highest")
+    step = torch_step.Step(torch_step.sizes_of(case.model, case.batch, case.length), compiled, device)
+    ids, targets = (torch.from_numpy(a.astype(np.int64)).to(device) for a in case.batches())
     return lambda: step(ids, targets)
+
+
+SIDES = {"nncuda": None, "torch eager": False, "torch compile": True}
+
+
+def measure_cpu(threads: int, against_torch: bool) -> StepResult:
+    """Times the sides in turn, then measures the memory of each in a process of its own."""
+    ctx = Context("cpu", threads=threads)
+    calls = {"nncuda": ours(ctx, SMALL)}
+    if against_torch:
+        for side, compiled in list(SIDES.items())[1:]:
+            calls[side] = peer(ctx, SMALL, bool(compiled))
+        for call in calls.values():  # torch.compile recompiles while shapes are new to it
+            for _ in range(4):
+                call()
+    timings = interleave({side: Timed(call) for side, call in calls.items()}, Effort(budget=60.0))
+    return StepResult(
+        SMALL.name,
+        {side: SMALL.tokens / timing.median for side, timing in timings.items()},
+        {side: _peak_of(side, threads) for side in timings},
+    )
+
+
+def measure_gpu(ctx: Context, case: Case, against_torch: bool, effort: Effort, missing: str | None) -> StepResult:
+    """Times the sides one after another: they would not all fit. `missing` is why there is no torch for this device."""
+    result = StepResult(case.name)
+    ctx.reset_peak()
+    timing = _timed(ours(ctx, case), device_clock(ctx), effort)
+    result.tokens_per_second["nncuda"] = case.tokens / timing.median
+    result.peak_bytes["nncuda"] = ctx.bytes_peak
+    gc.collect()
+    ctx.trim()
+    for side, compiled in list(SIDES.items())[1:]:
+        if not against_torch or missing is not None:
+            result.missing[side] = missing or "not asked for"
+            continue
+        import torch
+
+        from . import torch_work
+
+        torch.cuda.reset_peak_memory_stats()
+        try:
+            call = peer(ctx, case, bool(compiled))
+            timing = _timed(call, torch_work.clock(ctx), effort)
+        except Exception as error:  # whatever another library cannot do here must not end the run
+            result.missing[side] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        else:
+            result.tokens_per_second[side] = case.tokens / timing.median
+            result.peak_bytes[side] = torch.cuda.max_memory_allocated()
+        call = None  # type: ignore[assignment]
+        torch.compiler.reset()
+        gc.collect()
+        torch.cuda.empty_cache()
+    return result
+
+
+def _timed(call: Callable[[], object], clock: Stopwatch, effort: Effort) -> Timing:
+    for _ in range(4):  # captures, compiles and recompiles while shapes are new
+        call()
+    return interleave({"": Timed(call, clock=clock)}, effort)[""]
 
 
 def _peak_of(side: str, threads: int) -> int:
@@ -67,23 +176,6 @@ def _peak_of(side: str, threads: int) -> int:
     return int(json.loads(done.stdout.splitlines()[-1])["peak_bytes"])
 
 
-def measure(threads: int, against_torch: bool, rounds: int = 9) -> StepResult:
-    """Times the sides in turn, then measures the memory of each in a process of its own."""
-    sides = {"nncuda": ours(threads)}
-    if against_torch:
-        sides["torch eager"] = peer(threads, compiled=False)
-        sides["torch compile"] = peer(threads, compiled=True)
-        for call in sides.values():  # torch.compile recompiles while shapes are new to it
-            for _ in range(4):
-                call()
-    timings: dict[str, Timing] = interleave(sides, rounds=rounds, budget=60.0)
-    names = {"nncuda": "ours"} | ({"torch eager": "eager", "torch compile": "compile"} if against_torch else {})
-    return StepResult(
-        tokens_per_second={name: TOKENS / timing.median for name, timing in timings.items()},
-        peak_bytes={name: _peak_of(side, threads) for name, side in names.items()},
-    )
-
-
 def _status(field: str) -> int:
     """A line of this process's memory account, in bytes. (getrusage would also count what the parent process held.)"""
     with open("/proc/self/status") as file:
@@ -91,14 +183,15 @@ def _status(field: str) -> int:
 
 
 def _main(side: str, threads: int) -> None:
-    if side == "ours":
+    if side == "nncuda":
         from .. import models, train  # noqa: F401
     else:
         import torch  # noqa: F401
 
         from . import torch_step  # noqa: F401
     before = _status("VmRSS")
-    call = ours(threads) if side == "ours" else peer(threads, compiled=side == "compile")
+    ctx = Context("cpu", threads=threads)
+    call = ours(ctx, SMALL) if side == "nncuda" else peer(ctx, SMALL, bool(SIDES[side]))
     for _ in range(5):
         call()
     print(json.dumps({"peak_bytes": max(0, _status("VmHWM") - before)}))

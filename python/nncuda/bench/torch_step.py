@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..models import MoEConfig
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -31,6 +33,14 @@ class Sizes:
     batch: int
     rope_base: float = 10000.0
     alpha: float = 0.01
+
+
+def sizes_of(model: MoEConfig, batch: int, length: int) -> Sizes:
+    """The same model."""
+    return Sizes(
+        model.vocab_size, model.hidden_size, model.num_layers, model.num_heads, model.num_kv_heads, model.head_dim,
+        model.num_experts, model.experts_per_token, model.ffn_size, length, batch, model.rope_base, model.aux_alpha,
+    )  # fmt: skip
 
 
 def rope(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -117,7 +127,7 @@ class Model(nn.Module):
 
     def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
         x = self.embed(ids)
-        aux = torch.zeros(())
+        aux = torch.zeros((), device=x.device)
         for block in self.blocks:
             x, one = block(x, self.cosine, self.sine)
             aux = aux + one
@@ -126,11 +136,12 @@ class Model(nn.Module):
 
 
 class Step:
-    """One training step: loss, gradients, clipping, AdamW."""
+    """One training step: loss, gradients, clipping, AdamW. The loss stays on the device."""
 
-    def __init__(self, s: Sizes, compiled: bool) -> None:
+    def __init__(self, s: Sizes, compiled: bool, device: str = "cpu") -> None:
         torch.manual_seed(0)
-        self.model = Model(s)
+        with torch.device(device):
+            self.model = Model(s)
         matrices = [p for p in self.model.parameters() if p.dim() > 1]
         gains = [p for p in self.model.parameters() if p.dim() == 1]
         self.optimizer = torch.optim.AdamW(
@@ -144,13 +155,10 @@ class Step:
         else:
             self.loss = self.model
 
-    def __call__(self, ids: Tensor, targets: Tensor) -> float:
+    def __call__(self, ids: Tensor, targets: Tensor) -> Tensor:
         loss = self.loss(ids, targets)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return loss.item()
-
-
-SMALL = Sizes(4096, 256, 4, 4, 1, 64, 8, 2, 512, 256, 8)
+        return loss.detach()

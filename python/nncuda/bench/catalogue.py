@@ -1,0 +1,99 @@
+"""What is measured on a CPU and on a GPU, in the order of the tables."""
+
+from __future__ import annotations
+
+from . import decode, products
+from .attention import attention
+from .little import little
+from .rows import Mover
+from .work import Bar, Work
+
+_COLD_WEIGHTS = 3 << 29  # bytes of weights in rotation: far beyond any cache
+
+
+def cpu() -> list[Work]:
+    """The sizes of the `small` model and of a batch of a few sequences."""
+    shapes = [(2048, 768, 768), (2048, 768, 6144), (2048, 6144, 768), (512, 768, 32000), (2048, 2048, 2048)]
+    rows = [(768, 6144), (2048, 5632), (2048, 32000)]
+    move = Mover("f32")
+    return [
+        *(products.gemm(*shape, "f32", "fma_f32", Bar(times_peer=1.0)) for shape in shapes),
+        *(products.gemm(*shape, "bf16", "dot_bf16", Bar(times_peer=0.95)) for shape in shapes),
+        *(products.gemv(k, n, dtype, _COLD_WEIGHTS) for dtype in ("f32", "bf16") for k, n in rows),
+        *(
+            attention(
+                tokens, 12, 12, 64, "f32", backward, "fma_f32",
+                Bar(times_peer=1.4, share=0.60 if tokens >= 2048 else None),
+            )
+            for tokens in (512, 2048)
+            for backward in (False, True)
+        ),
+        move.softmax(2048, 32000, Bar(times_peer=1.5)),
+        move.cross_entropy(512, 32000, Bar(times_peer=2.5)),
+        move.rmsnorm(2048, 768, Bar(times_peer=8.0)),
+        move.swiglu(2048, 6144, Bar(share=0.80)),
+        move.rope(32768, 12, 64, Bar(share=0.80)),
+        move.add(1 << 25, Bar(share=0.80)),
+        move.adamw(50_000_000, Bar(times_peer=1.0)),
+        decode.top_p(8, 32000, "read", Bar(times_peer=5.0), "top_p"),
+    ]  # fmt: skip
+
+
+def gpu(quick: bool = False) -> list[Work]:
+    """The sizes of the "6.9b" model with 32 k tokens, and 8192³. `quick` has the same lines at sizes that take no time.
+
+    Inputs and outputs of what is over soon take turns until they fill 256 MB, several times the L2 of any GPU so far.
+    """
+    cache = 0.0 if quick else 256e6
+    turns = 1e4 if quick else cache  # the quick products take turns, too
+
+    def of(full: int, tiny: int) -> int:
+        return tiny if quick else full
+
+    tokens, hidden, ffn = of(32768, 24), of(768, 16), of(6144, 32)
+    experts, k, heads, dim = of(16, 4), of(4, 2), of(12, 2), of(64, 16)
+    vocab, long, cube, many = of(32000, 96), of(16384, 40), of(8192, 48), of(1 << 27, 4096)
+    fused = (heads + 2) * dim
+    rows, words, draws = of(8192, 16), of(128256, 300), of(32, 2)
+    model = [(hidden, fused), (hidden, hidden), (hidden, 2 * ffn), (ffn, hidden), (hidden, vocab)]
+    half, share = of(4096, 32), Bar(share=0.85)
+
+    def moving(move: Mover) -> list[Work]:
+        return [
+            move.add(many, share),
+            move.swiglu(tokens, ffn, share),
+            move.swiglu_backward(tokens, ffn, share),
+            move.rope(tokens, heads, dim, share),
+            move.rmsnorm(2 * tokens, hidden, share, backward=False),
+            move.rmsnorm(2 * tokens, hidden, share),
+            move.softmax(rows, vocab, share),
+            move.cross_entropy(rows, vocab, share),
+            move.gather(tokens, k, experts, hidden, share),
+            move.combine(tokens, k, experts, hidden, share),
+            move.combine(tokens, k, experts, hidden, share, backward=True),
+        ]
+
+    def attending(heads: int, kv_heads: int, forward: float | None, both: float | None) -> list[Work]:
+        return [
+            attention(long, heads, kv_heads, dim, "bf16", backward, None, Bar(times_peer=1.0, rate=rate))
+            for backward, rate in ((False, forward), (True, both))
+        ]
+
+    return [
+        *(products.gemm(rows, *shape, "bf16", None, Bar(times_peer=0.95), turns) for shape in model),
+        products.gemm(cube, cube, cube, "bf16", None, Bar(times_peer=0.95), turns),
+        *(products.gemm(half, half, half, dtype, None, Bar(), turns) for dtype in ("f32", "tf32")),
+        *(
+            products.grouped(kind, tokens, k, experts, *shape, Bar(times_peer=1.0, rate=300e12))
+            for shape in ((hidden, ffn), (ffn, hidden))
+            for kind in ("forward", "inputs", "weights")
+        ),
+        *attending(of(32, 2), of(32, 2), 300e12, 284e12),
+        *attending(heads, 1, None, None),
+        *moving(Mover("bf16", cache)),
+        *moving(Mover("f32", cache)),
+        Mover("f32", cache).adamw(of(100_000_000, 4096), share),
+        *little(of(8, 3), hidden, heads, dim, experts, k, ffn, of(128, 20), of(100, 3)),
+        decode.top_p(draws, words, None, Bar(times_peer=5.0), "sort", cache),
+        decode.top_k(draws, words, None, Bar(times_peer=5.0), "sort", cache),
+    ]

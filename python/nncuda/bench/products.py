@@ -1,0 +1,103 @@
+"""Matrix products: dense, of one row, and of ragged groups."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import kernels
+from ..context import Context
+from .work import SIZES, TOLERANCES, Bar, Floor, Side, Tensors, Work, cold, normal, side
+
+
+def gemm(m: int, k: int, n: int, dtype: str, floor: Floor | None, bar: Bar, cache: float = 0, calls: int = 1) -> Work:
+    """y = x Wᵀ. With a `cache` to go beyond, it is for a GPU, where both sides run as graphs."""
+
+    def inputs(ctx: Context, seed: int) -> Tensors:
+        return {"x": normal(ctx, seed, dtype, m, k), "w": normal(ctx, seed, dtype, n, k, stream=1)}
+
+    def ours(ctx: Context, t: Tensors) -> Side:
+        y = ctx.empty((m, n), t["x"].dtype)
+        return side(lambda: kernels.gemm(t["x"], t["w"], c=y, trans_b=True), y)
+
+    needed = float(SIZES[dtype] * (m * k + n * k + m * n))
+    return Work(
+        group=f"products {dtype}",
+        name=f"{m}x{k}x{n}",
+        inputs=inputs,
+        ours=ours,
+        flops=2.0 * m * k * n,
+        bytes=needed,
+        floor=floor,
+        bar=bar,
+        peer="linear",
+        tolerance=TOLERANCES[dtype],
+        copies=cold(needed, cache),
+        captured=cache > 0,
+        calls=calls,
+        tf32=dtype == "tf32",
+    )
+
+
+def gemv(k: int, n: int, dtype: str, cache: float) -> Work:
+    def inputs(ctx: Context, seed: int) -> Tensors:
+        return {"x": normal(ctx, seed, dtype, 1, k), "w": normal(ctx, seed, dtype, n, k, stream=1)}
+
+    def ours(ctx: Context, t: Tensors) -> Side:
+        y = ctx.empty((1, n), dtype)
+        return side(lambda: kernels.gemm(t["x"], t["w"], c=y, trans_b=True), y)
+
+    needed = float(SIZES[dtype] * k * n)
+    return Work(
+        group=f"one-row products, cold weights, {dtype}",
+        name=f"1x{k}x{n}",
+        inputs=inputs,
+        ours=ours,
+        flops=2.0 * k * n,
+        bytes=needed,
+        floor="read",
+        bar=Bar(share=0.80),
+        peer="linear",
+        tolerance=TOLERANCES[dtype],
+        copies=max(2, cold(needed, cache)),
+    )
+
+
+def routed(tokens: int, top_k: int, experts: int, seed: int) -> np.ndarray:
+    """Row offsets [experts+1] of tokens that chose `top_k` different experts each, some experts liked better."""
+    rng = np.random.default_rng(seed)
+    liked = rng.gumbel(size=(tokens, experts)) + 0.3 * rng.standard_normal(experts)
+    chosen = np.argpartition(-liked, top_k - 1, axis=1)[:, :top_k]
+    counts = np.bincount(chosen.ravel(), minlength=experts)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+
+
+def grouped(kind: str, tokens: int, top_k: int, experts: int, k: int, n: int, bar: Bar) -> Work:
+    """The products of the experts' layer k -> n in bf16: "forward", or the gradients of its "inputs" or "weights"."""
+    rows = tokens * top_k
+    x, dy, w = (rows, k), (rows, n), (experts, n, k)
+    factors = {"forward": (x, w), "inputs": (dy, w), "weights": (dy, x)}[kind]
+    out = {"forward": dy, "inputs": x, "weights": w}[kind]
+
+    def inputs(ctx: Context, seed: int) -> Tensors:
+        a, b = (normal(ctx, seed, "bf16", *shape, stream=i) for i, shape in enumerate(factors))
+        return {"a": a, "b": b, "offsets": ctx.tensor(routed(tokens, top_k, experts, seed))}
+
+    def ours(ctx: Context, t: Tensors) -> Side:
+        y = ctx.empty(out, "bf16")
+        if kind == "weights":
+            return side(lambda: kernels.grouped_gemm_wgrad(t["a"], t["b"], t["offsets"], c=y), y)
+        return side(lambda: kernels.grouped_gemm(t["a"], t["b"], t["offsets"], c=y, trans_b=kind == "forward"), y)
+
+    label = "forward" if kind == "forward" else f"gradient of {kind}"
+    return Work(
+        group=f"grouped products bf16, {tokens} tokens, {experts} experts, top-{top_k}",
+        name=f"{k} -> {n}, {label}",
+        inputs=inputs,
+        ours=ours,
+        flops=2.0 * rows * k * n,
+        bytes=2.0 * (rows * k + rows * n + experts * k * n),
+        bar=bar,
+        peer="grouped",
+        peer_options={"kind": kind},
+        tolerance=TOLERANCES["bf16"],
+    )
