@@ -131,3 +131,33 @@ def test_both_write_the_same_text(gpu: nncuda.Context, sampling: Sampling) -> No
         model = MoETransformer(ctx, config, seed=9, training=False)
         texts.append(list(generate_batch(model, prompts, 12, sampling)))
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("sampling", [Sampling(temperature=0.0), Sampling(seed=2), Sampling(top_p=0.9, seed=4)])
+def test_a_captured_decode_loop_writes_the_eager_text(gpu: nncuda.Context, sampling: Sampling) -> None:
+    model = MoETransformer(gpu, dataclasses.replace(TINY, init_std=0.5), seed=9, training=False)
+    prompts = [[1, 2, 3], [7]]
+    eager = list(generate_batch(model, prompts, 10, sampling, capture=False))
+    assert list(generate_batch(model, prompts, 10, sampling)) == eager
+
+
+def test_only_ids_come_back_from_a_decode_loop(gpu: nncuda.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing goes to the device, once the prompts are there; nor does its memory grow."""
+    model = MoETransformer(gpu, TINY, seed=9, training=False)
+    copies: list[tuple[str, int]] = []
+    original = nncuda.Context._copy
+
+    def counted(self: nncuda.Context, target: object, source: object, nbytes: int, kind: str) -> None:
+        copies.append((kind, nbytes))
+        original(self, target, source, nbytes, kind)
+
+    monkeypatch.setattr(nncuda.Context, "_copy", counted)
+    tokens = generate_batch(model, [[1, 2, 3], [7]], 10, Sampling(top_k=5))
+    next(tokens)
+    assert [nbytes for kind, nbytes in copies if kind == "device_to_host"] == [8]
+    copies.clear()
+    used = []
+    for _ in tokens:
+        used.append((gpu.bytes_used, gpu.bytes_arena))
+    assert copies == [("device_to_host", 8)] * 9
+    assert len(set(used[2:])) == 1

@@ -133,15 +133,130 @@ def test_what_generation_refuses(model: MoETransformer) -> None:
 
 def test_beyond_the_context_the_rotary_base_is_stretched(ctx: nncuda.Context, model: MoETransformer) -> None:
     """Within `context` the tables are the trained ones; one token beyond, those of ntk_alpha, for the prompt too."""
-    assert len(list(generate(model, [1, 2, 3], 30))) == 30
-    assert model.rope.ntk_alpha == 1.0
     assert len(list(generate(model, [1, 2, 3], 31))) == 31
-    assert model.rope.ntk_alpha == TINY.ntk_alpha
-    assert all(block.attention.rope is model.rope for block in model.blocks)
-    cosine, _ = kernels.rope_freqs(ctx=ctx, positions=33, head_dim=TINY.head_dim, ntk_alpha=TINY.ntk_alpha)
-    np.testing.assert_array_equal(model.rope.tables(33)[0].numpy(), cosine.numpy())
-    list(generate(model, [1], 2))
-    assert model.rope.ntk_alpha == 1.0
+    for capacity, alpha in ((32, 1.0), (33, TINY.ntk_alpha), (64, TINY.ntk_alpha), (20, 1.0)):
+        cache = model.cache(1, capacity)
+        tables = kernels.rope_freqs(ctx=ctx, positions=capacity, head_dim=TINY.head_dim, ntk_alpha=alpha)
+        for made, expected in zip((cache.cosine, cache.sine), tables, strict=True):
+            np.testing.assert_array_equal(made.narrow(0, 0, capacity).numpy(), expected.numpy())
+    with pytest.raises(ValueError, match="65 tokens are more than this model takes"):
+        model.cache(1, 65)
+
+
+SAMPLINGS = [GREEDY, Sampling(seed=3), Sampling(top_k=5, seed=4), Sampling(top_p=0.8, seed=5)]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=["greedy", "plain", "top-k", "top-p"])
+def test_captured_is_eager(ctx: nncuda.Context, sampling: Sampling) -> None:
+    """For counts around the first launches, and where the sequences end at different times."""
+    model = MoETransformer(ctx, dataclasses.replace(TINY, init_std=0.5), seed=4, training=False)
+    for count in (1, 2, 3, 4, 25):
+        eager = list(generate_batch(model, PROMPTS, count, sampling, capture=False))
+        assert list(generate_batch(model, PROMPTS, count, sampling)) == eager
+    end = eager[9][1]
+    assert end is not None
+    ending = [list(generate_batch(model, PROMPTS, 25, sampling, end, capture=capture)) for capture in (True, False)]
+    assert ending[0] == ending[1] and any(None in tokens for tokens in ending[0])
+
+
+def test_logits_of_a_replayed_step_are_those_of_its_calls(model: MoETransformer) -> None:
+    """Also when the cache fills up, which the host notices."""
+    ids = model.ctx.tensor(np.array([3, 5], np.int32))
+    runs = []
+    for capture in (False, True):
+        cache, logits = model.cache(2, 12), model.ctx.empty((2, TINY.vocab_size))
+        for row in range(2):
+            model.prefill(np.array([1, 2, 3, 4][: 2 + 2 * row]), cache, row)
+        if capture:
+            with model.ctx.capture() as graph:
+                model.decode(ids, cache, logits)
+            cache.count(-1)  # nothing ran
+        runs.append([])
+        for _ in range(8):
+            if capture:
+                graph.launch()
+                cache.count(1)
+            else:
+                model.decode(ids, cache, logits)
+            runs[-1].append(logits.numpy().view(np.int32))
+        assert cache.used == cache.starts.tolist() == [10, 12] and cache.lengths.tolist() == [11, 13]
+        with pytest.raises(ValueError, match="sequence 1 would have 13 tokens; the cache has room for 12"):
+            model.decode(ids, cache)
+        with pytest.raises(ValueError, match="sequence 0 has 10 tokens; a prompt needs an empty one"):
+            model.prefill(np.array([1]), cache, 0)
+        with pytest.raises(ValueError, match="room for 12"):
+            model.prefill(np.ones(13, np.int32), model.cache(1, 12), 0)
+        assert cache.used == cache.starts.tolist() == [10, 12]
+    np.testing.assert_array_equal(runs[0], runs[1])
+
+
+def test_a_refused_token_leaves_the_cache_as_it_was(model: MoETransformer) -> None:
+    cache = model.cache(1, 4)
+    with pytest.raises(nncuda.OutOfRangeError):
+        model.prefill(np.array([1, TINY.vocab_size]), cache, 0)
+    expected = model.prefill(np.array([1, 2]), cache, 0).numpy()
+    with pytest.raises(nncuda.OutOfRangeError):
+        model.decode(model.ctx.tensor(np.array([-1], np.int32)), cache)
+    assert cache.used == cache.starts.tolist() == [2] and np.isfinite(expected).all()
+
+
+def test_generators_take_turns(model: MoETransformer) -> None:
+    """One model, several texts at once, one of them beyond the context: each as if it were alone."""
+    jobs = [(PROMPTS[:1], 12, GREEDY), (PROMPTS, 30, Sampling(seed=2)), (PROMPTS[1:], 20, Sampling(top_p=0.9))]
+    alone = [list(generate_batch(model, *job)) for job in jobs]
+    running = [generate_batch(model, *job) for job in jobs]
+    together: list[list[list[int | None]]] = [[] for _ in jobs]
+    for _ in range(30):
+        for texts, tokens in zip(together, running, strict=True):
+            texts.extend([drawn] if (drawn := next(tokens, None)) is not None else [])
+        model.forward(np.ones((2, 9), np.int32))  # and other work between them
+    assert together == alone
+
+
+def test_only_ids_come_back(model: MoETransformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing goes to the device, once the prompts are there."""
+    copies: list[tuple[str, int]] = []
+    original = nncuda.Context._copy
+
+    def counted(self: nncuda.Context, target: object, source: object, nbytes: int, kind: str) -> None:
+        copies.append((kind, nbytes))
+        original(self, target, source, nbytes, kind)
+
+    monkeypatch.setattr(nncuda.Context, "_copy", counted)
+    tokens = generate_batch(model, PROMPTS, 12, Sampling(top_k=5))
+    next(tokens)
+    assert [nbytes for kind, nbytes in copies if kind == "device_to_host"] == [4 * len(PROMPTS)]
+    copies.clear()
+    assert len(list(tokens)) == 11
+    assert copies == [("device_to_host", 4 * len(PROMPTS))] * 11
+
+
+def test_memory_does_not_grow_and_comes_back(ctx: nncuda.Context, model: MoETransformer) -> None:
+    list(generate(model, PROMPTS[0], 30))  # the model keeps its rotary tables, and the last tokens' choice of experts
+    before = ctx.bytes_used, ctx.bytes_arena
+    tokens = generate(model, PROMPTS[0], 30)
+    for _ in range(4):
+        next(tokens)
+    used = ctx.bytes_used, ctx.bytes_arena
+    for _ in range(20):
+        next(tokens)
+        assert (ctx.bytes_used, ctx.bytes_arena) == used
+    tokens.close()  # half-way: its cache and its graph go
+    assert (ctx.bytes_used, ctx.bytes_arena) == before
+    for _ in range(5):
+        dropped = generate(model, PROMPTS[0], 30)
+        for _ in range(6):
+            next(dropped)
+        del dropped
+    assert (ctx.bytes_used, ctx.bytes_arena) == before
+
+
+def test_generation_can_be_profiled(model: MoETransformer) -> None:
+    with model.ctx.profile() as profile:
+        list(generate(model, PROMPTS[1], 10, Sampling(seed=1)))
+    calls = {entry["kernel"]: entry["calls"] for entry in profile.json()["kernels"]}
+    assert calls["cuda_sample"] == 10 and calls["cuda_attention_decode"] == 9 * TINY.num_layers
+    assert calls["cuda_increment"] == 10 + 9 + 2
 
 
 def test_text(ctx: nncuda.Context) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import kernels
+from ..context import Context
+from ..graphs import Graph
 from ..models import MoETransformer
 from ..tensor import Tensor
 
@@ -41,10 +43,9 @@ GREEDY = Sampling(temperature=0.0)
 
 
 class _Sampler:
-    """Draws on the device; what does not change from draw to draw is made once."""
+    """Draws on the device, one number after the other, which are counted there too."""
 
-    def __init__(self, model: MoETransformer, sampling: Sampling, rows: int):
-        ctx = model.ctx
+    def __init__(self, ctx: Context, sampling: Sampling, rows: int):
         self._sampling = sampling
         self._temperature = ctx.tensor(np.full(rows, sampling.temperature, np.float32))
         # Seeds count modulo 2^64, as keys of the generator do.
@@ -54,17 +55,68 @@ class _Sampler:
         self._top_k = None if sampling.top_k is None else ctx.tensor(np.full(rows, sampling.top_k, np.int32))
         self._top_p = None if sampling.top_p is None else ctx.tensor(np.full(rows, sampling.top_p, np.float32))
 
-    def draw(self, logits: Tensor, number: int) -> Tensor:
-        """Draw `number` of each row of logits [rows, vocab]; ids i32 [rows]."""
+    def draw(self, logits: Tensor, ids: Tensor) -> None:
+        """The next draw of each row of logits [rows, vocab], into ids i32 [rows]."""
         if self._sampling.temperature == 0:
-            return kernels.argmax(logits)
-        kernels.fill(self._steps, value=number)
+            kernels.argmax(logits, ids=ids)
+            return
         common = self._seeds, self._steps
         if self._top_p is not None:
-            return kernels.topp_sample(logits, self._temperature, self._top_k, self._top_p, *common)
-        if self._top_k is not None:
-            return kernels.topk_sample(logits, self._temperature, self._top_k, *common)
-        return kernels.sample(logits, self._temperature, *common)
+            kernels.topp_sample(logits, self._temperature, self._top_k, self._top_p, *common, ids=ids)
+        elif self._top_k is not None:
+            kernels.topk_sample(logits, self._temperature, self._top_k, *common, ids=ids)
+        else:
+            kernels.sample(logits, self._temperature, *common, ids=ids)
+        kernels.increment(self._steps)
+
+
+class _Sequences:
+    """A batch of sequences on the device: their cache, the logits of their last tokens, the ids drawn from them.
+
+    A first step runs call by call. The second is captured, unless it is the last, and replayed from then on with the
+    same bits: between its calls the host has nothing to do, and from step to step nothing but the ids comes back.
+    """
+
+    def __init__(
+        self, model: MoETransformer, prompts: Sequence[np.ndarray], capacity: int, sampling: Sampling, capture: bool
+    ):
+        ctx, rows = model.ctx, len(prompts)
+        self._model = model
+        self._capture = capture
+        self._cache = model.cache(rows, capacity)
+        self._logits = ctx.empty((rows, model.config.vocab_size))
+        self._ids = ctx.empty((rows,), "i32")
+        self._sampler = _Sampler(ctx, sampling, rows)
+        self._steps = 0
+        self._graph: Graph | None = None
+        for row, prompt in enumerate(prompts):
+            model.prefill(prompt, self._cache, row, self._logits.narrow(0, row, 1))
+        self._sampler.draw(self._logits, self._ids)
+
+    @property
+    def ids(self) -> list[int]:
+        """The last token of each sequence."""
+        ids: list[int] = self._ids.tolist()
+        return ids
+
+    def step(self, last: bool) -> None:
+        """Runs the last tokens through the model and draws the next."""
+        self._steps += 1
+        if self._graph is not None:
+            self._cache.require_room(1)
+            self._graph.launch()
+            self._cache.count(1)
+        elif self._steps == 1 or last or not self._capture:
+            self._calls()
+        else:
+            with self._model.ctx.capture() as graph:
+                self._calls()
+            self._graph = graph
+            graph.launch()
+
+    def _calls(self) -> None:
+        self._model.decode(self._ids, self._cache, self._logits)
+        self._sampler.draw(self._logits, self._ids)
 
 
 def generate_batch(
@@ -73,8 +125,11 @@ def generate_batch(
     max_new_tokens: int,
     sampling: Sampling = GREEDY,
     end_id: int = -1,
+    capture: bool = True,
 ) -> Iterator[list[int | None]]:
     """Continues several prompts of any lengths at once; yields the next token of each, None behind its `end_id`.
+
+    The calls of a token are captured as a graph once and replayed, unless `capture` is off: the tokens are the same.
 
     Ends when all sequences have ended, or after `max_new_tokens`. Raises ValueError when a prompt is empty or the model
     does not reach that far, and nncuda.OutOfRangeError when it holds an id outside the vocabulary. A sequence's tokens
@@ -87,24 +142,17 @@ def generate_batch(
         raise ValueError(f"max_new_tokens is {max_new_tokens}; it must be at least 0")
     if max_new_tokens == 0:
         return
-    rows, ctx = len(prompts), model.ctx
     # The last token drawn is never run through the model.
     capacity = max(lengths) + max_new_tokens - 1
-    model.stretch_rope(capacity)
-    cache = model.cache(rows, capacity)
-    logits = ctx.empty((rows, model.config.vocab_size))
-    for row, prompt in enumerate(prompts):
-        model.prefill(np.asarray(prompt), cache, row, logits.narrow(0, row, 1))
-    sampler = _Sampler(model, sampling, rows)
-    ended = [False] * rows
-    for number in range(max_new_tokens):
-        ids = sampler.draw(logits, number)
-        tokens = ids.tolist()
+    sequences = _Sequences(model, [np.asarray(prompt) for prompt in prompts], capacity, sampling, capture)
+    ended = [False] * len(prompts)
+    for left in reversed(range(max_new_tokens)):
+        tokens = sequences.ids
         yield [None if done else token for token, done in zip(tokens, ended, strict=True)]
         ended = [done or token == end_id for token, done in zip(tokens, ended, strict=True)]
-        if all(ended) or number + 1 == max_new_tokens:
+        if all(ended) or left == 0:
             return
-        logits = model.decode(ids, cache)
+        sequences.step(last=left == 1)
 
 
 def generate(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .. import kernels
@@ -41,17 +43,51 @@ class RopeTables:
 
 
 class KVCache:
-    """Keys and values of past tokens, one layer after the other, with room for `capacity` tokens a sequence.
+    """Keys and values of past tokens, one layer after the other, with room for `capacity` tokens a sequence, and all
+    else that running a model over them needs from step to step.
 
-    `lengths` [batch] counts the tokens that each sequence has in it; whoever runs the model moves it on.
+    starts     i32 [batch] on the device: the tokens of each sequence, which is the position of its next one
+    lengths    i32 [batch] on the device: starts + 1, what the next token looks at, itself included
+    used       the tokens of each sequence as the host knows them, so that it need not read them back
+
+    The rotary embedding's tables are the cache's own, so that sequences of any length can be run in turns.
     """
 
-    def __init__(self, ctx: Context, num_layers: int, batch: int, capacity: int, num_kv_heads: int, head_dim: int):
-        shape = (batch, capacity, num_kv_heads, head_dim)
+    def __init__(self, rope: RopeTables, num_layers: int, batch: int, capacity: int, num_kv_heads: int):
+        ctx, shape = rope.ctx, (batch, capacity, num_kv_heads, rope.head_dim)
         self.keys = [ctx.empty(shape) for _ in range(num_layers)]
         self.values = [ctx.empty(shape) for _ in range(num_layers)]
         self.capacity = capacity
-        self.lengths = np.zeros(batch, np.int32)
+        self.used = [0] * batch
+        self._counters = ctx.tensor(np.repeat(np.array([[0], [1]], np.int32), batch, axis=1))
+        self.starts, self.lengths = (self._counters.narrow(0, row, 1).view(batch) for row in (0, 1))
+        self.cosine, self.sine = rope.tables(capacity)
+        self.positions = ctx.tensor(np.arange(capacity, dtype=np.int32))
+
+    def require_room(self, tokens: int, row: int | None = None) -> None:
+        """ValueError when so many more tokens of one sequence, or of each, do not fit."""
+        for at in self._rows(row):
+            if self.used[at] + tokens > self.capacity:
+                raise ValueError(
+                    f"sequence {at} would have {self.used[at] + tokens} tokens; the cache has room for {self.capacity}"
+                )
+
+    def advance(self, tokens: int, row: int | None = None) -> None:
+        """Counts tokens that are in the cache now: on the device, where a graph can capture it, and on the host."""
+        if row is None:
+            kernels.increment(self._counters, by=tokens)
+        else:
+            for counter in (self.starts, self.lengths):
+                kernels.increment(counter.narrow(0, row, 1), by=tokens)
+        self.count(tokens, row)
+
+    def count(self, tokens: int, row: int | None = None) -> None:
+        """The host's part of `advance`, for when a graph did the device's."""
+        for at in self._rows(row):
+            self.used[at] += tokens
+
+    def _rows(self, row: int | None) -> Sequence[int]:
+        return range(len(self.used)) if row is None else (row,)
 
 
 class Attention:
@@ -105,26 +141,24 @@ class Attention:
         """As forward for one sequence, x [length, hidden], whose keys and values fill row `row` of the empty cache."""
         length = x.shape[0]
         q, k, v = self._split(self.qkv.forward(x))
-        cosine, sine = self.rope.tables(length)
-        kernels.rope_qk(q, k, cosine, sine, self.rope.positions(1, length))
+        kernels.rope_qk(q, k, cache.cosine, cache.sine, cache.positions.narrow(0, 0, length))
         kernels.kv_append(
             k,
             v,
-            x.ctx.zeros((1,), "i32"),
+            cache.starts.narrow(0, row, 1),
             cache.keys[layer].narrow(0, row, 1),
             cache.values[layer].narrow(0, row, 1),
         )
         heads = kernels.flash_attention(q, k, v, batch=1, q_len=length, kv_len=length, causal=True)
         return self.output.forward(heads.view(length, -1))
 
-    def decode(self, x: Tensor, cache: KVCache, layer: int, starts: Tensor, lengths: Tensor) -> Tensor:
-        """One new token a sequence, x [batch, hidden], at positions `starts` i32 [batch]; `lengths` is starts + 1."""
+    def decode(self, x: Tensor, cache: KVCache, layer: int) -> Tensor:
+        """One new token a sequence, x [batch, hidden]."""
         q, k, v = self._split(self.qkv.forward(x))
-        cosine, sine = self.rope.tables(cache.capacity)
-        kernels.rope_qk(q, k, cosine, sine, starts)
+        kernels.rope_qk(q, k, cache.cosine, cache.sine, cache.starts)
         keys, values = cache.keys[layer], cache.values[layer]
-        kernels.kv_append(k, v, starts, keys, values)
-        heads = kernels.attention_decode(q, keys, values, lengths)
+        kernels.kv_append(k, v, cache.starts, keys, values)
+        heads = kernels.attention_decode(q, keys, values, cache.lengths)
         return self.output.forward(heads.view(x.shape[0], -1))
 
     def _split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -50,8 +50,8 @@ class TransformerBlock:
         middle, normed = self.post_norm.forward_residual(attended, x)
         return self.moe.forward(normed, middle)
 
-    def decode(self, x: Tensor, cache: KVCache, layer: int, starts: Tensor, lengths: Tensor) -> Tensor:
+    def decode(self, x: Tensor, cache: KVCache, layer: int) -> Tensor:
         """One new token a sequence, x [batch, hidden]."""
-        attended = self.attention.decode(self.input_norm.forward(x), cache, layer, starts, lengths)
+        attended = self.attention.decode(self.input_norm.forward(x), cache, layer)
         middle, normed = self.post_norm.forward_residual(attended, x)
         return self.moe.forward(normed, middle)

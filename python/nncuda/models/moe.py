@@ -38,6 +38,7 @@ class MoETransformer:
         if seed is not None:
             initialize(self.parameters, config, seed)
         self.rope = RopeTables(ctx, config.head_dim, config.rope_base)
+        self._stretched: RopeTables | None = None  # for sequences beyond `context`
         self.embedding = Embedding(*self._pair("model.embed_tokens.weight"))
         self.blocks = [self._block(layer) for layer in range(config.num_layers)]
         self.norm = RMSNorm(*self._pair("model.norm.weight"), eps=config.norm_eps)
@@ -134,42 +135,50 @@ class MoETransformer:
         return np.stack([block.moe.choices.numpy() for block in self.blocks])
 
     def cache(self, batch: int, capacity: int) -> KVCache:
-        """An empty cache of keys and values for `batch` sequences of up to `capacity` tokens."""
+        """An empty cache of keys and values for `batch` sequences of up to `capacity` tokens.
+
+        With a capacity beyond `context` the base of its rotary embedding grows by `ntk_alpha`. Raises ValueError when
+        the model does not reach that far.
+        """
         config = self.config
-        return KVCache(self.ctx, config.num_layers, batch, capacity, config.num_kv_heads, config.head_dim)
+        if capacity > config.extended_context:
+            raise ValueError(f"{capacity} tokens are more than this model takes ({config.extended_context})")
+        if capacity <= config.context:
+            rope = self.rope
+        else:
+            if self._stretched is None:
+                self._stretched = RopeTables(self.ctx, config.head_dim, config.rope_base, config.ntk_alpha)
+            rope = self._stretched
+        return KVCache(rope, config.num_layers, batch, capacity, config.num_kv_heads)
 
     def prefill(self, prompt: np.ndarray, cache: KVCache, row: int, logits: Tensor | None = None) -> Tensor:
-        """Runs a prompt, ids [length], into row `row` of an empty cache.
+        """Runs a prompt, ids [length], into row `row` of a cache, which must be empty.
 
         Gives the logits f32 [1, vocab] of its last token, which may be given a place.
         """
+        if cache.used[row]:
+            raise ValueError(f"sequence {row} has {cache.used[row]} tokens; a prompt needs an empty one")
+        cache.require_room(len(prompt), row)
         ids = self.ctx.tensor(np.asarray(prompt, np.int32))
         x = self.embedding.forward(ids)
         for layer, block in enumerate(self.blocks):
             x = block.prefill(x, cache, layer, row)
-        cache.lengths[row] = len(prompt)
+        cache.advance(len(prompt), row)
         return self.head.forward(self.norm.forward(x.narrow(0, len(prompt) - 1, 1)), logits)
 
-    def decode(self, ids: Tensor, cache: KVCache) -> Tensor:
-        """Appends one token to each sequence of the cache, ids i32 [batch]; logits f32 [batch, vocab]."""
-        starts = self.ctx.tensor(cache.lengths)
-        cache.lengths += 1
-        lengths = self.ctx.tensor(cache.lengths)
+    def decode(self, ids: Tensor, cache: KVCache, logits: Tensor | None = None) -> Tensor:
+        """Appends one token to each sequence of the cache, ids i32 [batch].
+
+        Gives the logits f32 [batch, vocab], which may be given a place. All that changes from step to step is on the
+        device, so the calls can be captured and replayed. On the host they count one step, the graph's first launch;
+        whoever launches it again counts that (`KVCache.count`).
+        """
+        cache.require_room(1)
         x = self.embedding.forward(ids)
         for layer, block in enumerate(self.blocks):
-            x = block.decode(x, cache, layer, starts, lengths)
-        return self.head.forward(self.norm.forward(x))
-
-    def stretch_rope(self, length: int) -> None:
-        """Sets the rotary embedding up for sequences of `length`: beyond `context` its base grows by `ntk_alpha`."""
-        config = self.config
-        if length > config.extended_context:
-            raise ValueError(f"{length} tokens are more than this model takes ({config.extended_context})")
-        alpha = config.ntk_alpha if length > config.context else 1.0
-        if alpha != self.rope.ntk_alpha:
-            self.rope = RopeTables(self.ctx, config.head_dim, config.rope_base, alpha)
-            for block in self.blocks:
-                block.attention.rope = self.rope
+            x = block.decode(x, cache, layer)
+        cache.advance(1)
+        return self.head.forward(self.norm.forward(x), logits)
 
     def _stream(self, ids: Tensor, batch: int) -> Tensor:
         x = self.embedding.forward(ids)
