@@ -108,9 +108,10 @@ NN_KERNEL(zero_grad) {
   return nn_cuda_fill(ctx, &fill);
 }
 
-/* Gradients whose squares a block adds up: each thread 128 of them, in f64, since the square of an f32 may overflow or
- * vanish where the norm does not. By count, not measured on a GPU yet. */
+/* Gradients whose squares a block adds up: each thread 128 of them, UNROLL loads of 16 bytes under way, in f64, since
+ * the square of an f32 may overflow or vanish where the norm does not. By count, not measured on a GPU yet. */
 constexpr int64_t CHUNK = 1 << 15;
+constexpr int UNROLL = 4;
 
 template <class T, bool WIDE>
 __global__ void __launch_bounds__(THREADS) squares_kernel(const T *grad, double *partial, int64_t n, int64_t chunks) {
@@ -119,13 +120,18 @@ __global__ void __launch_bounds__(THREADS) squares_kernel(const T *grad, double 
   int turn = 0;
   for (int64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
     double sum = 0.0;
-#pragma unroll 4
-    for (int64_t i = threadIdx.x * N; i < CHUNK; i += THREADS * N) {
-      float x[N];
-      nn_load_at<WIDE>(x, grad, chunk * CHUNK + i, n);
+    for (int64_t i = threadIdx.x * N; i < CHUNK; i += UNROLL * THREADS * N) {
+      float x[UNROLL][N];
 #pragma unroll
-      for (int e = 0; e < N; e++) {
-        sum = fma((double)x[e], (double)x[e], sum);
+      for (int u = 0; u < UNROLL; u++) {
+        nn_load_at<WIDE>(x[u], grad, chunk * CHUNK + i + u * THREADS * N, n);
+      }
+#pragma unroll
+      for (int u = 0; u < UNROLL; u++) {
+#pragma unroll
+        for (int e = 0; e < N; e++) {
+          sum = fma((double)x[u][e], (double)x[u][e], sum);
+        }
       }
     }
     sum = nn_block_sum<THREADS>(sum, shared[turn]);
@@ -200,7 +206,6 @@ __global__ void __launch_bounds__(THREADS)
     return;
   }
   const int64_t vectors = nn_ceil_div(n, N);
-#pragma unroll 2
   for (int64_t j = (int64_t)blockIdx.x * THREADS + threadIdx.x; j < vectors; j += (int64_t)gridDim.x * THREADS) {
     float x[N];
     nn_load_at<WIDE>(x, grad, j * N, n);
