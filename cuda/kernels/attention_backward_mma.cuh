@@ -149,9 +149,10 @@ __global__ void __launch_bounds__(NN_BACKWARD_THREADS, D == 256 ? 1 : 2)
   };
   float dk[L::PARTS][L::COLUMNS / 8][4] = {}, dv[L::PARTS][L::COLUMNS / 8][4] = {};
   if (span.first < span.end) {
-    nn_mma_load<D, L::N, NN_BACKWARD_THREADS>(shared, static_cast<const T *>(p.k) + at, count, s.dim, p.wide, token);
-    nn_mma_load<D, L::N, NN_BACKWARD_THREADS>(shared + L::v_at, static_cast<const T *>(p.v) + at, count, s.dim, p.wide,
-                                              token);
+    nn_mma_load_rows<D, L::N, NN_BACKWARD_THREADS>(shared, static_cast<const T *>(p.k) + at, s.ld_kv, count, s.dim,
+                                                   p.wide);
+    nn_mma_load_rows<D, L::N, NN_BACKWARD_THREADS>(shared + L::v_at, static_cast<const T *>(p.v) + at, s.ld_kv, count,
+                                                   s.dim, p.wide);
     load_stage(span.first);
   }
   for (int i = span.first; i < span.end; i++) {
@@ -272,11 +273,10 @@ __global__ void __launch_bounds__(NN_BACKWARD_THREADS, D == 256 ? 1 : 2)
   const auto load_stage = [&](int i) {
     unsigned char *const stage = shared + L::stages_at + (i & 1) * L::stage;
     const int key = i * L::N, count = limit - key < L::N ? limit - key : L::N;
-    nn_mma_load<D, L::N, NN_BACKWARD_THREADS>(stage, static_cast<const T *>(p.k) + at + (int64_t)key * s.ld_kv, count,
-                                              s.dim, p.wide, [&](int r) { return r * s.ld_kv; });
-    nn_mma_load<D, L::N, NN_BACKWARD_THREADS>(stage + L::v_at,
-                                              static_cast<const T *>(p.v) + at + (int64_t)key * s.ld_kv, count, s.dim,
-                                              p.wide, [&](int r) { return r * s.ld_kv; });
+    nn_mma_load_rows<D, L::N, NN_BACKWARD_THREADS>(stage, static_cast<const T *>(p.k) + at + (int64_t)key * s.ld_kv,
+                                                   s.ld_kv, count, s.dim, p.wide);
+    nn_mma_load_rows<D, L::N, NN_BACKWARD_THREADS>(
+        stage + L::v_at, static_cast<const T *>(p.v) + at + (int64_t)key * s.ld_kv, s.ld_kv, count, s.dim, p.wide);
     nn_copy_async_commit();
   };
   const int steps = (int)nn_ceil_div(limit, L::N);

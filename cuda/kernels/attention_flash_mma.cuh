@@ -57,8 +57,7 @@ __global__ void __launch_bounds__(nn_flash_mma_layout<D>::THREADS, 2) nn_flash_m
   const int limit = (int)nn_keys_seen(s, rows.query + rows.further(rows.count - 1));
   const auto load = [&](int to, const T *from, int key) {
     const int count = limit - key < L::N ? limit - key : L::N;
-    nn_mma_load<D, L::N, L::THREADS>(shared + to, from + (int64_t)key * s.ld_kv, count, s.dim, p.wide,
-                                     [&](int r) { return r * s.ld_kv; });
+    nn_mma_load_rows<D, L::N, L::THREADS>(shared + to, from + (int64_t)key * s.ld_kv, s.ld_kv, count, s.dim, p.wide);
     nn_copy_async_commit();
   };
 

@@ -66,37 +66,58 @@ __device__ __forceinline__ void nn_sums_to_a(uint32_t (&a)[4], const float (&lef
   a[3] = nn_pair<T>(right[2], right[3]);
 }
 
+/* Starts to copy a unit of a tile, or zeros unless `inside` (nn_copy_async); without `wide` it is copied by itself,
+ * element by element. */
+template <class T>
+__device__ __forceinline__ void nn_mma_load_unit(unsigned char *to, const T *from, bool inside, bool wide) {
+  if (wide) {
+    nn_copy_async<16>(nn_shared_address(to), from, inside ? 16 : 0);
+  } else {
+    nn_vector<T, 8> x = {};
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+      if (inside) {
+        x.x[e] = from[e];
+      }
+    }
+    *reinterpret_cast<nn_vector<T, 8> *>(to) = x;
+  }
+}
+
 /*
- * Starts to copy ROWS rows of a tile (nn_copy_async; the caller commits and waits): zeros beyond `dim` and for rows
- * from `count` on. at(r) is the offset of row r. Without `wide` the elements are copied one by one.
+ * Starts to copy ROWS rows of a tile; the caller commits and waits. Zeros beyond `dim` and for rows from `count` on.
+ * at(r) is the offset of row r, `thread` this one's number among THREADS.
  */
 template <int D, int ROWS, int THREADS, class T, class AT>
-__device__ __forceinline__ void nn_mma_load(unsigned char *tile, const T *from, int count, int dim, bool wide, AT at) {
-  constexpr int ACROSS = D / 8;
-  static_assert(ROWS * ACROSS % THREADS == 0, "every thread copies as much");
+__device__ __forceinline__ void nn_mma_load(unsigned char *tile, const T *from, int count, int dim, bool wide, AT at,
+                                            int thread = threadIdx.x) {
+  constexpr int ACROSS = D / 8, STEP = THREADS / ACROSS;
+  static_assert(THREADS % ACROSS == 0 && ROWS % STEP == 0, "every thread copies as much, in one column");
+  const int unit = thread % ACROSS;
+#pragma unroll 4
+  for (int r = thread / ACROSS; r < ROWS; r += STEP) {
+    const bool inside = r < count && unit * 8 < dim;
+    nn_mma_load_unit(tile + nn_mma_tile<D>::at(r, unit), inside ? from + at(r) + unit * 8 : from, inside, wide);
+  }
+}
+
+/* The same for rows that are ld apart: no thread keeps more than one address. */
+template <int D, int ROWS, int THREADS, class T>
+__device__ __forceinline__ void nn_mma_load_rows(unsigned char *tile, const T *from, int64_t ld, int count, int dim,
+                                                 bool wide) {
+  constexpr int ACROSS = D / 8, STEP = THREADS / ACROSS;
+  static_assert(THREADS % ACROSS == 0 && ROWS % STEP == 0, "every thread copies as much, in one column");
+  const int unit = threadIdx.x % ACROSS, first = threadIdx.x / ACROSS;
+  const T *source = from + first * ld + unit * 8;
 #if __CUDA_ARCH__ >= 800
 #pragma unroll
 #else /* where copies go through registers there are none left for more than one at a time */
 #pragma unroll 1
 #endif
-  for (int i = 0; i < ROWS * ACROSS / THREADS; i++) {
-    const int r = (int)(threadIdx.x + i * THREADS) / ACROSS, unit = (int)threadIdx.x % ACROSS;
-    static_assert(THREADS % ACROSS == 0, "a thread stays in its column");
-    const bool inside = r < count && unit * 8 < dim;
-    unsigned char *const to = tile + nn_mma_tile<D>::at(r, unit);
-    const T *const source = inside ? from + at(r) + unit * 8 : from;
-    if (wide) {
-      nn_copy_async<16>(nn_shared_address(to), source, inside ? 16 : 0);
-    } else {
-      nn_vector<T, 8> x = {};
-#pragma unroll
-      for (int e = 0; e < 8; e++) {
-        if (inside) {
-          x.x[e] = source[e];
-        }
-      }
-      *reinterpret_cast<nn_vector<T, 8> *>(to) = x;
-    }
+  for (int i = 0; i < ROWS / STEP; i++) {
+    const bool inside = first + i * STEP < count && unit * 8 < dim;
+    nn_mma_load_unit(tile + nn_mma_tile<D>::at(first + i * STEP, unit), inside ? source : from, inside, wide);
+    source += STEP * ld;
   }
 }
 
