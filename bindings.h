@@ -262,7 +262,8 @@ NNCUDA_API int32_t nncuda_memory_info(nncuda_ctx *ctx, int64_t *free_bytes, int6
 NNCUDA_API int32_t nncuda_memset(nncuda_ctx *ctx, void *pointer, int32_t value, int64_t bytes);
 
 /**
- * Copies and waits for the copy. May be captured when both sides are device memory.
+ * Copies; on return the host's side may be used: what came from the device is there, what goes to it was taken. May be
+ * captured when both sides are device memory.
  * @param destination out u8 [bytes] : where to
  * @param source in u8 [bytes] : where from
  * @param bytes size : how many

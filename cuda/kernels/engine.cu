@@ -265,6 +265,18 @@ static int32_t run_memset(nncuda_ctx *ctx, const void *args) {
   return error == cudaSuccess ? NNCUDA_SUCCESS : nn_gpu_fail(ctx, error);
 }
 
+/* Page-locked memory is read while the copy runs. Of other memory the runtime has taken what it needs on return. */
+static bool is_page_locked(const void *host) {
+  cudaPointerAttributes found;
+  if (cudaPointerGetAttributes(&found, host) != cudaSuccess) {
+    cudaGetLastError();
+    return true; /* to be safe */
+  }
+  return found.type == cudaMemoryTypeHost;
+}
+
+/* What goes to the device does not have to wait for the work before it: a training step is given its ids while the one
+ * before still runs. */
 static int32_t run_memcpy(nncuda_ctx *ctx, const void *args) {
   const auto *a = static_cast<const nn_memcpy_args *>(args);
   const cudaError_t error =
@@ -272,7 +284,9 @@ static int32_t run_memcpy(nncuda_ctx *ctx, const void *args) {
   if (error != cudaSuccess) {
     return nn_gpu_fail(ctx, error);
   }
-  return a->wait && a->kind != NNCUDA_DEVICE_TO_DEVICE ? nn_gpu_wait(ctx) : NNCUDA_SUCCESS;
+  const bool wait =
+      a->wait && (a->kind == NNCUDA_DEVICE_TO_HOST || (a->kind == NNCUDA_HOST_TO_DEVICE && is_page_locked(a->source)));
+  return wait ? nn_gpu_wait(ctx) : NNCUDA_SUCCESS;
 }
 
 static int32_t read(nncuda_ctx *ctx, void *to, const void *from, size_t bytes) {
