@@ -9,6 +9,7 @@ CUDA := build/cuda-toolchain
 WHEEL := build/wheel
 SM_70 ?= check
 EMULATE ?= $(if $(shell command -v $(CXX)),70 75 80 90)
+SANITIZER = $(if $(shell PATH="$$PATH:$$CUDA_HOME/bin:/usr/local/cuda/bin" command -v compute-sanitizer),,$(CUDA)/sanitizer/.ready)
 empty :=
 space := $(empty) $(empty)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
@@ -19,13 +20,13 @@ SOURCES := $(shell find cuda cmake python bindings.h CMakeLists.txt pyproject.to
 C_FILES := $(shell find cuda tests python -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 TESTS ?= tests
 
-.PHONY: help run test lib emulated cuda cuda-toolchain wheel bench interop asan tsan fmt generate lint lock clean
+.PHONY: help run test lib emulated cuda cuda-toolchain gpu-verify gpu-sanitize wheel bench interop asan tsan fmt generate lint lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
-run: $(VENV)/.run ## train a small model on text that every machine has (TEXT=folder: on yours) and let it write
-	$(BIN)/nncuda demo --out runs/demo $(if $(TEXT),--text "$(TEXT)")
+run: $(VENV)/.run ## train a small model on text that every machine has (TEXT=folder: on yours; DEVICE=cuda) and let it write
+	$(BIN)/nncuda demo --out runs/demo $(if $(TEXT),--text "$(TEXT)") $(if $(DEVICE),--device "$(DEVICE)")
 
 test: $(VENV)/.test $(if $(filter tests,$(TESTS)),emulated) ## all tests; needs nothing but Python, a C compiler and CMake (TESTS=path for some)
 	$(BIN)/python -m pytest $(TESTS)
@@ -47,6 +48,13 @@ cuda: cuda-toolchain $(VENV)/.packages-test ## the library for every GPU archite
 	PYTHONPATH=python NNCUDA_LIBRARY=build/cuda/libnncuda.so $(BIN)/python -m pytest -q tests/cuda tests/abi/test_header.py
 
 cuda-toolchain: $(CUDA)/13/.ready $(CUDA)/12/.ready ## the CUDA compiler from PyPI, for machines without one (needs no root and no GPU)
+
+gpu-verify: $(VENV)/.test ## on a machine with a GPU: the golden tests, recorded in tests/gpu/verified.json, and tests/gpu
+	status=0; $(BIN)/nncuda verify --device cuda --record tests/gpu/verified.json || status=1; \
+	  $(BIN)/python -m pytest tests/gpu || status=1; exit $$status
+
+gpu-sanitize: $(VENV)/.test $(SANITIZER) ## there too: the golden tests under compute-sanitizer (TOOLS="memcheck racecheck initcheck")
+	PYTHON=$(CURDIR)/$(BIN)/python tests/gpu/sanitize.sh $(TOOLS)
 
 wheel: cuda-toolchain .venv-wheel/.packages-wheel ## dist/*.whl: for machines with this Python, with or without a GPU
 	rm -rf $(WHEEL)/raw $(WHEEL)/tagged
@@ -87,7 +95,7 @@ generate: $(VENV)/.test ## write what is made from bindings.h and committed: typ
 	$(BIN)/python -m nncuda.binding.docs docs/abi.md
 
 lock: ## make requirements/*.txt anew (needs uv)
-	for file in run:3.10 test:3.10 interop:3.11 cuda:3.10 cuda12:3.10 wheel:3.10; do \
+	for file in run:3.10 test:3.10 interop:3.11 cuda:3.10 cuda12:3.10 sanitizer:3.10 wheel:3.10; do \
 	  (cd requirements && uv pip compile --universal --python-version $${file#*:} --generate-hashes --upgrade \
 	    --custom-compile-command "make lock" -q $${file%:*}.in -o $${file%:*}.txt) || exit 1; \
 	done
@@ -135,7 +143,8 @@ endef
 # Each CUDA toolkit comes as several packages, which make one folder as CUDA_HOME is one.
 $(CUDA)/13/.ready: requirements/cuda.txt
 $(CUDA)/12/.ready: requirements/cuda12.txt
-$(CUDA)/13/.ready $(CUDA)/12/.ready: | $(BIN)/python
+$(CUDA)/sanitizer/.ready: requirements/sanitizer.txt
+$(CUDA)/13/.ready $(CUDA)/12/.ready $(CUDA)/sanitizer/.ready: | $(BIN)/python
 	cmp -s $< $@ || { rm -rf $(@D) $(@D).packages && \
 	  $(BIN)/python -m pip install --quiet --require-hashes --no-deps --no-compile --target $(@D).packages -r $< && \
 	  mkdir -p $(@D) && for folder in $(@D).packages/nvidia/*/; do cp -a "$$folder". $(@D) || exit 1; done && \

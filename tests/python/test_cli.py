@@ -257,6 +257,7 @@ def test_demo(tmp_path: Path) -> None:
     assert f"held-out loss {results['held_out_loss']:.3f}" in first.replace("\n", " ")
     assert "3 of 3 steps" in nncuda(*arguments).output
     assert "holds a run of something else" in nncuda(*arguments[:-1], 4, code=1).output
+    assert "device 'cuda:99'" in nncuda(*arguments, "--device", "cuda:99", code=4).output
 
 
 def test_unigram_entropy(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def grouped(kind: str, tokens: int, top_k: int, experts: int, k: int, n: int, ba
 
     label = "forward" if kind == "forward" else f"gradient of {kind}"
     return Work(
-        group=f"grouped products bf16, {tokens} tokens, {experts} experts, top-{top_k}",
+        group=f"grouped_gemm bf16, {tokens} tokens, {experts} experts, top-{top_k}",
         name=f"{k} -> {n}, {label}",
         inputs=inputs,
         ours=ours,

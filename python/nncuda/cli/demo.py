@@ -73,8 +73,11 @@ OPTIONS = TrainConfig(
 @click.option("--text", type=click.Path(exists=True, path_type=Path), help="Train on this file or folder instead.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/demo"), show_default=True)
 @click.option("--steps", type=click.IntRange(min=1), help="Train for so many steps instead.")
+@click.option(
+    "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
+)
 @click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
-def demo(text: Path | None, out: Path, steps: int | None, threads: int | None) -> None:
+def demo(text: Path | None, out: Path, steps: int | None, device: str, threads: int | None) -> None:
     """Train a tokenizer and a small mixture-of-experts model, draw its curves, and let it complete three prompts.
 
     Without --text it learns from the source and the docstrings of this Python's standard library. A run that was
@@ -89,7 +92,7 @@ def demo(text: Path | None, out: Path, steps: int | None, threads: int | None) -
     tokenizer = Tokenizer.load(out / "tokenizer.model")
     options = OPTIONS if steps is None else _shortened(steps)
     train, held_out = out / "train.tokens", out / "held-out.tokens"
-    with Context("cpu", threads=threads) as ctx:
+    with Context(device, threads=threads) as ctx:
         if list_checkpoints(out / "checkpoints"):
             training = TrainingRun.resume(out, ctx, train, held_out)
         else:
