@@ -92,7 +92,8 @@ def _check_recordable(device: str, index: int, kernels: tuple[str, ...]) -> None
     if device != "cuda" or kernels:
         raise click.UsageError("--record is for --device cuda and all kernels")
     loaded = library.load()
-    if loaded.device_count(DEVICES[device]) > index and "emulated" in loaded.device_text(DEVICES[device], index):
+    there = loaded.device_count(DEVICES[device]) > index
+    if there and "emulated" in loaded.device_text(DEVICES[device], index).lower():
         raise click.UsageError("--record is for real GPUs, and this one is emulated")
 
 
