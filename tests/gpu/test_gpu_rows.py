@@ -249,6 +249,7 @@ BAD = {
         (ROW[:, :2], ROW[:, :2], np.int32([[0, 1], [5, 4], [3, 6], [1, 2]]), ROW),
         {"dtype": "f32"},
     ),
+    "increment": ((np.int32([0, -5, -(2**31) + 6, 3]),), {"by": -7}),
     "lr_schedule": ((None, one(2**31 - 1)), {"warmup": 1, "total": 2, "max_lr": 1, "min_lr": 0}),
     "adamw_step": (
         (ROW[0], one(1, np.float32), one(-(2**31)), None, None, ROW[0], ROW[1], ROW[2]),
