@@ -107,7 +107,7 @@ for each in "${parts[@]}"; do
     [ -f "$out/verified.json" ] || [ ! -f tests/gpu/verified.json ] || cp tests/gpu/verified.json "$out"
     part verify 120 "$python" -m nncuda verify --device cuda --record "$out/verified.json"
     ;;
-  tests) part tests 150 "$python" -m pytest -q -p no:cacheprovider tests/gpu ;;
+  tests) part tests 200 "$python" -m pytest -q -p no:cacheprovider tests/gpu ;;
   kernels)
     measure products 60 "products bf16" "products f32" "products tf32"
     measure grouped 60 grouped_gemm
@@ -115,7 +115,7 @@ for each in "${parts[@]}"; do
     measure memory 90 element-wise "rows " "experts " optimizer
     measure little 45 "little work" "decode top"
     ;;
-  steps) measure steps 200 "training step" ;;
+  steps) measure steps 240 "training step" ;;
   sanitize) part sanitize 300 env SECONDS_EACH=140 PYTHON="$python" tests/gpu/sanitize.sh memcheck racecheck ;;
   *) say "there is no part $each" && status=1 ;;
   esac

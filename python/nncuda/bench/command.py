@@ -103,17 +103,22 @@ def bench(
             if row.error or (row.peer_missing and peer is not None):
                 what = row.error or f"without {against}: {row.peer_missing}"
                 console.print(f"{row.group}, {row.name}: {what}", highlight=False, markup=False)
-        figures["steps"] = []
+        steps: dict[str, Any] = {}
+
+        def keep(result: step_module.StepResult) -> None:
+            steps[result.name] = result.as_dict()
+            figures["steps"] = list(steps.values())
+            _write(path, figures)
+
         for case in cases:
             with console.status(f"{_STEP} {case.name}"):
                 if on_gpu:
-                    found = step_module.measure_gpu(ctx, case, against is not None, effort, no_peer)
+                    found = step_module.measure_gpu(ctx, case, against is not None, effort, no_peer, keep)
                 else:
                     found = step_module.measure_cpu(ctx.threads, peer is not None)
             fma = None if isinstance(measured, ceilings_module.DeviceCeilings) else measured.fma_f32
             _show_step(case, found, fma)
-            figures["steps"].append(found.as_dict())
-            _write(path, figures)
+            keep(found)
         if on_gpu and cases:
             console.print("The bars of training are for bf16, which the trainer does not have yet: f32 and tf32 it is.")
     if path is not None:

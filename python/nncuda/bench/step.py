@@ -130,13 +130,22 @@ def measure_cpu(threads: int, against_torch: bool) -> StepResult:
     )
 
 
-def measure_gpu(ctx: Context, case: Case, against_torch: bool, effort: Effort, missing: str | None) -> StepResult:
-    """Times the sides one after another: they would not all fit. `missing` is why there is no torch for this device."""
+def measure_gpu(
+    ctx: Context,
+    case: Case,
+    against_torch: bool,
+    effort: Effort,
+    missing: str | None,
+    so_far: Callable[[StepResult], None],
+) -> StepResult:
+    """Times the sides one after another: they would not all fit. `missing` is why there is no torch for this device;
+    `so_far` is told after each side, since a compiler may take longer than there is time."""
     result = StepResult(case.name)
     ctx.reset_peak()
     timing = _timed(ours(ctx, case), device_clock(ctx), effort)
     result.tokens_per_second["nncuda"] = case.tokens / timing.median
     result.peak_bytes["nncuda"] = ctx.bytes_peak
+    so_far(result)
     gc.collect()
     ctx.trim()
     for side, compiled in list(SIDES.items())[1:]:
@@ -156,6 +165,7 @@ def measure_gpu(ctx: Context, case: Case, against_torch: bool, effort: Effort, m
         else:
             result.tokens_per_second[side] = case.tokens / timing.median
             result.peak_bytes[side] = torch.cuda.max_memory_allocated()
+            so_far(result)
         call = None  # type: ignore[assignment]
         torch.compiler.reset()
         gc.collect()
