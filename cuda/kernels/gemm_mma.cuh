@@ -40,6 +40,7 @@ using gemm_mma_large = gemm_mma_tile<2, 2, 64, 64, 3, true, true, 2>;
 using gemm_mma_small = gemm_mma_tile<2, 2, 32, 32, 4, true, true, 4>;
 using gemm_mma_large_75 = gemm_mma_tile<2, 4, 64, 32, 2, false, true, 1>;
 using gemm_mma_large_tf32 = gemm_mma_tile<2, 4, 64, 32, 3, true, true, 1>;
+using gemm_mma_small_tf32 = gemm_mma_tile<2, 2, 32, 32, 4, true, true, 3>;
 using gemm_mma_small_75 = gemm_mma_tile<2, 2, 32, 32, 2, false, true, 4>;
 using gemm_mma_narrow = gemm_mma_tile<2, 2, 32, 32, 2, false, false, 4>;
 
@@ -396,11 +397,13 @@ inline int32_t gemm_mma_run_tile(nncuda_ctx *ctx, gemm_problem &p, const gemm_ch
   return gemm_start<TILE::BM, TILE::BN, TILE::THREADS>(ctx, kernel, p, TILE::SHARED);
 }
 
-template <class T> struct gemm_mma_large_of {
-  using tile = gemm_mma_large;
+template <class T> struct gemm_mma_tiles {
+  using large = gemm_mma_large;
+  using small = gemm_mma_small;
 };
-template <> struct gemm_mma_large_of<float> {
-  using tile = gemm_mma_large_tf32;
+template <> struct gemm_mma_tiles<float> {
+  using large = gemm_mma_large_tf32;
+  using small = gemm_mma_small_tf32;
 };
 
 /* On an architecture that has products of T. */
@@ -416,9 +419,8 @@ template <class T> inline int32_t gemm_mma_run(nncuda_ctx *ctx, gemm_problem &p,
       }
     }
   }
-  using large = typename gemm_mma_large_of<T>::tile;
-  return choice.large ? gemm_mma_run_tile<T, large>(ctx, p, choice)
-                      : gemm_mma_run_tile<T, gemm_mma_small>(ctx, p, choice);
+  return choice.large ? gemm_mma_run_tile<T, typename gemm_mma_tiles<T>::large>(ctx, p, choice)
+                      : gemm_mma_run_tile<T, typename gemm_mma_tiles<T>::small>(ctx, p, choice);
 }
 
 #endif

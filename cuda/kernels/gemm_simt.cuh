@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS) gemm_simt_
           fa.fetch(a, p.lda, place.rows, left(step + 1), wide);
           fb.fetch(b, p.ldb, place.columns, left(step + 1), wide);
         }
-#pragma unroll 2 /* all at once would hold more of the factors than there are registers */
+#pragma unroll 1 /* all at once would hold more of the factors than there are registers */
         for (int k = 0; k < BK; k++) {
           float u[4 * MB], v[4 * NB];
 #pragma unroll
