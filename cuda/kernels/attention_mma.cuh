@@ -94,7 +94,11 @@ __device__ __forceinline__ void nn_mma_load(unsigned char *tile, const T *from, 
   constexpr int ACROSS = D / 8, STEP = THREADS / ACROSS;
   static_assert(THREADS % ACROSS == 0 && ROWS % STEP == 0, "every thread copies as much, in one column");
   const int unit = thread % ACROSS;
+#if __CUDA_ARCH__ >= 800
 #pragma unroll 4
+#else /* where copies go through registers there are none left for more than one at a time */
+#pragma unroll 1
+#endif
   for (int r = thread / ACROSS; r < ROWS; r += STEP) {
     const bool inside = r < count && unit * 8 < dim;
     nn_mma_load_unit(tile + nn_mma_tile<D>::at(r, unit), inside ? from + at(r) + unit * 8 : from, inside, wide);
