@@ -116,8 +116,8 @@ static int32_t check_permutation(nncuda_ctx *ctx, const char *name, const int32_
   while (map[i] >= -1 && map[i] < n) {
     i++;
   }
-  return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "%s entry %lld is %d; it must be -1 to %lld", name, (long long)i,
-                 map[i], (long long)n - 1);
+  return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "%s[%lld] is %d; it must be -1 to %lld", name, (long long)i, map[i],
+                 (long long)n - 1);
 }
 
 /* Rows of `dim` elements a task writes. */
@@ -311,9 +311,8 @@ static int32_t check_inverse(nncuda_ctx *ctx, const int32_t *slot_row, const int
   for (int64_t slot = 0; slot < n; slot++) {
     const int32_t row = slot_row[slot];
     if (row >= 0 && row_slot[row] != slot) {
-      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE,
-                     "slot_row entry %lld is %d, but row_slot entry %d is %d; it must be %lld", (long long)slot, row,
-                     row, row_slot[row], (long long)slot);
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "slot_row[%lld] is %d, but row_slot[%d] is %d; it must be %lld",
+                     (long long)slot, row, row, row_slot[row], (long long)slot);
     }
     rows += (row >= 0) - (row_slot[slot] >= 0);
   }

@@ -271,6 +271,6 @@ NN_KERNEL(attention_decode) {
                        (int32_t)a->head_dim,
                        nn_split_of((double)a->scale * NN_LOG2E),
                        nn_aligned_16(a->k_cache, a->v_cache),
-                       nn_range_of(ctx, "lengths", 0, a->capacity)};
+                       nn_range_of(ctx, "lengths", 0, a->capacity).noted("the capacity")};
   NN_SWITCH_FLOATS(a->dtype, return decode<T>(ctx, p));
 }

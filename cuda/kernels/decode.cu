@@ -292,7 +292,7 @@ static __device__ bool options_hold(const nn_sample_args &a, int64_t r, const op
     return false;
   }
   if (a.top_k != nullptr && a.top_k[r] < 1) {
-    rules.top_k.broken(r, a.top_k[r]);
+    rules.top_k.broken_by(r, a.top_k[r]);
     return false;
   }
   if (a.top_p != nullptr && !(a.top_p[r] > 0.0f && a.top_p[r] <= 1.0f)) {
@@ -300,7 +300,7 @@ static __device__ bool options_hold(const nn_sample_args &a, int64_t r, const op
     return false;
   }
   if (a.steps[r] < 0) {
-    rules.steps.broken(r, a.steps[r]);
+    rules.steps.broken_by(r, a.steps[r]);
     return false;
   }
   return true;

@@ -83,8 +83,9 @@ static gemm_problem problem_of(nncuda_ctx *ctx, const nn_gemm_args *x) {
   p.bias = x->bias;
   p.residual = x->residual;
   p.offsets = x->offsets;
-  p.fault = nn_gpu_fault(ctx);
-  p.function = nn_gpu_function(ctx);
+  p.first_offset = nn_rule_of(ctx, "offsets", "0");
+  p.other_offsets =
+      nn_range_of(ctx, "offsets", 0, x->ragged == NN_GEMM_RAGGED_M ? x->m : x->k).noted("the number of rows");
   p.count = x->count;
   p.m = x->m;
   p.n = x->n;

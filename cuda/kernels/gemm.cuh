@@ -29,9 +29,9 @@ struct gemm_problem {
   void *c;
   const void *bias, *residual;
   const int32_t *offsets;
-  float *partial; /* [pieces, count, m, n]: sums of pieces of k, or null */
-  nn_fault *fault;
-  const char *function;
+  float *partial;       /* [pieces, count, m, n]: sums of pieces of k, or null */
+  nn_rule first_offset; /* with their words, since the host follows those: a literal of the device is none to it */
+  nn_range other_offsets;
   int64_t count, m, n, k;
   int64_t lda, ldb, ldc;
   int64_t a_step, b_step, c_step; /* elements from one product to the next */
@@ -81,7 +81,13 @@ __device__ __forceinline__ bool gemm_offsets_hold(const gemm_problem &p) {
     const unsigned wrong = __ballot_sync(NN_ALL_LANES, value < low || value > high);
     if (wrong != 0) {
       if (blockIdx.x == 0 && lane == __ffs((int)wrong) - 1) {
-        nn_range{p.fault, p.function, "offsets", low, high}.holds(i, value);
+        if (i == 0) {
+          p.first_offset.broken_by(0, value);
+        } else {
+          nn_range range = p.other_offsets;
+          range.low = low;
+          range.holds(i, value);
+        }
       }
       return false;
     }

@@ -56,7 +56,7 @@ NN_KERNEL(kv_append) {
                    a->capacity,
                    dim,
                    a->ld_kv,
-                   nn_range_of(ctx, "starts", 0, a->capacity - a->len)};
+                   nn_range_of(ctx, "starts", 0, a->capacity - a->len).noted("capacity - len")};
   if (nn_aligned_16(a->k, a->v, a->k_cache, a->v_cache) && nn_rows_16(dim, a->ld_kv, a->dtype)) {
     const int64_t each = a->dtype == NNCUDA_F32 ? 4 : 8;
     p.across /= each;
@@ -125,7 +125,7 @@ NN_KERNEL(kv_trim) {
   const auto *a = static_cast<const nn_kv_trim_args *>(args);
   const int64_t dim = a->kv_heads * a->head_dim;
   trim_rows p = {a->k_cache, a->v_cache, a->lengths, a->capacity,
-                 a->keep,    dim,        1,          nn_range_of(ctx, "lengths", 0, a->capacity)};
+                 a->keep,    dim,        1,          nn_range_of(ctx, "lengths", 0, a->capacity).noted("the capacity")};
   int32_t status;
   if (nn_aligned_16(a->k_cache, a->v_cache) && nn_rows_16(dim, dim, a->dtype)) {
     p.across /= a->dtype == NNCUDA_F32 ? 4 : 8;

@@ -168,8 +168,8 @@ NN_KERNEL(moe_plan) {
     }
   }
   const dim3 grid((unsigned)nn_ceil_div(p.pieces, PLAN_WARPS)), block(PLAN_WARPS * NN_WARP);
-  int32_t status =
-      nn_launch(ctx, count_kernel, grid, block, shared, p, nn_range_of(ctx, "indices", 0, p.a.experts - 1));
+  int32_t status = nn_launch(ctx, count_kernel, grid, block, shared, p,
+                             nn_range_of(ctx, "indices", 0, p.a.experts - 1).in_rows_of(p.a.k));
   if (status == NNCUDA_SUCCESS) {
     status = nn_launch(ctx, scan_kernel, dim3(1), dim3(SCAN_THREADS), 0, p);
   }
@@ -295,6 +295,9 @@ NN_KERNEL(moe_combine) {
 struct inverse_maps {
   nn_range slot_row, row_slot;
   nn_rule inverse;
+
+  /* Else its own slot or row reports the entry, by its range. */
+  __device__ bool within(int32_t entry) const { return entry >= slot_row.low && entry <= slot_row.high; }
 };
 
 /* A warp a slot; and, since there are as many rows as slots, the row of the same number where that is empty. dy may be
@@ -311,14 +314,16 @@ static __global__ void __launch_bounds__(MOVE_WARPS *NN_WARP, 4)
       for (int64_t i = lane * N; i < a.dim; i += NN_WARP * N) {
         *reinterpret_cast<nn_vector<T, N> *>(dy + slot * a.dim + i) = nn_vector<T, N>{};
       }
-    } else if (maps.row_slot.holds(slot, back) && a.slot_row[back] != slot) {
-      maps.inverse.broken(slot, back);
+    } else if (maps.row_slot.holds(slot, back) && a.slot_row[back] != slot && maps.within(a.slot_row[back])) {
+      maps.inverse.broken_by(slot, back);
     }
     const int32_t row = a.slot_row[slot];
     float dot = 0.0f;
     if (row != -1 && maps.slot_row.holds(slot, row)) {
       if (a.row_slot[row] != slot) {
-        maps.inverse.broken(row, a.row_slot[row]);
+        if (maps.within(a.row_slot[row])) {
+          maps.inverse.broken_by(row, a.row_slot[row]);
+        }
         continue; /* the whole warp */
       }
       const T *dout = static_cast<const T *>(a.dout) + slot / a.k * a.dim,
