@@ -48,13 +48,21 @@ def status_name(status: int) -> str:
     return str(LIB.nncuda_status_name(status).decode())
 
 
+def gpus() -> int:
+    """GPUs that the library finds, real or emulated."""
+    count = ctypes.c_int32()
+    assert LIB.nncuda_device_count(C.DEVICE_CUDA, ctypes.byref(count)) == C.SUCCESS
+    return count.value
+
+
 class Context:
     """A context, destroyed at the end of a with block. `handle` is what the functions take."""
 
-    def __init__(self, threads: int | None = None, isa: int | None = None) -> None:
+    def __init__(self, threads: int | None = None, isa: int | None = None, device: int = C.DEVICE_CPU) -> None:
         made = ctypes.c_void_p()
-        assert LIB.nncuda_ctx_create(C.DEVICE_CPU, 0, ctypes.byref(made)) == C.SUCCESS
+        assert LIB.nncuda_ctx_create(device, 0, ctypes.byref(made)) == C.SUCCESS
         self.handle = made
+        self.on_gpu = device == C.DEVICE_CUDA
         if threads is not None:
             self.set(C.CTX_THREADS, threads)
         if isa is not None:

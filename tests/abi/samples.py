@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from raw import HEADER, C
+from raw import HEADER, C, Context
 
 from nncuda.binding.header import Function, Param
 
@@ -30,9 +30,34 @@ _HALF = {"f32": 0x3F000000, "f16": 0x3800, "bf16": 0x3F00}
 _GUARD = 256
 
 
+class Memory:
+    """Bytes of the context's device. On the CPU `host` is they; on a GPU it is what put() brings there."""
+
+    def __init__(self, host: np.ndarray, context: Context | None) -> None:
+        self.host = host
+        self._context = context if context is not None and context.on_gpu else None
+        self.address = int(host.ctypes.data)
+        if self._context is not None:
+            self.address = self._context.made("nncuda_malloc", host.nbytes).value or 0
+            self.put()
+
+    def put(self) -> None:
+        if self._context is not None:
+            size = self.host.nbytes
+            self._context.ok("nncuda_memcpy", self.address, self.host.ctypes.data, size, C.HOST_TO_DEVICE)
+
+    def get(self) -> np.ndarray:
+        """What the device holds now."""
+        if self._context is None:
+            return self.host
+        now = np.empty_like(self.host)
+        self._context.ok("nncuda_memcpy", now.ctypes.data, self.address, now.nbytes, C.DEVICE_TO_HOST)
+        return now
+
+
 @dataclass
 class Buffer:
-    """Memory between guards. `data` is the tensor's part as bytes."""
+    """Memory between guards. `data` is the tensor's part as bytes, `memory` all of them, both on the host."""
 
     param: Param
     dtype: str
@@ -40,6 +65,7 @@ class Buffer:
     stride: int  # bytes
     width: int  # bytes
     memory: np.ndarray = field(repr=False)
+    place: Memory = field(repr=False)
 
     @property
     def bytes(self) -> int:
@@ -51,22 +77,33 @@ class Buffer:
 
     @property
     def address(self) -> int:
-        return int(self.memory.ctypes.data) + _GUARD
+        return self.place.address + _GUARD
 
     @property
     def data(self) -> np.ndarray:
         return self.memory[_GUARD : _GUARD + self.bytes]
 
-    def integers(self) -> np.ndarray:
-        """The elements of an i32 tensor."""
-        return self.data.view(np.int32)
+    def now(self) -> np.ndarray:
+        """The tensor's part as it is on the device."""
+        return self.place.get()[_GUARD : _GUARD + self.bytes]
+
+    def numbers(self) -> np.ndarray:
+        """The elements of an i32 or f32 tensor."""
+        return self.data.view(np.int32 if self.dtype == "i32" else np.float32)
 
 
 class Sample:
-    """The arguments of one call by name, and its buffers."""
+    """The arguments of one call by name, and its buffers, on the device of `context` (the CPU without one)."""
 
-    def __init__(self, function: Function, sizes: Mapping[str, int] | None = None, dtype: str = "f32") -> None:
+    def __init__(
+        self,
+        function: Function,
+        sizes: Mapping[str, int] | None = None,
+        dtype: str = "f32",
+        context: Context | None = None,
+    ) -> None:
         self.function = function
+        self._context = context
         self.sizes = _sizes(function, sizes or {})
         self.arguments: dict[str, int | float | None] = dict(self.sizes)
         self.dtypes = {param.name: _dtype(param, dtype) for param in function.of_kind("dtype")}
@@ -86,23 +123,41 @@ class Sample:
             dims, width, stride = [1], dims[0] * width, dims[0] * width
         bytes_ = dims[0] * stride
         memory = np.full(bytes_ + 2 * _GUARD, 0xA5, np.uint8)
-        buffer = Buffer(param, dtype, dims[0], stride, width, memory)
         whole = memory[_GUARD : _GUARD + bytes_]
         if dtype in _HALF:
             whole.view(np.uint32 if element == 4 else np.uint16)[:] = _HALF[dtype]
         elif dtype in ("i32", "i64"):
             entries = whole.view(np.int32 if element == 4 else np.int64)
             entries[:] = np.arange(entries.size) if param.name in _PERMUTATIONS else param.name in _ONES
-        return buffer
+        return Buffer(param, dtype, dims[0], stride, width, memory, Memory(memory, self._context))
+
+    def put(self) -> None:
+        """Brings what was changed on the host to the device."""
+        for buffer in self.buffers.values():
+            buffer.place.put()
+
+    def on_host(self, value: int | float | None) -> int | float | None:
+        """The host's address for one within a buffer; anything else as it is."""
+        for buffer in self.buffers.values():
+            offset = -1 if value is None else value - buffer.place.address
+            if 0 <= offset < buffer.memory.nbytes:
+                return int(buffer.memory.ctypes.data) + int(offset)
+        return value
 
     def values(self, **changed: int | float | None) -> list[object]:
         """The arguments in order, without the context, with some of them changed."""
         arguments = self.arguments | changed
         return [arguments[param.name] for param in self.function.params if param.kind != "context"]
 
-    def image(self) -> bytes:
-        """All memory, guards included, to see whether a call wrote anything."""
-        return b"".join(buffer.memory.tobytes() for buffer in self.buffers.values())
+    def image(self, outputs: bool = True) -> bytes:
+        """All memory of the device, guards included, to see whether a call wrote anything; or all but the outputs."""
+        parts = []
+        for buffer in self.buffers.values():
+            now = buffer.place.get().copy()
+            if buffer.param.writes and not outputs:
+                now[_GUARD : _GUARD + buffer.bytes] = 0
+            parts.append(now.tobytes())
+        return b"".join(parts)
 
 
 def _sizes(function: Function, chosen: Mapping[str, int]) -> dict[str, int]:
@@ -158,6 +213,8 @@ def outside(param: Param, names: Mapping[str, int | float | None]) -> list[int |
         values.append(_number(match["high"], names) + 1)
     if values and not whole:
         values.append(float("nan"))
+        if text.startswith("finite"):
+            values.append(float("inf"))
     return values
 
 
@@ -165,4 +222,4 @@ def pointer(value: int | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(value)
 
 
-__all__ = ["Buffer", "C", "Sample", "outside", "pointer"]
+__all__ = ["Buffer", "C", "Memory", "Sample", "outside", "pointer"]

@@ -3,16 +3,21 @@
 What is forbidden comes from the documentation of bindings.h alone, so that a new kernel is covered as soon as it stands
 there. Each spoiled call must return the status for its cause and a sentence that names the argument, and must leave all
 memory as it was. Run under AddressSanitizer, the same tests show that nothing out of bounds is touched on the way.
+
+A GPU must refuse the same calls in the same words as the CPU. What only the device can see, an index out of range, is
+told at the next synchronise; then inputs and everything around outputs must be as they were, and the context usable.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from raw import HEADER, LIB, C, Context, status_name
-from samples import Sample, outside
+from samples import Memory, Sample, outside
 
 from nncuda.binding.header import Function
 
@@ -34,29 +39,56 @@ INDEX_RANGES = {
     ("cuda_cross_entropy_backward", "targets"): "0 .. vocab-1",
 }
 
+#: Numbers in device memory that may be any, whatever their text says of others.
+ANY = {("cuda_adamw_step", "lr")}
+
 by_kernel = pytest.mark.parametrize("function", KERNELS, ids=lambda function: function.kernel)
 
 
+@pytest.fixture(scope="module")
+def cpu() -> Iterator[Context]:
+    with Context(threads=1) as made:
+        yield made
+
+
+ADDRESS = re.compile("0x[0-9a-f]+")
+
+
 def refuse(
-    context: Context, sample: Sample, statuses: tuple[int, ...], word: str, **changed: int | float | None
+    context: Context,
+    cpu: Context,
+    sample: Sample,
+    statuses: tuple[int, ...],
+    word: str,
+    **changed: int | float | None,
 ) -> None:
     """The changed call must fail with one of the statuses, name the argument and write nothing."""
-    before = sample.image()
+    sample.put()
+    at_once = not context.on_gpu or C.ERROR_OUT_OF_RANGE not in statuses
+    before = sample.image(outputs=at_once)
     name = sample.function.name
     status = context.call(name, *sample.values(**changed))
+    if not at_once:
+        assert status == C.SUCCESS, f"{name} with {changed}: {status_name(status)}, {context.error!r}"
+        status = context.call("nncuda_ctx_synchronize")
     sentence = context.error
     assert status in statuses, f"{name} with {changed}: {status_name(status)}, {sentence!r}"
     assert sentence.startswith(f"{name}: "), sentence
     assert word in sentence, f"{name} with {changed}: {sentence!r} does not name {word}"
-    assert sample.image() == before, f"{name} with {changed} wrote although it failed"
+    assert sample.image(outputs=at_once) == before, f"{name} with {changed} wrote although it failed"
+    if context.on_gpu:
+        there = [sample.on_host(value) for value in sample.values(**changed)]
+        assert cpu.call(name, *there) == status
+        assert ADDRESS.sub("0x", sentence) == ADDRESS.sub("0x", cpu.error)
 
 
 @by_kernel
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_the_sample_itself_is_valid(context, function, dtype):
+def test_the_sample_itself_is_valid(engine, function, dtype):
     """Else the tests below would prove nothing."""
-    sample = Sample(function, dtype=dtype)  # kept here: the call only gets addresses
-    context.ok(function.name, *sample.values())
+    sample = Sample(function, dtype=dtype, context=engine)  # kept here: the call only gets addresses
+    engine.ok(function.name, *sample.values())
+    engine.ok("nncuda_ctx_synchronize")
 
 
 @by_kernel
@@ -68,31 +100,31 @@ def test_null_context(function):
 
 
 @by_kernel
-def test_null_pointers(context, function):
-    sample = Sample(function)
+def test_null_pointers(engine, cpu, function):
+    sample = Sample(function, context=engine)
     for param in function.pointers:
         if param.nullable:
-            context.ok(function.name, *sample.values(**{param.name: None}))
-            sample = Sample(function)
+            engine.ok(function.name, *sample.values(**{param.name: None}))
+            sample = Sample(function, context=engine)
         else:
-            refuse(context, sample, (C.ERROR_NULL_POINTER,), param.name, **{param.name: None})
+            refuse(engine, cpu, sample, (C.ERROR_NULL_POINTER,), param.name, **{param.name: None})
 
 
 @by_kernel
-def test_misaligned_pointers(context, function):
-    sample = Sample(function)
+def test_misaligned_pointers(engine, cpu, function):
+    sample = Sample(function, context=engine)
     for param in function.pointers:
         buffer = sample.buffers[param.name]
         for offset in {1, buffer.element // 2} - {0, buffer.element}:
-            refuse(context, sample, (C.ERROR_MISALIGNED,), param.name, **{param.name: buffer.address + offset})
+            refuse(engine, cpu, sample, (C.ERROR_MISALIGNED,), param.name, **{param.name: buffer.address + offset})
 
 
 @by_kernel
-def test_negative_and_enormous_sizes(context, function):
-    sample = Sample(function)
+def test_negative_and_enormous_sizes(engine, cpu, function):
+    sample = Sample(function, context=engine)
     for param in function.of_kind("size"):
         for value in (-1, -(2**63), *ENORMOUS):
-            refuse(context, sample, (C.ERROR_INVALID_SIZE,), param.name, **{param.name: value})
+            refuse(engine, cpu, sample, (C.ERROR_INVALID_SIZE,), param.name, **{param.name: value})
 
 
 def multiplied(function: Function) -> set[tuple[str, str]]:
@@ -107,64 +139,64 @@ def multiplied(function: Function) -> set[tuple[str, str]]:
 
 
 @by_kernel
-def test_products_that_wrap_to_small_numbers(context, function):
+def test_products_that_wrap_to_small_numbers(engine, function):
     """2^32 * 2^32 is 0 in 64 bits, and 2^62 * 4 too: every pair of sizes must be multiplied with care."""
-    sample = Sample(function)
+    sample = Sample(function, context=engine)
     for pair in sorted(multiplied(function)):
         for values in ((2**32, 2**32), (2**62, 4), (4, 2**62), (2**33 + 1, 2**31)):
             changed = dict(zip(pair, values, strict=True))
             before = sample.image()
-            status = context.call(function.name, *sample.values(**changed))
-            assert status == C.ERROR_INVALID_SIZE, f"{changed}: {status_name(status)}: {context.error}"
+            status = engine.call(function.name, *sample.values(**changed))
+            assert status == C.ERROR_INVALID_SIZE, f"{changed}: {status_name(status)}: {engine.error}"
             assert sample.image() == before
 
 
 @by_kernel
-def test_sizes_of_zero_do_nothing(context, function):
+def test_sizes_of_zero_do_nothing(engine, cpu, function):
     strides = {param.ld for param in function.pointers}
     for param in function.of_kind("size"):
-        sample = Sample(function)
+        sample = Sample(function, context=engine)
         if param.name in strides:
-            refuse(context, sample, (C.ERROR_INVALID_SIZE,), param.name, **{param.name: 0})
+            refuse(engine, cpu, sample, (C.ERROR_INVALID_SIZE,), param.name, **{param.name: 0})
             continue
         before = sample.image()
-        context.ok(function.name, *sample.values(**{param.name: 0}))
+        engine.ok(function.name, *sample.values(**{param.name: 0}))
         assert sample.image() == before, f"{function.name} with {param.name} = 0 wrote something"
         nothing = {pointer.name: None for pointer in function.pointers if not pointer.nullable}
-        context.ok(function.name, *sample.values(**{param.name: 0}, **nothing))
+        engine.ok(function.name, *sample.values(**{param.name: 0}, **nothing))
 
 
 @by_kernel
-def test_row_strides_shorter_than_a_row(context, function):
-    sample = Sample(function)
+def test_row_strides_shorter_than_a_row(engine, cpu, function):
+    sample = Sample(function, context=engine)
     for param in function.pointers:
         if param.ld:
             width = int(np.prod([dim.value(sample.sizes) for dim in param.dims[1:]]))
-            refuse(context, sample, (C.ERROR_INVALID_SIZE,), param.ld, **{param.ld: width - 1})
+            refuse(engine, cpu, sample, (C.ERROR_INVALID_SIZE,), param.ld, **{param.ld: width - 1})
 
 
 @by_kernel
-def test_flags(context, function):
-    sample = Sample(function)
+def test_flags(engine, cpu, function):
+    sample = Sample(function, context=engine)
     for param in function.of_kind("flag"):
         for value in (-1, 2, 2**31 - 1, -(2**31)):
-            refuse(context, sample, (C.ERROR_INVALID_VALUE,), param.name, **{param.name: value})
+            refuse(engine, cpu, sample, (C.ERROR_INVALID_VALUE,), param.name, **{param.name: value})
 
 
 @by_kernel
-def test_dtypes(context, function):
-    sample = Sample(function)
+def test_dtypes(engine, cpu, function):
+    sample = Sample(function, context=engine)
     for param in function.of_kind("dtype"):
         allowed = {sample.dtypes.get(word, word) for word in param.dtypes}
         known = {word: HEADER.constants[f"NNCUDA_{word.upper()}"] for word in ("f32", "f16", "bf16", "i32", "i8")}
         wrong = [value for word, value in known.items() if word not in allowed]
         for value in (*wrong, -1, 5, 31, 32, 1000, 2**31 - 1, -(2**31)):
-            refuse(context, sample, (C.ERROR_INVALID_DTYPE,), param.name, **{param.name: value})
+            refuse(engine, cpu, sample, (C.ERROR_INVALID_DTYPE,), param.name, **{param.name: value})
 
 
 @by_kernel
-def test_options(context, function):
-    sample = Sample(function)
+def test_options(engine, cpu, function):
+    sample = Sample(function, context=engine)
     for param in function.of_kind("option"):
         if param.constants:
             values = [HEADER.constants[name] for name in param.constants]
@@ -172,33 +204,69 @@ def test_options(context, function):
         else:
             wrong = outside(param, sample.arguments)
         for value in wrong:
-            refuse(context, sample, (C.ERROR_INVALID_VALUE,), param.name, **{param.name: value})
+            refuse(engine, cpu, sample, (C.ERROR_INVALID_VALUE,), param.name, **{param.name: value})
 
 
 @by_kernel
-def test_indices_out_of_range(context, function):
+def test_indices_out_of_range(engine, cpu, function):
+    """And the other numbers that the kernel reads from memory and holds against a range."""
     for param in function.pointers:
-        if param.dtype != "i32" or not param.reads:
+        if param.dtype not in ("i32", "f32") or not param.reads or (function.name, param.name) in ANY:
             continue
-        sample = Sample(function)
+        sample = Sample(function, context=engine)
         given = INDEX_RANGES.get((function.name, param.name))
         text = param.text if given is None else given
-        values = {int(value) for value in outside(type(param)(param.name, "int32_t", "", text), sample.arguments)}
+        whole = param.dtype == "i32"
+        ctype = "int32_t" if whole else "float"
+        values = set(outside(type(param)(param.name, ctype, "", text), sample.arguments))
         if not values:
             continue
-        entries = sample.buffers[param.name].integers()
-        for value in values | {-(2**31), 2**31 - 1} - ({2**31 - 1} if len(values) == 1 else set()):
+        if whole:
+            values = {int(value) for value in values}
+            values |= {-(2**31), 2**31 - 1} - ({2**31 - 1} if len(values) == 1 else set())
+        entries = sample.buffers[param.name].numbers()
+        for value in values:
             for position in {0, len(entries) // 2, len(entries) - 1}:
-                kept = int(entries[position])
+                kept = entries[position]
                 entries[position] = value
-                refuse(context, sample, (C.ERROR_OUT_OF_RANGE,), param.name)
+                refuse(engine, cpu, sample, (C.ERROR_OUT_OF_RANGE,), param.name)
                 entries[position] = kept
+        sample.put()
+        engine.ok(function.name, *sample.values())
+        engine.ok("nncuda_ctx_synchronize")
+
+
+@pytest.mark.parametrize(
+    "function", [HEADER.kernels["grouped_gemm"], HEADER.kernels["grouped_gemm_wgrad"]], ids=lambda f: f.kernel
+)
+@pytest.mark.parametrize("offsets", [(1, 2, 3), (0, 2, 1), (0, 4, 3), (0, -1, 3)])
+def test_offsets_that_fall_or_begin_late(engine, cpu, function, offsets):
+    sample = Sample(function, {"groups": 2, "rows": 5}, context=engine)
+    sample.buffers["offsets"].numbers()[:] = offsets
+    refuse(engine, cpu, sample, (C.ERROR_OUT_OF_RANGE,), "offsets")
 
 
 @by_kernel
-def test_outputs_that_overlap(context, function):
+def test_memory_of_another_device(engine, cpu, function):
+    """A GPU takes memory of the host neither page-locked nor not; the CPU takes any."""
+    if not engine.on_gpu:
+        return
+    sample = Sample(function, context=engine)
+    locked = engine.made("nncuda_malloc_host", 1 << 16)
+    for param in function.pointers:
+        pageable = int(sample.buffers[param.name].memory.ctypes.data) // 64 * 64 + 64
+        for address in (pageable, locked.value):
+            before = sample.image()
+            arguments = sample.values(**{param.name: address})
+            engine.fails(C.ERROR_WRONG_DEVICE, param.name, function.name, *arguments)
+            assert sample.image() == before
+    engine.ok("nncuda_free_host", locked)
+
+
+@by_kernel
+def test_outputs_that_overlap(engine, function):
     """The same pointer only where the header says alias; a partial overlap never."""
-    sample = Sample(function)
+    sample = Sample(function, context=engine)
     for output in function.pointers:
         if not output.writes:
             continue
@@ -207,31 +275,32 @@ def test_outputs_that_overlap(context, function):
                 continue
             # Both in one piece of memory that is large enough for either at any of the offsets below.
             room = 2 * max(buffer.bytes for buffer in sample.buffers.values()) + 4096
-            memory = np.zeros(room, np.uint8)
-            base = (int(memory.ctypes.data) + 255) // 256 * 256
+            memory = Memory(np.zeros(room, np.uint8), engine)
+            base = (memory.address + 255) // 256 * 256
             last = sample.buffers[other.name].bytes - sample.buffers[other.name].element
             for offset in (0, sample.buffers[output.name].element, last // 8 * 8):
                 allowed = offset == 0 and (other.name in output.alias or output.name in other.alias)
                 if allowed or offset > last or offset % sample.buffers[output.name].element:
                     continue
                 changed = {output.name: base + offset, other.name: base}
-                status = context.call(function.name, *sample.values(**changed))
+                status = engine.call(function.name, *sample.values(**changed))
                 assert status == C.ERROR_ALIASED, f"{output.name}, {other.name}, {offset}: {status_name(status)}"
-                assert output.name in context.error and other.name in context.error, context.error
-                assert not memory.any(), f"{function.name} wrote although it failed"
+                assert output.name in engine.error and other.name in engine.error, engine.error
+                assert not memory.get().any(), f"{function.name} wrote although it failed"
 
 
 @by_kernel
-def test_outputs_in_place(context, function):
+def test_outputs_in_place(engine, function):
     """Where the header says alias, the result in place equals the result beside."""
     for output in function.pointers:
         for name in output.alias:
-            beside, inside = Sample(function), Sample(function)
+            beside, inside = Sample(function, context=engine), Sample(function, context=engine)
             if inside.buffers[name].stride != inside.buffers[output.name].stride:
                 continue  # the aliases are dense or have the same ld in what follows
-            context.ok(function.name, *beside.values())
-            context.ok(function.name, *inside.values(**{output.name: inside.buffers[name].address}))
+            engine.ok(function.name, *beside.values())
+            engine.ok(function.name, *inside.values(**{output.name: inside.buffers[name].address}))
             wanted, got = beside.buffers[output.name], inside.buffers[name]
+            one, other = wanted.now(), got.now()
             for row in range(wanted.rows):
                 begin, end = row * wanted.stride, row * wanted.stride + wanted.width
-                assert np.array_equal(wanted.data[begin:end], got.data[begin:end]), f"{output.name} in {name}"
+                assert np.array_equal(one[begin:end], other[begin:end]), f"{output.name} in {name}"

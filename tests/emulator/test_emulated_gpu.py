@@ -16,7 +16,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = {path.stem.rpartition("_")[2]: path for path in sorted((ROOT / "build/emulated").glob("libnncuda_emu*.so"))}
-FILES = sorted((ROOT / "tests/gpu").glob("test_gpu_*.py"))
+#: The tests of bad input are those of the CPU, with each engine.
+FILES = [*sorted((ROOT / "tests/gpu").glob("test_gpu_*.py")), ROOT / "tests/abi/test_bad_input.py"]
 #: The same bits whichever way the threads of a block and the blocks of a grid follow one another: what differs is a
 #: missing barrier. The whole suite runs forward; the fixtures' bits are compared in the other orders.
 ORDERS = ("backward", "shuffle:1")
@@ -41,7 +42,7 @@ def run(arch: str, *arguments: str | Path, order: str = "forward") -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("arch", LIBRARIES or ["none"])
 def test_on_an_emulated_gpu(arch: str, file: Path) -> None:
-    run(arch, file)
+    run(arch, file, *(("-k", "cuda") if file.parent.name != "gpu" else ()))
 
 
 @pytest.mark.skipif(not LIBRARIES, reason="nothing is emulated here: `make emulated`, which needs a C++ compiler")

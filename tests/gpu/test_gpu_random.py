@@ -1,0 +1,57 @@
+"""Every kernel of the header with random arguments, on the GPU and on the CPU, against the reference in float64.
+
+Both engines are judged by the rule of the golden fixtures: whole numbers, random bits and values that are only moved
+are exact, everything else is within twice the error of the plain formula. Each call is made on buffers aligned to their
+element, on aligned ones, and in place where the header allows it; guards, gaps between rows and inputs must hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from devices import gpus
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from random_cases import HEADER, fixture, random_case
+
+from nncuda.binding.header import Function
+from nncuda.golden import Runner
+
+pytestmark = pytest.mark.skipif(not gpus(), reason="no GPU, real or emulated")
+
+KERNELS = sorted(HEADER.kernels.values(), key=lambda function: function.name)
+#: The same calls on every run; more of the kernels with most ways through them. An emulated GPU takes about half a
+#: second for those of a kernel.
+EXAMPLES = {"gemm": 20, "attention": 20}
+EXAMPLES_ELSEWHERE = 10
+
+
+@pytest.fixture(scope="module")
+def engines() -> Iterator[dict[str, Runner]]:
+    with Runner("cuda") as gpu, Runner("cpu") as cpu:
+        yield {"gpu": gpu, "cpu": cpu}
+
+
+def calls(function: Function) -> settings:
+    return settings(
+        max_examples=EXAMPLES.get(function.section, EXAMPLES_ELSEWHERE),
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],  # looking for a smaller example takes minutes where a call takes a second
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@pytest.mark.parametrize("function", KERNELS, ids=lambda function: function.kernel)
+def test_random_calls(engines: dict[str, Runner], function: Function) -> None:
+    @calls(function)
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        call = fixture(random_case(data.draw, function))
+        for engine, runner in engines.items():
+            problems = [str(outcome) for outcome in runner.run(call) if outcome.problem]
+            assert not problems, "\n".join(f"{engine}: {problem}" for problem in problems)
+
+    check()
