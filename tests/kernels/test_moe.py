@@ -247,7 +247,7 @@ def test_maps_out_of_range(cpu: Engine) -> None:
             ),
         )
         for call in calls:
-            with pytest.raises(KernelError, match=rf"141 is {bad}; it must be -1 to 599") as raised:
+            with pytest.raises(KernelError, match=rf"\[141\] is {bad}; it must be -1 to 599") as raised:
                 call()
             assert raised.value.status == "NNCUDA_ERROR_OUT_OF_RANGE"
     for array in (y, out, dweights):
