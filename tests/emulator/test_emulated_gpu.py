@@ -19,7 +19,8 @@ LIBRARIES = {path.stem.rpartition("_")[2]: path for path in sorted((ROOT / "buil
 #: The tests of bad input are those of the CPU, with each engine.
 FILES = [*sorted((ROOT / "tests/gpu").glob("test_gpu_*.py")), ROOT / "tests/abi/test_bad_input.py"]
 #: The same bits whichever way the threads of a block and the blocks of a grid follow one another: what differs is a
-#: missing barrier. The whole suite runs forward; the fixtures' bits are compared in the other orders.
+#: missing barrier. The whole suite runs forward; the fixtures' bits are compared in the other orders, and random calls
+#: run backward once more.
 ORDERS = ("backward", "shuffle:1")
 
 
@@ -52,3 +53,9 @@ def test_the_order_of_threads_changes_no_bit(arch: str, tmp_path: Path) -> None:
     for order in ("forward", *ORDERS):
         digests = tmp_path / "digests.json"
         run(arch, "tests/gpu/test_gpu_golden.py", "-k", "digests", f"--digests={digests}", order=order)
+
+
+@pytest.mark.skipif(not LIBRARIES, reason="nothing is emulated here: `make emulated`, which needs a C++ compiler")
+@pytest.mark.parametrize("arch", LIBRARIES or ["none"])
+def test_random_calls_with_threads_backward(arch: str) -> None:
+    run(arch, "tests/gpu/test_gpu_random.py", order="backward")
