@@ -1,7 +1,7 @@
 """The GPU engine's tests (tests/gpu), each architecture's code run on the CPU (`make emulated` builds the libraries).
 
 Every file of them runs in a process of its own, since a library is loaded once a process, and since the emulator ends
-the process at a misaligned vector or a stray index.
+the process at a misaligned vector or a stray index. As many processes run at once as there are cores.
 """
 
 from __future__ import annotations
@@ -10,12 +10,18 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = {path.stem.rpartition("_")[2]: path for path in sorted((ROOT / "build/emulated").glob("libnncuda_emu*.so"))}
+#: The fixtures run on every architecture, all of tests/gpu on those whose kernels differ most: all that is above sm_75
+#: but Hopper takes the kernels of 80.
+GOLDEN = ROOT / "tests/gpu/test_gpu_golden.py"
+WHOLE = ("80", "90")
 #: The tests of bad input are those of the CPU, with each engine.
 FILES = [*sorted((ROOT / "tests/gpu").glob("test_gpu_*.py")), ROOT / "tests/abi/test_bad_input.py"]
 #: The same bits whichever way the threads of a block and the blocks of a grid follow one another: what differs is a
@@ -39,23 +45,47 @@ def run(arch: str, *arguments: str | Path, order: str = "forward") -> None:
     assert re.search(r"\b[1-9]\d* passed", result.stdout), result.stdout[-2000:]
 
 
-@pytest.mark.skipif(not LIBRARIES, reason="nothing is emulated here: `make emulated`, which needs a C++ compiler")
-@pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
-@pytest.mark.parametrize("arch", LIBRARIES or ["none"])
-def test_on_an_emulated_gpu(arch: str, file: Path) -> None:
+def run_file(arch: str, file: Path) -> None:
     run(arch, file, *(("-k", "cuda") if file.parent.name != "gpu" else ()))
 
 
-@pytest.mark.skipif(not LIBRARIES, reason="nothing is emulated here: `make emulated`, which needs a C++ compiler")
-@pytest.mark.parametrize("arch", LIBRARIES or ["none"])
-def test_the_order_of_threads_changes_no_bit(arch: str, tmp_path: Path) -> None:
+def compare_orders(arch: str, folder: Path) -> None:
     """The first run writes a digest of every output of every fixture, the others compare."""
     for order in ("forward", *ORDERS):
-        digests = tmp_path / "digests.json"
-        run(arch, "tests/gpu/test_gpu_golden.py", "-k", "digests", f"--digests={digests}", order=order)
+        run(arch, GOLDEN, "-k", "digests", f"--digests={folder / f'digests-{arch}.json'}", order=order)
+
+
+def random_backward(arch: str) -> None:
+    run(arch, "tests/gpu/test_gpu_random.py", order="backward")
+
+
+JOBS: dict[str, tuple[Callable[..., None], tuple[object, ...]]] = {}
+for _arch in LIBRARIES:
+    for _file in FILES if _arch in WHOLE else [GOLDEN]:
+        JOBS[f"{_arch}-{_file.stem}"] = run_file, (_arch, _file)
+    JOBS[f"{_arch}-orders"] = compare_orders, (_arch,)
+    if _arch in WHOLE:
+        JOBS[f"{_arch}-random-backward"] = random_backward, (_arch,)
+
+
+@pytest.fixture(scope="module")
+def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future]]:
+    """The runs of all tests that were asked for, on their way."""
+    folder = tmp_path_factory.mktemp("digests")
+    asked = [item.callspec.params["job"] for item in request.session.items if item.fspath == request.fspath]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        futures = {}
+        for name in asked:
+            function, arguments = JOBS[name]
+            more = (folder,) if function is compare_orders else ()
+            futures[name] = pool.submit(function, *arguments, *more)
+        try:
+            yield futures
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 @pytest.mark.skipif(not LIBRARIES, reason="nothing is emulated here: `make emulated`, which needs a C++ compiler")
-@pytest.mark.parametrize("arch", LIBRARIES or ["none"])
-def test_random_calls_with_threads_backward(arch: str) -> None:
-    run(arch, "tests/gpu/test_gpu_random.py", order="backward")
+@pytest.mark.parametrize("job", JOBS or ["none"])
+def test_on_an_emulated_gpu(started: dict[str, Future], job: str) -> None:
+    started[job].result()
