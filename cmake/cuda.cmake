@@ -128,11 +128,9 @@ if(NOT 70 IN_LIST nn_cuda_known)
   endif()
   if(nn_clang_version GREATER_EQUAL 19 AND EXISTS ${nn_cuda_12}/bin/ptxas)
     set(nn_sm_70_objects "")
+    # Host code alone has no part in it: clang would put its tables of functions on the device.
+    list(FILTER nn_cuda_sources EXCLUDE REGEX "/(engine|order)\\.cu$")
     foreach(source IN LISTS nn_cuda_sources)
-      file(STRINGS ${source} kernels REGEX "__global__|nn_launch" LIMIT_COUNT 1)
-      if(NOT kernels) # host code alone; clang would put its tables of functions on the device
-        continue()
-      endif()
       get_filename_component(name ${source} NAME)
       set(object ${CMAKE_BINARY_DIR}/sm_70/${name}.o)
       list(APPEND nn_sm_70_objects ${object})
