@@ -112,7 +112,7 @@ template <class T> __global__ void __launch_bounds__(THREADS, 2) scores_kernel(p
   }
 }
 
-template <class T> __global__ void __launch_bounds__(THREADS) output_kernel(products p) {
+template <class T> __global__ void __launch_bounds__(THREADS, 2) output_kernel(products p) {
   constexpr int E = nn_per_16<T>;
   __shared__ __align__(16) float probs[SIDE * LD], v[DEPTH * LD_V];
   const place at(p);
