@@ -114,6 +114,8 @@ template <int D> struct nn_backward_mma_keys_layout {
   static constexpr size_t bytes = stages_at + 2 * stage;
 };
 
+// spills: nn_backward_mma_keys_kernel on sm_75: without asynchronous copies the next rows pass through registers,
+// beside two accumulators that fill them; 8 bytes a thread
 template <class T, int D>
 __global__ void __launch_bounds__(NN_BACKWARD_THREADS, D == 256 ? 1 : 2)
     nn_backward_mma_keys_kernel(nn_flash_backward p) {

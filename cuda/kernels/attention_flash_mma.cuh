@@ -38,8 +38,9 @@ template <int D> struct nn_flash_mma_layout : nn_flash_mma_tile<D> {
   static constexpr size_t bytes = v_at + nn_mma_tile<D>::bytes(N);
 };
 
-// spills: nn_flash_mma_kernel on sm_90a: the accumulators of 128 columns fill the 255 registers that there are; on this
-// architecture it serves only the rows that the bulk copies of the wgmma kernel cannot take
+// spills: nn_flash_mma_kernel on sm_75: a row of 256 columns of sums takes nearly all registers, and without
+// asynchronous copies K and V pass through registers, too; 8 bytes a thread for the widest heads of the oldest tensor
+// cores
 template <class T, int D>
 __global__ void __launch_bounds__(nn_flash_mma_layout<D>::THREADS, 2) nn_flash_mma_kernel(nn_flash p) {
   using L = nn_flash_mma_layout<D>;
