@@ -1,8 +1,9 @@
-"""The arguments of a kernel as compiled languages pass them: what is solved from shapes is what the shapes were made of."""
+"""The arguments of a kernel in compiled languages: what is solved from shapes is what the shapes were made of."""
 
 import random
 
 import pytest
+
 from nncuda.binding import header
 from nncuda.binding.signature import Signature, signature
 

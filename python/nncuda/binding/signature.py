@@ -8,6 +8,7 @@ dimensions, all other dimensions become checks, and only what no tensor tells is
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .header import Dim, Function, Param
@@ -31,9 +32,9 @@ class Check:
 @dataclass(frozen=True)
 class Solve(Check):
     """The size `size` is ``(extent - dim.offset) * dim.divisor / (dim.coefficient * the dimension's other names)``,
-    where `extent` is the tensor's dimension. A remainder, or an extent that is not zero over other names that are, is an
-    error. Where both are zero the size is 1: such a call does nothing. A nullable tensor solves only what no required one
-    tells; when it is not given, the size is 1, since it does not matter but must not be zero."""
+    where `extent` is the tensor's dimension. A remainder is an error, and so is an extent that is not zero over other
+    names that are. Where both are zero the size is 1: such a call does nothing. A nullable tensor solves only what no
+    required one tells; when it is not given, the size is 1, since it does not matter but must not be zero."""
 
     size: str
 
@@ -51,10 +52,10 @@ class Signature:
                 dtypes that no tensor tells
     solves      the other sizes, in an order in which each needs only those before it and the arguments
     checks      all dimensions that were not used for solving; those of a nullable tensor hold only when it is given
-    dtypes      for each dtype parameter: the tensors that tell it, required ones first; they must agree, and the first one
-                given tells it. If none is given it is f32
-    strides     for each stride: the tensors that have it. It is their common row stride; a tensor of at most one row has
-                none of its own, and if none has one the stride is the largest of their rows' lengths
+    dtypes      for each dtype parameter: the tensors that tell it, required ones first; they must agree, and the first
+                one given tells it. If none is given it is f32
+    strides     for each stride: the tensors that have it. It is their common row stride; a tensor of at most one row
+                has none of its own, and if none has one the stride is the largest of their rows' lengths
     """
 
     function: Function
@@ -87,18 +88,26 @@ def signature(function: Function) -> Signature:
 
     checks = [Check(param, at, dim) for param in function.pointers for at, dim in enumerate(param.dims)]
     pending = sorted(checks, key=rank)
+    # What a required tensor has among its dimensions matters to the kernel even when a nullable one is not given.
+    matters = {name for param in function.pointers if not param.nullable for dim in param.dims for name in dim.names}
+
+    def solvable(check: Check, unknown: list[str]) -> str:
+        """The one size that the dimension tells; empty when it tells none."""
+        found = [name for name in check.dim.names if name in unknown]
+        return found[0] if len(found) == 1 and not (check.param.nullable and found[0] in matters) else ""
+
     passed: list[str] = []
     solves: list[Solve] = []
     while unsolved:
-        found = next((check for check in pending if _one_of(check.dim, unsolved)), None)
+        found = next((check for check in pending if solvable(check, unsolved)), None)
         if found is not None:
-            (size,) = {name for name in found.dim.names if name in unsolved}
+            size = solvable(found, unsolved)
             solves.append(Solve(found.param, found.at, found.dim, size))
             pending.remove(found)
-            unsolved.remove(size)
         else:
-            passed.append(_most_useful(unsolved, pending))
-            unsolved.remove(passed[-1])
+            size = max(unsolved, key=lambda name: _opened(name, unsolved, pending, solvable))
+            passed.append(size)
+        unsolved.remove(size)
     passed_dtypes = dtype_names - set(dtypes)
     arguments = tuple(
         param
@@ -110,23 +119,9 @@ def signature(function: Function) -> Signature:
     return Signature(function, arguments, tuple(solves), left, dtypes, strides)
 
 
-def _one_of(dim: Dim, unsolved: list[str]) -> bool:
-    unknown = [name for name in dim.names if name in unsolved]
-    return len(unknown) == 1 and dim.names.count(unknown[0]) == 1
-
-
-def _most_useful(unsolved: list[str], pending: list[Check]) -> str:
-    """The size to pass: the one that lets most others be solved, the first of them in the header's order."""
-
-    def solved_by(size: str) -> int:
-        rest = [name for name in unsolved if name != size]
-        progress = True
-        while progress:
-            progress = False
-            for check in pending:
-                if _one_of(check.dim, rest):
-                    rest = [name for name in rest if name not in check.dim.names]
-                    progress = True
-        return len(unsolved) - len(rest)
-
-    return max(unsolved, key=solved_by)
+def _opened(size: str, unsolved: list[str], pending: list[Check], solvable: Callable[[Check, list[str]], str]) -> int:
+    """How many sizes follow once `size` is passed."""
+    rest = [name for name in unsolved if name != size]
+    while found := next((name for check in pending if (name := solvable(check, rest))), ""):
+        rest.remove(found)
+    return len(unsolved) - len(rest)
