@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,10 +15,13 @@ import pytest
 from click.testing import CliRunner, Result
 from small_models import TINY
 
+from nncuda import Context
 from nncuda.cli import main
 from nncuda.cli.demo import unigram_entropy
 from nncuda.formats import SafetensorsFile, TokenShard, write_shard
-from nncuda.train import list_checkpoints, read_metrics, resolve_checkpoint
+from nncuda.infer import Sampling, generate
+from nncuda.infer.generate import GREEDY
+from nncuda.train import list_checkpoints, load_model, read_metrics, resolve_checkpoint
 
 CONFIG = """
 [model]
@@ -121,6 +125,44 @@ def test_generate(work: Path) -> None:
     assert (
         best == nncuda("generate", resolve_checkpoint(run, "best"), "the quick", "--greedy", "--max-tokens", 3).output
     )
+
+
+def test_generate_from_ids(work: Path, tmp_path: Path) -> None:
+    """Ids in, ids out: the tokens of the library's own generator, with or without a tokenizer beside the model."""
+    run = work / "run"
+    with Context(threads=1) as ctx:
+        model, _ = load_model(run, ctx)
+        expected = list(generate(model, [2, 50, 60, 70], 9, Sampling(0.8, top_k=40, seed=5)))
+        usual = list(generate(model, [2] * 60, 5, GREEDY))
+    bare = tmp_path / "bare"
+    shutil.copytree(resolve_checkpoint(run), bare)
+    (bare / "tokenizer.model").unlink()
+    options = ["--ids", "--max-tokens", 9, "--temperature", 0.8, "--top-k", 40, "--seed", 5]
+    for folder, prompt in ((run, "2 50 60 70"), (bare, "2,50, 60,70\n")):
+        assert nncuda("generate", folder, prompt, *options).output == " ".join(map(str, expected)) + "\n"
+    # Without --max-tokens, as many as the context of 64 leaves: the last one is not read again.
+    assert nncuda("generate", bare, " ".join(["2"] * 60), "--ids", "--greedy").output.split() == list(map(str, usual))
+    assert "it must be 0 to 319" in nncuda("generate", run, "1 320", "--ids", code=3).output
+    assert "PROMPT has '-1'" in nncuda("generate", run, "5 -1", "--ids", code=2).output
+    assert "at least one token" in nncuda("generate", run, "", "--ids", code=3).output
+
+
+def test_training_writes_its_metrics_to_a_pipe(work: Path, tmp_path: Path) -> None:
+    """The lines of metrics.jsonl and nothing else, each before the next step is done; behind a resume, the new ones."""
+    command = [sys.executable, "-c", "from nncuda.cli import main; main()", "train", str(tmp_path / "run")]
+    options = ["--config", str(work / "config.toml"), "--steps", "40"]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        still_running = process.poll() is None
+        printed = first + process.stdout.read()
+    assert process.returncode == 0 and still_running
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    assert printed == metrics.read_text() and json.loads(first)["step"] == 1
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000040")
+    resumed = subprocess.run([*command, "--resume"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    steps = [json.loads(line)["step"] for line in resumed.splitlines()]
+    assert steps[0] > 1 and steps[-1] == 40 and metrics.read_text().endswith(resumed)
 
 
 def test_generation_streams(work: Path) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +64,8 @@ def train(
     Options come from --preset (with the vocabulary of the data), over it those of a TOML file with the tables [model]
     (also `preset`), [train] and [data] (`data`, `held_out`, `tokenizer`), over them the flags. Interrupt it, even kill
     it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped.
+
+    Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.
     """
     given = [name for name, value in flags.items() if value is not None]
     with Context(device, threads=threads) as ctx:
@@ -77,7 +82,8 @@ def train(
             paths = _data_paths(file.get("data", {}), config_path, data, held_out, tokenizer_path)
             model, options = build_configs(file, preset, flags, open_shards(paths[0])[0].vocab_size)
             training = _start(run, ctx, model, options, *paths)
-        interrupted = run_with_progress(training)
+        run_to_end = run_with_progress if sys.stdout.isatty() else run_with_records
+        interrupted = run_to_end(training)
     if interrupted:
         raise SystemExit(INTERRUPTED)
 
@@ -141,24 +147,38 @@ def run_with_progress(training: TrainingRun) -> bool:
         TimeRemainingColumn(),
         console=terminal,
     )
-    interrupted = []
+    with _saving_on_interrupt(training) as interrupts, bar:
+        task = bar.add_task("", total=trainer.config.steps, completed=trainer.step, losses="")
+        for progress in training.steps():
+            held_out = "" if progress.held_out_loss is None else f", held-out {progress.held_out_loss:.3f}"
+            losses = f"loss {progress.loss:.3f}{held_out} · {progress.tokens_per_second:,.0f} tokens/s"
+            bar.update(task, completed=progress.step, losses=losses)
+    done = f"{trainer.step} of {trainer.config.steps} steps"
+    terminal.print(f"{done}; checkpoints in {training.checkpoints}", soft_wrap=True, highlight=False)
+    return bool(interrupts)
+
+
+def run_with_records(training: TrainingRun) -> bool:
+    """The same for programs: the standard output gets the lines of metrics.jsonl, each as soon as it is there."""
+    with _saving_on_interrupt(training) as interrupts:
+        for _ in training.steps(echo=sys.stdout):
+            pass
+    return bool(interrupts)
+
+
+@contextmanager
+def _saving_on_interrupt(training: TrainingRun) -> Iterator[list[int]]:
+    """While it lasts, an interrupt makes the run save and stop, and is added to the list that this gives."""
+    interrupts: list[int] = []
 
     def interrupt(number: int, frame: object) -> None:
-        interrupted.append(number)
+        interrupts.append(number)
         training.stop()
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
-        with bar:
-            task = bar.add_task("", total=trainer.config.steps, completed=trainer.step, losses="")
-            for progress in training.steps():
-                held_out = "" if progress.held_out_loss is None else f", held-out {progress.held_out_loss:.3f}"
-                losses = f"loss {progress.loss:.3f}{held_out} · {progress.tokens_per_second:,.0f} tokens/s"
-                bar.update(task, completed=progress.step, losses=losses)
+        yield interrupts
     except DivergedError as error:
         raise click.ClickException(str(error)) from error
     finally:
         signal.signal(signal.SIGINT, before)
-    done = f"{trainer.step} of {trainer.config.steps} steps"
-    terminal.print(f"{done}; checkpoints in {training.checkpoints}", soft_wrap=True, highlight=False)
-    return bool(interrupted)

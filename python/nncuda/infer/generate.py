@@ -119,6 +119,12 @@ class _Sequences:
         self._sampler.draw(self._logits, self._ids)
 
 
+def room(model: MoETransformer, prompt: int) -> int:
+    """How many tokens a model can write behind a prompt of so many; 0 when the prompt alone is too long."""
+    # The last token written is not read again, so it needs no room.
+    return max(0, model.config.extended_context - prompt + 1)
+
+
 def generate_batch(
     model: MoETransformer,
     prompts: Sequence[Sequence[int] | np.ndarray],

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..formats import StreamDecoder, Tokenizer
 from ..models import MoETransformer
-from .generate import GREEDY, Sampling, generate
+from .generate import GREEDY, Sampling, generate, room
 
 
 class TextGenerator:
@@ -36,9 +36,7 @@ class TextGenerator:
 
     def room(self, prompt: str) -> int:
         """How many tokens the model can write behind a prompt; 0 when the prompt alone is too long."""
-        used = len(self.tokenizer.encode(prompt, begin=True))
-        # The last token written is not read again, so it needs no room.
-        return max(0, self.model.config.extended_context - used + 1)
+        return room(self.model, len(self.tokenizer.encode(prompt, begin=True)))
 
     def complete(self, prompt: str, max_new_tokens: int, sampling: Sampling = GREEDY) -> str:
         """The continuation as a whole."""

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 from types import TracebackType
+from typing import TextIO
 
 from tensorboardX import SummaryWriter
 
@@ -39,21 +40,25 @@ class MetricsLog:
     """Appends records to `metrics.jsonl` and `tensorboard/` in a run folder.
 
     What an earlier process wrote beyond `step`, where this one takes over, is dropped: those steps will come again.
+    The lines that this one writes go to `echo` too, when it is given, each as soon as it is there.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], step: int = 0):
+    def __init__(self, folder: str | os.PathLike[str], step: int = 0, echo: TextIO | None = None):
         folder = Path(folder)
         path = folder / "metrics.jsonl"
         if path.exists():
             kept = [record for record in read_metrics(path) if record.get("step", 0) <= step]
             write_file(path, "".join(json.dumps(record) + "\n" for record in kept))
         self._file = open(path, "a", encoding="utf-8")
+        self._streams: list[TextIO] = [self._file] if echo is None else [self._file, echo]
         self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1 if step else None)
 
     def write(self, record: dict[str, object]) -> None:
         """One record, which has a "step"; its known numbers go to TensorBoard too."""
-        self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
+        line = json.dumps(record) + "\n"
+        for stream in self._streams:
+            stream.write(line)
+            stream.flush()
         for name, tag in _SCALARS.items():
             if name in record:
                 self._board.add_scalar(tag, record[name], record["step"])

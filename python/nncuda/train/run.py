@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -126,15 +127,15 @@ class TrainingRun:
                 report(last)
         return last
 
-    def steps(self) -> Iterator[Progress]:
-        """Trains, giving the progress after each step."""
+    def steps(self, echo: TextIO | None = None) -> Iterator[Progress]:
+        """Trains, giving the progress after each step. The lines of metrics.jsonl go to `echo` too, as they come."""
         config, ctx = self.trainer.config, self.trainer.model.ctx
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         remove_leftovers(self.checkpoints)
         step = self.trainer.step
         loss, held_out_loss, speed, saved = math.nan, None, 0.0, True
         timed_steps, timed_seconds = 0, 0.0
-        with MetricsLog(self.folder, step) as log:
+        with MetricsLog(self.folder, step, echo) as log:
             while step < config.steps and not self._stop:
                 began = time.perf_counter()
                 batch = self.data.batch(ctx, config.seed, self.position, config.batch_size)
