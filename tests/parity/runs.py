@@ -1,0 +1,203 @@
+"""What the languages are given, made once: text, a tokenizer, shards, options; and their training runs."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import languages
+import numpy as np
+
+from nncuda.formats import Tokenizer, encode_texts, train_tokenizer, write_file, write_shard
+from nncuda.formats.shards import HEADER, MAGIC, VERSION, tokenizer_digest
+from nncuda.train import list_checkpoints
+
+STEPS = 30
+VOCABULARY = 320
+
+#: Every checkpoint is kept, so that a difference can be traced to the step where it began.
+_KEPT = f"save_every = 1\nkeep_checkpoints = {STEPS}\n"
+
+
+@dataclass(frozen=True)
+class Options:
+    """A configuration by its TOML text, and the data it trains on (names in the workshop's folder)."""
+
+    model: str
+    train: str
+    data: str
+    held_out: str | None = None
+    tokenizer: str | None = None
+
+    def toml(self, folder: Path) -> str:
+        paths = {"data": self.data, "held_out": self.held_out, "tokenizer": self.tokenizer}
+        data = "".join(f'{name} = "{folder / path}"\n' for name, path in paths.items() if path)
+        return f"[model]\n{self.model}\n[train]\nsteps = {STEPS}\n{_KEPT}{self.train}\n[data]\n{data}"
+
+
+OPTIONS = {
+    "small": Options(
+        """
+hidden_size = 32
+num_layers = 2
+num_heads = 4
+head_dim = 8
+num_experts = 4
+experts_per_token = 2
+ffn_size = 24
+context = 32
+extended_context = 64
+""",
+        """
+batch_size = 4
+sequence_length = 16
+warmup_steps = 5
+learning_rate = 0.003
+seed = 3
+""",
+        "words.tokens",
+        tokenizer="tokenizer.model",
+    ),
+    # Nothing is a multiple of anything, and the experts cannot take all slots: 5 x ceil(0.6 x 65 x 3 / 5) < 65 x 3.
+    "ragged": Options(
+        """
+hidden_size = 24
+num_layers = 3
+num_heads = 6
+num_kv_heads = 2
+head_dim = 8
+num_experts = 5
+experts_per_token = 3
+ffn_size = 17
+context = 13
+extended_context = 64
+ntk_alpha = 4.0
+rope_base = 5000.0
+norm_topk_prob = false
+capacity_factor = 0.6
+aux_alpha = 0.05
+init_std = 0.1
+""",
+        """
+batch_size = 5
+sequence_length = 13
+warmup_steps = 0
+learning_rate = 0.002
+weight_decay = 0.03
+seed = -7
+""",
+        "shards",
+    ),
+    "accumulated": Options(
+        """
+hidden_size = 40
+num_layers = 2
+num_heads = 3
+head_dim = 16
+num_experts = 8
+experts_per_token = 2
+ffn_size = 32
+context = 24
+extended_context = 96
+norm_eps = 1e-6
+init_std = 0.2
+""",
+        """
+batch_size = 7
+micro_batch_size = 3
+sequence_length = 24
+warmup_steps = 4
+learning_rate = 0.01
+min_rate_share = 0.05
+beta1 = 0.8
+beta2 = 0.99
+eps = 1e-7
+clip_norm = 0.05
+seed = 9223372036854775807
+eval_every = 10
+eval_batches = 2
+""",
+        "wide.tokens",
+        held_out="held-out.tokens",
+    ),
+}
+
+
+#: Over "accumulated": the rate rises until the model gets worse again.
+WORSENING = (
+    "--steps 12 --learning-rate 1 --warmup-steps 11 --save-every 2 --eval-every 4 --keep-checkpoints 2 --log-every 3"
+).split()
+
+
+class Workshop:
+    """A folder with the inputs, and every run that was asked for, each made once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._make_inputs()
+        self.run = functools.cache(self._run)
+
+    def config(self, name: str) -> Path:
+        """The TOML file of a configuration."""
+        return self.folder / f"{name}.toml"
+
+    def options(self, name: str) -> list[object]:
+        """Arguments of `train` behind the folder of the run."""
+        return ["--config", self.config(name)]
+
+    def _run(self, language: str, options: str, threads: int = 1) -> Path:
+        run = self.folder / "runs" / f"{language}-{options}-{threads}"
+        languages.find(language).run("train", run, *self.options(options), "--threads", threads)
+        return run
+
+    def reference(self, options: str) -> Path:
+        """The run that all are compared with: Python's, with more threads than the others have."""
+        return self.run("python", options, 2)
+
+    def worsening(self) -> Path:
+        """Python's run with the flags `WORSENING`: its best checkpoint is not among the two newest."""
+        run = self.folder / "runs" / "worsening"
+        if not run.exists():
+            languages.find("python").run("train", run, *self.options("accumulated"), *WORSENING, "--threads", 2)
+        return run
+
+    def cut(self, run: Path, step: int, name: str) -> Path:
+        """A copy of a run as it was when `step` was the last step saved."""
+        copy = self.folder / "cuts" / name
+        shutil.copytree(run, copy)
+        for checkpoint in list_checkpoints(copy / "checkpoints"):
+            if int(checkpoint.name.removeprefix("step-")) > step:
+                shutil.rmtree(checkpoint)
+        return copy
+
+    def _make_inputs(self) -> None:
+        texts = [
+            "".join(
+                f"line {line} of {number}: the quick brown fox\n\tjumps over {line * number}\n" for line in range(9)
+            )
+            for number in range(40)
+        ]
+        model = train_tokenizer(texts, vocab_size=VOCABULARY, model_type="bpe")
+        write_file(self.folder / "tokenizer.model", model)
+        encoded = encode_texts(Tokenizer(model), texts)
+        write_shard(self.folder / "words.tokens", encoded, VOCABULARY, tokenizer_digest(model))
+        draw = np.random.default_rng(0)
+        (self.folder / "shards").mkdir()
+        for number, count in enumerate((301, 13, 407)):  # the second holds no window
+            write_shard(self.folder / "shards" / f"{number}.tokens", [_ids(draw, count, 97)], 97)
+        write_shard(self.folder / "held-out.tokens", [_ids(draw, 24 * 9 + 1, 60)], 60)
+        write_wide_shard(self.folder / "wide.tokens", _ids(draw, 2000, 60), 60)
+        for name, options in OPTIONS.items():
+            self.config(name).write_text(options.toml(self.folder))
+
+
+def write_wide_shard(path: Path, ids: np.ndarray, vocabulary: int) -> None:
+    """A shard of four bytes an id, which the format allows for small vocabularies too."""
+    path.write_bytes(HEADER.pack(MAGIC, VERSION, 4, vocabulary, len(ids), bytes(32)) + ids.astype("<u4").tobytes())
+
+
+def _ids(draw: np.random.Generator, count: int, vocabulary: int) -> np.ndarray:
+    """Ids that a model can learn something about: each is near the one before."""
+    return np.cumsum(draw.integers(0, 5, count)) % vocabulary

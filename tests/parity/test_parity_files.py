@@ -1,0 +1,124 @@
+"""Files of one language in another: options, shards, checkpoints, and what `inspect` says of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import differences
+import languages
+import pytest
+from conftest import find
+from runs import OPTIONS, Workshop
+
+from nncuda.train import list_checkpoints, resolve_checkpoint
+
+# Every flag of `train` with a value that is not its default.
+FLAGS = {
+    "hidden-size": 24, "num-layers": 1, "num-heads": 4, "num-kv-heads": 2, "head-dim": 16, "num-experts": 3,
+    "experts-per-token": 1, "ffn-size": 10, "context": 20, "extended-context": 40, "rope-base": 2e4, "ntk-alpha": 2.5,
+    "norm-eps": 1e-3, "capacity-factor": 1.25, "aux-alpha": 0.125, "init-std": 0.07, "steps": 2, "batch-size": 3,
+    "micro-batch-size": 2, "sequence-length": 9, "learning-rate": 1e-05, "min-rate-share": 0.25, "warmup-steps": 1,
+    "beta1": 0.5, "beta2": 0.75, "eps": 1e-06, "weight-decay": 0, "clip-norm": "none", "seed": 11, "eval-every": 1,
+    "eval-batches": 1, "save-every": 1, "keep-checkpoints": 1, "log-every": 2,
+}  # fmt: skip
+
+
+def described(language: languages.Language, path: Path) -> object:
+    return json.loads(language.run("inspect", path, "--json").stdout)
+
+
+@pytest.mark.case("options as flags, over a file, over a preset")
+def test_every_flag(workshop: Workshop, language: languages.Language) -> None:
+    """The flags alone, and a file below them that says otherwise for all of them."""
+    flags = [part for name, value in FLAGS.items() for part in (f"--{name}", value)] + ["--no-norm-topk-prob"]
+    data = ["--data", workshop.folder / "wide.tokens", "--held-out", workshop.folder / "held-out.tokens"]
+    reference = workshop.folder / "runs" / "flags-reference"
+    if not reference.exists():
+        find("python").run("train", reference, *data, *flags, "--threads", 2)
+    alone, over = (workshop.folder / "runs" / f"flags-{kind}-{language.name}" for kind in ("alone", "over"))
+    language.run("train", alone, *data, *flags)
+    language.run("train", over, *workshop.options("ragged"), *data, "--preset", "demo", *flags)
+    for run in (alone, over):
+        assert not (difference := differences.of_runs(reference, run)), difference
+        assert (run / "run.json").read_text() == (reference / "run.json").read_text()
+        assert not list((run / "checkpoints").glob("*1"))  # one kept, and with one evaluation better than the other
+
+
+@pytest.mark.case("a preset by name, in a file and as a flag")
+def test_preset(workshop: Workshop, language: languages.Language) -> None:
+    """The sizes of a preset, with the vocabulary of the data and one option of the file over them."""
+    file = workshop.folder / "preset.toml"
+    file.write_text('[model]\npreset = "small"\nnum_layers = 1\nffn_size = 16\n[train]\nclip_norm = "none"\n')
+    common = ["--config", file, "--data", workshop.folder / "words.tokens", "--steps", 1, "--batch-size", 1]
+    checkpoints = []
+    for name in ("python", language.name):
+        run = workshop.folder / "runs" / f"preset-{language.name}-{name}-{len(checkpoints)}"
+        languages.find(name).run("train", run, *common, "--sequence-length", 8)
+        checkpoints.append(list_checkpoints(run / "checkpoints")[-1])
+    assert not (difference := differences.of_checkpoints(*checkpoints)), difference
+    config = json.loads((checkpoints[1] / "config.json").read_text())
+    assert (config["vocab_size"], config["hidden_size"], config["num_hidden_layers"]) == (320, 256, 1)
+
+
+@pytest.mark.case("inspect --json of everything that it knows")
+@pytest.mark.parametrize("options", OPTIONS)
+def test_inspect(workshop: Workshop, language: languages.Language, options: str) -> None:
+    """Of the run that the language itself made, and of its files."""
+    python, run = find("python"), workshop.run(language.name, options)
+    checkpoint = resolve_checkpoint(run)
+    files = [checkpoint / name for name in ("model.safetensors", "optimizer.safetensors")]
+    for path in (run, checkpoint, *files):
+        difference = differences.of_values(path.name, described(python, path), described(language, path))
+        assert not difference, difference
+
+
+@pytest.mark.case("inspect --json of shards and tokenizers")
+@pytest.mark.parametrize("name", ["words.tokens", "wide.tokens", "shards/1.tokens", "tokenizer.model"])
+def test_inspect_inputs(workshop: Workshop, language: languages.Language, name: str) -> None:
+    path = workshop.folder / name
+    difference = differences.of_values(name, described(find("python"), path), described(language, path))
+    assert not difference, difference
+
+
+@pytest.mark.case("a folder of transformers")
+def test_foreign_folder(language: languages.Language) -> None:
+    """A Mixtral that Hugging Face transformers wrote: described alike, and the same tokens come out of it."""
+    folder = languages.ROOT / "tests" / "interop" / "recorded" / "mixtral_by_transformers"
+    python = find("python")
+    assert not (text := differences.of_values("", described(python, folder), described(language, folder))), text
+    arguments = ["generate", folder, "1 2 3", "--ids", "--greedy", "--max-tokens", 8]
+    assert language.run(*arguments).stdout == python.run(*arguments).stdout
+
+
+@pytest.mark.case("weights in several files")
+def test_weights_in_parts(workshop: Workshop, language: languages.Language) -> None:
+    """A checkpoint as large ones are: cut into parts with an index."""
+    from nncuda.formats.safetensors import SafetensorsFile, write_safetensors_folder
+
+    folder = workshop.folder / "parts"
+    whole = resolve_checkpoint(workshop.reference("ragged"))
+    if not folder.exists():
+        folder.mkdir()
+        (folder / "config.json").write_bytes((whole / "config.json").read_bytes())
+        tensors = dict(SafetensorsFile(whole / "model.safetensors"))
+        write_safetensors_folder(folder, tensors, {"format": "pt"}, max_shard_bytes=9000)
+        assert len(list(folder.glob("model-*.safetensors"))) > 3
+    arguments = ["1 2", "--ids", "--seed", 3]
+    assert (
+        language.run("generate", folder, *arguments).stdout == find("python").run("generate", whole, *arguments).stdout
+    )
+
+
+@pytest.mark.case("help: the same options with the same words")
+@pytest.mark.parametrize("command", ["train", "generate", "inspect"])
+def test_help(language: languages.Language, command: str) -> None:
+    """Every flag of Python's command is one of this language's, and no more."""
+    assert _flags(language, command) == _flags(find("python"), command)
+
+
+def _flags(language: languages.Language, command: str) -> set[str]:
+    import re
+
+    text = language.run(command, "--help").stdout
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text)) - {"--help", "--version"}

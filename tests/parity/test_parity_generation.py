@@ -1,0 +1,95 @@
+"""Three generators, one checkpoint: the same tokens from the same seed, whoever trained the model."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import languages
+import pytest
+from conftest import find
+from runs import Workshop
+
+STRATEGIES = {
+    "greedy": ["--greedy"],
+    "sample": ["--seed", 7, "--temperature", 0.8],
+    "top-k": ["--seed", -3, "--top-k", 9],
+    "top-p": ["--seed", 2**63 + 11, "--top-p", 0.85, "--temperature", 1.3],
+    "top-k and top-p": ["--seed", 5, "--top-k", 20, "--top-p", 0.9],
+}
+PAIRS = list(itertools.product(languages.NAMES, repeat=2))
+TEXT = "line 3 of 7: the quick brown\n\tfóx"
+
+
+def reference(workshop: Workshop, run: Path, prompt: str, *options: object) -> str:
+    """What Python's generator writes for Python's checkpoint, with other threads than the languages have."""
+    key = (run, prompt, *options)
+    if key not in _written:
+        _written[key] = find("python").run("generate", run, prompt, *options, "--threads", 2).stdout
+    return _written[key]
+
+
+_written: dict[tuple[object, ...], str] = {}
+
+
+@pytest.mark.case("tokens of every strategy, from every checkpoint")
+@pytest.mark.parametrize(("trained", "generating"), PAIRS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_tokens(workshop: Workshop, strategy: str, trained: str, generating: str) -> None:
+    find(trained)
+    options, prompt = [*STRATEGIES[strategy], "--ids", "--max-tokens", 24], "2 50,60, 7\n"
+    expected = reference(workshop, workshop.reference("ragged"), prompt, *options)
+    assert len(expected.split()) == 24
+    run = workshop.run(trained, "ragged")
+    assert find(generating).run("generate", run, prompt, *options, "--threads", 1).stdout == expected
+
+
+def test_strategies_differ(workshop: Workshop) -> None:
+    """The strategies and the seeds lead to different tokens, or their equality would say nothing."""
+    run = workshop.reference("ragged")
+    prompt = "2 50,60, 7\n"
+    written = {reference(workshop, run, prompt, *flags, "--ids", "--max-tokens", 24) for flags in STRATEGIES.values()}
+    written.add(reference(workshop, run, prompt, "--seed", 8, "--temperature", 0.8, "--ids", "--max-tokens", 24))
+    assert len(written) == len(STRATEGIES) + 1
+
+
+@pytest.mark.case("beyond the context of training, to the end of the model's reach")
+def test_long_generation(workshop: Workshop, language: languages.Language) -> None:
+    """The context is 13, the extended one 64: without --max-tokens the model writes as long as it can."""
+    run = workshop.reference("ragged")
+    expected = reference(workshop, run, "1", "--ids", "--seed", 4)
+    assert len(expected.split()) == 64
+    assert language.run("generate", run, "1", "--ids", "--seed", 4).stdout == expected
+
+
+@pytest.mark.case("text, by the tokenizer in the checkpoint")
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_text(workshop: Workshop, language: languages.Language, strategy: str) -> None:
+    options = [*STRATEGIES[strategy], "--max-tokens", 24]
+    run = workshop.reference("small")
+    expected = reference(workshop, run, TEXT, *options)
+    assert language.run("generate", workshop.run(language.name, "small"), TEXT, *options).stdout == expected
+    assert language.run("generate", run, "-", *options, stdin=TEXT).stdout == expected
+
+
+@pytest.mark.case("the best checkpoint of a run")
+def test_best(workshop: Workshop, language: languages.Language) -> None:
+    run = workshop.worsening()
+    texts = [reference(workshop, run, "5 6", "--ids", "--seed", 1, *best) for best in ([], ["--best"])]
+    assert texts[0] != texts[1]
+    for best, text in zip(([], ["--best"]), texts, strict=True):
+        assert language.run("generate", run, "5 6", "--ids", "--seed", 1, *best).stdout == text
+
+
+@pytest.mark.case("tokens are written as they come")
+def test_streaming(workshop: Workshop, language: languages.Language) -> None:
+    """The first tokens arrive while the command still runs."""
+    run = workshop.reference("small")
+    with language.start("generate", run, "1 2", "--ids", "--max-tokens", 60, "--seed", 1) as process:
+        assert process.stdout is not None
+        chunks = []
+        while chunk := os.read(process.stdout.fileno(), 65536):
+            chunks.append(chunk)
+    assert process.returncode == 0 and len(chunks) > 1
+    assert len(b"".join(chunks).split()) == 60

@@ -1,0 +1,145 @@
+"""Three trainers, one configuration: the same bits in every tensor and loss, whoever trains, begins or goes on."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import shutil
+import signal
+from pathlib import Path
+
+import differences
+import languages
+import pytest
+from conftest import find
+from runs import OPTIONS, STEPS, WORSENING, Workshop
+
+from nncuda.formats import Tokenizer
+from nncuda.train import list_checkpoints, read_metrics
+
+HALF = 10
+PAIRS = list(itertools.permutations(languages.NAMES, 2))
+
+
+def metrics_of(run: Path) -> list[dict]:
+    return [record for record in read_metrics(run / "metrics.jsonl") if "loss" in record]
+
+
+@pytest.mark.case("30 steps of training, every tensor and loss")
+@pytest.mark.parametrize("options", OPTIONS)
+def test_training(workshop: Workshop, language: languages.Language, options: str) -> None:
+    """The reference has two threads, everybody one: Python's own column shows that the bits do not depend on them."""
+    run = workshop.run(language.name, options)
+    assert not (difference := differences.of_runs(workshop.reference(options), run)), difference
+    assert len(metrics_of(run)) == STEPS
+
+
+def test_losses_fall(workshop: Workshop) -> None:
+    """What is compared is training: each configuration learns its data."""
+    for options in OPTIONS:
+        losses = [record["loss"] for record in metrics_of(workshop.reference(options))]
+        assert losses[-1] < 0.95 * losses[0], options
+
+
+def test_slots_are_dropped(workshop: Workshop) -> None:
+    """The ragged configuration has more slots than its experts take together, and other bits without that limit."""
+    run = workshop.reference("ragged")
+    state = json.loads((list_checkpoints(run / "checkpoints")[-1] / "config.json").read_text())
+    tokens = 5 * 13
+    slots = tokens * state["num_experts_per_tok"]
+    capacity = math.ceil(state["nncuda"]["capacity_factor"] * slots / state["num_local_experts"])
+    assert state["num_local_experts"] * capacity < slots
+    unlimited = workshop.folder / "runs" / "unlimited"
+    languages.find("python").run(
+        "train", unlimited, *workshop.options("ragged"), "--capacity-factor", "none", "--steps", STEPS
+    )
+    assert metrics_of(unlimited)[0]["loss"] != metrics_of(run)[0]["loss"]
+
+
+def test_gradients_are_clipped_and_accumulated(workshop: Workshop) -> None:
+    run = workshop.reference("accumulated")
+    limit = json.loads((list_checkpoints(run / "checkpoints")[-1] / "training.json").read_text())["train"]["clip_norm"]
+    assert all(record["grad_norm"] > limit for record in metrics_of(run))
+    whole = workshop.folder / "runs" / "whole"
+    languages.find("python").run("train", whole, *workshop.options("accumulated"), "--micro-batch-size", 7)
+    # The same loss in exact arithmetic; but each micro-batch balances its experts for itself.
+    assert metrics_of(whole)[0]["loss"] == pytest.approx(metrics_of(run)[0]["loss"], rel=1e-6)
+    assert metrics_of(whole)[-1]["loss"] != metrics_of(run)[-1]["loss"]
+
+
+@pytest.mark.case("10 steps in another language, then the rest")
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+@pytest.mark.parametrize("options", ["small", "accumulated"])
+def test_resume_in_another_language(workshop: Workshop, first: str, second: str, options: str) -> None:
+    """As if the first had been killed behind step 10: its later checkpoints are gone, its later metrics are not."""
+    find(first)
+    run = workshop.cut(workshop.run(first, options), HALF, f"{options}-{first}-{second}")
+    find(second).run("train", run, "--resume", "--threads", 1)
+    assert not (difference := differences.of_runs(workshop.reference(options), run)), difference
+
+
+@pytest.mark.case("interrupted, and taken up by the next language")
+def test_interrupt_and_resume(workshop: Workshop, language: languages.Language) -> None:
+    """An interrupt makes a language save and exit with 130; the next one comes to the end of the unbroken run."""
+    steps = ["--steps", 400, "--save-every", 100]
+    run = workshop.folder / "runs" / f"interrupted-{language.name}"
+    with language.start("train", run, *workshop.options("small"), *steps) as process:
+        assert process.stdout is not None and process.stderr is not None
+        for line in process.stdout:
+            if json.loads(line)["step"] == 20:
+                process.send_signal(signal.SIGINT)
+        error = process.stderr.read()
+    assert process.returncode == 130, error
+    stopped = int(list_checkpoints(run / "checkpoints")[-1].name.removeprefix("step-"))
+    assert 20 <= stopped < 400 and metrics_of(run)[-1]["step"] == stopped
+    present = [name for name in languages.NAMES if name == language.name or _is_there(name)]
+    following = present[(present.index(language.name) + 1) % len(present)]
+    languages.find(following).run("train", run, "--resume")
+    unbroken = workshop.folder / "runs" / "unbroken-400"
+    if not unbroken.exists():
+        languages.find("python").run("train", unbroken, *workshop.options("small"), *steps)
+    assert not (difference := differences.of_runs(unbroken, run)), difference
+
+
+def _is_there(name: str) -> bool:
+    try:
+        languages.find(name)
+    except languages.MissingLanguageError:
+        return False
+    return True
+
+
+@pytest.mark.case("the lines of metrics.jsonl on a pipe")
+def test_metrics_on_a_pipe(workshop: Workshop, language: languages.Language) -> None:
+    """What `train` prints where nobody looks is what it writes, line by line, and nothing more."""
+    run = workshop.folder / "runs" / f"pipe-{language.name}"
+    done = language.run("train", run, *workshop.options("accumulated"), "--steps", 4)
+    assert done.stdout == (run / "metrics.jsonl").read_text() and done.stderr == ""
+    assert [record["step"] for record in map(json.loads, done.stdout.splitlines())] == [1, 2, 3, 4, 4]
+
+
+@pytest.mark.case("checkpoints kept: the newest and the best")
+def test_pruning(workshop: Workshop, language: languages.Language) -> None:
+    reference, run = workshop.worsening(), workshop.folder / "runs" / f"worsening-{language.name}"
+    language.run("train", run, *workshop.options("accumulated"), *WORSENING)
+    kept = [sorted(entry.name for entry in (folder / "checkpoints").iterdir()) for folder in (reference, run)]
+    assert kept[0] == kept[1] == ["step-00000004", "step-00000010", "step-00000012"]
+    assert not (difference := differences.of_runs(reference, run)), difference
+
+
+@pytest.mark.case("what a kill left half written is removed")
+def test_leftovers(workshop: Workshop, language: languages.Language) -> None:
+    run = workshop.cut(workshop.run(language.name, "small"), HALF, f"leftover-{language.name}")
+    partial = run / "checkpoints" / ".partial-99999-step-00000011"
+    shutil.copytree(run / "checkpoints" / f"step-{HALF:08d}", partial)
+    with open(run / "metrics.jsonl", "a") as metrics:
+        metrics.write('{"step": 31, "lo')  # cut off in the middle of a line
+    language.run("train", run, "--resume")
+    assert not partial.exists()
+    assert not (difference := differences.of_runs(workshop.reference("small"), run)), difference
+
+
+def test_tokenizer_travels(workshop: Workshop) -> None:
+    checkpoint = list_checkpoints(workshop.reference("small") / "checkpoints")[-1]
+    assert Tokenizer.load(checkpoint / "tokenizer.model").vocab_size == 320
