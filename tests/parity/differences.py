@@ -20,9 +20,8 @@ def of_arrays(name: str, expected: np.ndarray, found: np.ndarray) -> str:
     if expected.dtype != found.dtype or expected.shape != found.shape:
         return f"{name} is {found.dtype} {list(found.shape)}, expected {expected.dtype} {list(expected.shape)}"
     bits = f"u{expected.dtype.itemsize}"
-    wrong = np.argwhere(
-        np.ascontiguousarray(expected).reshape(expected.shape).view(bits) != np.ascontiguousarray(found).view(bits)
-    )
+    a, b = (np.asarray(array, order="C") for array in (expected, found))
+    wrong = np.argwhere(a.view(bits) != b.view(bits))
     if not len(wrong):
         return ""
     at = tuple(wrong[0].tolist())
