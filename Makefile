@@ -90,9 +90,10 @@ lint: $(VENV)/.test ## check formatting and style, change nothing
 	$(BIN)/ruff format --check python tests cmake
 	$(BIN)/ruff check python tests cmake
 
-generate: $(VENV)/.test ## write what is made from bindings.h and committed: type stubs and the ABI's reference
+generate: $(VENV)/.test ## write what is made from bindings.h and committed: type stubs, the ABI's reference, Go's calls
 	$(BIN)/python -m nncuda.binding.stubs python/nncuda/kernels.pyi
 	$(BIN)/python -m nncuda.binding.docs docs/abi.md
+	$(BIN)/python -m nncuda.binding.golang go
 
 lock: ## make requirements/*.txt anew (needs uv)
 	for file in run:3.10 test:3.10 interop:3.11 cuda:3.10 cuda12:3.10 sanitizer:3.10 wheel:3.10; do \

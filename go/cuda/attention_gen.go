@@ -1,0 +1,102 @@
+// Code generated from bindings.h by `python -m nncuda.binding.golang`. DO NOT EDIT.
+
+package cuda
+
+/*
+#include "calls_gen.h"
+*/
+import "C"
+
+// AttentionScores calls cuda_attention_scores as it is in bindings.h: sizes are not compared with those of the buffers.
+// See tensor.AttentionScores.
+func (ctx *Context) AttentionScores(q, k, scores Memory, batch, qLen, kvLen, heads, kvHeads, headDim int64,
+	scale float32, causal bool, dtype DType) error {
+	in := ctx.enter()
+	qAt := in.at("q", q)
+	kAt := in.at("k", k)
+	scoresAt := in.at("scores", scores)
+	if in.refused() {
+		return in.refuse("cuda_attention_scores")
+	}
+	status := C.call_cuda_attention_scores(in.handle, qAt, kAt, scoresAt, C.int64_t(batch), C.int64_t(qLen),
+		C.int64_t(kvLen), C.int64_t(heads), C.int64_t(kvHeads), C.int64_t(headDim), C.float(scale), flag(causal),
+		C.int32_t(dtype))
+	return in.leave("cuda_attention_scores", status)
+}
+
+// AttentionOutput calls cuda_attention_output as it is in bindings.h: sizes are not compared with those of the buffers.
+// See tensor.AttentionOutput.
+func (ctx *Context) AttentionOutput(probs, v, out Memory, batch, qLen, kvLen, heads, kvHeads, headDim int64,
+	dtype DType) error {
+	in := ctx.enter()
+	probsAt := in.at("probs", probs)
+	vAt := in.at("v", v)
+	outAt := in.at("out", out)
+	if in.refused() {
+		return in.refuse("cuda_attention_output")
+	}
+	status := C.call_cuda_attention_output(in.handle, probsAt, vAt, outAt, C.int64_t(batch), C.int64_t(qLen),
+		C.int64_t(kvLen), C.int64_t(heads), C.int64_t(kvHeads), C.int64_t(headDim), C.int32_t(dtype))
+	return in.leave("cuda_attention_output", status)
+}
+
+// FlashAttention calls cuda_flash_attention as it is in bindings.h: sizes are not compared with those of the buffers.
+// See tensor.FlashAttention.
+func (ctx *Context) FlashAttention(q, k, v, out, lse Memory, batch, qLen, kvLen, heads, kvHeads, headDim, ldQ,
+	ldKV int64, scale float32, causal bool, dtype DType) error {
+	in := ctx.enter()
+	qAt := in.at("q", q)
+	kAt := in.at("k", k)
+	vAt := in.at("v", v)
+	outAt := in.at("out", out)
+	lseAt := in.at("lse", lse)
+	if in.refused() {
+		return in.refuse("cuda_flash_attention")
+	}
+	status := C.call_cuda_flash_attention(in.handle, qAt, kAt, vAt, outAt, lseAt, C.int64_t(batch), C.int64_t(qLen),
+		C.int64_t(kvLen), C.int64_t(heads), C.int64_t(kvHeads), C.int64_t(headDim), C.int64_t(ldQ), C.int64_t(ldKV),
+		C.float(scale), flag(causal), C.int32_t(dtype))
+	return in.leave("cuda_flash_attention", status)
+}
+
+// FlashAttentionBackward calls cuda_flash_attention_backward as it is in bindings.h: sizes are not compared with those
+// of the buffers. See tensor.FlashAttentionBackward.
+func (ctx *Context) FlashAttentionBackward(dout, q, k, v, out, lse, dq, dk, dv Memory, batch, qLen, kvLen, heads,
+	kvHeads, headDim, ldQ, ldKV int64, scale float32, causal bool, dtype DType) error {
+	in := ctx.enter()
+	doutAt := in.at("dout", dout)
+	qAt := in.at("q", q)
+	kAt := in.at("k", k)
+	vAt := in.at("v", v)
+	outAt := in.at("out", out)
+	lseAt := in.at("lse", lse)
+	dqAt := in.at("dq", dq)
+	dkAt := in.at("dk", dk)
+	dvAt := in.at("dv", dv)
+	if in.refused() {
+		return in.refuse("cuda_flash_attention_backward")
+	}
+	status := C.call_cuda_flash_attention_backward(in.handle, doutAt, qAt, kAt, vAt, outAt, lseAt, dqAt, dkAt, dvAt,
+		C.int64_t(batch), C.int64_t(qLen), C.int64_t(kvLen), C.int64_t(heads), C.int64_t(kvHeads), C.int64_t(headDim),
+		C.int64_t(ldQ), C.int64_t(ldKV), C.float(scale), flag(causal), C.int32_t(dtype))
+	return in.leave("cuda_flash_attention_backward", status)
+}
+
+// AttentionDecode calls cuda_attention_decode as it is in bindings.h: sizes are not compared with those of the buffers.
+// See tensor.AttentionDecode.
+func (ctx *Context) AttentionDecode(q, kCache, vCache, lengths, out Memory, batch, capacity, heads, kvHeads, headDim,
+	ldQ int64, scale float32, dtype DType) error {
+	in := ctx.enter()
+	qAt := in.at("q", q)
+	kCacheAt := in.at("k_cache", kCache)
+	vCacheAt := in.at("v_cache", vCache)
+	lengthsAt := in.at("lengths", lengths)
+	outAt := in.at("out", out)
+	if in.refused() {
+		return in.refuse("cuda_attention_decode")
+	}
+	status := C.call_cuda_attention_decode(in.handle, qAt, kCacheAt, vCacheAt, lengthsAt, outAt, C.int64_t(batch),
+		C.int64_t(capacity), C.int64_t(heads), C.int64_t(kvHeads), C.int64_t(headDim), C.int64_t(ldQ), C.float(scale),
+		C.int32_t(dtype))
+	return in.leave("cuda_attention_decode", status)
+}

@@ -1,0 +1,1421 @@
+/*
+ * nncuda: language-model kernels for NVIDIA GPUs and for the CPU, behind one C ABI.
+ *
+ * This file is the contract. Every binding (Python, Go, Rust) is made from it, the reference pages in docs/ are made
+ * from it, and the tests read it. It compiles alone as C99 and as C++17.
+ *
+ * CONVENTIONS
+ *
+ *   Names       `cuda_<kernel>` is a kernel; `nncuda_<noun>_<verb>` is everything else. Both run on either engine: the
+ *               context decides, not the name.
+ *   Status      Every function returns an int32_t status unless it returns a string or a version. 0 is success.
+ *               nncuda_last_error(ctx) says in one sentence which argument was wrong, what it was and what it may be.
+ *   Sizes       int64_t, counted in elements. A size of zero is a success that does nothing and writes nothing.
+ *   Layout      Row-major, dense, last dimension fastest. `[tokens:ld, heads, head_dim]` reads: consecutive tokens lie
+ *               `ld` elements apart (ld >= heads*head_dim), the rest is dense. Weights are [out, in]: y = x * W^T.
+ *   Memory      Pointers are device memory of the context (from nncuda_malloc, or on the CPU engine any memory of the
+ *               process) unless their line says `host`. They must be aligned to their element's size.
+ *   Aliasing    An output may be the very same pointer as an input only where its line says `alias`. Partly
+ *               overlapping buffers are never allowed.
+ *   Arithmetic  16-bit inputs are widened to f32, accumulated in f32, rounded once to nearest-even on the way out.
+ *   Ids         Token ids, targets, expert indices and positions that are out of range make the call fail with
+ *               NNCUDA_ERROR_OUT_OF_RANGE before anything is written; on a GPU the error is read at the next
+ *               synchronise. Never an out-of-bounds access, never a silent clamp.
+ *   Order       Calls on one context happen in order. One context serves one thread at a time (a second one gets
+ *               NNCUDA_ERROR_BUSY); different contexts are independent.
+ *   Bits        The same call with the same inputs gives the same bits, whatever the number of threads.
+ *
+ * HOW EACH FUNCTION IS DOCUMENTED (parsed by the bindings, the docs and the tests)
+ *
+ *   First a line of purpose, then the formula with its source. Then one line a parameter, in order:
+ *     @param NAME DIR DTYPE DIMS [host] [alias OTHER,...] : text     a pointer
+ *     @param NAME handle[?] : text                                   a stream, event, graph or piece of memory, as it is
+ *     @param NAME size | option [default VALUE] | flag | dtype : text    a scalar
+ *   The context needs no line. DIR is in, out (overwritten), inout (read and overwritten) or acc (added to); with a `?` it may be null. DTYPE is f32,
+ *   i32, i64, u8, or the name of the parameter that says it. DIMS is a shape over the size parameters; `^flag` behind it
+ *   means that its last two dimensions are swapped when that flag is set. A dtype line lists what it may be. VALUE is what
+ *   languages with default arguments use when the option is left out: a number, a constant, or 1/sqrt(SIZE).
+ */
+#ifndef NNCUDA_BINDINGS_H
+#define NNCUDA_BINDINGS_H
+
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define NNCUDA_API
+#elif defined(__GNUC__)
+#define NNCUDA_API __attribute__((visibility("default")))
+#else
+#define NNCUDA_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Major: a signature, a meaning or a number changed. Minor: something was added. A binding refuses another major. */
+#define NNCUDA_ABI_MAJOR 1
+#define NNCUDA_ABI_MINOR 1
+
+/* Status codes. Grouped by ten, append-only: a number is never reused. */
+enum {
+  NNCUDA_SUCCESS = 0,
+  NNCUDA_ERROR_INVALID_CONTEXT = 10, /* the context, stream, event or graph is null or not one of this library */
+  NNCUDA_ERROR_NULL_POINTER = 11,    /* a pointer that must not be null is */
+  NNCUDA_ERROR_INVALID_SIZE = 12,    /* negative, too large for its product to fit, or at odds with another size */
+  NNCUDA_ERROR_INVALID_DTYPE = 13,   /* unknown dtype, or one that this function does not take */
+  NNCUDA_ERROR_INVALID_VALUE = 14,   /* an option, flag or enum out of its range */
+  NNCUDA_ERROR_MISALIGNED = 15,      /* a pointer is not a multiple of its element's size */
+  NNCUDA_ERROR_WRONG_DEVICE = 16,    /* a pointer or handle belongs to another device or context */
+  NNCUDA_ERROR_ALIASED = 17,         /* an output overlaps an argument in a way that is not allowed */
+  NNCUDA_ERROR_OUT_OF_RANGE = 20,    /* a token id, target, expert index or position is outside its range */
+  NNCUDA_ERROR_OUT_OF_MEMORY = 30,   /* the device or the host has no more; the context stays usable */
+  NNCUDA_ERROR_UNSUPPORTED = 40,     /* valid, but this engine cannot do it */
+  NNCUDA_ERROR_NO_DEVICE = 41,       /* no such device on this machine, or no driver for it */
+  NNCUDA_ERROR_CAPTURING = 50,       /* not allowed while the context captures a graph */
+  NNCUDA_ERROR_STATE = 51,           /* begin without end, end without begin, or the like */
+  NNCUDA_ERROR_BUSY = 52,            /* another thread is inside a call on this context */
+  NNCUDA_ERROR_DEVICE = 60,          /* the device reported a fault; the context is lost */
+  NNCUDA_ERROR_INTERNAL = 70         /* a defect of this library: please report it */
+};
+
+/* Element types. Append-only. */
+enum {
+  NNCUDA_F32 = 0,  /* IEEE binary32 */
+  NNCUDA_F16 = 1,  /* IEEE binary16 */
+  NNCUDA_BF16 = 2, /* bfloat16 */
+  NNCUDA_I32 = 3,
+  NNCUDA_I8 = 4
+};
+
+/* Devices, numbered as in DLPack. */
+enum { NNCUDA_DEVICE_CPU = 1, NNCUDA_DEVICE_CUDA = 2 };
+
+/* Instruction sets of the CPU engine, from the plainest to the widest. */
+enum {
+  NNCUDA_ISA_BASELINE = 0,   /* what every processor of the architecture has */
+  NNCUDA_ISA_AVX2 = 1,       /* x86-64 with AVX2, FMA and F16C */
+  NNCUDA_ISA_AVX512 = 2,     /* AVX-512 F, BW, DQ, VL */
+  NNCUDA_ISA_AVX512BF16 = 3, /* the above and AVX512_BF16 */
+  NNCUDA_ISA_AMX = 4         /* the above and AMX tiles of bf16 */
+};
+
+/* Attributes of a context, for nncuda_ctx_get and nncuda_ctx_set. */
+enum {
+  NNCUDA_CTX_THREADS = 0,      /* worker threads, the caller included; may be set (1..256). Default: the cores allowed. 0 on a GPU */
+  NNCUDA_CTX_ISA = 1,          /* instruction set in use; may be set to any that this processor has. On a GPU, where it is
+                                  read-only, the compute capability: 90 for 9.0 */
+  NNCUDA_CTX_DEVICE = 2,       /* NNCUDA_DEVICE_* */
+  NNCUDA_CTX_DEVICE_INDEX = 3, /* which of them */
+  NNCUDA_CTX_BYTES_USED = 4,   /* bytes now handed out by nncuda_malloc */
+  NNCUDA_CTX_BYTES_PEAK = 5,   /* the most that BYTES_USED and the arena together ever were; set 0 to start again */
+  NNCUDA_CTX_BYTES_POOLED = 6, /* bytes freed and kept for reuse; set 0 to return them to the system */
+  NNCUDA_CTX_BYTES_ARENA = 7,  /* size of the scratch memory, that of graphs included */
+  NNCUDA_CTX_TF32 = 8          /* 1 allows f32 products on a GPU to round their factors to tf32, 10 bits; default 0 */
+};
+
+/* What nncuda_memcpy moves. On the CPU engine all three are a copy. */
+enum { NNCUDA_HOST_TO_DEVICE = 1, NNCUDA_DEVICE_TO_HOST = 2, NNCUDA_DEVICE_TO_DEVICE = 3 };
+
+/* How rotary embedding pairs the elements of a head. */
+enum {
+  NNCUDA_ROPE_HALF = 0,       /* element i with i + head_dim/2 (GPT-NeoX, Llama in transformers) */
+  NNCUDA_ROPE_INTERLEAVED = 1 /* element 2i with 2i+1 (the paper; Llama in GGUF) */
+};
+
+/* What gemm_epilogue applies to the product. */
+enum { NNCUDA_ACTIVATION_NONE = 0, NNCUDA_ACTIVATION_SILU = 1 };
+
+/* Forms of nncuda_profile_report. */
+enum { NNCUDA_REPORT_TABLE = 0, NNCUDA_REPORT_JSON = 1, NNCUDA_REPORT_CHROME_TRACE = 2 };
+
+typedef struct nncuda_ctx nncuda_ctx;
+typedef struct nncuda_stream nncuda_stream;
+typedef struct nncuda_event nncuda_event;
+typedef struct nncuda_graph nncuda_graph;
+
+/* ================================================================================================================
+ * section: library
+ * ============================================================================================================= */
+
+/** The library's ABI version: NNCUDA_ABI_MAJOR * 1000 + NNCUDA_ABI_MINOR as it was built. */
+NNCUDA_API int32_t nncuda_abi_version(void);
+
+/** Version, compiler, instruction sets and CUDA architectures that this library was built with, as one line of text. */
+NNCUDA_API const char *nncuda_build_info(void);
+
+/**
+ * The name of a status, such as "NNCUDA_ERROR_INVALID_SIZE"; "unknown status" for a number that is none.
+ * @param status option : any
+ */
+NNCUDA_API const char *nncuda_status_name(int32_t status);
+
+/**
+ * What a status means and what to do about it, in one sentence.
+ * @param status option : any
+ */
+NNCUDA_API const char *nncuda_status_string(int32_t status);
+
+/**
+ * Bytes of one element.
+ * @param dtype dtype : any
+ * @param bytes out i64 [1] host : the size
+ */
+NNCUDA_API int32_t nncuda_dtype_size(int32_t dtype, int64_t *bytes);
+
+/**
+ * How many devices of a kind this machine offers; 0 CUDA devices when there is no driver or no GPU.
+ * @param device option : NNCUDA_DEVICE_*
+ * @param count out i32 [1] host : the number
+ */
+NNCUDA_API int32_t nncuda_device_count(int32_t device, int32_t *count);
+
+/**
+ * A device in words (processor or GPU name, instruction sets or compute capability, memory), cut to fit `capacity`.
+ * With NNCUDA_ERROR_NO_DEVICE, why there is none: no driver, one too old, a library without the GPU engine.
+ * @param device option : NNCUDA_DEVICE_*
+ * @param index option : 0 .. count-1
+ * @param text out u8 [capacity] host : zero-terminated
+ * @param capacity size : bytes at `text`, at least 1
+ */
+NNCUDA_API int32_t nncuda_device_describe(int32_t device, int32_t index, char *text, int64_t capacity);
+
+/* ================================================================================================================
+ * section: context
+ * ============================================================================================================= */
+
+/**
+ * Makes a context: a device, its stream, a worker pool (CPU), a pool of freed buffers and a scratch arena.
+ * @param device option : NNCUDA_DEVICE_*
+ * @param index option : which one, from 0
+ * @param ctx out handle [1] host : the new context, or null on failure
+ */
+NNCUDA_API int32_t nncuda_ctx_create(int32_t device, int32_t index, nncuda_ctx **ctx);
+
+/** Waits for the context's work, then frees it and all its memory, buffers from nncuda_malloc included. Null is fine. */
+NNCUDA_API int32_t nncuda_ctx_destroy(nncuda_ctx *ctx);
+
+/** Waits until all work of the context, on all its streams, is done; returns the first error that the device met. */
+NNCUDA_API int32_t nncuda_ctx_synchronize(nncuda_ctx *ctx);
+
+/**
+ * Reads an attribute.
+ * @param attribute option : NNCUDA_CTX_*
+ * @param value out i64 [1] host : its value
+ */
+NNCUDA_API int32_t nncuda_ctx_get(nncuda_ctx *ctx, int32_t attribute, int64_t *value);
+
+/**
+ * Sets an attribute; those that describe the machine are read-only.
+ * @param attribute option : NNCUDA_CTX_*
+ * @param value option : the new value
+ */
+NNCUDA_API int32_t nncuda_ctx_set(nncuda_ctx *ctx, int32_t attribute, int64_t value);
+
+/**
+ * The last error of this context as a sentence, empty after a success. Valid until the next call on the context.
+ * With a null context: a sentence that says so.
+ */
+NNCUDA_API const char *nncuda_last_error(nncuda_ctx *ctx);
+
+/* ================================================================================================================
+ * section: memory
+ * ============================================================================================================= */
+
+/**
+ * Allocates device memory, aligned to 256 bytes, uninitialised. Zero bytes give a null pointer and success.
+ * Allowed while a graph is captured, since the outputs of captured calls need a place; giving memory back is not.
+ * @param bytes size : how many
+ * @param pointer out handle [1] host : the memory, or null on failure
+ */
+NNCUDA_API int32_t nncuda_malloc(nncuda_ctx *ctx, int64_t bytes, void **pointer);
+
+/**
+ * Gives memory from nncuda_malloc back to the context's pool. Null is fine; any other foreign pointer is an error.
+ * @param pointer handle? : the memory
+ */
+NNCUDA_API int32_t nncuda_free(nncuda_ctx *ctx, void *pointer);
+
+/**
+ * As nncuda_malloc, for host memory that the device copies from and to at full speed (page-locked on a GPU).
+ * @param bytes size : how many
+ * @param pointer out handle [1] host : the memory, or null on failure
+ */
+NNCUDA_API int32_t nncuda_malloc_host(nncuda_ctx *ctx, int64_t bytes, void **pointer);
+
+/** Frees memory from nncuda_malloc_host. Null is fine. @param pointer handle? : the memory */
+NNCUDA_API int32_t nncuda_free_host(nncuda_ctx *ctx, void *pointer);
+
+/**
+ * Bytes free and in all on the context's device (the machine's memory on the CPU).
+ * @param free_bytes out i64 [1] host : available now
+ * @param total_bytes out i64 [1] host : installed
+ */
+NNCUDA_API int32_t nncuda_memory_info(nncuda_ctx *ctx, int64_t *free_bytes, int64_t *total_bytes);
+
+/**
+ * Sets every byte.
+ * @param pointer out u8 [bytes] : device memory
+ * @param value option : 0 .. 255
+ * @param bytes size : how many
+ */
+NNCUDA_API int32_t nncuda_memset(nncuda_ctx *ctx, void *pointer, int32_t value, int64_t bytes);
+
+/**
+ * Copies; on return the host's side may be used: what came from the device is there, what goes to it was taken. May be
+ * captured when both sides are device memory.
+ * @param destination out u8 [bytes] : where to
+ * @param source in u8 [bytes] : where from
+ * @param bytes size : how many
+ * @param kind option : NNCUDA_HOST_TO_DEVICE, _DEVICE_TO_HOST or _DEVICE_TO_DEVICE
+ */
+NNCUDA_API int32_t nncuda_memcpy(nncuda_ctx *ctx, void *destination, const void *source, int64_t bytes, int32_t kind);
+
+/**
+ * Copies on a stream without waiting. Both sides must stay valid until the stream has done it.
+ * @param stream handle? : null means the context's own stream
+ * @param destination out u8 [bytes] : where to
+ * @param source in u8 [bytes] : where from
+ * @param bytes size : how many
+ * @param kind option : as in nncuda_memcpy
+ */
+NNCUDA_API int32_t nncuda_memcpy_async(nncuda_ctx *ctx, nncuda_stream *stream, void *destination, const void *source,
+                                       int64_t bytes, int32_t kind);
+
+/* ================================================================================================================
+ * section: stream
+ * Kernels run in order on the context's own stream. Further streams carry copies beside them; events order the two.
+ * ============================================================================================================= */
+
+/** Makes a stream for copies. @param stream out handle [1] host : the new stream, or null on failure */
+NNCUDA_API int32_t nncuda_stream_create(nncuda_ctx *ctx, nncuda_stream **stream);
+
+/** Waits for the stream, then frees it. Null is fine. @param stream handle? : the stream */
+NNCUDA_API int32_t nncuda_stream_destroy(nncuda_ctx *ctx, nncuda_stream *stream);
+
+/**
+ * Waits until the stream has done all that was given to it.
+ * @param stream handle? : null means the context's own stream
+ */
+NNCUDA_API int32_t nncuda_stream_synchronize(nncuda_ctx *ctx, nncuda_stream *stream);
+
+/**
+ * What is given to the stream from now on waits for the event.
+ * @param stream handle? : null means the context's own stream
+ * @param event handle : the event
+ */
+NNCUDA_API int32_t nncuda_stream_wait_event(nncuda_ctx *ctx, nncuda_stream *stream, nncuda_event *event);
+
+/** Makes an event. @param event out handle [1] host : the new event, or null on failure */
+NNCUDA_API int32_t nncuda_event_create(nncuda_ctx *ctx, nncuda_event **event);
+
+/** Frees an event. Null is fine. @param event handle? : the event */
+NNCUDA_API int32_t nncuda_event_destroy(nncuda_ctx *ctx, nncuda_event *event);
+
+/**
+ * The event happens when the stream has done all that was given to it so far.
+ * @param stream handle? : null means the context's own stream
+ * @param event handle : the event
+ */
+NNCUDA_API int32_t nncuda_event_record(nncuda_ctx *ctx, nncuda_stream *stream, nncuda_event *event);
+
+/**
+ * Waits until the event has happened. An event that was never recorded counts as happened.
+ * @param event handle : the event
+ */
+NNCUDA_API int32_t nncuda_event_synchronize(nncuda_ctx *ctx, nncuda_event *event);
+
+/**
+ * Whether the event has happened.
+ * @param event handle : the event
+ * @param happened out i32 [1] host : 1 or 0
+ */
+NNCUDA_API int32_t nncuda_event_query(nncuda_ctx *ctx, nncuda_event *event, int32_t *happened);
+
+/**
+ * Time between two events that have happened.
+ * @param start handle : the earlier event
+ * @param end handle : the later event
+ * @param milliseconds out f32 [1] host : from `start` to `end`
+ */
+NNCUDA_API int32_t nncuda_event_elapsed(nncuda_ctx *ctx, nncuda_event *start, nncuda_event *end, float *milliseconds);
+
+/* ================================================================================================================
+ * section: graph
+ * Between begin and end, kernel calls on the context are checked and recorded, not run. A launch runs them all again with
+ * the same pointers and scalars; what changes from launch to launch (step, learning rate, lengths, seeds) lies in memory.
+ * ============================================================================================================= */
+
+/** Starts capturing. */
+NNCUDA_API int32_t nncuda_graph_begin(nncuda_ctx *ctx);
+
+/** Ends capturing. @param graph out handle [1] host : what was captured, or null on failure */
+NNCUDA_API int32_t nncuda_graph_end(nncuda_ctx *ctx, nncuda_graph **graph);
+
+/** Runs a graph. The same bits as the calls it was captured from. @param graph handle : the graph */
+NNCUDA_API int32_t nncuda_graph_launch(nncuda_ctx *ctx, nncuda_graph *graph);
+
+/**
+ * How many calls a graph holds.
+ * @param graph handle : the graph
+ * @param nodes out i64 [1] host : the number
+ */
+NNCUDA_API int32_t nncuda_graph_size(nncuda_ctx *ctx, nncuda_graph *graph, int64_t *nodes);
+
+/** Frees a graph. Null is fine. @param graph handle? : the graph */
+NNCUDA_API int32_t nncuda_graph_destroy(nncuda_ctx *ctx, nncuda_graph *graph);
+
+/* ================================================================================================================
+ * section: profile
+ * The profiler keeps time, bytes and operations of every kernel call; the trace keeps their arguments.
+ * ============================================================================================================= */
+
+/** Starts profiling afresh. Launched graphs are profiled call by call. */
+NNCUDA_API int32_t nncuda_profile_begin(nncuda_ctx *ctx);
+
+/** Stops profiling; what was measured stays until the next begin. */
+NNCUDA_API int32_t nncuda_profile_end(nncuda_ctx *ctx);
+
+/**
+ * What was measured, as text. Call with capacity 0 and a null `text` to learn the size.
+ * @param form option : NNCUDA_REPORT_TABLE (a kernel a line), _JSON (the same), _CHROME_TRACE (every call, for a viewer)
+ * @param text out? u8 [capacity] host : zero-terminated
+ * @param capacity size : bytes at `text`
+ * @param needed out i64 [1] host : bytes that the whole text takes, the zero included
+ */
+NNCUDA_API int32_t nncuda_profile_report(nncuda_ctx *ctx, int32_t form, char *text, int64_t capacity, int64_t *needed);
+
+/**
+ * Starts tracing: every kernel call leaves a line with its arguments' names, dtypes and shapes.
+ * @param values option : how many leading values of each output to print, with minimum, maximum and mean; 0 .. 64
+ */
+NNCUDA_API int32_t nncuda_trace_begin(nncuda_ctx *ctx, int64_t values);
+
+/** Stops tracing; the lines stay until the next begin. */
+NNCUDA_API int32_t nncuda_trace_end(nncuda_ctx *ctx);
+
+/**
+ * The traced lines. Call with capacity 0 and a null `text` to learn the size.
+ * @param text out? u8 [capacity] host : zero-terminated
+ * @param capacity size : bytes at `text`
+ * @param needed out i64 [1] host : bytes that the whole text takes, the zero included
+ */
+NNCUDA_API int32_t nncuda_trace_read(nncuda_ctx *ctx, char *text, int64_t capacity, int64_t *needed);
+
+/* ================================================================================================================
+ * section: data
+ * ============================================================================================================= */
+
+/**
+ * The order in which windows of training data are visited: positions first .. first+count-1 of an endless sequence whose
+ * epoch e = position / windows is a permutation of 0 .. windows-1 chosen by (seed, e). A four-round Feistel network over
+ * Philox4x32-10, walked until it lands inside (Black and Rogaway 2002, "Ciphers with arbitrary finite domains"): with b
+ * the bits of windows-1, x = position mod windows is cut into a high half L of b/2 bits and a low half R of the rest.
+ * Rounds 0 and 2 do L ^= F(round, R), rounds 1 and 3 do R ^= F(round, L), each cut to the bits of its half; all four
+ * again while x >= windows. F(round, h) is word 0 of Philox for key = seed, counter = (h, 2^31 + round, e low, e high).
+ * @param seed option : any
+ * @param first option : position of the first index, from 0
+ * @param count size : how many
+ * @param windows option : windows in an epoch, at least 1
+ * @param indices out i64 [count] host : the windows to visit
+ */
+NNCUDA_API int32_t nncuda_data_order(nncuda_ctx *ctx, int64_t seed, int64_t first, int64_t count, int64_t windows,
+                                     int64_t *indices);
+
+/* ================================================================================================================
+ * section: elementwise
+ * ============================================================================================================= */
+
+/**
+ * SiLU: y = x * sigmoid(x). (Elfwing, Uchibe, Doya 2018, eq. 4)
+ * @param x in dtype [n] : input
+ * @param y out dtype [n] alias x : output
+ * @param n size : elements
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_silu(nncuda_ctx *ctx, const void *x, void *y, int64_t n, int32_t dtype);
+
+/**
+ * Gradient of SiLU: dx = dy * s * (1 + x * (1 - s)), s = sigmoid(x). (Elfwing, Uchibe, Doya 2018, eq. 5)
+ * @param dy in dtype [n] : gradient of y
+ * @param x in dtype [n] : the input of the forward call
+ * @param dx out dtype [n] alias dy,x : gradient of x
+ * @param n size : elements
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_silu_backward(nncuda_ctx *ctx, const void *dy, const void *x, void *dx, int64_t n,
+                                      int32_t dtype);
+
+/**
+ * Sum: y = a + b.
+ * @param a in dtype [n] : first term
+ * @param b in dtype [n] : second term
+ * @param y out dtype [n] alias a,b : output
+ * @param n size : elements
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_add(nncuda_ctx *ctx, const void *a, const void *b, void *y, int64_t n, int32_t dtype);
+
+/**
+ * Product, element by element: y = a * b.
+ * @param a in dtype [n] : first factor
+ * @param b in dtype [n] : second factor
+ * @param y out dtype [n] alias a,b : output
+ * @param n size : elements
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_mul(nncuda_ctx *ctx, const void *a, const void *b, void *y, int64_t n, int32_t dtype);
+
+/**
+ * Scaling: y = alpha * x.
+ * @param x in dtype [n] : input
+ * @param y out dtype [n] alias x : output
+ * @param n size : elements
+ * @param alpha option : factor
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_scale(nncuda_ctx *ctx, const void *x, void *y, int64_t n, float alpha, int32_t dtype);
+
+/**
+ * SwiGLU gate: y = silu(gate) * up. (Shazeer 2020, "GLU Variants", eq. 6, without the products)
+ * With up = gate + dim and ld = 2*dim it reads the two halves of one fused product.
+ * @param gate in dtype [rows:ld, dim] : what passes through SiLU
+ * @param up in dtype [rows:ld, dim] : what is gated
+ * @param y out dtype [rows, dim] : output
+ * @param rows size : rows
+ * @param dim size : elements a row
+ * @param ld size : elements between rows of gate and of up
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_swiglu(nncuda_ctx *ctx, const void *gate, const void *up, void *y, int64_t rows, int64_t dim,
+                               int64_t ld, int32_t dtype);
+
+/**
+ * Gradient of the SwiGLU gate: dgate = dy * up * silu'(gate), dup = dy * silu(gate).
+ * @param dy in dtype [rows, dim] : gradient of y
+ * @param gate in dtype [rows:ld, dim] : as in the forward call
+ * @param up in dtype [rows:ld, dim] : as in the forward call
+ * @param dgate out dtype [rows:ld, dim] alias gate : gradient of gate
+ * @param dup out dtype [rows:ld, dim] alias up : gradient of up
+ * @param rows size : rows
+ * @param dim size : elements a row
+ * @param ld size : elements between rows of gate, up, dgate and dup
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_swiglu_backward(nncuda_ctx *ctx, const void *dy, const void *gate, const void *up, void *dgate,
+                                        void *dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype);
+
+/**
+ * Squared-ReLU gate: y = max(gate, 0)^2 * up. (So et al. 2021, "Primer"; the feed-forward gate of BitNet b1.58 2B-4T)
+ * @param gate in dtype [rows:ld, dim] : what passes through the squared ReLU
+ * @param up in dtype [rows:ld, dim] : what is gated
+ * @param y out dtype [rows, dim] : output
+ * @param rows size : rows
+ * @param dim size : elements a row
+ * @param ld size : elements between rows of gate and of up
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_relu2_gate(nncuda_ctx *ctx, const void *gate, const void *up, void *y, int64_t rows,
+                                   int64_t dim, int64_t ld, int32_t dtype);
+
+/**
+ * Conversion, rounding to nearest-even; f32 too large for the 16-bit type becomes infinity, NaN stays NaN.
+ * @param x in dtype_x [n] : input
+ * @param y out dtype_y [n] : output
+ * @param n size : elements
+ * @param dtype_x dtype : f32, f16, bf16
+ * @param dtype_y dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_cast(nncuda_ctx *ctx, const void *x, void *y, int64_t n, int32_t dtype_x, int32_t dtype_y);
+
+/**
+ * Sets every element to a value, rounded to the dtype (for i32 and i8 it must be a whole number in range).
+ * @param y out dtype [n] : output
+ * @param n size : elements
+ * @param value option : the value
+ * @param dtype dtype : f32, f16, bf16, i32, i8
+ */
+NNCUDA_API int32_t cuda_fill(nncuda_ctx *ctx, void *y, int64_t n, float value, int32_t dtype);
+
+/**
+ * Counts on: x += by. For lengths, positions and numbers of draws that live in device memory, where a captured graph
+ * finds them moved on at each launch. Nothing wraps: an element for which x + by is no i32 is NNCUDA_ERROR_OUT_OF_RANGE.
+ * @param x inout i32 [n] : counters
+ * @param n size : elements
+ * @param by option default 1 : what is added
+ */
+NNCUDA_API int32_t cuda_increment(nncuda_ctx *ctx, int32_t *x, int64_t n, int32_t by);
+
+/* ================================================================================================================
+ * section: softmax
+ * ============================================================================================================= */
+
+/**
+ * Softmax of each row: y = exp(x - max) / sum(exp(x - max)). A row of nothing but -inf gives zeros; a NaN or +inf in a row
+ * makes the whole row NaN. (Goodfellow, Bengio, Courville 2016, eq. 4.1)
+ * @param x in dtype [rows, cols] : logits
+ * @param y out dtype [rows, cols] alias x : probabilities
+ * @param rows size : rows
+ * @param cols size : columns
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_softmax(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t cols, int32_t dtype);
+
+/**
+ * Gradient of softmax: dx = y * (dy - sum(dy * y)).
+ * @param dy in dtype [rows, cols] : gradient of y
+ * @param y in dtype [rows, cols] : the output of the forward call
+ * @param dx out dtype [rows, cols] alias dy : gradient of x
+ * @param rows size : rows
+ * @param cols size : columns
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_softmax_backward(nncuda_ctx *ctx, const void *dy, const void *y, void *dx, int64_t rows,
+                                         int64_t cols, int32_t dtype);
+
+/**
+ * The router: softmax over all columns in f32, then the k largest of each row in falling order. Ties go to the lower
+ * index; NaN counts as less than everything, so the k indices are always distinct and in range. With `norm` the k weights are divided by
+ * their sum. (Shazeer et al. 2017; Jiang et al. 2024, "Mixtral", section 2.1)
+ * @param x in dtype [rows, cols] : logits
+ * @param weights out f32 [rows, k] : the k probabilities, renormalised if asked
+ * @param indices out i32 [rows, k] : their columns
+ * @param probs out f32 [rows, cols] : all probabilities, as the backward call and the auxiliary loss need them
+ * @param rows size : tokens
+ * @param cols size : experts
+ * @param k size : experts a token, at most `cols` and at most 64
+ * @param norm flag : 1 divides the k weights by their sum
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_softmax_topk(nncuda_ctx *ctx, const void *x, float *weights, int32_t *indices, float *probs,
+                                     int64_t rows, int64_t cols, int64_t k, int32_t norm, int32_t dtype);
+
+/**
+ * Gradient of the router with respect to its logits; no gradient passes through the choice of indices.
+ * With g the gradient of the probabilities (dprobs, plus dweights carried through the renormalisation at the chosen
+ * columns): dx = probs * (g - sum(g * probs)).
+ * @param dweights in f32 [rows, k] : gradient of weights
+ * @param weights in f32 [rows, k] : from the forward call
+ * @param indices in i32 [rows, k] : from the forward call
+ * @param probs in f32 [rows, cols] : from the forward call
+ * @param dprobs in? f32 [rows, cols] : further gradient of probs (the auxiliary loss), or null
+ * @param dx out dtype [rows, cols] : gradient of the logits
+ * @param rows size : tokens
+ * @param cols size : experts
+ * @param k size : experts a token
+ * @param norm flag : as in the forward call
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_softmax_topk_backward(nncuda_ctx *ctx, const float *dweights, const float *weights,
+                                              const int32_t *indices, const float *probs, const float *dprobs,
+                                              void *dx, int64_t rows, int64_t cols, int64_t k, int32_t norm,
+                                              int32_t dtype);
+
+/* ================================================================================================================
+ * section: rmsnorm
+ * Arithmetic inside is f32 for every dtype.
+ * ============================================================================================================= */
+
+/**
+ * RMSNorm: y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + eps). (Zhang, Sennrich 2019, eq. 4)
+ * @param x in dtype [rows, cols] : input
+ * @param weight in dtype [cols] : gain
+ * @param y out dtype [rows, cols] alias x : output
+ * @param rstd out? f32 [rows] : kept for the backward call, or null
+ * @param rows size : rows
+ * @param cols size : columns
+ * @param eps option : added to the mean square, at least 0
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_rmsnorm(nncuda_ctx *ctx, const void *x, const void *weight, void *y, float *rstd, int64_t rows,
+                                int64_t cols, float eps, int32_t dtype);
+
+/**
+ * Residual sum and its RMSNorm in one pass: sum = x + residual (rounded to dtype), y = rmsnorm(sum).
+ * @param x in dtype [rows, cols] : a block's output
+ * @param residual in dtype [rows, cols] : the residual stream
+ * @param weight in dtype [cols] : gain
+ * @param sum out dtype [rows, cols] alias x,residual : the new residual stream
+ * @param y out dtype [rows, cols] : its norm
+ * @param rstd out? f32 [rows] : kept for the backward call, or null
+ * @param rows size : rows
+ * @param cols size : columns
+ * @param eps option : added to the mean square, at least 0
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_rmsnorm_residual(nncuda_ctx *ctx, const void *x, const void *residual, const void *weight,
+                                         void *sum, void *y, float *rstd, int64_t rows, int64_t cols, float eps,
+                                         int32_t dtype);
+
+/**
+ * Gradient of RMSNorm: with xhat = x * rstd and g = dy * weight,
+ * dx = dresidual + rstd * (g - xhat * mean(g * xhat)); dweight += sum over rows of dy * xhat.
+ * @param dy in dtype [rows, cols] : gradient of y
+ * @param x in dtype [rows, cols] : the input (of rmsnorm_residual: its sum)
+ * @param weight in dtype [cols] : gain
+ * @param rstd in f32 [rows] : from the forward call
+ * @param dresidual in? dtype [rows, cols] : gradient that reaches x past the norm, or null for none
+ * @param dx out dtype [rows, cols] alias dy,dresidual : gradient of x
+ * @param dweight acc f32 [cols] : gradient of weight
+ * @param rows size : rows
+ * @param cols size : columns
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_rmsnorm_backward(nncuda_ctx *ctx, const void *dy, const void *x, const void *weight,
+                                         const float *rstd, const void *dresidual, void *dx, float *dweight,
+                                         int64_t rows, int64_t cols, int32_t dtype);
+
+/* ================================================================================================================
+ * section: gemm
+ * Products accumulate in f32. `dtype` is that of the factors, `dtype_c` that of the result: the same, or f32.
+ * Processors that multiply bf16 themselves (AVX512_BF16, AMX) take its subnormals, below 2^-126, as zero.
+ * ============================================================================================================= */
+
+/**
+ * Matrix product: C = op(A) * op(B).
+ * @param a in dtype [m, k]^trans_a : left factor
+ * @param b in dtype [k, n]^trans_b : right factor; a weight [out, in] is read with trans_b = 1
+ * @param c out dtype_c [m, n] : result
+ * @param m size : rows of C
+ * @param n size : columns of C
+ * @param k size : length of the sums
+ * @param trans_a flag : 1 when A is stored as [k, m]
+ * @param trans_b flag : 1 when B is stored as [n, k]
+ * @param dtype dtype : f32, f16, bf16
+ * @param dtype_c dtype : dtype or f32
+ */
+NNCUDA_API int32_t cuda_gemm(nncuda_ctx *ctx, const void *a, const void *b, void *c, int64_t m, int64_t n, int64_t k,
+                             int32_t trans_a, int32_t trans_b, int32_t dtype, int32_t dtype_c);
+
+/**
+ * Matrix product with leading dimensions: C = alpha * op(A) * op(B) + beta * C. With beta = 0, C is not read.
+ * @param a in dtype [m:lda, k]^trans_a : left factor
+ * @param b in dtype [k:ldb, n]^trans_b : right factor
+ * @param c inout dtype_c [m:ldc, n] : result
+ * @param m size : rows of C
+ * @param n size : columns of C
+ * @param k size : length of the sums
+ * @param lda size : elements between stored rows of A
+ * @param ldb size : elements between stored rows of B
+ * @param ldc size : elements between rows of C
+ * @param alpha option default 1 : factor of the product
+ * @param beta option default 0 : factor of the old C
+ * @param trans_a flag : 1 when A is stored as [k, m]
+ * @param trans_b flag : 1 when B is stored as [n, k]
+ * @param dtype dtype : f32, f16, bf16
+ * @param dtype_c dtype : dtype or f32
+ */
+NNCUDA_API int32_t cuda_gemm_beta(nncuda_ctx *ctx, const void *a, const void *b, void *c, int64_t m, int64_t n,
+                                  int64_t k, int64_t lda, int64_t ldb, int64_t ldc, float alpha, float beta,
+                                  int32_t trans_a, int32_t trans_b, int32_t dtype, int32_t dtype_c);
+
+/**
+ * A linear layer in one pass: C = activation(A * W^T + bias) + residual.
+ * @param a in dtype [m, k] : input
+ * @param b in dtype [n, k] : weight W
+ * @param bias in? dtype [n] : added to each row, or null
+ * @param residual in? dtype [m, n] : added at the end, or null
+ * @param c out dtype [m, n] alias residual : result
+ * @param m size : rows
+ * @param n size : outputs
+ * @param k size : inputs
+ * @param activation option default NNCUDA_ACTIVATION_NONE : NNCUDA_ACTIVATION_*
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_gemm_epilogue(nncuda_ctx *ctx, const void *a, const void *b, const void *bias,
+                                      const void *residual, void *c, int64_t m, int64_t n, int64_t k,
+                                      int32_t activation, int32_t dtype);
+
+/**
+ * One product a batch entry: C[i] = alpha * op(A[i]) * op(B[i]) + beta * C[i], each dense.
+ * @param a in dtype [batch, m, k]^trans_a : left factors
+ * @param b in dtype [batch, k, n]^trans_b : right factors
+ * @param c inout dtype_c [batch, m, n] : results; not read with beta = 0
+ * @param batch size : entries
+ * @param m size : rows of each C
+ * @param n size : columns of each C
+ * @param k size : length of the sums
+ * @param alpha option default 1 : factor of the products
+ * @param beta option default 0 : factor of the old C
+ * @param trans_a flag : 1 when each A is stored as [k, m]
+ * @param trans_b flag : 1 when each B is stored as [n, k]
+ * @param dtype dtype : f32, f16, bf16
+ * @param dtype_c dtype : dtype or f32
+ */
+NNCUDA_API int32_t cuda_batched_gemm(nncuda_ctx *ctx, const void *a, const void *b, void *c, int64_t batch, int64_t m,
+                                     int64_t n, int64_t k, float alpha, float beta, int32_t trans_a, int32_t trans_b,
+                                     int32_t dtype, int32_t dtype_c);
+
+/**
+ * One product a group of rows (the experts' products): for each group g and its rows r in offsets[g] .. offsets[g+1]-1,
+ * C[r] = A[r] * op(B[g]) + beta * C[r]. Rows from offsets[groups] on are neither read nor written. (Gale et al. 2022, "MegaBlocks")
+ * @param a in dtype [rows, k] : rows, sorted by group
+ * @param b in dtype [groups, k, n]^trans_b : a matrix a group
+ * @param offsets in i32 [groups+1] : first row of each group; offsets[0] = 0, never falling, at most `rows`
+ * @param c inout dtype_c [rows, n] : results; not read with beta = 0
+ * @param groups size : groups
+ * @param rows size : room for rows
+ * @param n size : columns of C
+ * @param k size : length of the sums
+ * @param beta option default 0 : factor of the old C
+ * @param trans_b flag : 1 when each B is stored as [n, k]
+ * @param dtype dtype : f32, f16, bf16
+ * @param dtype_c dtype : dtype or f32
+ */
+NNCUDA_API int32_t cuda_grouped_gemm(nncuda_ctx *ctx, const void *a, const void *b, const int32_t *offsets, void *c,
+                                     int64_t groups, int64_t rows, int64_t n, int64_t k, float beta, int32_t trans_b,
+                                     int32_t dtype, int32_t dtype_c);
+
+/**
+ * The weights' gradients of grouped_gemm: C[g] = A_g^T * B_g + beta * C[g], summed over the rows of group g. A group without
+ * rows leaves beta * C[g].
+ * @param a in dtype [rows, m] : rows, sorted by group (the gradient of the outputs, for a weight [out, in])
+ * @param b in dtype [rows, n] : rows, sorted by group (the inputs)
+ * @param offsets in i32 [groups+1] : as in grouped_gemm
+ * @param c inout dtype_c [groups, m, n] : results; not read with beta = 0
+ * @param groups size : groups
+ * @param rows size : room for rows
+ * @param m size : rows of each C
+ * @param n size : columns of each C
+ * @param beta option default 0 : factor of the old C
+ * @param dtype dtype : f32, f16, bf16
+ * @param dtype_c dtype : dtype or f32
+ */
+NNCUDA_API int32_t cuda_grouped_gemm_wgrad(nncuda_ctx *ctx, const void *a, const void *b, const int32_t *offsets,
+                                           void *c, int64_t groups, int64_t rows, int64_t m, int64_t n, float beta,
+                                           int32_t dtype, int32_t dtype_c);
+
+/* ================================================================================================================
+ * section: embedding
+ * ============================================================================================================= */
+
+/**
+ * Gathers rows of a table: y[t] = table[ids[t]].
+ * @param table in dtype [vocab, dim] : the table
+ * @param ids in i32 [tokens] : rows to take, 0 .. vocab-1
+ * @param y out dtype [tokens, dim] : the rows
+ * @param tokens size : ids
+ * @param vocab size : rows of the table
+ * @param dim size : columns of the table
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_embedding(nncuda_ctx *ctx, const void *table, const int32_t *ids, void *y, int64_t tokens,
+                                  int64_t vocab, int64_t dim, int32_t dtype);
+
+/**
+ * Adds rows into a table, in the order of the tokens: table[ids[t]] += x[t]. The gradient of embedding.
+ * @param x in dtype [tokens, dim] : rows to add
+ * @param ids in i32 [tokens] : where to, 0 .. vocab-1
+ * @param table acc f32 [vocab, dim] : the table
+ * @param tokens size : ids
+ * @param vocab size : rows of the table
+ * @param dim size : columns of the table
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_scatter_add(nncuda_ctx *ctx, const void *x, const int32_t *ids, float *table, int64_t tokens,
+                                    int64_t vocab, int64_t dim, int32_t dtype);
+
+/* ================================================================================================================
+ * section: rope
+ * ============================================================================================================= */
+
+/**
+ * Tables of rotary embedding: for position p and pair i, the angle p * b^(-2i/head_dim), computed in f64; its cosine and
+ * sine, rounded to f32. b = base * ntk_alpha^(head_dim/(head_dim-2)), the NTK-aware base; ntk_alpha = 1 leaves it.
+ * (Su et al. 2021, "RoFormer", eq. 15; bloc97 2023, NTK-aware scaling)
+ * @param cosine out f32 [positions, head_dim/2] : cosines
+ * @param sine out f32 [positions, head_dim/2] : sines
+ * @param first option default 0 : position of the first row, at least 0
+ * @param positions size : rows
+ * @param head_dim size : elements a head; even, above 2 unless ntk_alpha is 1
+ * @param base option default 10000 : above 0
+ * @param ntk_alpha option default 1 : at least 1
+ */
+NNCUDA_API int32_t cuda_rope_freqs(nncuda_ctx *ctx, float *cosine, float *sine, int64_t first, int64_t positions,
+                                   int64_t head_dim, double base, double ntk_alpha);
+
+/**
+ * Rotates each pair (u, v) of each head by the angle of its token's position: (u cos - v sin, v cos + u sin).
+ * (Su et al. 2021, "RoFormer", eq. 34)
+ * @param x in dtype [tokens:ld_x, heads, head_dim] : input
+ * @param cosine in f32 [max_position, head_dim/2] : from rope_freqs
+ * @param sine in f32 [max_position, head_dim/2] : from rope_freqs
+ * @param positions in i32 [tokens] : rows of the tables, 0 .. max_position-1
+ * @param y out dtype [tokens:ld_y, heads, head_dim] alias x : output
+ * @param tokens size : tokens
+ * @param heads size : heads
+ * @param head_dim size : elements a head, even
+ * @param max_position size : rows of the tables
+ * @param ld_x size : elements between tokens of x
+ * @param ld_y size : elements between tokens of y
+ * @param layout option default NNCUDA_ROPE_HALF : NNCUDA_ROPE_*
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_rope_forward(nncuda_ctx *ctx, const void *x, const float *cosine, const float *sine,
+                                     const int32_t *positions, void *y, int64_t tokens, int64_t heads,
+                                     int64_t head_dim, int64_t max_position, int64_t ld_x, int64_t ld_y,
+                                     int32_t layout, int32_t dtype);
+
+/**
+ * rope_forward of queries and keys in one call, in place.
+ * @param q inout dtype [tokens:ld_q, heads, head_dim] : queries
+ * @param k inout dtype [tokens:ld_k, kv_heads, head_dim] : keys
+ * @param cosine in f32 [max_position, head_dim/2] : from rope_freqs
+ * @param sine in f32 [max_position, head_dim/2] : from rope_freqs
+ * @param positions in i32 [tokens] : rows of the tables, 0 .. max_position-1
+ * @param tokens size : tokens
+ * @param heads size : query heads
+ * @param kv_heads size : key heads
+ * @param head_dim size : elements a head, even
+ * @param max_position size : rows of the tables
+ * @param ld_q size : elements between tokens of q
+ * @param ld_k size : elements between tokens of k
+ * @param layout option default NNCUDA_ROPE_HALF : NNCUDA_ROPE_*
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_rope_qk(nncuda_ctx *ctx, void *q, void *k, const float *cosine, const float *sine,
+                                const int32_t *positions, int64_t tokens, int64_t heads, int64_t kv_heads,
+                                int64_t head_dim, int64_t max_position, int64_t ld_q, int64_t ld_k, int32_t layout,
+                                int32_t dtype);
+
+/**
+ * Gradient of rope_forward: the rotation by the opposite angle.
+ * @param dy in dtype [tokens:ld_y, heads, head_dim] : gradient of y
+ * @param cosine in f32 [max_position, head_dim/2] : from rope_freqs
+ * @param sine in f32 [max_position, head_dim/2] : from rope_freqs
+ * @param positions in i32 [tokens] : rows of the tables, 0 .. max_position-1
+ * @param dx out dtype [tokens:ld_x, heads, head_dim] alias dy : gradient of x
+ * @param tokens size : tokens
+ * @param heads size : heads
+ * @param head_dim size : elements a head, even
+ * @param max_position size : rows of the tables
+ * @param ld_y size : elements between tokens of dy
+ * @param ld_x size : elements between tokens of dx
+ * @param layout option default NNCUDA_ROPE_HALF : NNCUDA_ROPE_*
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_rope_backward(nncuda_ctx *ctx, const void *dy, const float *cosine, const float *sine,
+                                      const int32_t *positions, void *dx, int64_t tokens, int64_t heads,
+                                      int64_t head_dim, int64_t max_position, int64_t ld_y, int64_t ld_x,
+                                      int32_t layout, int32_t dtype);
+
+/* ================================================================================================================
+ * section: attention
+ * Query head h reads key head h / (heads / kv_heads): kv_heads = heads is multi-head, 1 is multi-query attention. With
+ * `causal`, query i of q_len sees the keys j <= i + kv_len - q_len: the last query sees all keys. A query that sees no
+ * key gives zeros. head_dim is a multiple of 8, at most 256.
+ * ============================================================================================================= */
+
+/**
+ * Scores: s = scale * q * k^T, with -inf where `causal` hides the key. (Vaswani et al. 2017, eq. 1)
+ * @param q in dtype [batch, q_len, heads, head_dim] : queries
+ * @param k in dtype [batch, kv_len, kv_heads, head_dim] : keys
+ * @param scores out dtype [batch, heads, q_len, kv_len] : scores
+ * @param batch size : sequences
+ * @param q_len size : queries a sequence
+ * @param kv_len size : keys a sequence
+ * @param heads size : query heads, a multiple of kv_heads
+ * @param kv_heads size : key and value heads
+ * @param head_dim size : elements a head
+ * @param scale option default 1/sqrt(head_dim) : factor of the products
+ * @param causal flag : 1 hides the keys after each query
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_attention_scores(nncuda_ctx *ctx, const void *q, const void *k, void *scores, int64_t batch,
+                                         int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads,
+                                         int64_t head_dim, float scale, int32_t causal, int32_t dtype);
+
+/**
+ * Output: out = probs * v. (Vaswani et al. 2017, eq. 1)
+ * @param probs in dtype [batch, heads, q_len, kv_len] : softmax of the scores
+ * @param v in dtype [batch, kv_len, kv_heads, head_dim] : values
+ * @param out out dtype [batch, q_len, heads, head_dim] : output
+ * @param batch size : sequences
+ * @param q_len size : queries a sequence
+ * @param kv_len size : keys a sequence
+ * @param heads size : query heads, a multiple of kv_heads
+ * @param kv_heads size : key and value heads
+ * @param head_dim size : elements a head
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_attention_output(nncuda_ctx *ctx, const void *probs, const void *v, void *out, int64_t batch,
+                                         int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads,
+                                         int64_t head_dim, int32_t dtype);
+
+/**
+ * Attention without storing the scores: out = softmax(scale * q * k^T) * v, and the log-sum-exp of the scaled scores.
+ * (Dao 2023, "FlashAttention-2", algorithm 1)
+ * @param q in dtype [batch*q_len:ld_q, heads, head_dim] : queries
+ * @param k in dtype [batch*kv_len:ld_kv, kv_heads, head_dim] : keys
+ * @param v in dtype [batch*kv_len:ld_kv, kv_heads, head_dim] : values
+ * @param out out dtype [batch*q_len, heads, head_dim] : output
+ * @param lse out? f32 [batch, heads, q_len] : log-sum-exp (-inf for a query without keys), kept for the backward call, or null
+ * @param batch size : sequences
+ * @param q_len size : queries a sequence
+ * @param kv_len size : keys a sequence
+ * @param heads size : query heads, a multiple of kv_heads
+ * @param kv_heads size : key and value heads
+ * @param head_dim size : elements a head
+ * @param ld_q size : elements between tokens of q
+ * @param ld_kv size : elements between tokens of k, and of v
+ * @param scale option default 1/sqrt(head_dim) : factor of the products
+ * @param causal flag : 1 hides the keys after each query
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_flash_attention(nncuda_ctx *ctx, const void *q, const void *k, const void *v, void *out,
+                                        float *lse, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads,
+                                        int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t ld_kv, float scale,
+                                        int32_t causal, int32_t dtype);
+
+/**
+ * Gradients of flash_attention; the probabilities are recomputed from lse. (Dao 2023, "FlashAttention-2", algorithm 2)
+ * @param dout in dtype [batch*q_len, heads, head_dim] : gradient of out
+ * @param q in dtype [batch*q_len:ld_q, heads, head_dim] : queries
+ * @param k in dtype [batch*kv_len:ld_kv, kv_heads, head_dim] : keys
+ * @param v in dtype [batch*kv_len:ld_kv, kv_heads, head_dim] : values
+ * @param out in dtype [batch*q_len, heads, head_dim] : output of the forward call
+ * @param lse in f32 [batch, heads, q_len] : from the forward call
+ * @param dq out dtype [batch*q_len:ld_q, heads, head_dim] : gradient of q
+ * @param dk out dtype [batch*kv_len:ld_kv, kv_heads, head_dim] : gradient of k
+ * @param dv out dtype [batch*kv_len:ld_kv, kv_heads, head_dim] : gradient of v
+ * @param batch size : sequences
+ * @param q_len size : queries a sequence
+ * @param kv_len size : keys a sequence
+ * @param heads size : query heads, a multiple of kv_heads
+ * @param kv_heads size : key and value heads
+ * @param head_dim size : elements a head
+ * @param ld_q size : elements between tokens of q, and of dq
+ * @param ld_kv size : elements between tokens of k, v, dk and dv
+ * @param scale option default 1/sqrt(head_dim) : as in the forward call
+ * @param causal flag : as in the forward call
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_flash_attention_backward(nncuda_ctx *ctx, const void *dout, const void *q, const void *k,
+                                                 const void *v, const void *out, const float *lse, void *dq, void *dk,
+                                                 void *dv, int64_t batch, int64_t q_len, int64_t kv_len,
+                                                 int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q,
+                                                 int64_t ld_kv, float scale, int32_t causal, int32_t dtype);
+
+/**
+ * Attention of one new query a sequence over its cache, split over the keys. Sequence b sees its first lengths[b] keys.
+ * (Dao et al. 2023, "Flash-Decoding")
+ * @param q in dtype [batch:ld_q, heads, head_dim] : queries
+ * @param k_cache in dtype [batch, capacity, kv_heads, head_dim] : keys
+ * @param v_cache in dtype [batch, capacity, kv_heads, head_dim] : values
+ * @param lengths in i32 [batch] : keys to see, 0 .. capacity
+ * @param out out dtype [batch, heads, head_dim] : output
+ * @param batch size : sequences
+ * @param capacity size : room for keys in the caches
+ * @param heads size : query heads, a multiple of kv_heads
+ * @param kv_heads size : key and value heads
+ * @param head_dim size : elements a head
+ * @param ld_q size : elements between queries
+ * @param scale option default 1/sqrt(head_dim) : factor of the products
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_attention_decode(nncuda_ctx *ctx, const void *q, const void *k_cache, const void *v_cache,
+                                         const int32_t *lengths, void *out, int64_t batch, int64_t capacity,
+                                         int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, float scale,
+                                         int32_t dtype);
+
+/* ================================================================================================================
+ * section: kvcache
+ * ============================================================================================================= */
+
+/**
+ * Appends the keys and values of new tokens to each sequence's cache, at rows starts[b] .. starts[b]+len-1.
+ * @param k in dtype [batch*len:ld_kv, kv_heads, head_dim] : new keys
+ * @param v in dtype [batch*len:ld_kv, kv_heads, head_dim] : new values
+ * @param starts in i32 [batch] : first row to write, 0 .. capacity-len
+ * @param k_cache inout dtype [batch, capacity, kv_heads, head_dim] : keys; other rows stay
+ * @param v_cache inout dtype [batch, capacity, kv_heads, head_dim] : values; other rows stay
+ * @param batch size : sequences
+ * @param len size : new tokens a sequence
+ * @param capacity size : room for keys in the caches
+ * @param kv_heads size : key and value heads
+ * @param head_dim size : elements a head
+ * @param ld_kv size : elements between tokens of k, and of v
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_kv_append(nncuda_ctx *ctx, const void *k, const void *v, const int32_t *starts, void *k_cache,
+                                  void *v_cache, int64_t batch, int64_t len, int64_t capacity, int64_t kv_heads,
+                                  int64_t head_dim, int64_t ld_kv, int32_t dtype);
+
+/**
+ * Drops the oldest rows of each cache so that at most `keep` remain: the newest move to the front, lengths follow.
+ * @param k_cache inout dtype [batch, capacity, kv_heads, head_dim] : keys
+ * @param v_cache inout dtype [batch, capacity, kv_heads, head_dim] : values
+ * @param lengths inout i32 [batch] : rows in use, 0 .. capacity
+ * @param batch size : sequences
+ * @param capacity size : room for keys in the caches
+ * @param kv_heads size : key and value heads
+ * @param head_dim size : elements a head
+ * @param keep option : rows to keep, 0 .. capacity
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_kv_trim(nncuda_ctx *ctx, void *k_cache, void *v_cache, int32_t *lengths, int64_t batch,
+                                int64_t capacity, int64_t kv_heads, int64_t head_dim, int64_t keep, int32_t dtype);
+
+/* ================================================================================================================
+ * section: moe
+ * A slot is one choice of one token: slot = token*k + j. A row is its place in the order sorted by expert, in which the
+ * rows of expert e are offsets[e] .. offsets[e+1]-1, in token order.
+ * ============================================================================================================= */
+
+/**
+ * Plans which row each slot takes. An expert keeps its first `capacity` slots in token order and drops the others.
+ * (Lepikhin et al. 2020, "GShard", algorithm 1; Gale et al. 2022, "MegaBlocks")
+ * @param indices in i32 [tokens, k] : experts chosen, 0 .. experts-1
+ * @param counts out i32 [experts] : slots routed to each expert, dropped ones included
+ * @param offsets out i32 [experts+1] : first row of each expert; the last is the number of rows kept
+ * @param slot_row out i32 [tokens, k] : row of each slot, -1 if dropped
+ * @param row_slot out i32 [tokens*k] : slot of each row; -1 from offsets[experts] on
+ * @param tokens size : tokens
+ * @param k size : experts a token
+ * @param experts size : experts
+ * @param capacity option default 0 : most rows an expert may take, at least 1; 0 for no limit
+ */
+NNCUDA_API int32_t cuda_moe_plan(nncuda_ctx *ctx, const int32_t *indices, int32_t *counts, int32_t *offsets,
+                                 int32_t *slot_row, int32_t *row_slot, int64_t tokens, int64_t k, int64_t experts,
+                                 int64_t capacity);
+
+/**
+ * Brings tokens into row order: y[r] = x[row_slot[r] / k]. Rows whose slot is -1 become zero.
+ * @param x in dtype [tokens, dim] : tokens
+ * @param row_slot in i32 [tokens*k] : from moe_plan
+ * @param y out dtype [tokens*k, dim] : rows
+ * @param tokens size : tokens
+ * @param k size : experts a token
+ * @param dim size : elements a token
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_moe_gather(nncuda_ctx *ctx, const void *x, const int32_t *row_slot, void *y, int64_t tokens,
+                                   int64_t k, int64_t dim, int32_t dtype);
+
+/**
+ * Gradient of moe_gather: dx[t] = sum over j of dy[slot_row[t, j]], dropped slots left out.
+ * @param dy in dtype [tokens*k, dim] : gradient of y
+ * @param slot_row in i32 [tokens, k] : from moe_plan
+ * @param dx out dtype [tokens, dim] : gradient of x
+ * @param tokens size : tokens
+ * @param k size : experts a token
+ * @param dim size : elements a token
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_moe_gather_backward(nncuda_ctx *ctx, const void *dy, const int32_t *slot_row, void *dx,
+                                            int64_t tokens, int64_t k, int64_t dim, int32_t dtype);
+
+/**
+ * Weighs the experts' outputs and brings them back into token order:
+ * out[t] = residual[t] + sum over j of weights[t, j] * y[slot_row[t, j]], dropped slots left out.
+ * @param y in dtype [tokens*k, dim] : the experts' outputs, in row order
+ * @param weights in f32 [tokens, k] : router weights
+ * @param slot_row in i32 [tokens, k] : from moe_plan
+ * @param residual in? dtype [tokens, dim] : added, or null
+ * @param out out dtype [tokens, dim] alias residual : output
+ * @param tokens size : tokens
+ * @param k size : experts a token
+ * @param dim size : elements a token
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_moe_combine(nncuda_ctx *ctx, const void *y, const float *weights, const int32_t *slot_row,
+                                    const void *residual, void *out, int64_t tokens, int64_t k, int64_t dim,
+                                    int32_t dtype);
+
+/**
+ * Gradients of moe_combine: dy[r] = weights[t, j] * dout[t] for the slot (t, j) of row r, zero for rows without a slot;
+ * dweights[t, j] = dout[t] . y[slot_row[t, j]], zero for dropped slots. The residual's gradient is dout itself.
+ * @param dout in dtype [tokens, dim] : gradient of out
+ * @param y in dtype [tokens*k, dim] : as in the forward call
+ * @param weights in f32 [tokens, k] : as in the forward call
+ * @param slot_row in i32 [tokens, k] : from moe_plan
+ * @param row_slot in i32 [tokens*k] : from moe_plan
+ * @param dy out dtype [tokens*k, dim] alias y : gradient of y
+ * @param dweights out f32 [tokens, k] : gradient of weights
+ * @param tokens size : tokens
+ * @param k size : experts a token
+ * @param dim size : elements a token
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_moe_combine_backward(nncuda_ctx *ctx, const void *dout, const void *y, const float *weights,
+                                             const int32_t *slot_row, const int32_t *row_slot, void *dy,
+                                             float *dweights, int64_t tokens, int64_t k, int64_t dim, int32_t dtype);
+
+/* ================================================================================================================
+ * section: loss
+ * ============================================================================================================= */
+
+/**
+ * Cross-entropy of each row: losses = lse - logits[target], lse = log(sum(exp(logits))); zero where the target is
+ * ignore_index. loss_sum and count are over the rows that are not ignored. (Goodfellow, Bengio, Courville 2016, eq. 6.30)
+ * @param logits in dtype [rows, vocab] : logits
+ * @param targets in i32 [rows] : 0 .. vocab-1, or ignore_index
+ * @param losses out? f32 [rows] : loss of each row, or null
+ * @param lse out f32 [rows] : kept for the backward call
+ * @param loss_sum out f32 [1] : sum of the losses
+ * @param count out i32 [1] : rows not ignored
+ * @param rows size : rows
+ * @param vocab size : columns
+ * @param ignore_index option default -100 : target to leave out
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_cross_entropy_forward(nncuda_ctx *ctx, const void *logits, const int32_t *targets,
+                                              float *losses, float *lse, float *loss_sum, int32_t *count, int64_t rows,
+                                              int64_t vocab, int32_t ignore_index, int32_t dtype);
+
+/**
+ * Gradient of grad_scale * sum(losses): dlogits = grad_scale * (exp(logits - lse) - onehot(target)); zero where ignored.
+ * @param logits in dtype [rows, vocab] : as in the forward call
+ * @param targets in i32 [rows] : as in the forward call
+ * @param lse in f32 [rows] : from the forward call
+ * @param grad_scale in f32 [1] : factor; 1/count for the mean
+ * @param dlogits out dtype [rows, vocab] alias logits : gradient of the logits
+ * @param rows size : rows
+ * @param vocab size : columns
+ * @param ignore_index option default -100 : as in the forward call
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_cross_entropy_backward(nncuda_ctx *ctx, const void *logits, const int32_t *targets,
+                                               const float *lse, const float *grad_scale, void *dlogits, int64_t rows,
+                                               int64_t vocab, int32_t ignore_index, int32_t dtype);
+
+/**
+ * Load-balancing loss of one layer: loss += alpha * sum over experts of f * P, f = counts / tokens, P = mean of probs
+ * over tokens. (Fedus, Zoph, Shazeer 2021, "Switch Transformers", eq. 4-6, without the factor of the expert count)
+ * @param probs in f32 [tokens, experts] : from softmax_topk
+ * @param counts in i32 [experts] : from moe_plan
+ * @param loss acc f32 [1] : the loss
+ * @param tokens size : tokens
+ * @param experts size : experts
+ * @param alpha option : weight of this loss
+ */
+NNCUDA_API int32_t cuda_aux_loss_forward(nncuda_ctx *ctx, const float *probs, const int32_t *counts, float *loss,
+                                         int64_t tokens, int64_t experts, float alpha);
+
+/**
+ * Gradient of grad_scale * aux loss with respect to probs: dprobs = grad_scale * alpha * f / tokens; none through f.
+ * @param counts in i32 [experts] : from moe_plan
+ * @param grad_scale in f32 [1] : factor
+ * @param dprobs out f32 [tokens, experts] : gradient of probs
+ * @param tokens size : tokens
+ * @param experts size : experts
+ * @param alpha option : weight of this loss
+ */
+NNCUDA_API int32_t cuda_aux_loss_backward(nncuda_ctx *ctx, const int32_t *counts, const float *grad_scale,
+                                          float *dprobs, int64_t tokens, int64_t experts, float alpha);
+
+/* ================================================================================================================
+ * section: optimizer
+ * Master weights, gradients and moments are f32. Step, rate, norm and scales lie in device memory, so that a captured step
+ * can be replayed. `skip` is the flag that loss_scale_update sets when the gradients overflowed.
+ * ============================================================================================================= */
+
+/**
+ * AdamW with decoupled weight decay, for t = step[0] >= 1 and g = grad * grad_scale:
+ * m = beta1*m + (1-beta1)*g; v = beta2*v + (1-beta2)*g^2;
+ * param = param*(1 - lr*weight_decay) - lr * (m/(1-beta1^t)) / (sqrt(v/(1-beta2^t)) + eps).
+ * (Loshchilov, Hutter 2019, algorithm 2)
+ * @param grad in f32 [n] : gradients
+ * @param lr in f32 [1] : learning rate
+ * @param step in i32 [1] : number of this update, from 1
+ * @param grad_scale in? f32 [1] : factor of the gradients (from grad_clip), or null for 1
+ * @param skip in? i32 [1] : non-zero leaves everything as it is; or null
+ * @param param inout f32 [n] : parameters
+ * @param m inout f32 [n] : first moments
+ * @param v inout f32 [n] : second moments
+ * @param param_copy out? dtype [n] : the new parameters rounded to `dtype`, or null
+ * @param n size : parameters
+ * @param n_decay option : how many of them, from the first, decay; 0 .. n
+ * @param beta1 option : 0 .. below 1
+ * @param beta2 option : 0 .. below 1
+ * @param eps option : above 0
+ * @param weight_decay option : at least 0
+ * @param dtype dtype : f16, bf16, f32; of param_copy
+ */
+NNCUDA_API int32_t cuda_adamw_step(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step,
+                                   const float *grad_scale, const int32_t *skip, float *param, float *m, float *v,
+                                   void *param_copy, int64_t n, int64_t n_decay, float beta1, float beta2, float eps,
+                                   float weight_decay, int32_t dtype);
+
+/**
+ * Sets gradients to zero.
+ * @param grad out dtype [n] : gradients
+ * @param n size : elements
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_zero_grad(nncuda_ctx *ctx, void *grad, int64_t n, int32_t dtype);
+
+/**
+ * Euclidean norm: norm = sqrt(sum(grad^2)). Not finite exactly when a gradient is not finite or the norm overflows f32.
+ * @param grad in dtype [n] : gradients
+ * @param norm out f32 [1] : the norm
+ * @param n size : elements
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_grad_norm(nncuda_ctx *ctx, const void *grad, float *norm, int64_t n, int32_t dtype);
+
+/**
+ * Clips by the global norm: with s = loss_scale (1 if null) and g = norm/s, scale = min(1, max_norm / (g + 1e-6)) / s;
+ * where grad is given it is multiplied by scale. (Pascanu, Mikolov, Bengio 2013, algorithm 1)
+ * @param norm in f32 [1] : from grad_norm
+ * @param loss_scale in? f32 [1] : what the loss was multiplied by, or null for 1
+ * @param scale out f32 [1] : the factor, for adamw_step
+ * @param grad inout? dtype [n] : gradients to scale in place, or null to leave that to adamw_step
+ * @param n size : elements of grad; not used, and may be 0, where grad is null
+ * @param max_norm option : largest norm allowed, above 0; infinity never clips
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_grad_clip(nncuda_ctx *ctx, const float *norm, const float *loss_scale, float *scale, void *grad,
+                                  int64_t n, float max_norm, int32_t dtype);
+
+/**
+ * Advances the step and gives its rate: t = ++step[0]; up to `warmup` steps lr = max_lr * t / warmup, then
+ * lr = min_lr + (max_lr - min_lr) * (1 + cos(pi * (t - warmup) / (total - warmup))) / 2, from `total` on min_lr.
+ * (Loshchilov, Hutter 2017, "SGDR", eq. 5, with a linear warm-up)
+ * @param skip in? i32 [1] : non-zero leaves step and lr as they are; or null
+ * @param step inout i32 [1] : updates done
+ * @param lr out f32 [1] : rate of this update
+ * @param warmup option : at least 0
+ * @param total option : at least warmup
+ * @param max_lr option : highest rate
+ * @param min_lr option : last rate
+ */
+NNCUDA_API int32_t cuda_lr_schedule(nncuda_ctx *ctx, const int32_t *skip, int32_t *step, float *lr, int64_t warmup,
+                                    int64_t total, float max_lr, float min_lr);
+
+/**
+ * Dynamic loss scaling: when norm is not finite, skip = 1, skipped += 1, loss_scale *= backoff, good_steps = 0; else
+ * skip = 0 and good_steps += 1, and each time it reaches `interval` loss_scale *= growth and good_steps = 0. The scale
+ * stays within 2^-24 .. 2^24. (Micikevicius et al. 2018, section 3.2)
+ * @param norm in f32 [1] : from grad_norm
+ * @param loss_scale inout f32 [1] : the scale
+ * @param good_steps inout i32 [1] : steps since the last change
+ * @param skipped inout i32 [1] : steps skipped so far
+ * @param skip out i32 [1] : 1 when this step must be skipped
+ * @param growth option : at least 1
+ * @param backoff option : above 0, at most 1
+ * @param interval option : at least 1
+ */
+NNCUDA_API int32_t cuda_loss_scale_update(nncuda_ctx *ctx, const float *norm, float *loss_scale, int32_t *good_steps,
+                                          int32_t *skipped, int32_t *skip, float growth, float backoff,
+                                          int64_t interval);
+
+/* ================================================================================================================
+ * section: decode
+ * The order of tokens is total: higher logit first, then lower index. Logits of NaN and -inf are never drawn; a row that
+ * holds +inf draws among those alone, all alike; a row with nothing to draw gives index 0. temperature divides the
+ * logits; 0 is argmax. The same seed and step give the same token: with u = 2^-32 * word 0 of Philox4x32-10 for key =
+ * seeds[r], counter = (steps[r], 0, 0, 0), it is the first in index order whose cumulative probability, over the tokens
+ * that may be drawn, is above u. Temperatures, top_k, top_p and steps outside their ranges are NNCUDA_ERROR_OUT_OF_RANGE.
+ * ============================================================================================================= */
+
+/**
+ * The first token of each row in the order above.
+ * @param logits in dtype [rows, vocab] : logits
+ * @param ids out i32 [rows] : tokens
+ * @param rows size : rows
+ * @param vocab size : columns
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_argmax(nncuda_ctx *ctx, const void *logits, int32_t *ids, int64_t rows, int64_t vocab,
+                               int32_t dtype);
+
+/**
+ * Draws from softmax(logits / temperature).
+ * @param logits in dtype [rows, vocab] : logits
+ * @param temperature in f32 [rows] : finite, at least 0
+ * @param seeds in i64 [rows] : key of each row
+ * @param steps in i32 [rows] : number of the draw, at least 0
+ * @param ids out i32 [rows] : tokens
+ * @param rows size : rows
+ * @param vocab size : columns
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_sample(nncuda_ctx *ctx, const void *logits, const float *temperature, const int64_t *seeds,
+                               const int32_t *steps, int32_t *ids, int64_t rows, int64_t vocab, int32_t dtype);
+
+/**
+ * Draws among the first top_k tokens of each row. (Fan, Lewis, Dauphin 2018)
+ * @param logits in dtype [rows, vocab] : logits
+ * @param temperature in f32 [rows] : finite, at least 0
+ * @param top_k in i32 [rows] : at least 1; more than vocab is all
+ * @param seeds in i64 [rows] : key of each row
+ * @param steps in i32 [rows] : number of the draw, at least 0
+ * @param ids out i32 [rows] : tokens
+ * @param rows size : rows
+ * @param vocab size : columns
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_topk_sample(nncuda_ctx *ctx, const void *logits, const float *temperature, const int32_t *top_k,
+                                    const int64_t *seeds, const int32_t *steps, int32_t *ids, int64_t rows,
+                                    int64_t vocab, int32_t dtype);
+
+/**
+ * Draws among the shortest run of first tokens whose probability reaches top_p (of those that top_k leaves, if given).
+ * (Holtzman et al. 2020, "nucleus sampling", eq. 3)
+ * @param logits in dtype [rows, vocab] : logits
+ * @param temperature in f32 [rows] : finite, at least 0
+ * @param top_k in? i32 [rows] : at least 1; or null for no such limit
+ * @param top_p in f32 [rows] : above 0, at most 1
+ * @param seeds in i64 [rows] : key of each row
+ * @param steps in i32 [rows] : number of the draw, at least 0
+ * @param ids out i32 [rows] : tokens
+ * @param rows size : rows
+ * @param vocab size : columns
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_topp_sample(nncuda_ctx *ctx, const void *logits, const float *temperature, const int32_t *top_k,
+                                    const float *top_p, const int64_t *seeds, const int32_t *steps, int32_t *ids,
+                                    int64_t rows, int64_t vocab, int32_t dtype);
+
+/* ================================================================================================================
+ * section: random
+ * Philox4x32-10 (Salmon et al. 2011): key = seed (low word first), counter = (block low, block high, stream low, stream
+ * high). Element i comes from word i mod 4 of block offset + i / 4, so any part of a sequence can be made on its own.
+ * ============================================================================================================= */
+
+/**
+ * The generator's own 32-bit words.
+ * @param y out i32 [n] : words, as bits
+ * @param n size : elements
+ * @param seed option : key
+ * @param stream option default 0 : upper half of the counter
+ * @param offset option default 0 : block of the first element
+ */
+NNCUDA_API int32_t cuda_random_bits(nncuda_ctx *ctx, int32_t *y, int64_t n, int64_t seed, int64_t stream,
+                                    int64_t offset);
+
+/**
+ * Uniform numbers: y = low + (high - low) * (word >> 8) * 2^-24, so low <= y, and y < high before rounding.
+ * @param y out dtype [n] : numbers
+ * @param n size : elements
+ * @param low option default 0 : lower end
+ * @param high option default 1 : upper end, at least low
+ * @param seed option : key
+ * @param stream option default 0 : upper half of the counter
+ * @param offset option default 0 : block of the first element
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_uniform(nncuda_ctx *ctx, void *y, int64_t n, float low, float high, int64_t seed,
+                                int64_t stream, int64_t offset, int32_t dtype);
+
+/**
+ * Normal numbers by Box and Muller (1958): each pair of words (a, b) with u = ((a >> 8) + 1) * 2^-24, w = (b >> 8) * 2^-24
+ * gives r*cos(2 pi w) and r*sin(2 pi w), r = sqrt(-2 log u); y = mean + std * that.
+ * @param y out dtype [n] : numbers
+ * @param n size : elements
+ * @param mean option default 0 : mean
+ * @param std option default 1 : standard deviation, at least 0
+ * @param seed option : key
+ * @param stream option default 0 : upper half of the counter
+ * @param offset option default 0 : block of the first element
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_normal(nncuda_ctx *ctx, void *y, int64_t n, float mean, float std, int64_t seed, int64_t stream,
+                               int64_t offset, int32_t dtype);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

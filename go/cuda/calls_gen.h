@@ -1,0 +1,315 @@
+/* Generated from bindings.h by `python -m nncuda.binding.golang`. Do not edit. */
+#ifndef NNCUDA_GO_CALLS_H
+#define NNCUDA_GO_CALLS_H
+
+#include "loader.h"
+
+/* Places in device memory are numbers here: to Go they are no pointers. */
+static inline int32_t call_nncuda_abi_version(void) {
+  return nn_api.nncuda_abi_version();
+}
+static inline const char *call_nncuda_build_info(void) {
+  return nn_api.nncuda_build_info();
+}
+static inline const char *call_nncuda_status_name(int32_t status) {
+  return nn_api.nncuda_status_name(status);
+}
+static inline const char *call_nncuda_status_string(int32_t status) {
+  return nn_api.nncuda_status_string(status);
+}
+static inline int32_t call_nncuda_dtype_size(int32_t dtype, int64_t *bytes) {
+  return nn_api.nncuda_dtype_size(dtype, bytes);
+}
+static inline int32_t call_nncuda_device_count(int32_t device, int32_t *count) {
+  return nn_api.nncuda_device_count(device, count);
+}
+static inline int32_t call_nncuda_device_describe(int32_t device, int32_t index, char *text, int64_t capacity) {
+  return nn_api.nncuda_device_describe(device, index, text, capacity);
+}
+static inline int32_t call_nncuda_ctx_create(int32_t device, int32_t index, nncuda_ctx **ctx) {
+  return nn_api.nncuda_ctx_create(device, index, ctx);
+}
+static inline int32_t call_nncuda_ctx_destroy(nncuda_ctx *ctx) {
+  return nn_api.nncuda_ctx_destroy(ctx);
+}
+static inline int32_t call_nncuda_ctx_synchronize(nncuda_ctx *ctx) {
+  return nn_api.nncuda_ctx_synchronize(ctx);
+}
+static inline int32_t call_nncuda_ctx_get(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {
+  return nn_api.nncuda_ctx_get(ctx, attribute, value);
+}
+static inline int32_t call_nncuda_ctx_set(nncuda_ctx *ctx, int32_t attribute, int64_t value) {
+  return nn_api.nncuda_ctx_set(ctx, attribute, value);
+}
+static inline const char *call_nncuda_last_error(nncuda_ctx *ctx) {
+  return nn_api.nncuda_last_error(ctx);
+}
+static inline int32_t call_nncuda_malloc(nncuda_ctx *ctx, int64_t bytes, uintptr_t *pointer) {
+  return nn_api.nncuda_malloc(ctx, bytes, (void **)pointer);
+}
+static inline int32_t call_nncuda_free(nncuda_ctx *ctx, uintptr_t pointer) {
+  return nn_api.nncuda_free(ctx, (void *)pointer);
+}
+static inline int32_t call_nncuda_malloc_host(nncuda_ctx *ctx, int64_t bytes, uintptr_t *pointer) {
+  return nn_api.nncuda_malloc_host(ctx, bytes, (void **)pointer);
+}
+static inline int32_t call_nncuda_free_host(nncuda_ctx *ctx, uintptr_t pointer) {
+  return nn_api.nncuda_free_host(ctx, (void *)pointer);
+}
+static inline int32_t call_nncuda_memory_info(nncuda_ctx *ctx, int64_t *free_bytes, int64_t *total_bytes) {
+  return nn_api.nncuda_memory_info(ctx, free_bytes, total_bytes);
+}
+static inline int32_t call_nncuda_memset(nncuda_ctx *ctx, uintptr_t pointer, int32_t value, int64_t bytes) {
+  return nn_api.nncuda_memset(ctx, (void *)pointer, value, bytes);
+}
+static inline int32_t call_nncuda_memcpy(nncuda_ctx *ctx, uintptr_t destination, uintptr_t source, int64_t bytes, int32_t kind) {
+  return nn_api.nncuda_memcpy(ctx, (void *)destination, (const void *)source, bytes, kind);
+}
+static inline int32_t call_nncuda_memcpy_async(nncuda_ctx *ctx, nncuda_stream *stream, uintptr_t destination, uintptr_t source, int64_t bytes, int32_t kind) {
+  return nn_api.nncuda_memcpy_async(ctx, stream, (void *)destination, (const void *)source, bytes, kind);
+}
+static inline int32_t call_nncuda_stream_create(nncuda_ctx *ctx, nncuda_stream **stream) {
+  return nn_api.nncuda_stream_create(ctx, stream);
+}
+static inline int32_t call_nncuda_stream_destroy(nncuda_ctx *ctx, nncuda_stream *stream) {
+  return nn_api.nncuda_stream_destroy(ctx, stream);
+}
+static inline int32_t call_nncuda_stream_synchronize(nncuda_ctx *ctx, nncuda_stream *stream) {
+  return nn_api.nncuda_stream_synchronize(ctx, stream);
+}
+static inline int32_t call_nncuda_stream_wait_event(nncuda_ctx *ctx, nncuda_stream *stream, nncuda_event *event) {
+  return nn_api.nncuda_stream_wait_event(ctx, stream, event);
+}
+static inline int32_t call_nncuda_event_create(nncuda_ctx *ctx, nncuda_event **event) {
+  return nn_api.nncuda_event_create(ctx, event);
+}
+static inline int32_t call_nncuda_event_destroy(nncuda_ctx *ctx, nncuda_event *event) {
+  return nn_api.nncuda_event_destroy(ctx, event);
+}
+static inline int32_t call_nncuda_event_record(nncuda_ctx *ctx, nncuda_stream *stream, nncuda_event *event) {
+  return nn_api.nncuda_event_record(ctx, stream, event);
+}
+static inline int32_t call_nncuda_event_synchronize(nncuda_ctx *ctx, nncuda_event *event) {
+  return nn_api.nncuda_event_synchronize(ctx, event);
+}
+static inline int32_t call_nncuda_event_query(nncuda_ctx *ctx, nncuda_event *event, int32_t *happened) {
+  return nn_api.nncuda_event_query(ctx, event, happened);
+}
+static inline int32_t call_nncuda_event_elapsed(nncuda_ctx *ctx, nncuda_event *start, nncuda_event *end, float *milliseconds) {
+  return nn_api.nncuda_event_elapsed(ctx, start, end, milliseconds);
+}
+static inline int32_t call_nncuda_graph_begin(nncuda_ctx *ctx) {
+  return nn_api.nncuda_graph_begin(ctx);
+}
+static inline int32_t call_nncuda_graph_end(nncuda_ctx *ctx, nncuda_graph **graph) {
+  return nn_api.nncuda_graph_end(ctx, graph);
+}
+static inline int32_t call_nncuda_graph_launch(nncuda_ctx *ctx, nncuda_graph *graph) {
+  return nn_api.nncuda_graph_launch(ctx, graph);
+}
+static inline int32_t call_nncuda_graph_size(nncuda_ctx *ctx, nncuda_graph *graph, int64_t *nodes) {
+  return nn_api.nncuda_graph_size(ctx, graph, nodes);
+}
+static inline int32_t call_nncuda_graph_destroy(nncuda_ctx *ctx, nncuda_graph *graph) {
+  return nn_api.nncuda_graph_destroy(ctx, graph);
+}
+static inline int32_t call_nncuda_profile_begin(nncuda_ctx *ctx) {
+  return nn_api.nncuda_profile_begin(ctx);
+}
+static inline int32_t call_nncuda_profile_end(nncuda_ctx *ctx) {
+  return nn_api.nncuda_profile_end(ctx);
+}
+static inline int32_t call_nncuda_profile_report(nncuda_ctx *ctx, int32_t form, char *text, int64_t capacity, int64_t *needed) {
+  return nn_api.nncuda_profile_report(ctx, form, text, capacity, needed);
+}
+static inline int32_t call_nncuda_trace_begin(nncuda_ctx *ctx, int64_t values) {
+  return nn_api.nncuda_trace_begin(ctx, values);
+}
+static inline int32_t call_nncuda_trace_end(nncuda_ctx *ctx) {
+  return nn_api.nncuda_trace_end(ctx);
+}
+static inline int32_t call_nncuda_trace_read(nncuda_ctx *ctx, char *text, int64_t capacity, int64_t *needed) {
+  return nn_api.nncuda_trace_read(ctx, text, capacity, needed);
+}
+static inline int32_t call_nncuda_data_order(nncuda_ctx *ctx, int64_t seed, int64_t first, int64_t count, int64_t windows, int64_t *indices) {
+  return nn_api.nncuda_data_order(ctx, seed, first, count, windows, indices);
+}
+static inline int32_t call_cuda_silu(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t n, int32_t dtype) {
+  return nn_api.cuda_silu(ctx, (const void *)x, (void *)y, n, dtype);
+}
+static inline int32_t call_cuda_silu_backward(nncuda_ctx *ctx, uintptr_t dy, uintptr_t x, uintptr_t dx, int64_t n, int32_t dtype) {
+  return nn_api.cuda_silu_backward(ctx, (const void *)dy, (const void *)x, (void *)dx, n, dtype);
+}
+static inline int32_t call_cuda_add(nncuda_ctx *ctx, uintptr_t a, uintptr_t b, uintptr_t y, int64_t n, int32_t dtype) {
+  return nn_api.cuda_add(ctx, (const void *)a, (const void *)b, (void *)y, n, dtype);
+}
+static inline int32_t call_cuda_mul(nncuda_ctx *ctx, uintptr_t a, uintptr_t b, uintptr_t y, int64_t n, int32_t dtype) {
+  return nn_api.cuda_mul(ctx, (const void *)a, (const void *)b, (void *)y, n, dtype);
+}
+static inline int32_t call_cuda_scale(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t n, float alpha, int32_t dtype) {
+  return nn_api.cuda_scale(ctx, (const void *)x, (void *)y, n, alpha, dtype);
+}
+static inline int32_t call_cuda_swiglu(nncuda_ctx *ctx, uintptr_t gate, uintptr_t up, uintptr_t y, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
+  return nn_api.cuda_swiglu(ctx, (const void *)gate, (const void *)up, (void *)y, rows, dim, ld, dtype);
+}
+static inline int32_t call_cuda_swiglu_backward(nncuda_ctx *ctx, uintptr_t dy, uintptr_t gate, uintptr_t up, uintptr_t dgate, uintptr_t dup, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
+  return nn_api.cuda_swiglu_backward(ctx, (const void *)dy, (const void *)gate, (const void *)up, (void *)dgate, (void *)dup, rows, dim, ld, dtype);
+}
+static inline int32_t call_cuda_relu2_gate(nncuda_ctx *ctx, uintptr_t gate, uintptr_t up, uintptr_t y, int64_t rows, int64_t dim, int64_t ld, int32_t dtype) {
+  return nn_api.cuda_relu2_gate(ctx, (const void *)gate, (const void *)up, (void *)y, rows, dim, ld, dtype);
+}
+static inline int32_t call_cuda_cast(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t n, int32_t dtype_x, int32_t dtype_y) {
+  return nn_api.cuda_cast(ctx, (const void *)x, (void *)y, n, dtype_x, dtype_y);
+}
+static inline int32_t call_cuda_fill(nncuda_ctx *ctx, uintptr_t y, int64_t n, float value, int32_t dtype) {
+  return nn_api.cuda_fill(ctx, (void *)y, n, value, dtype);
+}
+static inline int32_t call_cuda_increment(nncuda_ctx *ctx, uintptr_t x, int64_t n, int32_t by) {
+  return nn_api.cuda_increment(ctx, (int32_t *)x, n, by);
+}
+static inline int32_t call_cuda_softmax(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t rows, int64_t cols, int32_t dtype) {
+  return nn_api.cuda_softmax(ctx, (const void *)x, (void *)y, rows, cols, dtype);
+}
+static inline int32_t call_cuda_softmax_backward(nncuda_ctx *ctx, uintptr_t dy, uintptr_t y, uintptr_t dx, int64_t rows, int64_t cols, int32_t dtype) {
+  return nn_api.cuda_softmax_backward(ctx, (const void *)dy, (const void *)y, (void *)dx, rows, cols, dtype);
+}
+static inline int32_t call_cuda_softmax_topk(nncuda_ctx *ctx, uintptr_t x, uintptr_t weights, uintptr_t indices, uintptr_t probs, int64_t rows, int64_t cols, int64_t k, int32_t norm, int32_t dtype) {
+  return nn_api.cuda_softmax_topk(ctx, (const void *)x, (float *)weights, (int32_t *)indices, (float *)probs, rows, cols, k, norm, dtype);
+}
+static inline int32_t call_cuda_softmax_topk_backward(nncuda_ctx *ctx, uintptr_t dweights, uintptr_t weights, uintptr_t indices, uintptr_t probs, uintptr_t dprobs, uintptr_t dx, int64_t rows, int64_t cols, int64_t k, int32_t norm, int32_t dtype) {
+  return nn_api.cuda_softmax_topk_backward(ctx, (const float *)dweights, (const float *)weights, (const int32_t *)indices, (const float *)probs, (const float *)dprobs, (void *)dx, rows, cols, k, norm, dtype);
+}
+static inline int32_t call_cuda_rmsnorm(nncuda_ctx *ctx, uintptr_t x, uintptr_t weight, uintptr_t y, uintptr_t rstd, int64_t rows, int64_t cols, float eps, int32_t dtype) {
+  return nn_api.cuda_rmsnorm(ctx, (const void *)x, (const void *)weight, (void *)y, (float *)rstd, rows, cols, eps, dtype);
+}
+static inline int32_t call_cuda_rmsnorm_residual(nncuda_ctx *ctx, uintptr_t x, uintptr_t residual, uintptr_t weight, uintptr_t sum, uintptr_t y, uintptr_t rstd, int64_t rows, int64_t cols, float eps, int32_t dtype) {
+  return nn_api.cuda_rmsnorm_residual(ctx, (const void *)x, (const void *)residual, (const void *)weight, (void *)sum, (void *)y, (float *)rstd, rows, cols, eps, dtype);
+}
+static inline int32_t call_cuda_rmsnorm_backward(nncuda_ctx *ctx, uintptr_t dy, uintptr_t x, uintptr_t weight, uintptr_t rstd, uintptr_t dresidual, uintptr_t dx, uintptr_t dweight, int64_t rows, int64_t cols, int32_t dtype) {
+  return nn_api.cuda_rmsnorm_backward(ctx, (const void *)dy, (const void *)x, (const void *)weight, (const float *)rstd, (const void *)dresidual, (void *)dx, (float *)dweight, rows, cols, dtype);
+}
+static inline int32_t call_cuda_gemm(nncuda_ctx *ctx, uintptr_t a, uintptr_t b, uintptr_t c, int64_t m, int64_t n, int64_t k, int32_t trans_a, int32_t trans_b, int32_t dtype, int32_t dtype_c) {
+  return nn_api.cuda_gemm(ctx, (const void *)a, (const void *)b, (void *)c, m, n, k, trans_a, trans_b, dtype, dtype_c);
+}
+static inline int32_t call_cuda_gemm_beta(nncuda_ctx *ctx, uintptr_t a, uintptr_t b, uintptr_t c, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc, float alpha, float beta, int32_t trans_a, int32_t trans_b, int32_t dtype, int32_t dtype_c) {
+  return nn_api.cuda_gemm_beta(ctx, (const void *)a, (const void *)b, (void *)c, m, n, k, lda, ldb, ldc, alpha, beta, trans_a, trans_b, dtype, dtype_c);
+}
+static inline int32_t call_cuda_gemm_epilogue(nncuda_ctx *ctx, uintptr_t a, uintptr_t b, uintptr_t bias, uintptr_t residual, uintptr_t c, int64_t m, int64_t n, int64_t k, int32_t activation, int32_t dtype) {
+  return nn_api.cuda_gemm_epilogue(ctx, (const void *)a, (const void *)b, (const void *)bias, (const void *)residual, (void *)c, m, n, k, activation, dtype);
+}
+static inline int32_t call_cuda_batched_gemm(nncuda_ctx *ctx, uintptr_t a, uintptr_t b, uintptr_t c, int64_t batch, int64_t m, int64_t n, int64_t k, float alpha, float beta, int32_t trans_a, int32_t trans_b, int32_t dtype, int32_t dtype_c) {
+  return nn_api.cuda_batched_gemm(ctx, (const void *)a, (const void *)b, (void *)c, batch, m, n, k, alpha, beta, trans_a, trans_b, dtype, dtype_c);
+}
+static inline int32_t call_cuda_grouped_gemm(nncuda_ctx *ctx, uintptr_t a, uintptr_t b, uintptr_t offsets, uintptr_t c, int64_t groups, int64_t rows, int64_t n, int64_t k, float beta, int32_t trans_b, int32_t dtype, int32_t dtype_c) {
+  return nn_api.cuda_grouped_gemm(ctx, (const void *)a, (const void *)b, (const int32_t *)offsets, (void *)c, groups, rows, n, k, beta, trans_b, dtype, dtype_c);
+}
+static inline int32_t call_cuda_grouped_gemm_wgrad(nncuda_ctx *ctx, uintptr_t a, uintptr_t b, uintptr_t offsets, uintptr_t c, int64_t groups, int64_t rows, int64_t m, int64_t n, float beta, int32_t dtype, int32_t dtype_c) {
+  return nn_api.cuda_grouped_gemm_wgrad(ctx, (const void *)a, (const void *)b, (const int32_t *)offsets, (void *)c, groups, rows, m, n, beta, dtype, dtype_c);
+}
+static inline int32_t call_cuda_embedding(nncuda_ctx *ctx, uintptr_t table, uintptr_t ids, uintptr_t y, int64_t tokens, int64_t vocab, int64_t dim, int32_t dtype) {
+  return nn_api.cuda_embedding(ctx, (const void *)table, (const int32_t *)ids, (void *)y, tokens, vocab, dim, dtype);
+}
+static inline int32_t call_cuda_scatter_add(nncuda_ctx *ctx, uintptr_t x, uintptr_t ids, uintptr_t table, int64_t tokens, int64_t vocab, int64_t dim, int32_t dtype) {
+  return nn_api.cuda_scatter_add(ctx, (const void *)x, (const int32_t *)ids, (float *)table, tokens, vocab, dim, dtype);
+}
+static inline int32_t call_cuda_rope_freqs(nncuda_ctx *ctx, uintptr_t cosine, uintptr_t sine, int64_t first, int64_t positions, int64_t head_dim, double base, double ntk_alpha) {
+  return nn_api.cuda_rope_freqs(ctx, (float *)cosine, (float *)sine, first, positions, head_dim, base, ntk_alpha);
+}
+static inline int32_t call_cuda_rope_forward(nncuda_ctx *ctx, uintptr_t x, uintptr_t cosine, uintptr_t sine, uintptr_t positions, uintptr_t y, int64_t tokens, int64_t heads, int64_t head_dim, int64_t max_position, int64_t ld_x, int64_t ld_y, int32_t layout, int32_t dtype) {
+  return nn_api.cuda_rope_forward(ctx, (const void *)x, (const float *)cosine, (const float *)sine, (const int32_t *)positions, (void *)y, tokens, heads, head_dim, max_position, ld_x, ld_y, layout, dtype);
+}
+static inline int32_t call_cuda_rope_qk(nncuda_ctx *ctx, uintptr_t q, uintptr_t k, uintptr_t cosine, uintptr_t sine, uintptr_t positions, int64_t tokens, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t max_position, int64_t ld_q, int64_t ld_k, int32_t layout, int32_t dtype) {
+  return nn_api.cuda_rope_qk(ctx, (void *)q, (void *)k, (const float *)cosine, (const float *)sine, (const int32_t *)positions, tokens, heads, kv_heads, head_dim, max_position, ld_q, ld_k, layout, dtype);
+}
+static inline int32_t call_cuda_rope_backward(nncuda_ctx *ctx, uintptr_t dy, uintptr_t cosine, uintptr_t sine, uintptr_t positions, uintptr_t dx, int64_t tokens, int64_t heads, int64_t head_dim, int64_t max_position, int64_t ld_y, int64_t ld_x, int32_t layout, int32_t dtype) {
+  return nn_api.cuda_rope_backward(ctx, (const void *)dy, (const float *)cosine, (const float *)sine, (const int32_t *)positions, (void *)dx, tokens, heads, head_dim, max_position, ld_y, ld_x, layout, dtype);
+}
+static inline int32_t call_cuda_attention_scores(nncuda_ctx *ctx, uintptr_t q, uintptr_t k, uintptr_t scores, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, float scale, int32_t causal, int32_t dtype) {
+  return nn_api.cuda_attention_scores(ctx, (const void *)q, (const void *)k, (void *)scores, batch, q_len, kv_len, heads, kv_heads, head_dim, scale, causal, dtype);
+}
+static inline int32_t call_cuda_attention_output(nncuda_ctx *ctx, uintptr_t probs, uintptr_t v, uintptr_t out, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, int32_t dtype) {
+  return nn_api.cuda_attention_output(ctx, (const void *)probs, (const void *)v, (void *)out, batch, q_len, kv_len, heads, kv_heads, head_dim, dtype);
+}
+static inline int32_t call_cuda_flash_attention(nncuda_ctx *ctx, uintptr_t q, uintptr_t k, uintptr_t v, uintptr_t out, uintptr_t lse, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t ld_kv, float scale, int32_t causal, int32_t dtype) {
+  return nn_api.cuda_flash_attention(ctx, (const void *)q, (const void *)k, (const void *)v, (void *)out, (float *)lse, batch, q_len, kv_len, heads, kv_heads, head_dim, ld_q, ld_kv, scale, causal, dtype);
+}
+static inline int32_t call_cuda_flash_attention_backward(nncuda_ctx *ctx, uintptr_t dout, uintptr_t q, uintptr_t k, uintptr_t v, uintptr_t out, uintptr_t lse, uintptr_t dq, uintptr_t dk, uintptr_t dv, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t ld_kv, float scale, int32_t causal, int32_t dtype) {
+  return nn_api.cuda_flash_attention_backward(ctx, (const void *)dout, (const void *)q, (const void *)k, (const void *)v, (const void *)out, (const float *)lse, (void *)dq, (void *)dk, (void *)dv, batch, q_len, kv_len, heads, kv_heads, head_dim, ld_q, ld_kv, scale, causal, dtype);
+}
+static inline int32_t call_cuda_attention_decode(nncuda_ctx *ctx, uintptr_t q, uintptr_t k_cache, uintptr_t v_cache, uintptr_t lengths, uintptr_t out, int64_t batch, int64_t capacity, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, float scale, int32_t dtype) {
+  return nn_api.cuda_attention_decode(ctx, (const void *)q, (const void *)k_cache, (const void *)v_cache, (const int32_t *)lengths, (void *)out, batch, capacity, heads, kv_heads, head_dim, ld_q, scale, dtype);
+}
+static inline int32_t call_cuda_kv_append(nncuda_ctx *ctx, uintptr_t k, uintptr_t v, uintptr_t starts, uintptr_t k_cache, uintptr_t v_cache, int64_t batch, int64_t len, int64_t capacity, int64_t kv_heads, int64_t head_dim, int64_t ld_kv, int32_t dtype) {
+  return nn_api.cuda_kv_append(ctx, (const void *)k, (const void *)v, (const int32_t *)starts, (void *)k_cache, (void *)v_cache, batch, len, capacity, kv_heads, head_dim, ld_kv, dtype);
+}
+static inline int32_t call_cuda_kv_trim(nncuda_ctx *ctx, uintptr_t k_cache, uintptr_t v_cache, uintptr_t lengths, int64_t batch, int64_t capacity, int64_t kv_heads, int64_t head_dim, int64_t keep, int32_t dtype) {
+  return nn_api.cuda_kv_trim(ctx, (void *)k_cache, (void *)v_cache, (int32_t *)lengths, batch, capacity, kv_heads, head_dim, keep, dtype);
+}
+static inline int32_t call_cuda_moe_plan(nncuda_ctx *ctx, uintptr_t indices, uintptr_t counts, uintptr_t offsets, uintptr_t slot_row, uintptr_t row_slot, int64_t tokens, int64_t k, int64_t experts, int64_t capacity) {
+  return nn_api.cuda_moe_plan(ctx, (const int32_t *)indices, (int32_t *)counts, (int32_t *)offsets, (int32_t *)slot_row, (int32_t *)row_slot, tokens, k, experts, capacity);
+}
+static inline int32_t call_cuda_moe_gather(nncuda_ctx *ctx, uintptr_t x, uintptr_t row_slot, uintptr_t y, int64_t tokens, int64_t k, int64_t dim, int32_t dtype) {
+  return nn_api.cuda_moe_gather(ctx, (const void *)x, (const int32_t *)row_slot, (void *)y, tokens, k, dim, dtype);
+}
+static inline int32_t call_cuda_moe_gather_backward(nncuda_ctx *ctx, uintptr_t dy, uintptr_t slot_row, uintptr_t dx, int64_t tokens, int64_t k, int64_t dim, int32_t dtype) {
+  return nn_api.cuda_moe_gather_backward(ctx, (const void *)dy, (const int32_t *)slot_row, (void *)dx, tokens, k, dim, dtype);
+}
+static inline int32_t call_cuda_moe_combine(nncuda_ctx *ctx, uintptr_t y, uintptr_t weights, uintptr_t slot_row, uintptr_t residual, uintptr_t out, int64_t tokens, int64_t k, int64_t dim, int32_t dtype) {
+  return nn_api.cuda_moe_combine(ctx, (const void *)y, (const float *)weights, (const int32_t *)slot_row, (const void *)residual, (void *)out, tokens, k, dim, dtype);
+}
+static inline int32_t call_cuda_moe_combine_backward(nncuda_ctx *ctx, uintptr_t dout, uintptr_t y, uintptr_t weights, uintptr_t slot_row, uintptr_t row_slot, uintptr_t dy, uintptr_t dweights, int64_t tokens, int64_t k, int64_t dim, int32_t dtype) {
+  return nn_api.cuda_moe_combine_backward(ctx, (const void *)dout, (const void *)y, (const float *)weights, (const int32_t *)slot_row, (const int32_t *)row_slot, (void *)dy, (float *)dweights, tokens, k, dim, dtype);
+}
+static inline int32_t call_cuda_cross_entropy_forward(nncuda_ctx *ctx, uintptr_t logits, uintptr_t targets, uintptr_t losses, uintptr_t lse, uintptr_t loss_sum, uintptr_t count, int64_t rows, int64_t vocab, int32_t ignore_index, int32_t dtype) {
+  return nn_api.cuda_cross_entropy_forward(ctx, (const void *)logits, (const int32_t *)targets, (float *)losses, (float *)lse, (float *)loss_sum, (int32_t *)count, rows, vocab, ignore_index, dtype);
+}
+static inline int32_t call_cuda_cross_entropy_backward(nncuda_ctx *ctx, uintptr_t logits, uintptr_t targets, uintptr_t lse, uintptr_t grad_scale, uintptr_t dlogits, int64_t rows, int64_t vocab, int32_t ignore_index, int32_t dtype) {
+  return nn_api.cuda_cross_entropy_backward(ctx, (const void *)logits, (const int32_t *)targets, (const float *)lse, (const float *)grad_scale, (void *)dlogits, rows, vocab, ignore_index, dtype);
+}
+static inline int32_t call_cuda_aux_loss_forward(nncuda_ctx *ctx, uintptr_t probs, uintptr_t counts, uintptr_t loss, int64_t tokens, int64_t experts, float alpha) {
+  return nn_api.cuda_aux_loss_forward(ctx, (const float *)probs, (const int32_t *)counts, (float *)loss, tokens, experts, alpha);
+}
+static inline int32_t call_cuda_aux_loss_backward(nncuda_ctx *ctx, uintptr_t counts, uintptr_t grad_scale, uintptr_t dprobs, int64_t tokens, int64_t experts, float alpha) {
+  return nn_api.cuda_aux_loss_backward(ctx, (const int32_t *)counts, (const float *)grad_scale, (float *)dprobs, tokens, experts, alpha);
+}
+static inline int32_t call_cuda_adamw_step(nncuda_ctx *ctx, uintptr_t grad, uintptr_t lr, uintptr_t step, uintptr_t grad_scale, uintptr_t skip, uintptr_t param, uintptr_t m, uintptr_t v, uintptr_t param_copy, int64_t n, int64_t n_decay, float beta1, float beta2, float eps, float weight_decay, int32_t dtype) {
+  return nn_api.cuda_adamw_step(ctx, (const float *)grad, (const float *)lr, (const int32_t *)step, (const float *)grad_scale, (const int32_t *)skip, (float *)param, (float *)m, (float *)v, (void *)param_copy, n, n_decay, beta1, beta2, eps, weight_decay, dtype);
+}
+static inline int32_t call_cuda_zero_grad(nncuda_ctx *ctx, uintptr_t grad, int64_t n, int32_t dtype) {
+  return nn_api.cuda_zero_grad(ctx, (void *)grad, n, dtype);
+}
+static inline int32_t call_cuda_grad_norm(nncuda_ctx *ctx, uintptr_t grad, uintptr_t norm, int64_t n, int32_t dtype) {
+  return nn_api.cuda_grad_norm(ctx, (const void *)grad, (float *)norm, n, dtype);
+}
+static inline int32_t call_cuda_grad_clip(nncuda_ctx *ctx, uintptr_t norm, uintptr_t loss_scale, uintptr_t scale, uintptr_t grad, int64_t n, float max_norm, int32_t dtype) {
+  return nn_api.cuda_grad_clip(ctx, (const float *)norm, (const float *)loss_scale, (float *)scale, (void *)grad, n, max_norm, dtype);
+}
+static inline int32_t call_cuda_lr_schedule(nncuda_ctx *ctx, uintptr_t skip, uintptr_t step, uintptr_t lr, int64_t warmup, int64_t total, float max_lr, float min_lr) {
+  return nn_api.cuda_lr_schedule(ctx, (const int32_t *)skip, (int32_t *)step, (float *)lr, warmup, total, max_lr, min_lr);
+}
+static inline int32_t call_cuda_loss_scale_update(nncuda_ctx *ctx, uintptr_t norm, uintptr_t loss_scale, uintptr_t good_steps, uintptr_t skipped, uintptr_t skip, float growth, float backoff, int64_t interval) {
+  return nn_api.cuda_loss_scale_update(ctx, (const float *)norm, (float *)loss_scale, (int32_t *)good_steps, (int32_t *)skipped, (int32_t *)skip, growth, backoff, interval);
+}
+static inline int32_t call_cuda_argmax(nncuda_ctx *ctx, uintptr_t logits, uintptr_t ids, int64_t rows, int64_t vocab, int32_t dtype) {
+  return nn_api.cuda_argmax(ctx, (const void *)logits, (int32_t *)ids, rows, vocab, dtype);
+}
+static inline int32_t call_cuda_sample(nncuda_ctx *ctx, uintptr_t logits, uintptr_t temperature, uintptr_t seeds, uintptr_t steps, uintptr_t ids, int64_t rows, int64_t vocab, int32_t dtype) {
+  return nn_api.cuda_sample(ctx, (const void *)logits, (const float *)temperature, (const int64_t *)seeds, (const int32_t *)steps, (int32_t *)ids, rows, vocab, dtype);
+}
+static inline int32_t call_cuda_topk_sample(nncuda_ctx *ctx, uintptr_t logits, uintptr_t temperature, uintptr_t top_k, uintptr_t seeds, uintptr_t steps, uintptr_t ids, int64_t rows, int64_t vocab, int32_t dtype) {
+  return nn_api.cuda_topk_sample(ctx, (const void *)logits, (const float *)temperature, (const int32_t *)top_k, (const int64_t *)seeds, (const int32_t *)steps, (int32_t *)ids, rows, vocab, dtype);
+}
+static inline int32_t call_cuda_topp_sample(nncuda_ctx *ctx, uintptr_t logits, uintptr_t temperature, uintptr_t top_k, uintptr_t top_p, uintptr_t seeds, uintptr_t steps, uintptr_t ids, int64_t rows, int64_t vocab, int32_t dtype) {
+  return nn_api.cuda_topp_sample(ctx, (const void *)logits, (const float *)temperature, (const int32_t *)top_k, (const float *)top_p, (const int64_t *)seeds, (const int32_t *)steps, (int32_t *)ids, rows, vocab, dtype);
+}
+static inline int32_t call_cuda_random_bits(nncuda_ctx *ctx, uintptr_t y, int64_t n, int64_t seed, int64_t stream, int64_t offset) {
+  return nn_api.cuda_random_bits(ctx, (int32_t *)y, n, seed, stream, offset);
+}
+static inline int32_t call_cuda_uniform(nncuda_ctx *ctx, uintptr_t y, int64_t n, float low, float high, int64_t seed, int64_t stream, int64_t offset, int32_t dtype) {
+  return nn_api.cuda_uniform(ctx, (void *)y, n, low, high, seed, stream, offset, dtype);
+}
+static inline int32_t call_cuda_normal(nncuda_ctx *ctx, uintptr_t y, int64_t n, float mean, float std, int64_t seed, int64_t stream, int64_t offset, int32_t dtype) {
+  return nn_api.cuda_normal(ctx, (void *)y, n, mean, std, seed, stream, offset, dtype);
+}
+
+#endif

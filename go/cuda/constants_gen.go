@@ -1,0 +1,252 @@
+// Code generated from bindings.h by `python -m nncuda.binding.golang`. DO NOT EDIT.
+
+package cuda
+
+// Status is an enum of bindings.h. Status codes. Grouped by ten, append-only: a number is never reused.
+type Status int32
+
+// Values of Status.
+const (
+	// success is NNCUDA_SUCCESS.
+	success Status = 0
+
+	// ErrInvalidContext is NNCUDA_ERROR_INVALID_CONTEXT: the context, stream, event or graph is null or not one of
+	// this library.
+	ErrInvalidContext Status = 10
+
+	// ErrNullPointer is NNCUDA_ERROR_NULL_POINTER: a pointer that must not be null is.
+	ErrNullPointer Status = 11
+
+	// ErrInvalidSize is NNCUDA_ERROR_INVALID_SIZE: negative, too large for its product to fit, or at odds with
+	// another size.
+	ErrInvalidSize Status = 12
+
+	// ErrInvalidDType is NNCUDA_ERROR_INVALID_DTYPE: unknown dtype, or one that this function does not take.
+	ErrInvalidDType Status = 13
+
+	// ErrInvalidValue is NNCUDA_ERROR_INVALID_VALUE: an option, flag or enum out of its range.
+	ErrInvalidValue Status = 14
+
+	// ErrMisaligned is NNCUDA_ERROR_MISALIGNED: a pointer is not a multiple of its element's size.
+	ErrMisaligned Status = 15
+
+	// ErrWrongDevice is NNCUDA_ERROR_WRONG_DEVICE: a pointer or handle belongs to another device or context.
+	ErrWrongDevice Status = 16
+
+	// ErrAliased is NNCUDA_ERROR_ALIASED: an output overlaps an argument in a way that is not allowed.
+	ErrAliased Status = 17
+
+	// ErrOutOfRange is NNCUDA_ERROR_OUT_OF_RANGE: a token id, target, expert index or position is outside its range.
+	ErrOutOfRange Status = 20
+
+	// ErrOutOfMemory is NNCUDA_ERROR_OUT_OF_MEMORY: the device or the host has no more; the context stays usable.
+	ErrOutOfMemory Status = 30
+
+	// ErrUnsupported is NNCUDA_ERROR_UNSUPPORTED: valid, but this engine cannot do it.
+	ErrUnsupported Status = 40
+
+	// ErrNoDevice is NNCUDA_ERROR_NO_DEVICE: no such device on this machine, or no driver for it.
+	ErrNoDevice Status = 41
+
+	// ErrCapturing is NNCUDA_ERROR_CAPTURING: not allowed while the context captures a graph.
+	ErrCapturing Status = 50
+
+	// ErrState is NNCUDA_ERROR_STATE: begin without end, end without begin, or the like.
+	ErrState Status = 51
+
+	// ErrBusy is NNCUDA_ERROR_BUSY: another thread is inside a call on this context.
+	ErrBusy Status = 52
+
+	// ErrDevice is NNCUDA_ERROR_DEVICE: the device reported a fault; the context is lost.
+	ErrDevice Status = 60
+
+	// ErrInternal is NNCUDA_ERROR_INTERNAL: a defect of this library: please report it.
+	ErrInternal Status = 70
+)
+
+// DType is an enum of bindings.h. Element types. Append-only.
+type DType int32
+
+// Values of DType.
+const (
+	// F32 is NNCUDA_F32: IEEE binary32.
+	F32 DType = 0
+
+	// F16 is NNCUDA_F16: IEEE binary16.
+	F16 DType = 1
+
+	// BF16 is NNCUDA_BF16: bfloat16.
+	BF16 DType = 2
+
+	// I32 is NNCUDA_I32.
+	I32 DType = 3
+
+	// I8 is NNCUDA_I8.
+	I8 DType = 4
+)
+
+// Device is an enum of bindings.h. Devices, numbered as in DLPack.
+type Device int32
+
+// Values of Device.
+const (
+	// CPU is NNCUDA_DEVICE_CPU.
+	CPU Device = 1
+
+	// CUDA is NNCUDA_DEVICE_CUDA.
+	CUDA Device = 2
+)
+
+// ISA is an enum of bindings.h. Instruction sets of the CPU engine, from the plainest to the widest.
+type ISA int32
+
+// Values of ISA.
+const (
+	// Baseline is NNCUDA_ISA_BASELINE: what every processor of the architecture has.
+	Baseline ISA = 0
+
+	// AVX2 is NNCUDA_ISA_AVX2: x86-64 with AVX2, FMA and F16C.
+	AVX2 ISA = 1
+
+	// AVX512 is NNCUDA_ISA_AVX512: AVX-512 F, BW, DQ, VL.
+	AVX512 ISA = 2
+
+	// AVX512BF16 is NNCUDA_ISA_AVX512BF16: the above and AVX512_BF16.
+	AVX512BF16 ISA = 3
+
+	// AMX is NNCUDA_ISA_AMX: the above and AMX tiles of bf16.
+	AMX ISA = 4
+)
+
+// attribute is an enum of bindings.h. Attributes of a context, for nncuda_ctx_get and nncuda_ctx_set.
+type attribute int32
+
+// Values of attribute.
+const (
+	// ctxThreads is NNCUDA_CTX_THREADS: worker threads, the caller included; may be set (1..256). Default: the cores
+	// allowed. 0 on a GPU.
+	ctxThreads attribute = 0
+
+	// ctxISA is NNCUDA_CTX_ISA: instruction set in use; may be set to any that this processor has. On a GPU, where
+	// it is read-only, the compute capability: 90 for 9.0.
+	ctxISA attribute = 1
+
+	// ctxDevice is NNCUDA_CTX_DEVICE: NNCUDA_DEVICE_*.
+	ctxDevice attribute = 2
+
+	// ctxDeviceIndex is NNCUDA_CTX_DEVICE_INDEX: which of them.
+	ctxDeviceIndex attribute = 3
+
+	// ctxBytesUsed is NNCUDA_CTX_BYTES_USED: bytes now handed out by nncuda_malloc.
+	ctxBytesUsed attribute = 4
+
+	// ctxBytesPeak is NNCUDA_CTX_BYTES_PEAK: the most that BYTES_USED and the arena together ever were; set 0 to
+	// start again.
+	ctxBytesPeak attribute = 5
+
+	// ctxBytesPooled is NNCUDA_CTX_BYTES_POOLED: bytes freed and kept for reuse; set 0 to return them to the system.
+	ctxBytesPooled attribute = 6
+
+	// ctxBytesArena is NNCUDA_CTX_BYTES_ARENA: size of the scratch memory, that of graphs included.
+	ctxBytesArena attribute = 7
+
+	// ctxTF32 is NNCUDA_CTX_TF32: 1 allows f32 products on a GPU to round their factors to tf32, 10 bits; default 0.
+	ctxTF32 attribute = 8
+)
+
+// copyKind is an enum of bindings.h. What nncuda_memcpy moves. On the CPU engine all three are a copy.
+type copyKind int32
+
+// Values of copyKind.
+const (
+	// hostToDevice is NNCUDA_HOST_TO_DEVICE.
+	hostToDevice copyKind = 1
+
+	// deviceToHost is NNCUDA_DEVICE_TO_HOST.
+	deviceToHost copyKind = 2
+
+	// deviceToDevice is NNCUDA_DEVICE_TO_DEVICE.
+	deviceToDevice copyKind = 3
+)
+
+// RopeLayout is an enum of bindings.h. How rotary embedding pairs the elements of a head.
+type RopeLayout int32
+
+// Values of RopeLayout.
+const (
+	// RopeHalf is NNCUDA_ROPE_HALF: element i with i + head_dim/2 (GPT-NeoX, Llama in transformers).
+	RopeHalf RopeLayout = 0
+
+	// RopeInterleaved is NNCUDA_ROPE_INTERLEAVED: element 2i with 2i+1 (the paper; Llama in GGUF).
+	RopeInterleaved RopeLayout = 1
+)
+
+// Activation is an enum of bindings.h. What gemm_epilogue applies to the product.
+type Activation int32
+
+// Values of Activation.
+const (
+	// ActivationNone is NNCUDA_ACTIVATION_NONE.
+	ActivationNone Activation = 0
+
+	// ActivationSiLU is NNCUDA_ACTIVATION_SILU.
+	ActivationSiLU Activation = 1
+)
+
+// ReportForm is an enum of bindings.h. Forms of nncuda_profile_report.
+type ReportForm int32
+
+// Values of ReportForm.
+const (
+	// ReportTable is NNCUDA_REPORT_TABLE.
+	ReportTable ReportForm = 0
+
+	// ReportJSON is NNCUDA_REPORT_JSON.
+	ReportJSON ReportForm = 1
+
+	// ReportChromeTrace is NNCUDA_REPORT_CHROME_TRACE.
+	ReportChromeTrace ReportForm = 2
+)
+
+// statusText is what a status means; empty for a number that is none.
+func statusText(s Status) string {
+	switch s {
+	case success:
+		return "success"
+	case ErrInvalidContext:
+		return "the context, stream, event or graph is null or not one of this library"
+	case ErrNullPointer:
+		return "a pointer that must not be null is"
+	case ErrInvalidSize:
+		return "negative, too large for its product to fit, or at odds with another size"
+	case ErrInvalidDType:
+		return "unknown dtype, or one that this function does not take"
+	case ErrInvalidValue:
+		return "an option, flag or enum out of its range"
+	case ErrMisaligned:
+		return "a pointer is not a multiple of its element's size"
+	case ErrWrongDevice:
+		return "a pointer or handle belongs to another device or context"
+	case ErrAliased:
+		return "an output overlaps an argument in a way that is not allowed"
+	case ErrOutOfRange:
+		return "a token id, target, expert index or position is outside its range"
+	case ErrOutOfMemory:
+		return "the device or the host has no more; the context stays usable"
+	case ErrUnsupported:
+		return "valid, but this engine cannot do it"
+	case ErrNoDevice:
+		return "no such device on this machine, or no driver for it"
+	case ErrCapturing:
+		return "not allowed while the context captures a graph"
+	case ErrState:
+		return "begin without end, end without begin, or the like"
+	case ErrBusy:
+		return "another thread is inside a call on this context"
+	case ErrDevice:
+		return "the device reported a fault; the context is lost"
+	case ErrInternal:
+		return "a defect of this library: please report it"
+	}
+	return ""
+}

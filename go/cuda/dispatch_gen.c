@@ -1,0 +1,127 @@
+/* Generated from bindings.h by `python -m nncuda.binding.golang`. Do not edit. */
+#include "dispatch.h"
+
+int32_t nn_call_kernel(int32_t kernel, nncuda_ctx *ctx, const nn_slot *slots) {
+  switch (kernel) {
+  case 0:
+    return nn_api.cuda_silu(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int32_t)slots[3].integer);
+  case 1:
+    return nn_api.cuda_silu_backward(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int32_t)slots[4].integer);
+  case 2:
+    return nn_api.cuda_add(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int32_t)slots[4].integer);
+  case 3:
+    return nn_api.cuda_mul(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int32_t)slots[4].integer);
+  case 4:
+    return nn_api.cuda_scale(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (float)slots[3].real, (int32_t)slots[4].integer);
+  case 5:
+    return nn_api.cuda_swiglu(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int32_t)slots[6].integer);
+  case 6:
+    return nn_api.cuda_swiglu_backward(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (void *)(uintptr_t)slots[3].bits, (void *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int32_t)slots[8].integer);
+  case 7:
+    return nn_api.cuda_relu2_gate(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int32_t)slots[6].integer);
+  case 8:
+    return nn_api.cuda_cast(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int32_t)slots[3].integer, (int32_t)slots[4].integer);
+  case 9:
+    return nn_api.cuda_fill(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (float)slots[2].real, (int32_t)slots[3].integer);
+  case 10:
+    return nn_api.cuda_increment(ctx, (int32_t *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (int32_t)slots[2].integer);
+  case 11:
+    return nn_api.cuda_softmax(ctx, (const void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int32_t)slots[4].integer);
+  case 12:
+    return nn_api.cuda_softmax_backward(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int32_t)slots[5].integer);
+  case 13:
+    return nn_api.cuda_softmax_topk(ctx, (const void *)(uintptr_t)slots[0].bits, (float *)(uintptr_t)slots[1].bits, (int32_t *)(uintptr_t)slots[2].bits, (float *)(uintptr_t)slots[3].bits, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer, (int32_t)slots[8].integer);
+  case 14:
+    return nn_api.cuda_softmax_topk_backward(ctx, (const float *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const float *)(uintptr_t)slots[4].bits, (void *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int32_t)slots[9].integer, (int32_t)slots[10].integer);
+  case 15:
+    return nn_api.cuda_rmsnorm(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (float *)(uintptr_t)slots[3].bits, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (float)slots[6].real, (int32_t)slots[7].integer);
+  case 16:
+    return nn_api.cuda_rmsnorm_residual(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (void *)(uintptr_t)slots[3].bits, (void *)(uintptr_t)slots[4].bits, (float *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (float)slots[8].real, (int32_t)slots[9].integer);
+  case 17:
+    return nn_api.cuda_rmsnorm_backward(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const void *)(uintptr_t)slots[4].bits, (void *)(uintptr_t)slots[5].bits, (float *)(uintptr_t)slots[6].bits, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int32_t)slots[9].integer);
+  case 18:
+    return nn_api.cuda_gemm(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int32_t)slots[6].integer, (int32_t)slots[7].integer, (int32_t)slots[8].integer, (int32_t)slots[9].integer);
+  case 19:
+    return nn_api.cuda_gemm_beta(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (float)slots[9].real, (float)slots[10].real, (int32_t)slots[11].integer, (int32_t)slots[12].integer, (int32_t)slots[13].integer, (int32_t)slots[14].integer);
+  case 20:
+    return nn_api.cuda_gemm_epilogue(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (const void *)(uintptr_t)slots[3].bits, (void *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int32_t)slots[8].integer, (int32_t)slots[9].integer);
+  case 21:
+    return nn_api.cuda_batched_gemm(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (float)slots[7].real, (float)slots[8].real, (int32_t)slots[9].integer, (int32_t)slots[10].integer, (int32_t)slots[11].integer, (int32_t)slots[12].integer);
+  case 22:
+    return nn_api.cuda_grouped_gemm(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (void *)(uintptr_t)slots[3].bits, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (float)slots[8].real, (int32_t)slots[9].integer, (int32_t)slots[10].integer, (int32_t)slots[11].integer);
+  case 23:
+    return nn_api.cuda_grouped_gemm_wgrad(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (void *)(uintptr_t)slots[3].bits, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (float)slots[8].real, (int32_t)slots[9].integer, (int32_t)slots[10].integer);
+  case 24:
+    return nn_api.cuda_embedding(ctx, (const void *)(uintptr_t)slots[0].bits, (const int32_t *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int32_t)slots[6].integer);
+  case 25:
+    return nn_api.cuda_scatter_add(ctx, (const void *)(uintptr_t)slots[0].bits, (const int32_t *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int32_t)slots[6].integer);
+  case 26:
+    return nn_api.cuda_rope_freqs(ctx, (float *)(uintptr_t)slots[0].bits, (float *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (double)slots[5].real, (double)slots[6].real);
+  case 27:
+    return nn_api.cuda_rope_forward(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const float *)(uintptr_t)slots[2].bits, (const int32_t *)(uintptr_t)slots[3].bits, (void *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int32_t)slots[11].integer, (int32_t)slots[12].integer);
+  case 28:
+    return nn_api.cuda_rope_qk(ctx, (void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (const float *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const int32_t *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int64_t)slots[11].integer, (int32_t)slots[12].integer, (int32_t)slots[13].integer);
+  case 29:
+    return nn_api.cuda_rope_backward(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const float *)(uintptr_t)slots[2].bits, (const int32_t *)(uintptr_t)slots[3].bits, (void *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int32_t)slots[11].integer, (int32_t)slots[12].integer);
+  case 30:
+    return nn_api.cuda_attention_scores(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (float)slots[9].real, (int32_t)slots[10].integer, (int32_t)slots[11].integer);
+  case 31:
+    return nn_api.cuda_attention_output(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int32_t)slots[9].integer);
+  case 32:
+    return nn_api.cuda_flash_attention(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (void *)(uintptr_t)slots[3].bits, (float *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int64_t)slots[11].integer, (int64_t)slots[12].integer, (float)slots[13].real, (int32_t)slots[14].integer, (int32_t)slots[15].integer);
+  case 33:
+    return nn_api.cuda_flash_attention_backward(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (const void *)(uintptr_t)slots[3].bits, (const void *)(uintptr_t)slots[4].bits, (const float *)(uintptr_t)slots[5].bits, (void *)(uintptr_t)slots[6].bits, (void *)(uintptr_t)slots[7].bits, (void *)(uintptr_t)slots[8].bits, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int64_t)slots[11].integer, (int64_t)slots[12].integer, (int64_t)slots[13].integer, (int64_t)slots[14].integer, (int64_t)slots[15].integer, (int64_t)slots[16].integer, (float)slots[17].real, (int32_t)slots[18].integer, (int32_t)slots[19].integer);
+  case 34:
+    return nn_api.cuda_attention_decode(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const void *)(uintptr_t)slots[2].bits, (const int32_t *)(uintptr_t)slots[3].bits, (void *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (float)slots[11].real, (int32_t)slots[12].integer);
+  case 35:
+    return nn_api.cuda_kv_append(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (void *)(uintptr_t)slots[3].bits, (void *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (int32_t)slots[11].integer);
+  case 36:
+    return nn_api.cuda_kv_trim(ctx, (void *)(uintptr_t)slots[0].bits, (void *)(uintptr_t)slots[1].bits, (int32_t *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int32_t)slots[8].integer);
+  case 37:
+    return nn_api.cuda_moe_plan(ctx, (const int32_t *)(uintptr_t)slots[0].bits, (int32_t *)(uintptr_t)slots[1].bits, (int32_t *)(uintptr_t)slots[2].bits, (int32_t *)(uintptr_t)slots[3].bits, (int32_t *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int64_t)slots[8].integer);
+  case 38:
+    return nn_api.cuda_moe_gather(ctx, (const void *)(uintptr_t)slots[0].bits, (const int32_t *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int32_t)slots[6].integer);
+  case 39:
+    return nn_api.cuda_moe_gather_backward(ctx, (const void *)(uintptr_t)slots[0].bits, (const int32_t *)(uintptr_t)slots[1].bits, (void *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int32_t)slots[6].integer);
+  case 40:
+    return nn_api.cuda_moe_combine(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const void *)(uintptr_t)slots[3].bits, (void *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int32_t)slots[8].integer);
+  case 41:
+    return nn_api.cuda_moe_combine_backward(ctx, (const void *)(uintptr_t)slots[0].bits, (const void *)(uintptr_t)slots[1].bits, (const float *)(uintptr_t)slots[2].bits, (const int32_t *)(uintptr_t)slots[3].bits, (const int32_t *)(uintptr_t)slots[4].bits, (void *)(uintptr_t)slots[5].bits, (float *)(uintptr_t)slots[6].bits, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int64_t)slots[9].integer, (int32_t)slots[10].integer);
+  case 42:
+    return nn_api.cuda_cross_entropy_forward(ctx, (const void *)(uintptr_t)slots[0].bits, (const int32_t *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (float *)(uintptr_t)slots[3].bits, (float *)(uintptr_t)slots[4].bits, (int32_t *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int32_t)slots[8].integer, (int32_t)slots[9].integer);
+  case 43:
+    return nn_api.cuda_cross_entropy_backward(ctx, (const void *)(uintptr_t)slots[0].bits, (const int32_t *)(uintptr_t)slots[1].bits, (const float *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (void *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer, (int32_t)slots[8].integer);
+  case 44:
+    return nn_api.cuda_aux_loss_forward(ctx, (const float *)(uintptr_t)slots[0].bits, (const int32_t *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (float)slots[5].real);
+  case 45:
+    return nn_api.cuda_aux_loss_backward(ctx, (const int32_t *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (float)slots[5].real);
+  case 46:
+    return nn_api.cuda_adamw_step(ctx, (const float *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const int32_t *)(uintptr_t)slots[4].bits, (float *)(uintptr_t)slots[5].bits, (float *)(uintptr_t)slots[6].bits, (float *)(uintptr_t)slots[7].bits, (void *)(uintptr_t)slots[8].bits, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (float)slots[11].real, (float)slots[12].real, (float)slots[13].real, (float)slots[14].real, (int32_t)slots[15].integer);
+  case 47:
+    return nn_api.cuda_zero_grad(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (int32_t)slots[2].integer);
+  case 48:
+    return nn_api.cuda_grad_norm(ctx, (const void *)(uintptr_t)slots[0].bits, (float *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int32_t)slots[3].integer);
+  case 49:
+    return nn_api.cuda_grad_clip(ctx, (const float *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (void *)(uintptr_t)slots[3].bits, (int64_t)slots[4].integer, (float)slots[5].real, (int32_t)slots[6].integer);
+  case 50:
+    return nn_api.cuda_lr_schedule(ctx, (const int32_t *)(uintptr_t)slots[0].bits, (int32_t *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (float)slots[5].real, (float)slots[6].real);
+  case 51:
+    return nn_api.cuda_loss_scale_update(ctx, (const float *)(uintptr_t)slots[0].bits, (float *)(uintptr_t)slots[1].bits, (int32_t *)(uintptr_t)slots[2].bits, (int32_t *)(uintptr_t)slots[3].bits, (int32_t *)(uintptr_t)slots[4].bits, (float)slots[5].real, (float)slots[6].real, (int64_t)slots[7].integer);
+  case 52:
+    return nn_api.cuda_argmax(ctx, (const void *)(uintptr_t)slots[0].bits, (int32_t *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int32_t)slots[4].integer);
+  case 53:
+    return nn_api.cuda_sample(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int64_t *)(uintptr_t)slots[2].bits, (const int32_t *)(uintptr_t)slots[3].bits, (int32_t *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
+  case 54:
+    return nn_api.cuda_topk_sample(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const int64_t *)(uintptr_t)slots[3].bits, (const int32_t *)(uintptr_t)slots[4].bits, (int32_t *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int32_t)slots[8].integer);
+  case 55:
+    return nn_api.cuda_topp_sample(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const int64_t *)(uintptr_t)slots[4].bits, (const int32_t *)(uintptr_t)slots[5].bits, (int32_t *)(uintptr_t)slots[6].bits, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int32_t)slots[9].integer);
+  case 56:
+    return nn_api.cuda_random_bits(ctx, (int32_t *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer);
+  case 57:
+    return nn_api.cuda_uniform(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (float)slots[2].real, (float)slots[3].real, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
+  case 58:
+    return nn_api.cuda_normal(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (float)slots[2].real, (float)slots[3].real, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
+  default:
+    return NNCUDA_ERROR_INTERNAL;
+  }
+}

@@ -1,0 +1,176 @@
+package cuda
+
+/*
+#include "calls_gen.h"
+*/
+import "C"
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// A Graph is kernel calls that were recorded once and run again and again, with the same memory and scalars. What
+// changes from launch to launch (step, rate, lengths, seeds) lies in memory. The buffers that the calls use stay
+// allocated while the graph lives, closed or not.
+type Graph struct {
+	ctx    *Context
+	handle *handle
+	memory *capture
+}
+
+// capture is the memory that belongs to a graph: what the captured calls use stays, and what was allocated and closed
+// while capturing is used again only by later calls of the same capture, whose order every launch repeats.
+type capture struct {
+	kept map[*Buffer]struct{}
+	free map[int64][]uintptr // by size
+}
+
+// reuse is memory of that size that the capture has free; 0 when there is none.
+func (p *capture) reuse(bytes int64) uintptr {
+	free := p.free[bytes]
+	if len(free) == 0 {
+		return 0
+	}
+	p.free[bytes] = free[:len(free)-1]
+	return free[len(free)-1]
+}
+
+// takeBack is called when a buffer that the capture allocated is closed while capturing.
+func (p *capture) takeBack(b *Buffer) {
+	if _, kept := p.kept[b]; kept {
+		delete(p.kept, b)
+		b.holders--
+	}
+	p.free[b.size] = append(p.free[b.size], b.address)
+}
+
+// keep makes the buffer live as long as the graph.
+func (p *capture) keep(b *Buffer) {
+	if _, kept := p.kept[b]; !kept {
+		p.kept[b] = struct{}{}
+		b.holders++
+	}
+}
+
+// letGo gives the graph's memory back; the lock is held.
+func (p *capture) letGo(c *core) {
+	for b := range p.kept {
+		c.release(b)
+	}
+	for _, addresses := range p.free {
+		for _, address := range addresses {
+			c.late.add(late{address: address})
+		}
+	}
+	p.kept, p.free = nil, nil
+}
+
+// Capture records the kernel calls that body makes on the context instead of running them. When body fails nothing is
+// kept, and its error is returned. Calls that other goroutines make on the context meanwhile are recorded too.
+func (ctx *Context) Capture(body func() error) (*Graph, error) {
+	if err := ctx.beginCapture(); err != nil {
+		return nil, err
+	}
+	ended := false
+	defer func() {
+		if !ended { // body panicked: the context must not go on capturing
+			if graph, err := ctx.endCapture(); err == nil {
+				_ = graph.Close()
+			}
+		}
+	}()
+	failure := body()
+	graph, err := ctx.endCapture()
+	ended = true
+	if failure != nil {
+		if err == nil {
+			_ = graph.Close()
+		}
+		return nil, failure
+	}
+	return graph, err
+}
+
+func (ctx *Context) beginCapture() error {
+	in := ctx.enter()
+	if in.refused() {
+		return in.refuse("nncuda_graph_begin")
+	}
+	in.drain() // nothing can be given back while capturing
+	status := C.call_nncuda_graph_begin(in.handle)
+	if status == 0 {
+		in.capture = &capture{kept: map[*Buffer]struct{}{}, free: map[int64][]uintptr{}}
+	}
+	return in.leave("nncuda_graph_begin", status)
+}
+
+func (ctx *Context) endCapture() (*Graph, error) {
+	in := ctx.enter()
+	if in.refused() {
+		return nil, in.refuse("nncuda_graph_end")
+	}
+	var pointer *C.nncuda_graph
+	status := C.call_nncuda_graph_end(in.handle, &pointer)
+	memory := in.capture
+	in.capture = nil
+	if status != 0 {
+		err := in.fail("nncuda_graph_end", Status(status))
+		if memory != nil {
+			memory.letGo(in)
+		}
+		in.mu.Unlock()
+		return nil, err
+	}
+	graph := &Graph{ctx, &handle{graphHandle, unsafe.Pointer(pointer)}, memory}
+	runtime.AddCleanup(graph, in.late.add, late{handle: graph.handle, capture: memory})
+	return graph, in.leave("nncuda_graph_end", 0)
+}
+
+// Launch runs the graph: the same bits as the calls it was captured from.
+func (g *Graph) Launch() error {
+	in := g.ctx.enter()
+	if g.handle.pointer == nil {
+		in.closedHandle("graph")
+	}
+	if in.refused() {
+		return in.refuse("nncuda_graph_launch")
+	}
+	return in.leave("nncuda_graph_launch", C.call_nncuda_graph_launch(in.handle, (*C.nncuda_graph)(g.handle.pointer)))
+}
+
+// Size is how many calls the graph holds.
+func (g *Graph) Size() (int64, error) {
+	in := g.ctx.enter()
+	if g.handle.pointer == nil {
+		in.closedHandle("graph")
+	}
+	if in.refused() {
+		return 0, in.refuse("nncuda_graph_size")
+	}
+	var nodes C.int64_t
+	status := C.call_nncuda_graph_size(in.handle, (*C.nncuda_graph)(g.handle.pointer), &nodes)
+	return int64(nodes), in.leave("nncuda_graph_size", status)
+}
+
+// Close frees the graph and gives its memory back. Closing twice is fine.
+func (g *Graph) Close() error {
+	c := g.ctx.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.capture != nil && g.handle.pointer != nil {
+		c.late.add(late{handle: g.handle, capture: g.memory}) // nothing can be given back while capturing
+		return nil
+	}
+	err := g.handle.destroy(c)
+	g.memory.letGo(c)
+	c.drain()
+	return err
+}
+
+// closedHandle keeps the problem of a stream, event or graph that was closed.
+func (c *core) closedHandle(name string) {
+	if c.problem == nil {
+		c.problem = &Error{Status: ErrInvalidContext, Message: "the " + name + " is closed"}
+	}
+}

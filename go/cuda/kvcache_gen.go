@@ -1,0 +1,43 @@
+// Code generated from bindings.h by `python -m nncuda.binding.golang`. DO NOT EDIT.
+
+package cuda
+
+/*
+#include "calls_gen.h"
+*/
+import "C"
+
+// KVAppend calls cuda_kv_append as it is in bindings.h: sizes are not compared with those of the buffers. See
+// tensor.KVAppend.
+func (ctx *Context) KVAppend(k, v, starts, kCache, vCache Memory, batch, length, capacity, kvHeads, headDim, ldKV int64,
+	dtype DType) error {
+	in := ctx.enter()
+	kAt := in.at("k", k)
+	vAt := in.at("v", v)
+	startsAt := in.at("starts", starts)
+	kCacheAt := in.at("k_cache", kCache)
+	vCacheAt := in.at("v_cache", vCache)
+	if in.refused() {
+		return in.refuse("cuda_kv_append")
+	}
+	status := C.call_cuda_kv_append(in.handle, kAt, vAt, startsAt, kCacheAt, vCacheAt, C.int64_t(batch),
+		C.int64_t(length), C.int64_t(capacity), C.int64_t(kvHeads), C.int64_t(headDim), C.int64_t(ldKV),
+		C.int32_t(dtype))
+	return in.leave("cuda_kv_append", status)
+}
+
+// KVTrim calls cuda_kv_trim as it is in bindings.h: sizes are not compared with those of the buffers. See
+// tensor.KVTrim.
+func (ctx *Context) KVTrim(kCache, vCache, lengths Memory, batch, capacity, kvHeads, headDim, keep int64,
+	dtype DType) error {
+	in := ctx.enter()
+	kCacheAt := in.at("k_cache", kCache)
+	vCacheAt := in.at("v_cache", vCache)
+	lengthsAt := in.at("lengths", lengths)
+	if in.refused() {
+		return in.refuse("cuda_kv_trim")
+	}
+	status := C.call_cuda_kv_trim(in.handle, kCacheAt, vCacheAt, lengthsAt, C.int64_t(batch), C.int64_t(capacity),
+		C.int64_t(kvHeads), C.int64_t(headDim), C.int64_t(keep), C.int32_t(dtype))
+	return in.leave("cuda_kv_trim", status)
+}

@@ -1,0 +1,287 @@
+package cuda
+
+/*
+#include "calls_gen.h"
+
+#cgo noescape call_nncuda_malloc
+#cgo noescape call_nncuda_memcpy_to
+#cgo noescape call_nncuda_memcpy_from
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+)
+
+// A Buffer is memory of a context. Close gives it back to the context's pool; what was forgotten is given back when the
+// garbage collector finds it.
+type Buffer struct {
+	ctx     *Context
+	address uintptr // 0 when there are no bytes
+	size    int64
+	host    bool
+	cleanup runtime.Cleanup
+
+	// Guarded by the context's lock.
+	closed  bool
+	holders int      // graphs and streams that still use the memory; the last of them frees it when closed
+	capture *capture // the capture that it was allocated in
+}
+
+// Memory is a place inside a buffer, as kernels take it. The zero value is a null pointer.
+type Memory struct {
+	buffer *Buffer
+	offset int64
+}
+
+// Allocate makes a buffer of device memory, aligned to 256 bytes, its content not set.
+func (ctx *Context) Allocate(bytes int64) (*Buffer, error) {
+	in := ctx.enter()
+	if in.refused() {
+		return nil, in.refuse("nncuda_malloc")
+	}
+	var address uintptr
+	if in.capture != nil {
+		address = in.capture.reuse(bytes)
+	} else {
+		in.drain()
+	}
+	if address == 0 {
+		var pointer C.uintptr_t
+		if status := C.call_nncuda_malloc(in.handle, C.int64_t(bytes), &pointer); status != 0 {
+			return nil, in.leave("nncuda_malloc", status)
+		}
+		address = uintptr(pointer)
+	}
+	return ctx.adopt(address, bytes, false), in.leave("nncuda_malloc", 0)
+}
+
+// AllocateHost makes a buffer of host memory that the device copies from and to at full speed (page-locked on a GPU).
+// Kernels do not take it; streams copy from and to it.
+func (ctx *Context) AllocateHost(bytes int64) (*Buffer, error) {
+	in := ctx.enter()
+	if in.refused() {
+		return nil, in.refuse("nncuda_malloc_host")
+	}
+	in.drain()
+	var pointer C.uintptr_t
+	if status := C.call_nncuda_malloc_host(in.handle, C.int64_t(bytes), &pointer); status != 0 {
+		return nil, in.leave("nncuda_malloc_host", status)
+	}
+	return ctx.adopt(uintptr(pointer), bytes, true), in.leave("nncuda_malloc_host", 0)
+}
+
+// adopt makes the buffer of memory that was just allocated; the lock is held.
+func (ctx *Context) adopt(address uintptr, bytes int64, host bool) *Buffer {
+	buffer := &Buffer{ctx: ctx, address: address, size: bytes, host: host, capture: ctx.core.capture}
+	if address != 0 {
+		core := ctx.core
+		buffer.cleanup = runtime.AddCleanup(buffer, core.late.add, late{address: address, host: host})
+	}
+	return buffer
+}
+
+// Close gives the memory back. A graph or a stream that still uses it keeps it until it is done; nothing else can use
+// it any more. Closing twice is fine, and so is closing after the context.
+func (b *Buffer) Close() error {
+	c := b.ctx.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	b.closed = true
+	if b.address == 0 || c.handle == nil {
+		return nil
+	}
+	b.cleanup.Stop()
+	if c.capture != nil && b.capture == c.capture {
+		c.capture.takeBack(b)
+		return nil
+	}
+	if b.holders > 0 {
+		return nil
+	}
+	return c.free(late{address: b.address, host: b.host})
+}
+
+// free gives memory back now, or after the capture; the lock is held.
+func (c *core) free(piece late) error {
+	if c.capture != nil {
+		c.late.add(piece)
+		return nil
+	}
+	function := "nncuda_free"
+	var status C.int32_t
+	if piece.host {
+		function = "nncuda_free_host"
+		status = C.call_nncuda_free_host(c.handle, C.uintptr_t(piece.address))
+	} else {
+		status = C.call_nncuda_free(c.handle, C.uintptr_t(piece.address))
+	}
+	if status != 0 {
+		return c.fail(function, Status(status))
+	}
+	return nil
+}
+
+// release is called when a graph or stream no longer uses the buffer; the lock is held.
+func (c *core) release(b *Buffer) {
+	b.holders--
+	if b.holders == 0 && b.closed && c.handle != nil {
+		c.late.add(late{address: b.address, host: b.host})
+	}
+}
+
+// Context is the context that the buffer belongs to.
+func (b *Buffer) Context() *Context { return b.ctx }
+
+// Size is the bytes of the buffer.
+func (b *Buffer) Size() int64 { return b.size }
+
+// Closed says whether the buffer or its context was closed.
+func (b *Buffer) Closed() bool {
+	b.ctx.core.mu.Lock()
+	defer b.ctx.core.mu.Unlock()
+	return b.closed || b.ctx.core.handle == nil
+}
+
+// At is the place `offset` bytes into the buffer.
+func (b *Buffer) At(offset int64) Memory { return Memory{b, offset} }
+
+// IsNull says whether m is the null pointer.
+func (m Memory) IsNull() bool { return m.buffer == nil }
+
+// at is the address of m for a call on c. What is wrong with it is kept as the call's problem.
+func (c *core) at(name string, m Memory) C.uintptr_t {
+	b := m.buffer
+	if b == nil {
+		return 0
+	}
+	if b.ctx.core != c || b.closed || c.capture != nil || uint64(m.offset) > uint64(b.size) {
+		c.inspect(name, m)
+	}
+	return C.uintptr_t(b.address) + C.uintptr_t(m.offset)
+}
+
+// inspect is the part of at that is seldom needed.
+func (c *core) inspect(name string, m Memory) {
+	var problem *Error
+	switch b := m.buffer; {
+	case b.ctx.core != c:
+		problem = &Error{Status: ErrWrongDevice, Message: name + " belongs to another context"}
+	case b.closed:
+		problem = &Error{Status: ErrInvalidContext, Message: name + " is closed"}
+	case uint64(m.offset) > uint64(b.size):
+		problem = &Error{Status: ErrInvalidSize,
+			Message: fmt.Sprintf("%s begins at byte %d of a buffer of %d bytes", name, m.offset, b.size)}
+	default:
+		c.capture.keep(b)
+	}
+	if c.problem == nil {
+		c.problem = problem
+	}
+}
+
+// within keeps a problem when `bytes` bytes from m on are not all inside its buffer, or are null.
+func (c *core) within(name string, m Memory, bytes int64) {
+	if c.problem != nil {
+		return
+	}
+	size := int64(0)
+	if m.buffer != nil {
+		size = m.buffer.size
+	}
+	if bytes < 0 || m.offset < 0 || bytes > size-m.offset {
+		c.problem = &Error{Status: ErrInvalidSize,
+			Message: fmt.Sprintf("%s: %d bytes from byte %d on are not inside a buffer of %d bytes", name, bytes, m.offset, size)}
+	}
+}
+
+// device keeps a problem when m is host memory, which only streams take.
+func (c *core) onDevice(name string, m Memory) {
+	if c.problem == nil && m.buffer != nil && m.buffer.host {
+		c.problem = &Error{Status: ErrWrongDevice, Message: name + " is host memory; it must be device memory"}
+	}
+}
+
+// Set sets `bytes` bytes from m on to value.
+func (ctx *Context) Set(m Memory, value byte, bytes int64) error {
+	in := ctx.enter()
+	pointer := in.at("memory", m)
+	in.within("memory", m, bytes)
+	in.onDevice("memory", m)
+	if in.refused() {
+		return in.refuse("nncuda_memset")
+	}
+	return in.leave("nncuda_memset", C.call_nncuda_memset(in.handle, pointer, C.int32_t(value), C.int64_t(bytes)))
+}
+
+// Copy copies `bytes` bytes between places of device memory. It may be captured.
+func (ctx *Context) Copy(destination, source Memory, bytes int64) error {
+	in := ctx.enter()
+	to, from := in.at("destination", destination), in.at("source", source)
+	in.within("destination", destination, bytes)
+	in.within("source", source, bytes)
+	in.onDevice("destination", destination)
+	in.onDevice("source", source)
+	if in.refused() {
+		return in.refuse("nncuda_memcpy")
+	}
+	status := C.call_nncuda_memcpy(in.handle, to, from, C.int64_t(bytes), C.int32_t(deviceToDevice))
+	return in.leave("nncuda_memcpy", status)
+}
+
+// Upload copies host bytes to destination and returns when they were taken.
+func (ctx *Context) Upload(destination Memory, source []byte) error {
+	in := ctx.enter()
+	bytes := int64(len(source))
+	to := in.at("destination", destination)
+	in.within("destination", destination, bytes)
+	if in.refused() {
+		return in.refuse("nncuda_memcpy")
+	}
+	if bytes == 0 {
+		return in.leave("nncuda_memcpy", 0)
+	}
+	if destination.buffer.host {
+		C.nn_copy_to(to, unsafe.Pointer(&source[0]), C.int64_t(bytes))
+		return in.leave("nncuda_memcpy", 0)
+	}
+	status := C.call_nncuda_memcpy_to(in.handle, to, unsafe.Pointer(&source[0]), C.int64_t(bytes))
+	return in.leave("nncuda_memcpy", status)
+}
+
+// Download copies from source into host bytes, after the work given to the context before.
+func (ctx *Context) Download(destination []byte, source Memory) error {
+	in := ctx.enter()
+	bytes := int64(len(destination))
+	from := in.at("source", source)
+	in.within("source", source, bytes)
+	if in.refused() {
+		return in.refuse("nncuda_memcpy")
+	}
+	if bytes == 0 {
+		return in.leave("nncuda_memcpy", 0)
+	}
+	if source.buffer.host {
+		C.nn_copy_from(unsafe.Pointer(&destination[0]), from, C.int64_t(bytes))
+		return in.leave("nncuda_memcpy", 0)
+	}
+	status := C.call_nncuda_memcpy_from(in.handle, unsafe.Pointer(&destination[0]), from, C.int64_t(bytes))
+	return in.leave("nncuda_memcpy", status)
+}
+
+// MemoryInfo is the bytes free and in all on the context's device (the machine's memory on the CPU).
+func (ctx *Context) MemoryInfo() (free, total int64, err error) {
+	in := ctx.enter()
+	if in.refused() {
+		return 0, 0, in.refuse("nncuda_memory_info")
+	}
+	in.drain()
+	var freeBytes, totalBytes C.int64_t
+	status := C.call_nncuda_memory_info(in.handle, &freeBytes, &totalBytes)
+	return int64(freeBytes), int64(totalBytes), in.leave("nncuda_memory_info", status)
+}

@@ -1,0 +1,80 @@
+package cuda
+
+/*
+#include "calls_gen.h"
+*/
+import "C"
+
+import (
+	"strings"
+	"unsafe"
+)
+
+// BeginProfile starts to measure the time, bytes and operations of every kernel call, afresh. Launched graphs are
+// measured call by call.
+func (ctx *Context) BeginProfile() error {
+	in := ctx.enter()
+	if in.refused() {
+		return in.refuse("nncuda_profile_begin")
+	}
+	return in.leave("nncuda_profile_begin", C.call_nncuda_profile_begin(in.handle))
+}
+
+// EndProfile stops measuring; what was measured stays until the next begin.
+func (ctx *Context) EndProfile() error {
+	in := ctx.enter()
+	if in.refused() {
+		return in.refuse("nncuda_profile_end")
+	}
+	return in.leave("nncuda_profile_end", C.call_nncuda_profile_end(in.handle))
+}
+
+// ProfileReport is what was measured, as text.
+func (ctx *Context) ProfileReport(form ReportForm) (string, error) {
+	return ctx.sizedText("nncuda_profile_report", func(c *core, text *C.char, capacity C.int64_t, needed *C.int64_t) C.int32_t {
+		return C.call_nncuda_profile_report(c.handle, C.int32_t(form), text, capacity, needed)
+	})
+}
+
+// BeginTrace starts to keep a line of every kernel call with its arguments' names, dtypes and shapes; `values` is how
+// many leading values of each output to add, with minimum, maximum and mean; 0 to 64.
+func (ctx *Context) BeginTrace(values int) error {
+	in := ctx.enter()
+	if in.refused() {
+		return in.refuse("nncuda_trace_begin")
+	}
+	return in.leave("nncuda_trace_begin", C.call_nncuda_trace_begin(in.handle, C.int64_t(values)))
+}
+
+// EndTrace stops tracing; the lines stay until the next begin.
+func (ctx *Context) EndTrace() error {
+	in := ctx.enter()
+	if in.refused() {
+		return in.refuse("nncuda_trace_end")
+	}
+	return in.leave("nncuda_trace_end", C.call_nncuda_trace_end(in.handle))
+}
+
+// TraceText is the traced lines.
+func (ctx *Context) TraceText() (string, error) {
+	return ctx.sizedText("nncuda_trace_read", func(c *core, text *C.char, capacity C.int64_t, needed *C.int64_t) C.int32_t {
+		return C.call_nncuda_trace_read(c.handle, text, capacity, needed)
+	})
+}
+
+// sizedText asks how long a text is, then for the text, under one lock.
+func (ctx *Context) sizedText(function string, read func(*core, *C.char, C.int64_t, *C.int64_t) C.int32_t) (string, error) {
+	in := ctx.enter()
+	if in.refused() {
+		return "", in.refuse(function)
+	}
+	var needed C.int64_t
+	status := read(in, nil, 0, &needed)
+	if status != 0 || needed == 0 {
+		return "", in.leave(function, status)
+	}
+	text := make([]byte, needed)
+	status = read(in, (*C.char)(unsafe.Pointer(&text[0])), needed, &needed)
+	words, _, _ := strings.Cut(string(text), "\x00")
+	return words, in.leave(function, status)
+}

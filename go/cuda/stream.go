@@ -1,0 +1,231 @@
+package cuda
+
+/*
+#include "calls_gen.h"
+*/
+import "C"
+
+import (
+	"runtime"
+	"time"
+	"unsafe"
+)
+
+// A Stream carries copies beside the kernels, which run on the context's own stream. Events order the two. A nil
+// *Stream is the context's own stream where a function takes one.
+type Stream struct {
+	ctx    *Context
+	handle *handle
+	memory *pending
+}
+
+// pending is the buffers that copies on a stream may still use.
+type pending struct{ buffers map[*Buffer]struct{} }
+
+// An Event is a point in a stream's work.
+type Event struct {
+	ctx    *Context
+	handle *handle
+}
+
+// NewStream makes a stream for copies.
+func (ctx *Context) NewStream() (*Stream, error) {
+	in := ctx.enter()
+	if in.refused() {
+		return nil, in.refuse("nncuda_stream_create")
+	}
+	in.drain()
+	var pointer *C.nncuda_stream
+	if status := C.call_nncuda_stream_create(in.handle, &pointer); status != 0 {
+		return nil, in.leave("nncuda_stream_create", status)
+	}
+	stream := &Stream{ctx, &handle{streamHandle, unsafe.Pointer(pointer)}, &pending{map[*Buffer]struct{}{}}}
+	runtime.AddCleanup(stream, in.late.add, late{handle: stream.handle, pending: stream.memory})
+	return stream, in.leave("nncuda_stream_create", 0)
+}
+
+// NewEvent makes an event.
+func (ctx *Context) NewEvent() (*Event, error) {
+	in := ctx.enter()
+	if in.refused() {
+		return nil, in.refuse("nncuda_event_create")
+	}
+	in.drain()
+	var pointer *C.nncuda_event
+	if status := C.call_nncuda_event_create(in.handle, &pointer); status != 0 {
+		return nil, in.leave("nncuda_event_create", status)
+	}
+	event := &Event{ctx, &handle{eventHandle, unsafe.Pointer(pointer)}}
+	runtime.AddCleanup(event, in.late.add, late{handle: event.handle})
+	return event, in.leave("nncuda_event_create", 0)
+}
+
+// stream is the handle of s for a call on c: null for the context's own stream.
+func (c *core) stream(s *Stream) *C.nncuda_stream {
+	if s == nil {
+		return nil
+	}
+	if s.ctx.core != c && c.problem == nil {
+		c.problem = &Error{Status: ErrWrongDevice, Message: "the stream belongs to another context"}
+	}
+	if s.handle.pointer == nil {
+		c.closedHandle("stream")
+	}
+	return (*C.nncuda_stream)(s.handle.pointer)
+}
+
+// event is the handle of e for a call on c.
+func (c *core) event(e *Event) *C.nncuda_event {
+	if e.ctx.core != c && c.problem == nil {
+		c.problem = &Error{Status: ErrWrongDevice, Message: "the event belongs to another context"}
+	}
+	if e.handle.pointer == nil {
+		c.closedHandle("event")
+	}
+	return (*C.nncuda_event)(e.handle.pointer)
+}
+
+// CopyAsync copies `bytes` bytes on a stream without waiting; nil is the context's own. Either side may be host memory
+// of [Context.AllocateHost]. The memory stays allocated until the stream has done it, even when it is closed.
+func (ctx *Context) CopyAsync(stream *Stream, destination, source Memory, bytes int64) error {
+	in := ctx.enter()
+	lane := in.stream(stream)
+	to, from := in.at("destination", destination), in.at("source", source)
+	in.within("destination", destination, bytes)
+	in.within("source", source, bytes)
+	kind := deviceToDevice
+	if in.problem == nil && bytes > 0 {
+		switch {
+		case destination.buffer.host && source.buffer.host:
+			in.problem = &Error{Status: ErrWrongDevice, Message: "both sides are host memory; one must be device memory"}
+		case source.buffer.host:
+			kind = hostToDevice
+		case destination.buffer.host:
+			kind = deviceToHost
+		}
+	}
+	if in.refused() {
+		return in.refuse("nncuda_memcpy_async")
+	}
+	status := C.call_nncuda_memcpy_async(in.handle, lane, to, from, C.int64_t(bytes), C.int32_t(kind))
+	if status == 0 && stream != nil && bytes > 0 {
+		stream.memory.keep(destination.buffer)
+		stream.memory.keep(source.buffer)
+	}
+	return in.leave("nncuda_memcpy_async", status)
+}
+
+func (p *pending) keep(b *Buffer) {
+	if _, kept := p.buffers[b]; !kept {
+		p.buffers[b] = struct{}{}
+		b.holders++
+	}
+}
+
+// letGo is called when the stream has done its work; the lock is held.
+func (p *pending) letGo(c *core) {
+	for b := range p.buffers {
+		c.release(b)
+	}
+	clear(p.buffers)
+}
+
+// Synchronize waits until the stream has done all that was given to it.
+func (s *Stream) Synchronize() error {
+	in := s.ctx.enter()
+	lane := in.stream(s)
+	if in.refused() {
+		return in.refuse("nncuda_stream_synchronize")
+	}
+	status := C.call_nncuda_stream_synchronize(in.handle, lane)
+	if status == 0 {
+		s.memory.letGo(in)
+	}
+	return in.leave("nncuda_stream_synchronize", status)
+}
+
+// Wait makes what is given to the stream from now on wait for the event.
+func (s *Stream) Wait(event *Event) error { return s.ctx.wait(s, event) }
+
+// Wait makes what is given to the context's own stream from now on wait for the event.
+func (ctx *Context) Wait(event *Event) error { return ctx.wait(nil, event) }
+
+func (ctx *Context) wait(stream *Stream, event *Event) error {
+	in := ctx.enter()
+	lane, point := in.stream(stream), in.event(event)
+	if in.refused() {
+		return in.refuse("nncuda_stream_wait_event")
+	}
+	return in.leave("nncuda_stream_wait_event", C.call_nncuda_stream_wait_event(in.handle, lane, point))
+}
+
+// Close waits for the stream and frees it. Closing twice is fine.
+func (s *Stream) Close() error {
+	c := s.ctx.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.capture != nil && s.handle.pointer != nil {
+		return &Error{Status: ErrCapturing, Function: "nncuda_stream_destroy",
+			Message: "nncuda_stream_destroy: the context is capturing a graph"}
+	}
+	err := s.handle.destroy(c)
+	s.memory.letGo(c)
+	c.drain()
+	return err
+}
+
+// Record makes the event happen when the stream has done all that was given to it so far; nil is the context's own.
+func (e *Event) Record(stream *Stream) error {
+	in := e.ctx.enter()
+	lane, point := in.stream(stream), in.event(e)
+	if in.refused() {
+		return in.refuse("nncuda_event_record")
+	}
+	return in.leave("nncuda_event_record", C.call_nncuda_event_record(in.handle, lane, point))
+}
+
+// Synchronize waits until the event has happened. One that was never recorded counts as happened.
+func (e *Event) Synchronize() error {
+	in := e.ctx.enter()
+	point := in.event(e)
+	if in.refused() {
+		return in.refuse("nncuda_event_synchronize")
+	}
+	return in.leave("nncuda_event_synchronize", C.call_nncuda_event_synchronize(in.handle, point))
+}
+
+// Happened says whether the event has happened.
+func (e *Event) Happened() (bool, error) {
+	in := e.ctx.enter()
+	point := in.event(e)
+	if in.refused() {
+		return false, in.refuse("nncuda_event_query")
+	}
+	var happened C.int32_t
+	status := C.call_nncuda_event_query(in.handle, point, &happened)
+	return happened != 0, in.leave("nncuda_event_query", status)
+}
+
+// Elapsed is the time from e to a later event; both must have happened.
+func (e *Event) Elapsed(end *Event) (time.Duration, error) {
+	in := e.ctx.enter()
+	from, to := in.event(e), in.event(end)
+	if in.refused() {
+		return 0, in.refuse("nncuda_event_elapsed")
+	}
+	var milliseconds C.float
+	status := C.call_nncuda_event_elapsed(in.handle, from, to, &milliseconds)
+	return time.Duration(float64(milliseconds) * float64(time.Millisecond)), in.leave("nncuda_event_elapsed", status)
+}
+
+// Close frees the event. Closing twice is fine.
+func (e *Event) Close() error {
+	c := e.ctx.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.capture != nil && e.handle.pointer != nil {
+		return &Error{Status: ErrCapturing, Function: "nncuda_event_destroy",
+			Message: "nncuda_event_destroy: the context is capturing a graph"}
+	}
+	return e.handle.destroy(c)
+}

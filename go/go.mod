@@ -1,0 +1,3 @@
+module github.com/nncuda/nncuda/go
+
+go 1.24

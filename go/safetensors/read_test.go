@@ -1,0 +1,102 @@
+package safetensors_test
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nncuda/nncuda/go/safetensors"
+)
+
+// image is a file of a header and data.
+func image(header, data string) []byte {
+	return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...), data...)
+}
+
+func write(t *testing.T, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file.safetensors")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestOpen(t *testing.T) {
+	header := `{"__metadata__":{"kind":"test"},"b":{"dtype":"I8","shape":[],"data_offsets":[8,9]},` +
+		`"a":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},"none":{"dtype":"BF16","shape":[0,7],"data_offsets":[8,8]}}  `
+	file, err := safetensors.Open(write(t, image(header, "abcdefghi")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if names := file.Names(); !slices.Equal(names, []string{"a", "none", "b"}) {
+		t.Errorf("names %v", names)
+	}
+	if file.Metadata["kind"] != "test" {
+		t.Errorf("metadata %v", file.Metadata)
+	}
+	tensor, ok := file.Tensor("a")
+	if !ok || tensor.DType != safetensors.F32 || !slices.Equal(tensor.Shape, []int{1, 2}) || string(tensor.Bytes) != "abcdefgh" {
+		t.Errorf("a is %v", tensor)
+	}
+	if tensor, _ := file.Tensor("b"); string(tensor.Bytes) != "i" || len(tensor.Shape) != 0 {
+		t.Errorf("b is %v", tensor)
+	}
+	if _, ok := file.Tensor("c"); ok {
+		t.Error("there is a c")
+	}
+	if err := file.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		content []byte
+		words   string
+	}{
+		"empty":              {nil, "it is empty"},
+		"short":              {[]byte("1234567"), "shorter than the length"},
+		"huge header":        {binary.LittleEndian.AppendUint64(nil, 1<<63), "larger than any may be"},
+		"header beyond end":  {binary.LittleEndian.AppendUint64(nil, 10), "does not fit"},
+		"not an object":      {image(`[]`, ""), "not a JSON object"},
+		"not JSON":           {image(`{"a":`, ""), "'a'"},
+		"unended":            {image(`{`, ""), "not JSON"},
+		"tail":               {image(`{}x`, ""), "behind the header"},
+		"twice":              {image(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}}`, "x"), "two tensors 'a'"},
+		"unknown dtype":      {image(`{"a":{"dtype":"F1","shape":[1],"data_offsets":[0,1]}}`, "x"), "dtype F1"},
+		"unknown field":      {image(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1],"more":1}}`, "x"), "more"},
+		"no shape":           {image(`{"a":{"dtype":"I8","data_offsets":[0,1]}}`, "x"), "lacks"},
+		"three offsets":      {image(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1,2]}}`, "x"), "two offsets"},
+		"negative extent":    {image(`{"a":{"dtype":"I8","shape":[-1],"data_offsets":[0,1]}}`, "x"), "none can have"},
+		"overflow":           {image(`{"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,1]}}`, "x"), "none can have"},
+		"fraction":           {image(`{"a":{"dtype":"I8","shape":[1.5],"data_offsets":[0,1]}}`, "x"), "'a'"},
+		"wrong size":         {image(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,3]}}`, "xyz"), "takes 4"},
+		"backwards":          {image(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[1,0]}}`, "x"), "bytes 1 to 0"},
+		"beyond end":         {image(`{"a":{"dtype":"I8","shape":[2],"data_offsets":[0,2]}}`, "x"), "ends at byte 2 of 1"},
+		"hole":               {image(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[1,2]}}`, "xy"), "not at 0"},
+		"overlap":            {image(`{"a":{"dtype":"I8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"I8","shape":[1],"data_offsets":[1,2]}}`, "xy"), "not at 2"},
+		"uncovered":          {image(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}}`, "xy"), "cover 1 bytes of 2"},
+		"metadata of number": {image(`{"__metadata__":{"a":1}}`, ""), "metadata"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := write(t, test.content)
+			_, err := safetensors.Open(path)
+			if err == nil {
+				t.Fatal("it was opened")
+			}
+			if !strings.HasPrefix(err.Error(), path+": is truncated, or not a safetensors file (") ||
+				!strings.Contains(err.Error(), test.words) {
+				t.Errorf("%q does not say %q", err, test.words)
+			}
+		})
+	}
+	if _, err := safetensors.Open(filepath.Join(t.TempDir(), "none")); err == nil ||
+		!strings.Contains(err.Error(), ": cannot be read: no such file or directory") {
+		t.Errorf("a file that does not exist: %v", err)
+	}
+}

@@ -1,0 +1,227 @@
+// Code generated from bindings.h by `python -m nncuda.binding.golang`. DO NOT EDIT.
+
+package tensor
+
+import "github.com/nncuda/nncuda/go/cuda"
+
+// AttentionScores calls cuda_attention_scores.
+//
+// Scores: s = scale * q * k^T, with -inf where `causal` hides the key. (Vaswani et al. 2017, eq. 1)
+//
+//   - q, in dtype [batch, q_len, heads, head_dim]: queries
+//   - k, in dtype [batch, kv_len, kv_heads, head_dim]: keys
+//   - scores, out dtype [batch, heads, q_len, kv_len]: scores
+//   - scale, usually 1/sqrt(head_dim): factor of the products
+//   - causal: 1 hides the keys after each query
+func AttentionScores(q, k, scores *Tensor, scale float32, causal bool) error {
+	check := begin("attention_scores", "batch and q_len and heads and head_dim from q, kv_len and kv_heads from k")
+	if !check.required("q", q, 4, dense) ||
+		!check.required("k", k, 4, dense) ||
+		!check.required("scores", scores, 4, dense) {
+		return check.err
+	}
+	batch := q.extent(4, 0)
+	qLen := q.extent(4, 1)
+	heads := q.extent(4, 2)
+	headDim := q.extent(4, 3)
+	kvLen := k.extent(4, 1)
+	kvHeads := k.extent(4, 2)
+	dtype := q.dtype
+	check.dtype("k", k, dtype)
+	check.dtype("scores", scores, dtype)
+	check.shape("q", q, "[batch, q_len, heads, head_dim]", batch, qLen, heads, headDim)
+	check.shape("k", k, "[batch, kv_len, kv_heads, head_dim]", batch, kvLen, kvHeads, headDim)
+	check.shape("scores", scores, "[batch, heads, q_len, kv_len]", batch, heads, qLen, kvLen)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.AttentionScores(q.memory(), k.memory(), scores.memory(), int64(batch), int64(qLen), int64(kvLen),
+		int64(heads), int64(kvHeads), int64(headDim), scale, causal, dtype)
+}
+
+// AttentionOutput calls cuda_attention_output.
+//
+// Output: out = probs * v. (Vaswani et al. 2017, eq. 1)
+//
+//   - probs, in dtype [batch, heads, q_len, kv_len]: softmax of the scores
+//   - v, in dtype [batch, kv_len, kv_heads, head_dim]: values
+//   - out, out dtype [batch, q_len, heads, head_dim]: output
+func AttentionOutput(probs, v, out *Tensor) error {
+	check := begin("attention_output", "batch and heads and q_len and kv_len from probs, kv_heads and head_dim from v")
+	if !check.required("probs", probs, 4, dense) ||
+		!check.required("v", v, 4, dense) ||
+		!check.required("out", out, 4, dense) {
+		return check.err
+	}
+	batch := probs.extent(4, 0)
+	heads := probs.extent(4, 1)
+	qLen := probs.extent(4, 2)
+	kvLen := probs.extent(4, 3)
+	kvHeads := v.extent(4, 2)
+	headDim := v.extent(4, 3)
+	dtype := probs.dtype
+	check.dtype("v", v, dtype)
+	check.dtype("out", out, dtype)
+	check.shape("probs", probs, "[batch, heads, q_len, kv_len]", batch, heads, qLen, kvLen)
+	check.shape("v", v, "[batch, kv_len, kv_heads, head_dim]", batch, kvLen, kvHeads, headDim)
+	check.shape("out", out, "[batch, q_len, heads, head_dim]", batch, qLen, heads, headDim)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.AttentionOutput(probs.memory(), v.memory(), out.memory(), int64(batch), int64(qLen), int64(kvLen),
+		int64(heads), int64(kvHeads), int64(headDim), dtype)
+}
+
+// FlashAttention calls cuda_flash_attention.
+//
+// Attention without storing the scores: out = softmax(scale * q * k^T) * v, and the log-sum-exp of the scaled scores.
+// (Dao 2023, "FlashAttention-2", algorithm 1)
+//
+//   - q, in dtype [batch*q_len:ld_q, heads, head_dim]: queries
+//   - k, in dtype [batch*kv_len:ld_kv, kv_heads, head_dim]: keys
+//   - v, in dtype [batch*kv_len:ld_kv, kv_heads, head_dim]: values
+//   - out, out dtype [batch*q_len, heads, head_dim]: output
+//   - lse, out f32 [batch, heads, q_len], may be nil: log-sum-exp (-inf for a query without keys), kept for the
+//     backward call, or null
+//   - batch: sequences
+//   - scale, usually 1/sqrt(head_dim): factor of the products
+//   - causal: 1 hides the keys after each query
+func FlashAttention(q, k, v, out, lse *Tensor, batch int, scale float32, causal bool) error {
+	check := begin("flash_attention", "heads and head_dim and q_len from q, kv_heads and kv_len from k")
+	if !check.required("q", q, 3, strided) ||
+		!check.required("k", k, 3, strided) ||
+		!check.required("v", v, 3, strided) ||
+		!check.required("out", out, 3, dense) ||
+		!check.optional("lse", lse, 3, dense) {
+		return check.err
+	}
+	check.size("batch", batch)
+	heads := q.extent(3, 1)
+	headDim := q.extent(3, 2)
+	kvHeads := k.extent(3, 1)
+	qLen := check.solve("q", "batch*q_len", "q_len", q.extent(3, 0), 0, 1, batch)
+	kvLen := check.solve("k", "batch*kv_len", "kv_len", k.extent(3, 0), 0, 1, batch)
+	dtype := q.dtype
+	check.dtype("k", k, dtype)
+	check.dtype("v", v, dtype)
+	check.dtype("out", out, dtype)
+	check.dtype("lse", lse, cuda.F32)
+	check.shape("q", q, "[batch*q_len:ld_q, heads, head_dim]", batch*qLen, heads, headDim)
+	check.shape("k", k, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch*kvLen, kvHeads, headDim)
+	check.shape("v", v, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch*kvLen, kvHeads, headDim)
+	check.shape("out", out, "[batch*q_len, heads, head_dim]", batch*qLen, heads, headDim)
+	check.shape("lse", lse, "[batch, heads, q_len]", batch, heads, qLen)
+	ldQ := q.stride(3)
+	ldKV := check.strides("ld_kv", 3, named{"k", k}, named{"v", v})
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.FlashAttention(q.memory(), k.memory(), v.memory(), out.memory(), lse.memory(), int64(batch),
+		int64(qLen), int64(kvLen), int64(heads), int64(kvHeads), int64(headDim), int64(ldQ), int64(ldKV), scale, causal,
+		dtype)
+}
+
+// FlashAttentionBackward calls cuda_flash_attention_backward.
+//
+// Gradients of flash_attention; the probabilities are recomputed from lse. (Dao 2023, "FlashAttention-2", algorithm 2)
+//
+//   - dout, in dtype [batch*q_len, heads, head_dim]: gradient of out
+//   - q, in dtype [batch*q_len:ld_q, heads, head_dim]: queries
+//   - k, in dtype [batch*kv_len:ld_kv, kv_heads, head_dim]: keys
+//   - v, in dtype [batch*kv_len:ld_kv, kv_heads, head_dim]: values
+//   - out, in dtype [batch*q_len, heads, head_dim]: output of the forward call
+//   - lse, in f32 [batch, heads, q_len]: from the forward call
+//   - dq, out dtype [batch*q_len:ld_q, heads, head_dim]: gradient of q
+//   - dk, out dtype [batch*kv_len:ld_kv, kv_heads, head_dim]: gradient of k
+//   - dv, out dtype [batch*kv_len:ld_kv, kv_heads, head_dim]: gradient of v
+//   - scale, usually 1/sqrt(head_dim): as in the forward call
+//   - causal: as in the forward call
+func FlashAttentionBackward(dout, q, k, v, out, lse, dq, dk, dv *Tensor, scale float32, causal bool) error {
+	check := begin("flash_attention_backward", "heads and head_dim from dout, kv_heads and kv_len from k, batch and q_len from lse")
+	if !check.required("dout", dout, 3, dense) ||
+		!check.required("q", q, 3, strided) ||
+		!check.required("k", k, 3, strided) ||
+		!check.required("v", v, 3, strided) ||
+		!check.required("out", out, 3, dense) ||
+		!check.required("lse", lse, 3, dense) ||
+		!check.required("dq", dq, 3, strided) ||
+		!check.required("dk", dk, 3, strided) ||
+		!check.required("dv", dv, 3, strided) {
+		return check.err
+	}
+	heads := dout.extent(3, 1)
+	headDim := dout.extent(3, 2)
+	kvHeads := k.extent(3, 1)
+	batch := lse.extent(3, 0)
+	qLen := lse.extent(3, 2)
+	kvLen := check.solve("k", "batch*kv_len", "kv_len", k.extent(3, 0), 0, 1, batch)
+	dtype := dout.dtype
+	check.dtype("q", q, dtype)
+	check.dtype("k", k, dtype)
+	check.dtype("v", v, dtype)
+	check.dtype("out", out, dtype)
+	check.dtype("dq", dq, dtype)
+	check.dtype("dk", dk, dtype)
+	check.dtype("dv", dv, dtype)
+	check.dtype("lse", lse, cuda.F32)
+	check.shape("dout", dout, "[batch*q_len, heads, head_dim]", batch*qLen, heads, headDim)
+	check.shape("q", q, "[batch*q_len:ld_q, heads, head_dim]", batch*qLen, heads, headDim)
+	check.shape("k", k, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch*kvLen, kvHeads, headDim)
+	check.shape("v", v, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch*kvLen, kvHeads, headDim)
+	check.shape("out", out, "[batch*q_len, heads, head_dim]", batch*qLen, heads, headDim)
+	check.shape("lse", lse, "[batch, heads, q_len]", batch, heads, qLen)
+	check.shape("dq", dq, "[batch*q_len:ld_q, heads, head_dim]", batch*qLen, heads, headDim)
+	check.shape("dk", dk, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch*kvLen, kvHeads, headDim)
+	check.shape("dv", dv, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch*kvLen, kvHeads, headDim)
+	ldQ := check.strides("ld_q", 3, named{"q", q}, named{"dq", dq})
+	ldKV := check.strides("ld_kv", 3, named{"k", k}, named{"v", v}, named{"dk", dk}, named{"dv", dv})
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.FlashAttentionBackward(dout.memory(), q.memory(), k.memory(), v.memory(), out.memory(),
+		lse.memory(), dq.memory(), dk.memory(), dv.memory(), int64(batch), int64(qLen), int64(kvLen), int64(heads),
+		int64(kvHeads), int64(headDim), int64(ldQ), int64(ldKV), scale, causal, dtype)
+}
+
+// AttentionDecode calls cuda_attention_decode.
+//
+// Attention of one new query a sequence over its cache, split over the keys. Sequence b sees its first lengths[b] keys.
+// (Dao et al. 2023, "Flash-Decoding")
+//
+//   - q, in dtype [batch:ld_q, heads, head_dim]: queries
+//   - kCache, in dtype [batch, capacity, kv_heads, head_dim]: keys
+//   - vCache, in dtype [batch, capacity, kv_heads, head_dim]: values
+//   - lengths, in i32 [batch]: keys to see, 0 .. capacity
+//   - out, out dtype [batch, heads, head_dim]: output
+//   - scale, usually 1/sqrt(head_dim): factor of the products
+func AttentionDecode(q, kCache, vCache, lengths, out *Tensor, scale float32) error {
+	check := begin("attention_decode", "batch and heads and head_dim from q, capacity and kv_heads from k_cache")
+	if !check.required("q", q, 3, strided) ||
+		!check.required("k_cache", kCache, 4, dense) ||
+		!check.required("v_cache", vCache, 4, dense) ||
+		!check.required("lengths", lengths, 1, dense) ||
+		!check.required("out", out, 3, dense) {
+		return check.err
+	}
+	batch := q.extent(3, 0)
+	heads := q.extent(3, 1)
+	headDim := q.extent(3, 2)
+	capacity := kCache.extent(4, 1)
+	kvHeads := kCache.extent(4, 2)
+	dtype := q.dtype
+	check.dtype("k_cache", kCache, dtype)
+	check.dtype("v_cache", vCache, dtype)
+	check.dtype("out", out, dtype)
+	check.dtype("lengths", lengths, cuda.I32)
+	check.shape("q", q, "[batch:ld_q, heads, head_dim]", batch, heads, headDim)
+	check.shape("k_cache", kCache, "[batch, capacity, kv_heads, head_dim]", batch, capacity, kvHeads, headDim)
+	check.shape("v_cache", vCache, "[batch, capacity, kv_heads, head_dim]", batch, capacity, kvHeads, headDim)
+	check.shape("lengths", lengths, "[batch]", batch)
+	check.shape("out", out, "[batch, heads, head_dim]", batch, heads, headDim)
+	ldQ := q.stride(3)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.AttentionDecode(q.memory(), kCache.memory(), vCache.memory(), lengths.memory(), out.memory(),
+		int64(batch), int64(capacity), int64(heads), int64(kvHeads), int64(headDim), int64(ldQ), scale, dtype)
+}

@@ -1,0 +1,224 @@
+// Code generated from bindings.h by `python -m nncuda.binding.golang`. DO NOT EDIT.
+
+package tensor
+
+import "github.com/nncuda/nncuda/go/cuda"
+
+// Gemm calls cuda_gemm.
+//
+// Matrix product: C = op(A) * op(B).
+//
+//   - a, in dtype [m, k]^trans_a: left factor
+//   - b, in dtype [k, n]^trans_b: right factor; a weight [out, in] is read with trans_b = 1
+//   - c, out dtype_c [m, n]: result
+//   - transA: 1 when A is stored as [k, m]
+//   - transB: 1 when B is stored as [n, k]
+func Gemm(a, b, c *Tensor, transA, transB bool) error {
+	check := begin("gemm", "m and k from a, n from b")
+	if !check.required("a", a, 2, dense.exactIf(transA)) ||
+		!check.required("b", b, 2, dense.exactIf(transB)) ||
+		!check.required("c", c, 2, dense) {
+		return check.err
+	}
+	m := a.extentIf(transA, 2, 1, 0)
+	k := a.extentIf(transA, 2, 0, 1)
+	n := b.extentIf(transB, 2, 0, 1)
+	dtype := a.dtype
+	check.dtype("b", b, dtype)
+	dtypeC := c.dtype
+	check.shapeIf(transA, "a", a, "[m, k]", "[k, m]", m, k)
+	check.shapeIf(transB, "b", b, "[k, n]", "[n, k]", k, n)
+	check.shape("c", c, "[m, n]", m, n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.Gemm(a.memory(), b.memory(), c.memory(), int64(m), int64(n), int64(k), transA, transB, dtype,
+		dtypeC)
+}
+
+// GemmBeta calls cuda_gemm_beta.
+//
+// Matrix product with leading dimensions: C = alpha * op(A) * op(B) + beta * C. With beta = 0, C is not read.
+//
+//   - a, in dtype [m:lda, k]^trans_a: left factor
+//   - b, in dtype [k:ldb, n]^trans_b: right factor
+//   - c, inout dtype_c [m:ldc, n]: result
+//   - alpha, usually 1: factor of the product
+//   - beta, usually 0: factor of the old C
+//   - transA: 1 when A is stored as [k, m]
+//   - transB: 1 when B is stored as [n, k]
+func GemmBeta(a, b, c *Tensor, alpha, beta float32, transA, transB bool) error {
+	check := begin("gemm_beta", "m and k from a, n from b")
+	if !check.required("a", a, 2, strided.exactIf(transA)) ||
+		!check.required("b", b, 2, strided.exactIf(transB)) ||
+		!check.required("c", c, 2, strided) {
+		return check.err
+	}
+	m := a.extentIf(transA, 2, 1, 0)
+	k := a.extentIf(transA, 2, 0, 1)
+	n := b.extentIf(transB, 2, 0, 1)
+	dtype := a.dtype
+	check.dtype("b", b, dtype)
+	dtypeC := c.dtype
+	check.shapeIf(transA, "a", a, "[m:lda, k]", "[k, m]", m, k)
+	check.shapeIf(transB, "b", b, "[k:ldb, n]", "[n, k]", k, n)
+	check.shape("c", c, "[m:ldc, n]", m, n)
+	lda := a.stride(2)
+	ldb := b.stride(2)
+	ldc := c.stride(2)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.GemmBeta(a.memory(), b.memory(), c.memory(), int64(m), int64(n), int64(k), int64(lda), int64(ldb),
+		int64(ldc), alpha, beta, transA, transB, dtype, dtypeC)
+}
+
+// GemmEpilogue calls cuda_gemm_epilogue.
+//
+// A linear layer in one pass: C = activation(A * W^T + bias) + residual.
+//
+//   - a, in dtype [m, k]: input
+//   - b, in dtype [n, k]: weight W
+//   - bias, in dtype [n], may be nil: added to each row, or null
+//   - residual, in dtype [m, n], may be nil: added at the end, or null
+//   - c, out dtype [m, n], may be residual itself: result
+//   - activation, usually NNCUDA_ACTIVATION_NONE: NNCUDA_ACTIVATION_*
+func GemmEpilogue(a, b, bias, residual, c *Tensor, activation cuda.Activation) error {
+	check := begin("gemm_epilogue", "m and k from a, n from b")
+	if !check.required("a", a, 2, dense) ||
+		!check.required("b", b, 2, dense) ||
+		!check.optional("bias", bias, 1, dense) ||
+		!check.optional("residual", residual, 2, dense) ||
+		!check.required("c", c, 2, dense) {
+		return check.err
+	}
+	m := a.extent(2, 0)
+	k := a.extent(2, 1)
+	n := b.extent(2, 0)
+	dtype := a.dtype
+	check.dtype("b", b, dtype)
+	check.dtype("c", c, dtype)
+	check.dtype("bias", bias, dtype)
+	check.dtype("residual", residual, dtype)
+	check.shape("a", a, "[m, k]", m, k)
+	check.shape("b", b, "[n, k]", n, k)
+	check.shape("bias", bias, "[n]", n)
+	check.shape("residual", residual, "[m, n]", m, n)
+	check.shape("c", c, "[m, n]", m, n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.GemmEpilogue(a.memory(), b.memory(), bias.memory(), residual.memory(), c.memory(), int64(m),
+		int64(n), int64(k), activation, dtype)
+}
+
+// BatchedGemm calls cuda_batched_gemm.
+//
+// One product a batch entry: C[i] = alpha * op(A[i]) * op(B[i]) + beta * C[i], each dense.
+//
+//   - a, in dtype [batch, m, k]^trans_a: left factors
+//   - b, in dtype [batch, k, n]^trans_b: right factors
+//   - c, inout dtype_c [batch, m, n]: results; not read with beta = 0
+//   - alpha, usually 1: factor of the products
+//   - beta, usually 0: factor of the old C
+//   - transA: 1 when each A is stored as [k, m]
+//   - transB: 1 when each B is stored as [n, k]
+func BatchedGemm(a, b, c *Tensor, alpha, beta float32, transA, transB bool) error {
+	check := begin("batched_gemm", "batch and m and k from a, n from b")
+	if !check.required("a", a, 3, dense) ||
+		!check.required("b", b, 3, dense) ||
+		!check.required("c", c, 3, dense) {
+		return check.err
+	}
+	batch := a.extent(3, 0)
+	m := a.extentIf(transA, 3, 2, 1)
+	k := a.extentIf(transA, 3, 1, 2)
+	n := b.extentIf(transB, 3, 1, 2)
+	dtype := a.dtype
+	check.dtype("b", b, dtype)
+	dtypeC := c.dtype
+	check.shapeIf(transA, "a", a, "[batch, m, k]", "[batch, k, m]", batch, m, k)
+	check.shapeIf(transB, "b", b, "[batch, k, n]", "[batch, n, k]", batch, k, n)
+	check.shape("c", c, "[batch, m, n]", batch, m, n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.BatchedGemm(a.memory(), b.memory(), c.memory(), int64(batch), int64(m), int64(n), int64(k), alpha,
+		beta, transA, transB, dtype, dtypeC)
+}
+
+// GroupedGemm calls cuda_grouped_gemm.
+//
+// One product a group of rows (the experts' products): for each group g and its rows r in offsets[g] .. offsets[g+1]-1,
+// C[r] = A[r] * op(B[g]) + beta * C[r]. Rows from offsets[groups] on are neither read nor written. (Gale et al. 2022,
+// "MegaBlocks")
+//
+//   - a, in dtype [rows, k]: rows, sorted by group
+//   - b, in dtype [groups, k, n]^trans_b: a matrix a group
+//   - offsets, in i32 [groups+1]: first row of each group; offsets[0] = 0, never falling, at most `rows`
+//   - c, inout dtype_c [rows, n]: results; not read with beta = 0
+//   - beta, usually 0: factor of the old C
+//   - transB: 1 when each B is stored as [n, k]
+func GroupedGemm(a, b, offsets, c *Tensor, beta float32, transB bool) error {
+	check := begin("grouped_gemm", "rows and k from a, groups and n from b")
+	if !check.required("a", a, 2, dense) ||
+		!check.required("b", b, 3, dense) ||
+		!check.required("offsets", offsets, 1, dense) ||
+		!check.required("c", c, 2, dense) {
+		return check.err
+	}
+	rows := a.extent(2, 0)
+	k := a.extent(2, 1)
+	groups := b.extent(3, 0)
+	n := b.extentIf(transB, 3, 1, 2)
+	dtype := a.dtype
+	check.dtype("b", b, dtype)
+	dtypeC := c.dtype
+	check.dtype("offsets", offsets, cuda.I32)
+	check.shape("a", a, "[rows, k]", rows, k)
+	check.shapeIf(transB, "b", b, "[groups, k, n]", "[groups, n, k]", groups, k, n)
+	check.shape("offsets", offsets, "[groups+1]", groups+1)
+	check.shape("c", c, "[rows, n]", rows, n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.GroupedGemm(a.memory(), b.memory(), offsets.memory(), c.memory(), int64(groups), int64(rows),
+		int64(n), int64(k), beta, transB, dtype, dtypeC)
+}
+
+// GroupedGemmWGrad calls cuda_grouped_gemm_wgrad.
+//
+// The weights' gradients of grouped_gemm: C[g] = A_g^T * B_g + beta * C[g], summed over the rows of group g. A group
+// without rows leaves beta * C[g].
+//
+//   - a, in dtype [rows, m]: rows, sorted by group (the gradient of the outputs, for a weight [out, in])
+//   - b, in dtype [rows, n]: rows, sorted by group (the inputs)
+//   - offsets, in i32 [groups+1]: as in grouped_gemm
+//   - c, inout dtype_c [groups, m, n]: results; not read with beta = 0
+//   - beta, usually 0: factor of the old C
+func GroupedGemmWGrad(a, b, offsets, c *Tensor, beta float32) error {
+	check := begin("grouped_gemm_wgrad", "rows and m from a, n from b, groups from c")
+	if !check.required("a", a, 2, dense) ||
+		!check.required("b", b, 2, dense) ||
+		!check.required("offsets", offsets, 1, dense) ||
+		!check.required("c", c, 3, dense) {
+		return check.err
+	}
+	rows := a.extent(2, 0)
+	m := a.extent(2, 1)
+	n := b.extent(2, 1)
+	groups := c.extent(3, 0)
+	dtype := a.dtype
+	check.dtype("b", b, dtype)
+	dtypeC := c.dtype
+	check.dtype("offsets", offsets, cuda.I32)
+	check.shape("a", a, "[rows, m]", rows, m)
+	check.shape("b", b, "[rows, n]", rows, n)
+	check.shape("offsets", offsets, "[groups+1]", groups+1)
+	check.shape("c", c, "[groups, m, n]", groups, m, n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.GroupedGemmWGrad(a.memory(), b.memory(), offsets.memory(), c.memory(), int64(groups), int64(rows),
+		int64(m), int64(n), beta, dtype, dtypeC)
+}

@@ -1,0 +1,190 @@
+// Code generated from bindings.h by `python -m nncuda.binding.golang`. DO NOT EDIT.
+
+package tensor
+
+import "github.com/nncuda/nncuda/go/cuda"
+
+// MoEPlan calls cuda_moe_plan.
+//
+// Plans which row each slot takes. An expert keeps its first `capacity` slots in token order and drops the others.
+// (Lepikhin et al. 2020, "GShard", algorithm 1; Gale et al. 2022, "MegaBlocks")
+//
+//   - indices, in i32 [tokens, k]: experts chosen, 0 .. experts-1
+//   - counts, out i32 [experts]: slots routed to each expert, dropped ones included
+//   - offsets, out i32 [experts+1]: first row of each expert; the last is the number of rows kept
+//   - slotRow, out i32 [tokens, k]: row of each slot, -1 if dropped
+//   - rowSlot, out i32 [tokens*k]: slot of each row; -1 from offsets[experts] on
+//   - capacity, usually 0: most rows an expert may take, at least 1; 0 for no limit
+func MoEPlan(indices, counts, offsets, slotRow, rowSlot *Tensor, capacity int64) error {
+	check := begin("moe_plan", "tokens and k from indices, experts from counts")
+	if !check.required("indices", indices, 2, dense) ||
+		!check.required("counts", counts, 1, dense) ||
+		!check.required("offsets", offsets, 1, dense) ||
+		!check.required("slot_row", slotRow, 2, dense) ||
+		!check.required("row_slot", rowSlot, 1, dense) {
+		return check.err
+	}
+	tokens := indices.extent(2, 0)
+	k := indices.extent(2, 1)
+	experts := counts.extent(1, 0)
+	check.dtype("indices", indices, cuda.I32)
+	check.dtype("counts", counts, cuda.I32)
+	check.dtype("offsets", offsets, cuda.I32)
+	check.dtype("slot_row", slotRow, cuda.I32)
+	check.dtype("row_slot", rowSlot, cuda.I32)
+	check.shape("indices", indices, "[tokens, k]", tokens, k)
+	check.shape("counts", counts, "[experts]", experts)
+	check.shape("offsets", offsets, "[experts+1]", experts+1)
+	check.shape("slot_row", slotRow, "[tokens, k]", tokens, k)
+	check.shape("row_slot", rowSlot, "[tokens*k]", tokens*k)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.MoEPlan(indices.memory(), counts.memory(), offsets.memory(), slotRow.memory(), rowSlot.memory(),
+		int64(tokens), int64(k), int64(experts), capacity)
+}
+
+// MoEGather calls cuda_moe_gather.
+//
+// Brings tokens into row order: y[r] = x[row_slot[r] / k]. Rows whose slot is -1 become zero.
+//
+//   - x, in dtype [tokens, dim]: tokens
+//   - rowSlot, in i32 [tokens*k]: from moe_plan
+//   - y, out dtype [tokens*k, dim]: rows
+func MoEGather(x, rowSlot, y *Tensor) error {
+	check := begin("moe_gather", "tokens and dim from x, k from row_slot")
+	if !check.required("x", x, 2, dense) ||
+		!check.required("row_slot", rowSlot, 1, dense) ||
+		!check.required("y", y, 2, dense) {
+		return check.err
+	}
+	tokens := x.extent(2, 0)
+	dim := x.extent(2, 1)
+	k := check.solve("row_slot", "tokens*k", "k", rowSlot.extent(1, 0), 0, 1, tokens)
+	dtype := x.dtype
+	check.dtype("y", y, dtype)
+	check.dtype("row_slot", rowSlot, cuda.I32)
+	check.shape("x", x, "[tokens, dim]", tokens, dim)
+	check.shape("row_slot", rowSlot, "[tokens*k]", tokens*k)
+	check.shape("y", y, "[tokens*k, dim]", tokens*k, dim)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.MoEGather(x.memory(), rowSlot.memory(), y.memory(), int64(tokens), int64(k), int64(dim), dtype)
+}
+
+// MoEGatherBackward calls cuda_moe_gather_backward.
+//
+// Gradient of moe_gather: dx[t] = sum over j of dy[slot_row[t, j]], dropped slots left out.
+//
+//   - dy, in dtype [tokens*k, dim]: gradient of y
+//   - slotRow, in i32 [tokens, k]: from moe_plan
+//   - dx, out dtype [tokens, dim]: gradient of x
+func MoEGatherBackward(dy, slotRow, dx *Tensor) error {
+	check := begin("moe_gather_backward", "dim from dy, tokens and k from slot_row")
+	if !check.required("dy", dy, 2, dense) ||
+		!check.required("slot_row", slotRow, 2, dense) ||
+		!check.required("dx", dx, 2, dense) {
+		return check.err
+	}
+	dim := dy.extent(2, 1)
+	tokens := slotRow.extent(2, 0)
+	k := slotRow.extent(2, 1)
+	dtype := dy.dtype
+	check.dtype("dx", dx, dtype)
+	check.dtype("slot_row", slotRow, cuda.I32)
+	check.shape("dy", dy, "[tokens*k, dim]", tokens*k, dim)
+	check.shape("slot_row", slotRow, "[tokens, k]", tokens, k)
+	check.shape("dx", dx, "[tokens, dim]", tokens, dim)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.MoEGatherBackward(dy.memory(), slotRow.memory(), dx.memory(), int64(tokens), int64(k), int64(dim),
+		dtype)
+}
+
+// MoECombine calls cuda_moe_combine.
+//
+// Weighs the experts' outputs and brings them back into token order: out[t] = residual[t] + sum over j of weights[t, j]
+// * y[slot_row[t, j]], dropped slots left out.
+//
+//   - y, in dtype [tokens*k, dim]: the experts' outputs, in row order
+//   - weights, in f32 [tokens, k]: router weights
+//   - slotRow, in i32 [tokens, k]: from moe_plan
+//   - residual, in dtype [tokens, dim], may be nil: added, or null
+//   - out, out dtype [tokens, dim], may be residual itself: output
+func MoECombine(y, weights, slotRow, residual, out *Tensor) error {
+	check := begin("moe_combine", "dim from y, tokens and k from weights")
+	if !check.required("y", y, 2, dense) ||
+		!check.required("weights", weights, 2, dense) ||
+		!check.required("slot_row", slotRow, 2, dense) ||
+		!check.optional("residual", residual, 2, dense) ||
+		!check.required("out", out, 2, dense) {
+		return check.err
+	}
+	dim := y.extent(2, 1)
+	tokens := weights.extent(2, 0)
+	k := weights.extent(2, 1)
+	dtype := y.dtype
+	check.dtype("out", out, dtype)
+	check.dtype("residual", residual, dtype)
+	check.dtype("weights", weights, cuda.F32)
+	check.dtype("slot_row", slotRow, cuda.I32)
+	check.shape("y", y, "[tokens*k, dim]", tokens*k, dim)
+	check.shape("weights", weights, "[tokens, k]", tokens, k)
+	check.shape("slot_row", slotRow, "[tokens, k]", tokens, k)
+	check.shape("residual", residual, "[tokens, dim]", tokens, dim)
+	check.shape("out", out, "[tokens, dim]", tokens, dim)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.MoECombine(y.memory(), weights.memory(), slotRow.memory(), residual.memory(), out.memory(),
+		int64(tokens), int64(k), int64(dim), dtype)
+}
+
+// MoECombineBackward calls cuda_moe_combine_backward.
+//
+// Gradients of moe_combine: dy[r] = weights[t, j] * dout[t] for the slot (t, j) of row r, zero for rows without a slot;
+// dweights[t, j] = dout[t] . y[slot_row[t, j]], zero for dropped slots. The residual's gradient is dout itself.
+//
+//   - dout, in dtype [tokens, dim]: gradient of out
+//   - y, in dtype [tokens*k, dim]: as in the forward call
+//   - weights, in f32 [tokens, k]: as in the forward call
+//   - slotRow, in i32 [tokens, k]: from moe_plan
+//   - rowSlot, in i32 [tokens*k]: from moe_plan
+//   - dy, out dtype [tokens*k, dim], may be y itself: gradient of y
+//   - dweights, out f32 [tokens, k]: gradient of weights
+func MoECombineBackward(dout, y, weights, slotRow, rowSlot, dy, dweights *Tensor) error {
+	check := begin("moe_combine_backward", "tokens and dim from dout, k from weights")
+	if !check.required("dout", dout, 2, dense) ||
+		!check.required("y", y, 2, dense) ||
+		!check.required("weights", weights, 2, dense) ||
+		!check.required("slot_row", slotRow, 2, dense) ||
+		!check.required("row_slot", rowSlot, 1, dense) ||
+		!check.required("dy", dy, 2, dense) ||
+		!check.required("dweights", dweights, 2, dense) {
+		return check.err
+	}
+	tokens := dout.extent(2, 0)
+	dim := dout.extent(2, 1)
+	k := weights.extent(2, 1)
+	dtype := dout.dtype
+	check.dtype("y", y, dtype)
+	check.dtype("dy", dy, dtype)
+	check.dtype("weights", weights, cuda.F32)
+	check.dtype("slot_row", slotRow, cuda.I32)
+	check.dtype("row_slot", rowSlot, cuda.I32)
+	check.dtype("dweights", dweights, cuda.F32)
+	check.shape("dout", dout, "[tokens, dim]", tokens, dim)
+	check.shape("y", y, "[tokens*k, dim]", tokens*k, dim)
+	check.shape("weights", weights, "[tokens, k]", tokens, k)
+	check.shape("slot_row", slotRow, "[tokens, k]", tokens, k)
+	check.shape("row_slot", rowSlot, "[tokens*k]", tokens*k)
+	check.shape("dy", dy, "[tokens*k, dim]", tokens*k, dim)
+	check.shape("dweights", dweights, "[tokens, k]", tokens, k)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.MoECombineBackward(dout.memory(), y.memory(), weights.memory(), slotRow.memory(), rowSlot.memory(),
+		dy.memory(), dweights.memory(), int64(tokens), int64(k), int64(dim), dtype)
+}

@@ -1,0 +1,219 @@
+// Code generated from bindings.h by `python -m nncuda.binding.golang`. DO NOT EDIT.
+
+package tensor
+
+import "github.com/nncuda/nncuda/go/cuda"
+
+// AdamWStep calls cuda_adamw_step.
+//
+// AdamW with decoupled weight decay, for t = step[0] >= 1 and g = grad * grad_scale: m = beta1*m + (1-beta1)*g; v =
+// beta2*v + (1-beta2)*g^2; param = param*(1 - lr*weight_decay) - lr * (m/(1-beta1^t)) / (sqrt(v/(1-beta2^t)) + eps).
+// (Loshchilov, Hutter 2019, algorithm 2)
+//
+//   - grad, in f32 [n]: gradients
+//   - lr, in f32 [1]: learning rate
+//   - step, in i32 [1]: number of this update, from 1
+//   - gradScale, in f32 [1], may be nil: factor of the gradients (from grad_clip), or null for 1
+//   - skip, in i32 [1], may be nil: non-zero leaves everything as it is; or null
+//   - param, inout f32 [n]: parameters
+//   - m, inout f32 [n]: first moments
+//   - v, inout f32 [n]: second moments
+//   - paramCopy, out dtype [n], may be nil: the new parameters rounded to `dtype`, or null
+//   - nDecay: how many of them, from the first, decay; 0 .. n
+//   - beta1: 0 .. below 1
+//   - beta2: 0 .. below 1
+//   - eps: above 0
+//   - weightDecay: at least 0
+func AdamWStep(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tensor, nDecay int64, beta1, beta2, eps,
+	weightDecay float32) error {
+	check := begin("adamw_step", "n from grad")
+	if !check.required("grad", grad, 1, dense) ||
+		!check.required("lr", lr, 1, dense) ||
+		!check.required("step", step, 1, dense) ||
+		!check.optional("grad_scale", gradScale, 1, dense) ||
+		!check.optional("skip", skip, 1, dense) ||
+		!check.required("param", param, 1, dense) ||
+		!check.required("m", m, 1, dense) ||
+		!check.required("v", v, 1, dense) ||
+		!check.optional("param_copy", paramCopy, 1, dense) {
+		return check.err
+	}
+	n := grad.extent(1, 0)
+	dtype := firstDType(paramCopy)
+	check.dtype("param_copy", paramCopy, dtype)
+	check.dtype("grad", grad, cuda.F32)
+	check.dtype("lr", lr, cuda.F32)
+	check.dtype("step", step, cuda.I32)
+	check.dtype("grad_scale", gradScale, cuda.F32)
+	check.dtype("skip", skip, cuda.I32)
+	check.dtype("param", param, cuda.F32)
+	check.dtype("m", m, cuda.F32)
+	check.dtype("v", v, cuda.F32)
+	check.shape("grad", grad, "[n]", n)
+	check.shape("lr", lr, "[1]", 1)
+	check.shape("step", step, "[1]", 1)
+	check.shape("grad_scale", gradScale, "[1]", 1)
+	check.shape("skip", skip, "[1]", 1)
+	check.shape("param", param, "[n]", n)
+	check.shape("m", m, "[n]", n)
+	check.shape("v", v, "[n]", n)
+	check.shape("param_copy", paramCopy, "[n]", n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.AdamWStep(grad.memory(), lr.memory(), step.memory(), gradScale.memory(), skip.memory(),
+		param.memory(), m.memory(), v.memory(), paramCopy.memory(), int64(n), nDecay, beta1, beta2, eps, weightDecay,
+		dtype)
+}
+
+// ZeroGrad calls cuda_zero_grad.
+//
+// Sets gradients to zero.
+//
+//   - grad, out dtype [n]: gradients
+func ZeroGrad(grad *Tensor) error {
+	check := begin("zero_grad", "n from grad")
+	if !check.required("grad", grad, 1, dense) {
+		return check.err
+	}
+	n := grad.extent(1, 0)
+	dtype := grad.dtype
+	check.shape("grad", grad, "[n]", n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.ZeroGrad(grad.memory(), int64(n), dtype)
+}
+
+// GradNorm calls cuda_grad_norm.
+//
+// Euclidean norm: norm = sqrt(sum(grad^2)). Not finite exactly when a gradient is not finite or the norm overflows f32.
+//
+//   - grad, in dtype [n]: gradients
+//   - norm, out f32 [1]: the norm
+func GradNorm(grad, norm *Tensor) error {
+	check := begin("grad_norm", "n from grad")
+	if !check.required("grad", grad, 1, dense) ||
+		!check.required("norm", norm, 1, dense) {
+		return check.err
+	}
+	n := grad.extent(1, 0)
+	dtype := grad.dtype
+	check.dtype("norm", norm, cuda.F32)
+	check.shape("grad", grad, "[n]", n)
+	check.shape("norm", norm, "[1]", 1)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.GradNorm(grad.memory(), norm.memory(), int64(n), dtype)
+}
+
+// GradClip calls cuda_grad_clip.
+//
+// Clips by the global norm: with s = loss_scale (1 if null) and g = norm/s, scale = min(1, max_norm / (g + 1e-6)) / s;
+// where grad is given it is multiplied by scale. (Pascanu, Mikolov, Bengio 2013, algorithm 1)
+//
+//   - norm, in f32 [1]: from grad_norm
+//   - lossScale, in f32 [1], may be nil: what the loss was multiplied by, or null for 1
+//   - scale, out f32 [1]: the factor, for adamw_step
+//   - grad, inout dtype [n], may be nil: gradients to scale in place, or null to leave that to adamw_step
+//   - maxNorm: largest norm allowed, above 0; infinity never clips
+func GradClip(norm, lossScale, scale, grad *Tensor, maxNorm float32) error {
+	check := begin("grad_clip", "n from grad")
+	if !check.required("norm", norm, 1, dense) ||
+		!check.optional("loss_scale", lossScale, 1, dense) ||
+		!check.required("scale", scale, 1, dense) ||
+		!check.optional("grad", grad, 1, dense) {
+		return check.err
+	}
+	n := 1
+	if grad != nil {
+		n = grad.extent(1, 0)
+	}
+	dtype := firstDType(grad)
+	check.dtype("grad", grad, dtype)
+	check.dtype("norm", norm, cuda.F32)
+	check.dtype("loss_scale", lossScale, cuda.F32)
+	check.dtype("scale", scale, cuda.F32)
+	check.shape("norm", norm, "[1]", 1)
+	check.shape("loss_scale", lossScale, "[1]", 1)
+	check.shape("scale", scale, "[1]", 1)
+	check.shape("grad", grad, "[n]", n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.GradClip(norm.memory(), lossScale.memory(), scale.memory(), grad.memory(), int64(n), maxNorm,
+		dtype)
+}
+
+// LRSchedule calls cuda_lr_schedule.
+//
+// Advances the step and gives its rate: t = ++step[0]; up to `warmup` steps lr = max_lr * t / warmup, then lr = min_lr
+// + (max_lr - min_lr) * (1 + cos(pi * (t - warmup) / (total - warmup))) / 2, from `total` on min_lr. (Loshchilov,
+// Hutter 2017, "SGDR", eq. 5, with a linear warm-up)
+//
+//   - skip, in i32 [1], may be nil: non-zero leaves step and lr as they are; or null
+//   - step, inout i32 [1]: updates done
+//   - lr, out f32 [1]: rate of this update
+//   - warmup: at least 0
+//   - total: at least warmup
+//   - maxLR: highest rate
+//   - minLR: last rate
+func LRSchedule(skip, step, lr *Tensor, warmup, total int64, maxLR, minLR float32) error {
+	check := begin("lr_schedule", "")
+	if !check.optional("skip", skip, 1, dense) ||
+		!check.required("step", step, 1, dense) ||
+		!check.required("lr", lr, 1, dense) {
+		return check.err
+	}
+	check.dtype("skip", skip, cuda.I32)
+	check.dtype("step", step, cuda.I32)
+	check.dtype("lr", lr, cuda.F32)
+	check.shape("skip", skip, "[1]", 1)
+	check.shape("step", step, "[1]", 1)
+	check.shape("lr", lr, "[1]", 1)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.LRSchedule(skip.memory(), step.memory(), lr.memory(), warmup, total, maxLR, minLR)
+}
+
+// LossScaleUpdate calls cuda_loss_scale_update.
+//
+// Dynamic loss scaling: when norm is not finite, skip = 1, skipped += 1, loss_scale *= backoff, good_steps = 0; else
+// skip = 0 and good_steps += 1, and each time it reaches `interval` loss_scale *= growth and good_steps = 0. The scale
+// stays within 2^-24 .. 2^24. (Micikevicius et al. 2018, section 3.2)
+//
+//   - norm, in f32 [1]: from grad_norm
+//   - lossScale, inout f32 [1]: the scale
+//   - goodSteps, inout i32 [1]: steps since the last change
+//   - skipped, inout i32 [1]: steps skipped so far
+//   - skip, out i32 [1]: 1 when this step must be skipped
+//   - growth: at least 1
+//   - backoff: above 0, at most 1
+//   - interval: at least 1
+func LossScaleUpdate(norm, lossScale, goodSteps, skipped, skip *Tensor, growth, backoff float32, interval int64) error {
+	check := begin("loss_scale_update", "")
+	if !check.required("norm", norm, 1, dense) ||
+		!check.required("loss_scale", lossScale, 1, dense) ||
+		!check.required("good_steps", goodSteps, 1, dense) ||
+		!check.required("skipped", skipped, 1, dense) ||
+		!check.required("skip", skip, 1, dense) {
+		return check.err
+	}
+	check.dtype("norm", norm, cuda.F32)
+	check.dtype("loss_scale", lossScale, cuda.F32)
+	check.dtype("good_steps", goodSteps, cuda.I32)
+	check.dtype("skipped", skipped, cuda.I32)
+	check.dtype("skip", skip, cuda.I32)
+	check.shape("norm", norm, "[1]", 1)
+	check.shape("loss_scale", lossScale, "[1]", 1)
+	check.shape("good_steps", goodSteps, "[1]", 1)
+	check.shape("skipped", skipped, "[1]", 1)
+	check.shape("skip", skip, "[1]", 1)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.LossScaleUpdate(norm.memory(), lossScale.memory(), goodSteps.memory(), skipped.memory(),
+		skip.memory(), growth, backoff, interval)
+}
