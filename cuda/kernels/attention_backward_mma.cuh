@@ -3,7 +3,13 @@
  *
  * The kernel over keys computes the transposes of S and dP, that over rows S and dP themselves: either way a warp has
  * 16 or 32 rows of them in registers and all that they are multiplied by next, so that P and dS go from the registers
- * of one product to those of the next, rounded to 16 bits, and warps exchange nothing.
+ * of one product to those of the next, and warps exchange nothing.
+ *
+ * P and dS are each multiplied as two 16-bit numbers: their rounding to 16 bits, and what that drops. Rounding them
+ * alone costs as much as the rounding of the outputs wherever few terms make a sum (a short sequence, or a long one
+ * whose attention is sharp): all three gradients then miss the bar of the golden fixtures, by up to 1.4 times. Operands
+ * from memory are read once for both, so that products alone are added: the kernel over keys has 6 in place of 4 (those
+ * of dV and dK twice), the one over rows 4 in place of 3.
  */
 #ifndef NN_KERNELS_ATTENTION_BACKWARD_MMA_CUH
 #define NN_KERNELS_ATTENTION_BACKWARD_MMA_CUH
@@ -15,10 +21,11 @@
  * By padded head_dim, for the kernel over keys and that over rows: 16-row parts of a warp, and how many rows of the
  * other side it takes at a time (twice that are in shared memory). A block has four warps.
  *
- * Sums take 2 * PARTS * COLUMNS / 2 registers for keys, PARTS * D / 2 for rows, S and dP PARTS * OTHER / 2 each; what
- * stays in registers decides the rest. With 256 columns dK and dV are too many: two blocks compute half the columns
- * each, and both compute S and dP. All but 256 columns fit in sm_75's 64 KiB of shared memory, and those in the 99 KiB
- * of sm_86. By this count, not measured on a GPU yet.
+ * Sums take 2 * PARTS * COLUMNS / 2 registers for keys, PARTS * D / 2 for rows; S and dP PARTS * 8 each for keys, where
+ * 16 of the other rows are taken at a time, PARTS * OTHER / 2 each for rows. What stays in registers decides the rest.
+ * With 256 columns dK and dV are too many: two blocks compute half the columns each, and both compute S and dP. All but
+ * 256 columns fit in sm_75's 64 KiB of shared memory, and those in the 99 KiB of sm_86. By this count, not measured on
+ * a GPU yet.
  */
 template <int D> struct nn_backward_mma_tile;
 template <> struct nn_backward_mma_tile<64> {
@@ -57,16 +64,17 @@ __device__ __forceinline__ void nn_mma_scores(float (&sums)[PARTS][COUNT][4], co
   }
 }
 
-/* sums += A B for A in registers as sums of a product, and B's COUNT * 8 columns from unit `unit` of a tile on. */
+/* sums += A B for A in registers as sums of a product, in two 16-bit parts, and B's COUNT * 8 columns from unit `unit`
+ * of a tile on. */
 template <class T, int D, int PARTS, int INNER, int COUNT>
 __device__ __forceinline__ void nn_mma_onward(float (&sums)[PARTS][COUNT][4], const float (&from)[PARTS][INNER][4],
                                               const nn_mma_lane<D> &place, uint32_t b_tile, int unit) {
 #pragma unroll
   for (int m = 0; m < INNER / 2; m++) {
-    uint32_t a[PARTS][4];
+    uint32_t a[PARTS][4], dropped[PARTS][4];
 #pragma unroll
     for (int part = 0; part < PARTS; part++) {
-      nn_sums_to_a<T>(a[part], from[part][2 * m], from[part][2 * m + 1]);
+      nn_sums_to_a<T>(a[part], dropped[part], from[part][2 * m], from[part][2 * m + 1]);
     }
 #pragma unroll
     for (int n = 0; n < COUNT / 2; n++) {
@@ -76,6 +84,8 @@ __device__ __forceinline__ void nn_mma_onward(float (&sums)[PARTS][COUNT][4], co
       for (int part = 0; part < PARTS; part++) {
         nn_mma_m16n8k16<T>(sums[part][2 * n], a[part], b[0], b[1]);
         nn_mma_m16n8k16<T>(sums[part][2 * n + 1], a[part], b[2], b[3]);
+        nn_mma_m16n8k16<T>(sums[part][2 * n], dropped[part], b[0], b[1]);
+        nn_mma_m16n8k16<T>(sums[part][2 * n + 1], dropped[part], b[2], b[3]);
       }
     }
   }
@@ -114,8 +124,6 @@ template <int D> struct nn_backward_mma_keys_layout {
   static constexpr size_t bytes = stages_at + 2 * stage;
 };
 
-// spills: nn_backward_mma_keys_kernel on sm_75: without asynchronous copies the next rows pass through registers,
-// beside two accumulators that fill them; 8 bytes a thread
 template <class T, int D>
 __global__ void __launch_bounds__(NN_BACKWARD_THREADS, D == 256 ? 1 : 2)
     nn_backward_mma_keys_kernel(nn_flash_backward p) {
@@ -170,39 +178,39 @@ __global__ void __launch_bounds__(NN_BACKWARD_THREADS, D == 256 ? 1 : 2)
     const float4 *const row_sums = reinterpret_cast<const float4 *>(stage + L::sums_at);
     /* Some row may not see all of these keys: those of the first and last tiles. */
     const bool partly = (int64_t)(i + 1) * L::M > s.rows() || __float_as_int(row_sums[0].w) < key + L::N;
-    float prob[L::PARTS][L::M / 8][4] = {};
-    nn_mma_scores<T>(prob, place, k_tile, first_row, q_tile);
-#pragma unroll
-    for (int n = 0; n < L::M / 8; n++) {
-#pragma unroll
-      for (int e = 0; e < 2; e++) {
-        const float lse = row_sums[8 * n + 2 * (lane % 4) + e].x;
-#pragma unroll
-        for (int part = 0; part < L::PARTS; part++) {
-          prob[part][n][e] = nn_exp2_approx(fmaf(prob[part][n][e], p.factor.high, -lse));
-          prob[part][n][2 + e] = nn_exp2_approx(fmaf(prob[part][n][2 + e], p.factor.high, -lse));
-        }
-      }
-    }
-    if (partly) {
-      nn_hide_keys(prob, row_sums, own_key);
-    }
-    nn_mma_onward<T>(dv, prob, place, dout_tile, first_unit);
-    /* dS of 16 rows at a time: registers */
-#pragma unroll
+    /* 16 rows at a time, one after another: registers */
+#pragma unroll 1
     for (int m = 0; m < L::M / 16; m++) {
       const uint32_t further = nn_mma_tile<D>::bytes(16 * m);
-      float ds[L::PARTS][2][4] = {};
+      const float4 *const sums = row_sums + 16 * m + 2 * (lane % 4);
+      float prob[L::PARTS][2][4] = {}, ds[L::PARTS][2][4] = {};
+      nn_mma_scores<T>(prob, place, k_tile, first_row, q_tile + further);
+#pragma unroll
+      for (int n = 0; n < 2; n++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          const float lse = sums[8 * n + e].x;
+#pragma unroll
+          for (int part = 0; part < L::PARTS; part++) {
+            prob[part][n][e] = nn_exp2_approx(fmaf(prob[part][n][e], p.factor.high, -lse));
+            prob[part][n][2 + e] = nn_exp2_approx(fmaf(prob[part][n][2 + e], p.factor.high, -lse));
+          }
+        }
+      }
+      if (partly) {
+        nn_hide_keys(prob, row_sums + 16 * m, own_key);
+      }
+      nn_mma_onward<T>(dv, prob, place, dout_tile + further, first_unit);
       nn_mma_scores<T>(ds, place, v_tile, first_row, dout_tile + further);
 #pragma unroll
       for (int n = 0; n < 2; n++) {
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-          const float delta = row_sums[16 * m + 8 * n + 2 * (lane % 4) + e].z;
+          const float delta = sums[8 * n + e].z;
 #pragma unroll
           for (int part = 0; part < L::PARTS; part++) {
-            ds[part][n][e] = prob[part][2 * m + n][e] * (ds[part][n][e] - delta);
-            ds[part][n][2 + e] = prob[part][2 * m + n][2 + e] * (ds[part][n][2 + e] - delta);
+            ds[part][n][e] = prob[part][n][e] * (ds[part][n][e] - delta);
+            ds[part][n][2 + e] = prob[part][n][2 + e] * (ds[part][n][2 + e] - delta);
           }
         }
       }

@@ -66,6 +66,23 @@ __device__ __forceinline__ void nn_sums_to_a(uint32_t (&a)[4], const float (&lef
   a[3] = nn_pair<T>(right[2], right[3]);
 }
 
+/* What rounding to 16 bits drops of two numbers, itself rounded to 16 bits; `pair` is nn_pair of them. */
+template <class T> __device__ __forceinline__ uint32_t nn_dropped(float low, float high, uint32_t pair) {
+  const float2 kept = nn_mma_type<T>::is_f16 ? nn_f16x2_to_f32x2(pair) : nn_bf16x2_to_f32x2(pair);
+  return nn_pair<T>(low - kept.x, high - kept.y);
+}
+
+/* The same as two operands: the sums rounded to 16 bits, and what that drops. */
+template <class T>
+__device__ __forceinline__ void nn_sums_to_a(uint32_t (&a)[4], uint32_t (&dropped)[4], const float (&left)[4],
+                                             const float (&right)[4]) {
+  nn_sums_to_a<T>(a, left, right);
+  dropped[0] = nn_dropped<T>(left[0], left[1], a[0]);
+  dropped[1] = nn_dropped<T>(left[2], left[3], a[1]);
+  dropped[2] = nn_dropped<T>(right[0], right[1], a[2]);
+  dropped[3] = nn_dropped<T>(right[2], right[3], a[3]);
+}
+
 /* Starts to copy a unit of a tile, or zeros unless `inside` (nn_copy_async); without `wide` it is copied by itself,
  * element by element. */
 template <class T>
