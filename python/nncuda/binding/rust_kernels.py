@@ -1,0 +1,375 @@
+"""The part of the Rust generator that writes nn-ffi: a typed function a kernel, enums, and calls by name.
+
+A kernel's function takes what `signature` says, in the header's order. Its body reads the tensors' shapes, solves the
+sizes, checks the rest and makes the call; what it calls to do so is in `nn-ffi/src/call.rs`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .header import FIXED_DTYPES, Constant, Dim, Function, Header, Param, Section
+from .rust_text import GENERATED, WIDTH, array, call, comment, mark
+from .signature import Signature, Solve, signature
+
+#: Enums of the header that are types of their own in Rust: the prefix of their constants, and the type.
+_ENUMS = {"NNCUDA_ROPE_": "RopeLayout", "NNCUDA_ACTIVATION_": "Activation"}
+_SCALARS = {"int32_t": "i32", "int64_t": "i64", "float": "f32", "double": "f64"}
+_TENSOR, _OPTIONAL = "&GpuTensor<'_>", "Option<&GpuTensor<'_>>"
+_DIRECTIONS = {"in": "In", "out": "Out", "inout": "InOut", "acc": "Accumulated"}
+
+
+def files(contract: Header) -> dict[str, str]:
+    """The generated files by their path below `nn-ffi/src/`."""
+    sections = [section for section in contract.sections if any(function.is_kernel for function in section.functions)]
+    made = {
+        "kernels/mod.rs": _kernels_module(sections),
+        "generated/mod.rs": _generated_module(),
+        "generated/options.rs": _options(contract),
+        "generated/status.rs": _status(contract),
+        "generated/catalogue.rs": _catalogue(contract),
+    }
+    return made | {f"kernels/{section.name}.rs": _section(section) for section in sections}
+
+
+# A function a kernel
+
+
+def _kernels_module(sections: list[Section]) -> str:
+    text = (
+        "Every kernel as a function. Inputs and outputs are tensors, in the order of bindings.h; the sizes and strides "
+        "follow from their shapes, which are checked against each other before anything runs, and only what no tensor "
+        "tells is passed as a number.\n\n"
+        "How a tensor's shape meets the one in the documentation: a shape of one dimension takes a dense tensor of any "
+        "shape, flattened; leading dimensions beyond those of the documented shape are folded into the first, where "
+        "the tensor is dense; and only where the shape reads `[rows:ld, ...]` may rows lie further apart than they are "
+        "long. Outputs may be inputs where their line says so, and are written by the time the context is next "
+        "synchronised. A call of sizes that are zero does nothing.\n\n"
+        "Each function returns [`Error::Shape`](crate::Error::Shape) when shapes or dtypes disagree, and "
+        "[`Error::Call`](crate::Error::Call) with the library's status and sentence when the library refuses."
+    )
+    names = sorted(section.name for section in sections)
+    lines = [f"// {GENERATED}", "", *_unescaped(text, "//!"), "", *(f"mod {name};" for name in names), ""]
+    return "\n".join(lines + [f"pub use {name}::*;" for name in names]) + "\n"
+
+
+def _unescaped(text: str, prefix: str) -> list[str]:
+    return comment(text, prefix, escaped=False)
+
+
+def _section(section: Section) -> str:
+    kernels = [function for function in section.functions if function.is_kernel]
+    text = "\n".join(line for function in kernels for line in ("", *_documentation(function), *_function(function)))
+    helpers = [name for name in ("Sizes", "plus", "pointer", "tensor", "times") if re.search(rf"(?<![.\w]){name}(\(| {{)", text)]
+    names = sorted({*(name for name in (*_ENUMS.values(), "DType") if name in text), "GpuTensor", "Result"})
+    about = f"Kernels of the section {section.name} of bindings.h." + (f"\n\n{section.text}" if section.text else "")
+    allow = []
+    if any(len(signature(function).arguments) > 7 for function in kernels):
+        allow = ["", '#![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]']
+    imports = [f"use crate::call::{{{', '.join(['Call', *helpers])}}};" if helpers else "use crate::call::Call;"]
+    imports.append(f"use crate::{{{', '.join(names)}}};")
+    return "\n".join([*mark(about), *allow, "", *imports]) + "\n" + text + "\n"
+
+
+def _documentation(function: Function) -> list[str]:
+    made = signature(function)
+    lines = comment(function.summary, "///")
+    whole = " ".join(function.doc.split())
+    rest = whole[len(function.summary) :].strip() if whole.startswith(function.summary) else whole
+    if rest:
+        lines += ["///", *comment(rest, "///")]
+    lines += ["///", "/// # Arguments", "///"]
+    for param in made.arguments:
+        item = comment(f"`{param.name}`: {_about(param)}", "///")
+        lines += [item[0].replace("/// ", "/// - ", 1), *(line.replace("/// ", "///   ", 1) for line in item[1:])]
+    lines += ["///", "/// # Errors", "///"]
+    lines += _unescaped("[`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.", "///")
+    return lines
+
+
+def _about(param: Param) -> str:
+    if param.kind != "pointer":
+        return param.text
+    dtype = param.dtype if param.dtype in FIXED_DTYPES else f"of `{param.dtype}`"
+    how = {"in": "", "out": "; overwritten", "inout": "; read and overwritten", "acc": "; added to"}[param.direction]
+    alias = f", may be {' or '.join(f'`{name}`' for name in param.alias)}" if param.alias else ""
+    absent = " (optional)" if param.nullable and "null" not in param.text else ""
+    return f"{dtype} `{param.shape_text}`, {param.text}{how}{alias}{absent}"
+
+
+def _type(param: Param) -> str:
+    if param.kind == "pointer":
+        return _OPTIONAL if param.nullable else _TENSOR
+    if param.kind == "size":
+        return "usize"
+    if param.kind == "flag":
+        return "bool"
+    if param.kind == "dtype":
+        return "DType"
+    return _enum_of(param) or _SCALARS[param.ctype]
+
+
+def _enum_of(param: Param) -> str:
+    return next((name for prefix, name in _ENUMS.items() if param.constants and param.constants[0].startswith(prefix)), "")
+
+
+def _function(function: Function) -> list[str]:
+    made = signature(function)
+    first = next(param for param in function.pointers if not param.nullable)
+    parameters = [f"{param.name}: {_type(param)}" for param in made.arguments]
+    body = [f'let call = Call::new("{function.kernel}", {first.name});']
+    for param in function.pointers:
+        body += _operand(param)
+    for solve in made.solves:
+        body += _solve(solve)
+    body += _checks(made)
+    for name, tensors in made.dtypes.items():
+        body += _dtype(name, tensors)
+    for name, tensors in made.strides.items():
+        body += call(f"let {name} = call.stride", [f"&[{', '.join(f'{p.name}.rows()' for p in tensors)}]"], "?;")
+    body += _call(function)
+    return [*call(f"pub fn {function.kernel}", parameters, " -> Result<()> {"), *_indented(body), "}"]
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def _operand(param: Param) -> list[str]:
+    """A tensor, its shape folded to the header's number of dimensions."""
+    rows = "strided" if param.ld else "dense"
+    dtype = f".of(DType::{param.dtype.upper()})?" if param.dtype in FIXED_DTYPES else ""
+    swapped = f".swapped({param.swap_flag})?" if param.swap_flag else ""
+    read = f'call.{rows}::<{len(param.dims)}>("{param.name}", "{param.shape_text}", {param.name})?{dtype}{swapped}'
+    if not param.nullable:
+        return [f"let {param.name} = {read};"]
+    return [f"let {param.name} = match {param.name} {{", f"    Some({param.name}) => Some({read}),", "    None => None,", "};"]
+
+
+def _solve(solve: Solve) -> list[str]:
+    dim, tensor = solve.dim, solve.param.name
+    if (dim.names, dim.coefficient, dim.divisor, dim.offset) == ((solve.size,), 1, 1, 0):
+        value = "{}.dims[" + str(solve.at) + "]"
+    else:
+        factor = _product(solve.others, dim.coefficient)
+        value = f'{{}}.solve({solve.at}, "{solve.size}", {factor}, {dim.divisor}, {dim.offset})?'
+    if not solve.param.nullable:
+        return [f"let {solve.size} = {value.format(tensor)};"]
+    # A size that matters to no other tensor must not be zero, which would make the call do nothing.
+    found = value.format(tensor)
+    return [f"let {solve.size} = match &{tensor} {{", f"    Some({tensor}) => {found},", "    None => 1,", "};"]
+
+
+def _product(names: tuple[str, ...], coefficient: int) -> str:
+    factors = [*names, *([str(coefficient)] if coefficient != 1 or not names else [])]
+    return factors[0] if len(factors) == 1 else f"times(&[{', '.join(factors)}])"
+
+
+def _value(dim: Dim) -> str:
+    """A dimension as a Rust expression over sizes."""
+    text = _product(dim.names, dim.coefficient)
+    text += f" / {dim.divisor}" if dim.divisor != 1 else ""
+    return f"plus({text}, {dim.offset})" if dim.offset else text
+
+
+def _checks(made: Signature) -> list[str]:
+    """Each tensor's shape against the sizes, where it has told not all of them itself."""
+    checked = list(dict.fromkeys(check.param.name for check in made.checks))
+    if not checked:
+        return []
+    function = made.function
+    origin = {solve.size: f"from {solve.param.name}" for solve in made.solves}
+    origin |= {param.name: "given" for param in made.arguments if param.kind == "size"}
+    told = [f'("{name}", "{where}")' for name, where in origin.items()]
+    lines = array(f"const SIZES: [(&str, &str); {len(told)}] = ", told, ";")
+    lines.append(f"let sizes = Sizes {{ names: &SIZES, values: &[{', '.join(origin)}] }};")
+    for name in checked:
+        param = function.by_name[name]
+        wanted = f"[{', '.join(map(_value, param.dims))}]"
+        expect = call(f"{name}.expect", [wanted, "sizes"], "?;")
+        if param.nullable:
+            expect = [f"if let Some({name}) = &{name} {{", *_indented(expect), "}"]
+        lines += expect
+    return lines
+
+
+def _dtype(name: str, tensors: tuple[Param, ...]) -> list[str]:
+    required = [param.name for param in tensors if not param.nullable]
+    optional = [param.name for param in tensors if param.nullable]
+    if not required:
+        assert len(optional) == 1, f"several tensors that may all be absent tell {name}"
+        (only,) = optional
+        return [f"let {name} = {only}.as_ref().map_or(DType::F32, |{only}| {only}.dtype());"]
+    first, *others = required
+    lines = [f"let {name} = {first}.dtype();"]
+    lines += [f'{other}.same({name}, "{first}")?;' for other in others]
+    for other in optional:
+        lines += [f"if let Some({other}) = &{other} {{", f'    {other}.same({name}, "{first}")?;', "}"]
+    return lines
+
+
+def _call(function: Function) -> list[str]:
+    arguments = ["call.handle()", *(_argument(param) for param in function.params[1:])]
+    head = f"(call.functions().{function.name})"
+    lines = [
+        "// SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the",
+        "// sizes and strides describe, as was checked above; everything else the library checks itself.",
+    ]
+    (line, *more) = call(f"let status = unsafe {{ {head}", arguments, " };", 0)
+    if more or len(line) + 4 > WIDTH:
+        lines += ["let status = unsafe {", *(line[4:] for line in call(head, arguments, "", 8)), "};"]
+    else:
+        lines.append(line)
+    tensors = [f"tensor(&{param.name})" if param.nullable else f"Some({param.name}.tensor)" for param in function.pointers]
+    return lines + call("call.finish", ["status", f"&[{', '.join(tensors)}]"], "")
+
+
+def _argument(param: Param) -> str:
+    if param.kind == "pointer":
+        pointer = f"pointer(&{param.name})" if param.nullable else f"{param.name}.pointer()"
+        void = param.ctype.replace("const ", "") == "void *"
+        return pointer if void else f"{pointer}.cast()"
+    if param.kind == "size":
+        return f"{param.name} as i64"
+    if param.kind == "dtype":
+        return f"{param.name}.code()"
+    if param.kind == "flag":
+        return f"i32::from({param.name})"
+    return f"{param.name} as i32" if _enum_of(param) else param.name
+
+
+# Options and statuses
+
+
+def _generated_module() -> str:
+    lines = mark("What the header says beside the kernels' functions: enums, statuses, and the table of the kernels.")
+    return "\n".join([*lines, "", "pub(crate) mod catalogue;", "pub(crate) mod options;", "pub(crate) mod status;"]) + "\n"
+
+
+def _variant(constant: Constant, prefix: str) -> str:
+    return "".join(word.capitalize() for word in constant.name.removeprefix(prefix).split("_"))
+
+
+def _options(contract: Header) -> str:
+    lines = mark("Options of kernels that are one of a few.")
+    for prefix, name in _ENUMS.items():
+        (enum,) = (enum for enum in contract.enums if enum.constants[0].name.startswith(prefix))
+        lines += [
+            "",
+            *comment(enum.text, "///"),
+            "#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]",
+            "#[repr(i32)]",
+            f"pub enum {name} {{",
+        ]
+        for index, constant in enumerate(enum.constants):
+            text = constant.text or f"`{constant.name}`."
+            lines += _indented([*comment(text, "///"), *(["#[default]"] if index == 0 else [])])
+            lines.append(f"    {_variant(constant, prefix)} = nn_cuda::{constant.name},")
+        lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def _status(contract: Header) -> str:
+    (enum,) = (enum for enum in contract.enums if enum.constants[0].name == "NNCUDA_SUCCESS")
+    constants = [constant for constant in enum.constants if constant.value]
+    named = [(_variant(constant, "NNCUDA_ERROR_"), constant) for constant in constants]
+    lines = [
+        *mark("The codes that a call may end with."),
+        "",
+        "use core::fmt;",
+        "",
+        "/// Why a call failed, by the groups of bindings.h.",
+        "#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]",
+        "#[non_exhaustive]",
+        "pub enum Status {",
+        *_indented([line for name, constant in named for line in (*comment(constant.text, "///"), f"{name},")]),
+        "    /// A code that a newer library has added.",
+        "    Other(i32),",
+        "}",
+        "",
+        "impl Status {",
+        "    /// The status of a code; `None` for success.",
+        "    #[must_use]",
+        "    pub fn from_code(code: i32) -> Option<Self> {",
+        "        Some(match code {",
+        "            nn_cuda::NNCUDA_SUCCESS => return None,",
+        *(f"            nn_cuda::{constant.name} => Self::{name}," for name, constant in named),
+        "            other => Self::Other(other),",
+        "        })",
+        "    }",
+        "",
+        "    /// The code in the contract.",
+        "    #[must_use]",
+        "    pub fn code(self) -> i32 {",
+        "        match self {",
+        *(f"            Self::{name} => nn_cuda::{constant.name}," for name, constant in named),
+        "            Self::Other(code) => code,",
+        "        }",
+        "    }",
+        "",
+        "    /// The code's name in bindings.h.",
+        "    #[must_use]",
+        "    pub fn name(self) -> &'static str {",
+        "        match self {",
+        *(f'            Self::{name} => "{constant.name}",' for name, constant in named),
+        '            Self::Other(_) => "unknown status",',
+        "        }",
+        "    }",
+        "}",
+        "",
+        "impl fmt::Display for Status {",
+        "    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {",
+        "        f.write_str(self.name())",
+        "    }",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+# Calls by name
+
+
+def _catalogue(contract: Header) -> str:
+    """The table of kernels: what each takes, and a call of it from raw slots."""
+    kernels = contract.kernels.values()
+    lines = [
+        *mark("The table of the kernels: what each takes, and how it is called when only its name is known."),
+        "",
+        "use crate::catalogue::{Direction, Kernel, Parameter};",
+        "",
+        "/// Every kernel, in the header's order.",
+        f"pub static KERNELS: [Kernel; {len(kernels)}] = [",
+    ]
+    for function in kernels:
+        lines += [
+            "    Kernel {",
+            f'        name: "{function.kernel}",',
+            f'        section: "{function.section}",',
+            *_first_spread("        parameters: &", [_parameter(param) for param in function.params[1:]]),
+        ]
+        slots = [f"slots[{index}].{_slot(param)}" for index, param in enumerate(function.params[1:])]
+        head = f"(functions.{function.name})"
+        body = call(head, ["ctx", *slots], "", 16)
+        lines += ["        // SAFETY: the caller vouches for the pointers.", "        call: |functions, ctx, slots| unsafe {",
+                  *body, "        },", "    },"]  # fmt: skip
+    return "\n".join([*lines, "];"]) + "\n"
+
+
+def _first_spread(head: str, items: list[str]) -> list[str]:
+    return [f"{head}[", *(f"            {item}," for item in items), "        ],"]
+
+
+def _parameter(param: Param) -> str:
+    name = f'"{param.name}"'
+    if param.kind == "pointer":
+        alias = ", ".join(f'"{other}"' for other in param.alias)
+        return f'Parameter::tensor({name}, Direction::{_DIRECTIONS[param.direction]}, "{param.dtype}", "{param.ld}", &[{alias}])'
+    kind = "float" if param.ctype in ("float", "double") else "dtype" if param.kind == "dtype" else "integer"
+    return f"Parameter::{kind}({name})"
+
+
+def _slot(param: Param) -> str:
+    if param.kind == "pointer":
+        void = param.ctype.replace("const ", "") == "void *"
+        return "pointer()" if void else "pointer().cast()"
+    return {"int32_t": "int32()", "int64_t": "int64()", "float": "float()", "double": "double()"}[param.ctype]

@@ -1,0 +1,126 @@
+// Generated from bindings.h by `python -m nncuda.binding.rust rust`. Do not edit.
+
+//! Numbers of the contract, under their names in bindings.h.
+
+/// Major version of the contract: a signature, a meaning or a number changed.
+pub const NNCUDA_ABI_MAJOR: i32 = 1;
+
+/// Minor version of the contract: something was added.
+pub const NNCUDA_ABI_MINOR: i32 = 1;
+
+// Status codes. Grouped by ten, append-only: a number is never reused.
+/// 0.
+pub const NNCUDA_SUCCESS: i32 = 0;
+/// the context, stream, event or graph is null or not one of this library
+pub const NNCUDA_ERROR_INVALID_CONTEXT: i32 = 10;
+/// a pointer that must not be null is
+pub const NNCUDA_ERROR_NULL_POINTER: i32 = 11;
+/// negative, too large for its product to fit, or at odds with another size
+pub const NNCUDA_ERROR_INVALID_SIZE: i32 = 12;
+/// unknown dtype, or one that this function does not take
+pub const NNCUDA_ERROR_INVALID_DTYPE: i32 = 13;
+/// an option, flag or enum out of its range
+pub const NNCUDA_ERROR_INVALID_VALUE: i32 = 14;
+/// a pointer is not a multiple of its element's size
+pub const NNCUDA_ERROR_MISALIGNED: i32 = 15;
+/// a pointer or handle belongs to another device or context
+pub const NNCUDA_ERROR_WRONG_DEVICE: i32 = 16;
+/// an output overlaps an argument in a way that is not allowed
+pub const NNCUDA_ERROR_ALIASED: i32 = 17;
+/// a token id, target, expert index or position is outside its range
+pub const NNCUDA_ERROR_OUT_OF_RANGE: i32 = 20;
+/// the device or the host has no more; the context stays usable
+pub const NNCUDA_ERROR_OUT_OF_MEMORY: i32 = 30;
+/// valid, but this engine cannot do it
+pub const NNCUDA_ERROR_UNSUPPORTED: i32 = 40;
+/// no such device on this machine, or no driver for it
+pub const NNCUDA_ERROR_NO_DEVICE: i32 = 41;
+/// not allowed while the context captures a graph
+pub const NNCUDA_ERROR_CAPTURING: i32 = 50;
+/// begin without end, end without begin, or the like
+pub const NNCUDA_ERROR_STATE: i32 = 51;
+/// another thread is inside a call on this context
+pub const NNCUDA_ERROR_BUSY: i32 = 52;
+/// the device reported a fault; the context is lost
+pub const NNCUDA_ERROR_DEVICE: i32 = 60;
+/// a defect of this library: please report it
+pub const NNCUDA_ERROR_INTERNAL: i32 = 70;
+
+// Element types. Append-only.
+/// IEEE binary32
+pub const NNCUDA_F32: i32 = 0;
+/// IEEE binary16
+pub const NNCUDA_F16: i32 = 1;
+/// bfloat16
+pub const NNCUDA_BF16: i32 = 2;
+/// 3.
+pub const NNCUDA_I32: i32 = 3;
+/// 4.
+pub const NNCUDA_I8: i32 = 4;
+
+// Devices, numbered as in DLPack.
+/// 1.
+pub const NNCUDA_DEVICE_CPU: i32 = 1;
+/// 2.
+pub const NNCUDA_DEVICE_CUDA: i32 = 2;
+
+// Instruction sets of the CPU engine, from the plainest to the widest.
+/// what every processor of the architecture has
+pub const NNCUDA_ISA_BASELINE: i32 = 0;
+/// x86-64 with AVX2, FMA and F16C
+pub const NNCUDA_ISA_AVX2: i32 = 1;
+/// AVX-512 F, BW, DQ, VL
+pub const NNCUDA_ISA_AVX512: i32 = 2;
+/// the above and AVX512_BF16
+pub const NNCUDA_ISA_AVX512BF16: i32 = 3;
+/// the above and AMX tiles of bf16
+pub const NNCUDA_ISA_AMX: i32 = 4;
+
+// Attributes of a context, for nncuda_ctx_get and nncuda_ctx_set.
+/// worker threads, the caller included; may be set (1..256). Default: the cores allowed. 0 on a GPU
+pub const NNCUDA_CTX_THREADS: i32 = 0;
+/// instruction set in use; may be set to any that this processor has. On a GPU, where it is read-only, the compute
+/// capability: 90 for 9.0
+pub const NNCUDA_CTX_ISA: i32 = 1;
+/// NNCUDA_DEVICE_\*
+pub const NNCUDA_CTX_DEVICE: i32 = 2;
+/// which of them
+pub const NNCUDA_CTX_DEVICE_INDEX: i32 = 3;
+/// bytes now handed out by nncuda_malloc
+pub const NNCUDA_CTX_BYTES_USED: i32 = 4;
+/// the most that BYTES_USED and the arena together ever were; set 0 to start again
+pub const NNCUDA_CTX_BYTES_PEAK: i32 = 5;
+/// bytes freed and kept for reuse; set 0 to return them to the system
+pub const NNCUDA_CTX_BYTES_POOLED: i32 = 6;
+/// size of the scratch memory, that of graphs included
+pub const NNCUDA_CTX_BYTES_ARENA: i32 = 7;
+/// 1 allows f32 products on a GPU to round their factors to tf32, 10 bits; default 0
+pub const NNCUDA_CTX_TF32: i32 = 8;
+
+// What nncuda_memcpy moves. On the CPU engine all three are a copy.
+/// 1.
+pub const NNCUDA_HOST_TO_DEVICE: i32 = 1;
+/// 2.
+pub const NNCUDA_DEVICE_TO_HOST: i32 = 2;
+/// 3.
+pub const NNCUDA_DEVICE_TO_DEVICE: i32 = 3;
+
+// How rotary embedding pairs the elements of a head.
+/// element i with i + head_dim/2 (GPT-NeoX, Llama in transformers)
+pub const NNCUDA_ROPE_HALF: i32 = 0;
+/// element 2i with 2i+1 (the paper; Llama in GGUF)
+pub const NNCUDA_ROPE_INTERLEAVED: i32 = 1;
+
+// What gemm_epilogue applies to the product.
+/// 0.
+pub const NNCUDA_ACTIVATION_NONE: i32 = 0;
+/// 1.
+pub const NNCUDA_ACTIVATION_SILU: i32 = 1;
+
+// Forms of nncuda_profile_report.
+/// 0.
+pub const NNCUDA_REPORT_TABLE: i32 = 0;
+/// 1.
+pub const NNCUDA_REPORT_JSON: i32 = 1;
+/// 2.
+pub const NNCUDA_REPORT_CHROME_TRACE: i32 = 2;

@@ -1,0 +1,418 @@
+// Generated from bindings.h by `python -m nncuda.binding.rust rust`. Do not edit.
+
+//! Kernels of the section attention of bindings.h.
+//!
+//! Query head h reads key head h / (heads / kv_heads): kv_heads = heads is multi-head, 1 is multi-query attention. With
+//! `causal`, query i of q_len sees the keys j \<= i + kv_len - q_len: the last query sees all keys. A query that sees
+//! no key gives zeros. head_dim is a multiple of 8, at most 256.
+
+#![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
+
+use crate::call::{Call, Sizes, pointer, tensor, times};
+use crate::{DType, GpuTensor, Result};
+
+/// Scores: s = scale \* q \* k^T, with -inf where `causal` hides the key.
+///
+/// (Vaswani et al. 2017, eq. 1)
+///
+/// # Arguments
+///
+/// - `q`: of `dtype` `[batch, q_len, heads, head_dim]`, queries
+/// - `k`: of `dtype` `[batch, kv_len, kv_heads, head_dim]`, keys
+/// - `scores`: of `dtype` `[batch, heads, q_len, kv_len]`, scores; overwritten
+/// - `scale`: factor of the products
+/// - `causal`: 1 hides the keys after each query
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn attention_scores(
+    q: &GpuTensor<'_>,
+    k: &GpuTensor<'_>,
+    scores: &GpuTensor<'_>,
+    scale: f32,
+    causal: bool,
+) -> Result<()> {
+    let call = Call::new("attention_scores", q);
+    let q = call.dense::<4>("q", "[batch, q_len, heads, head_dim]", q)?;
+    let k = call.dense::<4>("k", "[batch, kv_len, kv_heads, head_dim]", k)?;
+    let scores = call.dense::<4>("scores", "[batch, heads, q_len, kv_len]", scores)?;
+    let batch = q.dims[0];
+    let q_len = q.dims[1];
+    let heads = q.dims[2];
+    let head_dim = q.dims[3];
+    let kv_len = k.dims[1];
+    let kv_heads = k.dims[2];
+    const SIZES: [(&str, &str); 6] = [
+        ("batch", "from q"),
+        ("q_len", "from q"),
+        ("heads", "from q"),
+        ("head_dim", "from q"),
+        ("kv_len", "from k"),
+        ("kv_heads", "from k"),
+    ];
+    let sizes = Sizes { names: &SIZES, values: &[batch, q_len, heads, head_dim, kv_len, kv_heads] };
+    k.expect([batch, kv_len, kv_heads, head_dim], sizes)?;
+    scores.expect([batch, heads, q_len, kv_len], sizes)?;
+    let dtype = q.dtype();
+    k.same(dtype, "q")?;
+    scores.same(dtype, "q")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_attention_scores)(
+            call.handle(),
+            q.pointer(),
+            k.pointer(),
+            scores.pointer(),
+            batch as i64,
+            q_len as i64,
+            kv_len as i64,
+            heads as i64,
+            kv_heads as i64,
+            head_dim as i64,
+            scale,
+            i32::from(causal),
+            dtype.code(),
+        )
+    };
+    call.finish(status, &[Some(q.tensor), Some(k.tensor), Some(scores.tensor)])
+}
+
+/// Output: out = probs \* v.
+///
+/// (Vaswani et al. 2017, eq. 1)
+///
+/// # Arguments
+///
+/// - `probs`: of `dtype` `[batch, heads, q_len, kv_len]`, softmax of the scores
+/// - `v`: of `dtype` `[batch, kv_len, kv_heads, head_dim]`, values
+/// - `out`: of `dtype` `[batch, q_len, heads, head_dim]`, output; overwritten
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn attention_output(probs: &GpuTensor<'_>, v: &GpuTensor<'_>, out: &GpuTensor<'_>) -> Result<()> {
+    let call = Call::new("attention_output", probs);
+    let probs = call.dense::<4>("probs", "[batch, heads, q_len, kv_len]", probs)?;
+    let v = call.dense::<4>("v", "[batch, kv_len, kv_heads, head_dim]", v)?;
+    let out = call.dense::<4>("out", "[batch, q_len, heads, head_dim]", out)?;
+    let batch = probs.dims[0];
+    let heads = probs.dims[1];
+    let q_len = probs.dims[2];
+    let kv_len = probs.dims[3];
+    let kv_heads = v.dims[2];
+    let head_dim = v.dims[3];
+    const SIZES: [(&str, &str); 6] = [
+        ("batch", "from probs"),
+        ("heads", "from probs"),
+        ("q_len", "from probs"),
+        ("kv_len", "from probs"),
+        ("kv_heads", "from v"),
+        ("head_dim", "from v"),
+    ];
+    let sizes = Sizes { names: &SIZES, values: &[batch, heads, q_len, kv_len, kv_heads, head_dim] };
+    v.expect([batch, kv_len, kv_heads, head_dim], sizes)?;
+    out.expect([batch, q_len, heads, head_dim], sizes)?;
+    let dtype = probs.dtype();
+    v.same(dtype, "probs")?;
+    out.same(dtype, "probs")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_attention_output)(
+            call.handle(),
+            probs.pointer(),
+            v.pointer(),
+            out.pointer(),
+            batch as i64,
+            q_len as i64,
+            kv_len as i64,
+            heads as i64,
+            kv_heads as i64,
+            head_dim as i64,
+            dtype.code(),
+        )
+    };
+    call.finish(status, &[Some(probs.tensor), Some(v.tensor), Some(out.tensor)])
+}
+
+/// Attention without storing the scores: out = softmax(scale \* q \* k^T) \* v, and the log-sum-exp of the scaled
+/// scores.
+///
+/// (Dao 2023, "FlashAttention-2", algorithm 1)
+///
+/// # Arguments
+///
+/// - `q`: of `dtype` `[batch*q_len:ld_q, heads, head_dim]`, queries
+/// - `k`: of `dtype` `[batch*kv_len:ld_kv, kv_heads, head_dim]`, keys
+/// - `v`: of `dtype` `[batch*kv_len:ld_kv, kv_heads, head_dim]`, values
+/// - `out`: of `dtype` `[batch*q_len, heads, head_dim]`, output; overwritten
+/// - `lse`: f32 `[batch, heads, q_len]`, log-sum-exp (-inf for a query without keys), kept for the backward call, or
+///   null; overwritten
+/// - `batch`: sequences
+/// - `scale`: factor of the products
+/// - `causal`: 1 hides the keys after each query
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn flash_attention(
+    q: &GpuTensor<'_>,
+    k: &GpuTensor<'_>,
+    v: &GpuTensor<'_>,
+    out: &GpuTensor<'_>,
+    lse: Option<&GpuTensor<'_>>,
+    batch: usize,
+    scale: f32,
+    causal: bool,
+) -> Result<()> {
+    let call = Call::new("flash_attention", q);
+    let q = call.strided::<3>("q", "[batch*q_len:ld_q, heads, head_dim]", q)?;
+    let k = call.strided::<3>("k", "[batch*kv_len:ld_kv, kv_heads, head_dim]", k)?;
+    let v = call.strided::<3>("v", "[batch*kv_len:ld_kv, kv_heads, head_dim]", v)?;
+    let out = call.dense::<3>("out", "[batch*q_len, heads, head_dim]", out)?;
+    let lse = match lse {
+        Some(lse) => Some(call.dense::<3>("lse", "[batch, heads, q_len]", lse)?.of(DType::F32)?),
+        None => None,
+    };
+    let heads = q.dims[1];
+    let head_dim = q.dims[2];
+    let kv_heads = k.dims[1];
+    let q_len = q.solve(0, "q_len", batch, 1, 0)?;
+    let kv_len = k.solve(0, "kv_len", batch, 1, 0)?;
+    const SIZES: [(&str, &str); 6] = [
+        ("heads", "from q"),
+        ("head_dim", "from q"),
+        ("kv_heads", "from k"),
+        ("q_len", "from q"),
+        ("kv_len", "from k"),
+        ("batch", "given"),
+    ];
+    let sizes = Sizes { names: &SIZES, values: &[heads, head_dim, kv_heads, q_len, kv_len, batch] };
+    k.expect([times(&[batch, kv_len]), kv_heads, head_dim], sizes)?;
+    v.expect([times(&[batch, kv_len]), kv_heads, head_dim], sizes)?;
+    out.expect([times(&[batch, q_len]), heads, head_dim], sizes)?;
+    if let Some(lse) = &lse {
+        lse.expect([batch, heads, q_len], sizes)?;
+    }
+    let dtype = q.dtype();
+    k.same(dtype, "q")?;
+    v.same(dtype, "q")?;
+    out.same(dtype, "q")?;
+    let ld_q = call.stride(&[q.rows()])?;
+    let ld_kv = call.stride(&[k.rows(), v.rows()])?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_flash_attention)(
+            call.handle(),
+            q.pointer(),
+            k.pointer(),
+            v.pointer(),
+            out.pointer(),
+            pointer(&lse).cast(),
+            batch as i64,
+            q_len as i64,
+            kv_len as i64,
+            heads as i64,
+            kv_heads as i64,
+            head_dim as i64,
+            ld_q as i64,
+            ld_kv as i64,
+            scale,
+            i32::from(causal),
+            dtype.code(),
+        )
+    };
+    call.finish(status, &[Some(q.tensor), Some(k.tensor), Some(v.tensor), Some(out.tensor), tensor(&lse)])
+}
+
+/// Gradients of flash_attention; the probabilities are recomputed from lse.
+///
+/// (Dao 2023, "FlashAttention-2", algorithm 2)
+///
+/// # Arguments
+///
+/// - `dout`: of `dtype` `[batch*q_len, heads, head_dim]`, gradient of out
+/// - `q`: of `dtype` `[batch*q_len:ld_q, heads, head_dim]`, queries
+/// - `k`: of `dtype` `[batch*kv_len:ld_kv, kv_heads, head_dim]`, keys
+/// - `v`: of `dtype` `[batch*kv_len:ld_kv, kv_heads, head_dim]`, values
+/// - `out`: of `dtype` `[batch*q_len, heads, head_dim]`, output of the forward call
+/// - `lse`: f32 `[batch, heads, q_len]`, from the forward call
+/// - `dq`: of `dtype` `[batch*q_len:ld_q, heads, head_dim]`, gradient of q; overwritten
+/// - `dk`: of `dtype` `[batch*kv_len:ld_kv, kv_heads, head_dim]`, gradient of k; overwritten
+/// - `dv`: of `dtype` `[batch*kv_len:ld_kv, kv_heads, head_dim]`, gradient of v; overwritten
+/// - `scale`: as in the forward call
+/// - `causal`: as in the forward call
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn flash_attention_backward(
+    dout: &GpuTensor<'_>,
+    q: &GpuTensor<'_>,
+    k: &GpuTensor<'_>,
+    v: &GpuTensor<'_>,
+    out: &GpuTensor<'_>,
+    lse: &GpuTensor<'_>,
+    dq: &GpuTensor<'_>,
+    dk: &GpuTensor<'_>,
+    dv: &GpuTensor<'_>,
+    scale: f32,
+    causal: bool,
+) -> Result<()> {
+    let call = Call::new("flash_attention_backward", dout);
+    let dout = call.dense::<3>("dout", "[batch*q_len, heads, head_dim]", dout)?;
+    let q = call.strided::<3>("q", "[batch*q_len:ld_q, heads, head_dim]", q)?;
+    let k = call.strided::<3>("k", "[batch*kv_len:ld_kv, kv_heads, head_dim]", k)?;
+    let v = call.strided::<3>("v", "[batch*kv_len:ld_kv, kv_heads, head_dim]", v)?;
+    let out = call.dense::<3>("out", "[batch*q_len, heads, head_dim]", out)?;
+    let lse = call.dense::<3>("lse", "[batch, heads, q_len]", lse)?.of(DType::F32)?;
+    let dq = call.strided::<3>("dq", "[batch*q_len:ld_q, heads, head_dim]", dq)?;
+    let dk = call.strided::<3>("dk", "[batch*kv_len:ld_kv, kv_heads, head_dim]", dk)?;
+    let dv = call.strided::<3>("dv", "[batch*kv_len:ld_kv, kv_heads, head_dim]", dv)?;
+    let heads = dout.dims[1];
+    let head_dim = dout.dims[2];
+    let kv_heads = k.dims[1];
+    let batch = lse.dims[0];
+    let q_len = lse.dims[2];
+    let kv_len = k.solve(0, "kv_len", batch, 1, 0)?;
+    const SIZES: [(&str, &str); 6] = [
+        ("heads", "from dout"),
+        ("head_dim", "from dout"),
+        ("kv_heads", "from k"),
+        ("batch", "from lse"),
+        ("q_len", "from lse"),
+        ("kv_len", "from k"),
+    ];
+    let sizes = Sizes { names: &SIZES, values: &[heads, head_dim, kv_heads, batch, q_len, kv_len] };
+    dout.expect([times(&[batch, q_len]), heads, head_dim], sizes)?;
+    q.expect([times(&[batch, q_len]), heads, head_dim], sizes)?;
+    k.expect([times(&[batch, kv_len]), kv_heads, head_dim], sizes)?;
+    v.expect([times(&[batch, kv_len]), kv_heads, head_dim], sizes)?;
+    out.expect([times(&[batch, q_len]), heads, head_dim], sizes)?;
+    lse.expect([batch, heads, q_len], sizes)?;
+    dq.expect([times(&[batch, q_len]), heads, head_dim], sizes)?;
+    dk.expect([times(&[batch, kv_len]), kv_heads, head_dim], sizes)?;
+    dv.expect([times(&[batch, kv_len]), kv_heads, head_dim], sizes)?;
+    let dtype = dout.dtype();
+    q.same(dtype, "dout")?;
+    k.same(dtype, "dout")?;
+    v.same(dtype, "dout")?;
+    out.same(dtype, "dout")?;
+    dq.same(dtype, "dout")?;
+    dk.same(dtype, "dout")?;
+    dv.same(dtype, "dout")?;
+    let ld_q = call.stride(&[q.rows(), dq.rows()])?;
+    let ld_kv = call.stride(&[k.rows(), v.rows(), dk.rows(), dv.rows()])?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_flash_attention_backward)(
+            call.handle(),
+            dout.pointer(),
+            q.pointer(),
+            k.pointer(),
+            v.pointer(),
+            out.pointer(),
+            lse.pointer().cast(),
+            dq.pointer(),
+            dk.pointer(),
+            dv.pointer(),
+            batch as i64,
+            q_len as i64,
+            kv_len as i64,
+            heads as i64,
+            kv_heads as i64,
+            head_dim as i64,
+            ld_q as i64,
+            ld_kv as i64,
+            scale,
+            i32::from(causal),
+            dtype.code(),
+        )
+    };
+    call.finish(
+        status,
+        &[Some(dout.tensor), Some(q.tensor), Some(k.tensor), Some(v.tensor), Some(out.tensor), Some(lse.tensor), Some(dq.tensor), Some(dk.tensor), Some(dv.tensor)],
+    )
+}
+
+/// Attention of one new query a sequence over its cache, split over the keys.
+///
+/// Sequence b sees its first lengths\[b\] keys. (Dao et al. 2023, "Flash-Decoding")
+///
+/// # Arguments
+///
+/// - `q`: of `dtype` `[batch:ld_q, heads, head_dim]`, queries
+/// - `k_cache`: of `dtype` `[batch, capacity, kv_heads, head_dim]`, keys
+/// - `v_cache`: of `dtype` `[batch, capacity, kv_heads, head_dim]`, values
+/// - `lengths`: i32 `[batch]`, keys to see, 0 .. capacity
+/// - `out`: of `dtype` `[batch, heads, head_dim]`, output; overwritten
+/// - `scale`: factor of the products
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn attention_decode(
+    q: &GpuTensor<'_>,
+    k_cache: &GpuTensor<'_>,
+    v_cache: &GpuTensor<'_>,
+    lengths: &GpuTensor<'_>,
+    out: &GpuTensor<'_>,
+    scale: f32,
+) -> Result<()> {
+    let call = Call::new("attention_decode", q);
+    let q = call.strided::<3>("q", "[batch:ld_q, heads, head_dim]", q)?;
+    let k_cache = call.dense::<4>("k_cache", "[batch, capacity, kv_heads, head_dim]", k_cache)?;
+    let v_cache = call.dense::<4>("v_cache", "[batch, capacity, kv_heads, head_dim]", v_cache)?;
+    let lengths = call.dense::<1>("lengths", "[batch]", lengths)?.of(DType::I32)?;
+    let out = call.dense::<3>("out", "[batch, heads, head_dim]", out)?;
+    let batch = q.dims[0];
+    let heads = q.dims[1];
+    let head_dim = q.dims[2];
+    let capacity = k_cache.dims[1];
+    let kv_heads = k_cache.dims[2];
+    const SIZES: [(&str, &str); 5] = [
+        ("batch", "from q"),
+        ("heads", "from q"),
+        ("head_dim", "from q"),
+        ("capacity", "from k_cache"),
+        ("kv_heads", "from k_cache"),
+    ];
+    let sizes = Sizes { names: &SIZES, values: &[batch, heads, head_dim, capacity, kv_heads] };
+    k_cache.expect([batch, capacity, kv_heads, head_dim], sizes)?;
+    v_cache.expect([batch, capacity, kv_heads, head_dim], sizes)?;
+    lengths.expect([batch], sizes)?;
+    out.expect([batch, heads, head_dim], sizes)?;
+    let dtype = q.dtype();
+    k_cache.same(dtype, "q")?;
+    v_cache.same(dtype, "q")?;
+    out.same(dtype, "q")?;
+    let ld_q = call.stride(&[q.rows()])?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_attention_decode)(
+            call.handle(),
+            q.pointer(),
+            k_cache.pointer(),
+            v_cache.pointer(),
+            lengths.pointer().cast(),
+            out.pointer(),
+            batch as i64,
+            capacity as i64,
+            heads as i64,
+            kv_heads as i64,
+            head_dim as i64,
+            ld_q as i64,
+            scale,
+            dtype.code(),
+        )
+    };
+    call.finish(
+        status,
+        &[Some(q.tensor), Some(k_cache.tensor), Some(v_cache.tensor), Some(lengths.tensor), Some(out.tensor)],
+    )
+}

@@ -1,0 +1,392 @@
+// Generated from bindings.h by `python -m nncuda.binding.rust rust`. Do not edit.
+
+//! Kernels of the section elementwise of bindings.h.
+
+use crate::call::{Call, Sizes};
+use crate::{DType, GpuTensor, Result};
+
+/// SiLU: y = x \* sigmoid(x).
+///
+/// (Elfwing, Uchibe, Doya 2018, eq. 4)
+///
+/// # Arguments
+///
+/// - `x`: of `dtype` `[n]`, input
+/// - `y`: of `dtype` `[n]`, output; overwritten, may be `x`
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn silu(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+    let call = Call::new("silu", x);
+    let x = call.dense::<1>("x", "[n]", x)?;
+    let y = call.dense::<1>("y", "[n]", y)?;
+    let n = x.dims[0];
+    const SIZES: [(&str, &str); 1] = [("n", "from x")];
+    let sizes = Sizes { names: &SIZES, values: &[n] };
+    y.expect([n], sizes)?;
+    let dtype = x.dtype();
+    y.same(dtype, "x")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_silu)(call.handle(), x.pointer(), y.pointer(), n as i64, dtype.code())
+    };
+    call.finish(status, &[Some(x.tensor), Some(y.tensor)])
+}
+
+/// Gradient of SiLU: dx = dy \* s \* (1 + x \* (1 - s)), s = sigmoid(x).
+///
+/// (Elfwing, Uchibe, Doya 2018, eq. 5)
+///
+/// # Arguments
+///
+/// - `dy`: of `dtype` `[n]`, gradient of y
+/// - `x`: of `dtype` `[n]`, the input of the forward call
+/// - `dx`: of `dtype` `[n]`, gradient of x; overwritten, may be `dy` or `x`
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn silu_backward(dy: &GpuTensor<'_>, x: &GpuTensor<'_>, dx: &GpuTensor<'_>) -> Result<()> {
+    let call = Call::new("silu_backward", dy);
+    let dy = call.dense::<1>("dy", "[n]", dy)?;
+    let x = call.dense::<1>("x", "[n]", x)?;
+    let dx = call.dense::<1>("dx", "[n]", dx)?;
+    let n = dy.dims[0];
+    const SIZES: [(&str, &str); 1] = [("n", "from dy")];
+    let sizes = Sizes { names: &SIZES, values: &[n] };
+    x.expect([n], sizes)?;
+    dx.expect([n], sizes)?;
+    let dtype = dy.dtype();
+    x.same(dtype, "dy")?;
+    dx.same(dtype, "dy")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_silu_backward)(
+            call.handle(),
+            dy.pointer(),
+            x.pointer(),
+            dx.pointer(),
+            n as i64,
+            dtype.code(),
+        )
+    };
+    call.finish(status, &[Some(dy.tensor), Some(x.tensor), Some(dx.tensor)])
+}
+
+/// Sum: y = a + b.
+///
+/// # Arguments
+///
+/// - `a`: of `dtype` `[n]`, first term
+/// - `b`: of `dtype` `[n]`, second term
+/// - `y`: of `dtype` `[n]`, output; overwritten, may be `a` or `b`
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn add(a: &GpuTensor<'_>, b: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+    let call = Call::new("add", a);
+    let a = call.dense::<1>("a", "[n]", a)?;
+    let b = call.dense::<1>("b", "[n]", b)?;
+    let y = call.dense::<1>("y", "[n]", y)?;
+    let n = a.dims[0];
+    const SIZES: [(&str, &str); 1] = [("n", "from a")];
+    let sizes = Sizes { names: &SIZES, values: &[n] };
+    b.expect([n], sizes)?;
+    y.expect([n], sizes)?;
+    let dtype = a.dtype();
+    b.same(dtype, "a")?;
+    y.same(dtype, "a")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_add)(call.handle(), a.pointer(), b.pointer(), y.pointer(), n as i64, dtype.code())
+    };
+    call.finish(status, &[Some(a.tensor), Some(b.tensor), Some(y.tensor)])
+}
+
+/// Product, element by element: y = a \* b.
+///
+/// # Arguments
+///
+/// - `a`: of `dtype` `[n]`, first factor
+/// - `b`: of `dtype` `[n]`, second factor
+/// - `y`: of `dtype` `[n]`, output; overwritten, may be `a` or `b`
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn mul(a: &GpuTensor<'_>, b: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+    let call = Call::new("mul", a);
+    let a = call.dense::<1>("a", "[n]", a)?;
+    let b = call.dense::<1>("b", "[n]", b)?;
+    let y = call.dense::<1>("y", "[n]", y)?;
+    let n = a.dims[0];
+    const SIZES: [(&str, &str); 1] = [("n", "from a")];
+    let sizes = Sizes { names: &SIZES, values: &[n] };
+    b.expect([n], sizes)?;
+    y.expect([n], sizes)?;
+    let dtype = a.dtype();
+    b.same(dtype, "a")?;
+    y.same(dtype, "a")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_mul)(call.handle(), a.pointer(), b.pointer(), y.pointer(), n as i64, dtype.code())
+    };
+    call.finish(status, &[Some(a.tensor), Some(b.tensor), Some(y.tensor)])
+}
+
+/// Scaling: y = alpha \* x.
+///
+/// # Arguments
+///
+/// - `x`: of `dtype` `[n]`, input
+/// - `y`: of `dtype` `[n]`, output; overwritten, may be `x`
+/// - `alpha`: factor
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn scale(x: &GpuTensor<'_>, y: &GpuTensor<'_>, alpha: f32) -> Result<()> {
+    let call = Call::new("scale", x);
+    let x = call.dense::<1>("x", "[n]", x)?;
+    let y = call.dense::<1>("y", "[n]", y)?;
+    let n = x.dims[0];
+    const SIZES: [(&str, &str); 1] = [("n", "from x")];
+    let sizes = Sizes { names: &SIZES, values: &[n] };
+    y.expect([n], sizes)?;
+    let dtype = x.dtype();
+    y.same(dtype, "x")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_scale)(call.handle(), x.pointer(), y.pointer(), n as i64, alpha, dtype.code())
+    };
+    call.finish(status, &[Some(x.tensor), Some(y.tensor)])
+}
+
+/// SwiGLU gate: y = silu(gate) \* up.
+///
+/// (Shazeer 2020, "GLU Variants", eq. 6, without the products) With up = gate + dim and ld = 2\*dim it reads the two
+/// halves of one fused product.
+///
+/// # Arguments
+///
+/// - `gate`: of `dtype` `[rows:ld, dim]`, what passes through SiLU
+/// - `up`: of `dtype` `[rows:ld, dim]`, what is gated
+/// - `y`: of `dtype` `[rows, dim]`, output; overwritten
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn swiglu(gate: &GpuTensor<'_>, up: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+    let call = Call::new("swiglu", gate);
+    let gate = call.strided::<2>("gate", "[rows:ld, dim]", gate)?;
+    let up = call.strided::<2>("up", "[rows:ld, dim]", up)?;
+    let y = call.dense::<2>("y", "[rows, dim]", y)?;
+    let rows = gate.dims[0];
+    let dim = gate.dims[1];
+    const SIZES: [(&str, &str); 2] = [("rows", "from gate"), ("dim", "from gate")];
+    let sizes = Sizes { names: &SIZES, values: &[rows, dim] };
+    up.expect([rows, dim], sizes)?;
+    y.expect([rows, dim], sizes)?;
+    let dtype = gate.dtype();
+    up.same(dtype, "gate")?;
+    y.same(dtype, "gate")?;
+    let ld = call.stride(&[gate.rows(), up.rows()])?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_swiglu)(
+            call.handle(),
+            gate.pointer(),
+            up.pointer(),
+            y.pointer(),
+            rows as i64,
+            dim as i64,
+            ld as i64,
+            dtype.code(),
+        )
+    };
+    call.finish(status, &[Some(gate.tensor), Some(up.tensor), Some(y.tensor)])
+}
+
+/// Gradient of the SwiGLU gate: dgate = dy \* up \* silu'(gate), dup = dy \* silu(gate).
+///
+/// # Arguments
+///
+/// - `dy`: of `dtype` `[rows, dim]`, gradient of y
+/// - `gate`: of `dtype` `[rows:ld, dim]`, as in the forward call
+/// - `up`: of `dtype` `[rows:ld, dim]`, as in the forward call
+/// - `dgate`: of `dtype` `[rows:ld, dim]`, gradient of gate; overwritten, may be `gate`
+/// - `dup`: of `dtype` `[rows:ld, dim]`, gradient of up; overwritten, may be `up`
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn swiglu_backward(
+    dy: &GpuTensor<'_>,
+    gate: &GpuTensor<'_>,
+    up: &GpuTensor<'_>,
+    dgate: &GpuTensor<'_>,
+    dup: &GpuTensor<'_>,
+) -> Result<()> {
+    let call = Call::new("swiglu_backward", dy);
+    let dy = call.dense::<2>("dy", "[rows, dim]", dy)?;
+    let gate = call.strided::<2>("gate", "[rows:ld, dim]", gate)?;
+    let up = call.strided::<2>("up", "[rows:ld, dim]", up)?;
+    let dgate = call.strided::<2>("dgate", "[rows:ld, dim]", dgate)?;
+    let dup = call.strided::<2>("dup", "[rows:ld, dim]", dup)?;
+    let rows = dy.dims[0];
+    let dim = dy.dims[1];
+    const SIZES: [(&str, &str); 2] = [("rows", "from dy"), ("dim", "from dy")];
+    let sizes = Sizes { names: &SIZES, values: &[rows, dim] };
+    gate.expect([rows, dim], sizes)?;
+    up.expect([rows, dim], sizes)?;
+    dgate.expect([rows, dim], sizes)?;
+    dup.expect([rows, dim], sizes)?;
+    let dtype = dy.dtype();
+    gate.same(dtype, "dy")?;
+    up.same(dtype, "dy")?;
+    dgate.same(dtype, "dy")?;
+    dup.same(dtype, "dy")?;
+    let ld = call.stride(&[gate.rows(), up.rows(), dgate.rows(), dup.rows()])?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_swiglu_backward)(
+            call.handle(),
+            dy.pointer(),
+            gate.pointer(),
+            up.pointer(),
+            dgate.pointer(),
+            dup.pointer(),
+            rows as i64,
+            dim as i64,
+            ld as i64,
+            dtype.code(),
+        )
+    };
+    call.finish(status, &[Some(dy.tensor), Some(gate.tensor), Some(up.tensor), Some(dgate.tensor), Some(dup.tensor)])
+}
+
+/// Squared-ReLU gate: y = max(gate, 0)^2 \* up.
+///
+/// (So et al. 2021, "Primer"; the feed-forward gate of BitNet b1.58 2B-4T)
+///
+/// # Arguments
+///
+/// - `gate`: of `dtype` `[rows:ld, dim]`, what passes through the squared ReLU
+/// - `up`: of `dtype` `[rows:ld, dim]`, what is gated
+/// - `y`: of `dtype` `[rows, dim]`, output; overwritten
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn relu2_gate(gate: &GpuTensor<'_>, up: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+    let call = Call::new("relu2_gate", gate);
+    let gate = call.strided::<2>("gate", "[rows:ld, dim]", gate)?;
+    let up = call.strided::<2>("up", "[rows:ld, dim]", up)?;
+    let y = call.dense::<2>("y", "[rows, dim]", y)?;
+    let rows = gate.dims[0];
+    let dim = gate.dims[1];
+    const SIZES: [(&str, &str); 2] = [("rows", "from gate"), ("dim", "from gate")];
+    let sizes = Sizes { names: &SIZES, values: &[rows, dim] };
+    up.expect([rows, dim], sizes)?;
+    y.expect([rows, dim], sizes)?;
+    let dtype = gate.dtype();
+    up.same(dtype, "gate")?;
+    y.same(dtype, "gate")?;
+    let ld = call.stride(&[gate.rows(), up.rows()])?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_relu2_gate)(
+            call.handle(),
+            gate.pointer(),
+            up.pointer(),
+            y.pointer(),
+            rows as i64,
+            dim as i64,
+            ld as i64,
+            dtype.code(),
+        )
+    };
+    call.finish(status, &[Some(gate.tensor), Some(up.tensor), Some(y.tensor)])
+}
+
+/// Conversion, rounding to nearest-even; f32 too large for the 16-bit type becomes infinity, NaN stays NaN.
+///
+/// # Arguments
+///
+/// - `x`: of `dtype_x` `[n]`, input
+/// - `y`: of `dtype_y` `[n]`, output; overwritten
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn cast(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+    let call = Call::new("cast", x);
+    let x = call.dense::<1>("x", "[n]", x)?;
+    let y = call.dense::<1>("y", "[n]", y)?;
+    let n = x.dims[0];
+    const SIZES: [(&str, &str); 1] = [("n", "from x")];
+    let sizes = Sizes { names: &SIZES, values: &[n] };
+    y.expect([n], sizes)?;
+    let dtype_x = x.dtype();
+    let dtype_y = y.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_cast)(call.handle(), x.pointer(), y.pointer(), n as i64, dtype_x.code(), dtype_y.code())
+    };
+    call.finish(status, &[Some(x.tensor), Some(y.tensor)])
+}
+
+/// Sets every element to a value, rounded to the dtype (for i32 and i8 it must be a whole number in range).
+///
+/// # Arguments
+///
+/// - `y`: of `dtype` `[n]`, output; overwritten
+/// - `value`: the value
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn fill(y: &GpuTensor<'_>, value: f32) -> Result<()> {
+    let call = Call::new("fill", y);
+    let y = call.dense::<1>("y", "[n]", y)?;
+    let n = y.dims[0];
+    let dtype = y.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe { (call.functions().cuda_fill)(call.handle(), y.pointer(), n as i64, value, dtype.code()) };
+    call.finish(status, &[Some(y.tensor)])
+}
+
+/// Counts on: x += by.
+///
+/// For lengths, positions and numbers of draws that live in device memory, where a captured graph finds them moved on
+/// at each launch. Nothing wraps: an element for which x + by is no i32 is NNCUDA_ERROR_OUT_OF_RANGE.
+///
+/// # Arguments
+///
+/// - `x`: i32 `[n]`, counters; read and overwritten
+/// - `by`: what is added
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn increment(x: &GpuTensor<'_>, by: i32) -> Result<()> {
+    let call = Call::new("increment", x);
+    let x = call.dense::<1>("x", "[n]", x)?.of(DType::I32)?;
+    let n = x.dims[0];
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe { (call.functions().cuda_increment)(call.handle(), x.pointer().cast(), n as i64, by) };
+    call.finish(status, &[Some(x.tensor)])
+}

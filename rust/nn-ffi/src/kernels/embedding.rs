@@ -1,0 +1,90 @@
+// Generated from bindings.h by `python -m nncuda.binding.rust rust`. Do not edit.
+
+//! Kernels of the section embedding of bindings.h.
+
+use crate::call::{Call, Sizes};
+use crate::{DType, GpuTensor, Result};
+
+/// Gathers rows of a table: y\[t\] = table\[ids\[t\]\].
+///
+/// # Arguments
+///
+/// - `table`: of `dtype` `[vocab, dim]`, the table
+/// - `ids`: i32 `[tokens]`, rows to take, 0 .. vocab-1
+/// - `y`: of `dtype` `[tokens, dim]`, the rows; overwritten
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn embedding(table: &GpuTensor<'_>, ids: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+    let call = Call::new("embedding", table);
+    let table = call.dense::<2>("table", "[vocab, dim]", table)?;
+    let ids = call.dense::<1>("ids", "[tokens]", ids)?.of(DType::I32)?;
+    let y = call.dense::<2>("y", "[tokens, dim]", y)?;
+    let vocab = table.dims[0];
+    let dim = table.dims[1];
+    let tokens = ids.dims[0];
+    const SIZES: [(&str, &str); 3] = [("vocab", "from table"), ("dim", "from table"), ("tokens", "from ids")];
+    let sizes = Sizes { names: &SIZES, values: &[vocab, dim, tokens] };
+    y.expect([tokens, dim], sizes)?;
+    let dtype = table.dtype();
+    y.same(dtype, "table")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_embedding)(
+            call.handle(),
+            table.pointer(),
+            ids.pointer().cast(),
+            y.pointer(),
+            tokens as i64,
+            vocab as i64,
+            dim as i64,
+            dtype.code(),
+        )
+    };
+    call.finish(status, &[Some(table.tensor), Some(ids.tensor), Some(y.tensor)])
+}
+
+/// Adds rows into a table, in the order of the tokens: table\[ids\[t\]\] += x\[t\].
+///
+/// The gradient of embedding.
+///
+/// # Arguments
+///
+/// - `x`: of `dtype` `[tokens, dim]`, rows to add
+/// - `ids`: i32 `[tokens]`, where to, 0 .. vocab-1
+/// - `table`: f32 `[vocab, dim]`, the table; added to
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn scatter_add(x: &GpuTensor<'_>, ids: &GpuTensor<'_>, table: &GpuTensor<'_>) -> Result<()> {
+    let call = Call::new("scatter_add", x);
+    let x = call.dense::<2>("x", "[tokens, dim]", x)?;
+    let ids = call.dense::<1>("ids", "[tokens]", ids)?.of(DType::I32)?;
+    let table = call.dense::<2>("table", "[vocab, dim]", table)?.of(DType::F32)?;
+    let tokens = x.dims[0];
+    let dim = x.dims[1];
+    let vocab = table.dims[0];
+    const SIZES: [(&str, &str); 3] = [("tokens", "from x"), ("dim", "from x"), ("vocab", "from table")];
+    let sizes = Sizes { names: &SIZES, values: &[tokens, dim, vocab] };
+    ids.expect([tokens], sizes)?;
+    table.expect([vocab, dim], sizes)?;
+    let dtype = x.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_scatter_add)(
+            call.handle(),
+            x.pointer(),
+            ids.pointer().cast(),
+            table.pointer().cast(),
+            tokens as i64,
+            vocab as i64,
+            dim as i64,
+            dtype.code(),
+        )
+    };
+    call.finish(status, &[Some(x.tensor), Some(ids.tensor), Some(table.tensor)])
+}

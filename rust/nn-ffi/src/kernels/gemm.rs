@@ -1,0 +1,387 @@
+// Generated from bindings.h by `python -m nncuda.binding.rust rust`. Do not edit.
+
+//! Kernels of the section gemm of bindings.h.
+//!
+//! Products accumulate in f32. `dtype` is that of the factors, `dtype_c` that of the result: the same, or f32.
+//! Processors that multiply bf16 themselves (AVX512_BF16, AMX) take its subnormals, below 2^-126, as zero.
+
+use crate::call::{Call, Sizes, plus, pointer, tensor};
+use crate::{Activation, DType, GpuTensor, Result};
+
+/// Matrix product: C = op(A) \* op(B).
+///
+/// # Arguments
+///
+/// - `a`: of `dtype` `[m, k]^trans_a`, left factor
+/// - `b`: of `dtype` `[k, n]^trans_b`, right factor; a weight \[out, in\] is read with trans_b = 1
+/// - `c`: of `dtype_c` `[m, n]`, result; overwritten
+/// - `trans_a`: 1 when A is stored as \[k, m\]
+/// - `trans_b`: 1 when B is stored as \[n, k\]
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn gemm(a: &GpuTensor<'_>, b: &GpuTensor<'_>, c: &GpuTensor<'_>, trans_a: bool, trans_b: bool) -> Result<()> {
+    let call = Call::new("gemm", a);
+    let a = call.dense::<2>("a", "[m, k]^trans_a", a)?.swapped(trans_a)?;
+    let b = call.dense::<2>("b", "[k, n]^trans_b", b)?.swapped(trans_b)?;
+    let c = call.dense::<2>("c", "[m, n]", c)?;
+    let m = a.dims[0];
+    let k = a.dims[1];
+    let n = b.dims[1];
+    const SIZES: [(&str, &str); 3] = [("m", "from a"), ("k", "from a"), ("n", "from b")];
+    let sizes = Sizes { names: &SIZES, values: &[m, k, n] };
+    b.expect([k, n], sizes)?;
+    c.expect([m, n], sizes)?;
+    let dtype = a.dtype();
+    b.same(dtype, "a")?;
+    let dtype_c = c.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_gemm)(
+            call.handle(),
+            a.pointer(),
+            b.pointer(),
+            c.pointer(),
+            m as i64,
+            n as i64,
+            k as i64,
+            i32::from(trans_a),
+            i32::from(trans_b),
+            dtype.code(),
+            dtype_c.code(),
+        )
+    };
+    call.finish(status, &[Some(a.tensor), Some(b.tensor), Some(c.tensor)])
+}
+
+/// Matrix product with leading dimensions: C = alpha \* op(A) \* op(B) + beta \* C.
+///
+/// With beta = 0, C is not read.
+///
+/// # Arguments
+///
+/// - `a`: of `dtype` `[m:lda, k]^trans_a`, left factor
+/// - `b`: of `dtype` `[k:ldb, n]^trans_b`, right factor
+/// - `c`: of `dtype_c` `[m:ldc, n]`, result; read and overwritten
+/// - `alpha`: factor of the product
+/// - `beta`: factor of the old C
+/// - `trans_a`: 1 when A is stored as \[k, m\]
+/// - `trans_b`: 1 when B is stored as \[n, k\]
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn gemm_beta(
+    a: &GpuTensor<'_>,
+    b: &GpuTensor<'_>,
+    c: &GpuTensor<'_>,
+    alpha: f32,
+    beta: f32,
+    trans_a: bool,
+    trans_b: bool,
+) -> Result<()> {
+    let call = Call::new("gemm_beta", a);
+    let a = call.strided::<2>("a", "[m:lda, k]^trans_a", a)?.swapped(trans_a)?;
+    let b = call.strided::<2>("b", "[k:ldb, n]^trans_b", b)?.swapped(trans_b)?;
+    let c = call.strided::<2>("c", "[m:ldc, n]", c)?;
+    let m = a.dims[0];
+    let k = a.dims[1];
+    let n = b.dims[1];
+    const SIZES: [(&str, &str); 3] = [("m", "from a"), ("k", "from a"), ("n", "from b")];
+    let sizes = Sizes { names: &SIZES, values: &[m, k, n] };
+    b.expect([k, n], sizes)?;
+    c.expect([m, n], sizes)?;
+    let dtype = a.dtype();
+    b.same(dtype, "a")?;
+    let dtype_c = c.dtype();
+    let lda = call.stride(&[a.rows()])?;
+    let ldb = call.stride(&[b.rows()])?;
+    let ldc = call.stride(&[c.rows()])?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_gemm_beta)(
+            call.handle(),
+            a.pointer(),
+            b.pointer(),
+            c.pointer(),
+            m as i64,
+            n as i64,
+            k as i64,
+            lda as i64,
+            ldb as i64,
+            ldc as i64,
+            alpha,
+            beta,
+            i32::from(trans_a),
+            i32::from(trans_b),
+            dtype.code(),
+            dtype_c.code(),
+        )
+    };
+    call.finish(status, &[Some(a.tensor), Some(b.tensor), Some(c.tensor)])
+}
+
+/// A linear layer in one pass: C = activation(A \* W^T + bias) + residual.
+///
+/// # Arguments
+///
+/// - `a`: of `dtype` `[m, k]`, input
+/// - `b`: of `dtype` `[n, k]`, weight W
+/// - `bias`: of `dtype` `[n]`, added to each row, or null
+/// - `residual`: of `dtype` `[m, n]`, added at the end, or null
+/// - `c`: of `dtype` `[m, n]`, result; overwritten, may be `residual`
+/// - `activation`: NNCUDA_ACTIVATION_\*
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn gemm_epilogue(
+    a: &GpuTensor<'_>,
+    b: &GpuTensor<'_>,
+    bias: Option<&GpuTensor<'_>>,
+    residual: Option<&GpuTensor<'_>>,
+    c: &GpuTensor<'_>,
+    activation: Activation,
+) -> Result<()> {
+    let call = Call::new("gemm_epilogue", a);
+    let a = call.dense::<2>("a", "[m, k]", a)?;
+    let b = call.dense::<2>("b", "[n, k]", b)?;
+    let bias = match bias {
+        Some(bias) => Some(call.dense::<1>("bias", "[n]", bias)?),
+        None => None,
+    };
+    let residual = match residual {
+        Some(residual) => Some(call.dense::<2>("residual", "[m, n]", residual)?),
+        None => None,
+    };
+    let c = call.dense::<2>("c", "[m, n]", c)?;
+    let m = a.dims[0];
+    let k = a.dims[1];
+    let n = b.dims[0];
+    const SIZES: [(&str, &str); 3] = [("m", "from a"), ("k", "from a"), ("n", "from b")];
+    let sizes = Sizes { names: &SIZES, values: &[m, k, n] };
+    b.expect([n, k], sizes)?;
+    if let Some(bias) = &bias {
+        bias.expect([n], sizes)?;
+    }
+    if let Some(residual) = &residual {
+        residual.expect([m, n], sizes)?;
+    }
+    c.expect([m, n], sizes)?;
+    let dtype = a.dtype();
+    b.same(dtype, "a")?;
+    c.same(dtype, "a")?;
+    if let Some(bias) = &bias {
+        bias.same(dtype, "a")?;
+    }
+    if let Some(residual) = &residual {
+        residual.same(dtype, "a")?;
+    }
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_gemm_epilogue)(
+            call.handle(),
+            a.pointer(),
+            b.pointer(),
+            pointer(&bias),
+            pointer(&residual),
+            c.pointer(),
+            m as i64,
+            n as i64,
+            k as i64,
+            activation as i32,
+            dtype.code(),
+        )
+    };
+    call.finish(status, &[Some(a.tensor), Some(b.tensor), tensor(&bias), tensor(&residual), Some(c.tensor)])
+}
+
+/// One product a batch entry: C\[i\] = alpha \* op(A\[i\]) \* op(B\[i\]) + beta \* C\[i\], each dense.
+///
+/// # Arguments
+///
+/// - `a`: of `dtype` `[batch, m, k]^trans_a`, left factors
+/// - `b`: of `dtype` `[batch, k, n]^trans_b`, right factors
+/// - `c`: of `dtype_c` `[batch, m, n]`, results; not read with beta = 0; read and overwritten
+/// - `alpha`: factor of the products
+/// - `beta`: factor of the old C
+/// - `trans_a`: 1 when each A is stored as \[k, m\]
+/// - `trans_b`: 1 when each B is stored as \[n, k\]
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn batched_gemm(
+    a: &GpuTensor<'_>,
+    b: &GpuTensor<'_>,
+    c: &GpuTensor<'_>,
+    alpha: f32,
+    beta: f32,
+    trans_a: bool,
+    trans_b: bool,
+) -> Result<()> {
+    let call = Call::new("batched_gemm", a);
+    let a = call.dense::<3>("a", "[batch, m, k]^trans_a", a)?.swapped(trans_a)?;
+    let b = call.dense::<3>("b", "[batch, k, n]^trans_b", b)?.swapped(trans_b)?;
+    let c = call.dense::<3>("c", "[batch, m, n]", c)?;
+    let batch = a.dims[0];
+    let m = a.dims[1];
+    let k = a.dims[2];
+    let n = b.dims[2];
+    const SIZES: [(&str, &str); 4] = [("batch", "from a"), ("m", "from a"), ("k", "from a"), ("n", "from b")];
+    let sizes = Sizes { names: &SIZES, values: &[batch, m, k, n] };
+    b.expect([batch, k, n], sizes)?;
+    c.expect([batch, m, n], sizes)?;
+    let dtype = a.dtype();
+    b.same(dtype, "a")?;
+    let dtype_c = c.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_batched_gemm)(
+            call.handle(),
+            a.pointer(),
+            b.pointer(),
+            c.pointer(),
+            batch as i64,
+            m as i64,
+            n as i64,
+            k as i64,
+            alpha,
+            beta,
+            i32::from(trans_a),
+            i32::from(trans_b),
+            dtype.code(),
+            dtype_c.code(),
+        )
+    };
+    call.finish(status, &[Some(a.tensor), Some(b.tensor), Some(c.tensor)])
+}
+
+/// One product a group of rows (the experts' products): for each group g and its rows r in offsets\[g\] ..
+/// offsets\[g+1\]-1, C\[r\] = A\[r\] \* op(B\[g\]) + beta \* C\[r\].
+///
+/// Rows from offsets\[groups\] on are neither read nor written. (Gale et al. 2022, "MegaBlocks")
+///
+/// # Arguments
+///
+/// - `a`: of `dtype` `[rows, k]`, rows, sorted by group
+/// - `b`: of `dtype` `[groups, k, n]^trans_b`, a matrix a group
+/// - `offsets`: i32 `[groups+1]`, first row of each group; offsets\[0\] = 0, never falling, at most `rows`
+/// - `c`: of `dtype_c` `[rows, n]`, results; not read with beta = 0; read and overwritten
+/// - `beta`: factor of the old C
+/// - `trans_b`: 1 when each B is stored as \[n, k\]
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn grouped_gemm(
+    a: &GpuTensor<'_>,
+    b: &GpuTensor<'_>,
+    offsets: &GpuTensor<'_>,
+    c: &GpuTensor<'_>,
+    beta: f32,
+    trans_b: bool,
+) -> Result<()> {
+    let call = Call::new("grouped_gemm", a);
+    let a = call.dense::<2>("a", "[rows, k]", a)?;
+    let b = call.dense::<3>("b", "[groups, k, n]^trans_b", b)?.swapped(trans_b)?;
+    let offsets = call.dense::<1>("offsets", "[groups+1]", offsets)?.of(DType::I32)?;
+    let c = call.dense::<2>("c", "[rows, n]", c)?;
+    let rows = a.dims[0];
+    let k = a.dims[1];
+    let groups = b.dims[0];
+    let n = b.dims[2];
+    const SIZES: [(&str, &str); 4] = [("rows", "from a"), ("k", "from a"), ("groups", "from b"), ("n", "from b")];
+    let sizes = Sizes { names: &SIZES, values: &[rows, k, groups, n] };
+    b.expect([groups, k, n], sizes)?;
+    offsets.expect([plus(groups, 1)], sizes)?;
+    c.expect([rows, n], sizes)?;
+    let dtype = a.dtype();
+    b.same(dtype, "a")?;
+    let dtype_c = c.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_grouped_gemm)(
+            call.handle(),
+            a.pointer(),
+            b.pointer(),
+            offsets.pointer().cast(),
+            c.pointer(),
+            groups as i64,
+            rows as i64,
+            n as i64,
+            k as i64,
+            beta,
+            i32::from(trans_b),
+            dtype.code(),
+            dtype_c.code(),
+        )
+    };
+    call.finish(status, &[Some(a.tensor), Some(b.tensor), Some(offsets.tensor), Some(c.tensor)])
+}
+
+/// The weights' gradients of grouped_gemm: C\[g\] = A_g^T \* B_g + beta \* C\[g\], summed over the rows of group g.
+///
+/// A group without rows leaves beta \* C\[g\].
+///
+/// # Arguments
+///
+/// - `a`: of `dtype` `[rows, m]`, rows, sorted by group (the gradient of the outputs, for a weight \[out, in\])
+/// - `b`: of `dtype` `[rows, n]`, rows, sorted by group (the inputs)
+/// - `offsets`: i32 `[groups+1]`, as in grouped_gemm
+/// - `c`: of `dtype_c` `[groups, m, n]`, results; not read with beta = 0; read and overwritten
+/// - `beta`: factor of the old C
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn grouped_gemm_wgrad(
+    a: &GpuTensor<'_>,
+    b: &GpuTensor<'_>,
+    offsets: &GpuTensor<'_>,
+    c: &GpuTensor<'_>,
+    beta: f32,
+) -> Result<()> {
+    let call = Call::new("grouped_gemm_wgrad", a);
+    let a = call.dense::<2>("a", "[rows, m]", a)?;
+    let b = call.dense::<2>("b", "[rows, n]", b)?;
+    let offsets = call.dense::<1>("offsets", "[groups+1]", offsets)?.of(DType::I32)?;
+    let c = call.dense::<3>("c", "[groups, m, n]", c)?;
+    let rows = a.dims[0];
+    let m = a.dims[1];
+    let n = b.dims[1];
+    let groups = c.dims[0];
+    const SIZES: [(&str, &str); 4] = [("rows", "from a"), ("m", "from a"), ("n", "from b"), ("groups", "from c")];
+    let sizes = Sizes { names: &SIZES, values: &[rows, m, n, groups] };
+    b.expect([rows, n], sizes)?;
+    offsets.expect([plus(groups, 1)], sizes)?;
+    c.expect([groups, m, n], sizes)?;
+    let dtype = a.dtype();
+    b.same(dtype, "a")?;
+    let dtype_c = c.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_grouped_gemm_wgrad)(
+            call.handle(),
+            a.pointer(),
+            b.pointer(),
+            offsets.pointer().cast(),
+            c.pointer(),
+            groups as i64,
+            rows as i64,
+            m as i64,
+            n as i64,
+            beta,
+            dtype.code(),
+            dtype_c.code(),
+        )
+    };
+    call.finish(status, &[Some(a.tensor), Some(b.tensor), Some(offsets.tensor), Some(c.tensor)])
+}

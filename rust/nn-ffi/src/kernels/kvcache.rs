@@ -1,0 +1,126 @@
+// Generated from bindings.h by `python -m nncuda.binding.rust rust`. Do not edit.
+
+//! Kernels of the section kvcache of bindings.h.
+
+use crate::call::{Call, Sizes, times};
+use crate::{DType, GpuTensor, Result};
+
+/// Appends the keys and values of new tokens to each sequence's cache, at rows starts\[b\] .. starts\[b\]+len-1.
+///
+/// # Arguments
+///
+/// - `k`: of `dtype` `[batch*len:ld_kv, kv_heads, head_dim]`, new keys
+/// - `v`: of `dtype` `[batch*len:ld_kv, kv_heads, head_dim]`, new values
+/// - `starts`: i32 `[batch]`, first row to write, 0 .. capacity-len
+/// - `k_cache`: of `dtype` `[batch, capacity, kv_heads, head_dim]`, keys; other rows stay; read and overwritten
+/// - `v_cache`: of `dtype` `[batch, capacity, kv_heads, head_dim]`, values; other rows stay; read and overwritten
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn kv_append(
+    k: &GpuTensor<'_>,
+    v: &GpuTensor<'_>,
+    starts: &GpuTensor<'_>,
+    k_cache: &GpuTensor<'_>,
+    v_cache: &GpuTensor<'_>,
+) -> Result<()> {
+    let call = Call::new("kv_append", k);
+    let k = call.strided::<3>("k", "[batch*len:ld_kv, kv_heads, head_dim]", k)?;
+    let v = call.strided::<3>("v", "[batch*len:ld_kv, kv_heads, head_dim]", v)?;
+    let starts = call.dense::<1>("starts", "[batch]", starts)?.of(DType::I32)?;
+    let k_cache = call.dense::<4>("k_cache", "[batch, capacity, kv_heads, head_dim]", k_cache)?;
+    let v_cache = call.dense::<4>("v_cache", "[batch, capacity, kv_heads, head_dim]", v_cache)?;
+    let kv_heads = k.dims[1];
+    let head_dim = k.dims[2];
+    let batch = starts.dims[0];
+    let capacity = k_cache.dims[1];
+    let len = k.solve(0, "len", batch, 1, 0)?;
+    const SIZES: [(&str, &str); 5] = [
+        ("kv_heads", "from k"),
+        ("head_dim", "from k"),
+        ("batch", "from starts"),
+        ("capacity", "from k_cache"),
+        ("len", "from k"),
+    ];
+    let sizes = Sizes { names: &SIZES, values: &[kv_heads, head_dim, batch, capacity, len] };
+    v.expect([times(&[batch, len]), kv_heads, head_dim], sizes)?;
+    k_cache.expect([batch, capacity, kv_heads, head_dim], sizes)?;
+    v_cache.expect([batch, capacity, kv_heads, head_dim], sizes)?;
+    let dtype = k.dtype();
+    v.same(dtype, "k")?;
+    k_cache.same(dtype, "k")?;
+    v_cache.same(dtype, "k")?;
+    let ld_kv = call.stride(&[k.rows(), v.rows()])?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_kv_append)(
+            call.handle(),
+            k.pointer(),
+            v.pointer(),
+            starts.pointer().cast(),
+            k_cache.pointer(),
+            v_cache.pointer(),
+            batch as i64,
+            len as i64,
+            capacity as i64,
+            kv_heads as i64,
+            head_dim as i64,
+            ld_kv as i64,
+            dtype.code(),
+        )
+    };
+    call.finish(status, &[Some(k.tensor), Some(v.tensor), Some(starts.tensor), Some(k_cache.tensor), Some(v_cache.tensor)])
+}
+
+/// Drops the oldest rows of each cache so that at most `keep` remain: the newest move to the front, lengths follow.
+///
+/// # Arguments
+///
+/// - `k_cache`: of `dtype` `[batch, capacity, kv_heads, head_dim]`, keys; read and overwritten
+/// - `v_cache`: of `dtype` `[batch, capacity, kv_heads, head_dim]`, values; read and overwritten
+/// - `lengths`: i32 `[batch]`, rows in use, 0 .. capacity; read and overwritten
+/// - `keep`: rows to keep, 0 .. capacity
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn kv_trim(k_cache: &GpuTensor<'_>, v_cache: &GpuTensor<'_>, lengths: &GpuTensor<'_>, keep: i64) -> Result<()> {
+    let call = Call::new("kv_trim", k_cache);
+    let k_cache = call.dense::<4>("k_cache", "[batch, capacity, kv_heads, head_dim]", k_cache)?;
+    let v_cache = call.dense::<4>("v_cache", "[batch, capacity, kv_heads, head_dim]", v_cache)?;
+    let lengths = call.dense::<1>("lengths", "[batch]", lengths)?.of(DType::I32)?;
+    let batch = k_cache.dims[0];
+    let capacity = k_cache.dims[1];
+    let kv_heads = k_cache.dims[2];
+    let head_dim = k_cache.dims[3];
+    const SIZES: [(&str, &str); 4] = [
+        ("batch", "from k_cache"),
+        ("capacity", "from k_cache"),
+        ("kv_heads", "from k_cache"),
+        ("head_dim", "from k_cache"),
+    ];
+    let sizes = Sizes { names: &SIZES, values: &[batch, capacity, kv_heads, head_dim] };
+    v_cache.expect([batch, capacity, kv_heads, head_dim], sizes)?;
+    lengths.expect([batch], sizes)?;
+    let dtype = k_cache.dtype();
+    v_cache.same(dtype, "k_cache")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_kv_trim)(
+            call.handle(),
+            k_cache.pointer(),
+            v_cache.pointer(),
+            lengths.pointer().cast(),
+            batch as i64,
+            capacity as i64,
+            kv_heads as i64,
+            head_dim as i64,
+            keep,
+            dtype.code(),
+        )
+    };
+    call.finish(status, &[Some(k_cache.tensor), Some(v_cache.tensor), Some(lengths.tensor)])
+}

@@ -1,0 +1,293 @@
+// Generated from bindings.h by `python -m nncuda.binding.rust rust`. Do not edit.
+
+//! Kernels of the section moe of bindings.h.
+//!
+//! A slot is one choice of one token: slot = token\*k + j. A row is its place in the order sorted by expert, in which
+//! the rows of expert e are offsets\[e\] .. offsets\[e+1\]-1, in token order.
+
+use crate::call::{Call, Sizes, plus, pointer, tensor, times};
+use crate::{DType, GpuTensor, Result};
+
+/// Plans which row each slot takes.
+///
+/// An expert keeps its first `capacity` slots in token order and drops the others. (Lepikhin et al. 2020, "GShard",
+/// algorithm 1; Gale et al. 2022, "MegaBlocks")
+///
+/// # Arguments
+///
+/// - `indices`: i32 `[tokens, k]`, experts chosen, 0 .. experts-1
+/// - `counts`: i32 `[experts]`, slots routed to each expert, dropped ones included; overwritten
+/// - `offsets`: i32 `[experts+1]`, first row of each expert; the last is the number of rows kept; overwritten
+/// - `slot_row`: i32 `[tokens, k]`, row of each slot, -1 if dropped; overwritten
+/// - `row_slot`: i32 `[tokens*k]`, slot of each row; -1 from offsets\[experts\] on; overwritten
+/// - `capacity`: most rows an expert may take, at least 1; 0 for no limit
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn moe_plan(
+    indices: &GpuTensor<'_>,
+    counts: &GpuTensor<'_>,
+    offsets: &GpuTensor<'_>,
+    slot_row: &GpuTensor<'_>,
+    row_slot: &GpuTensor<'_>,
+    capacity: i64,
+) -> Result<()> {
+    let call = Call::new("moe_plan", indices);
+    let indices = call.dense::<2>("indices", "[tokens, k]", indices)?.of(DType::I32)?;
+    let counts = call.dense::<1>("counts", "[experts]", counts)?.of(DType::I32)?;
+    let offsets = call.dense::<1>("offsets", "[experts+1]", offsets)?.of(DType::I32)?;
+    let slot_row = call.dense::<2>("slot_row", "[tokens, k]", slot_row)?.of(DType::I32)?;
+    let row_slot = call.dense::<1>("row_slot", "[tokens*k]", row_slot)?.of(DType::I32)?;
+    let tokens = indices.dims[0];
+    let k = indices.dims[1];
+    let experts = counts.dims[0];
+    const SIZES: [(&str, &str); 3] = [("tokens", "from indices"), ("k", "from indices"), ("experts", "from counts")];
+    let sizes = Sizes { names: &SIZES, values: &[tokens, k, experts] };
+    offsets.expect([plus(experts, 1)], sizes)?;
+    slot_row.expect([tokens, k], sizes)?;
+    row_slot.expect([times(&[tokens, k])], sizes)?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_moe_plan)(
+            call.handle(),
+            indices.pointer().cast(),
+            counts.pointer().cast(),
+            offsets.pointer().cast(),
+            slot_row.pointer().cast(),
+            row_slot.pointer().cast(),
+            tokens as i64,
+            k as i64,
+            experts as i64,
+            capacity,
+        )
+    };
+    call.finish(
+        status,
+        &[Some(indices.tensor), Some(counts.tensor), Some(offsets.tensor), Some(slot_row.tensor), Some(row_slot.tensor)],
+    )
+}
+
+/// Brings tokens into row order: y\[r\] = x\[row_slot\[r\] / k\].
+///
+/// Rows whose slot is -1 become zero.
+///
+/// # Arguments
+///
+/// - `x`: of `dtype` `[tokens, dim]`, tokens
+/// - `row_slot`: i32 `[tokens*k]`, from moe_plan
+/// - `y`: of `dtype` `[tokens*k, dim]`, rows; overwritten
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn moe_gather(x: &GpuTensor<'_>, row_slot: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+    let call = Call::new("moe_gather", x);
+    let x = call.dense::<2>("x", "[tokens, dim]", x)?;
+    let row_slot = call.dense::<1>("row_slot", "[tokens*k]", row_slot)?.of(DType::I32)?;
+    let y = call.dense::<2>("y", "[tokens*k, dim]", y)?;
+    let tokens = x.dims[0];
+    let dim = x.dims[1];
+    let k = row_slot.solve(0, "k", tokens, 1, 0)?;
+    const SIZES: [(&str, &str); 3] = [("tokens", "from x"), ("dim", "from x"), ("k", "from row_slot")];
+    let sizes = Sizes { names: &SIZES, values: &[tokens, dim, k] };
+    y.expect([times(&[tokens, k]), dim], sizes)?;
+    let dtype = x.dtype();
+    y.same(dtype, "x")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_moe_gather)(
+            call.handle(),
+            x.pointer(),
+            row_slot.pointer().cast(),
+            y.pointer(),
+            tokens as i64,
+            k as i64,
+            dim as i64,
+            dtype.code(),
+        )
+    };
+    call.finish(status, &[Some(x.tensor), Some(row_slot.tensor), Some(y.tensor)])
+}
+
+/// Gradient of moe_gather: dx\[t\] = sum over j of dy\[slot_row\[t, j\]\], dropped slots left out.
+///
+/// # Arguments
+///
+/// - `dy`: of `dtype` `[tokens*k, dim]`, gradient of y
+/// - `slot_row`: i32 `[tokens, k]`, from moe_plan
+/// - `dx`: of `dtype` `[tokens, dim]`, gradient of x; overwritten
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn moe_gather_backward(dy: &GpuTensor<'_>, slot_row: &GpuTensor<'_>, dx: &GpuTensor<'_>) -> Result<()> {
+    let call = Call::new("moe_gather_backward", dy);
+    let dy = call.dense::<2>("dy", "[tokens*k, dim]", dy)?;
+    let slot_row = call.dense::<2>("slot_row", "[tokens, k]", slot_row)?.of(DType::I32)?;
+    let dx = call.dense::<2>("dx", "[tokens, dim]", dx)?;
+    let dim = dy.dims[1];
+    let tokens = slot_row.dims[0];
+    let k = slot_row.dims[1];
+    const SIZES: [(&str, &str); 3] = [("dim", "from dy"), ("tokens", "from slot_row"), ("k", "from slot_row")];
+    let sizes = Sizes { names: &SIZES, values: &[dim, tokens, k] };
+    dy.expect([times(&[tokens, k]), dim], sizes)?;
+    dx.expect([tokens, dim], sizes)?;
+    let dtype = dy.dtype();
+    dx.same(dtype, "dy")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_moe_gather_backward)(
+            call.handle(),
+            dy.pointer(),
+            slot_row.pointer().cast(),
+            dx.pointer(),
+            tokens as i64,
+            k as i64,
+            dim as i64,
+            dtype.code(),
+        )
+    };
+    call.finish(status, &[Some(dy.tensor), Some(slot_row.tensor), Some(dx.tensor)])
+}
+
+/// Weighs the experts' outputs and brings them back into token order: out\[t\] = residual\[t\] + sum over j of
+/// weights\[t, j\] \* y\[slot_row\[t, j\]\], dropped slots left out.
+///
+/// # Arguments
+///
+/// - `y`: of `dtype` `[tokens*k, dim]`, the experts' outputs, in row order
+/// - `weights`: f32 `[tokens, k]`, router weights
+/// - `slot_row`: i32 `[tokens, k]`, from moe_plan
+/// - `residual`: of `dtype` `[tokens, dim]`, added, or null
+/// - `out`: of `dtype` `[tokens, dim]`, output; overwritten, may be `residual`
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn moe_combine(
+    y: &GpuTensor<'_>,
+    weights: &GpuTensor<'_>,
+    slot_row: &GpuTensor<'_>,
+    residual: Option<&GpuTensor<'_>>,
+    out: &GpuTensor<'_>,
+) -> Result<()> {
+    let call = Call::new("moe_combine", y);
+    let y = call.dense::<2>("y", "[tokens*k, dim]", y)?;
+    let weights = call.dense::<2>("weights", "[tokens, k]", weights)?.of(DType::F32)?;
+    let slot_row = call.dense::<2>("slot_row", "[tokens, k]", slot_row)?.of(DType::I32)?;
+    let residual = match residual {
+        Some(residual) => Some(call.dense::<2>("residual", "[tokens, dim]", residual)?),
+        None => None,
+    };
+    let out = call.dense::<2>("out", "[tokens, dim]", out)?;
+    let dim = y.dims[1];
+    let tokens = weights.dims[0];
+    let k = weights.dims[1];
+    const SIZES: [(&str, &str); 3] = [("dim", "from y"), ("tokens", "from weights"), ("k", "from weights")];
+    let sizes = Sizes { names: &SIZES, values: &[dim, tokens, k] };
+    y.expect([times(&[tokens, k]), dim], sizes)?;
+    slot_row.expect([tokens, k], sizes)?;
+    if let Some(residual) = &residual {
+        residual.expect([tokens, dim], sizes)?;
+    }
+    out.expect([tokens, dim], sizes)?;
+    let dtype = y.dtype();
+    out.same(dtype, "y")?;
+    if let Some(residual) = &residual {
+        residual.same(dtype, "y")?;
+    }
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_moe_combine)(
+            call.handle(),
+            y.pointer(),
+            weights.pointer().cast(),
+            slot_row.pointer().cast(),
+            pointer(&residual),
+            out.pointer(),
+            tokens as i64,
+            k as i64,
+            dim as i64,
+            dtype.code(),
+        )
+    };
+    call.finish(status, &[Some(y.tensor), Some(weights.tensor), Some(slot_row.tensor), tensor(&residual), Some(out.tensor)])
+}
+
+/// Gradients of moe_combine: dy\[r\] = weights\[t, j\] \* dout\[t\] for the slot (t, j) of row r, zero for rows without
+/// a slot; dweights\[t, j\] = dout\[t\] . y\[slot_row\[t, j\]\], zero for dropped slots.
+///
+/// The residual's gradient is dout itself.
+///
+/// # Arguments
+///
+/// - `dout`: of `dtype` `[tokens, dim]`, gradient of out
+/// - `y`: of `dtype` `[tokens*k, dim]`, as in the forward call
+/// - `weights`: f32 `[tokens, k]`, as in the forward call
+/// - `slot_row`: i32 `[tokens, k]`, from moe_plan
+/// - `row_slot`: i32 `[tokens*k]`, from moe_plan
+/// - `dy`: of `dtype` `[tokens*k, dim]`, gradient of y; overwritten, may be `y`
+/// - `dweights`: f32 `[tokens, k]`, gradient of weights; overwritten
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn moe_combine_backward(
+    dout: &GpuTensor<'_>,
+    y: &GpuTensor<'_>,
+    weights: &GpuTensor<'_>,
+    slot_row: &GpuTensor<'_>,
+    row_slot: &GpuTensor<'_>,
+    dy: &GpuTensor<'_>,
+    dweights: &GpuTensor<'_>,
+) -> Result<()> {
+    let call = Call::new("moe_combine_backward", dout);
+    let dout = call.dense::<2>("dout", "[tokens, dim]", dout)?;
+    let y = call.dense::<2>("y", "[tokens*k, dim]", y)?;
+    let weights = call.dense::<2>("weights", "[tokens, k]", weights)?.of(DType::F32)?;
+    let slot_row = call.dense::<2>("slot_row", "[tokens, k]", slot_row)?.of(DType::I32)?;
+    let row_slot = call.dense::<1>("row_slot", "[tokens*k]", row_slot)?.of(DType::I32)?;
+    let dy = call.dense::<2>("dy", "[tokens*k, dim]", dy)?;
+    let dweights = call.dense::<2>("dweights", "[tokens, k]", dweights)?.of(DType::F32)?;
+    let tokens = dout.dims[0];
+    let dim = dout.dims[1];
+    let k = weights.dims[1];
+    const SIZES: [(&str, &str); 3] = [("tokens", "from dout"), ("dim", "from dout"), ("k", "from weights")];
+    let sizes = Sizes { names: &SIZES, values: &[tokens, dim, k] };
+    y.expect([times(&[tokens, k]), dim], sizes)?;
+    weights.expect([tokens, k], sizes)?;
+    slot_row.expect([tokens, k], sizes)?;
+    row_slot.expect([times(&[tokens, k])], sizes)?;
+    dy.expect([times(&[tokens, k]), dim], sizes)?;
+    dweights.expect([tokens, k], sizes)?;
+    let dtype = dout.dtype();
+    y.same(dtype, "dout")?;
+    dy.same(dtype, "dout")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_moe_combine_backward)(
+            call.handle(),
+            dout.pointer(),
+            y.pointer(),
+            weights.pointer().cast(),
+            slot_row.pointer().cast(),
+            row_slot.pointer().cast(),
+            dy.pointer(),
+            dweights.pointer().cast(),
+            tokens as i64,
+            k as i64,
+            dim as i64,
+            dtype.code(),
+        )
+    };
+    call.finish(
+        status,
+        &[Some(dout.tensor), Some(y.tensor), Some(weights.tensor), Some(slot_row.tensor), Some(row_slot.tensor), Some(dy.tensor), Some(dweights.tensor)],
+    )
+}

@@ -1,0 +1,352 @@
+// Generated from bindings.h by `python -m nncuda.binding.rust rust`. Do not edit.
+
+//! Kernels of the section optimizer of bindings.h.
+//!
+//! Master weights, gradients and moments are f32. Step, rate, norm and scales lie in device memory, so that a captured
+//! step can be replayed. `skip` is the flag that loss_scale_update sets when the gradients overflowed.
+
+#![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
+
+use crate::call::{Call, Sizes, pointer, tensor};
+use crate::{DType, GpuTensor, Result};
+
+/// AdamW with decoupled weight decay, for t = step\[0\] \>= 1 and g = grad \* grad_scale: m = beta1\*m + (1-beta1)\*g;
+/// v = beta2\*v + (1-beta2)\*g^2; param = param\*(1 - lr\*weight_decay) - lr \* (m/(1-beta1^t)) / (sqrt(v/(1-beta2^t))
+/// + eps).
+///
+/// (Loshchilov, Hutter 2019, algorithm 2)
+///
+/// # Arguments
+///
+/// - `grad`: f32 `[n]`, gradients
+/// - `lr`: f32 `[1]`, learning rate
+/// - `step`: i32 `[1]`, number of this update, from 1
+/// - `grad_scale`: f32 `[1]`, factor of the gradients (from grad_clip), or null for 1
+/// - `skip`: i32 `[1]`, non-zero leaves everything as it is; or null
+/// - `param`: f32 `[n]`, parameters; read and overwritten
+/// - `m`: f32 `[n]`, first moments; read and overwritten
+/// - `v`: f32 `[n]`, second moments; read and overwritten
+/// - `param_copy`: of `dtype` `[n]`, the new parameters rounded to `dtype`, or null; overwritten
+/// - `n_decay`: how many of them, from the first, decay; 0 .. n
+/// - `beta1`: 0 .. below 1
+/// - `beta2`: 0 .. below 1
+/// - `eps`: above 0
+/// - `weight_decay`: at least 0
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn adamw_step(
+    grad: &GpuTensor<'_>,
+    lr: &GpuTensor<'_>,
+    step: &GpuTensor<'_>,
+    grad_scale: Option<&GpuTensor<'_>>,
+    skip: Option<&GpuTensor<'_>>,
+    param: &GpuTensor<'_>,
+    m: &GpuTensor<'_>,
+    v: &GpuTensor<'_>,
+    param_copy: Option<&GpuTensor<'_>>,
+    n_decay: i64,
+    beta1: f32,
+    beta2: f32,
+    eps: f32,
+    weight_decay: f32,
+) -> Result<()> {
+    let call = Call::new("adamw_step", grad);
+    let grad = call.dense::<1>("grad", "[n]", grad)?.of(DType::F32)?;
+    let lr = call.dense::<1>("lr", "[1]", lr)?.of(DType::F32)?;
+    let step = call.dense::<1>("step", "[1]", step)?.of(DType::I32)?;
+    let grad_scale = match grad_scale {
+        Some(grad_scale) => Some(call.dense::<1>("grad_scale", "[1]", grad_scale)?.of(DType::F32)?),
+        None => None,
+    };
+    let skip = match skip {
+        Some(skip) => Some(call.dense::<1>("skip", "[1]", skip)?.of(DType::I32)?),
+        None => None,
+    };
+    let param = call.dense::<1>("param", "[n]", param)?.of(DType::F32)?;
+    let m = call.dense::<1>("m", "[n]", m)?.of(DType::F32)?;
+    let v = call.dense::<1>("v", "[n]", v)?.of(DType::F32)?;
+    let param_copy = match param_copy {
+        Some(param_copy) => Some(call.dense::<1>("param_copy", "[n]", param_copy)?),
+        None => None,
+    };
+    let n = grad.dims[0];
+    const SIZES: [(&str, &str); 1] = [("n", "from grad")];
+    let sizes = Sizes { names: &SIZES, values: &[n] };
+    lr.expect([1], sizes)?;
+    step.expect([1], sizes)?;
+    if let Some(grad_scale) = &grad_scale {
+        grad_scale.expect([1], sizes)?;
+    }
+    if let Some(skip) = &skip {
+        skip.expect([1], sizes)?;
+    }
+    param.expect([n], sizes)?;
+    m.expect([n], sizes)?;
+    v.expect([n], sizes)?;
+    if let Some(param_copy) = &param_copy {
+        param_copy.expect([n], sizes)?;
+    }
+    let dtype = param_copy.as_ref().map_or(DType::F32, |param_copy| param_copy.dtype());
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_adamw_step)(
+            call.handle(),
+            grad.pointer().cast(),
+            lr.pointer().cast(),
+            step.pointer().cast(),
+            pointer(&grad_scale).cast(),
+            pointer(&skip).cast(),
+            param.pointer().cast(),
+            m.pointer().cast(),
+            v.pointer().cast(),
+            pointer(&param_copy),
+            n as i64,
+            n_decay,
+            beta1,
+            beta2,
+            eps,
+            weight_decay,
+            dtype.code(),
+        )
+    };
+    call.finish(
+        status,
+        &[Some(grad.tensor), Some(lr.tensor), Some(step.tensor), tensor(&grad_scale), tensor(&skip), Some(param.tensor), Some(m.tensor), Some(v.tensor), tensor(&param_copy)],
+    )
+}
+
+/// Sets gradients to zero.
+///
+/// # Arguments
+///
+/// - `grad`: of `dtype` `[n]`, gradients; overwritten
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn zero_grad(grad: &GpuTensor<'_>) -> Result<()> {
+    let call = Call::new("zero_grad", grad);
+    let grad = call.dense::<1>("grad", "[n]", grad)?;
+    let n = grad.dims[0];
+    let dtype = grad.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe { (call.functions().cuda_zero_grad)(call.handle(), grad.pointer(), n as i64, dtype.code()) };
+    call.finish(status, &[Some(grad.tensor)])
+}
+
+/// Euclidean norm: norm = sqrt(sum(grad^2)).
+///
+/// Not finite exactly when a gradient is not finite or the norm overflows f32.
+///
+/// # Arguments
+///
+/// - `grad`: of `dtype` `[n]`, gradients
+/// - `norm`: f32 `[1]`, the norm; overwritten
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn grad_norm(grad: &GpuTensor<'_>, norm: &GpuTensor<'_>) -> Result<()> {
+    let call = Call::new("grad_norm", grad);
+    let grad = call.dense::<1>("grad", "[n]", grad)?;
+    let norm = call.dense::<1>("norm", "[1]", norm)?.of(DType::F32)?;
+    let n = grad.dims[0];
+    const SIZES: [(&str, &str); 1] = [("n", "from grad")];
+    let sizes = Sizes { names: &SIZES, values: &[n] };
+    norm.expect([1], sizes)?;
+    let dtype = grad.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_grad_norm)(call.handle(), grad.pointer(), norm.pointer().cast(), n as i64, dtype.code())
+    };
+    call.finish(status, &[Some(grad.tensor), Some(norm.tensor)])
+}
+
+/// Clips by the global norm: with s = loss_scale (1 if null) and g = norm/s, scale = min(1, max_norm / (g + 1e-6)) / s;
+/// where grad is given it is multiplied by scale.
+///
+/// (Pascanu, Mikolov, Bengio 2013, algorithm 1)
+///
+/// # Arguments
+///
+/// - `norm`: f32 `[1]`, from grad_norm
+/// - `loss_scale`: f32 `[1]`, what the loss was multiplied by, or null for 1
+/// - `scale`: f32 `[1]`, the factor, for adamw_step; overwritten
+/// - `grad`: of `dtype` `[n]`, gradients to scale in place, or null to leave that to adamw_step; read and overwritten
+/// - `max_norm`: largest norm allowed, above 0; infinity never clips
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn grad_clip(
+    norm: &GpuTensor<'_>,
+    loss_scale: Option<&GpuTensor<'_>>,
+    scale: &GpuTensor<'_>,
+    grad: Option<&GpuTensor<'_>>,
+    max_norm: f32,
+) -> Result<()> {
+    let call = Call::new("grad_clip", norm);
+    let norm = call.dense::<1>("norm", "[1]", norm)?.of(DType::F32)?;
+    let loss_scale = match loss_scale {
+        Some(loss_scale) => Some(call.dense::<1>("loss_scale", "[1]", loss_scale)?.of(DType::F32)?),
+        None => None,
+    };
+    let scale = call.dense::<1>("scale", "[1]", scale)?.of(DType::F32)?;
+    let grad = match grad {
+        Some(grad) => Some(call.dense::<1>("grad", "[n]", grad)?),
+        None => None,
+    };
+    let n = match &grad {
+        Some(grad) => grad.dims[0],
+        None => 1,
+    };
+    const SIZES: [(&str, &str); 1] = [("n", "from grad")];
+    let sizes = Sizes { names: &SIZES, values: &[n] };
+    norm.expect([1], sizes)?;
+    if let Some(loss_scale) = &loss_scale {
+        loss_scale.expect([1], sizes)?;
+    }
+    scale.expect([1], sizes)?;
+    let dtype = grad.as_ref().map_or(DType::F32, |grad| grad.dtype());
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_grad_clip)(
+            call.handle(),
+            norm.pointer().cast(),
+            pointer(&loss_scale).cast(),
+            scale.pointer().cast(),
+            pointer(&grad),
+            n as i64,
+            max_norm,
+            dtype.code(),
+        )
+    };
+    call.finish(status, &[Some(norm.tensor), tensor(&loss_scale), Some(scale.tensor), tensor(&grad)])
+}
+
+/// Advances the step and gives its rate: t = ++step\[0\]; up to `warmup` steps lr = max_lr \* t / warmup, then lr =
+/// min_lr + (max_lr - min_lr) \* (1 + cos(pi \* (t - warmup) / (total - warmup))) / 2, from `total` on min_lr.
+///
+/// (Loshchilov, Hutter 2017, "SGDR", eq. 5, with a linear warm-up)
+///
+/// # Arguments
+///
+/// - `skip`: i32 `[1]`, non-zero leaves step and lr as they are; or null
+/// - `step`: i32 `[1]`, updates done; read and overwritten
+/// - `lr`: f32 `[1]`, rate of this update; overwritten
+/// - `warmup`: at least 0
+/// - `total`: at least warmup
+/// - `max_lr`: highest rate
+/// - `min_lr`: last rate
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn lr_schedule(
+    skip: Option<&GpuTensor<'_>>,
+    step: &GpuTensor<'_>,
+    lr: &GpuTensor<'_>,
+    warmup: i64,
+    total: i64,
+    max_lr: f32,
+    min_lr: f32,
+) -> Result<()> {
+    let call = Call::new("lr_schedule", step);
+    let skip = match skip {
+        Some(skip) => Some(call.dense::<1>("skip", "[1]", skip)?.of(DType::I32)?),
+        None => None,
+    };
+    let step = call.dense::<1>("step", "[1]", step)?.of(DType::I32)?;
+    let lr = call.dense::<1>("lr", "[1]", lr)?.of(DType::F32)?;
+    const SIZES: [(&str, &str); 0] = [];
+    let sizes = Sizes { names: &SIZES, values: &[] };
+    if let Some(skip) = &skip {
+        skip.expect([1], sizes)?;
+    }
+    step.expect([1], sizes)?;
+    lr.expect([1], sizes)?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_lr_schedule)(
+            call.handle(),
+            pointer(&skip).cast(),
+            step.pointer().cast(),
+            lr.pointer().cast(),
+            warmup,
+            total,
+            max_lr,
+            min_lr,
+        )
+    };
+    call.finish(status, &[tensor(&skip), Some(step.tensor), Some(lr.tensor)])
+}
+
+/// Dynamic loss scaling: when norm is not finite, skip = 1, skipped += 1, loss_scale \*= backoff, good_steps = 0; else
+/// skip = 0 and good_steps += 1, and each time it reaches `interval` loss_scale \*= growth and good_steps = 0.
+///
+/// The scale stays within 2^-24 .. 2^24. (Micikevicius et al. 2018, section 3.2)
+///
+/// # Arguments
+///
+/// - `norm`: f32 `[1]`, from grad_norm
+/// - `loss_scale`: f32 `[1]`, the scale; read and overwritten
+/// - `good_steps`: i32 `[1]`, steps since the last change; read and overwritten
+/// - `skipped`: i32 `[1]`, steps skipped so far; read and overwritten
+/// - `skip`: i32 `[1]`, 1 when this step must be skipped; overwritten
+/// - `growth`: at least 1
+/// - `backoff`: above 0, at most 1
+/// - `interval`: at least 1
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn loss_scale_update(
+    norm: &GpuTensor<'_>,
+    loss_scale: &GpuTensor<'_>,
+    good_steps: &GpuTensor<'_>,
+    skipped: &GpuTensor<'_>,
+    skip: &GpuTensor<'_>,
+    growth: f32,
+    backoff: f32,
+    interval: i64,
+) -> Result<()> {
+    let call = Call::new("loss_scale_update", norm);
+    let norm = call.dense::<1>("norm", "[1]", norm)?.of(DType::F32)?;
+    let loss_scale = call.dense::<1>("loss_scale", "[1]", loss_scale)?.of(DType::F32)?;
+    let good_steps = call.dense::<1>("good_steps", "[1]", good_steps)?.of(DType::I32)?;
+    let skipped = call.dense::<1>("skipped", "[1]", skipped)?.of(DType::I32)?;
+    let skip = call.dense::<1>("skip", "[1]", skip)?.of(DType::I32)?;
+    const SIZES: [(&str, &str); 0] = [];
+    let sizes = Sizes { names: &SIZES, values: &[] };
+    norm.expect([1], sizes)?;
+    loss_scale.expect([1], sizes)?;
+    good_steps.expect([1], sizes)?;
+    skipped.expect([1], sizes)?;
+    skip.expect([1], sizes)?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
+    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_loss_scale_update)(
+            call.handle(),
+            norm.pointer().cast(),
+            loss_scale.pointer().cast(),
+            good_steps.pointer().cast(),
+            skipped.pointer().cast(),
+            skip.pointer().cast(),
+            growth,
+            backoff,
+            interval,
+        )
+    };
+    call.finish(
+        status,
+        &[Some(norm.tensor), Some(loss_scale.tensor), Some(good_steps.tensor), Some(skipped.tensor), Some(skip.tensor)],
+    )
+}

@@ -1,0 +1,355 @@
+//! Tensors: memory of a context with a shape and a dtype.
+//!
+//! # Why this is sound
+//!
+//! The elements of a tensor are device memory, not Rust memory: no reference into it is ever handed out, on the CPU engine
+//! neither. Values cross by copies. So several tensors may look at the same memory (`view`, `narrow`, `clone`), and
+//! kernels take inputs and outputs alike as `&GpuTensor`, without a rule of Rust about aliasing being touched; which
+//! outputs may be which inputs is the kernels' contract, and the library checks it.
+//!
+//! What must hold for memory safety is that no call reads or writes outside of its tensors' memory. A tensor's layout
+//! never describes more than the memory that it keeps alive; a kernel's function checks all shapes against each other
+//! before it hands sizes to the library; indices that lie in memory are checked by the library, on every engine.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr;
+use std::rc::Rc;
+
+use crate::memory::Allocation;
+use crate::{Context, DType, Element, Error, Layout, Result};
+
+/// Memory of a context with a shape and a dtype.
+///
+/// Clones, views and narrowed tensors share memory, which is freed when the last of them is gone. They borrow the context,
+/// which therefore outlives them.
+#[derive(Clone)]
+pub struct GpuTensor<'ctx> {
+    allocation: Rc<Allocation<'ctx>>,
+    /// Address of the first element; null when there is none.
+    pointer: *mut c_void,
+    layout: Layout,
+}
+
+impl Context {
+    /// A tensor whose values are not set: what was in its memory before.
+    ///
+    /// # Errors
+    ///
+    /// [`Status::OutOfMemory`](crate::Status::OutOfMemory) when the device has no more; the context stays usable.
+    pub fn empty(&self, shape: &[usize], dtype: DType) -> Result<GpuTensor<'_>> {
+        let layout = Layout::dense(shape, dtype)?;
+        let allocation = self.allocate(layout.bytes())?;
+        let pointer = allocation.pointer().map_or(ptr::null_mut(), ptr::NonNull::as_ptr);
+        Ok(GpuTensor { allocation, pointer, layout })
+    }
+
+    /// A tensor of zeros.
+    ///
+    /// # Errors
+    ///
+    /// As [`empty`](Self::empty).
+    pub fn zeros(&self, shape: &[usize], dtype: DType) -> Result<GpuTensor<'_>> {
+        let tensor = self.empty(shape, dtype)?;
+        tensor.zero()?;
+        Ok(tensor)
+    }
+
+    /// A tensor with values of the host, of which there must be as many as the shape has elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] when there are not, and as [`empty`](Self::empty).
+    pub fn tensor<T: Element>(&self, values: &[T], shape: &[usize]) -> Result<GpuTensor<'_>> {
+        let layout = Layout::dense(shape, T::DTYPE)?;
+        if layout.len() != values.len() {
+            let message = format!("{} values cannot fill a tensor of shape {shape:?}", values.len());
+            return Err(Error::shape("tensor", message));
+        }
+        let tensor = self.empty(shape, T::DTYPE)?;
+        tensor.copy_from_slice(values)?;
+        Ok(tensor)
+    }
+}
+
+impl<'ctx> GpuTensor<'ctx> {
+    // What it is
+
+    /// The context whose memory it is.
+    #[must_use]
+    pub fn context(&self) -> &'ctx Context {
+        self.allocation.context()
+    }
+
+    /// Shape, row stride and dtype.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The size of each dimension.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        self.layout.shape()
+    }
+
+    /// The type of the elements.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.layout.dtype()
+    }
+
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.layout.len()
+    }
+
+    /// Whether there is no element.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.layout.is_empty()
+    }
+
+    /// Address of the first element on the device; null when there is none. For calls by name.
+    #[must_use]
+    pub fn pointer(&self) -> *mut c_void {
+        self.pointer
+    }
+
+    pub(crate) fn allocation(&self) -> &Rc<Allocation<'ctx>> {
+        &self.allocation
+    }
+
+    // Other tensors over the same memory
+
+    /// The same elements in another shape, without a copy. Of a tensor with a row stride only the dimensions after the
+    /// first may change.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] when the number of elements differs or the stride is in the way.
+    pub fn view(&self, shape: &[usize]) -> Result<Self> {
+        Ok(Self { layout: self.layout.view(shape)?, ..self.clone() })
+    }
+
+    /// Elements `start .. start + len` of dimension 0 or 1, without a copy. In dimension 1 it gives rows that lie further
+    /// apart than they are long.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] for another dimension, or a range that is not inside the tensor.
+    pub fn narrow(&self, dim: usize, start: usize, len: usize) -> Result<Self> {
+        let (layout, offset) = self.layout.narrow(dim, start, len)?;
+        // The address is only ever followed by the library, which wrapping arithmetic suits as well as any.
+        let pointer = self.pointer.cast::<u8>().wrapping_add(offset * self.dtype().size()).cast();
+        Ok(Self { allocation: Rc::clone(&self.allocation), pointer, layout })
+    }
+
+    /// Itself when it is dense, else a dense copy.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::empty`].
+    pub fn contiguous(&self) -> Result<Self> {
+        if self.layout.is_dense() {
+            return Ok(self.clone());
+        }
+        let copy = self.context().empty(self.shape(), self.dtype())?;
+        copy.copy_from(self)?;
+        Ok(copy)
+    }
+
+    // Values
+
+    /// Sets every value to zero.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`] when the device has failed.
+    pub fn zero(&self) -> Result<()> {
+        let context = self.context();
+        for (offset, bytes) in self.runs() {
+            let target = self.pointer.cast::<u8>().wrapping_add(offset).cast();
+            // SAFETY: context and memory live, and the bytes are this tensor's.
+            let code = unsafe { (context.library().nncuda_memset)(context.handle(), target, 0, bytes as i64) };
+            context.check("nncuda_memset", code)?;
+        }
+        self.keep_with(None);
+        Ok(())
+    }
+
+    /// Overwrites the values with those of another tensor of the same shape, dtype and context, on the device.
+    /// `kernels::cast` converts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] when shape, dtype or context differ.
+    pub fn copy_from(&self, source: &GpuTensor<'_>) -> Result<()> {
+        if !ptr::eq(source.context(), self.context()) {
+            return Err(Error::shape("copy_from", "the tensors are of different contexts".to_owned()));
+        }
+        if source.shape() != self.shape() || source.dtype() != self.dtype() {
+            let message = format!("{source:?} cannot be copied into {self:?}: shape and dtype must be the same");
+            return Err(Error::shape("copy_from", message));
+        }
+        let whole = self.layout.is_dense() && source.layout.is_dense();
+        let (rows, bytes) = if whole { (1, self.layout.bytes()) } else { (self.shape()[0], self.row_bytes()) };
+        for row in 0..rows {
+            let target = self.address(row * self.layout.row_stride());
+            let from = source.address(row * source.layout.row_stride());
+            self.copy(target, from, bytes, nn_cuda::NNCUDA_DEVICE_TO_DEVICE)?;
+        }
+        self.keep_with(Some(source));
+        Ok(())
+    }
+
+    /// Overwrites the values with those of the host, in the order of the elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] when the type is that of another dtype or there are not as many values as elements.
+    pub fn copy_from_slice<T: Element>(&self, values: &[T]) -> Result<()> {
+        self.matches::<T>("copy_from_slice", values.len())?;
+        self.upload(values.as_ptr().cast())
+    }
+
+    /// Overwrites the values with bytes of the host: the elements as they lie in the memory of a little-endian machine.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] when there are not as many bytes as the elements have.
+    pub fn copy_from_bytes(&self, bytes: &[u8]) -> Result<()> {
+        self.matches_bytes("copy_from_bytes", bytes.len())?;
+        self.upload(bytes.as_ptr().cast())
+    }
+
+    /// Copies the values to the host, after all work given to the context is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] when the type is that of another dtype or there is not room for exactly the elements.
+    pub fn copy_to_slice<T: Element>(&self, values: &mut [T]) -> Result<()> {
+        self.matches::<T>("copy_to_slice", values.len())?;
+        self.download(values.as_mut_ptr().cast())
+    }
+
+    /// Copies the values to the host as bytes, after all work given to the context is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] when there is not room for exactly the elements.
+    pub fn copy_to_bytes(&self, bytes: &mut [u8]) -> Result<()> {
+        self.matches_bytes("copy_to_bytes", bytes.len())?;
+        self.download(bytes.as_mut_ptr().cast())
+    }
+
+    /// The values, after all work given to the context is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] when the type is that of another dtype.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.matches::<T>("to_vec", self.len())?;
+        let mut values = vec![T::default(); self.len()];
+        self.download(values.as_mut_ptr().cast())?;
+        Ok(values)
+    }
+
+    /// The value of a tensor of one element, after all work given to the context is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] when there are more or fewer elements, or the type is that of another dtype.
+    pub fn item<T: Element>(&self) -> Result<T> {
+        if self.len() != 1 {
+            let message = format!("this is for tensors of one element, not of shape {:?}", self.shape());
+            return Err(Error::shape("item", message));
+        }
+        let mut value = [T::default()];
+        self.copy_to_slice(&mut value)?;
+        Ok(value[0])
+    }
+
+    // Behind the copies
+
+    fn matches<T: Element>(&self, operation: &'static str, len: usize) -> Result<()> {
+        if T::DTYPE != self.dtype() {
+            let message = format!("values of {} cannot be those of a tensor of {}", T::DTYPE, self.dtype());
+            return Err(Error::shape(operation, message));
+        }
+        if len != self.len() {
+            let message = format!("{len} values are not those of a tensor of shape {:?}", self.shape());
+            return Err(Error::shape(operation, message));
+        }
+        Ok(())
+    }
+
+    fn matches_bytes(&self, operation: &'static str, bytes: usize) -> Result<()> {
+        let wanted = self.len() * self.dtype().size();
+        if bytes == wanted {
+            return Ok(());
+        }
+        let message = format!("{bytes} bytes are not the {wanted} of a tensor of {:?}", self.layout);
+        Err(Error::shape(operation, message))
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.layout.row_len() * self.dtype().size()
+    }
+
+    fn address(&self, element: usize) -> *mut c_void {
+        self.pointer.cast::<u8>().wrapping_add(element * self.dtype().size()).cast()
+    }
+
+    /// Offset and length in bytes of each dense run.
+    fn runs(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let dense = self.layout.is_dense();
+        let rows = if self.is_empty() || dense { 1 } else { self.shape()[0] };
+        let step = self.layout.row_stride() * self.dtype().size();
+        let bytes = if dense { self.layout.bytes() } else { self.row_bytes() };
+        (0..rows).map(move |row| (row * step, bytes))
+    }
+
+    /// `values` must be readable for as many bytes as the elements have.
+    fn upload(&self, values: *const c_void) -> Result<()> {
+        let mut from = values.cast::<u8>();
+        for (offset, bytes) in self.runs() {
+            let target = self.pointer.cast::<u8>().wrapping_add(offset).cast();
+            self.copy(target, from.cast(), bytes, nn_cuda::NNCUDA_HOST_TO_DEVICE)?;
+            from = from.wrapping_add(bytes);
+        }
+        Ok(())
+    }
+
+    /// `values` must be writable for as many bytes as the elements have.
+    fn download(&self, values: *mut c_void) -> Result<()> {
+        let mut target = values.cast::<u8>();
+        for (offset, bytes) in self.runs() {
+            let from = self.pointer.cast::<u8>().wrapping_add(offset);
+            self.copy(target.cast(), from.cast(), bytes, nn_cuda::NNCUDA_DEVICE_TO_HOST)?;
+            target = target.wrapping_add(bytes);
+        }
+        Ok(())
+    }
+
+    fn copy(&self, target: *mut c_void, source: *const c_void, bytes: usize, kind: i32) -> Result<()> {
+        let context = self.context();
+        // SAFETY: the context lives; both sides were computed from tensors that live, or are slices of the caller's that
+        // hold as many bytes, and the call is done with the host's side when it returns.
+        let code = unsafe { (context.library().nncuda_memcpy)(context.handle(), target, source, bytes as i64, kind) };
+        context.check("nncuda_memcpy", code)
+    }
+
+    fn keep_with(&self, other: Option<&GpuTensor<'_>>) {
+        if self.context().capturing.get() {
+            self.context().keep(&[Some(self), other]);
+        }
+    }
+}
+
+impl fmt::Debug for GpuTensor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GpuTensor({:?}, {})", self.layout, self.context().device())
+    }
+}
