@@ -54,7 +54,21 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-func TestOpenRefuses(t *testing.T) {
+// refused checks that a file of that content is refused, and why.
+func refused(t *testing.T, content []byte, words string) {
+	t.Helper()
+	path := write(t, content)
+	_, err := safetensors.Open(path)
+	if err == nil {
+		t.Fatal("it was opened")
+	}
+	if !strings.HasPrefix(err.Error(), path+": is truncated, or not a safetensors file (") ||
+		!strings.Contains(err.Error(), words) {
+		t.Errorf("%q does not say %q", err, words)
+	}
+}
+
+func TestWhatIsNoSafetensorsFileIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		content []byte
 		words   string
@@ -67,36 +81,63 @@ func TestOpenRefuses(t *testing.T) {
 		"not JSON":           {image(`{"a":`, ""), "'a'"},
 		"unended":            {image(`{`, ""), "not JSON"},
 		"tail":               {image(`{}x`, ""), "behind the header"},
-		"twice":              {image(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}}`, "x"), "two tensors 'a'"},
-		"unknown dtype":      {image(`{"a":{"dtype":"F1","shape":[1],"data_offsets":[0,1]}}`, "x"), "dtype F1"},
-		"unknown field":      {image(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1],"more":1}}`, "x"), "more"},
-		"no shape":           {image(`{"a":{"dtype":"I8","data_offsets":[0,1]}}`, "x"), "lacks"},
-		"three offsets":      {image(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1,2]}}`, "x"), "two offsets"},
-		"negative extent":    {image(`{"a":{"dtype":"I8","shape":[-1],"data_offsets":[0,1]}}`, "x"), "none can have"},
-		"overflow":           {image(`{"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,1]}}`, "x"), "none can have"},
-		"fraction":           {image(`{"a":{"dtype":"I8","shape":[1.5],"data_offsets":[0,1]}}`, "x"), "'a'"},
-		"wrong size":         {image(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,3]}}`, "xyz"), "takes 4"},
-		"backwards":          {image(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[1,0]}}`, "x"), "bytes 1 to 0"},
-		"beyond end":         {image(`{"a":{"dtype":"I8","shape":[2],"data_offsets":[0,2]}}`, "x"), "ends at byte 2 of 1"},
-		"hole":               {image(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[1,2]}}`, "xy"), "not at 0"},
-		"overlap":            {image(`{"a":{"dtype":"I8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"I8","shape":[1],"data_offsets":[1,2]}}`, "xy"), "not at 2"},
-		"uncovered":          {image(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}}`, "xy"), "cover 1 bytes of 2"},
 		"metadata of number": {image(`{"__metadata__":{"a":1}}`, ""), "metadata"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			path := write(t, test.content)
-			_, err := safetensors.Open(path)
-			if err == nil {
-				t.Fatal("it was opened")
-			}
-			if !strings.HasPrefix(err.Error(), path+": is truncated, or not a safetensors file (") ||
-				!strings.Contains(err.Error(), test.words) {
-				t.Errorf("%q does not say %q", err, test.words)
-			}
-		})
+		t.Run(name, func(t *testing.T) { refused(t, test.content, test.words) })
 	}
-	if _, err := safetensors.Open(filepath.Join(t.TempDir(), "none")); err == nil ||
-		!strings.Contains(err.Error(), ": cannot be read: no such file or directory") {
-		t.Errorf("a file that does not exist: %v", err)
+}
+
+func TestTensorsThatDoNotFitAreRefused(t *testing.T) {
+	const byteAt0 = `"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}`
+	for name, test := range map[string]struct{ tensors, data, words string }{
+		"twice":           {byteAt0 + "," + byteAt0, "x", "two tensors 'a'"},
+		"unknown dtype":   {`"a":{"dtype":"F1","shape":[1],"data_offsets":[0,1]}`, "x", "dtype F1"},
+		"unknown field":   {`"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1],"more":1}`, "x", "more"},
+		"no shape":        {`"a":{"dtype":"I8","data_offsets":[0,1]}`, "x", "lacks"},
+		"three offsets":   {`"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1,2]}`, "x", "two offsets"},
+		"negative extent": {`"a":{"dtype":"I8","shape":[-1],"data_offsets":[0,1]}`, "x", "none can have"},
+		"overflow":        {`"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,1]}`, "x", "none can have"},
+		"fraction":        {`"a":{"dtype":"I8","shape":[1.5],"data_offsets":[0,1]}`, "x", "'a'"},
+		"wrong size":      {`"a":{"dtype":"F32","shape":[1],"data_offsets":[0,3]}`, "xyz", "takes 4"},
+		"backwards":       {`"a":{"dtype":"I8","shape":[1],"data_offsets":[1,0]}`, "x", "bytes 1 to 0"},
+		"beyond end":      {`"a":{"dtype":"I8","shape":[2],"data_offsets":[0,2]}`, "x", "ends at byte 2 of 1"},
+		"hole":            {`"a":{"dtype":"I8","shape":[1],"data_offsets":[1,2]}`, "xy", "not at 0"},
+		"overlap": {`"a":{"dtype":"I8","shape":[2],"data_offsets":[0,2]},` +
+			`"b":{"dtype":"I8","shape":[1],"data_offsets":[1,2]}`, "xy", "not at 2"},
+		"uncovered": {byteAt0, "xy", "cover 1 bytes of 2"},
+	} {
+		t.Run(name, func(t *testing.T) { refused(t, image("{"+test.tensors+"}", test.data), test.words) })
 	}
+}
+
+func TestAFileThatIsNotThere(t *testing.T) {
+	_, err := safetensors.Open(filepath.Join(t.TempDir(), "none"))
+	if err == nil || !strings.Contains(err.Error(), ": cannot be read: no such file or directory") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Whatever the bytes, Open gives a file whose tensors are inside it, or an error.
+func FuzzOpen(f *testing.F) {
+	f.Add(image(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}}`, "x"))
+	f.Add(image(`{"__metadata__":{"a":"b"}}`, ""))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		path := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := safetensors.Open(path)
+		if err != nil {
+			return
+		}
+		defer file.Close()
+		total := 0
+		for _, name := range file.Names() {
+			tensor, _ := file.Tensor(name)
+			total += len(tensor.Bytes)
+		}
+		if total > len(content) {
+			t.Errorf("tensors of %d bytes in a file of %d", total, len(content))
+		}
+	})
 }

@@ -1,0 +1,130 @@
+package safetensors
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+)
+
+// order is the order of element types in a file: the widest first, so that every tensor is aligned to its elements. It
+// is that of the format's first implementation, so that the same tensors give the same bytes there and here.
+var order = []DType{U64, I64, F64, F32, U32, I32, BF16, F16, U16, I16, I8, U8, Bool}
+
+// Write writes a file, which must not exist, and waits until it is on the disk. The same tensors give the same bytes,
+// in whatever order they come. The caller sees to a half-written file: its name should not be the final one.
+func Write(path string, tensors []Tensor, metadata map[string]string) error {
+	sorted := slices.Clone(tensors)
+	slices.SortStableFunc(sorted, func(a, b Tensor) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, a.DType), slices.Index(order, b.DType)), strings.Compare(a.Name, b.Name))
+	})
+	header, err := header(sorted, metadata)
+	if err != nil {
+		return &FormatError{Path: path, Message: err.Error()}
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	written := func() error {
+		buffered := bufio.NewWriter(file)
+		if _, err := buffered.Write(header); err != nil {
+			return err
+		}
+		for _, tensor := range sorted {
+			if _, err := buffered.Write(tensor.Bytes); err != nil {
+				return err
+			}
+		}
+		if err := buffered.Flush(); err != nil {
+			return err
+		}
+		return file.Sync()
+	}()
+	if err := file.Close(); written == nil {
+		written = err
+	}
+	return written
+}
+
+// header is the length and the JSON, filled with spaces so that the data begins at a multiple of eight bytes.
+func header(sorted []Tensor, metadata map[string]string) ([]byte, error) {
+	text := bytes.NewBuffer(make([]byte, 8, 4096))
+	separator := byte('{')
+	field := func(name string, value any) error {
+		text.WriteByte(separator)
+		separator = ','
+		if err := appendJSON(text, name); err != nil {
+			return err
+		}
+		text.WriteByte(':')
+		return appendJSON(text, value)
+	}
+	if metadata != nil {
+		if err := field("__metadata__", metadata); err != nil {
+			return nil, err
+		}
+	}
+	names := make(map[string]struct{}, len(sorted))
+	var end int64
+	for _, tensor := range sorted {
+		if _, twice := names[tensor.Name]; twice || tensor.Name == "__metadata__" {
+			return nil, fmt.Errorf("tensor '%s' cannot be written: another entry has that name", tensor.Name)
+		}
+		names[tensor.Name] = struct{}{}
+		bytes := int64(tensor.DType.Size())
+		for _, extent := range tensor.Shape {
+			if extent < 0 || (extent > 0 && bytes > math.MaxInt64/int64(extent)) {
+				return nil, fmt.Errorf("tensor '%s' cannot be written: none can have the shape %v", tensor.Name, tensor.Shape)
+			}
+			bytes *= int64(extent)
+		}
+		if bytes != int64(len(tensor.Bytes)) || tensor.DType.Size() == 0 {
+			return nil, fmt.Errorf("tensor '%s' cannot be written: it has %d bytes, but its shape %v of %s takes %d", tensor.Name,
+				len(tensor.Bytes), tensor.Shape, tensor.DType, bytes)
+		}
+		shape := tensor.Shape
+		if shape == nil {
+			shape = []int{}
+		}
+		err := field(tensor.Name, struct {
+			DType   DType    `json:"dtype"`
+			Shape   []int    `json:"shape"`
+			Offsets [2]int64 `json:"data_offsets"`
+		}{tensor.DType, shape, [2]int64{end, end + bytes}})
+		if err != nil {
+			return nil, err
+		}
+		end += bytes
+	}
+	if separator == '{' {
+		text.WriteByte('{')
+	}
+	text.WriteByte('}')
+	for text.Len()%8 != 0 {
+		text.WriteByte(' ')
+	}
+	length := text.Len() - 8
+	if length > maxHeader {
+		return nil, fmt.Errorf("its header would take %d bytes; %d are the most that a reader takes", length, maxHeader)
+	}
+	binary.LittleEndian.PutUint64(text.Bytes(), uint64(length))
+	return text.Bytes(), nil
+}
+
+// appendJSON adds a value without the line end and the escapes for web pages that the encoder would add.
+func appendJSON(text *bytes.Buffer, value any) error {
+	encoder := json.NewEncoder(text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	text.Truncate(text.Len() - 1)
+	return nil
+}

@@ -1,0 +1,97 @@
+package safetensors_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nncuda/nncuda/go/safetensors"
+)
+
+// The golden fixtures were written by the format's first implementation: writing what they hold gives the same bytes.
+func TestWriteGivesTheBytesOfOthers(t *testing.T) {
+	paths, err := filepath.Glob("../../tests/golden/*/*.safetensors")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no fixtures in ../../tests/golden (%v)", err)
+	}
+	for _, path := range paths {
+		file, err := safetensors.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		var tensors []safetensors.Tensor
+		for _, name := range file.Names() {
+			tensor, _ := file.Tensor(name)
+			tensors = append(tensors, tensor)
+		}
+		slices.Reverse(tensors) // the order does not matter
+		copied := filepath.Join(t.TempDir(), "copy.safetensors")
+		if err := safetensors.Write(copied, tensors, file.Metadata); err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(copied); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: the copy differs (%v)", path, err)
+		}
+	}
+}
+
+func TestWriteEveryType(t *testing.T) {
+	var tensors []safetensors.Tensor
+	for _, dtype := range []safetensors.DType{safetensors.F64, safetensors.F32, safetensors.F16, safetensors.BF16,
+		safetensors.I64, safetensors.I32, safetensors.I16, safetensors.I8, safetensors.U64, safetensors.U32,
+		safetensors.U16, safetensors.U8, safetensors.Bool} {
+		content := bytes.Repeat([]byte(dtype)[:1], 6*dtype.Size())
+		tensors = append(tensors, safetensors.Tensor{Name: "<" + string(dtype) + ">", DType: dtype, Shape: []int{2, 3}, Bytes: content})
+	}
+	tensors = append(tensors, safetensors.Tensor{Name: "none", DType: safetensors.F32, Shape: []int{0, 4}})
+	path := filepath.Join(t.TempDir(), "file.safetensors")
+	if err := safetensors.Write(path, tensors, nil); err != nil {
+		t.Fatal(err)
+	}
+	file, err := safetensors.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if file.Metadata != nil {
+		t.Errorf("metadata %v", file.Metadata)
+	}
+	for _, want := range tensors {
+		got, ok := file.Tensor(want.Name)
+		if !ok || got.DType != want.DType || !slices.Equal(got.Shape, want.Shape) || !bytes.Equal(got.Bytes, want.Bytes) {
+			t.Errorf("%s came back as %v", want.Name, got)
+		}
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	good := safetensors.Tensor{Name: "a", DType: safetensors.I8, Shape: []int{1}, Bytes: []byte("x")}
+	for words, tensors := range map[string][]safetensors.Tensor{
+		"'a' cannot be written: another":    {good, good},
+		"'__metadata__' cannot be written":  {{Name: "__metadata__", DType: safetensors.I8, Shape: []int{1}, Bytes: []byte("x")}},
+		"it has 1 bytes, but its shape [2]": {{Name: "a", DType: safetensors.I8, Shape: []int{2}, Bytes: []byte("x")}},
+		"none can have the shape [-1]":      {{Name: "a", DType: safetensors.I8, Shape: []int{-1}, Bytes: []byte("x")}},
+		"of F1 takes":                       {{Name: "a", DType: "F1", Shape: []int{1}, Bytes: nil}},
+	} {
+		path := filepath.Join(t.TempDir(), "file.safetensors")
+		err := safetensors.Write(path, tensors, nil)
+		if err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%v does not say %q", err, words)
+		}
+		if _, err := os.Stat(path); err == nil {
+			t.Errorf("%q: a file was written", words)
+		}
+	}
+	path := write(t, []byte("mine"))
+	if err := safetensors.Write(path, []safetensors.Tensor{good}, nil); err == nil {
+		t.Error("a file that was there was overwritten")
+	}
+}
