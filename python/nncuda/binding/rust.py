@@ -17,7 +17,7 @@ from pathlib import Path
 
 from . import header, rust_kernels
 from .header import Function, Header, Param
-from .rust_text import call, comment, mark
+from .rust_text import binding, comment, mark
 
 #: The ABI's handles are pointers to these.
 _SCALARS = {"int32_t": "i32", "int64_t": "i64", "float": "f32", "double": "f64", "void": "c_void", "char": "c_char"}
@@ -44,7 +44,7 @@ def _module(contract: Header, source: bytes) -> str:
         "",
         "pub use constants::*;",
         f"pub use functions::{{{', '.join(sorted(contract.handles))}}};",
-        "pub use table::Functions;",
+        "pub use table::{Address, Functions};",
         "",
         "/// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.",
         f'pub const HEADER_SHA256: &str = "{hashlib.sha256(source).hexdigest()}";',
@@ -108,11 +108,8 @@ def _alias(function: Function) -> list[str]:
         return f"{param.name}: {rust_type(param.ctype)}"
 
     returns = "*const c_char" if "char" in function.returns else "i32"
-    head, params = f"pub type {function.name} =", [one(param) for param in function.params]
-    lines = call(f'{head} unsafe extern "C" fn', params, f" -> {returns};")
-    if len(lines) > 1 and len(right := call('unsafe extern "C" fn', params, f" -> {returns};", 4)) == 1:
-        return [head, *right]
-    return lines
+    params = [one(param) for param in function.params]
+    return binding(f"pub type {function.name}", 'unsafe extern "C" fn(', params, f") -> {returns};")
 
 
 def _table(contract: Header) -> str:
@@ -124,6 +121,9 @@ def _table(contract: Header) -> str:
         "use core::mem::transmute;",
         "",
         "use super::functions;",
+        "",
+        "/// Where a function is.",
+        "pub type Address = *const c_void;",
         "",
         "/// A pointer to each function of the contract, under its name in bindings.h.",
         "#[derive(Clone, Copy, Debug)]",
@@ -146,19 +146,16 @@ def _table(contract: Header) -> str:
         "    ///",
         "    /// What `address` returns for a name must be the address of a function that has the type of that name in",
         "    /// [`functions`] and does what bindings.h says of it, for as long as the table or a copy of it is used.",
-        "    pub unsafe fn resolve<E>(mut address: impl FnMut(&'static CStr) -> Result<*const c_void, E>)"
-        " -> Result<Self, E> {",
+        "    pub unsafe fn resolve<E>(mut address: impl FnMut(&'static CStr) -> Result<Address, E>) -> Result<Self, E> {",
+        "        let mut at = |index: usize| address(Self::NAMES[index]);",
         "        // SAFETY: the caller vouches for each address and its type.",
         "        unsafe {",
         "            Ok(Self {",
+        *(
+            f"                {name}: transmute::<Address, functions::{name}>(at({index})?),"
+            for index, name in enumerate(names)
+        ),
     ]
-    for name in names:
-        one = f'{name}: transmute::<*const c_void, functions::{name}>(address(c"{name}")?),'
-        if len(one) + 16 <= 120:
-            lines.append(" " * 16 + one)
-        else:
-            lines += [f"{' ' * 16}{name}: transmute::<*const c_void, functions::{name}>(", f'{" " * 20}address(c"{name}")?,',
-                      " " * 16 + "),"]  # fmt: skip
     lines += ["            })", "        }", "    }", "}"]
     return "\n".join(lines) + "\n"
 

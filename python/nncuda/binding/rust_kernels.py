@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from .header import FIXED_DTYPES, Constant, Dim, Function, Header, Param, Section
-from .rust_text import GENERATED, WIDTH, array, call, comment, mark
+from .rust_text import GENERATED, binding, call, comment, indented, mark
 from .signature import Signature, Solve, signature
 
 #: Enums of the header that are types of their own in Rust: the prefix of their constants, and the type.
@@ -117,7 +117,7 @@ def _function(function: Function) -> list[str]:
     made = signature(function)
     first = next(param for param in function.pointers if not param.nullable)
     parameters = [f"{param.name}: {_type(param)}" for param in made.arguments]
-    body = [f'let call = Call::new("{function.kernel}", {first.name});']
+    body = [f'let call = Call::new("{function.name}", {first.name});']
     for param in function.pointers:
         body += _operand(param)
     for solve in made.solves:
@@ -126,13 +126,10 @@ def _function(function: Function) -> list[str]:
     for name, tensors in made.dtypes.items():
         body += _dtype(name, tensors)
     for name, tensors in made.strides.items():
-        body += call(f"let {name} = call.stride", [f"&[{', '.join(f'{p.name}.rows()' for p in tensors)}]"], "?;")
+        rows = [f"{param.name}.rows()" for param in tensors]
+        body += call(f"let {name} = call.stride", [f"&[{', '.join(rows)}]"], "?;", 4)
     body += _call(function)
-    return [*call(f"pub fn {function.kernel}", parameters, " -> Result<()> {"), *_indented(body), "}"]
-
-
-def _indented(lines: list[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
+    return [*call(f"pub fn {function.kernel}", parameters, " -> Result<()> {"), *indented(body), "}"]
 
 
 def _operand(param: Param) -> list[str]:
@@ -181,14 +178,14 @@ def _checks(made: Signature) -> list[str]:
     origin = {solve.size: f"from {solve.param.name}" for solve in made.solves}
     origin |= {param.name: "given" for param in made.arguments if param.kind == "size"}
     told = [f'("{name}", "{where}")' for name, where in origin.items()]
-    lines = array(f"const SIZES: [(&str, &str); {len(told)}] = ", told, ";")
+    lines = binding(f"const SIZES: [(&str, &str); {len(told)}]", "[", told, "];", 4)
     lines.append(f"let sizes = Sizes {{ names: &SIZES, values: &[{', '.join(origin)}] }};")
     for name in checked:
         param = function.by_name[name]
         wanted = f"[{', '.join(map(_value, param.dims))}]"
-        expect = call(f"{name}.expect", [wanted, "sizes"], "?;")
+        expect = call(f"{name}.expect", [wanted, "sizes"], "?;", 4)
         if param.nullable:
-            expect = [f"if let Some({name}) = &{name} {{", *_indented(expect), "}"]
+            expect = [f"if let Some({name}) = &{name} {{", *indented(expect), "}"]
         lines += expect
     return lines
 
@@ -215,13 +212,12 @@ def _call(function: Function) -> list[str]:
         "// SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the",
         "// sizes and strides describe, as was checked above; everything else the library checks itself.",
     ]
-    (line, *more) = call(f"let status = unsafe {{ {head}", arguments, " };", 0)
-    if more or len(line) + 4 > WIDTH:
-        lines += ["let status = unsafe {", *(line[4:] for line in call(head, arguments, "", 8)), "};"]
-    else:
-        lines.append(line)
+    made = binding("let status", f"unsafe {{ {head}(", arguments, ") };", 4)
+    if len(made) > 2:
+        # rustfmt gives a block to what does not fit behind its opening.
+        made = ["let status = unsafe {", *indented(call(head, arguments, "", 8)), "};"]
     tensors = [f"tensor(&{param.name})" if param.nullable else f"Some({param.name}.tensor)" for param in function.pointers]
-    return lines + call("call.finish", ["status", f"&[{', '.join(tensors)}]"], "")
+    return [*lines, *made, *binding("let tensors", "[", tensors, "];", 4), "call.finish(status, &tensors)"]
 
 
 def _argument(param: Param) -> str:
@@ -263,7 +259,7 @@ def _options(contract: Header) -> str:
         ]
         for index, constant in enumerate(enum.constants):
             text = constant.text or f"`{constant.name}`."
-            lines += _indented([*comment(text, "///"), *(["#[default]"] if index == 0 else [])])
+            lines += indented([*comment(text, "///"), *(["#[default]"] if index == 0 else [])])
             lines.append(f"    {_variant(constant, prefix)} = nn_cuda::{constant.name},")
         lines.append("}")
     return "\n".join(lines) + "\n"
@@ -282,7 +278,7 @@ def _status(contract: Header) -> str:
         "#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]",
         "#[non_exhaustive]",
         "pub enum Status {",
-        *_indented([line for name, constant in named for line in (*comment(constant.text, "///"), f"{name},")]),
+        *indented([line for name, constant in named for line in (*comment(constant.text, "///"), f"{name},")]),
         "    /// A code that a newer library has added.",
         "    Other(i32),",
         "}",
@@ -345,18 +341,16 @@ def _catalogue(contract: Header) -> str:
             "    Kernel {",
             f'        name: "{function.kernel}",',
             f'        section: "{function.section}",',
-            *_first_spread("        parameters: &", [_parameter(param) for param in function.params[1:]]),
+            "        parameters: &[",
+            *(f"            {_parameter(param)}," for param in function.params[1:]),
+            "        ],",
         ]
         slots = [f"slots[{index}].{_slot(param)}" for index, param in enumerate(function.params[1:])]
         head = f"(functions.{function.name})"
-        body = call(head, ["ctx", *slots], "", 16)
+        body = indented(call(head, ["ctx", *slots], "", 12), 12)
         lines += ["        // SAFETY: the caller vouches for the pointers.", "        call: |functions, ctx, slots| unsafe {",
                   *body, "        },", "    },"]  # fmt: skip
     return "\n".join([*lines, "];"]) + "\n"
-
-
-def _first_spread(head: str, items: list[str]) -> list[str]:
-    return [f"{head}[", *(f"            {item}," for item in items), "        ],"]
 
 
 def _parameter(param: Param) -> str:

@@ -17,19 +17,18 @@ def mark(text: str) -> list[str]:
     return [f"// {GENERATED}", "", *comment(text, "//!")]
 
 
-def comment(text: str, prefix: str, indent: int = 0, escaped: bool = True) -> list[str]:
+def comment(text: str, prefix: str, escaped: bool = True) -> list[str]:
     """Text as comment lines; paragraphs are kept, lines are filled. Documentation needs what Markdown would read as
     markup escaped."""
     lines = []
     for index, paragraph in enumerate(text.strip().split("\n\n")):
         if index:
-            lines.append(" " * indent + prefix)
+            lines.append(prefix)
         words = " ".join(paragraph.split())
         words = markdown(words) if escaped and prefix != "//" else words
         lines += [
-            f"{' ' * indent}{prefix} {line}"
-            for line in textwrap.wrap(words, WIDTH - indent - len(prefix) - 1, break_long_words=False,
-                                      break_on_hyphens=False)  # fmt: skip
+            f"{prefix} {line}"
+            for line in textwrap.wrap(words, WIDTH - 5 - len(prefix), break_long_words=False, break_on_hyphens=False)
         ]
     return lines
 
@@ -40,20 +39,27 @@ def markdown(text: str) -> str:
     return "".join(part if part.startswith("`") else re.sub(r"([*\[\]<>])", r"\\\1", part) for part in parts)
 
 
-def call(head: str, arguments: Iterable[str], tail: str, indent: int = 0) -> list[str]:
-    """`head(arguments)tail` on one line where it fits, else an argument a line."""
-    return _list(head + "(", arguments, ")" + tail, indent)
+def call(head: str, arguments: Iterable[str], tail: str, depth: int = 0) -> list[str]:
+    """`head(arguments)tail` on one line where it fits, else an argument a line. The lines are for a place `depth` columns
+    in, where the caller puts them."""
+    return _list(head + "(", list(arguments), ")" + tail, depth)
 
 
-def array(head: str, items: Iterable[str], tail: str, indent: int = 0) -> list[str]:
-    """`head[items]tail` on one line where it fits, else an item a line."""
-    return _list(head + "[", items, "]" + tail, indent)
-
-
-def _list(opening: str, items: Iterable[str], closing: str, indent: int) -> list[str]:
+def binding(head: str, opening: str, items: Iterable[str], closing: str, depth: int = 0) -> list[str]:
+    """`head = opening items closing` on one line where it fits, else with the right side on a line of its own where
+    that fits, else an item a line."""
     items = list(items)
-    line = " " * indent + opening + ", ".join(items) + closing
-    if len(line) <= WIDTH:
+    lines = _list(f"{head} = {opening}", items, closing, depth)
+    right = _list(opening, items, closing, depth + 4)
+    return [f"{head} =", *indented(right)] if len(lines) > 1 and len(right) == 1 else lines
+
+
+def indented(lines: Iterable[str], columns: int = 4) -> list[str]:
+    return [" " * columns + line for line in lines]
+
+
+def _list(opening: str, items: list[str], closing: str, depth: int) -> list[str]:
+    line = opening + ", ".join(items) + closing
+    if len(line) + depth <= WIDTH:
         return [line]
-    inner = " " * (indent + 4)
-    return [" " * indent + opening, *(f"{inner}{item}," for item in items), " " * indent + closing]
+    return [opening, *(f"    {item}," for item in items), closing]

@@ -10,14 +10,14 @@ use crate::{Context, DType, Error, GpuTensor, Result};
 
 /// A call of a kernel on the context of its first tensor.
 pub(crate) struct Call<'t> {
-    kernel: &'static str,
+    function: &'static str,
     context: &'t Context,
 }
 
 impl<'t> Call<'t> {
     #[inline]
-    pub(crate) fn new(kernel: &'static str, first: &'t GpuTensor<'_>) -> Self {
-        Self { kernel, context: first.context() }
+    pub(crate) fn new(function: &'static str, first: &'t GpuTensor<'_>) -> Self {
+        Self { function, context: first.context() }
     }
 
     /// A tensor that must be dense.
@@ -46,7 +46,7 @@ impl<'t> Call<'t> {
             return Err(self.foreign(name));
         }
         let Some(dims) = fold(tensor) else { return Err(self.rank(name, shape, tensor)) };
-        Ok(Operand { kernel: self.kernel, name, shape, tensor, dims })
+        Ok(Operand { function: self.function, name, shape, tensor, dims })
     }
 
     /// The common row stride of tensors. One of at most one row has none of its own; if none has, it is the longest row.
@@ -81,7 +81,7 @@ impl<'t> Call<'t> {
     #[inline]
     pub(crate) fn finish(&self, code: i32, tensors: &[Option<&GpuTensor<'_>>]) -> Result<()> {
         if code != 0 {
-            return self.context.check(self.kernel, code);
+            return self.context.check(self.function, code);
         }
         if self.context.capturing.get() {
             self.context.keep(tensors);
@@ -95,17 +95,17 @@ impl<'t> Call<'t> {
         let message = format!(
             "{name} must be dense, but its rows of {len} elements lie {stride} apart; contiguous() makes a dense copy"
         );
-        Error::shape(self.kernel, message)
+        Error::shape(kernel(self.function), message)
     }
 
     #[cold]
     fn foreign(&self, name: &str) -> Error {
-        Error::shape(self.kernel, format!("{name} is of another context than the first tensor"))
+        Error::shape(kernel(self.function), format!("{name} is of another context than the first tensor"))
     }
 
     #[cold]
     fn rank(&self, name: &str, shape: &str, tensor: &GpuTensor<'_>) -> Error {
-        Error::shape(self.kernel, format!("{name} has shape {:?}; {shape} was expected", tensor.shape()))
+        Error::shape(kernel(self.function), format!("{name} has shape {:?}; {shape} was expected", tensor.shape()))
     }
 
     #[cold]
@@ -114,8 +114,13 @@ impl<'t> Call<'t> {
             "the rows of {} lie {} elements apart, but those of {} {}; both must be the same",
             second.name, second.stride, first.name, first.stride
         );
-        Error::shape(self.kernel, message)
+        Error::shape(kernel(self.function), message)
     }
+}
+
+/// The kernel of a function: "gemm" of "cuda_gemm".
+fn kernel(function: &'static str) -> &'static str {
+    function.strip_prefix("cuda_").unwrap_or(function)
 }
 
 /// The shape of a tensor with as many dimensions as the header's: one takes everything flattened, and more than those are
@@ -157,7 +162,7 @@ pub(crate) struct Sizes<'a> {
 
 /// A tensor in a call, with its shape as the header counts it.
 pub(crate) struct Operand<'t, const N: usize> {
-    kernel: &'static str,
+    function: &'static str,
     name: &'static str,
     shape: &'static str,
     pub(crate) tensor: &'t GpuTensor<'t>,
@@ -233,13 +238,13 @@ impl<'t, const N: usize> Operand<'t, N> {
     #[cold]
     fn wrong_dtype(&self, dtype: DType, other: &str) -> Error {
         let rule = if other == "it must be" { format!("{other} {dtype}") } else { format!("{other} is {dtype}") };
-        Error::shape(self.kernel, format!("{} is {}; {rule}", self.name, self.tensor.dtype()))
+        Error::shape(kernel(self.function), format!("{} is {}; {rule}", self.name, self.tensor.dtype()))
     }
 
     #[cold]
     fn wrong_rank(&self) -> Error {
         let message = format!("{} has shape {:?}; {} was expected", self.name, self.tensor.shape(), self.shape);
-        Error::shape(self.kernel, message)
+        Error::shape(kernel(self.function), message)
     }
 
     #[cold]
@@ -252,7 +257,7 @@ impl<'t, const N: usize> Operand<'t, N> {
             self.shape,
             self.dims[at]
         );
-        Error::shape(self.kernel, message)
+        Error::shape(kernel(self.function), message)
     }
 
     #[cold]
@@ -270,7 +275,7 @@ impl<'t, const N: usize> Operand<'t, N> {
             format!("{} with {}", self.shape, values.join(", "))
         };
         let message = format!("{} has shape {:?}; {expected} was expected", self.name, self.tensor.shape());
-        Error::shape(self.kernel, message)
+        Error::shape(kernel(self.function), message)
     }
 }
 

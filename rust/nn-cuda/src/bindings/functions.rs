@@ -44,7 +44,8 @@ pub struct nncuda_graph {
 /// C: `int32_t nncuda_abi_version(void);`
 pub type nncuda_abi_version = unsafe extern "C" fn() -> i32;
 
-/// Version, compiler, instruction sets and CUDA architectures that this library was built with, as one line of text.
+/// Version, compiler, instruction sets and CUDA architectures that this library was built with, as one line of
+/// text.
 ///
 /// C: `const char *nncuda_build_info(void);`
 pub type nncuda_build_info = unsafe extern "C" fn() -> *const c_char;
@@ -69,7 +70,8 @@ pub type nncuda_dtype_size = unsafe extern "C" fn(dtype: i32, bytes: *mut i64) -
 /// C: `int32_t nncuda_device_count(int32_t device, int32_t *count);`
 pub type nncuda_device_count = unsafe extern "C" fn(device: i32, count: *mut i32) -> i32;
 
-/// A device in words (processor or GPU name, instruction sets or compute capability, memory), cut to fit `capacity`.
+/// A device in words (processor or GPU name, instruction sets or compute capability, memory), cut to fit
+/// `capacity`.
 ///
 /// C: `int32_t nncuda_device_describe(int32_t device, int32_t index, char *text, int64_t capacity);`
 pub type nncuda_device_describe =
@@ -654,8 +656,8 @@ pub type cuda_scatter_add = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
-/// Tables of rotary embedding: for position p and pair i, the angle p \* b^(-2i/head_dim), computed in f64; its cosine
-/// and sine, rounded to f32.
+/// Tables of rotary embedding: for position p and pair i, the angle p \* b^(-2i/head_dim), computed in f64; its
+/// cosine and sine, rounded to f32.
 ///
 /// C: `int32_t cuda_rope_freqs(nncuda_ctx *ctx, float *cosine, float *sine, int64_t first, int64_t positions, int64_t head_dim, double base, double ntk_alpha);`
 pub type cuda_rope_freqs = unsafe extern "C" fn(
@@ -933,8 +935,8 @@ pub type cuda_moe_combine = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
-/// Gradients of moe_combine: dy\[r\] = weights\[t, j\] \* dout\[t\] for the slot (t, j) of row r, zero for rows without
-/// a slot; dweights\[t, j\] = dout\[t\] . y\[slot_row\[t, j\]\], zero for dropped slots.
+/// Gradients of moe_combine: dy\[r\] = weights\[t, j\] \* dout\[t\] for the slot (t, j) of row r, zero for rows
+/// without a slot; dweights\[t, j\] = dout\[t\] . y\[slot_row\[t, j\]\], zero for dropped slots.
 ///
 /// C: `int32_t cuda_moe_combine_backward(nncuda_ctx *ctx, const void *dout, const void *y, const float *weights, const int32_t *slot_row, const int32_t *row_slot, void *dy, float *dweights, int64_t tokens, int64_t k, int64_t dim, int32_t dtype);`
 pub type cuda_moe_combine_backward = unsafe extern "C" fn(
@@ -952,8 +954,8 @@ pub type cuda_moe_combine_backward = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
-/// Cross-entropy of each row: losses = lse - logits\[target\], lse = log(sum(exp(logits))); zero where the target is
-/// ignore_index.
+/// Cross-entropy of each row: losses = lse - logits\[target\], lse = log(sum(exp(logits))); zero where the target
+/// is ignore_index.
 ///
 /// C: `int32_t cuda_cross_entropy_forward(nncuda_ctx *ctx, const void *logits, const int32_t *targets, float *losses, float *lse, float *loss_sum, int32_t *count, int64_t rows, int64_t vocab, int32_t ignore_index, int32_t dtype);`
 pub type cuda_cross_entropy_forward = unsafe extern "C" fn(
@@ -1001,8 +1003,8 @@ pub type cuda_aux_loss_forward = unsafe extern "C" fn(
     alpha: f32,
 ) -> i32;
 
-/// Gradient of grad_scale \* aux loss with respect to probs: dprobs = grad_scale \* alpha \* f / tokens; none through
-/// f.
+/// Gradient of grad_scale \* aux loss with respect to probs: dprobs = grad_scale \* alpha \* f / tokens; none
+/// through f.
 ///
 /// C: `int32_t cuda_aux_loss_backward(nncuda_ctx *ctx, const int32_t *counts, const float *grad_scale, float *dprobs, int64_t tokens, int64_t experts, float alpha);`
 pub type cuda_aux_loss_backward = unsafe extern "C" fn(
@@ -1015,9 +1017,9 @@ pub type cuda_aux_loss_backward = unsafe extern "C" fn(
     alpha: f32,
 ) -> i32;
 
-/// AdamW with decoupled weight decay, for t = step\[0\] \>= 1 and g = grad \* grad_scale: m = beta1\*m + (1-beta1)\*g;
-/// v = beta2\*v + (1-beta2)\*g^2; param = param\*(1 - lr\*weight_decay) - lr \* (m/(1-beta1^t)) / (sqrt(v/(1-beta2^t))
-/// + eps).
+/// AdamW with decoupled weight decay, for t = step\[0\] \>= 1 and g = grad \* grad_scale: m = beta1\*m +
+/// (1-beta1)\*g; v = beta2\*v + (1-beta2)\*g^2; param = param\*(1 - lr\*weight_decay) - lr \* (m/(1-beta1^t)) /
+/// (sqrt(v/(1-beta2^t)) + eps).
 ///
 /// C: `int32_t cuda_adamw_step(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step, const float *grad_scale, const int32_t *skip, float *param, float *m, float *v, void *param_copy, int64_t n, int64_t n_decay, float beta1, float beta2, float eps, float weight_decay, int32_t dtype);`
 pub type cuda_adamw_step = unsafe extern "C" fn(
@@ -1051,8 +1053,8 @@ pub type cuda_zero_grad = unsafe extern "C" fn(ctx: *mut nncuda_ctx, grad: *mut 
 pub type cuda_grad_norm =
     unsafe extern "C" fn(ctx: *mut nncuda_ctx, grad: *const c_void, norm: *mut f32, n: i64, dtype: i32) -> i32;
 
-/// Clips by the global norm: with s = loss_scale (1 if null) and g = norm/s, scale = min(1, max_norm / (g + 1e-6)) / s;
-/// where grad is given it is multiplied by scale.
+/// Clips by the global norm: with s = loss_scale (1 if null) and g = norm/s, scale = min(1, max_norm / (g + 1e-6))
+/// / s; where grad is given it is multiplied by scale.
 ///
 /// C: `int32_t cuda_grad_clip(nncuda_ctx *ctx, const float *norm, const float *loss_scale, float *scale, void *grad, int64_t n, float max_norm, int32_t dtype);`
 pub type cuda_grad_clip = unsafe extern "C" fn(
@@ -1081,8 +1083,8 @@ pub type cuda_lr_schedule = unsafe extern "C" fn(
     min_lr: f32,
 ) -> i32;
 
-/// Dynamic loss scaling: when norm is not finite, skip = 1, skipped += 1, loss_scale \*= backoff, good_steps = 0; else
-/// skip = 0 and good_steps += 1, and each time it reaches `interval` loss_scale \*= growth and good_steps = 0.
+/// Dynamic loss scaling: when norm is not finite, skip = 1, skipped += 1, loss_scale \*= backoff, good_steps = 0;
+/// else skip = 0 and good_steps += 1, and each time it reaches `interval` loss_scale \*= growth and good_steps = 0.
 ///
 /// C: `int32_t cuda_loss_scale_update(nncuda_ctx *ctx, const float *norm, float *loss_scale, int32_t *good_steps, int32_t *skipped, int32_t *skip, float growth, float backoff, int64_t interval);`
 pub type cuda_loss_scale_update = unsafe extern "C" fn(
@@ -1140,7 +1142,8 @@ pub type cuda_topk_sample = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
-/// Draws among the shortest run of first tokens whose probability reaches top_p (of those that top_k leaves, if given).
+/// Draws among the shortest run of first tokens whose probability reaches top_p (of those that top_k leaves, if
+/// given).
 ///
 /// C: `int32_t cuda_topp_sample(nncuda_ctx *ctx, const void *logits, const float *temperature, const int32_t *top_k, const float *top_p, const int64_t *seeds, const int32_t *steps, int32_t *ids, int64_t rows, int64_t vocab, int32_t dtype);`
 pub type cuda_topp_sample = unsafe extern "C" fn(
@@ -1178,8 +1181,8 @@ pub type cuda_uniform = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
-/// Normal numbers by Box and Muller (1958): each pair of words (a, b) with u = ((a \>\> 8) + 1) \* 2^-24, w = (b \>\>
-/// 8) \* 2^-24 gives r\*cos(2 pi w) and r\*sin(2 pi w), r = sqrt(-2 log u); y = mean + std \* that.
+/// Normal numbers by Box and Muller (1958): each pair of words (a, b) with u = ((a \>\> 8) + 1) \* 2^-24, w = (b
+/// \>\> 8) \* 2^-24 gives r\*cos(2 pi w) and r\*sin(2 pi w), r = sqrt(-2 log u); y = mean + std \* that.
 ///
 /// C: `int32_t cuda_normal(nncuda_ctx *ctx, void *y, int64_t n, float mean, float std, int64_t seed, int64_t stream, int64_t offset, int32_t dtype);`
 pub type cuda_normal = unsafe extern "C" fn(

@@ -8,7 +8,7 @@ mod table;
 
 pub use constants::*;
 pub use functions::{nncuda_ctx, nncuda_event, nncuda_graph, nncuda_stream};
-pub use table::Functions;
+pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
 pub const HEADER_SHA256: &str = "ac2e252c3fcccbec48ba29fd3c76d6665ea56f0880966a6216db3c90269799a0";

@@ -7,6 +7,9 @@ use core::mem::transmute;
 
 use super::functions;
 
+/// Where a function is.
+pub type Address = *const c_void;
+
 /// A pointer to each function of the contract, under its name in bindings.h.
 #[derive(Clone, Copy, Debug)]
 pub struct Functions {
@@ -329,248 +332,113 @@ impl Functions {
     ///
     /// What `address` returns for a name must be the address of a function that has the type of that name in
     /// [`functions`] and does what bindings.h says of it, for as long as the table or a copy of it is used.
-    pub unsafe fn resolve<E>(mut address: impl FnMut(&'static CStr) -> Result<*const c_void, E>) -> Result<Self, E> {
+    pub unsafe fn resolve<E>(mut address: impl FnMut(&'static CStr) -> Result<Address, E>) -> Result<Self, E> {
+        let mut at = |index: usize| address(Self::NAMES[index]);
         // SAFETY: the caller vouches for each address and its type.
         unsafe {
             Ok(Self {
-                nncuda_abi_version: transmute::<*const c_void, functions::nncuda_abi_version>(
-                    address(c"nncuda_abi_version")?,
-                ),
-                nncuda_build_info: transmute::<*const c_void, functions::nncuda_build_info>(
-                    address(c"nncuda_build_info")?,
-                ),
-                nncuda_status_name: transmute::<*const c_void, functions::nncuda_status_name>(
-                    address(c"nncuda_status_name")?,
-                ),
-                nncuda_status_string: transmute::<*const c_void, functions::nncuda_status_string>(
-                    address(c"nncuda_status_string")?,
-                ),
-                nncuda_dtype_size: transmute::<*const c_void, functions::nncuda_dtype_size>(
-                    address(c"nncuda_dtype_size")?,
-                ),
-                nncuda_device_count: transmute::<*const c_void, functions::nncuda_device_count>(
-                    address(c"nncuda_device_count")?,
-                ),
-                nncuda_device_describe: transmute::<*const c_void, functions::nncuda_device_describe>(
-                    address(c"nncuda_device_describe")?,
-                ),
-                nncuda_ctx_create: transmute::<*const c_void, functions::nncuda_ctx_create>(
-                    address(c"nncuda_ctx_create")?,
-                ),
-                nncuda_ctx_destroy: transmute::<*const c_void, functions::nncuda_ctx_destroy>(
-                    address(c"nncuda_ctx_destroy")?,
-                ),
-                nncuda_ctx_synchronize: transmute::<*const c_void, functions::nncuda_ctx_synchronize>(
-                    address(c"nncuda_ctx_synchronize")?,
-                ),
-                nncuda_ctx_get: transmute::<*const c_void, functions::nncuda_ctx_get>(address(c"nncuda_ctx_get")?),
-                nncuda_ctx_set: transmute::<*const c_void, functions::nncuda_ctx_set>(address(c"nncuda_ctx_set")?),
-                nncuda_last_error: transmute::<*const c_void, functions::nncuda_last_error>(
-                    address(c"nncuda_last_error")?,
-                ),
-                nncuda_malloc: transmute::<*const c_void, functions::nncuda_malloc>(address(c"nncuda_malloc")?),
-                nncuda_free: transmute::<*const c_void, functions::nncuda_free>(address(c"nncuda_free")?),
-                nncuda_malloc_host: transmute::<*const c_void, functions::nncuda_malloc_host>(
-                    address(c"nncuda_malloc_host")?,
-                ),
-                nncuda_free_host: transmute::<*const c_void, functions::nncuda_free_host>(
-                    address(c"nncuda_free_host")?,
-                ),
-                nncuda_memory_info: transmute::<*const c_void, functions::nncuda_memory_info>(
-                    address(c"nncuda_memory_info")?,
-                ),
-                nncuda_memset: transmute::<*const c_void, functions::nncuda_memset>(address(c"nncuda_memset")?),
-                nncuda_memcpy: transmute::<*const c_void, functions::nncuda_memcpy>(address(c"nncuda_memcpy")?),
-                nncuda_memcpy_async: transmute::<*const c_void, functions::nncuda_memcpy_async>(
-                    address(c"nncuda_memcpy_async")?,
-                ),
-                nncuda_stream_create: transmute::<*const c_void, functions::nncuda_stream_create>(
-                    address(c"nncuda_stream_create")?,
-                ),
-                nncuda_stream_destroy: transmute::<*const c_void, functions::nncuda_stream_destroy>(
-                    address(c"nncuda_stream_destroy")?,
-                ),
-                nncuda_stream_synchronize: transmute::<*const c_void, functions::nncuda_stream_synchronize>(
-                    address(c"nncuda_stream_synchronize")?,
-                ),
-                nncuda_stream_wait_event: transmute::<*const c_void, functions::nncuda_stream_wait_event>(
-                    address(c"nncuda_stream_wait_event")?,
-                ),
-                nncuda_event_create: transmute::<*const c_void, functions::nncuda_event_create>(
-                    address(c"nncuda_event_create")?,
-                ),
-                nncuda_event_destroy: transmute::<*const c_void, functions::nncuda_event_destroy>(
-                    address(c"nncuda_event_destroy")?,
-                ),
-                nncuda_event_record: transmute::<*const c_void, functions::nncuda_event_record>(
-                    address(c"nncuda_event_record")?,
-                ),
-                nncuda_event_synchronize: transmute::<*const c_void, functions::nncuda_event_synchronize>(
-                    address(c"nncuda_event_synchronize")?,
-                ),
-                nncuda_event_query: transmute::<*const c_void, functions::nncuda_event_query>(
-                    address(c"nncuda_event_query")?,
-                ),
-                nncuda_event_elapsed: transmute::<*const c_void, functions::nncuda_event_elapsed>(
-                    address(c"nncuda_event_elapsed")?,
-                ),
-                nncuda_graph_begin: transmute::<*const c_void, functions::nncuda_graph_begin>(
-                    address(c"nncuda_graph_begin")?,
-                ),
-                nncuda_graph_end: transmute::<*const c_void, functions::nncuda_graph_end>(
-                    address(c"nncuda_graph_end")?,
-                ),
-                nncuda_graph_launch: transmute::<*const c_void, functions::nncuda_graph_launch>(
-                    address(c"nncuda_graph_launch")?,
-                ),
-                nncuda_graph_size: transmute::<*const c_void, functions::nncuda_graph_size>(
-                    address(c"nncuda_graph_size")?,
-                ),
-                nncuda_graph_destroy: transmute::<*const c_void, functions::nncuda_graph_destroy>(
-                    address(c"nncuda_graph_destroy")?,
-                ),
-                nncuda_profile_begin: transmute::<*const c_void, functions::nncuda_profile_begin>(
-                    address(c"nncuda_profile_begin")?,
-                ),
-                nncuda_profile_end: transmute::<*const c_void, functions::nncuda_profile_end>(
-                    address(c"nncuda_profile_end")?,
-                ),
-                nncuda_profile_report: transmute::<*const c_void, functions::nncuda_profile_report>(
-                    address(c"nncuda_profile_report")?,
-                ),
-                nncuda_trace_begin: transmute::<*const c_void, functions::nncuda_trace_begin>(
-                    address(c"nncuda_trace_begin")?,
-                ),
-                nncuda_trace_end: transmute::<*const c_void, functions::nncuda_trace_end>(
-                    address(c"nncuda_trace_end")?,
-                ),
-                nncuda_trace_read: transmute::<*const c_void, functions::nncuda_trace_read>(
-                    address(c"nncuda_trace_read")?,
-                ),
-                nncuda_data_order: transmute::<*const c_void, functions::nncuda_data_order>(
-                    address(c"nncuda_data_order")?,
-                ),
-                cuda_silu: transmute::<*const c_void, functions::cuda_silu>(address(c"cuda_silu")?),
-                cuda_silu_backward: transmute::<*const c_void, functions::cuda_silu_backward>(
-                    address(c"cuda_silu_backward")?,
-                ),
-                cuda_add: transmute::<*const c_void, functions::cuda_add>(address(c"cuda_add")?),
-                cuda_mul: transmute::<*const c_void, functions::cuda_mul>(address(c"cuda_mul")?),
-                cuda_scale: transmute::<*const c_void, functions::cuda_scale>(address(c"cuda_scale")?),
-                cuda_swiglu: transmute::<*const c_void, functions::cuda_swiglu>(address(c"cuda_swiglu")?),
-                cuda_swiglu_backward: transmute::<*const c_void, functions::cuda_swiglu_backward>(
-                    address(c"cuda_swiglu_backward")?,
-                ),
-                cuda_relu2_gate: transmute::<*const c_void, functions::cuda_relu2_gate>(address(c"cuda_relu2_gate")?),
-                cuda_cast: transmute::<*const c_void, functions::cuda_cast>(address(c"cuda_cast")?),
-                cuda_fill: transmute::<*const c_void, functions::cuda_fill>(address(c"cuda_fill")?),
-                cuda_increment: transmute::<*const c_void, functions::cuda_increment>(address(c"cuda_increment")?),
-                cuda_softmax: transmute::<*const c_void, functions::cuda_softmax>(address(c"cuda_softmax")?),
-                cuda_softmax_backward: transmute::<*const c_void, functions::cuda_softmax_backward>(
-                    address(c"cuda_softmax_backward")?,
-                ),
-                cuda_softmax_topk: transmute::<*const c_void, functions::cuda_softmax_topk>(
-                    address(c"cuda_softmax_topk")?,
-                ),
-                cuda_softmax_topk_backward: transmute::<*const c_void, functions::cuda_softmax_topk_backward>(
-                    address(c"cuda_softmax_topk_backward")?,
-                ),
-                cuda_rmsnorm: transmute::<*const c_void, functions::cuda_rmsnorm>(address(c"cuda_rmsnorm")?),
-                cuda_rmsnorm_residual: transmute::<*const c_void, functions::cuda_rmsnorm_residual>(
-                    address(c"cuda_rmsnorm_residual")?,
-                ),
-                cuda_rmsnorm_backward: transmute::<*const c_void, functions::cuda_rmsnorm_backward>(
-                    address(c"cuda_rmsnorm_backward")?,
-                ),
-                cuda_gemm: transmute::<*const c_void, functions::cuda_gemm>(address(c"cuda_gemm")?),
-                cuda_gemm_beta: transmute::<*const c_void, functions::cuda_gemm_beta>(address(c"cuda_gemm_beta")?),
-                cuda_gemm_epilogue: transmute::<*const c_void, functions::cuda_gemm_epilogue>(
-                    address(c"cuda_gemm_epilogue")?,
-                ),
-                cuda_batched_gemm: transmute::<*const c_void, functions::cuda_batched_gemm>(
-                    address(c"cuda_batched_gemm")?,
-                ),
-                cuda_grouped_gemm: transmute::<*const c_void, functions::cuda_grouped_gemm>(
-                    address(c"cuda_grouped_gemm")?,
-                ),
-                cuda_grouped_gemm_wgrad: transmute::<*const c_void, functions::cuda_grouped_gemm_wgrad>(
-                    address(c"cuda_grouped_gemm_wgrad")?,
-                ),
-                cuda_embedding: transmute::<*const c_void, functions::cuda_embedding>(address(c"cuda_embedding")?),
-                cuda_scatter_add: transmute::<*const c_void, functions::cuda_scatter_add>(
-                    address(c"cuda_scatter_add")?,
-                ),
-                cuda_rope_freqs: transmute::<*const c_void, functions::cuda_rope_freqs>(address(c"cuda_rope_freqs")?),
-                cuda_rope_forward: transmute::<*const c_void, functions::cuda_rope_forward>(
-                    address(c"cuda_rope_forward")?,
-                ),
-                cuda_rope_qk: transmute::<*const c_void, functions::cuda_rope_qk>(address(c"cuda_rope_qk")?),
-                cuda_rope_backward: transmute::<*const c_void, functions::cuda_rope_backward>(
-                    address(c"cuda_rope_backward")?,
-                ),
-                cuda_attention_scores: transmute::<*const c_void, functions::cuda_attention_scores>(
-                    address(c"cuda_attention_scores")?,
-                ),
-                cuda_attention_output: transmute::<*const c_void, functions::cuda_attention_output>(
-                    address(c"cuda_attention_output")?,
-                ),
-                cuda_flash_attention: transmute::<*const c_void, functions::cuda_flash_attention>(
-                    address(c"cuda_flash_attention")?,
-                ),
-                cuda_flash_attention_backward: transmute::<*const c_void, functions::cuda_flash_attention_backward>(
-                    address(c"cuda_flash_attention_backward")?,
-                ),
-                cuda_attention_decode: transmute::<*const c_void, functions::cuda_attention_decode>(
-                    address(c"cuda_attention_decode")?,
-                ),
-                cuda_kv_append: transmute::<*const c_void, functions::cuda_kv_append>(address(c"cuda_kv_append")?),
-                cuda_kv_trim: transmute::<*const c_void, functions::cuda_kv_trim>(address(c"cuda_kv_trim")?),
-                cuda_moe_plan: transmute::<*const c_void, functions::cuda_moe_plan>(address(c"cuda_moe_plan")?),
-                cuda_moe_gather: transmute::<*const c_void, functions::cuda_moe_gather>(address(c"cuda_moe_gather")?),
-                cuda_moe_gather_backward: transmute::<*const c_void, functions::cuda_moe_gather_backward>(
-                    address(c"cuda_moe_gather_backward")?,
-                ),
-                cuda_moe_combine: transmute::<*const c_void, functions::cuda_moe_combine>(
-                    address(c"cuda_moe_combine")?,
-                ),
-                cuda_moe_combine_backward: transmute::<*const c_void, functions::cuda_moe_combine_backward>(
-                    address(c"cuda_moe_combine_backward")?,
-                ),
-                cuda_cross_entropy_forward: transmute::<*const c_void, functions::cuda_cross_entropy_forward>(
-                    address(c"cuda_cross_entropy_forward")?,
-                ),
-                cuda_cross_entropy_backward: transmute::<*const c_void, functions::cuda_cross_entropy_backward>(
-                    address(c"cuda_cross_entropy_backward")?,
-                ),
-                cuda_aux_loss_forward: transmute::<*const c_void, functions::cuda_aux_loss_forward>(
-                    address(c"cuda_aux_loss_forward")?,
-                ),
-                cuda_aux_loss_backward: transmute::<*const c_void, functions::cuda_aux_loss_backward>(
-                    address(c"cuda_aux_loss_backward")?,
-                ),
-                cuda_adamw_step: transmute::<*const c_void, functions::cuda_adamw_step>(address(c"cuda_adamw_step")?),
-                cuda_zero_grad: transmute::<*const c_void, functions::cuda_zero_grad>(address(c"cuda_zero_grad")?),
-                cuda_grad_norm: transmute::<*const c_void, functions::cuda_grad_norm>(address(c"cuda_grad_norm")?),
-                cuda_grad_clip: transmute::<*const c_void, functions::cuda_grad_clip>(address(c"cuda_grad_clip")?),
-                cuda_lr_schedule: transmute::<*const c_void, functions::cuda_lr_schedule>(
-                    address(c"cuda_lr_schedule")?,
-                ),
-                cuda_loss_scale_update: transmute::<*const c_void, functions::cuda_loss_scale_update>(
-                    address(c"cuda_loss_scale_update")?,
-                ),
-                cuda_argmax: transmute::<*const c_void, functions::cuda_argmax>(address(c"cuda_argmax")?),
-                cuda_sample: transmute::<*const c_void, functions::cuda_sample>(address(c"cuda_sample")?),
-                cuda_topk_sample: transmute::<*const c_void, functions::cuda_topk_sample>(
-                    address(c"cuda_topk_sample")?,
-                ),
-                cuda_topp_sample: transmute::<*const c_void, functions::cuda_topp_sample>(
-                    address(c"cuda_topp_sample")?,
-                ),
-                cuda_random_bits: transmute::<*const c_void, functions::cuda_random_bits>(
-                    address(c"cuda_random_bits")?,
-                ),
-                cuda_uniform: transmute::<*const c_void, functions::cuda_uniform>(address(c"cuda_uniform")?),
-                cuda_normal: transmute::<*const c_void, functions::cuda_normal>(address(c"cuda_normal")?),
+                nncuda_abi_version: transmute::<Address, functions::nncuda_abi_version>(at(0)?),
+                nncuda_build_info: transmute::<Address, functions::nncuda_build_info>(at(1)?),
+                nncuda_status_name: transmute::<Address, functions::nncuda_status_name>(at(2)?),
+                nncuda_status_string: transmute::<Address, functions::nncuda_status_string>(at(3)?),
+                nncuda_dtype_size: transmute::<Address, functions::nncuda_dtype_size>(at(4)?),
+                nncuda_device_count: transmute::<Address, functions::nncuda_device_count>(at(5)?),
+                nncuda_device_describe: transmute::<Address, functions::nncuda_device_describe>(at(6)?),
+                nncuda_ctx_create: transmute::<Address, functions::nncuda_ctx_create>(at(7)?),
+                nncuda_ctx_destroy: transmute::<Address, functions::nncuda_ctx_destroy>(at(8)?),
+                nncuda_ctx_synchronize: transmute::<Address, functions::nncuda_ctx_synchronize>(at(9)?),
+                nncuda_ctx_get: transmute::<Address, functions::nncuda_ctx_get>(at(10)?),
+                nncuda_ctx_set: transmute::<Address, functions::nncuda_ctx_set>(at(11)?),
+                nncuda_last_error: transmute::<Address, functions::nncuda_last_error>(at(12)?),
+                nncuda_malloc: transmute::<Address, functions::nncuda_malloc>(at(13)?),
+                nncuda_free: transmute::<Address, functions::nncuda_free>(at(14)?),
+                nncuda_malloc_host: transmute::<Address, functions::nncuda_malloc_host>(at(15)?),
+                nncuda_free_host: transmute::<Address, functions::nncuda_free_host>(at(16)?),
+                nncuda_memory_info: transmute::<Address, functions::nncuda_memory_info>(at(17)?),
+                nncuda_memset: transmute::<Address, functions::nncuda_memset>(at(18)?),
+                nncuda_memcpy: transmute::<Address, functions::nncuda_memcpy>(at(19)?),
+                nncuda_memcpy_async: transmute::<Address, functions::nncuda_memcpy_async>(at(20)?),
+                nncuda_stream_create: transmute::<Address, functions::nncuda_stream_create>(at(21)?),
+                nncuda_stream_destroy: transmute::<Address, functions::nncuda_stream_destroy>(at(22)?),
+                nncuda_stream_synchronize: transmute::<Address, functions::nncuda_stream_synchronize>(at(23)?),
+                nncuda_stream_wait_event: transmute::<Address, functions::nncuda_stream_wait_event>(at(24)?),
+                nncuda_event_create: transmute::<Address, functions::nncuda_event_create>(at(25)?),
+                nncuda_event_destroy: transmute::<Address, functions::nncuda_event_destroy>(at(26)?),
+                nncuda_event_record: transmute::<Address, functions::nncuda_event_record>(at(27)?),
+                nncuda_event_synchronize: transmute::<Address, functions::nncuda_event_synchronize>(at(28)?),
+                nncuda_event_query: transmute::<Address, functions::nncuda_event_query>(at(29)?),
+                nncuda_event_elapsed: transmute::<Address, functions::nncuda_event_elapsed>(at(30)?),
+                nncuda_graph_begin: transmute::<Address, functions::nncuda_graph_begin>(at(31)?),
+                nncuda_graph_end: transmute::<Address, functions::nncuda_graph_end>(at(32)?),
+                nncuda_graph_launch: transmute::<Address, functions::nncuda_graph_launch>(at(33)?),
+                nncuda_graph_size: transmute::<Address, functions::nncuda_graph_size>(at(34)?),
+                nncuda_graph_destroy: transmute::<Address, functions::nncuda_graph_destroy>(at(35)?),
+                nncuda_profile_begin: transmute::<Address, functions::nncuda_profile_begin>(at(36)?),
+                nncuda_profile_end: transmute::<Address, functions::nncuda_profile_end>(at(37)?),
+                nncuda_profile_report: transmute::<Address, functions::nncuda_profile_report>(at(38)?),
+                nncuda_trace_begin: transmute::<Address, functions::nncuda_trace_begin>(at(39)?),
+                nncuda_trace_end: transmute::<Address, functions::nncuda_trace_end>(at(40)?),
+                nncuda_trace_read: transmute::<Address, functions::nncuda_trace_read>(at(41)?),
+                nncuda_data_order: transmute::<Address, functions::nncuda_data_order>(at(42)?),
+                cuda_silu: transmute::<Address, functions::cuda_silu>(at(43)?),
+                cuda_silu_backward: transmute::<Address, functions::cuda_silu_backward>(at(44)?),
+                cuda_add: transmute::<Address, functions::cuda_add>(at(45)?),
+                cuda_mul: transmute::<Address, functions::cuda_mul>(at(46)?),
+                cuda_scale: transmute::<Address, functions::cuda_scale>(at(47)?),
+                cuda_swiglu: transmute::<Address, functions::cuda_swiglu>(at(48)?),
+                cuda_swiglu_backward: transmute::<Address, functions::cuda_swiglu_backward>(at(49)?),
+                cuda_relu2_gate: transmute::<Address, functions::cuda_relu2_gate>(at(50)?),
+                cuda_cast: transmute::<Address, functions::cuda_cast>(at(51)?),
+                cuda_fill: transmute::<Address, functions::cuda_fill>(at(52)?),
+                cuda_increment: transmute::<Address, functions::cuda_increment>(at(53)?),
+                cuda_softmax: transmute::<Address, functions::cuda_softmax>(at(54)?),
+                cuda_softmax_backward: transmute::<Address, functions::cuda_softmax_backward>(at(55)?),
+                cuda_softmax_topk: transmute::<Address, functions::cuda_softmax_topk>(at(56)?),
+                cuda_softmax_topk_backward: transmute::<Address, functions::cuda_softmax_topk_backward>(at(57)?),
+                cuda_rmsnorm: transmute::<Address, functions::cuda_rmsnorm>(at(58)?),
+                cuda_rmsnorm_residual: transmute::<Address, functions::cuda_rmsnorm_residual>(at(59)?),
+                cuda_rmsnorm_backward: transmute::<Address, functions::cuda_rmsnorm_backward>(at(60)?),
+                cuda_gemm: transmute::<Address, functions::cuda_gemm>(at(61)?),
+                cuda_gemm_beta: transmute::<Address, functions::cuda_gemm_beta>(at(62)?),
+                cuda_gemm_epilogue: transmute::<Address, functions::cuda_gemm_epilogue>(at(63)?),
+                cuda_batched_gemm: transmute::<Address, functions::cuda_batched_gemm>(at(64)?),
+                cuda_grouped_gemm: transmute::<Address, functions::cuda_grouped_gemm>(at(65)?),
+                cuda_grouped_gemm_wgrad: transmute::<Address, functions::cuda_grouped_gemm_wgrad>(at(66)?),
+                cuda_embedding: transmute::<Address, functions::cuda_embedding>(at(67)?),
+                cuda_scatter_add: transmute::<Address, functions::cuda_scatter_add>(at(68)?),
+                cuda_rope_freqs: transmute::<Address, functions::cuda_rope_freqs>(at(69)?),
+                cuda_rope_forward: transmute::<Address, functions::cuda_rope_forward>(at(70)?),
+                cuda_rope_qk: transmute::<Address, functions::cuda_rope_qk>(at(71)?),
+                cuda_rope_backward: transmute::<Address, functions::cuda_rope_backward>(at(72)?),
+                cuda_attention_scores: transmute::<Address, functions::cuda_attention_scores>(at(73)?),
+                cuda_attention_output: transmute::<Address, functions::cuda_attention_output>(at(74)?),
+                cuda_flash_attention: transmute::<Address, functions::cuda_flash_attention>(at(75)?),
+                cuda_flash_attention_backward: transmute::<Address, functions::cuda_flash_attention_backward>(at(76)?),
+                cuda_attention_decode: transmute::<Address, functions::cuda_attention_decode>(at(77)?),
+                cuda_kv_append: transmute::<Address, functions::cuda_kv_append>(at(78)?),
+                cuda_kv_trim: transmute::<Address, functions::cuda_kv_trim>(at(79)?),
+                cuda_moe_plan: transmute::<Address, functions::cuda_moe_plan>(at(80)?),
+                cuda_moe_gather: transmute::<Address, functions::cuda_moe_gather>(at(81)?),
+                cuda_moe_gather_backward: transmute::<Address, functions::cuda_moe_gather_backward>(at(82)?),
+                cuda_moe_combine: transmute::<Address, functions::cuda_moe_combine>(at(83)?),
+                cuda_moe_combine_backward: transmute::<Address, functions::cuda_moe_combine_backward>(at(84)?),
+                cuda_cross_entropy_forward: transmute::<Address, functions::cuda_cross_entropy_forward>(at(85)?),
+                cuda_cross_entropy_backward: transmute::<Address, functions::cuda_cross_entropy_backward>(at(86)?),
+                cuda_aux_loss_forward: transmute::<Address, functions::cuda_aux_loss_forward>(at(87)?),
+                cuda_aux_loss_backward: transmute::<Address, functions::cuda_aux_loss_backward>(at(88)?),
+                cuda_adamw_step: transmute::<Address, functions::cuda_adamw_step>(at(89)?),
+                cuda_zero_grad: transmute::<Address, functions::cuda_zero_grad>(at(90)?),
+                cuda_grad_norm: transmute::<Address, functions::cuda_grad_norm>(at(91)?),
+                cuda_grad_clip: transmute::<Address, functions::cuda_grad_clip>(at(92)?),
+                cuda_lr_schedule: transmute::<Address, functions::cuda_lr_schedule>(at(93)?),
+                cuda_loss_scale_update: transmute::<Address, functions::cuda_loss_scale_update>(at(94)?),
+                cuda_argmax: transmute::<Address, functions::cuda_argmax>(at(95)?),
+                cuda_sample: transmute::<Address, functions::cuda_sample>(at(96)?),
+                cuda_topk_sample: transmute::<Address, functions::cuda_topk_sample>(at(97)?),
+                cuda_topp_sample: transmute::<Address, functions::cuda_topp_sample>(at(98)?),
+                cuda_random_bits: transmute::<Address, functions::cuda_random_bits>(at(99)?),
+                cuda_uniform: transmute::<Address, functions::cuda_uniform>(at(100)?),
+                cuda_normal: transmute::<Address, functions::cuda_normal>(at(101)?),
             })
         }
     }

@@ -17,7 +17,7 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_silu)(ctx, slots[0].pointer(), slots[1].pointer(), slots[2].int64(), slots[3].int32())
+            (functions.cuda_silu)(ctx, slots[0].pointer(), slots[1].pointer(), slots[2].int64(), slots[3].int32())
         },
     },
     Kernel {
@@ -32,14 +32,14 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_silu_backward)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].int64(),
-                    slots[4].int32(),
-                )
+            (functions.cuda_silu_backward)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].int64(),
+                slots[4].int32(),
+            )
         },
     },
     Kernel {
@@ -54,14 +54,14 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_add)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].int64(),
-                    slots[4].int32(),
-                )
+            (functions.cuda_add)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].int64(),
+                slots[4].int32(),
+            )
         },
     },
     Kernel {
@@ -76,14 +76,14 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_mul)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].int64(),
-                    slots[4].int32(),
-                )
+            (functions.cuda_mul)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].int64(),
+                slots[4].int32(),
+            )
         },
     },
     Kernel {
@@ -98,14 +98,14 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_scale)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].int64(),
-                    slots[3].float(),
-                    slots[4].int32(),
-                )
+            (functions.cuda_scale)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].int64(),
+                slots[3].float(),
+                slots[4].int32(),
+            )
         },
     },
     Kernel {
@@ -122,16 +122,16 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_swiglu)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int32(),
-                )
+            (functions.cuda_swiglu)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int32(),
+            )
         },
     },
     Kernel {
@@ -150,18 +150,18 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_swiglu_backward)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].pointer(),
-                    slots[4].pointer(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int32(),
-                )
+            (functions.cuda_swiglu_backward)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].pointer(),
+                slots[4].pointer(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int32(),
+            )
         },
     },
     Kernel {
@@ -178,16 +178,16 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_relu2_gate)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int32(),
-                )
+            (functions.cuda_relu2_gate)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int32(),
+            )
         },
     },
     Kernel {
@@ -202,14 +202,14 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_cast)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].int64(),
-                    slots[3].int32(),
-                    slots[4].int32(),
-                )
+            (functions.cuda_cast)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].int64(),
+                slots[3].int32(),
+                slots[4].int32(),
+            )
         },
     },
     Kernel {
@@ -223,7 +223,7 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_fill)(ctx, slots[0].pointer(), slots[1].int64(), slots[2].float(), slots[3].int32())
+            (functions.cuda_fill)(ctx, slots[0].pointer(), slots[1].int64(), slots[2].float(), slots[3].int32())
         },
     },
     Kernel {
@@ -236,7 +236,7 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_increment)(ctx, slots[0].pointer().cast(), slots[1].int64(), slots[2].int32())
+            (functions.cuda_increment)(ctx, slots[0].pointer().cast(), slots[1].int64(), slots[2].int32())
         },
     },
     Kernel {
@@ -251,14 +251,14 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_softmax)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].int64(),
-                    slots[3].int64(),
-                    slots[4].int32(),
-                )
+            (functions.cuda_softmax)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].int64(),
+                slots[3].int64(),
+                slots[4].int32(),
+            )
         },
     },
     Kernel {
@@ -274,15 +274,15 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_softmax_backward)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].int32(),
-                )
+            (functions.cuda_softmax_backward)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int32(),
+            )
         },
     },
     Kernel {
@@ -301,18 +301,18 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_softmax_topk)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer().cast(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int32(),
-                    slots[8].int32(),
-                )
+            (functions.cuda_softmax_topk)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].pointer().cast(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int32(),
+                slots[8].int32(),
+            )
         },
     },
     Kernel {
@@ -333,20 +333,20 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_softmax_topk_backward)(
-                    ctx,
-                    slots[0].pointer().cast(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer().cast(),
-                    slots[4].pointer().cast(),
-                    slots[5].pointer(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int64(),
-                    slots[9].int32(),
-                    slots[10].int32(),
-                )
+            (functions.cuda_softmax_topk_backward)(
+                ctx,
+                slots[0].pointer().cast(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].pointer().cast(),
+                slots[4].pointer().cast(),
+                slots[5].pointer(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int64(),
+                slots[9].int32(),
+                slots[10].int32(),
+            )
         },
     },
     Kernel {
@@ -364,17 +364,17 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_rmsnorm)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].pointer().cast(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].float(),
-                    slots[7].int32(),
-                )
+            (functions.cuda_rmsnorm)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].pointer().cast(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].float(),
+                slots[7].int32(),
+            )
         },
     },
     Kernel {
@@ -394,19 +394,19 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_rmsnorm_residual)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].pointer(),
-                    slots[4].pointer(),
-                    slots[5].pointer().cast(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].float(),
-                    slots[9].int32(),
-                )
+            (functions.cuda_rmsnorm_residual)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].pointer(),
+                slots[4].pointer(),
+                slots[5].pointer().cast(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].float(),
+                slots[9].int32(),
+            )
         },
     },
     Kernel {
@@ -426,19 +426,19 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_rmsnorm_backward)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].pointer().cast(),
-                    slots[4].pointer(),
-                    slots[5].pointer(),
-                    slots[6].pointer().cast(),
-                    slots[7].int64(),
-                    slots[8].int64(),
-                    slots[9].int32(),
-                )
+            (functions.cuda_rmsnorm_backward)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].pointer().cast(),
+                slots[4].pointer(),
+                slots[5].pointer(),
+                slots[6].pointer().cast(),
+                slots[7].int64(),
+                slots[8].int64(),
+                slots[9].int32(),
+            )
         },
     },
     Kernel {
@@ -458,19 +458,19 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_gemm)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int32(),
-                    slots[7].int32(),
-                    slots[8].int32(),
-                    slots[9].int32(),
-                )
+            (functions.cuda_gemm)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int32(),
+                slots[7].int32(),
+                slots[8].int32(),
+                slots[9].int32(),
+            )
         },
     },
     Kernel {
@@ -495,24 +495,24 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_gemm_beta)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int64(),
-                    slots[9].float(),
-                    slots[10].float(),
-                    slots[11].int32(),
-                    slots[12].int32(),
-                    slots[13].int32(),
-                    slots[14].int32(),
-                )
+            (functions.cuda_gemm_beta)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int64(),
+                slots[9].float(),
+                slots[10].float(),
+                slots[11].int32(),
+                slots[12].int32(),
+                slots[13].int32(),
+                slots[14].int32(),
+            )
         },
     },
     Kernel {
@@ -532,19 +532,19 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_gemm_epilogue)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].pointer(),
-                    slots[4].pointer(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int32(),
-                    slots[9].int32(),
-                )
+            (functions.cuda_gemm_epilogue)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].pointer(),
+                slots[4].pointer(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int32(),
+                slots[9].int32(),
+            )
         },
     },
     Kernel {
@@ -567,22 +567,22 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_batched_gemm)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].float(),
-                    slots[8].float(),
-                    slots[9].int32(),
-                    slots[10].int32(),
-                    slots[11].int32(),
-                    slots[12].int32(),
-                )
+            (functions.cuda_batched_gemm)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].float(),
+                slots[8].float(),
+                slots[9].int32(),
+                slots[10].int32(),
+                slots[11].int32(),
+                slots[12].int32(),
+            )
         },
     },
     Kernel {
@@ -604,21 +604,21 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_grouped_gemm)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].float(),
-                    slots[9].int32(),
-                    slots[10].int32(),
-                    slots[11].int32(),
-                )
+            (functions.cuda_grouped_gemm)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer().cast(),
+                slots[3].pointer(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].float(),
+                slots[9].int32(),
+                slots[10].int32(),
+                slots[11].int32(),
+            )
         },
     },
     Kernel {
@@ -639,20 +639,20 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_grouped_gemm_wgrad)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].float(),
-                    slots[9].int32(),
-                    slots[10].int32(),
-                )
+            (functions.cuda_grouped_gemm_wgrad)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer().cast(),
+                slots[3].pointer(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].float(),
+                slots[9].int32(),
+                slots[10].int32(),
+            )
         },
     },
     Kernel {
@@ -669,16 +669,16 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_embedding)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int32(),
-                )
+            (functions.cuda_embedding)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer().cast(),
+                slots[2].pointer(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int32(),
+            )
         },
     },
     Kernel {
@@ -695,16 +695,16 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_scatter_add)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int32(),
-                )
+            (functions.cuda_scatter_add)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int32(),
+            )
         },
     },
     Kernel {
@@ -721,16 +721,16 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_rope_freqs)(
-                    ctx,
-                    slots[0].pointer().cast(),
-                    slots[1].pointer().cast(),
-                    slots[2].int64(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].double(),
-                    slots[6].double(),
-                )
+            (functions.cuda_rope_freqs)(
+                ctx,
+                slots[0].pointer().cast(),
+                slots[1].pointer().cast(),
+                slots[2].int64(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].double(),
+                slots[6].double(),
+            )
         },
     },
     Kernel {
@@ -753,22 +753,22 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_rope_forward)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer().cast(),
-                    slots[4].pointer(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int64(),
-                    slots[9].int64(),
-                    slots[10].int64(),
-                    slots[11].int32(),
-                    slots[12].int32(),
-                )
+            (functions.cuda_rope_forward)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].pointer().cast(),
+                slots[4].pointer(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int64(),
+                slots[9].int64(),
+                slots[10].int64(),
+                slots[11].int32(),
+                slots[12].int32(),
+            )
         },
     },
     Kernel {
@@ -792,23 +792,23 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_rope_qk)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer().cast(),
-                    slots[4].pointer().cast(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int64(),
-                    slots[9].int64(),
-                    slots[10].int64(),
-                    slots[11].int64(),
-                    slots[12].int32(),
-                    slots[13].int32(),
-                )
+            (functions.cuda_rope_qk)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer().cast(),
+                slots[3].pointer().cast(),
+                slots[4].pointer().cast(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int64(),
+                slots[9].int64(),
+                slots[10].int64(),
+                slots[11].int64(),
+                slots[12].int32(),
+                slots[13].int32(),
+            )
         },
     },
     Kernel {
@@ -831,22 +831,22 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_rope_backward)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer().cast(),
-                    slots[4].pointer(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int64(),
-                    slots[9].int64(),
-                    slots[10].int64(),
-                    slots[11].int32(),
-                    slots[12].int32(),
-                )
+            (functions.cuda_rope_backward)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].pointer().cast(),
+                slots[4].pointer(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int64(),
+                slots[9].int64(),
+                slots[10].int64(),
+                slots[11].int32(),
+                slots[12].int32(),
+            )
         },
     },
     Kernel {
@@ -868,21 +868,21 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_attention_scores)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int64(),
-                    slots[9].float(),
-                    slots[10].int32(),
-                    slots[11].int32(),
-                )
+            (functions.cuda_attention_scores)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int64(),
+                slots[9].float(),
+                slots[10].int32(),
+                slots[11].int32(),
+            )
         },
     },
     Kernel {
@@ -902,19 +902,19 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_attention_output)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int64(),
-                    slots[9].int32(),
-                )
+            (functions.cuda_attention_output)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int64(),
+                slots[9].int32(),
+            )
         },
     },
     Kernel {
@@ -940,25 +940,25 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_flash_attention)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].pointer(),
-                    slots[4].pointer().cast(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int64(),
-                    slots[9].int64(),
-                    slots[10].int64(),
-                    slots[11].int64(),
-                    slots[12].int64(),
-                    slots[13].float(),
-                    slots[14].int32(),
-                    slots[15].int32(),
-                )
+            (functions.cuda_flash_attention)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].pointer(),
+                slots[4].pointer().cast(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int64(),
+                slots[9].int64(),
+                slots[10].int64(),
+                slots[11].int64(),
+                slots[12].int64(),
+                slots[13].float(),
+                slots[14].int32(),
+                slots[15].int32(),
+            )
         },
     },
     Kernel {
@@ -988,29 +988,29 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_flash_attention_backward)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].pointer(),
-                    slots[4].pointer(),
-                    slots[5].pointer().cast(),
-                    slots[6].pointer(),
-                    slots[7].pointer(),
-                    slots[8].pointer(),
-                    slots[9].int64(),
-                    slots[10].int64(),
-                    slots[11].int64(),
-                    slots[12].int64(),
-                    slots[13].int64(),
-                    slots[14].int64(),
-                    slots[15].int64(),
-                    slots[16].int64(),
-                    slots[17].float(),
-                    slots[18].int32(),
-                    slots[19].int32(),
-                )
+            (functions.cuda_flash_attention_backward)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].pointer(),
+                slots[4].pointer(),
+                slots[5].pointer().cast(),
+                slots[6].pointer(),
+                slots[7].pointer(),
+                slots[8].pointer(),
+                slots[9].int64(),
+                slots[10].int64(),
+                slots[11].int64(),
+                slots[12].int64(),
+                slots[13].int64(),
+                slots[14].int64(),
+                slots[15].int64(),
+                slots[16].int64(),
+                slots[17].float(),
+                slots[18].int32(),
+                slots[19].int32(),
+            )
         },
     },
     Kernel {
@@ -1033,22 +1033,22 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_attention_decode)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer(),
-                    slots[3].pointer().cast(),
-                    slots[4].pointer(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int64(),
-                    slots[9].int64(),
-                    slots[10].int64(),
-                    slots[11].float(),
-                    slots[12].int32(),
-                )
+            (functions.cuda_attention_decode)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].pointer().cast(),
+                slots[4].pointer(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int64(),
+                slots[9].int64(),
+                slots[10].int64(),
+                slots[11].float(),
+                slots[12].int32(),
+            )
         },
     },
     Kernel {
@@ -1070,21 +1070,21 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_kv_append)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer(),
-                    slots[4].pointer(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int64(),
-                    slots[9].int64(),
-                    slots[10].int64(),
-                    slots[11].int32(),
-                )
+            (functions.cuda_kv_append)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer().cast(),
+                slots[3].pointer(),
+                slots[4].pointer(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int64(),
+                slots[9].int64(),
+                slots[10].int64(),
+                slots[11].int32(),
+            )
         },
     },
     Kernel {
@@ -1103,18 +1103,18 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_kv_trim)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer().cast(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int32(),
-                )
+            (functions.cuda_kv_trim)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer().cast(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int32(),
+            )
         },
     },
     Kernel {
@@ -1133,18 +1133,18 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_moe_plan)(
-                    ctx,
-                    slots[0].pointer().cast(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer().cast(),
-                    slots[4].pointer().cast(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int64(),
-                )
+            (functions.cuda_moe_plan)(
+                ctx,
+                slots[0].pointer().cast(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].pointer().cast(),
+                slots[4].pointer().cast(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int64(),
+            )
         },
     },
     Kernel {
@@ -1161,16 +1161,16 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_moe_gather)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int32(),
-                )
+            (functions.cuda_moe_gather)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer().cast(),
+                slots[2].pointer(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int32(),
+            )
         },
     },
     Kernel {
@@ -1187,16 +1187,16 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_moe_gather_backward)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int32(),
-                )
+            (functions.cuda_moe_gather_backward)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer().cast(),
+                slots[2].pointer(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int32(),
+            )
         },
     },
     Kernel {
@@ -1215,18 +1215,18 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_moe_combine)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer(),
-                    slots[4].pointer(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int32(),
-                )
+            (functions.cuda_moe_combine)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].pointer(),
+                slots[4].pointer(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int32(),
+            )
         },
     },
     Kernel {
@@ -1247,20 +1247,20 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_moe_combine_backward)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer().cast(),
-                    slots[4].pointer().cast(),
-                    slots[5].pointer(),
-                    slots[6].pointer().cast(),
-                    slots[7].int64(),
-                    slots[8].int64(),
-                    slots[9].int64(),
-                    slots[10].int32(),
-                )
+            (functions.cuda_moe_combine_backward)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer().cast(),
+                slots[3].pointer().cast(),
+                slots[4].pointer().cast(),
+                slots[5].pointer(),
+                slots[6].pointer().cast(),
+                slots[7].int64(),
+                slots[8].int64(),
+                slots[9].int64(),
+                slots[10].int32(),
+            )
         },
     },
     Kernel {
@@ -1280,19 +1280,19 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_cross_entropy_forward)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer().cast(),
-                    slots[4].pointer().cast(),
-                    slots[5].pointer().cast(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int32(),
-                    slots[9].int32(),
-                )
+            (functions.cuda_cross_entropy_forward)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].pointer().cast(),
+                slots[4].pointer().cast(),
+                slots[5].pointer().cast(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int32(),
+                slots[9].int32(),
+            )
         },
     },
     Kernel {
@@ -1311,18 +1311,18 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_cross_entropy_backward)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer().cast(),
-                    slots[4].pointer(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int32(),
-                    slots[8].int32(),
-                )
+            (functions.cuda_cross_entropy_backward)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].pointer().cast(),
+                slots[4].pointer(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int32(),
+                slots[8].int32(),
+            )
         },
     },
     Kernel {
@@ -1338,15 +1338,15 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_aux_loss_forward)(
-                    ctx,
-                    slots[0].pointer().cast(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].float(),
-                )
+            (functions.cuda_aux_loss_forward)(
+                ctx,
+                slots[0].pointer().cast(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].float(),
+            )
         },
     },
     Kernel {
@@ -1362,15 +1362,15 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_aux_loss_backward)(
-                    ctx,
-                    slots[0].pointer().cast(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].float(),
-                )
+            (functions.cuda_aux_loss_backward)(
+                ctx,
+                slots[0].pointer().cast(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].float(),
+            )
         },
     },
     Kernel {
@@ -1396,25 +1396,25 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_adamw_step)(
-                    ctx,
-                    slots[0].pointer().cast(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer().cast(),
-                    slots[4].pointer().cast(),
-                    slots[5].pointer().cast(),
-                    slots[6].pointer().cast(),
-                    slots[7].pointer().cast(),
-                    slots[8].pointer(),
-                    slots[9].int64(),
-                    slots[10].int64(),
-                    slots[11].float(),
-                    slots[12].float(),
-                    slots[13].float(),
-                    slots[14].float(),
-                    slots[15].int32(),
-                )
+            (functions.cuda_adamw_step)(
+                ctx,
+                slots[0].pointer().cast(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].pointer().cast(),
+                slots[4].pointer().cast(),
+                slots[5].pointer().cast(),
+                slots[6].pointer().cast(),
+                slots[7].pointer().cast(),
+                slots[8].pointer(),
+                slots[9].int64(),
+                slots[10].int64(),
+                slots[11].float(),
+                slots[12].float(),
+                slots[13].float(),
+                slots[14].float(),
+                slots[15].int32(),
+            )
         },
     },
     Kernel {
@@ -1427,7 +1427,7 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_zero_grad)(ctx, slots[0].pointer(), slots[1].int64(), slots[2].int32())
+            (functions.cuda_zero_grad)(ctx, slots[0].pointer(), slots[1].int64(), slots[2].int32())
         },
     },
     Kernel {
@@ -1441,13 +1441,13 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_grad_norm)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer().cast(),
-                    slots[2].int64(),
-                    slots[3].int32(),
-                )
+            (functions.cuda_grad_norm)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer().cast(),
+                slots[2].int64(),
+                slots[3].int32(),
+            )
         },
     },
     Kernel {
@@ -1464,16 +1464,16 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_grad_clip)(
-                    ctx,
-                    slots[0].pointer().cast(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer(),
-                    slots[4].int64(),
-                    slots[5].float(),
-                    slots[6].int32(),
-                )
+            (functions.cuda_grad_clip)(
+                ctx,
+                slots[0].pointer().cast(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].pointer(),
+                slots[4].int64(),
+                slots[5].float(),
+                slots[6].int32(),
+            )
         },
     },
     Kernel {
@@ -1490,16 +1490,16 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_lr_schedule)(
-                    ctx,
-                    slots[0].pointer().cast(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                    slots[5].float(),
-                    slots[6].float(),
-                )
+            (functions.cuda_lr_schedule)(
+                ctx,
+                slots[0].pointer().cast(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].float(),
+                slots[6].float(),
+            )
         },
     },
     Kernel {
@@ -1517,17 +1517,17 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_loss_scale_update)(
-                    ctx,
-                    slots[0].pointer().cast(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer().cast(),
-                    slots[4].pointer().cast(),
-                    slots[5].float(),
-                    slots[6].float(),
-                    slots[7].int64(),
-                )
+            (functions.cuda_loss_scale_update)(
+                ctx,
+                slots[0].pointer().cast(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].pointer().cast(),
+                slots[4].pointer().cast(),
+                slots[5].float(),
+                slots[6].float(),
+                slots[7].int64(),
+            )
         },
     },
     Kernel {
@@ -1542,14 +1542,14 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_argmax)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer().cast(),
-                    slots[2].int64(),
-                    slots[3].int64(),
-                    slots[4].int32(),
-                )
+            (functions.cuda_argmax)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer().cast(),
+                slots[2].int64(),
+                slots[3].int64(),
+                slots[4].int32(),
+            )
         },
     },
     Kernel {
@@ -1567,17 +1567,17 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_sample)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer().cast(),
-                    slots[4].pointer().cast(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int32(),
-                )
+            (functions.cuda_sample)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].pointer().cast(),
+                slots[4].pointer().cast(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int32(),
+            )
         },
     },
     Kernel {
@@ -1596,18 +1596,18 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_topk_sample)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer().cast(),
-                    slots[4].pointer().cast(),
-                    slots[5].pointer().cast(),
-                    slots[6].int64(),
-                    slots[7].int64(),
-                    slots[8].int32(),
-                )
+            (functions.cuda_topk_sample)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].pointer().cast(),
+                slots[4].pointer().cast(),
+                slots[5].pointer().cast(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int32(),
+            )
         },
     },
     Kernel {
@@ -1627,19 +1627,19 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_topp_sample)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].pointer().cast(),
-                    slots[2].pointer().cast(),
-                    slots[3].pointer().cast(),
-                    slots[4].pointer().cast(),
-                    slots[5].pointer().cast(),
-                    slots[6].pointer().cast(),
-                    slots[7].int64(),
-                    slots[8].int64(),
-                    slots[9].int32(),
-                )
+            (functions.cuda_topp_sample)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].pointer().cast(),
+                slots[4].pointer().cast(),
+                slots[5].pointer().cast(),
+                slots[6].pointer().cast(),
+                slots[7].int64(),
+                slots[8].int64(),
+                slots[9].int32(),
+            )
         },
     },
     Kernel {
@@ -1654,14 +1654,14 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_random_bits)(
-                    ctx,
-                    slots[0].pointer().cast(),
-                    slots[1].int64(),
-                    slots[2].int64(),
-                    slots[3].int64(),
-                    slots[4].int64(),
-                )
+            (functions.cuda_random_bits)(
+                ctx,
+                slots[0].pointer().cast(),
+                slots[1].int64(),
+                slots[2].int64(),
+                slots[3].int64(),
+                slots[4].int64(),
+            )
         },
     },
     Kernel {
@@ -1679,17 +1679,17 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_uniform)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].int64(),
-                    slots[2].float(),
-                    slots[3].float(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int32(),
-                )
+            (functions.cuda_uniform)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].int64(),
+                slots[2].float(),
+                slots[3].float(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int32(),
+            )
         },
     },
     Kernel {
@@ -1707,17 +1707,17 @@ pub static KERNELS: [Kernel; 59] = [
         ],
         // SAFETY: the caller vouches for the pointers.
         call: |functions, ctx, slots| unsafe {
-                (functions.cuda_normal)(
-                    ctx,
-                    slots[0].pointer(),
-                    slots[1].int64(),
-                    slots[2].float(),
-                    slots[3].float(),
-                    slots[4].int64(),
-                    slots[5].int64(),
-                    slots[6].int64(),
-                    slots[7].int32(),
-                )
+            (functions.cuda_normal)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].int64(),
+                slots[2].float(),
+                slots[3].float(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].int64(),
+                slots[7].int32(),
+            )
         },
     },
 ];

@@ -2,9 +2,9 @@
 
 //! Kernels of the section attention of bindings.h.
 //!
-//! Query head h reads key head h / (heads / kv_heads): kv_heads = heads is multi-head, 1 is multi-query attention. With
-//! `causal`, query i of q_len sees the keys j \<= i + kv_len - q_len: the last query sees all keys. A query that sees
-//! no key gives zeros. head_dim is a multiple of 8, at most 256.
+//! Query head h reads key head h / (heads / kv_heads): kv_heads = heads is multi-head, 1 is multi-query attention.
+//! With `causal`, query i of q_len sees the keys j \<= i + kv_len - q_len: the last query sees all keys. A query
+//! that sees no key gives zeros. head_dim is a multiple of 8, at most 256.
 
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
@@ -33,7 +33,7 @@ pub fn attention_scores(
     scale: f32,
     causal: bool,
 ) -> Result<()> {
-    let call = Call::new("attention_scores", q);
+    let call = Call::new("cuda_attention_scores", q);
     let q = call.dense::<4>("q", "[batch, q_len, heads, head_dim]", q)?;
     let k = call.dense::<4>("k", "[batch, kv_len, kv_heads, head_dim]", k)?;
     let scores = call.dense::<4>("scores", "[batch, heads, q_len, kv_len]", scores)?;
@@ -76,7 +76,8 @@ pub fn attention_scores(
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(q.tensor), Some(k.tensor), Some(scores.tensor)])
+    let tensors = [Some(q.tensor), Some(k.tensor), Some(scores.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Output: out = probs \* v.
@@ -93,7 +94,7 @@ pub fn attention_scores(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn attention_output(probs: &GpuTensor<'_>, v: &GpuTensor<'_>, out: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("attention_output", probs);
+    let call = Call::new("cuda_attention_output", probs);
     let probs = call.dense::<4>("probs", "[batch, heads, q_len, kv_len]", probs)?;
     let v = call.dense::<4>("v", "[batch, kv_len, kv_heads, head_dim]", v)?;
     let out = call.dense::<4>("out", "[batch, q_len, heads, head_dim]", out)?;
@@ -134,7 +135,8 @@ pub fn attention_output(probs: &GpuTensor<'_>, v: &GpuTensor<'_>, out: &GpuTenso
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(probs.tensor), Some(v.tensor), Some(out.tensor)])
+    let tensors = [Some(probs.tensor), Some(v.tensor), Some(out.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Attention without storing the scores: out = softmax(scale \* q \* k^T) \* v, and the log-sum-exp of the scaled
@@ -167,7 +169,7 @@ pub fn flash_attention(
     scale: f32,
     causal: bool,
 ) -> Result<()> {
-    let call = Call::new("flash_attention", q);
+    let call = Call::new("cuda_flash_attention", q);
     let q = call.strided::<3>("q", "[batch*q_len:ld_q, heads, head_dim]", q)?;
     let k = call.strided::<3>("k", "[batch*kv_len:ld_kv, kv_heads, head_dim]", k)?;
     let v = call.strided::<3>("v", "[batch*kv_len:ld_kv, kv_heads, head_dim]", v)?;
@@ -225,7 +227,8 @@ pub fn flash_attention(
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(q.tensor), Some(k.tensor), Some(v.tensor), Some(out.tensor), tensor(&lse)])
+    let tensors = [Some(q.tensor), Some(k.tensor), Some(v.tensor), Some(out.tensor), tensor(&lse)];
+    call.finish(status, &tensors)
 }
 
 /// Gradients of flash_attention; the probabilities are recomputed from lse.
@@ -262,7 +265,7 @@ pub fn flash_attention_backward(
     scale: f32,
     causal: bool,
 ) -> Result<()> {
-    let call = Call::new("flash_attention_backward", dout);
+    let call = Call::new("cuda_flash_attention_backward", dout);
     let dout = call.dense::<3>("dout", "[batch*q_len, heads, head_dim]", dout)?;
     let q = call.strided::<3>("q", "[batch*q_len:ld_q, heads, head_dim]", q)?;
     let k = call.strided::<3>("k", "[batch*kv_len:ld_kv, kv_heads, head_dim]", k)?;
@@ -333,10 +336,18 @@ pub fn flash_attention_backward(
             dtype.code(),
         )
     };
-    call.finish(
-        status,
-        &[Some(dout.tensor), Some(q.tensor), Some(k.tensor), Some(v.tensor), Some(out.tensor), Some(lse.tensor), Some(dq.tensor), Some(dk.tensor), Some(dv.tensor)],
-    )
+    let tensors = [
+        Some(dout.tensor),
+        Some(q.tensor),
+        Some(k.tensor),
+        Some(v.tensor),
+        Some(out.tensor),
+        Some(lse.tensor),
+        Some(dq.tensor),
+        Some(dk.tensor),
+        Some(dv.tensor),
+    ];
+    call.finish(status, &tensors)
 }
 
 /// Attention of one new query a sequence over its cache, split over the keys.
@@ -363,7 +374,7 @@ pub fn attention_decode(
     out: &GpuTensor<'_>,
     scale: f32,
 ) -> Result<()> {
-    let call = Call::new("attention_decode", q);
+    let call = Call::new("cuda_attention_decode", q);
     let q = call.strided::<3>("q", "[batch:ld_q, heads, head_dim]", q)?;
     let k_cache = call.dense::<4>("k_cache", "[batch, capacity, kv_heads, head_dim]", k_cache)?;
     let v_cache = call.dense::<4>("v_cache", "[batch, capacity, kv_heads, head_dim]", v_cache)?;
@@ -411,8 +422,6 @@ pub fn attention_decode(
             dtype.code(),
         )
     };
-    call.finish(
-        status,
-        &[Some(q.tensor), Some(k_cache.tensor), Some(v_cache.tensor), Some(lengths.tensor), Some(out.tensor)],
-    )
+    let tensors = [Some(q.tensor), Some(k_cache.tensor), Some(v_cache.tensor), Some(lengths.tensor), Some(out.tensor)];
+    call.finish(status, &tensors)
 }

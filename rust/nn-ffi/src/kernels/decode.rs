@@ -2,12 +2,12 @@
 
 //! Kernels of the section decode of bindings.h.
 //!
-//! The order of tokens is total: higher logit first, then lower index. Logits of NaN and -inf are never drawn; a row
-//! that holds +inf draws among those alone, all alike; a row with nothing to draw gives index 0. temperature divides
-//! the logits; 0 is argmax. The same seed and step give the same token: with u = 2^-32 \* word 0 of Philox4x32-10 for
-//! key = seeds\[r\], counter = (steps\[r\], 0, 0, 0), it is the first in index order whose cumulative probability, over
-//! the tokens that may be drawn, is above u. Temperatures, top_k, top_p and steps outside their ranges are
-//! NNCUDA_ERROR_OUT_OF_RANGE.
+//! The order of tokens is total: higher logit first, then lower index. Logits of NaN and -inf are never drawn; a
+//! row that holds +inf draws among those alone, all alike; a row with nothing to draw gives index 0. temperature
+//! divides the logits; 0 is argmax. The same seed and step give the same token: with u = 2^-32 \* word 0 of
+//! Philox4x32-10 for key = seeds\[r\], counter = (steps\[r\], 0, 0, 0), it is the first in index order whose
+//! cumulative probability, over the tokens that may be drawn, is above u. Temperatures, top_k, top_p and steps
+//! outside their ranges are NNCUDA_ERROR_OUT_OF_RANGE.
 
 use crate::call::{Call, Sizes, pointer, tensor};
 use crate::{DType, GpuTensor, Result};
@@ -23,7 +23,7 @@ use crate::{DType, GpuTensor, Result};
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn argmax(logits: &GpuTensor<'_>, ids: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("argmax", logits);
+    let call = Call::new("cuda_argmax", logits);
     let logits = call.dense::<2>("logits", "[rows, vocab]", logits)?;
     let ids = call.dense::<1>("ids", "[rows]", ids)?.of(DType::I32)?;
     let rows = logits.dims[0];
@@ -44,7 +44,8 @@ pub fn argmax(logits: &GpuTensor<'_>, ids: &GpuTensor<'_>) -> Result<()> {
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(logits.tensor), Some(ids.tensor)])
+    let tensors = [Some(logits.tensor), Some(ids.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Draws from softmax(logits / temperature).
@@ -67,7 +68,7 @@ pub fn sample(
     steps: &GpuTensor<'_>,
     ids: &GpuTensor<'_>,
 ) -> Result<()> {
-    let call = Call::new("sample", logits);
+    let call = Call::new("cuda_sample", logits);
     let logits = call.dense::<2>("logits", "[rows, vocab]", logits)?;
     let temperature = call.dense::<1>("temperature", "[rows]", temperature)?.of(DType::F32)?;
     let seeds = call.dense::<1>("seeds", "[rows]", seeds)?.of(DType::I64)?;
@@ -97,10 +98,9 @@ pub fn sample(
             dtype.code(),
         )
     };
-    call.finish(
-        status,
-        &[Some(logits.tensor), Some(temperature.tensor), Some(seeds.tensor), Some(steps.tensor), Some(ids.tensor)],
-    )
+    let tensors =
+        [Some(logits.tensor), Some(temperature.tensor), Some(seeds.tensor), Some(steps.tensor), Some(ids.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Draws among the first top_k tokens of each row.
@@ -127,7 +127,7 @@ pub fn topk_sample(
     steps: &GpuTensor<'_>,
     ids: &GpuTensor<'_>,
 ) -> Result<()> {
-    let call = Call::new("topk_sample", logits);
+    let call = Call::new("cuda_topk_sample", logits);
     let logits = call.dense::<2>("logits", "[rows, vocab]", logits)?;
     let temperature = call.dense::<1>("temperature", "[rows]", temperature)?.of(DType::F32)?;
     let top_k = call.dense::<1>("top_k", "[rows]", top_k)?.of(DType::I32)?;
@@ -160,13 +160,19 @@ pub fn topk_sample(
             dtype.code(),
         )
     };
-    call.finish(
-        status,
-        &[Some(logits.tensor), Some(temperature.tensor), Some(top_k.tensor), Some(seeds.tensor), Some(steps.tensor), Some(ids.tensor)],
-    )
+    let tensors = [
+        Some(logits.tensor),
+        Some(temperature.tensor),
+        Some(top_k.tensor),
+        Some(seeds.tensor),
+        Some(steps.tensor),
+        Some(ids.tensor),
+    ];
+    call.finish(status, &tensors)
 }
 
-/// Draws among the shortest run of first tokens whose probability reaches top_p (of those that top_k leaves, if given).
+/// Draws among the shortest run of first tokens whose probability reaches top_p (of those that top_k leaves, if
+/// given).
 ///
 /// (Holtzman et al. 2020, "nucleus sampling", eq. 3)
 ///
@@ -192,7 +198,7 @@ pub fn topp_sample(
     steps: &GpuTensor<'_>,
     ids: &GpuTensor<'_>,
 ) -> Result<()> {
-    let call = Call::new("topp_sample", logits);
+    let call = Call::new("cuda_topp_sample", logits);
     let logits = call.dense::<2>("logits", "[rows, vocab]", logits)?;
     let temperature = call.dense::<1>("temperature", "[rows]", temperature)?.of(DType::F32)?;
     let top_k = match top_k {
@@ -233,8 +239,14 @@ pub fn topp_sample(
             dtype.code(),
         )
     };
-    call.finish(
-        status,
-        &[Some(logits.tensor), Some(temperature.tensor), tensor(&top_k), Some(top_p.tensor), Some(seeds.tensor), Some(steps.tensor), Some(ids.tensor)],
-    )
+    let tensors = [
+        Some(logits.tensor),
+        Some(temperature.tensor),
+        tensor(&top_k),
+        Some(top_p.tensor),
+        Some(seeds.tensor),
+        Some(steps.tensor),
+        Some(ids.tensor),
+    ];
+    call.finish(status, &tensors)
 }

@@ -18,7 +18,7 @@ use crate::{DType, GpuTensor, Result};
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn silu(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("silu", x);
+    let call = Call::new("cuda_silu", x);
     let x = call.dense::<1>("x", "[n]", x)?;
     let y = call.dense::<1>("y", "[n]", y)?;
     let n = x.dims[0];
@@ -29,10 +29,10 @@ pub fn silu(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
     y.same(dtype, "x")?;
     // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
     // sizes and strides describe, as was checked above; everything else the library checks itself.
-    let status = unsafe {
-        (call.functions().cuda_silu)(call.handle(), x.pointer(), y.pointer(), n as i64, dtype.code())
-    };
-    call.finish(status, &[Some(x.tensor), Some(y.tensor)])
+    let status =
+        unsafe { (call.functions().cuda_silu)(call.handle(), x.pointer(), y.pointer(), n as i64, dtype.code()) };
+    let tensors = [Some(x.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Gradient of SiLU: dx = dy \* s \* (1 + x \* (1 - s)), s = sigmoid(x).
@@ -49,7 +49,7 @@ pub fn silu(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn silu_backward(dy: &GpuTensor<'_>, x: &GpuTensor<'_>, dx: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("silu_backward", dy);
+    let call = Call::new("cuda_silu_backward", dy);
     let dy = call.dense::<1>("dy", "[n]", dy)?;
     let x = call.dense::<1>("x", "[n]", x)?;
     let dx = call.dense::<1>("dx", "[n]", dx)?;
@@ -73,7 +73,8 @@ pub fn silu_backward(dy: &GpuTensor<'_>, x: &GpuTensor<'_>, dx: &GpuTensor<'_>) 
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(dy.tensor), Some(x.tensor), Some(dx.tensor)])
+    let tensors = [Some(dy.tensor), Some(x.tensor), Some(dx.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Sum: y = a + b.
@@ -88,7 +89,7 @@ pub fn silu_backward(dy: &GpuTensor<'_>, x: &GpuTensor<'_>, dx: &GpuTensor<'_>) 
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn add(a: &GpuTensor<'_>, b: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("add", a);
+    let call = Call::new("cuda_add", a);
     let a = call.dense::<1>("a", "[n]", a)?;
     let b = call.dense::<1>("b", "[n]", b)?;
     let y = call.dense::<1>("y", "[n]", y)?;
@@ -105,7 +106,8 @@ pub fn add(a: &GpuTensor<'_>, b: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()
     let status = unsafe {
         (call.functions().cuda_add)(call.handle(), a.pointer(), b.pointer(), y.pointer(), n as i64, dtype.code())
     };
-    call.finish(status, &[Some(a.tensor), Some(b.tensor), Some(y.tensor)])
+    let tensors = [Some(a.tensor), Some(b.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Product, element by element: y = a \* b.
@@ -120,7 +122,7 @@ pub fn add(a: &GpuTensor<'_>, b: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn mul(a: &GpuTensor<'_>, b: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("mul", a);
+    let call = Call::new("cuda_mul", a);
     let a = call.dense::<1>("a", "[n]", a)?;
     let b = call.dense::<1>("b", "[n]", b)?;
     let y = call.dense::<1>("y", "[n]", y)?;
@@ -137,7 +139,8 @@ pub fn mul(a: &GpuTensor<'_>, b: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()
     let status = unsafe {
         (call.functions().cuda_mul)(call.handle(), a.pointer(), b.pointer(), y.pointer(), n as i64, dtype.code())
     };
-    call.finish(status, &[Some(a.tensor), Some(b.tensor), Some(y.tensor)])
+    let tensors = [Some(a.tensor), Some(b.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Scaling: y = alpha \* x.
@@ -152,7 +155,7 @@ pub fn mul(a: &GpuTensor<'_>, b: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn scale(x: &GpuTensor<'_>, y: &GpuTensor<'_>, alpha: f32) -> Result<()> {
-    let call = Call::new("scale", x);
+    let call = Call::new("cuda_scale", x);
     let x = call.dense::<1>("x", "[n]", x)?;
     let y = call.dense::<1>("y", "[n]", y)?;
     let n = x.dims[0];
@@ -166,13 +169,14 @@ pub fn scale(x: &GpuTensor<'_>, y: &GpuTensor<'_>, alpha: f32) -> Result<()> {
     let status = unsafe {
         (call.functions().cuda_scale)(call.handle(), x.pointer(), y.pointer(), n as i64, alpha, dtype.code())
     };
-    call.finish(status, &[Some(x.tensor), Some(y.tensor)])
+    let tensors = [Some(x.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// SwiGLU gate: y = silu(gate) \* up.
 ///
-/// (Shazeer 2020, "GLU Variants", eq. 6, without the products) With up = gate + dim and ld = 2\*dim it reads the two
-/// halves of one fused product.
+/// (Shazeer 2020, "GLU Variants", eq. 6, without the products) With up = gate + dim and ld = 2\*dim it reads the
+/// two halves of one fused product.
 ///
 /// # Arguments
 ///
@@ -184,7 +188,7 @@ pub fn scale(x: &GpuTensor<'_>, y: &GpuTensor<'_>, alpha: f32) -> Result<()> {
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn swiglu(gate: &GpuTensor<'_>, up: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("swiglu", gate);
+    let call = Call::new("cuda_swiglu", gate);
     let gate = call.strided::<2>("gate", "[rows:ld, dim]", gate)?;
     let up = call.strided::<2>("up", "[rows:ld, dim]", up)?;
     let y = call.dense::<2>("y", "[rows, dim]", y)?;
@@ -212,7 +216,8 @@ pub fn swiglu(gate: &GpuTensor<'_>, up: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Re
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(gate.tensor), Some(up.tensor), Some(y.tensor)])
+    let tensors = [Some(gate.tensor), Some(up.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Gradient of the SwiGLU gate: dgate = dy \* up \* silu'(gate), dup = dy \* silu(gate).
@@ -235,7 +240,7 @@ pub fn swiglu_backward(
     dgate: &GpuTensor<'_>,
     dup: &GpuTensor<'_>,
 ) -> Result<()> {
-    let call = Call::new("swiglu_backward", dy);
+    let call = Call::new("cuda_swiglu_backward", dy);
     let dy = call.dense::<2>("dy", "[rows, dim]", dy)?;
     let gate = call.strided::<2>("gate", "[rows:ld, dim]", gate)?;
     let up = call.strided::<2>("up", "[rows:ld, dim]", up)?;
@@ -271,7 +276,8 @@ pub fn swiglu_backward(
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(dy.tensor), Some(gate.tensor), Some(up.tensor), Some(dgate.tensor), Some(dup.tensor)])
+    let tensors = [Some(dy.tensor), Some(gate.tensor), Some(up.tensor), Some(dgate.tensor), Some(dup.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Squared-ReLU gate: y = max(gate, 0)^2 \* up.
@@ -288,7 +294,7 @@ pub fn swiglu_backward(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn relu2_gate(gate: &GpuTensor<'_>, up: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("relu2_gate", gate);
+    let call = Call::new("cuda_relu2_gate", gate);
     let gate = call.strided::<2>("gate", "[rows:ld, dim]", gate)?;
     let up = call.strided::<2>("up", "[rows:ld, dim]", up)?;
     let y = call.dense::<2>("y", "[rows, dim]", y)?;
@@ -316,7 +322,8 @@ pub fn relu2_gate(gate: &GpuTensor<'_>, up: &GpuTensor<'_>, y: &GpuTensor<'_>) -
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(gate.tensor), Some(up.tensor), Some(y.tensor)])
+    let tensors = [Some(gate.tensor), Some(up.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Conversion, rounding to nearest-even; f32 too large for the 16-bit type becomes infinity, NaN stays NaN.
@@ -330,7 +337,7 @@ pub fn relu2_gate(gate: &GpuTensor<'_>, up: &GpuTensor<'_>, y: &GpuTensor<'_>) -
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn cast(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("cast", x);
+    let call = Call::new("cuda_cast", x);
     let x = call.dense::<1>("x", "[n]", x)?;
     let y = call.dense::<1>("y", "[n]", y)?;
     let n = x.dims[0];
@@ -344,7 +351,8 @@ pub fn cast(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
     let status = unsafe {
         (call.functions().cuda_cast)(call.handle(), x.pointer(), y.pointer(), n as i64, dtype_x.code(), dtype_y.code())
     };
-    call.finish(status, &[Some(x.tensor), Some(y.tensor)])
+    let tensors = [Some(x.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Sets every element to a value, rounded to the dtype (for i32 and i8 it must be a whole number in range).
@@ -358,20 +366,21 @@ pub fn cast(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn fill(y: &GpuTensor<'_>, value: f32) -> Result<()> {
-    let call = Call::new("fill", y);
+    let call = Call::new("cuda_fill", y);
     let y = call.dense::<1>("y", "[n]", y)?;
     let n = y.dims[0];
     let dtype = y.dtype();
     // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
     // sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe { (call.functions().cuda_fill)(call.handle(), y.pointer(), n as i64, value, dtype.code()) };
-    call.finish(status, &[Some(y.tensor)])
+    let tensors = [Some(y.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Counts on: x += by.
 ///
-/// For lengths, positions and numbers of draws that live in device memory, where a captured graph finds them moved on
-/// at each launch. Nothing wraps: an element for which x + by is no i32 is NNCUDA_ERROR_OUT_OF_RANGE.
+/// For lengths, positions and numbers of draws that live in device memory, where a captured graph finds them moved
+/// on at each launch. Nothing wraps: an element for which x + by is no i32 is NNCUDA_ERROR_OUT_OF_RANGE.
 ///
 /// # Arguments
 ///
@@ -382,11 +391,12 @@ pub fn fill(y: &GpuTensor<'_>, value: f32) -> Result<()> {
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn increment(x: &GpuTensor<'_>, by: i32) -> Result<()> {
-    let call = Call::new("increment", x);
+    let call = Call::new("cuda_increment", x);
     let x = call.dense::<1>("x", "[n]", x)?.of(DType::I32)?;
     let n = x.dims[0];
     // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
     // sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe { (call.functions().cuda_increment)(call.handle(), x.pointer().cast(), n as i64, by) };
-    call.finish(status, &[Some(x.tensor)])
+    let tensors = [Some(x.tensor)];
+    call.finish(status, &tensors)
 }

@@ -17,7 +17,7 @@ use crate::{DType, GpuTensor, Result};
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn embedding(table: &GpuTensor<'_>, ids: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("embedding", table);
+    let call = Call::new("cuda_embedding", table);
     let table = call.dense::<2>("table", "[vocab, dim]", table)?;
     let ids = call.dense::<1>("ids", "[tokens]", ids)?.of(DType::I32)?;
     let y = call.dense::<2>("y", "[tokens, dim]", y)?;
@@ -43,7 +43,8 @@ pub fn embedding(table: &GpuTensor<'_>, ids: &GpuTensor<'_>, y: &GpuTensor<'_>) 
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(table.tensor), Some(ids.tensor), Some(y.tensor)])
+    let tensors = [Some(table.tensor), Some(ids.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Adds rows into a table, in the order of the tokens: table\[ids\[t\]\] += x\[t\].
@@ -60,7 +61,7 @@ pub fn embedding(table: &GpuTensor<'_>, ids: &GpuTensor<'_>, y: &GpuTensor<'_>) 
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn scatter_add(x: &GpuTensor<'_>, ids: &GpuTensor<'_>, table: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("scatter_add", x);
+    let call = Call::new("cuda_scatter_add", x);
     let x = call.dense::<2>("x", "[tokens, dim]", x)?;
     let ids = call.dense::<1>("ids", "[tokens]", ids)?.of(DType::I32)?;
     let table = call.dense::<2>("table", "[vocab, dim]", table)?.of(DType::F32)?;
@@ -86,5 +87,6 @@ pub fn scatter_add(x: &GpuTensor<'_>, ids: &GpuTensor<'_>, table: &GpuTensor<'_>
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(x.tensor), Some(ids.tensor), Some(table.tensor)])
+    let tensors = [Some(x.tensor), Some(ids.tensor), Some(table.tensor)];
+    call.finish(status, &tensors)
 }

@@ -22,7 +22,7 @@ use crate::{Activation, DType, GpuTensor, Result};
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn gemm(a: &GpuTensor<'_>, b: &GpuTensor<'_>, c: &GpuTensor<'_>, trans_a: bool, trans_b: bool) -> Result<()> {
-    let call = Call::new("gemm", a);
+    let call = Call::new("cuda_gemm", a);
     let a = call.dense::<2>("a", "[m, k]^trans_a", a)?.swapped(trans_a)?;
     let b = call.dense::<2>("b", "[k, n]^trans_b", b)?.swapped(trans_b)?;
     let c = call.dense::<2>("c", "[m, n]", c)?;
@@ -53,7 +53,8 @@ pub fn gemm(a: &GpuTensor<'_>, b: &GpuTensor<'_>, c: &GpuTensor<'_>, trans_a: bo
             dtype_c.code(),
         )
     };
-    call.finish(status, &[Some(a.tensor), Some(b.tensor), Some(c.tensor)])
+    let tensors = [Some(a.tensor), Some(b.tensor), Some(c.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Matrix product with leading dimensions: C = alpha \* op(A) \* op(B) + beta \* C.
@@ -82,7 +83,7 @@ pub fn gemm_beta(
     trans_a: bool,
     trans_b: bool,
 ) -> Result<()> {
-    let call = Call::new("gemm_beta", a);
+    let call = Call::new("cuda_gemm_beta", a);
     let a = call.strided::<2>("a", "[m:lda, k]^trans_a", a)?.swapped(trans_a)?;
     let b = call.strided::<2>("b", "[k:ldb, n]^trans_b", b)?.swapped(trans_b)?;
     let c = call.strided::<2>("c", "[m:ldc, n]", c)?;
@@ -121,7 +122,8 @@ pub fn gemm_beta(
             dtype_c.code(),
         )
     };
-    call.finish(status, &[Some(a.tensor), Some(b.tensor), Some(c.tensor)])
+    let tensors = [Some(a.tensor), Some(b.tensor), Some(c.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// A linear layer in one pass: C = activation(A \* W^T + bias) + residual.
@@ -146,7 +148,7 @@ pub fn gemm_epilogue(
     c: &GpuTensor<'_>,
     activation: Activation,
 ) -> Result<()> {
-    let call = Call::new("gemm_epilogue", a);
+    let call = Call::new("cuda_gemm_epilogue", a);
     let a = call.dense::<2>("a", "[m, k]", a)?;
     let b = call.dense::<2>("b", "[n, k]", b)?;
     let bias = match bias {
@@ -197,7 +199,8 @@ pub fn gemm_epilogue(
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(a.tensor), Some(b.tensor), tensor(&bias), tensor(&residual), Some(c.tensor)])
+    let tensors = [Some(a.tensor), Some(b.tensor), tensor(&bias), tensor(&residual), Some(c.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// One product a batch entry: C\[i\] = alpha \* op(A\[i\]) \* op(B\[i\]) + beta \* C\[i\], each dense.
@@ -224,7 +227,7 @@ pub fn batched_gemm(
     trans_a: bool,
     trans_b: bool,
 ) -> Result<()> {
-    let call = Call::new("batched_gemm", a);
+    let call = Call::new("cuda_batched_gemm", a);
     let a = call.dense::<3>("a", "[batch, m, k]^trans_a", a)?.swapped(trans_a)?;
     let b = call.dense::<3>("b", "[batch, k, n]^trans_b", b)?.swapped(trans_b)?;
     let c = call.dense::<3>("c", "[batch, m, n]", c)?;
@@ -259,7 +262,8 @@ pub fn batched_gemm(
             dtype_c.code(),
         )
     };
-    call.finish(status, &[Some(a.tensor), Some(b.tensor), Some(c.tensor)])
+    let tensors = [Some(a.tensor), Some(b.tensor), Some(c.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// One product a group of rows (the experts' products): for each group g and its rows r in offsets\[g\] ..
@@ -287,7 +291,7 @@ pub fn grouped_gemm(
     beta: f32,
     trans_b: bool,
 ) -> Result<()> {
-    let call = Call::new("grouped_gemm", a);
+    let call = Call::new("cuda_grouped_gemm", a);
     let a = call.dense::<2>("a", "[rows, k]", a)?;
     let b = call.dense::<3>("b", "[groups, k, n]^trans_b", b)?.swapped(trans_b)?;
     let offsets = call.dense::<1>("offsets", "[groups+1]", offsets)?.of(DType::I32)?;
@@ -323,7 +327,8 @@ pub fn grouped_gemm(
             dtype_c.code(),
         )
     };
-    call.finish(status, &[Some(a.tensor), Some(b.tensor), Some(offsets.tensor), Some(c.tensor)])
+    let tensors = [Some(a.tensor), Some(b.tensor), Some(offsets.tensor), Some(c.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// The weights' gradients of grouped_gemm: C\[g\] = A_g^T \* B_g + beta \* C\[g\], summed over the rows of group g.
@@ -348,7 +353,7 @@ pub fn grouped_gemm_wgrad(
     c: &GpuTensor<'_>,
     beta: f32,
 ) -> Result<()> {
-    let call = Call::new("grouped_gemm_wgrad", a);
+    let call = Call::new("cuda_grouped_gemm_wgrad", a);
     let a = call.dense::<2>("a", "[rows, m]", a)?;
     let b = call.dense::<2>("b", "[rows, n]", b)?;
     let offsets = call.dense::<1>("offsets", "[groups+1]", offsets)?.of(DType::I32)?;
@@ -383,5 +388,6 @@ pub fn grouped_gemm_wgrad(
             dtype_c.code(),
         )
     };
-    call.finish(status, &[Some(a.tensor), Some(b.tensor), Some(offsets.tensor), Some(c.tensor)])
+    let tensors = [Some(a.tensor), Some(b.tensor), Some(offsets.tensor), Some(c.tensor)];
+    call.finish(status, &tensors)
 }

@@ -25,7 +25,7 @@ pub fn kv_append(
     k_cache: &GpuTensor<'_>,
     v_cache: &GpuTensor<'_>,
 ) -> Result<()> {
-    let call = Call::new("kv_append", k);
+    let call = Call::new("cuda_kv_append", k);
     let k = call.strided::<3>("k", "[batch*len:ld_kv, kv_heads, head_dim]", k)?;
     let v = call.strided::<3>("v", "[batch*len:ld_kv, kv_heads, head_dim]", v)?;
     let starts = call.dense::<1>("starts", "[batch]", starts)?.of(DType::I32)?;
@@ -71,7 +71,8 @@ pub fn kv_append(
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(k.tensor), Some(v.tensor), Some(starts.tensor), Some(k_cache.tensor), Some(v_cache.tensor)])
+    let tensors = [Some(k.tensor), Some(v.tensor), Some(starts.tensor), Some(k_cache.tensor), Some(v_cache.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Drops the oldest rows of each cache so that at most `keep` remain: the newest move to the front, lengths follow.
@@ -87,7 +88,7 @@ pub fn kv_append(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn kv_trim(k_cache: &GpuTensor<'_>, v_cache: &GpuTensor<'_>, lengths: &GpuTensor<'_>, keep: i64) -> Result<()> {
-    let call = Call::new("kv_trim", k_cache);
+    let call = Call::new("cuda_kv_trim", k_cache);
     let k_cache = call.dense::<4>("k_cache", "[batch, capacity, kv_heads, head_dim]", k_cache)?;
     let v_cache = call.dense::<4>("v_cache", "[batch, capacity, kv_heads, head_dim]", v_cache)?;
     let lengths = call.dense::<1>("lengths", "[batch]", lengths)?.of(DType::I32)?;
@@ -122,5 +123,6 @@ pub fn kv_trim(k_cache: &GpuTensor<'_>, v_cache: &GpuTensor<'_>, lengths: &GpuTe
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(k_cache.tensor), Some(v_cache.tensor), Some(lengths.tensor)])
+    let tensors = [Some(k_cache.tensor), Some(v_cache.tensor), Some(lengths.tensor)];
+    call.finish(status, &tensors)
 }

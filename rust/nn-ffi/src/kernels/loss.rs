@@ -5,8 +5,8 @@
 use crate::call::{Call, Sizes, pointer, tensor};
 use crate::{DType, GpuTensor, Result};
 
-/// Cross-entropy of each row: losses = lse - logits\[target\], lse = log(sum(exp(logits))); zero where the target is
-/// ignore_index.
+/// Cross-entropy of each row: losses = lse - logits\[target\], lse = log(sum(exp(logits))); zero where the target
+/// is ignore_index.
 ///
 /// loss_sum and count are over the rows that are not ignored. (Goodfellow, Bengio, Courville 2016, eq. 6.30)
 ///
@@ -32,7 +32,7 @@ pub fn cross_entropy_forward(
     count: &GpuTensor<'_>,
     ignore_index: i32,
 ) -> Result<()> {
-    let call = Call::new("cross_entropy_forward", logits);
+    let call = Call::new("cuda_cross_entropy_forward", logits);
     let logits = call.dense::<2>("logits", "[rows, vocab]", logits)?;
     let targets = call.dense::<1>("targets", "[rows]", targets)?.of(DType::I32)?;
     let losses = match losses {
@@ -71,10 +71,15 @@ pub fn cross_entropy_forward(
             dtype.code(),
         )
     };
-    call.finish(
-        status,
-        &[Some(logits.tensor), Some(targets.tensor), tensor(&losses), Some(lse.tensor), Some(loss_sum.tensor), Some(count.tensor)],
-    )
+    let tensors = [
+        Some(logits.tensor),
+        Some(targets.tensor),
+        tensor(&losses),
+        Some(lse.tensor),
+        Some(loss_sum.tensor),
+        Some(count.tensor),
+    ];
+    call.finish(status, &tensors)
 }
 
 /// Gradient of grad_scale \* sum(losses): dlogits = grad_scale \* (exp(logits - lse) - onehot(target)); zero where
@@ -100,7 +105,7 @@ pub fn cross_entropy_backward(
     dlogits: &GpuTensor<'_>,
     ignore_index: i32,
 ) -> Result<()> {
-    let call = Call::new("cross_entropy_backward", logits);
+    let call = Call::new("cuda_cross_entropy_backward", logits);
     let logits = call.dense::<2>("logits", "[rows, vocab]", logits)?;
     let targets = call.dense::<1>("targets", "[rows]", targets)?.of(DType::I32)?;
     let lse = call.dense::<1>("lse", "[rows]", lse)?.of(DType::F32)?;
@@ -132,10 +137,9 @@ pub fn cross_entropy_backward(
             dtype.code(),
         )
     };
-    call.finish(
-        status,
-        &[Some(logits.tensor), Some(targets.tensor), Some(lse.tensor), Some(grad_scale.tensor), Some(dlogits.tensor)],
-    )
+    let tensors =
+        [Some(logits.tensor), Some(targets.tensor), Some(lse.tensor), Some(grad_scale.tensor), Some(dlogits.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Load-balancing loss of one layer: loss += alpha \* sum over experts of f \* P, f = counts / tokens, P = mean of
@@ -154,7 +158,7 @@ pub fn cross_entropy_backward(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn aux_loss_forward(probs: &GpuTensor<'_>, counts: &GpuTensor<'_>, loss: &GpuTensor<'_>, alpha: f32) -> Result<()> {
-    let call = Call::new("aux_loss_forward", probs);
+    let call = Call::new("cuda_aux_loss_forward", probs);
     let probs = call.dense::<2>("probs", "[tokens, experts]", probs)?.of(DType::F32)?;
     let counts = call.dense::<1>("counts", "[experts]", counts)?.of(DType::I32)?;
     let loss = call.dense::<1>("loss", "[1]", loss)?.of(DType::F32)?;
@@ -177,11 +181,12 @@ pub fn aux_loss_forward(probs: &GpuTensor<'_>, counts: &GpuTensor<'_>, loss: &Gp
             alpha,
         )
     };
-    call.finish(status, &[Some(probs.tensor), Some(counts.tensor), Some(loss.tensor)])
+    let tensors = [Some(probs.tensor), Some(counts.tensor), Some(loss.tensor)];
+    call.finish(status, &tensors)
 }
 
-/// Gradient of grad_scale \* aux loss with respect to probs: dprobs = grad_scale \* alpha \* f / tokens; none through
-/// f.
+/// Gradient of grad_scale \* aux loss with respect to probs: dprobs = grad_scale \* alpha \* f / tokens; none
+/// through f.
 ///
 /// # Arguments
 ///
@@ -199,7 +204,7 @@ pub fn aux_loss_backward(
     dprobs: &GpuTensor<'_>,
     alpha: f32,
 ) -> Result<()> {
-    let call = Call::new("aux_loss_backward", counts);
+    let call = Call::new("cuda_aux_loss_backward", counts);
     let counts = call.dense::<1>("counts", "[experts]", counts)?.of(DType::I32)?;
     let grad_scale = call.dense::<1>("grad_scale", "[1]", grad_scale)?.of(DType::F32)?;
     let dprobs = call.dense::<2>("dprobs", "[tokens, experts]", dprobs)?.of(DType::F32)?;
@@ -222,5 +227,6 @@ pub fn aux_loss_backward(
             alpha,
         )
     };
-    call.finish(status, &[Some(counts.tensor), Some(grad_scale.tensor), Some(dprobs.tensor)])
+    let tensors = [Some(counts.tensor), Some(grad_scale.tensor), Some(dprobs.tensor)];
+    call.finish(status, &tensors)
 }

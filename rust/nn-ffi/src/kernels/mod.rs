@@ -1,14 +1,14 @@
 // Generated from bindings.h by `python -m nncuda.binding.rust rust`. Do not edit.
 
-//! Every kernel as a function. Inputs and outputs are tensors, in the order of bindings.h; the sizes and strides follow
-//! from their shapes, which are checked against each other before anything runs, and only what no tensor tells is
-//! passed as a number.
+//! Every kernel as a function. Inputs and outputs are tensors, in the order of bindings.h; the sizes and strides
+//! follow from their shapes, which are checked against each other before anything runs, and only what no tensor
+//! tells is passed as a number.
 //!
-//! How a tensor's shape meets the one in the documentation: a shape of one dimension takes a dense tensor of any shape,
-//! flattened; leading dimensions beyond those of the documented shape are folded into the first, where the tensor is
-//! dense; and only where the shape reads `[rows:ld, ...]` may rows lie further apart than they are long. Outputs may be
-//! inputs where their line says so, and are written by the time the context is next synchronised. A call of sizes that
-//! are zero does nothing.
+//! How a tensor's shape meets the one in the documentation: a shape of one dimension takes a dense tensor of any
+//! shape, flattened; leading dimensions beyond those of the documented shape are folded into the first, where the
+//! tensor is dense; and only where the shape reads `[rows:ld, ...]` may rows lie further apart than they are long.
+//! Outputs may be inputs where their line says so, and are written by the time the context is next synchronised. A
+//! call of sizes that are zero does nothing.
 //!
 //! Each function returns [`Error::Shape`](crate::Error::Shape) when shapes or dtypes disagree, and
 //! [`Error::Call`](crate::Error::Call) with the library's status and sentence when the library refuses.

@@ -2,8 +2,8 @@
 
 //! Kernels of the section moe of bindings.h.
 //!
-//! A slot is one choice of one token: slot = token\*k + j. A row is its place in the order sorted by expert, in which
-//! the rows of expert e are offsets\[e\] .. offsets\[e+1\]-1, in token order.
+//! A slot is one choice of one token: slot = token\*k + j. A row is its place in the order sorted by expert, in
+//! which the rows of expert e are offsets\[e\] .. offsets\[e+1\]-1, in token order.
 
 use crate::call::{Call, Sizes, plus, pointer, tensor, times};
 use crate::{DType, GpuTensor, Result};
@@ -33,7 +33,7 @@ pub fn moe_plan(
     row_slot: &GpuTensor<'_>,
     capacity: i64,
 ) -> Result<()> {
-    let call = Call::new("moe_plan", indices);
+    let call = Call::new("cuda_moe_plan", indices);
     let indices = call.dense::<2>("indices", "[tokens, k]", indices)?.of(DType::I32)?;
     let counts = call.dense::<1>("counts", "[experts]", counts)?.of(DType::I32)?;
     let offsets = call.dense::<1>("offsets", "[experts+1]", offsets)?.of(DType::I32)?;
@@ -63,10 +63,9 @@ pub fn moe_plan(
             capacity,
         )
     };
-    call.finish(
-        status,
-        &[Some(indices.tensor), Some(counts.tensor), Some(offsets.tensor), Some(slot_row.tensor), Some(row_slot.tensor)],
-    )
+    let tensors =
+        [Some(indices.tensor), Some(counts.tensor), Some(offsets.tensor), Some(slot_row.tensor), Some(row_slot.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Brings tokens into row order: y\[r\] = x\[row_slot\[r\] / k\].
@@ -83,7 +82,7 @@ pub fn moe_plan(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn moe_gather(x: &GpuTensor<'_>, row_slot: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("moe_gather", x);
+    let call = Call::new("cuda_moe_gather", x);
     let x = call.dense::<2>("x", "[tokens, dim]", x)?;
     let row_slot = call.dense::<1>("row_slot", "[tokens*k]", row_slot)?.of(DType::I32)?;
     let y = call.dense::<2>("y", "[tokens*k, dim]", y)?;
@@ -109,7 +108,8 @@ pub fn moe_gather(x: &GpuTensor<'_>, row_slot: &GpuTensor<'_>, y: &GpuTensor<'_>
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(x.tensor), Some(row_slot.tensor), Some(y.tensor)])
+    let tensors = [Some(x.tensor), Some(row_slot.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Gradient of moe_gather: dx\[t\] = sum over j of dy\[slot_row\[t, j\]\], dropped slots left out.
@@ -124,7 +124,7 @@ pub fn moe_gather(x: &GpuTensor<'_>, row_slot: &GpuTensor<'_>, y: &GpuTensor<'_>
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn moe_gather_backward(dy: &GpuTensor<'_>, slot_row: &GpuTensor<'_>, dx: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("moe_gather_backward", dy);
+    let call = Call::new("cuda_moe_gather_backward", dy);
     let dy = call.dense::<2>("dy", "[tokens*k, dim]", dy)?;
     let slot_row = call.dense::<2>("slot_row", "[tokens, k]", slot_row)?.of(DType::I32)?;
     let dx = call.dense::<2>("dx", "[tokens, dim]", dx)?;
@@ -151,7 +151,8 @@ pub fn moe_gather_backward(dy: &GpuTensor<'_>, slot_row: &GpuTensor<'_>, dx: &Gp
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(dy.tensor), Some(slot_row.tensor), Some(dx.tensor)])
+    let tensors = [Some(dy.tensor), Some(slot_row.tensor), Some(dx.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Weighs the experts' outputs and brings them back into token order: out\[t\] = residual\[t\] + sum over j of
@@ -175,7 +176,7 @@ pub fn moe_combine(
     residual: Option<&GpuTensor<'_>>,
     out: &GpuTensor<'_>,
 ) -> Result<()> {
-    let call = Call::new("moe_combine", y);
+    let call = Call::new("cuda_moe_combine", y);
     let y = call.dense::<2>("y", "[tokens*k, dim]", y)?;
     let weights = call.dense::<2>("weights", "[tokens, k]", weights)?.of(DType::F32)?;
     let slot_row = call.dense::<2>("slot_row", "[tokens, k]", slot_row)?.of(DType::I32)?;
@@ -216,11 +217,12 @@ pub fn moe_combine(
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(y.tensor), Some(weights.tensor), Some(slot_row.tensor), tensor(&residual), Some(out.tensor)])
+    let tensors = [Some(y.tensor), Some(weights.tensor), Some(slot_row.tensor), tensor(&residual), Some(out.tensor)];
+    call.finish(status, &tensors)
 }
 
-/// Gradients of moe_combine: dy\[r\] = weights\[t, j\] \* dout\[t\] for the slot (t, j) of row r, zero for rows without
-/// a slot; dweights\[t, j\] = dout\[t\] . y\[slot_row\[t, j\]\], zero for dropped slots.
+/// Gradients of moe_combine: dy\[r\] = weights\[t, j\] \* dout\[t\] for the slot (t, j) of row r, zero for rows
+/// without a slot; dweights\[t, j\] = dout\[t\] . y\[slot_row\[t, j\]\], zero for dropped slots.
 ///
 /// The residual's gradient is dout itself.
 ///
@@ -246,7 +248,7 @@ pub fn moe_combine_backward(
     dy: &GpuTensor<'_>,
     dweights: &GpuTensor<'_>,
 ) -> Result<()> {
-    let call = Call::new("moe_combine_backward", dout);
+    let call = Call::new("cuda_moe_combine_backward", dout);
     let dout = call.dense::<2>("dout", "[tokens, dim]", dout)?;
     let y = call.dense::<2>("y", "[tokens*k, dim]", y)?;
     let weights = call.dense::<2>("weights", "[tokens, k]", weights)?.of(DType::F32)?;
@@ -286,8 +288,14 @@ pub fn moe_combine_backward(
             dtype.code(),
         )
     };
-    call.finish(
-        status,
-        &[Some(dout.tensor), Some(y.tensor), Some(weights.tensor), Some(slot_row.tensor), Some(row_slot.tensor), Some(dy.tensor), Some(dweights.tensor)],
-    )
+    let tensors = [
+        Some(dout.tensor),
+        Some(y.tensor),
+        Some(weights.tensor),
+        Some(slot_row.tensor),
+        Some(row_slot.tensor),
+        Some(dy.tensor),
+        Some(dweights.tensor),
+    ];
+    call.finish(status, &tensors)
 }

@@ -2,17 +2,17 @@
 
 //! Kernels of the section optimizer of bindings.h.
 //!
-//! Master weights, gradients and moments are f32. Step, rate, norm and scales lie in device memory, so that a captured
-//! step can be replayed. `skip` is the flag that loss_scale_update sets when the gradients overflowed.
+//! Master weights, gradients and moments are f32. Step, rate, norm and scales lie in device memory, so that a
+//! captured step can be replayed. `skip` is the flag that loss_scale_update sets when the gradients overflowed.
 
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
 use crate::call::{Call, Sizes, pointer, tensor};
 use crate::{DType, GpuTensor, Result};
 
-/// AdamW with decoupled weight decay, for t = step\[0\] \>= 1 and g = grad \* grad_scale: m = beta1\*m + (1-beta1)\*g;
-/// v = beta2\*v + (1-beta2)\*g^2; param = param\*(1 - lr\*weight_decay) - lr \* (m/(1-beta1^t)) / (sqrt(v/(1-beta2^t))
-/// + eps).
+/// AdamW with decoupled weight decay, for t = step\[0\] \>= 1 and g = grad \* grad_scale: m = beta1\*m +
+/// (1-beta1)\*g; v = beta2\*v + (1-beta2)\*g^2; param = param\*(1 - lr\*weight_decay) - lr \* (m/(1-beta1^t)) /
+/// (sqrt(v/(1-beta2^t)) + eps).
 ///
 /// (Loshchilov, Hutter 2019, algorithm 2)
 ///
@@ -52,7 +52,7 @@ pub fn adamw_step(
     eps: f32,
     weight_decay: f32,
 ) -> Result<()> {
-    let call = Call::new("adamw_step", grad);
+    let call = Call::new("cuda_adamw_step", grad);
     let grad = call.dense::<1>("grad", "[n]", grad)?.of(DType::F32)?;
     let lr = call.dense::<1>("lr", "[1]", lr)?.of(DType::F32)?;
     let step = call.dense::<1>("step", "[1]", step)?.of(DType::I32)?;
@@ -112,10 +112,18 @@ pub fn adamw_step(
             dtype.code(),
         )
     };
-    call.finish(
-        status,
-        &[Some(grad.tensor), Some(lr.tensor), Some(step.tensor), tensor(&grad_scale), tensor(&skip), Some(param.tensor), Some(m.tensor), Some(v.tensor), tensor(&param_copy)],
-    )
+    let tensors = [
+        Some(grad.tensor),
+        Some(lr.tensor),
+        Some(step.tensor),
+        tensor(&grad_scale),
+        tensor(&skip),
+        Some(param.tensor),
+        Some(m.tensor),
+        Some(v.tensor),
+        tensor(&param_copy),
+    ];
+    call.finish(status, &tensors)
 }
 
 /// Sets gradients to zero.
@@ -128,14 +136,15 @@ pub fn adamw_step(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn zero_grad(grad: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("zero_grad", grad);
+    let call = Call::new("cuda_zero_grad", grad);
     let grad = call.dense::<1>("grad", "[n]", grad)?;
     let n = grad.dims[0];
     let dtype = grad.dtype();
     // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
     // sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe { (call.functions().cuda_zero_grad)(call.handle(), grad.pointer(), n as i64, dtype.code()) };
-    call.finish(status, &[Some(grad.tensor)])
+    let tensors = [Some(grad.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Euclidean norm: norm = sqrt(sum(grad^2)).
@@ -151,7 +160,7 @@ pub fn zero_grad(grad: &GpuTensor<'_>) -> Result<()> {
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn grad_norm(grad: &GpuTensor<'_>, norm: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("grad_norm", grad);
+    let call = Call::new("cuda_grad_norm", grad);
     let grad = call.dense::<1>("grad", "[n]", grad)?;
     let norm = call.dense::<1>("norm", "[1]", norm)?.of(DType::F32)?;
     let n = grad.dims[0];
@@ -164,11 +173,12 @@ pub fn grad_norm(grad: &GpuTensor<'_>, norm: &GpuTensor<'_>) -> Result<()> {
     let status = unsafe {
         (call.functions().cuda_grad_norm)(call.handle(), grad.pointer(), norm.pointer().cast(), n as i64, dtype.code())
     };
-    call.finish(status, &[Some(grad.tensor), Some(norm.tensor)])
+    let tensors = [Some(grad.tensor), Some(norm.tensor)];
+    call.finish(status, &tensors)
 }
 
-/// Clips by the global norm: with s = loss_scale (1 if null) and g = norm/s, scale = min(1, max_norm / (g + 1e-6)) / s;
-/// where grad is given it is multiplied by scale.
+/// Clips by the global norm: with s = loss_scale (1 if null) and g = norm/s, scale = min(1, max_norm / (g + 1e-6))
+/// / s; where grad is given it is multiplied by scale.
 ///
 /// (Pascanu, Mikolov, Bengio 2013, algorithm 1)
 ///
@@ -190,7 +200,7 @@ pub fn grad_clip(
     grad: Option<&GpuTensor<'_>>,
     max_norm: f32,
 ) -> Result<()> {
-    let call = Call::new("grad_clip", norm);
+    let call = Call::new("cuda_grad_clip", norm);
     let norm = call.dense::<1>("norm", "[1]", norm)?.of(DType::F32)?;
     let loss_scale = match loss_scale {
         Some(loss_scale) => Some(call.dense::<1>("loss_scale", "[1]", loss_scale)?.of(DType::F32)?),
@@ -227,7 +237,8 @@ pub fn grad_clip(
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(norm.tensor), tensor(&loss_scale), Some(scale.tensor), tensor(&grad)])
+    let tensors = [Some(norm.tensor), tensor(&loss_scale), Some(scale.tensor), tensor(&grad)];
+    call.finish(status, &tensors)
 }
 
 /// Advances the step and gives its rate: t = ++step\[0\]; up to `warmup` steps lr = max_lr \* t / warmup, then lr =
@@ -257,7 +268,7 @@ pub fn lr_schedule(
     max_lr: f32,
     min_lr: f32,
 ) -> Result<()> {
-    let call = Call::new("lr_schedule", step);
+    let call = Call::new("cuda_lr_schedule", step);
     let skip = match skip {
         Some(skip) => Some(call.dense::<1>("skip", "[1]", skip)?.of(DType::I32)?),
         None => None,
@@ -285,11 +296,12 @@ pub fn lr_schedule(
             min_lr,
         )
     };
-    call.finish(status, &[tensor(&skip), Some(step.tensor), Some(lr.tensor)])
+    let tensors = [tensor(&skip), Some(step.tensor), Some(lr.tensor)];
+    call.finish(status, &tensors)
 }
 
-/// Dynamic loss scaling: when norm is not finite, skip = 1, skipped += 1, loss_scale \*= backoff, good_steps = 0; else
-/// skip = 0 and good_steps += 1, and each time it reaches `interval` loss_scale \*= growth and good_steps = 0.
+/// Dynamic loss scaling: when norm is not finite, skip = 1, skipped += 1, loss_scale \*= backoff, good_steps = 0;
+/// else skip = 0 and good_steps += 1, and each time it reaches `interval` loss_scale \*= growth and good_steps = 0.
 ///
 /// The scale stays within 2^-24 .. 2^24. (Micikevicius et al. 2018, section 3.2)
 ///
@@ -317,7 +329,7 @@ pub fn loss_scale_update(
     backoff: f32,
     interval: i64,
 ) -> Result<()> {
-    let call = Call::new("loss_scale_update", norm);
+    let call = Call::new("cuda_loss_scale_update", norm);
     let norm = call.dense::<1>("norm", "[1]", norm)?.of(DType::F32)?;
     let loss_scale = call.dense::<1>("loss_scale", "[1]", loss_scale)?.of(DType::F32)?;
     let good_steps = call.dense::<1>("good_steps", "[1]", good_steps)?.of(DType::I32)?;
@@ -345,8 +357,7 @@ pub fn loss_scale_update(
             interval,
         )
     };
-    call.finish(
-        status,
-        &[Some(norm.tensor), Some(loss_scale.tensor), Some(good_steps.tensor), Some(skipped.tensor), Some(skip.tensor)],
-    )
+    let tensors =
+        [Some(norm.tensor), Some(loss_scale.tensor), Some(good_steps.tensor), Some(skipped.tensor), Some(skip.tensor)];
+    call.finish(status, &tensors)
 }

@@ -3,8 +3,8 @@
 //! Kernels of the section random of bindings.h.
 //!
 //! Philox4x32-10 (Salmon et al. 2011): key = seed (low word first), counter = (block low, block high, stream low,
-//! stream high). Element i comes from word i mod 4 of block offset + i / 4, so any part of a sequence can be made on
-//! its own.
+//! stream high). Element i comes from word i mod 4 of block offset + i / 4, so any part of a sequence can be made
+//! on its own.
 
 use crate::call::Call;
 use crate::{DType, GpuTensor, Result};
@@ -22,7 +22,7 @@ use crate::{DType, GpuTensor, Result};
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn random_bits(y: &GpuTensor<'_>, seed: i64, stream: i64, offset: i64) -> Result<()> {
-    let call = Call::new("random_bits", y);
+    let call = Call::new("cuda_random_bits", y);
     let y = call.dense::<1>("y", "[n]", y)?.of(DType::I32)?;
     let n = y.dims[0];
     // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
@@ -30,7 +30,8 @@ pub fn random_bits(y: &GpuTensor<'_>, seed: i64, stream: i64, offset: i64) -> Re
     let status = unsafe {
         (call.functions().cuda_random_bits)(call.handle(), y.pointer().cast(), n as i64, seed, stream, offset)
     };
-    call.finish(status, &[Some(y.tensor)])
+    let tensors = [Some(y.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Uniform numbers: y = low + (high - low) \* (word \>\> 8) \* 2^-24, so low \<= y, and y \< high before rounding.
@@ -48,7 +49,7 @@ pub fn random_bits(y: &GpuTensor<'_>, seed: i64, stream: i64, offset: i64) -> Re
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn uniform(y: &GpuTensor<'_>, low: f32, high: f32, seed: i64, stream: i64, offset: i64) -> Result<()> {
-    let call = Call::new("uniform", y);
+    let call = Call::new("cuda_uniform", y);
     let y = call.dense::<1>("y", "[n]", y)?;
     let n = y.dims[0];
     let dtype = y.dtype();
@@ -67,11 +68,12 @@ pub fn uniform(y: &GpuTensor<'_>, low: f32, high: f32, seed: i64, stream: i64, o
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(y.tensor)])
+    let tensors = [Some(y.tensor)];
+    call.finish(status, &tensors)
 }
 
-/// Normal numbers by Box and Muller (1958): each pair of words (a, b) with u = ((a \>\> 8) + 1) \* 2^-24, w = (b \>\>
-/// 8) \* 2^-24 gives r\*cos(2 pi w) and r\*sin(2 pi w), r = sqrt(-2 log u); y = mean + std \* that.
+/// Normal numbers by Box and Muller (1958): each pair of words (a, b) with u = ((a \>\> 8) + 1) \* 2^-24, w = (b
+/// \>\> 8) \* 2^-24 gives r\*cos(2 pi w) and r\*sin(2 pi w), r = sqrt(-2 log u); y = mean + std \* that.
 ///
 /// # Arguments
 ///
@@ -86,7 +88,7 @@ pub fn uniform(y: &GpuTensor<'_>, low: f32, high: f32, seed: i64, stream: i64, o
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn normal(y: &GpuTensor<'_>, mean: f32, std: f32, seed: i64, stream: i64, offset: i64) -> Result<()> {
-    let call = Call::new("normal", y);
+    let call = Call::new("cuda_normal", y);
     let y = call.dense::<1>("y", "[n]", y)?;
     let n = y.dims[0];
     let dtype = y.dtype();
@@ -105,5 +107,6 @@ pub fn normal(y: &GpuTensor<'_>, mean: f32, std: f32, seed: i64, stream: i64, of
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(y.tensor)])
+    let tensors = [Some(y.tensor)];
+    call.finish(status, &tensors)
 }

@@ -29,7 +29,7 @@ pub fn rmsnorm(
     rstd: Option<&GpuTensor<'_>>,
     eps: f32,
 ) -> Result<()> {
-    let call = Call::new("rmsnorm", x);
+    let call = Call::new("cuda_rmsnorm", x);
     let x = call.dense::<2>("x", "[rows, cols]", x)?;
     let weight = call.dense::<1>("weight", "[cols]", weight)?;
     let y = call.dense::<2>("y", "[rows, cols]", y)?;
@@ -64,7 +64,8 @@ pub fn rmsnorm(
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(x.tensor), Some(weight.tensor), Some(y.tensor), tensor(&rstd)])
+    let tensors = [Some(x.tensor), Some(weight.tensor), Some(y.tensor), tensor(&rstd)];
+    call.finish(status, &tensors)
 }
 
 /// Residual sum and its RMSNorm in one pass: sum = x + residual (rounded to dtype), y = rmsnorm(sum).
@@ -91,7 +92,7 @@ pub fn rmsnorm_residual(
     rstd: Option<&GpuTensor<'_>>,
     eps: f32,
 ) -> Result<()> {
-    let call = Call::new("rmsnorm_residual", x);
+    let call = Call::new("cuda_rmsnorm_residual", x);
     let x = call.dense::<2>("x", "[rows, cols]", x)?;
     let residual = call.dense::<2>("residual", "[rows, cols]", residual)?;
     let weight = call.dense::<1>("weight", "[cols]", weight)?;
@@ -134,10 +135,9 @@ pub fn rmsnorm_residual(
             dtype.code(),
         )
     };
-    call.finish(
-        status,
-        &[Some(x.tensor), Some(residual.tensor), Some(weight.tensor), Some(sum.tensor), Some(y.tensor), tensor(&rstd)],
-    )
+    let tensors =
+        [Some(x.tensor), Some(residual.tensor), Some(weight.tensor), Some(sum.tensor), Some(y.tensor), tensor(&rstd)];
+    call.finish(status, &tensors)
 }
 
 /// Gradient of RMSNorm: with xhat = x \* rstd and g = dy \* weight, dx = dresidual + rstd \* (g - xhat \* mean(g \*
@@ -165,7 +165,7 @@ pub fn rmsnorm_backward(
     dx: &GpuTensor<'_>,
     dweight: &GpuTensor<'_>,
 ) -> Result<()> {
-    let call = Call::new("rmsnorm_backward", dy);
+    let call = Call::new("cuda_rmsnorm_backward", dy);
     let dy = call.dense::<2>("dy", "[rows, cols]", dy)?;
     let x = call.dense::<2>("x", "[rows, cols]", x)?;
     let weight = call.dense::<1>("weight", "[cols]", weight)?;
@@ -212,8 +212,14 @@ pub fn rmsnorm_backward(
             dtype.code(),
         )
     };
-    call.finish(
-        status,
-        &[Some(dy.tensor), Some(x.tensor), Some(weight.tensor), Some(rstd.tensor), tensor(&dresidual), Some(dx.tensor), Some(dweight.tensor)],
-    )
+    let tensors = [
+        Some(dy.tensor),
+        Some(x.tensor),
+        Some(weight.tensor),
+        Some(rstd.tensor),
+        tensor(&dresidual),
+        Some(dx.tensor),
+        Some(dweight.tensor),
+    ];
+    call.finish(status, &tensors)
 }

@@ -5,8 +5,8 @@
 use crate::call::{Call, Sizes};
 use crate::{DType, GpuTensor, Result, RopeLayout};
 
-/// Tables of rotary embedding: for position p and pair i, the angle p \* b^(-2i/head_dim), computed in f64; its cosine
-/// and sine, rounded to f32.
+/// Tables of rotary embedding: for position p and pair i, the angle p \* b^(-2i/head_dim), computed in f64; its
+/// cosine and sine, rounded to f32.
 ///
 /// b = base \* ntk_alpha^(head_dim/(head_dim-2)), the NTK-aware base; ntk_alpha = 1 leaves it. (Su et al. 2021,
 /// "RoFormer", eq. 15; bloc97 2023, NTK-aware scaling)
@@ -23,7 +23,7 @@ use crate::{DType, GpuTensor, Result, RopeLayout};
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn rope_freqs(cosine: &GpuTensor<'_>, sine: &GpuTensor<'_>, first: i64, base: f64, ntk_alpha: f64) -> Result<()> {
-    let call = Call::new("rope_freqs", cosine);
+    let call = Call::new("cuda_rope_freqs", cosine);
     let cosine = call.dense::<2>("cosine", "[positions, head_dim/2]", cosine)?.of(DType::F32)?;
     let sine = call.dense::<2>("sine", "[positions, head_dim/2]", sine)?.of(DType::F32)?;
     let positions = cosine.dims[0];
@@ -45,7 +45,8 @@ pub fn rope_freqs(cosine: &GpuTensor<'_>, sine: &GpuTensor<'_>, first: i64, base
             ntk_alpha,
         )
     };
-    call.finish(status, &[Some(cosine.tensor), Some(sine.tensor)])
+    let tensors = [Some(cosine.tensor), Some(sine.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Rotates each pair (u, v) of each head by the angle of its token's position: (u cos - v sin, v cos + u sin).
@@ -72,7 +73,7 @@ pub fn rope_forward(
     y: &GpuTensor<'_>,
     layout: RopeLayout,
 ) -> Result<()> {
-    let call = Call::new("rope_forward", x);
+    let call = Call::new("cuda_rope_forward", x);
     let x = call.strided::<3>("x", "[tokens:ld_x, heads, head_dim]", x)?;
     let cosine = call.dense::<2>("cosine", "[max_position, head_dim/2]", cosine)?.of(DType::F32)?;
     let sine = call.dense::<2>("sine", "[max_position, head_dim/2]", sine)?.of(DType::F32)?;
@@ -82,12 +83,8 @@ pub fn rope_forward(
     let heads = x.dims[1];
     let head_dim = x.dims[2];
     let max_position = cosine.dims[0];
-    const SIZES: [(&str, &str); 4] = [
-        ("tokens", "from x"),
-        ("heads", "from x"),
-        ("head_dim", "from x"),
-        ("max_position", "from cosine"),
-    ];
+    const SIZES: [(&str, &str); 4] =
+        [("tokens", "from x"), ("heads", "from x"), ("head_dim", "from x"), ("max_position", "from cosine")];
     let sizes = Sizes { names: &SIZES, values: &[tokens, heads, head_dim, max_position] };
     cosine.expect([max_position, head_dim / 2], sizes)?;
     sine.expect([max_position, head_dim / 2], sizes)?;
@@ -117,7 +114,8 @@ pub fn rope_forward(
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(x.tensor), Some(cosine.tensor), Some(sine.tensor), Some(positions.tensor), Some(y.tensor)])
+    let tensors = [Some(x.tensor), Some(cosine.tensor), Some(sine.tensor), Some(positions.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// rope_forward of queries and keys in one call, in place.
@@ -142,7 +140,7 @@ pub fn rope_qk(
     positions: &GpuTensor<'_>,
     layout: RopeLayout,
 ) -> Result<()> {
-    let call = Call::new("rope_qk", q);
+    let call = Call::new("cuda_rope_qk", q);
     let q = call.strided::<3>("q", "[tokens:ld_q, heads, head_dim]", q)?;
     let k = call.strided::<3>("k", "[tokens:ld_k, kv_heads, head_dim]", k)?;
     let cosine = call.dense::<2>("cosine", "[max_position, head_dim/2]", cosine)?.of(DType::F32)?;
@@ -190,7 +188,8 @@ pub fn rope_qk(
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(q.tensor), Some(k.tensor), Some(cosine.tensor), Some(sine.tensor), Some(positions.tensor)])
+    let tensors = [Some(q.tensor), Some(k.tensor), Some(cosine.tensor), Some(sine.tensor), Some(positions.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Gradient of rope_forward: the rotation by the opposite angle.
@@ -215,7 +214,7 @@ pub fn rope_backward(
     dx: &GpuTensor<'_>,
     layout: RopeLayout,
 ) -> Result<()> {
-    let call = Call::new("rope_backward", dy);
+    let call = Call::new("cuda_rope_backward", dy);
     let dy = call.strided::<3>("dy", "[tokens:ld_y, heads, head_dim]", dy)?;
     let cosine = call.dense::<2>("cosine", "[max_position, head_dim/2]", cosine)?.of(DType::F32)?;
     let sine = call.dense::<2>("sine", "[max_position, head_dim/2]", sine)?.of(DType::F32)?;
@@ -225,12 +224,8 @@ pub fn rope_backward(
     let heads = dy.dims[1];
     let head_dim = dy.dims[2];
     let max_position = cosine.dims[0];
-    const SIZES: [(&str, &str); 4] = [
-        ("tokens", "from dy"),
-        ("heads", "from dy"),
-        ("head_dim", "from dy"),
-        ("max_position", "from cosine"),
-    ];
+    const SIZES: [(&str, &str); 4] =
+        [("tokens", "from dy"), ("heads", "from dy"), ("head_dim", "from dy"), ("max_position", "from cosine")];
     let sizes = Sizes { names: &SIZES, values: &[tokens, heads, head_dim, max_position] };
     cosine.expect([max_position, head_dim / 2], sizes)?;
     sine.expect([max_position, head_dim / 2], sizes)?;
@@ -260,5 +255,6 @@ pub fn rope_backward(
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(dy.tensor), Some(cosine.tensor), Some(sine.tensor), Some(positions.tensor), Some(dx.tensor)])
+    let tensors = [Some(dy.tensor), Some(cosine.tensor), Some(sine.tensor), Some(positions.tensor), Some(dx.tensor)];
+    call.finish(status, &tensors)
 }

@@ -19,7 +19,7 @@ use crate::{DType, GpuTensor, Result};
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn softmax(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("softmax", x);
+    let call = Call::new("cuda_softmax", x);
     let x = call.dense::<2>("x", "[rows, cols]", x)?;
     let y = call.dense::<2>("y", "[rows, cols]", y)?;
     let rows = x.dims[0];
@@ -34,7 +34,8 @@ pub fn softmax(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
     let status = unsafe {
         (call.functions().cuda_softmax)(call.handle(), x.pointer(), y.pointer(), rows as i64, cols as i64, dtype.code())
     };
-    call.finish(status, &[Some(x.tensor), Some(y.tensor)])
+    let tensors = [Some(x.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Gradient of softmax: dx = y \* (dy - sum(dy \* y)).
@@ -49,7 +50,7 @@ pub fn softmax(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn softmax_backward(dy: &GpuTensor<'_>, y: &GpuTensor<'_>, dx: &GpuTensor<'_>) -> Result<()> {
-    let call = Call::new("softmax_backward", dy);
+    let call = Call::new("cuda_softmax_backward", dy);
     let dy = call.dense::<2>("dy", "[rows, cols]", dy)?;
     let y = call.dense::<2>("y", "[rows, cols]", y)?;
     let dx = call.dense::<2>("dx", "[rows, cols]", dx)?;
@@ -75,20 +76,23 @@ pub fn softmax_backward(dy: &GpuTensor<'_>, y: &GpuTensor<'_>, dx: &GpuTensor<'_
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(dy.tensor), Some(y.tensor), Some(dx.tensor)])
+    let tensors = [Some(dy.tensor), Some(y.tensor), Some(dx.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// The router: softmax over all columns in f32, then the k largest of each row in falling order.
 ///
-/// Ties go to the lower index; NaN counts as less than everything, so the k indices are always distinct and in range.
-/// With `norm` the k weights are divided by their sum. (Shazeer et al. 2017; Jiang et al. 2024, "Mixtral", section 2.1)
+/// Ties go to the lower index; NaN counts as less than everything, so the k indices are always distinct and in
+/// range. With `norm` the k weights are divided by their sum. (Shazeer et al. 2017; Jiang et al. 2024, "Mixtral",
+/// section 2.1)
 ///
 /// # Arguments
 ///
 /// - `x`: of `dtype` `[rows, cols]`, logits
 /// - `weights`: f32 `[rows, k]`, the k probabilities, renormalised if asked; overwritten
 /// - `indices`: i32 `[rows, k]`, their columns; overwritten
-/// - `probs`: f32 `[rows, cols]`, all probabilities, as the backward call and the auxiliary loss need them; overwritten
+/// - `probs`: f32 `[rows, cols]`, all probabilities, as the backward call and the auxiliary loss need them;
+///   overwritten
 /// - `norm`: 1 divides the k weights by their sum
 ///
 /// # Errors
@@ -101,7 +105,7 @@ pub fn softmax_topk(
     probs: &GpuTensor<'_>,
     norm: bool,
 ) -> Result<()> {
-    let call = Call::new("softmax_topk", x);
+    let call = Call::new("cuda_softmax_topk", x);
     let x = call.dense::<2>("x", "[rows, cols]", x)?;
     let weights = call.dense::<2>("weights", "[rows, k]", weights)?.of(DType::F32)?;
     let indices = call.dense::<2>("indices", "[rows, k]", indices)?.of(DType::I32)?;
@@ -131,13 +135,14 @@ pub fn softmax_topk(
             dtype.code(),
         )
     };
-    call.finish(status, &[Some(x.tensor), Some(weights.tensor), Some(indices.tensor), Some(probs.tensor)])
+    let tensors = [Some(x.tensor), Some(weights.tensor), Some(indices.tensor), Some(probs.tensor)];
+    call.finish(status, &tensors)
 }
 
 /// Gradient of the router with respect to its logits; no gradient passes through the choice of indices.
 ///
-/// With g the gradient of the probabilities (dprobs, plus dweights carried through the renormalisation at the chosen
-/// columns): dx = probs \* (g - sum(g \* probs)).
+/// With g the gradient of the probabilities (dprobs, plus dweights carried through the renormalisation at the
+/// chosen columns): dx = probs \* (g - sum(g \* probs)).
 ///
 /// # Arguments
 ///
@@ -161,7 +166,7 @@ pub fn softmax_topk_backward(
     dx: &GpuTensor<'_>,
     norm: bool,
 ) -> Result<()> {
-    let call = Call::new("softmax_topk_backward", dweights);
+    let call = Call::new("cuda_softmax_topk_backward", dweights);
     let dweights = call.dense::<2>("dweights", "[rows, k]", dweights)?.of(DType::F32)?;
     let weights = call.dense::<2>("weights", "[rows, k]", weights)?.of(DType::F32)?;
     let indices = call.dense::<2>("indices", "[rows, k]", indices)?.of(DType::I32)?;
@@ -202,8 +207,13 @@ pub fn softmax_topk_backward(
             dtype.code(),
         )
     };
-    call.finish(
-        status,
-        &[Some(dweights.tensor), Some(weights.tensor), Some(indices.tensor), Some(probs.tensor), tensor(&dprobs), Some(dx.tensor)],
-    )
+    let tensors = [
+        Some(dweights.tensor),
+        Some(weights.tensor),
+        Some(indices.tensor),
+        Some(probs.tensor),
+        tensor(&dprobs),
+        Some(dx.tensor),
+    ];
+    call.finish(status, &tensors)
 }
