@@ -1,0 +1,49 @@
+// Package formats reads and writes files: JSON as the Python package writes it, token shards, folders of safetensors,
+// all of them so that a kill at any moment leaves the last whole file. Nothing in here knows a model. Every reader
+// checks a file before it hands anything out and says in one sentence what is wrong with it.
+package formats
+
+import (
+	"errors"
+	"io/fs"
+	"syscall"
+)
+
+// Error says that a file is corrupt, truncated, or of another kind. The message names the file and what is wrong.
+type Error struct {
+	Path    string
+	Problem string
+	Cause   error // what the system or a parser said; may be nil
+}
+
+func (e *Error) Error() string { return e.Path + ": " + e.Problem }
+
+// Unwrap gives the cause, so that errors.Is(err, fs.ErrNotExist) holds for a file that is missing.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Wrap makes an *Error of `path` from another error's sentence. An error that is an *Error already, and nil, stay.
+func Wrap(path string, err error) error {
+	var known *Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	return &Error{Path: path, Problem: err.Error(), Cause: err}
+}
+
+// CannotRead is the error of a file that the system does not let us read.
+func CannotRead(path string, err error) error {
+	return &Error{Path: path, Problem: "cannot be read: " + systemReason(err), Cause: err}
+}
+
+// systemReason is what the system said, without the name of the call and the path that Go puts before it.
+func systemReason(err error) string {
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		return number.Error()
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
+}

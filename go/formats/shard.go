@@ -1,0 +1,182 @@
+package formats
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"runtime/debug"
+
+	"golang.org/x/exp/mmap"
+)
+
+// A token shard is the encoded text that training reads. Layout, little-endian: a header of 64 bytes, then `count`
+// token ids of `width` bytes each, nothing behind them.
+//
+//	bytes  0..7    magic "NNTOKENS"
+//	bytes  8..11   version, 1
+//	bytes 12..15   width: 2 (uint16) or 4 (uint32)
+//	bytes 16..23   vocab_size: every id is below it
+//	bytes 24..31   count
+//	bytes 32..63   SHA-256 of the tokenizer file that made the ids; zeros when unknown
+const (
+	ShardMagic       = "NNTOKENS"
+	shardVersion     = 1
+	shardHeaderBytes = 64
+)
+
+// TokenShard is a shard, opened and checked: header, version, width and length of the file. Its ids are read from the
+// mapped file when they are asked for, and checked then.
+type TokenShard struct {
+	Path      string
+	VocabSize int      // every id is below it
+	Count     int      // tokens
+	Width     int      // bytes of an id, 2 or 4
+	Tokenizer [32]byte // SHA-256 of the tokenizer file; zeros when unknown
+
+	file *mmap.ReaderAt
+}
+
+// OpenShard opens and checks a shard. It must be closed.
+func OpenShard(path string) (*TokenShard, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, CannotRead(path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &Error{Path: path, Problem: "is not a token shard: it is no file"}
+	}
+	file, err := mmap.Open(path)
+	if err != nil {
+		return nil, CannotRead(path, err)
+	}
+	shard := &TokenShard{Path: path, file: file}
+	if problem := shard.readHeader(); problem != "" {
+		_ = file.Close()
+		return nil, &Error{Path: path, Problem: problem}
+	}
+	return shard, nil
+}
+
+// readHeader says what is wrong with the file, nothing if it is right.
+func (s *TokenShard) readHeader() string {
+	size := s.file.Len()
+	head := make([]byte, min(size, shardHeaderBytes))
+	if err := s.read(head, 0); err != nil {
+		return err.Error()
+	}
+	if len(head) < len(ShardMagic) || string(head[:len(ShardMagic)]) != ShardMagic {
+		return "is not a token shard: it does not begin with " + ShardMagic
+	}
+	if len(head) < shardHeaderBytes {
+		return fmt.Sprintf("is cut off inside its header, at byte %d", size)
+	}
+	version, width := binary.LittleEndian.Uint32(head[8:]), binary.LittleEndian.Uint32(head[12:])
+	vocab, count := binary.LittleEndian.Uint64(head[16:]), binary.LittleEndian.Uint64(head[24:])
+	if version != shardVersion {
+		return fmt.Sprintf("is a token shard of version %d; this program reads version %d", version, shardVersion)
+	}
+	if width != 2 && width != 4 {
+		return fmt.Sprintf("has ids of %d bytes; they must have 2 or 4", width)
+	}
+	if vocab < 1 || vocab > 1<<(8*width) {
+		return fmt.Sprintf("has a vocabulary of %d, which ids of %d bytes cannot hold", vocab, width)
+	}
+	if count > math.MaxInt64/4 {
+		return fmt.Sprintf("is %d bytes long, but it names %d tokens", size, count)
+	}
+	if wanted := shardHeaderBytes + count*uint64(width); uint64(size) != wanted {
+		return fmt.Sprintf("is %d bytes long, but its %d tokens take %d", size, count, wanted)
+	}
+	s.VocabSize, s.Count, s.Width = int(vocab), int(count), int(width)
+	copy(s.Tokenizer[:], head[32:])
+	return ""
+}
+
+// Close lets go of the file.
+func (s *TokenShard) Close() error { return s.file.Close() }
+
+// read copies bytes out of the mapped file. A page that is gone, because somebody cut the file off since, is an error
+// here and not the end of the program.
+func (s *TokenShard) read(into []byte, offset int64) (err error) {
+	before := debug.SetPanicOnFault(true)
+	defer debug.SetPanicOnFault(before)
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = &Error{Path: s.Path, Problem: "was cut off, or cannot be read any more, since it was opened"}
+		}
+	}()
+	if _, err := s.file.ReadAt(into, offset); err != nil {
+		return CannotRead(s.Path, err)
+	}
+	return nil
+}
+
+// Read gives the ids from `start` on, as many as `into` holds. Every id is below VocabSize, else it is an *Error.
+func (s *TokenShard) Read(into []int32, start int) error {
+	if start < 0 || len(into) > s.Count-start {
+		return fmt.Errorf("%s: tokens %d .. %d are not among its %d", s.Path, start, start+len(into), s.Count)
+	}
+	raw := make([]byte, len(into)*s.Width)
+	if err := s.read(raw, shardHeaderBytes+int64(start)*int64(s.Width)); err != nil {
+		return err
+	}
+	for at := range into {
+		var id uint32
+		if s.Width == 2 {
+			id = uint32(binary.LittleEndian.Uint16(raw[2*at:]))
+		} else {
+			id = binary.LittleEndian.Uint32(raw[4*at:])
+		}
+		// Model sizes stay below 2^31, so what does not fit the signed type is above the vocabulary of any model too.
+		if uint64(id) >= uint64(s.VocabSize) || id > math.MaxInt32 {
+			problem := fmt.Sprintf("holds the token %d; its vocabulary has %d", id, s.VocabSize)
+			return &Error{Path: s.Path, Problem: problem}
+		}
+		into[at] = int32(id)
+	}
+	return nil
+}
+
+// CheckIDs reads the whole shard; an id that is not below VocabSize is an *Error.
+func (s *TokenShard) CheckIDs() error {
+	ids := make([]int32, min(s.Count, 1<<20))
+	for start := 0; start < s.Count; start += len(ids) {
+		ids = ids[:min(len(ids), s.Count-start)]
+		if err := s.Read(ids, start); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteShard writes a shard of ids, in one step. Ids of vocabularies up to 65 536 take two bytes. `tokenizer` is the
+// SHA-256 of the tokenizer's file, zeros when unknown. When an id is not below vocabSize it is an error, and nothing is
+// written.
+func WriteShard(path string, ids []int32, vocabSize int, tokenizer [32]byte) error {
+	if vocabSize < 1 || vocabSize > math.MaxInt32 {
+		return fmt.Errorf("vocabSize is %d; it must be 1 to %d", vocabSize, math.MaxInt32)
+	}
+	width := 4
+	if vocabSize <= 1<<16 {
+		width = 2
+	}
+	data := make([]byte, shardHeaderBytes, shardHeaderBytes+len(ids)*width)
+	copy(data, ShardMagic)
+	binary.LittleEndian.PutUint32(data[8:], shardVersion)
+	binary.LittleEndian.PutUint32(data[12:], uint32(width))
+	binary.LittleEndian.PutUint64(data[16:], uint64(vocabSize))
+	binary.LittleEndian.PutUint64(data[24:], uint64(len(ids)))
+	copy(data[32:], tokenizer[:])
+	for at, id := range ids {
+		if id < 0 || int(id) >= vocabSize {
+			return fmt.Errorf("ids[%d] is %d in a vocabulary of %d", at, id, vocabSize)
+		}
+		if width == 2 {
+			data = binary.LittleEndian.AppendUint16(data, uint16(id))
+		} else {
+			data = binary.LittleEndian.AppendUint32(data, uint32(id))
+		}
+	}
+	return WriteFile(path, data)
+}

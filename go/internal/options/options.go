@@ -1,0 +1,111 @@
+// Package options reads and writes structs of options: one list of fields serves files, flags and messages.
+//
+// A field is described by its tags: `name` in files and, with dashes, in flags; `rule`, what its value must be, for
+// messages; `help`, what it does; and `none`, present where "none" is a value, which the field holds as its zero.
+package options
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Values is what options are read from: a JSON object or a TOML table.
+type Values interface {
+	Names() []string
+	Get(name string) any
+}
+
+// Field is one option of a struct.
+type Field struct {
+	Name, Rule, Help string
+	None             bool // whether "none" is a value, held as zero
+	Type             reflect.Kind
+	index            int
+}
+
+// Fields lists the options of a struct type, in their order.
+func Fields[T any]() []Field {
+	kind := reflect.TypeFor[T]()
+	fields := make([]Field, 0, kind.NumField())
+	for at := range kind.NumField() {
+		field := kind.Field(at)
+		_, none := field.Tag.Lookup("none")
+		fields = append(fields, Field{
+			Name: field.Tag.Get("name"), Rule: field.Tag.Get("rule"), Help: field.Tag.Get("help"),
+			None: none, Type: field.Type.Kind(), index: at,
+		})
+	}
+	return fields
+}
+
+// Get gives a field's value as int64, float64, bool, or nil for none.
+func (f Field) Get(target any) any {
+	value := reflect.ValueOf(target).Elem().Field(f.index)
+	if f.None && value.IsZero() {
+		return nil
+	}
+	switch f.Type {
+	case reflect.Bool:
+		return value.Bool()
+	case reflect.Float64:
+		return value.Float()
+	default:
+		return value.Int()
+	}
+}
+
+// Wrong is the error of a value that breaks the field's rule; `shown` is the value in the notation of messages.
+func (f Field) Wrong(shown string) error {
+	return fmt.Errorf("%s is %s; it must be %s", f.Name, shown, f.Rule)
+}
+
+// Assign sets fields of *target from values by name, checking their types; ranges are for the struct to check. `what`
+// names the options in the error of an unknown name: "model", "training". `show` writes a value as messages show it.
+func Assign[T any](target *T, values Values, what string, show func(any) string) error {
+	fields := Fields[T]()
+	for _, name := range values.Names() {
+		at := slices.IndexFunc(fields, func(field Field) bool { return field.Name == name })
+		if at < 0 {
+			names := make([]string, len(fields))
+			for at, field := range fields {
+				names[at] = field.Name
+			}
+			slices.Sort(names)
+			known := strings.Join(names, ", ")
+			return fmt.Errorf("there is no %s option %s; there are %s", what, show(name), known)
+		}
+		if !fields[at].set(target, values.Get(name)) {
+			return fields[at].Wrong(show(values.Get(name)))
+		}
+	}
+	return nil
+}
+
+// set gives a field a value; false when the value's type does not fit. Whole numbers are taken for floating-point ones,
+// and so is nil for none, but a zero is not, since the field holds none as zero.
+func (f Field) set(target, value any) bool {
+	field := reflect.ValueOf(target).Elem().Field(f.index)
+	if value == nil {
+		field.SetZero()
+		return f.None
+	}
+	if f.Type == reflect.Bool {
+		truth, ok := value.(bool)
+		field.SetBool(truth)
+		return ok
+	}
+	number, whole := value.(int64)
+	if f.Type == reflect.Float64 {
+		decimal, ok := value.(float64)
+		if whole {
+			decimal = float64(number)
+		}
+		field.SetFloat(decimal)
+		return (ok || whole) && !math.IsNaN(decimal) && !math.IsInf(decimal, 0) && (!f.None || decimal != 0)
+	}
+	field.SetInt(number)
+	return whole && (!f.None || number != 0)
+}

@@ -1,0 +1,104 @@
+package layer
+
+import (
+	"math"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/tensor"
+)
+
+// MQAttention is causal self-attention with rotary embedding and shared key heads:
+// out = softmax(q k^T / sqrt(head_dim)) v, through W_o; q, k, v come from one product with W_qkv.
+//
+// Weights: QKV [(heads + 2 kv_heads) * head_dim, hidden], Output [hidden, heads * head_dim].
+// (Vaswani et al. 2017, eq. 1; Shazeer 2019, multi-query; Su et al. 2021, rotary)
+type MQAttention struct {
+	QKV, Output    *Linear
+	Rope           *RopeTables
+	Heads, KVHeads int
+
+	qkv, heads, lse *tensor.Tensor // kept for Backward
+}
+
+func (a *MQAttention) scale() float32 { return float32(1 / math.Sqrt(float64(a.Rope.HeadDim))) }
+
+// Forward takes x [batch*length, hidden], sequences one after the other, to the same shape.
+func (a *MQAttention) Forward(p *Pass, x *tensor.Tensor, batch int, keep bool) *tensor.Tensor {
+	rows := x.Dim(0)
+	length := rows / batch
+	qkv := a.QKV.Forward(p, x, nil)
+	q, k, v := a.split(p, qkv)
+	cosine, sine := a.Rope.Tables(p, length)
+	p.Check(tensor.RopeQK(q, k, cosine, sine, a.Rope.Positions(p, batch, length), cuda.RopeHalf))
+	heads := p.Empty(x.DType(), rows, a.Heads, a.Rope.HeadDim)
+	lse := p.Empty(cuda.F32, batch, a.Heads, length)
+	p.Check(tensor.FlashAttention(q, k, v, heads, lse, batch, a.scale(), true))
+	y := a.Output.Forward(p, p.View(heads, rows, -1), nil)
+	if keep {
+		a.qkv, a.heads, a.lse = qkv, heads, lse
+	} else {
+		p.Free(qkv, heads, lse)
+	}
+	return y
+}
+
+// Backward gives the gradient of x from dy, both [batch*length, hidden].
+func (a *MQAttention) Backward(p *Pass, dy, x *tensor.Tensor, batch int, beta float32) *tensor.Tensor {
+	qkv, heads, lse := a.qkv, a.heads, a.lse
+	a.qkv, a.heads, a.lse = nil, nil, nil
+	rows := x.Dim(0)
+	length := rows / batch
+	dheads := a.Output.Backward(p, dy, p.View(heads, rows, -1), nil, beta)
+	dqkv := p.Like(qkv)
+	q, k, v := a.split(p, qkv)
+	dq, dk, dv := a.split(p, dqkv)
+	shaped := p.View(dheads, rows, a.Heads, a.Rope.HeadDim)
+	p.Check(tensor.FlashAttentionBackward(shaped, q, k, v, heads, lse, dq, dk, dv, a.scale(), true))
+	cosine, sine := a.Rope.Tables(p, length)
+	positions := a.Rope.Positions(p, batch, length)
+	p.Check(tensor.RopeBackward(dq, cosine, sine, positions, dq, cuda.RopeHalf))
+	p.Check(tensor.RopeBackward(dk, cosine, sine, positions, dk, cuda.RopeHalf))
+	dx := a.QKV.Backward(p, dqkv, x, nil, beta)
+	p.Free(qkv, heads, lse, dheads, dqkv)
+	return dx
+}
+
+// Prefill is Forward for one sequence, x [length, hidden], whose keys and values fill row `row` of the empty cache.
+func (a *MQAttention) Prefill(p *Pass, x *tensor.Tensor, cache *KVCache, layer, row int) *tensor.Tensor {
+	length := x.Dim(0)
+	qkv := a.QKV.Forward(p, x, nil)
+	q, k, v := a.split(p, qkv)
+	p.Check(tensor.RopeQK(q, k, cache.cosine, cache.sine, p.Narrow(cache.positions, 0, 0, length), cuda.RopeHalf))
+	keys, values := p.Narrow(cache.keys[layer], 0, row, 1), p.Narrow(cache.values[layer], 0, row, 1)
+	p.Check(tensor.KVAppend(k, v, p.Narrow(cache.starts, 0, row, 1), keys, values))
+	heads := p.Empty(x.DType(), length, a.Heads, a.Rope.HeadDim)
+	p.Check(tensor.FlashAttention(q, k, v, heads, nil, 1, a.scale(), true))
+	y := a.Output.Forward(p, p.View(heads, length, -1), nil)
+	p.Free(qkv, heads)
+	return y
+}
+
+// Decode runs one new token a sequence, x [batch, hidden].
+func (a *MQAttention) Decode(p *Pass, x *tensor.Tensor, cache *KVCache, layer int) *tensor.Tensor {
+	rows := x.Dim(0)
+	qkv := a.QKV.Forward(p, x, nil)
+	q, k, v := a.split(p, qkv)
+	p.Check(tensor.RopeQK(q, k, cache.cosine, cache.sine, cache.starts, cuda.RopeHalf))
+	keys, values := cache.keys[layer], cache.values[layer]
+	p.Check(tensor.KVAppend(k, v, cache.starts, keys, values))
+	heads := p.Empty(x.DType(), rows, a.Heads, a.Rope.HeadDim)
+	p.Check(tensor.AttentionDecode(q, keys, values, cache.lengths, heads, a.scale()))
+	y := a.Output.Forward(p, p.View(heads, rows, -1), nil)
+	p.Free(qkv, heads)
+	return y
+}
+
+// split gives views of the queries, keys and values in the fused product, [tokens, heads, head_dim] each.
+func (a *MQAttention) split(p *Pass, qkv *tensor.Tensor) (q, k, v *tensor.Tensor) {
+	rows, dim := qkv.Dim(0), a.Rope.HeadDim
+	qWidth, kvWidth := a.Heads*dim, a.KVHeads*dim
+	q = p.View(p.Narrow(qkv, 1, 0, qWidth), rows, a.Heads, dim)
+	k = p.View(p.Narrow(qkv, 1, qWidth, kvWidth), rows, a.KVHeads, dim)
+	v = p.View(p.Narrow(qkv, 1, qWidth+kvWidth, kvWidth), rows, a.KVHeads, dim)
+	return q, k, v
+}

@@ -1,0 +1,71 @@
+package layer
+
+import "github.com/nncuda/nncuda/go/tensor"
+
+// TransformerBlock is pre-norm attention and mixture of experts around the residual stream:
+// h = x + attention(norm(x)); out = h + moe(norm(h)).
+//
+// Kept for Backward: the block's input (which is the output of the block before), the stream between its two halves,
+// the norms' outputs, and what the two halves keep.
+type TransformerBlock struct {
+	InputNorm *RMSNorm
+	Attention *MQAttention
+	PostNorm  *RMSNorm
+	MoE       *MoELayer
+
+	x, normed, middle, postNormed *tensor.Tensor
+}
+
+// Forward takes x [batch*length, hidden] to the same shape. With `keep` it holds on to x until Backward, else x is
+// freed, since nobody else needs it.
+func (b *TransformerBlock) Forward(
+	p *Pass, x *tensor.Tensor, batch, capacity int, aux *tensor.Tensor, keep bool,
+) *tensor.Tensor {
+	normed := b.InputNorm.Forward(p, x, keep)
+	attended := b.Attention.Forward(p, normed, batch, keep)
+	middle, postNormed := b.PostNorm.ForwardResidual(p, attended, x, keep)
+	if keep {
+		b.x, b.normed, b.middle, b.postNormed = x, normed, middle, postNormed
+		return b.MoE.Forward(p, postNormed, middle, capacity, aux, keep)
+	}
+	p.Free(x, normed)
+	out := b.MoE.Forward(p, postNormed, middle, capacity, aux, keep)
+	p.Free(middle, postNormed)
+	return out
+}
+
+// Backward gives the gradient of the block's input from dout, both [batch*length, hidden]; dout is freed.
+func (b *TransformerBlock) Backward(p *Pass, dout *tensor.Tensor, batch int, auxScale *tensor.Tensor, beta float32,
+) *tensor.Tensor {
+	x, normed, middle, postNormed := b.x, b.normed, b.middle, b.postNormed
+	b.x, b.normed, b.middle, b.postNormed = nil, nil, nil, nil
+	dnormed := b.MoE.Backward(p, dout, postNormed, auxScale, beta)
+	p.Free(postNormed)
+	dmiddle := b.PostNorm.Backward(p, dnormed, middle, dout)
+	p.Free(middle, dout)
+	dnormed = b.Attention.Backward(p, dmiddle, normed, batch, beta)
+	dx := b.InputNorm.Backward(p, dnormed, x, dmiddle)
+	p.Free(x, normed, dmiddle)
+	return dx
+}
+
+// Prefill runs one sequence into row `row` of an empty cache, x [length, hidden], which is freed.
+func (b *TransformerBlock) Prefill(p *Pass, x *tensor.Tensor, cache *KVCache, layer, row int) *tensor.Tensor {
+	normed := b.InputNorm.Forward(p, x, false)
+	return b.second(p, x, normed, b.Attention.Prefill(p, normed, cache, layer, row))
+}
+
+// Decode runs one new token a sequence, x [batch, hidden], which is freed.
+func (b *TransformerBlock) Decode(p *Pass, x *tensor.Tensor, cache *KVCache, layer int) *tensor.Tensor {
+	normed := b.InputNorm.Forward(p, x, false)
+	return b.second(p, x, normed, b.Attention.Decode(p, normed, cache, layer))
+}
+
+// second is the block's second half, without gradients or limits of experts.
+func (b *TransformerBlock) second(p *Pass, x, normed, attended *tensor.Tensor) *tensor.Tensor {
+	middle, postNormed := b.PostNorm.ForwardResidual(p, attended, x, false)
+	p.Free(x, normed)
+	out := b.MoE.Forward(p, postNormed, middle, 0, nil, false)
+	p.Free(middle, postNormed)
+	return out
+}

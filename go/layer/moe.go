@@ -1,0 +1,184 @@
+package layer
+
+import (
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/tensor"
+)
+
+// routing is where each token goes: what router and experts hand to one another.
+type routing struct {
+	weights *tensor.Tensor // f32 [tokens, k]
+	indices *tensor.Tensor // i32 [tokens, k]
+	probs   *tensor.Tensor // f32 [tokens, experts]
+	counts  *tensor.Tensor // i32 [experts], slots that chose each expert, dropped ones included
+	offsets *tensor.Tensor // i32 [experts + 1]
+	slotRow *tensor.Tensor // i32 [tokens, k]
+	rowSlot *tensor.Tensor // i32 [tokens * k]
+}
+
+// free gives back all but counts and indices, which the layer's watchers hold.
+func (r *routing) free(p *Pass) { p.Free(r.weights, r.probs, r.offsets, r.slotRow, r.rowSlot) }
+
+// Router takes the softmax over the experts, the k likeliest, and plans which row each slot takes. The load-balancing
+// loss is alpha * sum over experts of f * P. (Fedus, Zoph, Shazeer 2021, eq. 4-6)
+type Router struct {
+	Gate  *Linear
+	K     int
+	Norm  bool // whether a token's weights are divided by their sum
+	Alpha float64
+}
+
+// forward routes x [tokens, hidden]; it adds the load-balancing loss to `aux` f32 [1] where given.
+func (r *Router) forward(p *Pass, x *tensor.Tensor, capacity int, aux *tensor.Tensor) *routing {
+	tokens, experts := x.Dim(0), r.Gate.Weight.Dim(0)
+	logits := r.Gate.Forward(p, x, nil)
+	made := &routing{
+		weights: p.Empty(cuda.F32, tokens, r.K),
+		indices: p.Empty(cuda.I32, tokens, r.K),
+		probs:   p.Empty(cuda.F32, tokens, experts),
+	}
+	p.Check(tensor.SoftmaxTopK(logits, made.weights, made.indices, made.probs, r.Norm))
+	p.Free(logits)
+	made.counts = p.Empty(cuda.I32, experts)
+	made.offsets = p.Empty(cuda.I32, experts+1)
+	made.slotRow = p.Empty(cuda.I32, tokens, r.K)
+	made.rowSlot = p.Empty(cuda.I32, tokens*r.K)
+	p.Check(tensor.MoEPlan(made.indices, made.counts, made.offsets, made.slotRow, made.rowSlot, int64(capacity)))
+	if aux != nil {
+		p.Check(tensor.AuxLossForward(made.probs, made.counts, aux, float32(r.Alpha)))
+	}
+	return made
+}
+
+// backward adds to dx what reaches x through the weights and, times auxScale f32 [1], through the balancing loss.
+func (r *Router) backward(p *Pass, taken *routing, dweights, x, dx, auxScale *tensor.Tensor, beta float32) {
+	dprobs := p.Like(taken.probs)
+	p.Check(tensor.AuxLossBackward(taken.counts, auxScale, dprobs, float32(r.Alpha)))
+	dlogits := p.Empty(x.DType(), taken.probs.Shape()...)
+	p.Check(tensor.SoftmaxTopKBackward(dweights, taken.weights, taken.indices, taken.probs, dprobs, dlogits, r.Norm))
+	r.Gate.BackwardInto(p, dlogits, x, dx, beta)
+	p.Free(dprobs, dlogits)
+}
+
+// MoELayer is out = residual + sum over a token's experts of weight * W2 (silu(W1 x) * (W3 x)).
+//
+// Weights: W13 [experts, 2*ffn, hidden] with the rows of W1 before those of W3, W2 [experts, hidden, ffn].
+// Tokens are sorted by expert, so that each product runs over all experts at once. (Gale et al. 2022)
+type MoELayer struct {
+	Router          *Router
+	W13, W2         *tensor.Tensor
+	W13Grad, W2Grad *tensor.Tensor
+
+	watched Watched
+	shared  bool // whether somebody else owns what is watched
+
+	// Kept for Backward.
+	routing                 *routing
+	rows, gateUp, active, y *tensor.Tensor
+}
+
+// Watched is what the last forward call chose, for whoever watches the balance.
+type Watched struct {
+	Counts  *tensor.Tensor // i32 [experts], slots that chose each expert, dropped ones included
+	Choices *tensor.Tensor // i32 [tokens, k], experts of each token, likeliest first
+}
+
+// Close frees the tensors.
+func (w Watched) Close() error { return closeAll(w.Counts, w.Choices) }
+
+// Watched shows what the last forward call chose. It is the layer's own, until the next call.
+func (m *MoELayer) Watched() Watched { return m.watched }
+
+// Share makes the layer show what its caller owns, and lets go of its own: a graph's launches choose into memory of the
+// graph.
+func (m *MoELayer) Share(watched Watched) error {
+	err := m.Close()
+	m.watched, m.shared = watched, true
+	return err
+}
+
+// Release hands over what the layer shows, which it goes on showing; its new owner closes it.
+func (m *MoELayer) Release() Watched {
+	m.shared = true
+	return m.watched
+}
+
+// Close frees what the layer shows.
+func (m *MoELayer) Close() error {
+	watched := m.watched
+	m.watched = Watched{}
+	if m.shared {
+		return nil
+	}
+	return watched.Close()
+}
+
+// Forward takes x and residual [tokens, hidden] to the same shape.
+func (m *MoELayer) Forward(
+	p *Pass, x, residual *tensor.Tensor, capacity int, aux *tensor.Tensor, keep bool,
+) *tensor.Tensor {
+	routing := m.Router.forward(p, x, capacity, aux)
+	p.Check(m.Close())
+	m.watched, m.shared = Watched{p.Keep(routing.counts), p.Keep(routing.indices)}, false
+	slots, hidden, ffn := routing.rowSlot.Size(), x.Dim(1), m.W2.Dim(2)
+	rows := p.Empty(x.DType(), slots, hidden)
+	p.Check(tensor.MoEGather(x, routing.rowSlot, rows))
+	gateUp := p.Empty(x.DType(), slots, 2*ffn)
+	p.Check(tensor.GroupedGemm(rows, m.W13, routing.offsets, gateUp, 0, true))
+	active := swiGLU(p, gateUp)
+	y := p.Empty(x.DType(), slots, hidden)
+	p.Check(tensor.GroupedGemm(active, m.W2, routing.offsets, y, 0, true))
+	out := p.Like(x)
+	p.Check(tensor.MoECombine(y, routing.weights, routing.slotRow, residual, out))
+	if keep {
+		m.routing, m.rows, m.gateUp, m.active, m.y = routing, rows, gateUp, active, y
+	} else {
+		routing.free(p)
+		p.Free(rows, gateUp, active, y)
+	}
+	return out
+}
+
+// Backward gives the gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself.
+func (m *MoELayer) Backward(p *Pass, dout, x, auxScale *tensor.Tensor, beta float32) *tensor.Tensor {
+	routing, rows, gateUp, active, y := m.routing, m.rows, m.gateUp, m.active, m.y
+	m.routing, m.rows, m.gateUp, m.active, m.y = nil, nil, nil, nil, nil
+	dweights := p.Like(routing.weights)
+	dy := y
+	p.Check(tensor.MoECombineBackward(dout, y, routing.weights, routing.slotRow, routing.rowSlot, dy, dweights))
+	p.Check(tensor.GroupedGemmWGrad(dy, active, routing.offsets, m.W2Grad, beta))
+	p.Free(active)
+	dactive := p.Empty(dy.DType(), dy.Dim(0), m.W2.Dim(2))
+	p.Check(tensor.GroupedGemm(dy, m.W2, routing.offsets, dactive, 0, false))
+	p.Free(dy)
+	swiGLUBackward(p, dactive, gateUp)
+	p.Free(dactive)
+	p.Check(tensor.GroupedGemmWGrad(gateUp, rows, routing.offsets, m.W13Grad, beta))
+	drows := rows
+	p.Check(tensor.GroupedGemm(gateUp, m.W13, routing.offsets, drows, 0, false))
+	dx := p.Like(x)
+	p.Check(tensor.MoEGatherBackward(drows, routing.slotRow, dx))
+	m.Router.backward(p, routing, dweights, x, dx, auxScale, beta)
+	routing.free(p)
+	p.Free(dweights, gateUp, rows)
+	return dx
+}
+
+// swiGLU is silu(gate) * up of the halves of a fused product [rows, 2*ffn]. (Shazeer 2020, eq. 6)
+func swiGLU(p *Pass, gateUp *tensor.Tensor) *tensor.Tensor {
+	gate, up := halves(p, gateUp)
+	y := p.Empty(gateUp.DType(), gate.Shape()...)
+	p.Check(tensor.SwiGLU(gate, up, y))
+	return y
+}
+
+// swiGLUBackward puts the gradients of the two halves in their places.
+func swiGLUBackward(p *Pass, dy, gateUp *tensor.Tensor) {
+	gate, up := halves(p, gateUp)
+	p.Check(tensor.SwiGLUBackward(dy, gate, up, gate, up))
+}
+
+func halves(p *Pass, gateUp *tensor.Tensor) (gate, up *tensor.Tensor) {
+	ffn := gateUp.Dim(1) / 2
+	return p.Narrow(gateUp, 1, 0, ffn), p.Narrow(gateUp, 1, ffn, ffn)
+}

@@ -1,0 +1,104 @@
+// Package layer has the parts of a transformer, each with a forward and a hand-written backward.
+//
+// A layer holds views of its weights and of their gradients (nil: inference only). Forward keeps what Backward needs
+// except its input, which the caller hands in again. Backward gives the gradient of the input and lets go of what was
+// kept; the gradients of weight matrices become `beta` times what they were plus what this call finds, so that beta 0
+// spares the first micro-batch a pass to set them to zero. Gradients of norms' gains and of the embedding are always
+// added to what is there.
+//
+// Layers run inside Run, which hands them a Pass: memory for what they compute, and the way out when a call fails. Each
+// tensor that a layer makes is its caller's to free with Pass.Free; the order of making and freeing is the same in
+// every language, so that the memory needed is too.
+package layer
+
+import (
+	"errors"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/tensor"
+)
+
+// Pass is one run through layers: it makes their tensors and ends the run at the first call that fails.
+type Pass struct {
+	ctx  *cuda.Context
+	live map[*tensor.Tensor]struct{} // made here and neither freed nor kept yet
+}
+
+// unwinding is what Check raises and Run catches, so that some thirty kernel calls in a row need not each be followed
+// by a return. It never leaves Run.
+type unwinding struct{ err error }
+
+// Run calls `pass` with a Pass on ctx. It returns the first error that the Pass met, and frees on every way out what
+// was made and neither freed nor kept.
+func Run(ctx *cuda.Context, pass func(*Pass)) (err error) {
+	p := &Pass{ctx: ctx, live: make(map[*tensor.Tensor]struct{})}
+	defer func() {
+		fault := recover()
+		for made := range p.live {
+			err = errors.Join(err, made.Close())
+		}
+		if fault == nil {
+			return
+		}
+		stopped, ok := fault.(unwinding)
+		if !ok {
+			panic(fault)
+		}
+		err = errors.Join(stopped.err, err)
+	}()
+	pass(p)
+	return nil
+}
+
+// Context is the context that the pass runs on.
+func (p *Pass) Context() *cuda.Context { return p.ctx }
+
+// Check ends the pass when there is an error, which Run then returns.
+func (p *Pass) Check(err error) {
+	if err != nil {
+		panic(unwinding{err})
+	}
+}
+
+// Empty makes a tensor, its values not set.
+func (p *Pass) Empty(dtype cuda.DType, shape ...int) *tensor.Tensor {
+	made, err := tensor.New(p.ctx, dtype, shape...)
+	p.Check(err)
+	p.live[made] = struct{}{}
+	return made
+}
+
+// Like makes a tensor of another's shape and dtype, its values not set.
+func (p *Pass) Like(other *tensor.Tensor) *tensor.Tensor {
+	return p.Empty(other.DType(), other.Shape()...)
+}
+
+// Free gives tensors of this pass back. Nil, and what this pass did not make, is left alone.
+func (p *Pass) Free(tensors ...*tensor.Tensor) {
+	for _, made := range tensors {
+		if _, ours := p.live[made]; ours {
+			delete(p.live, made)
+			p.Check(made.Close())
+		}
+	}
+}
+
+// Keep makes a tensor outlive the pass: from now on it is its holder's to close.
+func (p *Pass) Keep(made *tensor.Tensor) *tensor.Tensor {
+	delete(p.live, made)
+	return made
+}
+
+// View gives the same elements in another shape; one extent may be -1.
+func (p *Pass) View(of *tensor.Tensor, shape ...int) *tensor.Tensor {
+	view, err := of.View(shape...)
+	p.Check(err)
+	return view
+}
+
+// Narrow gives elements start .. start+length-1 of a dimension.
+func (p *Pass) Narrow(of *tensor.Tensor, dim, start, length int) *tensor.Tensor {
+	view, err := of.Narrow(dim, start, length)
+	p.Check(err)
+	return view
+}

@@ -1,0 +1,61 @@
+package layer
+
+import (
+	"errors"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/tensor"
+)
+
+// RopeTables are cosines and sines of the rotary embedding, made once for as many positions as were ever asked for.
+type RopeTables struct {
+	HeadDim        int
+	Base, NTKAlpha float64
+
+	cosine, sine *tensor.Tensor // [at least what was asked for, head_dim/2]
+	positions    *tensor.Tensor // i32 [batch, length] of the last length, for the largest batch
+}
+
+// Tables gives cosines and sines, [at least length, head_dim/2].
+func (r *RopeTables) Tables(p *Pass, length int) (cosine, sine *tensor.Tensor) {
+	if r.cosine == nil || r.cosine.Dim(0) < length {
+		cosine = p.Empty(cuda.F32, length, r.HeadDim/2)
+		sine = p.Empty(cuda.F32, length, r.HeadDim/2)
+		p.Check(tensor.RopeFreqs(cosine, sine, 0, r.Base, r.NTKAlpha))
+		p.Check(closeAll(r.cosine, r.sine))
+		r.cosine, r.sine = p.Keep(cosine), p.Keep(sine)
+	}
+	return r.cosine, r.sine
+}
+
+// Positions gives 0 .. length-1 for each of `batch` sequences, i32 [batch*length].
+func (r *RopeTables) Positions(p *Pass, batch, length int) *tensor.Tensor {
+	if r.positions == nil || r.positions.Dim(1) != length || r.positions.Dim(0) < batch {
+		rows := make([]int32, batch*length)
+		for at := range rows {
+			rows[at] = int32(at % length)
+		}
+		made := p.Empty(cuda.I32, batch, length)
+		p.Check(tensor.Write(made, rows))
+		p.Check(closeAll(r.positions))
+		r.positions = p.Keep(made)
+	}
+	return p.View(p.Narrow(r.positions, 0, 0, batch), batch*length)
+}
+
+// Close frees the tables.
+func (r *RopeTables) Close() error {
+	err := closeAll(r.cosine, r.sine, r.positions)
+	r.cosine, r.sine, r.positions = nil, nil, nil
+	return err
+}
+
+func closeAll(tensors ...*tensor.Tensor) error {
+	var err error
+	for _, made := range tensors {
+		if made != nil {
+			err = errors.Join(err, made.Close())
+		}
+	}
+	return err
+}

@@ -1,0 +1,92 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/nncuda/nncuda/go/layer"
+	"github.com/nncuda/nncuda/go/tensor"
+)
+
+// build makes arenas and layers.
+func (m *MoETransformer) build(training bool) error {
+	var err error
+	if m.Parameters, err = NewArena(m.ctx, m.Layout); err != nil {
+		return err
+	}
+	if training {
+		if m.Gradients, err = NewArena(m.ctx, m.Layout); err != nil {
+			return err
+		}
+	}
+	views := &viewer{model: m}
+	m.rope = &layer.RopeTables{HeadDim: m.Config.HeadDim, Base: m.Config.RopeBase, NTKAlpha: 1}
+	m.embedding = &layer.Embedding{}
+	m.embedding.Weight, m.embedding.Grad = views.pair("model.embed_tokens.weight")
+	for at := range m.Config.NumLayers {
+		m.blocks = append(m.blocks, views.block(at))
+	}
+	m.norm = views.norm("model.norm.weight")
+	m.head = views.linear("lm_head.weight")
+	return views.err
+}
+
+// viewer makes layers over parameters and gradients; it holds the first error.
+type viewer struct {
+	model *MoETransformer
+	err   error
+}
+
+// pair gives views of a parameter and of its gradient, which is nil where there are none; with a shape, of the
+// neighbouring parameters that make it up.
+func (v *viewer) pair(name string, shape ...int) (weight, grad *tensor.Tensor) {
+	return v.view(v.model.Parameters, name, shape), v.view(v.model.Gradients, name, shape)
+}
+
+func (v *viewer) view(arena *Arena, name string, shape []int) *tensor.Tensor {
+	if arena == nil || v.err != nil {
+		return nil
+	}
+	var view *tensor.Tensor
+	if len(shape) == 0 {
+		view, v.err = arena.Parameter(name)
+	} else {
+		view, v.err = arena.fused(name, shape...)
+	}
+	return view
+}
+
+func (v *viewer) linear(name string, shape ...int) *layer.Linear {
+	weight, grad := v.pair(name, shape...)
+	return &layer.Linear{Weight: weight, Grad: grad}
+}
+
+func (v *viewer) norm(name string) *layer.RMSNorm {
+	weight, grad := v.pair(name)
+	return &layer.RMSNorm{Weight: weight, Grad: grad, Eps: v.model.Config.NormEps}
+}
+
+func (v *viewer) block(at int) *layer.TransformerBlock {
+	config, prefix := v.model.Config, fmt.Sprintf("model.layers.%d", at)
+	hidden, ffn, experts := config.HiddenSize, config.FFNSize, config.NumExperts
+	qkvRows := (config.NumHeads + 2*config.NumKVHeads) * config.HeadDim
+	moe := prefix + ".block_sparse_moe"
+	w13, w13Grad := v.pair(moe+".experts.0.w1.weight", experts, 2*ffn, hidden)
+	w2, w2Grad := v.pair(moe+".experts.0.w2.weight", experts, hidden, ffn)
+	return &layer.TransformerBlock{
+		InputNorm: v.norm(prefix + ".input_layernorm.weight"),
+		Attention: &layer.MQAttention{
+			QKV:    v.linear(prefix+".self_attn.q_proj.weight", qkvRows, hidden),
+			Output: v.linear(prefix + ".self_attn.o_proj.weight"),
+			Rope:   v.model.rope,
+			Heads:  config.NumHeads, KVHeads: config.NumKVHeads,
+		},
+		PostNorm: v.norm(prefix + ".post_attention_layernorm.weight"),
+		MoE: &layer.MoELayer{
+			Router: &layer.Router{
+				Gate: v.linear(moe + ".gate.weight"), K: config.ExpertsPerToken,
+				Norm: config.NormTopKProb, Alpha: config.AuxAlpha,
+			},
+			W13: w13, W2: w2, W13Grad: w13Grad, W2Grad: w2Grad,
+		},
+	}
+}

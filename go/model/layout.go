@@ -1,0 +1,92 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Spec is one parameter tensor and its place in the arena, in elements.
+type Spec struct {
+	Name   string
+	Shape  []int
+	Offset int
+}
+
+// Size is the number of elements.
+func (s Spec) Size() int {
+	size := 1
+	for _, extent := range s.Shape {
+		size *= extent
+	}
+	return size
+}
+
+// Layout says where each parameter of a configuration lies in an arena. The order is part of the promise that every
+// language trains the same bits: sums over the whole arena (the gradient norm) run in it, and the initial values of
+// tensor number i come from random stream i. Matrices come first, since weight decay takes a prefix of the arena, then
+// the gains of the norms:
+//
+//	model.embed_tokens.weight                            [vocab, hidden]
+//	for each layer L:
+//	  model.layers.L.self_attn.{q,k,v,o}_proj.weight     q, k, v side by side: one product serves all three
+//	  model.layers.L.block_sparse_moe.gate.weight        [experts, hidden]
+//	  for each expert E: ...experts.E.w1.weight, w3      gate and up, so that all experts are [experts, 2*ffn, hidden]
+//	  for each expert E: ...experts.E.w2.weight          so that all are [experts, hidden, ffn]
+//	lm_head.weight                                       [vocab, hidden]
+//	for each layer L: model.layers.L.{input,post_attention}_layernorm.weight
+//	model.norm.weight
+//
+// Names are those of Mixtral in Hugging Face transformers, so a checkpoint needs no translation.
+type Layout struct {
+	Specs      []Spec
+	Size       int // elements in all
+	NumDecayed int // of which so many, from the start, decay
+	byName     map[string]int
+}
+
+// NewLayout lays out the parameters of a valid configuration.
+func NewLayout(config Config) *Layout {
+	layout := &Layout{byName: make(map[string]int)}
+	hidden, ffn := config.HiddenSize, config.FFNSize
+	qRows, kvRows := config.NumHeads*config.HeadDim, config.NumKVHeads*config.HeadDim
+	layout.add("model.embed_tokens.weight", config.VocabSize, hidden)
+	for layer := range config.NumLayers {
+		prefix := fmt.Sprintf("model.layers.%d", layer)
+		layout.add(prefix+".self_attn.q_proj.weight", qRows, hidden)
+		layout.add(prefix+".self_attn.k_proj.weight", kvRows, hidden)
+		layout.add(prefix+".self_attn.v_proj.weight", kvRows, hidden)
+		layout.add(prefix+".self_attn.o_proj.weight", hidden, qRows)
+		layout.add(prefix+".block_sparse_moe.gate.weight", config.NumExperts, hidden)
+		for expert := range config.NumExperts {
+			layout.add(fmt.Sprintf("%s.block_sparse_moe.experts.%d.w1.weight", prefix, expert), ffn, hidden)
+			layout.add(fmt.Sprintf("%s.block_sparse_moe.experts.%d.w3.weight", prefix, expert), ffn, hidden)
+		}
+		for expert := range config.NumExperts {
+			layout.add(fmt.Sprintf("%s.block_sparse_moe.experts.%d.w2.weight", prefix, expert), hidden, ffn)
+		}
+	}
+	layout.add("lm_head.weight", config.VocabSize, hidden)
+	layout.NumDecayed = layout.Size
+	for layer := range config.NumLayers {
+		layout.add(fmt.Sprintf("model.layers.%d.input_layernorm.weight", layer), hidden)
+		layout.add(fmt.Sprintf("model.layers.%d.post_attention_layernorm.weight", layer), hidden)
+	}
+	layout.add("model.norm.weight", hidden)
+	return layout
+}
+
+func (l *Layout) add(name string, shape ...int) {
+	spec := Spec{Name: name, Shape: slices.Clone(shape), Offset: l.Size}
+	l.byName[name] = len(l.Specs)
+	l.Specs = append(l.Specs, spec)
+	l.Size += spec.Size()
+}
+
+// Find gives a parameter by its name.
+func (l *Layout) Find(name string) (Spec, bool) {
+	at, found := l.byName[name]
+	if !found {
+		return Spec{}, false
+	}
+	return l.Specs[at], true
+}

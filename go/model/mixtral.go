@@ -1,0 +1,231 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"strings"
+
+	"github.com/nncuda/nncuda/go/formats"
+)
+
+// Our options and their names in the config.json of Mixtral in Hugging Face transformers. Those that Mixtral lacks
+// stand under the key "nncuda", which transformers ignores: a model with norm_topk_prob false runs there as if it were
+// true, and nothing else differs.
+var (
+	mixtralNames = []struct{ ours, theirs string }{
+		{"vocab_size", "vocab_size"},
+		{"hidden_size", "hidden_size"},
+		{"num_layers", "num_hidden_layers"},
+		{"num_heads", "num_attention_heads"},
+		{"num_kv_heads", "num_key_value_heads"},
+		{"head_dim", "head_dim"},
+		{"num_experts", "num_local_experts"},
+		{"experts_per_token", "num_experts_per_tok"},
+		{"ffn_size", "intermediate_size"},
+		{"context", "max_position_embeddings"},
+		{"norm_eps", "rms_norm_eps"},
+		{"aux_alpha", "router_aux_loss_coef"},
+		{"init_std", "initializer_range"},
+	}
+	ownNames = []string{"extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor"}
+	// Not needed to run the model, or with one default everywhere: ours stands.
+	defaultedNames = map[string]bool{"aux_alpha": true, "init_std": true, "norm_eps": true}
+)
+
+// Rotary base of a config.json that names none.
+const mixtralRopeBase = 1e6
+
+// Mixtral gives the content of config.json.
+func (c Config) Mixtral() *formats.Object {
+	values := c.Object()
+	object := formats.NewObject("architectures", []any{"MixtralForCausalLM"}, "model_type", "mixtral")
+	for _, name := range mixtralNames {
+		object.Set(name.theirs, values.Get(name.ours))
+	}
+	object.Set("rope_theta", c.RopeBase)
+	object.Set("hidden_act", "silu")
+	object.Set("attention_dropout", 0.0)
+	object.Set("router_jitter_noise", 0.0)
+	object.Set("output_router_logits", false)
+	object.Set("sliding_window", nil)
+	object.Set("tie_word_embeddings", false)
+	object.Set("torch_dtype", "float32")
+	object.Set("pad_token_id", 0)
+	object.Set("bos_token_id", 2)
+	object.Set("eos_token_id", 3)
+	own := formats.NewObject()
+	for _, name := range ownNames {
+		own.Set(name, values.Get(name))
+	}
+	object.Set("nncuda", own)
+	return object
+}
+
+// ConfigFromMixtral reads the content of a Mixtral config.json, of this program or another. It is an error when it is
+// of another model, lacks something, or asks for what this model does not do.
+func ConfigFromMixtral(values *formats.Object) (Config, error) {
+	config := Default()
+	if kind := values.Get("model_type"); kind != "mixtral" {
+		return config, fmt.Errorf("the model_type is %s; this program reads 'mixtral'", formats.Repr(kind))
+	}
+	for _, needed := range []struct {
+		name  string
+		value any
+	}{{"hidden_act", "silu"}, {"tie_word_embeddings", false}} {
+		if values.Has(needed.name) && !sameScalar(values.Get(needed.name), needed.value) {
+			found := formats.Repr(values.Get(needed.name))
+			return config, fmt.Errorf("%s is %s; this model has %s", needed.name, found, formats.Repr(needed.value))
+		}
+	}
+	options := formats.NewObject()
+	for _, name := range mixtralNames {
+		switch value := values.Get(name.theirs); {
+		case value != nil:
+			options.Set(name.ours, value)
+		case name.ours == "head_dim":
+			dim, err := headDim(values)
+			if err != nil {
+				return config, err
+			}
+			options.Set(name.ours, dim)
+		case !defaultedNames[name.ours]:
+			return config, fmt.Errorf("%s is missing", name.theirs)
+		}
+	}
+	base, err := ropeBase(values)
+	if err != nil {
+		return config, err
+	}
+	options.Set("rope_base", base)
+	options.Set("extended_context", options.Get("context"))
+	options.Set("ntk_alpha", 1.0)
+	own, err := ownOptions(values)
+	if err != nil {
+		return config, err
+	}
+	if own.Has("extended_context") && !own.Has("ntk_alpha") {
+		options.Set("ntk_alpha", Default().NTKAlpha)
+	}
+	for _, name := range own.Names() {
+		options.Set(name, own.Get(name))
+	}
+	if err := config.Assign(options); err != nil {
+		return config, err
+	}
+	if err := config.Validate(); err != nil {
+		return config, err
+	}
+	return config, checkWindow(values.Get("sliding_window"), config.Context)
+}
+
+// sameScalar compares without the panic that == has for values that cannot be compared.
+func sameScalar(value, wanted any) bool {
+	switch value.(type) {
+	case string, bool:
+		return value == wanted
+	}
+	return false
+}
+
+func headDim(values *formats.Object) (int64, error) {
+	hidden, err := whole(values, "hidden_size")
+	if err != nil {
+		return 0, err
+	}
+	heads, err := whole(values, "num_attention_heads")
+	if err != nil {
+		return 0, err
+	}
+	return hidden / heads, nil
+}
+
+func whole(values *formats.Object, name string) (int64, error) {
+	value, ok := values.Get(name).(int64)
+	if !ok || value < 1 {
+		found := formats.Repr(values.Get(name))
+		return 0, fmt.Errorf("%s is %s; it must be a whole number, at least 1", name, found)
+	}
+	return value, nil
+}
+
+// ropeBase reads the rotary base: transformers 5 writes rope_parameters, earlier ones rope_theta and, for stretched
+// models, rope_scaling.
+func ropeBase(values *formats.Object) (float64, error) {
+	rope := formats.NewObject()
+	for _, name := range []string{"rope_scaling", "rope_parameters"} {
+		switch value := values.Get(name).(type) {
+		case nil:
+		case *formats.Object:
+			if value.Len() > 0 {
+				rope = value
+			}
+		default:
+			return 0, fmt.Errorf("%s is %s; it must be an object", name, formats.Repr(value))
+		}
+	}
+	for _, name := range []string{"rope_type", "type"} {
+		if rope.Has(name) {
+			if kind := rope.Get(name); !sameScalar(kind, "default") {
+				return 0, fmt.Errorf("rotary embedding of type %s; this model has 'default'", formats.Repr(kind))
+			}
+			break
+		}
+	}
+	var base any = mixtralRopeBase
+	for _, place := range []*formats.Object{values, rope} {
+		if place.Has("rope_theta") {
+			base = place.Get("rope_theta")
+		}
+	}
+	switch base := base.(type) {
+	case float64:
+		return base, nil
+	case int64:
+		return float64(base), nil
+	}
+	return 0, fmt.Errorf("rope_theta is %s; it must be a number", formats.Repr(base))
+}
+
+func ownOptions(values *formats.Object) (*formats.Object, error) {
+	wrong := fmt.Errorf("the options under 'nncuda' must be among %s", strings.Join(ownNames, ", "))
+	if !values.Has("nncuda") {
+		return formats.NewObject(), nil
+	}
+	own, ok := values.Get("nncuda").(*formats.Object)
+	if !ok {
+		return nil, wrong
+	}
+	known := formats.NewObject()
+	for _, name := range ownNames {
+		known.Set(name, nil)
+	}
+	for _, name := range own.Names() {
+		if !known.Has(name) {
+			return nil, wrong
+		}
+	}
+	return own, nil
+}
+
+// checkWindow refuses a model that attends to less than its context.
+func checkWindow(window any, context int) error {
+	var size float64
+	switch window := window.(type) {
+	case nil:
+		return nil
+	case int64:
+		size = float64(window)
+	case float64:
+		size = window
+	case *big.Int:
+		size = math.Inf(window.Sign())
+	default:
+		return fmt.Errorf("sliding_window is %s; it must be a number or null", formats.Repr(window))
+	}
+	if !(size >= float64(context)) {
+		found := formats.Repr(window)
+		return fmt.Errorf("sliding_window is %s; this model attends to all of its context (%d)", found, context)
+	}
+	return nil
+}

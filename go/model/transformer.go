@@ -1,0 +1,319 @@
+// Package model has the MoE transformer: its configuration, its parameters in one arena, training, evaluation, prefill
+// and decode; and the names of all of them in the words of Mixtral in Hugging Face transformers.
+package model
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/layer"
+	"github.com/nncuda/nncuda/go/tensor"
+)
+
+// IgnoreIndex as a target says that nothing is to be predicted there.
+const IgnoreIndex = -100
+
+// Logits are made and used up in chunks of rows of about this many values, so that they never all exist at once. Sums
+// over tokens are cut here, so the number is part of the promise that every language computes the same bits.
+const (
+	logitsPerChunk = 1 << 21
+	minChunkRows   = 256
+)
+
+// MoETransformer is a decoder-only transformer whose feed-forward networks are mixtures of experts.
+//
+// Token ids are int32. A model must be closed, and belongs to the goroutine that calls it.
+type MoETransformer struct {
+	Config     Config
+	Layout     *Layout
+	Parameters *Arena
+	Gradients  *Arena // of the same layout; nil for a model that only infers
+
+	ctx       *cuda.Context
+	rope      *layer.RopeTables
+	embedding *layer.Embedding
+	blocks    []*layer.TransformerBlock
+	norm      *layer.RMSNorm
+	head      *layer.Linear
+}
+
+// New makes a model with random weights from `seed`, ready to train.
+func New(ctx *cuda.Context, config Config, seed int64) (*MoETransformer, error) {
+	model, err := newZero(ctx, config, true)
+	if err != nil {
+		return nil, err
+	}
+	if err := model.Parameters.initialize(config, seed); err != nil {
+		return nil, errors.Join(err, model.Close())
+	}
+	return model, nil
+}
+
+// Load makes a model with given weights, with gradients if it is to be trained. It is an error when a name is missing
+// or too many, a shape is another, or a value is no floating-point number.
+func Load(ctx *cuda.Context, config Config, weights Weights, training bool) (*MoETransformer, error) {
+	if err := CheckWeights(config, weights); err != nil {
+		return nil, err
+	}
+	model, err := newZero(ctx, config, training)
+	if err != nil {
+		return nil, err
+	}
+	if err := model.Parameters.Load(weights); err != nil {
+		return nil, errors.Join(err, model.Close())
+	}
+	return model, nil
+}
+
+// newZero makes a model whose weights are all zero.
+func newZero(ctx *cuda.Context, config Config, training bool) (*MoETransformer, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	model := &MoETransformer{Config: config, Layout: NewLayout(config), ctx: ctx}
+	err := model.build(training)
+	if err != nil {
+		return nil, errors.Join(err, model.Close())
+	}
+	return model, nil
+}
+
+// Close frees parameters, gradients and all that the layers hold.
+func (m *MoETransformer) Close() error {
+	var err error
+	for _, block := range m.blocks {
+		err = errors.Join(err, block.MoE.Close())
+	}
+	if m.rope != nil {
+		err = errors.Join(err, m.rope.Close())
+	}
+	return errors.Join(err, m.Gradients.Close(), m.Parameters.Close())
+}
+
+// Context is the context that the model lives on.
+func (m *MoETransformer) Context() *cuda.Context { return m.ctx }
+
+// Logits gives the logits f32 [batch*length, vocab] of all positions of ids [batch, length], row after row. No expert
+// drops a token. The caller closes them.
+func (m *MoETransformer) Logits(ids []int32, batch int) (*tensor.Tensor, error) {
+	if err := requireRows("ids", ids, batch); err != nil {
+		return nil, err
+	}
+	var logits *tensor.Tensor
+	err := layer.Run(m.ctx, func(p *layer.Pass) {
+		x := m.stream(p, upload(p, ids), batch)
+		logits = p.Keep(m.head.Forward(p, x, nil))
+	})
+	return logits, err
+}
+
+// Evaluate gives the sum of the cross-entropy over the targets that are not IgnoreIndex, and their number, of ids and
+// targets [batch, length], row after row. No expert drops a token.
+func (m *MoETransformer) Evaluate(ids, targets []int32, batch int) (total float64, count int64, err error) {
+	if err := requireRows("ids", ids, batch); err != nil {
+		return 0, 0, err
+	}
+	if len(targets) != len(ids) {
+		return 0, 0, fmt.Errorf("there are %d targets for %d ids", len(targets), len(ids))
+	}
+	err = layer.Run(m.ctx, func(p *layer.Pass) {
+		inputs, wanted := upload(p, ids), upload(p, targets)
+		x := m.stream(p, inputs, batch)
+		for _, chunk := range m.chunks(len(ids)) {
+			logits := m.head.Forward(p, p.Narrow(x, 0, chunk.start, chunk.rows), nil)
+			loss, valid := p.Empty(cuda.F32, 1), p.Empty(cuda.I32, 1)
+			lse := p.Empty(cuda.F32, chunk.rows)
+			part := p.Narrow(wanted, 0, chunk.start, chunk.rows)
+			p.Check(tensor.CrossEntropyForward(logits, part, nil, lse, loss, valid, IgnoreIndex))
+			sum, err := tensor.Read[float32](loss)
+			p.Check(err)
+			number, err := tensor.Read[int32](valid)
+			p.Check(err)
+			total += float64(sum[0])
+			count += int64(number[0])
+			p.Free(logits, loss, valid, lse)
+		}
+	})
+	return total, count, err
+}
+
+// stream runs ids through embedding, blocks and norm.
+func (m *MoETransformer) stream(p *layer.Pass, ids *tensor.Tensor, batch int) *tensor.Tensor {
+	x := m.embedding.Forward(p, ids)
+	for _, block := range m.blocks {
+		x = block.Forward(p, x, batch, 0, nil, false)
+	}
+	normed := m.norm.Forward(p, x, false)
+	p.Free(x)
+	return normed
+}
+
+// Scales are the factors of what ForwardBackward differentiates, f32 [1] on the device.
+type Scales struct {
+	Loss, Aux *tensor.Tensor
+}
+
+// ForwardBackward gives the gradients of scales.Loss * (sum of cross-entropies) + scales.Aux * (load-balancing loss),
+// into Gradients; with `accumulate` they are added to what is there. ids and targets are i32 [batch, length] on the
+// device. The sums of cross-entropies go to `losses` f32 [LossPieces(tokens)], the load-balancing loss, unscaled, is
+// added to `aux` f32 [1].
+func (m *MoETransformer) ForwardBackward(
+	p *layer.Pass, ids, targets *tensor.Tensor, scales Scales, losses, aux *tensor.Tensor, accumulate bool,
+) {
+	batch, tokens := ids.Dim(0), ids.Size()
+	ids, targets = p.View(ids, tokens), p.View(targets, tokens)
+	capacity := m.Config.Capacity(tokens)
+	beta := float32(1)
+	if !accumulate {
+		beta = 0
+		m.clearAddedGradients(p)
+	}
+	x := m.embedding.Forward(p, ids)
+	for _, block := range m.blocks {
+		x = block.Forward(p, x, batch, capacity, aux, true)
+	}
+	normed := m.norm.Forward(p, x, true)
+	m.loss(p, normed, targets, scales.Loss, losses, beta)
+	dx := m.norm.Backward(p, normed, x, nil)
+	p.Free(x)
+	for at := len(m.blocks) - 1; at >= 0; at-- {
+		dx = m.blocks[at].Backward(p, dx, batch, scales.Aux, beta)
+	}
+	m.embedding.Backward(p, dx, ids)
+	p.Free(dx)
+}
+
+// LossPieces is how many partial sums of the loss ForwardBackward gives for so many tokens.
+func (m *MoETransformer) LossPieces(tokens int) int { return len(m.chunks(tokens)) }
+
+// Warm makes the tables of the rotary embedding for a shape of batch: what is made once must not be made inside a
+// graph.
+func (m *MoETransformer) Warm(p *layer.Pass, batch, length int) {
+	m.rope.Tables(p, length)
+	m.rope.Positions(p, batch, length)
+}
+
+// loss gives cross-entropy and its gradient, chunk by chunk; the gradient of `normed` takes its place.
+func (m *MoETransformer) loss(p *layer.Pass, normed, targets, scale, losses *tensor.Tensor, beta float32) {
+	for piece, chunk := range m.chunks(normed.Dim(0)) {
+		x := p.Narrow(normed, 0, chunk.start, chunk.rows)
+		wanted := p.Narrow(targets, 0, chunk.start, chunk.rows)
+		logits := m.head.Forward(p, x, nil)
+		lse, count := p.Empty(cuda.F32, chunk.rows), p.Empty(cuda.I32, 1)
+		sum := p.Narrow(losses, 0, piece, 1)
+		p.Check(tensor.CrossEntropyForward(logits, wanted, nil, lse, sum, count, IgnoreIndex))
+		p.Check(tensor.CrossEntropyBackward(logits, wanted, lse, scale, logits, IgnoreIndex))
+		if piece > 0 {
+			beta = 1
+		}
+		m.head.Backward(p, logits, x, x, beta)
+		p.Free(logits, lse, count)
+	}
+}
+
+// clearAddedGradients sets to zero the gradients that layers only add to: the embedding's, first in the arena, and the
+// gains'.
+func (m *MoETransformer) clearAddedGradients(p *layer.Pass) {
+	data, gains := m.Gradients.Data, m.Layout.NumDecayed
+	p.Check(tensor.ZeroGrad(p.Narrow(data, 0, 0, m.Layout.Specs[0].Size())))
+	p.Check(tensor.ZeroGrad(p.Narrow(data, 0, gains, m.Layout.Size-gains)))
+}
+
+// ExpertCounts gives the slots that chose each expert in the last forward call, a row a layer.
+func (m *MoETransformer) ExpertCounts() ([][]int32, error) {
+	rows := make([][]int32, len(m.blocks))
+	for at, block := range m.blocks {
+		counts := block.MoE.Watched().Counts
+		if counts == nil {
+			return nil, errors.New("no forward call has chosen experts yet")
+		}
+		var err error
+		if rows[at], err = tensor.Read[int32](counts); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+// MoELayers gives the mixtures of experts, for whoever watches their balance.
+func (m *MoETransformer) MoELayers() []*layer.MoELayer {
+	layers := make([]*layer.MoELayer, len(m.blocks))
+	for at, block := range m.blocks {
+		layers[at] = block.MoE
+	}
+	return layers
+}
+
+// Cache makes an empty cache of keys and values for `batch` sequences of up to `capacity` tokens. With a capacity beyond
+// Config.Context the base of its rotary embedding grows by NTKAlpha. It is an error when the model does not reach that
+// far.
+func (m *MoETransformer) Cache(batch, capacity int) (*layer.KVCache, error) {
+	if capacity > m.Config.ExtendedContext {
+		return nil, fmt.Errorf("%d tokens are more than this model takes (%d)", capacity, m.Config.ExtendedContext)
+	}
+	rope := &layer.RopeTables{HeadDim: m.Config.HeadDim, Base: m.Config.RopeBase, NTKAlpha: 1}
+	if capacity > m.Config.Context {
+		rope.NTKAlpha = m.Config.NTKAlpha
+	}
+	return layer.NewKVCache(m.ctx, rope, m.Config.NumLayers, batch, capacity, m.Config.NumKVHeads)
+}
+
+// Prefill runs a prompt into row `row` of a cache, which must be empty. The logits f32 [1, vocab] of its last token go
+// to `logits`.
+func (m *MoETransformer) Prefill(prompt []int32, cache *layer.KVCache, row int, logits *tensor.Tensor) error {
+	if len(prompt) == 0 {
+		return errors.New("a prompt must have at least one token")
+	}
+	if err := cache.RequireEmpty(len(prompt), row); err != nil {
+		return err
+	}
+	return layer.Run(m.ctx, func(p *layer.Pass) {
+		x := m.embedding.Forward(p, upload(p, prompt))
+		for at, block := range m.blocks {
+			x = block.Prefill(p, x, cache, at, row)
+		}
+		cache.AdvanceRow(p, len(prompt), row)
+		m.head.Forward(p, m.norm.Forward(p, p.Narrow(x, 0, len(prompt)-1, 1), false), logits)
+	})
+}
+
+// Decode appends one token to each sequence of the cache, ids i32 [batch], whose logits f32 [batch, vocab] go to
+// `logits`. All that changes from step to step is on the device, so the calls can be captured and replayed. On the host
+// they count one step, the graph's first launch; whoever launches it again counts that (KVCache.Count).
+func (m *MoETransformer) Decode(p *layer.Pass, ids *tensor.Tensor, cache *layer.KVCache, logits *tensor.Tensor) {
+	p.Check(cache.RequireRoom(1))
+	x := m.embedding.Forward(p, ids)
+	for at, block := range m.blocks {
+		x = block.Decode(p, x, cache, at)
+	}
+	cache.Advance(p, 1)
+	normed := m.norm.Forward(p, x, false)
+	m.head.Forward(p, normed, logits)
+	p.Free(x, normed)
+}
+
+// chunk is a run of rows.
+type chunk struct{ start, rows int }
+
+func (m *MoETransformer) chunks(tokens int) []chunk {
+	rows := max(minChunkRows, logitsPerChunk/m.Config.VocabSize)
+	chunks := make([]chunk, 0, (tokens+rows-1)/rows)
+	for start := 0; start < tokens; start += rows {
+		chunks = append(chunks, chunk{start, min(rows, tokens-start)})
+	}
+	return chunks
+}
+
+func upload(p *layer.Pass, ids []int32) *tensor.Tensor {
+	made := p.Empty(cuda.I32, len(ids))
+	p.Check(tensor.Write(made, ids))
+	return made
+}
+
+func requireRows(name string, ids []int32, batch int) error {
+	if batch < 1 || len(ids) == 0 || len(ids)%batch != 0 {
+		return fmt.Errorf("%d %s do not make %d rows of one length", len(ids), name, batch)
+	}
+	return nil
+}

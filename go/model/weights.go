@@ -1,0 +1,90 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nncuda/nncuda/go/tensor"
+)
+
+// Weights are named tensors from somewhere else, a file as a rule.
+type Weights interface {
+	// Names lists the tensors in any order.
+	Names() []string
+	// Shape gives a tensor's shape; false when there is none of this name.
+	Shape(name string) ([]int, bool)
+	// Floats gives a tensor's values as f32, row-major, whatever floating type they are stored as. Values of another type
+	// are an error.
+	Floats(name string) ([]float32, error)
+}
+
+// CheckWeights says what keeps weights from being those of a configuration: names that are missing or too many, or a
+// shape that is another. It reads no values.
+func CheckWeights(config Config, weights Weights) error {
+	layout := NewLayout(config)
+	if err := CheckNames(weights.Names(), layout.names("")); err != nil {
+		return err
+	}
+	for _, spec := range layout.Specs {
+		if shape, _ := weights.Shape(spec.Name); !slices.Equal(shape, spec.Shape) {
+			return fmt.Errorf("tensor %s has shape %s; config.json makes it %s",
+				spec.Name, shapeText(shape), shapeText(spec.Shape))
+		}
+	}
+	return nil
+}
+
+// Load takes the arena's values from weights that CheckWeights has passed.
+func (a *Arena) Load(weights Weights) error {
+	for _, spec := range a.Layout.Specs {
+		values, err := weights.Floats(spec.Name)
+		if err != nil {
+			return err
+		}
+		view, err := a.Data.Narrow(0, spec.Offset, spec.Size())
+		if err != nil {
+			return err
+		}
+		if err := tensor.Write(view, values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// names lists the parameters with a prefix before each.
+func (l *Layout) names(prefix string) []string {
+	names := make([]string, len(l.Specs))
+	for at, spec := range l.Specs {
+		names[at] = prefix + spec.Name
+	}
+	return names
+}
+
+// CheckNames says which names are missing or too many.
+func CheckNames(given, expected []string) error {
+	for _, problem := range []struct {
+		names, others []string
+		words         string
+	}{{expected, given, "missing"}, {given, expected, "not part of this model"}} {
+		known := make(map[string]bool, len(problem.others))
+		for _, name := range problem.others {
+			known[name] = true
+		}
+		wrong := slices.DeleteFunc(slices.Clone(problem.names), func(name string) bool { return known[name] })
+		if len(wrong) > 0 {
+			more := ""
+			if len(wrong) > 3 {
+				more = fmt.Sprintf(" and %d more", len(wrong)-3)
+			}
+			return fmt.Errorf("tensors %s: %s%s", problem.words, strings.Join(wrong[:min(3, len(wrong))], ", "), more)
+		}
+	}
+	return nil
+}
+
+// shapeText writes a shape as messages show it: [320, 32].
+func shapeText(shape []int) string {
+	return strings.ReplaceAll(fmt.Sprint(shape), " ", ", ")
+}

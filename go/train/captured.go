@@ -1,0 +1,143 @@
+package train
+
+import (
+	"errors"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/layer"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/tensor"
+)
+
+// capturedStep holds what a step of one shape of batch reads and writes, in memory that stays, and its calls.
+//
+// A first step runs call by call: whatever is made once (tables of the rotary embedding) is made there. The second is
+// captured, and replayed from then on with the same bits: between its calls the host has nothing to do.
+type capturedStep struct {
+	model         *model.MoETransformer
+	batch, length int
+	capture       bool
+	sizes, pieces []int     // sequences of each micro-batch, and its partial sums of the loss
+	shares        []float64 // of each micro-batch in the whole batch
+
+	inputs, targets      *tensor.Tensor // i32 [batch, length]
+	lossScale, auxScales *tensor.Tensor // f32 [1], f32 [micro-batches]
+	losses, aux          *tensor.Tensor // f32 [partial sums], f32 [micro-batches]
+
+	runs    int
+	graph   *cuda.Graph
+	watched []layer.Watched // what the graph's launches choose, a layer each
+}
+
+func newCapturedStep(m *model.MoETransformer, batch, length, micro int, capture bool) (*capturedStep, error) {
+	s := &capturedStep{model: m, batch: batch, length: length, capture: capture}
+	scales, sums := []float32{}, 0
+	for start := 0; start < batch; start += micro {
+		size := min(micro, batch-start)
+		s.sizes = append(s.sizes, size)
+		s.pieces = append(s.pieces, m.LossPieces(size*length))
+		s.shares = append(s.shares, float64(size)/float64(batch))
+		scales = append(scales, float32(float64(size)/float64(batch)))
+		sums += s.pieces[len(s.pieces)-1]
+	}
+	err := layer.Run(m.Context(), func(p *layer.Pass) {
+		s.inputs, s.targets = p.Empty(cuda.I32, batch, length), p.Empty(cuda.I32, batch, length)
+		s.lossScale, s.auxScales = p.Empty(cuda.F32, 1), p.Empty(cuda.F32, len(scales))
+		p.Check(tensor.Write(s.auxScales, scales))
+		s.losses, s.aux = p.Empty(cuda.F32, sums), p.Empty(cuda.F32, len(scales))
+		for _, made := range s.tensors() {
+			p.Keep(made)
+		}
+	})
+	return s, err
+}
+
+func (s *capturedStep) tensors() []*tensor.Tensor {
+	return []*tensor.Tensor{s.inputs, s.targets, s.lossScale, s.auxScales, s.losses, s.aux}
+}
+
+// close frees the graph and the memory.
+func (s *capturedStep) close() error {
+	var err error
+	if s.graph != nil {
+		err = s.graph.Close()
+	}
+	for at, block := range s.model.MoELayers() {
+		if at < len(s.watched) {
+			err = errors.Join(err, block.Share(layer.Watched{}), s.watched[at].Close())
+		}
+	}
+	for _, made := range s.tensors() {
+		err = errors.Join(err, made.Close())
+	}
+	return err
+}
+
+// run does a step on ids and targets [batch, length], `tokens` of which count; `update` is its last part.
+func (s *capturedStep) run(inputs, targets []int32, tokens int, update func() error) error {
+	err := tensor.Write(s.inputs, inputs)
+	if err == nil {
+		err = tensor.Write(s.targets, targets)
+	}
+	if err == nil {
+		err = tensor.Write(s.lossScale, []float32{float32(1 / float64(tokens))})
+	}
+	if err != nil {
+		return err
+	}
+	s.runs++
+	if s.graph == nil && s.runs > 1 && s.capture {
+		if err := s.record(update); err != nil {
+			return err
+		}
+	}
+	if s.graph == nil {
+		return s.calls(update)
+	}
+	if err := s.graph.Launch(); err != nil {
+		return err
+	}
+	for at, block := range s.model.MoELayers() {
+		if err := block.Share(s.watched[at]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *capturedStep) record(update func() error) error {
+	ctx := s.model.Context()
+	// Others may have run since, of other lengths: what is made once must not be made inside the graph.
+	err := layer.Run(ctx, func(p *layer.Pass) {
+		largest := s.sizes[0]
+		s.model.Warm(p, largest, s.length)
+	})
+	if err != nil {
+		return err
+	}
+	graph, err := ctx.Capture(func() error { return s.calls(update) })
+	if err != nil {
+		return err
+	}
+	s.graph = graph
+	for _, block := range s.model.MoELayers() {
+		s.watched = append(s.watched, block.Release())
+	}
+	return nil
+}
+
+func (s *capturedStep) calls(update func() error) error {
+	return layer.Run(s.model.Context(), func(p *layer.Pass) {
+		p.Check(s.aux.Zero())
+		start, piece := 0, 0
+		for at, size := range s.sizes {
+			s.model.ForwardBackward(
+				p, p.Narrow(s.inputs, 0, start, size), p.Narrow(s.targets, 0, start, size),
+				model.Scales{Loss: s.lossScale, Aux: p.Narrow(s.auxScales, 0, at, 1)},
+				p.Narrow(s.losses, 0, piece, s.pieces[at]), p.Narrow(s.aux, 0, at, 1), at > 0,
+			)
+			start, piece = start+size, piece+s.pieces[at]
+		}
+		p.Check(update())
+	})
+}

@@ -1,0 +1,131 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+
+	"github.com/nncuda/nncuda/go/formats"
+)
+
+// OpenShards opens a shard, or all *.tokens files of a folder in the order of their names.
+func OpenShards(source string) ([]*formats.TokenShard, error) {
+	files := []string{source}
+	if info, err := os.Stat(source); err == nil && info.IsDir() {
+		entries, err := os.ReadDir(source)
+		if err != nil {
+			return nil, formats.CannotRead(source, err)
+		}
+		files = files[:0]
+		for _, entry := range entries { // sorted by name
+			if name := entry.Name(); filepath.Ext(name) == ".tokens" {
+				files = append(files, filepath.Join(source, name))
+			}
+		}
+	}
+	if len(files) == 0 {
+		return nil, &formats.Error{Path: source, Problem: "holds no token shards (*.tokens)"}
+	}
+	var shards []*formats.TokenShard
+	for _, file := range files {
+		shard, err := formats.OpenShard(file)
+		if err != nil {
+			return nil, errors.Join(err, closeShards(shards))
+		}
+		shards = append(shards, shard)
+	}
+	return shards, nil
+}
+
+func closeShards(shards []*formats.TokenShard) error {
+	var err error
+	for _, shard := range shards {
+		err = errors.Join(err, shard.Close())
+	}
+	return err
+}
+
+// Windows are pieces of Length + 1 tokens, each beginning where the one before has its last token; none crosses a
+// shard. Window w gives the inputs tokens[0 : Length] and the targets tokens[1 : Length + 1] from its place.
+type Windows struct {
+	Length    int
+	VocabSize int
+	Count     int // how many there are
+
+	shards []*formats.TokenShard
+	ends   []int // windows of all shards up to and including each
+}
+
+// OpenWindows opens the shards of a file or folder as windows of `length`. They must be closed.
+func OpenWindows(source string, length int) (*Windows, error) {
+	shards, err := OpenShards(source)
+	if err != nil {
+		return nil, err
+	}
+	windows, err := newWindows(shards, length)
+	if err != nil {
+		return nil, errors.Join(formats.Wrap(source, err), closeShards(shards))
+	}
+	return windows, nil
+}
+
+func newWindows(shards []*formats.TokenShard, length int) (*Windows, error) {
+	windows := &Windows{Length: length, VocabSize: shards[0].VocabSize, shards: shards}
+	sizes := make([]int, 0, len(shards))
+	for _, shard := range shards {
+		sizes = append(sizes, shard.VocabSize)
+		windows.Count += max(0, (shard.Count-1)/length)
+		windows.ends = append(windows.ends, windows.Count)
+	}
+	slices.Sort(sizes)
+	if sizes = slices.Compact(sizes); len(sizes) > 1 {
+		return nil, fmt.Errorf("the shards have different vocabularies: %v", sizes)
+	}
+	if windows.Count == 0 {
+		return nil, fmt.Errorf("the data holds no window of %d + 1 tokens", length)
+	}
+	return windows, nil
+}
+
+// Close lets go of the files.
+func (w *Windows) Close() error { return closeShards(w.shards) }
+
+// Take gives inputs and targets of windows, [len(indices), Length] each, row after row.
+func (w *Windows) Take(indices []int64) (inputs, targets []int32, err error) {
+	inputs = make([]int32, 0, len(indices)*w.Length)
+	targets = make([]int32, 0, len(indices)*w.Length)
+	row := make([]int32, w.Length+1)
+	for _, index := range indices {
+		which := sort.SearchInts(w.ends, int(index)+1)
+		if index < 0 || which == len(w.ends) {
+			return nil, nil, fmt.Errorf("window %d is not one of %d", index, w.Count)
+		}
+		start := int(index)
+		if which > 0 {
+			start -= w.ends[which-1]
+		}
+		if err := w.shards[which].Read(row, start*w.Length); err != nil {
+			return nil, nil, err
+		}
+		inputs = append(inputs, row[:w.Length]...)
+		targets = append(targets, row[1:]...)
+	}
+	return inputs, targets, nil
+}
+
+// spread gives the windows of an evaluation in batches of at most `size`: all in their order, or, for so many
+// `batches`, evenly spaced ones.
+func (w *Windows) spread(size, batches int) [][]int64 {
+	wanted := w.Count
+	if batches > 0 && batches < (w.Count+size-1)/size {
+		wanted = batches * size
+	}
+	chosen := make([]int64, wanted)
+	for at := range chosen {
+		chosen[at] = int64(at * w.Count / wanted)
+	}
+	return slices.Collect(slices.Chunk(chosen, size))
+}
