@@ -1,0 +1,66 @@
+"""What a language costs beside the library: not how fast, but that it is measured alike, and that nothing grows."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import languages
+import pytest
+from runs import Workshop
+
+from nncuda.bench import languages as bench
+
+STEPS, EVERY = 1500, 50
+#: How much of a run's memory may still come after its first 200 steps: far less than a float a step of each tensor.
+GROWTH = 1 << 20
+
+
+@pytest.mark.case("the benchmark's worker")
+def test_worker(workshop: Workshop, language: languages.Language) -> None:
+    """It does what it is asked, on the same options and data as the commands, and says what it measured."""
+    arguments = [*workshop.options("ragged"), "--data", workshop.folder / "shards", "--steps", 3, "--decode", 4]
+    line = bench.measure_once(language.bench, [*map(str, arguments), "--threads", "1"])
+    assert list(line) == ["language", *(key for key, _, _ in bench.MEASURES), "threads"]
+    assert line["language"] == language.name and line["threads"] == 1
+    assert 10 < line["call_nanoseconds"] < 1e6 and line["train_tokens_per_second"] > 100
+
+
+def test_shortfalls() -> None:
+    """The bars of the comparison: 3 % between compiled languages, 10 % for Python, in both tokens a second."""
+
+    def medians(python: float, go: float, rust: float) -> dict[str, dict[str, float]]:
+        speeds = {"python": python, "go": go, "rust": rust}
+        return {name: {key: speed for key, _, _ in bench.MEASURES} for name, speed in speeds.items()}
+
+    assert bench.shortfalls(medians(91, 98, 100)) == [] == bench.shortfalls({"python": medians(1, 1, 1)["python"]})
+    assert bench.shortfalls(medians(101, 100, 99)) == []
+    assert [text.split(" is ")[0] for text in bench.shortfalls(medians(89, 96, 100))] == [
+        f"{kind}, tokens/s: {language}" for kind in ("training", "decoding") for language in ("python", "go")
+    ]
+
+
+@pytest.mark.case("no growth of memory or threads over 1000 steps")
+def test_nothing_grows(workshop: Workshop, language: languages.Language) -> None:
+    """Resident memory and threads of the command, from its own account, at every 50th of 1500 steps."""
+    run = workshop.folder / "runs" / f"long-{language.name}"
+    flags = ["--steps", STEPS, "--log-every", EVERY, "--save-every", 0, "--eval-every", 0, "--threads", 2]
+    resident, threads = [], []
+    with language.start("train", run, *workshop.options("small"), *flags) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if json.loads(line)["step"] < STEPS:
+                resident.append(_account(process.pid, "VmRSS") * 1024)
+                threads.append(_account(process.pid, "Threads"))
+    assert process.returncode == 0 and len(resident) == STEPS // EVERY - 1
+    # Around step 325 and step 1325. Medians, since a collector of garbage lets memory rise and fall.
+    early, late = statistics.median(resident[3:9]), statistics.median(resident[-6:])
+    assert late - early <= GROWTH, f"from {early / 1024:.0f} KiB to {late / 1024:.0f} KiB"
+    assert max(threads[-6:]) <= max(threads[3:9]), threads
+
+
+def _account(pid: int, field: str) -> int:
+    """A line of a process's own account."""
+    with open(Path("/proc") / str(pid) / "status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(f"{field}:"))
