@@ -15,7 +15,7 @@ STRATEGIES = {
     "greedy": ["--greedy"],
     "sample": ["--seed", 7, "--temperature", 0.8],
     "top-k": ["--seed", -3, "--top-k", 9],
-    "top-p": ["--seed", 2**63 + 11, "--top-p", 0.85, "--temperature", 1.3],
+    "top-p": ["--seed", -(2**63), "--top-p", 0.85, "--temperature", 1.3],
     "top-k and top-p": ["--seed", 5, "--top-k", 20, "--top-p", 0.9],
 }
 PAIRS = list(itertools.product(languages.NAMES, repeat=2))

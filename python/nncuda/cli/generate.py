@@ -30,7 +30,13 @@ _USUAL_TOKENS = 128
 @click.option("--temperature", type=click.FloatRange(min=0), default=1.0, show_default=True, help="0 is --greedy.")
 @click.option("--top-k", type=click.IntRange(min=1), help="Draw among the so many likeliest tokens.")
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Draw among the likeliest up to this share.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same text.")
+@click.option(
+    "--seed",
+    type=click.IntRange(-(2**63), 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="The same seed gives the same text.",
+)
 @click.option(
     "--ids", "as_ids", is_flag=True, help="PROMPT is token ids, and so is the output; no tokenizer is needed."
 )
