@@ -1,0 +1,94 @@
+//! What can go wrong, each kind with the exit code that the commands end with.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An error of this crate. The text is one sentence that names what was wrong and what would be right.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file is corrupt, truncated, or of another kind.
+    #[error("{}: {problem}", .path.display())]
+    Format {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A value, an option or a shape is not one that may be.
+    #[error("{0}")]
+    Value(String),
+    /// A token id is outside the vocabulary.
+    #[error("{0}")]
+    OutOfRange(String),
+    /// Something that would have been overwritten is there already.
+    #[error("{0}")]
+    Exists(String),
+    /// The system could not read or write a file.
+    #[error("{}: {}", .path.display(), system_text(.source))]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The loss is not a finite number any more.
+    #[error("{0}")]
+    Diverged(String),
+    /// The library, the device or its memory failed.
+    #[error(transparent)]
+    Device(#[from] nn_ffi::Error),
+}
+
+/// The result of this crate's functions.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// A file that is not what it should be.
+    pub fn format(path: impl AsRef<Path>, problem: impl Into<String>) -> Self {
+        Error::Format { path: path.as_ref().to_owned(), problem: problem.into() }
+    }
+
+    /// A value that is not one that may be.
+    pub fn value(problem: impl Into<String>) -> Self {
+        Error::Value(problem.into())
+    }
+
+    /// What the system said about a file.
+    pub fn io(path: impl AsRef<Path>, source: io::Error) -> Self {
+        Error::Io { path: path.as_ref().to_owned(), source }
+    }
+
+    /// A file that the system does not let us read.
+    pub fn unreadable(path: impl AsRef<Path>, source: &io::Error) -> Self {
+        Error::format(path, format!("cannot be read: {}", system_text(source)))
+    }
+
+    /// The same fault as one of the file that the wrong value came from.
+    #[must_use]
+    pub fn in_file(self, path: impl AsRef<Path>) -> Self {
+        match self {
+            Error::Value(problem) => Error::format(path, problem),
+            other => other,
+        }
+    }
+
+    /// What a command ends with: 1 diverged, 3 a wrong file or value, 4 the library, the device or its memory.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Diverged(_) => 1,
+            Error::Format { .. } | Error::Value(_) | Error::Exists(_) | Error::Io { .. } => 3,
+            Error::Device(nn_ffi::Error::Value(_)) => 3,
+            Error::OutOfRange(_) | Error::Device(_) => 4,
+        }
+    }
+}
+
+/// What the system said, without the number that the standard library adds.
+fn system_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}

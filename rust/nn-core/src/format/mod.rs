@@ -1,0 +1,40 @@
+//! Files: safetensors, token shards, tokenizers, JSON, and writing that a kill cannot spoil.
+//!
+//! Nothing in here knows a model. Every reader checks a file in full before it hands anything out, and says in one
+//! sentence what is wrong with it.
+
+pub mod atomic;
+pub mod safetensors;
+pub mod shards;
+pub mod tokenizer;
+pub mod value;
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+pub use safetensors::{Dtype, SafetensorsFile, SafetensorsFolder};
+pub use shards::TokenShard;
+pub use tokenizer::Tokenizer;
+pub use value::{Table, Value};
+
+/// A JSON file that holds an object.
+pub fn read_json(path: &Path) -> Result<Table> {
+    let bytes = std::fs::read(path).map_err(|error| Error::unreadable(path, &error))?;
+    let value: Value =
+        serde_json::from_slice(&bytes).map_err(|error| Error::format(path, format!("is not JSON ({error})")))?;
+    match value {
+        Value::Table(table) => Ok(table),
+        _ => Err(Error::format(path, "is not a JSON object")),
+    }
+}
+
+/// A TOML file.
+pub fn read_toml(path: &Path) -> Result<Table> {
+    let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
+    let wrong = |problem: &dyn std::fmt::Display| {
+        Error::format(path, format!("is not TOML ({})", problem.to_string().trim_end().replace('\n', " ")))
+    };
+    let text = String::from_utf8(bytes).map_err(|error| wrong(&error.utf8_error()))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(&error.message()))?;
+    Ok(table.into_iter().map(|(name, value)| (name, value.into())).collect())
+}

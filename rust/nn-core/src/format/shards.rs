@@ -1,0 +1,253 @@
+//! Token shards: the encoded text that training reads, window by window.
+//!
+//! Layout, little-endian: a header of 64 bytes, then `count` token ids of `width` bytes each, nothing behind them.
+//!
+//! ```text
+//! bytes  0..7    magic "NNTOKENS"
+//! bytes  8..11   version, 1
+//! bytes 12..15   width: 2 (uint16) or 4 (uint32)
+//! bytes 16..23   vocab_size: every id is below it
+//! bytes 24..31   count
+//! bytes 32..63   SHA-256 of the tokenizer file that made the ids; zeros when unknown
+//! ```
+//!
+//! Windows are read by position, so a shard may be larger than memory, and one that is cut off while it is open gives
+//! an error where a mapped one would end the program.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::atomic::write_file_with;
+use crate::error::{Error, Result};
+
+/// What a shard begins with.
+pub const MAGIC: &[u8; 8] = b"NNTOKENS";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 64;
+
+/// A shard, opened and checked: header, version, width and length of the file.
+///
+/// Ids are checked by `check_ids`, which reads the whole file; readers that take windows check those.
+#[derive(Debug)]
+pub struct TokenShard {
+    path: PathBuf,
+    file: File,
+    width: usize,
+    vocab_size: u64,
+    count: u64,
+    tokenizer: [u8; 32],
+}
+
+impl TokenShard {
+    /// Opens a shard.
+    pub fn open(path: &Path) -> Result<Self> {
+        let unreadable = |error: std::io::Error| Error::unreadable(path, &error);
+        let file = File::open(path).map_err(unreadable)?;
+        let size = file.metadata().map_err(unreadable)?.len();
+        let mut head = [0; HEADER_BYTES];
+        let have = HEADER_BYTES.min(usize::try_from(size).unwrap_or(HEADER_BYTES));
+        file.read_exact_at(&mut head[..have], 0).map_err(unreadable)?;
+        if have < MAGIC.len() || head[..8] != *MAGIC {
+            return Err(Error::format(path, "is not a token shard: it does not begin with NNTOKENS"));
+        }
+        if have < HEADER_BYTES {
+            return Err(Error::format(path, format!("is cut off inside its header, at byte {size}")));
+        }
+        let (version, width) = (word(&head, 8), word(&head, 12));
+        let (vocab_size, count) = (long(&head, 16), long(&head, 24));
+        let wrong = if version != VERSION {
+            format!("is a token shard of version {version}; this program reads version {VERSION}")
+        } else if width != 2 && width != 4 {
+            format!("has ids of {width} bytes; they must have 2 or 4")
+        } else if vocab_size < 1 || vocab_size > 1 << (8 * width) {
+            format!("has a vocabulary of {vocab_size}, which ids of {width} bytes cannot hold")
+        } else if u128::from(size) != HEADER_BYTES as u128 + u128::from(count) * u128::from(width) {
+            let needed = HEADER_BYTES as u128 + u128::from(count) * u128::from(width);
+            format!("is {size} bytes long, but its {count} tokens take {needed}")
+        } else {
+            let mut tokenizer = [0; 32];
+            tokenizer.copy_from_slice(&head[32..]);
+            return Ok(Self { path: path.to_owned(), file, width: width as usize, vocab_size, count, tokenizer });
+        };
+        Err(Error::format(path, wrong))
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Tokens.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Every id is below it.
+    pub fn vocab_size(&self) -> u64 {
+        self.vocab_size
+    }
+
+    /// Bytes an id: 2 or 4.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// SHA-256 of the tokenizer's file; zeros when unknown.
+    pub fn tokenizer(&self) -> &[u8; 32] {
+        &self.tokenizer
+    }
+
+    /// The ids at places `start .. start + ids.len()`, each of them below the vocabulary's size.
+    ///
+    /// `Error::Format` when an id is not, or the file has become shorter.
+    pub fn read(&self, start: u64, ids: &mut [i32]) -> Result<()> {
+        let end = start.checked_add(ids.len() as u64).filter(|end| *end <= self.count);
+        if end.is_none() {
+            return Err(Error::value(format!("tokens {start} .. {start}+{} of {}", ids.len(), self.count)));
+        }
+        let mut bytes = vec![0; ids.len() * self.width];
+        self.file
+            .read_exact_at(&mut bytes, HEADER_BYTES as u64 + start * self.width as u64)
+            .map_err(|error| Error::unreadable(&self.path, &error))?;
+        for (id, bytes) in ids.iter_mut().zip(bytes.chunks_exact(self.width)) {
+            let token = match *bytes {
+                [low, high] => u32::from(u16::from_le_bytes([low, high])),
+                _ => word(bytes, 0),
+            };
+            *id = i32::try_from(token).ok().filter(|_| u64::from(token) < self.vocab_size).ok_or_else(|| {
+                let size = self.vocab_size;
+                Error::format(&self.path, format!("holds the token {token}; its vocabulary has {size}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// `Error::Format` when an id is not below the vocabulary's size.
+    pub fn check_ids(&self) -> Result<()> {
+        const CHUNK: u64 = 1 << 20;
+        let mut ids = vec![0; CHUNK.min(self.count) as usize];
+        let mut start = 0;
+        while start < self.count {
+            let length = CHUNK.min(self.count - start) as usize;
+            self.read(start, &mut ids[..length])?;
+            start += length as u64;
+        }
+        Ok(())
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    u64::from(word(bytes, at)) | u64::from(word(bytes, at + 4)) << 32
+}
+
+/// Writes a shard of ids, in one step. Ids of vocabularies up to 65 536 take two bytes.
+///
+/// `Error::Value`, with nothing written, when an id is not below `vocab_size`. `tokenizer` is the SHA-256 of the
+/// tokenizer's file, zeros when unknown.
+pub fn write_shard(path: &Path, ids: &[u32], vocab_size: u64, tokenizer: &[u8; 32]) -> Result<()> {
+    let width: u32 = if vocab_size <= 1 << 16 { 2 } else { 4 };
+    if let Some(worst) = ids.iter().find(|id| u64::from(**id) >= vocab_size) {
+        return Err(Error::value(format!("id {worst} in a vocabulary of {vocab_size}")));
+    }
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + ids.len() * width as usize);
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&width.to_le_bytes());
+    bytes.extend_from_slice(&vocab_size.to_le_bytes());
+    bytes.extend_from_slice(&(ids.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(tokenizer);
+    for id in ids {
+        bytes.extend_from_slice(&id.to_le_bytes()[..width as usize]);
+    }
+    write_file_with(path, |file| file.write_all(&bytes).map_err(|error| Error::io(path, error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn shard(ids: &[u32], vocab_size: u64) -> (tempfile::TempDir, PathBuf) {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a.tokens");
+        write_shard(&path, ids, vocab_size, &[7; 32]).unwrap();
+        (root, path)
+    }
+
+    #[test]
+    fn ids_come_back_in_both_widths() {
+        for vocab_size in [100, 70_000] {
+            let (_root, path) = shard(&[1, 2, 99, 0], vocab_size);
+            let opened = TokenShard::open(&path).unwrap();
+            opened.check_ids().unwrap();
+            let mut ids = [0; 3];
+            opened.read(1, &mut ids).unwrap();
+            assert_eq!((ids, opened.count(), opened.tokenizer()), ([2, 99, 0], 4, &[7; 32]));
+            assert!(opened.read(2, &mut ids).is_err());
+        }
+    }
+
+    #[test]
+    fn each_fault_has_its_sentence() {
+        type Fault = fn(&mut Vec<u8>);
+        let table: [(Fault, &str); 9] = [
+            (|bytes| bytes.clear(), "does not begin with NNTOKENS"),
+            (|bytes| bytes[0] = b'X', "does not begin with NNTOKENS"),
+            (|bytes| bytes.truncate(40), "is cut off inside its header, at byte 40"),
+            (|bytes| bytes[8] = 2, "is a token shard of version 2; this program reads version 1"),
+            (|bytes| bytes[12] = 3, "has ids of 3 bytes; they must have 2 or 4"),
+            (|bytes| bytes[16..24].fill(0), "has a vocabulary of 0, which ids of 2 bytes cannot hold"),
+            (|bytes| bytes[16..24].fill(0xff), "which ids of 2 bytes cannot hold"),
+            (|bytes| bytes.truncate(70), "is 70 bytes long, but its 4 tokens take 72"),
+            (|bytes| bytes[24..32].fill(0xff), "but its 18446744073709551615 tokens take"),
+        ];
+        for (fault, sentence) in table {
+            let (_root, path) = shard(&[1, 2, 3, 4], 100);
+            let mut bytes = std::fs::read(&path).unwrap();
+            fault(&mut bytes);
+            std::fs::write(&path, bytes).unwrap();
+            let error = TokenShard::open(&path).unwrap_err();
+            assert!(error.to_string().contains(sentence), "{error}");
+            assert_eq!(error.exit_code(), 3);
+        }
+        let (_root, path) = shard(&[1, 2, 3, 4], 100);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[66..68].fill(0xff);
+        std::fs::write(&path, bytes).unwrap();
+        let error = TokenShard::open(&path).unwrap().check_ids().unwrap_err();
+        assert!(error.to_string().contains("holds the token 65535; its vocabulary has 100"), "{error}");
+    }
+
+    #[test]
+    fn a_shard_with_a_wrong_id_is_not_written() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a.tokens");
+        assert!(write_shard(&path, &[1, 5], 5, &[0; 32]).is_err());
+        assert!(!path.exists());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_a_shard_or_an_error(
+            prefix in 0usize..=16,
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let root = tempfile::tempdir().unwrap();
+            let path = root.path().join("a.tokens");
+            let mut head = MAGIC.to_vec();
+            head.extend([1, 0, 0, 0, 2, 0, 0, 0]);
+            head.truncate(prefix);
+            head.extend(bytes);
+            std::fs::write(&path, head).unwrap();
+            if let Ok(opened) = TokenShard::open(&path) {
+                let _ = opened.check_ids();
+            }
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! Values of JSON and TOML files, and the one form in which every language of this project writes JSON.
+//!
+//! Files must not differ by the language that wrote them, so numbers are written as Python writes them: the shortest
+//! digits that read back as the same number, with an exponent below 1e-4 and from 1e16 on.
+
+use std::fmt::Write as _;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+
+/// A JSON or TOML value. Tables keep their order; of a name given twice the last value counts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// JSON's null.
+    None,
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Integer(i128),
+    /// A number with a fraction or an exponent; TOML's may be infinite or no number.
+    Float(f64),
+    /// Text.
+    Text(String),
+    /// An array.
+    List(Vec<Value>),
+    /// An object.
+    Table(Table),
+}
+
+/// Names and values in their order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table(Vec<(String, Value)>);
+
+impl Table {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The value of a name.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+
+    /// Sets the value of a name, in its place when it is there already, else at the end.
+    pub fn set(&mut self, name: impl Into<String>, value: impl Into<Value>) {
+        let (name, value) = (name.into(), value.into());
+        match self.0.iter_mut().find(|(key, _)| *key == name) {
+            Some(entry) => entry.1 = value,
+            None => self.0.push((name, value)),
+        }
+    }
+
+    /// Takes a name out.
+    pub fn remove(&mut self, name: &str) -> Option<Value> {
+        let at = self.0.iter().position(|(key, _)| key == name)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// Names and values in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// The names in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+}
+
+impl FromIterator<(String, Value)> for Table {
+    fn from_iter<I: IntoIterator<Item = (String, Value)>>(entries: I) -> Self {
+        let mut list: Vec<(String, Value)> = Vec::new();
+        // By position, since a hostile file may hold a great many names.
+        let mut places = std::collections::HashMap::new();
+        for (name, value) in entries {
+            match places.get(&name) {
+                Some(&at) => {
+                    let entry: &mut (String, Value) = &mut list[at];
+                    entry.1 = value;
+                }
+                None => {
+                    places.insert(name.clone(), list.len());
+                    list.push((name, value));
+                }
+            }
+        }
+        Self(list)
+    }
+}
+
+impl<const N: usize> From<[(&str, Value); N]> for Table {
+    fn from(entries: [(&str, Value); N]) -> Self {
+        entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+macro_rules! value_from {
+    ($($source:ty, $name:ident => $made:expr;)*) => {$(
+        impl From<$source> for Value {
+            fn from($name: $source) -> Self { $made }
+        }
+    )*};
+}
+
+value_from! {
+    bool, value => Value::Bool(value);
+    i32, value => Value::Integer(value.into());
+    i64, value => Value::Integer(value.into());
+    u64, value => Value::Integer(value.into());
+    usize, value => Value::Integer(value as i128);
+    f64, value => Value::Float(value);
+    &str, value => Value::Text(value.to_owned());
+    String, value => Value::Text(value);
+    Table, value => Value::Table(value);
+    Vec<Value>, value => Value::List(value);
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Value::None, Into::into)
+    }
+}
+
+impl From<toml::Value> for Value {
+    fn from(value: toml::Value) -> Self {
+        match value {
+            toml::Value::String(text) => Value::Text(text),
+            toml::Value::Integer(number) => number.into(),
+            toml::Value::Float(number) => number.into(),
+            toml::Value::Boolean(value) => value.into(),
+            toml::Value::Datetime(date) => Value::Text(date.to_string()),
+            toml::Value::Array(list) => Value::List(list.into_iter().map(Into::into).collect()),
+            toml::Value::Table(table) => {
+                Value::Table(table.into_iter().map(|(name, value)| (name, value.into())).collect())
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, text: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        text.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::None)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(entry) = entries.next_element()? {
+            list.push(entry);
+        }
+        Ok(Value::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(entry) = entries.next_entry::<String, Value>()? {
+            list.push(entry);
+        }
+        Ok(Value::Table(list.into_iter().collect()))
+    }
+}
+
+impl Value {
+    /// The text, if it is one.
+    pub fn as_text(&self) -> Option<&str> {
+        if let Value::Text(text) = self { Some(text) } else { None }
+    }
+
+    /// The table, if it is one.
+    pub fn as_table(&self) -> Option<&Table> {
+        if let Value::Table(table) = self { Some(table) } else { None }
+    }
+
+    /// The whole number, if it is one that fits.
+    pub fn as_integer<T: TryFrom<i128>>(&self) -> Option<T> {
+        if let Value::Integer(number) = self { T::try_from(*number).ok() } else { None }
+    }
+
+    /// The number, whole or not.
+    pub fn as_number(&self) -> Option<f64> {
+        match self {
+            Value::Integer(number) => Some(*number as f64),
+            Value::Float(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// JSON on one line.
+    pub fn to_json(&self) -> String {
+        let mut out = String::new();
+        write_json(&mut out, self, None);
+        out
+    }
+
+    /// JSON with an entry a line, two spaces deeper at each level, without a line end behind it.
+    pub fn to_json_lines(&self) -> String {
+        let mut out = String::new();
+        write_json(&mut out, self, Some(0));
+        out
+    }
+
+    /// As messages show it: text in quotes, and None, True and False as the other languages of this project have them.
+    pub fn repr(&self) -> String {
+        match self {
+            Value::None => "None".into(),
+            Value::Bool(true) => "True".into(),
+            Value::Bool(false) => "False".into(),
+            Value::Integer(number) => number.to_string(),
+            Value::Float(number) => float_text(*number, "inf", "nan"),
+            Value::Text(text) => quoted(text),
+            Value::List(list) => format!("[{}]", list.iter().map(Value::repr).collect::<Vec<_>>().join(", ")),
+            Value::Table(table) => {
+                let entries: Vec<_> =
+                    table.iter().map(|(name, value)| format!("{}: {}", quoted(name), value.repr())).collect();
+                format!("{{{}}}", entries.join(", "))
+            }
+        }
+    }
+}
+
+/// Text as messages show it: in single quotes, or in double ones where it holds single ones, control characters escaped.
+pub fn quoted(text: &str) -> String {
+    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let mut out = String::from(quote);
+    for character in text.chars() {
+        match character {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\\' => out.push_str("\\\\"),
+            _ if character == quote => {
+                out.push('\\');
+                out.push(quote);
+            }
+            _ if character.is_control() => {
+                let _ = write!(out, "\\x{:02x}", character as u32);
+            }
+            _ => out.push(character),
+        }
+    }
+    out.push(quote);
+    out
+}
+
+/// A number as messages show it.
+pub fn number_text(number: f64) -> String {
+    float_text(number, "inf", "nan")
+}
+
+fn float_text(number: f64, infinity: &str, nan: &str) -> String {
+    if number.is_nan() {
+        return nan.into();
+    }
+    if number.is_infinite() {
+        return format!("{}{infinity}", if number < 0.0 { "-" } else { "" });
+    }
+    let scientific = format!("{number:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..16).contains(&exponent) {
+        let plain = format!("{number}");
+        return if plain.contains('.') { plain } else { format!("{plain}.0") };
+    }
+    format!("{digits}e{}{:02}", if exponent < 0 { "-" } else { "+" }, exponent.abs())
+}
+
+fn write_json(out: &mut String, value: &Value, depth: Option<usize>) {
+    match value {
+        Value::None => out.push_str("null"),
+        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Value::Integer(number) => {
+            let _ = write!(out, "{number}");
+        }
+        // No JSON, strictly, but what every language here writes of a loss that is no number, and skips on reading.
+        Value::Float(number) => out.push_str(&float_text(*number, "Infinity", "NaN")),
+        Value::Text(text) => write_text(out, text),
+        Value::List(list) => write_entries(out, ['[', ']'], list, depth, |out, entry, depth| {
+            write_json(out, entry, depth);
+        }),
+        Value::Table(table) => write_entries(out, ['{', '}'], &table.0, depth, |out, (name, entry), depth| {
+            write_text(out, name);
+            out.push_str(": ");
+            write_json(out, entry, depth);
+        }),
+    }
+}
+
+fn write_entries<T>(
+    out: &mut String,
+    brackets: [char; 2],
+    entries: &[T],
+    depth: Option<usize>,
+    write: impl Fn(&mut String, &T, Option<usize>),
+) {
+    out.push(brackets[0]);
+    let inner = depth.map(|depth| depth + 1);
+    for (number, entry) in entries.iter().enumerate() {
+        match (number, inner) {
+            (0, None) => {}
+            (_, None) => out.push_str(", "),
+            (_, Some(inner)) => {
+                out.push_str(if number == 0 { "\n" } else { ",\n" });
+                out.push_str(&"  ".repeat(inner));
+            }
+        }
+        write(out, entry, inner);
+    }
+    if let Some(depth) = depth.filter(|_| !entries.is_empty()) {
+        out.push('\n');
+        out.push_str(&"  ".repeat(depth));
+    }
+    out.push(brackets[1]);
+}
+
+fn write_text(out: &mut String, text: &str) {
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            ' '..='~' => out.push(character),
+            _ => {
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
+        }
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_python_writes_them() {
+        // Expected texts are Python's repr.
+        for (number, text) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.0, "1.0"),
+            (0.1, "0.1"),
+            (1e-5, "1e-05"),
+            (0.0001, "0.0001"),
+            (1.5e-7, "1.5e-07"),
+            (1e15, "1000000000000000.0"),
+            (1e16, "1e+16"),
+            (1.25e100, "1.25e+100"),
+            (f64::MIN_POSITIVE, "2.2250738585072014e-308"),
+            (3.870_862_007_141_113_3, "3.8708620071411133"),
+        ] {
+            assert_eq!(number_text(number), text);
+            assert_eq!(Value::Float(number).to_json(), text);
+        }
+        assert_eq!(Value::Float(f64::NAN).to_json(), "NaN");
+        assert_eq!(Value::Float(f64::NEG_INFINITY).to_json(), "-Infinity");
+    }
+
+    #[test]
+    fn json_is_written_as_python_writes_it() {
+        let value = Value::Table(Table::from([
+            ("a", Value::List(vec![1i32.into(), Value::None, true.into()])),
+            ("é\n", "\u{1f600}\"\\\u{1}".into()),
+            ("empty", Value::List(vec![])),
+        ]));
+        assert_eq!(value.to_json(), r#"{"a": [1, null, true], "\u00e9\n": "\ud83d\ude00\"\\\u0001", "empty": []}"#);
+        assert_eq!(
+            value.to_json_lines(),
+            "{\n  \"a\": [\n    1,\n    null,\n    true\n  ],\n  \"\\u00e9\\n\": \"\\ud83d\\ude00\\\"\\\\\\u0001\",\n  \
+             \"empty\": []\n}"
+        );
+    }
+
+    #[test]
+    fn the_last_of_two_equal_names_counts() {
+        let value: Value = serde_json::from_str(r#"{"a": 1, "b": 2, "a": 3}"#).unwrap();
+        assert_eq!(value.to_json(), r#"{"a": 3, "b": 2}"#);
+    }
+
+    #[test]
+    fn messages_quote_text() {
+        assert_eq!(Value::Text("it's".into()).repr(), "\"it's\"");
+        assert_eq!(Value::Text("a\tb".into()).repr(), "'a\\tb'");
+    }
+}

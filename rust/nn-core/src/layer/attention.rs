@@ -1,0 +1,139 @@
+//! Causal self-attention with rotary embedding and shared key heads, in training and over a cache.
+
+use nn_ffi::{DType, GpuTensor, RopeLayout, kernels};
+
+use super::cache::KVCache;
+use super::linear::Linear;
+use super::rope::Rotation;
+use crate::error::Result;
+
+/// out = softmax(q k^T / sqrt(head_dim)) v, through W_o; q, k, v come from one product with W_qkv.
+///
+/// Weights: qkv `[(heads + 2 kv_heads) * head_dim, hidden]`, output `[hidden, heads * head_dim]`. With one key head it
+/// is multi-query attention, with as many as query heads multi-head.
+/// (Vaswani et al. 2017, eq. 1; Shazeer 2019, multi-query; Su et al. 2021, rotary)
+#[derive(Debug)]
+pub struct MQAttention<'ctx> {
+    /// The fused projection of queries, keys and values.
+    pub qkv: Linear<'ctx>,
+    /// The projection of the heads' outputs.
+    pub output: Linear<'ctx>,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Elements a head.
+    pub head_dim: usize,
+}
+
+/// What the backward of attention needs of its forward.
+#[derive(Debug)]
+pub struct MQAttentionKept<'ctx> {
+    qkv: GpuTensor<'ctx>,
+    heads: GpuTensor<'ctx>,
+    lse: GpuTensor<'ctx>,
+}
+
+impl<'ctx> MQAttention<'ctx> {
+    /// x `[batch*length, hidden]`, sequences one after the other, to the same shape.
+    pub fn forward(&self, x: &GpuTensor<'ctx>, batch: usize, rotation: &Rotation<'ctx>) -> Result<GpuTensor<'ctx>> {
+        let (out, _) = self.forward_keeping(x, batch, rotation)?;
+        Ok(out)
+    }
+
+    /// As `forward`, with what `backward` needs.
+    pub fn forward_keeping(
+        &self,
+        x: &GpuTensor<'ctx>,
+        batch: usize,
+        rotation: &Rotation<'ctx>,
+    ) -> Result<(GpuTensor<'ctx>, MQAttentionKept<'ctx>)> {
+        let (ctx, rows) = (x.context(), x.shape()[0]);
+        let qkv = self.qkv.forward(x)?;
+        let [q, k, v] = self.split(&qkv)?;
+        self.rotate(&q, &k, rotation)?;
+        let heads = ctx.empty(&[rows, self.heads, self.head_dim], DType::F32)?;
+        let lse = ctx.empty(&[batch, self.heads, rows / batch], DType::F32)?;
+        kernels::flash_attention(&q, &k, &v, &heads, Some(&lse), batch, self.scale(), true)?;
+        let heads = heads.view(&[rows, self.heads * self.head_dim])?;
+        let out = self.output.forward(&heads)?;
+        Ok((out, MQAttentionKept { qkv, heads, lse }))
+    }
+
+    /// Gradient of x from dy, both `[batch*length, hidden]`.
+    pub fn backward(
+        &self,
+        dy: &GpuTensor<'ctx>,
+        x: &GpuTensor<'ctx>,
+        kept: MQAttentionKept<'ctx>,
+        rotation: &Rotation<'ctx>,
+        beta: f32,
+    ) -> Result<GpuTensor<'ctx>> {
+        let ctx = x.context();
+        let dheads = ctx.empty(kept.heads.shape(), DType::F32)?;
+        self.output.backward(dy, &kept.heads, &dheads, beta)?;
+        let dqkv = ctx.empty(kept.qkv.shape(), DType::F32)?;
+        let [q, k, v] = self.split(&kept.qkv)?;
+        let [dq, dk, dv] = self.split(&dqkv)?;
+        let shape = [x.shape()[0], self.heads, self.head_dim];
+        let (dheads, heads) = (dheads.view(&shape)?, kept.heads.view(&shape)?);
+        kernels::flash_attention_backward(&dheads, &q, &k, &v, &heads, &kept.lse, &dq, &dk, &dv, self.scale(), true)?;
+        for part in [&dq, &dk] {
+            let Rotation { cosine, sine, positions } = rotation;
+            kernels::rope_backward(part, cosine, sine, positions, part, RopeLayout::Half)?;
+        }
+        let dx = ctx.empty(x.shape(), DType::F32)?;
+        self.qkv.backward(&dqkv, x, &dx, beta)?;
+        Ok(dx)
+    }
+
+    /// As `forward` for one sequence, x `[length, hidden]`, whose keys and values fill row `row` of the empty cache.
+    pub fn prefill(
+        &self,
+        x: &GpuTensor<'ctx>,
+        cache: &KVCache<'ctx>,
+        layer: usize,
+        row: usize,
+    ) -> Result<GpuTensor<'ctx>> {
+        let length = x.shape()[0];
+        let qkv = self.qkv.forward(x)?;
+        let [q, k, v] = self.split(&qkv)?;
+        self.rotate(&q, &k, &cache.prompt_rotation(length)?)?;
+        let (keys, values) = (cache.keys[layer].narrow(0, row, 1)?, cache.values[layer].narrow(0, row, 1)?);
+        kernels::kv_append(&k, &v, &cache.starts.narrow(0, row, 1)?, &keys, &values)?;
+        let heads = x.context().empty(&[length, self.heads, self.head_dim], DType::F32)?;
+        kernels::flash_attention(&q, &k, &v, &heads, None, 1, self.scale(), true)?;
+        self.output.forward(&heads.view(&[length, self.heads * self.head_dim])?)
+    }
+
+    /// One new token a sequence, x `[batch, hidden]`.
+    pub fn decode(&self, x: &GpuTensor<'ctx>, cache: &KVCache<'ctx>, layer: usize) -> Result<GpuTensor<'ctx>> {
+        let batch = x.shape()[0];
+        let qkv = self.qkv.forward(x)?;
+        let [q, k, v] = self.split(&qkv)?;
+        self.rotate(&q, &k, &cache.next_rotation())?;
+        let (keys, values) = (&cache.keys[layer], &cache.values[layer]);
+        kernels::kv_append(&k, &v, &cache.starts, keys, values)?;
+        let heads = x.context().empty(&[batch, self.heads, self.head_dim], DType::F32)?;
+        kernels::attention_decode(&q, keys, values, &cache.lengths, &heads, self.scale())?;
+        self.output.forward(&heads.view(&[batch, self.heads * self.head_dim])?)
+    }
+
+    fn rotate(&self, q: &GpuTensor<'ctx>, k: &GpuTensor<'ctx>, rotation: &Rotation<'ctx>) -> Result<()> {
+        let Rotation { cosine, sine, positions } = rotation;
+        Ok(kernels::rope_qk(q, k, cosine, sine, positions, RopeLayout::Half)?)
+    }
+
+    /// Factor of the products of queries and keys.
+    fn scale(&self) -> f32 {
+        (1.0 / (self.head_dim as f64).sqrt()) as f32
+    }
+
+    /// Views of the queries, keys and values in the fused product, `[tokens, heads, head_dim]` each.
+    fn split(&self, qkv: &GpuTensor<'ctx>) -> Result<[GpuTensor<'ctx>; 3]> {
+        let (rows, dim) = (qkv.shape()[0], self.head_dim);
+        let part = |first: usize, heads: usize| qkv.narrow(1, first * dim, heads * dim)?.view(&[rows, heads, dim]);
+        let (heads, kv_heads) = (self.heads, self.kv_heads);
+        Ok([part(0, heads)?, part(heads, kv_heads)?, part(heads + kv_heads, kv_heads)?])
+    }
+}

@@ -1,0 +1,102 @@
+//! One block: h = x + attention(norm(x)); out = h + moe(norm(h)).
+
+use nn_ffi::GpuTensor;
+
+use super::attention::{MQAttention, MQAttentionKept};
+use super::cache::KVCache;
+use super::moe::{MoEKept, MoELayer};
+use super::norm::RMSNorm;
+use super::rope::Rotation;
+use crate::error::Result;
+
+/// Pre-norm attention and mixture of experts around the residual stream.
+#[derive(Debug)]
+pub struct TransformerBlock<'ctx> {
+    /// The norm before attention.
+    pub input_norm: RMSNorm<'ctx>,
+    /// Attention.
+    pub attention: MQAttention<'ctx>,
+    /// The norm before the mixture.
+    pub post_norm: RMSNorm<'ctx>,
+    /// The mixture of experts.
+    pub moe: MoELayer<'ctx>,
+}
+
+/// What the backward of a block needs of its forward: the block's input (which is the output of the block before), the
+/// stream between its two halves, the norms' outputs, and what the two halves keep.
+#[derive(Debug)]
+pub struct BlockKept<'ctx> {
+    x: GpuTensor<'ctx>,
+    normed: GpuTensor<'ctx>,
+    rstd: GpuTensor<'ctx>,
+    attention: MQAttentionKept<'ctx>,
+    middle: GpuTensor<'ctx>,
+    post_normed: GpuTensor<'ctx>,
+    post_rstd: GpuTensor<'ctx>,
+    /// What the mixture keeps.
+    pub moe: MoEKept<'ctx>,
+}
+
+impl<'ctx> TransformerBlock<'ctx> {
+    /// x `[batch*length, hidden]` to the same shape. No expert drops a token.
+    pub fn forward(&self, x: &GpuTensor<'ctx>, batch: usize, rotation: &Rotation<'ctx>) -> Result<GpuTensor<'ctx>> {
+        let middle = self.attention.forward(&self.input_norm.forward(x)?, batch, rotation)?;
+        let normed = self.post_norm.forward_residual(&middle, x)?;
+        self.moe.forward(&normed, &middle)
+    }
+
+    /// As `forward`, with an expert's capacity and what `backward` needs; adds the balancing loss to `aux`.
+    pub fn forward_keeping(
+        &self,
+        x: GpuTensor<'ctx>,
+        batch: usize,
+        rotation: &Rotation<'ctx>,
+        capacity: i64,
+        aux: &GpuTensor<'ctx>,
+    ) -> Result<(GpuTensor<'ctx>, BlockKept<'ctx>)> {
+        let (normed, rstd) = self.input_norm.forward_keeping(&x)?;
+        let (middle, attention) = self.attention.forward_keeping(&normed, batch, rotation)?;
+        let (post_normed, post_rstd) = self.post_norm.forward_residual_keeping(&middle, &x)?;
+        let (out, moe) = self.moe.forward_keeping(&post_normed, &middle, capacity, aux)?;
+        Ok((out, BlockKept { x, normed, rstd, attention, middle, post_normed, post_rstd, moe }))
+    }
+
+    /// Gradient of the block's input from dout, both `[batch*length, hidden]`.
+    pub fn backward(
+        &self,
+        dout: GpuTensor<'ctx>,
+        kept: BlockKept<'ctx>,
+        rotation: &Rotation<'ctx>,
+        aux_scale: &GpuTensor<'ctx>,
+        beta: f32,
+    ) -> Result<GpuTensor<'ctx>> {
+        let BlockKept { x, normed, rstd, attention, middle, post_normed, post_rstd, moe } = kept;
+        let dmiddle = self.moe.backward(&dout, &post_normed, moe, aux_scale, beta)?;
+        drop(post_normed);
+        self.post_norm.backward(&dmiddle, &middle, &post_rstd, Some(&dout))?;
+        drop((middle, dout));
+        let dx = self.attention.backward(&dmiddle, &normed, attention, rotation, beta)?;
+        self.input_norm.backward(&dx, &x, &rstd, Some(&dmiddle))?;
+        Ok(dx)
+    }
+
+    /// One sequence into row `row` of an empty cache, x `[length, hidden]`.
+    pub fn prefill(
+        &self,
+        x: &GpuTensor<'ctx>,
+        cache: &KVCache<'ctx>,
+        layer: usize,
+        row: usize,
+    ) -> Result<GpuTensor<'ctx>> {
+        let middle = self.attention.prefill(&self.input_norm.forward(x)?, cache, layer, row)?;
+        let normed = self.post_norm.forward_residual(&middle, x)?;
+        self.moe.forward(&normed, &middle)
+    }
+
+    /// One new token a sequence, x `[batch, hidden]`.
+    pub fn decode(&self, x: &GpuTensor<'ctx>, cache: &KVCache<'ctx>, layer: usize) -> Result<GpuTensor<'ctx>> {
+        let middle = self.attention.decode(&self.input_norm.forward(x)?, cache, layer)?;
+        let normed = self.post_norm.forward_residual(&middle, x)?;
+        self.moe.forward(&normed, &middle)
+    }
+}

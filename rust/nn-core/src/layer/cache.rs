@@ -1,0 +1,107 @@
+//! Keys and values of past tokens.
+
+use nn_ffi::{DType, GpuTensor, kernels};
+
+use super::rope::{RopeTables, Rotation};
+use crate::error::{Error, Result};
+
+/// Keys and values of past tokens, one layer after the other, with room for `capacity` tokens a sequence, and all else
+/// that running a model over them needs from step to step.
+///
+/// The rotary embedding's tables are the cache's own, so that sequences of any length can be run in turns.
+#[derive(Debug)]
+pub struct KVCache<'ctx> {
+    /// Keys of each layer, `[batch, capacity, kv_heads, head_dim]`.
+    pub keys: Vec<GpuTensor<'ctx>>,
+    /// Values likewise.
+    pub values: Vec<GpuTensor<'ctx>>,
+    /// i32 `[batch]` on the device: the tokens of each sequence, which is the position of its next one.
+    pub starts: GpuTensor<'ctx>,
+    /// i32 `[batch]` on the device: starts + 1, what the next token looks at, itself included.
+    pub lengths: GpuTensor<'ctx>,
+    capacity: usize,
+    /// The tokens of each sequence as the host knows them, so that it need not read them back.
+    used: Vec<usize>,
+    counters: GpuTensor<'ctx>,
+    cosine: GpuTensor<'ctx>,
+    sine: GpuTensor<'ctx>,
+    positions: GpuTensor<'ctx>,
+}
+
+impl<'ctx> KVCache<'ctx> {
+    /// An empty cache for `batch` sequences.
+    pub fn new(rope: &RopeTables<'ctx>, layers: usize, batch: usize, capacity: usize, kv_heads: usize) -> Result<Self> {
+        let (ctx, shape) = (rope.context(), [batch, capacity, kv_heads, rope.head_dim]);
+        let empty = || (0..layers).map(|_| ctx.empty(&shape, DType::F32)).collect::<nn_ffi::Result<Vec<_>>>();
+        let (keys, values) = (empty()?, empty()?);
+        let counters: Vec<i32> = (0..2 * batch).map(|at| i32::from(at >= batch)).collect();
+        let counters = ctx.tensor(&counters, &[2, batch])?;
+        let row = |row| counters.narrow(0, row, 1)?.view(&[batch]);
+        let (cosine, sine) = rope.tables(capacity)?;
+        let rows: Vec<i32> = (0..capacity as i32).collect();
+        Ok(Self {
+            keys,
+            values,
+            starts: row(0)?,
+            lengths: row(1)?,
+            capacity,
+            used: vec![0; batch],
+            counters,
+            cosine,
+            sine,
+            positions: ctx.tensor(&rows, &[capacity])?,
+        })
+    }
+
+    /// Tokens of a sequence.
+    pub fn used(&self, row: usize) -> usize {
+        self.used[row]
+    }
+
+    /// `Error::Value` when so many more tokens of one sequence, or of each, do not fit.
+    pub fn require_room(&self, tokens: usize, row: Option<usize>) -> Result<()> {
+        for (at, used) in self.used.iter().enumerate().filter(|(at, _)| row.is_none_or(|row| row == *at)) {
+            if used + tokens > self.capacity {
+                let (needed, room) = (used + tokens, self.capacity);
+                let problem = format!("sequence {at} would have {needed} tokens; the cache has room for {room}");
+                return Err(Error::value(problem));
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts tokens that are in the cache now: on the device, where a graph can capture it, and on the host.
+    pub fn advance(&mut self, tokens: usize, row: Option<usize>) -> Result<()> {
+        let by = tokens as i32;
+        match row {
+            None => kernels::increment(&self.counters, by)?,
+            Some(row) => {
+                for counter in [&self.starts, &self.lengths] {
+                    kernels::increment(&counter.narrow(0, row, 1)?, by)?;
+                }
+            }
+        }
+        self.count(tokens, row);
+        Ok(())
+    }
+
+    /// The host's part of `advance`, for when a graph did the device's.
+    pub fn count(&mut self, tokens: usize, row: Option<usize>) {
+        for (at, used) in self.used.iter_mut().enumerate() {
+            if row.is_none_or(|row| row == at) {
+                *used += tokens;
+            }
+        }
+    }
+
+    /// What rotates the first `length` tokens of a sequence.
+    pub fn prompt_rotation(&self, length: usize) -> Result<Rotation<'ctx>> {
+        let positions = self.positions.narrow(0, 0, length)?;
+        Ok(Rotation { cosine: self.cosine.clone(), sine: self.sine.clone(), positions })
+    }
+
+    /// What rotates the next token of each sequence.
+    pub fn next_rotation(&self) -> Rotation<'ctx> {
+        Rotation { cosine: self.cosine.clone(), sine: self.sine.clone(), positions: self.starts.clone() }
+    }
+}

@@ -1,0 +1,31 @@
+//! The token embedding.
+
+use nn_ffi::{DType, GpuTensor, kernels};
+
+use super::Weight;
+use crate::error::Result;
+
+/// Rows of a table `[vocab, hidden]`.
+#[derive(Debug)]
+pub struct Embedding<'ctx> {
+    weight: Weight<'ctx>,
+}
+
+impl<'ctx> Embedding<'ctx> {
+    /// An embedding over a table f32 `[vocab, hidden]`.
+    pub fn new(weight: Weight<'ctx>) -> Self {
+        Self { weight }
+    }
+
+    /// ids i32 `[tokens]` to rows `[tokens, hidden]`.
+    pub fn forward(&self, ids: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
+        let rows = ids.context().empty(&[ids.shape()[0], self.weight.value.shape()[1]], DType::F32)?;
+        kernels::embedding(&self.weight.value, ids, &rows)?;
+        Ok(rows)
+    }
+
+    /// Adds dy `[tokens, hidden]` to the rows of the gradient that were taken.
+    pub fn backward(&self, dy: &GpuTensor<'ctx>, ids: &GpuTensor<'ctx>) -> Result<()> {
+        Ok(kernels::scatter_add(dy, ids, self.weight.grad()?)?)
+    }
+}

@@ -1,0 +1,59 @@
+//! The linear layer without a bias.
+
+use nn_ffi::{DType, GpuTensor, kernels};
+
+use super::Weight;
+use crate::error::Result;
+
+/// y = x W^T for a weight `[out, in]`.
+#[derive(Debug)]
+pub struct Linear<'ctx> {
+    weight: Weight<'ctx>,
+}
+
+impl<'ctx> Linear<'ctx> {
+    /// A layer over a weight f32 `[out, in]`.
+    pub fn new(weight: Weight<'ctx>) -> Self {
+        Self { weight }
+    }
+
+    /// x `[rows, in]` to y `[rows, out]`.
+    pub fn forward(&self, x: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
+        let y = x.context().empty(&[x.shape()[0], self.outputs()], DType::F32)?;
+        self.forward_into(x, &y)?;
+        Ok(y)
+    }
+
+    /// As `forward`, into a y that is given.
+    pub fn forward_into(&self, x: &GpuTensor<'ctx>, y: &GpuTensor<'ctx>) -> Result<()> {
+        Ok(kernels::gemm(x, &self.weight.value, y, false, true)?)
+    }
+
+    /// Overwrites dx `[rows, in]` by the gradient of x from dy `[rows, out]`. dx may be x itself, whose values are then
+    /// spent.
+    pub fn backward(&self, dy: &GpuTensor<'ctx>, x: &GpuTensor<'ctx>, dx: &GpuTensor<'ctx>, beta: f32) -> Result<()> {
+        self.backward_weight(dy, x, beta)?;
+        Ok(kernels::gemm(dy, &self.weight.value, dx, false, false)?)
+    }
+
+    /// As `backward`, but adds to what dx is.
+    pub fn backward_adding(
+        &self,
+        dy: &GpuTensor<'ctx>,
+        x: &GpuTensor<'ctx>,
+        dx: &GpuTensor<'ctx>,
+        beta: f32,
+    ) -> Result<()> {
+        self.backward_weight(dy, x, beta)?;
+        Ok(kernels::gemm_beta(dy, &self.weight.value, dx, 1.0, 1.0, false, false)?)
+    }
+
+    fn backward_weight(&self, dy: &GpuTensor<'ctx>, x: &GpuTensor<'ctx>, beta: f32) -> Result<()> {
+        Ok(kernels::gemm_beta(dy, x, self.weight.grad()?, 1.0, beta, true, false)?)
+    }
+
+    /// Outputs.
+    pub fn outputs(&self) -> usize {
+        self.weight.value.shape()[0]
+    }
+}

@@ -1,0 +1,51 @@
+//! Layers with a forward and a hand-written backward.
+//!
+//! A layer holds views of its weights and of their gradients (none: inference only). What a backward needs of its
+//! forward is a value that `forward_keeping` gives and `backward` takes, so that memory is let go as early as can be. The
+//! input is not part of it: the caller hands it in again, kept or recomputed.
+//!
+//! `backward` gives the gradient of the input; the gradients of weight matrices become `beta` times what they were plus
+//! what this call finds, so that beta 0 spares the first micro-batch a pass to set them to zero. Gradients of norms'
+//! gains and of the embedding are always added to what is there.
+
+mod attention;
+mod block;
+mod cache;
+mod embedding;
+mod linear;
+mod moe;
+mod norm;
+mod rope;
+
+pub use attention::{MQAttention, MQAttentionKept};
+pub use block::{BlockKept, TransformerBlock};
+pub use cache::KVCache;
+pub use embedding::Embedding;
+pub use linear::Linear;
+pub use moe::{MoEKept, MoELayer, Router, Routing, SwiGLU};
+pub use norm::RMSNorm;
+pub use rope::{RopeTables, Rotation};
+
+use nn_ffi::GpuTensor;
+
+use crate::error::{Error, Result};
+
+/// A parameter and its gradient, views of the arenas; without a gradient, for inference only.
+#[derive(Debug)]
+pub struct Weight<'ctx> {
+    /// The values.
+    pub value: GpuTensor<'ctx>,
+    grad: Option<GpuTensor<'ctx>>,
+}
+
+impl<'ctx> Weight<'ctx> {
+    /// A parameter of a layer.
+    pub fn new(value: GpuTensor<'ctx>, grad: Option<GpuTensor<'ctx>>) -> Self {
+        Self { value, grad }
+    }
+
+    /// The gradient. `Error::Value` when the layer was made for inference.
+    pub fn grad(&self) -> Result<&GpuTensor<'ctx>> {
+        self.grad.as_ref().ok_or_else(|| Error::value("this layer was made for inference: it has no gradients"))
+    }
+}

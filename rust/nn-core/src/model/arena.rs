@@ -1,0 +1,87 @@
+//! One buffer of a layout: the parameters themselves, their gradients, or a moment of the optimiser.
+
+use std::rc::Rc;
+
+use nn_ffi::{Context, DType, GpuTensor, kernels};
+
+use super::config::MoEConfig;
+use super::parameters::{ParameterLayout, ParameterSpec};
+use crate::error::{Error, Result};
+use crate::format::safetensors::Source;
+use crate::format::value::quoted;
+
+/// One f32 buffer of a layout.
+#[derive(Debug)]
+pub struct ParameterArena<'ctx> {
+    layout: Rc<ParameterLayout>,
+    data: GpuTensor<'ctx>,
+}
+
+impl<'ctx> ParameterArena<'ctx> {
+    /// An arena of zeros.
+    pub fn zeros(ctx: &'ctx Context, layout: &Rc<ParameterLayout>) -> Result<Self> {
+        Ok(Self { layout: Rc::clone(layout), data: ctx.zeros(&[layout.size()], DType::F32)? })
+    }
+
+    /// All elements, f32 `[layout.size()]`.
+    pub fn data(&self) -> &GpuTensor<'ctx> {
+        &self.data
+    }
+
+    /// Where each parameter lies.
+    pub fn layout(&self) -> &ParameterLayout {
+        &self.layout
+    }
+
+    fn spec(&self, name: &str) -> Result<&ParameterSpec> {
+        self.layout.get(name).ok_or_else(|| Error::value(format!("there is no parameter {}", quoted(name))))
+    }
+
+    /// A view of one parameter. `Error::Value` when there is none of this name.
+    pub fn get(&self, name: &str) -> Result<GpuTensor<'ctx>> {
+        let spec = self.spec(name)?;
+        self.fused(name, &spec.shape)
+    }
+
+    /// A view of neighbouring parameters as one tensor of `shape`, from parameter `first` on.
+    pub fn fused(&self, first: &str, shape: &[usize]) -> Result<GpuTensor<'ctx>> {
+        let spec = self.spec(first)?;
+        Ok(self.data.narrow(0, spec.offset, shape.iter().product())?.view(shape)?)
+    }
+
+    /// Takes the values of one parameter from the host.
+    pub fn set(&self, name: &str, values: &[f32]) -> Result<()> {
+        let spec = self.spec(name)?;
+        let (given, needed) = (values.len(), spec.size());
+        if given != needed {
+            return Err(Error::value(format!("tensor {name} has {given} values; this model needs {needed}")));
+        }
+        Ok(self.data.narrow(0, spec.offset, needed)?.copy_from_slice(values)?)
+    }
+
+    /// Its tensors as they are written to a file, each name behind `prefix`.
+    pub fn sources(&self, prefix: &str) -> Vec<Source<'_>> {
+        let source = |spec: &ParameterSpec| {
+            let (offset, size) = (spec.offset, spec.size());
+            Source {
+                name: format!("{prefix}{}", spec.name),
+                shape: spec.shape.clone(),
+                read: Box::new(move || Ok(self.data.narrow(0, offset, size)?.to_vec()?)),
+            }
+        };
+        self.layout.specs().iter().map(source).collect()
+    }
+
+    /// Initial values: matrices from Normal(0, init_std), tensor i of the layout from stream i of `seed`; gains 1.
+    pub fn initialize(&self, config: &MoEConfig, seed: i64) -> Result<()> {
+        for (stream, spec) in self.layout.specs().iter().enumerate() {
+            let view = self.data.narrow(0, spec.offset, spec.size())?;
+            if spec.shape.len() == 1 {
+                kernels::fill(&view, 1.0)?;
+            } else {
+                kernels::normal(&view, 0.0, config.init_std as f32, seed, stream as i64, 0)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,208 @@
+//! What a MoE transformer is made of: every option of its architecture, and presets.
+
+use crate::error::{Error, Result};
+use crate::format::value::quoted;
+use crate::format::{Table, Value};
+use crate::options::{Kind, options, require};
+
+options! {
+    /// Sizes and options of a `MoETransformer`. The defaults are the configuration "6.9b".
+    "model" struct MoEConfig {
+        vocab_size: usize = 32000, "tokens of the vocabulary";
+        hidden_size: usize = 768, "width of the residual stream";
+        num_layers: usize = 30, "blocks";
+        num_heads: usize = 12, "query heads of attention";
+        num_kv_heads: usize = 1, "key and value heads: 1 is multi-query attention, num_heads multi-head";
+        head_dim: usize = 64, "elements a head; a multiple of 8, at most 256";
+        num_experts: usize = 16, "experts a layer";
+        experts_per_token: usize = 4, "how many of them each token goes to";
+        ffn_size: usize = 6144, "inner width of an expert";
+        context: usize = 32768,
+            "longest sequence in training, and at inference without stretching the rotary embedding";
+        extended_context: usize = 262_144, "longest sequence at inference with `ntk_alpha`";
+        rope_base: f64 = 10000.0, "base of the rotary embedding's angles";
+        ntk_alpha: f64 = 8.0, "NTK-aware factor of that base, used beyond `context` only";
+        norm_eps: f64 = 1e-5, "added to the mean square in RMSNorm";
+        norm_topk_prob: bool = true, "whether a token's expert weights are divided by their sum";
+        capacity_factor: Option<f64> = None,
+            "in training an expert takes at most ceil(factor * tokens * experts_per_token / num_experts) \
+             slots of a micro-batch, in token order, and drops the rest; None drops nothing";
+        aux_alpha: f64 = 0.01, "weight of the load-balancing loss";
+        init_std: f64 = 0.02, "standard deviation of the initial weights";
+    }
+}
+
+/// Names of the presets, in alphabetical order.
+pub const PRESETS: [&str; 3] = ["6.9b", "demo", "small"];
+
+/// The options of a preset that differ from the defaults.
+///
+/// "6.9b", "small" (the benchmark's) or "demo" (that of `make run`); `Error::Value` for any other.
+pub fn preset(name: &str) -> Result<Table> {
+    let sizes: [(&str, usize); 10] = match name {
+        "6.9b" => return Ok(Table::new()),
+        "small" => [
+            ("vocab_size", 4096),
+            ("hidden_size", 256),
+            ("num_layers", 4),
+            ("num_heads", 4),
+            ("head_dim", 64),
+            ("num_experts", 8),
+            ("experts_per_token", 2),
+            ("ffn_size", 512),
+            ("context", 256),
+            ("extended_context", 2048),
+        ],
+        "demo" => [
+            ("vocab_size", 4096),
+            ("hidden_size", 192),
+            ("num_layers", 4),
+            ("num_heads", 6),
+            ("head_dim", 32),
+            ("num_experts", 8),
+            ("experts_per_token", 2),
+            ("ffn_size", 384),
+            ("context", 256),
+            ("extended_context", 2048),
+        ],
+        _ => {
+            let known = PRESETS.join(", ");
+            return Err(Error::value(format!("there is no preset {}; there are {known}", quoted(name))));
+        }
+    };
+    Ok(sizes.into_iter().map(|(name, size)| (name.to_owned(), Value::from(size))).collect())
+}
+
+impl MoEConfig {
+    /// The configuration of a preset.
+    pub fn preset(name: &str) -> Result<Self> {
+        Self::from_table(&preset(name)?)
+    }
+
+    fn allowed(name: &str) -> &'static str {
+        match Self::OPTIONS.iter().find(|spec| spec.name == name).map(|spec| spec.kind) {
+            Some(Kind::Whole) => "a whole number, at least 1",
+            Some(Kind::Flag) => "true or false",
+            _ => "a finite number",
+        }
+    }
+
+    /// `Error::Value` names an option that has a value it may not have.
+    pub fn validate(&self) -> Result<()> {
+        for (name, value) in self.to_table().iter() {
+            let good = match value {
+                Value::Integer(number) => *number >= 1,
+                Value::Float(number) => number.is_finite(),
+                _ => true,
+            };
+            if !good {
+                return Err(crate::options::refuse(name, value, Self::allowed(name)));
+            }
+        }
+        let heads = self.num_heads;
+        let divisor = format!("a divisor of num_heads ({heads})");
+        require(heads.is_multiple_of(self.num_kv_heads), "num_kv_heads", &self.num_kv_heads, &divisor)?;
+        let dim = self.head_dim;
+        require(dim.is_multiple_of(8) && dim <= 256, "head_dim", &dim, "a multiple of 8, at most 256")?;
+        let most = self.num_experts.min(64);
+        let chosen = self.experts_per_token;
+        require(chosen <= most, "experts_per_token", &chosen, &format!("at most {most}"))?;
+        let least = format!("at least context ({})", self.context);
+        require(self.extended_context >= self.context, "extended_context", &self.extended_context, &least)?;
+        require(self.rope_base > 0.0, "rope_base", &self.rope_base, "above 0")?;
+        require(self.ntk_alpha >= 1.0, "ntk_alpha", &self.ntk_alpha, "at least 1")?;
+        for (name, value) in [("norm_eps", self.norm_eps), ("aux_alpha", self.aux_alpha), ("init_std", self.init_std)] {
+            require(value >= 0.0, name, &value, "at least 0")?;
+        }
+        if let Some(factor) = self.capacity_factor {
+            require(factor > 0.0, "capacity_factor", &factor, "above 0")?;
+        }
+        Ok(())
+    }
+
+    /// Most slots that an expert takes of `tokens` tokens in training; 0 means no limit.
+    pub fn capacity(&self, tokens: usize) -> i64 {
+        // The order of the operations decides how the product rounds, and so, at times, the capacity.
+        self.capacity_factor.map_or(0, |factor| {
+            (factor * tokens as f64 * self.experts_per_token as f64 / self.num_experts as f64).ceil() as i64
+        })
+    }
+
+    /// Parameters in all.
+    pub fn num_parameters(&self) -> u128 {
+        self.parameters(self.num_experts)
+    }
+
+    /// Parameters that one token meets: those of its experts alone.
+    pub fn num_active_parameters(&self) -> u128 {
+        self.parameters(self.experts_per_token)
+    }
+
+    fn parameters(&self, experts: usize) -> u128 {
+        let (hidden, layers) = (self.hidden_size as u128, self.num_layers as u128);
+        // Sizes from a file may be absurd: a number that is too large to count says as much when it is capped.
+        let product =
+            |factors: &[usize]| factors.iter().fold(hidden, |product, factor| product.saturating_mul(*factor as u128));
+        let attention = product(&[self.head_dim, self.num_heads.saturating_add(self.num_kv_heads), 2]);
+        let experts = product(&[3, experts, self.ffn_size]);
+        let layer = attention.saturating_add(product(&[self.num_experts])).saturating_add(experts);
+        let norms = hidden.saturating_mul(2 * layers + 1);
+        product(&[2, self.vocab_size]).saturating_add(layer.saturating_mul(layers)).saturating_add(norms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_are_valid_and_have_the_known_sizes() {
+        let sizes =
+            [("6.9b", 6_882_678_528, 1_786_599_168), ("small", 15_345_920, 5_908_736), ("demo", 9_002_688, 3_694_272)];
+        for (name, parameters, active) in sizes {
+            let config = MoEConfig::preset(name).unwrap();
+            assert_eq!((config.num_parameters(), config.num_active_parameters()), (parameters, active));
+        }
+        assert_eq!(
+            MoEConfig::preset("big").unwrap_err().to_string(),
+            "there is no preset 'big'; there are 6.9b, demo, small"
+        );
+    }
+
+    #[test]
+    fn wrong_options_are_named() {
+        let cases: [(&str, Value, &str); 12] = [
+            ("hidden_size", 0i32.into(), "hidden_size is 0; it must be a whole number, at least 1"),
+            ("hidden_size", "x".into(), "hidden_size is 'x'; it must be a whole number, at least 1"),
+            ("hidden_size", true.into(), "hidden_size is True; it must be a whole number, at least 1"),
+            ("num_layers", Value::None, "num_layers is None; it must be a whole number, at least 1"),
+            ("num_kv_heads", 5i32.into(), "num_kv_heads is 5; it must be a divisor of num_heads (12)"),
+            ("head_dim", 12i32.into(), "head_dim is 12; it must be a multiple of 8, at most 256"),
+            ("experts_per_token", 17i32.into(), "experts_per_token is 17; it must be at most 16"),
+            ("extended_context", 5i32.into(), "extended_context is 5; it must be at least context (32768)"),
+            ("ntk_alpha", 0.5.into(), "ntk_alpha is 0.5; it must be at least 1"),
+            ("norm_topk_prob", 1i32.into(), "norm_topk_prob is 1; it must be true or false"),
+            ("norm_eps", f64::NAN.into(), "norm_eps is nan; it must be a finite number"),
+            ("capacity_factor", 0.0.into(), "capacity_factor is 0.0; it must be above 0"),
+        ];
+        for (name, value, sentence) in cases {
+            let error = MoEConfig::from_table(&Table::from([(name, value)])).unwrap_err();
+            assert_eq!(error.to_string(), sentence);
+        }
+        let error = MoEConfig::from_table(&Table::from([("depth", 1i32.into())])).unwrap_err();
+        assert!(error.to_string().starts_with("there is no model option 'depth'; there are aux_alpha, "), "{error}");
+    }
+
+    #[test]
+    fn options_survive_their_table() {
+        let config = MoEConfig { capacity_factor: Some(1.25), norm_topk_prob: false, ..MoEConfig::default() };
+        assert_eq!(MoEConfig::from_table(&config.to_table()).unwrap(), config);
+    }
+
+    #[test]
+    fn the_capacity_rounds_up() {
+        let config = MoEConfig { capacity_factor: Some(1.25), ..MoEConfig::default() };
+        assert_eq!([config.capacity(16), config.capacity(17)], [5, 6]);
+        assert_eq!(MoEConfig::default().capacity(17), 0);
+    }
+}

@@ -1,0 +1,289 @@
+//! A `MoEConfig` and its parameters in the words of Mixtral in Hugging Face transformers, and back.
+//!
+//! Every option of ours that Mixtral lacks stands under the key "nncuda". transformers ignores it, so a model with
+//! `norm_topk_prob` false runs there as if it were true, and nothing else differs.
+
+use std::collections::HashMap;
+
+use super::config::MoEConfig;
+use super::parameters::ParameterLayout;
+use crate::error::{Error, Result};
+use crate::format::value::quoted;
+use crate::format::{SafetensorsFolder, Table, Value};
+
+/// Our names beside Mixtral's.
+const TO_MIXTRAL: [(&str, &str); 13] = [
+    ("vocab_size", "vocab_size"),
+    ("hidden_size", "hidden_size"),
+    ("num_layers", "num_hidden_layers"),
+    ("num_heads", "num_attention_heads"),
+    ("num_kv_heads", "num_key_value_heads"),
+    ("head_dim", "head_dim"),
+    ("num_experts", "num_local_experts"),
+    ("experts_per_token", "num_experts_per_tok"),
+    ("ffn_size", "intermediate_size"),
+    ("context", "max_position_embeddings"),
+    ("norm_eps", "rms_norm_eps"),
+    ("aux_alpha", "router_aux_loss_coef"),
+    ("init_std", "initializer_range"),
+];
+const OURS: [&str; 4] = ["extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor"];
+
+/// The content of `config.json`.
+pub fn config_to_mixtral(config: &MoEConfig) -> Table {
+    let values = config.to_table();
+    let value = |name: &str| values.get(name).cloned().unwrap_or(Value::None);
+    let mut out = Table::from([
+        ("architectures", Value::List(vec!["MixtralForCausalLM".into()])),
+        ("model_type", "mixtral".into()),
+    ]);
+    for (ours, theirs) in TO_MIXTRAL {
+        out.set(theirs, value(ours));
+    }
+    let fixed: [(&str, Value); 11] = [
+        ("rope_theta", config.rope_base.into()),
+        ("hidden_act", "silu".into()),
+        ("attention_dropout", 0.0.into()),
+        ("router_jitter_noise", 0.0.into()),
+        ("output_router_logits", false.into()),
+        ("sliding_window", Value::None),
+        ("tie_word_embeddings", false.into()),
+        ("torch_dtype", "float32".into()),
+        ("pad_token_id", 0i32.into()),
+        ("bos_token_id", 2i32.into()),
+        ("eos_token_id", 3i32.into()),
+    ];
+    for (name, value) in fixed {
+        out.set(name, value);
+    }
+    out.set(
+        "nncuda",
+        OURS.map(|name| (name, value(name))).into_iter().fold(Table::new(), |mut table, (name, value)| {
+            table.set(name, value);
+            table
+        }),
+    );
+    out
+}
+
+/// Reads the content of a Mixtral `config.json`, of this program or another.
+///
+/// `Error::Value` when it is of another model, lacks something, or asks for what this model does not do.
+pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
+    let given = |name: &str| values.get(name).filter(|value| **value != Value::None);
+    let kind = values.get("model_type").cloned().unwrap_or(Value::None);
+    if kind.as_text() != Some("mixtral") {
+        return Err(Error::value(format!("the model_type is {}; this program reads 'mixtral'", kind.repr())));
+    }
+    for (name, needed) in [("hidden_act", Value::from("silu")), ("tie_word_embeddings", false.into())] {
+        if let Some(value) = values.get(name).filter(|value| **value != needed) {
+            return Err(Error::value(format!("{name} is {}; this model has {}", value.repr(), needed.repr())));
+        }
+    }
+    let mut options = Table::new();
+    for (ours, theirs) in TO_MIXTRAL {
+        match (ours, given(theirs)) {
+            (_, Some(value)) => options.set(ours, value.clone()),
+            ("head_dim", None) => {
+                options.set(ours, whole(values, "hidden_size")? / whole(values, "num_attention_heads")?);
+            }
+            // Not needed to run the model, or with one default everywhere: ours stands.
+            ("aux_alpha" | "init_std" | "norm_eps", None) => {}
+            _ => return Err(Error::value(format!("{theirs} is missing"))),
+        }
+    }
+    options.set("rope_base", rope_base(values)?);
+    let context = options.get("context").cloned().unwrap_or(Value::None);
+    if let Some(window) = given("sliding_window") {
+        let (width, needed) = (window.as_number(), context.as_number());
+        if !matches!((width, needed), (Some(width), Some(needed)) if width >= needed) {
+            let (window, context) = (window.repr(), context.repr());
+            let problem = format!("sliding_window is {window}; this model attends to all of its context ({context})");
+            return Err(Error::value(problem));
+        }
+    }
+    let none = Table::new();
+    let extra = match values.get("nncuda") {
+        None => Some(&none),
+        Some(extra) => extra.as_table(),
+    };
+    let Some(extra) = extra.filter(|extra| extra.names().all(|name| OURS.contains(&name))) else {
+        return Err(Error::value(format!("the options under 'nncuda' must be among {}", OURS.join(", "))));
+    };
+    if extra.get("extended_context").is_none() {
+        options.set("extended_context", context);
+        options.set("ntk_alpha", 1.0);
+    }
+    for (name, value) in extra.iter() {
+        options.set(name, value.clone());
+    }
+    MoEConfig::from_table(&options)
+}
+
+fn whole(values: &Table, name: &str) -> Result<usize> {
+    let value = values.get(name).unwrap_or(&Value::None);
+    value
+        .as_integer()
+        .filter(|number| *number >= 1)
+        .ok_or_else(|| crate::options::refuse(name, value, "a whole number, at least 1"))
+}
+
+fn rope_base(values: &Table) -> Result<f64> {
+    // transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
+    let filled = |name: &str| {
+        values.get(name).filter(|value| !matches!(value, Value::None) && **value != Value::Table(Table::new()))
+    };
+    let none = Value::Table(Table::new());
+    let rope = filled("rope_parameters").or_else(|| filled("rope_scaling")).unwrap_or(&none);
+    let Some(table) = rope.as_table() else {
+        return Err(crate::options::refuse("rope_parameters", rope, "an object"));
+    };
+    let kind = table.get("rope_type").or_else(|| table.get("type"));
+    if let Some(kind) = kind.filter(|kind| kind.as_text() != Some("default")) {
+        return Err(Error::value(format!("rotary embedding of type {}; this model has 'default'", kind.repr())));
+    }
+    let standard = Value::Float(1e6); // Mixtral's own default
+    let base = table.get("rope_theta").or_else(|| values.get("rope_theta")).unwrap_or(&standard);
+    base.as_number().ok_or_else(|| crate::options::refuse("rope_theta", base, "a number"))
+}
+
+/// Where a parameter of ours lies in a folder's files: a tensor, and the place of its first element there.
+#[derive(Clone, Debug, PartialEq)]
+struct Origin {
+    tensor: String,
+    first: usize,
+    shape: Vec<usize>,
+}
+
+/// The parameters of a model in a folder, by the names of our layout, whichever of Mixtral's two layouts they come in.
+///
+/// The usual one has a tensor an expert and matrix and is taken as it is; the one that transformers 5 holds in memory
+/// has all experts of a layer in `mlp.experts.gate_up_proj` and `down_proj`, which are cut up here.
+#[derive(Debug)]
+pub struct MixtralWeights {
+    files: SafetensorsFolder,
+    origins: HashMap<String, Origin>,
+    /// Our names, in the order of the files.
+    names: Vec<String>,
+}
+
+impl MixtralWeights {
+    /// The parameters of a model in the files of a folder; `Error::Value` when names or shapes are others.
+    pub fn new(files: SafetensorsFolder, config: &MoEConfig) -> Result<Self> {
+        let layout = &ParameterLayout::new(config)?;
+        let mut weights = Self { origins: HashMap::new(), names: Vec::new(), files };
+        let fused = weights.files.iter().any(|(name, _)| fused_part(name).is_some());
+        let mut found = Vec::new();
+        for (name, entry) in weights.files.iter() {
+            let shape = entry.shape.clone();
+            match fused_part(name).filter(|_| fused) {
+                Some((layer, gate_up)) => cut_up(&mut found, name, &shape, layer, gate_up, layout.experts())?,
+                None => {
+                    let ours = if fused { name.replace(".mlp.gate.", ".block_sparse_moe.gate.") } else { name.into() };
+                    found.push((ours, Origin { tensor: name.to_owned(), first: 0, shape }));
+                }
+            }
+        }
+        for (name, origin) in found {
+            weights.names.push(name.clone());
+            weights.origins.insert(name, origin);
+        }
+        check_names(weights.names.iter().map(String::as_str), &layout.names())?;
+        for spec in layout.specs() {
+            let origin = &weights.origins[&spec.name];
+            if origin.shape != spec.shape {
+                let (name, found, needed) = (&spec.name, &origin.shape, &spec.shape);
+                let problem = format!("tensor {name} has shape {found:?}; config.json makes it {needed:?}");
+                return Err(Error::value(problem));
+            }
+        }
+        Ok(weights)
+    }
+
+    /// The files, with their own names.
+    pub fn files(&self) -> &SafetensorsFolder {
+        &self.files
+    }
+
+    /// `Error::Value` when a weight is no floating-point number.
+    pub fn check_dtypes(&self) -> Result<()> {
+        for name in &self.names {
+            let dtype = self.files.get(&self.origins[name].tensor).map(|entry| entry.dtype);
+            if let Some(dtype) = dtype.filter(|dtype| !dtype.floating) {
+                let dtype = dtype.name;
+                let problem = format!("tensor {name} has dtype {dtype}; weights are floating-point numbers");
+                return Err(Error::value(problem));
+            }
+        }
+        Ok(())
+    }
+
+    /// The values of a parameter.
+    pub fn read(&self, name: &str) -> Result<Vec<f32>> {
+        let missing = || Error::value(format!("there is no tensor {}", quoted(name)));
+        let origin = self.origins.get(name).ok_or_else(missing)?;
+        let file = self.files.home(&origin.tensor).ok_or_else(missing)?;
+        file.read_f32(&origin.tensor, origin.first, origin.shape.iter().product())
+    }
+}
+
+/// The layer of a fused tensor, and whether it is that of gate and up.
+fn fused_part(name: &str) -> Option<(&str, bool)> {
+    let (layer, part) = name.split_once(".mlp.experts.")?;
+    let digits = layer.strip_prefix("model.layers.")?;
+    let number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    match part {
+        "gate_up_proj" if number => Some((layer, true)),
+        "down_proj" if number => Some((layer, false)),
+        _ => None,
+    }
+}
+
+fn cut_up(
+    found: &mut Vec<(String, Origin)>,
+    name: &str,
+    shape: &[usize],
+    layer: &str,
+    gate_up: bool,
+    experts: usize,
+) -> Result<()> {
+    let [given, rows, columns] = *shape else {
+        return Err(Error::value(format!("tensor {name} has shape {shape:?}; it must have three dimensions")));
+    };
+    if given != experts {
+        // Before any name is made of them: a hostile file may claim as many as it likes of no size.
+        return Err(Error::value(format!("tensor {name} has {given} experts; config.json makes it {experts}")));
+    }
+    let parts: &[(&str, usize, usize)] =
+        if gate_up { &[("w1", 0, rows / 2), ("w3", rows / 2, rows - rows / 2)] } else { &[("w2", 0, rows)] };
+    for expert in 0..given {
+        for &(part, first, rows_of_part) in parts {
+            found.push((
+                format!("{layer}.block_sparse_moe.experts.{expert}.{part}.weight"),
+                Origin {
+                    tensor: name.to_owned(),
+                    first: (expert * rows + first) * columns,
+                    shape: vec![rows_of_part, columns],
+                },
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// `Error::Value` when names are missing or too many.
+pub(crate) fn check_names<'a>(given: impl Iterator<Item = &'a str>, expected: &[&str]) -> Result<()> {
+    let given: Vec<&str> = given.collect();
+    let of_given: std::collections::HashSet<_> = given.iter().copied().collect();
+    let of_expected: std::collections::HashSet<_> = expected.iter().copied().collect();
+    let missing: Vec<_> = expected.iter().copied().filter(|name| !of_given.contains(name)).collect();
+    let extra: Vec<_> = given.into_iter().filter(|name| !of_expected.contains(name)).collect();
+    for (names, problem) in [(missing, "missing"), (extra, "not part of this model")] {
+        if !names.is_empty() {
+            let more = if names.len() > 3 { format!(" and {} more", names.len() - 3) } else { String::new() };
+            let first = names[..names.len().min(3)].join(", ");
+            return Err(Error::value(format!("tensors {problem}: {first}{more}")));
+        }
+    }
+    Ok(())
+}

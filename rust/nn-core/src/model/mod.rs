@@ -1,0 +1,14 @@
+//! Models: configurations, parameters in one arena, forward and backward.
+
+mod arena;
+mod config;
+mod mixtral;
+mod parameters;
+mod transformer;
+
+pub use arena::ParameterArena;
+pub use config::{MoEConfig, PRESETS, preset};
+pub(crate) use mixtral::check_names;
+pub use mixtral::{MixtralWeights, config_from_mixtral, config_to_mixtral};
+pub use parameters::{ParameterLayout, ParameterSpec};
+pub use transformer::{ExpertUse, Gradients, IGNORE_INDEX, MoETransformer};

@@ -1,0 +1,171 @@
+//! All parameters of a MoE transformer in one arena: their names, shapes, places, and initial values.
+//!
+//! The order is part of the promise that every language trains the same bits: sums over the whole arena (the gradient
+//! norm) run in it, and the initial values of tensor number i come from random stream i. Matrices come first, since
+//! weight decay takes a prefix of the arena, then the gains of the norms:
+//!
+//! ```text
+//! model.embed_tokens.weight                            [vocab, hidden]
+//! for each layer L:
+//!   model.layers.L.self_attn.{q,k,v,o}_proj.weight     q, k, v side by side: one product serves all three
+//!   model.layers.L.block_sparse_moe.gate.weight        [experts, hidden]
+//!   for each expert E: ...experts.E.w1.weight, w3      gate and up, so that all experts are [experts, 2*ffn, hidden]
+//!   for each expert E: ...experts.E.w2.weight          so that all are [experts, hidden, ffn]
+//! lm_head.weight                                       [vocab, hidden]
+//! for each layer L: model.layers.L.{input,post_attention}_layernorm.weight
+//! model.norm.weight
+//! ```
+//!
+//! Names are those of Mixtral in Hugging Face transformers, so a checkpoint needs no translation.
+
+use std::collections::HashMap;
+
+use super::config::MoEConfig;
+use crate::error::{Error, Result};
+
+/// More tensors than any model that fits into a machine has: a limit for what a file may ask for.
+const MOST_TENSORS: usize = 10_000_000;
+
+/// One parameter tensor and its place in the arena, in elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParameterSpec {
+    /// Its name.
+    pub name: String,
+    /// Its sizes, outermost first.
+    pub shape: Vec<usize>,
+    /// Place of its first element.
+    pub offset: usize,
+}
+
+impl ParameterSpec {
+    /// Elements.
+    pub fn size(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// Where each parameter of a configuration lies.
+#[derive(Clone, Debug)]
+pub struct ParameterLayout {
+    specs: Vec<ParameterSpec>,
+    by_name: HashMap<String, usize>,
+    size: usize,
+    num_decayed: usize,
+    experts: usize,
+}
+
+impl ParameterLayout {
+    /// How many tensors a configuration has.
+    pub fn count(config: &MoEConfig) -> usize {
+        let of_layer = config.num_experts.saturating_mul(3).saturating_add(7);
+        config.num_layers.saturating_mul(of_layer).saturating_add(3)
+    }
+
+    /// The layout of a configuration. `Error::Value` when it has more than a machine can hold.
+    pub fn new(config: &MoEConfig) -> Result<Self> {
+        let count = Self::count(config);
+        let bytes = config.num_parameters().saturating_mul(4);
+        if count > MOST_TENSORS || bytes > i64::MAX as u128 {
+            let parameters = config.num_parameters();
+            return Err(Error::value(format!(
+                "a model of {parameters} parameters in {count} tensors is more than this program can hold"
+            )));
+        }
+        let mut layout = Self {
+            specs: Vec::with_capacity(count),
+            by_name: HashMap::with_capacity(count),
+            size: 0,
+            num_decayed: 0,
+            experts: config.num_experts,
+        };
+        let (hidden, ffn) = (config.hidden_size, config.ffn_size);
+        let (q_rows, kv_rows) = (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
+        layout.add("model.embed_tokens.weight".into(), &[config.vocab_size, hidden]);
+        for layer in 0..config.num_layers {
+            let prefix = format!("model.layers.{layer}");
+            layout.add(format!("{prefix}.self_attn.q_proj.weight"), &[q_rows, hidden]);
+            layout.add(format!("{prefix}.self_attn.k_proj.weight"), &[kv_rows, hidden]);
+            layout.add(format!("{prefix}.self_attn.v_proj.weight"), &[kv_rows, hidden]);
+            layout.add(format!("{prefix}.self_attn.o_proj.weight"), &[hidden, q_rows]);
+            layout.add(format!("{prefix}.block_sparse_moe.gate.weight"), &[config.num_experts, hidden]);
+            for expert in 0..config.num_experts {
+                layout.add(format!("{prefix}.block_sparse_moe.experts.{expert}.w1.weight"), &[ffn, hidden]);
+                layout.add(format!("{prefix}.block_sparse_moe.experts.{expert}.w3.weight"), &[ffn, hidden]);
+            }
+            for expert in 0..config.num_experts {
+                layout.add(format!("{prefix}.block_sparse_moe.experts.{expert}.w2.weight"), &[hidden, ffn]);
+            }
+        }
+        layout.add("lm_head.weight".into(), &[config.vocab_size, hidden]);
+        layout.num_decayed = layout.size;
+        for layer in 0..config.num_layers {
+            layout.add(format!("model.layers.{layer}.input_layernorm.weight"), &[hidden]);
+            layout.add(format!("model.layers.{layer}.post_attention_layernorm.weight"), &[hidden]);
+        }
+        layout.add("model.norm.weight".into(), &[hidden]);
+        Ok(layout)
+    }
+
+    fn add(&mut self, name: String, shape: &[usize]) {
+        let spec = ParameterSpec { name, shape: shape.to_vec(), offset: self.size };
+        self.size += spec.size();
+        self.by_name.insert(spec.name.clone(), self.specs.len());
+        self.specs.push(spec);
+    }
+
+    /// Elements in all.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// How many elements, from the first, decay.
+    pub fn num_decayed(&self) -> usize {
+        self.num_decayed
+    }
+
+    /// The parameters in the order of the arena.
+    pub fn specs(&self) -> &[ParameterSpec] {
+        &self.specs
+    }
+
+    /// Their names, likewise.
+    pub fn names(&self) -> Vec<&str> {
+        self.specs.iter().map(|spec| spec.name.as_str()).collect()
+    }
+
+    /// A parameter by its name.
+    pub fn get(&self, name: &str) -> Option<&ParameterSpec> {
+        self.by_name.get(name).map(|at| &self.specs[*at])
+    }
+
+    pub(crate) fn experts(&self) -> usize {
+        self.experts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_has_as_many_elements_as_the_configuration_counts() {
+        for name in ["small", "demo", "6.9b"] {
+            let config = MoEConfig::preset(name).unwrap();
+            let layout = ParameterLayout::new(&config).unwrap();
+            assert_eq!(layout.size() as u128, config.num_parameters());
+            assert_eq!(layout.specs().len(), ParameterLayout::count(&config));
+            let gains = (2 * config.num_layers + 1) * config.hidden_size;
+            assert_eq!(layout.num_decayed(), layout.size() - gains);
+        }
+    }
+
+    #[test]
+    fn absurd_sizes_are_refused() {
+        for (name, size) in [("num_layers", 1 << 40), ("vocab_size", 1 << 62), ("num_experts", usize::MAX / 2)] {
+            let table = crate::format::Table::from([(name, size.into())]);
+            let config = MoEConfig::from_table(&table).unwrap();
+            let error = ParameterLayout::new(&config).unwrap_err();
+            assert!(error.to_string().ends_with("is more than this program can hold"), "{error}");
+        }
+    }
+}

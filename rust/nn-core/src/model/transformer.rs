@@ -1,0 +1,366 @@
+//! The MoE transformer: embedding, blocks, norm, language-model head; training, evaluation, prefill and decode.
+
+use std::cell::OnceCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+use nn_ffi::{Context, DType, GpuTensor, kernels};
+
+use super::arena::ParameterArena;
+use super::config::MoEConfig;
+use super::mixtral::MixtralWeights;
+use super::parameters::ParameterLayout;
+use crate::error::{Error, Result};
+use crate::layer::{
+    BlockKept, Embedding, KVCache, Linear, MQAttention, MoELayer, RMSNorm, RopeTables, Router, SwiGLU,
+    TransformerBlock, Weight,
+};
+
+/// A target that counts for nothing.
+pub const IGNORE_INDEX: i32 = -100;
+
+/// Logits are made and used up in chunks of rows of about this many values, so that they never all exist at once. Sums
+/// over tokens are cut here, so the number is part of the promise that every language computes the same bits.
+const LOGITS_PER_CHUNK: usize = 1 << 21;
+const MIN_CHUNK_ROWS: usize = 256;
+
+/// A decoder-only transformer whose feed-forward networks are mixtures of experts.
+///
+/// `parameters` is one arena of f32; `gradients` is another of the same layout, or none for a model that only infers.
+#[derive(Debug)]
+pub struct MoETransformer<'ctx> {
+    ctx: &'ctx Context,
+    config: MoEConfig,
+    layout: Rc<ParameterLayout>,
+    parameters: ParameterArena<'ctx>,
+    gradients: Option<ParameterArena<'ctx>>,
+    rope: RopeTables<'ctx>,
+    /// For sequences beyond `context`.
+    stretched: OnceCell<RopeTables<'ctx>>,
+    embedding: Embedding<'ctx>,
+    blocks: Vec<TransformerBlock<'ctx>>,
+    norm: RMSNorm<'ctx>,
+    head: Linear<'ctx>,
+}
+
+/// What a call of `forward_backward` reads, and where its results go.
+#[derive(Debug)]
+pub struct Gradients<'a, 'ctx> {
+    /// i32 `[batch, length]`.
+    pub ids: &'a GpuTensor<'ctx>,
+    /// i32 `[batch, length]`; `IGNORE_INDEX` counts for nothing.
+    pub targets: &'a GpuTensor<'ctx>,
+    /// f32 `[1]`, factor of the sum of the cross-entropies.
+    pub loss_scale: &'a GpuTensor<'ctx>,
+    /// f32 `[1]`, factor of the load-balancing loss.
+    pub aux_scale: &'a GpuTensor<'ctx>,
+    /// f32 `[loss_pieces(tokens)]`, takes the sums of the cross-entropies.
+    pub losses: &'a GpuTensor<'ctx>,
+    /// f32 `[1]`, to which the load-balancing loss, unscaled, is added.
+    pub aux: &'a GpuTensor<'ctx>,
+    /// Whether the gradients are added to those that are there.
+    pub accumulate: bool,
+}
+
+/// How a layer used its experts, for whoever watches the balance.
+#[derive(Clone, Debug)]
+pub struct ExpertUse<'ctx> {
+    /// Slots that chose each expert, i32 `[experts]`.
+    pub counts: GpuTensor<'ctx>,
+    /// Experts of each token, likeliest first, i32 `[tokens, experts_per_token]`.
+    pub choices: GpuTensor<'ctx>,
+}
+
+impl<'ctx> MoETransformer<'ctx> {
+    /// A model whose weights are all zero, to be loaded; with gradients when it is for training.
+    pub fn zeros(ctx: &'ctx Context, config: MoEConfig, training: bool) -> Result<Self> {
+        config.validate()?;
+        let layout = Rc::new(ParameterLayout::new(&config)?);
+        let parameters = ParameterArena::zeros(ctx, &layout)?;
+        let gradients = training.then(|| ParameterArena::zeros(ctx, &layout)).transpose()?;
+        let views = Views { parameters: &parameters, gradients: gradients.as_ref() };
+        let rope = RopeTables::new(ctx, config.head_dim, config.rope_base, 1.0);
+        let embedding = Embedding::new(views.weight("model.embed_tokens.weight")?);
+        let blocks = (0..config.num_layers).map(|layer| views.block(&config, layer)).collect::<Result<_>>()?;
+        let norm = RMSNorm::new(views.weight("model.norm.weight")?, config.norm_eps);
+        let head = Linear::new(views.weight("lm_head.weight")?);
+        let stretched = OnceCell::new();
+        Ok(Self { ctx, config, layout, parameters, gradients, rope, stretched, embedding, blocks, norm, head })
+    }
+
+    /// A model with random weights from `seed`, for training.
+    pub fn random(ctx: &'ctx Context, config: MoEConfig, seed: i64) -> Result<Self> {
+        let model = Self::zeros(ctx, config, true)?;
+        model.parameters.initialize(&model.config, seed)?;
+        Ok(model)
+    }
+
+    /// A model with the weights of a folder.
+    pub fn load(ctx: &'ctx Context, config: MoEConfig, weights: &MixtralWeights, training: bool) -> Result<Self> {
+        weights.check_dtypes()?;
+        let model = Self::zeros(ctx, config, training)?;
+        for spec in model.layout.specs() {
+            model.parameters.set(&spec.name, &weights.read(&spec.name)?)?;
+        }
+        Ok(model)
+    }
+
+    /// The device.
+    pub fn context(&self) -> &'ctx Context {
+        self.ctx
+    }
+
+    /// Its sizes and options.
+    pub fn config(&self) -> &MoEConfig {
+        &self.config
+    }
+
+    /// Where each parameter lies in the arenas.
+    pub fn layout(&self) -> &Rc<ParameterLayout> {
+        &self.layout
+    }
+
+    /// The weights.
+    pub fn parameters(&self) -> &ParameterArena<'ctx> {
+        &self.parameters
+    }
+
+    /// Their gradients. `Error::Value` when the model was made for inference.
+    pub fn gradients(&self) -> Result<&ParameterArena<'ctx>> {
+        let missing = || Error::value("this model was made for inference: it has no gradients");
+        self.gradients.as_ref().ok_or_else(missing)
+    }
+
+    /// Makes the tables that a call on `batch` sequences of `length` tokens needs, unless they are there: what is made
+    /// once must not be made inside a captured graph.
+    pub fn prepare(&self, batch: usize, length: usize) -> Result<()> {
+        self.rope.rotation(batch, length).map(|_| ())
+    }
+
+    /// Logits f32 `[batch, length, vocab]` of all positions of ids i32 `[batch, length]`. No expert drops a token.
+    pub fn forward(&self, ids: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
+        let (ids, batch, length) = flat(ids)?;
+        let x = self.norm.forward(&self.stream(&ids, batch)?)?;
+        Ok(self.head.forward(&x)?.view(&[batch, length, self.config.vocab_size])?)
+    }
+
+    /// Sum of the cross-entropy over the targets that are not `IGNORE_INDEX`, and their number, for ids and targets
+    /// i32 `[batch, length]`. No expert drops a token.
+    pub fn evaluate(&self, ids: &GpuTensor<'ctx>, targets: &GpuTensor<'ctx>) -> Result<(f64, u64)> {
+        let (ids, batch, _) = flat(ids)?;
+        let (targets, _, _) = flat(targets)?;
+        let x = self.norm.forward(&self.stream(&ids, batch)?)?;
+        let (mut total, mut count) = (0.0, 0);
+        let (loss, valid) = (self.ctx.empty(&[1], DType::F32)?, self.ctx.empty(&[1], DType::I32)?);
+        for Range { start, end } in self.chunks(x.shape()[0]) {
+            let logits = self.head.forward(&x.narrow(0, start, end - start)?)?;
+            let wanted = targets.narrow(0, start, end - start)?;
+            let lse = self.ctx.empty(&[end - start], DType::F32)?;
+            kernels::cross_entropy_forward(&logits, &wanted, None, &lse, &loss, &valid, IGNORE_INDEX)?;
+            total += f64::from(loss.item::<f32>()?);
+            count += u64::try_from(valid.item::<i32>()?).unwrap_or(0);
+        }
+        Ok((total, count))
+    }
+
+    /// Gradients of loss_scale * (sum of cross-entropies) + aux_scale * (load-balancing loss), into `gradients`. Gives
+    /// how each layer used its experts.
+    pub fn forward_backward(&self, call: &Gradients<'_, 'ctx>) -> Result<Vec<ExpertUse<'ctx>>> {
+        let (ids, batch, length) = flat(call.ids)?;
+        let (targets, _, _) = flat(call.targets)?;
+        let capacity = self.config.capacity(batch * length);
+        let beta = if call.accumulate { 1.0 } else { 0.0 };
+        if !call.accumulate {
+            self.clear_added_gradients()?;
+        }
+        let rotation = self.rope.rotation(batch, length)?;
+        let mut x = self.embedding.forward(&ids)?;
+        let mut kept: Vec<BlockKept<'ctx>> = Vec::with_capacity(self.blocks.len());
+        for block in &self.blocks {
+            let (out, of_block) = block.forward_keeping(x, batch, &rotation, capacity, call.aux)?;
+            x = out;
+            kept.push(of_block);
+        }
+        let uses = kept.iter().map(|of_block| {
+            let routing = &of_block.moe.routing;
+            ExpertUse { counts: routing.counts.clone(), choices: routing.indices.clone() }
+        });
+        let uses = uses.collect();
+        let (normed, rstd) = self.norm.forward_keeping(&x)?;
+        self.loss(&normed, &targets, call, beta)?;
+        self.norm.backward(&normed, &x, &rstd, None)?;
+        drop(x);
+        let mut dx = normed;
+        for (block, of_block) in self.blocks.iter().zip(kept).rev() {
+            dx = block.backward(dx, of_block, &rotation, call.aux_scale, beta)?;
+        }
+        self.embedding.backward(&dx, &ids)?;
+        Ok(uses)
+    }
+
+    /// How many partial sums of the loss `forward_backward` gives for so many tokens.
+    pub fn loss_pieces(&self, tokens: usize) -> usize {
+        self.chunks(tokens).count()
+    }
+
+    /// An empty cache of keys and values for `batch` sequences of up to `capacity` tokens.
+    ///
+    /// With a capacity beyond `context` the base of its rotary embedding grows by `ntk_alpha`. `Error::Value` when the
+    /// model does not reach that far.
+    pub fn cache(&self, batch: usize, capacity: usize) -> Result<KVCache<'ctx>> {
+        let config = &self.config;
+        if capacity > config.extended_context {
+            let most = config.extended_context;
+            return Err(Error::value(format!("{capacity} tokens are more than this model takes ({most})")));
+        }
+        let rope = if capacity <= config.context {
+            &self.rope
+        } else {
+            self.stretched
+                .get_or_init(|| RopeTables::new(self.ctx, config.head_dim, config.rope_base, config.ntk_alpha))
+        };
+        KVCache::new(rope, config.num_layers, batch, capacity, config.num_kv_heads)
+    }
+
+    /// Runs a prompt into row `row` of a cache, which must be empty; the logits of its last token go to `logits` f32
+    /// `[1, vocab]`.
+    pub fn prefill(
+        &self,
+        prompt: &[i32],
+        cache: &mut KVCache<'ctx>,
+        row: usize,
+        logits: &GpuTensor<'ctx>,
+    ) -> Result<()> {
+        let used = cache.used(row);
+        if used > 0 {
+            return Err(Error::value(format!("sequence {row} has {used} tokens; a prompt needs an empty one")));
+        }
+        cache.require_room(prompt.len(), Some(row))?;
+        let ids = self.ctx.tensor(prompt, &[prompt.len()])?;
+        let mut x = self.embedding.forward(&ids)?;
+        for (layer, block) in self.blocks.iter().enumerate() {
+            x = block.prefill(&x, cache, layer, row)?;
+        }
+        cache.advance(prompt.len(), Some(row))?;
+        self.head.forward_into(&self.norm.forward(&x.narrow(0, prompt.len() - 1, 1)?)?, logits)
+    }
+
+    /// Appends one token to each sequence of the cache, ids i32 `[batch]`; the logits go to `logits` f32
+    /// `[batch, vocab]`.
+    ///
+    /// All that changes from step to step is on the device, so the calls can be captured and replayed. On the host they
+    /// count one step, the graph's first launch; whoever launches it again counts that (`KVCache::count`).
+    pub fn decode(&self, ids: &GpuTensor<'ctx>, cache: &mut KVCache<'ctx>, logits: &GpuTensor<'ctx>) -> Result<()> {
+        cache.require_room(1, None)?;
+        let mut x = self.embedding.forward(ids)?;
+        for (layer, block) in self.blocks.iter().enumerate() {
+            x = block.decode(&x, cache, layer)?;
+        }
+        cache.advance(1, None)?;
+        self.head.forward_into(&self.norm.forward(&x)?, logits)
+    }
+
+    fn stream(&self, ids: &GpuTensor<'ctx>, batch: usize) -> Result<GpuTensor<'ctx>> {
+        let rotation = self.rope.rotation(batch, ids.shape()[0] / batch)?;
+        let mut x = self.embedding.forward(ids)?;
+        for block in &self.blocks {
+            x = block.forward(&x, batch, &rotation)?;
+        }
+        Ok(x)
+    }
+
+    /// Cross-entropy and its gradient, chunk by chunk; the gradient of `normed` takes its place.
+    fn loss(
+        &self,
+        normed: &GpuTensor<'ctx>,
+        targets: &GpuTensor<'ctx>,
+        call: &Gradients<'_, 'ctx>,
+        beta: f32,
+    ) -> Result<()> {
+        for (piece, Range { start, end }) in self.chunks(normed.shape()[0]).enumerate() {
+            let x = normed.narrow(0, start, end - start)?;
+            let wanted = targets.narrow(0, start, end - start)?;
+            let logits = self.head.forward(&x)?;
+            let lse = self.ctx.empty(&[end - start], DType::F32)?;
+            let valid = self.ctx.empty(&[1], DType::I32)?;
+            let sum = call.losses.narrow(0, piece, 1)?;
+            kernels::cross_entropy_forward(&logits, &wanted, None, &lse, &sum, &valid, IGNORE_INDEX)?;
+            kernels::cross_entropy_backward(&logits, &wanted, &lse, call.loss_scale, &logits, IGNORE_INDEX)?;
+            self.head.backward(&logits, &x, &x, if piece == 0 { beta } else { 1.0 })?;
+        }
+        Ok(())
+    }
+
+    /// Sets to zero the gradients that layers only add to: the embedding's, first in the arena, and the gains'.
+    fn clear_added_gradients(&self) -> Result<()> {
+        let data = self.gradients()?.data();
+        let (embedding, gains) = (self.layout.specs()[0].size(), self.layout.num_decayed());
+        kernels::zero_grad(&data.narrow(0, 0, embedding)?)?;
+        kernels::zero_grad(&data.narrow(0, gains, self.layout.size() - gains)?)?;
+        Ok(())
+    }
+
+    fn chunks(&self, tokens: usize) -> impl Iterator<Item = Range<usize>> + use<'ctx> {
+        let rows = MIN_CHUNK_ROWS.max(LOGITS_PER_CHUNK / self.config.vocab_size);
+        (0..tokens).step_by(rows).map(move |start| start..tokens.min(start + rows))
+    }
+}
+
+/// ids `[batch, length]` as `[batch * length]`, and the two sizes.
+fn flat<'ctx>(ids: &GpuTensor<'ctx>) -> Result<(GpuTensor<'ctx>, usize, usize)> {
+    let [batch, length] = *ids.shape() else {
+        return Err(Error::value(format!("ids have shape {:?}; they must be [batch, length]", ids.shape())));
+    };
+    Ok((ids.view(&[batch * length])?, batch, length))
+}
+
+/// The arenas that layers take their views from.
+struct Views<'a, 'ctx> {
+    parameters: &'a ParameterArena<'ctx>,
+    gradients: Option<&'a ParameterArena<'ctx>>,
+}
+
+impl<'ctx> Views<'_, 'ctx> {
+    fn weight(&self, name: &str) -> Result<Weight<'ctx>> {
+        let grad = self.gradients.map(|arena| arena.get(name)).transpose()?;
+        Ok(Weight::new(self.parameters.get(name)?, grad))
+    }
+
+    fn fused(&self, first: &str, shape: &[usize]) -> Result<Weight<'ctx>> {
+        let grad = self.gradients.map(|arena| arena.fused(first, shape)).transpose()?;
+        Ok(Weight::new(self.parameters.fused(first, shape)?, grad))
+    }
+
+    fn block(&self, config: &MoEConfig, layer: usize) -> Result<TransformerBlock<'ctx>> {
+        let prefix = format!("model.layers.{layer}");
+        let (hidden, ffn, experts) = (config.hidden_size, config.ffn_size, config.num_experts);
+        let qkv_rows = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim;
+        let attention = MQAttention {
+            qkv: Linear::new(self.fused(&format!("{prefix}.self_attn.q_proj.weight"), &[qkv_rows, hidden])?),
+            output: Linear::new(self.weight(&format!("{prefix}.self_attn.o_proj.weight"))?),
+            heads: config.num_heads,
+            kv_heads: config.num_kv_heads,
+            head_dim: config.head_dim,
+        };
+        let moe = format!("{prefix}.block_sparse_moe");
+        let router = Router {
+            gate: Linear::new(self.weight(&format!("{moe}.gate.weight"))?),
+            k: config.experts_per_token,
+            norm: config.norm_topk_prob,
+            alpha: config.aux_alpha,
+        };
+        let experts = SwiGLU {
+            w13: self.fused(&format!("{moe}.experts.0.w1.weight"), &[experts, 2 * ffn, hidden])?,
+            w2: self.fused(&format!("{moe}.experts.0.w2.weight"), &[experts, hidden, ffn])?,
+        };
+        let norm = |name: &str| -> Result<_> {
+            Ok(RMSNorm::new(self.weight(&format!("{prefix}.{name}.weight"))?, config.norm_eps))
+        };
+        Ok(TransformerBlock {
+            input_norm: norm("input_layernorm")?,
+            attention,
+            post_norm: norm("post_attention_layernorm")?,
+            moe: MoELayer { router, experts },
+        })
+    }
+}

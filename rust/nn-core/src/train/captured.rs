@@ -1,0 +1,139 @@
+//! The kernel calls of a training step for one shape of batch: made from Rust at first, then replayed as a graph.
+
+use nn_ffi::{CudaGraph, DType, GpuTensor};
+
+use super::data::Batch;
+use crate::error::Result;
+use crate::model::{ExpertUse, Gradients, MoETransformer};
+
+/// What a step of this shape reads and writes, in memory that stays, and its calls.
+///
+/// A first step runs call by call: whatever is made once (tables of the rotary embedding) is made there. The second is
+/// captured, and replayed from then on with the same bits: between its calls the host has nothing to do.
+#[derive(Debug)]
+pub(super) struct CapturedStep<'ctx> {
+    shape: [usize; 2],
+    micro_batches: Vec<MicroBatch<'ctx>>,
+    /// The share of each micro-batch in the batch.
+    pub(super) shares: Vec<f64>,
+    inputs: GpuTensor<'ctx>,
+    targets: GpuTensor<'ctx>,
+    loss_scale: GpuTensor<'ctx>,
+    /// Sums of cross-entropies.
+    pub(super) losses: GpuTensor<'ctx>,
+    /// The balancing loss of each micro-batch.
+    pub(super) aux: GpuTensor<'ctx>,
+    runs: usize,
+    graph: Option<CudaGraph<'ctx>>,
+    /// How the last micro-batch used the experts of each layer.
+    pub(super) uses: Vec<ExpertUse<'ctx>>,
+}
+
+/// The parts of a step's memory that a micro-batch reads and writes.
+#[derive(Debug)]
+struct MicroBatch<'ctx> {
+    rows: usize,
+    inputs: GpuTensor<'ctx>,
+    targets: GpuTensor<'ctx>,
+    aux_scale: GpuTensor<'ctx>,
+    losses: GpuTensor<'ctx>,
+    aux: GpuTensor<'ctx>,
+}
+
+impl<'ctx> CapturedStep<'ctx> {
+    /// Memory for steps of `[batch, length]` ids, in micro-batches of at most `micro` sequences.
+    pub(super) fn new(model: &MoETransformer<'ctx>, batch: usize, length: usize, micro: usize) -> Result<Self> {
+        let ctx = model.context();
+        let starts = (0..batch).step_by(micro);
+        let sizes: Vec<usize> = starts.clone().map(|start| micro.min(batch - start)).collect();
+        let pieces: Vec<usize> = sizes.iter().map(|size| model.loss_pieces(size * length)).collect();
+        let shares: Vec<f64> = sizes.iter().map(|size| *size as f64 / batch as f64).collect();
+        let narrowed: Vec<f32> = shares.iter().map(|share| *share as f32).collect();
+        let inputs = ctx.empty(&[batch, length], DType::I32)?;
+        let targets = ctx.empty(&[batch, length], DType::I32)?;
+        let aux_scales = ctx.tensor(&narrowed, &[sizes.len()])?;
+        let losses = ctx.empty(&[pieces.iter().sum()], DType::F32)?;
+        let aux = ctx.empty(&[sizes.len()], DType::F32)?;
+        let mut piece = 0;
+        let mut micro_batches = Vec::with_capacity(sizes.len());
+        for (number, (start, (&rows, &count))) in starts.zip(sizes.iter().zip(&pieces)).enumerate() {
+            micro_batches.push(MicroBatch {
+                rows,
+                inputs: inputs.narrow(0, start, rows)?,
+                targets: targets.narrow(0, start, rows)?,
+                aux_scale: aux_scales.narrow(0, number, 1)?,
+                losses: losses.narrow(0, piece, count)?,
+                aux: aux.narrow(0, number, 1)?,
+            });
+            piece += count;
+        }
+        Ok(Self {
+            shape: [batch, length],
+            micro_batches,
+            shares,
+            inputs,
+            targets,
+            loss_scale: ctx.empty(&[1], DType::F32)?,
+            losses,
+            aux,
+            runs: 0,
+            graph: None,
+            uses: Vec::new(),
+        })
+    }
+
+    /// Whether it is for batches of this shape.
+    pub(super) fn fits(&self, batch: &Batch) -> bool {
+        self.shape == [batch.rows, batch.length]
+    }
+
+    /// A step on a batch of this shape, `tokens` of which count; `update` is its last part.
+    pub(super) fn run(
+        &mut self,
+        model: &MoETransformer<'ctx>,
+        batch: &Batch,
+        tokens: usize,
+        capture: bool,
+        update: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        self.inputs.copy_from_slice(&batch.inputs)?;
+        self.targets.copy_from_slice(&batch.targets)?;
+        self.loss_scale.copy_from_slice(&[(1.0 / tokens as f64) as f32])?;
+        self.runs += 1;
+        if self.graph.is_none() && self.runs > 1 && capture {
+            // Others may have run since, of other lengths: what is made once must not be made inside the graph.
+            let most = self.micro_batches.iter().map(|micro| micro.rows).max().unwrap_or(0);
+            model.prepare(most, batch.length)?;
+            let mut uses = Vec::new();
+            self.graph = Some(model.context().capture(|| {
+                uses = self.calls(model)?;
+                update()
+            })?);
+            self.uses = uses;
+        }
+        match &self.graph {
+            Some(graph) => Ok(graph.launch()?),
+            None => {
+                self.uses = self.calls(model)?;
+                update()
+            }
+        }
+    }
+
+    fn calls(&self, model: &MoETransformer<'ctx>) -> Result<Vec<ExpertUse<'ctx>>> {
+        self.aux.zero()?;
+        let mut uses = Vec::new();
+        for (number, micro) in self.micro_batches.iter().enumerate() {
+            uses = model.forward_backward(&Gradients {
+                ids: &micro.inputs,
+                targets: &micro.targets,
+                loss_scale: &self.loss_scale,
+                aux_scale: &micro.aux_scale,
+                losses: &micro.losses,
+                aux: &micro.aux,
+                accumulate: number > 0,
+            })?;
+        }
+        Ok(uses)
+    }
+}

@@ -1,0 +1,273 @@
+//! Checkpoints: folders that transformers opens as a Mixtral and from which training goes on, bit for bit.
+//!
+//! ```text
+//! RUN/checkpoints/step-00000300/
+//!     config.json              the model, as transformers' Mixtral
+//!     model.safetensors        its weights, f32, in the order of the arena (or shards with their index)
+//!     tokenizer.model          SentencePiece
+//!     optimizer.safetensors    first_moment.NAME and second_moment.NAME of each parameter
+//!     training.json            step, data position, options, held-out loss
+//! ```
+//!
+//! A folder appears under its name in one step, when all of it is on the disk: what has the name is whole, so "the last"
+//! is simply the highest number, and "the best" the one with the lowest held-out loss. No pointer can go stale.
+
+use std::path::{Path, PathBuf};
+
+use nn_ffi::Context;
+
+use super::config::TrainConfig;
+use super::trainer::Trainer;
+use crate::error::{Error, Result};
+use crate::format::safetensors::{
+    DEFAULT_SHARD_BYTES, F32, SafetensorsFile, SafetensorsFolder, write_safetensors, write_safetensors_folder,
+};
+use crate::format::{Table, Tokenizer, Value, atomic, read_json};
+use crate::model::{
+    MixtralWeights, MoEConfig, MoETransformer, ParameterLayout, check_names, config_from_mixtral, config_to_mixtral,
+};
+
+const FORMAT: &str = "nncuda training state";
+const VERSION: i128 = 1;
+const MOMENTS: [&str; 2] = ["first_moment.", "second_moment."];
+
+/// What a run needs beside weights and moments to go on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainingState {
+    /// Updates done.
+    pub step: usize,
+    /// Windows visited.
+    pub data_position: u64,
+    /// Windows that the data had.
+    pub data_windows: u64,
+    /// Time spent training.
+    pub seconds: f64,
+    /// The options.
+    pub train: TrainConfig,
+    /// Mean cross-entropy of the held-out data at this step, where it was measured.
+    pub held_out_loss: Option<f64>,
+}
+
+impl TrainingState {
+    /// All of it by name, in the order of the file.
+    pub fn to_table(&self) -> Table {
+        Table::from([
+            ("step", self.step.into()),
+            ("data_position", self.data_position.into()),
+            ("data_windows", self.data_windows.into()),
+            ("seconds", self.seconds.into()),
+            ("train", self.train.to_table().into()),
+            ("held_out_loss", self.held_out_loss.into()),
+        ])
+    }
+}
+
+/// A checkpoint folder, opened: all of it checked except the values of the tensors, nothing loaded yet.
+///
+/// A folder from elsewhere with a Mixtral in it opens too; its `tokenizer` and `training` may be missing.
+#[derive(Debug)]
+pub struct Checkpoint {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The model's sizes and options.
+    pub config: MoEConfig,
+    /// The model's weights, not yet read.
+    pub weights: MixtralWeights,
+    /// The tokenizer.
+    pub tokenizer: Option<Tokenizer>,
+    /// Where the training stands.
+    pub training: Option<TrainingState>,
+}
+
+impl Checkpoint {
+    /// Opens a folder. `Error::Format` names what is wrong with it.
+    pub fn open(folder: &Path) -> Result<Self> {
+        if !folder.is_dir() {
+            return Err(Error::format(folder, "is not a folder"));
+        }
+        let path = folder.join("config.json");
+        let config = config_from_mixtral(&read_json(&path)?).map_err(|error| error.in_file(&path))?;
+        let files = SafetensorsFolder::open(folder)?;
+        let weights = MixtralWeights::new(files, &config).map_err(|error| error.in_file(folder))?;
+        let path = folder.join("tokenizer.model");
+        let tokenizer = path.exists().then(|| Tokenizer::load(&path)).transpose()?;
+        let path = folder.join("training.json");
+        let training = path.exists().then(|| read_training_state(&path)).transpose()?;
+        Ok(Self { folder: folder.to_owned(), config, weights, tokenizer, training })
+    }
+
+    /// The model with these weights; with gradients when it is for training.
+    pub fn model<'ctx>(&self, ctx: &'ctx Context, training: bool) -> Result<MoETransformer<'ctx>> {
+        MoETransformer::load(ctx, self.config.clone(), &self.weights, training)
+            .map_err(|error| error.in_file(&self.folder))
+    }
+
+    /// Model, moments and step as they were saved.
+    pub fn trainer<'ctx>(&self, ctx: &'ctx Context) -> Result<Trainer<'ctx>> {
+        let Some(state) = &self.training else {
+            return Err(Error::format(&self.folder, "has no training.json: it can be run, but not trained further"));
+        };
+        let path = self.folder.join("optimizer.safetensors");
+        let file = SafetensorsFile::open(&path)?;
+        check_moments(&file, &ParameterLayout::new(&self.config)?).map_err(|error| error.in_file(&path))?;
+        let model = self.model(ctx, true)?;
+        let in_state = |error: Error| error.in_file(self.folder.join("training.json"));
+        let mut trainer = Trainer::new(model, state.train.clone()).map_err(in_state)?;
+        for (prefix, arena) in MOMENTS.into_iter().zip(trainer.moments()) {
+            for spec in arena.layout().specs() {
+                arena.set(&spec.name, &file.read_f32(&format!("{prefix}{}", spec.name), 0, spec.size())?)?;
+            }
+        }
+        trainer.set_step(state.step).map_err(in_state)?;
+        Ok(trainer)
+    }
+}
+
+fn check_moments(file: &SafetensorsFile, layout: &ParameterLayout) -> Result<()> {
+    let names = |prefix: &'static str| layout.specs().iter().map(move |spec| format!("{prefix}{}", spec.name));
+    let expected: Vec<String> = MOMENTS.into_iter().flat_map(names).collect();
+    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+    check_names(file.iter().map(|(name, _)| name), &expected)?;
+    for (name, spec) in expected.iter().zip(layout.specs().iter().cycle()) {
+        if !file.get(name).is_some_and(|entry| entry.shape == spec.shape && entry.dtype == F32) {
+            return Err(Error::value(format!("tensor {name} is not f32 of shape {:?}", spec.shape)));
+        }
+    }
+    Ok(())
+}
+
+/// Writes `root`/step-NNNNNNNN, in one step, and returns it.
+pub fn save_checkpoint(
+    root: &Path,
+    trainer: &Trainer<'_>,
+    state: &TrainingState,
+    tokenizer: Option<&Tokenizer>,
+) -> Result<PathBuf> {
+    let folder = root.join(format!("step-{:08}", state.step));
+    let model = trainer.model();
+    model.context().synchronize()?;
+    atomic::write_folder(&folder, |temporary| {
+        let write = |name: &str, data: &[u8]| {
+            let path = temporary.join(name);
+            std::fs::write(&path, data).map_err(|error| Error::io(path, error))
+        };
+        let json = |table: Table| (Value::Table(table).to_json_lines() + "\n").into_bytes();
+        write("config.json", &json(config_to_mixtral(model.config())))?;
+        write_safetensors_folder(temporary, &model.parameters().sources(""), DEFAULT_SHARD_BYTES)?;
+        if let Some(tokenizer) = tokenizer {
+            write("tokenizer.model", tokenizer.model())?;
+        }
+        let moments = MOMENTS.into_iter().zip(trainer.moments());
+        let moments: Vec<_> = moments.flat_map(|(prefix, arena)| arena.sources(prefix)).collect();
+        write_safetensors(&temporary.join("optimizer.safetensors"), &moments, None)?;
+        let mut values = Table::from([("format", FORMAT.into()), ("version", Value::Integer(VERSION))]);
+        for (name, value) in state.to_table().iter() {
+            values.set(name, value.clone());
+        }
+        write("training.json", &json(values))
+    })?;
+    Ok(folder)
+}
+
+/// Reads and checks a `training.json`.
+pub fn read_training_state(path: &Path) -> Result<TrainingState> {
+    let mut values = read_json(path)?;
+    let wrong = |problem: String| Err(Error::format(path, problem));
+    if values.remove("format").as_ref().and_then(Value::as_text) != Some(FORMAT) {
+        return wrong("is not a training state of nncuda".into());
+    }
+    let version = values.remove("version").unwrap_or(Value::None);
+    if version != Value::Integer(VERSION) {
+        let version = version.repr();
+        return wrong(format!("is a training state of version {version}; this program reads version {VERSION}"));
+    }
+    let mut names: Vec<_> = values.names().collect();
+    names.sort_unstable();
+    if names != ["data_position", "data_windows", "held_out_loss", "seconds", "step", "train"] {
+        return wrong(format!("has the entries {}; some are missing or too many", names.join(", ")));
+    }
+    let given = |name: &str| values.get(name).unwrap_or(&Value::None);
+    let whole = |name: &str, least: u64| {
+        let value = given(name);
+        value.as_integer().filter(|number| (least..1 << 62).contains(number)).ok_or_else(|| {
+            let value = value.repr();
+            Error::format(path, format!("{name} is {value}; it must be a whole number, at least {least}"))
+        })
+    };
+    let number = |name: &str| {
+        let value = given(name);
+        value.as_number().ok_or_else(|| Error::format(path, format!("{name} is {}; it must be a number", value.repr())))
+    };
+    let Value::Table(train) = given("train") else { return wrong("train is not an object".into()) };
+    Ok(TrainingState {
+        step: whole("step", 0)? as usize,
+        data_position: whole("data_position", 0)?,
+        data_windows: whole("data_windows", 1)?,
+        seconds: number("seconds")?,
+        held_out_loss: match given("held_out_loss") {
+            Value::None => None,
+            _ => Some(number("held_out_loss")?),
+        },
+        train: TrainConfig::from_table(train).map_err(|error| error.in_file(path))?,
+    })
+}
+
+/// The checkpoints of a run, oldest first.
+pub fn list_checkpoints(root: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(root) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::unreadable(root, &error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| Error::unreadable(root, &error))?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let digits = name.strip_prefix("step-").unwrap_or_default();
+        if digits.len() >= 8 && digits.bytes().all(|digit| digit.is_ascii_digit()) && path.is_dir() {
+            // Longer numbers without their zeros are higher ones, of any length.
+            let number = digits.trim_start_matches('0').to_owned();
+            found.push((number.len(), number, path));
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, _, path)| path).collect())
+}
+
+/// The checkpoint with the lowest held-out loss; `None` when none has one.
+pub fn best_checkpoint(root: &Path) -> Result<Option<PathBuf>> {
+    let mut best: Option<(f64, PathBuf)> = None;
+    for folder in list_checkpoints(root)? {
+        let loss = read_training_state(&folder.join("training.json"))?.held_out_loss;
+        if let Some(loss) = loss.filter(|loss| best.as_ref().is_none_or(|(lowest, _)| loss < lowest)) {
+            best = Some((loss, folder));
+        }
+    }
+    Ok(best.map(|(_, folder)| folder))
+}
+
+/// Removes all but the `keep` newest checkpoints and the best.
+pub fn prune_checkpoints(root: &Path, keep: usize) -> Result<()> {
+    let best = best_checkpoint(root)?;
+    let found = list_checkpoints(root)?;
+    for folder in &found[..found.len().saturating_sub(keep)] {
+        if best.as_ref() != Some(folder) {
+            atomic::remove_folder(folder)?;
+        }
+    }
+    Ok(())
+}
+
+/// A checkpoint folder from the path of one, or of a run, of which the last or, with `best`, the best is taken.
+pub fn resolve_checkpoint(path: &Path, best: bool) -> Result<PathBuf> {
+    let root = path.join("checkpoints");
+    if !root.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let (found, problem) = if best {
+        (best_checkpoint(&root)?, "holds no evaluated checkpoint yet")
+    } else {
+        (list_checkpoints(&root)?.pop(), "holds no checkpoint yet")
+    };
+    found.ok_or_else(|| Error::format(&root, problem))
+}

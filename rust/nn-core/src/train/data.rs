@@ -1,0 +1,189 @@
+//! Training data: windows of tokens from shards, in an order that is a function of the seed and the position.
+
+use std::path::{Path, PathBuf};
+
+use nn_ffi::Context;
+
+use crate::error::{Error, Result};
+use crate::format::TokenShard;
+
+/// A shard, or all `*.tokens` files of a folder in the order of their names.
+pub fn open_shards(source: &Path) -> Result<Vec<TokenShard>> {
+    if !source.is_dir() {
+        return Ok(vec![TokenShard::open(source)?]);
+    }
+    let entries = std::fs::read_dir(source).map_err(|error| Error::unreadable(source, &error))?;
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.map(|entry| entry.path()).map_err(|error| Error::unreadable(source, &error)))
+        .collect::<Result<_>>()?;
+    files.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(".tokens")));
+    files.sort();
+    if files.is_empty() {
+        return Err(Error::format(source, "holds no token shards (*.tokens)"));
+    }
+    files.iter().map(|file| TokenShard::open(file)).collect()
+}
+
+/// Ids and targets of some windows, each row-major `[rows, length]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Sequences.
+    pub rows: usize,
+    /// Tokens of each.
+    pub length: usize,
+    /// What the model reads.
+    pub inputs: Vec<i32>,
+    /// What it should say next.
+    pub targets: Vec<i32>,
+}
+
+/// Windows of `length` + 1 tokens, each beginning where the one before has its last token; none crosses a shard.
+///
+/// Window w gives the inputs `tokens[0 .. length]` and the targets `tokens[1 .. length + 1]` from its place.
+#[derive(Debug)]
+pub struct TokenWindows {
+    shards: Vec<TokenShard>,
+    /// For each shard, the windows up to its end.
+    ends: Vec<u64>,
+    length: usize,
+}
+
+impl TokenWindows {
+    /// The windows of shards. `Error::Value` when their vocabularies differ or there is no window.
+    pub fn new(shards: Vec<TokenShard>, length: usize) -> Result<Self> {
+        let mut sizes: Vec<_> = shards.iter().map(TokenShard::vocab_size).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        if sizes.len() > 1 {
+            return Err(Error::value(format!("the shards have different vocabularies: {sizes:?}")));
+        }
+        let mut ends = Vec::with_capacity(shards.len());
+        let mut windows = 0;
+        for shard in &shards {
+            windows += shard.count().saturating_sub(1) / length as u64;
+            ends.push(windows);
+        }
+        if windows == 0 {
+            return Err(Error::value(format!("the data holds no window of {length} + 1 tokens")));
+        }
+        Ok(Self { shards, ends, length })
+    }
+
+    /// The windows of a shard or a folder of them.
+    pub fn open(source: &Path, length: usize) -> Result<Self> {
+        Self::new(open_shards(source)?, length).map_err(|error| error.in_file(source))
+    }
+
+    /// How many there are, at least one.
+    pub fn windows(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Tokens of a window that are inputs.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Every token is below it.
+    pub fn vocab_size(&self) -> u64 {
+        self.shards.first().map_or(0, TokenShard::vocab_size)
+    }
+
+    /// Inputs and targets of windows.
+    pub fn take(&self, indices: &[u64]) -> Result<Batch> {
+        let mut batch = Batch {
+            rows: indices.len(),
+            length: self.length,
+            inputs: Vec::with_capacity(indices.len() * self.length),
+            targets: Vec::with_capacity(indices.len() * self.length),
+        };
+        let mut ids = vec![0; self.length + 1];
+        for &window in indices {
+            let which = self.ends.partition_point(|end| *end <= window);
+            let Some(shard) = self.shards.get(which) else {
+                return Err(Error::value(format!("window {window} of {}", self.windows())));
+            };
+            let before = if which == 0 { 0 } else { self.ends[which - 1] };
+            shard.read((window - before) * self.length as u64, &mut ids)?;
+            batch.inputs.extend_from_slice(&ids[..self.length]);
+            batch.targets.extend_from_slice(&ids[1..]);
+        }
+        Ok(batch)
+    }
+
+    /// The windows at positions `position .. position + size` of the endless shuffled sequence of `seed`.
+    pub fn batch(&self, ctx: &Context, seed: i64, position: u64, size: usize) -> Result<Batch> {
+        let windows = i64::try_from(self.windows()).unwrap_or(i64::MAX);
+        let order = ctx.data_order(seed, i64::try_from(position).unwrap_or(i64::MAX), size, windows)?;
+        let indices: Vec<u64> = order.into_iter().map(|window| u64::try_from(window).unwrap_or(u64::MAX)).collect();
+        self.take(&indices)
+    }
+
+    /// Batches of at most `size` windows: all in their order, or, for so many `batches`, evenly spaced ones.
+    pub fn spread(&self, size: usize, batches: usize) -> impl Iterator<Item = Result<Batch>> {
+        let windows = self.windows();
+        let wanted = match batches {
+            0 => windows,
+            _ => (batches as u64).saturating_mul(size as u64).min(windows),
+        };
+        (0..wanted).step_by(size).map(move |start| {
+            let place = |number| (u128::from(number) * u128::from(windows) / u128::from(wanted)) as u64;
+            let chosen: Vec<u64> = (start..wanted.min(start.saturating_add(size as u64))).map(place).collect();
+            self.take(&chosen)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::shards::write_shard;
+
+    fn windows(counts: &[u32], length: usize) -> (tempfile::TempDir, Result<TokenWindows>) {
+        let root = tempfile::tempdir().unwrap();
+        let mut next = 0;
+        for (number, count) in counts.iter().enumerate() {
+            let ids: Vec<u32> = (next..next + count).collect();
+            write_shard(&root.path().join(format!("{number}.tokens")), &ids, 1000, &[0; 32]).unwrap();
+            next += count;
+        }
+        let windows = TokenWindows::open(root.path(), length);
+        (root, windows)
+    }
+
+    #[test]
+    fn windows_do_not_cross_shards() {
+        let (_root, windows) = windows(&[10, 2, 7], 3);
+        let windows = windows.unwrap();
+        assert_eq!(windows.windows(), 5);
+        let batch = windows.take(&[0, 2, 3, 4]).unwrap();
+        assert_eq!(batch.inputs, [0, 1, 2, 6, 7, 8, 12, 13, 14, 15, 16, 17]);
+        assert_eq!(batch.targets, [1, 2, 3, 7, 8, 9, 13, 14, 15, 16, 17, 18]);
+        assert!(windows.take(&[5]).is_err());
+    }
+
+    #[test]
+    fn evaluation_takes_all_windows_or_evenly_spaced_ones() {
+        let (_root, windows) = windows(&[21], 2);
+        let windows = windows.unwrap();
+        let firsts = |size, batches| {
+            let batches: Result<Vec<Batch>> = windows.spread(size, batches).collect();
+            batches
+                .unwrap()
+                .iter()
+                .map(|batch| batch.inputs.iter().step_by(2).copied().collect())
+                .collect::<Vec<Vec<_>>>()
+        };
+        assert_eq!(firsts(4, 0), [vec![0, 2, 4, 6], vec![8, 10, 12, 14], vec![16, 18]]);
+        assert_eq!(firsts(2, 2), [vec![0, 4], vec![10, 14]]);
+    }
+
+    #[test]
+    fn data_without_a_window_is_refused() {
+        let (_root, windows) = windows(&[3], 3);
+        assert!(windows.unwrap_err().to_string().ends_with("the data holds no window of 3 + 1 tokens"));
+        let root = tempfile::tempdir().unwrap();
+        let error = open_shards(root.path()).unwrap_err();
+        assert!(error.to_string().ends_with("holds no token shards (*.tokens)"));
+    }
+}

@@ -1,0 +1,19 @@
+//! Training: options, data, steps, checkpoints, runs.
+
+mod captured;
+mod checkpoint;
+mod config;
+mod data;
+mod metrics;
+mod run;
+mod trainer;
+
+pub use checkpoint::{
+    Checkpoint, TrainingState, best_checkpoint, list_checkpoints, prune_checkpoints, read_training_state,
+    resolve_checkpoint, save_checkpoint,
+};
+pub use config::TrainConfig;
+pub use data::{Batch, TokenWindows, open_shards};
+pub use metrics::{MetricsLog, read_metrics};
+pub use run::{Event, Progress, TrainingRun};
+pub use trainer::{StepResult, Trainer};

@@ -1,0 +1,283 @@
+//! A training run: the loop of steps, evaluations, metrics and checkpoints in one folder.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use nn_ffi::Context;
+
+use super::checkpoint::{Checkpoint, TrainingState, list_checkpoints, prune_checkpoints, save_checkpoint};
+use super::config::TrainConfig;
+use super::data::TokenWindows;
+use super::metrics::{MetricsLog, rounded};
+use super::trainer::{StepResult, Trainer};
+use crate::error::{Error, Result};
+use crate::format::value::number_text;
+use crate::format::{Table, Tokenizer, Value, atomic};
+use crate::model::{MoEConfig, MoETransformer};
+
+/// Where a run stands after a step. Losses are those of the last report, in nats a token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Updates done.
+    pub step: usize,
+    /// Loss of the training data.
+    pub loss: f64,
+    /// Loss of the held-out data, once it was measured.
+    pub held_out_loss: Option<f64>,
+    /// Speed between the last two reports.
+    pub tokens_per_second: f64,
+    /// Time spent training.
+    pub seconds: f64,
+}
+
+/// What a run tells of while it goes on.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A line of `metrics.jsonl` was written.
+    Record(&'a Table),
+    /// A step was done, and its evaluation and checkpoint if it had them.
+    Step(&'a Progress),
+}
+
+/// Trains in a folder: `checkpoints/` and `metrics.jsonl`.
+///
+/// The order of the data is a function of seed and position, and a checkpoint holds all that a step depends on, so a run
+/// that was stopped anywhere and taken up again passes through the same bits as one that was not.
+#[derive(Debug)]
+pub struct TrainingRun<'ctx> {
+    folder: PathBuf,
+    trainer: Trainer<'ctx>,
+    data: TokenWindows,
+    held_out: Option<TokenWindows>,
+    tokenizer: Option<Tokenizer>,
+    position: u64,
+    seconds: f64,
+    stop: Arc<AtomicBool>,
+}
+
+impl<'ctx> TrainingRun<'ctx> {
+    /// A new run. `Error::Exists` when the folder holds checkpoints already.
+    pub fn start(
+        folder: &Path,
+        ctx: &'ctx Context,
+        model: MoEConfig,
+        train: TrainConfig,
+        data: &Path,
+        held_out: Option<&Path>,
+        tokenizer: Option<Tokenizer>,
+    ) -> Result<Self> {
+        if !list_checkpoints(&folder.join("checkpoints"))?.is_empty() {
+            let folder = folder.display();
+            return Err(Error::Exists(format!("{folder} holds a run already: resume it, or choose another folder")));
+        }
+        let data = TokenWindows::open(data, train.sequence_length)?;
+        let held_out = held_out.map(|path| TokenWindows::open(path, train.sequence_length)).transpose()?;
+        let trainer = Trainer::new(MoETransformer::random(ctx, model, train.seed)?, train)?;
+        Self::new(folder, trainer, data, held_out, tokenizer, 0, 0.0)
+    }
+
+    /// Takes a run up from its last checkpoint, with the options that it was started with.
+    pub fn resume(folder: &Path, ctx: &'ctx Context, data: &Path, held_out: Option<&Path>) -> Result<Self> {
+        let root = folder.join("checkpoints");
+        let Some(last) = list_checkpoints(&root)?.pop() else {
+            return Err(Error::format(root, "holds no checkpoint to resume from"));
+        };
+        let checkpoint = Checkpoint::open(&last)?;
+        let trainer = checkpoint.trainer(ctx)?;
+        let Checkpoint { training: Some(state), tokenizer, .. } = checkpoint else {
+            return Err(Error::format(last, "has no training.json: it can be run, but not trained further"));
+        };
+        let windows = TokenWindows::open(data, state.train.sequence_length)?;
+        if windows.windows() != state.data_windows {
+            let (data, found, wanted) = (data.display(), windows.windows(), state.data_windows);
+            return Err(Error::value(format!(
+                "{data} holds {found} windows; this run was started on data with {wanted}"
+            )));
+        }
+        let held_out = held_out.map(|path| TokenWindows::open(path, state.train.sequence_length)).transpose()?;
+        Self::new(folder, trainer, windows, held_out, tokenizer, state.data_position, state.seconds)
+    }
+
+    fn new(
+        folder: &Path,
+        trainer: Trainer<'ctx>,
+        data: TokenWindows,
+        held_out: Option<TokenWindows>,
+        tokenizer: Option<Tokenizer>,
+        position: u64,
+        seconds: f64,
+    ) -> Result<Self> {
+        let vocab = trainer.model().config().vocab_size;
+        for (windows, name) in [(Some(&data), "training"), (held_out.as_ref(), "held-out")] {
+            if let Some(found) = windows.map(TokenWindows::vocab_size).filter(|found| *found != vocab as u64) {
+                let problem = format!("the {name} data has a vocabulary of {found}, the model one of {vocab}");
+                return Err(Error::value(problem));
+            }
+        }
+        let stop = Arc::default();
+        Ok(Self { folder: folder.to_owned(), trainer, data, held_out, tokenizer, position, seconds, stop })
+    }
+
+    /// When this is set, the loop ends after the step that it is in, with a checkpoint. A signal handler may do it.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// The trainer.
+    pub fn trainer(&self) -> &Trainer<'ctx> {
+        &self.trainer
+    }
+
+    /// The training data.
+    pub fn data(&self) -> &TokenWindows {
+        &self.data
+    }
+
+    /// Where the checkpoints are.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.folder.join("checkpoints")
+    }
+
+    /// Trains until all steps are done or the stop flag is set; returns the last progress, `None` if nothing was left.
+    pub fn run(&mut self, mut report: impl FnMut(Event<'_>)) -> Result<Option<Progress>> {
+        let root = self.checkpoints();
+        std::fs::create_dir_all(&root).map_err(|error| Error::io(&root, error))?;
+        atomic::remove_leftovers(&root)?;
+        let mut log = MetricsLog::open(&self.folder, self.trainer.step())?;
+        let mut reporter = |record: &Table, report: &mut dyn FnMut(Event<'_>)| {
+            log.write(record)?;
+            report(Event::Record(record));
+            Ok::<_, Error>(())
+        };
+        let config = self.trainer.config().clone();
+        let every = |interval: usize, step: usize| interval > 0 && step.is_multiple_of(interval);
+        let mut progress =
+            Progress { step: 0, loss: f64::NAN, held_out_loss: None, tokens_per_second: 0.0, seconds: self.seconds };
+        let mut timed = (0u64, 0.0);
+        let (mut saved, mut any) = (true, false);
+        while self.trainer.step() < config.steps && !self.stop.load(Ordering::Relaxed) {
+            let began = Instant::now();
+            let ctx = self.trainer.model().context();
+            let batch = self.data.batch(ctx, config.seed, self.position, config.batch_size)?;
+            let result = self.trainer.train_step(&batch)?;
+            self.position += config.batch_size as u64;
+            let step = result.step;
+            let last = step == config.steps;
+            let reported = last || step.is_multiple_of(config.log_every);
+            let measures = reported.then(|| Measures::of(&result)).transpose()?;
+            let spent = began.elapsed().as_secs_f64();
+            self.seconds += spent;
+            timed = (timed.0 + 1, timed.1 + spent);
+            if let Some(measures) = measures {
+                let tokens = timed.0 as f64 * config.batch_size as f64 * config.sequence_length as f64;
+                progress.tokens_per_second = tokens / timed.1;
+                progress.loss = measures.loss;
+                timed = (0, 0.0);
+                let tokens = self.position * config.sequence_length as u64;
+                let record = measures.record(step, tokens, progress.tokens_per_second, self.seconds);
+                reporter(&record, &mut report)?;
+                if !progress.loss.is_finite() {
+                    let loss = number_text(progress.loss);
+                    return Err(Error::Diverged(format!(
+                        "the loss is {loss} at step {step}; the last checkpoint is from before. A lower learning rate \
+                         or a longer warm-up usually helps"
+                    )));
+                }
+            }
+            let mut measured = None;
+            if self.held_out.is_some() && (last || every(config.eval_every, step)) {
+                let loss = self.evaluate(config.eval_batches)?;
+                (measured, progress.held_out_loss) = (Some(loss), Some(loss));
+                reporter(&Table::from([("step", step.into()), ("held_out_loss", loss.into())]), &mut report)?;
+            }
+            saved = last || every(config.save_every, step);
+            if saved {
+                self.save(measured)?;
+            }
+            (progress.step, progress.seconds, any) = (step, self.seconds, true);
+            report(Event::Step(&progress));
+        }
+        if !saved {
+            self.save(None)?;
+        }
+        Ok(any.then_some(progress))
+    }
+
+    /// Mean cross-entropy over the held-out data, all of it or so many batches, in nats a token.
+    pub fn evaluate(&self, batches: usize) -> Result<f64> {
+        let Some(held_out) = &self.held_out else {
+            return Err(Error::value("this run has no held-out data"));
+        };
+        let (config, model) = (self.trainer.config(), self.trainer.model());
+        let (mut total, mut count) = (0.0, 0);
+        for batch in held_out.spread(config.micro_batch_size.unwrap_or(config.batch_size), batches) {
+            let batch = batch?;
+            let shape = [batch.rows, batch.length];
+            let ctx = model.context();
+            let (part, tokens) =
+                model.evaluate(&ctx.tensor(&batch.inputs, &shape)?, &ctx.tensor(&batch.targets, &shape)?)?;
+            total += part;
+            count += tokens;
+        }
+        Ok(total / count as f64)
+    }
+
+    /// Writes a checkpoint of this moment and removes those that are not to be kept; returns its folder.
+    pub fn save(&self, held_out_loss: Option<f64>) -> Result<PathBuf> {
+        let config = self.trainer.config();
+        let state = TrainingState {
+            step: self.trainer.step(),
+            data_position: self.position,
+            data_windows: self.data.windows(),
+            seconds: self.seconds,
+            train: config.clone(),
+            held_out_loss,
+        };
+        let root = self.checkpoints();
+        let folder = save_checkpoint(&root, &self.trainer, &state, self.tokenizer.as_ref())?;
+        prune_checkpoints(&root, config.keep_checkpoints)?;
+        Ok(folder)
+    }
+}
+
+/// The numbers of a step that its line of metrics holds, read from the device.
+struct Measures {
+    loss: f64,
+    aux_loss: f64,
+    grad_norm: f64,
+    learning_rate: f64,
+    expert_shares: Value,
+}
+
+impl Measures {
+    fn of(result: &StepResult<'_, '_>) -> Result<Self> {
+        let shares = |counts: Vec<i32>| {
+            let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
+            let share = |count: i32| Value::Float(rounded(f64::from(count) / total, 5));
+            Value::List(counts.into_iter().map(share).collect())
+        };
+        Ok(Self {
+            loss: result.loss()?,
+            aux_loss: result.aux_loss()?,
+            grad_norm: result.grad_norm()?,
+            learning_rate: result.learning_rate()?,
+            expert_shares: Value::List(result.expert_counts()?.into_iter().map(shares).collect()),
+        })
+    }
+
+    fn record(self, step: usize, tokens: u64, speed: f64, seconds: f64) -> Table {
+        Table::from([
+            ("step", step.into()),
+            ("loss", self.loss.into()),
+            ("aux_loss", self.aux_loss.into()),
+            ("grad_norm", self.grad_norm.into()),
+            ("learning_rate", self.learning_rate.into()),
+            ("tokens", tokens.into()),
+            ("tokens_per_second", rounded(speed, 1).into()),
+            ("seconds", rounded(seconds, 3).into()),
+            ("expert_shares", self.expert_shares),
+        ])
+    }
+}
