@@ -45,6 +45,9 @@ impl<'t> Call<'t> {
         if !ptr::eq(tensor.context(), self.context) {
             return Err(self.foreign(name));
         }
+        if tensor.allocation().in_flight() {
+            return Err(self.in_flight(name));
+        }
         let Some(dims) = fold(tensor) else { return Err(self.rank(name, shape, tensor)) };
         Ok(Operand { function: self.function, name, shape, tensor, dims })
     }
@@ -101,6 +104,12 @@ impl<'t> Call<'t> {
     #[cold]
     fn foreign(&self, name: &str) -> Error {
         Error::shape(kernel(self.function), format!("{name} is of another context than the first tensor"))
+    }
+
+    #[cold]
+    fn in_flight(&self, name: &str) -> Error {
+        let message = format!("a stream is copying {name}: it can be used when the scope of the copy has ended");
+        Error::shape(kernel(self.function), message)
     }
 
     #[cold]

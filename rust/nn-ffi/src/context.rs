@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 use std::rc::Rc;
 use std::str::FromStr;
 
-use nn_cuda::{Library, nncuda_ctx};
+use nn_cuda::{Library, nncuda_ctx, nncuda_event, nncuda_stream};
 
 use crate::graph::Capture;
 use crate::memory::Allocation;
@@ -128,8 +128,10 @@ pub struct Context {
     pub(crate) capture: RefCell<Option<Capture>>,
     /// Whether one goes on, which every kernel call asks.
     pub(crate) capturing: Cell<bool>,
-    /// Memory that could not be given back while a graph was captured.
-    waiting: RefCell<Vec<NonNull<c_void>>>,
+    /// How many copies streams have been given that are not known to be done.
+    pub(crate) copies: Cell<usize>,
+    /// What could not be given back while a graph was captured.
+    waiting: RefCell<Vec<Released>>,
 }
 
 // SAFETY: the library lets any thread use a context, one at a time, which `!Sync` ensures. Everything that shares
@@ -188,6 +190,7 @@ impl Context {
                 device,
                 capture: RefCell::default(),
                 capturing: Cell::new(false),
+                copies: Cell::new(0),
                 waiting: RefCell::default(),
             }),
             (status, _) => {
@@ -452,25 +455,43 @@ impl Context {
         Ok(Rc::new(Allocation::new(self, pointer, bytes, captured)))
     }
 
-    /// Gives memory back, now or when the capture that goes on has ended.
-    pub(crate) fn release(&self, pointer: NonNull<c_void>) {
-        if self.capturing.get() || !self.try_free(pointer) {
-            self.waiting.borrow_mut().push(pointer);
+    /// Gives something back, now or when the capture that goes on has ended.
+    pub(crate) fn release(&self, what: Released) {
+        if self.capturing.get() || !self.try_release(what) {
+            self.waiting.borrow_mut().push(what);
         }
     }
 
     pub(crate) fn release_waiting(&self) {
         if !self.waiting.borrow().is_empty() {
             let waiting = self.waiting.take();
-            let left = waiting.into_iter().filter(|pointer| !self.try_free(*pointer)).collect();
+            let left = waiting.into_iter().filter(|what| !self.try_release(*what)).collect();
             self.waiting.replace(left);
         }
     }
 
-    fn try_free(&self, pointer: NonNull<c_void>) -> bool {
-        // SAFETY: the context lives; the memory is its own, and whoever gave it to `release` uses it no more.
-        unsafe { (self.library.nncuda_free)(self.handle(), pointer.as_ptr()) == 0 }
+    fn try_release(&self, what: Released) -> bool {
+        let (library, handle) = (self.library, self.handle());
+        // SAFETY: the context lives; what is given back is its own, and whoever gave it to `release` uses it no more.
+        let code = unsafe {
+            match what {
+                Released::Memory(pointer) => (library.nncuda_free)(handle, pointer.as_ptr()),
+                Released::HostMemory(pointer) => (library.nncuda_free_host)(handle, pointer.as_ptr()),
+                Released::Stream(stream) => (library.nncuda_stream_destroy)(handle, stream.as_ptr()),
+                Released::Event(event) => (library.nncuda_event_destroy)(handle, event.as_ptr()),
+            }
+        };
+        code == 0
     }
+}
+
+/// Something of a context that its owner has let go.
+#[derive(Clone, Copy)]
+pub(crate) enum Released {
+    Memory(NonNull<c_void>),
+    HostMemory(NonNull<c_void>),
+    Stream(NonNull<nncuda_stream>),
+    Event(NonNull<nncuda_event>),
 }
 
 impl Drop for Context {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use nn_cuda::nncuda_graph;
 
 use crate::memory::{Allocation, CapturedMemory};
-use crate::{Context, GpuTensor, Result};
+use crate::{Context, Error, GpuTensor, Result};
 
 /// A capture that goes on: what its calls use, and what they allocated.
 pub(crate) struct Capture {
@@ -45,9 +45,9 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// That of `calls`, or [`Error::Call`](crate::Error::Call) when a capture goes on already or a call cannot be
+    /// That of `calls`, or [`Error::Call`] when a capture goes on already or a call cannot be
     /// captured: copies to and from the host cannot, so what `calls` needs of the host must lie on the device before.
-    pub fn capture<E: From<crate::Error>>(&self, calls: impl FnOnce() -> Result<(), E>) -> Result<CudaGraph<'_>, E> {
+    pub fn capture<E: From<Error>>(&self, calls: impl FnOnce() -> Result<(), E>) -> Result<CudaGraph<'_>, E> {
         self.release_waiting(); // nothing can be given back while capturing
         // SAFETY: the context lives.
         let code = unsafe { (self.library().nncuda_graph_begin)(self.handle()) };
@@ -89,8 +89,13 @@ impl CudaGraph<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Call`](crate::Error::Call): what any of the calls may fail with, or that a capture goes on.
+    /// [`Error::Call`]: what any of the calls may fail with, or that a capture goes on. [`Error::Shape`] while a stream
+    /// copies one of its tensors.
     pub fn launch(&self) -> Result<()> {
+        if self.kept.iter().any(|allocation| allocation.in_flight()) {
+            let message = "a stream is copying a tensor of the graph: launch it when the scope of the copy has ended";
+            return Err(Error::shape("launch", message.to_owned()));
+        }
         let handle = self.handle.map_or(ptr::null_mut(), NonNull::as_ptr);
         // SAFETY: context and graph live, and so does all memory that the captured calls name.
         let code = unsafe { (self.context.library().nncuda_graph_launch)(self.context.handle(), handle) };
@@ -101,7 +106,7 @@ impl CudaGraph<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Call`](crate::Error::Call) when the library refuses.
+    /// [`Error::Call`] when the library refuses.
     pub fn calls(&self) -> Result<usize> {
         let handle = self.handle.map_or(ptr::null_mut(), NonNull::as_ptr);
         let mut nodes = 0;

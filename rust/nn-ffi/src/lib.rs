@@ -1,9 +1,11 @@
 //! Safe device API over `libnncuda`: contexts, tensors, streams, graphs and every kernel.
 #![allow(unsafe_code)]
 
+mod buffer;
 mod call;
 pub mod catalogue;
 mod context;
+mod decode;
 mod dtype;
 mod error;
 mod generated;
@@ -11,9 +13,15 @@ mod graph;
 pub mod kernels;
 mod layout;
 mod memory;
+mod profile;
+mod replay;
+mod stream;
 mod tensor;
+mod train;
 
+pub use buffer::{DeviceBuffer, PinnedBuffer};
 pub use context::{Context, Device, InstructionSet};
+pub use decode::{DecodingStrategy, Sampler};
 pub use dtype::{Bf16, DType, Element, F16};
 pub use error::{Error, Result};
 pub use generated::options::{Activation, RopeLayout};
@@ -21,4 +29,8 @@ pub use generated::status::Status;
 pub use graph::CudaGraph;
 pub use layout::{Layout, MAX_RANK};
 pub use nn_cuda::LoadError;
+pub use profile::Profile;
+pub use replay::{Replay, Run};
+pub use stream::{Copies, Event, Stream};
 pub use tensor::GpuTensor;
+pub use train::{GpuTrainer, UpdateOptions};

@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use crate::Context;
+use crate::context::Released;
 
 /// A piece of device memory; `None` when it has no bytes.
 pub(crate) struct Allocation<'ctx> {
@@ -17,6 +18,8 @@ pub(crate) struct Allocation<'ctx> {
     pointer: Option<NonNull<c_void>>,
     bytes: usize,
     captured: Option<Rc<CapturedMemory>>,
+    /// Copies that a stream has been given and may not have done yet.
+    copies: Cell<usize>,
 }
 
 impl<'ctx> Allocation<'ctx> {
@@ -26,7 +29,7 @@ impl<'ctx> Allocation<'ctx> {
         bytes: usize,
         captured: Option<Rc<CapturedMemory>>,
     ) -> Self {
-        Self { context, pointer, bytes, captured }
+        Self { context, pointer, bytes, captured, copies: Cell::new(0) }
     }
 
     pub(crate) fn pointer(&self) -> Option<NonNull<c_void>> {
@@ -35,6 +38,24 @@ impl<'ctx> Allocation<'ctx> {
 
     pub(crate) fn context(&self) -> &'ctx Context {
         self.context
+    }
+
+    /// Whether a stream may be copying from or to it now.
+    #[inline]
+    pub(crate) fn in_flight(&self) -> bool {
+        self.context.copies.get() != 0 && self.copies.get() != 0
+    }
+
+    /// Counts a copy that a stream was given.
+    pub(crate) fn take_off(&self) {
+        self.copies.set(self.copies.get() + 1);
+        self.context.copies.set(self.context.copies.get() + 1);
+    }
+
+    /// Counts a copy that is done.
+    pub(crate) fn land(&self) {
+        self.copies.set(self.copies.get() - 1);
+        self.context.copies.set(self.context.copies.get() - 1);
     }
 
     /// Whether it was allocated while this capture went on.
@@ -48,7 +69,7 @@ impl Drop for Allocation<'_> {
         let Some(pointer) = self.pointer else { return };
         match &self.captured {
             Some(capture) if capture.open.get() => capture.put(self.bytes, pointer),
-            _ => self.context.release(pointer),
+            _ => self.context.release(Released::Memory(pointer)),
         }
     }
 }
@@ -79,7 +100,7 @@ impl CapturedMemory {
     pub(crate) fn close(&self, context: &Context) {
         self.open.set(false);
         for pointer in self.free.take().into_values().flatten() {
-            context.release(pointer);
+            context.release(Released::Memory(pointer));
         }
     }
 }

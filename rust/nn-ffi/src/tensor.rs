@@ -168,6 +168,7 @@ impl<'ctx> GpuTensor<'ctx> {
     ///
     /// [`Error::Call`] when the device has failed.
     pub fn zero(&self) -> Result<()> {
+        self.on_ground("zero")?;
         let context = self.context();
         for (offset, bytes) in self.runs() {
             let target = self.pointer.cast::<u8>().wrapping_add(offset).cast();
@@ -193,6 +194,8 @@ impl<'ctx> GpuTensor<'ctx> {
             let message = format!("{source:?} cannot be copied into {self:?}: shape and dtype must be the same");
             return Err(Error::shape("copy_from", message));
         }
+        self.on_ground("copy_from")?;
+        source.on_ground("copy_from")?;
         let whole = self.layout.is_dense() && source.layout.is_dense();
         let (rows, bytes) = if whole { (1, self.layout.bytes()) } else { (self.shape()[0], self.row_bytes()) };
         for row in 0..rows {
@@ -211,6 +214,7 @@ impl<'ctx> GpuTensor<'ctx> {
     /// [`Error::Shape`] when the type is that of another dtype or there are not as many values as elements.
     pub fn copy_from_slice<T: Element>(&self, values: &[T]) -> Result<()> {
         self.matches::<T>("copy_from_slice", values.len())?;
+        self.on_ground("copy_from_slice")?;
         self.upload(values.as_ptr().cast())
     }
 
@@ -221,6 +225,7 @@ impl<'ctx> GpuTensor<'ctx> {
     /// [`Error::Shape`] when there are not as many bytes as the elements have.
     pub fn copy_from_bytes(&self, bytes: &[u8]) -> Result<()> {
         self.matches_bytes("copy_from_bytes", bytes.len())?;
+        self.on_ground("copy_from_bytes")?;
         self.upload(bytes.as_ptr().cast())
     }
 
@@ -273,7 +278,16 @@ impl<'ctx> GpuTensor<'ctx> {
 
     // Behind the copies
 
-    fn matches<T: Element>(&self, operation: &'static str, len: usize) -> Result<()> {
+    /// Requires that no stream is copying the memory: a copy beside another would find half of it.
+    fn on_ground(&self, operation: &'static str) -> Result<()> {
+        if !self.allocation.in_flight() {
+            return Ok(());
+        }
+        let message = "a stream is copying the tensor: it can be used when the scope of the copy has ended".to_owned();
+        Err(Error::shape(operation, message))
+    }
+
+    pub(crate) fn matches<T: Element>(&self, operation: &'static str, len: usize) -> Result<()> {
         if T::DTYPE != self.dtype() {
             let message = format!("values of {} cannot be those of a tensor of {}", T::DTYPE, self.dtype());
             return Err(Error::shape(operation, message));
@@ -324,6 +338,7 @@ impl<'ctx> GpuTensor<'ctx> {
 
     /// `values` must be writable for as many bytes as the elements have.
     fn download(&self, values: *mut c_void) -> Result<()> {
+        self.on_ground("copy to the host")?;
         let mut target = values.cast::<u8>();
         for (offset, bytes) in self.runs() {
             let from = self.pointer.cast::<u8>().wrapping_add(offset);

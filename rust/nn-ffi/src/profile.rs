@@ -1,0 +1,116 @@
+//! The profiler, which keeps time, bytes and operations of every kernel call, and the trace, which keeps their arguments.
+
+use std::ffi::c_char;
+use std::ptr;
+
+use crate::{Context, Result};
+
+/// What the profiler measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// One line a kernel: calls, time, bytes, operations.
+    pub table: String,
+    /// The same as JSON.
+    pub json: String,
+    /// Every call, as JSON for chrome://tracing or ui.perfetto.dev.
+    pub chrome_trace: String,
+}
+
+type Report<'f> = &'f dyn Fn(*mut c_char, i64, *mut i64) -> i32;
+
+impl Context {
+    /// Runs `work` and measures its kernel calls.
+    ///
+    /// # Errors
+    ///
+    /// That of `work`, or [`Error::Call`](crate::Error::Call) when the profiler runs already.
+    pub fn profile<R, E: From<crate::Error>>(&self, work: impl FnOnce() -> Result<R, E>) -> Result<(R, Profile), E> {
+        // SAFETY: the context lives. So it does in the calls below.
+        let code = unsafe { (self.library().nncuda_profile_begin)(self.handle()) };
+        self.check("nncuda_profile_begin", code)?;
+        let running = Running {
+            context: self,
+            end: |context| {
+                // SAFETY: the context lives.
+                let code = unsafe { (context.library().nncuda_profile_end)(context.handle()) };
+                context.check("nncuda_profile_end", code)
+            },
+        };
+        let result = work();
+        running.stop()?;
+        let report = |form: i32| {
+            self.sized_text("nncuda_profile_report", &|text, capacity, needed| {
+                // SAFETY: the context lives; `text` has the given room, or there is none and it is null.
+                unsafe { (self.library().nncuda_profile_report)(self.handle(), form, text, capacity, needed) }
+            })
+        };
+        let profile = Profile {
+            table: report(nn_cuda::NNCUDA_REPORT_TABLE)?,
+            json: report(nn_cuda::NNCUDA_REPORT_JSON)?,
+            chrome_trace: report(nn_cuda::NNCUDA_REPORT_CHROME_TRACE)?,
+        };
+        Ok((result?, profile))
+    }
+
+    /// Runs `work` and keeps a line of each of its kernel calls: names, dtypes and shapes of the arguments, and that many
+    /// leading values of each output, 0 to 64.
+    ///
+    /// # Errors
+    ///
+    /// That of `work`, or [`Error::Call`](crate::Error::Call) when a trace runs already.
+    pub fn trace<R, E: From<crate::Error>>(
+        &self,
+        values: i64,
+        work: impl FnOnce() -> Result<R, E>,
+    ) -> Result<(R, String), E> {
+        // SAFETY: the context lives.
+        let code = unsafe { (self.library().nncuda_trace_begin)(self.handle(), values) };
+        self.check("nncuda_trace_begin", code)?;
+        let running = Running {
+            context: self,
+            end: |context| {
+                // SAFETY: the context lives.
+                let code = unsafe { (context.library().nncuda_trace_end)(context.handle()) };
+                context.check("nncuda_trace_end", code)
+            },
+        };
+        let result = work();
+        running.stop()?;
+        let lines = self.sized_text("nncuda_trace_read", &|text, capacity, needed| {
+            // SAFETY: the context lives; `text` has the given room, or there is none and it is null.
+            unsafe { (self.library().nncuda_trace_read)(self.handle(), text, capacity, needed) }
+        })?;
+        Ok((result?, lines))
+    }
+
+    /// A text whose size is asked for first.
+    fn sized_text(&self, function: &'static str, read: Report<'_>) -> Result<String> {
+        let mut needed = 0;
+        self.check(function, read(ptr::null_mut(), 0, &raw mut needed))?;
+        let mut bytes = vec![0_u8; usize::try_from(needed).unwrap_or(0)];
+        self.check(function, read(bytes.as_mut_ptr().cast(), bytes.len() as i64, &raw mut needed))?;
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
+    }
+}
+
+/// Ends a profile or trace, after a panic too.
+struct Running<'ctx> {
+    context: &'ctx Context,
+    end: fn(&Context) -> Result<()>,
+}
+
+impl Running<'_> {
+    fn stop(self) -> Result<()> {
+        let ended = (self.end)(self.context);
+        std::mem::forget(self);
+        ended
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        // A panic is under way: nobody could be told of an error.
+        let _ = (self.end)(self.context);
+    }
+}

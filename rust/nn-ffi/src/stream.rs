@@ -1,0 +1,335 @@
+//! Streams and events: copies beside the kernels, which run on the context's own stream, and what orders the two.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem;
+use std::ptr::{self, NonNull};
+use std::rc::Rc;
+
+use nn_cuda::{nncuda_event, nncuda_stream};
+
+use crate::context::Released;
+use crate::memory::Allocation;
+use crate::{Context, Element, Error, GpuTensor, Result};
+
+/// Carries copies beside the kernels.
+pub struct Stream<'ctx> {
+    context: &'ctx Context,
+    handle: NonNull<nncuda_stream>,
+}
+
+/// A point in a stream's work.
+pub struct Event<'ctx> {
+    context: &'ctx Context,
+    handle: NonNull<nncuda_event>,
+}
+
+impl Context {
+    /// A new stream for copies.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`] while a graph is captured, or when the device has no more of them.
+    pub fn stream(&self) -> Result<Stream<'_>> {
+        self.release_waiting();
+        let mut handle = ptr::null_mut();
+        // SAFETY: the context lives and `handle` may be written.
+        let code = unsafe { (self.library().nncuda_stream_create)(self.handle(), &raw mut handle) };
+        let made = self.check("nncuda_stream_create", code).map(|()| NonNull::new(handle));
+        made?.map(|handle| Stream { context: self, handle }).ok_or_else(|| self.nothing("nncuda_stream_create"))
+    }
+
+    /// A new event. Until it is recorded it counts as happened.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`] while a graph is captured, or when the device has no more of them.
+    pub fn event(&self) -> Result<Event<'_>> {
+        self.release_waiting();
+        let mut handle = ptr::null_mut();
+        // SAFETY: the context lives and `handle` may be written.
+        let code = unsafe { (self.library().nncuda_event_create)(self.handle(), &raw mut handle) };
+        let made = self.check("nncuda_event_create", code).map(|()| NonNull::new(handle));
+        made?.map(|handle| Event { context: self, handle }).ok_or_else(|| self.nothing("nncuda_event_create"))
+    }
+
+    /// Kernels and copies of the context's own stream wait for the event from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`] while a graph is captured, or when the event is of another context.
+    pub fn wait(&self, event: &Event<'_>) -> Result<()> {
+        self.order(ptr::null_mut(), event)
+    }
+
+    fn order(&self, stream: *mut nncuda_stream, event: &Event<'_>) -> Result<()> {
+        // SAFETY: context, stream and event live; an event of another context is refused.
+        let code = unsafe { (self.library().nncuda_stream_wait_event)(self.handle(), stream, event.handle.as_ptr()) };
+        self.check("nncuda_stream_wait_event", code)
+    }
+
+    fn nothing(&self, function: &'static str) -> Error {
+        self.check(function, nn_cuda::NNCUDA_ERROR_INTERNAL).expect_err("this is no success")
+    }
+}
+
+impl<'ctx> Stream<'ctx> {
+    /// Waits until the stream has done all that was given to it.
+    ///
+    /// # Errors
+    ///
+    /// The first that the device met.
+    pub fn synchronize(&self) -> Result<()> {
+        // SAFETY: context and stream live.
+        let code =
+            unsafe { (self.context.library().nncuda_stream_synchronize)(self.context.handle(), self.handle.as_ptr()) };
+        self.context.check("nncuda_stream_synchronize", code)
+    }
+
+    /// What is given to the stream from now on waits for the event.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`] while a graph is captured, or when the event is of another context.
+    pub fn wait(&self, event: &Event<'_>) -> Result<()> {
+        self.context.order(self.handle.as_ptr(), event)
+    }
+
+    /// Runs `work`, which may give the stream copies between tensors and memory of the host; returns when both `work` and
+    /// the copies are done. What `work` does in the meantime on the context goes on beside the copies.
+    ///
+    /// The host's slices are borrowed until then, and the tensors may not be used: kernels refuse them. Each copy waits
+    /// for the kernels that were called before it. So nothing is read while it is written, whatever `work` does.
+    ///
+    /// ```
+    /// # use nn_ffi::{Context, DType, Device, kernels};
+    /// # fn main() -> nn_ffi::Result<()> {
+    /// let context = Context::new(Device::Cpu)?;
+    /// let (now, next) = (context.zeros(&[4], DType::F32)?, context.empty(&[4], DType::F32)?);
+    /// let batch = [1.0_f32, 2.0, 3.0, 4.0];
+    /// context.stream()?.scope(|copies| {
+    ///     copies.upload(&next, &batch)?;
+    ///     kernels::scale(&now, &now, 2.0) // goes on beside the copy
+    /// })??;
+    /// assert_eq!(next.to_vec::<f32>()?, batch);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The borrow checker keeps a slice alive as long:
+    ///
+    /// ```compile_fail
+    /// # use nn_ffi::{Context, DType, Device};
+    /// # let context = Context::new(Device::Cpu).unwrap();
+    /// # let tensor = context.empty(&[4], DType::F32).unwrap();
+    /// context.stream().unwrap().scope(|copies| {
+    ///     let batch = vec![0.0_f32; 4];
+    ///     copies.upload(&tensor, &batch).unwrap(); // `batch` is gone before the copy is done
+    /// });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`] when the device failed while it copied.
+    pub fn scope<'env, R>(&'env self, work: impl for<'s> FnOnce(&'s Copies<'s, 'env>) -> R) -> Result<R> {
+        // If `work` panics, the drop of `given` waits; nobody but this function owns it, so that it cannot be leaked.
+        let given = Given { stream: self, kept: RefCell::default() };
+        let copies = Copies { given: &given, scope: PhantomData, environment: PhantomData };
+        let result = work(&copies);
+        given.wait()?;
+        Ok(result)
+    }
+}
+
+/// The copies that a stream was given in a scope.
+struct Given<'env> {
+    stream: &'env Stream<'env>,
+    /// Memory that is copied from or to, which must not be freed before that is done. The lifetime is that of the scope.
+    kept: RefCell<Vec<Rc<Allocation<'static>>>>,
+}
+
+impl Given<'_> {
+    fn wait(&self) -> Result<()> {
+        let waited = if self.kept.borrow().is_empty() { Ok(()) } else { self.stream.synchronize() };
+        for allocation in self.kept.take() {
+            allocation.land();
+        }
+        waited
+    }
+}
+
+impl Drop for Given<'_> {
+    fn drop(&mut self) {
+        // Only after a panic is there anything left to wait for; its error could reach nobody.
+        let _ = self.wait();
+    }
+}
+
+/// The copies of a [`Stream::scope`].
+pub struct Copies<'scope, 'env: 'scope> {
+    given: &'scope Given<'env>,
+    // As in `std::thread::Scope`: 'scope is neither longer nor shorter than the scope, 'env neither than what is around.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    environment: PhantomData<&'env mut &'env ()>,
+}
+
+impl<'scope> Copies<'scope, '_> {
+    /// Copies values of the host into a dense tensor without waiting. From a [`PinnedBuffer`](crate::PinnedBuffer) a GPU
+    /// copies at full speed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] when dtype or number differ, or the tensor is not dense; [`Error::Call`] while a graph is captured.
+    pub fn upload<T: Element>(&'scope self, target: &GpuTensor<'scope>, source: &'scope [T]) -> Result<()> {
+        target.matches::<T>("upload", source.len())?;
+        let bytes = size_of_val(source);
+        let kind = nn_cuda::NNCUDA_HOST_TO_DEVICE;
+        // SAFETY: the slice is borrowed for the scope, at whose end this waits for the copy.
+        unsafe { self.copy("upload", target, target.pointer(), source.as_ptr().cast(), bytes, kind) }
+    }
+
+    /// Copies a dense tensor's values to the host without waiting; they are there when the scope has ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`upload`](Self::upload).
+    pub fn download<T: Element>(&'scope self, target: &'scope mut [T], source: &GpuTensor<'scope>) -> Result<()> {
+        source.matches::<T>("download", target.len())?;
+        let bytes = size_of_val(target);
+        let kind = nn_cuda::NNCUDA_DEVICE_TO_HOST;
+        // SAFETY: the slice is borrowed for the scope, at whose end this waits for the copy.
+        unsafe { self.copy("download", source, target.as_mut_ptr().cast(), source.pointer(), bytes, kind) }
+    }
+
+    /// # Safety
+    ///
+    /// One side is the tensor's memory, the other a slice of `bytes` bytes that is borrowed for the scope.
+    unsafe fn copy(
+        &'scope self,
+        operation: &'static str,
+        tensor: &GpuTensor<'scope>,
+        target: *mut std::ffi::c_void,
+        source: *const std::ffi::c_void,
+        bytes: usize,
+        kind: i32,
+    ) -> Result<()> {
+        let stream = self.given.stream;
+        let context = stream.context;
+        let allocation = tensor.allocation();
+        if !tensor.layout().is_dense() {
+            return Err(Error::shape(operation, format!("{tensor:?} must be dense")));
+        }
+        if !ptr::eq(tensor.context(), context) {
+            return Err(Error::shape(operation, "the tensor is of another context than the stream".to_owned()));
+        }
+        // Copies of one stream are in order; beside one of another stream this would find half of it.
+        let own =
+            self.given.kept.borrow().iter().any(|kept| Rc::as_ptr(kept).cast::<()>() == Rc::as_ptr(allocation).cast());
+        if allocation.in_flight() && !own {
+            return Err(Error::shape(operation, "another stream is copying the tensor".to_owned()));
+        }
+        // Kernels that were called before may use the memory still.
+        let before = context.event()?;
+        before.record(None)?;
+        stream.wait(&before)?;
+        let (handle, bytes) = (stream.handle.as_ptr(), bytes as i64);
+        // SAFETY: context and stream live; the memory is kept, and the slice borrowed, until the stream has been waited
+        // for at the end of the scope. Kernels and other copies refuse the tensor until then.
+        let code =
+            unsafe { (context.library().nncuda_memcpy_async)(context.handle(), handle, target, source, bytes, kind) };
+        context.check("nncuda_memcpy_async", code)?;
+        allocation.take_off();
+        // SAFETY: only the lifetime of the reference to the context changes: it lives for the scope, at whose end what is
+        // kept is dropped.
+        let kept = unsafe { mem::transmute::<Rc<Allocation<'_>>, Rc<Allocation<'static>>>(Rc::clone(allocation)) };
+        self.given.kept.borrow_mut().push(kept);
+        Ok(())
+    }
+}
+
+impl Event<'_> {
+    /// Happens when the stream (without one: the context's own) has done all that was given to it so far.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`] while a graph is captured, or when the stream is of another context.
+    pub fn record(&self, stream: Option<&Stream<'_>>) -> Result<()> {
+        let stream = stream.map_or(ptr::null_mut(), |stream| stream.handle.as_ptr());
+        // SAFETY: context, stream and event live; a stream of another context is refused.
+        let code = unsafe {
+            (self.context.library().nncuda_event_record)(self.context.handle(), stream, self.handle.as_ptr())
+        };
+        self.context.check("nncuda_event_record", code)
+    }
+
+    /// Waits until the event has happened.
+    ///
+    /// # Errors
+    ///
+    /// The first that the device met.
+    pub fn synchronize(&self) -> Result<()> {
+        // SAFETY: context and event live.
+        let code =
+            unsafe { (self.context.library().nncuda_event_synchronize)(self.context.handle(), self.handle.as_ptr()) };
+        self.context.check("nncuda_event_synchronize", code)
+    }
+
+    /// Whether the event has happened.
+    ///
+    /// # Errors
+    ///
+    /// The first that the device met.
+    pub fn happened(&self) -> Result<bool> {
+        let mut happened = 0;
+        // SAFETY: context and event live and `happened` may be written.
+        let code = unsafe {
+            (self.context.library().nncuda_event_query)(self.context.handle(), self.handle.as_ptr(), &raw mut happened)
+        };
+        self.context.check("nncuda_event_query", code).map(|()| happened != 0)
+    }
+
+    /// Milliseconds from this event to a later one; both must have happened.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`] when one of them has not.
+    pub fn milliseconds_to(&self, end: &Event<'_>) -> Result<f32> {
+        let mut milliseconds = 0.0;
+        let (start, end) = (self.handle.as_ptr(), end.handle.as_ptr());
+        // SAFETY: context and events live and `milliseconds` may be written; an event of another context is refused.
+        let code = unsafe {
+            (self.context.library().nncuda_event_elapsed)(self.context.handle(), start, end, &raw mut milliseconds)
+        };
+        self.context.check("nncuda_event_elapsed", code).map(|()| milliseconds)
+    }
+}
+
+impl Drop for Stream<'_> {
+    fn drop(&mut self) {
+        self.context.release(Released::Stream(self.handle));
+    }
+}
+
+impl Drop for Event<'_> {
+    fn drop(&mut self) {
+        self.context.release(Released::Event(self.handle));
+    }
+}
+
+impl fmt::Debug for Stream<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Copies<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Copies").field("given", &self.given.kept.borrow().len()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event").finish_non_exhaustive()
+    }
+}

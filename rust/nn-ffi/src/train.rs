@@ -1,0 +1,211 @@
+//! The device's side of training: moments, step, rate, norm and clip factor in device memory, and the calls of an update.
+
+use crate::replay::{Replay, Run};
+use crate::{Context, DType, Error, GpuTensor, Result, kernels};
+
+/// Constants of the updates. Numbers that users give in double precision are rounded to `f32` once, here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UpdateOptions {
+    /// The highest learning rate.
+    pub max_rate: f32,
+    /// The last learning rate.
+    pub min_rate: f32,
+    /// Updates until the rate is highest.
+    pub warmup: i64,
+    /// Updates until the rate is lowest, at least `warmup`.
+    pub total: i64,
+    /// Decay of the first moments, 0 to below 1.
+    pub beta1: f32,
+    /// Decay of the second moments, 0 to below 1.
+    pub beta2: f32,
+    /// Added to the root of the second moments, above 0.
+    pub eps: f32,
+    /// Decoupled weight decay, at least 0.
+    pub weight_decay: f32,
+    /// How many parameters, from the first, decay.
+    pub decayed: i64,
+    /// The largest global norm of the gradients; `None` never clips.
+    pub clip_norm: Option<f32>,
+}
+
+/// Trains parameters with AdamW, everything resident on the device: a step crosses to the host for nothing but what is
+/// asked for.
+///
+/// Parameters, gradients and both moments are f32 tensors of one layout. How gradients come about is the caller's: a
+/// function that makes the calls of a forward and backward pass. The calls of a step are captured on the second step of a
+/// shape, and replayed from then on with the same bits.
+#[derive(Debug)]
+pub struct GpuTrainer<'ctx> {
+    context: &'ctx Context,
+    parameters: GpuTensor<'ctx>,
+    gradients: GpuTensor<'ctx>,
+    first_moments: GpuTensor<'ctx>,
+    second_moments: GpuTensor<'ctx>,
+    step: GpuTensor<'ctx>,
+    rate: GpuTensor<'ctx>,
+    norm: GpuTensor<'ctx>,
+    clip: GpuTensor<'ctx>,
+    options: UpdateOptions,
+    capture: bool,
+    replay: Option<(Vec<usize>, Replay<'ctx>)>,
+    /// What `step` holds, so that nobody has to wait for the device to know it.
+    done: i32,
+}
+
+impl<'ctx> GpuTrainer<'ctx> {
+    /// A trainer of parameters, whose gradients lie in the other tensor; the moments are zero and no step is done.
+    /// Without `capture` every step makes its calls one by one: the same bits, later.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] when the two are not dense f32 tensors of as many elements, [`Error::Value`] when more parameters
+    /// shall decay than there are, and as [`Context::empty`].
+    pub fn new(
+        parameters: &GpuTensor<'ctx>,
+        gradients: &GpuTensor<'ctx>,
+        options: UpdateOptions,
+        capture: bool,
+    ) -> Result<Self> {
+        let context = parameters.context();
+        let len = parameters.len();
+        let fits =
+            |tensor: &GpuTensor<'_>| tensor.dtype() == DType::F32 && tensor.layout().is_dense() && tensor.len() == len;
+        if !fits(parameters) || !fits(gradients) {
+            let message = format!("{parameters:?} and {gradients:?} must be dense, of f32 and of one size");
+            return Err(Error::Shape { operation: "GpuTrainer", message });
+        }
+        if !(0..=len as i64).contains(&options.decayed) {
+            return Err(Error::Value(format!("decayed is {}; it must be 0 to {len}", options.decayed)));
+        }
+        let one = || context.zeros(&[1], DType::F32);
+        Ok(Self {
+            context,
+            parameters: parameters.clone(),
+            gradients: gradients.clone(),
+            first_moments: context.zeros(&[len], DType::F32)?,
+            second_moments: context.zeros(&[len], DType::F32)?,
+            step: context.zeros(&[1], DType::I32)?,
+            rate: one()?,
+            norm: one()?,
+            clip: one()?,
+            options,
+            capture,
+            replay: None,
+            done: 0,
+        })
+    }
+
+    /// First moments, f32, of the parameters' layout. Resuming writes them.
+    #[must_use]
+    pub fn first_moments(&self) -> &GpuTensor<'ctx> {
+        &self.first_moments
+    }
+
+    /// Second moments, f32, of the parameters' layout. Resuming writes them.
+    #[must_use]
+    pub fn second_moments(&self) -> &GpuTensor<'ctx> {
+        &self.second_moments
+    }
+
+    /// Updates done.
+    #[must_use]
+    pub fn steps_done(&self) -> i32 {
+        self.done
+    }
+
+    /// Continues as if so many updates were done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] for a negative number, [`Error::Call`] when the device has failed.
+    pub fn set_steps_done(&mut self, steps: i32) -> Result<()> {
+        if steps < 0 {
+            return Err(Error::Value(format!("the number of steps is {steps}; it must be at least 0")));
+        }
+        self.step.copy_from_slice(&[steps])?;
+        self.done = steps;
+        Ok(())
+    }
+
+    /// Global norm of the gradients of the last step before clipping, f32 `[1]`.
+    #[must_use]
+    pub fn norm(&self) -> &GpuTensor<'ctx> {
+        &self.norm
+    }
+
+    /// Learning rate of the last step, f32 `[1]`.
+    #[must_use]
+    pub fn rate(&self) -> &GpuTensor<'ctx> {
+        &self.rate
+    }
+
+    /// One step: `forward_backward` makes the calls that set the gradients, then the update follows.
+    ///
+    /// `shape` is that of the batch. Steps of one shape must make the same calls on memory that stays: what differs from
+    /// step to step is written into it before. From the third step of a shape on, `forward_backward` is not run but
+    /// replayed, which the result tells. Another shape starts afresh.
+    ///
+    /// # Errors
+    ///
+    /// That of `forward_backward`, or [`Error::Call`]; the step then does not count.
+    pub fn step<E: From<Error>>(
+        &mut self,
+        shape: &[usize],
+        forward_backward: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Run, E> {
+        let mut replay = match self.replay.take() {
+            Some((known, replay)) if known == shape => replay,
+            // The memory of a graph for another shape goes first.
+            other => {
+                drop(other);
+                Replay::new(self.context, self.capture)
+            }
+        };
+        let run = replay.run(false, || {
+            forward_backward()?;
+            self.update().map_err(E::from)
+        });
+        self.replay = Some((shape.to_vec(), replay));
+        if run.is_ok() {
+            self.done += 1;
+        }
+        run
+    }
+
+    /// Whether the next step of this shape replays a graph.
+    #[must_use]
+    pub fn is_captured(&self, shape: &[usize]) -> bool {
+        self.replay.as_ref().is_some_and(|(known, replay)| known == shape && replay.is_captured())
+    }
+
+    fn update(&self) -> Result<()> {
+        let options = &self.options;
+        kernels::grad_norm(&self.gradients, &self.norm)?;
+        kernels::grad_clip(&self.norm, None, &self.clip, None, options.clip_norm.unwrap_or(f32::INFINITY))?;
+        kernels::lr_schedule(
+            None,
+            &self.step,
+            &self.rate,
+            options.warmup,
+            options.total,
+            options.max_rate,
+            options.min_rate,
+        )?;
+        kernels::adamw_step(
+            &self.gradients,
+            &self.rate,
+            &self.step,
+            Some(&self.clip),
+            None,
+            &self.parameters,
+            &self.first_moments,
+            &self.second_moments,
+            None,
+            options.decayed,
+            options.beta1,
+            options.beta2,
+            options.eps,
+            options.weight_decay,
+        )
+    }
+}
