@@ -4,7 +4,6 @@ package cuda
 #include "calls_gen.h"
 
 #cgo noescape call_nncuda_ctx_get
-#cgo nocallback call_nncuda_ctx_get
 */
 import "C"
 
@@ -33,6 +32,7 @@ type core struct {
 	handle  *C.nncuda_ctx // null when closed
 	problem *Error        // what is wrong with the arguments of the call that is being prepared
 	capture *capture      // of the graph that is being captured
+	pending pending       // what copies on the context's own stream may still use
 	late    lateQueue
 }
 
@@ -127,17 +127,13 @@ func (c *core) close() error {
 	if c.handle == nil {
 		return nil
 	}
-	if c.capture != nil { // nothing may be given back while a graph is captured, and nobody will end it
-		var graph *C.nncuda_graph
-		C.call_nncuda_graph_end(c.handle, &graph)
-		c.capture = nil
-	}
-	c.drain()
 	status := Status(C.call_nncuda_ctx_destroy(c.handle))
 	if status != success {
 		return c.fail("nncuda_ctx_destroy", status)
 	}
-	c.handle = nil
+	// The library has freed all that was made on the context, and what waits to be freed is gone with it.
+	c.handle, c.capture = nil, nil
+	c.late.take()
 	return nil
 }
 
@@ -158,7 +154,11 @@ func (ctx *Context) Synchronize() error {
 	if in.refused() {
 		return in.refuse("nncuda_ctx_synchronize")
 	}
-	return in.leave("nncuda_ctx_synchronize", C.call_nncuda_ctx_synchronize(in.handle))
+	status := C.call_nncuda_ctx_synchronize(in.handle)
+	if status == 0 {
+		in.pending.letGo(in)
+	}
+	return in.leave("nncuda_ctx_synchronize", status)
 }
 
 // enter takes the context's lock for one call. leave or refuse gives it back.

@@ -19,15 +19,22 @@ type Graph struct {
 	memory *capture
 }
 
-// capture is the memory that belongs to a graph: what the captured calls use stays, and what was allocated and closed
-// while capturing is used again only by later calls of the same capture, whose order every launch repeats.
+// capture is the memory that belongs to a graph: blocks that its calls use, and what was allocated while capturing.
 type capture struct {
-	kept map[*Buffer]struct{}
-	free map[int64][]uintptr // by size
+	kept map[*block]struct{}
+	pool *pool
 }
 
-// reuse is memory of that size that the capture has free; 0 when there is none.
-func (p *capture) reuse(bytes int64) uintptr {
+// A pool is memory that was allocated while capturing and given back before the graph was closed. The graph's calls may
+// still write to it at each launch, so that only later calls of the same capture may use it again: every launch repeats
+// their order.
+type pool struct {
+	alive bool
+	free  map[int64][]uintptr // by size
+}
+
+// take is memory of that size that is free; 0 when there is none.
+func (p *pool) take(bytes int64) uintptr {
 	free := p.free[bytes]
 	if len(free) == 0 {
 		return 0
@@ -36,18 +43,11 @@ func (p *capture) reuse(bytes int64) uintptr {
 	return free[len(free)-1]
 }
 
-// takeBack is called when a buffer that the capture allocated is closed while capturing.
-func (p *capture) takeBack(b *Buffer) {
-	if _, kept := p.kept[b]; kept {
-		delete(p.kept, b)
-		b.holders--
-	}
-	p.free[b.size] = append(p.free[b.size], b.address)
-}
+func (p *pool) put(bytes int64, address uintptr) { p.free[bytes] = append(p.free[bytes], address) }
 
-// keep makes the buffer live as long as the graph.
-func (p *capture) keep(b *Buffer) {
-	if _, kept := p.kept[b]; !kept {
+// keep makes the memory live as long as the graph. What was allocated while capturing does so by its pool.
+func (p *capture) keep(b *block) {
+	if _, kept := p.kept[b]; !kept && b.pool != p.pool {
 		p.kept[b] = struct{}{}
 		b.holders++
 	}
@@ -58,12 +58,12 @@ func (p *capture) letGo(c *core) {
 	for b := range p.kept {
 		c.release(b)
 	}
-	for _, addresses := range p.free {
+	for _, addresses := range p.pool.free {
 		for _, address := range addresses {
-			c.late.add(late{address: address})
+			c.late.add(late{block: &block{address: address}})
 		}
 	}
-	p.kept, p.free = nil, nil
+	p.kept, p.pool.free, p.pool.alive = nil, nil, false
 }
 
 // Capture records the kernel calls that body makes on the context instead of running them. When body fails nothing is
@@ -100,7 +100,7 @@ func (ctx *Context) beginCapture() error {
 	in.drain() // nothing can be given back while capturing
 	status := C.call_nncuda_graph_begin(in.handle)
 	if status == 0 {
-		in.capture = &capture{kept: map[*Buffer]struct{}{}, free: map[int64][]uintptr{}}
+		in.capture = &capture{map[*block]struct{}{}, &pool{true, map[int64][]uintptr{}}}
 	}
 	return in.leave("nncuda_graph_begin", status)
 }
@@ -159,7 +159,9 @@ func (g *Graph) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.capture != nil && g.handle.pointer != nil {
-		c.late.add(late{handle: g.handle, capture: g.memory}) // nothing can be given back while capturing
+		moved := *g.handle // nothing can be given back while capturing
+		g.handle.pointer = nil
+		c.late.add(late{handle: &moved, capture: g.memory})
 		return nil
 	}
 	err := g.handle.destroy(c)

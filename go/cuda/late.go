@@ -14,8 +14,7 @@ import (
 // A late thing is to be freed by the next call that may: a finalizer must not wait for a context that computes, and
 // nothing can be given back while a graph is captured.
 type late struct {
-	address uintptr // memory
-	host    bool
+	block   *block   // memory
 	handle  *handle  // or a stream, event or graph
 	capture *capture // and the memory that belonged to the graph
 	pending *pending // or that the stream's copies used
@@ -48,8 +47,8 @@ func (q *lateQueue) take() []late {
 func (c *core) drain() {
 	for c.capture == nil && c.handle != nil && c.late.waiting.Load() {
 		for _, thing := range c.late.take() {
-			if thing.address != 0 {
-				_ = c.free(thing) // nobody could be told
+			if thing.block != nil {
+				_ = c.retire(thing.block) // nobody could be told
 			}
 			if thing.handle != nil {
 				_ = thing.handle.destroy(c)

@@ -11,11 +11,9 @@ static const char *const names[] = {
 #undef NN_NAME
 };
 
-/* The pointers lie one behind the other, in the order of `names`: the struct has nothing else. */
-static void **pointers(void) { return (void **)&nn_api; }
+_Static_assert(sizeof(nn_functions) == sizeof names / sizeof names[0] * sizeof(void *), "a pointer a function");
 
 int nn_load(const char *path, int32_t *version, char *text, int64_t capacity) {
-  _Static_assert(sizeof(nn_functions) == sizeof names / sizeof names[0] * sizeof(void *), "a pointer a function");
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {
     const char *why = dlerror();
@@ -33,13 +31,16 @@ int nn_load(const char *path, int32_t *version, char *text, int64_t capacity) {
     dlclose(library);
     return NN_OTHER_VERSION;
   }
+  void *found[sizeof names / sizeof names[0]];
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    pointers()[i] = dlsym(library, names[i]);
-    if (pointers()[i] == NULL) {
+    found[i] = dlsym(library, names[i]);
+    if (found[i] == NULL) {
       snprintf(text, (size_t)capacity, "%s", names[i]);
       dlclose(library);
       return NN_INCOMPLETE;
     }
   }
+  /* The pointers lie one behind the other, in the order of `names`: the struct has nothing else. */
+  memcpy(&nn_api, found, sizeof nn_api);
   return NN_LOADED;
 }

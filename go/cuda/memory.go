@@ -19,15 +19,21 @@ import (
 // garbage collector finds it.
 type Buffer struct {
 	ctx     *Context
+	block   *block
+	cleanup runtime.Cleanup
+}
+
+// A block is the memory of a buffer. It does not point back to the buffer or its context: graphs and streams keep blocks,
+// and finalizers get them, which must not keep the context alive.
+type block struct {
 	address uintptr // 0 when there are no bytes
 	size    int64
 	host    bool
-	cleanup runtime.Cleanup
+	pool    *pool // of the capture that it was allocated in
 
 	// Guarded by the context's lock.
 	closed  bool
-	holders int      // graphs and streams that still use the memory; the last of them frees it when closed
-	capture *capture // the capture that it was allocated in
+	holders int // graphs and streams that still use the memory; the last of them frees it when closed
 }
 
 // Memory is a place inside a buffer, as kernels take it. The zero value is a null pointer.
@@ -44,7 +50,7 @@ func (ctx *Context) Allocate(bytes int64) (*Buffer, error) {
 	}
 	var address uintptr
 	if in.capture != nil {
-		address = in.capture.reuse(bytes)
+		address = in.capture.pool.take(bytes)
 	} else {
 		in.drain()
 	}
@@ -75,10 +81,12 @@ func (ctx *Context) AllocateHost(bytes int64) (*Buffer, error) {
 
 // adopt makes the buffer of memory that was just allocated; the lock is held.
 func (ctx *Context) adopt(address uintptr, bytes int64, host bool) *Buffer {
-	buffer := &Buffer{ctx: ctx, address: address, size: bytes, host: host, capture: ctx.core.capture}
+	buffer := &Buffer{ctx: ctx, block: &block{address: address, size: bytes, host: host}}
+	if ctx.core.capture != nil && !host {
+		buffer.block.pool = ctx.core.capture.pool
+	}
 	if address != 0 {
-		core := ctx.core
-		buffer.cleanup = runtime.AddCleanup(buffer, core.late.add, late{address: address, host: host})
+		buffer.cleanup = runtime.AddCleanup(buffer, ctx.core.late.add, late{block: buffer.block})
 	}
 	return buffer
 }
@@ -89,37 +97,34 @@ func (b *Buffer) Close() error {
 	c := b.ctx.core
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if b.closed {
-		return nil
-	}
-	b.closed = true
-	if b.address == 0 || c.handle == nil {
+	if b.block.closed || c.handle == nil {
 		return nil
 	}
 	b.cleanup.Stop()
-	if c.capture != nil && b.capture == c.capture {
-		c.capture.takeBack(b)
-		return nil
-	}
-	if b.holders > 0 {
-		return nil
-	}
-	return c.free(late{address: b.address, host: b.host})
+	return c.retire(b.block)
 }
 
-// free gives memory back now, or after the capture; the lock is held.
-func (c *core) free(piece late) error {
-	if c.capture != nil {
-		c.late.add(piece)
+// retire closes a block, and frees it unless something holds it; the lock is held.
+func (c *core) retire(b *block) error {
+	b.closed = true
+	if b.holders > 0 || b.address == 0 || c.handle == nil {
+		return nil
+	}
+	if b.pool != nil && b.pool.alive {
+		b.pool.put(b.size, b.address)
+		return nil
+	}
+	if c.capture != nil { // nothing can be given back now
+		c.late.add(late{block: b})
 		return nil
 	}
 	function := "nncuda_free"
 	var status C.int32_t
-	if piece.host {
+	if b.host {
 		function = "nncuda_free_host"
-		status = C.call_nncuda_free_host(c.handle, C.uintptr_t(piece.address))
+		status = C.call_nncuda_free_host(c.handle, C.uintptr_t(b.address))
 	} else {
-		status = C.call_nncuda_free(c.handle, C.uintptr_t(piece.address))
+		status = C.call_nncuda_free(c.handle, C.uintptr_t(b.address))
 	}
 	if status != 0 {
 		return c.fail(function, Status(status))
@@ -127,11 +132,11 @@ func (c *core) free(piece late) error {
 	return nil
 }
 
-// release is called when a graph or stream no longer uses the buffer; the lock is held.
-func (c *core) release(b *Buffer) {
+// release is called when a graph or stream no longer uses the block; the lock is held.
+func (c *core) release(b *block) {
 	b.holders--
-	if b.holders == 0 && b.closed && c.handle != nil {
-		c.late.add(late{address: b.address, host: b.host})
+	if b.holders == 0 && b.closed {
+		_ = c.retire(b) // the caller asked for something else, which was done
 	}
 }
 
@@ -139,13 +144,13 @@ func (c *core) release(b *Buffer) {
 func (b *Buffer) Context() *Context { return b.ctx }
 
 // Size is the bytes of the buffer.
-func (b *Buffer) Size() int64 { return b.size }
+func (b *Buffer) Size() int64 { return b.block.size }
 
 // Closed says whether the buffer or its context was closed.
 func (b *Buffer) Closed() bool {
 	b.ctx.core.mu.Lock()
 	defer b.ctx.core.mu.Unlock()
-	return b.closed || b.ctx.core.handle == nil
+	return b.block.closed || b.ctx.core.handle == nil
 }
 
 // At is the place `offset` bytes into the buffer.
@@ -156,11 +161,11 @@ func (m Memory) IsNull() bool { return m.buffer == nil }
 
 // at is the address of m for a call on c. What is wrong with it is kept as the call's problem.
 func (c *core) at(name string, m Memory) C.uintptr_t {
-	b := m.buffer
-	if b == nil {
+	if m.buffer == nil {
 		return 0
 	}
-	if b.ctx.core != c || b.closed || c.capture != nil || uint64(m.offset) > uint64(b.size) {
+	b := m.buffer.block
+	if m.buffer.ctx.core != c || b.closed || c.capture != nil || uint64(m.offset) > uint64(b.size) {
 		c.inspect(name, m)
 	}
 	return C.uintptr_t(b.address) + C.uintptr_t(m.offset)
@@ -169,8 +174,8 @@ func (c *core) at(name string, m Memory) C.uintptr_t {
 // inspect is the part of at that is seldom needed.
 func (c *core) inspect(name string, m Memory) {
 	var problem *Error
-	switch b := m.buffer; {
-	case b.ctx.core != c:
+	switch b := m.buffer.block; {
+	case m.buffer.ctx.core != c:
 		problem = &Error{Status: ErrWrongDevice, Message: name + " belongs to another context"}
 	case b.closed:
 		problem = &Error{Status: ErrInvalidContext, Message: name + " is closed"}
@@ -192,7 +197,7 @@ func (c *core) within(name string, m Memory, bytes int64) {
 	}
 	size := int64(0)
 	if m.buffer != nil {
-		size = m.buffer.size
+		size = m.buffer.block.size
 	}
 	if bytes < 0 || m.offset < 0 || bytes > size-m.offset {
 		c.problem = &Error{Status: ErrInvalidSize,
@@ -200,9 +205,9 @@ func (c *core) within(name string, m Memory, bytes int64) {
 	}
 }
 
-// device keeps a problem when m is host memory, which only streams take.
+// onDevice keeps a problem when m is host memory, which only streams take.
 func (c *core) onDevice(name string, m Memory) {
-	if c.problem == nil && m.buffer != nil && m.buffer.host {
+	if c.problem == nil && m.buffer != nil && m.buffer.block.host {
 		c.problem = &Error{Status: ErrWrongDevice, Message: name + " is host memory; it must be device memory"}
 	}
 }
@@ -246,7 +251,7 @@ func (ctx *Context) Upload(destination Memory, source []byte) error {
 	if bytes == 0 {
 		return in.leave("nncuda_memcpy", 0)
 	}
-	if destination.buffer.host {
+	if destination.buffer.block.host {
 		C.nn_copy_to(to, unsafe.Pointer(&source[0]), C.int64_t(bytes))
 		return in.leave("nncuda_memcpy", 0)
 	}
@@ -266,7 +271,7 @@ func (ctx *Context) Download(destination []byte, source Memory) error {
 	if bytes == 0 {
 		return in.leave("nncuda_memcpy", 0)
 	}
-	if source.buffer.host {
+	if source.buffer.block.host {
 		C.nn_copy_from(unsafe.Pointer(&destination[0]), from, C.int64_t(bytes))
 		return in.leave("nncuda_memcpy", 0)
 	}

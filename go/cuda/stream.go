@@ -19,8 +19,8 @@ type Stream struct {
 	memory *pending
 }
 
-// pending is the buffers that copies on a stream may still use.
-type pending struct{ buffers map[*Buffer]struct{} }
+// pending is the memory that copies on a stream may still use.
+type pending struct{ blocks map[*block]struct{} }
 
 // An Event is a point in a stream's work.
 type Event struct {
@@ -39,7 +39,7 @@ func (ctx *Context) NewStream() (*Stream, error) {
 	if status := C.call_nncuda_stream_create(in.handle, &pointer); status != 0 {
 		return nil, in.leave("nncuda_stream_create", status)
 	}
-	stream := &Stream{ctx, &handle{streamHandle, unsafe.Pointer(pointer)}, &pending{map[*Buffer]struct{}{}}}
+	stream := &Stream{ctx, &handle{streamHandle, unsafe.Pointer(pointer)}, &pending{}}
 	runtime.AddCleanup(stream, in.late.add, late{handle: stream.handle, pending: stream.memory})
 	return stream, in.leave("nncuda_stream_create", 0)
 }
@@ -86,7 +86,8 @@ func (c *core) event(e *Event) *C.nncuda_event {
 }
 
 // CopyAsync copies `bytes` bytes on a stream without waiting; nil is the context's own. Either side may be host memory
-// of [Context.AllocateHost]. The memory stays allocated until the stream has done it, even when it is closed.
+// of [Context.AllocateHost]. The memory stays allocated until the stream, or for nil the context, is synchronised, even
+// when it is closed before.
 func (ctx *Context) CopyAsync(stream *Stream, destination, source Memory, bytes int64) error {
 	in := ctx.enter()
 	lane := in.stream(stream)
@@ -96,11 +97,11 @@ func (ctx *Context) CopyAsync(stream *Stream, destination, source Memory, bytes 
 	kind := deviceToDevice
 	if in.problem == nil && bytes > 0 {
 		switch {
-		case destination.buffer.host && source.buffer.host:
+		case destination.buffer.block.host && source.buffer.block.host:
 			in.problem = &Error{Status: ErrWrongDevice, Message: "both sides are host memory; one must be device memory"}
-		case source.buffer.host:
+		case source.buffer.block.host:
 			kind = hostToDevice
-		case destination.buffer.host:
+		case destination.buffer.block.host:
 			kind = deviceToHost
 		}
 	}
@@ -108,26 +109,33 @@ func (ctx *Context) CopyAsync(stream *Stream, destination, source Memory, bytes 
 		return in.refuse("nncuda_memcpy_async")
 	}
 	status := C.call_nncuda_memcpy_async(in.handle, lane, to, from, C.int64_t(bytes), C.int32_t(kind))
-	if status == 0 && stream != nil && bytes > 0 {
-		stream.memory.keep(destination.buffer)
-		stream.memory.keep(source.buffer)
+	if status == 0 && bytes > 0 {
+		memory := &in.pending
+		if stream != nil {
+			memory = stream.memory
+		}
+		memory.keep(destination.buffer.block)
+		memory.keep(source.buffer.block)
 	}
 	return in.leave("nncuda_memcpy_async", status)
 }
 
-func (p *pending) keep(b *Buffer) {
-	if _, kept := p.buffers[b]; !kept {
-		p.buffers[b] = struct{}{}
+func (p *pending) keep(b *block) {
+	if _, kept := p.blocks[b]; !kept {
+		if p.blocks == nil {
+			p.blocks = map[*block]struct{}{}
+		}
+		p.blocks[b] = struct{}{}
 		b.holders++
 	}
 }
 
 // letGo is called when the stream has done its work; the lock is held.
 func (p *pending) letGo(c *core) {
-	for b := range p.buffers {
+	for b := range p.blocks {
 		c.release(b)
 	}
-	clear(p.buffers)
+	clear(p.blocks)
 }
 
 // Synchronize waits until the stream has done all that was given to it.

@@ -136,7 +136,10 @@ def _constants(contract: Header) -> str:
             if kind == "Status":
                 statuses.append((name, text or "success"))
         lines += [")", ""]
-    lines += ["// statusText is what a status means; empty for a number that is none.", "func statusText(s Status) string {"]
+    lines += [
+        "// statusText is what a status means; empty for a number that is none.",
+        "func statusText(s Status) string {",
+    ]
     lines += ["\tswitch s {"]
     for name, text in statuses:
         lines += [f"\tcase {name}:", f'\t\treturn "{text}"']

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .golang_names import MARK, comment, constant, exported, local, option_type, parameter_line, purpose
+from .golang_names import MARK, comment, exported, local, option_type, parameter_line, purpose
 from .header import Dim, Function, Param, Section
 from .signature import Signature, Solve, signature
 
@@ -53,7 +53,9 @@ def raw(kernels: list[Function]) -> str:
 
 
 def _raw_type(param: Param) -> str:
-    return {"pointer": "Memory", "size": "int64", "flag": "bool", "dtype": "DType"}.get(param.kind) or option_type(param)
+    return {"pointer": "Memory", "size": "int64", "flag": "bool", "dtype": "DType"}.get(param.kind) or option_type(
+        param
+    )
 
 
 def _raw_value(param: Param) -> str:
@@ -73,9 +75,7 @@ def _raw(function: Function) -> list[str]:
     lines.append("\tin := ctx.enter()")
     for param in pointers:
         lines.append(f'\t{local(param.name)}At := in.at("{param.name}", {local(param.name)})')
-    given = ", ".join(
-        ["in.handle", *(f"{local(p.name)}At" if p.kind == "pointer" else _raw_value(p) for p in params)]
-    )
+    given = ", ".join(["in.handle", *(f"{local(p.name)}At" if p.kind == "pointer" else _raw_value(p) for p in params)])
     lines += ["\tif in.refused() {", f'\t\treturn in.refuse("{function.name}")', "\t}"]
     lines += _wrapped(f"status := C.call_{function.name}(", given, ")", "\t")
     return [*lines, f'\treturn in.leave("{function.name}", status)', "}"]
@@ -115,8 +115,7 @@ def _dim(dim: Dim) -> str:
     if dim.coefficient != 1 or not factors:
         factors.insert(0, str(dim.coefficient))
     product = "*".join(factors)
-    # gofmt sets spaces around the weaker of two kinds of operator, and around none where there is one kind inside an
-    # argument list.
+    # Without spaces: so gofmt writes an expression among arguments.
     if dim.divisor != 1:
         product += f"/{dim.divisor}"
     return product + (f"+{dim.offset}" if dim.offset else "")
@@ -157,12 +156,7 @@ def _origins(rule: Signature) -> str:
 
 def _takes(param: Param) -> str:
     kind = "optional" if param.nullable else "required"
-    if param.ld:
-        layout = "strided"
-    elif param.swap_flag:
-        layout = "dense"
-    else:
-        layout = "dense"
+    layout = "strided" if param.ld else "dense"
     if param.swap_flag and _rank(param) == 2:
         layout += f".exactIf({local(param.swap_flag)})"
     return f'check.{kind}("{param.name}", {local(param.name)}, {_rank(param)}, {layout})'
@@ -179,11 +173,12 @@ def _dtypes(rule: Signature) -> list[str]:
             lines.append(f"\t{name} := firstDType({', '.join(local(tensor.name) for tensor in tensors)})")
         else:
             lines.append(f"\t{name} := {local(tensors[0].name)}.dtype")
-        lines += [f'\tcheck.dtype("{t.name}", {local(t.name)}, {name})' for t in tensors[0 if tensors[0].nullable else 1 :]]
+        told = tensors if tensors[0].nullable else tensors[1:]
+        lines += [f'\tcheck.dtype("{tensor.name}", {local(tensor.name)}, {name})' for tensor in told]
     known = {param.name for param in rule.function.of_kind("dtype")}
     for param in rule.function.pointers:
         if param.dtype not in known:
-            lines.append(f'\tcheck.dtype("{param.name}", {local(param.name)}, cuda.{constant("NNCUDA_" + param.dtype.upper())[1] if param.dtype not in ("i64", "u8") else param.dtype.upper()})')
+            lines.append(f'\tcheck.dtype("{param.name}", {local(param.name)}, cuda.{param.dtype.upper()})')
     return lines
 
 
@@ -220,9 +215,7 @@ def _typed(rule: Signature) -> list[str]:
     for at, take in enumerate(takes[1:], 2):
         lines.append(f"\t\t!{take}" + (" ||" if at < len(takes) else " {"))
     lines += ["\t\treturn check.err", "\t}"]
-    lines += [
-        f'\tcheck.size("{param.name}", {local(param.name)})' for param in rule.arguments if param.kind == "size"
-    ]
+    lines += [f'\tcheck.size("{param.name}", {local(param.name)})' for param in rule.arguments if param.kind == "size"]
     for solve in rule.solves:
         lines += _solve(solve)
     lines += _dtypes(rule)
