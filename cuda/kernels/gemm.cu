@@ -131,8 +131,8 @@ static int32_t multiply(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &cho
   if (dtype == NNCUDA_BF16 && arch >= 80) {
     return gemm_run_mma_bf16(ctx, p, choice);
   }
-  if (dtype == NNCUDA_F16 && arch >= 75) {
-    return gemm_run_mma_f16(ctx, p, choice);
+  if (dtype == NNCUDA_F16) {
+    return arch >= 75 ? gemm_run_mma_f16(ctx, p, choice) : gemm_run_wmma_f16(ctx, p, choice);
   }
   if (dtype == NNCUDA_F32 && arch >= 80 && nn_gpu_tf32(ctx) && choice.wide) {
     return gemm_run_mma_tf32(ctx, p, choice);

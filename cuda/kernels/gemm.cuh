@@ -4,7 +4,8 @@
  *
  * All six functions of bindings.h are one thing here: `count` products of m x n x k, of which `offsets` may cut m (the
  * experts' rows) or k (their weights' gradients) into groups. Files: gemm.cu plans; gemm_mma.cuh multiplies on the
- * tensor cores, gemm_simt.cuh without them, gemm_rows.cu serves few rows, gemm_wgmma.cuh is for sm_90a.
+ * tensor cores, gemm_simt.cuh without them, gemm_rows.cu serves few rows, gemm_wmma.cuh is for sm_70, gemm_wgmma.cuh
+ * for sm_90a.
  *
  * An element of C is summed in order of k by one block, or, where C is too small to keep a GPU busy, in pieces of k
  * that are added in their order afterwards. What is a piece follows from the sizes alone.
@@ -335,7 +336,8 @@ struct gemm_choice {
 constexpr int64_t GEMM_FEW_ROWS = 8;
 int32_t gemm_run_rows(nncuda_ctx *ctx, const gemm_problem &p, int32_t dtype);
 int32_t gemm_run_simt(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice, int32_t dtype);
-int32_t gemm_run_mma_f16(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice);
+int32_t gemm_run_wmma_f16(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice); /* on sm_70 */
+int32_t gemm_run_mma_f16(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice);  /* from sm_75 */
 int32_t gemm_run_mma_bf16(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice);
 int32_t gemm_run_mma_tf32(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice);
 

@@ -1,5 +1,6 @@
 /*
- * Products on the tensor cores by warps (mma.sync): f16 from sm_75, bf16 and tf32 from sm_80.
+ * Products on the tensor cores by warps (mma.sync): f16 from sm_75, bf16 and tf32 from sm_80. gemm_wmma.cuh has the
+ * same for f16 on sm_70, with fragments of its own.
  *
  * A factor's part of a tile lies in shared memory as it lies in global memory, with k or the rows (columns) of C as the
  * contiguous direction, and ldmatrix turns it on the way to the registers where that is needed; so no transpose ever
@@ -14,13 +15,14 @@
 /*
  * Warps of 32 threads each sum WM x WN of a tile. ASYNC: global memory is copied to shared memory behind the products'
  * back (sm_80+), in a ring of STAGES; else it goes through registers, one stage ahead. WIDE: rows are runs of 16 bytes.
+ * PAD: bytes behind each row of shared memory, where a layout does not swizzle.
  */
-template <int WARPS_M_, int WARPS_N_, int WM_, int WN_, int STAGES_, bool ASYNC_, bool WIDE_, int BLOCKS_>
+template <int WARPS_M_, int WARPS_N_, int WM_, int WN_, int STAGES_, bool ASYNC_, bool WIDE_, int BLOCKS_, int PAD = 0>
 struct gemm_mma_tile {
   static constexpr int WARPS_M = WARPS_M_, WARPS_N = WARPS_N_, WM = WM_, WN = WN_, STAGES = STAGES_, BLOCKS = BLOCKS_;
   static constexpr bool ASYNC = ASYNC_, WIDE = WIDE_;
   static constexpr int BM = WARPS_M * WM, BN = WARPS_N * WN, THREADS = WARPS_M * WARPS_N * NN_WARP;
-  static constexpr int ROW_BYTES = 64; /* of k */
+  static constexpr int K_BYTES = 64, ROW_BYTES = K_BYTES + PAD, STEPS = 2; /* of 32 bytes of k in a stage */
   static constexpr int A_BYTES = BM * ROW_BYTES, B_BYTES = BN * ROW_BYTES, STAGE_BYTES = A_BYTES + B_BYTES;
   /* Sums pass through shared memory 16 rows a warp at a time. */
   static constexpr int SUMS_LD = WN + 8;
@@ -56,8 +58,8 @@ template <class T, bool ACROSS_MN, int R> struct gemm_mma_layout {
 };
 
 /* Moves one factor's part of a tile to shared memory, BK of k at a time. */
-template <class T, bool ACROSS_MN, int R, int THREADS, bool ASYNC, bool WIDE> class gemm_mma_factor {
-  using layout = gemm_mma_layout<T, ACROSS_MN, R>;
+template <class T, bool ACROSS_MN, class LAYOUT, int THREADS, bool ASYNC, bool WIDE> class gemm_mma_factor {
+  using layout = LAYOUT;
   static constexpr int EACH = layout::EACH, BK = layout::BK;
   static constexpr int STEP = THREADS / layout::UNITS, COUNT = layout::ROWS / STEP;
   static_assert(THREADS % layout::UNITS == 0 && COUNT * STEP == layout::ROWS, "whole rows a pass");
@@ -174,6 +176,21 @@ public:
   }
 };
 
+template <class T> constexpr bool gemm_is_f16 = false;
+template <> constexpr bool gemm_is_f16<nn_f16> = true;
+
+/* Which kernels an architecture has code for. */
+template <class T, class TILE> __host__ __device__ constexpr bool gemm_mma_used() {
+  if (TILE::ASYNC) {
+    return GEMM_ARCH >= 80;
+  }
+  if constexpr (sizeof(T) == 2) {
+    constexpr bool is_f16 = gemm_is_f16<T>;
+    return TILE::WIDE ? GEMM_ARCH == 75 && is_f16 : GEMM_ARCH >= (is_f16 ? 75 : 80);
+  }
+  return false;
+}
+
 template <class T>
 __device__ __forceinline__ void gemm_mma_step(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   if constexpr (sizeof(T) == 2) {
@@ -187,9 +204,26 @@ __device__ __forceinline__ void gemm_mma_step(float (&d)[4], const uint32_t (&a)
  * way for its successor as soon as it has been used. */
 template <class T, bool TRANS_A, bool TRANS_B, class TILE> struct gemm_mma_fragments {
   static constexpr int MI = TILE::WM / 16, NI = TILE::WN / 16;
+  static constexpr bool used = gemm_mma_used<T, TILE>();
+  using layout_a = gemm_mma_layout<T, TRANS_A, TILE::BM>;
+  using layout_b = gemm_mma_layout<T, !TRANS_B, TILE::BN>;
+  using sums = float[MI][2 * NI][4];
   gemm_mma_reader<T, TRANS_A, TILE::BM, true> reader_a;
   gemm_mma_reader<T, !TRANS_B, TILE::BN, false> reader_b;
   uint32_t a[2][MI][4], b[NI][4];
+
+  /* Where the warp's own part of the tile begins. */
+  __device__ __forceinline__ void place(int32_t row, int32_t column) {
+    reader_a.begin(row);
+    reader_b.begin(column);
+  }
+
+  static __device__ __forceinline__ void clear(sums &sum) {
+#pragma unroll
+    for (int i = 0; i < MI * 2 * NI * 4; i++) {
+      sum[i / (2 * NI * 4)][i / 4 % (2 * NI)][i % 4] = 0.0f;
+    }
+  }
 
   /* The tensor cores would cut the bits of an f32 off. */
   static __device__ __forceinline__ void round(uint32_t (&r)[4]) {
@@ -233,8 +267,8 @@ template <class T, bool TRANS_A, bool TRANS_B, class TILE> struct gemm_mma_fragm
   }
 
   /* A step whose part of A is in a[now]; the next one, if there is one, is the j-th of `stage`. */
-  __device__ __forceinline__ void multiply(float (&sum)[MI][2 * NI][4], int now, unsigned char *stage, int j,
-                                           int32_t row, int32_t column, bool more = true) {
+  __device__ __forceinline__ void multiply(sums &sum, int now, unsigned char *stage, int j, int32_t row, int32_t column,
+                                           bool more = true) {
     if (more) {
       read_a(a[1 - now], stage, j, row);
     }
@@ -250,24 +284,48 @@ template <class T, bool TRANS_A, bool TRANS_B, class TILE> struct gemm_mma_fragm
       }
     }
   }
+
+  /* A whole stage. */
+  __device__ __forceinline__ void multiply_stage(sums &sum, unsigned char *stage, int32_t row, int32_t column) {
+    begin(stage, row, column);
+#pragma unroll
+    for (int j = 0; j < TILE::STEPS; j++) {
+      multiply(sum, j % 2, stage, j + 1, row, column, j + 1 < TILE::STEPS);
+    }
+  }
+
+  /* Puts the first 16 rows of sums into memory, rows LD apart; the others move up. */
+  template <int LD> static __device__ __forceinline__ void leave(float *to, sums &sum) {
+    const int lane = threadIdx.x % NN_WARP, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int j = 0; j < 2 * NI; j++) {
+      *reinterpret_cast<float2 *>(to + g * LD + 8 * j + 2 * t) = make_float2(sum[0][j][0], sum[0][j][1]);
+      *reinterpret_cast<float2 *>(to + (g + 8) * LD + 8 * j + 2 * t) = make_float2(sum[0][j][2], sum[0][j][3]);
+    }
+#pragma unroll
+    for (int r = 0; r + 1 < MI; r++) {
+#pragma unroll
+      for (int j = 0; j < 2 * NI; j++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+          sum[r][j][e] = sum[r + 1][j][e];
+        }
+      }
+    }
+  }
 };
 
 /* Sums of one warp to C, 16 rows at a time through its own part of shared memory, so that rows are written whole. */
-template <class T, class TILE>
+template <class T, class TILE, class FRAGMENTS>
 __device__ __forceinline__ void gemm_mma_store(const gemm_problem &p, const gemm_place &place, unsigned char *memory,
-                                               int32_t row, int32_t column,
-                                               float (&sum)[TILE::WM / 16][TILE::WN / 8][4]) {
+                                               int32_t row, int32_t column, typename FRAGMENTS::sums &sum) {
   constexpr int LD = TILE::SUMS_LD, LANES = TILE::WN / 8, ROWS = NN_WARP / LANES;
-  const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP, g = lane / 4, t = lane % 4;
+  const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
   float *const sums = reinterpret_cast<float *>(memory) + warp * 16 * LD;
-  /* Always the first rows of the sums, after which the others move up: a quarter of the code. */
+  /* Always the first rows of the sums: a quarter of the code. */
 #pragma unroll 1
   for (int i = 0; i < TILE::WM / 16; i++) {
-#pragma unroll
-    for (int j = 0; j < TILE::WN / 8; j++) {
-      *reinterpret_cast<float2 *>(sums + g * LD + 8 * j + 2 * t) = make_float2(sum[0][j][0], sum[0][j][1]);
-      *reinterpret_cast<float2 *>(sums + (g + 8) * LD + 8 * j + 2 * t) = make_float2(sum[0][j][2], sum[0][j][3]);
-    }
+    FRAGMENTS::template leave<LD>(sums, sum);
     __syncwarp();
 #pragma unroll 1 /* registers are full of sums */
     for (int r = lane / LANES; r < 16; r += ROWS) {
@@ -277,58 +335,35 @@ __device__ __forceinline__ void gemm_mma_store(const gemm_problem &p, const gemm
       gemm_put<T>(p, place, row + 16 * i + r, column + lane % LANES * 8, x);
     }
     __syncwarp();
-#pragma unroll
-    for (int r = 0; r + 1 < TILE::WM / 16; r++) {
-#pragma unroll
-      for (int j = 0; j < TILE::WN / 8; j++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-          sum[r][j][e] = sum[r + 1][j][e];
-        }
-      }
-    }
   }
 }
 
-template <class T> constexpr bool gemm_is_f16 = false;
-template <> constexpr bool gemm_is_f16<nn_f16> = true;
-
-/* Which kernels an architecture has code for. */
-template <class T, class TILE> __host__ __device__ constexpr bool gemm_mma_used() {
-  if (TILE::ASYNC) {
-    return GEMM_ARCH >= 80;
-  }
-  if constexpr (sizeof(T) == 2) {
-    constexpr bool is_f16 = gemm_is_f16<T>;
-    return TILE::WIDE ? GEMM_ARCH == 75 && is_f16 : GEMM_ARCH >= (is_f16 ? 75 : 80);
-  }
-  return false;
-}
-
-template <class T, bool TRANS_A, bool TRANS_B, class TILE>
+/* FRAGMENTS: what a warp holds of the factors in registers, how both lie in shared memory, and the products. */
+template <class T, bool TRANS_A, bool TRANS_B, class TILE,
+          class FRAGMENTS = gemm_mma_fragments<T, TRANS_A, TRANS_B, TILE>>
 __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_mma_kernel(gemm_problem p) {
-  if constexpr (gemm_mma_used<T, TILE>()) {
-    constexpr int BM = TILE::BM, BN = TILE::BN, BK = TILE::ROW_BYTES / (int)sizeof(T), STAGES = TILE::STAGES;
-    constexpr int STEPS = 2; /* of 32 bytes of k in a stage */
+  if constexpr (FRAGMENTS::used) {
+    constexpr int BM = TILE::BM, BN = TILE::BN, BK = TILE::K_BYTES / (int)sizeof(T);
     NN_SHARED_BYTES(memory);
-    const uint32_t shared = nn_shared_address(memory);
     const int warp = threadIdx.x / NN_WARP;
     const int32_t row = warp / TILE::WARPS_N * TILE::WM, column = warp % TILE::WARPS_N * TILE::WN;
-    gemm_mma_fragments<T, TRANS_A, TRANS_B, TILE> fragments;
-    fragments.reader_a.begin(row);
-    fragments.reader_b.begin(column);
+    FRAGMENTS fragments;
+    fragments.place(row, column);
     gemm_turn &turn = *reinterpret_cast<gemm_turn *>(memory + TILE::TURN_AT);
     const gemm_place &place = turn.place;
     for (bool first = true; gemm_next<BM, BN>(p, turn, first); first = false) {
-      gemm_mma_factor<T, TRANS_A, BM, TILE::THREADS, TILE::ASYNC, TILE::WIDE> a;
-      gemm_mma_factor<T, !TRANS_B, BN, TILE::THREADS, TILE::ASYNC, TILE::WIDE> b;
+      gemm_mma_factor<T, TRANS_A, typename FRAGMENTS::layout_a, TILE::THREADS, TILE::ASYNC, TILE::WIDE> a;
+      gemm_mma_factor<T, !TRANS_B, typename FRAGMENTS::layout_b, TILE::THREADS, TILE::ASYNC, TILE::WIDE> b;
       a.begin(p.a, place.a, p.lda, place.row, place.rows, place.k_begin);
       b.begin(p.b, place.b, p.ldb, place.column, place.columns, place.k_begin);
       const int64_t depth = place.k_end - place.k_begin;
       const int32_t stages = (int32_t)nn_ceil_div(depth, BK), last = (int32_t)(depth - (int64_t)(stages - 1) * BK);
       const auto left = [&](int32_t stage) { return stage < stages - 1 ? BK : stage == stages - 1 ? last : 0; };
-      float sum[TILE::WM / 16][TILE::WN / 8][4] = {};
+      typename FRAGMENTS::sums sum;
+      FRAGMENTS::clear(sum);
       if constexpr (TILE::ASYNC) {
+        constexpr int STAGES = TILE::STAGES, STEPS = TILE::STEPS;
+        const uint32_t shared = nn_shared_address(memory);
         const auto copy = [&](int32_t stage, int slot) {
           const uint32_t to = shared + slot * TILE::STAGE_BYTES;
           const int32_t k = left(stage);
@@ -373,27 +408,23 @@ __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_mma_kernel(g
             a.fetch(p.lda, left(stage + 1));
             b.fetch(p.ldb, left(stage + 1));
           }
-          unsigned char *const here = memory + slot * TILE::STAGE_BYTES;
-          fragments.begin(here, row, column);
-#pragma unroll
-          for (int j = 0; j < STEPS; j++) {
-            fragments.multiply(sum, j % 2, here, j + 1, row, column, j + 1 < STEPS);
-          }
+          fragments.multiply_stage(sum, memory + slot * TILE::STAGE_BYTES, row, column);
         }
       }
       __syncthreads(); /* the sums pass through the stages' memory */
-      gemm_mma_store<T, TILE>(p, place, memory, row, column, sum);
+      gemm_mma_store<T, TILE, FRAGMENTS>(p, place, memory, row, column, sum);
       __syncthreads();
     }
   }
 }
 
-template <class T, class TILE>
+template <class T, class TILE, template <class, bool, bool, class> class FRAGMENTS = gemm_mma_fragments>
 inline int32_t gemm_mma_run_tile(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice) {
-  const auto kernel =
-      choice.trans_a   ? choice.trans_b ? gemm_mma_kernel<T, true, true, TILE> : gemm_mma_kernel<T, true, false, TILE>
-        : choice.trans_b ? gemm_mma_kernel<T, false, true, TILE>
-                       : gemm_mma_kernel<T, false, false, TILE>;
+  const auto kernel = choice.trans_a   ? choice.trans_b
+                                             ? gemm_mma_kernel<T, true, true, TILE, FRAGMENTS<T, true, true, TILE>>
+                                             : gemm_mma_kernel<T, true, false, TILE, FRAGMENTS<T, true, false, TILE>>
+                        : choice.trans_b ? gemm_mma_kernel<T, false, true, TILE, FRAGMENTS<T, false, true, TILE>>
+                                       : gemm_mma_kernel<T, false, false, TILE, FRAGMENTS<T, false, false, TILE>>;
   return gemm_start<TILE::BM, TILE::BN, TILE::THREADS>(ctx, kernel, p, TILE::SHARED);
 }
 

@@ -9,9 +9,6 @@ template <class T, class TILE> static int32_t run_tile(nncuda_ctx *ctx, gemm_pro
 }
 
 int32_t gemm_run_simt(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice, int32_t dtype) {
-  if (dtype == NNCUDA_F16) { /* only what has no better way */
-    return run_tile<nn_f16, gemm_simt_small>(ctx, p, choice);
-  }
   if (dtype == NNCUDA_BF16) {
     return choice.large ? run_tile<nn_bf16, gemm_simt_large>(ctx, p, choice)
                         : run_tile<nn_bf16, gemm_simt_small>(ctx, p, choice);

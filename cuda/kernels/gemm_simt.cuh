@@ -1,6 +1,6 @@
 /*
- * Products without tensor cores: f32 in true f32, and 16-bit factors where the GPU has no product for them. A tile's
- * parts of A and B lie in shared memory as f32 with k as the slow direction; each thread sums 4 or 8 rows by 8 columns.
+ * Products without tensor cores: f32 in true f32, and bf16 where the GPU has no product for it. A tile's parts of A and
+ * B lie in shared memory as f32 with k as the slow direction; each thread sums 4 or 8 rows by 8 columns.
  */
 #ifndef NN_KERNELS_GEMM_SIMT_CUH
 #define NN_KERNELS_GEMM_SIMT_CUH
@@ -64,10 +64,9 @@ template <class T, bool ACROSS_MN, int R, int BK, int THREADS> struct gemm_simt_
   }
 };
 
-/* Where the tensor cores take bf16, from sm_80, or f16 in rows of any alignment, from sm_75, this is not used. */
+/* Where the tensor cores take bf16, from sm_80, this is not used; they take f16 everywhere. */
 template <class T> constexpr bool gemm_simt_used = true;
 template <> constexpr bool gemm_simt_used<nn_bf16> = GEMM_ARCH < 80;
-template <> constexpr bool gemm_simt_used<nn_f16> = GEMM_ARCH < 75;
 
 template <class T, bool TRANS_A, bool TRANS_B, class TILE>
 __global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS) gemm_simt_kernel(gemm_problem p, bool wide) {
