@@ -3,8 +3,8 @@
     python -m nncuda.binding.rust rust
 
 `nn-cuda/src/bindings/` has the constants, the functions' types and the table of pointers to them; `nn-ffi/src/kernels/`
-has a typed function a kernel, `nn-ffi/src/generated/` the enums and the table by which kernels are called by name. Tests
-in pytest and in the crates compare them with the header.
+has a typed function a kernel, `nn-ffi/src/generated/` the enums and the table by which kernels are called by name.
+Tests in pytest and in the crates compare them with the header.
 
 The text is laid out as rustfmt lays it out with `rust/rustfmt.toml`, so that it can be made without Rust.
 """
@@ -146,7 +146,8 @@ def _table(contract: Header) -> str:
         "    ///",
         "    /// What `address` returns for a name must be the address of a function that has the type of that name in",
         "    /// [`functions`] and does what bindings.h says of it, for as long as the table or a copy of it is used.",
-        "    pub unsafe fn resolve<E>(mut address: impl FnMut(&'static CStr) -> Result<Address, E>) -> Result<Self, E> {",
+        "    pub unsafe fn resolve<E>(mut address: impl FnMut(&'static CStr) -> Result<Address, E>)"
+        " -> Result<Self, E> {",
         "        let mut at = |index: usize| address(Self::NAMES[index]);",
         "        // SAFETY: the caller vouches for each address and its type.",
         "        unsafe {",

@@ -60,7 +60,11 @@ def _unescaped(text: str, prefix: str) -> list[str]:
 def _section(section: Section) -> str:
     kernels = [function for function in section.functions if function.is_kernel]
     text = "\n".join(line for function in kernels for line in ("", *_documentation(function), *_function(function)))
-    helpers = [name for name in ("Sizes", "plus", "pointer", "tensor", "times") if re.search(rf"(?<![.\w]){name}(\(| {{)", text)]
+    helpers = [
+        name
+        for name in ("Sizes", "plus", "pointer", "tensor", "times")
+        if re.search(rf"(?<![.\w]){name}(\(| {{)", text)
+    ]
     names = sorted({*(name for name in (*_ENUMS.values(), "DType") if name in text), "GpuTensor", "Result"})
     about = f"Kernels of the section {section.name} of bindings.h." + (f"\n\n{section.text}" if section.text else "")
     allow = []
@@ -83,7 +87,9 @@ def _documentation(function: Function) -> list[str]:
         item = comment(f"`{param.name}`: {_about(param)}", "///")
         lines += [item[0].replace("/// ", "/// - ", 1), *(line.replace("/// ", "///   ", 1) for line in item[1:])]
     lines += ["///", "/// # Errors", "///"]
-    lines += _unescaped("[`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.", "///")
+    lines += _unescaped(
+        "[`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.", "///"
+    )
     return lines
 
 
@@ -110,7 +116,9 @@ def _type(param: Param) -> str:
 
 
 def _enum_of(param: Param) -> str:
-    return next((name for prefix, name in _ENUMS.items() if param.constants and param.constants[0].startswith(prefix)), "")
+    return next(
+        (name for prefix, name in _ENUMS.items() if param.constants and param.constants[0].startswith(prefix)), ""
+    )
 
 
 def _function(function: Function) -> list[str]:
@@ -140,7 +148,12 @@ def _operand(param: Param) -> list[str]:
     read = f'call.{rows}::<{len(param.dims)}>("{param.name}", "{param.shape_text}", {param.name})?{dtype}{swapped}'
     if not param.nullable:
         return [f"let {param.name} = {read};"]
-    return [f"let {param.name} = match {param.name} {{", f"    Some({param.name}) => Some({read}),", "    None => None,", "};"]
+    return [
+        f"let {param.name} = match {param.name} {{",
+        f"    Some({param.name}) => Some({read}),",
+        "    None => None,",
+        "};",
+    ]
 
 
 def _solve(solve: Solve) -> list[str]:
@@ -209,14 +222,16 @@ def _call(function: Function) -> list[str]:
     arguments = ["call.handle()", *(_argument(param) for param in function.params[1:])]
     head = f"(call.functions().{function.name})"
     lines = [
-        "// SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the",
-        "// sizes and strides describe, as was checked above; everything else the library checks itself.",
+        "// SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which",
+        "// the sizes and strides describe, as was checked above; everything else the library checks itself.",
     ]
     made = binding("let status", f"unsafe {{ {head}(", arguments, ") };", 4)
     if len(made) > 2:
         # rustfmt gives a block to what does not fit behind its opening.
         made = ["let status = unsafe {", *indented(call(head, arguments, "", 8)), "};"]
-    tensors = [f"tensor(&{param.name})" if param.nullable else f"Some({param.name}.tensor)" for param in function.pointers]
+    tensors = [
+        f"tensor(&{param.name})" if param.nullable else f"Some({param.name}.tensor)" for param in function.pointers
+    ]
     return [*lines, *made, *binding("let tensors", "[", tensors, "];", 4), "call.finish(status, &tensors)"]
 
 
@@ -239,7 +254,9 @@ def _argument(param: Param) -> str:
 
 def _generated_module() -> str:
     lines = mark("What the header says beside the kernels' functions: enums, statuses, and the table of the kernels.")
-    return "\n".join([*lines, "", "pub(crate) mod catalogue;", "pub(crate) mod options;", "pub(crate) mod status;"]) + "\n"
+    return (
+        "\n".join([*lines, "", "pub(crate) mod catalogue;", "pub(crate) mod options;", "pub(crate) mod status;"]) + "\n"
+    )
 
 
 def _variant(constant: Constant, prefix: str) -> str:
@@ -348,8 +365,13 @@ def _catalogue(contract: Header) -> str:
         slots = [f"slots[{index}].{_slot(param)}" for index, param in enumerate(function.params[1:])]
         head = f"(functions.{function.name})"
         body = indented(call(head, ["ctx", *slots], "", 12), 12)
-        lines += ["        // SAFETY: the caller vouches for the pointers.", "        call: |functions, ctx, slots| unsafe {",
-                  *body, "        },", "    },"]  # fmt: skip
+        lines += [
+            "        // SAFETY: the caller vouches for the pointers.",
+            "        call: |functions, ctx, slots| unsafe {",
+            *body,
+            "        },",
+            "    },",
+        ]
     return "\n".join([*lines, "];"]) + "\n"
 
 
@@ -357,7 +379,8 @@ def _parameter(param: Param) -> str:
     name = f'"{param.name}"'
     if param.kind == "pointer":
         alias = ", ".join(f'"{other}"' for other in param.alias)
-        return f'Parameter::tensor({name}, Direction::{_DIRECTIONS[param.direction]}, "{param.dtype}", "{param.ld}", &[{alias}])'
+        direction = f"Direction::{_DIRECTIONS[param.direction]}"
+        return f'Parameter::tensor({name}, {direction}, "{param.dtype}", "{param.ld}", &[{alias}])'
     kind = "float" if param.ctype in ("float", "double") else "dtype" if param.kind == "dtype" else "integer"
     return f"Parameter::{kind}({name})"
 

@@ -40,8 +40,8 @@ def markdown(text: str) -> str:
 
 
 def call(head: str, arguments: Iterable[str], tail: str, depth: int = 0) -> list[str]:
-    """`head(arguments)tail` on one line where it fits, else an argument a line. The lines are for a place `depth` columns
-    in, where the caller puts them."""
+    """`head(arguments)tail` on one line where it fits, else an argument a line. The lines are for a place `depth`
+    columns in, where the caller puts them."""
     return _list(head + "(", list(arguments), ")" + tail, depth)
 
 

@@ -57,8 +57,8 @@ pub fn attention_scores(
     let dtype = q.dtype();
     k.same(dtype, "q")?;
     scores.same(dtype, "q")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_attention_scores)(
             call.handle(),
@@ -118,8 +118,8 @@ pub fn attention_output(probs: &GpuTensor<'_>, v: &GpuTensor<'_>, out: &GpuTenso
     let dtype = probs.dtype();
     v.same(dtype, "probs")?;
     out.same(dtype, "probs")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_attention_output)(
             call.handle(),
@@ -204,8 +204,8 @@ pub fn flash_attention(
     out.same(dtype, "q")?;
     let ld_q = call.stride(&[q.rows()])?;
     let ld_kv = call.stride(&[k.rows(), v.rows()])?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_flash_attention)(
             call.handle(),
@@ -309,8 +309,8 @@ pub fn flash_attention_backward(
     dv.same(dtype, "dout")?;
     let ld_q = call.stride(&[q.rows(), dq.rows()])?;
     let ld_kv = call.stride(&[k.rows(), v.rows(), dk.rows(), dv.rows()])?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_flash_attention_backward)(
             call.handle(),
@@ -402,8 +402,8 @@ pub fn attention_decode(
     v_cache.same(dtype, "q")?;
     out.same(dtype, "q")?;
     let ld_q = call.stride(&[q.rows()])?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_attention_decode)(
             call.handle(),

@@ -32,8 +32,8 @@ pub fn argmax(logits: &GpuTensor<'_>, ids: &GpuTensor<'_>) -> Result<()> {
     let sizes = Sizes { names: &SIZES, values: &[rows, vocab] };
     ids.expect([rows], sizes)?;
     let dtype = logits.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_argmax)(
             call.handle(),
@@ -83,8 +83,8 @@ pub fn sample(
     steps.expect([rows], sizes)?;
     ids.expect([rows], sizes)?;
     let dtype = logits.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_sample)(
             call.handle(),
@@ -144,8 +144,8 @@ pub fn topk_sample(
     steps.expect([rows], sizes)?;
     ids.expect([rows], sizes)?;
     let dtype = logits.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_topk_sample)(
             call.handle(),
@@ -222,8 +222,8 @@ pub fn topp_sample(
     steps.expect([rows], sizes)?;
     ids.expect([rows], sizes)?;
     let dtype = logits.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_topp_sample)(
             call.handle(),

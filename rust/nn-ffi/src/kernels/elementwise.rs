@@ -27,8 +27,8 @@ pub fn silu(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
     y.expect([n], sizes)?;
     let dtype = x.dtype();
     y.same(dtype, "x")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status =
         unsafe { (call.functions().cuda_silu)(call.handle(), x.pointer(), y.pointer(), n as i64, dtype.code()) };
     let tensors = [Some(x.tensor), Some(y.tensor)];
@@ -61,8 +61,8 @@ pub fn silu_backward(dy: &GpuTensor<'_>, x: &GpuTensor<'_>, dx: &GpuTensor<'_>) 
     let dtype = dy.dtype();
     x.same(dtype, "dy")?;
     dx.same(dtype, "dy")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_silu_backward)(
             call.handle(),
@@ -101,8 +101,8 @@ pub fn add(a: &GpuTensor<'_>, b: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()
     let dtype = a.dtype();
     b.same(dtype, "a")?;
     y.same(dtype, "a")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_add)(call.handle(), a.pointer(), b.pointer(), y.pointer(), n as i64, dtype.code())
     };
@@ -134,8 +134,8 @@ pub fn mul(a: &GpuTensor<'_>, b: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()
     let dtype = a.dtype();
     b.same(dtype, "a")?;
     y.same(dtype, "a")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_mul)(call.handle(), a.pointer(), b.pointer(), y.pointer(), n as i64, dtype.code())
     };
@@ -164,8 +164,8 @@ pub fn scale(x: &GpuTensor<'_>, y: &GpuTensor<'_>, alpha: f32) -> Result<()> {
     y.expect([n], sizes)?;
     let dtype = x.dtype();
     y.same(dtype, "x")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_scale)(call.handle(), x.pointer(), y.pointer(), n as i64, alpha, dtype.code())
     };
@@ -202,8 +202,8 @@ pub fn swiglu(gate: &GpuTensor<'_>, up: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Re
     up.same(dtype, "gate")?;
     y.same(dtype, "gate")?;
     let ld = call.stride(&[gate.rows(), up.rows()])?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_swiglu)(
             call.handle(),
@@ -260,8 +260,8 @@ pub fn swiglu_backward(
     dgate.same(dtype, "dy")?;
     dup.same(dtype, "dy")?;
     let ld = call.stride(&[gate.rows(), up.rows(), dgate.rows(), dup.rows()])?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_swiglu_backward)(
             call.handle(),
@@ -308,8 +308,8 @@ pub fn relu2_gate(gate: &GpuTensor<'_>, up: &GpuTensor<'_>, y: &GpuTensor<'_>) -
     up.same(dtype, "gate")?;
     y.same(dtype, "gate")?;
     let ld = call.stride(&[gate.rows(), up.rows()])?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_relu2_gate)(
             call.handle(),
@@ -346,8 +346,8 @@ pub fn cast(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
     y.expect([n], sizes)?;
     let dtype_x = x.dtype();
     let dtype_y = y.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_cast)(call.handle(), x.pointer(), y.pointer(), n as i64, dtype_x.code(), dtype_y.code())
     };
@@ -370,8 +370,8 @@ pub fn fill(y: &GpuTensor<'_>, value: f32) -> Result<()> {
     let y = call.dense::<1>("y", "[n]", y)?;
     let n = y.dims[0];
     let dtype = y.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe { (call.functions().cuda_fill)(call.handle(), y.pointer(), n as i64, value, dtype.code()) };
     let tensors = [Some(y.tensor)];
     call.finish(status, &tensors)
@@ -394,8 +394,8 @@ pub fn increment(x: &GpuTensor<'_>, by: i32) -> Result<()> {
     let call = Call::new("cuda_increment", x);
     let x = call.dense::<1>("x", "[n]", x)?.of(DType::I32)?;
     let n = x.dims[0];
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe { (call.functions().cuda_increment)(call.handle(), x.pointer().cast(), n as i64, by) };
     let tensors = [Some(x.tensor)];
     call.finish(status, &tensors)

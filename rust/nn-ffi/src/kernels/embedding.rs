@@ -29,8 +29,8 @@ pub fn embedding(table: &GpuTensor<'_>, ids: &GpuTensor<'_>, y: &GpuTensor<'_>) 
     y.expect([tokens, dim], sizes)?;
     let dtype = table.dtype();
     y.same(dtype, "table")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_embedding)(
             call.handle(),
@@ -73,8 +73,8 @@ pub fn scatter_add(x: &GpuTensor<'_>, ids: &GpuTensor<'_>, table: &GpuTensor<'_>
     ids.expect([tokens], sizes)?;
     table.expect([vocab, dim], sizes)?;
     let dtype = x.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_scatter_add)(
             call.handle(),

@@ -36,8 +36,8 @@ pub fn gemm(a: &GpuTensor<'_>, b: &GpuTensor<'_>, c: &GpuTensor<'_>, trans_a: bo
     let dtype = a.dtype();
     b.same(dtype, "a")?;
     let dtype_c = c.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_gemm)(
             call.handle(),
@@ -100,8 +100,8 @@ pub fn gemm_beta(
     let lda = call.stride(&[a.rows()])?;
     let ldb = call.stride(&[b.rows()])?;
     let ldc = call.stride(&[c.rows()])?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_gemm_beta)(
             call.handle(),
@@ -182,8 +182,8 @@ pub fn gemm_epilogue(
     if let Some(residual) = &residual {
         residual.same(dtype, "a")?;
     }
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_gemm_epilogue)(
             call.handle(),
@@ -242,8 +242,8 @@ pub fn batched_gemm(
     let dtype = a.dtype();
     b.same(dtype, "a")?;
     let dtype_c = c.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_batched_gemm)(
             call.handle(),
@@ -308,8 +308,8 @@ pub fn grouped_gemm(
     let dtype = a.dtype();
     b.same(dtype, "a")?;
     let dtype_c = c.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_grouped_gemm)(
             call.handle(),
@@ -370,8 +370,8 @@ pub fn grouped_gemm_wgrad(
     let dtype = a.dtype();
     b.same(dtype, "a")?;
     let dtype_c = c.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_grouped_gemm_wgrad)(
             call.handle(),

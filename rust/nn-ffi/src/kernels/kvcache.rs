@@ -52,8 +52,8 @@ pub fn kv_append(
     k_cache.same(dtype, "k")?;
     v_cache.same(dtype, "k")?;
     let ld_kv = call.stride(&[k.rows(), v.rows()])?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_kv_append)(
             call.handle(),
@@ -107,8 +107,8 @@ pub fn kv_trim(k_cache: &GpuTensor<'_>, v_cache: &GpuTensor<'_>, lengths: &GpuTe
     lengths.expect([batch], sizes)?;
     let dtype = k_cache.dtype();
     v_cache.same(dtype, "k_cache")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_kv_trim)(
             call.handle(),

@@ -54,8 +54,8 @@ pub fn cross_entropy_forward(
     loss_sum.expect([1], sizes)?;
     count.expect([1], sizes)?;
     let dtype = logits.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_cross_entropy_forward)(
             call.handle(),
@@ -121,8 +121,8 @@ pub fn cross_entropy_backward(
     dlogits.expect([rows, vocab], sizes)?;
     let dtype = logits.dtype();
     dlogits.same(dtype, "logits")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_cross_entropy_backward)(
             call.handle(),
@@ -168,8 +168,8 @@ pub fn aux_loss_forward(probs: &GpuTensor<'_>, counts: &GpuTensor<'_>, loss: &Gp
     let sizes = Sizes { names: &SIZES, values: &[tokens, experts] };
     counts.expect([experts], sizes)?;
     loss.expect([1], sizes)?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_aux_loss_forward)(
             call.handle(),
@@ -214,8 +214,8 @@ pub fn aux_loss_backward(
     let sizes = Sizes { names: &SIZES, values: &[experts, tokens] };
     grad_scale.expect([1], sizes)?;
     dprobs.expect([tokens, experts], sizes)?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_aux_loss_backward)(
             call.handle(),

@@ -47,8 +47,8 @@ pub fn moe_plan(
     offsets.expect([plus(experts, 1)], sizes)?;
     slot_row.expect([tokens, k], sizes)?;
     row_slot.expect([times(&[tokens, k])], sizes)?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_moe_plan)(
             call.handle(),
@@ -94,8 +94,8 @@ pub fn moe_gather(x: &GpuTensor<'_>, row_slot: &GpuTensor<'_>, y: &GpuTensor<'_>
     y.expect([times(&[tokens, k]), dim], sizes)?;
     let dtype = x.dtype();
     y.same(dtype, "x")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_moe_gather)(
             call.handle(),
@@ -137,8 +137,8 @@ pub fn moe_gather_backward(dy: &GpuTensor<'_>, slot_row: &GpuTensor<'_>, dx: &Gp
     dx.expect([tokens, dim], sizes)?;
     let dtype = dy.dtype();
     dx.same(dtype, "dy")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_moe_gather_backward)(
             call.handle(),
@@ -201,8 +201,8 @@ pub fn moe_combine(
     if let Some(residual) = &residual {
         residual.same(dtype, "y")?;
     }
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_moe_combine)(
             call.handle(),
@@ -270,8 +270,8 @@ pub fn moe_combine_backward(
     let dtype = dout.dtype();
     y.same(dtype, "dout")?;
     dy.same(dtype, "dout")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_moe_combine_backward)(
             call.handle(),

@@ -89,8 +89,8 @@ pub fn adamw_step(
         param_copy.expect([n], sizes)?;
     }
     let dtype = param_copy.as_ref().map_or(DType::F32, |param_copy| param_copy.dtype());
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_adamw_step)(
             call.handle(),
@@ -140,8 +140,8 @@ pub fn zero_grad(grad: &GpuTensor<'_>) -> Result<()> {
     let grad = call.dense::<1>("grad", "[n]", grad)?;
     let n = grad.dims[0];
     let dtype = grad.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe { (call.functions().cuda_zero_grad)(call.handle(), grad.pointer(), n as i64, dtype.code()) };
     let tensors = [Some(grad.tensor)];
     call.finish(status, &tensors)
@@ -168,8 +168,8 @@ pub fn grad_norm(grad: &GpuTensor<'_>, norm: &GpuTensor<'_>) -> Result<()> {
     let sizes = Sizes { names: &SIZES, values: &[n] };
     norm.expect([1], sizes)?;
     let dtype = grad.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_grad_norm)(call.handle(), grad.pointer(), norm.pointer().cast(), n as i64, dtype.code())
     };
@@ -223,8 +223,8 @@ pub fn grad_clip(
     }
     scale.expect([1], sizes)?;
     let dtype = grad.as_ref().map_or(DType::F32, |grad| grad.dtype());
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_grad_clip)(
             call.handle(),
@@ -282,8 +282,8 @@ pub fn lr_schedule(
     }
     step.expect([1], sizes)?;
     lr.expect([1], sizes)?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_lr_schedule)(
             call.handle(),
@@ -342,8 +342,8 @@ pub fn loss_scale_update(
     good_steps.expect([1], sizes)?;
     skipped.expect([1], sizes)?;
     skip.expect([1], sizes)?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_loss_scale_update)(
             call.handle(),

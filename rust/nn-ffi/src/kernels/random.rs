@@ -25,8 +25,8 @@ pub fn random_bits(y: &GpuTensor<'_>, seed: i64, stream: i64, offset: i64) -> Re
     let call = Call::new("cuda_random_bits", y);
     let y = call.dense::<1>("y", "[n]", y)?.of(DType::I32)?;
     let n = y.dims[0];
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_random_bits)(call.handle(), y.pointer().cast(), n as i64, seed, stream, offset)
     };
@@ -53,8 +53,8 @@ pub fn uniform(y: &GpuTensor<'_>, low: f32, high: f32, seed: i64, stream: i64, o
     let y = call.dense::<1>("y", "[n]", y)?;
     let n = y.dims[0];
     let dtype = y.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_uniform)(
             call.handle(),
@@ -92,8 +92,8 @@ pub fn normal(y: &GpuTensor<'_>, mean: f32, std: f32, seed: i64, stream: i64, of
     let y = call.dense::<1>("y", "[n]", y)?;
     let n = y.dims[0];
     let dtype = y.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_normal)(
             call.handle(),

@@ -49,8 +49,8 @@ pub fn rmsnorm(
     let dtype = x.dtype();
     weight.same(dtype, "x")?;
     y.same(dtype, "x")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_rmsnorm)(
             call.handle(),
@@ -118,8 +118,8 @@ pub fn rmsnorm_residual(
     weight.same(dtype, "x")?;
     sum.same(dtype, "x")?;
     y.same(dtype, "x")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_rmsnorm_residual)(
             call.handle(),
@@ -195,8 +195,8 @@ pub fn rmsnorm_backward(
     if let Some(dresidual) = &dresidual {
         dresidual.same(dtype, "dy")?;
     }
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_rmsnorm_backward)(
             call.handle(),

@@ -31,8 +31,8 @@ pub fn rope_freqs(cosine: &GpuTensor<'_>, sine: &GpuTensor<'_>, first: i64, base
     const SIZES: [(&str, &str); 2] = [("positions", "from cosine"), ("head_dim", "from cosine")];
     let sizes = Sizes { names: &SIZES, values: &[positions, head_dim] };
     sine.expect([positions, head_dim / 2], sizes)?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_rope_freqs)(
             call.handle(),
@@ -94,8 +94,8 @@ pub fn rope_forward(
     y.same(dtype, "x")?;
     let ld_x = call.stride(&[x.rows()])?;
     let ld_y = call.stride(&[y.rows()])?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_rope_forward)(
             call.handle(),
@@ -167,8 +167,8 @@ pub fn rope_qk(
     k.same(dtype, "q")?;
     let ld_q = call.stride(&[q.rows()])?;
     let ld_k = call.stride(&[k.rows()])?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_rope_qk)(
             call.handle(),
@@ -235,8 +235,8 @@ pub fn rope_backward(
     dx.same(dtype, "dy")?;
     let ld_y = call.stride(&[dy.rows()])?;
     let ld_x = call.stride(&[dx.rows()])?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_rope_backward)(
             call.handle(),

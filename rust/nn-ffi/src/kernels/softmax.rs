@@ -29,8 +29,8 @@ pub fn softmax(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
     y.expect([rows, cols], sizes)?;
     let dtype = x.dtype();
     y.same(dtype, "x")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_softmax)(call.handle(), x.pointer(), y.pointer(), rows as i64, cols as i64, dtype.code())
     };
@@ -63,8 +63,8 @@ pub fn softmax_backward(dy: &GpuTensor<'_>, y: &GpuTensor<'_>, dx: &GpuTensor<'_
     let dtype = dy.dtype();
     y.same(dtype, "dy")?;
     dx.same(dtype, "dy")?;
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_softmax_backward)(
             call.handle(),
@@ -119,8 +119,8 @@ pub fn softmax_topk(
     indices.expect([rows, k], sizes)?;
     probs.expect([rows, cols], sizes)?;
     let dtype = x.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_softmax_topk)(
             call.handle(),
@@ -189,8 +189,8 @@ pub fn softmax_topk_backward(
     }
     dx.expect([rows, cols], sizes)?;
     let dtype = dx.dtype();
-    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which the
-    // sizes and strides describe, as was checked above; everything else the library checks itself.
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
         (call.functions().cuda_softmax_topk_backward)(
             call.handle(),
