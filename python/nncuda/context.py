@@ -20,7 +20,6 @@ from .tensor import Buffer, Layout, Tensor, _shape_of
 if TYPE_CHECKING:
     import numpy as np
 
-_DEVICES = {"cpu": 1, "cuda": 2}
 #: From the plainest to the widest, numbered as NNCUDA_ISA_*.
 INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512bf16", "amx")
 _COPIES = {"host_to_device": 1, "device_to_host": 2, "device_to_device": 3}
@@ -48,31 +47,19 @@ class Context:
         # They may run in any thread, in the middle of a call too, where the context would refuse them.
         self._waiting: deque[tuple[int, Callable[[Any, Any], int], Any]] = deque()
         self._handle: Any = None
-        kind, _, index = device.partition(":")
-        if device != "auto" and (kind not in _DEVICES or not (index or "0").isdigit()):
-            raise ValueError(f"device is {device!r}; it must be 'auto', 'cpu', 'cuda' or 'cuda:INDEX'")
         self._library = library.load()
-        if device == "auto":
-            kind, index = ("cuda" if self._library.device_count(_DEVICES["cuda"]) else "cpu"), ""
-            if kind == "cuda":
-                threads = isa = None  # they were for the other case
+        kind, self.device_index = self._library.device_named(device)
+        if device == "auto" and kind == "cuda":
+            threads = isa = None  # they were for the other case
         self._ffi = self._library.ffi
         self._lib = self._library.lib
         self._null = self._ffi.NULL
         self._new_pointer = self._ffi.typeof("void *[1]")
         self._malloc = self._lib.nncuda_malloc
         self._free = self._lib.nncuda_free
-        self.device_type = _DEVICES[kind]
-        self.device_index = int(index or 0)
+        self.device_type = library.DEVICES[kind]
         self.device = kind if self.device_index == 0 else f"{kind}:{self.device_index}"
-        out = self._ffi.new("nncuda_ctx *[1]")
-        status = self._lib.nncuda_ctx_create(self.device_type, self.device_index, out)
-        if status:  # there is no context yet that could say which device it was
-            error = self._library.error(status)
-            missing = isinstance(error, errors.DeviceNotFoundError)
-            why = self._library.why_no_device(self.device_type, self.device_index) if missing else error.message
-            raise type(error)(status, f"device {device!r}: {why}", error.name)
-        self._handle = out[0]
+        self._handle = self._library.create_context(kind, self.device_index)
         try:
             if threads is not None:
                 self.threads = threads

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from devices import gpus
 
+from nncuda.cli import main
 from nncuda.golden import command, verified
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,6 +67,23 @@ def test_only_whole_runs_on_a_gpu_are_recorded(tmp_path: Path) -> None:
         result = CliRunner().invoke(command.verify, [*options, "--record", str(tmp_path / "record.json")])
         assert result.exit_code == 2 and "--record is for" in result.output
     assert not (tmp_path / "record.json").exists()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:0", "auto"])
+def test_verify_takes_devices_as_all_commands_do(device: str) -> None:
+    result = CliRunner().invoke(main, ["verify", "--device", device, "--kernel", "increment"])
+    if device.startswith("cuda") and not gpus():
+        assert result.exit_code == 4 and "device 'cuda': " in result.output
+    else:
+        ran_on = "cpu 0" if device == "cpu" or not gpus() else "cuda 0"
+        assert result.exit_code == 0 and f"Golden tests on {ran_on}" in result.output
+
+
+def test_verify_refuses_other_devices() -> None:
+    result = CliRunner().invoke(main, ["verify", "--device", "tpu"])
+    assert result.exit_code == 3 and "it must be 'auto', 'cpu', 'cuda' or 'cuda:INDEX'" in result.output
+    result = CliRunner().invoke(main, ["verify", "--device", "cuda:99"])
+    assert result.exit_code == 4 and "device 'cuda:99': " in result.output
 
 
 def test_the_build_makes_the_same_hashes() -> None:

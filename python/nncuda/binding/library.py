@@ -18,6 +18,8 @@ from . import header as header_module
 
 #: Names the library file and nothing else is tried, so that a test or a developer gets exactly that build.
 ENVIRONMENT_VARIABLE = "NNCUDA_LIBRARY"
+#: NNCUDA_DEVICE_* by the names that users give.
+DEVICES = {"cpu": 1, "cuda": 2}
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,29 @@ class Library:
         count = self.ffi.new("int32_t *")
         self.check(self.lib.nncuda_device_count(device, count))
         return int(count[0])
+
+    def device_named(self, device: str) -> tuple[str, int]:
+        """Kind and index of "cpu", "cuda", "cuda:1", or "auto": the first GPU if there is one, else the CPU.
+
+        ValueError for any other word; whether the machine has the device, `create_context` says.
+        """
+        if device == "auto":
+            return ("cuda" if self.device_count(DEVICES["cuda"]) else "cpu"), 0
+        kind, _, index = device.partition(":")
+        if kind not in DEVICES or not (index or "0").isdigit():
+            raise ValueError(f"device is {device!r}; it must be 'auto', 'cpu', 'cuda' or 'cuda:INDEX'")
+        return kind, int(index or 0)
+
+    def create_context(self, kind: str, index: int) -> Any:
+        """A new context's handle. DeviceNotFoundError when the machine has no such device."""
+        out = self.ffi.new("nncuda_ctx *[1]")
+        status = self.lib.nncuda_ctx_create(DEVICES[kind], index, out)
+        if status:  # there is no context yet that could say which device it was
+            error = self.error(status)
+            missing = isinstance(error, errors.DeviceNotFoundError)
+            why = self.why_no_device(DEVICES[kind], index) if missing else error.message
+            raise type(error)(status, f"device '{kind}{f':{index}' if index else ''}': {why}", error.name)
+        return out[0]
 
     def why_no_device(self, device: int, index: int) -> str:
         """Why `device_text` has nothing to say: no driver, an old one, a library without that engine."""

@@ -13,7 +13,7 @@ from ..errors import Error
 from . import verified
 from .fixtures import FixtureError, find_folder, read_folder
 from .report import Report
-from .runner import DEVICES, ISAS, Runner
+from .runner import ISAS, Runner
 
 console = Console()
 FAILURES_SHOWN = 20
@@ -33,8 +33,9 @@ def available_isas() -> list[str]:
 
 
 @click.command()
-@click.option("--device", type=click.Choice(sorted(DEVICES)), default="cpu", show_default=True)
-@click.option("--index", type=click.IntRange(0), default=0, show_default=True, help="Which device of its kind.")
+@click.option(
+    "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
+)
 @click.option(
     "--isa", type=click.Choice([*ISAS, "all"]), help="Instruction set of the CPU engine; default: the widest."
 )
@@ -48,7 +49,6 @@ def available_isas() -> list[str]:
 )
 def verify(
     device: str,
-    index: int,
     isa: str | None,
     threads: int | None,
     kernels: tuple[str, ...],
@@ -63,15 +63,18 @@ def verify(
         cases = list(read_folder(find_folder(fixtures), kernels))
     except FixtureError as error:
         raise click.ClickException(str(error)) from error
+    kind, index = library.load().device_named(device)
+    if device == "auto" and kind == "cuda":
+        isa = threads = None  # they were for the other case
     if record is not None:
-        _check_recordable(device, index, kernels)
+        _check_recordable(kind, index, kernels)
     failed = False
     for chosen in available_isas() if isa == "all" else [isa]:
         report = Report()
-        with Runner(device, index, chosen, threads) as runner:
+        with Runner(kind, index, chosen, threads) as runner:
             for fixture in cases:
                 report.add(runner.run(fixture))
-        place = f"{device} {index}" + (f", {chosen}" if chosen else "")
+        place = f"{kind} {index}" + (f", {chosen}" if chosen else "")
         console.print(report.table(f"Golden tests on {place}: part of the tolerance used"))
         for outcome in report.failures[:FAILURES_SHOWN]:
             console.print(f"[red]failed[/red] {outcome}", highlight=False)
@@ -87,18 +90,18 @@ def verify(
         raise SystemExit(1)
 
 
-def _check_recordable(device: str, index: int, kernels: tuple[str, ...]) -> None:
+def _check_recordable(kind: str, index: int, kernels: tuple[str, ...]) -> None:
     """Only whole runs on real GPUs are worth a record."""
-    if device != "cuda" or kernels:
+    if kind != "cuda" or kernels:
         raise click.UsageError("--record is for --device cuda and all kernels")
     loaded = library.load()
-    there = loaded.device_count(DEVICES[device]) > index
-    if there and "emulated" in loaded.device_text(DEVICES[device], index).lower():
+    there = loaded.device_count(library.DEVICES[kind]) > index
+    if there and "emulated" in loaded.device_text(library.DEVICES[kind], index).lower():
         raise click.UsageError("--record is for real GPUs, and this one is emulated")
 
 
 def _verifications(report: Report, loaded: library.Library, index: int) -> dict[str, verified.Verification]:
-    gpu = loaded.device_text(DEVICES["cuda"], index)
+    gpu = loaded.device_text(library.DEVICES["cuda"], index)
     date = datetime.now(timezone.utc).isoformat(timespec="seconds")
     return {
         family: verified.Verification(

@@ -20,7 +20,6 @@ from .fixtures import Fixture
 
 GUARD = 64
 GUARD_BYTE = 0xC3
-DEVICES = {"cpu": 1, "cuda": 2}
 ISAS = ("baseline", "avx2", "avx512", "avx512bf16", "amx")
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 
@@ -88,14 +87,15 @@ class _Buffer:
 
 
 class Runner:
-    """A context of the library for running fixtures on; close it, or use it with ``with``."""
+    """A context of the library for running fixtures on; close it, or use it with ``with``. `device` is "cpu" or "cuda".
+
+    DeviceNotFoundError when the machine has no such device.
+    """
 
     def __init__(self, device: str = "cpu", index: int = 0, isa: str | None = None, threads: int | None = None) -> None:
         self.library = library.load()
         self.ffi, self.lib = self.library.ffi, self.library.lib
-        handle = self.ffi.new("nncuda_ctx **")
-        self.library.check(self.lib.nncuda_ctx_create(DEVICES[device], index, handle))
-        self.ctx = handle[0]
+        self.ctx = self.library.create_context(device, index)
         constants = self.library.header.constants
         try:
             if isa is not None:
