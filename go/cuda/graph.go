@@ -14,9 +14,10 @@ import (
 // changes from launch to launch (step, rate, lengths, seeds) lies in memory. The buffers that the calls use stay
 // allocated while the graph lives, closed or not.
 type Graph struct {
-	ctx    *Context
-	handle *handle
-	memory *capture
+	ctx     *Context
+	handle  *handle
+	memory  *capture
+	cleanup runtime.Cleanup
 }
 
 // capture is the memory that belongs to a graph: blocks that its calls use, and what was allocated while capturing.
@@ -122,8 +123,8 @@ func (ctx *Context) endCapture() (*Graph, error) {
 		in.mu.Unlock()
 		return nil, err
 	}
-	graph := &Graph{ctx, &handle{graphHandle, unsafe.Pointer(pointer)}, memory}
-	runtime.AddCleanup(graph, in.late.add, late{handle: graph.handle, capture: memory})
+	graph := &Graph{ctx: ctx, handle: &handle{graphHandle, unsafe.Pointer(pointer)}, memory: memory}
+	graph.cleanup = runtime.AddCleanup(graph, in.late.add, late{handle: graph.handle, capture: memory})
 	return graph, in.leave("nncuda_graph_end", 0)
 }
 
@@ -158,6 +159,7 @@ func (g *Graph) Close() error {
 	c := g.ctx.core
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	g.cleanup.Stop()
 	if c.capture != nil && g.handle.pointer != nil {
 		moved := *g.handle // nothing can be given back while capturing
 		g.handle.pointer = nil

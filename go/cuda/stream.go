@@ -14,9 +14,10 @@ import (
 // A Stream carries copies beside the kernels, which run on the context's own stream. Events order the two. A nil
 // *Stream is the context's own stream where a function takes one.
 type Stream struct {
-	ctx    *Context
-	handle *handle
-	memory *pending
+	ctx     *Context
+	handle  *handle
+	memory  *pending
+	cleanup runtime.Cleanup
 }
 
 // pending is the memory that copies on a stream may still use.
@@ -24,8 +25,9 @@ type pending struct{ blocks map[*block]struct{} }
 
 // An Event is a point in a stream's work.
 type Event struct {
-	ctx    *Context
-	handle *handle
+	ctx     *Context
+	handle  *handle
+	cleanup runtime.Cleanup
 }
 
 // NewStream makes a stream for copies.
@@ -39,8 +41,8 @@ func (ctx *Context) NewStream() (*Stream, error) {
 	if status := C.call_nncuda_stream_create(in.handle, &pointer); status != 0 {
 		return nil, in.leave("nncuda_stream_create", status)
 	}
-	stream := &Stream{ctx, &handle{streamHandle, unsafe.Pointer(pointer)}, &pending{}}
-	runtime.AddCleanup(stream, in.late.add, late{handle: stream.handle, pending: stream.memory})
+	stream := &Stream{ctx: ctx, handle: &handle{streamHandle, unsafe.Pointer(pointer)}, memory: &pending{}}
+	stream.cleanup = runtime.AddCleanup(stream, in.late.add, late{handle: stream.handle, pending: stream.memory})
 	return stream, in.leave("nncuda_stream_create", 0)
 }
 
@@ -55,8 +57,8 @@ func (ctx *Context) NewEvent() (*Event, error) {
 	if status := C.call_nncuda_event_create(in.handle, &pointer); status != 0 {
 		return nil, in.leave("nncuda_event_create", status)
 	}
-	event := &Event{ctx, &handle{eventHandle, unsafe.Pointer(pointer)}}
-	runtime.AddCleanup(event, in.late.add, late{handle: event.handle})
+	event := &Event{ctx: ctx, handle: &handle{eventHandle, unsafe.Pointer(pointer)}}
+	event.cleanup = runtime.AddCleanup(event, in.late.add, late{handle: event.handle})
 	return event, in.leave("nncuda_event_create", 0)
 }
 
@@ -176,6 +178,7 @@ func (s *Stream) Close() error {
 		return &Error{Status: ErrCapturing, Function: "nncuda_stream_destroy",
 			Message: "nncuda_stream_destroy: the context is capturing a graph"}
 	}
+	s.cleanup.Stop()
 	err := s.handle.destroy(c)
 	s.memory.letGo(c)
 	c.drain()
@@ -235,5 +238,6 @@ func (e *Event) Close() error {
 		return &Error{Status: ErrCapturing, Function: "nncuda_event_destroy",
 			Message: "nncuda_event_destroy: the context is capturing a graph"}
 	}
+	e.cleanup.Stop()
 	return e.handle.destroy(c)
 }

@@ -1,0 +1,175 @@
+package cuda_test
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/nncuda/nncuda/go/cuda"
+)
+
+func TestCopies(t *testing.T) {
+	ctx := newContext(t)
+	device, other := filled(t, ctx, 16), filled(t, ctx, 16)
+	host, err := ctx.AllocateHost(16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	got := make([]byte, 8)
+	if err := errors.Join(
+		ctx.Upload(device.At(4), []byte("abcdefgh")),
+		ctx.Copy(other.At(0), device.At(4), 8),
+		ctx.Set(other.At(1), 'x', 2),
+		ctx.Download(got, other.At(0)),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != "axxdefgh" {
+		t.Errorf("got %q", got)
+	}
+	if err := errors.Join(ctx.Upload(host.At(8), []byte("12345678")), ctx.Download(got, host.At(8))); err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != "12345678" {
+		t.Errorf("got %q from host memory", got)
+	}
+	if err := errors.Join(ctx.Upload(device.At(16), nil), ctx.Download(nil, device.At(16)), ctx.Set(cuda.Memory{}, 0, 0)); err != nil {
+		t.Errorf("no bytes: %v", err)
+	}
+}
+
+func TestMemoryOutsideIsRefused(t *testing.T) {
+	ctx, stranger := newContext(t), newContext(t)
+	buffer, foreign := filled(t, ctx, 16), filled(t, stranger, 16)
+	host, err := ctx.AllocateHost(16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	five := make([]byte, 5)
+	for _, place := range []cuda.Memory{buffer.At(12), buffer.At(-1), buffer.At(17), buffer.At(1 << 62), {}} {
+		refused(t, ctx.Upload(place, five), cuda.ErrInvalidSize, "bytes")
+		refused(t, ctx.Download(five, place), cuda.ErrInvalidSize, "bytes")
+		refused(t, ctx.Set(place, 0, 5), cuda.ErrInvalidSize, "bytes")
+		refused(t, ctx.Copy(place, buffer.At(0), 5), cuda.ErrInvalidSize, "bytes")
+		refused(t, ctx.Copy(buffer.At(0), place, 5), cuda.ErrInvalidSize, "bytes")
+	}
+	refused(t, ctx.Set(buffer.At(0), 0, -1), cuda.ErrInvalidSize, "-1 bytes")
+	refused(t, ctx.Upload(foreign.At(0), five), cuda.ErrWrongDevice, "destination belongs to another context")
+	refused(t, ctx.Add(buffer.At(0), foreign.At(0), buffer.At(0), 1, cuda.F32), cuda.ErrWrongDevice,
+		"cuda_add: b belongs to another context")
+	refused(t, ctx.Set(host.At(0), 0, 1), cuda.ErrWrongDevice, "host memory")
+	refused(t, ctx.Copy(buffer.At(0), host.At(0), 1), cuda.ErrWrongDevice, "host memory")
+	_, err = ctx.Allocate(-1)
+	refused(t, err, cuda.ErrInvalidSize, "bytes is -1")
+
+	var detail *cuda.Error
+	if err := ctx.Add(buffer.At(0), cuda.Memory{}, buffer.At(0), 1, cuda.F32); !errors.As(err, &detail) ||
+		detail.Status != cuda.ErrNullPointer || detail.Function != "cuda_add" {
+		t.Errorf("a null pointer: %v", err)
+	}
+}
+
+func TestClosedBufferIsRefused(t *testing.T) {
+	ctx := newContext(t)
+	buffer, closed := filled(t, ctx, 16), filled(t, ctx, 16)
+	if err := errors.Join(closed.Close(), closed.Close()); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, ctx.Add(buffer.At(0), closed.At(0), buffer.At(0), 1, cuda.F32), cuda.ErrInvalidContext, "cuda_add: b is closed")
+	refused(t, ctx.Upload(closed.At(0), []byte{1}), cuda.ErrInvalidContext, "closed")
+	if err := ctx.Add(buffer.At(0), buffer.At(0), buffer.At(0), 1, cuda.F32); err != nil {
+		t.Errorf("the context is no longer usable: %v", err)
+	}
+}
+
+func TestOutOfMemoryLeavesTheContextUsable(t *testing.T) {
+	ctx := newContext(t)
+	_, err := ctx.Allocate(1 << 60)
+	refused(t, err, cuda.ErrOutOfMemory, "bytes")
+	buffer := filled(t, ctx, 4)
+	if err := ctx.Fill(buffer.At(0), 1, 1, cuda.F32); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 4)
+	if err := ctx.Download(got, buffer.At(0)); err != nil || !bytes.Equal(got, []byte{0, 0, 0x80, 0x3f}) {
+		t.Errorf("got %v (%v)", got, err)
+	}
+}
+
+// eventually runs the garbage collector until the condition holds.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for range 200 {
+		if condition() {
+			return
+		}
+		runtime.GC()
+		time.Sleep(time.Millisecond) // finalizers run beside the program
+	}
+	t.Errorf("%s did not happen", what)
+}
+
+func TestForgottenThingsAreFreed(t *testing.T) {
+	ctx := newContext(t)
+	func() {
+		for range 10 {
+			kept := filled(t, ctx, 1<<16)
+			stream, err := ctx.NewStream()
+			if err != nil {
+				t.Fatal(err)
+			}
+			host, err := ctx.AllocateHost(64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := ctx.CopyAsync(stream, kept.At(0), host.At(0), 64); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ctx.Capture(func() error { return ctx.Fill(kept.At(0), 4, 1, cuda.F32) }); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ctx.NewEvent(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}()
+	eventually(t, "freeing the buffers", func() bool {
+		used, err := ctx.BytesUsed()
+		return err == nil && used == 0
+	})
+}
+
+func TestForgottenContextIsFreed(t *testing.T) {
+	before := threads(t)
+	func() {
+		var contexts []*cuda.Context
+		for range 5 {
+			ctx, err := cuda.New("cpu", cuda.WithThreads(3))
+			if err != nil {
+				t.Fatal(err)
+			}
+			contexts = append(contexts, ctx)
+			x := filled(t, ctx, 4*512*512)
+			if err := ctx.Gemm(x.At(0), x.At(0), filled(t, ctx, 4*512*512).At(0), 512, 512, 512, false, false, cuda.F32,
+				cuda.F32); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ctx.Capture(func() error { return ctx.Fill(x.At(0), 4, 1, cuda.F32) }); err != nil {
+				t.Fatal(err)
+			}
+			if err := ctx.CopyAsync(nil, x.At(0), x.At(1024), 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if now := threads(t); now < before+10 {
+			t.Errorf("%d threads, %d before: the contexts have no workers to be ended", now, before)
+		}
+		runtime.KeepAlive(contexts)
+	}()
+	// The runtime's own threads may be a few more than before.
+	eventually(t, "ending the workers", func() bool { return threads(t) < before+10 })
+}

@@ -1,0 +1,54 @@
+package cuda_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/nncuda/nncuda/go/cuda"
+)
+
+func TestProfile(t *testing.T) {
+	ctx := newContext(t)
+	x := filled(t, ctx, 4096)
+	if err := errors.Join(
+		ctx.BeginProfile(),
+		ctx.Add(x.At(0), x.At(0), x.At(0), 1024, cuda.F32),
+		ctx.Fill(x.At(0), 1024, 1, cuda.F32),
+		ctx.EndProfile(),
+		ctx.Fill(x.At(0), 1024, 1, cuda.F32),
+	); err != nil {
+		t.Fatal(err)
+	}
+	table, err := ctx.ProfileReport(cuda.ReportTable)
+	if err != nil || !strings.Contains(table, "add") || !strings.Contains(table, "fill") {
+		t.Errorf("the table is %q (%v)", table, err)
+	}
+	for _, form := range []cuda.ReportForm{cuda.ReportJSON, cuda.ReportChromeTrace} {
+		text, err := ctx.ProfileReport(form)
+		if err != nil || !json.Valid([]byte(text)) || !strings.Contains(text, "add") {
+			t.Errorf("report %d is %q (%v)", form, text, err)
+		}
+	}
+	_, err = ctx.ProfileReport(99)
+	refused(t, err, cuda.ErrInvalidValue, "form")
+	refused(t, ctx.EndProfile(), cuda.ErrState, "")
+}
+
+func TestTrace(t *testing.T) {
+	ctx := newContext(t)
+	x := filled(t, ctx, 64)
+	if err := errors.Join(
+		ctx.BeginTrace(2),
+		ctx.Fill(x.At(0), 16, 2.5, cuda.F32),
+		ctx.EndTrace(),
+	); err != nil {
+		t.Fatal(err)
+	}
+	text, err := ctx.TraceText()
+	if err != nil || strings.Count(text, "\n") != 1 || !strings.Contains(text, "fill") || !strings.Contains(text, "2.5") {
+		t.Errorf("the trace is %q (%v)", text, err)
+	}
+	refused(t, ctx.BeginTrace(65), cuda.ErrInvalidValue, "values")
+}

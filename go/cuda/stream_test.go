@@ -1,0 +1,117 @@
+package cuda_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/nncuda/nncuda/go/cuda"
+)
+
+func TestStreamsAndEvents(t *testing.T) {
+	ctx := newContext(t)
+	stream, err := ctx.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, err := ctx.NewEvent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := ctx.NewEvent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 1 << 20
+	from, err := ctx.AllocateHost(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := ctx.AllocateHost(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, other := filled(t, ctx, size), filled(t, ctx, size)
+	content := bytes.Repeat([]byte("nncuda"), size/6+1)[:size]
+	if err := errors.Join(
+		ctx.Upload(from.At(0), content),
+		start.Record(stream),
+		ctx.CopyAsync(stream, device.At(0), from.At(0), size),
+		end.Record(stream),
+		ctx.Wait(end), // the context's own stream must find what the other one brought
+		ctx.CopyAsync(nil, other.At(0), device.At(0), size),
+		start.Synchronize(),
+		end.Synchronize(),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if happened, err := end.Happened(); err != nil || !happened {
+		t.Errorf("the event has not happened (%v)", err)
+	}
+	if elapsed, err := start.Elapsed(end); err != nil || elapsed < 0 {
+		t.Errorf("%v elapsed (%v)", elapsed, err)
+	}
+	if err := errors.Join(
+		end.Record(nil),
+		stream.Wait(end),
+		ctx.CopyAsync(stream, to.At(0), other.At(0), size),
+		stream.Synchronize(),
+	); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, size)
+	if err := ctx.Download(got, to.At(0)); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("what came back is not what went (%v)", err)
+	}
+	refused(t, ctx.CopyAsync(stream, to.At(0), from.At(0), 1), cuda.ErrWrongDevice, "both sides are host memory")
+	refused(t, ctx.CopyAsync(stream, to.At(0), device.At(size), 1), cuda.ErrInvalidSize, "source")
+	if err := errors.Join(stream.Close(), stream.Close(), start.Close(), end.Close(), end.Close()); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, stream.Synchronize(), cuda.ErrInvalidContext, "the stream is closed")
+	refused(t, end.Record(nil), cuda.ErrInvalidContext, "the event is closed")
+	refused(t, ctx.CopyAsync(stream, device.At(0), from.At(0), 1), cuda.ErrInvalidContext, "the stream is closed")
+}
+
+func TestHandlesOfAnotherContextAreRefused(t *testing.T) {
+	ctx, stranger := newContext(t), newContext(t)
+	stream, err := stranger.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	event, err := stranger.NewEvent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	buffer := filled(t, ctx, 8)
+	refused(t, ctx.CopyAsync(stream, buffer.At(0), buffer.At(4), 4), cuda.ErrWrongDevice, "the stream belongs to another context")
+	refused(t, ctx.Wait(event), cuda.ErrWrongDevice, "the event belongs to another context")
+}
+
+// Memory that a copy still uses stays when it is closed, and is given back when the stream is synchronised.
+func TestStreamKeepsMemory(t *testing.T) {
+	ctx := newContext(t)
+	for _, own := range []bool{false, true} {
+		stream, err := ctx.NewStream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		synchronize := stream.Synchronize
+		if own {
+			stream, synchronize = nil, ctx.Synchronize
+		}
+		buffer := filled(t, ctx, 4096)
+		if err := errors.Join(ctx.CopyAsync(stream, buffer.At(0), buffer.At(2048), 2048), buffer.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if used, err := ctx.BytesUsed(); err != nil || used != 4096 {
+			t.Errorf("%d bytes are used (%v)", used, err)
+		}
+		if err := synchronize(); err != nil {
+			t.Fatal(err)
+		}
+		if used, err := ctx.BytesUsed(); err != nil || used != 0 {
+			t.Errorf("%d bytes are used after synchronising (%v)", used, err)
+		}
+	}
+}
