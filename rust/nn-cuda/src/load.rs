@@ -183,3 +183,26 @@ fn check_abi(path: &Path, found: (i32, i32)) -> Result<(), LoadError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_named_file_is_the_only_place() {
+        let error = search(Some("/no/such/libnncuda.so".into())).expect_err("there is no such file");
+        let tried = "the environment variable NNCUDA_LIBRARY: /no/such/libnncuda.so does not exist".to_owned();
+        assert_eq!(error, LoadError::NotFound { tried: vec![tried] });
+    }
+
+    #[test]
+    fn without_a_name_the_build_comes_first_and_the_system_last() {
+        let places: Vec<_> = candidates(None).into_iter().map(|(place, _)| place).collect();
+        assert_eq!(places.last().map(String::as_str), Some("the system"));
+        assert_eq!(
+            places.first().map(String::as_str),
+            Some(if BUILT_LIBRARY.is_some() { "the build" } else { "the system" })
+        );
+        assert_eq!(candidates(Some(OsString::new())), candidates(None), "an empty name is none");
+    }
+}

@@ -1,101 +1,17 @@
 //! The context: a device with its stream, workers, memory pool and scratch arena.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::c_void;
 use std::fmt;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
-use std::str::FromStr;
 
 use nn_cuda::{Library, nncuda_ctx, nncuda_event, nncuda_stream};
 
 use crate::graph::Capture;
+use crate::library::{describe, device_count, meaning, text};
 use crate::memory::Allocation;
-use crate::{Error, Result, Status};
-
-/// A device to make a context of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Device {
-    /// The first GPU if there is one, else the CPU.
-    Auto,
-    /// The CPU engine.
-    #[default]
-    Cpu,
-    /// A GPU by its index.
-    Cuda(u32),
-}
-
-impl FromStr for Device {
-    type Err = Error;
-
-    /// Reads "auto", "cpu", "cuda" or "cuda:1".
-    fn from_str(text: &str) -> Result<Self> {
-        let index =
-            |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten();
-        match text.split_once(':') {
-            None if text == "auto" => Some(Self::Auto),
-            None if text == "cpu" => Some(Self::Cpu),
-            None if text == "cuda" => Some(Self::Cuda(0)),
-            Some(("cuda", digits)) => index(digits).map(Self::Cuda),
-            _ => None,
-        }
-        .ok_or_else(|| Error::Value(format!("device is '{text}'; it must be 'auto', 'cpu', 'cuda' or 'cuda:INDEX'")))
-    }
-}
-
-impl fmt::Display for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Cpu => f.write_str("cpu"),
-            Self::Cuda(0) => f.write_str("cuda"),
-            Self::Cuda(index) => write!(f, "cuda:{index}"),
-        }
-    }
-}
-
-/// Instruction sets of the CPU engine, from the plainest to the widest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(i32)]
-pub enum InstructionSet {
-    /// What every processor of the architecture has.
-    Baseline = nn_cuda::NNCUDA_ISA_BASELINE,
-    /// x86-64 with AVX2, FMA and F16C.
-    Avx2 = nn_cuda::NNCUDA_ISA_AVX2,
-    /// AVX-512 F, BW, DQ, VL.
-    Avx512 = nn_cuda::NNCUDA_ISA_AVX512,
-    /// The above and `AVX512_BF16`.
-    Avx512Bf16 = nn_cuda::NNCUDA_ISA_AVX512BF16,
-    /// The above and AMX tiles of bf16.
-    Amx = nn_cuda::NNCUDA_ISA_AMX,
-}
-
-impl InstructionSet {
-    /// All of them, from the plainest to the widest.
-    pub const ALL: [Self; 5] = [Self::Baseline, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
-
-    /// The name in configurations and messages: "avx2".
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Baseline => "baseline",
-            Self::Avx2 => "avx2",
-            Self::Avx512 => "avx512",
-            Self::Avx512Bf16 => "avx512bf16",
-            Self::Amx => "amx",
-        }
-    }
-}
-
-impl FromStr for InstructionSet {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|isa| isa.name() == name).ok_or_else(|| {
-            Error::Value(format!("isa is '{name}'; it must be one of baseline, avx2, avx512, avx512bf16, amx"))
-        })
-    }
-}
+use crate::{Device, Error, InstructionSet, Result, Status};
 
 /// A device to compute on, with its stream, worker threads, pool of freed memory and scratch arena.
 ///
@@ -172,14 +88,11 @@ impl Context {
     /// As [`new`](Self::new).
     pub fn with_library(library: &'static Library, device: Device) -> Result<Self> {
         let device = match device {
-            Device::Auto if device_count(library, nn_cuda::NNCUDA_DEVICE_CUDA)? > 0 => Device::Cuda(0),
+            Device::Auto if device_count(library, nn_cuda::NNCUDA_DEVICE_CUDA) > 0 => Device::Cuda(0),
             Device::Auto => Device::Cpu,
             chosen => chosen,
         };
-        let (kind, index) = match device {
-            Device::Cuda(index) => (nn_cuda::NNCUDA_DEVICE_CUDA, i32::try_from(index).unwrap_or(i32::MAX)),
-            Device::Cpu | Device::Auto => (nn_cuda::NNCUDA_DEVICE_CPU, 0),
-        };
+        let (kind, index) = device.numbers();
         let mut handle = ptr::null_mut();
         // SAFETY: `handle` may be written.
         let code = unsafe { (library.nncuda_ctx_create)(kind, index, &raw mut handle) };
@@ -225,18 +138,8 @@ impl Context {
     /// The device in words: processor or GPU, instruction sets or compute capability, memory.
     #[must_use]
     pub fn device_text(&self) -> String {
-        let (kind, index) = match self.device {
-            Device::Cuda(index) => (nn_cuda::NNCUDA_DEVICE_CUDA, index as i32),
-            Device::Cpu | Device::Auto => (nn_cuda::NNCUDA_DEVICE_CPU, 0),
-        };
+        let (kind, index) = self.device.numbers();
         describe(self.library, kind, index).1
-    }
-
-    /// Version, compiler, instruction sets and CUDA architectures of the library's build, as one line.
-    #[must_use]
-    pub fn build_info(&self) -> String {
-        // SAFETY: the function takes nothing and returns a string that stays.
-        unsafe { text((self.library.nncuda_build_info)()) }
     }
 
     fn get(&self, attribute: i32) -> Result<i64> {
@@ -504,45 +407,5 @@ impl Drop for Context {
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context").field("device", &self.device).finish_non_exhaustive()
-    }
-}
-
-/// A C string as a `String`; empty for a null pointer.
-///
-/// # Safety
-///
-/// The pointer is null, or that of a string which ends in a zero and stays for the time of the call.
-pub(crate) unsafe fn text(pointer: *const c_char) -> String {
-    if pointer.is_null() {
-        return String::new();
-    }
-    // SAFETY: the caller vouches for it.
-    unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
-}
-
-/// What a status means, for failures without a context that knows more.
-fn meaning(library: &Library, code: i32) -> String {
-    // SAFETY: the function takes any number and returns a string that stays.
-    unsafe { text((library.nncuda_status_string)(code)) }
-}
-
-/// How many devices of a kind the machine offers.
-fn device_count(library: &Library, kind: i32) -> Result<usize> {
-    let mut count = 0;
-    // SAFETY: `count` may be written.
-    let code = unsafe { (library.nncuda_device_count)(kind, &raw mut count) };
-    match Status::from_code(code) {
-        None => Ok(usize::try_from(count).unwrap_or(0)),
-        Some(status) => Err(Error::Call { status, function: "nncuda_device_count", message: meaning(library, code) }),
-    }
-}
-
-/// A device in words, or why there is none; the status says which.
-fn describe(library: &Library, kind: i32, index: i32) -> (i32, String) {
-    let mut words = [0 as c_char; 512];
-    // SAFETY: `words` has the room that is given, and ends in a zero, whatever is written before it.
-    unsafe {
-        let code = (library.nncuda_device_describe)(kind, index, words.as_mut_ptr(), words.len() as i64 - 1);
-        (code, text(words.as_ptr()))
     }
 }

@@ -1,0 +1,211 @@
+//! Contexts: errors with their status and sentence, threads, memory that runs out, and what does not grow.
+
+use std::fs;
+use std::thread;
+
+use nn_ffi::{Context, DType, Device, Error, InstructionSet, Result, Status, kernels};
+
+fn cpu() -> Context {
+    Context::open(Device::Cpu, Some(2), None).expect("there is a CPU")
+}
+
+#[test]
+fn devices_are_read_by_name() {
+    let named = |name: &str| name.parse::<Device>().map_err(|error| error.to_string());
+    assert_eq!(named("auto"), Ok(Device::Auto));
+    assert_eq!(named("cpu"), Ok(Device::Cpu));
+    assert_eq!(named("cuda:3"), Ok(Device::Cuda(3)));
+    for wrong in ["", "gpu", "cpu:1", "cuda:", "cuda:x", "cuda:-1", "cuda:99999999999"] {
+        let sentence = format!("device is '{wrong}'; it must be 'auto', 'cpu', 'cuda' or 'cuda:INDEX'");
+        assert_eq!(named(wrong), Err(sentence));
+    }
+    assert_eq!(Device::Cuda(1).to_string(), "cuda:1");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named_with_the_reason() {
+    let error = Context::new(Device::Cuda(4000)).expect_err("nobody has that many");
+    assert_eq!(error.status(), Some(Status::NoDevice));
+    let sentence = error.to_string();
+    assert!(sentence.starts_with("device 'cuda:4000': "), "{sentence}");
+    assert!(sentence.ends_with("(NNCUDA_ERROR_NO_DEVICE)"), "{sentence}");
+}
+
+#[test]
+fn attributes_are_read_and_set() -> Result<()> {
+    let context = Context::open(Device::Auto, None, None)?;
+    assert_ne!(context.device(), Device::Auto);
+    let context = Context::open(Device::Cpu, Some(3), Some(InstructionSet::Baseline))?;
+    assert_eq!((context.threads()?, context.isa()?), (3, Some(InstructionSet::Baseline)));
+    assert_eq!(context.compute_capability()?, None);
+    assert!(!context.tf32()?);
+    let error = context.set_threads(100_000).expect_err("there are at most 256");
+    assert_eq!(error.status(), Some(Status::InvalidValue));
+    assert!(!context.device_text().is_empty());
+    let (free, total) = context.memory_info()?;
+    assert!(0 < free && free <= total);
+    Ok(())
+}
+
+#[test]
+fn an_error_has_status_function_and_the_librarys_sentence() -> Result<()> {
+    let context = cpu();
+    let table = context.zeros(&[4, 2], DType::F32)?;
+    let ids = context.tensor(&[0, 9, 1], &[3])?;
+    let rows = context.zeros(&[3, 2], DType::F32)?;
+    let Err(Error::Call { status, function, message }) = kernels::embedding(&table, &ids, &rows) else {
+        panic!("id 9 is not in a table of 4 rows")
+    };
+    assert_eq!((status, function), (Status::OutOfRange, "cuda_embedding"));
+    assert!(message.contains("ids[1] is 9"), "{message}");
+    // The context goes on.
+    kernels::embedding(&table, &context.tensor(&[0, 3, 1], &[3])?, &rows)?;
+    context.synchronize()
+}
+
+#[test]
+fn running_out_of_memory_leaves_the_context_usable() -> Result<()> {
+    let context = cpu();
+    let error = context.empty(&[1 << 50], DType::F32).expect_err("no machine has that much");
+    assert_eq!(error.status(), Some(Status::OutOfMemory));
+    let tensor = context.tensor(&[1.0_f32, 2.0], &[2])?;
+    kernels::add(&tensor, &tensor, &tensor)?;
+    assert_eq!(tensor.to_vec::<f32>()?, [2.0, 4.0]);
+    let more_than_addresses = context.empty(&[usize::MAX, 2], DType::F32).expect_err("no address reaches there");
+    assert!(matches!(more_than_addresses, Error::Shape { .. }));
+    Ok(())
+}
+
+#[test]
+fn a_context_moves_between_threads() -> Result<()> {
+    let context = cpu();
+    let context = thread::spawn(move || {
+        let sum: Result<Vec<f32>> = (|| {
+            let tensor = context.tensor(&[1.5_f32; 7], &[7])?;
+            kernels::add(&tensor, &tensor, &tensor)?;
+            tensor.to_vec()
+        })();
+        sum.map(|sum| (context, sum))
+    });
+    let (context, sum) = context.join().expect("the thread ends")?;
+    assert_eq!(sum, [3.0; 7]);
+    context.synchronize()
+}
+
+#[test]
+fn contexts_of_several_threads_compute_beside_each_other() {
+    let product = |seed: i64| -> Result<Vec<f32>> {
+        let context = cpu();
+        let (a, b) = (context.empty(&[65, 130], DType::F32)?, context.empty(&[33, 130], DType::F32)?);
+        let c = context.empty(&[65, 33], DType::F32)?;
+        for round in 0..20 {
+            kernels::normal(&a, 0.0, 1.0, seed, round, 0)?;
+            kernels::normal(&b, 0.0, 1.0, seed, round, 4096)?;
+            kernels::gemm(&a, &b, &c, false, true)?;
+        }
+        c.to_vec()
+    };
+    let alone: Vec<_> = (0..4).map(|seed| product(seed).expect("it runs")).collect();
+    let together: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|seed| scope.spawn(move || product(seed))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("it ends").expect("it runs")).collect()
+    });
+    assert_eq!(alone, together);
+}
+
+#[test]
+fn the_data_order_visits_each_window_once_an_epoch() -> Result<()> {
+    let context = cpu();
+    let order = context.data_order(7, 0, 20, 10)?;
+    for epoch in order.chunks(10) {
+        let mut sorted = epoch.to_vec();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..10).collect::<Vec<_>>());
+    }
+    assert_eq!(context.data_order(7, 5, 10, 10)?, order[5..15]);
+    assert_eq!(context.data_order(7, 0, 1, 0).expect_err("no windows").status(), Some(Status::InvalidValue));
+    Ok(())
+}
+
+#[test]
+fn profile_and_trace_name_the_kernels() -> Result<()> {
+    let context = cpu();
+    let tensor = context.tensor(&[1.0_f32, -2.0], &[2])?;
+    let (result, profile) = context.profile(|| kernels::silu(&tensor, &tensor).map(|()| 5))?;
+    assert_eq!(result, 5);
+    for text in [&profile.table, &profile.json, &profile.chrome_trace] {
+        assert!(text.contains("silu"), "{text}");
+    }
+    let ((), lines) = context.trace(2, || kernels::scale(&tensor, &tensor, 2.0))?;
+    assert!(lines.contains("scale"), "{lines}");
+    let failed: Result<((), String)> = context.trace(0, || Err(Error::Value("stop".to_owned())));
+    assert_eq!(failed.err(), Some(Error::Value("stop".to_owned())));
+    context.trace(0, || kernels::scale(&tensor, &tensor, 2.0)).map(|_| ())
+}
+
+/// Pages and threads of this process.
+fn footprint() -> (usize, usize) {
+    let pages = fs::read_to_string("/proc/self/statm").expect("Linux has it");
+    let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:")).expect("it counts threads");
+    let resident = pages.split(' ').nth(1).expect("it has the resident pages");
+    (resident.parse().expect("a number"), threads.trim().parse().expect("a number"))
+}
+
+#[test]
+fn nothing_grows_over_thousands_of_calls() -> Result<()> {
+    let context = cpu();
+    let round = || -> Result<()> {
+        let a = context.zeros(&[17, 64], DType::F32)?;
+        let b = a.view(&[64, 17])?.narrow(0, 3, 5)?.contiguous()?;
+        kernels::silu(&b, &b)?;
+        let graph = context.capture(|| {
+            let inside = context.empty(&[17, 64], DType::F32)?;
+            kernels::add(&a, &a, &inside)?;
+            kernels::silu(&inside, &a)
+        })?;
+        graph.launch()?;
+        let wrong = kernels::add(&a, &b, &a).expect_err("the shapes differ");
+        assert!(wrong.to_string().contains("b has shape"));
+        let pinned = context.pinned::<f32>(100)?;
+        let stream = context.stream()?;
+        let target = context.empty(&[100], DType::F32)?;
+        stream.scope(|copies| copies.upload(&target, &pinned))?
+    };
+    for _ in 0..200 {
+        round()?;
+    }
+    let used = context.bytes_used()?;
+    let (pages, _) = footprint();
+    for _ in 0..2000 {
+        round()?;
+    }
+    assert_eq!(context.bytes_used()?, used);
+    let grown = footprint().0.saturating_sub(pages);
+    // Other tests run beside this one in the process; a leak of one tensor a round would be thousands of pages.
+    assert!(grown < 1000, "{grown} pages more after 2000 rounds");
+    Ok(())
+}
+
+#[test]
+fn contexts_that_are_gone_leave_no_threads() -> Result<()> {
+    // In a process of its own: other tests make contexts in the meantime.
+    if std::env::var_os("NNCUDA_TEST_ALONE").is_none() {
+        let this = std::env::current_exe().expect("a test runs from a file");
+        let done = std::process::Command::new(this)
+            .args(["--exact", "contexts_that_are_gone_leave_no_threads"])
+            .env("NNCUDA_TEST_ALONE", "1")
+            .output()
+            .expect("it runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+        return Ok(());
+    }
+    let (_, before) = footprint();
+    for _ in 0..200 {
+        let context = cpu();
+        let tensor = context.zeros(&[1 << 16], DType::F32)?;
+        kernels::silu(&tensor, &tensor)?;
+    }
+    assert_eq!(footprint().1, before);
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Copies on streams, pinned and typed memory.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use nn_ffi::{Context, DType, Device, Error, Result, Status, kernels};
+
+fn cpu() -> Context {
+    Context::open(Device::Cpu, Some(2), None).expect("there is a CPU")
+}
+
+#[test]
+fn a_scope_copies_both_ways_and_waits() -> Result<()> {
+    let context = cpu();
+    let stream = context.stream()?;
+    let mut pinned = context.pinned::<f32>(1000)?;
+    pinned.iter_mut().enumerate().for_each(|(index, value)| *value = index as f32);
+    let (there, back) = (context.empty(&[1000], DType::F32)?, &mut vec![0.0_f32; 1000]);
+    stream.scope(|copies| {
+        copies.upload(&there, &pinned)?;
+        copies.download(back, &there)
+    })??;
+    assert_eq!(back[..], pinned[..]);
+    kernels::scale(&there, &there, 2.0)?;
+    assert_eq!(there.to_vec::<f32>()?[999], 1998.0);
+    Ok(())
+}
+
+#[test]
+fn a_tensor_that_is_copied_can_be_used_by_nobody_else() -> Result<()> {
+    let context = cpu();
+    let (stream, other) = (context.stream()?, context.stream()?);
+    let values = [1.0_f32; 64];
+    let (busy, free) = (context.zeros(&[64], DType::F32)?, context.zeros(&[64], DType::F32)?);
+    let graph = context.capture(|| kernels::silu(&busy, &free))?;
+    let refused = |result: Result<()>| {
+        let sentence = result.expect_err("a stream is copying it").to_string();
+        assert!(sentence.contains("is copying"), "{sentence}");
+    };
+    stream.scope(|copies| {
+        copies.upload(&busy, &values)?;
+        refused(kernels::silu(&busy, &free));
+        refused(kernels::silu(&free, &busy.narrow(0, 0, 64)?));
+        refused(busy.zero());
+        refused(busy.copy_from_slice(&values));
+        refused(free.copy_from(&busy));
+        refused(busy.to_vec::<f32>().map(|_| ()));
+        refused(graph.launch());
+        refused(other.scope(|copies| copies.upload(&busy, &values))?);
+        copies.upload(&busy, &values)?; // one stream's copies are in order
+        kernels::silu(&free, &free)
+    })??;
+    graph.launch()?;
+    kernels::silu(&busy, &free)
+}
+
+#[test]
+fn a_panic_in_a_scope_waits_for_the_copies() -> Result<()> {
+    let context = cpu();
+    let stream = context.stream()?;
+    let values = vec![5.0_f32; 100_000];
+    let tensor = context.zeros(&[100_000], DType::F32)?;
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        stream.scope(|copies| {
+            copies.upload(&tensor, &values).expect("it is given to the stream");
+            panic!("on purpose")
+        })
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(tensor.to_vec::<f32>()?, values);
+    Ok(())
+}
+
+#[test]
+fn what_does_not_fit_is_refused() -> Result<()> {
+    let (context, elsewhere) = (cpu(), cpu());
+    let stream = context.stream()?;
+    let tensor = context.zeros(&[4, 4], DType::F32)?;
+    let message = |result: Result<Result<()>>| match result {
+        Ok(Err(error)) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let (three, whole, bytes) = ([0.0_f32; 3], [0.0_f32; 16], [0_u8; 16]);
+    assert!(message(stream.scope(|copies| copies.upload(&tensor, &three))).contains("3 values"));
+    assert!(message(stream.scope(|copies| copies.upload(&tensor, &bytes))).contains("values of u8"));
+    let narrow = tensor.narrow(1, 0, 2)?;
+    assert!(message(stream.scope(|copies| copies.upload(&narrow, &whole[..8]))).contains("must be dense"));
+    let foreign = elsewhere.zeros(&[16], DType::F32)?;
+    assert!(message(stream.scope(|copies| copies.upload(&foreign, &whole))).contains("another context"));
+    let captured = context.capture(|| stream.scope(|copies| copies.upload(&tensor, &whole))?);
+    assert_eq!(captured.expect_err("not while capturing").status(), Some(Status::Capturing));
+    Ok(())
+}
+
+#[test]
+fn events_order_and_measure() -> Result<()> {
+    let context = cpu();
+    let stream = context.stream()?;
+    let (start, end) = (context.event()?, context.event()?);
+    assert!(start.happened()?, "an event that was never recorded counts as happened");
+    start.record(None)?;
+    stream.wait(&start)?;
+    let tensor = context.zeros(&[1 << 16], DType::F32)?;
+    kernels::silu(&tensor, &tensor)?;
+    end.record(Some(&stream))?;
+    context.wait(&end)?;
+    end.synchronize()?;
+    assert!(end.happened()?);
+    assert!(start.milliseconds_to(&end)? >= 0.0);
+    let foreign = cpu();
+    let error = foreign.wait(&end).expect_err("it is an event of another context");
+    assert!(matches!(error.status(), Some(Status::WrongDevice | Status::InvalidContext)), "{error}");
+    stream.synchronize()
+}
+
+#[test]
+fn buffers_are_tensors_whose_type_is_known() -> Result<()> {
+    let context = cpu();
+    let numbers = context.buffer_of(&[1_i32, 2, 3])?;
+    kernels::increment(numbers.as_tensor(), 10)?;
+    assert_eq!(numbers.to_vec()?, [11, 12, 13]);
+    assert_eq!(context.buffer::<f32>(6)?.view(&[2, 3])?.shape(), [2, 3]);
+    assert!(numbers.copy_from_slice(&[1, 2]).is_err());
+    let empty = context.buffer::<f32>(0)?;
+    assert!(empty.is_empty() && empty.to_vec()?.is_empty());
+    let mut nothing = context.pinned::<i64>(0)?;
+    assert!(nothing.is_empty() && nothing.iter_mut().next().is_none());
+    Ok(())
+}
+
+#[test]
+fn rows_that_lie_apart_are_copied_row_by_row() -> Result<()> {
+    let context = cpu();
+    let values: Vec<i32> = (0..12).collect();
+    let whole = context.tensor(&values, &[3, 4])?;
+    let middle = whole.narrow(1, 1, 2)?;
+    assert_eq!(middle.to_vec::<i32>()?, [1, 2, 5, 6, 9, 10]);
+    assert_eq!(middle.contiguous()?.to_vec::<i32>()?, [1, 2, 5, 6, 9, 10]);
+    middle.copy_from_slice(&[-1, -2, -5, -6, -9, -10])?;
+    assert_eq!(whole.to_vec::<i32>()?, [0, -1, -2, 3, 4, -5, -6, 7, 8, -9, -10, 11]);
+    middle.zero()?;
+    let rest = whole.narrow(1, 2, 2)?;
+    middle.copy_from(&rest.contiguous()?)?;
+    assert_eq!(whole.to_vec::<i32>()?, [0, 0, 3, 3, 4, 0, 7, 7, 8, 0, 11, 11]);
+    let mut bytes = vec![0; 6 * 4];
+    rest.copy_to_bytes(&mut bytes)?;
+    assert_eq!(bytes[..8], [3, 0, 0, 0, 3, 0, 0, 0]);
+    assert!(matches!(rest.copy_from_bytes(&bytes[1..]), Err(Error::Shape { .. })));
+    assert!(matches!(rest.item::<i32>(), Err(Error::Shape { .. })));
+    assert!(matches!(rest.to_vec::<f32>(), Err(Error::Shape { .. })));
+    Ok(())
+}

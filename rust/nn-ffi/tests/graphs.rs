@@ -1,0 +1,243 @@
+//! Captured calls give the bits of the calls themselves, keep what they use, and fail without a trace.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use nn_ffi::{
+    Context, DType, Device, Error, GpuTensor, GpuTrainer, Replay, Result, Run, Status, UpdateOptions, kernels,
+};
+
+fn cpu() -> Context {
+    Context::open(Device::Cpu, Some(2), None).expect("there is a CPU")
+}
+
+/// A few products and norms, so that sums have many terms.
+fn work(x: &GpuTensor<'_>, weight: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+    let context = x.context();
+    let hidden = context.empty(&[x.shape()[0], weight.shape()[0]], DType::F32)?;
+    kernels::gemm(x, weight, &hidden, false, true)?;
+    let activated = context.empty(hidden.shape(), DType::F32)?;
+    kernels::silu(&hidden, &activated)?;
+    drop(hidden);
+    let again = context.empty(activated.shape(), DType::F32)?;
+    kernels::softmax(&activated, &again)?;
+    kernels::gemm(&again, weight, y, false, false)
+}
+
+#[test]
+fn a_graph_gives_the_bits_of_its_calls() -> Result<()> {
+    let context = cpu();
+    let (x, weight) = (context.empty(&[37, 96], DType::F32)?, context.empty(&[200, 96], DType::F32)?);
+    kernels::normal(&weight, 0.0, 0.3, 1, 0, 0)?;
+    let (eager, captured) = (context.zeros(&[37, 96], DType::F32)?, context.zeros(&[37, 96], DType::F32)?);
+    let graph = context.capture(|| work(&x, &weight, &captured))?;
+    assert_eq!(graph.calls()?, 4);
+    assert_eq!(captured.to_vec::<f32>()?, vec![0.0; 37 * 96], "a capture runs nothing");
+    for seed in 0..5 {
+        kernels::normal(&x, 0.0, 1.0, seed, 0, 0)?;
+        work(&x, &weight, &eager)?;
+        graph.launch()?;
+        let bits = |tensor: &GpuTensor<'_>| {
+            tensor.to_vec::<f32>().map(|values| values.iter().map(|value| value.to_bits()).collect())
+        };
+        let (one, other): (Vec<u32>, Vec<u32>) = (bits(&eager)?, bits(&captured)?);
+        assert_eq!(one, other);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_graph_keeps_the_memory_of_its_calls() -> Result<()> {
+    let context = cpu();
+    let result = context.zeros(&[8], DType::F32)?;
+    let graph = {
+        let ones = context.tensor(&[1.0_f32; 8], &[8])?;
+        let twos = context.empty(&[8], DType::F32)?;
+        kernels::scale(&ones, &twos, 2.0)?;
+        context.capture(|| {
+            let copy = context.empty(&[8], DType::F32)?;
+            copy.copy_from(&ones)?;
+            kernels::add(&copy, &result, &result)?;
+            kernels::add(&twos, &result, &result)
+        })?
+    };
+    // What would be reused if the graph did not keep it.
+    let others: Vec<_> = (0..16).map(|_| context.tensor(&[-100.0_f32; 8], &[8])).collect::<Result<_>>()?;
+    graph.launch()?;
+    graph.launch()?;
+    assert_eq!(result.to_vec::<f32>()?, [6.0; 8]);
+    drop(others);
+    let used = context.bytes_used()?;
+    drop(graph);
+    assert!(context.bytes_used()? < used, "the memory is given back with the graph");
+    Ok(())
+}
+
+#[test]
+fn tensors_of_a_capture_may_outlive_the_graph() -> Result<()> {
+    let context = cpu();
+    let kept = Cell::new(None);
+    let graph = context.capture(|| {
+        let tensor = context.empty(&[5], DType::F32)?;
+        kernels::fill(&tensor, 3.0)?;
+        kept.set(Some(tensor));
+        Ok::<_, Error>(())
+    })?;
+    graph.launch()?;
+    drop(graph);
+    let tensor = kept.take().expect("it was set");
+    assert_eq!(tensor.to_vec::<f32>()?, [3.0; 5]);
+    let used = context.bytes_used()?;
+    drop(tensor);
+    assert!(context.bytes_used()? < used);
+    Ok(())
+}
+
+#[test]
+fn a_capture_that_fails_leaves_nothing_behind() -> Result<()> {
+    let context = cpu();
+    let tensor = context.tensor(&[1.0_f32; 4], &[4])?;
+    let failed = context.capture(|| {
+        kernels::silu(&tensor, &tensor)?;
+        Err(Error::Value("no more".to_owned()))
+    });
+    assert_eq!(failed.err(), Some(Error::Value("no more".to_owned())));
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        context.capture::<Error>(|| {
+            kernels::silu(&tensor, &tensor)?;
+            panic!("on purpose")
+        })
+    }));
+    assert!(panicked.is_err());
+    let inside: Result<_> = context.capture(|| context.capture(|| kernels::silu(&tensor, &tensor)).map(|_| ()));
+    let error = inside.expect_err("a capture goes on already");
+    assert!(matches!(error.status(), Some(Status::Capturing | Status::State)), "{error}");
+    let from_host = context.capture(|| tensor.copy_from_slice(&[2.0_f32; 4]));
+    assert_eq!(from_host.expect_err("the host's memory may be gone").status(), Some(Status::Capturing));
+    // After all that the context computes as before.
+    kernels::add(&tensor, &tensor, &tensor)?;
+    assert_eq!(tensor.to_vec::<f32>()?, [2.0; 4]);
+    context.capture(|| kernels::add(&tensor, &tensor, &tensor))?.launch()?;
+    assert_eq!(tensor.to_vec::<f32>()?, [4.0; 4]);
+    Ok(())
+}
+
+#[test]
+fn a_graph_dropped_while_another_is_captured_leaves_that_alone() -> Result<()> {
+    let context = cpu();
+    let tensor = context.tensor(&[1.0_f32; 4], &[4])?;
+    let first = Cell::new(Some(context.capture(|| kernels::silu(&tensor, &tensor))?));
+    let second = context.capture(|| {
+        drop(first.take());
+        let temporary = context.event();
+        assert_eq!(temporary.expect_err("not while capturing").status(), Some(Status::Capturing));
+        kernels::add(&tensor, &tensor, &tensor)
+    })?;
+    second.launch()?;
+    assert_eq!(tensor.to_vec::<f32>()?, [2.0; 4]);
+    Ok(())
+}
+
+#[test]
+fn calls_are_captured_on_the_second_run_and_replayed_after_it() -> Result<()> {
+    let context = cpu();
+    let tensor = context.zeros(&[1], DType::I32)?;
+    let (made, mut runs) = (Cell::new(0), Vec::new());
+    let calls = || {
+        made.set(made.get() + 1);
+        kernels::increment(&tensor, 1)
+    };
+    let mut replay = Replay::new(&context, true);
+    for _ in 0..5 {
+        runs.push(replay.run(false, calls)?);
+    }
+    assert_eq!(runs, [Run::Calls, Run::Calls, Run::Graph, Run::Graph, Run::Graph]);
+    assert_eq!((made.get(), tensor.item::<i32>()?), (2, 5));
+    let mut short = Replay::new(&context, true);
+    short.run(false, calls)?;
+    short.run(true, calls)?;
+    assert!(!short.is_captured(), "nothing is captured for the last time");
+    let mut eager = Replay::new(&context, false);
+    for _ in 0..3 {
+        assert_eq!(eager.run(false, calls)?, Run::Calls);
+    }
+    assert_eq!(tensor.item::<i32>()?, 10);
+    Ok(())
+}
+
+const OPTIONS: UpdateOptions = UpdateOptions {
+    max_rate: 0.05,
+    min_rate: 0.001,
+    warmup: 3,
+    total: 40,
+    beta1: 0.9,
+    beta2: 0.95,
+    eps: 1e-8,
+    weight_decay: 0.1,
+    decayed: 12,
+    clip_norm: Some(1.0),
+};
+
+/// Fits weights to a linear map for some steps; returns the parameters and both moments as bits.
+fn fit(capture: bool, steps: usize, resume_at: Option<usize>) -> Result<Vec<u32>> {
+    let context = cpu();
+    let (parameters, gradients) = (context.zeros(&[16], DType::F32)?, context.zeros(&[16], DType::F32)?);
+    kernels::normal(&parameters, 0.0, 0.5, 3, 0, 0)?;
+    let mut trainer = GpuTrainer::new(&parameters, &gradients, OPTIONS, capture)?;
+    let (x, wanted, y) =
+        (context.empty(&[8, 4], DType::F32)?, context.empty(&[8, 4], DType::F32)?, context.empty(&[8, 4], DType::F32)?);
+    for step in 0..steps {
+        if resume_at == Some(step) {
+            // As a checkpoint does: all state goes to the host, and comes back into a new trainer.
+            let moments = (trainer.first_moments().to_vec::<f32>()?, trainer.second_moments().to_vec::<f32>()?);
+            let done = trainer.steps_done();
+            trainer = GpuTrainer::new(&parameters, &gradients, OPTIONS, capture)?;
+            trainer.first_moments().copy_from_slice(&moments.0)?;
+            trainer.second_moments().copy_from_slice(&moments.1)?;
+            trainer.set_steps_done(done)?;
+        }
+        kernels::normal(&x, 0.0, 1.0, step as i64, 0, 0)?;
+        kernels::scale(&x, &wanted, -1.5)?;
+        let weight = parameters.view(&[4, 4])?;
+        trainer.step(&[8, 4], || {
+            kernels::gemm(&x, &weight, &y, false, true)?;
+            kernels::scale(&wanted, &wanted, -1.0)?;
+            kernels::add(&y, &wanted, &y)?;
+            kernels::gemm(&y, &x, &gradients.view(&[4, 4])?, true, false)
+        })?;
+        assert_eq!(trainer.steps_done(), step as i32 + 1);
+        assert_eq!(
+            trainer.is_captured(&[8, 4]),
+            capture && step > resume_at.map_or(0, |at| if step < at { 0 } else { at })
+        );
+    }
+    assert!(trainer.norm().item::<f32>()? > 0.0);
+    assert!(trainer.rate().item::<f32>()? <= OPTIONS.max_rate);
+    let all = [&parameters, trainer.first_moments(), trainer.second_moments()];
+    let values: Vec<Vec<f32>> = all.iter().map(|tensor| tensor.to_vec()).collect::<Result<_>>()?;
+    Ok(values.concat().iter().map(|value| value.to_bits()).collect())
+}
+
+#[test]
+fn training_has_the_same_bits_captured_or_not_and_resumed_or_not() -> Result<()> {
+    let eager = fit(false, 20, None)?;
+    assert_eq!(fit(true, 20, None)?, eager);
+    assert_eq!(fit(true, 20, Some(10))?, eager);
+    assert_ne!(fit(true, 19, None)?, eager);
+    Ok(())
+}
+
+#[test]
+fn a_step_that_fails_does_not_count() -> Result<()> {
+    let context = cpu();
+    let parameters = context.zeros(&[16], DType::F32)?;
+    let mut trainer = GpuTrainer::new(&parameters, &parameters, OPTIONS, true)?;
+    for _ in 0..4 {
+        let failed = trainer.step(&[1], || Err(Error::Value("no data".to_owned())));
+        assert_eq!(failed.err(), Some(Error::Value("no data".to_owned())));
+    }
+    assert_eq!(trainer.steps_done(), 0);
+    let wrong = GpuTrainer::new(&parameters, &context.zeros(&[15], DType::F32)?, OPTIONS, true);
+    assert!(wrong.expect_err("there are 15 gradients for 16 parameters").to_string().contains("of one size"));
+    Ok(())
+}

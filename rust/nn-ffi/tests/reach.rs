@@ -1,0 +1,104 @@
+//! Each function of bindings.h is reachable: the kernels as typed functions and by name, everything else from safe code.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::fs;
+use std::path::Path;
+
+use nn_ffi::catalogue::{KERNELS, Kernel, Kind, Slot};
+use nn_ffi::{Context, DType, Device, Error, Result, Status, library};
+
+fn read(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The names that the header declares.
+fn declared() -> Vec<String> {
+    let header = read("../../bindings.h");
+    let heads = header.split("\nNNCUDA_API ").skip(1).map(|text| text.split('(').next().unwrap_or_default());
+    heads.map(|head| head.rsplit([' ', '*']).next().unwrap_or_default().to_owned()).collect()
+}
+
+/// All Rust files of a folder of the crate.
+fn sources(folder: &str) -> String {
+    let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).expect("the crate has sources");
+    let paths = files.map(|file| file.expect("it can be read").path());
+    let rust = paths.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    rust.map(|path| fs::read_to_string(path).expect("it can be read")).collect()
+}
+
+#[test]
+fn every_function_of_the_header_is_reached() {
+    let source = sources("src") + &read("../nn-cuda/src/load.rs");
+    let here = read("tests/reach.rs");
+    let kernels = sources("src/kernels");
+    let names = declared();
+    assert!(names.len() > 100, "the header declares {} functions", names.len());
+    for name in names {
+        match name.strip_prefix("cuda_") {
+            Some(kernel) => {
+                assert!(Kernel::find(kernel).is_some(), "{name} cannot be called by name");
+                assert!(kernels.contains(&format!("pub fn {kernel}(")), "{name} has no typed function");
+            }
+            // The names of statuses and the sizes of dtypes are known to the crate: the tests below ask the library.
+            None => {
+                let called = source.contains(&format!(".{name})(")) || here.contains(&format!(".{name})("));
+                assert!(called || name == "nncuda_abi_version" && source.contains("nncuda_abi_version"), "{name}");
+            }
+        }
+    }
+    assert_eq!(KERNELS.len(), declared().iter().filter(|name| name.starts_with("cuda_")).count());
+}
+
+#[test]
+fn statuses_and_dtypes_are_those_of_the_library() -> Result<()> {
+    let raw = nn_cuda::library()?;
+    for code in -1..100 {
+        // SAFETY: the function takes any number and returns a string that stays.
+        let name = unsafe { CStr::from_ptr((raw.nncuda_status_name)(code)) }.to_str().expect("names are ASCII");
+        let status = Status::from_code(code);
+        assert_eq!(status.map_or("NNCUDA_SUCCESS", Status::name), name, "{code}");
+        assert_eq!(status.map_or(0, Status::code), code);
+        assert!(!library::status_text(status.unwrap_or(Status::Internal))?.is_empty());
+    }
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::I32, DType::I8] {
+        let mut bytes = 0;
+        // SAFETY: `bytes` may be written.
+        let code = unsafe { (raw.nncuda_dtype_size)(dtype.code(), &raw mut bytes) };
+        assert_eq!((code, bytes), (0, dtype.size() as i64), "{dtype}");
+        assert_eq!(dtype.name().parse::<DType>()?, dtype);
+    }
+    assert!("f64".parse::<DType>().is_err());
+    Ok(())
+}
+
+#[test]
+fn the_library_describes_itself_and_the_machine() -> Result<()> {
+    assert!(library::build_info()?.contains("nncuda"), "{}", library::build_info()?);
+    assert_eq!(library::abi_version()?.0, nn_cuda::NNCUDA_ABI_MAJOR);
+    assert!(!library::device_text(Device::Cpu)?.is_empty());
+    let missing = library::device_text(Device::Cuda(4000)).expect_err("nobody has that many");
+    assert_eq!(missing.status(), Some(Status::NoDevice));
+    assert_eq!(library::gpus()? > 0, Context::new(Device::Cuda(0)).is_ok());
+    Ok(())
+}
+
+#[test]
+fn calls_by_name_check_the_number_and_kind_of_arguments() -> Result<()> {
+    let context = Context::new(Device::Cpu)?;
+    let fill = Kernel::find("fill").expect("there is one");
+    assert!(matches!(fill.parameters[0].kind, Kind::Tensor { direction, .. } if direction.writes()));
+    let tensor = context.zeros(&[3], DType::F32)?;
+    let right = [Slot::Pointer(tensor.pointer()), Slot::Integer(3), Slot::Float(2.5), Slot::Integer(0)];
+    // SAFETY: the tensor has 3 elements of f32.
+    unsafe { fill.call(&context, &right) }?;
+    assert_eq!(tensor.to_vec::<f32>()?, [2.5; 3]);
+    // SAFETY: nothing is called.
+    let short = unsafe { fill.call(&context, &right[..3]) };
+    assert!(matches!(short, Err(Error::Value(_))));
+    // SAFETY: nothing is called.
+    let turned = unsafe { fill.call(&context, &[right[0], right[2], right[1], right[3]]) };
+    assert!(matches!(turned, Err(Error::Value(_))));
+    Ok(())
+}

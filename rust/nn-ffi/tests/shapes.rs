@@ -1,0 +1,174 @@
+//! What tensors' shapes tell a kernel, and what is said when they disagree.
+
+use nn_ffi::{Activation, Context, DType, Device, Error, GpuTensor, Result, RopeLayout, Status, kernels};
+
+fn cpu() -> Context {
+    Context::open(Device::Cpu, Some(1), None).expect("there is a CPU")
+}
+
+/// A tensor of small whole numbers.
+fn numbers<'ctx>(context: &'ctx Context, shape: &[usize]) -> GpuTensor<'ctx> {
+    let values: Vec<f32> = (0..shape.iter().product()).map(|index: usize| (index % 7) as f32 - 3.0).collect();
+    context.tensor(&values, shape).expect("it fits")
+}
+
+fn sentence(result: Result<()>) -> String {
+    match result.expect_err("the shapes disagree") {
+        error @ Error::Shape { .. } => error.to_string(),
+        other => panic!("the library was called: {other}"),
+    }
+}
+
+#[test]
+fn sizes_follow_from_shapes() -> Result<()> {
+    let context = cpu();
+    let (a, b) = (numbers(&context, &[2, 3]), numbers(&context, &[4, 3]));
+    let c = context.zeros(&[2, 4], DType::F32)?;
+    kernels::gemm(&a, &b, &c, false, true)?;
+    let (left, right) = (a.to_vec::<f32>()?, b.to_vec::<f32>()?);
+    let product: Vec<f32> =
+        (0..8).map(|index| (0..3).map(|k| left[index / 4 * 3 + k] * right[index % 4 * 3 + k]).sum()).collect();
+    assert_eq!(c.to_vec::<f32>()?, product);
+    // The same product with both factors stored the other way round.
+    let (turned_a, turned_b) = (context.zeros(&[3, 2], DType::F32)?, context.zeros(&[3, 4], DType::F32)?);
+    let turned = |values: &[f32], rows: usize| -> Vec<f32> {
+        (0..values.len()).map(|i| values[i % rows * 3 + i / rows]).collect()
+    };
+    turned_a.copy_from_slice(&turned(&left, 2))?;
+    turned_b.copy_from_slice(&turned(&right, 4))?;
+    let again = context.zeros(&[2, 4], DType::F32)?;
+    kernels::gemm(&turned_a, &turned_b, &again, true, false)?;
+    assert_eq!(again.to_vec::<f32>()?, product);
+    Ok(())
+}
+
+#[test]
+fn leading_dimensions_fold_and_one_dimension_takes_everything() -> Result<()> {
+    let context = cpu();
+    let (x, y) = (numbers(&context, &[2, 3, 4]), context.zeros(&[6, 4], DType::F32)?);
+    kernels::softmax(&x, &y)?;
+    let flat = context.zeros(&[24], DType::F32)?;
+    kernels::add(&y, &y.view(&[2, 12])?, &flat)?;
+    let sums: Vec<f32> = flat.to_vec::<f32>()?.chunks(4).map(|row| row.iter().sum()).collect();
+    assert!(sums.iter().all(|sum| (sum - 2.0).abs() < 1e-6), "{sums:?}");
+    let few = sentence(kernels::softmax(&flat, &flat));
+    assert_eq!(few, "softmax: x has shape [24]; [rows, cols] was expected");
+    Ok(())
+}
+
+#[test]
+fn rows_may_lie_apart_where_the_header_says_so() -> Result<()> {
+    let context = cpu();
+    let both = numbers(&context, &[5, 8]);
+    let (gate, up) = (both.narrow(1, 0, 4)?, both.narrow(1, 4, 4)?);
+    let (apart, dense) = (context.zeros(&[5, 4], DType::F32)?, context.zeros(&[5, 4], DType::F32)?);
+    kernels::swiglu(&gate, &up, &apart)?;
+    kernels::swiglu(&gate.contiguous()?, &up.contiguous()?, &dense)?;
+    assert_eq!(apart.to_vec::<f32>()?, dense.to_vec::<f32>()?);
+    // A single row has no stride of its own.
+    kernels::swiglu(&gate.narrow(0, 4, 1)?, &up.contiguous()?.narrow(0, 4, 1)?, &dense.narrow(0, 0, 1)?)?;
+    assert_eq!(dense.to_vec::<f32>()?[..4], apart.to_vec::<f32>()?[16..]);
+    let mixed = sentence(kernels::swiglu(&gate, &up.contiguous()?, &apart));
+    assert_eq!(mixed, "swiglu: the rows of up lie 4 elements apart, but those of gate 8; both must be the same");
+    let strided = sentence(kernels::silu(&gate, &dense));
+    assert_eq!(
+        strided,
+        "silu: x must be dense, but its rows of 4 elements lie 8 apart; contiguous() makes a dense copy"
+    );
+    // Folded rows have the stride of the innermost of them, also where the first dimension is a single one.
+    let folded = up.contiguous()?.view(&[1, 5, 4])?;
+    assert!(sentence(kernels::swiglu(&gate, &folded, &apart)).contains("both must be the same"));
+    kernels::swiglu(&gate.contiguous()?, &folded, &dense)?;
+    assert_eq!(dense.to_vec::<f32>()?, apart.to_vec::<f32>()?);
+    Ok(())
+}
+
+#[test]
+fn what_disagrees_is_named_with_what_was_expected() -> Result<()> {
+    let context = cpu();
+    let x = numbers(&context, &[3, 4]);
+    let y = context.zeros(&[4, 3], DType::F32)?;
+    assert_eq!(
+        sentence(kernels::softmax(&x, &y)),
+        "softmax: y has shape [4, 3]; [rows, cols] with rows = 3 (from x), cols = 4 (from x) was expected"
+    );
+    let whole = context.zeros(&[3, 4], DType::I32)?;
+    assert_eq!(sentence(kernels::softmax(&x, &whole)), "softmax: y is i32; x is f32");
+    let gain = numbers(&context, &[4]);
+    let wrong = context.zeros(&[3], DType::I32)?;
+    assert_eq!(sentence(kernels::rmsnorm(&x, &gain, &x, Some(&wrong), 1e-6)), "rmsnorm: rstd is i32; it must be f32");
+    let short = context.zeros(&[2], DType::F32)?;
+    assert_eq!(
+        sentence(kernels::rmsnorm(&x, &gain, &x, Some(&short), 1e-6)),
+        "rmsnorm: rstd has shape [2]; [rows] with rows = 3 (from x) was expected"
+    );
+    let elsewhere = cpu();
+    let foreign = numbers(&elsewhere, &[3, 4]);
+    assert_eq!(sentence(kernels::softmax(&x, &foreign)), "softmax: y is of another context than the first tensor");
+    let norm = context.zeros(&[2], DType::F32)?;
+    assert_eq!(sentence(kernels::grad_norm(&x, &norm)), "grad_norm: norm has shape [2]; one element was expected");
+    Ok(())
+}
+
+#[test]
+fn sizes_are_solved_from_products() -> Result<()> {
+    let context = cpu();
+    // 2 sequences of 3 queries and 5 keys, 4 heads over 2, of 8.
+    let q = numbers(&context, &[6, 4, 8]);
+    let (k, v) = (numbers(&context, &[10, 2, 8]), numbers(&context, &[10, 2, 8]));
+    let out = context.zeros(&[6, 4, 8], DType::F32)?;
+    let lse = context.zeros(&[2, 4, 3], DType::F32)?;
+    kernels::flash_attention(&q, &k, &v, &out, Some(&lse), 2, 0.3, true)?;
+    let folded = context.zeros(&[6, 4, 8], DType::F32)?;
+    kernels::flash_attention(
+        &q.view(&[2, 3, 4, 8])?,
+        &k.view(&[2, 5, 2, 8])?,
+        &v.view(&[2, 5, 2, 8])?,
+        &folded,
+        None,
+        2,
+        0.3,
+        true,
+    )?;
+    assert_eq!(out.to_vec::<f32>()?, folded.to_vec::<f32>()?);
+    let four = sentence(kernels::flash_attention(&q, &k, &v, &out, None, 4, 0.3, true));
+    assert!(four.starts_with("flash_attention: q has shape [6, 4, 8]"), "{four}");
+    assert!(four.contains("no q_len gives the 6 entries"), "{four}");
+    let uneven = numbers(&context, &[9, 2, 8]);
+    assert!(sentence(kernels::flash_attention(&q, &uneven, &uneven, &out, None, 2, 0.3, true)).contains("no kv_len"));
+    let tall = context.zeros(&[2, 4, 2], DType::F32)?;
+    assert!(sentence(kernels::flash_attention(&q, &k, &v, &out, Some(&tall), 2, 0.3, true)).contains("lse has shape"));
+    Ok(())
+}
+
+#[test]
+fn nothing_is_done_for_sizes_of_zero() -> Result<()> {
+    let context = cpu();
+    let none = context.zeros(&[0, 4], DType::F32)?;
+    kernels::softmax(&none, &none)?;
+    kernels::gemm(&none, &numbers(&context, &[3, 4]), &context.zeros(&[0, 3], DType::F32)?, false, true)?;
+    let (q, k) = (context.zeros(&[0, 2, 8], DType::F32)?, context.zeros(&[0, 2, 8], DType::F32)?);
+    kernels::flash_attention(&q, &k, &k, &q.view(&[0, 2, 8])?, None, 0, 1.0, false)?;
+    assert!(none.to_vec::<f32>()?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn options_are_what_the_header_says() -> Result<()> {
+    let context = cpu();
+    assert_eq!((RopeLayout::default() as i32, RopeLayout::Interleaved as i32), (0, 1));
+    let (a, b) = (numbers(&context, &[2, 4]), numbers(&context, &[3, 4]));
+    let (plain, silu) = (context.zeros(&[2, 3], DType::F32)?, context.zeros(&[2, 3], DType::F32)?);
+    kernels::gemm_epilogue(&a, &b, None, None, &plain, Activation::None)?;
+    kernels::gemm_epilogue(&a, &b, None, None, &silu, Activation::Silu)?;
+    kernels::silu(&plain, &plain)?;
+    let close = plain.to_vec::<f32>()?.iter().zip(silu.to_vec::<f32>()?).all(|(one, other)| (one - other).abs() < 1e-5);
+    assert!(close);
+    // What the library refuses comes with its own sentence.
+    let error = kernels::rmsnorm(&a, &numbers(&context, &[4]), &a, None, -1.0).expect_err("eps is negative");
+    assert_eq!(error.status(), Some(Status::InvalidValue));
+    assert!(error.to_string().contains("eps"), "{error}");
+    let error = kernels::fill(&context.buffer::<i64>(3)?.view(&[3])?, 1.0).expect_err("no kernel takes i64");
+    assert_eq!(error.status(), Some(Status::InvalidDtype));
+    Ok(())
+}
