@@ -29,6 +29,8 @@ type Param struct {
 	Kind     ParamKind
 	C        string // its type in C
 	DType    string // of a pointer: a dtype's name, or the name of the parameter that says it
+	Shape    string // of a pointer: as in the header, such as "[tokens:ld_q, heads, head_dim]"
+	Swap     string // of a pointer: the flag that swaps its last two dimensions; empty when none does
 	Reads    bool   // of a pointer: whether the kernel reads what it points to
 	Writes   bool   // and whether it writes it
 	Nullable bool

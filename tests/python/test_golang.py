@@ -22,7 +22,7 @@ def test_generated_files_are_fresh() -> None:
 
 def test_no_generated_file_is_left_over() -> None:
     made = golang.files(HEADER.read_bytes(), header.parse(HEADER))
-    there = {path.relative_to(ROOT / "go").as_posix() for path in (ROOT / "go").rglob("*_gen.*")}
+    there = {path.relative_to(ROOT / "go").as_posix() for path in (ROOT / "go").rglob("*_gen[._]*")}
     assert there <= set(made)
 
 

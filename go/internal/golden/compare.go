@@ -9,9 +9,9 @@ import (
 	"github.com/nncuda/nncuda/go/safetensors"
 )
 
-// compare gives the part of the tolerance that was used, and in words what is wrong, if anything is. NaN and infinities
+// Compare gives the part of the tolerance that was used, and in words what is wrong, if anything is. NaN and infinities
 // must be where they are expected, and with zeros so must zeros. Whole numbers are equal or wrong.
-func compare(got []byte, dtype cuda.DType, expected safetensors.Tensor, tolerance float64, zeros bool) (float64, string) {
+func Compare(got []byte, dtype cuda.DType, expected safetensors.Tensor, tolerance float64, zeros bool) (float64, string) {
 	count := elements(expected)
 	if len(got) != count*dtype.Size() {
 		return math.Inf(1), fmt.Sprintf("there are %d bytes, not %d elements", len(got), count)

@@ -118,8 +118,8 @@ func fromFile(file *safetensors.File) ([]Fixture, error) {
 	return fixtures, nil
 }
 
-// integer is a size, flag or whole option.
-func (f *Fixture) integer(name string) (int64, error) {
+// Integer is a size, flag or whole option.
+func (f *Fixture) Integer(name string) (int64, error) {
 	number, ok := f.Scalars[name].(json.Number)
 	if !ok {
 		return 0, fmt.Errorf("%s is %v; it must be a whole number", name, f.Scalars[name])
@@ -127,8 +127,8 @@ func (f *Fixture) integer(name string) (int64, error) {
 	return number.Int64()
 }
 
-// real is an option of type float or double.
-func (f *Fixture) real(name string) (float64, error) {
+// Real is an option of type float or double.
+func (f *Fixture) Real(name string) (float64, error) {
 	switch value := f.Scalars[name].(type) {
 	case json.Number:
 		return value.Float64()

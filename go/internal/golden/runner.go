@@ -186,10 +186,10 @@ func (c *call) argument(param cuda.Param) (cuda.Argument, error) {
 		return cuda.Integer(int64(dtype)), err
 	}
 	if param.C == "float" || param.C == "double" {
-		value, err := c.fixture.real(param.Name)
+		value, err := c.fixture.Real(param.Name)
 		return cuda.Real(value), err
 	}
-	value, err := c.fixture.integer(param.Name)
+	value, err := c.fixture.Integer(param.Name)
 	return cuda.Integer(value), err
 }
 
@@ -251,7 +251,7 @@ func (c *call) judge(failure error) ([]Outcome, error) {
 			image = now[outcome.Over]
 		}
 		got := image[m.start : len(image)-guard]
-		share, difference := compare(got, dtype, expected, c.fixture.Tolerance[param.Name], c.fixture.Zeros[param.Name])
+		share, difference := Compare(got, dtype, expected, c.fixture.Tolerance[param.Name], c.fixture.Zeros[param.Name])
 		outcome.Share = share
 		if problem == "" {
 			outcome.Problem = difference

@@ -5,7 +5,8 @@
 - `cuda/calls_gen.h`, a C function each that calls through its pointer, since Go cannot;
 - `cuda/dispatch_gen.c`, the call of a kernel by its number, for programs that learn the kernel's name when they run;
 - `cuda/constants_gen.go`, the enums; `cuda/table_gen.go`, the kernels and their parameters as data;
-- `cuda/<section>_gen.go`, the kernels as they are in C, and `tensor/<section>_gen.go`, as functions of tensors.
+- `cuda/<section>_gen.go`, the kernels as they are in C, and `tensor/<section>_gen.go`, as functions of tensors;
+- `tensor/table_gen_test.go`, those functions by name, for the test that calls them all.
 
 The files are committed, and tests in both languages compare them with the header.
 """
@@ -32,6 +33,7 @@ def files(source: bytes, contract: Header) -> dict[str, str]:
         "cuda/dispatch_gen.c": _dispatch(contract),
         "cuda/constants_gen.go": _constants(contract),
         "cuda/table_gen.go": _table(source, contract),
+        "tensor/table_gen_test.go": golang_kernels.table(contract.kernels.values()),
     }
     for section in contract.sections:
         kernels = [function for function in section.functions if function.is_kernel]
@@ -39,11 +41,6 @@ def files(source: bytes, contract: Header) -> dict[str, str]:
             made[f"cuda/{section.name}_gen.go"] = golang_kernels.raw(kernels)
             made[f"tensor/{section.name}_gen.go"] = golang_kernels.typed(section, kernels)
     return made
-
-
-def is_generated(path: str) -> bool:
-    """Whether a file of the module is one that `files` makes, or once made."""
-    return Path(path).stem.endswith("_gen") or path == "cuda/bindings.h"
 
 
 def _symbols(contract: Header) -> str:
@@ -169,10 +166,12 @@ def _param(param: Param, function: Function) -> str:
     kinds = {"pointer": "PointerParam", "size": "SizeParam", "option": "OptionParam", "flag": "FlagParam"}
     fields = [f'Name: "{param.name}"', f"Kind: {kinds.get(param.kind, 'DTypeParam')}", f'C: "{param.ctype}"']
     if param.kind == "pointer":
-        fields.append(f'DType: "{param.dtype}"')
+        fields.append(f'DType: "{param.dtype}", Shape: "{param.shape_text.split("^")[0]}"')
         fields += [f"{go}: true" for go, is_set in (("Reads", param.reads), ("Writes", param.writes)) if is_set]
         if param.nullable:
             fields.append("Nullable: true")
+        if param.swap_flag:
+            fields.append(f'Swap: "{param.swap_flag}"')
         if param.ld:
             fields.append(f'Stride: "{param.ld}"')
         if param.alias:
@@ -186,7 +185,7 @@ def main() -> None:
     folder = parser.parse_args().folder
     path = header.find()
     made = files(path.read_bytes(), header.parse(path))
-    for old in sorted(folder.rglob("*_gen.*")):
+    for old in sorted(folder.rglob("*_gen[._]*")):
         if old.relative_to(folder).as_posix() not in made:
             old.unlink()
     for name, text in made.items():

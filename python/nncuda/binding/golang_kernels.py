@@ -233,3 +233,13 @@ def _given(param: Param) -> str:
     if param.kind == "pointer":
         return f"{name}.memory()"
     return f"int64({name})" if param.kind == "size" else name
+
+
+def table(kernels: Iterable[Function]) -> str:
+    """The typed functions by their kernel's name, with their arguments' names in the header, as a test calls them."""
+    lines = [MARK, "", "package tensor_test", "", 'import "github.com/nncuda/nncuda/go/tensor"', ""]
+    lines += ["var typed = []typedKernel{"]
+    for function in kernels:
+        names = ", ".join(f'"{param.name}"' for param in signature(function).arguments)
+        lines += _wrapped(f'{{"{function.kernel}", tensor.{exported(function.kernel)}, []string{{', names, "}},", "\t")
+    return "\n".join([*lines, "}", ""])

@@ -1,0 +1,229 @@
+package tensor_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/tensor"
+)
+
+// refused checks the status and the words of an error.
+func refused(t *testing.T, err error, status cuda.Status, words string) {
+	t.Helper()
+	if !errors.Is(err, status) || !strings.Contains(err.Error(), words) {
+		t.Errorf("%v is not %q with %q", err, status, words)
+	}
+}
+
+// counting is 0, 1, 2 ... in a tensor of that shape.
+func counting(ctx *cuda.Context, shape ...int) *tensor.Tensor {
+	size := 1
+	for _, extent := range shape {
+		size *= extent
+	}
+	values := make([]int32, size)
+	for i := range values {
+		values[i] = int32(i)
+	}
+	return must(tensor.From(ctx, values, shape...))
+}
+
+func TestViews(t *testing.T) {
+	x := counting(newContext(t), 4, 6)
+	if y := must(x.View(2, -1, 3)); !slices.Equal(y.Shape(), []int{2, 4, 3}) || y.Rank() != 3 || y.Dim(-1) != 3 {
+		t.Errorf("got %v", y)
+	}
+	right := must(x.Narrow(1, 2, 3))
+	if right.IsDense() || right.RowStride() != 6 || right.Size() != 12 || right.Bytes() != 48 {
+		t.Errorf("got %v", right)
+	}
+	if got := must(tensor.Read[int32](right)); !slices.Equal(got, []int32{2, 3, 4, 8, 9, 10, 14, 15, 16, 20, 21, 22}) {
+		t.Errorf("columns 2 to 4 are %v", got)
+	}
+	corner := must(right.Narrow(0, 1, 2))
+	if got := must(tensor.Read[int32](corner)); !slices.Equal(got, []int32{8, 9, 10, 14, 15, 16}) {
+		t.Errorf("rows 1 and 2 of them are %v", got)
+	}
+	if got := must(tensor.Read[int32](must(corner.View(2, 3, 1)))); !slices.Equal(got, []int32{8, 9, 10, 14, 15, 16}) {
+		t.Errorf("in another shape they are %v", got)
+	}
+	row := must(right.Narrow(0, 3, 1))
+	if got := must(tensor.Read[int32](must(row.View(3)))); !row.IsDense() || !slices.Equal(got, []int32{20, 21, 22}) {
+		t.Errorf("the last row is %v", got)
+	}
+	dense := must(right.Contiguous())
+	if got := must(tensor.Read[int32](must(dense.View(-1)))); !dense.IsDense() || len(got) != 12 || got[11] != 22 {
+		t.Errorf("the dense copy is %v", got)
+	}
+	empty := must(x.Narrow(0, 4, 0))
+	if got := must(tensor.Read[int32](empty)); len(got) != 0 || !slices.Equal(must(empty.View(3, 0)).Shape(), []int{3, 0}) {
+		t.Errorf("no rows are %v", got)
+	}
+
+	_, err := right.View(3, 4)
+	refused(t, err, cuda.ErrInvalidSize, "rows 6 elements apart")
+	_, err = x.View(5, -1)
+	refused(t, err, cuda.ErrInvalidSize, "cannot be viewed")
+	_, err = x.View(-1, -1)
+	refused(t, err, cuda.ErrInvalidSize, "cannot be viewed")
+	_, err = x.View(23)
+	refused(t, err, cuda.ErrInvalidSize, "other number of elements")
+	_, err = x.Narrow(0, 3, 2)
+	refused(t, err, cuda.ErrOutOfRange, "is not inside dimension 0")
+	_, err = x.Narrow(1, -1, 2)
+	refused(t, err, cuda.ErrOutOfRange, "is not inside")
+	_, err = x.Narrow(0, 1, math.MaxInt)
+	refused(t, err, cuda.ErrOutOfRange, "is not inside")
+	_, err = must(x.View(2, 2, 6)).Narrow(2, 0, 1)
+	refused(t, err, cuda.ErrInvalidValue, "dimension 0 or 1 only")
+}
+
+func TestShapesThatNoneCanHave(t *testing.T) {
+	ctx := newContext(t)
+	_, err := tensor.New(ctx, cuda.F32, 2, -1)
+	refused(t, err, cuda.ErrInvalidSize, "no negative sizes")
+	_, err = tensor.New(ctx, cuda.F32, math.MaxInt, 2)
+	refused(t, err, cuda.ErrInvalidSize, "larger than any memory")
+	_, err = tensor.New(ctx, cuda.F32, 1<<40, 1<<30, 0)
+	refused(t, err, cuda.ErrInvalidSize, "larger than any memory")
+	_, err = tensor.New(ctx, cuda.F32, 1<<58)
+	refused(t, err, cuda.ErrOutOfMemory, "bytes")
+	_, err = tensor.New(ctx, 99, 1)
+	refused(t, err, cuda.ErrInvalidDType, "no element type")
+	buffer := must(ctx.Allocate(64))
+	_, err = tensor.Over(buffer, 4, cuda.F32, 16)
+	refused(t, err, cuda.ErrInvalidSize, "64 bytes from byte 4 on")
+	_, err = tensor.Over(buffer, -4, cuda.F32, 1)
+	refused(t, err, cuda.ErrInvalidSize, "byte -4")
+	if last := must(tensor.Over(buffer, 60, cuda.F32, 1)); last.Context() != ctx || last.DType() != cuda.F32 {
+		t.Errorf("got %v", last)
+	}
+}
+
+func TestValues(t *testing.T) {
+	ctx := newContext(t)
+	x := must(tensor.From(ctx, []float32{1, 2, 3, 4, 5, 6}, 2, 3))
+	left := must(x.Narrow(1, 0, 2))
+	if err := tensor.Write(left, []float32{10, 20, 30, 40}); err != nil {
+		t.Fatal(err)
+	}
+	if err := must(x.Narrow(1, 2, 1)).Zero(); err != nil {
+		t.Fatal(err)
+	}
+	if got := must(tensor.Read[float32](x)); !slices.Equal(got, []float32{10, 20, 0, 30, 40, 0}) {
+		t.Errorf("got %v", got)
+	}
+	y := must(tensor.Zeros(ctx, cuda.F32, 2, 2))
+	if err := y.Copy(left); err != nil {
+		t.Fatal(err)
+	}
+	if got := must(tensor.Read[float32](y)); !slices.Equal(got, []float32{10, 20, 30, 40}) {
+		t.Errorf("the copy is %v", got)
+	}
+	refused(t, y.Copy(x), cuda.ErrInvalidSize, "cannot copy")
+	refused(t, tensor.Write(y, []int32{1, 2, 3, 4}), cuda.ErrInvalidDType, "holds f32, not i32")
+	refused(t, tensor.Write(y, []float32{1}), cuda.ErrInvalidSize, "1 values do not fill")
+	refused(t, y.Upload([]byte{1}), cuda.ErrInvalidSize, "1 bytes do not fill")
+	refused(t, y.Download(nil), cuda.ErrInvalidSize, "does not fill 0 bytes")
+	_, err := tensor.From(ctx, []float32{1, 2}, 3)
+	refused(t, err, cuda.ErrInvalidSize, "2 values do not fill")
+	if got := must(tensor.Read[int64](must(tensor.From(ctx, []int64{math.MinInt64, 7})))); got[0] != math.MinInt64 || got[1] != 7 {
+		t.Errorf("got %v", got)
+	}
+	if got := must(tensor.Read[uint8](must(tensor.From(ctx, []uint8{255})))); got[0] != 255 {
+		t.Errorf("got %v", got)
+	}
+	if got := must(tensor.Read[int8](must(tensor.From(ctx, []int8{-128})))); got[0] != -128 {
+		t.Errorf("got %v", got)
+	}
+}
+
+// Widening 16-bit values loses nothing: narrowing them again gives the same bits, for every pattern that is no NaN.
+func TestFloats(t *testing.T) {
+	ctx := newContext(t)
+	for _, dtype := range []cuda.DType{cuda.F16, cuda.BF16} {
+		bits := make([]byte, 0, 2*65536)
+		for pattern := range 65536 {
+			bits = append(bits, byte(pattern), byte(pattern>>8))
+		}
+		x := must(tensor.New(ctx, dtype, 65536))
+		if err := x.Upload(bits); err != nil {
+			t.Fatal(err)
+		}
+		wide, narrow := must(x.Floats()), must(tensor.New(ctx, dtype, 65536))
+		if err := tensor.Cast(must(tensor.From(ctx, wide)), narrow); err != nil {
+			t.Fatal(err)
+		}
+		again := make([]byte, len(bits))
+		if err := narrow.Download(again); err != nil {
+			t.Fatal(err)
+		}
+		nans := 0
+		for i, value := range wide {
+			if value != value {
+				nans++
+			} else if again[2*i] != bits[2*i] || again[2*i+1] != bits[2*i+1] {
+				t.Fatalf("%v: pattern %#x became %v and then %#x%02x", dtype, i, value, again[2*i+1], again[2*i])
+			}
+		}
+		if want := map[cuda.DType]int{cuda.F16: 2 * 1023, cuda.BF16: 2 * 127}[dtype]; nans != want {
+			t.Errorf("%v: %d NaNs, not %d", dtype, nans, want)
+		}
+	}
+	_, err := counting(ctx, 2).Floats()
+	refused(t, err, cuda.ErrInvalidDType, "holds i32")
+}
+
+func TestClosedTensorIsRefused(t *testing.T) {
+	ctx := newContext(t)
+	x := must(tensor.From(ctx, []float32{1, 2}))
+	view := must(x.View(2, 1))
+	if err := view.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := tensor.Add(x, x, x); err != nil {
+		t.Errorf("closing a view closed the tensor: %v", err)
+	}
+	var none *tensor.Tensor
+	if err := errors.Join(x.Close(), x.Close(), none.Close()); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, tensor.Add(x, x, x), cuda.ErrInvalidContext, "a is closed")
+	refused(t, tensor.Add(view, view, view), cuda.ErrInvalidContext, "a is closed")
+	_, err := tensor.Read[float32](view)
+	refused(t, err, cuda.ErrInvalidContext, "closed")
+	if used, err := ctx.BytesUsed(); err != nil || used != 0 {
+		t.Errorf("%d bytes are used (%v)", used, err)
+	}
+}
+
+// Shapes fold and flatten as the package says, and no further.
+func TestHowShapesMeetTheHeaders(t *testing.T) {
+	ctx := newContext(t)
+	x := must(tensor.Zeros(ctx, cuda.F32, 2, 3, 4))
+	flat, folded := must(tensor.New(ctx, cuda.F32, 24)), must(tensor.New(ctx, cuda.F32, 6, 4))
+	if err := errors.Join(tensor.Add(x, flat, folded), tensor.Softmax(x, folded)); err != nil {
+		t.Error(err)
+	}
+	refused(t, tensor.Softmax(flat, flat), cuda.ErrInvalidSize, "softmax: x has shape [24]; one of 2 dimensions was expected")
+	w := must(tensor.New(ctx, cuda.F32, 5, 4))
+	y := must(tensor.New(ctx, cuda.F32, 2, 3, 5))
+	if err := tensor.Gemm(x, w, y, false, true); err != nil {
+		t.Error(err)
+	}
+	refused(t, tensor.Gemm(x, w, y, true, true), cuda.ErrInvalidSize, "a has shape [2 3 4]; one of 2 dimensions was expected")
+	refused(t, tensor.MoEGather(must(tensor.New(ctx, cuda.F32, 4, 8)), counting(ctx, 6), must(tensor.New(ctx, cuda.F32, 6, 8))),
+		cuda.ErrInvalidSize, "row_slot has 6 entries along tokens*k, which no k gives")
+	halves := must(tensor.New(ctx, cuda.F32, 4, 16))
+	gate, up := must(halves.Narrow(1, 0, 8)), must(tensor.New(ctx, cuda.F32, 4, 8))
+	refused(t, tensor.SwiGLU(gate, up, must(tensor.New(ctx, cuda.F32, 4, 8))), cuda.ErrInvalidSize,
+		"the rows of up lie 8 elements apart, but those of gate 16; both must be the same (ld)")
+	refused(t, tensor.FlashAttention(gate, up, up, up, nil, -1, 1, false), cuda.ErrInvalidSize, "")
+	other := must(tensor.New(newContext(t), cuda.F32, 24))
+	refused(t, tensor.Add(x, other, x), cuda.ErrWrongDevice, "add: b belongs to another context")
+	refused(t, tensor.ZeroGrad(nil), cuda.ErrNullPointer, "grad is nil")
+}
