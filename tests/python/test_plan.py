@@ -100,3 +100,13 @@ def test_one_dimension_too_long_is_refused(name: str) -> None:
 
 def _names(param: Param) -> set[str]:
     return {name for dim in param.dims for name in dim.names}
+
+
+def test_folded_rows_have_a_stride_even_if_the_first_dimension_is_one() -> None:
+    function = CONTRACT.kernels["swiglu"]
+    planner = plan.Planner(function, generate.Signature(function, CONTRACT).results)
+    apart, folded = Layout.of((5, 4), "f32", 8), Layout.of((1, 5, 4), "f32")
+    layouts = {"gate": apart, "up": folded, "y": plan.ALLOCATE}
+    with pytest.raises(ValueError, match="both must be the same"):
+        planner.plan(layouts, {}, {}, {})
+    assert planner.plan(layouts | {"gate": Layout.of((5, 4), "f32")}, {}, {}, {})[:3] == (5, 4, 4)

@@ -270,7 +270,7 @@ class Planner:
                 continue
             extra = len(layout.shape) - len(param.dims)
             ld = layout.ld if extra == 0 else math.prod(layout.shape[extra + 1 :])
-            if layout.numel == 0 or layout.shape[0] == 1:
+            if layout.numel == 0 or math.prod(layout.shape[: extra + 1]) == 1:
                 fallback[param.ld] = max(ld, fallback.get(param.ld, 0))
             elif known.setdefault(param.ld, ld) != ld:
                 raise ValueError(
