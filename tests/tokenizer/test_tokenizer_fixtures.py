@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import json
 
-import tokenizer_generate as generate
 import pytest
+import tokenizer_generate as generate
 
 from nncuda.formats import FormatError, Tokenizer
 

@@ -19,13 +19,23 @@ from pathlib import Path
 from typing import Any
 
 import sentencepiece
-from tokenizer_refused import refused
+from tokenizer_made import drawn, refused
 from tokenizer_texts import LEARNED, LONG_TEXTS, TEXTS
 
 from nncuda.formats import StreamDecoder, Tokenizer, train_tokenizer
 
 FOLDER = Path(__file__).parent
-MODELS = ("own_unigram", "own_bpe", "ties_unigram", "ties_bpe", "llama_bpe", "nfkc_unigram", "rules_bpe")
+MODELS = (
+    "own_unigram",
+    "own_bpe",
+    "ties_unigram",
+    "ties_bpe",
+    "llama_bpe",
+    "nfkc_unigram",
+    "rules_bpe",
+    "drawn_unigram",
+    "drawn_bpe",
+)
 
 
 # Models
@@ -85,6 +95,8 @@ def train(rules: Path) -> Iterator[tuple[str, bytes]]:
             character_coverage=0.98,
         ),
     )
+    yield "drawn_unigram", drawn(1, 1)
+    yield "drawn_bpe", drawn(2, 6)
     symbols = ["<user>", "<us", "<user", "abc", "abcde", "<a b>", "ＡＢ"]
     yield (
         "nfkc_unigram",

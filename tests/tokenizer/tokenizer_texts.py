@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 LEARNED = (
     "A tokenizer cuts text into pieces, and every piece has a number. The model reads numbers and writes numbers.",
     "The cat sat on the mat; the dog sat on the log. Then the cat and the dog sat together, and that was that.",
@@ -80,6 +82,10 @@ TEXTS = {
     "ends_in_space_rule": "the cat\u3000",
     "begins_in_space_rule": "\u3000the cat",
 }
+
+# Of the letters that the drawn models know, and one that they do not.
+_draw = random.Random(0)
+TEXTS |= {f"drawn_{index}": "".join(_draw.choice("aabbccdd e") for _ in range(12 + 4 * index)) for index in range(12)}
 
 #: Name to (text, how often it stands in a row): what takes too long or too deep for a careless encoder.
 LONG_TEXTS = {

@@ -6,15 +6,14 @@
 pub mod atomic;
 pub mod safetensors;
 pub mod shards;
-pub mod tokenizer;
 pub mod value;
 
 use std::path::Path;
 
 use crate::error::{Error, Result};
+pub use crate::tokenizer::Tokenizer;
 pub use safetensors::{Dtype, SafetensorsFile, SafetensorsFolder};
 pub use shards::TokenShard;
-pub use tokenizer::Tokenizer;
 pub use value::{Table, Value};
 
 /// A JSON file that holds an object.

@@ -1,8 +1,9 @@
-"""Model files that no reader may take, made by hand: a few bytes each."""
+"""Model files made by hand: some whose every rule shows in the ids, some that no reader may take."""
 
 from __future__ import annotations
 
 import base64
+import random
 import struct
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
@@ -11,7 +12,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 PIECES, TRAINER, NORMALIZER = 1, 2, 3
 PIECE_TEXT, PIECE_SCORE, PIECE_KIND = 1, 2, 3
 MODEL_TYPE, BYTE_FALLBACK = 3, 35
-CHARSMAP = 2
+CHARSMAP, EXTRA_SPACES = 2, 4
 
 
 def varint(number: int) -> bytes:
@@ -37,6 +38,18 @@ def piece(text: bytes, kind: int = NORMAL, score: float = -1.0) -> bytes:
         data(PIECE_TEXT, text) + varint(PIECE_SCORE << 3 | 5) + struct.pack("<f", score) + number(PIECE_KIND, kind)
     )
     return data(PIECES, content)
+
+
+def drawn(model_type: int, seed: int) -> bytes:
+    """A model of short pieces over few letters, with what training seldom gives: pieces of one letter that are out of
+    use, user-defined pieces that compete with others, scores of which many sums are equal."""
+    draw = random.Random(seed)
+    texts = {"".join(draw.choice("abcd\u2581") for _ in range(draw.randrange(1, 5))): None for _ in range(60)}
+    pieces = piece(b"<unk>", UNKNOWN, 0.0) + piece(b"<s>", CONTROL, 0.0)
+    for text in texts:
+        kind = draw.choices([NORMAL, USER_DEFINED, UNUSED], [20, 2, 3])[0]
+        pieces += piece(text.encode(), kind, -draw.randrange(1, 13) / 2)
+    return pieces + data(TRAINER, number(MODEL_TYPE, model_type)) + data(NORMALIZER, number(EXTRA_SPACES, 0))
 
 
 def refused() -> list[dict[str, str]]:
