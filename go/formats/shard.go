@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/big"
 	"os"
 	"runtime/debug"
 
@@ -82,10 +83,10 @@ func (s *TokenShard) readHeader() string {
 	if vocab < 1 || vocab > 1<<(8*width) {
 		return fmt.Sprintf("has a vocabulary of %d, which ids of %d bytes cannot hold", vocab, width)
 	}
-	if count > math.MaxInt64/4 {
-		return fmt.Sprintf("is %d bytes long, but it names %d tokens", size, count)
-	}
-	if wanted := shardHeaderBytes + count*uint64(width); uint64(size) != wanted {
+	// The count is anything that 64 bits hold, so that the bytes it would take may not fit them.
+	wanted := new(big.Int).SetUint64(count)
+	wanted.Add(wanted.Mul(wanted, big.NewInt(int64(width))), big.NewInt(shardHeaderBytes))
+	if wanted.Cmp(big.NewInt(int64(size))) != 0 {
 		return fmt.Sprintf("is %d bytes long, but its %d tokens take %d", size, count, wanted)
 	}
 	s.VocabSize, s.Count, s.Width = int(vocab), int(count), int(width)

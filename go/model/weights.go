@@ -29,7 +29,7 @@ func CheckWeights(config Config, weights Weights) error {
 	for _, spec := range layout.Specs {
 		if shape, _ := weights.Shape(spec.Name); !slices.Equal(shape, spec.Shape) {
 			return fmt.Errorf("tensor %s has shape %s; config.json makes it %s",
-				spec.Name, shapeText(shape), shapeText(spec.Shape))
+				spec.Name, ShapeText(shape), ShapeText(spec.Shape))
 		}
 	}
 	return nil
@@ -84,7 +84,7 @@ func CheckNames(given, expected []string) error {
 	return nil
 }
 
-// shapeText writes a shape as messages show it: [320, 32].
-func shapeText(shape []int) string {
+// ShapeText writes a shape as messages show it: [320, 32].
+func ShapeText(shape []int) string {
 	return strings.ReplaceAll(fmt.Sprint(shape), " ", ", ")
 }

@@ -90,6 +90,7 @@ func fields(message []byte, take func(field int, number uint64, data []byte) err
 
 func readModel(data []byte) (*modelFile, error) {
 	model := &modelFile{kind: unigramModel, unknownSurface: " \u2047 ", bos: "<s>", eos: "</s>"}
+	model.normalizer = usualNormalizer
 	err := fields(data, func(field int, _ uint64, data []byte) error {
 		if data == nil {
 			return nil
@@ -158,9 +159,13 @@ func (m *modelFile) readTrainer(data []byte) error {
 	})
 }
 
+// What a model file that does not say otherwise means.
+var usualNormalizer = normalizerSpec{addDummyPrefix: true, removeExtraWhitespace: true, escapeWhitespace: true}
+
 func (n *normalizerSpec) read(data []byte) error {
 	if !n.present {
-		*n = normalizerSpec{present: true, addDummyPrefix: true, removeExtraWhitespace: true, escapeWhitespace: true}
+		*n = usualNormalizer
+		n.present = true
 	}
 	return fields(data, func(field int, number uint64, data []byte) error {
 		switch field {

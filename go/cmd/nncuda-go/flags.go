@@ -1,0 +1,297 @@
+package main
+
+import (
+	"fmt"
+	"math/big"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/internal/options"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/train"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// tables are the tables of a configuration file that hold options, and the fields of each.
+var tables = []struct {
+	name   string
+	fields []options.Field
+}{{"model", options.Fields[model.Config]()}, {"train", options.Fields[train.Config]()}}
+
+// optionValue is the value of an option's flag: nil until the flag is given, the text "none" for none.
+type optionValue struct {
+	field options.Field
+	value any
+}
+
+func (v *optionValue) String() string { return "" }
+
+// Type names the kind of the value for the help.
+func (v *optionValue) Type() string {
+	switch {
+	case v.field.Type == reflect.Float64 && v.field.None:
+		return "float|none"
+	case v.field.Type == reflect.Float64:
+		return "float"
+	case v.field.None:
+		return "integer|none"
+	}
+	return "integer"
+}
+
+// Set reads a number, or "none" where the option takes it. What the number may be is checked with the other options.
+func (v *optionValue) Set(text string) error {
+	kind := "a whole number"
+	if v.field.None {
+		if strings.EqualFold(text, "none") {
+			v.value = "none"
+			return nil
+		}
+	}
+	if v.field.Type == reflect.Float64 {
+		if number, err := strconv.ParseFloat(text, 64); err == nil {
+			v.value = number
+			return nil
+		}
+		kind = "a number"
+	} else if number, ok := new(big.Int).SetString(text, 10); ok {
+		v.value = number
+		if number.IsInt64() {
+			v.value = number.Int64()
+		}
+		return nil
+	}
+	if v.field.None {
+		return fmt.Errorf("%q is neither a number nor 'none'", text)
+	}
+	return fmt.Errorf("%q is not %s", text, kind)
+}
+
+// truthValue is one of the two flags of an option that is true or false.
+type truthValue struct {
+	option *optionValue
+	means  bool // the value that the flag stands for
+}
+
+func (v *truthValue) String() string   { return "" }
+func (v *truthValue) Type() string     { return "" }
+func (v *truthValue) IsBoolFlag() bool { return true }
+
+// Set takes the flag alone; a value behind it is refused.
+func (v *truthValue) Set(text string) error {
+	if text != "true" {
+		return fmt.Errorf("it takes no value, but was given %q", text)
+	}
+	v.option.value = v.means
+	return nil
+}
+
+// optionFlags are the flags of all options, in their order.
+type optionFlags []*optionValue
+
+// addOptionFlags adds a flag for every option of model and training, none of them with a default of its own.
+func addOptionFlags(flags *pflag.FlagSet) *optionFlags {
+	var added optionFlags
+	for _, table := range tables {
+		for _, field := range table.fields {
+			value := &optionValue{field: field}
+			added = append(added, value)
+			name := flagName(field.Name)
+			help := fmt.Sprintf("[%s] %s", table.name, field.Help)
+			if field.Type == reflect.Bool {
+				flags.VarPF(&truthValue{value, true}, name, "", help).NoOptDefVal = "true"
+				flags.VarPF(&truthValue{value, false}, "no-"+name, "", "["+table.name+"] the opposite").NoOptDefVal = "true"
+				continue
+			}
+			flags.Var(value, name, help)
+		}
+	}
+	return &added
+}
+
+func flagName(option string) string { return strings.ReplaceAll(option, "_", "-") }
+
+// given lists the names of the options whose flags were given.
+func (f optionFlags) given() []string {
+	var names []string
+	for _, flag := range f {
+		if flag.value != nil {
+			names = append(names, flag.field.Name)
+		}
+	}
+	return names
+}
+
+// configFile is a TOML file with the tables [model] (with `preset` if wanted), [train] and [data].
+type configFile struct {
+	path   string
+	tables map[string]*formats.Object
+}
+
+func readConfigFile(path string) (*configFile, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var values map[string]any
+	meta, err := toml.Decode(string(data), &values)
+	if err != nil {
+		problem := strings.ReplaceAll(err.Error(), "\n", " ")
+		return nil, &formats.Error{Path: path, Problem: fmt.Sprintf("is not TOML (%s)", problem), Cause: err}
+	}
+	file := &configFile{path: path, tables: make(map[string]*formats.Object)}
+	for _, key := range meta.Keys() {
+		name := key[0]
+		table, ok := values[name].(map[string]any)
+		if !ok || (name != "model" && name != "train" && name != "data") {
+			problem := fmt.Sprintf("has %s; it may have the tables [model], [train] and [data]", formats.Repr(name))
+			return nil, &formats.Error{Path: path, Problem: problem}
+		}
+		if file.tables[name] == nil {
+			file.tables[name] = formats.NewObject()
+		}
+		if len(key) == 2 {
+			file.tables[name].Set(key[1], plain(table[key[1]]))
+		}
+	}
+	return file, nil
+}
+
+// plain makes what TOML has beyond JSON a text, so that messages can show it.
+func plain(value any) any {
+	switch value := value.(type) {
+	case bool, int64, float64, string:
+		return value
+	case map[string]any:
+		object := formats.NewObject()
+		for name, entry := range value {
+			object.Set(name, plain(entry))
+		}
+		return object
+	case []any:
+		entries := make([]any, len(value))
+		for at, entry := range value {
+			entries[at] = plain(entry)
+		}
+		return entries
+	}
+	return []any{fmt.Sprint(value)} // a date, or tables in a row: no option takes such a thing
+}
+
+// buildConfigs gives the options: from a preset with the data's vocabulary, over them a file's (which may be nil), over
+// them the flags that were given.
+func buildConfigs(file *configFile, preset string, flags optionFlags, vocab int) (model.Config, train.Config, error) {
+	modelConfig, trainConfig := model.Default(), train.DefaultConfig()
+	values := map[string]*formats.Object{"model": formats.NewObject(), "train": formats.NewObject()}
+	if file != nil {
+		for name := range values {
+			if table := file.tables[name]; table != nil {
+				for _, option := range table.Names() {
+					values[name].Set(option, table.Get(option))
+				}
+			}
+		}
+	}
+	var chosen any = preset
+	if named := values["model"].Delete("preset"); preset == "" {
+		chosen = named
+	}
+	if chosen != nil {
+		name, ok := chosen.(string)
+		if !ok {
+			name = formats.Repr(chosen)
+		}
+		var err error
+		if modelConfig, err = model.Preset(name); err != nil {
+			return modelConfig, trainConfig, err
+		}
+	}
+	at := 0
+	for _, table := range tables {
+		for range table.fields {
+			if flag := flags.at(at); flag != nil && flag.value != nil {
+				values[table.name].Set(flag.field.Name, flag.value)
+			}
+			at++
+		}
+		for _, option := range values[table.name].Names() {
+			if values[table.name].Get(option) == any("none") {
+				values[table.name].Set(option, nil)
+			}
+		}
+	}
+	modelConfig.VocabSize = vocab
+	if err := modelConfig.Assign(values["model"]); err != nil {
+		return modelConfig, trainConfig, err
+	}
+	if err := modelConfig.Validate(); err != nil {
+		return modelConfig, trainConfig, err
+	}
+	if err := trainConfig.Assign(values["train"]); err != nil {
+		return modelConfig, trainConfig, err
+	}
+	return modelConfig, trainConfig, trainConfig.Validate()
+}
+
+// at gives the flag of an option, nil where no flags were made.
+func (f optionFlags) at(index int) *optionValue {
+	if index < len(f) {
+		return f[index]
+	}
+	return nil
+}
+
+// deviceFlags are --device and --threads.
+type deviceFlags struct {
+	device  string
+	threads int
+}
+
+func (d *deviceFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&d.device, "device", "cpu", "cpu, cuda, cuda:INDEX, or auto: a GPU if there is one.")
+	flags.IntVar(&d.threads, "threads", 0, "Worker threads, 1 to 256; results do not depend on it.")
+	flags.Lookup("threads").DefValue = "0" // hides it: the default is the cores that the process may use
+}
+
+// check refuses a number of threads that no context has.
+func (d *deviceFlags) check(command *cobra.Command) error {
+	if command.Flags().Changed("threads") && (d.threads < 1 || d.threads > 256) {
+		return usagef("invalid value for '--threads': %d is not in the range 1 to 256", d.threads)
+	}
+	return nil
+}
+
+func (d *deviceFlags) open() (*cuda.Context, error) {
+	var options []cuda.Option
+	if d.threads > 0 {
+		options = append(options, cuda.WithThreads(d.threads))
+	}
+	return cuda.New(d.device, options...)
+}
+
+// Kinds of paths that arguments name.
+const (
+	anyPath = iota
+	filePath
+	folderPath
+)
+
+// requirePath refuses a path that does not exist, or is of another kind.
+func requirePath(argument, path string, kind int) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return usagef("invalid value for '%s': path '%s' does not exist", argument, path)
+	case kind == filePath && info.IsDir():
+		return usagef("invalid value for '%s': file '%s' is a directory", argument, path)
+	case kind == folderPath && !info.IsDir():
+		return usagef("invalid value for '%s': directory '%s' is a file", argument, path)
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/infer"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/train"
+	"github.com/spf13/cobra"
+)
+
+const usualTokens = 128
+
+// generateFlags are the flags of `generate`.
+type generateFlags struct {
+	maxTokens         int
+	greedy, ids, best bool
+	temperature, topP float64
+	topK              int
+	seed              int64
+	device            deviceFlags
+}
+
+func newGenerate(std streams) *cobra.Command {
+	flags := &generateFlags{}
+	command := &cobra.Command{
+		Use:   "generate [flags] MODEL PROMPT",
+		Short: "Text, or token ids, from a trained model, as they come.",
+		Long: `Continue PROMPT ("-" reads it from the standard input) with MODEL, and write the text as it comes.
+
+MODEL is a checkpoint, the folder of a run, or a Mixtral folder from elsewhere that has its tokenizer.model.
+
+With --ids, PROMPT is token ids between spaces or commas, just as the model is to read them, and the output is the
+ids that follow, on one line between spaces; no id ends it early.`,
+		Args: exactArguments("MODEL", "PROMPT"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			return flags.run(command, filepath.Clean(arguments[0]), arguments[1], std)
+		},
+	}
+	set := command.Flags()
+	set.SortFlags = false
+	set.IntVar(&flags.maxTokens, "max-tokens", 0,
+		"Most tokens to write.  [default: 128, or as many as the model's context leaves]")
+	set.BoolVar(&flags.greedy, "greedy", false, "Always take the likeliest token.")
+	set.Float64Var(&flags.temperature, "temperature", 1, "0 is --greedy.")
+	set.IntVar(&flags.topK, "top-k", 0, "Draw among the so many likeliest tokens.")
+	set.Float64Var(&flags.topP, "top-p", 0, "Draw among the likeliest up to this share.")
+	set.Int64Var(&flags.seed, "seed", 0, "The same seed gives the same text.")
+	set.BoolVar(&flags.ids, "ids", false, "PROMPT is token ids, and so is the output; no tokenizer is needed.")
+	set.BoolVar(&flags.best, "best", false,
+		"Of a run, take the checkpoint with the lowest held-out loss, not the last.")
+	flags.device.add(set)
+	return command
+}
+
+// check refuses wrong values of flags.
+func (f *generateFlags) check(command *cobra.Command, folder string) error {
+	if err := f.device.check(command); err != nil {
+		return err
+	}
+	given := command.Flags().Changed
+	switch {
+	case given("max-tokens") && (f.maxTokens < 0 || f.maxTokens > math.MaxInt32):
+		return usagef("invalid value for '--max-tokens': %d is not at least 0", f.maxTokens)
+	case !(f.temperature >= 0):
+		return usagef("invalid value for '--temperature': %v is not at least 0", f.temperature)
+	case given("top-k") && f.topK < 1:
+		return usagef("invalid value for '--top-k': %d is not at least 1", f.topK)
+	case given("top-p") && !(f.topP > 0 && f.topP <= 1):
+		return usagef("invalid value for '--top-p': %v is not above 0 and at most 1", f.topP)
+	}
+	return requirePath("MODEL", folder, folderPath)
+}
+
+func (f *generateFlags) run(command *cobra.Command, folder, prompt string, std streams) error {
+	if err := f.check(command, folder); err != nil {
+		return err
+	}
+	stop := interruptible(command.Context(), std)
+	defer stop()
+	if prompt == "-" {
+		text, err := io.ReadAll(std.in)
+		if err != nil {
+			return err
+		}
+		prompt = string(text)
+	}
+	var ids []int32
+	if f.ids {
+		var err error
+		if ids, err = parseIDs(prompt); err != nil {
+			return err
+		}
+	}
+	sampling := infer.Sampling{Temperature: f.temperature, TopK: f.topK, TopP: f.topP, Seed: f.seed}
+	if f.greedy {
+		sampling.Temperature = 0
+	}
+	if err := sampling.Validate(); err != nil {
+		return err
+	}
+	resolved, err := train.ResolveCheckpoint(folder, f.best)
+	if err != nil {
+		return err
+	}
+	checkpoint, err := train.OpenCheckpoint(resolved)
+	if err != nil {
+		return err
+	}
+	limit := -1
+	if command.Flags().Changed("max-tokens") {
+		limit = f.maxTokens
+	}
+	job := &generation{checkpoint, ids, prompt, limit, sampling}
+	return errors.Join(job.run(command.Context(), f, stop, std), checkpoint.Close())
+}
+
+// parseIDs reads token ids between spaces or commas. An id that no vocabulary has stays one that none has.
+func parseIDs(text string) ([]int32, error) {
+	var ids []int32
+	for _, word := range strings.Fields(strings.ReplaceAll(text, ",", " ")) {
+		if strings.Trim(word, "0123456789") != "" {
+			return nil, usagef("PROMPT has '%s'; with --ids it is token ids, between spaces or commas", word)
+		}
+		id, err := strconv.ParseInt(word, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("PROMPT[%d] is %s; it must be below %d", len(ids), word, math.MaxInt32)
+		}
+		ids = append(ids, int32(id))
+	}
+	return ids, nil
+}
+
+// generation is what to write: the continuation of ids, or of a text.
+type generation struct {
+	checkpoint *train.Checkpoint
+	ids        []int32
+	text       string
+	maxTokens  int // -1: as many as usual, or as the model's reach leaves
+	sampling   infer.Sampling
+}
+
+func (g *generation) run(ctx context.Context, flags *generateFlags, stop func() bool, std streams) (err error) {
+	if !flags.ids && g.checkpoint.Tokenizer == nil {
+		return &formats.Error{Path: g.checkpoint.Folder, Problem: "holds no tokenizer.model, so it cannot take text"}
+	}
+	device, err := flags.device.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, device.Close()) }()
+	made, err := g.checkpoint.Model(device, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, made.Close()) }()
+	pieces := g.idPieces(ctx, made)
+	if !flags.ids {
+		generator, err := infer.NewTextGenerator(made, g.checkpoint.Tokenizer)
+		if err != nil {
+			return err
+		}
+		pieces = generator.Stream(ctx, g.text, g.limit(func() int { return generator.Room(g.text) }), g.sampling)
+	}
+	stop() // from here on an interrupt ends the loop
+	out := bufio.NewWriter(std.out)
+	for piece, err := range pieces {
+		if err != nil {
+			return errors.Join(err, out.Flush())
+		}
+		if _, err := out.WriteString(piece); err != nil {
+			return err
+		}
+		if err := out.Flush(); err != nil {
+			return err
+		}
+	}
+	if err := out.WriteByte('\n'); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// limit is how many tokens to write at most.
+func (g *generation) limit(room func() int) int {
+	if g.maxTokens >= 0 {
+		return g.maxTokens
+	}
+	return min(usualTokens, room())
+}
+
+// idPieces gives the ids that follow, with spaces between.
+func (g *generation) idPieces(ctx context.Context, made *model.MoETransformer) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for at, id := range g.ids {
+			if int(id) >= made.Config.VocabSize {
+				yield("", fmt.Errorf("PROMPT[%d] is %d; it must be 0 to %d", at, id, made.Config.VocabSize-1))
+				return
+			}
+		}
+		limit := g.limit(func() int { return infer.Room(made, len(g.ids)) })
+		space := ""
+		for token, err := range infer.Tokens(ctx, made, g.ids, limit, g.sampling, infer.NoToken) {
+			if !yield(space+strconv.Itoa(int(token)), err) || err != nil {
+				return
+			}
+			space = " "
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/safetensors"
+	"github.com/nncuda/nncuda/go/tokenizer"
+	"github.com/nncuda/nncuda/go/train"
+	"github.com/spf13/cobra"
+)
+
+func newInspect(std streams) *cobra.Command {
+	asJSON := false
+	command := &cobra.Command{
+		Use:   "inspect [flags] PATH",
+		Short: "What is in a file or folder.",
+		Long: `Show what is in PATH: config, tensors, shapes, dtypes, sizes.
+
+PATH is a checkpoint, a run (its last checkpoint), a Mixtral folder from elsewhere, a safetensors file, a token
+shard or a tokenizer. Everything shown was checked; of a shard, every id.`,
+		Args: exactArguments("PATH"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			defer interruptible(command.Context(), std)()
+			if err := requirePath("PATH", arguments[0], anyPath); err != nil {
+				return err
+			}
+			content, err := describe(filepath.Clean(arguments[0]))
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				_, err = io.WriteString(std.out, formats.JSONDocument(content))
+				return err
+			}
+			return show(std.out, content)
+		},
+	}
+	command.Flags().BoolVar(&asJSON, "json", false, "For programs.")
+	return command
+}
+
+// describe gives what is in a file or folder, as plain values.
+func describe(path string) (*formats.Object, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		folder, err := train.ResolveCheckpoint(path, false)
+		if err != nil {
+			return nil, err
+		}
+		return describeFolder(folder)
+	}
+	isShard, err := beginsWith(path, formats.ShardMagic)
+	switch {
+	case err != nil:
+		return nil, err
+	case isShard:
+		return describeShard(path)
+	case filepath.Ext(path) == ".model":
+		made, err := tokenizer.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		return formats.NewObject("kind", "tokenizer", "path", path, "pieces", made.VocabSize()), nil
+	case filepath.Ext(path) == ".safetensors":
+		file, err := safetensors.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		content := formats.NewObject("kind", "safetensors", "path", path)
+		describeTensors(content, file)
+		return content, file.Close()
+	}
+	problem := "is none of the files that nncuda knows: token shard, tokenizer (.model), .safetensors"
+	return nil, &formats.Error{Path: path, Problem: problem}
+}
+
+func beginsWith(path, text string) (bool, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	head := make([]byte, len(text))
+	count, err := io.ReadFull(file, head)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return string(head[:count]) == text, errors.Join(err, file.Close())
+}
+
+func describeShard(path string) (*formats.Object, error) {
+	shard, err := formats.OpenShard(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := shard.CheckIDs(); err != nil {
+		return nil, errors.Join(err, shard.Close())
+	}
+	digest := hex.EncodeToString(shard.Tokenizer[:])
+	if shard.Tokenizer == [32]byte{} {
+		digest = "unknown"
+	}
+	return formats.NewObject(
+		"kind", "token shard", "path", path, "tokens", shard.Count, "vocabulary", shard.VocabSize,
+		"bytes a token", shard.Width, "tokenizer", digest,
+	), shard.Close()
+}
+
+func describeFolder(folder string) (*formats.Object, error) {
+	checkpoint, err := train.OpenCheckpoint(folder)
+	if err != nil {
+		return nil, err
+	}
+	config := checkpoint.Config
+	content := formats.NewObject("kind", "model", "path", folder)
+	if checkpoint.Training != nil {
+		content.Set("kind", "checkpoint")
+	}
+	all, active := countText(config.NumParameters()), countText(config.NumActiveParameters())
+	content.Set("parameters", fmt.Sprintf("%s, %s active a token", all, active))
+	content.Set("model", config.Object())
+	if checkpoint.Tokenizer != nil {
+		content.Set("tokenizer", fmt.Sprintf("%d pieces", checkpoint.Tokenizer.VocabSize()))
+	}
+	if checkpoint.Training != nil {
+		content.Set("train", checkpoint.Training.Train.Object())
+		content.Set("training state", checkpoint.Training.Object())
+	}
+	describeTensors(content, checkpoint.Files)
+	return content, checkpoint.Close()
+}
+
+// tensors is a file of tensors, or a folder of them.
+type tensors interface {
+	Names() []string
+	Tensor(name string) (safetensors.Tensor, bool)
+}
+
+func describeTensors(content *formats.Object, from tensors) {
+	var rows []any
+	total := 0
+	for _, name := range from.Names() {
+		tensor, _ := from.Tensor(name)
+		shape := make([]any, len(tensor.Shape))
+		for at, extent := range tensor.Shape {
+			shape[at] = extent
+		}
+		rows = append(rows, formats.NewObject(
+			"name", name, "shape", shape, "dtype", formats.ElementName(tensor.DType), "bytes", len(tensor.Bytes)))
+		total += len(tensor.Bytes)
+	}
+	content.Set("total", fmt.Sprintf("%d tensors, %s", len(rows), bytesText(total)))
+	content.Set("tensors", rows)
+}
+
+// show writes a description for people.
+func show(out io.Writer, content *formats.Object) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, name := range content.Names() {
+		switch value := content.Get(name).(type) {
+		case *formats.Object:
+			fmt.Fprintf(table, "\n%s\n", name)
+			for _, key := range value.Names() {
+				fmt.Fprintf(table, "  %s\t%s\n", key, shown(value.Get(key)))
+			}
+		case []any:
+			fmt.Fprint(table, "\ntensor\tshape\tdtype\tsize\n")
+			for _, row := range value {
+				tensor := row.(*formats.Object)
+				size := bytesText(tensor.Get("bytes").(int))
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", tensor.Get("name"), shapeOf(tensor), tensor.Get("dtype"), size)
+			}
+		default:
+			fmt.Fprintf(table, "%s: %v\n", name, value)
+		}
+	}
+	return table.Flush()
+}
+
+func shown(value any) string {
+	if text, ok := value.(string); ok {
+		return text
+	}
+	return formats.Repr(value)
+}
+
+func shapeOf(tensor *formats.Object) string {
+	extents := tensor.Get("shape").([]any)
+	if len(extents) == 0 {
+		return "scalar"
+	}
+	parts := make([]string, len(extents))
+	for at, extent := range extents {
+		parts[at] = fmt.Sprint(extent)
+	}
+	return strings.Join(parts, " × ")
+}

@@ -1,0 +1,162 @@
+// Command nncuda-go trains and runs mixture-of-experts language models, on the CPU or on a GPU: the same commands,
+// files and bits as those of the Python package.
+//
+// Exit codes: 0 success; 1 training diverged; 2 wrong use of the command; 3 a file or its content is wrong; 4 the
+// library, the device or its memory fails; 130 interrupted.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/train"
+	"github.com/spf13/cobra"
+)
+
+const version = "0.1.0"
+
+const (
+	exitDiverged    = 1
+	exitUsage       = 2
+	exitWrongFile   = 3
+	exitNoDevice    = 4
+	exitInterrupted = 130
+)
+
+// streams are what a command reads from and writes to.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func main() {
+	// Without this a closed pipe would end the program in the middle of a write, with a signal.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	code := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
+	stop()
+	os.Exit(code)
+}
+
+// run runs the command line and gives the exit code.
+func run(ctx context.Context, arguments []string, std streams) int {
+	root := newRoot(std)
+	root.SetArgs(arguments)
+	called, err := root.ExecuteContextC(ctx)
+	if err == nil || errors.Is(err, syscall.EPIPE) { // the reader of our output went away
+		return 0
+	}
+	code := exitCode(err)
+	switch code {
+	case exitInterrupted:
+		fmt.Fprintln(std.err, "interrupted")
+	case exitUsage:
+		help := called.CommandPath() + " --help"
+		fmt.Fprintf(std.err, "Usage: %s\nTry '%s' for help.\n\nError: %v\n", called.UseLine(), help, err)
+	default:
+		fmt.Fprintf(std.err, "Error: %s\n", sentence(err))
+	}
+	return code
+}
+
+func newRoot(std streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "nncuda-go",
+		Short: "Train and run mixture-of-experts language models, on the CPU or on a GPU.",
+		Long: "Train and run mixture-of-experts language models, on the CPU or on a GPU.\n\n" +
+			"Tokenizers and token shards are made by the Python package: `nncuda tokenizer train`, `nncuda data encode`.",
+		Version: version,
+		Args: func(_ *cobra.Command, arguments []string) error {
+			if len(arguments) > 0 {
+				return usagef("no such command %q", arguments[0])
+			}
+			return usagef("missing command")
+		},
+		RunE:              func(*cobra.Command, []string) error { return nil },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.SetVersionTemplate("nncuda-go, version {{.Version}}\n")
+	root.SetIn(std.in)
+	root.SetOut(std.out)
+	root.SetErr(std.err)
+	root.SetHelpCommand(&cobra.Command{Hidden: true})
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err.Error()} })
+	root.AddCommand(newTrain(std), newGenerate(std), newInspect(std), newBench(std))
+	return root
+}
+
+// usageError is a wrong use of the command.
+type usageError struct{ message string }
+
+func (e *usageError) Error() string { return e.message }
+
+func usagef(format string, values ...any) error { return &usageError{fmt.Sprintf(format, values...)} }
+
+func exitCode(err error) int {
+	var usage *usageError
+	var device *cuda.Error
+	var library *cuda.LibraryError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, train.ErrDiverged):
+		return exitDiverged
+	case errors.As(err, &library):
+		return exitNoDevice
+	case errors.As(err, &device):
+		// A name that no device has is a wrong value, not a device that fails.
+		if device.Function == "nncuda_ctx_create" && device.Status == cuda.ErrInvalidValue {
+			return exitWrongFile
+		}
+		return exitNoDevice
+	}
+	return exitWrongFile
+}
+
+// sentence is an error on one line: of the system, the path and its reason.
+func sentence(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) && errors.Is(err, path) && path.Error() == err.Error() {
+		return fmt.Sprintf("%s: %v", path.Path, path.Err)
+	}
+	var device *cuda.Error
+	if errors.As(err, &device) {
+		if name, failure := device.Status.Name(); failure == nil && name != "" {
+			return fmt.Sprintf("%v (%s)", err, name)
+		}
+	}
+	return err.Error()
+}
+
+// exactArguments takes as many arguments as it has names.
+func exactArguments(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, arguments []string) error {
+		if len(arguments) < len(names) {
+			return usagef("missing argument '%s'", names[len(arguments)])
+		}
+		if len(arguments) > len(names) {
+			return usagef("got an unexpected extra argument (%s)", arguments[len(names)])
+		}
+		return nil
+	}
+}
+
+// interruptible makes an interrupt end the program at once, while `stop` was not called: what runs now holds nothing
+// that would be lost.
+func interruptible(ctx context.Context, std streams) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		fmt.Fprintln(std.err, "interrupted")
+		os.Exit(exitInterrupted)
+	})
+}

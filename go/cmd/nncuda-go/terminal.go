@@ -1,0 +1,31 @@
+package main
+
+import "fmt"
+
+// bytesText is a number of bytes for people: 1536 is "1.5 KiB".
+func bytesText(count int) string {
+	if count < 1024 {
+		return fmt.Sprintf("%d B", count)
+	}
+	amount := float64(count)
+	for _, unit := range []string{"KiB", "MiB", "GiB"} {
+		amount /= 1024
+		if amount < 1024 {
+			return fmt.Sprintf("%.1f %s", amount, unit)
+		}
+	}
+	return fmt.Sprintf("%.1f TiB", amount/1024)
+}
+
+// countText is a number for people: 15345920 is "15.35 M".
+func countText(count int) string {
+	for _, step := range []struct {
+		limit int
+		unit  string
+	}{{1e9, "B"}, {1e6, "M"}, {1e3, "k"}} {
+		if count >= step.limit {
+			return fmt.Sprintf("%.2f %s", float64(count)/float64(step.limit), step.unit)
+		}
+	}
+	return fmt.Sprint(count)
+}

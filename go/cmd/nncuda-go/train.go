@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/tokenizer"
+	"github.com/nncuda/nncuda/go/train"
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// trainFlags are the flags of `train` beside those of the options.
+type trainFlags struct {
+	config, preset, data, heldOut, tokenizer string
+	resume                                   bool
+	device                                   deviceFlags
+	options                                  *optionFlags
+}
+
+func newTrain(std streams) *cobra.Command {
+	flags := &trainFlags{}
+	command := &cobra.Command{
+		Use:   "train [flags] RUN",
+		Short: "Start a training run, or take one up.",
+		Long: `Train a model in the folder RUN.
+
+Options come from --preset (with the vocabulary of the data), over it those of a TOML file with the tables [model]
+(also ` + "`preset`" + `), [train] and [data] (` + "`data`, `held_out`, `tokenizer`" + `), over them the flags. Interrupt it, even kill
+it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped.
+
+Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.`,
+		Args: exactArguments("RUN"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			return flags.run(command, filepath.Clean(arguments[0]), std)
+		},
+	}
+	set := command.Flags()
+	set.SortFlags = false
+	set.StringVar(&flags.config, "config", "", "A TOML file.")
+	set.StringVar(&flags.preset, "preset", "", "Sizes to begin with: "+strings.Join(model.Presets(), ", ")+".  [default: 6.9b]")
+	set.StringVar(&flags.data, "data", "", "A token shard, or a folder of them.")
+	set.StringVar(&flags.heldOut, "held-out", "", "The same, to evaluate on.")
+	set.StringVar(&flags.tokenizer, "tokenizer", "", "The tokenizer of the data; it goes into the checkpoints.")
+	set.BoolVar(&flags.resume, "resume", false,
+		"Take the run up from its last checkpoint, with the options it began with.")
+	flags.device.add(set)
+	flags.options = addOptionFlags(set)
+	return command
+}
+
+// check refuses wrong values of flags, before anything is opened.
+func (f *trainFlags) check(command *cobra.Command, folder string) error {
+	if err := f.device.check(command); err != nil {
+		return err
+	}
+	if f.preset != "" && !slices.Contains(model.Presets(), f.preset) {
+		known := strings.Join(model.Presets(), ", ")
+		return usagef("invalid value for '--preset': '%s' is not one of %s", f.preset, known)
+	}
+	for _, path := range []struct {
+		name, value string
+		kind        int
+	}{
+		{"--config", f.config, filePath}, {"--data", f.data, anyPath},
+		{"--held-out", f.heldOut, anyPath}, {"--tokenizer", f.tokenizer, filePath},
+	} {
+		if command.Flags().Changed(path.name[2:]) {
+			if err := requirePath(path.name, path.value, path.kind); err != nil {
+				return err
+			}
+		}
+	}
+	if info, err := os.Stat(folder); err == nil && !info.IsDir() {
+		return usagef("invalid value for 'RUN': directory '%s' is a file", folder)
+	}
+	if !f.resume {
+		return nil
+	}
+	given := f.options.given()
+	for _, other := range []struct{ name, value string }{
+		{"config", f.config}, {"preset", f.preset}, {"tokenizer", f.tokenizer},
+	} {
+		if other.value != "" {
+			given = append(given, other.name)
+		}
+	}
+	if len(given) > 0 {
+		return usagef("--resume goes on with the options of the run; leave out --%s", flagName(given[0]))
+	}
+	return nil
+}
+
+func (f *trainFlags) run(command *cobra.Command, folder string, std streams) error {
+	if err := f.check(command, folder); err != nil {
+		return err
+	}
+	stop := interruptible(command.Context(), std)
+	defer stop()
+	ctx, err := f.device.open()
+	if err != nil {
+		return err
+	}
+	open := f.start
+	if f.resume {
+		open = f.takeUp
+	}
+	run, err := open(ctx, folder)
+	if err != nil {
+		return errors.Join(err, ctx.Close())
+	}
+	stop() // from here on an interrupt saves first
+	err = runToEnd(command.Context(), run, std)
+	if err == nil {
+		err = command.Context().Err() // in the last step: all is done, yet it was interrupted
+	}
+	return errors.Join(err, run.Close(), ctx.Close())
+}
+
+func (f *trainFlags) start(ctx *cuda.Context, folder string) (*train.Run, error) {
+	var file *configFile
+	if f.config != "" {
+		var err error
+		if file, err = readConfigFile(f.config); err != nil {
+			return nil, err
+		}
+	}
+	data, heldOut, tokens, err := f.paths(file)
+	if err != nil {
+		return nil, err
+	}
+	vocab, err := vocabularyOf(data)
+	if err != nil {
+		return nil, err
+	}
+	modelConfig, trainConfig, err := buildConfigs(file, f.preset, *f.options, vocab)
+	if err != nil {
+		return nil, err
+	}
+	var made *tokenizer.Tokenizer
+	if tokens != "" {
+		if made, err = tokenizer.Open(tokens); err != nil {
+			return nil, err
+		}
+	}
+	run, err := train.StartRun(ctx, folder, modelConfig, trainConfig, data, heldOut, made)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeSources(folder, data, heldOut); err != nil {
+		return nil, errors.Join(err, run.Close())
+	}
+	return run, nil
+}
+
+// paths gives data, held-out data and tokenizer: from the flags, else from the file's [data], relative to the file.
+func (f *trainFlags) paths(file *configFile) (data, heldOut, tokens string, err error) {
+	chosen := map[string]string{"data": f.data, "held_out": f.heldOut, "tokenizer": f.tokenizer}
+	if file != nil && file.tables["data"] != nil {
+		table := file.tables["data"]
+		for _, name := range table.Names() {
+			path, text := table.Get(name).(string)
+			flag, known := chosen[name]
+			if !text || !known {
+				problem := "[data] has %s; it may have data, held_out and tokenizer, as text"
+				return "", "", "", &formats.Error{Path: file.path, Problem: fmt.Sprintf(problem, formats.Repr(name))}
+			}
+			if flag == "" {
+				if !filepath.IsAbs(path) {
+					path = filepath.Join(filepath.Dir(file.path), path)
+				}
+				chosen[name] = path
+			}
+		}
+	}
+	if chosen["data"] == "" {
+		return "", "", "", usagef("say what to train on: --data, or `data` under [data] in the --config file")
+	}
+	return chosen["data"], chosen["held_out"], chosen["tokenizer"], nil
+}
+
+func vocabularyOf(data string) (int, error) {
+	shards, err := train.OpenShards(data)
+	if err != nil {
+		return 0, err
+	}
+	vocab := shards[0].VocabSize
+	for _, shard := range shards {
+		err = errors.Join(err, shard.Close())
+	}
+	return vocab, err
+}
+
+// writeSources notes in run.json where the data is, for whoever takes the run up.
+func writeSources(folder, data, heldOut string) error {
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return err
+	}
+	sources := formats.NewObject("data", nil, "held_out", nil)
+	for _, source := range []struct{ name, path string }{{"data", data}, {"held_out", heldOut}} {
+		if source.path == "" {
+			continue
+		}
+		resolved, err := filepath.Abs(source.path)
+		if err == nil {
+			resolved, err = filepath.EvalSymlinks(resolved)
+		}
+		if err != nil {
+			return err
+		}
+		sources.Set(source.name, resolved)
+	}
+	return formats.WriteFile(filepath.Join(folder, "run.json"), []byte(formats.JSONDocument(sources)))
+}
+
+func (f *trainFlags) takeUp(ctx *cuda.Context, folder string) (*train.Run, error) {
+	path := filepath.Join(folder, "run.json")
+	sources, err := formats.ReadJSON(path)
+	if err != nil {
+		return nil, err
+	}
+	data, known := sources.Get("data").(string)
+	heldOut, text := sources.Get("held_out").(string)
+	if !known || (!text && sources.Get("held_out") != nil) {
+		return nil, &formats.Error{Path: path, Problem: "does not say where the data is"}
+	}
+	if f.data != "" {
+		data = f.data
+	}
+	if f.heldOut != "" {
+		heldOut = f.heldOut
+	}
+	return train.ResumeRun(ctx, folder, data, heldOut)
+}
+
+// runToEnd trains with a progress bar on a terminal; elsewhere the output gets the lines of metrics.jsonl.
+func runToEnd(ctx context.Context, run *train.Run, std streams) error {
+	file, isFile := std.out.(*os.File)
+	if !isFile || !term.IsTerminal(int(file.Fd())) {
+		run.OnRecord = func(record *formats.Object) error {
+			_, err := io.WriteString(std.out, formats.JSONLine(record)+"\n")
+			return err
+		}
+		return run.Train(ctx)
+	}
+	config := run.Trainer.Model.Config
+	fmt.Fprintf(std.out, "%s parameters, %s active a token; %s tokens to train on\n", countText(config.NumParameters()),
+		countText(config.NumActiveParameters()), countText(run.Data.Count*run.Data.Length))
+	steps := run.Trainer.Config.Steps
+	bar := progressbar.NewOptions(steps,
+		progressbar.OptionSetWriter(std.out), progressbar.OptionShowCount(), progressbar.OptionFullWidth(),
+		progressbar.OptionSetDescription("training"), progressbar.OptionSetPredictTime(true))
+	_ = bar.Set(run.Trainer.Step()) // what the bar could not draw stops no training
+	run.OnProgress = func(progress train.Progress) {
+		_ = bar.Set(progress.Step)
+		bar.Describe("training · " + lossesText(progress))
+	}
+	err := run.Train(ctx)
+	fmt.Fprintln(std.out)
+	if err == nil || errors.Is(err, context.Canceled) {
+		fmt.Fprintf(std.out, "%d of %d steps; checkpoints in %s\n", run.Trainer.Step(), steps, run.Checkpoints)
+	}
+	return err
+}
+
+func lossesText(progress train.Progress) string {
+	heldOut := ""
+	if progress.HeldOutLoss != nil {
+		heldOut = fmt.Sprintf(", held-out %.3f", *progress.HeldOutLoss)
+	}
+	speed := int(math.Round(progress.TokensPerSecond))
+	return fmt.Sprintf("loss %.3f%s · %d tokens/s", progress.Loss, heldOut, speed)
+}

@@ -1,0 +1,265 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/safetensors"
+	"github.com/nncuda/nncuda/go/tokenizer"
+)
+
+// Checkpoint is a checkpoint folder, opened: all of it checked except the values of the tensors, nothing loaded yet.
+//
+//	RUN/checkpoints/step-00000300/
+//	    config.json              the model, as transformers' Mixtral
+//	    model.safetensors        its weights, f32 (or several files with their index)
+//	    tokenizer.model          SentencePiece
+//	    optimizer.safetensors    first_moment.NAME and second_moment.NAME of each parameter
+//	    training.json            step, data position, options, held-out loss
+//
+// A folder appears under its name in one step, when all of it is on the disk: what has the name is whole, so "the last"
+// is simply the highest number, and "the best" the one with the lowest held-out loss. No pointer can go stale.
+//
+// A folder from elsewhere with a Mixtral in it opens too; its Tokenizer and Training may be nil. It must be closed.
+type Checkpoint struct {
+	Folder    string
+	Config    model.Config
+	Files     *formats.TensorFolder
+	Tokenizer *tokenizer.Tokenizer
+	Training  *State
+
+	weights *model.MixtralWeights
+}
+
+var momentNames = []string{"first_moment", "second_moment"}
+
+// OpenCheckpoint opens and checks a folder.
+func OpenCheckpoint(folder string) (*Checkpoint, error) {
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return nil, &formats.Error{Path: folder, Problem: "is not a folder"}
+	}
+	path := filepath.Join(folder, "config.json")
+	values, err := formats.ReadJSON(path)
+	if err != nil {
+		return nil, err
+	}
+	config, err := model.ConfigFromMixtral(values)
+	if err != nil {
+		return nil, formats.Wrap(path, err)
+	}
+	files, err := formats.OpenTensorFolder(folder)
+	if err != nil {
+		return nil, err
+	}
+	opened := &Checkpoint{Folder: folder, Config: config, Files: files}
+	if err := opened.read(); err != nil {
+		return nil, errors.Join(formats.Wrap(folder, err), files.Close())
+	}
+	return opened, nil
+}
+
+func (c *Checkpoint) read() error {
+	var err error
+	if c.weights, err = model.NewMixtralWeights(c.Files); err != nil {
+		return err
+	}
+	if err := model.CheckWeights(c.Config, c.weights); err != nil {
+		return err
+	}
+	path := filepath.Join(c.Folder, "tokenizer.model")
+	if exists(path) {
+		if c.Tokenizer, err = tokenizer.Open(path); err != nil {
+			return err
+		}
+	}
+	path = filepath.Join(c.Folder, "training.json")
+	if exists(path) {
+		state, err := ReadState(path)
+		if err != nil {
+			return err
+		}
+		c.Training = &state
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// Close lets go of the files.
+func (c *Checkpoint) Close() error { return c.Files.Close() }
+
+// Model makes the model with these weights, with gradients if it is to be trained.
+func (c *Checkpoint) Model(ctx *cuda.Context, training bool) (*model.MoETransformer, error) {
+	made, err := model.Load(ctx, c.Config, c.weights, training)
+	return made, c.wrap(err)
+}
+
+// wrap makes an error of the folder, unless it is one of the device or of a file.
+func (c *Checkpoint) wrap(err error) error {
+	var device *cuda.Error
+	if errors.As(err, &device) {
+		return err
+	}
+	return formats.Wrap(c.Folder, err)
+}
+
+// Trainer makes model, moments and step as they were saved. Both are the caller's to close, the trainer first.
+func (c *Checkpoint) Trainer(ctx *cuda.Context) (*Trainer, error) {
+	if c.Training == nil {
+		return nil, &formats.Error{
+			Path: c.Folder, Problem: "has no training.json: it can be run, but not trained further",
+		}
+	}
+	moments, err := c.openMoments()
+	if err != nil {
+		return nil, err
+	}
+	trainer, err := c.trainer(ctx, moments)
+	if err = errors.Join(err, moments.Close()); err != nil {
+		return nil, err
+	}
+	return trainer, nil
+}
+
+func (c *Checkpoint) openMoments() (*safetensors.File, error) {
+	path := filepath.Join(c.Folder, "optimizer.safetensors")
+	moments, err := safetensors.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkMoments(moments, model.NewLayout(c.Config)); err != nil {
+		return nil, errors.Join(formats.Wrap(path, err), moments.Close())
+	}
+	return moments, nil
+}
+
+func checkMoments(moments *safetensors.File, layout *model.Layout) error {
+	var expected []string
+	for _, moment := range momentNames {
+		for _, spec := range layout.Specs {
+			expected = append(expected, moment+"."+spec.Name)
+		}
+	}
+	if err := model.CheckNames(moments.Names(), expected); err != nil {
+		return err
+	}
+	for at, name := range expected {
+		shape := layout.Specs[at%len(layout.Specs)].Shape
+		found, _ := moments.Tensor(name)
+		if found.DType != safetensors.F32 || !slices.Equal(found.Shape, shape) {
+			return fmt.Errorf("tensor %s is not f32 of shape %s", name, model.ShapeText(shape))
+		}
+	}
+	return nil
+}
+
+func (c *Checkpoint) trainer(ctx *cuda.Context, moments *safetensors.File) (*Trainer, error) {
+	made, err := c.Model(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	trainer, err := NewTrainer(made, c.Training.Train)
+	if err != nil {
+		var device *cuda.Error
+		if !errors.As(err, &device) {
+			err = formats.Wrap(filepath.Join(c.Folder, "training.json"), err)
+		}
+		return nil, errors.Join(err, made.Close())
+	}
+	err = trainer.loadMoments(moments)
+	if err == nil {
+		err = formats.Wrap(filepath.Join(c.Folder, "training.json"), trainer.SetStep(c.Training.Step))
+	}
+	if err != nil {
+		return nil, errors.Join(err, trainer.Close(), made.Close())
+	}
+	return trainer, nil
+}
+
+func (t *Trainer) arenas() []*model.Arena { return []*model.Arena{t.FirstMoments, t.SecondMoments} }
+
+func (t *Trainer) loadMoments(moments *safetensors.File) error {
+	for at, arena := range t.arenas() {
+		for _, spec := range arena.Layout.Specs {
+			view, err := arena.Parameter(spec.Name)
+			if err != nil {
+				return err
+			}
+			stored, _ := moments.Tensor(momentNames[at] + "." + spec.Name)
+			if err := view.Upload(stored.Bytes); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// SaveCheckpoint writes `root`/step-NNNNNNNN, in one step, and returns it. The tokenizer may be nil.
+func SaveCheckpoint(root string, trainer *Trainer, state State, tokens *tokenizer.Tokenizer) (string, error) {
+	folder := filepath.Join(root, fmt.Sprintf("step-%08d", state.Step))
+	if err := trainer.Model.Context().Synchronize(); err != nil {
+		return "", err
+	}
+	return folder, formats.WriteFolder(folder, func(temporary string) error {
+		return fillCheckpoint(temporary, trainer, state, tokens)
+	})
+}
+
+func fillCheckpoint(folder string, trainer *Trainer, state State, tokens *tokenizer.Tokenizer) error {
+	write := func(name string, data []byte) error { return os.WriteFile(filepath.Join(folder, name), data, 0o666) }
+	config := formats.JSONDocument(trainer.Model.Config.Mixtral())
+	if err := write("config.json", []byte(config)); err != nil {
+		return err
+	}
+	weights, err := stored(trainer.Model.Parameters, "")
+	if err != nil {
+		return err
+	}
+	metadata := map[string]string{"format": "pt"}
+	if err := formats.WriteTensorFolder(folder, weights, metadata, formats.DefaultShardBytes); err != nil {
+		return err
+	}
+	if tokens != nil {
+		if err := write("tokenizer.model", tokens.Model()); err != nil {
+			return err
+		}
+	}
+	var moments []safetensors.Tensor
+	for at, arena := range trainer.arenas() {
+		part, err := stored(arena, momentNames[at]+".")
+		if err != nil {
+			return err
+		}
+		moments = append(moments, part...)
+	}
+	if err := safetensors.Write(filepath.Join(folder, "optimizer.safetensors"), moments, nil); err != nil {
+		return err
+	}
+	return write("training.json", []byte(state.document()))
+}
+
+// stored gives the tensors of an arena as they are written, with a prefix before each name.
+func stored(arena *model.Arena, prefix string) ([]safetensors.Tensor, error) {
+	bytes := make([]byte, arena.Data.Bytes())
+	if err := arena.Data.Download(bytes); err != nil {
+		return nil, err
+	}
+	tensors := make([]safetensors.Tensor, len(arena.Layout.Specs))
+	for at, spec := range arena.Layout.Specs {
+		first := spec.Offset * cuda.F32.Size()
+		last := first + spec.Size()*cuda.F32.Size()
+		tensors[at] = safetensors.Tensor{
+			Name: prefix + spec.Name, DType: safetensors.F32, Shape: spec.Shape, Bytes: bytes[first:last:last],
+		}
+	}
+	return tensors, nil
+}

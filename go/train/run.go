@@ -1,0 +1,416 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/tokenizer"
+)
+
+// ErrDiverged says that the loss is not a finite number any more.
+var ErrDiverged = errors.New("training diverged")
+
+// divergedError says where.
+type divergedError struct {
+	loss float64
+	step int
+}
+
+func (e *divergedError) Error() string {
+	return fmt.Sprintf("the loss is %s at step %d; the last checkpoint is from before. A lower learning rate or a longer "+
+		"warm-up usually helps", formats.Repr(e.loss), e.step)
+}
+
+func (e *divergedError) Unwrap() error { return ErrDiverged }
+
+// Progress is where a run stands after a step. Losses are those of the last report, in nats a token.
+type Progress struct {
+	Step            int
+	Loss            float64
+	HeldOutLoss     *float64 // nil when nothing was evaluated yet
+	TokensPerSecond float64
+	Seconds         float64
+}
+
+// Run trains in a folder: `checkpoints/`, `metrics.jsonl`.
+//
+// The order of the data is a function of seed and position, and a checkpoint holds all that a step depends on, so a run
+// that was stopped anywhere and taken up again passes through the same bits as one that was not. It must be closed.
+type Run struct {
+	Folder      string
+	Checkpoints string // the folder of its checkpoints
+	Trainer     *Trainer
+	Data        *Windows
+	HeldOut     *Windows // nil without held-out data
+	Tokenizer   *tokenizer.Tokenizer
+	Position    int     // windows visited
+	Seconds     float64 // spent training
+
+	OnProgress func(Progress)              // called after each step, where set
+	OnRecord   func(*formats.Object) error // gets each record of the metrics file, where set
+}
+
+// StartRun makes a new run. It is an error (fs.ErrExist) when the folder holds checkpoints already. heldOut may be "",
+// the tokenizer nil.
+func StartRun(
+	ctx *cuda.Context, folder string, config model.Config, options Config, data, heldOut string,
+	tokens *tokenizer.Tokenizer,
+) (*Run, error) {
+	if len(ListCheckpoints(filepath.Join(folder, "checkpoints"))) > 0 {
+		problem := "holds a run already: resume it, or choose another folder"
+		return nil, &existsError{fmt.Sprintf("%s %s", folder, problem)}
+	}
+	if err := options.Validate(); err != nil {
+		return nil, err
+	}
+	run, err := openRun(folder, data, heldOut, options)
+	if err != nil {
+		return nil, err
+	}
+	run.Tokenizer = tokens
+	err = run.checkVocabulary(config.VocabSize)
+	if err == nil {
+		var made *model.MoETransformer
+		if made, err = model.New(ctx, config, options.Seed); err == nil {
+			if run.Trainer, err = NewTrainer(made, options); err != nil {
+				err = errors.Join(err, made.Close())
+			}
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, run.Close())
+	}
+	return run, nil
+}
+
+// existsError is fs.ErrExist with a sentence of its own.
+type existsError struct{ message string }
+
+func (e *existsError) Error() string { return e.message }
+func (e *existsError) Unwrap() error { return fs.ErrExist }
+
+// ResumeRun takes a run up from its last checkpoint, with the options that it was started with.
+func ResumeRun(ctx *cuda.Context, folder, data, heldOut string) (*Run, error) {
+	root := filepath.Join(folder, "checkpoints")
+	found := ListCheckpoints(root)
+	if len(found) == 0 {
+		return nil, &formats.Error{Path: root, Problem: "holds no checkpoint to resume from"}
+	}
+	checkpoint, err := OpenCheckpoint(found[len(found)-1])
+	if err != nil {
+		return nil, err
+	}
+	run, err := resumeFrom(ctx, checkpoint, folder, data, heldOut)
+	if err = errors.Join(err, checkpoint.Close()); err != nil {
+		return nil, err
+	}
+	return run, nil
+}
+
+func resumeFrom(ctx *cuda.Context, checkpoint *Checkpoint, folder, data, heldOut string) (*Run, error) {
+	trainer, err := checkpoint.Trainer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	state := checkpoint.Training
+	run, err := openRun(folder, data, heldOut, state.Train)
+	if err != nil {
+		return nil, errors.Join(err, trainer.Close(), trainer.Model.Close())
+	}
+	run.Trainer, run.Tokenizer = trainer, checkpoint.Tokenizer
+	run.Position, run.Seconds = state.DataPosition, state.Seconds
+	err = run.checkVocabulary(trainer.Model.Config.VocabSize)
+	if run.Data.Count != state.DataWindows {
+		err = fmt.Errorf("%s holds %d windows; this run was started on data with %d", data, run.Data.Count, state.DataWindows)
+	}
+	if err != nil {
+		return nil, errors.Join(err, run.Close())
+	}
+	return run, nil
+}
+
+// openRun opens the data.
+func openRun(folder, data, heldOut string, options Config) (*Run, error) {
+	run := &Run{Folder: folder, Checkpoints: filepath.Join(folder, "checkpoints")}
+	var err error
+	if run.Data, err = OpenWindows(data, options.SequenceLength); err != nil {
+		return nil, err
+	}
+	if heldOut != "" {
+		if run.HeldOut, err = OpenWindows(heldOut, options.SequenceLength); err != nil {
+			return nil, errors.Join(err, run.Close())
+		}
+	}
+	return run, nil
+}
+
+func (r *Run) checkVocabulary(vocab int) error {
+	for _, part := range []struct {
+		windows *Windows
+		name    string
+	}{{r.Data, "training"}, {r.HeldOut, "held-out"}} {
+		if part.windows != nil && part.windows.VocabSize != vocab {
+			return fmt.Errorf("the %s data has a vocabulary of %d, the model one of %d", part.name, part.windows.VocabSize, vocab)
+		}
+	}
+	return nil
+}
+
+// Close frees trainer and model and lets go of the data.
+func (r *Run) Close() error {
+	var err error
+	if r.Trainer != nil {
+		err = errors.Join(r.Trainer.Close(), r.Trainer.Model.Close())
+	}
+	for _, windows := range []*Windows{r.Data, r.HeldOut} {
+		if windows != nil {
+			err = errors.Join(err, windows.Close())
+		}
+	}
+	return err
+}
+
+// Train runs until all steps are done or ctx is; then the step that it is in is finished and saved, and the error is
+// that of ctx. ErrDiverged when the loss is not finite any more.
+func (r *Run) Train(ctx context.Context) error {
+	if err := os.MkdirAll(r.Checkpoints, 0o777); err != nil {
+		return err
+	}
+	if err := formats.RemoveLeftovers(r.Checkpoints); err != nil {
+		return err
+	}
+	log, err := openMetrics(r.Folder, r.Trainer.Step())
+	if err != nil {
+		return err
+	}
+	loop := &loop{run: r, log: log, loss: math.NaN(), saved: true}
+	err = errors.Join(loop.steps(ctx), log.close())
+	if err == nil && !loop.saved {
+		err = r.Save(nil)
+	}
+	if err == nil && r.Trainer.Step() < r.Trainer.Config.Steps {
+		err = ctx.Err()
+	}
+	return err
+}
+
+// loop is the state of Train from step to step.
+type loop struct {
+	run     *Run
+	log     *metricsLog
+	loss    float64
+	heldOut *float64
+	speed   float64
+	saved   bool
+
+	timedSteps   int // since the last report
+	timedSeconds float64
+}
+
+func (l *loop) steps(ctx context.Context) error {
+	r := l.run
+	config := r.Trainer.Config
+	for r.Trainer.Step() < config.Steps && ctx.Err() == nil {
+		began := time.Now()
+		result, err := r.step()
+		if err != nil {
+			return err
+		}
+		step := result.Step
+		l.saved = false
+		last := step == config.Steps
+		reported := last || step%config.LogEvery == 0
+		var record *formats.Object
+		if reported {
+			if record, err = r.record(result); err != nil {
+				return err
+			}
+			l.loss = record.Get("loss").(float64)
+		}
+		l.count(time.Since(began).Seconds())
+		if reported {
+			if err := l.report(record, step); err != nil {
+				return err
+			}
+		}
+		if err := l.evaluateAndSave(step, last); err != nil {
+			return err
+		}
+		if r.OnProgress != nil {
+			r.OnProgress(Progress{step, l.loss, l.heldOut, l.speed, r.Seconds})
+		}
+	}
+	return nil
+}
+
+// step trains on the next batch.
+func (r *Run) step() (*StepResult, error) {
+	config := r.Trainer.Config
+	order, err := r.Trainer.Model.Context().DataOrder(
+		config.Seed, int64(r.Position), config.BatchSize, int64(r.Data.Count))
+	if err != nil {
+		return nil, err
+	}
+	inputs, targets, err := r.Data.Take(order)
+	if err != nil {
+		return nil, err
+	}
+	result, err := r.Trainer.TrainStep(inputs, targets, config.BatchSize)
+	if err == nil {
+		r.Position += config.BatchSize
+	}
+	return result, err
+}
+
+// count adds the time of a step.
+func (l *loop) count(seconds float64) {
+	l.run.Seconds += seconds
+	l.timedSteps++
+	l.timedSeconds += seconds
+}
+
+// record makes the line of metrics of a step, its time still missing.
+func (r *Run) record(result *StepResult) (*formats.Object, error) {
+	record := formats.NewObject("step", result.Step)
+	for _, value := range []struct {
+		name string
+		read func() (float64, error)
+	}{
+		{"loss", result.Loss}, {"aux_loss", result.AuxLoss},
+		{"grad_norm", result.GradNorm}, {"learning_rate", result.LearningRate},
+	} {
+		number, err := value.read()
+		if err != nil {
+			return nil, err
+		}
+		record.Set(value.name, number)
+	}
+	record.Set("tokens", r.Position*r.Trainer.Config.SequenceLength)
+	record.Set("tokens_per_second", nil)
+	record.Set("seconds", nil)
+	counts, err := r.Trainer.Model.ExpertCounts()
+	if err != nil {
+		return nil, err
+	}
+	record.Set("expert_shares", shares(counts))
+	return record, nil
+}
+
+// shares gives the share of each expert in its layer's slots.
+func shares(counts [][]int32) []any {
+	rows := make([]any, len(counts))
+	for at, row := range counts {
+		total := 0.0
+		for _, count := range row {
+			total += float64(count)
+		}
+		parts := make([]any, len(row))
+		for expert, count := range row {
+			parts[expert] = round(float64(count)/total, 5)
+		}
+		rows[at] = parts
+	}
+	return rows
+}
+
+// round gives the double nearest to a number's decimal with so many digits behind the point.
+func round(value float64, digits int) float64 {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'f', digits, 64), 64)
+	if err != nil { // only what is not finite, and that parses too
+		return value
+	}
+	return rounded
+}
+
+// report writes the metrics of a step.
+func (l *loop) report(record *formats.Object, step int) error {
+	config := l.run.Trainer.Config
+	l.speed = float64(l.timedSteps*config.BatchSize*config.SequenceLength) / l.timedSeconds
+	l.timedSteps, l.timedSeconds = 0, 0
+	record.Set("tokens_per_second", round(l.speed, 1))
+	record.Set("seconds", round(l.run.Seconds, 3))
+	if err := l.write(record); err != nil {
+		return err
+	}
+	if math.IsNaN(l.loss) || math.IsInf(l.loss, 0) {
+		return &divergedError{l.loss, step}
+	}
+	return nil
+}
+
+func (l *loop) write(record *formats.Object) error {
+	err := l.log.write(record)
+	if err == nil && l.run.OnRecord != nil {
+		err = l.run.OnRecord(record)
+	}
+	return err
+}
+
+func (l *loop) evaluateAndSave(step int, last bool) error {
+	r, config := l.run, l.run.Trainer.Config
+	due := func(every int) bool { return last || (every > 0 && step%every == 0) }
+	var measured *float64
+	if r.HeldOut != nil && due(config.EvalEvery) {
+		loss, err := r.Evaluate(config.EvalBatches)
+		if err != nil {
+			return err
+		}
+		measured, l.heldOut = &loss, &loss
+		if err := l.write(formats.NewObject("step", step, "held_out_loss", loss)); err != nil {
+			return err
+		}
+	}
+	if !due(config.SaveEvery) {
+		return nil
+	}
+	l.saved = true
+	return r.Save(measured)
+}
+
+// Evaluate gives the mean cross-entropy over the held-out data, all of it (0) or so many batches, in nats a token.
+func (r *Run) Evaluate(batches int) (float64, error) {
+	if r.HeldOut == nil {
+		return 0, errors.New("this run has no held-out data")
+	}
+	config := r.Trainer.Config
+	size := config.MicroBatchSize
+	if size == 0 {
+		size = config.BatchSize
+	}
+	total, count := 0.0, int64(0)
+	for _, windows := range r.HeldOut.spread(size, batches) {
+		inputs, targets, err := r.HeldOut.Take(windows)
+		if err != nil {
+			return 0, err
+		}
+		part, tokens, err := r.Trainer.Model.Evaluate(inputs, targets, len(windows))
+		if err != nil {
+			return 0, err
+		}
+		total, count = total+part, count+tokens
+	}
+	return total / float64(count), nil
+}
+
+// Save writes a checkpoint of this moment and removes those that are not to be kept. heldOutLoss may be nil.
+func (r *Run) Save(heldOutLoss *float64) error {
+	config := r.Trainer.Config
+	state := State{
+		Step: r.Trainer.Step(), DataPosition: r.Position, DataWindows: r.Data.Count, Seconds: r.Seconds,
+		Train: config, HeldOutLoss: heldOutLoss,
+	}
+	if _, err := SaveCheckpoint(r.Checkpoints, r.Trainer, state, r.Tokenizer); err != nil {
+		return err
+	}
+	return pruneCheckpoints(r.Checkpoints, config.KeepCheckpoints)
+}
