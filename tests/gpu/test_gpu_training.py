@@ -48,8 +48,11 @@ def batches(count: int) -> list[tuple[np.ndarray, np.ndarray]]:
     return made
 
 
-def trained(ctx: nncuda.Context, steps: int, capture: bool = True) -> tuple[Trainer, list[float]]:
-    trainer = Trainer(MoETransformer(ctx, TINY, seed=1), OPTIONS, capture=capture)
+def trained(
+    ctx: nncuda.Context, steps: int, capture: bool = True, precision: str = "f32", **options: float
+) -> tuple[Trainer, list[float]]:
+    config = dataclasses.replace(OPTIONS, precision=precision, **options)
+    trainer = Trainer(MoETransformer(ctx, TINY, seed=1, precision=config.precision), config, capture=capture)
     return trainer, [trainer.train_step(*batch).loss for batch in batches(steps)]
 
 
@@ -72,6 +75,22 @@ def test_two_runs_and_a_captured_one_have_the_same_bits(gpu: nncuda.Context) -> 
         assert losses == runs[0][1]
         for one, other in zip(bits(runs[0][0]), bits(trainer), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+def test_sixteen_bits(gpu: nncuda.Context, precision: str) -> None:
+    """Steps are skipped, the scale falls and grows, captured or not; the losses are those of the CPU."""
+    scaling = {"loss_scale": 2.0**20, "loss_scale_interval": 2} if precision == "f16" else {}
+    runs = [trained(gpu, 6, capture, precision, **scaling) for capture in (True, False)]
+    assert runs[0][1] == runs[1][1]
+    for one, other in zip(*(bits(trainer) for trainer, _ in runs), strict=True):
+        np.testing.assert_array_equal(one, other)
+    state = runs[0][0].loss_scaling
+    assert state == runs[1][0].loss_scaling
+    assert precision == "bf16" or (state is not None and 0 < state.skipped < 6)
+    with nncuda.Context("cpu") as cpu:
+        _, losses = trained(cpu, 6, True, precision, **scaling)
+    np.testing.assert_allclose(runs[0][1], losses, rtol=0.02)
 
 
 def test_a_step_reads_nothing_back(gpu: nncuda.Context, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,3 +47,13 @@ def random_batch(config: MoEConfig, batch: int, length: int, seed: int = 0) -> t
     """Inputs and targets of random ids, int32 [batch, length]."""
     ids = np.random.default_rng(seed).integers(0, config.vocab_size, (batch, length + 1), dtype=np.int32)
     return ids[:, :-1].copy(), ids[:, 1:].copy()
+
+
+def learnable_batch(config: MoEConfig, batch: int, length: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Something to learn: each token decides the next, but for a tenth of noise. int32 [batch, length]."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(0, config.vocab_size, (batch, length + 1)).astype(np.int32)
+    for at in range(1, length + 1):
+        follows = (5 * ids[:, at - 1] + 7) % config.vocab_size
+        ids[:, at] = np.where(rng.random(batch) < 0.9, follows, ids[:, at])
+    return ids[:, :-1].copy(), ids[:, 1:].copy()

@@ -35,7 +35,8 @@ def relative_errors(found: dict[str, np.ndarray], exact: dict[str, np.ndarray]) 
     }
 
 
-def assert_as_good_as_float32(ours: dict, plain: dict, exact: dict) -> None:
+def assert_as_good_as(ours: dict, plain: dict, exact: dict) -> None:
+    """No tensor has more than twice the largest error that `plain`, the formulas in that precision, has."""
     budget = 2 * max(relative_errors(plain, exact).values())
     errors = relative_errors(ours, exact)
     worst = max(errors, key=errors.__getitem__)
@@ -72,7 +73,7 @@ def test_gradients(ctx: nncuda.Context, name: str, micro: int) -> None:
     _, plain = reference.loss_and_gradients(params[np.float32], reference_config(config), batches)
     trainer = Trainer(model, TrainConfig(batch_size=4, micro_batch_size=micro, sequence_length=17))
     result = trainer.train_step(inputs, targets)
-    assert_as_good_as_float32(model.gradients.arrays(), plain, exact)
+    assert_as_good_as(model.gradients.arrays(), plain, exact)
     assert result.tokens == np.count_nonzero(targets != -100)
     assert result.loss + result.aux_loss == pytest.approx(exact_loss, rel=1e-5)  # some 40 roundings of 2^-24 deep
     norm = np.sqrt(sum(float((gradient**2).sum()) for gradient in exact.values()))
@@ -98,7 +99,7 @@ def test_updates(ctx: nncuda.Context) -> None:
         assert result.step == step + 1
         assert result.learning_rate == pytest.approx(expected["lr"], rel=1e-6)
         assert result.loss + result.aux_loss == pytest.approx(expected["loss"], rel=1e-4)
-    assert_as_good_as_float32(model.parameters.arrays(), plain.params, exact.params)
+    assert_as_good_as(model.parameters.arrays(), plain.params, exact.params)
 
 
 def test_old_gradients_leave_no_trace(ctx: nncuda.Context) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import click
 
@@ -13,6 +14,7 @@ from ..formats import FormatError
 from ..infer import Sampling, TextGenerator, room
 from ..infer import generate as generate_tokens
 from ..models import MoETransformer
+from ..models.config import Precision
 from ..train import Checkpoint, resolve_checkpoint
 
 _USUAL_TOKENS = 128
@@ -40,6 +42,13 @@ _USUAL_TOKENS = 128
 @click.option(
     "--ids", "as_ids", is_flag=True, help="PROMPT is token ids, and so is the output; no tokenizer is needed."
 )
+@click.option(
+    "--precision",
+    type=click.Choice(get_args(Precision)),
+    default="f32",
+    show_default=True,
+    help="What to compute in; weights and cache take half the memory in bf16 and f16.",
+)
 @click.option("--best", is_flag=True, help="Of a run, take the checkpoint with the lowest held-out loss, not the last.")
 @click.option(
     "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
@@ -55,6 +64,7 @@ def generate(
     top_p: float | None,
     seed: int,
     as_ids: bool,
+    precision: Precision,
     best: bool,
     device: str,
     threads: int | None,
@@ -75,9 +85,9 @@ def generate(
         raise FormatError(checkpoint.folder, "holds no tokenizer.model, so it cannot take text")
     with Context(device, threads=threads) as ctx:
         if checkpoint.tokenizer is None or as_ids:
-            pieces = _ids_stream(checkpoint.model(ctx), prompt_ids, max_tokens, sampling)
+            pieces = _ids_stream(checkpoint.model(ctx, precision=precision), prompt_ids, max_tokens, sampling)
         else:
-            generator = TextGenerator(checkpoint.model(ctx), checkpoint.tokenizer)
+            generator = TextGenerator(checkpoint.model(ctx, precision=precision), checkpoint.tokenizer)
             if max_tokens is None:
                 max_tokens = min(_USUAL_TOKENS, generator.room(prompt))
             pieces = generator.stream(prompt, max_tokens, sampling)

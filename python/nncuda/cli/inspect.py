@@ -84,8 +84,8 @@ def _describe_folder(folder: Path) -> dict[str, Any]:
     if checkpoint.tokenizer is not None:
         content["tokenizer"] = f"{checkpoint.tokenizer.vocab_size} pieces"
     if checkpoint.training is not None:
-        state = {**vars(checkpoint.training)}
-        content["train"] = state.pop("train").to_dict()
+        state = checkpoint.training.to_dict()
+        content["train"] = state.pop("train")
         content["training state"] = state
     return {**content, **_describe_tensors(checkpoint.files)}
 

@@ -11,12 +11,13 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from ..formats import FormatError
 from ..models import PRESETS, MoEConfig
+from ..models.config import Precision
 from ..train import TrainConfig
 
 if sys.version_info >= (3, 11):
@@ -55,7 +56,13 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
             if field.type == "bool":
                 option = click.option(f"--{flag}/--no-{flag}", field.name, default=None, help=text)
             else:
-                kinds = {"int": int, "float": float, "int | None": _OrNone(int), "float | None": _OrNone(float)}
+                kinds = {
+                    "int": int,
+                    "float": float,
+                    "int | None": _OrNone(int),
+                    "float | None": _OrNone(float),
+                    "Precision": click.Choice(get_args(Precision)),
+                }
                 option = click.option(f"--{flag}", field.name, type=kinds[field.type], help=text)
             command = option(command)
     return command

@@ -151,7 +151,8 @@ def run_with_progress(training: TrainingRun) -> bool:
         task = bar.add_task("", total=trainer.config.steps, completed=trainer.step, losses="")
         for progress in training.steps():
             held_out = "" if progress.held_out_loss is None else f", held-out {progress.held_out_loss:.3f}"
-            losses = f"loss {progress.loss:.3f}{held_out} · {progress.tokens_per_second:,.0f} tokens/s"
+            skipped = f", {progress.skipped_steps} steps skipped" if progress.skipped_steps else ""
+            losses = f"loss {progress.loss:.3f}{held_out}{skipped} · {progress.tokens_per_second:,.0f} tokens/s"
             bar.update(task, completed=progress.step, losses=losses)
     done = f"{trainer.step} of {trainer.config.steps} steps"
     terminal.print(f"{done}; checkpoints in {training.checkpoints}", soft_wrap=True, highlight=False)

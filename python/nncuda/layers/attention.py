@@ -53,10 +53,12 @@ class KVCache:
     The rotary embedding's tables are the cache's own, so that sequences of any length can be run in turns.
     """
 
-    def __init__(self, rope: RopeTables, num_layers: int, batch: int, capacity: int, num_kv_heads: int):
+    def __init__(
+        self, rope: RopeTables, num_layers: int, batch: int, capacity: int, num_kv_heads: int, dtype: str = "f32"
+    ):
         ctx, shape = rope.ctx, (batch, capacity, num_kv_heads, rope.head_dim)
-        self.keys = [ctx.empty(shape) for _ in range(num_layers)]
-        self.values = [ctx.empty(shape) for _ in range(num_layers)]
+        self.keys = [ctx.empty(shape, dtype) for _ in range(num_layers)]
+        self.values = [ctx.empty(shape, dtype) for _ in range(num_layers)]
         self.capacity = capacity
         self.used = [0] * batch
         self._counters = ctx.tensor(np.repeat(np.array([[0], [1]], np.int32), batch, axis=1))
@@ -124,7 +126,7 @@ class Attention:
         self._kept = None
         rows, length = x.shape[0], x.shape[0] // batch
         dheads = self.output.backward(dy, heads, beta=beta)
-        dqkv = x.ctx.empty(qkv.shape)
+        dqkv = x.ctx.empty(qkv.shape, qkv.dtype)
         q, k, v = self._split(qkv)
         dq, dk, dv = self._split(dqkv)
         shape = (rows, self.num_heads, self.rope.head_dim)

@@ -33,11 +33,11 @@ class TransformerBlock:
             self._kept = x, normed, middle, post_normed
         return self.moe.forward(post_normed, middle, capacity, aux, keep)
 
-    def backward(self, dout: Tensor, batch: int, aux_scale: Tensor, beta: float = 1.0) -> Tensor:
+    def backward(self, dout: Tensor, batch: int, aux_factor: Tensor, beta: float = 1.0) -> Tensor:
         """Gradient of the block's input from dout, both [batch*length, hidden]."""
         x, normed, middle, post_normed = self._kept
         self._kept = None
-        dnormed = self.moe.backward(dout, post_normed, aux_scale, beta)
+        dnormed = self.moe.backward(dout, post_normed, aux_factor, beta)
         del post_normed
         dmiddle = self.post_norm.backward(dnormed, middle, dout)
         del middle, dout

@@ -13,9 +13,9 @@ class Linear:
         self.weight = weight
         self.grad = grad
 
-    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """x [rows, in] to y [rows, out], which may be given."""
-        return kernels.gemm(x, self.weight, trans_b=True, c=y)
+    def forward(self, x: Tensor, y: Tensor | None = None, dtype: str | None = None) -> Tensor:
+        """x [rows, in] to y [rows, out], which may be given; of x's dtype, or f32 when `dtype` says so."""
+        return kernels.gemm(x, self.weight, trans_b=True, dtype_c=dtype, c=y)
 
     def backward(
         self, dy: Tensor, x: Tensor, dx: Tensor | None = None, accumulate: bool = False, beta: float = 1.0

@@ -36,8 +36,11 @@ class Router:
         self._kept: Routing | None = None
 
     def forward(self, x: Tensor, capacity: int = 0, aux: Tensor | None = None, keep: bool = False) -> Routing:
-        """Routes x [tokens, hidden]; adds the load-balancing loss to `aux` f32 [1] where given."""
-        logits = self.gate.forward(x)
+        """Routes x [tokens, hidden]; adds the load-balancing loss to `aux` f32 [1] where given.
+
+        The logits are f32 in every precision: rounded to 16 bits, experts would tie that are not alike.
+        """
+        logits = self.gate.forward(x, dtype="f32")
         weights, indices, probs = kernels.softmax_topk(logits, k=self.k, norm=self.norm)
         plan = kernels.moe_plan(indices, experts=self.gate.weight.shape[0], capacity=capacity)
         routing = Routing(weights, indices, probs, *plan)
@@ -47,12 +50,12 @@ class Router:
             self._kept = routing
         return routing
 
-    def backward(self, dweights: Tensor, x: Tensor, dx: Tensor, aux_scale: Tensor, beta: float = 1.0) -> None:
-        """Adds to dx what reaches x through the weights and, times aux_scale f32 [1], through the balancing loss."""
+    def backward(self, dweights: Tensor, x: Tensor, dx: Tensor, aux_factor: Tensor, beta: float = 1.0) -> None:
+        """Adds to dx what reaches x through the weights and, times aux_factor f32 [1], through the balancing loss."""
         routing = self._kept
         self._kept = None
         tokens = routing.probs.shape[0]
-        dprobs = kernels.aux_loss_backward(routing.counts, aux_scale, tokens=tokens, alpha=self.alpha)
+        dprobs = kernels.aux_loss_backward(routing.counts, aux_factor, tokens=tokens, alpha=self.alpha)
         dlogits = kernels.softmax_topk_backward(
             dweights, routing.weights, routing.indices, routing.probs, dprobs, norm=self.norm, dtype=x.dtype
         )
@@ -97,7 +100,7 @@ class MoELayer:
             self._kept = routing, rows, gate_up, active, y
         return kernels.moe_combine(y, routing.weights, routing.slot_row, residual)
 
-    def backward(self, dout: Tensor, x: Tensor, aux_scale: Tensor, beta: float = 1.0) -> Tensor:
+    def backward(self, dout: Tensor, x: Tensor, aux_factor: Tensor, beta: float = 1.0) -> Tensor:
         """Gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself."""
         routing, rows, gate_up, active, y = self._kept
         self._kept = None
@@ -112,7 +115,7 @@ class MoELayer:
         kernels.grouped_gemm_wgrad(gate_up, rows, routing.offsets, self.w13_grad, beta=beta)
         drows = kernels.grouped_gemm(gate_up, self.w13, routing.offsets, c=rows)
         dx = kernels.moe_gather_backward(drows, routing.slot_row)
-        self.router.backward(dweights, x, dx, aux_scale, beta)
+        self.router.backward(dweights, x, dx, aux_factor, beta)
         return dx
 
 

@@ -5,6 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
+
+#: What a model computes in.
+Precision = Literal["f32", "bf16", "f16"]
+
+
+def check_precision(value: object) -> None:
+    """Raises ValueError for anything but one of `Precision`."""
+    if value not in get_args(Precision):
+        raise ValueError(f"precision is {value!r}; it must be one of {', '.join(get_args(Precision))}")
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ import numpy as np
 
 from .. import kernels
 from ..context import Context
+from ..dtypes import to_numpy
 from ..layers import Attention, Embedding, KVCache, Linear, MoELayer, RMSNorm, RopeTables, Router, TransformerBlock
 from ..tensor import Tensor
-from .config import MoEConfig
+from .config import MoEConfig, Precision, check_precision
 from .parameters import ParameterArena, ParameterLayout, initialize
 
 IGNORE_INDEX = -100
@@ -24,19 +25,35 @@ _MIN_CHUNK_ROWS = 256
 class MoETransformer:
     """A decoder-only transformer whose feed-forward networks are mixtures of experts.
 
-    `parameters` is one arena of f32 (see `ParameterArena`); `gradients` is another of the same layout, or None for a
-    model that only infers. Token ids are int32 arrays or tensors [batch, length].
+    `weights` is the arena that it computes with (see `ParameterArena`), and its activations have the same dtype, the
+    `precision`. `parameters` is what is trained and saved: the same arena, or, when a model trains in 16 bits, f32
+    values that `weights` is a rounded copy of. `gradients` is f32 of the same layout, or None for a model that only
+    infers. Token ids are int32 arrays or tensors [batch, length]. (Micikevicius et al. 2018, section 3)
     """
 
-    def __init__(self, ctx: Context, config: MoEConfig, *, seed: int | None = 0, training: bool = True):
+    def __init__(
+        self,
+        ctx: Context,
+        config: MoEConfig,
+        *,
+        seed: int | None = 0,
+        training: bool = True,
+        precision: Precision = "f32",
+    ):
         """Makes a model with random weights from `seed`; with seed None all weights are zero, to be loaded."""
+        check_precision(precision)
         self.ctx = ctx
         self.config = config
+        self.precision = precision
         self.layout = ParameterLayout(config)
-        self.parameters = ParameterArena(ctx, self.layout)
+        self.parameters = ParameterArena(ctx, self.layout, "f32" if training else precision)
         self.gradients = ParameterArena(ctx, self.layout) if training else None
+        self.weights = self.parameters
+        if self.parameters.data.dtype != precision:
+            self.weights = ParameterArena(ctx, self.layout, precision)
         if seed is not None:
             initialize(self.parameters, config, seed)
+            self.round_weights()
         self.rope = RopeTables(ctx, config.head_dim, config.rope_base)
         self._stretched: RopeTables | None = None  # for sequences beyond `context`
         self.embedding = Embedding(*self._pair("model.embed_tokens.weight"))
@@ -46,10 +63,16 @@ class MoETransformer:
 
     @classmethod
     def from_arrays(
-        cls, ctx: Context, config: MoEConfig, arrays: Mapping[str, np.ndarray], *, training: bool = True
+        cls,
+        ctx: Context,
+        config: MoEConfig,
+        arrays: Mapping[str, np.ndarray],
+        *,
+        training: bool = True,
+        precision: Precision = "f32",
     ) -> MoETransformer:
         """A model with given weights, by name; see `load_arrays`."""
-        model = cls(ctx, config, seed=None, training=training)
+        model = cls(ctx, config, seed=None, training=training, precision=precision)
         model.load_arrays(arrays)
         return model
 
@@ -66,13 +89,23 @@ class MoETransformer:
             if arrays[name].dtype.kind not in "fV":  # V: bfloat16, which NumPy does not know as a float
                 raise ValueError(f"tensor {name} has dtype {arrays[name].dtype}; weights are floating-point numbers")
         for name in expected:
-            self.parameters[name].copy_(arrays[name])
+            target, array = self.parameters[name], arrays[name]
+            if target.dtype == "f32" or array.dtype == to_numpy(target.dtype):
+                target.copy_(array)
+            else:  # rounded by the library, so that every language rounds alike
+                kernels.cast(self.ctx.tensor(array, "f32"), y=target)
+        self.round_weights()
+
+    def round_weights(self) -> None:
+        """Makes `weights` of `parameters`, where they are not one: whenever something else than an update set these."""
+        if self.weights is not self.parameters:
+            kernels.cast(self.parameters.data, y=self.weights.data)
 
     def forward(self, input_ids: np.ndarray | Tensor) -> Tensor:
         """Logits f32 [batch, length, vocab] of all positions. No expert drops a token."""
         ids, batch, length = self._ids(input_ids)
         x = self.norm.forward(self._stream(ids, batch))
-        return self.head.forward(x).view(batch, length, self.config.vocab_size)
+        return self.head.forward(x, dtype="f32").view(batch, length, self.config.vocab_size)
 
     def evaluate(self, input_ids: np.ndarray | Tensor, targets: np.ndarray | Tensor) -> tuple[float, int]:
         """Sum of the cross-entropy over the targets that are not -100, and their number. No expert drops a token."""
@@ -81,7 +114,7 @@ class MoETransformer:
         x = self.norm.forward(self._stream(ids, batch))
         total, count = 0.0, 0
         for start, rows in self._chunks(x.shape[0]):
-            logits = self.head.forward(x.narrow(0, start, rows))
+            logits = self.head.forward(x.narrow(0, start, rows), dtype="f32")
             _, loss, valid = kernels.cross_entropy_forward(
                 logits, targets.narrow(0, start, rows), ignore_index=IGNORE_INDEX
             )
@@ -93,17 +126,17 @@ class MoETransformer:
         self,
         input_ids: np.ndarray | Tensor,
         targets: np.ndarray | Tensor,
-        loss_scale: Tensor,
-        aux_scale: Tensor,
+        loss_factor: Tensor,
+        aux_factor: Tensor,
         losses: Tensor,
         aux: Tensor,
         accumulate: bool = False,
     ) -> None:
-        """Gradients of loss_scale * (sum of cross-entropies) + aux_scale * (load-balancing loss), into `gradients`.
+        """Gradients of loss_factor * (sum of cross-entropies) + aux_factor * (load-balancing loss), into `gradients`.
 
-        With `accumulate` they are added to what is there. loss_scale and aux_scale are f32 [1]. The sums of
-        cross-entropies go to `losses` f32 [loss_pieces(tokens)], the load-balancing loss, unscaled, is added to `aux`
-        f32 [1].
+        With `accumulate` they are added to what is there. loss_factor and aux_factor are f32 [1]. The sums of
+        cross-entropies go to `losses` f32 [loss_pieces(tokens)], the load-balancing loss is added to `aux` f32 [1],
+        both without the factors.
         """
         ids, batch, length = self._ids(input_ids)
         targets, _, _ = self._ids(targets)
@@ -115,11 +148,11 @@ class MoETransformer:
         for block in self.blocks:
             x = block.forward(x, batch, capacity, aux, keep=True)
         normed = self.norm.forward(x, keep=True)
-        dnormed = self._loss(normed, targets, loss_scale, losses, beta)
+        dnormed = self._loss(normed, targets, loss_factor, losses, beta)
         dx = self.norm.backward(dnormed, x)
         del x, normed, dnormed
         for block in reversed(self.blocks):
-            dx = block.backward(dx, batch, aux_scale, beta)
+            dx = block.backward(dx, batch, aux_factor, beta)
         self.embedding.backward(dx, ids)
 
     def loss_pieces(self, tokens: int) -> int:
@@ -149,7 +182,7 @@ class MoETransformer:
             if self._stretched is None:
                 self._stretched = RopeTables(self.ctx, config.head_dim, config.rope_base, config.ntk_alpha)
             rope = self._stretched
-        return KVCache(rope, config.num_layers, batch, capacity, config.num_kv_heads)
+        return KVCache(rope, config.num_layers, batch, capacity, config.num_kv_heads, self.precision)
 
     def prefill(self, prompt: np.ndarray, cache: KVCache, row: int, logits: Tensor | None = None) -> Tensor:
         """Runs a prompt, ids [length], into row `row` of a cache, which must be empty.
@@ -164,7 +197,7 @@ class MoETransformer:
         for layer, block in enumerate(self.blocks):
             x = block.prefill(x, cache, layer, row)
         cache.advance(len(prompt), row)
-        return self.head.forward(self.norm.forward(x.narrow(0, len(prompt) - 1, 1)), logits)
+        return self.head.forward(self.norm.forward(x.narrow(0, len(prompt) - 1, 1)), logits, "f32")
 
     def decode(self, ids: Tensor, cache: KVCache, logits: Tensor | None = None) -> Tensor:
         """Appends one token to each sequence of the cache, ids i32 [batch].
@@ -178,7 +211,7 @@ class MoETransformer:
         for layer, block in enumerate(self.blocks):
             x = block.decode(x, cache, layer)
         cache.advance(1)
-        return self.head.forward(self.norm.forward(x), logits)
+        return self.head.forward(self.norm.forward(x), logits, "f32")
 
     def _stream(self, ids: Tensor, batch: int) -> Tensor:
         x = self.embedding.forward(ids)
@@ -186,18 +219,23 @@ class MoETransformer:
             x = block.forward(x, batch)
         return x
 
-    def _loss(self, normed: Tensor, targets: Tensor, loss_scale: Tensor, losses: Tensor, beta: float) -> Tensor:
-        """Cross-entropy and its gradient, chunk by chunk; the gradient of `normed` takes its place."""
+    def _loss(self, normed: Tensor, targets: Tensor, loss_factor: Tensor, losses: Tensor, beta: float) -> Tensor:
+        """Cross-entropy and its gradient, chunk by chunk; the gradient of `normed` takes its place.
+
+        The logits and their gradient are f32; only where it enters the products is the gradient rounded to 16 bits.
+        """
         for piece, (start, rows) in enumerate(self._chunks(normed.shape[0])):
             x = normed.narrow(0, start, rows)
             wanted = targets.narrow(0, start, rows)
-            logits = self.head.forward(x)
+            logits = self.head.forward(x, dtype="f32")
             lse, _, _ = kernels.cross_entropy_forward(
                 logits, wanted, ignore_index=IGNORE_INDEX, loss_sum=losses.narrow(0, piece, 1)
             )
-            kernels.cross_entropy_backward(logits, wanted, lse, loss_scale, ignore_index=IGNORE_INDEX, dlogits=logits)
-            self.head.backward(logits, x, dx=x, beta=beta if piece == 0 else 1.0)
-            del logits  # before the next are made
+            kernels.cross_entropy_backward(logits, wanted, lse, loss_factor, ignore_index=IGNORE_INDEX, dlogits=logits)
+            dlogits = logits if self.precision == "f32" else kernels.cast(logits, dtype_y=self.precision)
+            del logits
+            self.head.backward(dlogits, x, dx=x, beta=beta if piece == 0 else 1.0)
+            del dlogits  # before the next are made
         return normed
 
     def _clear_added_gradients(self) -> None:
@@ -220,11 +258,11 @@ class MoETransformer:
         return ids.view(batch * length), batch, length
 
     def _pair(self, name: str) -> tuple[Tensor, Tensor | None]:
-        return self.parameters[name], None if self.gradients is None else self.gradients[name]
+        return self.weights[name], None if self.gradients is None else self.gradients[name]
 
     def _fused_pair(self, name: str, *shape: int) -> tuple[Tensor, Tensor | None]:
         gradient = None if self.gradients is None else self.gradients.fused(name, *shape)
-        return self.parameters.fused(name, *shape), gradient
+        return self.weights.fused(name, *shape), gradient
 
     def _block(self, layer: int) -> TransformerBlock:
         config, prefix = self.config, f"model.layers.{layer}"

@@ -94,12 +94,12 @@ class ParameterLayout:
 
 
 class ParameterArena:
-    """One f32 buffer of a layout: the parameters themselves, their gradients, or a moment of the optimiser."""
+    """One buffer of a layout: the parameters themselves, their gradients, or a moment of the optimiser."""
 
-    def __init__(self, ctx: Context, layout: ParameterLayout, data: Tensor | None = None):
+    def __init__(self, ctx: Context, layout: ParameterLayout, dtype: str = "f32"):
         self.ctx = ctx
         self.layout = layout
-        self.data = ctx.zeros((layout.size,)) if data is None else data
+        self.data = ctx.zeros((layout.size,), dtype)
 
     def __getitem__(self, name: str) -> Tensor:
         """A view of one parameter."""

@@ -9,6 +9,7 @@ import numpy as np
 from ..graphs import Graph
 from ..models import MoETransformer
 from ..tensor import Tensor
+from .scaling import LossScaling
 
 
 class CapturedStep:
@@ -16,9 +17,19 @@ class CapturedStep:
 
     A first step runs call by call: whatever is made once (tables of the rotary embedding) is made there. The second is
     captured, and replayed from then on with the same bits: between its calls the host has nothing to do.
+
+    With `scaling`, the gradients are those of the losses times its scale.
     """
 
-    def __init__(self, model: MoETransformer, batch: int, length: int, micro: int, capture: bool) -> None:
+    def __init__(
+        self,
+        model: MoETransformer,
+        batch: int,
+        length: int,
+        micro: int,
+        capture: bool,
+        scaling: LossScaling | None = None,
+    ) -> None:
         ctx = model.ctx
         self.shape = batch, length
         self._model = model
@@ -27,8 +38,11 @@ class CapturedStep:
         self._pieces = [model.loss_pieces(size * length) for size in self._sizes]
         self.shares = [size / batch for size in self._sizes]
         self._inputs, self._targets = ctx.empty(self.shape, "i32"), ctx.empty(self.shape, "i32")
-        self._loss_scale = ctx.empty((1,))
-        self._aux_scales = ctx.tensor(np.array(self.shares, np.float32))
+        self._loss_factor = ctx.empty((1,))
+        self._aux_factors = ctx.tensor(np.array(self.shares, np.float32))
+        self._scaling = scaling
+        if scaling is not None:
+            self._scaled_loss_factor, self._scaled_aux_factors = ctx.empty((1,)), ctx.empty((len(self._sizes),))
         self.losses, self.aux = ctx.empty((sum(self._pieces),)), ctx.empty((len(self._sizes),))
         self._runs = 0
         self._graph: Graph | None = None
@@ -38,7 +52,7 @@ class CapturedStep:
         """A step on ids and targets, int32 of this shape, `tokens` of which count; `update` is its last part."""
         self._inputs.copy_(inputs)
         self._targets.copy_(targets)
-        self._loss_scale.copy_(np.array([1.0 / tokens], np.float32))
+        self._loss_factor.copy_(np.array([1.0 / tokens], np.float32))
         self._runs += 1
         if self._graph is None and self._runs > 1 and self._capture:
             # Others may have run since, of other lengths: what is made once must not be made inside the graph.
@@ -59,13 +73,19 @@ class CapturedStep:
 
     def _calls(self) -> None:
         self.aux.zero_()
+        loss_factor, aux_factors = self._loss_factor, self._aux_factors
+        if self._scaling is not None:
+            self._scaling.begin()
+            self._scaling.scaled(loss_factor, self._scaled_loss_factor)
+            self._scaling.scaled(aux_factors, self._scaled_aux_factors)
+            loss_factor, aux_factors = self._scaled_loss_factor, self._scaled_aux_factors
         start = piece = 0
         for index, (size, pieces) in enumerate(zip(self._sizes, self._pieces, strict=True)):
             self._model.forward_backward(
                 self._inputs.narrow(0, start, size),
                 self._targets.narrow(0, start, size),
-                self._loss_scale,
-                self._aux_scales.narrow(0, index, 1),
+                loss_factor,
+                aux_factors.narrow(0, index, 1),
                 self.losses.narrow(0, piece, pieces),
                 self.aux.narrow(0, index, 1),
                 accumulate=index > 0,

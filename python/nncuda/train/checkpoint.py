@@ -5,7 +5,7 @@
         model.safetensors        its weights, f32, in the order of the arena (or shards with their index)
         tokenizer.model          SentencePiece
         optimizer.safetensors    first_moment.NAME and second_moment.NAME of each parameter
-        training.json            step, data position, options, held-out loss
+        training.json            step, data position, options, held-out loss, loss scale
 
 A folder appears under its name in one step, when all of it is on the disk: what has the name is whole, so "the last" is
 simply the highest number, and "the best" the one with the lowest held-out loss. No pointer can go stale.
@@ -33,8 +33,10 @@ from ..models import (
     config_to_mixtral,
     parameters_from_mixtral,
 )
+from ..models.config import Precision
 from ..models.moe import check_names
-from .config import TrainConfig
+from .config import LARGEST_LOSS_SCALE, LEAST_LOSS_SCALE, TrainConfig
+from .scaling import LossScalingState
 from .trainer import Trainer
 
 _VERSION = 1
@@ -47,6 +49,7 @@ class TrainingState:
     """What a run needs beside weights and moments to go on.
 
     data_position counts the windows visited, data_windows how many the data had, seconds the time spent training.
+    loss_scaling is there when the precision is f16, and only then.
     """
 
     step: int
@@ -55,6 +58,13 @@ class TrainingState:
     seconds: float
     train: TrainConfig
     held_out_loss: float | None = None
+    loss_scaling: LossScalingState | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """All of it as plain values, as `training.json` has them; without loss_scaling where there is none."""
+        values = {**vars(self), "train": self.train.to_dict()}
+        del values["loss_scaling"]
+        return values if self.loss_scaling is None else {**values, "loss_scaling": vars(self.loss_scaling)}
 
 
 class Checkpoint:
@@ -91,10 +101,10 @@ class Checkpoint:
         path = self.folder / "training.json"
         self.training = read_training_state(path) if path.exists() else None
 
-    def model(self, ctx: Context, *, training: bool = False) -> MoETransformer:
-        """The model with these weights."""
+    def model(self, ctx: Context, *, training: bool = False, precision: Precision = "f32") -> MoETransformer:
+        """The model with these weights, to compute in `precision`."""
         try:
-            return MoETransformer.from_arrays(ctx, self.config, self.tensors, training=training)
+            return MoETransformer.from_arrays(ctx, self.config, self.tensors, training=training, precision=precision)
         except ValueError as error:
             raise FormatError(self.folder, str(error)) from error
 
@@ -114,7 +124,8 @@ class Checkpoint:
             if moments.shape(name) != shape or moments.dtype(name) != np.float32:
                 raise FormatError(path, f"tensor {name} is not f32 of shape {list(shape)}")
         try:
-            trainer = Trainer(self.model(ctx, training=True), self.training.train)
+            train = self.training.train
+            trainer = Trainer(self.model(ctx, training=True, precision=train.precision), train)
         except FormatError:
             raise
         except ValueError as error:
@@ -122,16 +133,16 @@ class Checkpoint:
         for moment, arena in zip(_MOMENTS, (trainer.first_moments, trainer.second_moments), strict=True):
             for name in shapes:
                 arena[name].copy_(moments[f"{moment}.{name}"])
-        trainer.step = self.training.step
+        trainer.restore(self.training.step, self.training.loss_scaling)
         return trainer
 
 
 def load_model(
-    path: str | os.PathLike[str], ctx: Context, *, training: bool = False
+    path: str | os.PathLike[str], ctx: Context, *, training: bool = False, precision: Precision = "f32"
 ) -> tuple[MoETransformer, Tokenizer | None]:
     """A model and its tokenizer from a checkpoint, the last checkpoint of a run, or a Mixtral folder from elsewhere."""
     checkpoint = Checkpoint(resolve_checkpoint(path))
-    return checkpoint.model(ctx, training=training), checkpoint.tokenizer
+    return checkpoint.model(ctx, training=training, precision=precision), checkpoint.tokenizer
 
 
 def save_checkpoint(
@@ -154,8 +165,8 @@ def save_checkpoint(
         arenas = zip(_MOMENTS, (trainer.first_moments, trainer.second_moments), strict=True)
         moments = {f"{moment}.{name}": array for moment, arena in arenas for name, array in arena.arrays().items()}
         write_safetensors(temporary / "optimizer.safetensors", moments)
-        values = {**vars(state), "train": state.train.to_dict()}
-        text = json.dumps({"format": "nncuda training state", "version": _VERSION, **values}, indent=2) + "\n"
+        values = {"format": "nncuda training state", "version": _VERSION, **state.to_dict()}
+        text = json.dumps(values, indent=2) + "\n"
         (temporary / "training.json").write_text(text, encoding="utf-8")
     return folder
 
@@ -169,6 +180,7 @@ def read_training_state(path: str | os.PathLike[str]) -> TrainingState:
     if version != _VERSION:
         raise FormatError(path, f"is a training state of version {version!r}; this program reads version {_VERSION}")
     whole = {"step": 0, "data_position": 0, "data_windows": 1}
+    scaling = values.pop("loss_scaling", None)
     if set(values) != {*whole, "seconds", "train", "held_out_loss"}:
         raise FormatError(path, f"has the entries {', '.join(sorted(values))}; some are missing or too many")
     for name, least in whole.items():
@@ -184,7 +196,27 @@ def read_training_state(path: str | os.PathLike[str]) -> TrainingState:
         train = TrainConfig.from_dict(values["train"])
     except ValueError as error:
         raise FormatError(path, str(error)) from error
-    return TrainingState(**{**values, "train": train})  # type: ignore[arg-type]
+    if (scaling is None) != (train.precision != "f16"):
+        raise FormatError(
+            path, f"has {'no' if scaling is None else 'a'} loss_scaling; its precision is {train.precision}"
+        )
+    state = None if scaling is None else _loss_scaling(path, scaling, most_skipped=values["step"])  # type: ignore[arg-type]
+    return TrainingState(**{**values, "train": train, "loss_scaling": state})  # type: ignore[arg-type]
+
+
+def _loss_scaling(path: str | os.PathLike[str], values: object, most_skipped: int) -> LossScalingState:
+    counters = {"good_steps": 2**31 - 1, "skipped": min(most_skipped, 2**31 - 1)}
+    if not isinstance(values, dict) or set(values) != {"scale", *counters}:
+        raise FormatError(path, f"loss_scaling is {values!r}; it must have scale, good_steps and skipped")
+    scale = values["scale"]
+    if type(scale) not in (int, float) or not LEAST_LOSS_SCALE <= scale <= LARGEST_LOSS_SCALE:
+        raise FormatError(path, f"the scale of loss_scaling is {scale!r}; it must be a number, 2^-24 to 2^24")
+    for name, most in counters.items():
+        if type(values[name]) is not int or not 0 <= values[name] <= most:
+            raise FormatError(
+                path, f"{name} of loss_scaling is {values[name]!r}; it must be a whole number, 0 to {most}"
+            )
+    return LossScalingState(float(scale), values["good_steps"], values["skipped"])
 
 
 def list_checkpoints(root: str | os.PathLike[str]) -> list[Path]:

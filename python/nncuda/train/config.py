@@ -6,6 +6,21 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
+from ..models.config import Precision, check_precision
+
+#: Loss scales that the library takes.
+LEAST_LOSS_SCALE, LARGEST_LOSS_SCALE = 2.0**-24, 2.0**24
+
+#: Options that checkpoints did not have from the beginning. Files have them where they are not at their defaults, so a
+#: run that uses none of them is the same file as ever, which programs from before them open too.
+_ADDED = (
+    "precision",
+    "loss_scale",
+    "loss_scale_growth",
+    "loss_scale_backoff",
+    "loss_scale_interval",
+)
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -21,6 +36,12 @@ class TrainConfig:
     beta1, beta2, eps   AdamW's
     weight_decay        decoupled, on matrices only
     clip_norm           largest global norm of the gradients; None never clips
+    precision           what the model computes in: f32, bf16, or f16, whose losses are scaled; weights, gradients and
+                        moments are kept in f32
+    loss_scale          scale of the losses to begin with, with f16
+    loss_scale_growth   factor of the scale after `loss_scale_interval` steps without an overflow
+    loss_scale_backoff  factor of the scale after a step whose gradients overflow, which is skipped
+    loss_scale_interval  steps without an overflow after which the scale grows
     seed                of the initial weights and of the data order
     eval_every          steps between evaluations on held-out text; 0 evaluates at the end alone
     eval_batches        batches an evaluation takes, always the same ones; 0 takes all
@@ -41,6 +62,11 @@ class TrainConfig:
     eps: float = 1e-8
     weight_decay: float = 0.1
     clip_norm: float | None = 1.0
+    precision: Precision = "f32"
+    loss_scale: float = 65536.0
+    loss_scale_growth: float = 2.0
+    loss_scale_backoff: float = 0.5
+    loss_scale_interval: int = 2000
     seed: int = 0
     eval_every: int = 100
     eval_batches: int = 0
@@ -71,6 +97,19 @@ class TrainConfig:
             _number("clip_norm", self.clip_norm, 0.0, math.inf)
             if self.clip_norm == 0:
                 raise ValueError("clip_norm is 0; it must be above 0, or none for no clipping")
+        check_precision(self.precision)
+        _number("loss_scale", self.loss_scale, LEAST_LOSS_SCALE, LARGEST_LOSS_SCALE)
+        _number("loss_scale_growth", self.loss_scale_growth, 1.0, math.inf)
+        _number("loss_scale_backoff", self.loss_scale_backoff, 0.0, 1.0)
+        if self.loss_scale_backoff == 0:
+            raise ValueError("loss_scale_backoff is 0; it must be above 0")
+        _whole("loss_scale_interval", self.loss_scale_interval, 1)
+        if self.precision != "f16":
+            for name in ("loss_scale", "loss_scale_growth", "loss_scale_backoff", "loss_scale_interval"):
+                if getattr(self, name) != getattr(type(self), name):
+                    raise ValueError(
+                        f"{name} is given, but the precision is {self.precision}; losses are scaled in f16"
+                    )
 
     @property
     def schedule_steps(self) -> tuple[int, int]:
@@ -87,8 +126,12 @@ class TrainConfig:
         return cls(**values)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, object]:
-        """All options by name."""
-        return dataclasses.asdict(self)
+        """All options by name, but those that were added later and are at their defaults."""
+        values = dataclasses.asdict(self)
+        for name in _ADDED:
+            if values[name] == getattr(type(self), name):
+                del values[name]
+        return values
 
 
 def _whole(name: str, value: object, least: int) -> None:

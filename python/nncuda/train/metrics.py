@@ -20,6 +20,8 @@ _SCALARS = {
     "grad_norm": "training/gradient norm",
     "learning_rate": "training/learning rate",
     "tokens_per_second": "training/tokens per second",
+    "loss_scale": "training/loss scale",
+    "skipped_steps": "training/skipped steps",
 }
 
 
@@ -60,7 +62,7 @@ class MetricsLog:
             stream.write(line)
             stream.flush()
         for name, tag in _SCALARS.items():
-            if name in record:
+            if record.get(name) is not None:
                 self._board.add_scalar(tag, record[name], record["step"])
 
     def close(self) -> None:

@@ -36,7 +36,7 @@ def plot_losses(
     records: Sequence[dict[str, object]], path: str | os.PathLike[str], unigram_entropy: float | None = None
 ) -> None:
     """Training and held-out loss over the steps, and the unigram entropy that the model has to beat."""
-    train = [(record["step"], record["loss"]) for record in records if "loss" in record]
+    train = [(record["step"], record["loss"]) for record in records if record.get("loss") is not None]
     held_out = [(record["step"], record["held_out_loss"]) for record in records if "held_out_loss" in record]
     with plt.rc_context(_STYLE):
         figure, axes = plt.subplots(figsize=(8, 4.5))

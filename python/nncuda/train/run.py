@@ -17,10 +17,10 @@ from ..formats import FormatError, Tokenizer
 from ..formats.atomic import remove_leftovers
 from ..models import MoEConfig, MoETransformer
 from .checkpoint import Checkpoint, TrainingState, list_checkpoints, prune_checkpoints, save_checkpoint
-from .config import TrainConfig
+from .config import LEAST_LOSS_SCALE, TrainConfig
 from .data import TokenWindows, open_shards
 from .metrics import MetricsLog
-from .trainer import Trainer
+from .trainer import StepResult, Trainer
 
 
 class DivergedError(RuntimeError):
@@ -29,13 +29,14 @@ class DivergedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands after a step. Losses are those of the last report, in nats a token."""
+    """Where a run stands after a step. Losses, in nats a token, and skipped steps are those of the last report."""
 
     step: int
     loss: float
     held_out_loss: float | None
     tokens_per_second: float
     seconds: float
+    skipped_steps: int = 0
 
 
 class TrainingRun:
@@ -87,7 +88,7 @@ class TrainingRun:
             raise FileExistsError(f"{folder} holds a run already: resume it, or choose another folder")
         windows = _windows(data, train.sequence_length)
         rest = None if held_out is None else _windows(held_out, train.sequence_length)
-        trainer = Trainer(MoETransformer(ctx, model, seed=train.seed), train)
+        trainer = Trainer(MoETransformer(ctx, model, seed=train.seed, precision=train.precision), train)
         return cls(folder, trainer, windows, rest, tokenizer)
 
     @classmethod
@@ -134,7 +135,7 @@ class TrainingRun:
         remove_leftovers(self.checkpoints)
         step = self.trainer.step
         loss, held_out_loss, speed, saved = math.nan, None, 0.0, True
-        timed_steps, timed_seconds = 0, 0.0
+        timed_steps, timed_seconds, skipped_steps = 0, 0.0, 0
         with MetricsLog(self.folder, step, echo) as log:
             while step < config.steps and not self._stop:
                 began = time.perf_counter()
@@ -152,24 +153,20 @@ class TrainingRun:
                 if reported:
                     speed = timed_steps * config.batch_size * config.sequence_length / timed_seconds
                     timed_steps, timed_seconds = 0, 0.0
-                    log.write(
-                        {
-                            "step": step,
-                            "loss": loss,
-                            "aux_loss": result.aux_loss,
-                            "grad_norm": result.grad_norm,
-                            "learning_rate": result.learning_rate,
-                            "tokens": self.position * config.sequence_length,
-                            "tokens_per_second": round(speed, 1),
-                            "seconds": round(self.seconds, 3),
-                            "expert_shares": shares,
-                        }
-                    )
-                    if not math.isfinite(loss):
-                        raise DivergedError(
-                            f"the loss is {loss} at step {step}; the last checkpoint is from before. A lower learning "
-                            "rate or a longer warm-up usually helps"
-                        )
+                    skipped_steps = result.skipped_steps
+                    record = {
+                        "step": step,
+                        "loss": loss,
+                        "aux_loss": result.aux_loss,
+                        "grad_norm": result.grad_norm,
+                        "learning_rate": result.learning_rate,
+                        "tokens": self.position * config.sequence_length,
+                        "tokens_per_second": round(speed, 1),
+                        "seconds": round(self.seconds, 3),
+                        "expert_shares": shares,
+                    }
+                    log.write(record if result.loss_scale is None else _with_scaling(record, result))
+                    _check_convergence(result, loss)
                 measured = None
                 if self.held_out is not None and (last or (config.eval_every and step % config.eval_every == 0)):
                     measured = held_out_loss = self.evaluate(config.eval_batches)
@@ -179,7 +176,7 @@ class TrainingRun:
                     saved = True
                 else:
                     saved = False
-                yield Progress(step, loss, held_out_loss, speed, self.seconds)
+                yield Progress(step, loss, held_out_loss, speed, self.seconds, skipped_steps)
         if not saved:
             self.save()
 
@@ -198,7 +195,15 @@ class TrainingRun:
     def save(self, held_out_loss: float | None = None) -> Path:
         """Writes a checkpoint of this moment and removes those that are not to be kept; returns its folder."""
         config = self.trainer.config
-        state = TrainingState(self.trainer.step, self.position, self.data.windows, self.seconds, config, held_out_loss)
+        state = TrainingState(
+            self.trainer.step,
+            self.position,
+            self.data.windows,
+            self.seconds,
+            config,
+            held_out_loss,
+            self.trainer.loss_scaling,
+        )
         folder = save_checkpoint(self.checkpoints, self.trainer, state, self.tokenizer)
         prune_checkpoints(self.checkpoints, config.keep_checkpoints)
         return folder
@@ -206,6 +211,29 @@ class TrainingRun:
     def _expert_shares(self) -> list[list[float]]:
         counts = self.trainer.model.expert_counts().astype(np.float64)
         return [[round(share, 5) for share in row] for row in (counts / counts.sum(axis=1, keepdims=True)).tolist()]
+
+
+def _with_scaling(record: dict[str, object], result: StepResult) -> dict[str, object]:
+    """A record of a step whose losses were scaled. In a skipped one null stands for what is no number."""
+    if result.skipped:
+        missing = [name for name, value in record.items() if isinstance(value, float) and not math.isfinite(value)]
+        record = {**record, **dict.fromkeys(missing)}
+    return {**record, "loss_scale": result.loss_scale, "skipped_steps": result.skipped_steps}
+
+
+def _check_convergence(result: StepResult, loss: float) -> None:
+    """DivergedError when the loss is no number, unless the step was skipped and a lower loss scale can still help."""
+    if result.skipped:
+        if result.loss_scale == LEAST_LOSS_SCALE:
+            raise DivergedError(
+                f"the gradients overflow at step {result.step} with the least loss scale there is; the last checkpoint "
+                "is from before. A lower learning rate or another precision usually helps"
+            )
+    elif not math.isfinite(loss):
+        raise DivergedError(
+            f"the loss is {loss} at step {result.step}; the last checkpoint is from before. A lower learning "
+            "rate or a longer warm-up usually helps"
+        )
 
 
 def _windows(source: str | os.PathLike[str], length: int) -> TokenWindows:

@@ -12,13 +12,22 @@ from ..models.moe import IGNORE_INDEX
 from ..tensor import Tensor
 from .captured import CapturedStep
 from .config import TrainConfig
+from .scaling import LossScaling, LossScalingState
 
 
 class StepResult:
     """What a step did. Values stay on the device until they are asked for; each lasts until the next step."""
 
     def __init__(
-        self, step: int, tokens: int, shares: list[float], losses: Tensor, aux: Tensor, norm: Tensor, lr: Tensor
+        self,
+        step: int,
+        tokens: int,
+        shares: list[float],
+        losses: Tensor,
+        aux: Tensor,
+        norm: Tensor,
+        lr: Tensor,
+        scaling: LossScaling | None,
     ):
         self.step = step
         self.tokens = tokens
@@ -27,6 +36,7 @@ class StepResult:
         self._aux = aux
         self._norm = norm
         self._lr = lr
+        self._scaling = scaling
 
     @property
     def loss(self) -> float:
@@ -40,19 +50,35 @@ class StepResult:
 
     @property
     def grad_norm(self) -> float:
-        """Global norm of the gradients before clipping."""
-        return self._norm.item()
+        """Global norm of the gradients before clipping, the loss scale divided out; not finite in a skipped step."""
+        return self._norm.item() / (1.0 if self._scaling is None else self._scaling.scale.item())
 
     @property
     def learning_rate(self) -> float:
-        """Rate of this update."""
-        return self._lr.item()
+        """Rate of this update; NaN in a skipped step, which makes none."""
+        return math.nan if self.skipped else self._lr.item()
+
+    @property
+    def loss_scale(self) -> float | None:
+        """What the losses of this step were multiplied by; None in another precision than f16."""
+        return None if self._scaling is None else self._scaling.scale.item()
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the gradients overflowed, so that nothing was updated."""
+        return self._scaling is not None and self._scaling.skip.item() != 0
+
+    @property
+    def skipped_steps(self) -> int:
+        """Steps skipped so far, this one included."""
+        return 0 if self._scaling is None else self._scaling.state.skipped
 
 
 class Trainer:
     """Trains a model with AdamW.
 
-    The state beside the model's parameters: first and second moments, arenas of the same layout, and the step.
+    The state beside the model's parameters: first and second moments, arenas of the same layout, the step, and the loss
+    scale of a model in f16.
     """
 
     def __init__(self, model: MoETransformer, config: TrainConfig | None = None, *, capture: bool = True):
@@ -64,6 +90,8 @@ class Trainer:
             raise ValueError(
                 f"sequence_length is {config.sequence_length}; this model's context is {model.config.context}"
             )
+        if config.precision != model.precision:
+            raise ValueError(f"precision is {config.precision}; this model computes in {model.precision}")
         self.model = model
         self.config = config
         ctx = model.ctx
@@ -71,21 +99,32 @@ class Trainer:
         self.second_moments = ParameterArena(ctx, model.layout)
         self._capture = capture
         self._calls: CapturedStep | None = None
-        self._done = 0  # what _step holds, so that nobody has to wait for the device to know it
-        self._step = ctx.zeros((1,), "i32")
+        self._scaling = LossScaling(ctx, config) if config.precision == "f16" else None
+        self._done = 0  # known here, so that nobody has to wait for the device
+        self._step = ctx.zeros((1,), "i32")  # updates, which is steps without those that were skipped
         self._lr = ctx.zeros((1,))
         self._norm = ctx.zeros((1,))
         self._clip = ctx.zeros((1,))
 
     @property
     def step(self) -> int:
-        """Updates done."""
+        """Steps done, those that were skipped included."""
         return self._done
 
-    @step.setter
-    def step(self, value: int) -> None:
-        self._step.copy_(np.array([value], np.int32))
-        self._done = value
+    @property
+    def loss_scaling(self) -> LossScalingState | None:
+        """The loss scale and its counters, read from the device; None in another precision than f16."""
+        return None if self._scaling is None else self._scaling.state
+
+    def restore(self, step: int, loss_scaling: LossScalingState | None = None) -> None:
+        """Goes on behind `step`, with the `loss_scaling` of that moment when the precision is f16."""
+        if (loss_scaling is None) != (self._scaling is None):
+            raise ValueError("the state of loss scaling belongs to the precision f16, and to no other")
+        if self._scaling is not None and loss_scaling is not None:
+            self._scaling.state = loss_scaling
+        skipped = 0 if loss_scaling is None else loss_scaling.skipped
+        self._step.copy_(np.array([step - skipped], np.int32))
+        self._done = step
 
     def train_step(self, input_ids: np.ndarray | Tensor, targets: np.ndarray | Tensor) -> StepResult:
         """One update from ids and targets [batch, length]; targets of -100 count for nothing.
@@ -108,21 +147,25 @@ class Trainer:
         if self._calls is None or self._calls.shape != inputs.shape:
             micro = self.config.micro_batch_size or batch
             self._calls = None  # its memory first
-            self._calls = CapturedStep(self.model, batch, length, micro, self._capture)
+            self._calls = CapturedStep(self.model, batch, length, micro, self._capture, self._scaling)
         calls = self._calls
         calls.run(inputs, wanted, tokens, self._update)
         self._done += 1
-        return StepResult(self._done, tokens, calls.shares, calls.losses, calls.aux, self._norm, self._lr)
+        values = calls.losses, calls.aux, self._norm, self._lr
+        return StepResult(self._done, tokens, calls.shares, *values, self._scaling)
 
     def _update(self) -> None:
-        config, model = self.config, self.model
+        config, model, scaling = self.config, self.model, self._scaling
         gradients = model.gradients.data
+        skip = None if scaling is None else scaling.skip
         kernels.grad_norm(gradients, norm=self._norm)
         limit = math.inf if config.clip_norm is None else config.clip_norm
-        kernels.grad_clip(self._norm, scale=self._clip, max_norm=limit)
+        kernels.grad_clip(self._norm, None if scaling is None else scaling.scale, scale=self._clip, max_norm=limit)
+        if scaling is not None:
+            scaling.update(self._norm)
         warmup, total = config.schedule_steps
         kernels.lr_schedule(
-            None,
+            skip,
             self._step,
             lr=self._lr,
             warmup=warmup,
@@ -135,7 +178,7 @@ class Trainer:
             self._lr,
             self._step,
             self._clip,
-            None,
+            skip,
             model.parameters.data,
             self.first_moments.data,
             self.second_moments.data,
@@ -144,6 +187,7 @@ class Trainer:
             beta2=config.beta2,
             eps=config.eps,
             weight_decay=config.weight_decay,
+            param_copy=None if model.weights is model.parameters else model.weights.data,
         )
 
 
