@@ -15,6 +15,7 @@ pub mod layer;
 pub mod model;
 pub mod options;
 mod sum;
+pub mod text;
 pub mod tokenizer;
 pub mod train;
 

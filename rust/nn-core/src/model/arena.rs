@@ -20,7 +20,12 @@ pub struct ParameterArena<'ctx> {
 impl<'ctx> ParameterArena<'ctx> {
     /// An arena of zeros.
     pub fn zeros(ctx: &'ctx Context, layout: &Rc<ParameterLayout>) -> Result<Self> {
-        Ok(Self { layout: Rc::clone(layout), data: ctx.zeros(&[layout.size()], DType::F32)? })
+        Ok(Self::over(layout, ctx.zeros(&[layout.size()], DType::F32)?))
+    }
+
+    /// An arena over a tensor f32 `[layout.size()]`.
+    pub fn over(layout: &Rc<ParameterLayout>, data: GpuTensor<'ctx>) -> Self {
+        Self { layout: Rc::clone(layout), data }
     }
 
     /// All elements, f32 `[layout.size()]`.

@@ -112,7 +112,7 @@ impl Checkpoint {
         check_moments(&file, &ParameterLayout::new(&self.config)?).map_err(|error| error.in_file(&path))?;
         let model = self.model(ctx, true)?;
         let in_state = |error: Error| error.in_file(self.folder.join("training.json"));
-        let mut trainer = Trainer::new(model, state.train.clone()).map_err(in_state)?;
+        let mut trainer = Trainer::new(model, state.train.clone(), true).map_err(in_state)?;
         for (prefix, arena) in MOMENTS.into_iter().zip(trainer.moments()) {
             for spec in arena.layout().specs() {
                 arena.set(&spec.name, &file.read_f32(&format!("{prefix}{}", spec.name), 0, spec.size())?)?;

@@ -1,9 +1,9 @@
 //! Training: options, data, steps, checkpoints, runs.
 
-mod captured;
 mod checkpoint;
 mod config;
 mod data;
+mod memory;
 mod metrics;
 mod run;
 mod trainer;

@@ -74,7 +74,7 @@ impl<'ctx> TrainingRun<'ctx> {
         }
         let data = TokenWindows::open(data, train.sequence_length)?;
         let held_out = held_out.map(|path| TokenWindows::open(path, train.sequence_length)).transpose()?;
-        let trainer = Trainer::new(MoETransformer::random(ctx, model, train.seed)?, train)?;
+        let trainer = Trainer::new(MoETransformer::random(ctx, model, train.seed)?, train, true)?;
         Self::new(folder, trainer, data, held_out, tokenizer, 0, 0.0)
     }
 
@@ -141,15 +141,15 @@ impl<'ctx> TrainingRun<'ctx> {
     }
 
     /// Trains until all steps are done or the stop flag is set; returns the last progress, `None` if nothing was left.
-    pub fn run(&mut self, mut report: impl FnMut(Event<'_>)) -> Result<Option<Progress>> {
+    /// An error of `report` ends it at once.
+    pub fn run(&mut self, mut report: impl FnMut(Event<'_>) -> Result<()>) -> Result<Option<Progress>> {
         let root = self.checkpoints();
         std::fs::create_dir_all(&root).map_err(|error| Error::io(&root, error))?;
         atomic::remove_leftovers(&root)?;
         let mut log = MetricsLog::open(&self.folder, self.trainer.step())?;
-        let mut reporter = |record: &Table, report: &mut dyn FnMut(Event<'_>)| {
+        let mut reporter = |record: &Table, report: &mut dyn FnMut(Event<'_>) -> Result<()>| {
             log.write(record)?;
-            report(Event::Record(record));
-            Ok::<_, Error>(())
+            report(Event::Record(record))
         };
         let config = self.trainer.config().clone();
         let every = |interval: usize, step: usize| interval > 0 && step.is_multiple_of(interval);
@@ -197,7 +197,7 @@ impl<'ctx> TrainingRun<'ctx> {
                 self.save(measured)?;
             }
             (progress.step, progress.seconds, any) = (step, self.seconds, true);
-            report(Event::Step(&progress));
+            report(Event::Step(&progress))?;
         }
         if !saved {
             self.save(None)?;

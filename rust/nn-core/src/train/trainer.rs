@@ -1,10 +1,10 @@
 //! One training step: gradients over micro-batches, clipping, schedule, AdamW.
 
-use nn_ffi::{DType, GpuTensor, kernels};
+use nn_ffi::{GpuTrainer, UpdateOptions};
 
-use super::captured::CapturedStep;
 use super::config::TrainConfig;
 use super::data::Batch;
+use super::memory::StepMemory;
 use crate::error::{Error, Result};
 use crate::model::{IGNORE_INDEX, MoETransformer, ParameterArena};
 use crate::sum::exact_sum;
@@ -16,30 +16,17 @@ use crate::sum::exact_sum;
 pub struct Trainer<'ctx> {
     model: MoETransformer<'ctx>,
     config: TrainConfig,
-    first_moments: ParameterArena<'ctx>,
-    second_moments: ParameterArena<'ctx>,
-    capture: bool,
-    calls: Option<CapturedStep<'ctx>>,
-    state: Optimizer<'ctx>,
-    /// What `state.step` holds, so that nobody has to wait for the device to know it.
-    done: usize,
-}
-
-/// What the optimiser keeps on the device from step to step.
-#[derive(Debug)]
-struct Optimizer<'ctx> {
-    step: GpuTensor<'ctx>,
-    lr: GpuTensor<'ctx>,
-    norm: GpuTensor<'ctx>,
-    clip: GpuTensor<'ctx>,
+    moments: [ParameterArena<'ctx>; 2],
+    device: GpuTrainer<'ctx>,
+    memory: Option<StepMemory<'ctx>>,
 }
 
 /// What a step did. Values stay on the device until they are asked for; they last until the next step, which the borrow
 /// of the trainer sees to.
 #[derive(Debug)]
 pub struct StepResult<'a, 'ctx> {
-    state: &'a Optimizer<'ctx>,
-    calls: &'a CapturedStep<'ctx>,
+    device: &'a GpuTrainer<'ctx>,
+    memory: &'a StepMemory<'ctx>,
     /// Updates done, this one included.
     pub step: usize,
     /// Targets that counted.
@@ -49,66 +36,66 @@ pub struct StepResult<'a, 'ctx> {
 impl StepResult<'_, '_> {
     /// Mean cross-entropy over the targets of the whole batch, in nats.
     pub fn loss(&self) -> Result<f64> {
-        let losses: Vec<f32> = self.calls.losses.to_vec()?;
+        let losses: Vec<f32> = self.memory.losses.to_vec()?;
         Ok(exact_sum(losses.into_iter().map(f64::from)) / self.tokens as f64)
     }
 
     /// Load-balancing loss, the mean over the micro-batches by their tokens.
     pub fn aux_loss(&self) -> Result<f64> {
-        let aux: Vec<f32> = self.calls.aux.to_vec()?;
-        Ok(exact_sum(self.calls.shares.iter().zip(aux).map(|(share, value)| share * f64::from(value))))
+        let aux: Vec<f32> = self.memory.aux.to_vec()?;
+        Ok(exact_sum(self.memory.shares.iter().zip(aux).map(|(share, value)| share * f64::from(value))))
     }
 
     /// Global norm of the gradients before clipping.
     pub fn grad_norm(&self) -> Result<f64> {
-        Ok(f64::from(self.state.norm.item::<f32>()?))
+        Ok(f64::from(self.device.norm().item::<f32>()?))
     }
 
     /// Rate of this update.
     pub fn learning_rate(&self) -> Result<f64> {
-        Ok(f64::from(self.state.lr.item::<f32>()?))
+        Ok(f64::from(self.device.rate().item::<f32>()?))
     }
 
     /// Slots that chose each expert in the last micro-batch, layer by layer.
     pub fn expert_counts(&self) -> Result<Vec<Vec<i32>>> {
-        self.calls.uses.iter().map(|layer| Ok(layer.counts.to_vec()?)).collect()
+        self.memory.uses.iter().map(|layer| Ok(layer.counts.to_vec()?)).collect()
     }
 
     /// Experts of each token of the last micro-batch, likeliest first, `[tokens * experts_per_token]` a layer.
     pub fn expert_choices(&self) -> Result<Vec<Vec<i32>>> {
-        self.calls.uses.iter().map(|layer| Ok(layer.choices.to_vec()?)).collect()
+        self.memory.uses.iter().map(|layer| Ok(layer.choices.to_vec()?)).collect()
     }
 }
 
 impl<'ctx> Trainer<'ctx> {
     /// A trainer at step 0. `Error::Value` when the model was made for inference, or does not take sequences this long.
-    pub fn new(model: MoETransformer<'ctx>, config: TrainConfig) -> Result<Self> {
+    ///
+    /// Steps of one shape of batch are captured as a graph and replayed; without `capture` they are not: the same bits,
+    /// later.
+    pub fn new(model: MoETransformer<'ctx>, config: TrainConfig, capture: bool) -> Result<Self> {
         config.validate()?;
-        model.gradients()?;
         let (length, context) = (config.sequence_length, model.config().context);
         if length > context {
             return Err(Error::value(format!("sequence_length is {length}; this model's context is {context}")));
         }
-        let ctx = model.context();
-        let scalar = || ctx.zeros(&[1], DType::F32);
-        Ok(Self {
-            first_moments: ParameterArena::zeros(ctx, model.layout())?,
-            second_moments: ParameterArena::zeros(ctx, model.layout())?,
-            state: Optimizer { step: ctx.zeros(&[1], DType::I32)?, lr: scalar()?, norm: scalar()?, clip: scalar()? },
-            model,
-            config,
-            capture: true,
-            calls: None,
-            done: 0,
-        })
-    }
-
-    /// With `capture`, as at first, steps of one shape of batch are captured as a graph and replayed: the same bits,
-    /// sooner.
-    #[must_use]
-    pub fn with_capture(mut self, capture: bool) -> Self {
-        self.capture = capture;
-        self
+        let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let (warmup, total) = config.schedule_steps();
+        let options = UpdateOptions {
+            max_rate: config.learning_rate as f32,
+            min_rate: (config.learning_rate * config.min_rate_share) as f32,
+            warmup: whole(warmup),
+            total: whole(total),
+            beta1: config.beta1 as f32,
+            beta2: config.beta2 as f32,
+            eps: config.eps as f32,
+            weight_decay: config.weight_decay as f32,
+            decayed: whole(model.layout().num_decayed()),
+            clip_norm: config.clip_norm.map(|limit| limit as f32),
+        };
+        let device = GpuTrainer::new(model.parameters().data(), model.gradients()?.data(), options, capture)?;
+        let moments = [device.first_moments(), device.second_moments()]
+            .map(|data| ParameterArena::over(model.layout(), data.clone()));
+        Ok(Self { model, config, moments, device, memory: None })
     }
 
     /// The model.
@@ -122,21 +109,19 @@ impl<'ctx> Trainer<'ctx> {
     }
 
     /// First and second moments.
-    pub fn moments(&self) -> [&ParameterArena<'ctx>; 2] {
-        [&self.first_moments, &self.second_moments]
+    pub fn moments(&self) -> &[ParameterArena<'ctx>; 2] {
+        &self.moments
     }
 
     /// Updates done.
     pub fn step(&self) -> usize {
-        self.done
+        usize::try_from(self.device.steps_done()).unwrap_or(0)
     }
 
     /// Sets the number of updates done, for a trainer whose weights and moments are of that step.
     pub fn set_step(&mut self, step: usize) -> Result<()> {
         let count = i32::try_from(step).map_err(|_| Error::value(format!("step is {step}; it must be below 2^31")))?;
-        self.state.step.copy_from_slice(&[count])?;
-        self.done = step;
-        Ok(())
+        Ok(self.device.set_steps_done(count)?)
     }
 
     /// One update from a batch of any shape; targets of `IGNORE_INDEX` count for nothing.
@@ -159,59 +144,26 @@ impl<'ctx> Trainer<'ctx> {
         if tokens == 0 {
             return Err(Error::value("no target counts: all are -100"));
         }
-        let calls = match self.calls.take().filter(|calls| calls.fits(batch)) {
-            Some(calls) => calls,
+        let memory = match self.memory.take().filter(|memory| memory.fits(batch)) {
+            Some(memory) => memory,
             None => {
                 let micro = self.config.micro_batch_size.unwrap_or(batch.rows);
-                CapturedStep::new(&self.model, batch.rows, batch.length, micro)?
+                StepMemory::new(&self.model, batch.rows, batch.length, micro)?
             }
         };
-        let calls = self.calls.insert(calls);
-        let update = || update(&self.model, &self.config, [&self.first_moments, &self.second_moments], &self.state);
-        calls.run(&self.model, batch, tokens, self.capture, update)?;
-        self.done += 1;
-        Ok(StepResult { calls, state: &self.state, step: self.done, tokens })
+        let memory = self.memory.insert(memory);
+        memory.fill(&self.model, batch, tokens)?;
+        let mut uses = None;
+        self.device.step(&[batch.rows, batch.length], || -> Result<()> {
+            uses = Some(memory.calls(&self.model)?);
+            Ok(())
+        })?;
+        if let Some(uses) = uses {
+            memory.uses = uses;
+        }
+        let step = usize::try_from(self.device.steps_done()).unwrap_or(0);
+        Ok(StepResult { memory, device: &self.device, step, tokens })
     }
-}
-
-fn update(
-    model: &MoETransformer<'_>,
-    config: &TrainConfig,
-    moments: [&ParameterArena<'_>; 2],
-    state: &Optimizer<'_>,
-) -> Result<()> {
-    let gradients = model.gradients()?.data();
-    kernels::grad_norm(gradients, &state.norm)?;
-    let limit = config.clip_norm.map_or(f32::INFINITY, |limit| limit as f32);
-    kernels::grad_clip(&state.norm, None, &state.clip, None, limit)?;
-    let (warmup, total) = config.schedule_steps();
-    let whole = |steps| i64::try_from(steps).unwrap_or(i64::MAX);
-    let lowest = config.learning_rate * config.min_rate_share;
-    kernels::lr_schedule(
-        None,
-        &state.step,
-        &state.lr,
-        whole(warmup),
-        whole(total),
-        config.learning_rate as f32,
-        lowest as f32,
-    )?;
-    Ok(kernels::adamw_step(
-        gradients,
-        &state.lr,
-        &state.step,
-        Some(&state.clip),
-        None,
-        model.parameters().data(),
-        moments[0].data(),
-        moments[1].data(),
-        None,
-        whole(model.layout().num_decayed()),
-        config.beta1 as f32,
-        config.beta2 as f32,
-        config.eps as f32,
-        config.weight_decay as f32,
-    )?)
 }
 
 /// Checks ids on the host, before the device is given anything, so that it can go on.

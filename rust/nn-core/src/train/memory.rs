@@ -1,17 +1,14 @@
-//! The kernel calls of a training step for one shape of batch: made from Rust at first, then replayed as a graph.
+//! What the calls of a training step read and write, for one shape of batch.
 
-use nn_ffi::{CudaGraph, DType, GpuTensor};
+use nn_ffi::{DType, GpuTensor};
 
 use super::data::Batch;
 use crate::error::Result;
 use crate::model::{ExpertUse, Gradients, MoETransformer};
 
-/// What a step of this shape reads and writes, in memory that stays, and its calls.
-///
-/// A first step runs call by call: whatever is made once (tables of the rotary embedding) is made there. The second is
-/// captured, and replayed from then on with the same bits: between its calls the host has nothing to do.
+/// What a step of this shape reads and writes, in memory that stays, so that its calls can be captured and replayed.
 #[derive(Debug)]
-pub(super) struct CapturedStep<'ctx> {
+pub(super) struct StepMemory<'ctx> {
     shape: [usize; 2],
     micro_batches: Vec<MicroBatch<'ctx>>,
     /// The share of each micro-batch in the batch.
@@ -23,8 +20,6 @@ pub(super) struct CapturedStep<'ctx> {
     pub(super) losses: GpuTensor<'ctx>,
     /// The balancing loss of each micro-batch.
     pub(super) aux: GpuTensor<'ctx>,
-    runs: usize,
-    graph: Option<CudaGraph<'ctx>>,
     /// How the last micro-batch used the experts of each layer.
     pub(super) uses: Vec<ExpertUse<'ctx>>,
 }
@@ -40,7 +35,7 @@ struct MicroBatch<'ctx> {
     aux: GpuTensor<'ctx>,
 }
 
-impl<'ctx> CapturedStep<'ctx> {
+impl<'ctx> StepMemory<'ctx> {
     /// Memory for steps of `[batch, length]` ids, in micro-batches of at most `micro` sequences.
     pub(super) fn new(model: &MoETransformer<'ctx>, batch: usize, length: usize, micro: usize) -> Result<Self> {
         let ctx = model.context();
@@ -76,8 +71,6 @@ impl<'ctx> CapturedStep<'ctx> {
             loss_scale: ctx.empty(&[1], DType::F32)?,
             losses,
             aux,
-            runs: 0,
-            graph: None,
             uses: Vec::new(),
         })
     }
@@ -87,40 +80,18 @@ impl<'ctx> CapturedStep<'ctx> {
         self.shape == [batch.rows, batch.length]
     }
 
-    /// A step on a batch of this shape, `tokens` of which count; `update` is its last part.
-    pub(super) fn run(
-        &mut self,
-        model: &MoETransformer<'ctx>,
-        batch: &Batch,
-        tokens: usize,
-        capture: bool,
-        update: impl Fn() -> Result<()>,
-    ) -> Result<()> {
+    /// Takes a batch of this shape, `tokens` of whose targets count.
+    pub(super) fn fill(&self, model: &MoETransformer<'ctx>, batch: &Batch, tokens: usize) -> Result<()> {
         self.inputs.copy_from_slice(&batch.inputs)?;
         self.targets.copy_from_slice(&batch.targets)?;
         self.loss_scale.copy_from_slice(&[(1.0 / tokens as f64) as f32])?;
-        self.runs += 1;
-        if self.graph.is_none() && self.runs > 1 && capture {
-            // Others may have run since, of other lengths: what is made once must not be made inside the graph.
-            let most = self.micro_batches.iter().map(|micro| micro.rows).max().unwrap_or(0);
-            model.prepare(most, batch.length)?;
-            let mut uses = Vec::new();
-            self.graph = Some(model.context().capture(|| {
-                uses = self.calls(model)?;
-                update()
-            })?);
-            self.uses = uses;
-        }
-        match &self.graph {
-            Some(graph) => Ok(graph.launch()?),
-            None => {
-                self.uses = self.calls(model)?;
-                update()
-            }
-        }
+        // Others may have run since, of other lengths: what is made once must not be made inside a graph.
+        let most = self.micro_batches.iter().map(|micro| micro.rows).max().unwrap_or(0);
+        model.prepare(most, batch.length)
     }
 
-    fn calls(&self, model: &MoETransformer<'ctx>) -> Result<Vec<ExpertUse<'ctx>>> {
+    /// The calls that give the batch's gradients and losses. Gives how the last micro-batch used the experts.
+    pub(super) fn calls(&self, model: &MoETransformer<'ctx>) -> Result<Vec<ExpertUse<'ctx>>> {
         self.aux.zero()?;
         let mut uses = Vec::new();
         for (number, micro) in self.micro_batches.iter().enumerate() {

@@ -1,0 +1,126 @@
+//! `nncuda-rs bench`: the worker of the language benchmark. It does the work of Python's `nncuda.bench.language`:
+//!
+//! - 3 steps of training to warm up, then `--steps` timed ones, each on the batch of a run; nothing is read back;
+//! - the ids 1 to 16 and 4 greedy tokens to warm up, then `--decode` timed ones, each read back;
+//! - 1000 calls of `cuda_add` on one element to warm up, then 10000 timed ones.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use nn_core::format::{Table, Value};
+use nn_core::generate::{Sampling, generate};
+use nn_core::model::MoETransformer;
+use nn_core::train::{TokenWindows, Trainer, open_shards};
+use nn_core::{Error, Result};
+use nn_ffi::{Context, DType, Device, kernels};
+
+use crate::failure::Failure;
+use crate::flags::{ConfigFile, ConfigFlags};
+use crate::paths;
+use crate::terminal::grouped_text;
+
+const WARM_STEPS: usize = 3;
+const PROMPT: std::ops::RangeInclusive<i32> = 1..=16;
+const WARM_TOKENS: usize = 4;
+const WARM_CALLS: usize = 1000;
+const CALLS: usize = 10000;
+
+/// Time a training step, a decoded token and a call from Rust.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// A TOML file.
+    #[arg(long, value_name = "FILE", value_parser = paths::file)]
+    config: PathBuf,
+    /// A token shard, or a folder of them.
+    #[arg(long, value_name = "PATH", value_parser = paths::file_or_folder)]
+    data: PathBuf,
+    /// Timed steps.
+    #[arg(long, value_name = "INTEGER", default_value = "10", value_parser = clap::value_parser!(u32).range(1..))]
+    steps: u32,
+    /// Timed tokens.
+    #[arg(long, value_name = "INTEGER", default_value = "64", value_parser = clap::value_parser!(u32).range(1..))]
+    decode: u32,
+    /// Worker threads.
+    #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+    /// For programs.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> std::result::Result<(), Failure> {
+    let shards = open_shards(&arguments.data)?;
+    let file = ConfigFile::read(&arguments.config)?;
+    let (model, train) = file.options(None, &ConfigFlags::default(), shards[0].vocab_size())?;
+    let windows = TokenWindows::new(shards, train.sequence_length)?;
+    let ctx = Context::open(Device::Cpu, arguments.threads.map(usize::from), None)?;
+    let seed = train.seed;
+    let mut trainer = Trainer::new(MoETransformer::random(&ctx, model, seed)?, train, true)?;
+    let result = Table::from([
+        ("language", "rust".into()),
+        ("train_tokens_per_second", train_speed(&mut trainer, &windows, arguments.steps as usize)?.into()),
+        ("decode_tokens_per_second", decode_speed(trainer.model(), arguments.decode as usize)?.into()),
+        ("call_nanoseconds", call_time(&ctx)?.into()),
+        ("threads", ctx.threads()?.into()),
+    ]);
+    let text = if arguments.json {
+        Value::Table(result).to_json() + "\n"
+    } else {
+        let line = |(name, value): (&str, &Value)| match value {
+            Value::Float(number) => format!("{name}: {}\n", grouped_text(*number)),
+            other => format!("{name}: {}\n", other.as_text().map_or_else(|| other.repr(), str::to_owned)),
+        };
+        result.iter().map(line).collect()
+    };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// Tokens a second over so many steps.
+fn train_speed(trainer: &mut Trainer<'_>, windows: &TokenWindows, steps: usize) -> Result<f64> {
+    let (config, ctx) = (trainer.config().clone(), trainer.model().context());
+    let mut began = Instant::now();
+    for step in 0..WARM_STEPS + steps {
+        if step == WARM_STEPS {
+            ctx.synchronize()?;
+            began = Instant::now();
+        }
+        let batch = windows.batch(ctx, config.seed, (step * config.batch_size) as u64, config.batch_size)?;
+        trainer.train_step(&batch)?;
+    }
+    ctx.synchronize()?;
+    Ok((steps * config.batch_size * config.sequence_length) as f64 / began.elapsed().as_secs_f64())
+}
+
+/// Tokens a second of a sequence that goes on greedily.
+fn decode_speed(model: &MoETransformer<'_>, count: usize) -> Result<f64> {
+    let prompt: Vec<i32> = PROMPT.collect();
+    let mut tokens = generate(model, &prompt, WARM_TOKENS + count, &Sampling::default(), None)?;
+    let mut take = |count: usize| {
+        for _ in 0..count {
+            tokens.next().ok_or_else(|| Error::value("the sequence ended early"))??;
+        }
+        Ok::<_, Error>(())
+    };
+    take(WARM_TOKENS)?;
+    let began = Instant::now();
+    take(count)?;
+    Ok(count as f64 / began.elapsed().as_secs_f64())
+}
+
+/// Nanoseconds of a call that has next to nothing to do.
+fn call_time(ctx: &Context) -> Result<f64> {
+    let [a, b, y] = [ctx.zeros(&[1], DType::F32)?, ctx.zeros(&[1], DType::F32)?, ctx.zeros(&[1], DType::F32)?];
+    let mut began = Instant::now();
+    for call in 0..WARM_CALLS + CALLS {
+        if call == WARM_CALLS {
+            ctx.synchronize()?;
+            began = Instant::now();
+        }
+        kernels::add(&a, &b, &y)?;
+    }
+    ctx.synchronize()?;
+    Ok(began.elapsed().as_secs_f64() * 1e9 / CALLS as f64)
+}

@@ -1,0 +1,73 @@
+//! Errors as one sentence and an exit code.
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+
+const USAGE: u8 = 2;
+const NO_DEVICE: u8 = 4;
+/// What an interrupted command ends with.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// Why a command could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// It was asked in a wrong way.
+    #[error("{0}")]
+    Usage(String),
+    /// An interrupt came, and all is saved.
+    #[error("interrupted")]
+    Interrupted,
+    /// Something failed on the way.
+    #[error(transparent)]
+    Core(#[from] nn_core::Error),
+    /// The standard input or output failed.
+    #[error("{0}")]
+    Stream(#[from] io::Error),
+}
+
+impl From<nn_ffi::Error> for Failure {
+    fn from(error: nn_ffi::Error) -> Self {
+        nn_core::Error::from(error).into()
+    }
+}
+
+impl Failure {
+    /// Says it on the standard error, and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        let code = match &self {
+            // The run has said all that there is to say: its checkpoint is written.
+            Self::Interrupted => return ExitCode::from(INTERRUPTED),
+            // The reader of our output went away (`nncuda-rs inspect | head`).
+            Self::Stream(error) | Self::Core(nn_core::Error::Io { source: error, .. })
+                if error.kind() == io::ErrorKind::BrokenPipe =>
+            {
+                return ExitCode::SUCCESS;
+            }
+            Self::Usage(_) => USAGE,
+            Self::Stream(_) => NO_DEVICE,
+            Self::Core(error) => error.exit_code(),
+        };
+        eprintln!("Error: {self}");
+        ExitCode::from(code)
+    }
+}
+
+/// What is wrong with the arguments, in the words of their parser; or the help that was asked for.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    let text = error.render();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // Who closes our output does not want to read on.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => eprint!("{text}"),
+        _ => {
+            let text = text.to_string();
+            eprint!("Error: {}", text.strip_prefix("error: ").unwrap_or(&text));
+        }
+    }
+    ExitCode::from(USAGE)
+}

@@ -1,0 +1,202 @@
+//! Flags and TOML files for the options of models and training, and the flags that commands share.
+//!
+//! The option structs of `nn_core` are the one list of options: names, types and help come from them.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use nn_core::format::{Table, Value, read_toml};
+use nn_core::model::{MoEConfig, preset};
+use nn_core::options::{Kind, OptionSpec};
+use nn_core::train::TrainConfig;
+use nn_core::{Error, Result};
+use nn_ffi::{Context, Device};
+
+const TABLES: [(&str, &[OptionSpec]); 2] = [("model", MoEConfig::OPTIONS), ("train", TrainConfig::OPTIONS)];
+
+/// Where to compute.
+#[derive(Args, Debug)]
+pub(crate) struct DeviceFlags {
+    /// cpu, cuda, cuda:INDEX, or auto: a GPU if there is one.
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// Worker threads; results do not depend on it.
+    #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+}
+
+impl DeviceFlags {
+    pub(crate) fn open(&self) -> Result<Context> {
+        let device: Device = self.device.parse()?;
+        Ok(Context::open(device, self.threads.map(usize::from), None)?)
+    }
+}
+
+/// The options of the model and of training that were given as flags, by table.
+#[derive(Debug, Default)]
+pub(crate) struct ConfigFlags {
+    given: Vec<(&'static str, &'static str, Value)>,
+}
+
+impl ConfigFlags {
+    /// The name of the first flag that was given.
+    pub(crate) fn first(&self) -> Option<&'static str> {
+        self.given.first().map(|(_, name, _)| *name)
+    }
+}
+
+impl Args for ConfigFlags {
+    fn augment_args(mut command: Command) -> Command {
+        for (table, options) in TABLES {
+            for option in options {
+                for argument in arguments(table, option) {
+                    command = command.arg(argument);
+                }
+            }
+        }
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ConfigFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+        let mut flags = Self::default();
+        for (table, options) in TABLES {
+            for option in options {
+                let value = if option.kind == Kind::Flag {
+                    [(option.name, true), (negated(option.name), false)]
+                        .into_iter()
+                        .find(|(id, _)| matches.get_flag(id))
+                        .map(|(_, value)| Value::Bool(value))
+                } else {
+                    matches.get_one::<Value>(option.name).cloned()
+                };
+                flags.given.extend(value.map(|value| (table, option.name, value)));
+            }
+        }
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The identifier of the flag that turns an option off.
+fn negated(name: &'static str) -> &'static str {
+    match name {
+        "norm_topk_prob" => "no_norm_topk_prob",
+        other => other,
+    }
+}
+
+fn arguments(table: &str, option: &'static OptionSpec) -> Vec<Arg> {
+    let help = format!("[{table}] {}", option.help);
+    let long = |id: &str| id.replace('_', "-");
+    let name = option.name;
+    if option.kind == Kind::Flag {
+        let off = negated(name);
+        let on = Arg::new(name).long(long(name)).action(ArgAction::SetTrue).overrides_with(off).help(help);
+        let opposite = format!("The opposite of --{}", long(name));
+        return vec![on, Arg::new(off).long(long(off)).action(ArgAction::SetTrue).overrides_with(name).help(opposite)];
+    }
+    let argument = Arg::new(name).long(long(name)).help(help).allow_negative_numbers(true);
+    vec![match option.kind {
+        Kind::Whole => argument.value_name("INTEGER").value_parser(whole),
+        Kind::WholeOrNone => argument.value_name("INTEGER|NONE").value_parser(|text: &str| or_none(text, whole)),
+        Kind::NumberOrNone => argument.value_name("FLOAT|NONE").value_parser(|text: &str| or_none(text, number)),
+        Kind::Number | Kind::Flag => argument.value_name("FLOAT").value_parser(number),
+    }]
+}
+
+fn whole(text: &str) -> std::result::Result<Value, String> {
+    text.parse().map(Value::Integer).map_err(|_| format!("'{text}' is not a whole number"))
+}
+
+fn number(text: &str) -> std::result::Result<Value, String> {
+    text.parse().map(Value::Float).map_err(|_| format!("'{text}' is not a number"))
+}
+
+fn or_none(
+    text: &str,
+    read: impl Fn(&str) -> std::result::Result<Value, String>,
+) -> std::result::Result<Value, String> {
+    if text.eq_ignore_ascii_case("none") {
+        return Ok(Value::None);
+    }
+    read(text).map_err(|_| format!("'{text}' is neither a number nor 'none'"))
+}
+
+/// A TOML file with the tables `[model]` (with `preset` if wanted), `[train]` and `[data]`; the string "none" is none.
+#[derive(Debug, Default)]
+pub(crate) struct ConfigFile {
+    path: PathBuf,
+    tables: Table,
+}
+
+impl ConfigFile {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let tables = read_toml(path)?;
+        for (name, table) in tables.iter() {
+            if !matches!((name, table), ("model" | "train" | "data", Value::Table(_))) {
+                let name = Value::from(name).repr();
+                let problem = format!("has {name}; it may have the tables [model], [train] and [data]");
+                return Err(Error::format(path, problem));
+            }
+        }
+        Ok(Self { path: path.to_owned(), tables })
+    }
+
+    fn table(&self, name: &str) -> Table {
+        self.tables.get(name).and_then(Value::as_table).cloned().unwrap_or_default()
+    }
+
+    /// The paths under `[data]`, relative to the file: data, held-out data and tokenizer.
+    pub(crate) fn data(&self) -> Result<[Option<PathBuf>; 3]> {
+        const NAMES: [&str; 3] = ["data", "held_out", "tokenizer"];
+        let table = self.table("data");
+        for (name, value) in table.iter() {
+            if !NAMES.contains(&name) || value.as_text().is_none() {
+                let name = Value::from(name).repr();
+                let problem = format!("[data] has {name}; it may have data, held_out and tokenizer, as text");
+                return Err(Error::format(&self.path, problem));
+            }
+        }
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        Ok(NAMES.map(|name| Some(folder.join(table.get(name)?.as_text()?))))
+    }
+
+    /// Options from a preset with the data's vocabulary, over them this file's, over them the flags that were given.
+    pub(crate) fn options(
+        &self,
+        preset_flag: Option<&str>,
+        flags: &ConfigFlags,
+        vocab_size: u64,
+    ) -> Result<(MoEConfig, TrainConfig)> {
+        let mut tables = TABLES.map(|(name, _)| self.table(name));
+        let of_file = tables[0].remove("preset");
+        let chosen = preset_flag.map(Value::from).or(of_file);
+        for (table, (name, _)) in tables.iter_mut().zip(TABLES) {
+            for (_, option, value) in flags.given.iter().filter(|(of, _, _)| *of == name) {
+                table.set(*option, value.clone());
+            }
+        }
+        let mut model = match chosen {
+            None | Some(Value::None) => Table::new(),
+            Some(Value::Text(name)) => preset(&name)?,
+            Some(other) => preset(&other.repr())?,
+        };
+        model.set("vocab_size", vocab_size);
+        let none = |value: &Value| if value.as_text() == Some("none") { Value::None } else { value.clone() };
+        for (name, value) in tables[0].iter() {
+            model.set(name, none(value));
+        }
+        let train: Table = tables[1].iter().map(|(name, value)| (name.to_owned(), none(value))).collect();
+        Ok((MoEConfig::from_table(&model)?, TrainConfig::from_table(&train)?))
+    }
+}

@@ -1,0 +1,136 @@
+//! `nncuda-rs generate`: text, or token ids, from a trained model, as they come.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use nn_core::generate::{Sampling, generate, room};
+use nn_core::model::MoETransformer;
+use nn_core::text::TextGenerator;
+use nn_core::train::{Checkpoint, resolve_checkpoint};
+use nn_core::{Error, Result};
+use nn_ffi::DecodingStrategy;
+
+use crate::failure::Failure;
+use crate::flags::DeviceFlags;
+use crate::paths;
+
+const USUAL_TOKENS: usize = 128;
+
+/// Continue PROMPT ("-" reads it from the standard input) with MODEL, and write the text as it comes.
+///
+/// MODEL is a checkpoint, the folder of a run, or a Mixtral folder from elsewhere that has its tokenizer.model.
+///
+/// With --ids, PROMPT is token ids between spaces or commas, just as the model is to read them, and the output is the
+/// ids that follow, on one line between spaces; no id ends it early.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The model.
+    #[arg(value_name = "MODEL", value_parser = paths::folder)]
+    model: PathBuf,
+    /// What to continue.
+    #[arg(value_name = "PROMPT")]
+    prompt: String,
+    /// Most tokens to write.  [default: 128, or as many as the model's context leaves]
+    #[arg(long, value_name = "INTEGER")]
+    max_tokens: Option<usize>,
+    /// Always take the likeliest token.
+    #[arg(long)]
+    greedy: bool,
+    /// 0 is --greedy.
+    #[arg(long, value_name = "FLOAT", default_value = "1.0", value_parser = at_least_zero, allow_negative_numbers = true)]
+    temperature: f64,
+    /// Draw among the so many likeliest tokens.
+    #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(i64).range(1..), allow_negative_numbers = true)]
+    top_k: Option<i64>,
+    /// Draw among the likeliest up to this share.
+    #[arg(long, value_name = "FLOAT", value_parser = share, allow_negative_numbers = true)]
+    top_p: Option<f64>,
+    /// The same seed gives the same text.
+    #[arg(long, value_name = "INTEGER", default_value = "0", allow_negative_numbers = true)]
+    seed: i64,
+    /// PROMPT is token ids, and so is the output; no tokenizer is needed.
+    #[arg(long)]
+    ids: bool,
+    /// Of a run, take the checkpoint with the lowest held-out loss, not the last.
+    #[arg(long)]
+    best: bool,
+    #[command(flatten)]
+    device: DeviceFlags,
+}
+
+fn at_least_zero(text: &str) -> std::result::Result<f64, String> {
+    let wrong = || format!("'{text}' is not a number, at least 0");
+    text.parse().ok().filter(|number| *number >= 0.0).ok_or_else(wrong)
+}
+
+fn share(text: &str) -> std::result::Result<f64, String> {
+    let wrong = || format!("'{text}' is not a number above 0, at most 1");
+    text.parse().ok().filter(|number| *number > 0.0 && *number <= 1.0).ok_or_else(wrong)
+}
+
+pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
+    let mut prompt = arguments.prompt;
+    if prompt == "-" {
+        prompt.clear();
+        io::stdin().read_to_string(&mut prompt)?;
+    }
+    let prompt_ids = if arguments.ids { parse_ids(&prompt)? } else { Vec::new() };
+    let temperature = if arguments.greedy { 0.0 } else { arguments.temperature };
+    let strategy = DecodingStrategy::new(temperature, arguments.top_k, arguments.top_p)?;
+    let sampling = Sampling { strategy, seed: arguments.seed };
+    let checkpoint = Checkpoint::open(&resolve_checkpoint(&arguments.model, arguments.best)?)?;
+    let missing = || Error::format(&checkpoint.folder, "holds no tokenizer.model, so it cannot take text");
+    let tokenizer = if arguments.ids { None } else { Some(checkpoint.tokenizer.as_ref().ok_or_else(missing)?) };
+    let ctx = arguments.device.open()?;
+    let model = checkpoint.model(&ctx, false)?;
+    let mut output = io::stdout();
+    match tokenizer {
+        None => {
+            let ids = check_ids(&model, prompt_ids)?;
+            let most = arguments.max_tokens.unwrap_or_else(|| USUAL_TOKENS.min(room(&model, ids.len())));
+            for (number, token) in generate(&model, &ids, most, &sampling, None)?.enumerate() {
+                let space = if number == 0 { "" } else { " " };
+                write!(output, "{space}{}", token?)?;
+                output.flush()?;
+            }
+        }
+        Some(tokenizer) => {
+            let generator = TextGenerator::new(&model, tokenizer)?;
+            let most = arguments.max_tokens.unwrap_or_else(|| USUAL_TOKENS.min(generator.room(&prompt)));
+            for piece in generator.stream(&prompt, most, &sampling)? {
+                output.write_all(piece?.as_bytes())?;
+                output.flush()?;
+            }
+        }
+    }
+    writeln!(output)?;
+    Ok(())
+}
+
+/// Token ids between spaces or commas; they may be larger than any id, which the model's vocabulary tells.
+fn parse_ids(text: &str) -> std::result::Result<Vec<u64>, Failure> {
+    let words = text.split(|character: char| character == ',' || character.is_whitespace());
+    let mut ids = Vec::new();
+    for word in words.filter(|word| !word.is_empty()) {
+        if !word.bytes().all(|digit| digit.is_ascii_digit()) {
+            let problem = format!("PROMPT has '{word}'; with --ids it is token ids, between spaces or commas");
+            return Err(Failure::Usage(problem));
+        }
+        ids.push(word.parse().unwrap_or(u64::MAX)); // too large for any vocabulary either way
+    }
+    Ok(ids)
+}
+
+fn check_ids(model: &MoETransformer<'_>, ids: Vec<u64>) -> Result<Vec<i32>> {
+    let vocab = model.config().vocab_size;
+    let mut checked = Vec::with_capacity(ids.len());
+    for (position, id) in ids.into_iter().enumerate() {
+        let token = i32::try_from(id).ok().filter(|_| id < vocab as u64).ok_or_else(|| {
+            let last = vocab - 1;
+            Error::value(format!("PROMPT[{position}] is {id}; it must be 0 to {last}"))
+        })?;
+        checked.push(token);
+    }
+    Ok(checked)
+}

@@ -1,0 +1,152 @@
+//! `nncuda-rs inspect`: what is in a file or folder.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use nn_core::format::safetensors::Entry;
+use nn_core::format::shards::MAGIC;
+use nn_core::format::{SafetensorsFile, Table, TokenShard, Tokenizer, Value};
+use nn_core::train::{Checkpoint, resolve_checkpoint};
+use nn_core::{Error, Result};
+
+use crate::failure::Failure;
+use crate::paths;
+use crate::terminal::{bytes_text, columns, count_text};
+
+/// Show what is in PATH: config, tensors, shapes, dtypes, sizes.
+///
+/// PATH is a checkpoint, a run (its last checkpoint), a Mixtral folder from elsewhere, a safetensors file, a token
+/// shard or a tokenizer. Everything shown was checked; of a shard, every id.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// A file or folder.
+    #[arg(value_name = "PATH", value_parser = paths::file_or_folder)]
+    path: PathBuf,
+    /// For programs.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> std::result::Result<(), Failure> {
+    let content = describe(&arguments.path)?;
+    let text = if arguments.json { Value::Table(content).to_json_lines() + "\n" } else { for_people(&content) };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+fn describe(path: &Path) -> Result<Table> {
+    if path.is_dir() {
+        return describe_folder(&resolve_checkpoint(path, false)?);
+    }
+    let mut head = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut head))
+        .map_err(|error| Error::io(path, error))?;
+    let of_kind = |kind: &str| Table::from([("kind", kind.into()), ("path", path.display().to_string().into())]);
+    if head == MAGIC {
+        let shard = TokenShard::open(path)?;
+        shard.check_ids()?;
+        let mut content = of_kind("token shard");
+        content.set("tokens", shard.count());
+        content.set("vocabulary", shard.vocab_size());
+        content.set("bytes a token", shard.width());
+        let digest = shard.tokenizer();
+        let known = digest.iter().any(|byte| *byte != 0);
+        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        content.set("tokenizer", if known { hex } else { "unknown".into() });
+        return Ok(content);
+    }
+    match path.extension().map(|extension| extension.to_string_lossy()).as_deref() {
+        Some("model") => {
+            let mut content = of_kind("tokenizer");
+            content.set("pieces", Tokenizer::load(path)?.vocab_size());
+            Ok(content)
+        }
+        Some("safetensors") => {
+            let mut content = of_kind("safetensors");
+            describe_tensors(&mut content, SafetensorsFile::open(path)?.iter());
+            Ok(content)
+        }
+        _ => Err(Error::format(
+            path,
+            "is none of the files that nncuda knows: token shard, tokenizer (.model), .safetensors",
+        )),
+    }
+}
+
+fn describe_folder(folder: &Path) -> Result<Table> {
+    let checkpoint = Checkpoint::open(folder)?;
+    let config = &checkpoint.config;
+    let (all, active) = (count_text(config.num_parameters()), count_text(config.num_active_parameters()));
+    let kind = if checkpoint.training.is_some() { "checkpoint" } else { "model" };
+    let mut content = Table::from([
+        ("kind", kind.into()),
+        ("path", folder.display().to_string().into()),
+        ("parameters", format!("{all}, {active} active a token").into()),
+        ("model", config.to_table().into()),
+    ]);
+    if let Some(tokenizer) = &checkpoint.tokenizer {
+        content.set("tokenizer", format!("{} pieces", tokenizer.vocab_size()));
+    }
+    if let Some(training) = &checkpoint.training {
+        let mut state = training.to_table();
+        state.remove("train");
+        content.set("train", training.train.to_table());
+        content.set("training state", state);
+    }
+    describe_tensors(&mut content, checkpoint.weights.files().iter());
+    Ok(content)
+}
+
+fn describe_tensors<'a>(content: &mut Table, tensors: impl Iterator<Item = (&'a str, &'a Entry)>) {
+    let mut total = 0;
+    let rows: Vec<Value> = tensors
+        .map(|(name, entry)| {
+            total += entry.bytes();
+            Value::Table(Table::from([
+                ("name", name.into()),
+                ("shape", Value::List(entry.shape.iter().map(|size| (*size).into()).collect())),
+                ("dtype", entry.dtype.name.into()),
+                ("bytes", entry.bytes().into()),
+            ]))
+        })
+        .collect();
+    content.set("total", format!("{} tensors, {}", rows.len(), bytes_text(total)));
+    content.set("tensors", rows);
+}
+
+fn for_people(content: &Table) -> String {
+    let mut text = String::new();
+    for (name, value) in content.iter() {
+        match value {
+            Value::List(tensors) => {
+                let head = ["tensor", "shape", "dtype", "size"].map(String::from).to_vec();
+                let rows = tensors.iter().filter_map(Value::as_table).map(tensor_row);
+                text.push_str(&columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>()));
+            }
+            Value::Table(table) => {
+                let rows: Vec<_> = table.iter().map(|(key, entry)| vec![key.to_owned(), plain(entry)]).collect();
+                text.push_str(&format!("{name}:\n{}", columns(&rows)));
+            }
+            other => text.push_str(&format!("{name}: {}\n", plain(other))),
+        }
+    }
+    text
+}
+
+fn tensor_row(tensor: &Table) -> Vec<String> {
+    let cell = |name: &str| tensor.get(name).map(plain).unwrap_or_default();
+    let shape = match tensor.get("shape") {
+        Some(Value::List(sizes)) if !sizes.is_empty() => sizes.iter().map(plain).collect::<Vec<_>>().join(" × "),
+        _ => "scalar".into(),
+    };
+    let size = tensor.get("bytes").and_then(Value::as_integer).map(bytes_text).unwrap_or_default();
+    vec![cell("name"), shape, cell("dtype"), size]
+}
+
+/// A value without quotes around text.
+fn plain(value: &Value) -> String {
+    value.as_text().map_or_else(|| value.repr(), str::to_owned)
+}

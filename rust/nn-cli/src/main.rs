@@ -1,0 +1,51 @@
+//! The `nncuda-rs` command: the same subcommands, flags, files and exit codes as Python's `nncuda`.
+//!
+//! Exit codes: 0 success; 1 training diverged; 2 wrong use of the command; 3 a file or its content is wrong; 4 the
+//! library, the device or its memory fails; 130 interrupted.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod failure;
+mod flags;
+mod generate;
+mod inspect;
+mod interrupt;
+mod paths;
+mod terminal;
+mod train;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+
+/// Train and run mixture-of-experts language models, on the CPU or on a GPU.
+#[derive(Debug, Parser)]
+#[command(name = "nncuda-rs", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Train(Box<train::Arguments>),
+    Generate(generate::Arguments),
+    Inspect(inspect::Arguments),
+    Bench(bench::Arguments),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return failure::usage(&error),
+    };
+    let done = interrupt::install().and_then(|()| match cli.command {
+        Command::Train(arguments) => train::run(*arguments),
+        Command::Generate(arguments) => generate::run(arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+    });
+    done.map_or_else(Failure::report, |()| ExitCode::SUCCESS)
+}

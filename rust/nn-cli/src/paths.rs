@@ -1,0 +1,40 @@
+//! Paths given as arguments, checked as such.
+
+use std::path::PathBuf;
+
+/// A path as it is shown: without repeated and trailing slashes.
+fn tidy(text: &str) -> PathBuf {
+    PathBuf::from(text).components().collect()
+}
+
+/// A file that exists.
+pub(crate) fn file(text: &str) -> Result<PathBuf, String> {
+    let path = tidy(text);
+    match std::fs::metadata(&path) {
+        Err(_) => Err(format!("file '{text}' does not exist")),
+        Ok(data) if data.is_dir() => Err(format!("file '{text}' is a folder")),
+        Ok(_) => Ok(path),
+    }
+}
+
+/// A folder that exists.
+pub(crate) fn folder(text: &str) -> Result<PathBuf, String> {
+    let path = tidy(text);
+    match std::fs::metadata(&path) {
+        Err(_) => Err(format!("folder '{text}' does not exist")),
+        Ok(data) if !data.is_dir() => Err(format!("folder '{text}' is a file")),
+        Ok(_) => Ok(path),
+    }
+}
+
+/// A file or a folder that exists.
+pub(crate) fn file_or_folder(text: &str) -> Result<PathBuf, String> {
+    let path = tidy(text);
+    if path.exists() { Ok(path) } else { Err(format!("path '{text}' does not exist")) }
+}
+
+/// A folder that may come to exist.
+pub(crate) fn new_folder(text: &str) -> Result<PathBuf, String> {
+    let path = tidy(text);
+    if path.is_file() { Err(format!("folder '{text}' is a file")) } else { Ok(path) }
+}

@@ -1,0 +1,176 @@
+//! `nncuda-rs train`: start a training run, or take one up.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use nn_core::Error;
+use nn_core::format::{Table, Tokenizer, Value, atomic, read_json};
+use nn_core::model::{MoEConfig, PRESETS};
+use nn_core::train::{Event, TrainConfig, TrainingRun, open_shards};
+use nn_ffi::Context;
+
+use crate::failure::Failure;
+use crate::flags::{ConfigFile, ConfigFlags, DeviceFlags};
+use crate::terminal::{count_text, grouped_text};
+use crate::{interrupt, paths};
+
+/// Train a model in the folder RUN.
+///
+/// Options come from --preset (with the vocabulary of the data), over it those of a TOML file with the tables [model]
+/// (also `preset`), [train] and [data] (`data`, `held_out`, `tokenizer`), over them the flags. Interrupt it, even kill
+/// it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped.
+///
+/// Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The folder of the run.
+    #[arg(value_name = "RUN", value_parser = paths::new_folder)]
+    run: PathBuf,
+    /// A TOML file.
+    #[arg(long, value_name = "FILE", value_parser = paths::file)]
+    config: Option<PathBuf>,
+    /// Sizes to begin with.  [default: 6.9b]
+    #[arg(long, value_parser = PRESETS)]
+    preset: Option<String>,
+    /// A token shard, or a folder of them.
+    #[arg(long, value_name = "PATH", value_parser = paths::file_or_folder)]
+    data: Option<PathBuf>,
+    /// The same, to evaluate on.
+    #[arg(long, value_name = "PATH", value_parser = paths::file_or_folder)]
+    held_out: Option<PathBuf>,
+    /// The tokenizer of the data; it goes into the checkpoints.
+    #[arg(long, value_name = "FILE", value_parser = paths::file)]
+    tokenizer: Option<PathBuf>,
+    /// Take the run up from its last checkpoint, with the options it began with.
+    #[arg(long)]
+    resume: bool,
+    #[command(flatten)]
+    device: DeviceFlags,
+    #[command(flatten)]
+    options: ConfigFlags,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    let ctx = arguments.device.open()?;
+    let training = if arguments.resume { resume(&arguments, &ctx)? } else { start(&arguments, &ctx)? };
+    let stop = training.stop_flag();
+    interrupt::stops(stop.clone());
+    if io::stdout().is_terminal() {
+        run_with_progress(training)?
+    } else {
+        run_with_records(training)?
+    }
+    if stop.load(std::sync::atomic::Ordering::Relaxed) { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+fn start<'ctx>(arguments: &Arguments, ctx: &'ctx Context) -> Result<TrainingRun<'ctx>, Failure> {
+    let file = arguments.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
+    let flags = [&arguments.data, &arguments.held_out, &arguments.tokenizer];
+    let [data, held_out, tokenizer] = file.data()?;
+    let chosen = [data, held_out, tokenizer].into_iter().zip(flags).map(|(of_file, flag)| flag.clone().or(of_file));
+    let chosen: Vec<Option<PathBuf>> = chosen.collect();
+    let [Some(data), held_out, tokenizer] = &chosen[..] else {
+        let problem = "say what to train on: --data, or `data` under [data] in the --config file";
+        return Err(Failure::Usage(problem.into()));
+    };
+    let vocab_size = open_shards(data)?[0].vocab_size();
+    let (model, options) = file.options(arguments.preset.as_deref(), &arguments.options, vocab_size)?;
+    Ok(start_with(&arguments.run, ctx, model, options, data, held_out.as_deref(), tokenizer.as_deref())?)
+}
+
+fn start_with<'ctx>(
+    run: &Path,
+    ctx: &'ctx Context,
+    model: MoEConfig,
+    options: TrainConfig,
+    data: &Path,
+    held_out: Option<&Path>,
+    tokenizer: Option<&Path>,
+) -> nn_core::Result<TrainingRun<'ctx>> {
+    let tokenizer = tokenizer.map(Tokenizer::load).transpose()?;
+    let training = TrainingRun::start(run, ctx, model, options, data, held_out, tokenizer)?;
+    std::fs::create_dir_all(run).map_err(|error| Error::io(run, error))?;
+    let resolved = |path: &Path| {
+        let path = path.canonicalize().map_err(|error| Error::io(path, error))?;
+        Ok::<_, Error>(path.to_string_lossy().into_owned())
+    };
+    let sources =
+        Table::from([("data", resolved(data)?.into()), ("held_out", held_out.map(resolved).transpose()?.into())]);
+    atomic::write_file(&run.join("run.json"), (Value::Table(sources).to_json_lines() + "\n").as_bytes())?;
+    Ok(training)
+}
+
+fn resume<'ctx>(arguments: &Arguments, ctx: &'ctx Context) -> Result<TrainingRun<'ctx>, Failure> {
+    let others = [
+        (arguments.config.is_some(), "config"),
+        (arguments.preset.is_some(), "preset"),
+        (arguments.tokenizer.is_some(), "tokenizer"),
+    ];
+    let given = arguments.options.first().or(others.into_iter().find(|(given, _)| *given).map(|(_, name)| name));
+    if let Some(given) = given {
+        let flag = given.replace('_', "-");
+        return Err(Failure::Usage(format!("--resume goes on with the options of the run; leave out --{flag}")));
+    }
+    let path = arguments.run.join("run.json");
+    let sources = read_json(&path)?;
+    let source = |name: &str| sources.get(name).unwrap_or(&Value::None);
+    let (Some(data), Value::None | Value::Text(_)) = (source("data").as_text(), source("held_out")) else {
+        return Err(Error::format(path, "does not say where the data is").into());
+    };
+    let data = arguments.data.clone().unwrap_or_else(|| data.into());
+    let held_out = arguments.held_out.clone().or_else(|| source("held_out").as_text().map(PathBuf::from));
+    Ok(TrainingRun::resume(&arguments.run, ctx, &data, held_out.as_deref())?)
+}
+
+/// Runs to the end with a progress bar; an interrupt makes it save and stop.
+fn run_with_progress(mut training: TrainingRun<'_>) -> Result<(), Failure> {
+    let mut terminal = io::stdout();
+    let (model, steps) = (training.trainer().model(), training.trainer().config().steps);
+    let config = model.config();
+    let tokens = u128::from(training.data().windows()) * training.data().length() as u128;
+    writeln!(
+        terminal,
+        "{} parameters, {} active a token; {} tokens to train on; {}",
+        count_text(config.num_parameters()),
+        count_text(config.num_active_parameters()),
+        count_text(tokens),
+        model.context().device_text(),
+    )?;
+    let style = ProgressStyle::with_template("training {wide_bar} {pos}/{len} {msg} {eta_precise}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stdout()).with_style(style);
+    bar.set_position(training.trainer().step() as u64);
+    bar.reset_eta();
+    let done = training.run(|event| {
+        if let Event::Step(progress) = event {
+            let held_out = progress.held_out_loss.map_or(String::new(), |loss| format!(", held-out {loss:.3}"));
+            let speed = grouped_text(progress.tokens_per_second);
+            bar.set_message(format!("loss {:.3}{held_out} · {speed} tokens/s", progress.loss));
+            bar.set_position(progress.step as u64);
+        }
+        Ok(())
+    });
+    bar.abandon();
+    done?;
+    let (step, folder) = (training.trainer().step(), training.checkpoints());
+    writeln!(terminal, "{step} of {steps} steps; checkpoints in {}", folder.display())?;
+    Ok(())
+}
+
+/// The same for programs: the standard output gets the lines of metrics.jsonl, each as soon as it is there.
+fn run_with_records(mut training: TrainingRun<'_>) -> Result<(), Failure> {
+    let mut output = io::stdout();
+    training.run(|event| {
+        if let Event::Record(record) = event {
+            let line = Value::Table(record.clone()).to_json() + "\n";
+            output
+                .write_all(line.as_bytes())
+                .and_then(|()| output.flush())
+                .map_err(|error| Error::io("standard output", error))?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
