@@ -16,10 +16,9 @@ import (
 
 // A Kernel is a kernel of bindings.h as data, for programs that learn which ones they call when they run.
 type Kernel struct {
-	Name     string // without "cuda_"
-	Function string // the method of Context, and the function of package tensor
-	Family   string // the section of the header
-	Summary  string
+	Name     string  // without "cuda_"
+	Function string  // the method of Context, and the function of package tensor
+	Family   string  // the section of the header
 	Params   []Param // all but the context, in order
 }
 

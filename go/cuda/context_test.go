@@ -73,7 +73,8 @@ func TestBytesAreCounted(t *testing.T) {
 	if err := errors.Join(ctx.Trim(), ctx.ResetPeak()); err != nil {
 		t.Fatal(err)
 	}
-	if pooled, arena, peak := bytes(ctx.BytesPooled), bytes(ctx.BytesArena), bytes(ctx.BytesPeak); pooled != 0 || peak > arena {
+	pooled, arena, peak := bytes(ctx.BytesPooled), bytes(ctx.BytesArena), bytes(ctx.BytesPeak)
+	if pooled != 0 || peak > arena {
 		t.Errorf("%d bytes pooled, a peak of %d with %d of scratch after starting again", pooled, peak, arena)
 	}
 }

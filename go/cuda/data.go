@@ -7,21 +7,22 @@ import "C"
 
 import "unsafe"
 
-// DataOrder is which windows of training data stand at positions first .. first+count-1 of the endless shuffled sequence
-// of this seed: each epoch of `windows` positions visits every window once. A function of its arguments alone, the same
-// in every language; bindings.h has the formula.
+// DataOrder is which windows of training data stand at positions first .. first+count-1 of the endless shuffled
+// sequence of this seed: each epoch of `windows` positions visits every window once. A function of its arguments alone,
+// the same in every language; bindings.h has the formula.
 func (ctx *Context) DataOrder(seed, first int64, count int, windows int64) ([]int64, error) {
 	in := ctx.enter()
 	if in.refused() {
 		return nil, in.refuse("nncuda_data_order")
 	}
 	if count < 0 {
-		status := C.call_nncuda_data_order(in.handle, C.int64_t(seed), C.int64_t(first), C.int64_t(count), C.int64_t(windows), nil)
+		status := C.call_nncuda_data_order(in.handle, C.int64_t(seed), C.int64_t(first), C.int64_t(count),
+			C.int64_t(windows), nil)
 		return nil, in.leave("nncuda_data_order", status)
 	}
 	indices := make([]int64, count+1) // one more, so that there is an address even for none
-	status := C.call_nncuda_data_order(in.handle, C.int64_t(seed), C.int64_t(first), C.int64_t(count), C.int64_t(windows),
-		(*C.int64_t)(unsafe.Pointer(&indices[0])))
+	status := C.call_nncuda_data_order(in.handle, C.int64_t(seed), C.int64_t(first), C.int64_t(count),
+		C.int64_t(windows), (*C.int64_t)(unsafe.Pointer(&indices[0])))
 	if err := in.leave("nncuda_data_order", status); err != nil {
 		return nil, err
 	}

@@ -26,7 +26,8 @@ func TestHeaderIsTheOneThatThisWasMadeFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if sum := fmt.Sprintf("%x", sha256.Sum256(mine)); sum != cuda.HeaderSHA256 {
-		t.Errorf("bindings.h has the hash %s, the generated files were made from %s: run `make generate`", sum, cuda.HeaderSHA256)
+		t.Errorf("bindings.h has the hash %s, the generated files were made from %s: run `make generate`", sum,
+			cuda.HeaderSHA256)
 	}
 	theirs, err := os.ReadFile("../../bindings.h")
 	if os.IsNotExist(err) {

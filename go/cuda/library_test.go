@@ -27,12 +27,15 @@ func build(t *testing.T, source string) string {
 	return library
 }
 
+// version is a library that has nothing but an ABI version.
+func version(number string) string { return "int nncuda_abi_version(void) { return " + number + "; }" }
+
 func TestOtherLibrariesAreRefused(t *testing.T) {
 	for name, test := range map[string]struct{ source, words string }{
-		"another major version": {"int nncuda_abi_version(void) { return 2000; }", "has ABI version 2.0, but this package was made for 1."},
-		"a lower minor version": {"int nncuda_abi_version(void) { return 1000; }", "has ABI version 1.0, but this package was made for 1."},
+		"another major version": {version("2000"), "has ABI version 2.0, but this package was made for 1."},
+		"a lower minor version": {version("1000"), "has ABI version 1.0, but this package was made for 1."},
 		"no nncuda":             {"int something(void) { return 0; }", "is no libnncuda: it has no nncuda_abi_version"},
-		"a part of it":          {"int nncuda_abi_version(void) { return 1999; }", "lacks the function nncuda_build_info"},
+		"a part of it":          {version("1999"), "lacks the function nncuda_build_info"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := build(t, test.source)
@@ -53,7 +56,8 @@ func TestMissingLibraryIsOneSentence(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("no ELF"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := load([]place{{"here", filepath.Join(folder, "none.so")}, {"there", broken}, {"the system", "libnncuda-none.so"}})
+	none := filepath.Join(folder, "none.so")
+	_, err := load([]place{{"here", none}, {"there", broken}, {"the system", "libnncuda-none.so"}})
 	if err == nil {
 		t.Fatal("it was loaded")
 	}

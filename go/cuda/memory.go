@@ -23,8 +23,8 @@ type Buffer struct {
 	cleanup runtime.Cleanup
 }
 
-// A block is the memory of a buffer. It does not point back to the buffer or its context: graphs and streams keep blocks,
-// and finalizers get them, which must not keep the context alive.
+// A block is the memory of a buffer. It does not point back to the buffer or its context: graphs and streams keep
+// blocks, and finalizers get them, which must not keep the context alive.
 type block struct {
 	address uintptr // 0 when there are no bytes
 	size    int64
@@ -200,8 +200,8 @@ func (c *core) within(name string, m Memory, bytes int64) {
 		size = m.buffer.block.size
 	}
 	if bytes < 0 || m.offset < 0 || bytes > size-m.offset {
-		c.problem = &Error{Status: ErrInvalidSize,
-			Message: fmt.Sprintf("%s: %d bytes from byte %d on are not inside a buffer of %d bytes", name, bytes, m.offset, size)}
+		c.problem = &Error{Status: ErrInvalidSize, Message: fmt.Sprintf(
+			"%s: %d bytes from byte %d on are not inside a buffer of %d bytes", name, bytes, m.offset, size)}
 	}
 }
 

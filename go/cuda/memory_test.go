@@ -36,7 +36,11 @@ func TestCopies(t *testing.T) {
 	if string(got) != "12345678" {
 		t.Errorf("got %q from host memory", got)
 	}
-	if err := errors.Join(ctx.Upload(device.At(16), nil), ctx.Download(nil, device.At(16)), ctx.Set(cuda.Memory{}, 0, 0)); err != nil {
+	if err := errors.Join(
+		ctx.Upload(device.At(16), nil),
+		ctx.Download(nil, device.At(16)),
+		ctx.Set(cuda.Memory{}, 0, 0),
+	); err != nil {
 		t.Errorf("no bytes: %v", err)
 	}
 }
@@ -79,7 +83,8 @@ func TestClosedBufferIsRefused(t *testing.T) {
 	if err := errors.Join(closed.Close(), closed.Close()); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, ctx.Add(buffer.At(0), closed.At(0), buffer.At(0), 1, cuda.F32), cuda.ErrInvalidContext, "cuda_add: b is closed")
+	refused(t, ctx.Add(buffer.At(0), closed.At(0), buffer.At(0), 1, cuda.F32), cuda.ErrInvalidContext,
+		"cuda_add: b is closed")
 	refused(t, ctx.Upload(closed.At(0), []byte{1}), cuda.ErrInvalidContext, "closed")
 	if err := ctx.Add(buffer.At(0), buffer.At(0), buffer.At(0), 1, cuda.F32); err != nil {
 		t.Errorf("the context is no longer usable: %v", err)

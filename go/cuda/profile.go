@@ -31,9 +31,10 @@ func (ctx *Context) EndProfile() error {
 
 // ProfileReport is what was measured, as text.
 func (ctx *Context) ProfileReport(form ReportForm) (string, error) {
-	return ctx.sizedText("nncuda_profile_report", func(c *core, text *C.char, capacity C.int64_t, needed *C.int64_t) C.int32_t {
+	read := func(c *core, text *C.char, capacity C.int64_t, needed *C.int64_t) C.int32_t {
 		return C.call_nncuda_profile_report(c.handle, C.int32_t(form), text, capacity, needed)
-	})
+	}
+	return ctx.sizedText("nncuda_profile_report", read)
 }
 
 // BeginTrace starts to keep a line of every kernel call with its arguments' names, dtypes and shapes; `values` is how
@@ -57,13 +58,17 @@ func (ctx *Context) EndTrace() error {
 
 // TraceText is the traced lines.
 func (ctx *Context) TraceText() (string, error) {
-	return ctx.sizedText("nncuda_trace_read", func(c *core, text *C.char, capacity C.int64_t, needed *C.int64_t) C.int32_t {
+	read := func(c *core, text *C.char, capacity C.int64_t, needed *C.int64_t) C.int32_t {
 		return C.call_nncuda_trace_read(c.handle, text, capacity, needed)
-	})
+	}
+	return ctx.sizedText("nncuda_trace_read", read)
 }
 
+// A textReader is a function of the library that says how long a text is, and writes as much of it as there is room for.
+type textReader func(c *core, text *C.char, capacity C.int64_t, needed *C.int64_t) C.int32_t
+
 // sizedText asks how long a text is, then for the text, under one lock.
-func (ctx *Context) sizedText(function string, read func(*core, *C.char, C.int64_t, *C.int64_t) C.int32_t) (string, error) {
+func (ctx *Context) sizedText(function string, read textReader) (string, error) {
 	in := ctx.enter()
 	if in.refused() {
 		return "", in.refuse(function)

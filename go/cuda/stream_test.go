@@ -84,7 +84,8 @@ func TestHandlesOfAnotherContextAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	buffer := filled(t, ctx, 8)
-	refused(t, ctx.CopyAsync(stream, buffer.At(0), buffer.At(4), 4), cuda.ErrWrongDevice, "the stream belongs to another context")
+	refused(t, ctx.CopyAsync(stream, buffer.At(0), buffer.At(4), 4), cuda.ErrWrongDevice,
+		"the stream belongs to another context")
 	refused(t, ctx.Wait(event), cuda.ErrWrongDevice, "the event belongs to another context")
 }
 

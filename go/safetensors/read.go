@@ -1,7 +1,7 @@
 // Package safetensors reads and writes safetensors files.
 //
-// A file is eight bytes of header length (little-endian), that many bytes of JSON, then the tensors' bytes, row-major and
-// little-endian, without holes (https://github.com/huggingface/safetensors, section "Format").
+// A file is eight bytes of header length (little-endian), that many bytes of JSON, then the tensors' bytes, row-major
+// and little-endian, without holes (https://github.com/huggingface/safetensors, section "Format").
 package safetensors
 
 import (
@@ -270,8 +270,8 @@ func (e entry) tensor(name string) (tensor Tensor, first, last int64, err error)
 	}
 	first, last = (*e.Offsets)[0], (*e.Offsets)[1]
 	if first < 0 || last < first || last-first != bytes {
-		return tensor, 0, 0, fmt.Errorf("tensor '%s' lies at bytes %d to %d, but its shape %v of %s takes %d", name, first, last,
-			*e.Shape, *e.DType, bytes)
+		return tensor, 0, 0, fmt.Errorf("tensor '%s' lies at bytes %d to %d, but its shape %v of %s takes %d", name,
+			first, last, *e.Shape, *e.DType, bytes)
 	}
 	return Tensor{Name: name, DType: *e.DType, Shape: shape}, first, last, nil
 }

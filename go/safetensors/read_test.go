@@ -40,7 +40,8 @@ func TestOpen(t *testing.T) {
 		t.Errorf("metadata %v", file.Metadata)
 	}
 	tensor, ok := file.Tensor("a")
-	if !ok || tensor.DType != safetensors.F32 || !slices.Equal(tensor.Shape, []int{1, 2}) || string(tensor.Bytes) != "abcdefgh" {
+	if !ok || tensor.DType != safetensors.F32 || !slices.Equal(tensor.Shape, []int{1, 2}) ||
+		string(tensor.Bytes) != "abcdefgh" {
 		t.Errorf("a is %v", tensor)
 	}
 	if tensor, _ := file.Tensor("b"); string(tensor.Bytes) != "i" || len(tensor.Shape) != 0 {

@@ -22,7 +22,8 @@ var order = []DType{U64, I64, F64, F32, U32, I32, BF16, F16, U16, I16, I8, U8, B
 func Write(path string, tensors []Tensor, metadata map[string]string) error {
 	sorted := slices.Clone(tensors)
 	slices.SortStableFunc(sorted, func(a, b Tensor) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, a.DType), slices.Index(order, b.DType)), strings.Compare(a.Name, b.Name))
+		byType := cmp.Compare(slices.Index(order, a.DType), slices.Index(order, b.DType))
+		return cmp.Or(byType, strings.Compare(a.Name, b.Name))
 	})
 	header, err := header(sorted, metadata)
 	if err != nil {
@@ -86,8 +87,8 @@ func header(sorted []Tensor, metadata map[string]string) ([]byte, error) {
 			bytes *= int64(extent)
 		}
 		if bytes != int64(len(tensor.Bytes)) || tensor.DType.Size() == 0 {
-			return nil, fmt.Errorf("tensor '%s' cannot be written: it has %d bytes, but its shape %v of %s takes %d", tensor.Name,
-				len(tensor.Bytes), tensor.Shape, tensor.DType, bytes)
+			return nil, fmt.Errorf("tensor '%s' cannot be written: it has %d bytes, but its shape %v of %s takes %d",
+				tensor.Name, len(tensor.Bytes), tensor.Shape, tensor.DType, bytes)
 		}
 		shape := tensor.Shape
 		if shape == nil {

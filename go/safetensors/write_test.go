@@ -49,7 +49,8 @@ func TestWriteEveryType(t *testing.T) {
 		safetensors.I64, safetensors.I32, safetensors.I16, safetensors.I8, safetensors.U64, safetensors.U32,
 		safetensors.U16, safetensors.U8, safetensors.Bool} {
 		content := bytes.Repeat([]byte(dtype)[:1], 6*dtype.Size())
-		tensors = append(tensors, safetensors.Tensor{Name: "<" + string(dtype) + ">", DType: dtype, Shape: []int{2, 3}, Bytes: content})
+		tensor := safetensors.Tensor{Name: "<" + string(dtype) + ">", DType: dtype, Shape: []int{2, 3}, Bytes: content}
+		tensors = append(tensors, tensor)
 	}
 	tensors = append(tensors, safetensors.Tensor{Name: "none", DType: safetensors.F32, Shape: []int{0, 4}})
 	path := filepath.Join(t.TempDir(), "file.safetensors")
@@ -74,9 +75,11 @@ func TestWriteEveryType(t *testing.T) {
 
 func TestWriteRefuses(t *testing.T) {
 	good := safetensors.Tensor{Name: "a", DType: safetensors.I8, Shape: []int{1}, Bytes: []byte("x")}
+	reserved := good
+	reserved.Name = "__metadata__"
 	for words, tensors := range map[string][]safetensors.Tensor{
 		"'a' cannot be written: another":    {good, good},
-		"'__metadata__' cannot be written":  {{Name: "__metadata__", DType: safetensors.I8, Shape: []int{1}, Bytes: []byte("x")}},
+		"'__metadata__' cannot be written":  {reserved},
 		"it has 1 bytes, but its shape [2]": {{Name: "a", DType: safetensors.I8, Shape: []int{2}, Bytes: []byte("x")}},
 		"none can have the shape [-1]":      {{Name: "a", DType: safetensors.I8, Shape: []int{-1}, Bytes: []byte("x")}},
 		"of F1 takes":                       {{Name: "a", DType: "F1", Shape: []int{1}, Bytes: nil}},

@@ -137,7 +137,8 @@ func FlashAttention(q, k, v, out, lse *Tensor, batch int, scale float32, causal 
 //   - scale, usually 1/sqrt(head_dim): as in the forward call
 //   - causal: as in the forward call
 func FlashAttentionBackward(dout, q, k, v, out, lse, dq, dk, dv *Tensor, scale float32, causal bool) error {
-	check := begin("flash_attention_backward", "heads and head_dim from dout, kv_heads and kv_len from k, batch and q_len from lse")
+	check := begin("flash_attention_backward",
+		"heads and head_dim from dout, kv_heads and kv_len from k, batch and q_len from lse")
 	if !check.required("dout", dout, 3, dense) ||
 		!check.required("q", q, 3, strided) ||
 		!check.required("k", k, 3, strided) ||

@@ -58,8 +58,8 @@ func (c *checker) required(name string, t *Tensor, rank int, form form) bool {
 
 // optional is required for a tensor that may be nil.
 //
-// A shape of one dimension takes a dense tensor of any shape, flattened; leading dimensions beyond those of the header's
-// shape are folded into the first.
+// A shape of one dimension takes a dense tensor of any shape, flattened; leading dimensions beyond those of the
+// header's shape are folded into the first.
 func (c *checker) optional(name string, t *Tensor, rank int, form form) bool {
 	if t == nil {
 		return true
@@ -163,7 +163,8 @@ func (c *checker) shape(name string, t *Tensor, text string, want ...int) {
 	}
 }
 
-// shapeIf is shape for a tensor whose last two dimensions are swapped when the flag is set; swappedText is the shape then.
+// shapeIf is shape for a tensor whose last two dimensions are swapped when the flag is set; swappedText is the shape
+// then.
 func (c *checker) shapeIf(swapped bool, name string, t *Tensor, text, swappedText string, want ...int) {
 	if swapped {
 		text = swappedText
@@ -181,8 +182,8 @@ func (c *checker) mismatch(name string, t *Tensor, text string, want []int) {
 	c.fail(cuda.ErrInvalidSize, "%s has shape %v; %s, here %v, was expected (%s)", name, t.shape, text, want, c.origins)
 }
 
-// rowStride is the distance of t's rows, read as a shape of that many dimensions, and whether it has one: a tensor of at
-// most one row has none of its own.
+// rowStride is the distance of t's rows, read as a shape of that many dimensions, and whether it has one: a tensor of
+// at most one row has none of its own.
 func (t *Tensor) rowStride(rank int) (stride int, own bool) {
 	extra := len(t.shape) - rank
 	if extra == 0 {

@@ -1,8 +1,8 @@
 // Package tensor has tensors in a context's memory, and every kernel of nncuda as a function of tensors.
 //
-// The functions named after the kernels take their tensors, options and flags in the order of bindings.h. Sizes, strides
-// and element types follow from the tensors; what disagrees is refused with a sentence that names the kernel and the
-// tensor. Outputs are tensors that the caller made:
+// The functions named after the kernels take their tensors, options and flags in the order of bindings.h. Sizes,
+// strides and element types follow from the tensors; what disagrees is refused with a sentence that names the kernel
+// and the tensor. Outputs are tensors that the caller made:
 //
 //	y, err := tensor.New(ctx, cuda.F32, 2, 3)
 //	...

@@ -203,8 +203,8 @@ func (t *Tensor) Narrow(dim, start, length int) (*Tensor, error) {
 		axis += len(t.shape)
 	}
 	if axis < 0 || axis > 1 || axis >= len(t.shape) {
-		return nil, fail(cuda.ErrInvalidValue, "dim is %d; a tensor of shape %v can be narrowed in dimension 0 or 1 only", dim,
-			t.shape)
+		return nil, fail(cuda.ErrInvalidValue, "dim is %d; a tensor of shape %v can be narrowed in dimension 0 or 1 only",
+			dim, t.shape)
 	}
 	if start < 0 || length < 0 || start > t.shape[axis] || length > t.shape[axis]-start {
 		return nil, fail(cuda.ErrOutOfRange, "%d .. %d+%d is not inside dimension %d of shape %v", start, start, length, dim,

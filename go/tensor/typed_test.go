@@ -47,7 +47,8 @@ func TestFixtures(t *testing.T) {
 }
 
 func runTyped(t *testing.T, ctx *cuda.Context, fixture *golden.Fixture) {
-	kernel := cuda.Kernels()[slices.IndexFunc(cuda.Kernels(), func(k cuda.Kernel) bool { return k.Name == fixture.Kernel })]
+	kernels := cuda.Kernels()
+	kernel := kernels[slices.IndexFunc(kernels, func(k cuda.Kernel) bool { return k.Name == fixture.Kernel })]
 	at := slices.IndexFunc(typed, func(k typedKernel) bool { return k.name == fixture.Kernel })
 	if at < 0 {
 		t.Fatal("there is no function of tensors")
@@ -103,7 +104,9 @@ func runTyped(t *testing.T, ctx *cuda.Context, fixture *golden.Fixture) {
 }
 
 // operand is the tensor of a parameter, shaped as the header says, with the fixture's content.
-func operand(t *testing.T, ctx *cuda.Context, fixture *golden.Fixture, param cuda.Param) (*tensor.Tensor, *cuda.Buffer) {
+func operand(
+	t *testing.T, ctx *cuda.Context, fixture *golden.Fixture, param cuda.Param,
+) (*tensor.Tensor, *cuda.Buffer) {
 	t.Helper()
 	input, read := fixture.Inputs[param.Name]
 	output, written := fixture.Outputs[param.Name]

@@ -11,7 +11,9 @@ import (
 
 // Compare gives the part of the tolerance that was used, and in words what is wrong, if anything is. NaN and infinities
 // must be where they are expected, and with zeros so must zeros. Whole numbers are equal or wrong.
-func Compare(got []byte, dtype cuda.DType, expected safetensors.Tensor, tolerance float64, zeros bool) (float64, string) {
+func Compare(
+	got []byte, dtype cuda.DType, expected safetensors.Tensor, tolerance float64, zeros bool,
+) (share float64, problem string) {
 	count := elements(expected)
 	if len(got) != count*dtype.Size() {
 		return math.Inf(1), fmt.Sprintf("there are %d bytes, not %d elements", len(got), count)
@@ -31,7 +33,6 @@ func Compare(got []byte, dtype cuda.DType, expected safetensors.Tensor, toleranc
 			largest, at = e, i
 		}
 	}
-	share := 0.0
 	if largest > 0 {
 		share = largest / tolerance
 	}
@@ -39,8 +40,8 @@ func Compare(got []byte, dtype cuda.DType, expected safetensors.Tensor, toleranc
 		return share, ""
 	}
 	wanted := math.Float32frombits(binary.LittleEndian.Uint32(expected.Bytes[4*at:]))
-	return share, fmt.Sprintf("element %d is %.9g, expected %.9g: off by %.3g, tolerance %.3g", at, float(got, at, dtype), wanted,
-		largest, tolerance)
+	return share, fmt.Sprintf("element %d is %.9g, expected %.9g: off by %.3g, tolerance %.3g", at,
+		float(got, at, dtype), wanted, largest, tolerance)
 }
 
 // difference is the error of one element, infinite where none is allowed.

@@ -1,5 +1,5 @@
-// Package golden runs the golden fixtures: inputs and expected results of every kernel, which all languages share. Their
-// format stands in tests/golden/README.md.
+// Package golden runs the golden fixtures: inputs and expected results of every kernel, which all languages share.
+// Their format stands in tests/golden/README.md.
 package golden
 
 import (

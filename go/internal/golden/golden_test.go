@@ -156,7 +156,9 @@ func TestRunnerFindsFaults(t *testing.T) {
 		f.Outputs["y"] = output
 	})
 	check("unwritten", "NaN", func(f *Fixture) { f.Scalars["n"] = json.Number("0") })
-	check("too long", "bytes outside y", func(f *Fixture) { f.Scalars["n"] = json.Number(strconv.Itoa(elements(f.Outputs["y"]) + 1)) })
+	check("too long", "bytes outside y", func(f *Fixture) {
+		f.Scalars["n"] = json.Number(strconv.Itoa(elements(f.Outputs["y"]) + 1))
+	})
 	check("refused", "n is -1", func(f *Fixture) { f.Scalars["n"] = json.Number("-1") })
 }
 

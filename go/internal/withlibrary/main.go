@@ -9,7 +9,8 @@ import (
 	"github.com/nncuda/nncuda/go/cuda"
 )
 
-// Main runs a package's tests, or says once that the library is missing and what to do, instead of once a test. Use it as
+// Main runs a package's tests, or says once that the library is missing and what to do, instead of once a test. Use it
+// as
 //
 //	func TestMain(m *testing.M) { withlibrary.Main(m) }
 func Main(m *testing.M) {

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from . import golang_kernels, header
 from .golang_names import MARK, comment, constant, exported
-from .header import Function, Header, Param
+from .header import Header, Param
 
 _C_MARK = "/* Generated from bindings.h by `python -m nncuda.binding.golang`. Do not edit. */"
 
@@ -153,20 +153,31 @@ def _table(source: bytes, contract: Header) -> str:
         "var kernels = []Kernel{",
     ]  # fmt: skip
     for function in contract.kernels.values():
-        section, summary = function.section, function.summary.replace('"', "'")
-        lines.append(f'\t{{Name: "{function.kernel}", Function: "{exported(function.kernel)}", Family: "{section}",')
-        lines.append(f'\t\tSummary: "{summary}", Params: []Param{{')
+        family, name = function.section, exported(function.kernel)
+        lines.append(f'\t{{Name: "{function.kernel}", Function: "{name}", Family: "{family}", Params: []Param{{')
         for param in function.params[1:]:
-            lines.append(f"\t\t\t{{{_param(param, function)}}},")
-        lines.append("\t\t}},")
+            lines += _fields("\t\t", _param(param))
+        lines.append("\t}},")
     return "\n".join([*lines, "}", ""])
 
 
-def _param(param: Param, function: Function) -> str:
+def _fields(indent: str, fields: list[str]) -> list[str]:
+    """A composite literal, broken between fields where it would be too long."""
+    lines, current = [], indent + "{"
+    for at, field in enumerate(fields):
+        end = "}," if at == len(fields) - 1 else ","
+        if len((current + field + end).expandtabs(4)) > 120:
+            lines.append(current.rstrip())
+            current = indent + "\t"
+        current += field + end + " "
+    return [*lines, current.rstrip()]
+
+
+def _param(param: Param) -> list[str]:
     kinds = {"pointer": "PointerParam", "size": "SizeParam", "option": "OptionParam", "flag": "FlagParam"}
     fields = [f'Name: "{param.name}"', f"Kind: {kinds.get(param.kind, 'DTypeParam')}", f'C: "{param.ctype}"']
     if param.kind == "pointer":
-        fields.append(f'DType: "{param.dtype}", Shape: "{param.shape_text.split("^")[0]}"')
+        fields += [f'DType: "{param.dtype}"', f'Shape: "{param.shape_text.split("^")[0]}"']
         fields += [f"{go}: true" for go, is_set in (("Reads", param.reads), ("Writes", param.writes)) if is_set]
         if param.nullable:
             fields.append("Nullable: true")
@@ -176,7 +187,7 @@ def _param(param: Param, function: Function) -> str:
             fields.append(f'Stride: "{param.ld}"')
         if param.alias:
             fields.append("Alias: []string{" + ", ".join(f'"{other}"' for other in param.alias) + "}")
-    return ", ".join(fields)
+    return fields
 
 
 def main() -> None:

@@ -209,7 +209,9 @@ def _typed(rule: Signature) -> list[str]:
         [f"{name} calls {function.name}.", *purpose(function), *(parameter_line(param) for param in rule.arguments)]
     )
     lines += _wrapped(f"func {name}(", arguments, ") error {")
-    lines.append(f'\tcheck := begin("{function.kernel}", "{_origins(rule)}")')
+    opening, origins = f'\tcheck := begin("{function.kernel}",', f'"{_origins(rule)}")'
+    fits = len(f"{opening} {origins}".expandtabs(4)) <= _LIMIT
+    lines += [f"{opening} {origins}"] if fits else [opening, f"\t\t{origins}"]
     takes = [_takes(param) for param in function.pointers]
     lines += [f"\tif !{takes[0]}" + (" ||" if len(takes) > 1 else " {")]
     for at, take in enumerate(takes[1:], 2):
