@@ -64,7 +64,7 @@ func (ctx *Context) TraceText() (string, error) {
 	return ctx.sizedText("nncuda_trace_read", read)
 }
 
-// A textReader is a function of the library that says how long a text is, and writes as much of it as there is room for.
+// A textReader is a function of the library that says how long a text is, and writes what there is room for.
 type textReader func(c *core, text *C.char, capacity C.int64_t, needed *C.int64_t) C.int32_t
 
 // sizedText asks how long a text is, then for the text, under one lock.

@@ -232,3 +232,14 @@ func TestHowShapesMeetTheHeaders(t *testing.T) {
 	refused(t, tensor.Add(x, other, x), cuda.ErrWrongDevice, "add: b belongs to another context")
 	refused(t, tensor.ZeroGrad(nil), cuda.ErrNullPointer, "grad is nil")
 }
+
+// An id that is out of range is refused before anything is written, with the status that says so.
+func TestIdsOutOfRange(t *testing.T) {
+	ctx := newContext(t)
+	table, y := must(tensor.Zeros(ctx, cuda.F32, 3, 2)), must(tensor.From(ctx, []float32{1, 2, 3, 4}, 2, 2))
+	ids := must(tensor.From(ctx, []int32{0, 3}))
+	refused(t, tensor.Embedding(table, ids, y), cuda.ErrOutOfRange, "3")
+	if got := must(tensor.Read[float32](y)); !slices.Equal(got, []float32{1, 2, 3, 4}) {
+		t.Errorf("the output is %v", got)
+	}
+}
