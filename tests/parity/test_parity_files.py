@@ -112,6 +112,7 @@ def test_weights_in_parts(workshop: Workshop, language: languages.Language) -> N
 
 # Options that Python has and the other languages still lack.
 AHEAD = {
+    *("--activation-checkpointing", "--recompute-experts", "--no-recompute-experts"),
     *("--precision", "--loss-scale", "--loss-scale-growth", "--loss-scale-backoff", "--loss-scale-interval"),
 }
 

@@ -147,6 +147,25 @@ def test_generate_from_ids(work: Path, tmp_path: Path) -> None:
     assert "at least one token" in nncuda("generate", run, "", "--ids", code=3).output
 
 
+def test_precision_and_recomputation(work: Path, tmp_path: Path) -> None:
+    """As options of a run and of its resumption, in what `inspect` says, and of `generate` on any model."""
+    options = ["--precision", "f16", "--loss-scale", 2.0**24, "--activation-checkpointing", 2, "--recompute-experts"]
+    nncuda("train", tmp_path / "run", "--config", work / "config.toml", *options, "--steps", 4)
+    records = [record for record in read_metrics(tmp_path / "run" / "metrics.jsonl") if "loss" in record]
+    assert records[0]["loss_scale"] == 2.0**24 and records[0]["grad_norm"] is records[0]["learning_rate"] is None
+    content = json.loads(nncuda("inspect", tmp_path / "run", "--json").output)
+    assert content["train"]["precision"] == "f16" and content["train"]["recompute_experts"] is True
+    assert content["training state"]["loss_scaling"]["skipped"] == records[-1]["skipped_steps"] > 0
+    assert "loss_scaling" not in json.loads(nncuda("inspect", work / "run", "--json").output)["training state"]
+    nncuda("train", tmp_path / "run", "--resume")
+    for precision in ("f32", "bf16", "f16"):
+        found = nncuda("generate", tmp_path / "run", "5 6 7", "--ids", "--max-tokens", 5, "--precision", precision)
+        assert len(found.output.split()) == 5
+    for wrong in (["--precision", "f8"], ["--loss-scale", "much"]):
+        nncuda("train", tmp_path / "new", "--config", work / "config.toml", *wrong, code=2)
+    nncuda("train", tmp_path / "new", "--config", work / "config.toml", "--loss-scale", 2, code=3)
+
+
 def test_training_writes_its_metrics_to_a_pipe(work: Path, tmp_path: Path) -> None:
     """The lines of metrics.jsonl and nothing else, each before the next step is done; behind a resume, the new ones."""
     command = [sys.executable, "-c", "from nncuda.cli import main; main()", "train", str(tmp_path / "run")]

@@ -67,6 +67,9 @@ class MoELayer:
 
     Weights: w13 [experts, 2*ffn, hidden] with the rows of W1 before those of W3, w2 [experts, hidden, ffn].
     Tokens are sorted by expert, so that each product runs over all experts at once. (Gale et al. 2022)
+
+    Kept for backward: the routing, the experts' outputs, and, unless `recompute` has `backward` find them again by the
+    same calls, what the experts' products take in and give between.
     """
 
     def __init__(
@@ -84,7 +87,9 @@ class MoELayer:
         self.w2_grad = w2_grad
         self.counts: Tensor | None = None  # of the last forward, for whoever watches the balance
         self.choices: Tensor | None = None  # likewise the experts of each token, i32 [tokens, k], likeliest first
-        self._kept: tuple[Routing, Tensor, Tensor, Tensor, Tensor] | None = None
+        self.recompute = False
+        self._kept: tuple[Routing, Tensor] | None = None
+        self._kept_inside: tuple[Tensor, Tensor, Tensor] | None = None
 
     def forward(
         self, x: Tensor, residual: Tensor, capacity: int = 0, aux: Tensor | None = None, keep: bool = False
@@ -92,18 +97,34 @@ class MoELayer:
         """x and residual [tokens, hidden] to the same shape."""
         routing = self.router.forward(x, capacity, aux, keep)
         self.counts, self.choices = routing.counts, routing.indices
-        rows = kernels.moe_gather(x, routing.row_slot)
-        gate_up = kernels.grouped_gemm(rows, self.w13, routing.offsets, trans_b=True)
-        active = kernels.swiglu(*_halves(gate_up))
+        y = self._experts(x, routing, keep, keep and not self.recompute)
+        return kernels.moe_combine(y, routing.weights, routing.slot_row, residual)
+
+    def forward_again(self, x: Tensor, capacity: int) -> None:
+        """Keeps what `forward` of x did not, right before `backward`; the balancing loss has been counted already."""
+        self._experts(x, self.router.forward(x, capacity, keep=True), keep=True, keep_inside=True)
+
+    def _experts(self, x: Tensor, routing: Routing, keep: bool, keep_inside: bool) -> Tensor:
+        """The experts' outputs in row order."""
+        rows, gate_up, active = self._inside(x, routing)
         y = kernels.grouped_gemm(active, self.w2, routing.offsets, trans_b=True)
         if keep:
-            self._kept = routing, rows, gate_up, active, y
-        return kernels.moe_combine(y, routing.weights, routing.slot_row, residual)
+            self._kept = routing, y
+        if keep_inside:
+            self._kept_inside = rows, gate_up, active
+        return y
+
+    def _inside(self, x: Tensor, routing: Routing) -> tuple[Tensor, Tensor, Tensor]:
+        """The tokens in row order, and what their experts make of them before W2."""
+        rows = kernels.moe_gather(x, routing.row_slot)
+        gate_up = kernels.grouped_gemm(rows, self.w13, routing.offsets, trans_b=True)
+        return rows, gate_up, kernels.swiglu(*_halves(gate_up))
 
     def backward(self, dout: Tensor, x: Tensor, aux_factor: Tensor, beta: float = 1.0) -> Tensor:
         """Gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself."""
-        routing, rows, gate_up, active, y = self._kept
-        self._kept = None
+        routing, y = self._kept
+        rows, gate_up, active = self._kept_inside or self._inside(x, routing)
+        self._kept = self._kept_inside = None
         dy, dweights = kernels.moe_combine_backward(dout, y, routing.weights, routing.slot_row, routing.row_slot, dy=y)
         gate, up = _halves(gate_up)
         kernels.grouped_gemm_wgrad(dy, active, routing.offsets, self.w2_grad, beta=beta)

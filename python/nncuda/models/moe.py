@@ -155,6 +155,16 @@ class MoETransformer:
             dx = block.backward(dx, batch, aux_factor, beta)
         self.embedding.backward(dx, ids)
 
+    def recompute(self, every: int = 0, experts: bool = False) -> None:
+        """Chooses what `forward_backward` does not keep but computes twice, with the same bits.
+
+        Of every `every`-th block (0: of none) all but its input; with `experts`, of the other blocks what the experts'
+        products take in and give between.
+        """
+        for number, block in enumerate(self.blocks, start=1):
+            block.recompute = every > 0 and number % every == 0
+            block.moe.recompute = experts
+
     def loss_pieces(self, tokens: int) -> int:
         """How many partial sums of the loss `forward_backward` gives for so many tokens."""
         return len(self._chunks(tokens))

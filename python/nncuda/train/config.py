@@ -14,6 +14,8 @@ LEAST_LOSS_SCALE, LARGEST_LOSS_SCALE = 2.0**-24, 2.0**24
 #: Options that checkpoints did not have from the beginning. Files have them where they are not at their defaults, so a
 #: run that uses none of them is the same file as ever, which programs from before them open too.
 _ADDED = (
+    "activation_checkpointing",
+    "recompute_experts",
     "precision",
     "loss_scale",
     "loss_scale_growth",
@@ -36,6 +38,9 @@ class TrainConfig:
     beta1, beta2, eps   AdamW's
     weight_decay        decoupled, on matrices only
     clip_norm           largest global norm of the gradients; None never clips
+    activation_checkpointing  to save memory, every so many blocks one keeps its input alone and recomputes the rest in
+                        backward, with the same bits: 1 is every block, 0 none
+    recompute_experts   the same, in the other blocks, for what lies inside their experts
     precision           what the model computes in: f32, bf16, or f16, whose losses are scaled; weights, gradients and
                         moments are kept in f32
     loss_scale          scale of the losses to begin with, with f16
@@ -62,6 +67,8 @@ class TrainConfig:
     eps: float = 1e-8
     weight_decay: float = 0.1
     clip_norm: float | None = 1.0
+    activation_checkpointing: int = 0
+    recompute_experts: bool = False
     precision: Precision = "f32"
     loss_scale: float = 65536.0
     loss_scale_growth: float = 2.0
@@ -77,7 +84,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "sequence_length", "log_every", "keep_checkpoints"):
             _whole(name, getattr(self, name), 1)
-        for name in ("warmup_steps", "eval_every", "eval_batches", "save_every"):
+        for name in ("warmup_steps", "activation_checkpointing", "eval_every", "eval_batches", "save_every"):
             _whole(name, getattr(self, name), 0)
         if type(self.seed) is not int or not -(2**63) <= self.seed < 2**63:
             raise ValueError(f"seed is {self.seed!r}; it must be a whole number of 64 bits")
@@ -97,6 +104,10 @@ class TrainConfig:
             _number("clip_norm", self.clip_norm, 0.0, math.inf)
             if self.clip_norm == 0:
                 raise ValueError("clip_norm is 0; it must be above 0, or none for no clipping")
+        if type(self.recompute_experts) is not bool:
+            raise ValueError(f"recompute_experts is {self.recompute_experts!r}; it must be true or false")
+        if self.recompute_experts and self.activation_checkpointing == 1:
+            raise ValueError("recompute_experts is for blocks that activation_checkpointing leaves; 1 leaves none")
         check_precision(self.precision)
         _number("loss_scale", self.loss_scale, LEAST_LOSS_SCALE, LARGEST_LOSS_SCALE)
         _number("loss_scale_growth", self.loss_scale_growth, 1.0, math.inf)

@@ -90,8 +90,14 @@ class Trainer:
             raise ValueError(
                 f"sequence_length is {config.sequence_length}; this model's context is {model.config.context}"
             )
+        if config.activation_checkpointing > model.config.num_layers:
+            raise ValueError(
+                f"activation_checkpointing is {config.activation_checkpointing}; this model has "
+                f"{model.config.num_layers} blocks"
+            )
         if config.precision != model.precision:
             raise ValueError(f"precision is {config.precision}; this model computes in {model.precision}")
+        model.recompute(config.activation_checkpointing, config.recompute_experts)
         self.model = model
         self.config = config
         ctx = model.ctx
