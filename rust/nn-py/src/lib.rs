@@ -1,0 +1,28 @@
+//! The Python module `nncuda_rs`: the Rust model and trainer, with arrays of NumPy, for Python programs and for tests
+//! that compare both languages in one process.
+#![forbid(unsafe_code)]
+
+mod errors;
+mod model;
+mod tokenizer;
+mod trainer;
+mod values;
+mod worker;
+
+/// nncuda's MoE transformer and trainer, in Rust: the same numbers as `nncuda`'s, to the bit.
+#[pyo3::pymodule]
+mod nncuda_rs {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::model::{Generation, Model};
+    #[pymodule_export]
+    use crate::tokenizer::Tokenizer;
+    #[pymodule_export]
+    use crate::trainer::{StepResult, Trainer};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::errors::add_to(module)
+    }
+}

@@ -1,0 +1,215 @@
+//! `nncuda_rs.Model`, and the tokens that it writes.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+
+use nn_core::generate::{Sampling, generate};
+use nn_core::model::{MoEConfig, MoETransformer};
+use nn_core::train::{Checkpoint, resolve_checkpoint};
+use nn_ffi::{Context, DecodingStrategy};
+use numpy::{PyArrayDyn, PyReadonlyArray2};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::exception;
+use crate::values::{Ids, Tensors, array, dictionary, table};
+use crate::worker::{Holding, Place, Worker, broken};
+
+/// A decoder-only transformer whose feed-forward networks are mixtures of experts, in Rust.
+///
+/// It lives in a thread of its own. Calls from several Python threads wait for one another; while one waits, the others
+/// run.
+#[pyclass(frozen, module = "nncuda_rs")]
+pub(crate) struct Model {
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) config: MoEConfig,
+}
+
+/// A model's configuration from a dictionary.
+pub(crate) fn model_config(py: Python<'_>, config: Option<&Bound<'_, PyDict>>) -> PyResult<MoEConfig> {
+    MoEConfig::from_table(&table(config)?).map_err(|error| exception(py, &error))
+}
+
+fn holding(model: MoETransformer<'_>) -> Holding<'_> {
+    Holding::Model(Box::new(model))
+}
+
+/// A model with random weights.
+pub(crate) fn random(
+    ctx: &Context,
+    config: MoEConfig,
+    seed: i64,
+    training: bool,
+) -> nn_core::Result<MoETransformer<'_>> {
+    let model = MoETransformer::zeros(ctx, config, training)?;
+    model.parameters().initialize(model.config(), seed)?;
+    Ok(model)
+}
+
+#[pymethods]
+impl Model {
+    /// A model with random weights from `seed`. `config` holds options of `nncuda.MoEConfig`, the others have their
+    /// defaults; with `training` it has gradients. Raises ValueError for an option that there is not.
+    #[new]
+    #[pyo3(signature = (config=None, *, seed=0, training=true, device="cpu", threads=None, isa=None))]
+    fn new(
+        py: Python<'_>,
+        config: Option<&Bound<'_, PyDict>>,
+        seed: i64,
+        training: bool,
+        device: &str,
+        threads: Option<usize>,
+        isa: Option<&str>,
+    ) -> PyResult<Self> {
+        let place = Place::new(device, threads, isa).map_err(|error| exception(py, &error))?;
+        let config = model_config(py, config)?;
+        let sizes = config.clone();
+        let worker = Worker::start(py, place, move |ctx| random(ctx, sizes, seed, training).map(holding))?;
+        Ok(Self { worker: Arc::new(worker), config })
+    }
+
+    /// The model of a checkpoint, of the last (or `best`) checkpoint of a run, or of a Mixtral folder from elsewhere.
+    /// Raises FormatError when a file is not what it should be.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, best=false, training=false, device="cpu", threads=None, isa=None))]
+    fn load(
+        py: Python<'_>,
+        path: PathBuf,
+        best: bool,
+        training: bool,
+        device: &str,
+        threads: Option<usize>,
+        isa: Option<&str>,
+    ) -> PyResult<Self> {
+        let place = Place::new(device, threads, isa).map_err(|error| exception(py, &error))?;
+        let checkpoint = open(py, path, best)?;
+        let config = checkpoint.config.clone();
+        let worker = Worker::start(py, place, move |ctx| checkpoint.model(ctx, training).map(holding))?;
+        Ok(Self { worker: Arc::new(worker), config })
+    }
+
+    /// All options by name.
+    #[getter]
+    fn config<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        dictionary(py, &self.config.to_table())
+    }
+
+    /// A copy of each parameter by name, float32 arrays in the order of the arena.
+    fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.worker.call(py, |holding| Tensors::of(holding.model().parameters()))?.arrays(py)
+    }
+
+    /// A copy of each parameter's gradient by name, as the last step left them. Raises ValueError for a model that was
+    /// made for inference.
+    fn gradients<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.worker.call(py, |holding| Tensors::of(holding.model().gradients()?))?.arrays(py)
+    }
+
+    /// Logits float32 [batch, length, vocab] of all positions of ids int32 [batch, length].
+    fn logits<'py>(
+        &self,
+        py: Python<'py>,
+        input_ids: PyReadonlyArray2<'py, i32>,
+    ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+        let ids = Ids::new(&input_ids);
+        let shape = [ids.rows, ids.length, self.config.vocab_size];
+        let logits = self.worker.call(py, move |holding| {
+            let model = holding.model();
+            let ids = model.context().tensor(&ids.values, &[ids.rows, ids.length])?;
+            Ok(model.forward(&ids)?.to_vec::<f32>()?)
+        })?;
+        array(py, &logits, &shape)
+    }
+
+    /// Sum of the cross-entropy, in nats, over the targets int32 [batch, length] that are not -100, and their number.
+    fn evaluate(
+        &self,
+        py: Python<'_>,
+        input_ids: PyReadonlyArray2<'_, i32>,
+        targets: PyReadonlyArray2<'_, i32>,
+    ) -> PyResult<(f64, u64)> {
+        let (ids, wanted) = Ids::pair(&input_ids, &targets)?;
+        self.worker.call(py, move |holding| {
+            let model = holding.model();
+            let shape = [ids.rows, ids.length];
+            let ids = model.context().tensor(&ids.values, &shape)?;
+            model.evaluate(&ids, &model.context().tensor(&wanted.values, &shape)?)
+        })
+    }
+
+    /// Continues a prompt of token ids, token by token, up to and including `end_id`.
+    ///
+    /// The tokens are computed ahead of who takes them, in the model's thread; other calls of the model wait until all
+    /// are there or the iterator is dropped. Raises ValueError when the prompt is empty or the model does not reach that
+    /// far, and OutOfRangeError when an id is no token.
+    #[pyo3(signature = (prompt, max_new_tokens, *, temperature=0.0, top_k=None, top_p=None, seed=0, end_id=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    fn generate(
+        &self,
+        py: Python<'_>,
+        prompt: Vec<i32>,
+        max_new_tokens: usize,
+        temperature: f64,
+        top_k: Option<i64>,
+        top_p: Option<f64>,
+        seed: i128,
+        end_id: Option<i32>,
+    ) -> PyResult<Generation> {
+        let strategy = DecodingStrategy::new(temperature, top_k, top_p);
+        let strategy = strategy.map_err(|error| exception(py, &error.into()))?;
+        // Seeds count modulo 2^64.
+        let sampling = Sampling { strategy, seed: seed as i64 };
+        let (tokens, written) = mpsc::channel();
+        self.worker.send(move |holding| write(holding.model(), &prompt, max_new_tokens, &sampling, end_id, &tokens))?;
+        Ok(Generation { tokens: Mutex::new(written), _worker: Arc::clone(&self.worker) })
+    }
+}
+
+/// Opens a checkpoint folder, or that of a run.
+pub(crate) fn open(py: Python<'_>, path: PathBuf, best: bool) -> PyResult<Checkpoint> {
+    let opened = py.detach(|| Checkpoint::open(&resolve_checkpoint(&path, best)?));
+    opened.map_err(|error| exception(py, &error))
+}
+
+/// Sends tokens until there are no more, or nobody takes them.
+fn write(
+    model: &MoETransformer<'_>,
+    prompt: &[i32],
+    max_new_tokens: usize,
+    sampling: &Sampling,
+    end_id: Option<i32>,
+    tokens: &Sender<nn_core::Result<i32>>,
+) {
+    match generate(model, prompt, max_new_tokens, sampling, end_id) {
+        Ok(generation) => {
+            for token in generation {
+                if tokens.send(token).is_err() {
+                    break;
+                }
+            }
+        }
+        Err(error) => drop(tokens.send(Err(error))),
+    }
+}
+
+/// The tokens of a continuation, an iterator of int.
+#[pyclass(frozen, module = "nncuda_rs")]
+pub(crate) struct Generation {
+    tokens: Mutex<Receiver<nn_core::Result<i32>>>,
+    /// The model's thread must not end while it writes.
+    _worker: Arc<Worker>,
+}
+
+#[pymethods]
+impl Generation {
+    fn __iter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
+        this
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<i32>> {
+        // The lock is poisoned when a thread has panicked while it waited.
+        let next = py.detach(|| self.tokens.lock().ok().map(|tokens| tokens.recv().ok()));
+        next.ok_or_else(broken)?.transpose().map_err(|error| exception(py, &error))
+    }
+}

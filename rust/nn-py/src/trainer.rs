@@ -1,0 +1,181 @@
+//! `nncuda_rs.Trainer`, and what a step of it did.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use nn_core::tokenizer::Tokenizer;
+use nn_core::train::{self, Batch, TrainConfig, TrainingState};
+use numpy::PyReadonlyArray2;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::exception;
+use crate::model::{Model, model_config, open, random};
+use crate::values::{Ids, Tensors, dictionary, table};
+use crate::worker::{Holding, Place, Worker};
+
+/// Trains a model with AdamW, in Rust.
+#[pyclass(frozen, module = "nncuda_rs")]
+pub(crate) struct Trainer {
+    model: Py<Model>,
+    worker: Arc<Worker>,
+    config: TrainConfig,
+}
+
+#[pymethods]
+impl Trainer {
+    /// A trainer at step 0 of a model with random weights from `seed`.
+    ///
+    /// `model_config` holds options of `nncuda.MoEConfig`, `train_config` those of `nncuda.TrainConfig`; the others have
+    /// their defaults. With `capture`, steps of one shape of batch are captured as a graph and replayed: the same bits,
+    /// sooner. Raises ValueError for an option that there is not, or a value that it may not have.
+    #[new]
+    #[pyo3(signature = (
+        model_config=None, train_config=None, *, seed=0, capture=true, device="cpu", threads=None, isa=None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    fn new(
+        py: Python<'_>,
+        model_config: Option<&Bound<'_, PyDict>>,
+        train_config: Option<&Bound<'_, PyDict>>,
+        seed: i64,
+        capture: bool,
+        device: &str,
+        threads: Option<usize>,
+        isa: Option<&str>,
+    ) -> PyResult<Self> {
+        let wrong = |error: nn_core::Error| exception(py, &error);
+        let place = Place::new(device, threads, isa).map_err(wrong)?;
+        let sizes = self::model_config(py, model_config)?;
+        let config = TrainConfig::from_table(&table(train_config)?).map_err(wrong)?;
+        let (model, options) = (sizes.clone(), config.clone());
+        let worker = Worker::start(py, place, move |ctx| {
+            let model = random(ctx, model, seed, true)?;
+            Ok(Holding::Trainer(Box::new(train::Trainer::new(model, options, capture)?)))
+        })?;
+        Self::with(py, worker, sizes, config)
+    }
+
+    /// The trainer of a checkpoint, or of the last (or `best`) checkpoint of a run: weights, moments, step and options
+    /// as they were saved, from any of the three languages. Raises FormatError when a file is not what it should be.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, best=false, device="cpu", threads=None, isa=None))]
+    fn load(
+        py: Python<'_>,
+        path: PathBuf,
+        best: bool,
+        device: &str,
+        threads: Option<usize>,
+        isa: Option<&str>,
+    ) -> PyResult<Self> {
+        let place = Place::new(device, threads, isa).map_err(|error| exception(py, &error))?;
+        let checkpoint = open(py, path, best)?;
+        let sizes = checkpoint.config.clone();
+        let worker = Worker::start(py, place, move |ctx| Ok(Holding::Trainer(Box::new(checkpoint.trainer(ctx)?))))?;
+        let config = worker.call(py, |holding| Ok(holding.trainer()?.config().clone()))?;
+        Self::with(py, worker, sizes, config)
+    }
+
+    /// The model that is trained, as it is now; it changes with every step.
+    #[getter]
+    fn model(&self, py: Python<'_>) -> Py<Model> {
+        self.model.clone_ref(py)
+    }
+
+    /// All options by name.
+    #[getter]
+    fn config<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        dictionary(py, &self.config.to_table())
+    }
+
+    /// Updates done.
+    #[getter]
+    fn step(&self, py: Python<'_>) -> PyResult<usize> {
+        self.worker.call(py, |holding| Ok(holding.trainer()?.step()))
+    }
+
+    /// One update from ids and targets int32 [batch, length]; targets of -100 count for nothing.
+    ///
+    /// The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into
+    /// micro-batches, plus that of the load-balancing loss. Raises ValueError when no target counts, and OutOfRangeError
+    /// when an id is no token; the parameters then stay.
+    fn train_step(
+        &self,
+        py: Python<'_>,
+        input_ids: PyReadonlyArray2<'_, i32>,
+        targets: PyReadonlyArray2<'_, i32>,
+    ) -> PyResult<StepResult> {
+        let (ids, wanted) = Ids::pair(&input_ids, &targets)?;
+        self.worker.call(py, move |holding| {
+            let Ids { rows, length, values: inputs } = ids;
+            let result = holding.trainer()?.train_step(&Batch { rows, length, inputs, targets: wanted.values })?;
+            Ok(StepResult {
+                step: result.step,
+                tokens: result.tokens,
+                loss: result.loss()?,
+                aux_loss: result.aux_loss()?,
+                grad_norm: result.grad_norm()?,
+                learning_rate: result.learning_rate()?,
+            })
+        })
+    }
+
+    /// Copies of the first and of the second moments by parameter, float32 arrays.
+    fn moments<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
+        let [first, second] = self.worker.call(py, |holding| {
+            let [first, second] = holding.trainer()?.moments();
+            Ok([Tensors::of(first)?, Tensors::of(second)?])
+        })?;
+        Ok((first.arrays(py)?, second.arrays(py)?))
+    }
+
+    /// Writes `root`/step-NNNNNNNN in one step and returns its path; any of the three languages goes on from it.
+    ///
+    /// `data_position` counts the windows of data visited, `data_windows` how many there are, `seconds` the time spent
+    /// training. `tokenizer` is a SentencePiece model to put beside the weights.
+    #[pyo3(signature = (root, *, data_position=0, data_windows=1, seconds=0.0, held_out_loss=None, tokenizer=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    fn save_checkpoint(
+        &self,
+        py: Python<'_>,
+        root: PathBuf,
+        data_position: u64,
+        data_windows: u64,
+        seconds: f64,
+        held_out_loss: Option<f64>,
+        tokenizer: Option<PathBuf>,
+    ) -> PyResult<PathBuf> {
+        self.worker.call(py, move |holding| {
+            let tokenizer = tokenizer.map(Tokenizer::load).transpose()?;
+            let trainer = holding.trainer()?;
+            let (step, train) = (trainer.step(), trainer.config().clone());
+            let state = TrainingState { step, data_position, data_windows, seconds, train, held_out_loss };
+            train::save_checkpoint(&root, trainer, &state, tokenizer.as_ref())
+        })
+    }
+}
+
+impl Trainer {
+    fn with(py: Python<'_>, worker: Worker, sizes: nn_core::model::MoEConfig, config: TrainConfig) -> PyResult<Self> {
+        let worker = Arc::new(worker);
+        let model = Py::new(py, Model { worker: Arc::clone(&worker), config: sizes })?;
+        Ok(Self { model, worker, config })
+    }
+}
+
+/// What a step did.
+#[pyclass(frozen, get_all, module = "nncuda_rs")]
+pub(crate) struct StepResult {
+    /// Updates done, this one included.
+    step: usize,
+    /// Targets that counted.
+    tokens: usize,
+    /// Mean cross-entropy over the targets of the whole batch, in nats.
+    loss: f64,
+    /// Load-balancing loss, the mean over the micro-batches by their tokens.
+    aux_loss: f64,
+    /// Global norm of the gradients before clipping.
+    grad_norm: f64,
+    /// Rate of this update.
+    learning_rate: f64,
+}

@@ -1,0 +1,259 @@
+"""The Python model and the Rust one side by side in this process: the same bits after each step."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import languages
+import numpy as np
+import pytest
+
+import nncuda
+from nncuda.formats import FormatError, Tokenizer
+from nncuda.infer.generate import Sampling, generate
+from nncuda.models import MoEConfig, MoETransformer, ParameterArena
+from nncuda.train import Checkpoint, TrainConfig, Trainer
+from nncuda.train.checkpoint import TrainingState, save_checkpoint
+
+try:
+    import nncuda_rs
+except ImportError:
+    if languages.required():
+        raise
+    pytest.skip("nncuda_rs is not built: run `make rust-wheel`", allow_module_level=True)
+
+SMALL = {
+    "vocab_size": 67,
+    "hidden_size": 32,
+    "num_layers": 2,
+    "num_heads": 4,
+    "num_kv_heads": 2,
+    "head_dim": 8,
+    "num_experts": 4,
+    "experts_per_token": 2,
+    "ffn_size": 24,
+    "context": 16,
+    "extended_context": 48,
+}
+STEPS = {"steps": 5, "batch_size": 4, "sequence_length": 12, "warmup_steps": 2, "learning_rate": 1e-2}
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "plain": ({}, {}),
+    "capacity drops": ({"capacity_factor": 0.7, "norm_topk_prob": False}, {"clip_norm": None}),
+    "accumulation and clipping": ({}, {"micro_batch_size": 3, "clip_norm": 0.05, "weight_decay": 0.5}),
+}
+SEED = 7
+
+
+def batch(seed: int, rows: int = 4, length: int = 12) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and targets, a fifth of which do not count."""
+    draw = np.random.default_rng(seed)
+    ids = draw.integers(0, SMALL["vocab_size"], (rows, length + 1), dtype=np.int32)
+    targets = ids[:, 1:].copy()
+    targets[draw.random(targets.shape) < 0.2] = -100
+    return ids[:, :-1], targets  # not contiguous: rows of longer ones
+
+
+def assert_equal(ours: ParameterArena, theirs: dict[str, np.ndarray]) -> None:
+    arrays = ours.arrays()
+    assert list(arrays) == list(theirs)
+    for name, array in arrays.items():
+        assert theirs[name].dtype == np.float32 and theirs[name].shape == array.shape
+        np.testing.assert_array_equal(theirs[name].view(np.int32), array.view(np.int32), err_msg=name)
+
+
+def assert_trainers_equal(ours: Trainer, theirs: nncuda_rs.Trainer) -> None:
+    assert theirs.step == ours.step
+    assert_equal(ours.model.parameters, theirs.model.parameters())
+    assert ours.model.gradients is not None
+    assert_equal(ours.model.gradients, theirs.model.gradients())
+    for mine, other in zip((ours.first_moments, ours.second_moments), theirs.moments(), strict=True):
+        assert_equal(mine, other)
+
+
+@pytest.fixture
+def ctx() -> Iterator[nncuda.Context]:
+    with nncuda.Context(threads=2) as context:
+        yield context
+
+
+def pair(ctx: nncuda.Context, case: str) -> tuple[Trainer, nncuda_rs.Trainer]:
+    sizes, options = SMALL | CASES[case][0], STEPS | CASES[case][1]
+    ours = Trainer(MoETransformer(ctx, MoEConfig(**sizes), seed=SEED), TrainConfig(**options))
+    return ours, nncuda_rs.Trainer(sizes, options, seed=SEED, threads=1)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_five_steps(ctx: nncuda.Context, case: str) -> None:
+    ours, theirs = pair(ctx, case)
+    assert theirs.config == ours.config.to_dict() and theirs.model.config == ours.model.config.to_dict()
+    assert_trainers_equal(ours, theirs)
+    for step in range(5):
+        ids, targets = batch(step)
+        mine, other = ours.train_step(ids, targets), theirs.train_step(ids, targets)
+        for value in ("step", "tokens", "loss", "aux_loss", "grad_norm", "learning_rate"):
+            assert getattr(mine, value) == getattr(other, value), (step, value)
+        assert_trainers_equal(ours, theirs)
+    ids, targets = batch(9, rows=3, length=16)
+    np.testing.assert_array_equal(theirs.model.logits(ids), ours.model.forward(ids).numpy())
+    assert theirs.model.evaluate(ids, targets) == ours.model.evaluate(ids, targets)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"temperature": 0.0}, {"seed": 3}, {"top_k": 5, "seed": -1}, {"top_p": 0.9, "temperature": 0.7, "seed": 2**63}],
+    ids=["greedy", "sample", "top-k", "top-p"],
+)
+def test_generation(ctx: nncuda.Context, options: dict[str, Any]) -> None:
+    ours = MoETransformer(ctx, MoEConfig(**SMALL), seed=SEED)
+    theirs = nncuda_rs.Model(SMALL, seed=SEED, training=False)
+    sampling = {"temperature": 1.0} | options
+    tokens = list(generate(ours, [5, 6, 7], 24, Sampling(**sampling)))
+    assert list(theirs.generate([5, 6, 7], 24, **sampling)) == tokens
+    assert (
+        list(theirs.generate(np.array([5, 6, 7], np.int32), 24, end_id=tokens[9], **sampling))
+        == tokens[: tokens.index(tokens[9]) + 1]
+    )
+
+
+def test_generation_does_not_hold_the_model() -> None:
+    model = nncuda_rs.Model(SMALL, seed=SEED, training=False)
+    unread = model.generate([1], 40)
+    assert model.logits(batch(0)[0]).shape == (4, 12, SMALL["vocab_size"])  # after the tokens, which nobody has taken
+    dropped = model.generate([1], 40)
+    next(dropped)
+    del dropped
+    model.logits(batch(0)[0])
+    del model
+    assert len(list(unread)) == 40
+
+
+def test_checkpoints_go_both_ways(ctx: nncuda.Context, tmp_path: Path) -> None:
+    ours, theirs = pair(ctx, "accumulation and clipping")
+    for step in range(2):
+        ours.train_step(*batch(step))
+        theirs.train_step(*batch(step))
+    state = TrainingState(2, 8, 100, 1.5, ours.config, 4.25)
+    mine = save_checkpoint(tmp_path / "python" / "checkpoints", ours, state)
+    other = theirs.save_checkpoint(
+        tmp_path / "rust" / "checkpoints", data_position=8, data_windows=100, seconds=1.5, held_out_loss=4.25
+    )
+    assert sorted(path.name for path in mine.iterdir()) == sorted(path.name for path in Path(other).iterdir())
+    for path in mine.iterdir():
+        assert (Path(other) / path.name).read_bytes() == path.read_bytes(), path.name
+    ours, theirs = Checkpoint(other).trainer(ctx), nncuda_rs.Trainer.load(tmp_path / "python")
+    assert_trainers_equal_after_loading(ours, theirs)
+    ours.train_step(*batch(2))
+    theirs.train_step(*batch(2))
+    assert_trainers_equal(ours, theirs)
+    assert_equal(
+        Checkpoint(mine).model(ctx).parameters, nncuda_rs.Model.load(tmp_path / "rust", best=True).parameters()
+    )
+
+
+def assert_trainers_equal_after_loading(ours: Trainer, theirs: nncuda_rs.Trainer) -> None:
+    assert theirs.step == ours.step == 2 and theirs.config == ours.config.to_dict()
+    assert_equal(ours.model.parameters, theirs.model.parameters())
+
+
+def both(ours: Any, theirs: Any) -> tuple[Exception, Exception]:
+    """What each raises."""
+    with pytest.raises(Exception) as mine:
+        ours()
+    with pytest.raises(Exception) as other:
+        theirs()
+    return mine.value, other.value
+
+
+def test_errors_are_alike(ctx: nncuda.Context, tmp_path: Path) -> None:
+    ours, theirs = pair(ctx, "plain")
+    ids, targets = batch(0)
+    beyond = ids.copy()
+    beyond[1, 2] = SMALL["vocab_size"]
+    before = theirs.model.parameters()
+    for arguments in ((beyond, targets), (ids, beyond), (ids, np.full_like(targets, -100)), (ids, targets[:, 1:])):
+        mine, other = both(lambda a=arguments: ours.train_step(*a), lambda a=arguments: theirs.train_step(*a))
+        assert str(mine) == str(other)
+        assert type(mine).__name__ == type(other).__name__
+        assert getattr(mine, "status", None) == getattr(other, "status", None)
+    assert_equal(ours.model.parameters, before)
+    assert_trainers_equal(ours, theirs)
+
+    mine, other = both(lambda: ours.model.forward(beyond).numpy(), lambda: theirs.model.logits(beyond))
+    assert isinstance(other, nncuda_rs.OutOfRangeError) and isinstance(other, IndexError)
+    assert (str(mine), mine.status, mine.name) == (str(other), other.status, other.name)  # type: ignore[attr-defined]
+
+    for options in ({"hidden_size": 0}, {"num_kv_heads": 3}, {"depth": 3}, {"norm_eps": float("nan")}):
+        mine, other = both(
+            lambda o=options: MoEConfig.from_dict(SMALL | o), lambda o=options: nncuda_rs.Model(SMALL | o)
+        )
+        assert isinstance(other, ValueError) and str(mine) == str(other)
+    mine, other = both(
+        lambda: Trainer(ours.model, TrainConfig(sequence_length=17)),
+        lambda: nncuda_rs.Trainer(SMALL, {"sequence_length": 17}),
+    )
+    assert isinstance(other, ValueError) and str(mine) == str(other)
+
+    mine, other = both(lambda: Checkpoint(tmp_path / "none"), lambda: nncuda_rs.Trainer.load(tmp_path / "none"))
+    assert isinstance(mine, FormatError) and isinstance(other, nncuda_rs.FormatError)
+    assert str(mine) == str(other) and (str(mine.path), mine.problem) == (other.path, other.problem)
+
+    mine, other = both(lambda: nncuda.Context("tpu"), lambda: nncuda_rs.Model(SMALL, device="tpu"))
+    assert isinstance(mine, ValueError) and isinstance(other, ValueError) and str(mine) == str(other)
+    mine, other = both(lambda: nncuda.Context("cuda:99"), lambda: nncuda_rs.Model(SMALL, device="cuda:99"))
+    assert isinstance(mine, RuntimeError) and isinstance(other, nncuda_rs.DeviceNotFoundError)
+    assert mine.status == other.status  # type: ignore[attr-defined]
+
+    mine, other = both(
+        lambda: list(generate(ours.model, [1], 4, Sampling(top_p=1.5))),
+        lambda: theirs.model.generate([1], 4, top_p=1.5),
+    )
+    assert isinstance(other, ValueError) and str(mine) == str(other)
+    mine, other = both(lambda: list(generate(ours.model, [], 4)), lambda: list(theirs.model.generate([], 4)))
+    assert isinstance(other, ValueError) and str(mine) == str(other)
+    with pytest.raises(ValueError, match="it has no gradients"):
+        nncuda_rs.Model(SMALL, training=False).gradients()
+    with pytest.raises(TypeError):
+        theirs.train_step(ids.astype(np.int64), targets)
+
+
+def test_too_large_a_model_is_a_memory_error() -> None:
+    with pytest.raises(MemoryError) as caught:
+        nncuda_rs.Model(SMALL | {"vocab_size": 2**31, "hidden_size": 2**12}, training=False)
+    assert isinstance(caught.value, nncuda_rs.OutOfMemoryError) and caught.value.status == 30
+
+
+def test_trainers_in_several_threads() -> None:
+    """Each trainer has a thread of its own, and the threads of Python that wait let one another run."""
+    alone = nncuda_rs.Trainer(SMALL, STEPS, seed=SEED)
+    trainers = [nncuda_rs.Trainer(SMALL, STEPS, seed=SEED) for _ in range(4)]
+
+    def train(trainer: nncuda_rs.Trainer) -> None:
+        for step in range(5):
+            trainer.train_step(*batch(step))
+
+    threads = [threading.Thread(target=train, args=(trainer,)) for trainer in trainers]
+    for thread in threads:
+        thread.start()
+    train(alone)
+    for thread in threads:
+        thread.join()
+    expected = alone.model.parameters()
+    for trainer in trainers:
+        for name, array in trainer.model.parameters().items():
+            np.testing.assert_array_equal(array, expected[name], err_msg=name)
+
+
+@pytest.mark.parametrize("model", ["own_unigram", "llama_bpe", "nfkc_unigram"])
+def test_tokenizers(model: str) -> None:
+    path = languages.ROOT / "tests" / "tokenizer" / f"{model}.model"
+    ours, theirs = Tokenizer.load(path), nncuda_rs.Tokenizer(path)
+    assert (theirs.vocab_size, theirs.begin_id, theirs.end_id) == (ours.vocab_size, ours.begin_id, ours.end_id)
+    for text in ("", "The cat sat.\n\tÜber 12 ﬁ 猫😀", "  two  spaces  "):
+        ids = ours.encode(text, begin=True)
+        assert theirs.encode(text, begin=True) == ids
+        assert theirs.decode(ids) == ours.decode(ids)
+    mine, other = both(lambda: ours.decode([2, 10**6]), lambda: theirs.decode([2, 10**6]))
+    assert isinstance(other, ValueError) and str(mine) == str(other)
