@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ class UnsupportedError(Error, NotImplementedError): ...
 class DeviceNotFoundError(Error, RuntimeError): ...
 class StateError(Error, RuntimeError): ...
 class DeviceError(Error, RuntimeError): ...
-class LibraryError(Error, ImportError): ...
+class LibraryError(Error, ImportError): ...  # type: ignore[misc]  # ImportError has a name of its own
 
 class FormatError(ValueError):
     """A file is corrupt, truncated, or of another kind. `path` is the file, `problem` what is wrong with it."""
@@ -33,6 +33,7 @@ class FormatError(ValueError):
     path: str
     problem: str
 
+@final
 class Model:
     """A decoder-only transformer whose feed-forward networks are mixtures of experts, in Rust."""
 
@@ -89,11 +90,13 @@ class Model:
     ) -> Generation:
         """Continues a prompt, token by token, up to and including `end_id`."""
 
+@final
 class Generation(Iterator[int]):
     """The tokens of a continuation."""
 
     def __next__(self) -> int: ...
 
+@final
 class Trainer:
     """Trains a model with AdamW, in Rust."""
 
@@ -151,6 +154,7 @@ class Trainer:
     ) -> os.PathLike[str]:
         """Writes `root`/step-NNNNNNNN in one step and returns its path."""
 
+@final
 class StepResult:
     """What a step did."""
 
@@ -178,6 +182,7 @@ class StepResult:
     def learning_rate(self) -> float:
         """Rate of this update."""
 
+@final
 class Tokenizer:
     """A SentencePiece model, unigram or BPE, as the Rust crates read and run it."""
 
