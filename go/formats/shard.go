@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"os"
 	"runtime/debug"
+	"slices"
 
 	"golang.org/x/exp/mmap"
 )
@@ -27,7 +28,7 @@ const (
 )
 
 // TokenShard is a shard, opened and checked: header, version, width and length of the file. Its ids are read from the
-// mapped file when they are asked for, and checked then.
+// mapped file when they are asked for, and checked then. A shard belongs to one goroutine at a time.
 type TokenShard struct {
 	Path      string
 	VocabSize int      // every id is below it
@@ -36,6 +37,7 @@ type TokenShard struct {
 	Tokenizer [32]byte // SHA-256 of the tokenizer file; zeros when unknown
 
 	file *mmap.ReaderAt
+	raw  []byte // used again by each Read
 }
 
 // OpenShard opens and checks a shard. It must be closed.
@@ -118,7 +120,8 @@ func (s *TokenShard) Read(into []int32, start int) error {
 	if start < 0 || len(into) > s.Count-start {
 		return fmt.Errorf("%s: tokens %d .. %d are not among its %d", s.Path, start, start+len(into), s.Count)
 	}
-	raw := make([]byte, len(into)*s.Width)
+	s.raw = slices.Grow(s.raw[:0], len(into)*s.Width)
+	raw := s.raw[:len(into)*s.Width]
 	if err := s.read(raw, shardHeaderBytes+int64(start)*int64(s.Width)); err != nil {
 		return err
 	}

@@ -111,14 +111,15 @@ func (b *bpe) split(text string) []symbol {
 	return symbols
 }
 
-// emit adds a piece, or, when it is out of use, those that it was merged from.
+// emit adds a piece or, when it is out of use, those that it was merged from. A character whose piece is out of use is
+// unknown.
 func (b *bpe) emit(spans []span, text string, unmerged map[string][2]string) []span {
 	id, found := b.ids[text]
-	if !found {
-		return append(spans, span{text, b.unknown})
+	if found && b.pieces[id].kind != unusedPiece {
+		return append(spans, span{text, id})
 	}
-	if halves, known := unmerged[text]; known && b.pieces[id].kind == unusedPiece {
+	if halves, known := unmerged[text]; known {
 		return b.emit(b.emit(spans, halves[0], unmerged), halves[1], unmerged)
 	}
-	return append(spans, span{text, id})
+	return append(spans, span{text, b.unknown})
 }

@@ -8,21 +8,23 @@ import (
 // What a character that no piece covers costs beyond the rarest piece.
 const unknownPenalty = 10
 
+// What a user-defined piece gains for each byte after its first, so that it is taken rather than what it consists of:
+// scores of other pieces are logarithms of probabilities, thus negative.
+const userDefinedGain = 0.1
+
 // unigram cuts text into the likeliest run of pieces. (Kudo 2018, "Subword regularization"; Viterbi 1967)
 type unigram struct {
-	pieces           []piece
-	trie             *trie
-	unknown          int32
-	lowest, greatest float32 // scores
+	pieces  []piece
+	trie    *trie
+	unknown int32
+	lowest  float32 // score
 }
 
 func newUnigram(model *modelFile, unknown int) *unigram {
-	made := &unigram{pieces: model.pieces, trie: newTrie(), unknown: int32(unknown)}
-	// The greatest starts at the least positive number: so does SentencePiece's, which user-defined pieces then count by.
-	made.lowest, made.greatest = math.MaxFloat32, math.Float32frombits(1<<23)
+	made := &unigram{pieces: model.pieces, trie: newTrie(), unknown: int32(unknown), lowest: math.MaxFloat32}
 	for id, piece := range model.pieces {
 		if piece.kind == normalPiece {
-			made.lowest, made.greatest = min(made.lowest, piece.score), max(made.greatest, piece.score)
+			made.lowest = min(made.lowest, piece.score)
 		}
 		if piece.isText() {
 			made.trie.add(piece.text, id)
@@ -65,8 +67,7 @@ func (u *unigram) encode(text string) []span {
 			}
 			score := u.pieces[id].score
 			if u.pieces[id].kind == userDefinedPiece {
-				// A bonus, so that it is always taken.
-				score = float32(float32(end-start)*u.greatest) - 0.1
+				score = float32(float64(end-start-1) * userDefinedGain)
 			}
 			offer(end, start, id, score)
 			single = single || end-start == width

@@ -57,6 +57,8 @@ type Windows struct {
 
 	shards []*formats.TokenShard
 	ends   []int // windows of all shards up to and including each
+
+	row, inputs, targets []int32 // used again by each Take, so that steps leave no garbage
 }
 
 // OpenWindows opens the shards of a file or folder as windows of `length`. They must be closed.
@@ -93,11 +95,13 @@ func newWindows(shards []*formats.TokenShard, length int) (*Windows, error) {
 // Close lets go of the files.
 func (w *Windows) Close() error { return closeShards(w.shards) }
 
-// Take gives inputs and targets of windows, [len(indices), Length] each, row after row.
+// Take gives inputs and targets of windows, [len(indices), Length] each, row after row. They are overwritten by the next
+// Take.
 func (w *Windows) Take(indices []int64) (inputs, targets []int32, err error) {
-	inputs = make([]int32, 0, len(indices)*w.Length)
-	targets = make([]int32, 0, len(indices)*w.Length)
-	row := make([]int32, w.Length+1)
+	w.inputs, w.targets = w.inputs[:0], w.targets[:0]
+	if w.row == nil {
+		w.row = make([]int32, w.Length+1)
+	}
 	for _, index := range indices {
 		which := sort.SearchInts(w.ends, int(index)+1)
 		if index < 0 || which == len(w.ends) {
@@ -107,13 +111,13 @@ func (w *Windows) Take(indices []int64) (inputs, targets []int32, err error) {
 		if which > 0 {
 			start -= w.ends[which-1]
 		}
-		if err := w.shards[which].Read(row, start*w.Length); err != nil {
+		if err := w.shards[which].Read(w.row, start*w.Length); err != nil {
 			return nil, nil, err
 		}
-		inputs = append(inputs, row[:w.Length]...)
-		targets = append(targets, row[1:]...)
+		w.inputs = append(w.inputs, w.row[:w.Length]...)
+		w.targets = append(w.targets, w.row[1:]...)
 	}
-	return inputs, targets, nil
+	return w.inputs, w.targets, nil
 }
 
 // spread gives the windows of an evaluation in batches of at most `size`: all in their order, or, for so many

@@ -1,0 +1,134 @@
+package formats_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nncuda/nncuda/go/formats"
+)
+
+// head is a shard's header.
+func head(version, width uint32, vocab, count uint64) []byte {
+	data := make([]byte, 64)
+	copy(data, formats.ShardMagic)
+	binary.LittleEndian.PutUint32(data[8:], version)
+	binary.LittleEndian.PutUint32(data[12:], width)
+	binary.LittleEndian.PutUint64(data[16:], vocab)
+	binary.LittleEndian.PutUint64(data[24:], count)
+	return data
+}
+
+func TestShardsReadAsTheyWereWritten(t *testing.T) {
+	for _, test := range []struct {
+		vocab, width int
+		ids          []int32
+	}{{65536, 2, []int32{0, 65535, 7}}, {65537, 4, []int32{0, 65536, 7}}, {1, 2, nil}} {
+		path := filepath.Join(t.TempDir(), "x.tokens")
+		digest := [32]byte{1, 31: 9}
+		check(t, formats.WriteShard(path, test.ids, test.vocab, digest))
+		shard, err := formats.OpenShard(path)
+		check(t, err)
+		if shard.Count != len(test.ids) || shard.VocabSize != test.vocab || shard.Width != test.width || shard.Tokenizer != digest {
+			t.Errorf("%+v", shard)
+		}
+		check(t, shard.CheckIDs())
+		ids := make([]int32, len(test.ids))
+		check(t, shard.Read(ids, 0))
+		if !slices.Equal(ids, test.ids) {
+			t.Errorf("%v, not %v", ids, test.ids)
+		}
+		for _, start := range []int{-1, 1, 1 << 62} {
+			if err := shard.Read(make([]int32, len(test.ids)), start); err == nil && len(test.ids) > 0 {
+				t.Errorf("%d tokens were read from %d on", len(test.ids), start)
+			}
+		}
+		check(t, shard.Close())
+	}
+}
+
+func TestShardsThatAreNotWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tokens")
+	for _, ids := range [][]int32{{0, 48}, {-1}} {
+		if err := formats.WriteShard(path, ids, 48, [32]byte{}); err == nil {
+			t.Errorf("%v was written", ids)
+		}
+	}
+	if err := formats.WriteShard(path, nil, 0, [32]byte{}); err == nil {
+		t.Error("a vocabulary of none was written")
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("something was left")
+	}
+}
+
+func TestShardsThatAreRefused(t *testing.T) {
+	good := append(head(1, 2, 300, 2), 1, 0, 2, 0)
+	for words, data := range map[string][]byte{
+		"does not begin with NNTOKENS":                         []byte("NNTOKENs"),
+		"it does not begin":                                    {},
+		"is cut off inside its header, at byte 63":             good[:63],
+		"of version 2; this program reads version 1":           head(2, 2, 300, 0),
+		"has ids of 3 bytes; they must have 2 or 4":            head(1, 3, 300, 0),
+		"has ids of 0 bytes":                                   head(1, 0, 300, 0),
+		"has a vocabulary of 0, which":                         head(1, 2, 0, 0),
+		"has a vocabulary of 65537":                            head(1, 2, 65537, 0),
+		"is 67 bytes long, but its 2 tokens take 68":           good[:67],
+		"is 69 bytes long, but its 2 tokens take 68":           append(slices.Clone(good), 0),
+		"9223372036854775813 tokens take 18446744073709551690": head(1, 2, 300, 1<<63+5),
+		"18446744073709551615 tokens take":                     head(1, 4, 300, 1<<64-1),
+	} {
+		path := filepath.Join(t.TempDir(), "x.tokens")
+		check(t, os.WriteFile(path, data, 0o666))
+		_, err := formats.OpenShard(path)
+		var found *formats.Error
+		if !errors.As(err, &found) || !strings.Contains(err.Error(), words) || found.Path != path {
+			t.Errorf("%v, not %q", err, words)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "x.tokens")
+	check(t, os.WriteFile(path, append(head(1, 4, 300, 2), 1, 0, 0, 0, 44, 1, 0, 0), 0o666))
+	shard, err := formats.OpenShard(path)
+	check(t, err)
+	defer shard.Close()
+	if err := shard.CheckIDs(); err == nil || !strings.Contains(err.Error(), "holds the token 300; its vocabulary has 300") {
+		t.Error(err)
+	}
+	if _, err := formats.OpenShard(t.TempDir()); err == nil || !strings.Contains(err.Error(), "it is no file") {
+		t.Error(err)
+	}
+}
+
+// TestShardThatIsCutOffWhileItIsRead: the pages behind the file's new end are gone, which is an error and not the end of
+// the process.
+func TestShardThatIsCutOffWhileItIsRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.tokens")
+	check(t, formats.WriteShard(path, make([]int32, 1<<16), 300, [32]byte{}))
+	shard, err := formats.OpenShard(path)
+	check(t, err)
+	defer shard.Close()
+	check(t, os.Truncate(path, 64))
+	err = shard.Read(make([]int32, 16), 1<<15)
+	if err == nil || !strings.Contains(err.Error(), "since it was opened") {
+		t.Error(err)
+	}
+}
+
+func FuzzOpenShard(f *testing.F) {
+	f.Add(append(head(1, 2, 300, 2), 1, 0, 2, 0))
+	f.Add(head(1, 4, 1<<32, 1<<63))
+	path := filepath.Join(f.TempDir(), "x.tokens")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		check(t, os.WriteFile(path, data, 0o666))
+		shard, err := formats.OpenShard(path)
+		if err != nil {
+			return
+		}
+		_ = shard.CheckIDs()
+		check(t, shard.Close())
+	})
+}

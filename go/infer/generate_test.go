@@ -1,0 +1,235 @@
+package infer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/infer"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/tensor"
+	"github.com/nncuda/nncuda/go/tokenizer"
+)
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newModel(t testing.TB, vocab int) *model.MoETransformer {
+	t.Helper()
+	config := model.Default()
+	config.VocabSize, config.HiddenSize, config.NumLayers = vocab, 24, 2
+	config.NumHeads, config.NumKVHeads, config.HeadDim = 4, 2, 8
+	config.NumExperts, config.ExpertsPerToken, config.FFNSize = 4, 2, 20
+	config.Context, config.ExtendedContext, config.InitStd = 32, 64, 0.2
+	ctx, err := cuda.New("cpu", cuda.WithThreads(1))
+	check(t, err)
+	made, err := model.New(ctx, config, 3)
+	check(t, err)
+	before, err := ctx.BytesUsed()
+	check(t, err)
+	t.Cleanup(func() {
+		// What the layers hold for watchers may be left; the rest goes when its generation ends.
+		after, err := ctx.BytesUsed()
+		check(t, err)
+		if after > before+4096 {
+			t.Errorf("%d bytes are used, %d before", after, before)
+		}
+		check(t, errors.Join(made.Close(), ctx.Close()))
+	})
+	return made
+}
+
+// collect gives all rows of tokens.
+func collect(t testing.TB, m *model.MoETransformer, request infer.Request) (rows [][]int32) {
+	t.Helper()
+	for tokens, err := range infer.Batch(context.Background(), m, request) {
+		check(t, err)
+		rows = append(rows, slices.Clone(tokens))
+	}
+	return rows
+}
+
+var prompts = [][]int32{{1, 2, 3, 4, 5}, {40}, {7, 7, 7}}
+
+func TestGreedyTokensAreTheLikeliest(t *testing.T) {
+	made := newModel(t, 48)
+	for row, prompt := range prompts {
+		ids := slices.Clone(prompt)
+		request := infer.Request{Prompts: prompts[row : row+1], MaxNewTokens: 8, EndID: infer.NoToken}
+		for step, tokens := range collect(t, made, request) {
+			logits, err := made.Logits(ids, 1)
+			check(t, err)
+			values, err := tensor.Read[float32](logits)
+			check(t, errors.Join(err, logits.Close()))
+			last := values[len(values)-48:]
+			if likeliest := int32(slices.Index(last, slices.Max(last))); tokens[0] != likeliest {
+				t.Fatalf("prompt %d, token %d is %d, not %d", row, step, tokens[0], likeliest)
+			}
+			ids = append(ids, tokens[0])
+		}
+	}
+}
+
+func TestCaptureDoesNotChangeTheTokens(t *testing.T) {
+	made := newModel(t, 48)
+	seen := map[string]bool{}
+	for _, sampling := range []infer.Sampling{
+		{}, {Temperature: 1, Seed: 5}, {Temperature: 0.8, TopK: 9, Seed: -3}, {Temperature: 1.3, TopP: 0.7, Seed: 1 << 62},
+		{Temperature: 1, TopK: 20, TopP: 0.9, Seed: 7},
+	} {
+		request := infer.Request{Prompts: prompts, MaxNewTokens: 40, Sampling: sampling, EndID: infer.NoToken}
+		rows := collect(t, made, request)
+		request.NoCapture = true
+		if again := collect(t, made, request); fmt.Sprint(rows) != fmt.Sprint(again) || len(rows) != 40 {
+			t.Errorf("%+v: %v, without capture %v", sampling, rows, again)
+		}
+		// A sequence draws from the seed plus its place, whoever else is there; beside others only the last bits differ.
+		alone := request
+		alone.Prompts, alone.Sampling.Seed = prompts[1:2], sampling.Seed+1
+		if found := collect(t, made, alone); found[0][0] != rows[0][1] {
+			t.Errorf("%+v: alone it begins with %d, not %d", sampling, found[0][0], rows[0][1])
+		}
+		seen[fmt.Sprint(rows)] = true
+	}
+	if len(seen) != 5 {
+		t.Errorf("%d different texts of 5 strategies", len(seen))
+	}
+}
+
+func TestSequencesEndAtTheEnd(t *testing.T) {
+	made := newModel(t, 48)
+	request := infer.Request{Prompts: prompts, MaxNewTokens: 12, EndID: infer.NoToken}
+	whole := collect(t, made, request)
+	request.EndID = whole[2][0]
+	ended := make([]bool, len(prompts))
+	rows := collect(t, made, request)
+	for step, tokens := range rows {
+		for row, token := range tokens {
+			wanted := whole[step][row]
+			if ended[row] {
+				wanted = infer.NoToken
+			}
+			if token != wanted {
+				t.Fatalf("token %d of sequence %d is %d, not %d", step, row, token, wanted)
+			}
+			ended[row] = ended[row] || token == request.EndID
+		}
+	}
+	if len(rows) < 12 && slices.Contains(ended, false) {
+		t.Errorf("it ended after %d steps with sequences still going: %v", len(rows), ended)
+	}
+	request.Prompts = prompts[:1]
+	if rows := collect(t, made, request); len(rows) > 3 || rows[len(rows)-1][0] != request.EndID {
+		t.Errorf("alone it went on: %v", rows)
+	}
+}
+
+func TestGenerationStopsWhenAsked(t *testing.T) {
+	made := newModel(t, 48)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	count := 0
+	var failure error
+	for _, err := range infer.Tokens(ctx, made, prompts[0], 40, infer.Sampling{}, infer.NoToken) {
+		if failure = err; err != nil {
+			break
+		}
+		if count++; count == 5 {
+			cancel()
+		}
+	}
+	if count != 5 || !errors.Is(failure, context.Canceled) {
+		t.Errorf("%d tokens, then %v", count, failure)
+	}
+	for range infer.Tokens(context.Background(), made, prompts[0], 40, infer.Sampling{}, infer.NoToken) {
+		break
+	}
+}
+
+func TestRequestsThatAreRefused(t *testing.T) {
+	made := newModel(t, 48)
+	for words, request := range map[string]infer.Request{
+		"at least one token: that which begins":   {Prompts: [][]int32{{1}, {}}, MaxNewTokens: 1},
+		"a prompt must have at least one token":   {MaxNewTokens: 1},
+		"max_new_tokens is -1":                    {Prompts: prompts, MaxNewTokens: -1},
+		"65 tokens are more than this model take": {Prompts: [][]int32{{1}}, MaxNewTokens: 65},
+		"9223372036854775807 tokens are more":     {Prompts: prompts, MaxNewTokens: 1<<63 - 1},
+		"temperature is -1; it must be":           {Prompts: prompts, MaxNewTokens: 1, Sampling: infer.Sampling{Temperature: -1}},
+		"top_k is -5; it must be at least 1":      {Prompts: prompts, MaxNewTokens: 1, Sampling: infer.Sampling{TopK: -5}},
+		"top_p is 1.5; it must be above 0":        {Prompts: prompts, MaxNewTokens: 1, Sampling: infer.Sampling{TopP: 1.5}},
+	} {
+		var failure error
+		for tokens, err := range infer.Batch(context.Background(), made, request) {
+			if failure = err; err == nil {
+				t.Errorf("it gave %v", tokens)
+			}
+		}
+		if failure == nil || !strings.Contains(failure.Error(), words) {
+			t.Errorf("%v, not %q", failure, words)
+		}
+	}
+	for _, err := range infer.Batch(context.Background(), made, infer.Request{Prompts: [][]int32{{48}}, MaxNewTokens: 2}) {
+		if !errors.Is(err, cuda.ErrOutOfRange) {
+			t.Error("an id beyond the vocabulary:", err)
+		}
+	}
+	for range infer.Batch(context.Background(), made, infer.Request{Prompts: prompts}) {
+		t.Error("no tokens were asked for")
+	}
+}
+
+func TestText(t *testing.T) {
+	tokens, err := tokenizer.Open(filepath.Join("..", "..", "tests", "tokenizer", "own_bpe.model"))
+	if err != nil {
+		t.Skip("the tokenizers lie in the source tree, beside this module: ", err)
+	}
+	made := newModel(t, tokens.VocabSize())
+	generator, err := infer.NewTextGenerator(made, tokens)
+	check(t, err)
+	sampling := infer.Sampling{Temperature: 1, Seed: 2}
+	var pieces []string
+	for piece, err := range generator.Stream(context.Background(), "The cat", 30, sampling) {
+		check(t, err)
+		pieces = append(pieces, piece)
+	}
+	ids := append([]int32{tokens.BeginID()}, tokens.Encode("The cat")...)
+	var drawn []int32
+	for token, err := range infer.Tokens(context.Background(), made, ids, 30, sampling, tokens.EndID()) {
+		check(t, err)
+		drawn = append(drawn, token)
+	}
+	if drawn[len(drawn)-1] == tokens.EndID() {
+		drawn = drawn[:len(drawn)-1]
+	}
+	whole, err := tokens.Decode(drawn)
+	check(t, err)
+	if found := strings.Join(pieces, ""); found != whole || len(pieces) < 2 {
+		t.Errorf("%q, not %q", pieces, whole)
+	}
+	if room := generator.Room("The cat"); room != 64-len(ids)+1 {
+		t.Error("there is room for", room)
+	}
+	if _, err := infer.NewTextGenerator(newModel(t, 48), tokens); err == nil {
+		t.Error("a tokenizer of another vocabulary was taken")
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	made := newModel(b, 512)
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, err := range infer.Tokens(context.Background(), made, prompts[0], 60, infer.Sampling{}, infer.NoToken) {
+			check(b, err)
+		}
+	}
+	b.ReportMetric(60*float64(b.N)/b.Elapsed().Seconds(), "tokens/s")
+}

@@ -1,0 +1,268 @@
+package model_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/safetensors"
+	"github.com/nncuda/nncuda/go/tensor"
+)
+
+func tiny() model.Config {
+	config := model.Default()
+	config.VocabSize, config.HiddenSize, config.NumLayers = 48, 24, 2
+	config.NumHeads, config.NumKVHeads, config.HeadDim = 4, 2, 8
+	config.NumExperts, config.ExpertsPerToken, config.FFNSize = 4, 2, 20
+	config.Context, config.ExtendedContext = 32, 64
+	config.InitStd = 0.2
+	return config
+}
+
+func newContext(t testing.TB) *cuda.Context {
+	t.Helper()
+	ctx, err := cuda.New("cpu", cuda.WithThreads(1))
+	check(t, err)
+	t.Cleanup(func() { check(t, ctx.Close()) })
+	return ctx
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stored is tensors by name, as a file has them.
+type stored map[string]safetensors.Tensor
+
+func (s stored) Names() (names []string) {
+	for name := range s {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (s stored) Tensor(name string) (safetensors.Tensor, bool) {
+	tensor, found := s[name]
+	return tensor, found
+}
+
+// parametersOf gives a model's parameters as stored tensors.
+func parametersOf(t testing.TB, made *model.MoETransformer) stored {
+	t.Helper()
+	tensors := stored{}
+	for _, spec := range made.Layout.Specs {
+		view, err := made.Parameters.Parameter(spec.Name)
+		check(t, err)
+		bytes := make([]byte, view.Bytes())
+		check(t, view.Download(bytes))
+		tensors[spec.Name] = safetensors.Tensor{Name: spec.Name, DType: safetensors.F32, Shape: spec.Shape, Bytes: bytes}
+	}
+	return tensors
+}
+
+// load makes a model for inference from stored tensors.
+func load(ctx *cuda.Context, config model.Config, tensors stored) (*model.MoETransformer, error) {
+	weights, err := model.NewMixtralWeights(tensors)
+	if err != nil {
+		return nil, err
+	}
+	return model.Load(ctx, config, weights, false)
+}
+
+var prompt = []int32{1, 2, 3, 40, 5, 6, 7, 8}
+
+func logitsOf(t testing.TB, made *model.MoETransformer) []float32 {
+	t.Helper()
+	logits, err := made.Logits(prompt, 2)
+	check(t, err)
+	values, err := tensor.Read[float32](logits)
+	check(t, errors.Join(err, logits.Close()))
+	return values
+}
+
+func TestWeightsOfEveryKind(t *testing.T) {
+	ctx := newContext(t)
+	made, err := model.New(ctx, tiny(), 5)
+	check(t, err)
+	defer made.Close()
+	wanted, whole := logitsOf(t, made), parametersOf(t, made)
+	for name, tensors := range map[string]stored{"f32": whole, "f64": widened(whole), "experts in one tensor": fused(whole)} {
+		read, err := load(ctx, tiny(), tensors)
+		check(t, err)
+		if !slices.Equal(logitsOf(t, read), wanted) {
+			t.Errorf("weights as %s give other logits", name)
+		}
+		if read.Gradients != nil {
+			t.Error("a model for inference has gradients")
+		}
+		check(t, read.Close())
+	}
+	// 16 bits: what is stored is what is computed with.
+	for dtype, round := range map[safetensors.DType]func(float32) uint16{
+		safetensors.BF16: func(value float32) uint16 { return uint16(math.Float32bits(value) >> 16) },
+		safetensors.F16:  func(value float32) uint16 { return uint16(math.Float32bits(value)>>16&0x8000 | 0x2C00) }, // +-1/16
+	} {
+		tensors := stored{}
+		for name, tensor := range whole {
+			var bytes []byte
+			for at := 0; at < len(tensor.Bytes); at += 4 {
+				value := math.Float32frombits(binary.LittleEndian.Uint32(tensor.Bytes[at:]))
+				bytes = binary.LittleEndian.AppendUint16(bytes, round(value))
+			}
+			tensors[name] = safetensors.Tensor{Name: name, DType: dtype, Shape: tensor.Shape, Bytes: bytes}
+		}
+		read, err := load(ctx, tiny(), tensors)
+		check(t, err)
+		spec := read.Layout.Specs[0]
+		view, err := read.Parameters.Parameter(spec.Name)
+		check(t, err)
+		values, err := tensor.Read[float32](view)
+		check(t, err)
+		original := math.Float32frombits(binary.LittleEndian.Uint32(whole[spec.Name].Bytes))
+		first := math.Float32frombits(math.Float32bits(original) &^ 0xFFFF)
+		if dtype == safetensors.F16 {
+			first = float32(math.Copysign(0.0625, float64(original)))
+		}
+		if values[0] != first {
+			t.Errorf("%s: %v became %v, not %v", dtype, original, values[0], first)
+		}
+		check(t, read.Close())
+	}
+}
+
+// widened stores the same values in 64 bits.
+func widened(tensors stored) stored {
+	wide := stored{}
+	for name, tensor := range tensors {
+		var bytes []byte
+		for at := 0; at < len(tensor.Bytes); at += 4 {
+			value := math.Float32frombits(binary.LittleEndian.Uint32(tensor.Bytes[at:]))
+			bytes = binary.LittleEndian.AppendUint64(bytes, math.Float64bits(float64(value)))
+		}
+		wide[name] = safetensors.Tensor{Name: name, DType: safetensors.F64, Shape: tensor.Shape, Bytes: bytes}
+	}
+	return wide
+}
+
+// fused stores all experts of a layer in two tensors, as transformers 5 holds them.
+func fused(tensors stored) stored {
+	config, together := tiny(), stored{}
+	for name, tensor := range tensors {
+		if !strings.Contains(name, ".experts.") {
+			name = strings.Replace(name, ".block_sparse_moe.gate.", ".mlp.gate.", 1)
+			together[name] = safetensors.Tensor{Name: name, DType: tensor.DType, Shape: tensor.Shape, Bytes: tensor.Bytes}
+		}
+	}
+	for _, layer := range []string{"0", "1"} {
+		var gateUp, down []byte
+		for _, expert := range []string{"0", "1", "2", "3"} {
+			prefix := "model.layers." + layer + ".block_sparse_moe.experts." + expert
+			gateUp = append(gateUp, tensors[prefix+".w1.weight"].Bytes...)
+			gateUp = append(gateUp, tensors[prefix+".w3.weight"].Bytes...)
+			down = append(down, tensors[prefix+".w2.weight"].Bytes...)
+		}
+		prefix := "model.layers." + layer + ".mlp.experts."
+		together[prefix+"gate_up_proj"] = safetensors.Tensor{
+			DType: safetensors.F32, Shape: []int{4, 2 * config.FFNSize, config.HiddenSize}, Bytes: gateUp}
+		together[prefix+"down_proj"] = safetensors.Tensor{
+			DType: safetensors.F32, Shape: []int{4, config.HiddenSize, config.FFNSize}, Bytes: down}
+	}
+	return together
+}
+
+func TestWeightsThatAreRefused(t *testing.T) {
+	ctx := newContext(t)
+	made, err := model.New(ctx, tiny(), 0)
+	check(t, err)
+	whole := parametersOf(t, made)
+	check(t, made.Close())
+	const norm = "model.norm.weight"
+	for words, change := range map[string]func(tensors stored){
+		"tensors missing: model.norm.weight":                                 func(s stored) { delete(s, norm) },
+		"tensors not part of this model: a, b, c and 1 more":                 func(s stored) { s["a"], s["b"], s["c"], s["d"] = s[norm], s[norm], s[norm], s[norm] },
+		"tensor model.norm.weight has shape [23]; config.json makes it [24]": func(s stored) { s[norm] = reshaped(s[norm], 23) },
+		"tensor model.norm.weight has dtype int32; weights are floating":     func(s stored) { s[norm] = retyped(s[norm], safetensors.I32) },
+		"has shape [24]; it must have three dimensions": func(s stored) {
+			s["model.layers.0.mlp.experts.down_proj"] = s[norm]
+		},
+	} {
+		tensors := stored{}
+		for name, tensor := range whole {
+			tensors[name] = tensor
+		}
+		change(tensors)
+		if _, err := load(ctx, tiny(), tensors); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%v, not %q", err, words)
+		}
+		if bytes, err := ctx.BytesUsed(); err != nil || bytes != 0 {
+			t.Errorf("%d bytes are still used (%v)", bytes, err)
+		}
+	}
+}
+
+func reshaped(tensor safetensors.Tensor, shape ...int) safetensors.Tensor {
+	tensor.Shape = shape
+	return tensor
+}
+
+func retyped(tensor safetensors.Tensor, dtype safetensors.DType) safetensors.Tensor {
+	tensor.DType = dtype
+	return tensor
+}
+
+func TestSeedsDecideTheWeights(t *testing.T) {
+	ctx := newContext(t)
+	values := map[int64][]float32{}
+	for _, seed := range []int64{1, -1} {
+		made, err := model.New(ctx, tiny(), seed)
+		check(t, err)
+		values[seed] = logitsOf(t, made)
+		again, err := model.New(ctx, tiny(), seed)
+		check(t, err)
+		if !slices.Equal(logitsOf(t, again), values[seed]) {
+			t.Errorf("seed %d gives two models", seed)
+		}
+		check(t, errors.Join(made.Close(), again.Close()))
+	}
+	if slices.Equal(values[1], values[-1]) {
+		t.Error("two seeds give one model")
+	}
+}
+
+func TestModelsThatCannotBe(t *testing.T) {
+	ctx := newContext(t)
+	wrong := tiny()
+	wrong.NumHeads = 5
+	if _, err := model.New(ctx, wrong, 0); err == nil || !strings.Contains(err.Error(), "a divisor of num_heads (5)") {
+		t.Error(err)
+	}
+	large := model.Default()
+	large.NumLayers, large.FFNSize = 1000, 1<<20
+	if _, err := model.New(ctx, large, 0); !errors.Is(err, cuda.ErrOutOfMemory) {
+		t.Error("a model of 50 TB:", err)
+	}
+	made, err := model.New(ctx, tiny(), 0)
+	check(t, err)
+	defer made.Close()
+	for _, ids := range [][]int32{{}, {1, 2, 3}} {
+		if _, err := made.Logits(ids, 2); err == nil || !strings.Contains(err.Error(), "do not make 2 rows") {
+			t.Error(err)
+		}
+	}
+	if _, err := made.Logits([]int32{1, 48}, 1); !errors.Is(err, cuda.ErrOutOfRange) {
+		t.Error("an id beyond the vocabulary:", err)
+	}
+	if _, err := made.Cache(1, 65); err == nil || err.Error() != "65 tokens are more than this model takes (64)" {
+		t.Error(err)
+	}
+	check(t, made.Close())
+}

@@ -1,0 +1,83 @@
+package tokenizer_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/nncuda/nncuda/go/tokenizer"
+)
+
+// FuzzNew: whatever the bytes are, they make a tokenizer that works, or an error.
+func FuzzNew(f *testing.F) {
+	models, _ := filepath.Glob(filepath.Join(fixtures, "*.model"))
+	for _, path := range models {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(content)
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		made, err := tokenizer.New(content)
+		if err != nil {
+			return
+		}
+		ids := made.Encode("The cat \t\n sat\u2581on 12\U0001F600\xff\x00")
+		if _, err := made.Decode(ids); err != nil {
+			t.Fatalf("it cannot decode its own ids %v: %v", ids, err)
+		}
+		if id := made.OrdinaryID(); id < 0 || int(id) >= made.VocabSize() {
+			t.Fatal("the ordinary id is", id)
+		}
+	})
+}
+
+// FuzzText: models that keep all of a text give every text back, at once and as a stream.
+func FuzzText(f *testing.F) {
+	var kept []*tokenizer.Tokenizer
+	for _, name := range []string{"own_unigram", "own_bpe"} {
+		made, err := tokenizer.Open(filepath.Join(fixtures, name+".model"))
+		if err != nil {
+			f.Skip("the fixtures lie in the source tree, beside this module: ", err)
+		}
+		kept = append(kept, made)
+	}
+	for _, seed := range []string{"", " ", "a  b\t\n\r", "u\u0308 \U0001F468\u200D\U0001F469", "\xff\xc3", "\u2581", "\uFFFD"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, made := range kept {
+			ids := made.Encode(text)
+			decoded, err := made.Decode(ids)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(decoded, "\uFFFD") {
+				continue // a stream holds replacement characters back as what may be the beginning of another
+			}
+			stream, err := tokenizer.NewStreamDecoder(made)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var pieces strings.Builder
+			for _, id := range ids {
+				piece, err := stream.Push(id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pieces.WriteString(piece)
+			}
+			rest, err := stream.Flush()
+			if pieces.WriteString(rest); err != nil || pieces.String() != decoded {
+				t.Fatalf("%q came as %q (%v), at once as %q", text, pieces.String(), err, decoded)
+			}
+			// The space symbol itself is the one character that a space takes the place of.
+			if utf8.ValidString(text) && !strings.Contains(text, "\u2581") && decoded != text {
+				t.Fatalf("%q became %q", text, decoded)
+			}
+		}
+	})
+}

@@ -1,0 +1,110 @@
+package train_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/train"
+)
+
+func parse(t testing.TB, text string) *formats.Object {
+	t.Helper()
+	return must(formats.ParseJSON([]byte(text)))(t).(*formats.Object)
+}
+
+func TestOptionsThatAreRefused(t *testing.T) {
+	for text, words := range map[string]string{
+		`{"speed": 3}`:                  "there is no training option 'speed'; there are batch_size, beta1",
+		`{"steps": 0}`:                  "steps is 0; it must be a whole number, at least 1",
+		`{"steps": 2.5}`:                "steps is 2.5; it must be a whole number, at least 1",
+		`{"steps": 4294967296}`:         "steps is 4294967296; it must be",
+		`{"warmup_steps": -1}`:          "warmup_steps is -1; it must be a whole number, at least 0",
+		`{"micro_batch_size": 0}`:       "micro_batch_size is 0; it must be a whole number, at least 1",
+		`{"micro_batch_size": -2}`:      "micro_batch_size is -2; it must be a whole number, at least 1",
+		`{"learning_rate": "fast"}`:     "learning_rate is 'fast'; it must be a number, at least 0",
+		`{"learning_rate": Infinity}`:   "learning_rate is inf; it must be a number, at least 0",
+		`{"min_rate_share": 1.1}`:       "min_rate_share is 1.1; it must be a number, from 0 to 1",
+		`{"beta1": 1}`:                  "beta1 is 1.0; it must be a number, from 0 to 1, and below 1",
+		`{"eps": 0}`:                    "eps is 0.0; it must be a number above 0",
+		`{"weight_decay": -0.1}`:        "weight_decay is -0.1; it must be a number, at least 0",
+		`{"clip_norm": 0}`:              "clip_norm is 0; it must be a number above 0, or none for no clipping",
+		`{"seed": 9223372036854775808}`: "seed is 9223372036854775808; it must be a whole number of 64 bits",
+		`{"seed": 1.0}`:                 "seed is 1.0; it must be a whole number of 64 bits",
+		`{"keep_checkpoints": 0}`:       "keep_checkpoints is 0; it must be a whole number, at least 1",
+	} {
+		config := train.DefaultConfig()
+		err := config.Assign(parse(t, text))
+		if err == nil {
+			err = config.Validate()
+		}
+		if err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v, not %q", text, err, words)
+		}
+	}
+	config := train.DefaultConfig()
+	check(t, config.Assign(parse(t, `{"seed": -9223372036854775808, "clip_norm": null, "micro_batch_size": 3, "beta1": 0}`)))
+	check(t, config.Validate())
+	again := train.DefaultConfig()
+	check(t, again.Assign(config.Object()))
+	if again != config || config.ClipNorm != 0 || config.MicroBatchSize != 3 {
+		t.Errorf("%+v, not %+v", again, config)
+	}
+}
+
+const stateText = `{"format": "nncuda training state", "version": 1, "step": 3, "data_position": 12, "data_windows": 7,
+"seconds": 1.5, "train": {"steps": 9}, "held_out_loss": null}`
+
+func TestStates(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "training.json")
+	read := func(text string) (train.State, error) {
+		check(t, os.WriteFile(path, []byte(text), 0o666))
+		return train.ReadState(path)
+	}
+	state := must(read(stateText))(t)
+	if state.Step != 3 || state.DataPosition != 12 || state.DataWindows != 7 || state.Train.Steps != 9 || state.HeldOutLoss != nil {
+		t.Errorf("%+v", state)
+	}
+	state = must(read(strings.Replace(stateText, `"held_out_loss": null`, `"held_out_loss": NaN`, 1)))(t)
+	if state.HeldOutLoss == nil || *state.HeldOutLoss == *state.HeldOutLoss {
+		t.Errorf("the held-out loss is %v, not one that is no number", state.HeldOutLoss)
+	}
+	for change, words := range map[[2]string]string{
+		{`"nncuda training state"`, `"notes"`}:                       "is not a training state of nncuda",
+		{`"nncuda training state"`, `["x"]`}:                         "is not a training state of nncuda",
+		{`"version": 1`, `"version": 2`}:                             "is a training state of version 2; this program reads version 1",
+		{`"version": 1`, `"version": {}`}:                            "is a training state of version {}",
+		{`"step": 3, `, ``}:                                          "has the entries data_position, data_windows, held_out_loss, seconds, train; some",
+		{`"step": 3`, `"step": 3, "more": 1`}:                        "some are missing or too many",
+		{`"step": 3`, `"step": -3`}:                                  "step is -3; it must be a whole number, at least 0",
+		{`"step": 3`, `"step": 3.0`}:                                 "step is 3.0; it must be a whole number",
+		{`"step": 3`, `"step": 1e999`}:                               "step is inf; it must be a whole number",
+		{`"data_windows": 7`, `"data_windows": 0`}:                   "data_windows is 0; it must be a whole number, at least 1",
+		{`"data_windows": 7`, `"data_windows": 9223372036854775807`}: "data_windows is 9223372036854775807",
+		{`"seconds": 1.5`, `"seconds": "x"`}:                         "seconds is 'x'; it must be a number",
+		{`{"steps": 9}`, `[]`}:                                       "train is not an object",
+		{`{"steps": 9}`, `{"steps": 0}`}:                             "steps is 0; it must be a whole number, at least 1",
+		{`{"steps": 9}`, `{"pace": 0}`}:                              "there is no training option 'pace'",
+	} {
+		_, err := read(strings.Replace(stateText, change[0], change[1], 1))
+		if err == nil || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), words) {
+			t.Errorf("%v, not %q", err, words)
+		}
+	}
+}
+
+func FuzzReadState(f *testing.F) {
+	f.Add([]byte(stateText))
+	path := filepath.Join(f.TempDir(), "training.json")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		check(t, os.WriteFile(path, data, 0o666))
+		state, err := train.ReadState(path)
+		if err != nil {
+			return
+		}
+		check(t, state.Train.Validate())
+		_ = formats.JSONLine(state.Object())
+	})
+}
