@@ -143,3 +143,21 @@ macro_rules! element {
 }
 
 element!(f32 => F32, F16 => F16, Bf16 => BF16, i32 => I32, i8 => I8, i64 => I64, u8 => U8);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_widen_exactly() {
+        let wide = |bits: u16| f32::from(F16(bits));
+        assert_eq!([wide(0x3c00), wide(0xc000), wide(0x7bff)], [1.0, -2.0, 65504.0]);
+        // 2^-24, and -1023 of them.
+        let smallest = f32::from_bits((127 - 24) << 23);
+        assert_eq!([wide(0x0001), wide(0x83ff)], [smallest, -1023.0 * smallest]);
+        assert_eq!([wide(0x7c00), wide(0xfc00)], [f32::INFINITY, f32::NEG_INFINITY]);
+        assert!(wide(0x7e01).is_nan() && wide(0x8000).is_sign_negative());
+        assert_eq!(f32::from(Bf16(0x3fc0)), 1.5);
+        assert!(f32::from(Bf16(0x7fc0)).is_nan());
+    }
+}

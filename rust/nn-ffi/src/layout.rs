@@ -175,3 +175,64 @@ impl fmt::Debug for Layout {
         if self.is_dense() { Ok(()) } else { write!(f, ", rows {} apart", self.row_stride) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sentence<T>(result: Result<T>) -> String {
+        result.err().expect("it is refused").to_string()
+    }
+
+    #[test]
+    fn dense_layouts_count_elements_and_bytes() -> Result<()> {
+        let layout = Layout::dense(&[2, 3, 4], DType::BF16)?;
+        assert_eq!((layout.len(), layout.row_len(), layout.row_stride(), layout.bytes()), (24, 12, 12, 48));
+        let point = Layout::dense(&[], DType::F32)?;
+        assert_eq!((point.len(), point.bytes(), point.is_dense()), (1, 4, true));
+        let none = Layout::dense(&[3, 0], DType::F32)?;
+        assert_eq!((none.len(), none.bytes(), none.is_dense(), none.is_empty()), (0, 0, true, true));
+        Ok(())
+    }
+
+    #[test]
+    fn what_no_address_can_count_is_refused() {
+        for shape in [&[usize::MAX][..], &[1 << 62, 2], &[0, usize::MAX], &[usize::MAX, 0], &[1 << 40, 1 << 40]] {
+            assert!(sentence(Layout::dense(shape, DType::F32)).contains("more than an address"), "{shape:?}");
+        }
+        assert!(sentence(Layout::dense(&[1; 7], DType::F32)).contains("at most 6"));
+        assert!(sentence(Layout::strided(&[3, 4], 3, DType::F32)).contains("cannot lie 3 apart"));
+        assert!(Layout::strided(&[3, 4], usize::MAX / 2, DType::F32).is_err());
+    }
+
+    #[test]
+    fn narrowed_rows_keep_their_stride_and_claim_nothing_behind_them() -> Result<()> {
+        let whole = Layout::dense(&[3, 4], DType::F32)?;
+        let (right, offset) = whole.narrow(1, 1, 2)?;
+        assert_eq!((right.shape(), right.row_stride(), offset, right.is_dense()), (&[3, 2][..], 4, 1, false));
+        assert_eq!(right.bytes(), (2 * 4 + 2) * 4);
+        let (last, offset) = right.narrow(0, 2, 1)?;
+        assert_eq!((last.shape(), offset, last.is_dense(), last.bytes()), (&[1, 2][..], 8, true, 8));
+        let (nothing, offset) = whole.narrow(0, 3, 0)?;
+        assert_eq!((nothing.bytes(), offset), (0, 0));
+        assert!(sentence(whole.narrow(0, 2, 2)).contains("is not inside dimension 0"));
+        assert!(sentence(whole.narrow(0, usize::MAX, 2)).contains("is not inside dimension 0"));
+        assert!(sentence(whole.narrow(2, 0, 1)).contains("dimension 0 or 1 only"));
+        assert!(Layout::dense(&[], DType::F32)?.narrow(0, 0, 1).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn views_keep_the_elements() -> Result<()> {
+        let whole = Layout::dense(&[4, 6], DType::I32)?;
+        assert_eq!(whole.view(&[2, 2, 6])?.shape(), [2, 2, 6]);
+        assert!(sentence(whole.view(&[5, 5])).contains("cannot be viewed"));
+        let (half, _) = whole.narrow(1, 0, 3)?;
+        assert_eq!(half.view(&[4, 3, 1])?.row_stride(), 6);
+        assert!(sentence(half.view(&[12])).contains("contiguous()"));
+        let (row, _) = half.narrow(0, 0, 1)?;
+        assert!(row.view(&[3])?.is_dense());
+        assert_eq!(format!("{half:?}"), "[4, 3] i32, rows 6 apart");
+        Ok(())
+    }
+}

@@ -1,4 +1,55 @@
-//! Safe device API over `libnncuda`: contexts, tensors, streams, graphs and every kernel.
+//! Safe device API over `libnncuda`: contexts, tensors, streams, graphs, and every kernel as a function.
+//!
+//! ```
+//! use nn_ffi::{Context, DType, Device, kernels};
+//!
+//! # fn main() -> nn_ffi::Result<()> {
+//! let context = Context::new(Device::Auto)?; // a GPU where there is one, else the CPU
+//!
+//! // A linear layer, y = x * W^T, and its activation. Weights are [out, in].
+//! let x = context.tensor(&[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3])?;
+//! let weight = context.empty(&[4, 3], DType::F32)?;
+//! kernels::normal(&weight, 0.0, 0.02, 42, 0, 0)?; // mean, standard deviation, seed, stream, offset
+//! let y = context.empty(&[2, 4], DType::F32)?;
+//! kernels::gemm(&x, &weight, &y, false, true)?;
+//! kernels::silu(&y, &y)?;
+//! println!("{:?}", y.to_vec::<f32>()?);
+//!
+//! // The same calls as a graph, which runs again and again without the host.
+//! let graph = context.capture(|| {
+//!     kernels::gemm(&x, &weight, &y, false, true)?;
+//!     kernels::silu(&y, &y)
+//! })?;
+//! x.copy_from_slice(&[0.0_f32; 6])?;
+//! graph.launch()?;
+//! assert_eq!(y.to_vec::<f32>()?, [0.0; 8]);
+//! # Ok(()) }
+//! ```
+//!
+//! | what | for what |
+//! |---|---|
+//! | [`Context`] | a device: its memory, workers, attributes, profile and trace |
+//! | [`GpuTensor`], [`DeviceBuffer`] | memory with a shape and a dtype; memory with a type of Rust |
+//! | [`kernels`] | every kernel, its sizes told by its tensors |
+//! | [`CudaGraph`], [`Replay`] | calls that are recorded once and run again |
+//! | [`Stream`], [`Event`], [`PinnedBuffer`] | copies beside the kernels |
+//! | [`DecodingStrategy`], [`Sampler`] | tokens drawn on the device |
+//! | [`GpuTrainer`] | AdamW with schedule and clipping, resident on the device |
+//! | [`catalogue`] | the kernels as data, for tests that call them by name |
+//!
+//! The same call with the same inputs gives the same bits, in every language that makes it and with any number of threads.
+//!
+//! # Unsafe code
+//!
+//! All of the workspace's stands in this crate and in `nn-cuda`, each block with its reason. What is here turns on three
+//! things. A tensor keeps its memory and borrows its context, so that no call gets a pointer that is gone. A kernel's
+//! function checks all shapes and dtypes against each other, so that no call gets a size that is not there; what lies in
+//! memory (indices, offsets) the library checks. And device memory is never seen through a Rust reference: values cross
+//! by copies, which borrow the host's side for as long as they take, and while a stream copies a tensor, nothing else may
+//! use it.
+//!
+//! The parts that need no library run under Miri, on a stand-in behind the same table of functions:
+//! `cargo +nightly miri test -p nn-ffi --lib`.
 #![allow(unsafe_code)]
 
 mod buffer;
@@ -9,6 +60,8 @@ mod decode;
 mod device;
 mod dtype;
 mod error;
+#[cfg(test)]
+mod fake;
 mod generated;
 mod graph;
 pub mod kernels;
