@@ -15,20 +15,38 @@ fn context() -> Context {
     Context::open(Device::Cpu, Some(1), None).expect("there is a CPU")
 }
 
+/// A context as C has it.
+fn bare() -> (&'static nn_cuda::Library, *mut nn_cuda::nncuda_ctx) {
+    let library = nn_cuda::library().expect("the build made it");
+    let mut handle = std::ptr::null_mut();
+    // SAFETY: `handle` may be written.
+    let made = unsafe { (library.nncuda_ctx_create)(nn_cuda::NNCUDA_DEVICE_CPU, 0, &raw mut handle) };
+    // SAFETY: the context lives.
+    let one = unsafe { (library.nncuda_ctx_set)(handle, nn_cuda::NNCUDA_CTX_THREADS, 1) };
+    assert_eq!((made, one), (0, 0));
+    (library, handle)
+}
+
 /// `cuda_add` of one element through the table of pointers: the cost of the library itself.
 #[divan::bench]
 fn add_of_one_by_pointer(bencher: Bencher<'_, '_>) {
-    let library = nn_cuda::library().expect("the build made it");
-    let (mut handle, mut memory) = (std::ptr::null_mut(), [1.0_f32]);
-    // SAFETY: `handle` may be written.
-    let made = unsafe { (library.nncuda_ctx_create)(nn_cuda::NNCUDA_DEVICE_CPU, 0, &raw mut handle) };
-    assert_eq!(made, 0);
-    // SAFETY: the context lives.
-    let one = unsafe { (library.nncuda_ctx_set)(handle, nn_cuda::NNCUDA_CTX_THREADS, 1) };
-    assert_eq!(one, 0);
+    let ((library, handle), mut memory) = (bare(), [1.0_f32]);
     let x = memory.as_mut_ptr().cast::<std::ffi::c_void>();
     // SAFETY: the context lives, and on the CPU engine any memory of the process may be given to it.
     bencher.bench_local(|| unsafe { (library.cuda_add)(handle, x, x, x, 1, nn_cuda::NNCUDA_F32) });
+    // SAFETY: nobody uses it any more.
+    unsafe { (library.nncuda_ctx_destroy)(handle) };
+}
+
+/// The call with the most tensors and sizes, on none of them, through the table of pointers.
+#[divan::bench]
+fn flash_attention_backward_of_nothing_by_pointer(bencher: Bencher<'_, '_>) {
+    let ((library, handle), x, lse, f32) = (bare(), std::ptr::null_mut(), std::ptr::null(), nn_cuda::NNCUDA_F32);
+    let call = library.cuda_flash_attention_backward;
+    bencher.bench_local(|| {
+        // SAFETY: the context lives; sizes of zero need no memory.
+        unsafe { call(handle, x, x, x, x, x, lse, x, x, x, 0, 8, 1, 4, 4, 64, 256, 256, 0.125, 1, f32) }
+    });
     // SAFETY: nobody uses it any more.
     unsafe { (library.nncuda_ctx_destroy)(handle) };
 }
@@ -41,7 +59,7 @@ fn add_of_one(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| kernels::add(&x, &x, &x));
 }
 
-/// The typed function with the most tensors and sizes, on none of them.
+/// The same as a typed function.
 #[divan::bench]
 fn flash_attention_backward_of_nothing(bencher: Bencher<'_, '_>) {
     let context = context();
