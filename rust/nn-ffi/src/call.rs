@@ -21,7 +21,7 @@ impl<'t> Call<'t> {
     }
 
     /// A tensor that must be dense.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn dense<const N: usize>(
         &self,
         name: &'static str,
@@ -35,7 +35,7 @@ impl<'t> Call<'t> {
     }
 
     /// A tensor whose rows may lie further apart than they are long.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn strided<const N: usize>(
         &self,
         name: &'static str,
@@ -218,10 +218,15 @@ impl<'t, const N: usize> Operand<'t, N> {
     #[inline]
     pub(crate) fn rows(&self) -> Rows {
         let (shape, layout) = (self.tensor.shape(), self.tensor.layout());
-        // Of folded dimensions, which are dense, the last one counts the rows.
-        let len: usize = shape[shape.len() + 1 - N..].iter().product();
-        let count = layout.len().checked_div(len).unwrap_or(0);
-        let stride = if shape.len() == N { layout.row_stride() } else { len };
+        let (count, len, stride) = if shape.len() == N {
+            (shape[0], layout.row_len(), layout.row_stride())
+        } else {
+            // Of folded dimensions, which are dense, the last one counts the rows.
+            let (outer, inner) = shape.split_at(shape.len() + 1 - N);
+            let len = inner.iter().product();
+            (outer.iter().product(), len, len)
+        };
+        let count = if layout.is_empty() { 0 } else { count };
         Rows { name: self.name, count, len, stride }
     }
 
