@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import runpy
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -225,6 +227,27 @@ def test_too_large_a_model_is_a_memory_error() -> None:
     assert isinstance(caught.value, nncuda_rs.OutOfMemoryError) and caught.value.status == 30
 
 
+def test_threads_and_memory_are_given_back() -> None:
+    """The thread of a model ends with it, and its memory is free then."""
+    mebibytes = 12 * 1024 * 64 * 4 * 4 / 2**20  # weights and moments of each trainer: two matrices of the vocabulary
+    before = None
+    for _ in range(24):
+        trainer = nncuda_rs.Trainer(SMALL | {"vocab_size": 6 * 1024, "hidden_size": 64}, STEPS)
+        trainer.train_step(*batch(0))
+        next(trainer.model.generate([1], 8))
+        assert status("Threads") > 1
+        del trainer
+        before = before or (status("Threads"), status("VmRSS") / 1024)
+    assert status("Threads") == before[0]
+    assert status("VmRSS") / 1024 < before[1] + 3 * mebibytes  # 24 that stayed would be eight times that
+
+
+def status(name: str) -> int:
+    """A number that the system has about this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
 def test_trainers_in_several_threads() -> None:
     """Each trainer has a thread of its own, and the threads of Python that wait let one another run."""
     alone = nncuda_rs.Trainer(SMALL, STEPS, seed=SEED)
@@ -244,6 +267,22 @@ def test_trainers_in_several_threads() -> None:
     for trainer in trainers:
         for name, array in trainer.model.parameters().items():
             np.testing.assert_array_equal(array, expected[name], err_msg=name)
+
+
+@pytest.mark.parametrize("kind", [1, 2], ids=["unigram", "bpe"])
+def test_tokenizers_of_drawn_models(kind: int, tmp_path: Path) -> None:
+    """Many small models, in which pieces out of use, user-defined ones and ties decide; SentencePiece is the judge."""
+    made = runpy.run_path(str(languages.ROOT / "tests" / "tokenizer" / "tokenizer_made.py"))
+    draw = random.Random(kind)
+    for seed in range(100):
+        path = tmp_path / f"{seed}.model"
+        path.write_bytes(made["drawn"](kind, seed))
+        ours, theirs = Tokenizer.load(path), nncuda_rs.Tokenizer(path)
+        for _ in range(20):
+            text = "".join(draw.choice("aabbccdd  e\n") for _ in range(draw.randrange(40)))
+            ids = ours.encode(text)
+            assert theirs.encode(text) == ids, (seed, text)
+            assert theirs.decode(ids) == ours.decode(ids), (seed, text)
 
 
 @pytest.mark.parametrize("model", ["own_unigram", "llama_bpe", "nfkc_unigram"])
