@@ -67,8 +67,9 @@ func (c *core) stream(s *Stream) *C.nncuda_stream {
 	if s == nil {
 		return nil
 	}
-	if s.ctx.core != c && c.problem == nil {
-		c.problem = &Error{Status: ErrWrongDevice, Message: "the stream belongs to another context"}
+	if s.ctx.core != c {
+		c.foreign("stream")
+		return nil
 	}
 	if s.handle.pointer == nil {
 		c.closedHandle("stream")
@@ -78,13 +79,21 @@ func (c *core) stream(s *Stream) *C.nncuda_stream {
 
 // event is the handle of e for a call on c.
 func (c *core) event(e *Event) *C.nncuda_event {
-	if e.ctx.core != c && c.problem == nil {
-		c.problem = &Error{Status: ErrWrongDevice, Message: "the event belongs to another context"}
+	if e.ctx.core != c {
+		c.foreign("event")
+		return nil
 	}
 	if e.handle.pointer == nil {
 		c.closedHandle("event")
 	}
 	return (*C.nncuda_event)(e.handle.pointer)
+}
+
+// foreign keeps the problem of a stream or event of another context, whose lock is not held.
+func (c *core) foreign(name string) {
+	if c.problem == nil {
+		c.problem = &Error{Status: ErrWrongDevice, Message: "the " + name + " belongs to another context"}
+	}
 }
 
 // CopyAsync copies `bytes` bytes on a stream without waiting; nil is the context's own. Either side may be host memory
