@@ -22,7 +22,7 @@ use crate::{Device, Error, InstructionSet, Result, Status};
 ///
 /// Tensors, streams, events and graphs borrow their context, which therefore cannot be dropped or moved while they live:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0597
 /// let tensor = {
 ///     let context = nn_ffi::Context::new(nn_ffi::Device::Cpu).unwrap();
 ///     context.zeros(&[2], nn_ffi::DType::F32).unwrap()
@@ -30,7 +30,7 @@ use crate::{Device, Error, InstructionSet, Result, Status};
 /// println!("{:?}", tensor.shape());
 /// ```
 ///
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// let context = nn_ffi::Context::new(nn_ffi::Device::Cpu).unwrap();
 /// std::thread::scope(|scope| {
 ///     scope.spawn(|| context.synchronize());

@@ -92,7 +92,7 @@ impl CudaGraph<'_> {
     /// [`Error::Call`]: what any of the calls may fail with, or that a capture goes on. [`Error::Shape`] while a stream
     /// copies one of its tensors.
     pub fn launch(&self) -> Result<()> {
-        if self.kept.iter().any(|allocation| allocation.in_flight()) {
+        if self.memory.in_flight() || self.kept.iter().any(|allocation| allocation.in_flight()) {
             let message = "a stream is copying a tensor of the graph: launch it when the scope of the copy has ended";
             return Err(Error::shape("launch", message.to_owned()));
         }

@@ -48,14 +48,21 @@ impl<'ctx> Allocation<'ctx> {
 
     /// Counts a copy that a stream was given.
     pub(crate) fn take_off(&self) {
-        self.copies.set(self.copies.get() + 1);
-        self.context.copies.set(self.context.copies.get() + 1);
+        for count in self.counts() {
+            count.set(count.get() + 1);
+        }
     }
 
     /// Counts a copy that is done.
     pub(crate) fn land(&self) {
-        self.copies.set(self.copies.get() - 1);
-        self.context.copies.set(self.context.copies.get() - 1);
+        for count in self.counts() {
+            count.set(count.get() - 1);
+        }
+    }
+
+    /// Whoever counts its copies.
+    fn counts(&self) -> impl Iterator<Item = &Cell<usize>> {
+        [&self.copies, &self.context.copies].into_iter().chain(self.captured.as_ref().map(|capture| &capture.copies))
     }
 
     /// Whether it was allocated while this capture went on.
@@ -79,12 +86,19 @@ impl Drop for Allocation<'_> {
 #[derive(Default)]
 pub(crate) struct CapturedMemory {
     open: Cell<bool>,
+    /// Copies of its memory that a stream has been given and may not have done yet.
+    copies: Cell<usize>,
     free: RefCell<HashMap<usize, Vec<NonNull<c_void>>>>,
 }
 
 impl CapturedMemory {
     pub(crate) fn new() -> Rc<Self> {
-        Rc::new(Self { open: Cell::new(true), free: RefCell::default() })
+        Rc::new(Self { open: Cell::new(true), ..Self::default() })
+    }
+
+    /// Whether a stream may be copying from or to some of it now.
+    pub(crate) fn in_flight(&self) -> bool {
+        self.copies.get() != 0
     }
 
     fn put(&self, bytes: usize, pointer: NonNull<c_void>) {

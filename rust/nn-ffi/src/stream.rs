@@ -118,7 +118,7 @@ impl<'ctx> Stream<'ctx> {
     ///
     /// The borrow checker keeps a slice alive as long:
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0597
     /// # use nn_ffi::{Context, DType, Device};
     /// # let context = Context::new(Device::Cpu).unwrap();
     /// # let tensor = context.empty(&[4], DType::F32).unwrap();

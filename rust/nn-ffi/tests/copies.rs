@@ -1,5 +1,6 @@
 //! Copies on streams, pinned and typed memory.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nn_ffi::{Context, DType, Device, Error, Result, Status, kernels};
@@ -51,6 +52,25 @@ fn a_tensor_that_is_copied_can_be_used_by_nobody_else() -> Result<()> {
     })??;
     graph.launch()?;
     kernels::silu(&busy, &free)
+}
+
+#[test]
+fn nor_can_a_tensor_that_was_made_in_a_capture() -> Result<()> {
+    let context = cpu();
+    let (values, kept) = ([1.0_f32; 64], Cell::new(None));
+    let graph = context.capture(|| {
+        let inside = context.empty(&[64], DType::F32)?;
+        kernels::silu(&inside, &inside)?;
+        kept.set(Some(inside));
+        Ok::<_, Error>(())
+    })?;
+    let inside = kept.take().expect("it was set");
+    context.stream()?.scope(|copies| {
+        copies.upload(&inside, &values)?;
+        assert!(graph.launch().expect_err("a stream is copying it").to_string().contains("is copying"));
+        Ok::<_, Error>(())
+    })??;
+    graph.launch()
 }
 
 #[test]
