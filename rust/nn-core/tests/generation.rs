@@ -1,0 +1,93 @@
+//! Generation: the same tokens whatever the path to them, and what is refused.
+
+mod tiny;
+
+use nn_core::Error;
+use nn_core::generate::{Sampling, generate, generate_batch, room};
+use nn_core::model::MoETransformer;
+use nn_ffi::{Context, DecodingStrategy, Status};
+
+fn model(ctx: &Context) -> MoETransformer<'_> {
+    MoETransformer::random(ctx, tiny::model(), 3).unwrap()
+}
+
+fn strategies() -> [Sampling; 4] {
+    let strategy = |temperature, top_k, top_p| DecodingStrategy::new(temperature, top_k, top_p).unwrap();
+    [
+        strategy(0.0, None, None),
+        strategy(0.9, None, None),
+        strategy(1.0, Some(5), None),
+        strategy(1.2, Some(30), Some(0.8)),
+    ]
+    .map(|strategy| Sampling { strategy, seed: -5 })
+}
+
+#[test]
+fn a_captured_token_is_the_token() {
+    let ctx = tiny::context();
+    let model = model(&ctx);
+    let prompts = [vec![1, 2, 3], vec![4], vec![5, 6, 7, 8, 9]];
+    let mut seen = Vec::new();
+    for sampling in strategies() {
+        let tokens = |capture| -> Vec<Vec<Option<i32>>> {
+            let steps = generate_batch(&model, &prompts, 20, &sampling, None, capture).unwrap();
+            steps.collect::<Result<_, _>>().unwrap()
+        };
+        let captured = tokens(true);
+        assert_eq!(captured, tokens(false));
+        assert_eq!((captured.len(), captured[0].len()), (20, 3));
+        assert!(!seen.contains(&captured), "two strategies give the same tokens");
+        seen.push(captured);
+    }
+}
+
+#[test]
+fn decoding_continues_what_the_whole_sequence_gives() {
+    let ctx = tiny::context();
+    let model = model(&ctx);
+    let mut sequence = vec![3, 1, 4];
+    let tokens = generate(&model, &sequence, 12, &Sampling::default(), None).unwrap();
+    for token in tokens {
+        let ids = ctx.tensor(&sequence, &[1, sequence.len()]).unwrap();
+        let logits: Vec<f32> = model.forward(&ids).unwrap().to_vec().unwrap();
+        let last = &logits[logits.len() - 48..];
+        let token = token.unwrap();
+        // Products over other numbers of rows may differ in their last bits: the token is likeliest but for that.
+        let highest = last.iter().copied().fold(f32::MIN, f32::max);
+        assert!(highest - last[token as usize] <= 1e-4 * highest.abs());
+        sequence.push(token);
+    }
+    assert_eq!(sequence.len(), 15);
+}
+
+#[test]
+fn sequences_end_at_their_end_id() {
+    let ctx = tiny::context();
+    let model = model(&ctx);
+    let greedy = Sampling::default();
+    let all: Vec<i32> = generate(&model, &[7], 16, &greedy, None).unwrap().collect::<Result<_, _>>().unwrap();
+    let end = all[5];
+    let first = all.iter().position(|token| *token == end).unwrap();
+    let ended = generate(&model, &[7], 16, &greedy, Some(end)).unwrap();
+    assert_eq!(ended.collect::<Result<Vec<_>, _>>().unwrap(), all[..=first]);
+    let batch = generate_batch(&model, &[vec![7], vec![8]], 16, &greedy, Some(end), true).unwrap();
+    let batch: Vec<Vec<Option<i32>>> = batch.collect::<Result<_, _>>().unwrap();
+    assert!(batch.iter().skip(first + 1).all(|tokens| tokens[0].is_none()));
+    assert_eq!(generate(&model, &[7], 0, &greedy, None).unwrap().count(), 0);
+}
+
+#[test]
+fn what_cannot_be_continued_is_refused() {
+    let ctx = tiny::context();
+    let model = model(&ctx);
+    let refused = |prompt: &[i32], most| generate(&model, prompt, most, &Sampling::default(), None).err().unwrap();
+    assert_eq!(refused(&[], 4).to_string(), "a prompt must have at least one token: that which begins a text will do");
+    assert_eq!(refused(&[1], 65).to_string(), "65 tokens are more than this model takes (64)");
+    assert_eq!(refused(&[1], usize::MAX).exit_code(), 3);
+    let Error::Device(error) = refused(&[1, 48], 4) else { panic!("the device finds ids that are no tokens") };
+    assert_eq!(error.status(), Some(Status::OutOfRange));
+    assert_eq!([room(&model, 1), room(&model, 64), room(&model, 90)], [64, 1, 0]);
+    let tokens = generate(&model, &[1], room(&model, 1), &Sampling::default(), None).unwrap();
+    assert_eq!(tokens.collect::<Result<Vec<_>, _>>().unwrap().len(), 64);
+    assert!(DecodingStrategy::new(-1.0, None, None).is_err());
+}

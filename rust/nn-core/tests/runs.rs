@@ -1,0 +1,203 @@
+//! Runs and checkpoints: stopped and resumed they come to the same bits, and damaged ones are refused.
+
+mod tiny;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use nn_core::format::{Table, Value, read_json};
+use nn_core::train::{
+    Checkpoint, Event, TrainingRun, best_checkpoint, list_checkpoints, read_metrics, resolve_checkpoint,
+};
+use nn_core::{Error, Result};
+use nn_ffi::Context;
+use proptest::prelude::*;
+
+struct Workshop {
+    root: tempfile::TempDir,
+}
+
+impl Workshop {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        tiny::shard(&root.path().join("data.tokens"), 3000, 1);
+        tiny::shard(&root.path().join("held-out.tokens"), 300, 2);
+        Self { root }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn start<'ctx>(&self, ctx: &'ctx Context, name: &str) -> Result<TrainingRun<'ctx>> {
+        let (data, held_out) = (self.path("data.tokens"), self.path("held-out.tokens"));
+        TrainingRun::start(&self.path(name), ctx, tiny::model(), tiny::options(), &data, Some(&held_out), None)
+    }
+
+    fn resume<'ctx>(&self, ctx: &'ctx Context, name: &str) -> Result<TrainingRun<'ctx>> {
+        let (data, held_out) = (self.path("data.tokens"), self.path("held-out.tokens"));
+        TrainingRun::resume(&self.path(name), ctx, &data, Some(&held_out))
+    }
+
+    /// A whole run's last checkpoint.
+    fn checkpoint(&self, ctx: &Context) -> PathBuf {
+        self.start(ctx, "run").unwrap().run(|_| Ok(())).unwrap();
+        resolve_checkpoint(&self.path("run"), false).unwrap()
+    }
+}
+
+/// The metrics of a run without what is measured in time.
+fn metrics(run: &Path) -> Vec<Table> {
+    let mut records = read_metrics(&run.join("metrics.jsonl")).unwrap();
+    for record in &mut records {
+        record.remove("seconds");
+        record.remove("tokens_per_second");
+    }
+    records
+}
+
+#[test]
+fn a_run_stopped_and_resumed_is_as_one_that_was_not() {
+    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    let mut unbroken = workshop.start(&ctx, "unbroken").unwrap();
+    unbroken.run(|_| Ok(())).unwrap();
+    let mut first = workshop.start(&ctx, "broken").unwrap();
+    let stop = first.stop_flag();
+    let stopped = first.run(|event| {
+        if let Event::Step(progress) = event {
+            stop.store(progress.step == 5, Ordering::Relaxed);
+        }
+        Ok(())
+    });
+    assert_eq!(stopped.unwrap().unwrap().step, 5);
+    // As if it had been killed behind step 6, in the middle of a line.
+    let log = workshop.path("broken/metrics.jsonl");
+    fs::write(&log, fs::read_to_string(&log).unwrap() + "{\"step\": 6, \"loss\": 1.0}\n{\"st").unwrap();
+    fs::create_dir(workshop.path("broken/checkpoints/.partial-1-step-00000006")).unwrap();
+    let mut second = workshop.resume(&ctx, "broken").unwrap();
+    let last = second.run(|_| Ok(())).unwrap().unwrap();
+    assert_eq!(last.step, 12);
+    assert_eq!(tiny::state(second.trainer()), tiny::state(unbroken.trainer()));
+    assert_eq!(metrics(&workshop.path("broken")), metrics(&workshop.path("unbroken")));
+    let names = |run: &str| {
+        let names =
+            fs::read_dir(workshop.path(run).join("checkpoints")).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("broken"), names("unbroken"));
+    assert!(second.run(|_| Ok(())).unwrap().is_none());
+}
+
+#[test]
+fn the_newest_and_the_best_are_kept() {
+    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    workshop.checkpoint(&ctx);
+    let root = workshop.path("run/checkpoints");
+    let found = list_checkpoints(&root).unwrap();
+    let best = best_checkpoint(&root).unwrap().unwrap();
+    assert!(found.len() <= 3 && found.contains(&best) && found.last().unwrap().ends_with("step-00000012"));
+    assert!(matches!(workshop.start(&ctx, "run"), Err(Error::Exists(_))));
+    assert_eq!(resolve_checkpoint(&workshop.path("run"), true).unwrap(), best);
+}
+
+#[test]
+fn a_report_that_fails_ends_the_run() {
+    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    let error = workshop.start(&ctx, "run").unwrap().run(|_| Err(Error::value("enough"))).unwrap_err();
+    assert_eq!(error.to_string(), "enough");
+}
+
+#[test]
+fn a_checkpoint_holds_what_the_trainer_had() {
+    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    let mut run = workshop.start(&ctx, "run").unwrap();
+    run.run(|_| Ok(())).unwrap();
+    let checkpoint = Checkpoint::open(&resolve_checkpoint(&workshop.path("run"), false).unwrap()).unwrap();
+    let trainer = checkpoint.trainer(&ctx).unwrap();
+    assert_eq!((tiny::state(&trainer), trainer.step()), (tiny::state(run.trainer()), 12));
+    assert_eq!((&checkpoint.config, trainer.config()), (&tiny::model(), &tiny::options()));
+    let model = checkpoint.model(&ctx, false).unwrap();
+    assert_eq!(tiny::bits(model.parameters()), tiny::bits(run.trainer().model().parameters()));
+}
+
+fn edit(path: &Path, name: &str, value: impl Into<Value>) {
+    let mut table = read_json(path).unwrap();
+    table.set(name, value);
+    fs::write(path, Value::Table(table).to_json()).unwrap();
+}
+
+#[test]
+fn damaged_checkpoints_are_refused() {
+    type Damage = fn(&Path);
+    let cases: [(Damage, &str); 12] = [
+        (|folder| fs::remove_file(folder.join("config.json")).unwrap(), "config.json: cannot be read: No such file"),
+        (|folder| fs::write(folder.join("config.json"), "{").unwrap(), "config.json: is not JSON"),
+        (|folder| fs::write(folder.join("config.json"), "[]").unwrap(), "config.json: is not a JSON object"),
+        (|folder| edit(&folder.join("config.json"), "model_type", "llama"), "the model_type is 'llama'"),
+        (
+            |folder| edit(&folder.join("config.json"), "num_hidden_layers", 1i32),
+            "not part of this model: model.layers.1",
+        ),
+        (
+            |folder| edit(&folder.join("config.json"), "num_hidden_layers", 1i64 << 60),
+            "more than this program can hold",
+        ),
+        (
+            |folder| edit(&folder.join("config.json"), "intermediate_size", 21i32),
+            "has shape [20, 24]; config.json makes",
+        ),
+        (|folder| fs::remove_file(folder.join("model.safetensors")).unwrap(), "holds neither model.safetensors nor"),
+        (|folder| edit(&folder.join("training.json"), "version", 2i32), "is a training state of version 2"),
+        (|folder| edit(&folder.join("training.json"), "more", 2i32), "some are missing or too many"),
+        (|folder| edit(&folder.join("training.json"), "step", -1i32), "step is -1; it must be a whole number"),
+        (|folder| edit(&folder.join("training.json"), "train", "x"), "train is not an object"),
+    ];
+    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    let good = workshop.checkpoint(&ctx);
+    for (damage, sentence) in cases {
+        let copy = tempfile::tempdir().unwrap();
+        for entry in fs::read_dir(&good).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        }
+        damage(copy.path());
+        let error = Checkpoint::open(copy.path()).unwrap_err();
+        assert!(error.to_string().contains(sentence), "{error}");
+        assert_eq!(error.exit_code(), 3);
+    }
+}
+
+#[test]
+fn moments_of_another_model_are_refused() {
+    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    let folder = workshop.checkpoint(&ctx);
+    fs::copy(folder.join("model.safetensors"), folder.join("optimizer.safetensors")).unwrap();
+    let error = Checkpoint::open(&folder).unwrap().trainer(&ctx).unwrap_err();
+    assert!(error.to_string().contains("optimizer.safetensors: tensors missing: first_moment.model.embed"), "{error}");
+    fs::remove_file(folder.join("training.json")).unwrap();
+    let error = Checkpoint::open(&folder).unwrap().trainer(&ctx).unwrap_err();
+    assert!(error.to_string().ends_with("it can be run, but not trained further"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_value_in_a_configuration_gives_a_checkpoint_or_an_error(
+        name in "vocab_size|hidden_size|num_hidden_layers|num_key_value_heads|head_dim|num_local_experts|nncuda\
+                 |sliding_window|rope_parameters|rope_theta|rms_norm_eps|max_position_embeddings",
+        value in r#"-?[0-9]{1,25}|[0-9]\.[0-9]e-?[0-9]{1,3}|true|null|"[a-z]*"|\[\]|\{\}|\{"ntk_alpha":[0-9e]{1,3}\}"#,
+    ) {
+        let mut table = nn_core::model::config_to_mixtral(&tiny::model());
+        if let Ok(value) = serde_json::from_str::<Value>(&value) {
+            table.set(name, value);
+        }
+        if let Ok(config) = nn_core::model::config_from_mixtral(&table) {
+            let _ = config.num_parameters();
+            let _ = nn_core::model::ParameterLayout::new(&config);
+        }
+    }
+}

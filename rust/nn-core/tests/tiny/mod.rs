@@ -1,0 +1,84 @@
+//! A model that trains in milliseconds, and data for it.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::path::Path;
+
+use nn_core::format::shards::write_shard;
+use nn_core::model::{MoEConfig, ParameterArena};
+use nn_core::train::{Batch, TrainConfig, Trainer};
+use nn_ffi::{Context, Device};
+
+/// A context; without the library nothing here can be tested, and its error says what to do.
+pub(crate) fn context() -> Context {
+    Context::new(Device::Cpu).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Sizes that are multiples of nothing, and weights large enough for attention and routing to be far from uniform.
+pub(crate) fn model() -> MoEConfig {
+    MoEConfig {
+        vocab_size: 48,
+        hidden_size: 24,
+        num_layers: 2,
+        num_heads: 4,
+        num_kv_heads: 2,
+        head_dim: 8,
+        num_experts: 4,
+        experts_per_token: 2,
+        ffn_size: 20,
+        context: 32,
+        extended_context: 64,
+        capacity_factor: Some(1.0),
+        init_std: 0.2,
+        ..MoEConfig::default()
+    }
+}
+
+/// Three micro-batches an update, the last one shorter, and gradients that are clipped.
+pub(crate) fn options() -> TrainConfig {
+    TrainConfig {
+        steps: 12,
+        batch_size: 5,
+        micro_batch_size: Some(2),
+        sequence_length: 13,
+        learning_rate: 3e-3,
+        warmup_steps: 3,
+        clip_norm: Some(0.5),
+        seed: 7,
+        save_every: 4,
+        eval_every: 4,
+        ..TrainConfig::default()
+    }
+}
+
+/// Ids that look random and are the same in every run.
+pub(crate) fn ids(count: usize, seed: u64) -> Vec<u32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u32 % 48
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// A batch of random ids; every fifth target counts for nothing.
+pub(crate) fn batch(rows: usize, length: usize, seed: u64) -> Batch {
+    let random = |seed| -> Vec<i32> { ids(rows * length, seed).into_iter().map(|id| id as i32).collect() };
+    let mut targets = random(seed + 1000);
+    targets.iter_mut().step_by(5).for_each(|target| *target = -100);
+    Batch { rows, length, inputs: random(seed), targets }
+}
+
+/// A shard of random ids.
+pub(crate) fn shard(path: &Path, count: usize, seed: u64) {
+    write_shard(path, &ids(count, seed), 48, &[0; 32]).unwrap();
+}
+
+/// The bits of an arena.
+pub(crate) fn bits(arena: &ParameterArena<'_>) -> Vec<u32> {
+    arena.data().to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect()
+}
+
+/// The bits of all that a trainer keeps: parameters and both moments.
+pub(crate) fn state(trainer: &Trainer<'_>) -> [Vec<u32>; 3] {
+    [trainer.model().parameters(), &trainer.moments()[0], &trainer.moments()[1]].map(bits)
+}

@@ -1,0 +1,132 @@
+//! Training: what must not change the bits, what is refused, and that nothing grows.
+
+mod tiny;
+
+use nn_core::Error;
+use nn_core::model::MoETransformer;
+use nn_core::train::{TrainConfig, Trainer};
+use nn_ffi::Context;
+
+fn trainer(ctx: &Context, capture: bool) -> Trainer<'_> {
+    let options = tiny::options();
+    Trainer::new(MoETransformer::random(ctx, tiny::model(), options.seed).unwrap(), options, capture).unwrap()
+}
+
+/// Some steps, of two shapes in turns.
+fn train(trainer: &mut Trainer<'_>) -> Vec<[u64; 4]> {
+    let step = |seed: u64| {
+        let (rows, length) = if seed % 7 == 6 { (3, 9) } else { (5, 13) };
+        let result = trainer.train_step(&tiny::batch(rows, length, seed)).unwrap();
+        let measures = [result.loss(), result.aux_loss(), result.grad_norm(), result.learning_rate()];
+        measures.map(|measure| measure.unwrap().to_bits())
+    };
+    (0..10).map(step).collect()
+}
+
+#[test]
+fn neither_capture_nor_threads_change_a_bit() {
+    let ctx = tiny::context();
+    ctx.set_threads(3).unwrap();
+    let mut first = trainer(&ctx, true);
+    let measures = train(&mut first);
+    for (capture, threads) in [(false, 3), (true, 1)] {
+        ctx.set_threads(threads).unwrap();
+        let mut second = trainer(&ctx, capture);
+        assert_eq!(train(&mut second), measures);
+        assert_eq!(tiny::state(&second), tiny::state(&first));
+    }
+    assert_eq!(first.step(), 10);
+}
+
+#[test]
+fn the_loss_falls_and_gradients_are_clipped() {
+    let ctx = tiny::context();
+    let mut trainer = trainer(&ctx, true);
+    let batch = tiny::batch(5, 13, 1);
+    let first = trainer.train_step(&batch).unwrap();
+    let loss = first.loss().unwrap();
+    assert!((loss - 48f64.ln()).abs() < 1.5 && first.grad_norm().unwrap() > 0.5);
+    for _ in 0..11 {
+        trainer.train_step(&batch).unwrap();
+    }
+    assert!(trainer.train_step(&batch).unwrap().loss().unwrap() < 0.8 * loss);
+}
+
+#[test]
+fn the_routing_of_a_step_is_told() {
+    let ctx = tiny::context();
+    let mut trainer = trainer(&ctx, true);
+    for step in 0..4 {
+        let result = trainer.train_step(&tiny::batch(5, 13, step)).unwrap();
+        // The last micro-batch has one sequence of 13 tokens, each with two experts.
+        let (counts, choices) = (result.expert_counts().unwrap(), result.expert_choices().unwrap());
+        assert_eq!((counts.len(), choices.len()), (2, 2));
+        for (counts, choices) in counts.iter().zip(&choices) {
+            let chosen = |expert: i32| choices.iter().filter(|choice| **choice == expert).count() as i32;
+            assert_eq!(*counts, (0..4).map(chosen).collect::<Vec<_>>());
+            assert_eq!(choices.len(), 26);
+        }
+    }
+}
+
+#[test]
+fn wrong_batches_are_refused_and_change_nothing() {
+    let ctx = tiny::context();
+    let mut trainer = trainer(&ctx, true);
+    train(&mut trainer);
+    let before = tiny::state(&trainer);
+    let mut wrong = |change: &dyn Fn(&mut nn_core::train::Batch)| {
+        let mut batch = tiny::batch(5, 13, 1);
+        change(&mut batch);
+        trainer.train_step(&batch).expect_err("the batch is wrong")
+    };
+    let error = wrong(&|batch| batch.inputs[16] = 48);
+    assert!(matches!(error, Error::OutOfRange(_)) && error.exit_code() == 4);
+    assert_eq!(error.to_string(), "input_ids[1, 3] is 48; it must be 0 to 47");
+    let error = wrong(&|batch| batch.targets[0] = -1);
+    assert_eq!(error.to_string(), "targets[0, 0] is -1; it must be 0 to 47, or -100");
+    let error = wrong(&|batch| batch.targets.fill(-100));
+    assert_eq!(error.to_string(), "no target counts: all are -100");
+    let error = wrong(&|batch| batch.rows = 4);
+    assert!(error.to_string().contains("a batch of 4 sequences has 13 of each a sequence"), "{error}");
+    assert_eq!((tiny::state(&trainer), trainer.step()), (before, 10));
+}
+
+#[test]
+fn wrong_options_are_refused() {
+    let ctx = tiny::context();
+    let model = |training| MoETransformer::zeros(&ctx, tiny::model(), training).unwrap();
+    let long = TrainConfig { sequence_length: 33, ..tiny::options() };
+    let error = Trainer::new(model(true), long, true).unwrap_err();
+    assert_eq!(error.to_string(), "sequence_length is 33; this model's context is 32");
+    let error = Trainer::new(model(false), tiny::options(), true).unwrap_err();
+    assert_eq!(error.to_string(), "this model was made for inference: it has no gradients");
+    let mut config = tiny::model();
+    config.head_dim = 9;
+    assert!(MoETransformer::zeros(&ctx, config, true).is_err());
+}
+
+/// A line of this process's own account.
+fn account(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn nothing_grows_over_a_thousand_steps() {
+    let ctx = tiny::context();
+    let mut trainer = trainer(&ctx, true);
+    let mut steps = |count: u64| {
+        for step in 0..count {
+            let result = trainer.train_step(&tiny::batch(5, 13, step)).unwrap();
+            result.loss().unwrap();
+        }
+        (ctx.bytes_used().unwrap(), ctx.bytes_arena().unwrap(), account("VmRSS:"))
+    };
+    let (used, arena, resident) = steps(200);
+    let (used_later, arena_later, resident_later) = steps(1000);
+    assert_eq!((used_later, arena_later), (used, arena));
+    // Other tests run beside this one and hold a few contexts; a float a step of each tensor would be far more.
+    assert!(resident_later < resident + (16 << 10), "from {resident} to {resident_later} KiB");
+}
