@@ -217,8 +217,12 @@ def test_errors_are_alike(ctx: nncuda.Context, tmp_path: Path) -> None:
     assert isinstance(other, ValueError) and str(mine) == str(other)
     with pytest.raises(ValueError, match="it has no gradients"):
         nncuda_rs.Model(SMALL, training=False).gradients()
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"input_ids has dtype int64; it must be int32"):
         theirs.train_step(ids.astype(np.int64), targets)
+    with pytest.raises(TypeError, match=r"targets is of type list; it must be an int32 array of NumPy"):
+        theirs.train_step(ids, targets.tolist())
+    with pytest.raises(ValueError, match=r"input_ids has shape \[12\]; it must be \[batch, length\]"):
+        theirs.model.logits(ids[0])
 
 
 def test_too_large_a_model_is_a_memory_error() -> None:

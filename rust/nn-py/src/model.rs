@@ -8,7 +8,7 @@ use nn_core::generate::{Sampling, generate};
 use nn_core::model::{MoEConfig, MoETransformer};
 use nn_core::train::{Checkpoint, resolve_checkpoint};
 use nn_ffi::{Context, DecodingStrategy};
-use numpy::{PyArrayDyn, PyReadonlyArray2};
+use numpy::PyArrayDyn;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -107,12 +107,8 @@ impl Model {
     }
 
     /// Logits float32 [batch, length, vocab] of all positions of ids int32 [batch, length].
-    fn logits<'py>(
-        &self,
-        py: Python<'py>,
-        input_ids: PyReadonlyArray2<'py, i32>,
-    ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
-        let ids = Ids::new(&input_ids);
+    fn logits<'py>(&self, py: Python<'py>, input_ids: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+        let ids = Ids::new("input_ids", input_ids)?;
         let shape = [ids.rows, ids.length, self.config.vocab_size];
         let logits = self.worker.call(py, move |holding| {
             let model = holding.model();
@@ -126,10 +122,10 @@ impl Model {
     fn evaluate(
         &self,
         py: Python<'_>,
-        input_ids: PyReadonlyArray2<'_, i32>,
-        targets: PyReadonlyArray2<'_, i32>,
+        input_ids: &Bound<'_, PyAny>,
+        targets: &Bound<'_, PyAny>,
     ) -> PyResult<(f64, u64)> {
-        let (ids, wanted) = Ids::pair(&input_ids, &targets)?;
+        let (ids, wanted) = Ids::pair(input_ids, targets)?;
         self.worker.call(py, move |holding| {
             let model = holding.model();
             let shape = [ids.rows, ids.length];

@@ -15,7 +15,7 @@ impl Tokenizer {
     /// Reads a tokenizer file. Raises FormatError when it is no whole SentencePiece model.
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let loaded = nn_core::tokenizer::Tokenizer::load(path);
+        let loaded = py.detach(|| nn_core::tokenizer::Tokenizer::load(path));
         loaded.map(Self).map_err(|error| exception(py, &error))
     }
 
@@ -39,12 +39,12 @@ impl Tokenizer {
 
     /// Ids of a text, behind the begin id when asked for.
     #[pyo3(signature = (text, *, begin=false))]
-    fn encode(&self, text: &str, begin: bool) -> Vec<i32> {
-        self.0.encode(text, begin)
+    fn encode(&self, py: Python<'_>, text: &str, begin: bool) -> Vec<i32> {
+        py.detach(|| self.0.encode(text, begin))
     }
 
     /// The text of ids. Raises ValueError when one is outside the vocabulary.
     fn decode(&self, py: Python<'_>, ids: Vec<i32>) -> PyResult<String> {
-        self.0.decode(&ids).map_err(|error| exception(py, &error))
+        py.detach(|| self.0.decode(&ids)).map_err(|error| exception(py, &error))
     }
 }

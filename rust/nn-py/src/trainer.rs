@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use nn_core::tokenizer::Tokenizer;
 use nn_core::train::{self, Batch, TrainConfig, TrainingState};
-use numpy::PyReadonlyArray2;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -102,10 +101,10 @@ impl Trainer {
     fn train_step(
         &self,
         py: Python<'_>,
-        input_ids: PyReadonlyArray2<'_, i32>,
-        targets: PyReadonlyArray2<'_, i32>,
+        input_ids: &Bound<'_, PyAny>,
+        targets: &Bound<'_, PyAny>,
     ) -> PyResult<StepResult> {
-        let (ids, wanted) = Ids::pair(&input_ids, &targets)?;
+        let (ids, wanted) = Ids::pair(input_ids, targets)?;
         self.worker.call(py, move |holding| {
             let Ids { rows, length, values: inputs } = ids;
             let result = holding.trainer()?.train_step(&Batch { rows, length, inputs, targets: wanted.values })?;

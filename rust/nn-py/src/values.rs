@@ -2,8 +2,10 @@
 
 use nn_core::format::{Table, Value};
 use nn_core::model::ParameterArena;
-use numpy::{PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArray2};
-use pyo3::exceptions::PyValueError;
+use numpy::{
+    PyArray1, PyArray2, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods,
+};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 
@@ -56,19 +58,30 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
-    /// Copies an array `[batch, length]` of any strides, row by row.
-    pub(crate) fn new(array: &PyReadonlyArray2<'_, i32>) -> Self {
+    /// Copies an int32 array `[batch, length]` of any strides, row by row. TypeError for another dtype, ValueError for
+    /// another number of dimensions.
+    pub(crate) fn new(name: &str, array: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let Ok(untyped) = array.cast::<PyUntypedArray>() else {
+            let kind = array.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("{name} is of type {kind}; it must be an int32 array of NumPy")));
+        };
+        let dtype = untyped.dtype();
+        if !dtype.is_equiv_to(&numpy::dtype::<i32>(array.py())) {
+            return Err(PyTypeError::new_err(format!("{name} has dtype {dtype}; it must be int32")));
+        }
+        let Ok(array) = array.cast::<PyArray2<i32>>() else {
+            let shape = untyped.shape();
+            return Err(PyValueError::new_err(format!("{name} has shape {shape:?}; it must be [batch, length]")));
+        };
+        let array = array.try_readonly()?;
         let array = array.as_array();
         let (rows, length) = array.dim();
-        Self { rows, length, values: array.iter().copied().collect() }
+        Ok(Self { rows, length, values: array.iter().copied().collect() })
     }
 
     /// Ids and targets, of one shape.
-    pub(crate) fn pair(
-        input_ids: &PyReadonlyArray2<'_, i32>,
-        targets: &PyReadonlyArray2<'_, i32>,
-    ) -> PyResult<(Self, Self)> {
-        let (ids, wanted) = (Self::new(input_ids), Self::new(targets));
+    pub(crate) fn pair(input_ids: &Bound<'_, PyAny>, targets: &Bound<'_, PyAny>) -> PyResult<(Self, Self)> {
+        let (ids, wanted) = (Self::new("input_ids", input_ids)?, Self::new("targets", targets)?);
         if (ids.rows, ids.length) == (wanted.rows, wanted.length) {
             return Ok((ids, wanted));
         }
