@@ -300,3 +300,19 @@ def test_tokenizers(model: str) -> None:
         assert theirs.decode(ids) == ours.decode(ids)
     mine, other = both(lambda: ours.decode([2, 10**6]), lambda: theirs.decode([2, 10**6]))
     assert isinstance(other, ValueError) and str(mine) == str(other)
+
+
+def test_the_program_of_the_readme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    page = (languages.ROOT / "rust" / "nn-py" / "README.md").read_text(encoding="utf-8")
+    program = page.partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "first.py").write_text(program, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path("first.py")
+    *losses, tokens = capsys.readouterr().out.splitlines()
+    assert len(losses) == 20 and float(losses[-1]) < float(losses[0])
+    assert (
+        tokens.startswith("[")
+        and Checkpoint(tmp_path / "runs/from-rust/checkpoints/step-00000020").training is not None
+    )
