@@ -15,7 +15,7 @@ import argparse
 import hashlib
 from pathlib import Path
 
-from . import header, rust_kernels
+from . import header, rust_catalogue, rust_kernels
 from .header import Function, Header, Param
 from .rust_text import binding, comment, mark
 
@@ -31,7 +31,8 @@ def files(contract: Header, source: bytes) -> dict[str, str]:
         "nn-cuda/src/bindings/functions.rs": _functions(contract),
         "nn-cuda/src/bindings/table.rs": _table(contract),
     }
-    return made | {f"nn-ffi/src/{name}": text for name, text in rust_kernels.files(contract).items()}
+    safe = rust_kernels.files(contract) | rust_catalogue.files(contract)
+    return made | {f"nn-ffi/src/{name}": text for name, text in safe.items()}
 
 
 def _module(contract: Header, source: bytes) -> str:

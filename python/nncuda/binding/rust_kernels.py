@@ -1,4 +1,4 @@
-"""The part of the Rust generator that writes nn-ffi: a typed function a kernel, enums, and calls by name.
+"""The part of the Rust generator that writes nn-ffi: a typed function a kernel, enums and statuses.
 
 A kernel's function takes what `signature` says, in the header's order. Its body reads the tensors' shapes, solves the
 sizes, checks the rest and makes the call; what it calls to do so is in `nn-ffi/src/call.rs`.
@@ -16,7 +16,6 @@ from .signature import Signature, Solve, signature
 _ENUMS = {"NNCUDA_ROPE_": "RopeLayout", "NNCUDA_ACTIVATION_": "Activation"}
 _SCALARS = {"int32_t": "i32", "int64_t": "i64", "float": "f32", "double": "f64"}
 _TENSOR, _OPTIONAL = "&GpuTensor<'_>", "Option<&GpuTensor<'_>>"
-_DIRECTIONS = {"in": "In", "out": "Out", "inout": "InOut", "acc": "Accumulated"}
 
 
 def files(contract: Header) -> dict[str, str]:
@@ -27,7 +26,6 @@ def files(contract: Header) -> dict[str, str]:
         "generated/mod.rs": _generated_module(),
         "generated/options.rs": _options(contract),
         "generated/status.rs": _status(contract),
-        "generated/catalogue.rs": _catalogue(contract),
     }
     return made | {f"kernels/{section.name}.rs": _section(section) for section in sections}
 
@@ -112,10 +110,10 @@ def _type(param: Param) -> str:
         return "bool"
     if param.kind == "dtype":
         return "DType"
-    return _enum_of(param) or _SCALARS[param.ctype]
+    return enum_of(param) or _SCALARS[param.ctype]
 
 
-def _enum_of(param: Param) -> str:
+def enum_of(param: Param) -> str:
     return next(
         (name for prefix, name in _ENUMS.items() if param.constants and param.constants[0].startswith(prefix)), ""
     )
@@ -246,7 +244,7 @@ def _argument(param: Param) -> str:
         return f"{param.name}.code()"
     if param.kind == "flag":
         return f"i32::from({param.name})"
-    return f"{param.name} as i32" if _enum_of(param) else param.name
+    return f"{param.name} as i32" if enum_of(param) else param.name
 
 
 # Options and statuses
@@ -254,9 +252,8 @@ def _argument(param: Param) -> str:
 
 def _generated_module() -> str:
     lines = mark("What the header says beside the kernels' functions: enums, statuses, and the table of the kernels.")
-    return (
-        "\n".join([*lines, "", "pub(crate) mod catalogue;", "pub(crate) mod options;", "pub(crate) mod status;"]) + "\n"
-    )
+    modules = ("pub(crate) mod catalogue;", "mod checked;", "pub(crate) mod options;", "pub(crate) mod status;")
+    return "\n".join([*lines, "", *modules]) + "\n"
 
 
 def _variant(constant: Constant, prefix: str) -> str:
@@ -278,7 +275,23 @@ def _options(contract: Header) -> str:
             text = constant.text or f"`{constant.name}`."
             lines += indented([*comment(text, "///"), *(["#[default]"] if index == 0 else [])])
             lines.append(f"    {_variant(constant, prefix)} = nn_cuda::{constant.name},")
-        lines.append("}")
+        lines += [
+            "}",
+            "",
+            f"impl {name} {{",
+            "    /// The value of a number in the contract; `None` for one that is none.",
+            "    #[must_use]",
+            "    pub fn from_code(code: i32) -> Option<Self> {",
+            "        match code {",
+            *(
+                f"            nn_cuda::{constant.name} => Some(Self::{_variant(constant, prefix)}),"
+                for constant in enum.constants
+            ),
+            "            _ => None,",
+            "        }",
+            "    }",
+            "}",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -337,56 +350,3 @@ def _status(contract: Header) -> str:
         "}",
     ]
     return "\n".join(lines) + "\n"
-
-
-# Calls by name
-
-
-def _catalogue(contract: Header) -> str:
-    """The table of kernels: what each takes, and a call of it from raw slots."""
-    kernels = contract.kernels.values()
-    lines = [
-        *mark("The table of the kernels: what each takes, and how it is called when only its name is known."),
-        "",
-        "use crate::catalogue::{Direction, Kernel, Parameter};",
-        "",
-        "/// Every kernel, in the header's order.",
-        f"pub static KERNELS: [Kernel; {len(kernels)}] = [",
-    ]
-    for function in kernels:
-        lines += [
-            "    Kernel {",
-            f'        name: "{function.kernel}",',
-            f'        section: "{function.section}",',
-            "        parameters: &[",
-            *(f"            {_parameter(param)}," for param in function.params[1:]),
-            "        ],",
-        ]
-        slots = [f"slots[{index}].{_slot(param)}" for index, param in enumerate(function.params[1:])]
-        head = f"(functions.{function.name})"
-        body = indented(call(head, ["ctx", *slots], "", 12), 12)
-        lines += [
-            "        // SAFETY: the caller vouches for the pointers.",
-            "        call: |functions, ctx, slots| unsafe {",
-            *body,
-            "        },",
-            "    },",
-        ]
-    return "\n".join([*lines, "];"]) + "\n"
-
-
-def _parameter(param: Param) -> str:
-    name = f'"{param.name}"'
-    if param.kind == "pointer":
-        alias = ", ".join(f'"{other}"' for other in param.alias)
-        direction = f"Direction::{_DIRECTIONS[param.direction]}"
-        return f'Parameter::tensor({name}, {direction}, "{param.dtype}", "{param.ld}", &[{alias}])'
-    kind = "float" if param.ctype in ("float", "double") else "dtype" if param.kind == "dtype" else "integer"
-    return f"Parameter::{kind}({name})"
-
-
-def _slot(param: Param) -> str:
-    if param.kind == "pointer":
-        void = param.ctype.replace("const ", "") == "void *"
-        return "pointer()" if void else "pointer().cast()"
-    return {"int32_t": "int32()", "int64_t": "int64()", "float": "float()", "double": "double()"}[param.ctype]

@@ -4,10 +4,11 @@
 //! [`kernels`](crate::kernels), which check what they are given.
 
 use std::ffi::c_void;
+use std::fmt::Debug;
 
 use nn_cuda::{Functions, nncuda_ctx};
 
-use crate::{Context, Error, Result};
+use crate::{Context, Error, GpuTensor, Result};
 
 pub use crate::generated::catalogue::KERNELS;
 
@@ -47,6 +48,8 @@ pub enum Kind {
         direction: Direction,
         /// Their dtype: a name such as "f32", or that of the parameter that says it.
         dtype: &'static str,
+        /// Their shape over the sizes, as bindings.h has it: `[rows:ld, dim]`.
+        shape: &'static str,
         /// The parameter that is the stride of its rows; empty when it is dense.
         stride: &'static str,
         /// The inputs whose pointer it may be.
@@ -74,10 +77,11 @@ impl Parameter {
         name: &'static str,
         direction: Direction,
         dtype: &'static str,
+        shape: &'static str,
         stride: &'static str,
         alias: &'static [&'static str],
     ) -> Self {
-        Self { name, kind: Kind::Tensor { direction, dtype, stride, alias } }
+        Self { name, kind: Kind::Tensor { direction, dtype, shape, stride, alias } }
     }
 
     pub(crate) const fn dtype(name: &'static str) -> Self {
@@ -145,6 +149,59 @@ impl Slot {
     }
 }
 
+/// An argument of a checked call by name.
+#[derive(Clone, Copy, Debug)]
+pub enum Argument<'a> {
+    /// A tensor, or none where there may be none.
+    Tensor(Option<&'a GpuTensor<'a>>),
+    /// A size, flag, enum, option or dtype code.
+    Integer(i64),
+    /// A floating-point number.
+    Float(f64),
+}
+
+impl<'a> Argument<'a> {
+    pub(crate) fn tensor(self) -> Result<&'a GpuTensor<'a>> {
+        self.optional()?.ok_or_else(|| self.wrong("tensor"))
+    }
+
+    pub(crate) fn optional(self) -> Result<Option<&'a GpuTensor<'a>>> {
+        if let Self::Tensor(tensor) = self { Ok(tensor) } else { Err(self.wrong("tensor")) }
+    }
+
+    pub(crate) fn int64(self) -> Result<i64> {
+        if let Self::Integer(number) = self { Ok(number) } else { Err(self.wrong("whole number")) }
+    }
+
+    pub(crate) fn int32(self) -> Result<i32> {
+        i32::try_from(self.int64()?).map_err(|_| self.wrong("number of 32 bits"))
+    }
+
+    pub(crate) fn size(self) -> Result<usize> {
+        usize::try_from(self.int64()?).map_err(|_| self.wrong("size"))
+    }
+
+    pub(crate) fn flag(self) -> Result<bool> {
+        Ok(self.int64()? != 0)
+    }
+
+    pub(crate) fn choice<T>(self, of: impl FnOnce(i32) -> Option<T>) -> Result<T> {
+        of(self.int32()?).ok_or_else(|| self.wrong("value of the option"))
+    }
+
+    pub(crate) fn double(self) -> Result<f64> {
+        if let Self::Float(number) = self { Ok(number) } else { Err(self.wrong("number")) }
+    }
+
+    pub(crate) fn float(self) -> Result<f32> {
+        Ok(self.double()? as f32)
+    }
+
+    fn wrong(self, wanted: &str) -> Error {
+        Error::Value(format!("{self:?} was given where a {wanted} belongs"))
+    }
+}
+
 type RawCall = unsafe fn(&Functions, *mut nncuda_ctx, &[Slot]) -> i32;
 
 /// A kernel: its name, and what it takes.
@@ -157,6 +214,7 @@ pub struct Kernel {
     /// What it takes after the context.
     pub parameters: &'static [Parameter],
     pub(crate) call: RawCall,
+    pub(crate) checked: fn(&[Argument<'_>]) -> Result<()>,
 }
 
 impl Kernel {
@@ -164,6 +222,25 @@ impl Kernel {
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
         KERNELS.iter().find(|kernel| kernel.name == name)
+    }
+
+    /// Calls its function in [`kernels`](crate::kernels) with an argument a parameter. Sizes, strides and dtypes that the
+    /// tensors tell do not matter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] when the arguments are not as many or of other kinds than the parameters, and what the function
+    /// may end with.
+    pub fn call_checked(&self, arguments: &[Argument<'_>]) -> Result<()> {
+        if arguments.len() != self.parameters.len() {
+            return Err(self.takes(&arguments));
+        }
+        (self.checked)(arguments)
+    }
+
+    fn takes(&self, arguments: &dyn Debug) -> Error {
+        let wanted: Vec<_> = self.parameters.iter().map(|parameter| parameter.name).collect();
+        Error::Value(format!("{} takes {}, not {arguments:?}", self.name, wanted.join(", ")))
     }
 
     /// Calls it with an argument a parameter, which nobody has checked.
@@ -181,8 +258,7 @@ impl Kernel {
         let fit = arguments.len() == self.parameters.len()
             && arguments.iter().zip(self.parameters).all(|(slot, parameter)| slot.fits(parameter.kind));
         if !fit {
-            let wanted: Vec<_> = self.parameters.iter().map(|parameter| parameter.name).collect();
-            return Err(Error::Value(format!("{} takes {}, not {arguments:?}", self.name, wanted.join(", "))));
+            return Err(self.takes(&arguments));
         }
         // SAFETY: the context lives, and the caller vouches for the pointers.
         let code = unsafe { (self.call)(context.library(), context.handle(), arguments) };

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::fs;
 use std::path::Path;
 
-use nn_ffi::catalogue::{KERNELS, Kernel, Kind, Slot};
+use nn_ffi::catalogue::{Argument, KERNELS, Kernel, Kind, Slot};
 use nn_ffi::{Context, DType, Device, Error, Result, Status, library};
 
 fn read(path: &str) -> String {
@@ -100,5 +100,33 @@ fn calls_by_name_check_the_number_and_kind_of_arguments() -> Result<()> {
     // SAFETY: nothing is called.
     let turned = unsafe { fill.call(&context, &[right[0], right[2], right[1], right[3]]) };
     assert!(matches!(turned, Err(Error::Value(_))));
+    Ok(())
+}
+
+#[test]
+fn checked_calls_by_name_name_what_does_not_belong() -> Result<()> {
+    let context = Context::new(Device::Cpu)?;
+    let fill = Kernel::find("fill").expect("there is one");
+    let tensor = context.zeros(&[3], DType::F32)?;
+    let (place, any) = (Argument::Tensor(Some(&tensor)), Argument::Integer(-1));
+    // The size and the dtype are the tensor's, whatever stands in their places.
+    fill.call_checked(&[place, any, Argument::Float(2.5), any])?;
+    assert_eq!(tensor.to_vec::<f32>()?, [2.5; 3]);
+    let sentence = |arguments: &[Argument<'_>]| fill.call_checked(arguments).expect_err("it is wrong").to_string();
+    assert!(sentence(&[place, any]).starts_with("fill takes y, n, value, dtype, not "));
+    assert_eq!(sentence(&[any, any, Argument::Float(1.0), any]), "Integer(-1) was given where a tensor belongs");
+    assert_eq!(sentence(&[Argument::Tensor(None), any, any, any]), "Tensor(None) was given where a tensor belongs");
+    assert_eq!(sentence(&[place, any, any, any]), "Integer(-1) was given where a number belongs");
+    let epilogue = Kernel::find("gemm_epilogue").expect("there is one");
+    let arguments: Vec<_> = epilogue
+        .parameters
+        .iter()
+        .map(|parameter| match parameter.kind {
+            Kind::Tensor { .. } => place,
+            _ => Argument::Integer(9),
+        })
+        .collect();
+    let wrong = epilogue.call_checked(&arguments).expect_err("no activation has the number 9").to_string();
+    assert_eq!(wrong, "Integer(9) was given where a value of the option belongs");
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! The table of the kernels: what each takes, and how it is called when only its name is known.
 
 use crate::catalogue::{Direction, Kernel, Parameter};
+use crate::generated::checked;
 
 /// Every kernel, in the header's order.
 pub static KERNELS: [Kernel; 59] = [
@@ -10,8 +11,8 @@ pub static KERNELS: [Kernel; 59] = [
         name: "silu",
         section: "elementwise",
         parameters: &[
-            Parameter::tensor("x", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("y", Direction::Out, "dtype", "", &["x"]),
+            Parameter::tensor("x", Direction::In, "dtype", "[n]", "", &[]),
+            Parameter::tensor("y", Direction::Out, "dtype", "[n]", "", &["x"]),
             Parameter::integer("n"),
             Parameter::dtype("dtype"),
         ],
@@ -19,14 +20,15 @@ pub static KERNELS: [Kernel; 59] = [
         call: |functions, ctx, slots| unsafe {
             (functions.cuda_silu)(ctx, slots[0].pointer(), slots[1].pointer(), slots[2].int64(), slots[3].int32())
         },
+        checked: checked::silu,
     },
     Kernel {
         name: "silu_backward",
         section: "elementwise",
         parameters: &[
-            Parameter::tensor("dy", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("x", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("dx", Direction::Out, "dtype", "", &["dy", "x"]),
+            Parameter::tensor("dy", Direction::In, "dtype", "[n]", "", &[]),
+            Parameter::tensor("x", Direction::In, "dtype", "[n]", "", &[]),
+            Parameter::tensor("dx", Direction::Out, "dtype", "[n]", "", &["dy", "x"]),
             Parameter::integer("n"),
             Parameter::dtype("dtype"),
         ],
@@ -41,14 +43,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[4].int32(),
             )
         },
+        checked: checked::silu_backward,
     },
     Kernel {
         name: "add",
         section: "elementwise",
         parameters: &[
-            Parameter::tensor("a", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("b", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("y", Direction::Out, "dtype", "", &["a", "b"]),
+            Parameter::tensor("a", Direction::In, "dtype", "[n]", "", &[]),
+            Parameter::tensor("b", Direction::In, "dtype", "[n]", "", &[]),
+            Parameter::tensor("y", Direction::Out, "dtype", "[n]", "", &["a", "b"]),
             Parameter::integer("n"),
             Parameter::dtype("dtype"),
         ],
@@ -63,14 +66,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[4].int32(),
             )
         },
+        checked: checked::add,
     },
     Kernel {
         name: "mul",
         section: "elementwise",
         parameters: &[
-            Parameter::tensor("a", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("b", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("y", Direction::Out, "dtype", "", &["a", "b"]),
+            Parameter::tensor("a", Direction::In, "dtype", "[n]", "", &[]),
+            Parameter::tensor("b", Direction::In, "dtype", "[n]", "", &[]),
+            Parameter::tensor("y", Direction::Out, "dtype", "[n]", "", &["a", "b"]),
             Parameter::integer("n"),
             Parameter::dtype("dtype"),
         ],
@@ -85,13 +89,14 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[4].int32(),
             )
         },
+        checked: checked::mul,
     },
     Kernel {
         name: "scale",
         section: "elementwise",
         parameters: &[
-            Parameter::tensor("x", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("y", Direction::Out, "dtype", "", &["x"]),
+            Parameter::tensor("x", Direction::In, "dtype", "[n]", "", &[]),
+            Parameter::tensor("y", Direction::Out, "dtype", "[n]", "", &["x"]),
             Parameter::integer("n"),
             Parameter::float("alpha"),
             Parameter::dtype("dtype"),
@@ -107,14 +112,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[4].int32(),
             )
         },
+        checked: checked::scale,
     },
     Kernel {
         name: "swiglu",
         section: "elementwise",
         parameters: &[
-            Parameter::tensor("gate", Direction::In, "dtype", "ld", &[]),
-            Parameter::tensor("up", Direction::In, "dtype", "ld", &[]),
-            Parameter::tensor("y", Direction::Out, "dtype", "", &[]),
+            Parameter::tensor("gate", Direction::In, "dtype", "[rows:ld, dim]", "ld", &[]),
+            Parameter::tensor("up", Direction::In, "dtype", "[rows:ld, dim]", "ld", &[]),
+            Parameter::tensor("y", Direction::Out, "dtype", "[rows, dim]", "", &[]),
             Parameter::integer("rows"),
             Parameter::integer("dim"),
             Parameter::integer("ld"),
@@ -133,16 +139,17 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[6].int32(),
             )
         },
+        checked: checked::swiglu,
     },
     Kernel {
         name: "swiglu_backward",
         section: "elementwise",
         parameters: &[
-            Parameter::tensor("dy", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("gate", Direction::In, "dtype", "ld", &[]),
-            Parameter::tensor("up", Direction::In, "dtype", "ld", &[]),
-            Parameter::tensor("dgate", Direction::Out, "dtype", "ld", &["gate"]),
-            Parameter::tensor("dup", Direction::Out, "dtype", "ld", &["up"]),
+            Parameter::tensor("dy", Direction::In, "dtype", "[rows, dim]", "", &[]),
+            Parameter::tensor("gate", Direction::In, "dtype", "[rows:ld, dim]", "ld", &[]),
+            Parameter::tensor("up", Direction::In, "dtype", "[rows:ld, dim]", "ld", &[]),
+            Parameter::tensor("dgate", Direction::Out, "dtype", "[rows:ld, dim]", "ld", &["gate"]),
+            Parameter::tensor("dup", Direction::Out, "dtype", "[rows:ld, dim]", "ld", &["up"]),
             Parameter::integer("rows"),
             Parameter::integer("dim"),
             Parameter::integer("ld"),
@@ -163,14 +170,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[8].int32(),
             )
         },
+        checked: checked::swiglu_backward,
     },
     Kernel {
         name: "relu2_gate",
         section: "elementwise",
         parameters: &[
-            Parameter::tensor("gate", Direction::In, "dtype", "ld", &[]),
-            Parameter::tensor("up", Direction::In, "dtype", "ld", &[]),
-            Parameter::tensor("y", Direction::Out, "dtype", "", &[]),
+            Parameter::tensor("gate", Direction::In, "dtype", "[rows:ld, dim]", "ld", &[]),
+            Parameter::tensor("up", Direction::In, "dtype", "[rows:ld, dim]", "ld", &[]),
+            Parameter::tensor("y", Direction::Out, "dtype", "[rows, dim]", "", &[]),
             Parameter::integer("rows"),
             Parameter::integer("dim"),
             Parameter::integer("ld"),
@@ -189,13 +197,14 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[6].int32(),
             )
         },
+        checked: checked::relu2_gate,
     },
     Kernel {
         name: "cast",
         section: "elementwise",
         parameters: &[
-            Parameter::tensor("x", Direction::In, "dtype_x", "", &[]),
-            Parameter::tensor("y", Direction::Out, "dtype_y", "", &[]),
+            Parameter::tensor("x", Direction::In, "dtype_x", "[n]", "", &[]),
+            Parameter::tensor("y", Direction::Out, "dtype_y", "[n]", "", &[]),
             Parameter::integer("n"),
             Parameter::dtype("dtype_x"),
             Parameter::dtype("dtype_y"),
@@ -211,12 +220,13 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[4].int32(),
             )
         },
+        checked: checked::cast,
     },
     Kernel {
         name: "fill",
         section: "elementwise",
         parameters: &[
-            Parameter::tensor("y", Direction::Out, "dtype", "", &[]),
+            Parameter::tensor("y", Direction::Out, "dtype", "[n]", "", &[]),
             Parameter::integer("n"),
             Parameter::float("value"),
             Parameter::dtype("dtype"),
@@ -225,12 +235,13 @@ pub static KERNELS: [Kernel; 59] = [
         call: |functions, ctx, slots| unsafe {
             (functions.cuda_fill)(ctx, slots[0].pointer(), slots[1].int64(), slots[2].float(), slots[3].int32())
         },
+        checked: checked::fill,
     },
     Kernel {
         name: "increment",
         section: "elementwise",
         parameters: &[
-            Parameter::tensor("x", Direction::InOut, "i32", "", &[]),
+            Parameter::tensor("x", Direction::InOut, "i32", "[n]", "", &[]),
             Parameter::integer("n"),
             Parameter::integer("by"),
         ],
@@ -238,13 +249,14 @@ pub static KERNELS: [Kernel; 59] = [
         call: |functions, ctx, slots| unsafe {
             (functions.cuda_increment)(ctx, slots[0].pointer().cast(), slots[1].int64(), slots[2].int32())
         },
+        checked: checked::increment,
     },
     Kernel {
         name: "softmax",
         section: "softmax",
         parameters: &[
-            Parameter::tensor("x", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("y", Direction::Out, "dtype", "", &["x"]),
+            Parameter::tensor("x", Direction::In, "dtype", "[rows, cols]", "", &[]),
+            Parameter::tensor("y", Direction::Out, "dtype", "[rows, cols]", "", &["x"]),
             Parameter::integer("rows"),
             Parameter::integer("cols"),
             Parameter::dtype("dtype"),
@@ -260,14 +272,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[4].int32(),
             )
         },
+        checked: checked::softmax,
     },
     Kernel {
         name: "softmax_backward",
         section: "softmax",
         parameters: &[
-            Parameter::tensor("dy", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("y", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("dx", Direction::Out, "dtype", "", &["dy"]),
+            Parameter::tensor("dy", Direction::In, "dtype", "[rows, cols]", "", &[]),
+            Parameter::tensor("y", Direction::In, "dtype", "[rows, cols]", "", &[]),
+            Parameter::tensor("dx", Direction::Out, "dtype", "[rows, cols]", "", &["dy"]),
             Parameter::integer("rows"),
             Parameter::integer("cols"),
             Parameter::dtype("dtype"),
@@ -284,15 +297,16 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[5].int32(),
             )
         },
+        checked: checked::softmax_backward,
     },
     Kernel {
         name: "softmax_topk",
         section: "softmax",
         parameters: &[
-            Parameter::tensor("x", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("weights", Direction::Out, "f32", "", &[]),
-            Parameter::tensor("indices", Direction::Out, "i32", "", &[]),
-            Parameter::tensor("probs", Direction::Out, "f32", "", &[]),
+            Parameter::tensor("x", Direction::In, "dtype", "[rows, cols]", "", &[]),
+            Parameter::tensor("weights", Direction::Out, "f32", "[rows, k]", "", &[]),
+            Parameter::tensor("indices", Direction::Out, "i32", "[rows, k]", "", &[]),
+            Parameter::tensor("probs", Direction::Out, "f32", "[rows, cols]", "", &[]),
             Parameter::integer("rows"),
             Parameter::integer("cols"),
             Parameter::integer("k"),
@@ -314,17 +328,18 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[8].int32(),
             )
         },
+        checked: checked::softmax_topk,
     },
     Kernel {
         name: "softmax_topk_backward",
         section: "softmax",
         parameters: &[
-            Parameter::tensor("dweights", Direction::In, "f32", "", &[]),
-            Parameter::tensor("weights", Direction::In, "f32", "", &[]),
-            Parameter::tensor("indices", Direction::In, "i32", "", &[]),
-            Parameter::tensor("probs", Direction::In, "f32", "", &[]),
-            Parameter::tensor("dprobs", Direction::In, "f32", "", &[]),
-            Parameter::tensor("dx", Direction::Out, "dtype", "", &[]),
+            Parameter::tensor("dweights", Direction::In, "f32", "[rows, k]", "", &[]),
+            Parameter::tensor("weights", Direction::In, "f32", "[rows, k]", "", &[]),
+            Parameter::tensor("indices", Direction::In, "i32", "[rows, k]", "", &[]),
+            Parameter::tensor("probs", Direction::In, "f32", "[rows, cols]", "", &[]),
+            Parameter::tensor("dprobs", Direction::In, "f32", "[rows, cols]", "", &[]),
+            Parameter::tensor("dx", Direction::Out, "dtype", "[rows, cols]", "", &[]),
             Parameter::integer("rows"),
             Parameter::integer("cols"),
             Parameter::integer("k"),
@@ -348,15 +363,16 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[10].int32(),
             )
         },
+        checked: checked::softmax_topk_backward,
     },
     Kernel {
         name: "rmsnorm",
         section: "rmsnorm",
         parameters: &[
-            Parameter::tensor("x", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("weight", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("y", Direction::Out, "dtype", "", &["x"]),
-            Parameter::tensor("rstd", Direction::Out, "f32", "", &[]),
+            Parameter::tensor("x", Direction::In, "dtype", "[rows, cols]", "", &[]),
+            Parameter::tensor("weight", Direction::In, "dtype", "[cols]", "", &[]),
+            Parameter::tensor("y", Direction::Out, "dtype", "[rows, cols]", "", &["x"]),
+            Parameter::tensor("rstd", Direction::Out, "f32", "[rows]", "", &[]),
             Parameter::integer("rows"),
             Parameter::integer("cols"),
             Parameter::float("eps"),
@@ -376,17 +392,18 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[7].int32(),
             )
         },
+        checked: checked::rmsnorm,
     },
     Kernel {
         name: "rmsnorm_residual",
         section: "rmsnorm",
         parameters: &[
-            Parameter::tensor("x", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("residual", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("weight", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("sum", Direction::Out, "dtype", "", &["x", "residual"]),
-            Parameter::tensor("y", Direction::Out, "dtype", "", &[]),
-            Parameter::tensor("rstd", Direction::Out, "f32", "", &[]),
+            Parameter::tensor("x", Direction::In, "dtype", "[rows, cols]", "", &[]),
+            Parameter::tensor("residual", Direction::In, "dtype", "[rows, cols]", "", &[]),
+            Parameter::tensor("weight", Direction::In, "dtype", "[cols]", "", &[]),
+            Parameter::tensor("sum", Direction::Out, "dtype", "[rows, cols]", "", &["x", "residual"]),
+            Parameter::tensor("y", Direction::Out, "dtype", "[rows, cols]", "", &[]),
+            Parameter::tensor("rstd", Direction::Out, "f32", "[rows]", "", &[]),
             Parameter::integer("rows"),
             Parameter::integer("cols"),
             Parameter::float("eps"),
@@ -408,18 +425,19 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[9].int32(),
             )
         },
+        checked: checked::rmsnorm_residual,
     },
     Kernel {
         name: "rmsnorm_backward",
         section: "rmsnorm",
         parameters: &[
-            Parameter::tensor("dy", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("x", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("weight", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("rstd", Direction::In, "f32", "", &[]),
-            Parameter::tensor("dresidual", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("dx", Direction::Out, "dtype", "", &["dy", "dresidual"]),
-            Parameter::tensor("dweight", Direction::Accumulated, "f32", "", &[]),
+            Parameter::tensor("dy", Direction::In, "dtype", "[rows, cols]", "", &[]),
+            Parameter::tensor("x", Direction::In, "dtype", "[rows, cols]", "", &[]),
+            Parameter::tensor("weight", Direction::In, "dtype", "[cols]", "", &[]),
+            Parameter::tensor("rstd", Direction::In, "f32", "[rows]", "", &[]),
+            Parameter::tensor("dresidual", Direction::In, "dtype", "[rows, cols]", "", &[]),
+            Parameter::tensor("dx", Direction::Out, "dtype", "[rows, cols]", "", &["dy", "dresidual"]),
+            Parameter::tensor("dweight", Direction::Accumulated, "f32", "[cols]", "", &[]),
             Parameter::integer("rows"),
             Parameter::integer("cols"),
             Parameter::dtype("dtype"),
@@ -440,14 +458,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[9].int32(),
             )
         },
+        checked: checked::rmsnorm_backward,
     },
     Kernel {
         name: "gemm",
         section: "gemm",
         parameters: &[
-            Parameter::tensor("a", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("b", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("c", Direction::Out, "dtype_c", "", &[]),
+            Parameter::tensor("a", Direction::In, "dtype", "[m, k]^trans_a", "", &[]),
+            Parameter::tensor("b", Direction::In, "dtype", "[k, n]^trans_b", "", &[]),
+            Parameter::tensor("c", Direction::Out, "dtype_c", "[m, n]", "", &[]),
             Parameter::integer("m"),
             Parameter::integer("n"),
             Parameter::integer("k"),
@@ -472,14 +491,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[9].int32(),
             )
         },
+        checked: checked::gemm,
     },
     Kernel {
         name: "gemm_beta",
         section: "gemm",
         parameters: &[
-            Parameter::tensor("a", Direction::In, "dtype", "lda", &[]),
-            Parameter::tensor("b", Direction::In, "dtype", "ldb", &[]),
-            Parameter::tensor("c", Direction::InOut, "dtype_c", "ldc", &[]),
+            Parameter::tensor("a", Direction::In, "dtype", "[m:lda, k]^trans_a", "lda", &[]),
+            Parameter::tensor("b", Direction::In, "dtype", "[k:ldb, n]^trans_b", "ldb", &[]),
+            Parameter::tensor("c", Direction::InOut, "dtype_c", "[m:ldc, n]", "ldc", &[]),
             Parameter::integer("m"),
             Parameter::integer("n"),
             Parameter::integer("k"),
@@ -514,16 +534,17 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[14].int32(),
             )
         },
+        checked: checked::gemm_beta,
     },
     Kernel {
         name: "gemm_epilogue",
         section: "gemm",
         parameters: &[
-            Parameter::tensor("a", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("b", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("bias", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("residual", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("c", Direction::Out, "dtype", "", &["residual"]),
+            Parameter::tensor("a", Direction::In, "dtype", "[m, k]", "", &[]),
+            Parameter::tensor("b", Direction::In, "dtype", "[n, k]", "", &[]),
+            Parameter::tensor("bias", Direction::In, "dtype", "[n]", "", &[]),
+            Parameter::tensor("residual", Direction::In, "dtype", "[m, n]", "", &[]),
+            Parameter::tensor("c", Direction::Out, "dtype", "[m, n]", "", &["residual"]),
             Parameter::integer("m"),
             Parameter::integer("n"),
             Parameter::integer("k"),
@@ -546,14 +567,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[9].int32(),
             )
         },
+        checked: checked::gemm_epilogue,
     },
     Kernel {
         name: "batched_gemm",
         section: "gemm",
         parameters: &[
-            Parameter::tensor("a", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("b", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("c", Direction::InOut, "dtype_c", "", &[]),
+            Parameter::tensor("a", Direction::In, "dtype", "[batch, m, k]^trans_a", "", &[]),
+            Parameter::tensor("b", Direction::In, "dtype", "[batch, k, n]^trans_b", "", &[]),
+            Parameter::tensor("c", Direction::InOut, "dtype_c", "[batch, m, n]", "", &[]),
             Parameter::integer("batch"),
             Parameter::integer("m"),
             Parameter::integer("n"),
@@ -584,15 +606,16 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[12].int32(),
             )
         },
+        checked: checked::batched_gemm,
     },
     Kernel {
         name: "grouped_gemm",
         section: "gemm",
         parameters: &[
-            Parameter::tensor("a", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("b", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("offsets", Direction::In, "i32", "", &[]),
-            Parameter::tensor("c", Direction::InOut, "dtype_c", "", &[]),
+            Parameter::tensor("a", Direction::In, "dtype", "[rows, k]", "", &[]),
+            Parameter::tensor("b", Direction::In, "dtype", "[groups, k, n]^trans_b", "", &[]),
+            Parameter::tensor("offsets", Direction::In, "i32", "[groups+1]", "", &[]),
+            Parameter::tensor("c", Direction::InOut, "dtype_c", "[rows, n]", "", &[]),
             Parameter::integer("groups"),
             Parameter::integer("rows"),
             Parameter::integer("n"),
@@ -620,15 +643,16 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[11].int32(),
             )
         },
+        checked: checked::grouped_gemm,
     },
     Kernel {
         name: "grouped_gemm_wgrad",
         section: "gemm",
         parameters: &[
-            Parameter::tensor("a", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("b", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("offsets", Direction::In, "i32", "", &[]),
-            Parameter::tensor("c", Direction::InOut, "dtype_c", "", &[]),
+            Parameter::tensor("a", Direction::In, "dtype", "[rows, m]", "", &[]),
+            Parameter::tensor("b", Direction::In, "dtype", "[rows, n]", "", &[]),
+            Parameter::tensor("offsets", Direction::In, "i32", "[groups+1]", "", &[]),
+            Parameter::tensor("c", Direction::InOut, "dtype_c", "[groups, m, n]", "", &[]),
             Parameter::integer("groups"),
             Parameter::integer("rows"),
             Parameter::integer("m"),
@@ -654,14 +678,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[10].int32(),
             )
         },
+        checked: checked::grouped_gemm_wgrad,
     },
     Kernel {
         name: "embedding",
         section: "embedding",
         parameters: &[
-            Parameter::tensor("table", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("ids", Direction::In, "i32", "", &[]),
-            Parameter::tensor("y", Direction::Out, "dtype", "", &[]),
+            Parameter::tensor("table", Direction::In, "dtype", "[vocab, dim]", "", &[]),
+            Parameter::tensor("ids", Direction::In, "i32", "[tokens]", "", &[]),
+            Parameter::tensor("y", Direction::Out, "dtype", "[tokens, dim]", "", &[]),
             Parameter::integer("tokens"),
             Parameter::integer("vocab"),
             Parameter::integer("dim"),
@@ -680,14 +705,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[6].int32(),
             )
         },
+        checked: checked::embedding,
     },
     Kernel {
         name: "scatter_add",
         section: "embedding",
         parameters: &[
-            Parameter::tensor("x", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("ids", Direction::In, "i32", "", &[]),
-            Parameter::tensor("table", Direction::Accumulated, "f32", "", &[]),
+            Parameter::tensor("x", Direction::In, "dtype", "[tokens, dim]", "", &[]),
+            Parameter::tensor("ids", Direction::In, "i32", "[tokens]", "", &[]),
+            Parameter::tensor("table", Direction::Accumulated, "f32", "[vocab, dim]", "", &[]),
             Parameter::integer("tokens"),
             Parameter::integer("vocab"),
             Parameter::integer("dim"),
@@ -706,13 +732,14 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[6].int32(),
             )
         },
+        checked: checked::scatter_add,
     },
     Kernel {
         name: "rope_freqs",
         section: "rope",
         parameters: &[
-            Parameter::tensor("cosine", Direction::Out, "f32", "", &[]),
-            Parameter::tensor("sine", Direction::Out, "f32", "", &[]),
+            Parameter::tensor("cosine", Direction::Out, "f32", "[positions, head_dim/2]", "", &[]),
+            Parameter::tensor("sine", Direction::Out, "f32", "[positions, head_dim/2]", "", &[]),
             Parameter::integer("first"),
             Parameter::integer("positions"),
             Parameter::integer("head_dim"),
@@ -732,16 +759,17 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[6].double(),
             )
         },
+        checked: checked::rope_freqs,
     },
     Kernel {
         name: "rope_forward",
         section: "rope",
         parameters: &[
-            Parameter::tensor("x", Direction::In, "dtype", "ld_x", &[]),
-            Parameter::tensor("cosine", Direction::In, "f32", "", &[]),
-            Parameter::tensor("sine", Direction::In, "f32", "", &[]),
-            Parameter::tensor("positions", Direction::In, "i32", "", &[]),
-            Parameter::tensor("y", Direction::Out, "dtype", "ld_y", &["x"]),
+            Parameter::tensor("x", Direction::In, "dtype", "[tokens:ld_x, heads, head_dim]", "ld_x", &[]),
+            Parameter::tensor("cosine", Direction::In, "f32", "[max_position, head_dim/2]", "", &[]),
+            Parameter::tensor("sine", Direction::In, "f32", "[max_position, head_dim/2]", "", &[]),
+            Parameter::tensor("positions", Direction::In, "i32", "[tokens]", "", &[]),
+            Parameter::tensor("y", Direction::Out, "dtype", "[tokens:ld_y, heads, head_dim]", "ld_y", &["x"]),
             Parameter::integer("tokens"),
             Parameter::integer("heads"),
             Parameter::integer("head_dim"),
@@ -770,16 +798,17 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[12].int32(),
             )
         },
+        checked: checked::rope_forward,
     },
     Kernel {
         name: "rope_qk",
         section: "rope",
         parameters: &[
-            Parameter::tensor("q", Direction::InOut, "dtype", "ld_q", &[]),
-            Parameter::tensor("k", Direction::InOut, "dtype", "ld_k", &[]),
-            Parameter::tensor("cosine", Direction::In, "f32", "", &[]),
-            Parameter::tensor("sine", Direction::In, "f32", "", &[]),
-            Parameter::tensor("positions", Direction::In, "i32", "", &[]),
+            Parameter::tensor("q", Direction::InOut, "dtype", "[tokens:ld_q, heads, head_dim]", "ld_q", &[]),
+            Parameter::tensor("k", Direction::InOut, "dtype", "[tokens:ld_k, kv_heads, head_dim]", "ld_k", &[]),
+            Parameter::tensor("cosine", Direction::In, "f32", "[max_position, head_dim/2]", "", &[]),
+            Parameter::tensor("sine", Direction::In, "f32", "[max_position, head_dim/2]", "", &[]),
+            Parameter::tensor("positions", Direction::In, "i32", "[tokens]", "", &[]),
             Parameter::integer("tokens"),
             Parameter::integer("heads"),
             Parameter::integer("kv_heads"),
@@ -810,16 +839,17 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[13].int32(),
             )
         },
+        checked: checked::rope_qk,
     },
     Kernel {
         name: "rope_backward",
         section: "rope",
         parameters: &[
-            Parameter::tensor("dy", Direction::In, "dtype", "ld_y", &[]),
-            Parameter::tensor("cosine", Direction::In, "f32", "", &[]),
-            Parameter::tensor("sine", Direction::In, "f32", "", &[]),
-            Parameter::tensor("positions", Direction::In, "i32", "", &[]),
-            Parameter::tensor("dx", Direction::Out, "dtype", "ld_x", &["dy"]),
+            Parameter::tensor("dy", Direction::In, "dtype", "[tokens:ld_y, heads, head_dim]", "ld_y", &[]),
+            Parameter::tensor("cosine", Direction::In, "f32", "[max_position, head_dim/2]", "", &[]),
+            Parameter::tensor("sine", Direction::In, "f32", "[max_position, head_dim/2]", "", &[]),
+            Parameter::tensor("positions", Direction::In, "i32", "[tokens]", "", &[]),
+            Parameter::tensor("dx", Direction::Out, "dtype", "[tokens:ld_x, heads, head_dim]", "ld_x", &["dy"]),
             Parameter::integer("tokens"),
             Parameter::integer("heads"),
             Parameter::integer("head_dim"),
@@ -848,14 +878,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[12].int32(),
             )
         },
+        checked: checked::rope_backward,
     },
     Kernel {
         name: "attention_scores",
         section: "attention",
         parameters: &[
-            Parameter::tensor("q", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("k", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("scores", Direction::Out, "dtype", "", &[]),
+            Parameter::tensor("q", Direction::In, "dtype", "[batch, q_len, heads, head_dim]", "", &[]),
+            Parameter::tensor("k", Direction::In, "dtype", "[batch, kv_len, kv_heads, head_dim]", "", &[]),
+            Parameter::tensor("scores", Direction::Out, "dtype", "[batch, heads, q_len, kv_len]", "", &[]),
             Parameter::integer("batch"),
             Parameter::integer("q_len"),
             Parameter::integer("kv_len"),
@@ -884,14 +915,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[11].int32(),
             )
         },
+        checked: checked::attention_scores,
     },
     Kernel {
         name: "attention_output",
         section: "attention",
         parameters: &[
-            Parameter::tensor("probs", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("v", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("out", Direction::Out, "dtype", "", &[]),
+            Parameter::tensor("probs", Direction::In, "dtype", "[batch, heads, q_len, kv_len]", "", &[]),
+            Parameter::tensor("v", Direction::In, "dtype", "[batch, kv_len, kv_heads, head_dim]", "", &[]),
+            Parameter::tensor("out", Direction::Out, "dtype", "[batch, q_len, heads, head_dim]", "", &[]),
             Parameter::integer("batch"),
             Parameter::integer("q_len"),
             Parameter::integer("kv_len"),
@@ -916,16 +948,17 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[9].int32(),
             )
         },
+        checked: checked::attention_output,
     },
     Kernel {
         name: "flash_attention",
         section: "attention",
         parameters: &[
-            Parameter::tensor("q", Direction::In, "dtype", "ld_q", &[]),
-            Parameter::tensor("k", Direction::In, "dtype", "ld_kv", &[]),
-            Parameter::tensor("v", Direction::In, "dtype", "ld_kv", &[]),
-            Parameter::tensor("out", Direction::Out, "dtype", "", &[]),
-            Parameter::tensor("lse", Direction::Out, "f32", "", &[]),
+            Parameter::tensor("q", Direction::In, "dtype", "[batch*q_len:ld_q, heads, head_dim]", "ld_q", &[]),
+            Parameter::tensor("k", Direction::In, "dtype", "[batch*kv_len:ld_kv, kv_heads, head_dim]", "ld_kv", &[]),
+            Parameter::tensor("v", Direction::In, "dtype", "[batch*kv_len:ld_kv, kv_heads, head_dim]", "ld_kv", &[]),
+            Parameter::tensor("out", Direction::Out, "dtype", "[batch*q_len, heads, head_dim]", "", &[]),
+            Parameter::tensor("lse", Direction::Out, "f32", "[batch, heads, q_len]", "", &[]),
             Parameter::integer("batch"),
             Parameter::integer("q_len"),
             Parameter::integer("kv_len"),
@@ -960,20 +993,21 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[15].int32(),
             )
         },
+        checked: checked::flash_attention,
     },
     Kernel {
         name: "flash_attention_backward",
         section: "attention",
         parameters: &[
-            Parameter::tensor("dout", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("q", Direction::In, "dtype", "ld_q", &[]),
-            Parameter::tensor("k", Direction::In, "dtype", "ld_kv", &[]),
-            Parameter::tensor("v", Direction::In, "dtype", "ld_kv", &[]),
-            Parameter::tensor("out", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("lse", Direction::In, "f32", "", &[]),
-            Parameter::tensor("dq", Direction::Out, "dtype", "ld_q", &[]),
-            Parameter::tensor("dk", Direction::Out, "dtype", "ld_kv", &[]),
-            Parameter::tensor("dv", Direction::Out, "dtype", "ld_kv", &[]),
+            Parameter::tensor("dout", Direction::In, "dtype", "[batch*q_len, heads, head_dim]", "", &[]),
+            Parameter::tensor("q", Direction::In, "dtype", "[batch*q_len:ld_q, heads, head_dim]", "ld_q", &[]),
+            Parameter::tensor("k", Direction::In, "dtype", "[batch*kv_len:ld_kv, kv_heads, head_dim]", "ld_kv", &[]),
+            Parameter::tensor("v", Direction::In, "dtype", "[batch*kv_len:ld_kv, kv_heads, head_dim]", "ld_kv", &[]),
+            Parameter::tensor("out", Direction::In, "dtype", "[batch*q_len, heads, head_dim]", "", &[]),
+            Parameter::tensor("lse", Direction::In, "f32", "[batch, heads, q_len]", "", &[]),
+            Parameter::tensor("dq", Direction::Out, "dtype", "[batch*q_len:ld_q, heads, head_dim]", "ld_q", &[]),
+            Parameter::tensor("dk", Direction::Out, "dtype", "[batch*kv_len:ld_kv, kv_heads, head_dim]", "ld_kv", &[]),
+            Parameter::tensor("dv", Direction::Out, "dtype", "[batch*kv_len:ld_kv, kv_heads, head_dim]", "ld_kv", &[]),
             Parameter::integer("batch"),
             Parameter::integer("q_len"),
             Parameter::integer("kv_len"),
@@ -1012,16 +1046,17 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[19].int32(),
             )
         },
+        checked: checked::flash_attention_backward,
     },
     Kernel {
         name: "attention_decode",
         section: "attention",
         parameters: &[
-            Parameter::tensor("q", Direction::In, "dtype", "ld_q", &[]),
-            Parameter::tensor("k_cache", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("v_cache", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("lengths", Direction::In, "i32", "", &[]),
-            Parameter::tensor("out", Direction::Out, "dtype", "", &[]),
+            Parameter::tensor("q", Direction::In, "dtype", "[batch:ld_q, heads, head_dim]", "ld_q", &[]),
+            Parameter::tensor("k_cache", Direction::In, "dtype", "[batch, capacity, kv_heads, head_dim]", "", &[]),
+            Parameter::tensor("v_cache", Direction::In, "dtype", "[batch, capacity, kv_heads, head_dim]", "", &[]),
+            Parameter::tensor("lengths", Direction::In, "i32", "[batch]", "", &[]),
+            Parameter::tensor("out", Direction::Out, "dtype", "[batch, heads, head_dim]", "", &[]),
             Parameter::integer("batch"),
             Parameter::integer("capacity"),
             Parameter::integer("heads"),
@@ -1050,16 +1085,17 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[12].int32(),
             )
         },
+        checked: checked::attention_decode,
     },
     Kernel {
         name: "kv_append",
         section: "kvcache",
         parameters: &[
-            Parameter::tensor("k", Direction::In, "dtype", "ld_kv", &[]),
-            Parameter::tensor("v", Direction::In, "dtype", "ld_kv", &[]),
-            Parameter::tensor("starts", Direction::In, "i32", "", &[]),
-            Parameter::tensor("k_cache", Direction::InOut, "dtype", "", &[]),
-            Parameter::tensor("v_cache", Direction::InOut, "dtype", "", &[]),
+            Parameter::tensor("k", Direction::In, "dtype", "[batch*len:ld_kv, kv_heads, head_dim]", "ld_kv", &[]),
+            Parameter::tensor("v", Direction::In, "dtype", "[batch*len:ld_kv, kv_heads, head_dim]", "ld_kv", &[]),
+            Parameter::tensor("starts", Direction::In, "i32", "[batch]", "", &[]),
+            Parameter::tensor("k_cache", Direction::InOut, "dtype", "[batch, capacity, kv_heads, head_dim]", "", &[]),
+            Parameter::tensor("v_cache", Direction::InOut, "dtype", "[batch, capacity, kv_heads, head_dim]", "", &[]),
             Parameter::integer("batch"),
             Parameter::integer("len"),
             Parameter::integer("capacity"),
@@ -1086,14 +1122,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[11].int32(),
             )
         },
+        checked: checked::kv_append,
     },
     Kernel {
         name: "kv_trim",
         section: "kvcache",
         parameters: &[
-            Parameter::tensor("k_cache", Direction::InOut, "dtype", "", &[]),
-            Parameter::tensor("v_cache", Direction::InOut, "dtype", "", &[]),
-            Parameter::tensor("lengths", Direction::InOut, "i32", "", &[]),
+            Parameter::tensor("k_cache", Direction::InOut, "dtype", "[batch, capacity, kv_heads, head_dim]", "", &[]),
+            Parameter::tensor("v_cache", Direction::InOut, "dtype", "[batch, capacity, kv_heads, head_dim]", "", &[]),
+            Parameter::tensor("lengths", Direction::InOut, "i32", "[batch]", "", &[]),
             Parameter::integer("batch"),
             Parameter::integer("capacity"),
             Parameter::integer("kv_heads"),
@@ -1116,16 +1153,17 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[8].int32(),
             )
         },
+        checked: checked::kv_trim,
     },
     Kernel {
         name: "moe_plan",
         section: "moe",
         parameters: &[
-            Parameter::tensor("indices", Direction::In, "i32", "", &[]),
-            Parameter::tensor("counts", Direction::Out, "i32", "", &[]),
-            Parameter::tensor("offsets", Direction::Out, "i32", "", &[]),
-            Parameter::tensor("slot_row", Direction::Out, "i32", "", &[]),
-            Parameter::tensor("row_slot", Direction::Out, "i32", "", &[]),
+            Parameter::tensor("indices", Direction::In, "i32", "[tokens, k]", "", &[]),
+            Parameter::tensor("counts", Direction::Out, "i32", "[experts]", "", &[]),
+            Parameter::tensor("offsets", Direction::Out, "i32", "[experts+1]", "", &[]),
+            Parameter::tensor("slot_row", Direction::Out, "i32", "[tokens, k]", "", &[]),
+            Parameter::tensor("row_slot", Direction::Out, "i32", "[tokens*k]", "", &[]),
             Parameter::integer("tokens"),
             Parameter::integer("k"),
             Parameter::integer("experts"),
@@ -1146,14 +1184,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[8].int64(),
             )
         },
+        checked: checked::moe_plan,
     },
     Kernel {
         name: "moe_gather",
         section: "moe",
         parameters: &[
-            Parameter::tensor("x", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("row_slot", Direction::In, "i32", "", &[]),
-            Parameter::tensor("y", Direction::Out, "dtype", "", &[]),
+            Parameter::tensor("x", Direction::In, "dtype", "[tokens, dim]", "", &[]),
+            Parameter::tensor("row_slot", Direction::In, "i32", "[tokens*k]", "", &[]),
+            Parameter::tensor("y", Direction::Out, "dtype", "[tokens*k, dim]", "", &[]),
             Parameter::integer("tokens"),
             Parameter::integer("k"),
             Parameter::integer("dim"),
@@ -1172,14 +1211,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[6].int32(),
             )
         },
+        checked: checked::moe_gather,
     },
     Kernel {
         name: "moe_gather_backward",
         section: "moe",
         parameters: &[
-            Parameter::tensor("dy", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("slot_row", Direction::In, "i32", "", &[]),
-            Parameter::tensor("dx", Direction::Out, "dtype", "", &[]),
+            Parameter::tensor("dy", Direction::In, "dtype", "[tokens*k, dim]", "", &[]),
+            Parameter::tensor("slot_row", Direction::In, "i32", "[tokens, k]", "", &[]),
+            Parameter::tensor("dx", Direction::Out, "dtype", "[tokens, dim]", "", &[]),
             Parameter::integer("tokens"),
             Parameter::integer("k"),
             Parameter::integer("dim"),
@@ -1198,16 +1238,17 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[6].int32(),
             )
         },
+        checked: checked::moe_gather_backward,
     },
     Kernel {
         name: "moe_combine",
         section: "moe",
         parameters: &[
-            Parameter::tensor("y", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("weights", Direction::In, "f32", "", &[]),
-            Parameter::tensor("slot_row", Direction::In, "i32", "", &[]),
-            Parameter::tensor("residual", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("out", Direction::Out, "dtype", "", &["residual"]),
+            Parameter::tensor("y", Direction::In, "dtype", "[tokens*k, dim]", "", &[]),
+            Parameter::tensor("weights", Direction::In, "f32", "[tokens, k]", "", &[]),
+            Parameter::tensor("slot_row", Direction::In, "i32", "[tokens, k]", "", &[]),
+            Parameter::tensor("residual", Direction::In, "dtype", "[tokens, dim]", "", &[]),
+            Parameter::tensor("out", Direction::Out, "dtype", "[tokens, dim]", "", &["residual"]),
             Parameter::integer("tokens"),
             Parameter::integer("k"),
             Parameter::integer("dim"),
@@ -1228,18 +1269,19 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[8].int32(),
             )
         },
+        checked: checked::moe_combine,
     },
     Kernel {
         name: "moe_combine_backward",
         section: "moe",
         parameters: &[
-            Parameter::tensor("dout", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("y", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("weights", Direction::In, "f32", "", &[]),
-            Parameter::tensor("slot_row", Direction::In, "i32", "", &[]),
-            Parameter::tensor("row_slot", Direction::In, "i32", "", &[]),
-            Parameter::tensor("dy", Direction::Out, "dtype", "", &["y"]),
-            Parameter::tensor("dweights", Direction::Out, "f32", "", &[]),
+            Parameter::tensor("dout", Direction::In, "dtype", "[tokens, dim]", "", &[]),
+            Parameter::tensor("y", Direction::In, "dtype", "[tokens*k, dim]", "", &[]),
+            Parameter::tensor("weights", Direction::In, "f32", "[tokens, k]", "", &[]),
+            Parameter::tensor("slot_row", Direction::In, "i32", "[tokens, k]", "", &[]),
+            Parameter::tensor("row_slot", Direction::In, "i32", "[tokens*k]", "", &[]),
+            Parameter::tensor("dy", Direction::Out, "dtype", "[tokens*k, dim]", "", &["y"]),
+            Parameter::tensor("dweights", Direction::Out, "f32", "[tokens, k]", "", &[]),
             Parameter::integer("tokens"),
             Parameter::integer("k"),
             Parameter::integer("dim"),
@@ -1262,17 +1304,18 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[10].int32(),
             )
         },
+        checked: checked::moe_combine_backward,
     },
     Kernel {
         name: "cross_entropy_forward",
         section: "loss",
         parameters: &[
-            Parameter::tensor("logits", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("targets", Direction::In, "i32", "", &[]),
-            Parameter::tensor("losses", Direction::Out, "f32", "", &[]),
-            Parameter::tensor("lse", Direction::Out, "f32", "", &[]),
-            Parameter::tensor("loss_sum", Direction::Out, "f32", "", &[]),
-            Parameter::tensor("count", Direction::Out, "i32", "", &[]),
+            Parameter::tensor("logits", Direction::In, "dtype", "[rows, vocab]", "", &[]),
+            Parameter::tensor("targets", Direction::In, "i32", "[rows]", "", &[]),
+            Parameter::tensor("losses", Direction::Out, "f32", "[rows]", "", &[]),
+            Parameter::tensor("lse", Direction::Out, "f32", "[rows]", "", &[]),
+            Parameter::tensor("loss_sum", Direction::Out, "f32", "[1]", "", &[]),
+            Parameter::tensor("count", Direction::Out, "i32", "[1]", "", &[]),
             Parameter::integer("rows"),
             Parameter::integer("vocab"),
             Parameter::integer("ignore_index"),
@@ -1294,16 +1337,17 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[9].int32(),
             )
         },
+        checked: checked::cross_entropy_forward,
     },
     Kernel {
         name: "cross_entropy_backward",
         section: "loss",
         parameters: &[
-            Parameter::tensor("logits", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("targets", Direction::In, "i32", "", &[]),
-            Parameter::tensor("lse", Direction::In, "f32", "", &[]),
-            Parameter::tensor("grad_scale", Direction::In, "f32", "", &[]),
-            Parameter::tensor("dlogits", Direction::Out, "dtype", "", &["logits"]),
+            Parameter::tensor("logits", Direction::In, "dtype", "[rows, vocab]", "", &[]),
+            Parameter::tensor("targets", Direction::In, "i32", "[rows]", "", &[]),
+            Parameter::tensor("lse", Direction::In, "f32", "[rows]", "", &[]),
+            Parameter::tensor("grad_scale", Direction::In, "f32", "[1]", "", &[]),
+            Parameter::tensor("dlogits", Direction::Out, "dtype", "[rows, vocab]", "", &["logits"]),
             Parameter::integer("rows"),
             Parameter::integer("vocab"),
             Parameter::integer("ignore_index"),
@@ -1324,14 +1368,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[8].int32(),
             )
         },
+        checked: checked::cross_entropy_backward,
     },
     Kernel {
         name: "aux_loss_forward",
         section: "loss",
         parameters: &[
-            Parameter::tensor("probs", Direction::In, "f32", "", &[]),
-            Parameter::tensor("counts", Direction::In, "i32", "", &[]),
-            Parameter::tensor("loss", Direction::Accumulated, "f32", "", &[]),
+            Parameter::tensor("probs", Direction::In, "f32", "[tokens, experts]", "", &[]),
+            Parameter::tensor("counts", Direction::In, "i32", "[experts]", "", &[]),
+            Parameter::tensor("loss", Direction::Accumulated, "f32", "[1]", "", &[]),
             Parameter::integer("tokens"),
             Parameter::integer("experts"),
             Parameter::float("alpha"),
@@ -1348,14 +1393,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[5].float(),
             )
         },
+        checked: checked::aux_loss_forward,
     },
     Kernel {
         name: "aux_loss_backward",
         section: "loss",
         parameters: &[
-            Parameter::tensor("counts", Direction::In, "i32", "", &[]),
-            Parameter::tensor("grad_scale", Direction::In, "f32", "", &[]),
-            Parameter::tensor("dprobs", Direction::Out, "f32", "", &[]),
+            Parameter::tensor("counts", Direction::In, "i32", "[experts]", "", &[]),
+            Parameter::tensor("grad_scale", Direction::In, "f32", "[1]", "", &[]),
+            Parameter::tensor("dprobs", Direction::Out, "f32", "[tokens, experts]", "", &[]),
             Parameter::integer("tokens"),
             Parameter::integer("experts"),
             Parameter::float("alpha"),
@@ -1372,20 +1418,21 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[5].float(),
             )
         },
+        checked: checked::aux_loss_backward,
     },
     Kernel {
         name: "adamw_step",
         section: "optimizer",
         parameters: &[
-            Parameter::tensor("grad", Direction::In, "f32", "", &[]),
-            Parameter::tensor("lr", Direction::In, "f32", "", &[]),
-            Parameter::tensor("step", Direction::In, "i32", "", &[]),
-            Parameter::tensor("grad_scale", Direction::In, "f32", "", &[]),
-            Parameter::tensor("skip", Direction::In, "i32", "", &[]),
-            Parameter::tensor("param", Direction::InOut, "f32", "", &[]),
-            Parameter::tensor("m", Direction::InOut, "f32", "", &[]),
-            Parameter::tensor("v", Direction::InOut, "f32", "", &[]),
-            Parameter::tensor("param_copy", Direction::Out, "dtype", "", &[]),
+            Parameter::tensor("grad", Direction::In, "f32", "[n]", "", &[]),
+            Parameter::tensor("lr", Direction::In, "f32", "[1]", "", &[]),
+            Parameter::tensor("step", Direction::In, "i32", "[1]", "", &[]),
+            Parameter::tensor("grad_scale", Direction::In, "f32", "[1]", "", &[]),
+            Parameter::tensor("skip", Direction::In, "i32", "[1]", "", &[]),
+            Parameter::tensor("param", Direction::InOut, "f32", "[n]", "", &[]),
+            Parameter::tensor("m", Direction::InOut, "f32", "[n]", "", &[]),
+            Parameter::tensor("v", Direction::InOut, "f32", "[n]", "", &[]),
+            Parameter::tensor("param_copy", Direction::Out, "dtype", "[n]", "", &[]),
             Parameter::integer("n"),
             Parameter::integer("n_decay"),
             Parameter::float("beta1"),
@@ -1416,12 +1463,13 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[15].int32(),
             )
         },
+        checked: checked::adamw_step,
     },
     Kernel {
         name: "zero_grad",
         section: "optimizer",
         parameters: &[
-            Parameter::tensor("grad", Direction::Out, "dtype", "", &[]),
+            Parameter::tensor("grad", Direction::Out, "dtype", "[n]", "", &[]),
             Parameter::integer("n"),
             Parameter::dtype("dtype"),
         ],
@@ -1429,13 +1477,14 @@ pub static KERNELS: [Kernel; 59] = [
         call: |functions, ctx, slots| unsafe {
             (functions.cuda_zero_grad)(ctx, slots[0].pointer(), slots[1].int64(), slots[2].int32())
         },
+        checked: checked::zero_grad,
     },
     Kernel {
         name: "grad_norm",
         section: "optimizer",
         parameters: &[
-            Parameter::tensor("grad", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("norm", Direction::Out, "f32", "", &[]),
+            Parameter::tensor("grad", Direction::In, "dtype", "[n]", "", &[]),
+            Parameter::tensor("norm", Direction::Out, "f32", "[1]", "", &[]),
             Parameter::integer("n"),
             Parameter::dtype("dtype"),
         ],
@@ -1449,15 +1498,16 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[3].int32(),
             )
         },
+        checked: checked::grad_norm,
     },
     Kernel {
         name: "grad_clip",
         section: "optimizer",
         parameters: &[
-            Parameter::tensor("norm", Direction::In, "f32", "", &[]),
-            Parameter::tensor("loss_scale", Direction::In, "f32", "", &[]),
-            Parameter::tensor("scale", Direction::Out, "f32", "", &[]),
-            Parameter::tensor("grad", Direction::InOut, "dtype", "", &[]),
+            Parameter::tensor("norm", Direction::In, "f32", "[1]", "", &[]),
+            Parameter::tensor("loss_scale", Direction::In, "f32", "[1]", "", &[]),
+            Parameter::tensor("scale", Direction::Out, "f32", "[1]", "", &[]),
+            Parameter::tensor("grad", Direction::InOut, "dtype", "[n]", "", &[]),
             Parameter::integer("n"),
             Parameter::float("max_norm"),
             Parameter::dtype("dtype"),
@@ -1475,14 +1525,15 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[6].int32(),
             )
         },
+        checked: checked::grad_clip,
     },
     Kernel {
         name: "lr_schedule",
         section: "optimizer",
         parameters: &[
-            Parameter::tensor("skip", Direction::In, "i32", "", &[]),
-            Parameter::tensor("step", Direction::InOut, "i32", "", &[]),
-            Parameter::tensor("lr", Direction::Out, "f32", "", &[]),
+            Parameter::tensor("skip", Direction::In, "i32", "[1]", "", &[]),
+            Parameter::tensor("step", Direction::InOut, "i32", "[1]", "", &[]),
+            Parameter::tensor("lr", Direction::Out, "f32", "[1]", "", &[]),
             Parameter::integer("warmup"),
             Parameter::integer("total"),
             Parameter::float("max_lr"),
@@ -1501,16 +1552,17 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[6].float(),
             )
         },
+        checked: checked::lr_schedule,
     },
     Kernel {
         name: "loss_scale_update",
         section: "optimizer",
         parameters: &[
-            Parameter::tensor("norm", Direction::In, "f32", "", &[]),
-            Parameter::tensor("loss_scale", Direction::InOut, "f32", "", &[]),
-            Parameter::tensor("good_steps", Direction::InOut, "i32", "", &[]),
-            Parameter::tensor("skipped", Direction::InOut, "i32", "", &[]),
-            Parameter::tensor("skip", Direction::Out, "i32", "", &[]),
+            Parameter::tensor("norm", Direction::In, "f32", "[1]", "", &[]),
+            Parameter::tensor("loss_scale", Direction::InOut, "f32", "[1]", "", &[]),
+            Parameter::tensor("good_steps", Direction::InOut, "i32", "[1]", "", &[]),
+            Parameter::tensor("skipped", Direction::InOut, "i32", "[1]", "", &[]),
+            Parameter::tensor("skip", Direction::Out, "i32", "[1]", "", &[]),
             Parameter::float("growth"),
             Parameter::float("backoff"),
             Parameter::integer("interval"),
@@ -1529,13 +1581,14 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[7].int64(),
             )
         },
+        checked: checked::loss_scale_update,
     },
     Kernel {
         name: "argmax",
         section: "decode",
         parameters: &[
-            Parameter::tensor("logits", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("ids", Direction::Out, "i32", "", &[]),
+            Parameter::tensor("logits", Direction::In, "dtype", "[rows, vocab]", "", &[]),
+            Parameter::tensor("ids", Direction::Out, "i32", "[rows]", "", &[]),
             Parameter::integer("rows"),
             Parameter::integer("vocab"),
             Parameter::dtype("dtype"),
@@ -1551,16 +1604,17 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[4].int32(),
             )
         },
+        checked: checked::argmax,
     },
     Kernel {
         name: "sample",
         section: "decode",
         parameters: &[
-            Parameter::tensor("logits", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("temperature", Direction::In, "f32", "", &[]),
-            Parameter::tensor("seeds", Direction::In, "i64", "", &[]),
-            Parameter::tensor("steps", Direction::In, "i32", "", &[]),
-            Parameter::tensor("ids", Direction::Out, "i32", "", &[]),
+            Parameter::tensor("logits", Direction::In, "dtype", "[rows, vocab]", "", &[]),
+            Parameter::tensor("temperature", Direction::In, "f32", "[rows]", "", &[]),
+            Parameter::tensor("seeds", Direction::In, "i64", "[rows]", "", &[]),
+            Parameter::tensor("steps", Direction::In, "i32", "[rows]", "", &[]),
+            Parameter::tensor("ids", Direction::Out, "i32", "[rows]", "", &[]),
             Parameter::integer("rows"),
             Parameter::integer("vocab"),
             Parameter::dtype("dtype"),
@@ -1579,17 +1633,18 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[7].int32(),
             )
         },
+        checked: checked::sample,
     },
     Kernel {
         name: "topk_sample",
         section: "decode",
         parameters: &[
-            Parameter::tensor("logits", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("temperature", Direction::In, "f32", "", &[]),
-            Parameter::tensor("top_k", Direction::In, "i32", "", &[]),
-            Parameter::tensor("seeds", Direction::In, "i64", "", &[]),
-            Parameter::tensor("steps", Direction::In, "i32", "", &[]),
-            Parameter::tensor("ids", Direction::Out, "i32", "", &[]),
+            Parameter::tensor("logits", Direction::In, "dtype", "[rows, vocab]", "", &[]),
+            Parameter::tensor("temperature", Direction::In, "f32", "[rows]", "", &[]),
+            Parameter::tensor("top_k", Direction::In, "i32", "[rows]", "", &[]),
+            Parameter::tensor("seeds", Direction::In, "i64", "[rows]", "", &[]),
+            Parameter::tensor("steps", Direction::In, "i32", "[rows]", "", &[]),
+            Parameter::tensor("ids", Direction::Out, "i32", "[rows]", "", &[]),
             Parameter::integer("rows"),
             Parameter::integer("vocab"),
             Parameter::dtype("dtype"),
@@ -1609,18 +1664,19 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[8].int32(),
             )
         },
+        checked: checked::topk_sample,
     },
     Kernel {
         name: "topp_sample",
         section: "decode",
         parameters: &[
-            Parameter::tensor("logits", Direction::In, "dtype", "", &[]),
-            Parameter::tensor("temperature", Direction::In, "f32", "", &[]),
-            Parameter::tensor("top_k", Direction::In, "i32", "", &[]),
-            Parameter::tensor("top_p", Direction::In, "f32", "", &[]),
-            Parameter::tensor("seeds", Direction::In, "i64", "", &[]),
-            Parameter::tensor("steps", Direction::In, "i32", "", &[]),
-            Parameter::tensor("ids", Direction::Out, "i32", "", &[]),
+            Parameter::tensor("logits", Direction::In, "dtype", "[rows, vocab]", "", &[]),
+            Parameter::tensor("temperature", Direction::In, "f32", "[rows]", "", &[]),
+            Parameter::tensor("top_k", Direction::In, "i32", "[rows]", "", &[]),
+            Parameter::tensor("top_p", Direction::In, "f32", "[rows]", "", &[]),
+            Parameter::tensor("seeds", Direction::In, "i64", "[rows]", "", &[]),
+            Parameter::tensor("steps", Direction::In, "i32", "[rows]", "", &[]),
+            Parameter::tensor("ids", Direction::Out, "i32", "[rows]", "", &[]),
             Parameter::integer("rows"),
             Parameter::integer("vocab"),
             Parameter::dtype("dtype"),
@@ -1641,12 +1697,13 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[9].int32(),
             )
         },
+        checked: checked::topp_sample,
     },
     Kernel {
         name: "random_bits",
         section: "random",
         parameters: &[
-            Parameter::tensor("y", Direction::Out, "i32", "", &[]),
+            Parameter::tensor("y", Direction::Out, "i32", "[n]", "", &[]),
             Parameter::integer("n"),
             Parameter::integer("seed"),
             Parameter::integer("stream"),
@@ -1663,12 +1720,13 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[4].int64(),
             )
         },
+        checked: checked::random_bits,
     },
     Kernel {
         name: "uniform",
         section: "random",
         parameters: &[
-            Parameter::tensor("y", Direction::Out, "dtype", "", &[]),
+            Parameter::tensor("y", Direction::Out, "dtype", "[n]", "", &[]),
             Parameter::integer("n"),
             Parameter::float("low"),
             Parameter::float("high"),
@@ -1691,12 +1749,13 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[7].int32(),
             )
         },
+        checked: checked::uniform,
     },
     Kernel {
         name: "normal",
         section: "random",
         parameters: &[
-            Parameter::tensor("y", Direction::Out, "dtype", "", &[]),
+            Parameter::tensor("y", Direction::Out, "dtype", "[n]", "", &[]),
             Parameter::integer("n"),
             Parameter::float("mean"),
             Parameter::float("std"),
@@ -1719,5 +1778,6 @@ pub static KERNELS: [Kernel; 59] = [
                 slots[7].int32(),
             )
         },
+        checked: checked::normal,
     },
 ];

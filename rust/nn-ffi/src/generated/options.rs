@@ -13,6 +13,18 @@ pub enum RopeLayout {
     Interleaved = nn_cuda::NNCUDA_ROPE_INTERLEAVED,
 }
 
+impl RopeLayout {
+    /// The value of a number in the contract; `None` for one that is none.
+    #[must_use]
+    pub fn from_code(code: i32) -> Option<Self> {
+        match code {
+            nn_cuda::NNCUDA_ROPE_HALF => Some(Self::Half),
+            nn_cuda::NNCUDA_ROPE_INTERLEAVED => Some(Self::Interleaved),
+            _ => None,
+        }
+    }
+}
+
 /// What gemm_epilogue applies to the product.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(i32)]
@@ -22,4 +34,16 @@ pub enum Activation {
     None = nn_cuda::NNCUDA_ACTIVATION_NONE,
     /// `NNCUDA_ACTIVATION_SILU`.
     Silu = nn_cuda::NNCUDA_ACTIVATION_SILU,
+}
+
+impl Activation {
+    /// The value of a number in the contract; `None` for one that is none.
+    #[must_use]
+    pub fn from_code(code: i32) -> Option<Self> {
+        match code {
+            nn_cuda::NNCUDA_ACTIVATION_NONE => Some(Self::None),
+            nn_cuda::NNCUDA_ACTIVATION_SILU => Some(Self::Silu),
+            _ => None,
+        }
+    }
 }

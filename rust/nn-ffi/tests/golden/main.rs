@@ -4,6 +4,7 @@
 //! with no new code. `NNCUDA_GOLDEN` names another folder.
 #![allow(unsafe_code)]
 
+mod checked;
 mod compare;
 mod fixtures;
 mod runner;
@@ -44,7 +45,9 @@ fn every_fixture_passes_on_every_engine() -> Result<(), Box<dyn Error>> {
         for file in &files {
             for case in fixtures::read(file)? {
                 cases += 1;
-                for Outcome { what, share, problem } in runner::run(&context, &case)? {
+                for Outcome { what, share, problem } in
+                    [runner::run(&context, &case)?, checked::run(&context, &case)?].concat()
+                {
                     calls += 1;
                     if !problem.is_empty() {
                         problems.push(format!("{name}: {what}: {problem}"));

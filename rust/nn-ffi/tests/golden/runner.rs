@@ -14,6 +14,7 @@ const GUARD: usize = 64;
 const GUARD_BYTE: u8 = 0xC3;
 
 /// What one output of one call came to; `problem` is empty when nothing was wrong.
+#[derive(Clone)]
 pub(crate) struct Outcome {
     pub(crate) what: String,
     pub(crate) share: f64,
@@ -88,19 +89,20 @@ fn aliases<'case>(kernel: &Kernel, case: &'case Case) -> Vec<Option<(&'case str,
     calls
 }
 
-fn dtype(parameter: &Parameter, case: &Case) -> Result<DType> {
+pub(crate) fn dtype(parameter: &Parameter, case: &Case) -> Result<DType> {
     let Kind::Tensor { dtype, .. } = parameter.kind else { return Err(Error::Value(parameter.name.to_owned())) };
     case.scalars.get(dtype).and_then(Value::as_str).unwrap_or(dtype).parse()
 }
 
-fn blank(content: &Content, dtype: DType) -> Vec<u8> {
+pub(crate) fn blank(content: &Content, dtype: DType) -> Vec<u8> {
     // Expected values are f32, i32 or i8, which have as many elements as the output.
     let elements = content.bytes.len() / if content.dtype == "i8" { 1 } else { 4 };
     let byte = if matches!(dtype, DType::I32 | DType::I8) { 0x5A } else { 0xFF };
     vec![byte; elements * dtype.size()]
 }
 
-fn scalar(parameter: &Parameter, case: &Case) -> Result<Slot> {
+/// A number of a case, as it goes into the call.
+pub(crate) fn scalar(parameter: &Parameter, case: &Case) -> Result<Slot> {
     let value = case.scalars.get(parameter.name);
     let slot = match parameter.kind {
         Kind::DType => {

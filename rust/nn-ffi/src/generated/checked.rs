@@ -1,0 +1,512 @@
+// Generated from bindings.h by `python -m nncuda.binding.rust rust`. Do not edit.
+
+//! Typed functions by name: each takes an argument a parameter, and leaves out what its tensors tell.
+
+use crate::catalogue::Argument;
+use crate::{Activation, Result, RopeLayout, kernels};
+
+pub(super) fn silu(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::silu(arguments[0].tensor()?, arguments[1].tensor()?)
+}
+
+pub(super) fn silu_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::silu_backward(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+}
+
+pub(super) fn add(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::add(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+}
+
+pub(super) fn mul(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::mul(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+}
+
+pub(super) fn scale(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::scale(arguments[0].tensor()?, arguments[1].tensor()?, arguments[3].float()?)
+}
+
+pub(super) fn swiglu(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::swiglu(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+}
+
+pub(super) fn swiglu_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::swiglu_backward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+    )
+}
+
+pub(super) fn relu2_gate(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::relu2_gate(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+}
+
+pub(super) fn cast(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::cast(arguments[0].tensor()?, arguments[1].tensor()?)
+}
+
+pub(super) fn fill(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::fill(arguments[0].tensor()?, arguments[2].float()?)
+}
+
+pub(super) fn increment(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::increment(arguments[0].tensor()?, arguments[2].int32()?)
+}
+
+pub(super) fn softmax(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::softmax(arguments[0].tensor()?, arguments[1].tensor()?)
+}
+
+pub(super) fn softmax_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::softmax_backward(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+}
+
+pub(super) fn softmax_topk(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::softmax_topk(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[7].flag()?,
+    )
+}
+
+pub(super) fn softmax_topk_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::softmax_topk_backward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].optional()?,
+        arguments[5].tensor()?,
+        arguments[9].flag()?,
+    )
+}
+
+pub(super) fn rmsnorm(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::rmsnorm(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].optional()?,
+        arguments[6].float()?,
+    )
+}
+
+pub(super) fn rmsnorm_residual(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::rmsnorm_residual(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].optional()?,
+        arguments[8].float()?,
+    )
+}
+
+pub(super) fn rmsnorm_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::rmsnorm_backward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].optional()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+    )
+}
+
+pub(super) fn gemm(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::gemm(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[6].flag()?,
+        arguments[7].flag()?,
+    )
+}
+
+pub(super) fn gemm_beta(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::gemm_beta(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[9].float()?,
+        arguments[10].float()?,
+        arguments[11].flag()?,
+        arguments[12].flag()?,
+    )
+}
+
+pub(super) fn gemm_epilogue(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::gemm_epilogue(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].optional()?,
+        arguments[3].optional()?,
+        arguments[4].tensor()?,
+        arguments[8].choice(Activation::from_code)?,
+    )
+}
+
+pub(super) fn batched_gemm(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::batched_gemm(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[7].float()?,
+        arguments[8].float()?,
+        arguments[9].flag()?,
+        arguments[10].flag()?,
+    )
+}
+
+pub(super) fn grouped_gemm(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::grouped_gemm(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[8].float()?,
+        arguments[9].flag()?,
+    )
+}
+
+pub(super) fn grouped_gemm_wgrad(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::grouped_gemm_wgrad(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[8].float()?,
+    )
+}
+
+pub(super) fn embedding(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::embedding(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+}
+
+pub(super) fn scatter_add(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::scatter_add(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+}
+
+pub(super) fn rope_freqs(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::rope_freqs(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].int64()?,
+        arguments[5].double()?,
+        arguments[6].double()?,
+    )
+}
+
+pub(super) fn rope_forward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::rope_forward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[11].choice(RopeLayout::from_code)?,
+    )
+}
+
+pub(super) fn rope_qk(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::rope_qk(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[12].choice(RopeLayout::from_code)?,
+    )
+}
+
+pub(super) fn rope_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::rope_backward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[11].choice(RopeLayout::from_code)?,
+    )
+}
+
+pub(super) fn attention_scores(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::attention_scores(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[9].float()?,
+        arguments[10].flag()?,
+    )
+}
+
+pub(super) fn attention_output(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::attention_output(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+}
+
+pub(super) fn flash_attention(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::flash_attention(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].optional()?,
+        arguments[5].size()?,
+        arguments[13].float()?,
+        arguments[14].flag()?,
+    )
+}
+
+pub(super) fn flash_attention_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::flash_attention_backward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+        arguments[7].tensor()?,
+        arguments[8].tensor()?,
+        arguments[17].float()?,
+        arguments[18].flag()?,
+    )
+}
+
+pub(super) fn attention_decode(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::attention_decode(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[11].float()?,
+    )
+}
+
+pub(super) fn kv_append(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::kv_append(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+    )
+}
+
+pub(super) fn kv_trim(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::kv_trim(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?, arguments[7].int64()?)
+}
+
+pub(super) fn moe_plan(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::moe_plan(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[8].int64()?,
+    )
+}
+
+pub(super) fn moe_gather(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::moe_gather(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+}
+
+pub(super) fn moe_gather_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::moe_gather_backward(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+}
+
+pub(super) fn moe_combine(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::moe_combine(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].optional()?,
+        arguments[4].tensor()?,
+    )
+}
+
+pub(super) fn moe_combine_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::moe_combine_backward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+    )
+}
+
+pub(super) fn cross_entropy_forward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::cross_entropy_forward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].optional()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+        arguments[8].int32()?,
+    )
+}
+
+pub(super) fn cross_entropy_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::cross_entropy_backward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[7].int32()?,
+    )
+}
+
+pub(super) fn aux_loss_forward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::aux_loss_forward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[5].float()?,
+    )
+}
+
+pub(super) fn aux_loss_backward(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::aux_loss_backward(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[5].float()?,
+    )
+}
+
+pub(super) fn adamw_step(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::adamw_step(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].optional()?,
+        arguments[4].optional()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+        arguments[7].tensor()?,
+        arguments[8].optional()?,
+        arguments[10].int64()?,
+        arguments[11].float()?,
+        arguments[12].float()?,
+        arguments[13].float()?,
+        arguments[14].float()?,
+    )
+}
+
+pub(super) fn zero_grad(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::zero_grad(arguments[0].tensor()?)
+}
+
+pub(super) fn grad_norm(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::grad_norm(arguments[0].tensor()?, arguments[1].tensor()?)
+}
+
+pub(super) fn grad_clip(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::grad_clip(
+        arguments[0].tensor()?,
+        arguments[1].optional()?,
+        arguments[2].tensor()?,
+        arguments[3].optional()?,
+        arguments[5].float()?,
+    )
+}
+
+pub(super) fn lr_schedule(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::lr_schedule(
+        arguments[0].optional()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].int64()?,
+        arguments[4].int64()?,
+        arguments[5].float()?,
+        arguments[6].float()?,
+    )
+}
+
+pub(super) fn loss_scale_update(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::loss_scale_update(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].float()?,
+        arguments[6].float()?,
+        arguments[7].int64()?,
+    )
+}
+
+pub(super) fn argmax(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::argmax(arguments[0].tensor()?, arguments[1].tensor()?)
+}
+
+pub(super) fn sample(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::sample(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+    )
+}
+
+pub(super) fn topk_sample(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::topk_sample(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+    )
+}
+
+pub(super) fn topp_sample(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::topp_sample(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].optional()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+    )
+}
+
+pub(super) fn random_bits(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::random_bits(arguments[0].tensor()?, arguments[2].int64()?, arguments[3].int64()?, arguments[4].int64()?)
+}
+
+pub(super) fn uniform(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::uniform(
+        arguments[0].tensor()?,
+        arguments[2].float()?,
+        arguments[3].float()?,
+        arguments[4].int64()?,
+        arguments[5].int64()?,
+        arguments[6].int64()?,
+    )
+}
+
+pub(super) fn normal(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::normal(
+        arguments[0].tensor()?,
+        arguments[2].float()?,
+        arguments[3].float()?,
+        arguments[4].int64()?,
+        arguments[5].int64()?,
+        arguments[6].int64()?,
+    )
+}
