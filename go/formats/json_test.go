@@ -44,6 +44,7 @@ func TestJSONIsThatOfPython(t *testing.T) {
 }
 
 func TestJSONThatIsRead(t *testing.T) {
+	deep := strings.Repeat("[", 500) + "1" + strings.Repeat("]", 500)
 	for text, wanted := range map[string]string{
 		" [ 1 ,\n2\t]\r\n":         `[1, 2]`,
 		`{"a": 1, "b": 2, "a": 3}`: `{"a": 3, "b": 2}`,
@@ -53,7 +54,7 @@ func TestJSONThatIsRead(t *testing.T) {
 		`-1e400`:                   `-Infinity`,
 		`1e-400`:                   `0.0`,
 		`-0`:                       `0`,
-		strings.Repeat("[", 500) + "1" + strings.Repeat("]", 500): strings.Repeat("[", 500) + "1" + strings.Repeat("]", 500),
+		deep:                       deep,
 	} {
 		value, err := formats.ParseJSON([]byte(text))
 		if err != nil || formats.JSONLine(value) != wanted {
@@ -64,7 +65,8 @@ func TestJSONThatIsRead(t *testing.T) {
 
 func TestJSONThatIsRefused(t *testing.T) {
 	for _, text := range []string{
-		``, ` `, `{`, `[`, `[1`, `[1,`, `[1,]`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{a:1}`, `{1:1}`, `{"a" 1}`,
+		``, ` `, `{`, `[`, `[1`, `[1,`, `[1,]`,
+		`{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{a:1}`, `{1:1}`, `{"a" 1}`,
 		`"`, `"a`, `"\`, `"\x"`, `"\u12"`, `"\u12g4"`, `"\ud800\u12"`, "\"a\nb\"", "\"\x01\"",
 		`01`, `-`, `+1`, `.5`, `1.`, `1e`, `1e+`, `0x1`, `1 2`, `nul`, `True`, `nan`, `- 1`, `1_000`,
 		"\xff", "\"\xc3\"", "\ufeff1", strings.Repeat("[", 100_000), strings.Repeat(`{"a":`, 100_000),
@@ -100,8 +102,9 @@ func TestReprIsThatOfPython(t *testing.T) {
 	huge, _ := new(big.Int).SetString(strings.Repeat("9", 50), 10)
 	for wanted, value := range map[string]any{
 		"None": nil, "True": true, "False": false, "-3": int64(-3), "0.5": 0.5, "nan": math.NaN(), "-inf": math.Inf(-1),
-		"1e-05": 1e-5, "'a'": "a", `"it's"`: "it's", `'"\''`: `"'`, `'\n\t\\\x01é\u2028\U000e0001'`: "\n\t\\\x01é\u2028\U000e0001",
-		"[1, 'a']": []any{int64(1), "a"}, "{'a': {}}": formats.NewObject("a", formats.NewObject()),
+		"1e-05": 1e-5, "'a'": "a", `"it's"`: "it's", `'"\''`: `"'`,
+		`'\n\t\\\x01é\u2028\U000e0001'`: "\n\t\\\x01é\u2028\U000e0001",
+		"[1, 'a']":                      []any{int64(1), "a"}, "{'a': {}}": formats.NewObject("a", formats.NewObject()),
 		"a number of 167 bits": huge,
 	} {
 		if found := formats.Repr(value); found != wanted {

@@ -33,7 +33,8 @@ func TestShardsReadAsTheyWereWritten(t *testing.T) {
 		check(t, formats.WriteShard(path, test.ids, test.vocab, digest))
 		shard, err := formats.OpenShard(path)
 		check(t, err)
-		if shard.Count != len(test.ids) || shard.VocabSize != test.vocab || shard.Width != test.width || shard.Tokenizer != digest {
+		if shard.Count != len(test.ids) || shard.VocabSize != test.vocab || shard.Width != test.width ||
+			shard.Tokenizer != digest {
 			t.Errorf("%+v", shard)
 		}
 		check(t, shard.CheckIDs())
@@ -95,7 +96,8 @@ func TestShardsThatAreRefused(t *testing.T) {
 	shard, err := formats.OpenShard(path)
 	check(t, err)
 	defer shard.Close()
-	if err := shard.CheckIDs(); err == nil || !strings.Contains(err.Error(), "holds the token 300; its vocabulary has 300") {
+	if err := shard.CheckIDs(); err == nil ||
+		!strings.Contains(err.Error(), "holds the token 300; its vocabulary has 300") {
 		t.Error(err)
 	}
 	if _, err := formats.OpenShard(t.TempDir()); err == nil || !strings.Contains(err.Error(), "it is no file") {
@@ -103,8 +105,8 @@ func TestShardsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestShardThatIsCutOffWhileItIsRead: the pages behind the file's new end are gone, which is an error and not the end of
-// the process.
+// TestShardThatIsCutOffWhileItIsRead: the pages behind the file's new end are gone, which is an error and not the end
+// of the process.
 func TestShardThatIsCutOffWhileItIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tokens")
 	check(t, formats.WriteShard(path, make([]int32, 1<<16), 300, [32]byte{}))

@@ -69,7 +69,10 @@ func filesOf(folder string) (names []string, weightMap *Object, err error) {
 			return nil, nil, &Error{Path: path, Problem: "has no weight_map from tensor names to file names"}
 		}
 		if name == "" || name == "." || name == ".." || filepath.Base(name) != name {
-			return nil, nil, &Error{Path: path, Problem: fmt.Sprintf("names the file %s, which is outside its folder", Repr(name))}
+			return nil, nil, &Error{
+				Path:    path,
+				Problem: fmt.Sprintf("names the file %s, which is outside its folder", Repr(name)),
+			}
 		}
 		names = append(names, name)
 	}
@@ -85,7 +88,10 @@ func (t *TensorFolder) add(path string) error {
 	t.files = append(t.files, file)
 	for _, name := range file.Names() {
 		if other, twice := t.home[name]; twice {
-			return &Error{Path: path, Problem: fmt.Sprintf("tensor %s is in %s as well", Repr(name), filepath.Base(other.Path))}
+			return &Error{
+				Path:    path,
+				Problem: fmt.Sprintf("tensor %s is in %s as well", Repr(name), filepath.Base(other.Path)),
+			}
 		}
 		t.home[name] = file
 		t.names = append(t.names, name)

@@ -48,7 +48,9 @@ func TestTensorFoldersThatAreRefused(t *testing.T) {
 	const index = "model.safetensors.index.json"
 	for words, change := range map[string]func(folder string) error{
 		"holds neither model.safetensors nor": func(folder string) error { return os.Remove(filepath.Join(folder, index)) },
-		"has no weight_map":                   func(f string) error { return os.WriteFile(filepath.Join(f, index), []byte("{}"), 0o666) },
+		"has no weight_map": func(f string) error {
+			return os.WriteFile(filepath.Join(f, index), []byte("{}"), 0o666)
+		},
 		"from tensor names to file names": func(f string) error {
 			return os.WriteFile(filepath.Join(f, index), []byte(`{"weight_map": {"a": 1}}`), 0o666)
 		},

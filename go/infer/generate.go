@@ -82,8 +82,8 @@ func (r Request) validate() error {
 
 // sequences are a batch on the device: their cache, the logits of their last tokens, the ids drawn from them.
 //
-// A first step runs call by call. The second is captured, unless it is the last, and replayed from then on with the same
-// bits: between its calls the host has nothing to do, and from step to step nothing but the ids comes back.
+// A first step runs call by call. The second is captured, unless it is the last, and replayed from then on with the
+// same bits: between its calls the host has nothing to do, and from step to step nothing but the ids comes back.
 type sequences struct {
 	model       *model.MoETransformer
 	cache       *layer.KVCache

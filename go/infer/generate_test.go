@@ -156,14 +156,14 @@ func TestGenerationStopsWhenAsked(t *testing.T) {
 }
 
 func TestRequestsThatAreRefused(t *testing.T) {
-	made := newModel(t, 48)
+	made, cold := newModel(t, 48), infer.Sampling{Temperature: -1}
 	for words, request := range map[string]infer.Request{
 		"at least one token: that which begins":   {Prompts: [][]int32{{1}, {}}, MaxNewTokens: 1},
 		"a prompt must have at least one token":   {MaxNewTokens: 1},
 		"max_new_tokens is -1":                    {Prompts: prompts, MaxNewTokens: -1},
 		"65 tokens are more than this model take": {Prompts: [][]int32{{1}}, MaxNewTokens: 65},
 		"9223372036854775807 tokens are more":     {Prompts: prompts, MaxNewTokens: 1<<63 - 1},
-		"temperature is -1; it must be":           {Prompts: prompts, MaxNewTokens: 1, Sampling: infer.Sampling{Temperature: -1}},
+		"temperature is -1; it must be":           {Prompts: prompts, MaxNewTokens: 1, Sampling: cold},
 		"top_k is -5; it must be at least 1":      {Prompts: prompts, MaxNewTokens: 1, Sampling: infer.Sampling{TopK: -5}},
 		"top_p is 1.5; it must be above 0":        {Prompts: prompts, MaxNewTokens: 1, Sampling: infer.Sampling{TopP: 1.5}},
 	} {
@@ -177,7 +177,8 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			t.Errorf("%v, not %q", failure, words)
 		}
 	}
-	for _, err := range infer.Batch(context.Background(), made, infer.Request{Prompts: [][]int32{{48}}, MaxNewTokens: 2}) {
+	beyond := infer.Request{Prompts: [][]int32{{48}}, MaxNewTokens: 2}
+	for _, err := range infer.Batch(context.Background(), made, beyond) {
 		if !errors.Is(err, cuda.ErrOutOfRange) {
 			t.Error("an id beyond the vocabulary:", err)
 		}

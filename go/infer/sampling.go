@@ -15,7 +15,7 @@ import (
 type Sampling struct {
 	Temperature float64 // divides the logits; 0 takes the likeliest token
 	TopK        int     // draws among the so many likeliest; 0 draws among all
-	TopP        float64 // draws among the shortest run of likeliest tokens that reaches this probability; 0: no such limit
+	TopP        float64 // draws among the shortest run of likeliest tokens that reaches this probability; 0: no limit
 	Seed        int64   // the same seed gives the same tokens; sequence r of a batch uses Seed + r
 }
 

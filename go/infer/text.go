@@ -18,7 +18,11 @@ type TextGenerator struct {
 // NewTextGenerator makes a generator of a model and its tokenizer.
 func NewTextGenerator(m *model.MoETransformer, tokens *tokenizer.Tokenizer) (*TextGenerator, error) {
 	if tokens.VocabSize() != m.Config.VocabSize {
-		return nil, fmt.Errorf("the tokenizer has %d pieces, the model's vocabulary %d", tokens.VocabSize(), m.Config.VocabSize)
+		return nil, fmt.Errorf(
+			"the tokenizer has %d pieces, the model's vocabulary %d",
+			tokens.VocabSize(),
+			m.Config.VocabSize,
+		)
 	}
 	return &TextGenerator{m, tokens}, nil
 }

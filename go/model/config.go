@@ -14,27 +14,56 @@ import (
 
 // Config holds the sizes and options of a Transformer. Default gives the configuration "6.9b", Preset smaller ones.
 //
-// The tags are the one list of options: names in files and flags, rules for messages, help texts.
+// What each option is stands in the list below, which files, flags and messages share. Where none is a value, 0 is it.
 type Config struct {
-	VocabSize       int     `name:"vocab_size" rule:"a whole number, at least 1" help:"tokens of the vocabulary"`
-	HiddenSize      int     `name:"hidden_size" rule:"a whole number, at least 1" help:"width of the residual stream"`
-	NumLayers       int     `name:"num_layers" rule:"a whole number, at least 1" help:"blocks"`
-	NumHeads        int     `name:"num_heads" rule:"a whole number, at least 1" help:"query heads of attention"`
-	NumKVHeads      int     `name:"num_kv_heads" rule:"a whole number, at least 1" help:"key and value heads: 1 is multi-query attention, num_heads multi-head"`
-	HeadDim         int     `name:"head_dim" rule:"a whole number, at least 1" help:"elements a head; a multiple of 8, at most 256"`
-	NumExperts      int     `name:"num_experts" rule:"a whole number, at least 1" help:"experts a layer"`
-	ExpertsPerToken int     `name:"experts_per_token" rule:"a whole number, at least 1" help:"how many of them each token goes to"`
-	FFNSize         int     `name:"ffn_size" rule:"a whole number, at least 1" help:"inner width of an expert"`
-	Context         int     `name:"context" rule:"a whole number, at least 1" help:"longest sequence in training, and at inference without stretching the rotary embedding"`
-	ExtendedContext int     `name:"extended_context" rule:"a whole number, at least 1" help:"longest sequence at inference with ntk_alpha"`
-	RopeBase        float64 `name:"rope_base" rule:"a finite number" help:"base of the rotary embedding's angles"`
-	NTKAlpha        float64 `name:"ntk_alpha" rule:"a finite number" help:"NTK-aware factor of that base, used beyond context only"`
-	NormEps         float64 `name:"norm_eps" rule:"a finite number" help:"added to the mean square in RMSNorm"`
-	NormTopKProb    bool    `name:"norm_topk_prob" rule:"true or false" help:"whether a token's expert weights are divided by their sum"`
-	CapacityFactor  float64 `name:"capacity_factor" none:"" rule:"a finite number above 0, or none" help:"in training an expert takes at most ceil(factor * tokens * experts_per_token / num_experts) slots of a micro-batch, in token order, and drops the rest; None drops nothing"`
-	AuxAlpha        float64 `name:"aux_alpha" rule:"a finite number" help:"weight of the load-balancing loss"`
-	InitStd         float64 `name:"init_std" rule:"a finite number" help:"standard deviation of the initial weights"`
+	VocabSize       int     `name:"vocab_size"`
+	HiddenSize      int     `name:"hidden_size"`
+	NumLayers       int     `name:"num_layers"`
+	NumHeads        int     `name:"num_heads"`
+	NumKVHeads      int     `name:"num_kv_heads"`
+	HeadDim         int     `name:"head_dim"`
+	NumExperts      int     `name:"num_experts"`
+	ExpertsPerToken int     `name:"experts_per_token"`
+	FFNSize         int     `name:"ffn_size"`
+	Context         int     `name:"context"`
+	ExtendedContext int     `name:"extended_context"`
+	RopeBase        float64 `name:"rope_base"`
+	NTKAlpha        float64 `name:"ntk_alpha"`
+	NormEps         float64 `name:"norm_eps"`
+	NormTopKProb    bool    `name:"norm_topk_prob"`
+	CapacityFactor  float64 `name:"capacity_factor" none:""`
+	AuxAlpha        float64 `name:"aux_alpha"`
+	InitStd         float64 `name:"init_std"`
 }
+
+// fields are the options of a Config, with what each must be and what it does.
+var fields = options.Fields[Config]([]options.Words{
+	{"vocab_size", "a whole number, at least 1", "tokens of the vocabulary"},
+	{"hidden_size", "a whole number, at least 1", "width of the residual stream"},
+	{"num_layers", "a whole number, at least 1", "blocks"},
+	{"num_heads", "a whole number, at least 1", "query heads of attention"},
+	{"num_kv_heads", "a whole number, at least 1",
+		"key and value heads: 1 is multi-query attention, num_heads multi-head"},
+	{"head_dim", "a whole number, at least 1", "elements a head; a multiple of 8, at most 256"},
+	{"num_experts", "a whole number, at least 1", "experts a layer"},
+	{"experts_per_token", "a whole number, at least 1", "how many of them each token goes to"},
+	{"ffn_size", "a whole number, at least 1", "inner width of an expert"},
+	{"context", "a whole number, at least 1",
+		"longest sequence in training, and at inference without stretching the rotary embedding"},
+	{"extended_context", "a whole number, at least 1", "longest sequence at inference with ntk_alpha"},
+	{"rope_base", "a finite number", "base of the rotary embedding's angles"},
+	{"ntk_alpha", "a finite number", "NTK-aware factor of that base, used beyond context only"},
+	{"norm_eps", "a finite number", "added to the mean square in RMSNorm"},
+	{"norm_topk_prob", "true or false", "whether a token's expert weights are divided by their sum"},
+	{"capacity_factor", "a finite number above 0, or none",
+		"in training an expert takes at most ceil(factor * tokens * experts_per_token / num_experts) slots " +
+			"of a micro-batch, in token order, and drops the rest; None drops nothing"},
+	{"aux_alpha", "a finite number", "weight of the load-balancing loss"},
+	{"init_std", "a finite number", "standard deviation of the initial weights"},
+})
+
+// Options lists the options, for flags and help.
+func Options() []options.Field { return fields }
 
 // Default is the configuration "6.9b": 6.9 billion parameters, 1.8 billion of them active a token.
 func Default() Config {
@@ -77,13 +106,13 @@ func Preset(name string) (Config, error) {
 // Assign sets options by name, as files and flags give them. Unknown names and wrong types are errors; ranges are
 // checked by Validate.
 func (c *Config) Assign(values options.Values) error {
-	return options.Assign(c, values, "model", formats.Repr)
+	return options.Assign(c, fields, values, "model", formats.Repr)
 }
 
 // Object gives all options by name.
 func (c Config) Object() *formats.Object {
 	object := formats.NewObject()
-	for _, field := range options.Fields[Config]() {
+	for _, field := range fields {
 		object.Set(field.Name, field.Get(&c))
 	}
 	return object
@@ -94,7 +123,7 @@ const maxSize = 1<<31 - 1
 
 // Validate says which option is outside its range.
 func (c Config) Validate() error {
-	for _, field := range options.Fields[Config]() {
+	for _, field := range fields {
 		switch value := field.Get(&c).(type) {
 		case int64:
 			if value < 1 {
@@ -109,17 +138,18 @@ func (c Config) Validate() error {
 			}
 		}
 	}
-	most := min(c.NumExperts, 64)
+	most, group := min(c.NumExperts, 64), fmt.Sprintf("a divisor of num_heads (%d)", c.NumHeads)
+	reach := fmt.Sprintf("at least context (%d)", c.Context)
 	for _, rule := range []struct {
 		holds bool
 		name  string
 		value any
 		rule  string
 	}{
-		{c.NumHeads%c.NumKVHeads == 0, "num_kv_heads", c.NumKVHeads, fmt.Sprintf("a divisor of num_heads (%d)", c.NumHeads)},
+		{c.NumHeads%c.NumKVHeads == 0, "num_kv_heads", c.NumKVHeads, group},
 		{c.HeadDim%8 == 0 && c.HeadDim <= 256, "head_dim", c.HeadDim, "a multiple of 8, at most 256"},
 		{c.ExpertsPerToken <= most, "experts_per_token", c.ExpertsPerToken, fmt.Sprintf("at most %d", most)},
-		{c.ExtendedContext >= c.Context, "extended_context", c.ExtendedContext, fmt.Sprintf("at least context (%d)", c.Context)},
+		{c.ExtendedContext >= c.Context, "extended_context", c.ExtendedContext, reach},
 		{c.RopeBase > 0, "rope_base", c.RopeBase, "above 0"},
 		{c.NTKAlpha >= 1, "ntk_alpha", c.NTKAlpha, "at least 1"},
 		{c.NormEps >= 0, "norm_eps", c.NormEps, "at least 0"},

@@ -18,8 +18,8 @@ type Tensors interface {
 }
 
 // MixtralWeights are stored tensors by the names of our layout, whichever of Mixtral's two layouts they come in. The
-// usual one has a tensor an expert and matrix and is taken as it is; the one that transformers 5 holds in memory has all
-// experts of a layer in `mlp.experts.gate_up_proj` and `down_proj`, which are cut up here, without a copy.
+// usual one has a tensor an expert and matrix and is taken as it is; the one that transformers 5 holds in memory has
+// all experts of a layer in `mlp.experts.gate_up_proj` and `down_proj`, which are cut up here, without a copy.
 type MixtralWeights struct {
 	tensors Tensors
 	names   []string

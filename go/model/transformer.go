@@ -245,9 +245,9 @@ func (m *MoETransformer) MoELayers() []*layer.MoELayer {
 	return layers
 }
 
-// Cache makes an empty cache of keys and values for `batch` sequences of up to `capacity` tokens. With a capacity beyond
-// Config.Context the base of its rotary embedding grows by NTKAlpha. It is an error when the model does not reach that
-// far.
+// Cache makes an empty cache of keys and values for `batch` sequences of up to `capacity` tokens. With a capacity
+// beyond Config.Context the base of its rotary embedding grows by NTKAlpha. It is an error when the model does not
+// reach that far.
 func (m *MoETransformer) Cache(batch, capacity int) (*layer.KVCache, error) {
 	if capacity > m.Config.ExtendedContext {
 		return nil, fmt.Errorf("%d tokens are more than this model takes (%d)", capacity, m.Config.ExtendedContext)

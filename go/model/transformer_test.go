@@ -95,7 +95,9 @@ func TestWeightsOfEveryKind(t *testing.T) {
 	check(t, err)
 	defer made.Close()
 	wanted, whole := logitsOf(t, made), parametersOf(t, made)
-	for name, tensors := range map[string]stored{"f32": whole, "f64": widened(whole), "experts in one tensor": fused(whole)} {
+	for name, tensors := range map[string]stored{
+		"f32": whole, "f64": widened(whole), "experts in one tensor": fused(whole),
+	} {
 		read, err := load(ctx, tiny(), tensors)
 		check(t, err)
 		if !slices.Equal(logitsOf(t, read), wanted) {
@@ -109,7 +111,9 @@ func TestWeightsOfEveryKind(t *testing.T) {
 	// 16 bits: what is stored is what is computed with.
 	for dtype, round := range map[safetensors.DType]func(float32) uint16{
 		safetensors.BF16: func(value float32) uint16 { return uint16(math.Float32bits(value) >> 16) },
-		safetensors.F16:  func(value float32) uint16 { return uint16(math.Float32bits(value)>>16&0x8000 | 0x2C00) }, // +-1/16
+		safetensors.F16: func(value float32) uint16 { // 1/16 with the value's sign
+			return uint16(math.Float32bits(value)>>16&0x8000 | 0x2C00)
+		},
 	} {
 		tensors := stored{}
 		for name, tensor := range whole {
@@ -187,10 +191,16 @@ func TestWeightsThatAreRefused(t *testing.T) {
 	check(t, made.Close())
 	const norm = "model.norm.weight"
 	for words, change := range map[string]func(tensors stored){
-		"tensors missing: model.norm.weight":                                 func(s stored) { delete(s, norm) },
-		"tensors not part of this model: a, b, c and 1 more":                 func(s stored) { s["a"], s["b"], s["c"], s["d"] = s[norm], s[norm], s[norm], s[norm] },
-		"tensor model.norm.weight has shape [23]; config.json makes it [24]": func(s stored) { s[norm] = reshaped(s[norm], 23) },
-		"tensor model.norm.weight has dtype int32; weights are floating":     func(s stored) { s[norm] = retyped(s[norm], safetensors.I32) },
+		"tensors missing: model.norm.weight": func(s stored) { delete(s, norm) },
+		"tensors not part of this model: a, b, c and 1 more": func(s stored) {
+			s["a"], s["b"], s["c"], s["d"] = s[norm], s[norm], s[norm], s[norm]
+		},
+		"tensor model.norm.weight has shape [23]; config.json makes it [24]": func(s stored) {
+			s[norm] = reshaped(s[norm], 23)
+		},
+		"tensor model.norm.weight has dtype int32; weights are floating": func(s stored) {
+			s[norm] = retyped(s[norm], safetensors.I32)
+		},
 		"has shape [24]; it must have three dimensions": func(s stored) {
 			s["model.layers.0.mlp.experts.down_proj"] = s[norm]
 		},

@@ -45,7 +45,9 @@ func FuzzText(f *testing.F) {
 		}
 		kept = append(kept, made)
 	}
-	for _, seed := range []string{"", " ", "a  b\t\n\r", "u\u0308 \U0001F468\u200D\U0001F469", "\xff\xc3", "\u2581", "\uFFFD"} {
+	for _, seed := range []string{
+		"", " ", "a  b\t\n\r", "u\u0308 \U0001F468\u200D\U0001F469", "\xff\xc3", "\u2581", "\uFFFD",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

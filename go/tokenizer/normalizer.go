@@ -44,7 +44,8 @@ func newNormalizer(spec normalizerSpec, whitespaceAsSuffix bool, verbatim *trie)
 	return made, nil
 }
 
-// Parts of a unit of the double array: where its children begin, the byte that leads to it, whether a value hangs on it.
+// Parts of a unit of the double array: where its children begin, the byte that leads to it, whether a value hangs on
+// it.
 // (Aoe 1989, "An efficient digital search algorithm by using a double-array structure"; units as packed by Darts-clone)
 func unitOffset(unit uint32) uint32 { return (unit >> 10) << ((unit & (1 << 9)) >> 6) }
 func unitLabel(unit uint32) uint32  { return unit & (1<<31 | 0xFF) }

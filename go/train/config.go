@@ -8,27 +8,56 @@ import (
 )
 
 // Config is everything that decides the bits of a training run, beside the model and the data; and when it reports.
-// DefaultConfig gives the usual values. The tags are the one list of options.
+// DefaultConfig gives the usual values.
+// What each option is stands in the list below, which files, flags and messages share. Where none is a value, 0 is it.
 type Config struct {
-	Steps           int     `name:"steps" rule:"a whole number, at least 1" help:"updates in all; the schedule ends here"`
-	BatchSize       int     `name:"batch_size" rule:"a whole number, at least 1" help:"sequences an update"`
-	MicroBatchSize  int     `name:"micro_batch_size" none:"" rule:"a whole number, at least 1" help:"sequences that run at once; the gradients of the micro-batches of an update are added up"`
-	SequenceLength  int     `name:"sequence_length" rule:"a whole number, at least 1" help:"tokens a sequence"`
-	LearningRate    float64 `name:"learning_rate" rule:"a number, at least 0" help:"highest rate, reached after the warm-up"`
-	MinRateShare    float64 `name:"min_rate_share" rule:"a number, from 0 to 1" help:"the cosine ends at this share of it"`
-	WarmupSteps     int     `name:"warmup_steps" rule:"a whole number, at least 0" help:"steps of linear warm-up"`
-	Beta1           float64 `name:"beta1" rule:"a number, from 0 to 1, and below 1" help:"AdamW's"`
-	Beta2           float64 `name:"beta2" rule:"a number, from 0 to 1, and below 1" help:"AdamW's"`
-	Eps             float64 `name:"eps" rule:"a number above 0" help:"AdamW's"`
-	WeightDecay     float64 `name:"weight_decay" rule:"a number, at least 0" help:"decoupled, on matrices only"`
-	ClipNorm        float64 `name:"clip_norm" none:"" rule:"a number above 0, or none for no clipping" help:"largest global norm of the gradients; None never clips"`
-	Seed            int64   `name:"seed" rule:"a whole number of 64 bits" help:"of the initial weights and of the data order"`
-	EvalEvery       int     `name:"eval_every" rule:"a whole number, at least 0" help:"steps between evaluations on held-out text; 0 evaluates at the end alone"`
-	EvalBatches     int     `name:"eval_batches" rule:"a whole number, at least 0" help:"batches an evaluation takes, always the same ones; 0 takes all"`
-	SaveEvery       int     `name:"save_every" rule:"a whole number, at least 0" help:"steps between checkpoints; 0 saves at the end alone"`
-	KeepCheckpoints int     `name:"keep_checkpoints" rule:"a whole number, at least 1" help:"how many of the newest to keep, beside the best"`
-	LogEvery        int     `name:"log_every" rule:"a whole number, at least 1" help:"steps between lines of metrics"`
+	Steps           int     `name:"steps"`
+	BatchSize       int     `name:"batch_size"`
+	MicroBatchSize  int     `name:"micro_batch_size" none:""`
+	SequenceLength  int     `name:"sequence_length"`
+	LearningRate    float64 `name:"learning_rate"`
+	MinRateShare    float64 `name:"min_rate_share"`
+	WarmupSteps     int     `name:"warmup_steps"`
+	Beta1           float64 `name:"beta1"`
+	Beta2           float64 `name:"beta2"`
+	Eps             float64 `name:"eps"`
+	WeightDecay     float64 `name:"weight_decay"`
+	ClipNorm        float64 `name:"clip_norm" none:""`
+	Seed            int64   `name:"seed"`
+	EvalEvery       int     `name:"eval_every"`
+	EvalBatches     int     `name:"eval_batches"`
+	SaveEvery       int     `name:"save_every"`
+	KeepCheckpoints int     `name:"keep_checkpoints"`
+	LogEvery        int     `name:"log_every"`
 }
+
+// fields are the options of a Config, with what each must be and what it does.
+var fields = options.Fields[Config]([]options.Words{
+	{"steps", "a whole number, at least 1", "updates in all; the schedule ends here"},
+	{"batch_size", "a whole number, at least 1", "sequences an update"},
+	{"micro_batch_size", "a whole number, at least 1",
+		"sequences that run at once; the gradients of the micro-batches of an update are added up"},
+	{"sequence_length", "a whole number, at least 1", "tokens a sequence"},
+	{"learning_rate", "a number, at least 0", "highest rate, reached after the warm-up"},
+	{"min_rate_share", "a number, from 0 to 1", "the cosine ends at this share of it"},
+	{"warmup_steps", "a whole number, at least 0", "steps of linear warm-up"},
+	{"beta1", "a number, from 0 to 1, and below 1", "AdamW's"},
+	{"beta2", "a number, from 0 to 1, and below 1", "AdamW's"},
+	{"eps", "a number above 0", "AdamW's"},
+	{"weight_decay", "a number, at least 0", "decoupled, on matrices only"},
+	{"clip_norm", "a number above 0, or none for no clipping",
+		"largest global norm of the gradients; None never clips"},
+	{"seed", "a whole number of 64 bits", "of the initial weights and of the data order"},
+	{"eval_every", "a whole number, at least 0",
+		"steps between evaluations on held-out text; 0 evaluates at the end alone"},
+	{"eval_batches", "a whole number, at least 0", "batches an evaluation takes, always the same ones; 0 takes all"},
+	{"save_every", "a whole number, at least 0", "steps between checkpoints; 0 saves at the end alone"},
+	{"keep_checkpoints", "a whole number, at least 1", "how many of the newest to keep, beside the best"},
+	{"log_every", "a whole number, at least 1", "steps between lines of metrics"},
+})
+
+// Options lists the options, for flags and help.
+func Options() []options.Field { return fields }
 
 // DefaultConfig gives the usual options.
 func DefaultConfig() Config {
@@ -42,13 +71,13 @@ func DefaultConfig() Config {
 // Assign sets options by name, as files and flags give them. Unknown names and wrong types are errors; ranges are
 // checked by Validate.
 func (c *Config) Assign(values options.Values) error {
-	return options.Assign(c, values, "training", formats.Repr)
+	return options.Assign(c, fields, values, "training", formats.Repr)
 }
 
 // Object gives all options by name.
 func (c Config) Object() *formats.Object {
 	object := formats.NewObject()
-	for _, field := range options.Fields[Config]() {
+	for _, field := range fields {
 		object.Set(field.Name, field.Get(&c))
 	}
 	return object
@@ -81,7 +110,7 @@ func (c Config) Validate() error {
 		"keep_checkpoints": count(c.KeepCheckpoints, 1),
 		"log_every":        count(c.LogEvery, 1),
 	}
-	for _, field := range options.Fields[Config]() {
+	for _, field := range fields {
 		if !holds[field.Name] {
 			return field.Wrong(formats.Repr(field.Get(&c)))
 		}

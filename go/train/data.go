@@ -95,8 +95,8 @@ func newWindows(shards []*formats.TokenShard, length int) (*Windows, error) {
 // Close lets go of the files.
 func (w *Windows) Close() error { return closeShards(w.shards) }
 
-// Take gives inputs and targets of windows, [len(indices), Length] each, row after row. They are overwritten by the next
-// Take.
+// Take gives inputs and targets of windows, [len(indices), Length] each, row after row. They are overwritten by the
+// next Take.
 func (w *Windows) Take(indices []int64) (inputs, targets []int32, err error) {
 	w.inputs, w.targets = w.inputs[:0], w.targets[:0]
 	if w.row == nil {

@@ -27,8 +27,12 @@ type divergedError struct {
 }
 
 func (e *divergedError) Error() string {
-	return fmt.Sprintf("the loss is %s at step %d; the last checkpoint is from before. A lower learning rate or a longer "+
-		"warm-up usually helps", formats.Repr(e.loss), e.step)
+	return fmt.Sprintf(
+		"the loss is %s at step %d; the last checkpoint is from before. A lower learning rate or a longer "+
+			"warm-up usually helps",
+		formats.Repr(e.loss),
+		e.step,
+	)
 }
 
 func (e *divergedError) Unwrap() error { return ErrDiverged }
@@ -131,7 +135,12 @@ func resumeFrom(ctx *cuda.Context, checkpoint *Checkpoint, folder, data, heldOut
 	run.Position, run.Seconds = state.DataPosition, state.Seconds
 	err = run.checkVocabulary(trainer.Model.Config.VocabSize)
 	if run.Data.Count != state.DataWindows {
-		err = fmt.Errorf("%s holds %d windows; this run was started on data with %d", data, run.Data.Count, state.DataWindows)
+		err = fmt.Errorf(
+			"%s holds %d windows; this run was started on data with %d",
+			data,
+			run.Data.Count,
+			state.DataWindows,
+		)
 	}
 	if err != nil {
 		return nil, errors.Join(err, run.Close())
@@ -160,7 +169,12 @@ func (r *Run) checkVocabulary(vocab int) error {
 		name    string
 	}{{r.Data, "training"}, {r.HeldOut, "held-out"}} {
 		if part.windows != nil && part.windows.VocabSize != vocab {
-			return fmt.Errorf("the %s data has a vocabulary of %d, the model one of %d", part.name, part.windows.VocabSize, vocab)
+			return fmt.Errorf(
+				"the %s data has a vocabulary of %d, the model one of %d",
+				part.name,
+				part.windows.VocabSize,
+				vocab,
+			)
 		}
 	}
 	return nil

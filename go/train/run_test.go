@@ -73,7 +73,15 @@ func requireSameRuns(t testing.TB, found, wanted string) {
 		return folders[len(folders)-1]
 	}
 	for _, name := range []string{"config.json", "model.safetensors", "optimizer.safetensors"} {
-		a, b := must(os.ReadFile(filepath.Join(last(found), name)))(t), must(os.ReadFile(filepath.Join(last(wanted), name)))(t)
+		a, b := must(
+			os.ReadFile(filepath.Join(last(found), name)),
+		)(
+			t,
+		), must(
+			os.ReadFile(filepath.Join(last(wanted), name)),
+		)(
+			t,
+		)
 		if !slices.Equal(a, b) {
 			t.Errorf("%s is another", name)
 		}

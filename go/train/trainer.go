@@ -1,5 +1,5 @@
-// Package train trains a MoE transformer: one step (gradients over micro-batches, clipping, schedule, AdamW), data in an
-// order that is a function of seed and position, checkpoints, and the run that ties them together in a folder. Every
+// Package train trains a MoE transformer: one step (gradients over micro-batches, clipping, schedule, AdamW), data in
+// an order that is a function of seed and position, checkpoints, and the run that ties them together in a folder. Every
 // step is the same sequence of calls of the library as in the other languages, so the bits are the same.
 package train
 

@@ -199,7 +199,8 @@ func TestWrongBatchesLeaveTheModelAsItIs(t *testing.T) {
 		{nil, nil, 1, "must have one shape", false},
 	} {
 		_, err := trainer.TrainStep(wrong.inputs, wrong.targets, wrong.batch)
-		if err == nil || !strings.Contains(err.Error(), wrong.words) || errors.Is(err, cuda.ErrOutOfRange) != wrong.outOfRange {
+		if err == nil || !strings.Contains(err.Error(), wrong.words) ||
+			errors.Is(err, cuda.ErrOutOfRange) != wrong.outOfRange {
 			t.Errorf("%v, not %q", err, wrong.words)
 		}
 	}
@@ -215,7 +216,8 @@ func TestTrainersThatCannotBe(t *testing.T) {
 	defer made.Close()
 	long := options()
 	long.SequenceLength = 33
-	if _, err := train.NewTrainer(made, long); err == nil || !strings.Contains(err.Error(), "this model's context is 32") {
+	if _, err := train.NewTrainer(made, long); err == nil ||
+		!strings.Contains(err.Error(), "this model's context is 32") {
 		t.Error(err)
 	}
 	wrong := options()

@@ -178,7 +178,8 @@ func timeTokens(made *model.MoETransformer, count int) (float64, error) {
 	}
 	var began time.Time
 	seen := 0
-	for _, err := range infer.Tokens(context.Background(), made, prompt, warmTokens+count, infer.Sampling{}, infer.NoToken) {
+	ctx, total := context.Background(), warmTokens+count
+	for _, err := range infer.Tokens(ctx, made, prompt, total, infer.Sampling{}, infer.NoToken) {
 		if err != nil {
 			return 0, err
 		}

@@ -22,7 +22,7 @@ import (
 var tables = []struct {
 	name   string
 	fields []options.Field
-}{{"model", options.Fields[model.Config]()}, {"train", options.Fields[train.Config]()}}
+}{{"model", model.Options()}, {"train", train.Options()}}
 
 // optionValue is the value of an option's flag: nil until the flag is given, the text "none" for none.
 type optionValue struct {

@@ -103,7 +103,8 @@ func TestTrainResumeGenerateInspect(t *testing.T) {
 		t.Errorf("train wrote %q and %q", out, failure)
 	}
 	state, err := train.ReadState(filepath.Join(folder, "checkpoints", "step-00000004", "training.json"))
-	if err != nil || state.Train.Seed != 3 || state.Train.Steps != 4 || state.Train.ClipNorm != 0 || state.DataPosition != 16 {
+	if err != nil || state.Train.Seed != 3 || state.Train.Steps != 4 || state.Train.ClipNorm != 0 ||
+		state.DataPosition != 16 {
 		t.Errorf("%+v, %v", state, err)
 	}
 	out, _ = call(t, 0, "train", folder, "--resume")
@@ -127,7 +128,8 @@ func TestTrainResumeGenerateInspect(t *testing.T) {
 		t.Error(out)
 	}
 	out, _ = call(t, 0, "inspect", folder)
-	for _, words := range []string{"model.layers.1.block_sparse_moe.experts.3.w2.weight", "32 × 24", "3.0 KiB", "clip_norm", "None"} {
+	const tensor = "model.layers.1.block_sparse_moe.experts.3.w2.weight"
+	for _, words := range []string{tensor, "32 × 24", "3.0 KiB", "clip_norm", "None"} {
 		if !strings.Contains(out, words) {
 			t.Errorf("inspect does not show %q:\n%s", words, out)
 		}
@@ -161,7 +163,8 @@ func TestFlagsGoOverTheFileAndTheFileOverThePreset(t *testing.T) {
 	file.tables["train"].Set("micro_batch_size", int64(7))
 	made, options, err := buildConfigs(file, "small", *added, 60)
 	check(t, err)
-	if made.NumLayers != 3 || made.CapacityFactor != 1.5 || made.HiddenSize != 32 || made.VocabSize != 60 || options.MicroBatchSize != 0 {
+	if made.NumLayers != 3 || made.CapacityFactor != 1.5 || made.HiddenSize != 32 || made.VocabSize != 60 ||
+		options.MicroBatchSize != 0 {
 		t.Errorf("%+v %+v", made, options)
 	}
 }
@@ -183,7 +186,9 @@ func TestHelpNamesEveryOption(t *testing.T) {
 func TestWrongUse(t *testing.T) {
 	work := workplace(t)
 	absent, config := filepath.Join(work, "absent"), filepath.Join(work, "config.toml")
-	check(t, os.WriteFile(filepath.Join(work, "wrong.toml"), []byte("[model]\nlayers = 3\n"), 0o666))
+	wrong := filepath.Join(work, "wrong.toml")
+	const huge = "99999999999999999999"
+	check(t, os.WriteFile(wrong, []byte("[model]\nlayers = 3\n"), 0o666))
 	check(t, os.WriteFile(filepath.Join(work, "none.toml"), []byte("[model\n"), 0o666))
 	for _, test := range []struct {
 		code      int
@@ -210,13 +215,13 @@ func TestWrongUse(t *testing.T) {
 		{2, "--top-p", []string{"generate", work, "a", "--top-p", "0"}},
 		{2, "missing option '--config'", []string{"bench", "--data", work}},
 		{3, "run.json: cannot be read: no such file", []string{"train", absent, "--resume"}},
-		{3, "there is no model option 'layers'", []string{"train", absent, "--data", work, "--config", filepath.Join(work, "wrong.toml")}},
+		{3, "there is no model option 'layers'", []string{"train", absent, "--data", work, "--config", wrong}},
 		{3, "none.toml: is not TOML (", []string{"train", absent, "--config", filepath.Join(work, "none.toml")}},
 		{3, "none of the files that nncuda knows", []string{"inspect", config}},
 		{3, "config.json: cannot be read", []string{"inspect", work}},
 		{3, "must be below 2147483647", []string{"generate", work, "99999999999999999999", "--ids"}},
 		{3, "device is \"gpu\"", []string{"train", absent, "--config", config, "--device", "gpu"}},
-		{3, "steps is 99999999999999999999; it must be", []string{"train", absent, "--config", config, "--steps", "99999999999999999999"}},
+		{3, "steps is " + huge + "; it must be", []string{"train", absent, "--config", config, "--steps", huge}},
 		{4, "cuda:99", []string{"train", absent, "--config", config, "--device", "cuda:99"}},
 	} {
 		out, failure := call(t, test.code, test.arguments...)
@@ -252,7 +257,18 @@ func command(arguments ...string) *exec.Cmd {
 func TestInterruptSaves(t *testing.T) {
 	work := workplace(t)
 	folder := filepath.Join(work, "run")
-	process := command("train", folder, "--config", filepath.Join(work, "config.toml"), "--steps", "100000", "--save-every", "0", "--eval-every", "0")
+	process := command(
+		"train",
+		folder,
+		"--config",
+		filepath.Join(work, "config.toml"),
+		"--steps",
+		"100000",
+		"--save-every",
+		"0",
+		"--eval-every",
+		"0",
+	)
 	out, err := process.StdoutPipe()
 	check(t, err)
 	var failure bytes.Buffer
@@ -320,7 +336,8 @@ func TestWithoutTheLibrary(t *testing.T) {
 	process.Stderr = &failure
 	err := process.Run()
 	words := "Error: libnncuda.so was not found. Tried: the environment variable " + cuda.LibraryVariable
-	if process.ProcessState.ExitCode() != 4 || !strings.HasPrefix(failure.String(), words) || strings.Count(failure.String(), "\n") != 1 {
+	if process.ProcessState.ExitCode() != 4 || !strings.HasPrefix(failure.String(), words) ||
+		strings.Count(failure.String(), "\n") != 1 {
 		t.Errorf("%v: %s", err, failure.String())
 	}
 }
@@ -328,7 +345,14 @@ func TestWithoutTheLibrary(t *testing.T) {
 // TestReaderThatGoesAway: a closed pipe ends the command quietly.
 func TestReaderThatGoesAway(t *testing.T) {
 	work := workplace(t)
-	process := command("train", filepath.Join(work, "run"), "--config", filepath.Join(work, "config.toml"), "--steps", "500")
+	process := command(
+		"train",
+		filepath.Join(work, "run"),
+		"--config",
+		filepath.Join(work, "config.toml"),
+		"--steps",
+		"500",
+	)
 	out, err := process.StdoutPipe()
 	check(t, err)
 	var failure bytes.Buffer
@@ -343,7 +367,18 @@ func TestReaderThatGoesAway(t *testing.T) {
 
 func TestBench(t *testing.T) {
 	work := workplace(t)
-	arguments := []string{"--config", filepath.Join(work, "config.toml"), "--data", work, "--steps", "2", "--decode", "3", "--threads", "1"}
+	arguments := []string{
+		"--config",
+		filepath.Join(work, "config.toml"),
+		"--data",
+		work,
+		"--steps",
+		"2",
+		"--decode",
+		"3",
+		"--threads",
+		"1",
+	}
 	check(t, os.Remove(filepath.Join(work, "held-out.tokens")))
 	out, _ := call(t, 0, append([]string{"bench", "--json"}, arguments...)...)
 	value, err := formats.ParseJSON([]byte(out))

@@ -37,7 +37,7 @@ func newTrain(std streams) *cobra.Command {
 		Long: `Train a model in the folder RUN.
 
 Options come from --preset (with the vocabulary of the data), over it those of a TOML file with the tables [model]
-(also ` + "`preset`" + `), [train] and [data] (` + "`data`, `held_out`, `tokenizer`" + `), over them the flags. Interrupt it, even kill
+(also "preset"), [train] and [data] ("data", "held_out", "tokenizer"), over them the flags. Interrupt it, even kill
 it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped.
 
 Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.`,
@@ -49,7 +49,12 @@ Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl 
 	set := command.Flags()
 	set.SortFlags = false
 	set.StringVar(&flags.config, "config", "", "A TOML file.")
-	set.StringVar(&flags.preset, "preset", "", "Sizes to begin with: "+strings.Join(model.Presets(), ", ")+".  [default: 6.9b]")
+	set.StringVar(
+		&flags.preset,
+		"preset",
+		"",
+		"Sizes to begin with: "+strings.Join(model.Presets(), ", ")+".  [default: 6.9b]",
+	)
 	set.StringVar(&flags.data, "data", "", "A token shard, or a folder of them.")
 	set.StringVar(&flags.heldOut, "held-out", "", "The same, to evaluate on.")
 	set.StringVar(&flags.tokenizer, "tokenizer", "", "The tokenizer of the data; it goes into the checkpoints.")

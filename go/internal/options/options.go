@@ -1,7 +1,8 @@
 // Package options reads and writes structs of options: one list of fields serves files, flags and messages.
 //
-// A field is described by its tags: `name` in files and, with dashes, in flags; `rule`, what its value must be, for
-// messages; `help`, what it does; and `none`, present where "none" is a value, which the field holds as its zero.
+// The name of a field in files and, with dashes, in flags is its tag `name`; a tag `none` is present where "none" is a
+// value, which the field holds as its zero. What the values may be and what they do is said in a list beside the
+// struct.
 package options
 
 import (
@@ -18,23 +19,33 @@ type Values interface {
 	Get(name string) any
 }
 
+// Words are an option's name, what its value must be, for messages, and what it does, for the help.
+type Words [3]string
+
 // Field is one option of a struct.
 type Field struct {
 	Name, Rule, Help string
-	None             bool // whether "none" is a value, held as zero
-	Type             reflect.Kind
-	index            int
+
+	None  bool // whether "none" is a value, held as zero
+	Type  reflect.Kind
+	index int
 }
 
-// Fields lists the options of a struct type, in their order.
-func Fields[T any]() []Field {
+// Fields lists the options of a struct type, in their order. It panics when a field has no words: both stand in one
+// file.
+func Fields[T any](words []Words) []Field {
 	kind := reflect.TypeFor[T]()
 	fields := make([]Field, 0, kind.NumField())
 	for at := range kind.NumField() {
 		field := kind.Field(at)
+		name := field.Tag.Get("name")
+		place := slices.IndexFunc(words, func(of Words) bool { return of[0] == name })
+		if place < 0 {
+			panic(fmt.Sprintf("options: the field %s has no words", field.Name))
+		}
 		_, none := field.Tag.Lookup("none")
 		fields = append(fields, Field{
-			Name: field.Tag.Get("name"), Rule: field.Tag.Get("rule"), Help: field.Tag.Get("help"),
+			Name: name, Rule: words[place][1], Help: words[place][2],
 			None: none, Type: field.Type.Kind(), index: at,
 		})
 	}
@@ -64,8 +75,7 @@ func (f Field) Wrong(shown string) error {
 
 // Assign sets fields of *target from values by name, checking their types; ranges are for the struct to check. `what`
 // names the options in the error of an unknown name: "model", "training". `show` writes a value as messages show it.
-func Assign[T any](target *T, values Values, what string, show func(any) string) error {
-	fields := Fields[T]()
+func Assign[T any](target *T, fields []Field, values Values, what string, show func(any) string) error {
 	for _, name := range values.Names() {
 		at := slices.IndexFunc(fields, func(field Field) bool { return field.Name == name })
 		if at < 0 {
