@@ -68,7 +68,7 @@ def bench(
             raise click.UsageError("--quick is for a GPU")
         works = catalogue.gpu(quick) if on_gpu else catalogue.cpu()
         works = [work for work in works if wanted(f"{work.group} {work.name}")]
-        cases = step_module.gpu_cases(quick) if on_gpu else [step_module.SMALL]
+        cases = step_module.gpu_cases(quick) if on_gpu else step_module.cpu_cases()
         cases = [case for case in cases if wanted(f"{_STEP} {case.name}")]
         if not works and not cases:
             raise click.UsageError(f"no work matches {', '.join(only)}")
@@ -115,12 +115,9 @@ def bench(
                 if on_gpu:
                     found = step_module.measure_gpu(ctx, case, against is not None, effort, no_peer, keep)
                 else:
-                    found = step_module.measure_cpu(ctx.threads, peer is not None)
-            fma = None if isinstance(measured, ceilings_module.DeviceCeilings) else measured.fma_f32
-            _show_step(case, found, fma)
+                    found = step_module.measure_cpu(case, ctx.threads, peer is not None)
+            _show_step(case, found, _products_peak(measured, case))
             keep(found)
-        if on_gpu and cases:
-            console.print("The bars of training are for bf16, which the trainer does not have yet: f32 and tf32 it is.")
     if path is not None:
         console.print(f"written to {path}", highlight=False)
     if any(row.error for row in rows):
@@ -231,14 +228,23 @@ def _rate(row: Row) -> str:
     return f"{row.flops / 1e9:,.0f} GFLOP/s" if row.flops < 1e13 else f"{row.flops / 1e12:,.0f} TFLOP/s"
 
 
-def _show_step(case: step_module.Case, result: step_module.StepResult, fma: float | None) -> None:
+def _products_peak(
+    measured: ceilings_module.Ceilings | ceilings_module.DeviceCeilings, case: step_module.Case
+) -> float | None:
+    """What the products of a training step could do at most; on a GPU that is not measured."""
+    if isinstance(measured, ceilings_module.DeviceCeilings):
+        return None
+    return measured.dot_bf16 if case.precision == "bf16" else measured.fma_f32
+
+
+def _show_step(case: step_module.Case, result: step_module.StepResult, peak: float | None) -> None:
     table = Table(title=f"Training step of {case.name}", title_justify="left")
-    for name in ("side", "tokens/s", "TFLOP/s", *(["share of FMA peak"] if fma else []), "peak memory"):
+    for name in ("side", "tokens/s", "TFLOP/s", *(["share of peak"] if peak else []), "peak memory"):
         table.add_column(name, justify="left" if name == "side" else "right")
     speeds, peaks = result.tokens_per_second, result.peak_bytes
     for side, speed in speeds.items():
         flops = speed * case.flops_a_token
-        share = [f"{flops / fma:.0%}"] if fma else []
+        share = [f"{flops / peak:.0%}"] if peak else []
         table.add_row(side, f"{speed:,.0f}", f"{flops / 1e12:,.3g}", *share, f"{peaks[side] / 2**20:,.0f} MiB")
     console.print(table)
     for side, asked in zip(("torch eager", "torch compile"), case.asked, strict=True):

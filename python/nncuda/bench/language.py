@@ -42,7 +42,8 @@ def measure(config: Path, data: Path, steps: int, tokens: int, threads: int | No
     model_config, train_config = build_configs(read_config(config), None, {}, shards[0].vocab_size)
     windows = TokenWindows(shards, train_config.sequence_length)
     with Context("cpu", threads=threads) as ctx:
-        trainer = Trainer(MoETransformer(ctx, model_config, seed=train_config.seed), train_config)
+        model = MoETransformer(ctx, model_config, seed=train_config.seed, precision=train_config.precision)
+        trainer = Trainer(model, train_config)
         result = {
             "language": "python",
             "train_tokens_per_second": _train(trainer, windows, steps),

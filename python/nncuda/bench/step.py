@@ -8,24 +8,27 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
 from ..context import Context
 from ..models import MoEConfig
+from ..models.config import Precision
 from .timing import Effort, Stopwatch, Timed, Timing, device_clock, interleave
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model and its batch. Of the products' factors: whether a GPU may round them to tf32. `asked` are the least
-    ratios to torch, eager and compiled, `asked_memory` the largest ratio of peak memory."""
+    """A model and its batch. `precision` is what both sides compute in, torch by autocast; of the products' factors in
+    f32: whether a GPU may round them to tf32. `asked` are the least ratios to torch, eager and compiled, `asked_memory`
+    the largest ratio of peak memory."""
 
     name: str
     model: MoEConfig
     batch: int
     length: int
+    precision: Precision = "f32"
     tf32: bool = False
     asked: tuple[float | None, float | None] = (None, None)
     asked_memory: float | None = None
@@ -49,6 +52,12 @@ class Case:
 
 
 SMALL = Case("small, f32", MoEConfig.preset("small"), 8, 256, asked=(1.4, 1.4), asked_memory=0.7)
+SMALL_BF16 = replace(SMALL, name="small, bf16", precision="bf16", asked=(1.5, 1.5), asked_memory=None)
+
+
+def cpu_cases() -> list[Case]:
+    """`small` in both precisions that a CPU multiplies in."""
+    return [SMALL, SMALL_BF16]
 
 
 def gpu_cases(quick: bool = False) -> list[Case]:
@@ -58,12 +67,23 @@ def gpu_cases(quick: bool = False) -> list[Case]:
             vocab_size=48, hidden_size=16, num_layers=1, num_heads=2, head_dim=8, num_experts=4, experts_per_token=2,
             ffn_size=16, context=32,
         )  # fmt: skip
-        return [Case(f"tiny, {dtype}", tiny, 2, 8, tf32=dtype == "tf32") for dtype in ("f32", "tf32")]
-    large = MoEConfig.preset("6.9b", num_layers=4)
+        shapes = [("tiny", tiny, 2, 8)]
+    else:
+        large = MoEConfig.preset("6.9b", num_layers=4)
+        shapes = [("small", SMALL.model, 8, 256), ("1 B parameters", large, 4, 2048)]
+    arithmetic: dict[str, Precision] = {"f32": "f32", "tf32": "f32", "bf16": "bf16"}
     return [
-        Case(f"{name}, {dtype}", model, batch, length, tf32=dtype == "tf32", asked=(2.0, 1.3))
-        for name, model, batch, length in (("small", SMALL.model, 8, 256), ("1 B parameters", large, 4, 2048))
-        for dtype in ("f32", "tf32")
+        Case(
+            f"{name}, {kind}",
+            model,
+            batch,
+            length,
+            precision,
+            tf32=kind == "tf32",
+            asked=(2.0, 1.3) if kind == "bf16" else (None, None),
+        )
+        for name, model, batch, length in shapes
+        for kind, precision in arithmetic.items()
     ]
 
 
@@ -88,7 +108,8 @@ def ours(ctx: Context, case: Case) -> Callable[[], object]:
 
     if ctx.device_type != 1:
         ctx.tf32 = case.tf32
-    trainer = Trainer(MoETransformer(ctx, case.model, seed=0), TrainConfig(sequence_length=case.length))
+    options = TrainConfig(sequence_length=case.length, precision=case.precision)
+    trainer = Trainer(MoETransformer(ctx, case.model, seed=0, precision=case.precision), options)
     ids, targets = case.batches()
     return lambda: trainer.train_step(ids, targets)
 
@@ -104,7 +125,8 @@ def peer(ctx: Context, case: Case, compiled: bool) -> Callable[[], object]:
     device = "cpu" if ctx.device_type == 1 else f"cuda:{ctx.device_index}"
     if device != "cpu":
         torch.set_float32_matmul_precision("high" if case.tf32 else "highest")
-    step = torch_step.Step(torch_step.sizes_of(case.model, case.batch, case.length), compiled, device)
+    sizes = torch_step.sizes_of(case.model, case.batch, case.length)
+    step = torch_step.Step(sizes, compiled, device, torch.bfloat16 if case.precision == "bf16" else None)
     ids, targets = (torch.from_numpy(a.astype(np.int64)).to(device) for a in case.batches())
     return lambda: step(ids, targets)
 
@@ -112,21 +134,21 @@ def peer(ctx: Context, case: Case, compiled: bool) -> Callable[[], object]:
 SIDES = {"nncuda": None, "torch eager": False, "torch compile": True}
 
 
-def measure_cpu(threads: int, against_torch: bool) -> StepResult:
+def measure_cpu(case: Case, threads: int, against_torch: bool) -> StepResult:
     """Times the sides in turn, then measures the memory of each in a process of its own."""
     ctx = Context("cpu", threads=threads)
-    calls = {"nncuda": ours(ctx, SMALL)}
+    calls = {"nncuda": ours(ctx, case)}
     if against_torch:
         for side, compiled in list(SIDES.items())[1:]:
-            calls[side] = peer(ctx, SMALL, bool(compiled))
+            calls[side] = peer(ctx, case, bool(compiled))
         for call in calls.values():  # torch.compile recompiles while shapes are new to it
             for _ in range(4):
                 call()
     timings = interleave({side: Timed(call) for side, call in calls.items()}, Effort(budget=60.0))
     return StepResult(
-        SMALL.name,
-        {side: SMALL.tokens / timing.median for side, timing in timings.items()},
-        {side: _peak_of(side, threads) for side in timings},
+        case.name,
+        {side: case.tokens / timing.median for side, timing in timings.items()},
+        {side: _peak_of(case, side, threads) for side in timings},
     )
 
 
@@ -179,9 +201,9 @@ def _timed(call: Callable[[], object], clock: Stopwatch, effort: Effort) -> Timi
     return interleave({"": Timed(call, clock=clock)}, effort)[""]
 
 
-def _peak_of(side: str, threads: int) -> int:
+def _peak_of(case: Case, side: str, threads: int) -> int:
     """Peak resident memory of a process that makes five steps, beyond what its imports took."""
-    command = [sys.executable, "-m", "nncuda.bench.step", side, str(threads)]
+    command = [sys.executable, "-m", "nncuda.bench.step", case.name, side, str(threads)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=dict(os.environ))
     return int(json.loads(done.stdout.splitlines()[-1])["peak_bytes"])
 
@@ -192,7 +214,8 @@ def _status(field: str) -> int:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(f"{field}:"))
 
 
-def _main(side: str, threads: int) -> None:
+def _main(name: str, side: str, threads: int) -> None:
+    case = next(case for case in cpu_cases() if case.name == name)
     if side == "nncuda":
         from .. import models, train  # noqa: F401
     else:
@@ -201,11 +224,11 @@ def _main(side: str, threads: int) -> None:
         from . import torch_step  # noqa: F401
     before = _status("VmRSS")
     ctx = Context("cpu", threads=threads)
-    call = ours(ctx, SMALL) if side == "nncuda" else peer(ctx, SMALL, bool(SIDES[side]))
+    call = ours(ctx, case) if side == "nncuda" else peer(ctx, case, bool(SIDES[side]))
     for _ in range(5):
         call()
     print(json.dumps({"peak_bytes": max(0, _status("VmHWM") - before)}))
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1], int(sys.argv[2]))
+    _main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

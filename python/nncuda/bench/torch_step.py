@@ -136,10 +136,12 @@ class Model(nn.Module):
 
 
 class Step:
-    """One training step: loss, gradients, clipping, AdamW. The loss stays on the device."""
+    """One training step: loss, gradients, clipping, AdamW. The loss stays on the device. With `autocast` the products
+    take their factors in that dtype, and parameters and moments stay f32."""
 
-    def __init__(self, s: Sizes, compiled: bool, device: str = "cpu") -> None:
+    def __init__(self, s: Sizes, compiled: bool, device: str = "cpu", autocast: torch.dtype | None = None) -> None:
         torch.manual_seed(0)
+        self.autocast = torch.autocast(device.partition(":")[0], autocast, enabled=autocast is not None)
         with torch.device(device):
             self.model = Model(s)
         matrices = [p for p in self.model.parameters() if p.dim() > 1]
@@ -156,7 +158,8 @@ class Step:
             self.loss = self.model
 
     def __call__(self, ids: Tensor, targets: Tensor) -> Tensor:
-        loss = self.loss(ids, targets)
+        with self.autocast:
+            loss = self.loss(ids, targets)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
