@@ -19,7 +19,7 @@ _outcomes: dict[str, dict[str, Counter[str]]] = {}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "case(title): the row of the parity table that a test belongs to")
+    config.addinivalue_line("markers", "case(title, *languages): the row of the parity table that a test belongs to")
 
 
 @pytest.fixture(params=languages.NAMES)
@@ -52,8 +52,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         return
     parameters = getattr(item, "callspec", None)
     found = [value for value in parameters.params.values() if value in languages.NAMES] if parameters else []
-    # Of an ordered pair, the second language is the one that is tried; a test of none in particular counts for all.
-    for name in found[-1:] or languages.NAMES:
+    # Of an ordered pair, the second language is the one that is tried.
+    for name in marker.args[1:] or found[-1:] or languages.NAMES:
         _outcomes.setdefault(marker.args[0], {}).setdefault(name, Counter())[report.outcome] += 1
 
 

@@ -44,10 +44,10 @@ RUNNERS = {
         re.compile(r"^ *--- FAIL: TestFixtures/baseline-\d+/(\w+/[\w.-]+) ", re.MULTILINE),
     ),
     "rust": Runner(
-        ("cargo", "test", "--locked", "--package", "nn-ffi", "--test", "golden", "--", "--nocapture"),
+        ("cargo", "test", "--locked", "--package", "nn-ffi", "--test", "golden", "--", "--nocapture", "every_fixture"),
         languages.ROOT / "rust",
-        re.compile(r"(\d+) fixtures"),
-        re.compile(r"^failed (\w+/[\w.-]+):", re.MULTILINE),
+        re.compile(r"^baseline: (\d+) cases", re.MULTILINE),
+        re.compile(r"^baseline: (\w+/[\w.-]+): ", re.MULTILINE),
     ),
 }
 
