@@ -42,9 +42,7 @@ help: ## this list
 run: $(VENV)/.run ## train a small model on text that every machine has (TEXT=folder: on yours; DEVICE=cuda) and let it write
 	$(BIN)/nncuda demo --out runs/demo $(if $(TEXT),--text "$(TEXT)") $(if $(DEVICE),--device "$(DEVICE)")
 
-# Until both commands are there, the tests of what there is.
-COMPILED := $(and $(wildcard go/cmd/nncuda-go/main.go),$(wildcard rust/nn-cli/Cargo.toml),$(wildcard rust/nn-py/Cargo.toml))
-test: $(if $(filter tests,$(TESTS)),python-test $(if $(COMPILED),go-test rust-test parity),python-test) ## every test of the three languages; sets up what it needs (TESTS=path for some of Python's)
+test: $(if $(filter tests,$(TESTS)),python-test go-test rust-test parity,python-test) ## every test of the three languages; sets up what it needs (TESTS=path for some of Python's)
 
 python-test: $(VENV)/.test $(if $(filter tests,$(TESTS)),emulated)
 	$(BIN)/python -m pytest $(TESTS) $(if $(filter tests,$(TESTS)),--ignore tests/parity)
