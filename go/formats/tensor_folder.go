@@ -136,14 +136,14 @@ func WriteTensorFolder(folder string, tensors []safetensors.Tensor, metadata map
 	var shards [][]safetensors.Tensor
 	filled, total := 0, 0
 	for _, tensor := range tensors {
-		if len(shards) == 0 || filled+len(tensor.Bytes) > maxBytes {
+		if len(shards) == 0 || filled+tensor.Size() > maxBytes {
 			shards = append(shards, nil)
 			filled = 0
 		}
 		last := len(shards) - 1
 		shards[last] = append(shards[last], tensor)
-		filled += len(tensor.Bytes)
-		total += len(tensor.Bytes)
+		filled += tensor.Size()
+		total += tensor.Size()
 	}
 	if len(shards) < 2 {
 		return safetensors.Write(filepath.Join(folder, singleName), tensors, metadata)

@@ -125,7 +125,7 @@ func (m *MoELayer) Forward(
 	p.Check(tensor.MoEGather(x, routing.rowSlot, rows))
 	gateUp := p.Empty(x.DType(), slots, 2*ffn)
 	p.Check(tensor.GroupedGemm(rows, m.W13, routing.offsets, gateUp, 0, true))
-	active := swiGLU(p, gateUp)
+	active := SwiGLU(p, gateUp)
 	y := p.Empty(x.DType(), slots, hidden)
 	p.Check(tensor.GroupedGemm(active, m.W2, routing.offsets, y, 0, true))
 	out := p.Like(x)
@@ -151,7 +151,7 @@ func (m *MoELayer) Backward(p *Pass, dout, x, auxScale *tensor.Tensor, beta floa
 	dactive := p.Empty(dy.DType(), dy.Dim(0), m.W2.Dim(2))
 	p.Check(tensor.GroupedGemm(dy, m.W2, routing.offsets, dactive, 0, false))
 	p.Free(dy)
-	swiGLUBackward(p, dactive, gateUp)
+	SwiGLUBackward(p, dactive, gateUp)
 	p.Free(dactive)
 	p.Check(tensor.GroupedGemmWGrad(gateUp, rows, routing.offsets, m.W13Grad, beta))
 	drows := rows
@@ -162,23 +162,4 @@ func (m *MoELayer) Backward(p *Pass, dout, x, auxScale *tensor.Tensor, beta floa
 	routing.free(p)
 	p.Free(dweights, gateUp, rows)
 	return dx
-}
-
-// swiGLU is silu(gate) * up of the halves of a fused product [rows, 2*ffn]. (Shazeer 2020, eq. 6)
-func swiGLU(p *Pass, gateUp *tensor.Tensor) *tensor.Tensor {
-	gate, up := halves(p, gateUp)
-	y := p.Empty(gateUp.DType(), gate.Shape()...)
-	p.Check(tensor.SwiGLU(gate, up, y))
-	return y
-}
-
-// swiGLUBackward puts the gradients of the two halves in their places.
-func swiGLUBackward(p *Pass, dy, gateUp *tensor.Tensor) {
-	gate, up := halves(p, gateUp)
-	p.Check(tensor.SwiGLUBackward(dy, gate, up, gate, up))
-}
-
-func halves(p *Pass, gateUp *tensor.Tensor) (gate, up *tensor.Tensor) {
-	ffn := gateUp.Dim(1) / 2
-	return p.Narrow(gateUp, 1, 0, ffn), p.Narrow(gateUp, 1, ffn, ffn)
 }

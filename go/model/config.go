@@ -166,7 +166,7 @@ func (c Config) Validate() error {
 
 // Bounds on what a file may ask for, far above any model that fits into a machine.
 const (
-	maxTensors    = 50_000_000
+	maxTensors    = 1 << 18
 	maxParameters = 1 << 50
 )
 
@@ -176,7 +176,10 @@ func (c Config) checkTotal() error {
 	experts := 3 * float64(c.NumExperts) * float64(c.FFNSize)
 	attention := 2 * float64(c.HeadDim) * (float64(c.NumHeads) + float64(c.NumKVHeads))
 	rows := 2*float64(c.VocabSize) + float64(c.NumLayers)*(attention+float64(c.NumExperts)+experts+2)
-	if tensors > maxTensors || rows*float64(c.HiddenSize) > maxParameters {
+	if tensors > maxTensors {
+		return fmt.Errorf("num_layers and num_experts make %.0f tensors; a model may have %d", tensors, maxTensors)
+	}
+	if rows*float64(c.HiddenSize) > maxParameters {
 		return errors.New("the sizes make a model of more parameters than any machine holds")
 	}
 	return nil

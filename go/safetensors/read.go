@@ -76,6 +76,19 @@ type Tensor struct {
 	DType DType
 	Shape []int
 	Bytes []byte
+
+	// Load may stand in for Bytes when a tensor is written: it gets a slice to fill, so that of tensors in a device's
+	// memory no more than one need be in the host's.
+	Load func(into []byte) error
+}
+
+// Size is the bytes that the tensor takes by its shape and type, which are valid in a tensor of a file.
+func (t Tensor) Size() int {
+	size := t.DType.Size()
+	for _, extent := range t.Shape {
+		size *= extent
+	}
+	return size
 }
 
 // A File is an open safetensors file, mapped into memory: a tensor that nobody looks at is not read from the disk.

@@ -38,8 +38,17 @@ func Write(path string, tensors []Tensor, metadata map[string]string) error {
 		if _, err := buffered.Write(header); err != nil {
 			return err
 		}
+		var loaded []byte
 		for _, tensor := range sorted {
-			if _, err := buffered.Write(tensor.Bytes); err != nil {
+			bytes := tensor.Bytes
+			if tensor.Load != nil {
+				loaded = slices.Grow(loaded[:0], tensor.Size())[:tensor.Size()]
+				if err := tensor.Load(loaded); err != nil {
+					return err
+				}
+				bytes = loaded
+			}
+			if _, err := buffered.Write(bytes); err != nil {
 				return err
 			}
 		}
@@ -86,7 +95,7 @@ func header(sorted []Tensor, metadata map[string]string) ([]byte, error) {
 			}
 			bytes *= int64(extent)
 		}
-		if bytes != int64(len(tensor.Bytes)) || tensor.DType.Size() == 0 {
+		if (tensor.Load == nil && bytes != int64(len(tensor.Bytes))) || tensor.DType.Size() == 0 {
 			return nil, fmt.Errorf("tensor '%s' cannot be written: it has %d bytes, but its shape %v of %s takes %d",
 				tensor.Name, len(tensor.Bytes), tensor.Shape, tensor.DType, bytes)
 		}

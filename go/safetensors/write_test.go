@@ -2,6 +2,7 @@ package safetensors_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,5 +97,47 @@ func TestWriteRefuses(t *testing.T) {
 	path := write(t, []byte("mine"))
 	if err := safetensors.Write(path, []safetensors.Tensor{good}, nil); err == nil {
 		t.Error("a file that was there was overwritten")
+	}
+}
+
+// TestWriteLoads: tensors that are loaded when they are written give the same file, and a load that fails fails it.
+func TestWriteLoads(t *testing.T) {
+	folder := t.TempDir()
+	held := []safetensors.Tensor{
+		{Name: "b", DType: safetensors.I16, Shape: []int{3}, Bytes: []byte("abcdef")},
+		{Name: "a", DType: safetensors.U8, Shape: []int{2, 2}, Bytes: []byte("wxyz")},
+		{Name: "none", DType: safetensors.U8, Shape: []int{0}},
+	}
+	loaded := make([]safetensors.Tensor, len(held))
+	for i, tensor := range held {
+		content := tensor.Bytes
+		tensor.Load = func(into []byte) error {
+			if copy(into, content) != len(into) {
+				t.Errorf("%d bytes were asked for, not %d", len(into), len(content))
+			}
+			return nil
+		}
+		tensor.Bytes = nil
+		loaded[i] = tensor
+	}
+	var files [2][]byte
+	for i, tensors := range [][]safetensors.Tensor{held, loaded} {
+		path := filepath.Join(folder, string(rune('a'+i)))
+		if err := safetensors.Write(path, tensors, nil); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[i] = content
+	}
+	if !bytes.Equal(files[0], files[1]) {
+		t.Error("loaded tensors give another file")
+	}
+	failure := errors.New("the device is gone")
+	loaded[1].Load = func([]byte) error { return failure }
+	if err := safetensors.Write(filepath.Join(folder, "c"), loaded, nil); !errors.Is(err, failure) {
+		t.Error(err)
 	}
 }

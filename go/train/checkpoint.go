@@ -247,18 +247,17 @@ func fillCheckpoint(folder string, trainer *Trainer, state State, tokens *tokeni
 	return write("training.json", []byte(state.document()))
 }
 
-// stored gives the tensors of an arena as they are written, with a prefix before each name.
+// stored gives the tensors of an arena as they are written, with a prefix before each name. They are read from the
+// device one after another, when each is written.
 func stored(arena *model.Arena, prefix string) ([]safetensors.Tensor, error) {
-	bytes := make([]byte, arena.Data.Bytes())
-	if err := arena.Data.Download(bytes); err != nil {
-		return nil, err
-	}
 	tensors := make([]safetensors.Tensor, len(arena.Layout.Specs))
 	for at, spec := range arena.Layout.Specs {
-		first := spec.Offset * cuda.F32.Size()
-		last := first + spec.Size()*cuda.F32.Size()
+		view, err := arena.Parameter(spec.Name)
+		if err != nil {
+			return nil, err
+		}
 		tensors[at] = safetensors.Tensor{
-			Name: prefix + spec.Name, DType: safetensors.F32, Shape: spec.Shape, Bytes: bytes[first:last:last],
+			Name: prefix + spec.Name, DType: safetensors.F32, Shape: spec.Shape, Load: view.Download,
 		}
 	}
 	return tensors, nil

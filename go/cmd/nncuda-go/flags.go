@@ -256,7 +256,6 @@ type deviceFlags struct {
 func (d *deviceFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&d.device, "device", "cpu", "cpu, cuda, cuda:INDEX, or auto: a GPU if there is one.")
 	flags.IntVar(&d.threads, "threads", 0, "Worker threads, 1 to 256; results do not depend on it.")
-	flags.Lookup("threads").DefValue = "0" // hides it: the default is the cores that the process may use
 }
 
 // check refuses a number of threads that no context has.

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/nncuda/nncuda/go/cuda"
@@ -125,7 +126,9 @@ func exitCode(err error) int {
 }
 
 // sentence is an error on one line: of the system, the path and its reason.
-func sentence(err error) string {
+func sentence(err error) string { return strings.ReplaceAll(words(err), "\n", "; ") }
+
+func words(err error) string {
 	var path *fs.PathError
 	if errors.As(err, &path) && errors.Is(err, path) && path.Error() == err.Error() {
 		return fmt.Sprintf("%s: %v", path.Path, path.Err)

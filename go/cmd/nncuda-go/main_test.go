@@ -14,6 +14,7 @@ import (
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/internal/withlibrary"
 	"github.com/nncuda/nncuda/go/train"
 	"github.com/spf13/pflag"
 )
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	withlibrary.Main(m)
 }
 
 const configText = `
@@ -82,9 +83,6 @@ func check(t testing.TB, err error) {
 // call runs the command in this process and requires its exit code.
 func call(t testing.TB, code int, arguments ...string) (out, failure string) {
 	t.Helper()
-	if err := cuda.Load(); err != nil {
-		t.Fatal(err)
-	}
 	var output, errors bytes.Buffer
 	std := streams{strings.NewReader("7 8\n9"), &output, &errors}
 	if found := run(context.Background(), arguments, std); found != code {
