@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use super::{library, state};
+use crate::call::{Call, Sizes, plus, times};
 use crate::{Context, DType, Device, Error, Result, Status, kernels};
 
 fn context() -> Context {
@@ -205,5 +206,53 @@ fn forgotten_tensors_are_freed_with_their_context() -> Result<()> {
     let context = context();
     std::mem::forget(context.zeros(&[2], DType::F32)?);
     assert_eq!(held(&context).0, 1);
+    Ok(())
+}
+
+#[test]
+fn shapes_fold_solve_and_disagree() -> Result<()> {
+    let context = context();
+    let (x, flat) = (context.zeros(&[2, 3, 4], DType::F32)?, context.zeros(&[24], DType::F32)?);
+    let call = Call::new("cuda_test", &x);
+    let (folded, whole) = (call.dense::<2>("x", "[rows, cols]", &x)?, call.dense::<1>("flat", "[n]", &flat)?);
+    assert_eq!((folded.dims, whole.dims), ([6, 4], [24]));
+    let sentence = |error: Option<Error>| error.expect("it is refused").to_string();
+    let few = call.dense::<2>("flat", "[rows, cols]", &flat).err();
+    assert_eq!(sentence(few), "test: flat has shape [24]; [rows, cols] was expected");
+    // rows = 2*k, and rows = k/2 + 3.
+    assert_eq!((folded.solve(0, "k", 2, 1, 0)?, folded.solve(0, "k", 1, 2, 3)?), (3, 6));
+    assert!(sentence(folded.solve(0, "k", 4, 1, 0).err()).contains("no k gives the 6 entries of dimension 0"));
+    assert!(folded.solve(0, "k", 0, 1, 0).is_err() && folded.solve(0, "k", 1, 1, 7).is_err());
+    let none = context.zeros(&[0, 4], DType::F32)?;
+    let none = call.dense::<2>("none", "[a*b, 4]", &none)?;
+    assert_eq!(none.solve(0, "b", 0, 1, 0)?, 1, "nothing times anything is nothing");
+    let sizes = Sizes { names: &[("rows", "from y"), ("k", "given")], values: &[5, 9] };
+    folded.expect([6, 4], sizes)?;
+    let wrong = folded.expect([5, 4], sizes).err();
+    assert_eq!(sentence(wrong), "test: x has shape [2, 3, 4]; [rows, cols] with rows = 5 (from y) was expected");
+    let turned = call.dense::<2>("x", "[rows, cols]^t", &x)?.swapped(true).err();
+    assert!(sentence(turned).contains("has shape [2, 3, 4]"), "folded rows cannot be swapped");
+    let square = x.view(&[6, 4])?;
+    assert_eq!(call.dense::<2>("square", "[rows, cols]^t", &square)?.swapped(true)?.dims, [4, 6]);
+    assert_eq!((times(&[usize::MAX, 2]), plus(usize::MAX, 1)), (usize::MAX, usize::MAX));
+    Ok(())
+}
+
+#[test]
+fn strides_are_those_of_the_tensors_that_have_rows() -> Result<()> {
+    let context = context();
+    let wide = context.zeros(&[4, 8], DType::F32)?;
+    let (left, dense) = (wide.narrow(1, 0, 3)?, context.zeros(&[4, 3], DType::F32)?);
+    let call = Call::new("cuda_test", &wide);
+    let rows = |tensor| call.strided::<2>("x", "[rows:ld, cols]", tensor).map(|operand| operand.rows());
+    let (single, folded) = (dense.narrow(0, 0, 1)?, dense.view(&[1, 4, 3])?);
+    assert_eq!(call.stride(&[rows(&left)?, rows(&left)?])?, 8);
+    assert_eq!(call.stride(&[rows(&single)?, rows(&left)?])?, 8, "one row has no stride of its own");
+    assert_eq!(call.stride(&[rows(&single)?, rows(&single)?])?, 3, "none has one: the longest row");
+    assert_eq!(call.stride(&[rows(&folded)?])?, 3);
+    assert!(call.stride(&[rows(&left)?, rows(&dense)?]).is_err());
+    assert!(call.stride(&[rows(&left)?, rows(&folded)?]).is_err(), "four rows, though the first dimension is one");
+    assert!(call.dense::<2>("left", "[rows, cols]", &left).is_err());
+    assert!(call.strided::<2>("left", "[rows:ld, cols]", &left.view(&[4, 3, 1])?).is_err(), "gaps cannot be folded");
     Ok(())
 }
