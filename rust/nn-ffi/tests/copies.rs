@@ -1,17 +1,15 @@
 //! Copies on streams, pinned and typed memory.
 
+mod device;
+
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use nn_ffi::{Context, DType, Device, Error, Result, Status, kernels};
-
-fn cpu() -> Context {
-    Context::open(Device::Cpu, Some(2), None).expect("there is a CPU")
-}
+use nn_ffi::{DType, Error, Result, Status, kernels};
 
 #[test]
 fn a_scope_copies_both_ways_and_waits() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let stream = context.stream()?;
     let mut pinned = context.pinned::<f32>(1000)?;
     pinned.iter_mut().enumerate().for_each(|(index, value)| *value = index as f32);
@@ -28,7 +26,7 @@ fn a_scope_copies_both_ways_and_waits() -> Result<()> {
 
 #[test]
 fn a_tensor_that_is_copied_can_be_used_by_nobody_else() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let (stream, other) = (context.stream()?, context.stream()?);
     let values = [1.0_f32; 64];
     let (busy, free) = (context.zeros(&[64], DType::F32)?, context.zeros(&[64], DType::F32)?);
@@ -56,7 +54,7 @@ fn a_tensor_that_is_copied_can_be_used_by_nobody_else() -> Result<()> {
 
 #[test]
 fn nor_can_a_tensor_that_was_made_in_a_capture() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let (values, kept) = ([1.0_f32; 64], Cell::new(None));
     let graph = context.capture(|| {
         let inside = context.empty(&[64], DType::F32)?;
@@ -75,7 +73,7 @@ fn nor_can_a_tensor_that_was_made_in_a_capture() -> Result<()> {
 
 #[test]
 fn a_panic_in_a_scope_waits_for_the_copies() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let stream = context.stream()?;
     let values = vec![5.0_f32; 100_000];
     let tensor = context.zeros(&[100_000], DType::F32)?;
@@ -92,7 +90,7 @@ fn a_panic_in_a_scope_waits_for_the_copies() -> Result<()> {
 
 #[test]
 fn what_does_not_fit_is_refused() -> Result<()> {
-    let (context, elsewhere) = (cpu(), cpu());
+    let (context, elsewhere) = (device::context(), device::context());
     let stream = context.stream()?;
     let tensor = context.zeros(&[4, 4], DType::F32)?;
     let message = |result: Result<Result<()>>| match result {
@@ -113,7 +111,7 @@ fn what_does_not_fit_is_refused() -> Result<()> {
 
 #[test]
 fn events_order_and_measure() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let stream = context.stream()?;
     let (start, end) = (context.event()?, context.event()?);
     assert!(start.happened()?, "an event that was never recorded counts as happened");
@@ -126,7 +124,7 @@ fn events_order_and_measure() -> Result<()> {
     end.synchronize()?;
     assert!(end.happened()?);
     assert!(start.milliseconds_to(&end)? >= 0.0);
-    let foreign = cpu();
+    let foreign = device::context();
     let error = foreign.wait(&end).expect_err("it is an event of another context");
     assert!(matches!(error.status(), Some(Status::WrongDevice | Status::InvalidContext)), "{error}");
     stream.synchronize()
@@ -134,7 +132,7 @@ fn events_order_and_measure() -> Result<()> {
 
 #[test]
 fn buffers_are_tensors_whose_type_is_known() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let numbers = context.buffer_of(&[1_i32, 2, 3])?;
     kernels::increment(numbers.as_tensor(), 10)?;
     assert_eq!(numbers.to_vec()?, [11, 12, 13]);
@@ -149,7 +147,7 @@ fn buffers_are_tensors_whose_type_is_known() -> Result<()> {
 
 #[test]
 fn rows_that_lie_apart_are_copied_row_by_row() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let values: Vec<i32> = (0..12).collect();
     let whole = context.tensor(&values, &[3, 4])?;
     let middle = whole.narrow(1, 1, 2)?;

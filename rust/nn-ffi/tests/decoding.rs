@@ -1,13 +1,11 @@
 //! Strategies of drawing tokens, and draws that are replayed.
 
-use nn_ffi::{Context, DType, DecodingStrategy, Device, GpuTensor, Replay, Result, Sampler, kernels};
+mod device;
+
+use nn_ffi::{Context, DType, DecodingStrategy, GpuTensor, Replay, Result, Sampler, kernels};
 
 const ROWS: usize = 3;
 const VOCAB: usize = 50;
-
-fn cpu() -> Context {
-    Context::open(Device::Cpu, Some(1), None).expect("there is a CPU")
-}
 
 fn logits(context: &Context) -> Result<GpuTensor<'_>> {
     let logits = context.empty(&[ROWS, VOCAB], DType::F32)?;
@@ -17,7 +15,7 @@ fn logits(context: &Context) -> Result<GpuTensor<'_>> {
 
 /// Draws some tokens a row, and replays a graph for all but the first two when asked to.
 fn tokens(strategy: DecodingStrategy, seed: i64, capture: bool) -> Result<Vec<i32>> {
-    let context = cpu();
+    let context = device::context();
     let (logits, ids) = (logits(&context)?, context.zeros(&[ROWS], DType::I32)?);
     let sampler = Sampler::new(&context, strategy, seed, ROWS)?;
     let mut replay = Replay::new(&context, capture);
@@ -54,7 +52,7 @@ fn the_same_seed_gives_the_same_tokens_captured_or_not() -> Result<()> {
 
 #[test]
 fn row_r_draws_as_a_sampler_of_seed_plus_r() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let logits = logits(&context)?;
     let draw = |seed: i64, rows: &GpuTensor<'_>| -> Result<Vec<i32>> {
         let ids = context.zeros(&[rows.shape()[0]], DType::I32)?;
@@ -75,7 +73,7 @@ fn row_r_draws_as_a_sampler_of_seed_plus_r() -> Result<()> {
 
 #[test]
 fn limits_hold() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let values = logits(&context)?.to_vec::<f32>()?;
     for (place, token) in tokens(DecodingStrategy::TopK { temperature: 3.0, k: 5 }, 1, false)?.into_iter().enumerate() {
         let row = &values[place % ROWS * VOCAB..][..VOCAB];

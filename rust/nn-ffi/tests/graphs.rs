@@ -1,15 +1,11 @@
 //! Captured calls give the bits of the calls themselves, keep what they use, and fail without a trace.
 
+mod device;
+
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use nn_ffi::{
-    Context, DType, Device, Error, GpuTensor, GpuTrainer, Replay, Result, Run, Status, UpdateOptions, kernels,
-};
-
-fn cpu() -> Context {
-    Context::open(Device::Cpu, Some(2), None).expect("there is a CPU")
-}
+use nn_ffi::{DType, Error, GpuTensor, GpuTrainer, Replay, Result, Run, Status, UpdateOptions, kernels};
 
 /// A few products and norms, so that sums have many terms.
 fn work(x: &GpuTensor<'_>, weight: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
@@ -26,7 +22,7 @@ fn work(x: &GpuTensor<'_>, weight: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<
 
 #[test]
 fn a_graph_gives_the_bits_of_its_calls() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let (x, weight) = (context.empty(&[37, 96], DType::F32)?, context.empty(&[200, 96], DType::F32)?);
     kernels::normal(&weight, 0.0, 0.3, 1, 0, 0)?;
     let (eager, captured) = (context.zeros(&[37, 96], DType::F32)?, context.zeros(&[37, 96], DType::F32)?);
@@ -48,7 +44,7 @@ fn a_graph_gives_the_bits_of_its_calls() -> Result<()> {
 
 #[test]
 fn a_graph_keeps_the_memory_of_its_calls() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let result = context.zeros(&[8], DType::F32)?;
     let graph = {
         let ones = context.tensor(&[1.0_f32; 8], &[8])?;
@@ -75,7 +71,7 @@ fn a_graph_keeps_the_memory_of_its_calls() -> Result<()> {
 
 #[test]
 fn tensors_of_a_capture_may_outlive_the_graph() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let kept = Cell::new(None);
     let graph = context.capture(|| {
         let tensor = context.empty(&[5], DType::F32)?;
@@ -95,7 +91,7 @@ fn tensors_of_a_capture_may_outlive_the_graph() -> Result<()> {
 
 #[test]
 fn a_capture_that_fails_leaves_nothing_behind() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let tensor = context.tensor(&[1.0_f32; 4], &[4])?;
     let failed = context.capture(|| {
         kernels::silu(&tensor, &tensor)?;
@@ -124,7 +120,7 @@ fn a_capture_that_fails_leaves_nothing_behind() -> Result<()> {
 
 #[test]
 fn a_graph_dropped_while_another_is_captured_leaves_that_alone() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let tensor = context.tensor(&[1.0_f32; 4], &[4])?;
     let first = Cell::new(Some(context.capture(|| kernels::silu(&tensor, &tensor))?));
     let second = context.capture(|| {
@@ -140,7 +136,7 @@ fn a_graph_dropped_while_another_is_captured_leaves_that_alone() -> Result<()> {
 
 #[test]
 fn calls_are_captured_on_the_second_run_and_replayed_after_it() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let tensor = context.zeros(&[1], DType::I32)?;
     let (made, mut runs) = (Cell::new(0), Vec::new());
     let calls = || {
@@ -180,7 +176,7 @@ const OPTIONS: UpdateOptions = UpdateOptions {
 
 /// Fits weights to a linear map for some steps; returns the parameters and both moments as bits.
 fn fit(capture: bool, steps: usize, resume_at: Option<usize>) -> Result<Vec<u32>> {
-    let context = cpu();
+    let context = device::context();
     let (parameters, gradients) = (context.zeros(&[16], DType::F32)?, context.zeros(&[16], DType::F32)?);
     kernels::normal(&parameters, 0.0, 0.5, 3, 0, 0)?;
     let mut trainer = GpuTrainer::new(&parameters, &gradients, OPTIONS, capture)?;
@@ -229,7 +225,7 @@ fn training_has_the_same_bits_captured_or_not_and_resumed_or_not() -> Result<()>
 
 #[test]
 fn a_step_that_fails_does_not_count() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let parameters = context.zeros(&[16], DType::F32)?;
     let mut trainer = GpuTrainer::new(&parameters, &parameters, OPTIONS, true)?;
     for _ in 0..4 {
