@@ -10,7 +10,7 @@ use crate::{Device, Error, Result, Status};
 ///
 /// # Errors
 ///
-/// [`Error::Load`] when there is no library. So is that of the functions below.
+/// [`Error::Load`] when there is no library.
 pub fn build_info() -> Result<String> {
     let library = nn_cuda::library()?;
     // SAFETY: the function takes nothing and returns a string that stays.

@@ -25,7 +25,7 @@ impl Context {
     ///
     /// That of `work`, or [`Error::Call`](crate::Error::Call) when the profiler runs already.
     pub fn profile<R, E: From<crate::Error>>(&self, work: impl FnOnce() -> Result<R, E>) -> Result<(R, Profile), E> {
-        // SAFETY: the context lives. So it does in the calls below.
+        // SAFETY: the context lives.
         let code = unsafe { (self.library().nncuda_profile_begin)(self.handle()) };
         self.check("nncuda_profile_begin", code)?;
         let running = Running {
