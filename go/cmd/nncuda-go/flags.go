@@ -80,7 +80,7 @@ type truthValue struct {
 }
 
 func (v *truthValue) String() string   { return "" }
-func (v *truthValue) Type() string     { return "" }
+func (v *truthValue) Type() string     { return "bool" }
 func (v *truthValue) IsBoolFlag() bool { return true }
 
 // Set takes the flag alone; a value behind it is refused.
