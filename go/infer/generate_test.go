@@ -32,7 +32,7 @@ func newModel(t testing.TB, vocab int) *model.MoETransformer {
 	config.Context, config.ExtendedContext, config.InitStd = 32, 64, 0.2
 	ctx, err := cuda.New("cpu", cuda.WithThreads(1))
 	check(t, err)
-	made, err := model.New(ctx, config, 3)
+	made, err := model.New(ctx, config, model.F32, 3)
 	check(t, err)
 	before, err := ctx.BytesUsed()
 	check(t, err)

@@ -6,14 +6,18 @@ import "github.com/nncuda/nncuda/go/tensor"
 // h = x + attention(norm(x)); out = h + moe(norm(h)).
 //
 // Kept for Backward: the block's input (which is the output of the block before), the stream between its two halves,
-// the norms' outputs, and what the two halves keep.
+// the norms' outputs, and what the two halves keep. With Recompute the input alone is kept, and Backward finds the rest
+// again, by the same calls. (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4)
 type TransformerBlock struct {
 	InputNorm *RMSNorm
 	Attention *MQAttention
 	PostNorm  *RMSNorm
 	MoE       *MoELayer
+	Recompute bool
 
 	x, normed, middle, postNormed *tensor.Tensor
+	capacity                      int  // of the experts when x alone was kept
+	again                         bool // whether Backward must find the rest
 }
 
 // Forward takes x [batch*length, hidden] to the same shape. With `keep` it holds on to x until Backward, else x is
@@ -21,25 +25,42 @@ type TransformerBlock struct {
 func (b *TransformerBlock) Forward(
 	p *Pass, x *tensor.Tensor, batch, capacity int, aux *tensor.Tensor, keep bool,
 ) *tensor.Tensor {
-	normed := b.InputNorm.Forward(p, x, keep)
-	attended := b.Attention.Forward(p, normed, batch, keep)
-	middle, postNormed := b.PostNorm.ForwardResidual(p, attended, x, keep)
+	keepAll := keep && !b.Recompute
+	normed, middle, postNormed := b.attend(p, x, batch, keepAll)
 	if keep {
-		b.x, b.normed, b.middle, b.postNormed = x, normed, middle, postNormed
-		return b.MoE.Forward(p, postNormed, middle, capacity, aux, keep)
+		b.x, b.capacity, b.again = x, capacity, b.Recompute
+	} else {
+		p.Free(x)
 	}
-	p.Free(x, normed)
-	out := b.MoE.Forward(p, postNormed, middle, capacity, aux, keep)
+	if keepAll {
+		b.normed, b.middle, b.postNormed = normed, middle, postNormed
+		return b.MoE.Forward(p, postNormed, middle, capacity, aux, true)
+	}
+	p.Free(normed)
+	out := b.MoE.Forward(p, postNormed, middle, capacity, aux, false)
 	p.Free(middle, postNormed)
 	return out
 }
 
+// attend is the block's first half: the norm of x, the stream behind attention, and the norm of that.
+func (b *TransformerBlock) attend(p *Pass, x *tensor.Tensor, batch int, keep bool,
+) (normed, middle, postNormed *tensor.Tensor) {
+	normed = b.InputNorm.Forward(p, x, keep)
+	middle, postNormed = b.PostNorm.ForwardResidual(p, b.Attention.Forward(p, normed, batch, keep), x, keep)
+	return normed, middle, postNormed
+}
+
 // Backward gives the gradient of the block's input from dout, both [batch*length, hidden]; dout is freed.
-func (b *TransformerBlock) Backward(p *Pass, dout *tensor.Tensor, batch int, auxScale *tensor.Tensor, beta float32,
+func (b *TransformerBlock) Backward(p *Pass, dout *tensor.Tensor, batch int, auxFactor *tensor.Tensor, beta float32,
 ) *tensor.Tensor {
+	if b.again {
+		b.again = false
+		b.normed, b.middle, b.postNormed = b.attend(p, b.x, batch, true)
+		b.MoE.forwardAgain(p, b.postNormed, b.capacity)
+	}
 	x, normed, middle, postNormed := b.x, b.normed, b.middle, b.postNormed
 	b.x, b.normed, b.middle, b.postNormed = nil, nil, nil, nil
-	dnormed := b.MoE.Backward(p, dout, postNormed, auxScale, beta)
+	dnormed := b.MoE.Backward(p, dout, postNormed, auxFactor, beta)
 	p.Free(postNormed)
 	dmiddle := b.PostNorm.Backward(p, dnormed, middle, dout)
 	p.Free(middle, dout)

@@ -22,13 +22,15 @@ type KVCache struct {
 	positions    *tensor.Tensor // i32 [capacity]: 0, 1, ...
 }
 
-// NewKVCache makes an empty cache. It must be closed.
-func NewKVCache(ctx *cuda.Context, rope *RopeTables, layers, batch, capacity, kvHeads int) (*KVCache, error) {
+// NewKVCache makes an empty cache of keys and values of a dtype. It must be closed.
+func NewKVCache(
+	ctx *cuda.Context, rope *RopeTables, dtype cuda.DType, layers, batch, capacity, kvHeads int,
+) (*KVCache, error) {
 	cache := &KVCache{capacity: capacity, used: make([]int, batch)}
 	err := Run(ctx, func(p *Pass) {
 		for range layers {
-			cache.keys = append(cache.keys, p.Empty(cuda.F32, batch, capacity, kvHeads, rope.HeadDim))
-			cache.values = append(cache.values, p.Empty(cuda.F32, batch, capacity, kvHeads, rope.HeadDim))
+			cache.keys = append(cache.keys, p.Empty(dtype, batch, capacity, kvHeads, rope.HeadDim))
+			cache.values = append(cache.values, p.Empty(dtype, batch, capacity, kvHeads, rope.HeadDim))
 		}
 		rows := make([]int32, 2*batch)
 		for at := range batch {

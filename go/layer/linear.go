@@ -7,7 +7,7 @@ type Linear struct {
 	Weight, Grad *tensor.Tensor
 }
 
-// Forward takes x [rows, in] to y [rows, out], which may be given a place.
+// Forward takes x [rows, in] to y [rows, out] of the same dtype, or to the y that is given, whose dtype may be f32.
 func (l *Linear) Forward(p *Pass, x, y *tensor.Tensor) *tensor.Tensor {
 	if y == nil {
 		y = p.Empty(x.DType(), x.Dim(0), l.Weight.Dim(0))

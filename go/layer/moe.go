@@ -16,8 +16,10 @@ type routing struct {
 	rowSlot *tensor.Tensor // i32 [tokens * k]
 }
 
-// free gives back all but counts and indices, which the layer's watchers hold.
-func (r *routing) free(p *Pass) { p.Free(r.weights, r.probs, r.offsets, r.slotRow, r.rowSlot) }
+// free gives back all but what the layer's watchers hold.
+func (r *routing) free(p *Pass) {
+	p.Free(r.weights, r.indices, r.probs, r.counts, r.offsets, r.slotRow, r.rowSlot)
+}
 
 // Router takes the softmax over the experts, the k likeliest, and plans which row each slot takes. The load-balancing
 // loss is alpha * sum over experts of f * P. (Fedus, Zoph, Shazeer 2021, eq. 4-6)
@@ -29,9 +31,11 @@ type Router struct {
 }
 
 // forward routes x [tokens, hidden]; it adds the load-balancing loss to `aux` f32 [1] where given.
+//
+// The logits are f32 in every precision: rounded to 16 bits, experts would tie that are not alike.
 func (r *Router) forward(p *Pass, x *tensor.Tensor, capacity int, aux *tensor.Tensor) *routing {
 	tokens, experts := x.Dim(0), r.Gate.Weight.Dim(0)
-	logits := r.Gate.Forward(p, x, nil)
+	logits := r.Gate.Forward(p, x, p.Empty(cuda.F32, tokens, experts))
 	made := &routing{
 		weights: p.Empty(cuda.F32, tokens, r.K),
 		indices: p.Empty(cuda.I32, tokens, r.K),
@@ -50,10 +54,10 @@ func (r *Router) forward(p *Pass, x *tensor.Tensor, capacity int, aux *tensor.Te
 	return made
 }
 
-// backward adds to dx what reaches x through the weights and, times auxScale f32 [1], through the balancing loss.
-func (r *Router) backward(p *Pass, taken *routing, dweights, x, dx, auxScale *tensor.Tensor, beta float32) {
+// backward adds to dx what reaches x through the weights and, times auxFactor f32 [1], through the balancing loss.
+func (r *Router) backward(p *Pass, taken *routing, dweights, x, dx, auxFactor *tensor.Tensor, beta float32) {
 	dprobs := p.Like(taken.probs)
-	p.Check(tensor.AuxLossBackward(taken.counts, auxScale, dprobs, float32(r.Alpha)))
+	p.Check(tensor.AuxLossBackward(taken.counts, auxFactor, dprobs, float32(r.Alpha)))
 	dlogits := p.Empty(x.DType(), taken.probs.Shape()...)
 	p.Check(tensor.SoftmaxTopKBackward(dweights, taken.weights, taken.indices, taken.probs, dprobs, dlogits, r.Norm))
 	r.Gate.BackwardInto(p, dlogits, x, dx, beta)
@@ -64,17 +68,29 @@ func (r *Router) backward(p *Pass, taken *routing, dweights, x, dx, auxScale *te
 //
 // Weights: W13 [experts, 2*ffn, hidden] with the rows of W1 before those of W3, W2 [experts, hidden, ffn].
 // Tokens are sorted by expert, so that each product runs over all experts at once. (Gale et al. 2022)
+//
+// Kept for Backward: the routing, the experts' outputs, and, unless with Recompute it is to find them again by the same
+// calls, what the experts' products take in and give between.
 type MoELayer struct {
 	Router          *Router
 	W13, W2         *tensor.Tensor
 	W13Grad, W2Grad *tensor.Tensor
+	Recompute       bool
 
 	watched Watched
 	shared  bool // whether somebody else owns what is watched
 
 	// Kept for Backward.
-	routing                 *routing
-	rows, gateUp, active, y *tensor.Tensor
+	routing *routing
+	y       *tensor.Tensor // [slots, hidden]
+	inside  *inside
+}
+
+// inside is what lies between the experts' input and their last product, in row order.
+type inside struct {
+	rows   *tensor.Tensor // [slots, hidden]
+	gateUp *tensor.Tensor // [slots, 2*ffn]
+	active *tensor.Tensor // [slots, ffn]
 }
 
 // Watched is what the last forward call chose, for whoever watches the balance.
@@ -120,29 +136,57 @@ func (m *MoELayer) Forward(
 	routing := m.Router.forward(p, x, capacity, aux)
 	p.Check(m.Close())
 	m.watched, m.shared = Watched{p.Keep(routing.counts), p.Keep(routing.indices)}, false
+	y, inside := m.experts(p, x, routing, keep && !m.Recompute)
+	out := p.Like(x)
+	p.Check(tensor.MoECombine(y, routing.weights, routing.slotRow, residual, out))
+	if keep {
+		m.routing, m.y, m.inside = routing, y, inside
+	} else {
+		routing.free(p)
+		p.Free(y)
+	}
+	return out
+}
+
+// forwardAgain keeps what Forward of x did not, right before Backward. The balancing loss has been counted already, and
+// what Forward chose goes on being watched.
+func (m *MoELayer) forwardAgain(p *Pass, x *tensor.Tensor, capacity int) {
+	m.routing = m.Router.forward(p, x, capacity, nil)
+	m.y, m.inside = m.experts(p, x, m.routing, true)
+}
+
+// experts gives their outputs in row order, [slots, hidden], and what is inside, nil unless it is to be kept.
+func (m *MoELayer) experts(
+	p *Pass, x *tensor.Tensor, routing *routing, keepInside bool,
+) (y *tensor.Tensor, kept *inside) {
+	inside := m.enter(p, x, routing)
+	y = p.Like(inside.rows)
+	p.Check(tensor.GroupedGemm(inside.active, m.W2, routing.offsets, y, 0, true))
+	if keepInside {
+		return y, inside
+	}
+	p.Free(inside.rows, inside.gateUp, inside.active)
+	return y, nil
+}
+
+// enter puts the tokens in row order and runs what their experts make of them before W2.
+func (m *MoELayer) enter(p *Pass, x *tensor.Tensor, routing *routing) *inside {
 	slots, hidden, ffn := routing.rowSlot.Size(), x.Dim(1), m.W2.Dim(2)
 	rows := p.Empty(x.DType(), slots, hidden)
 	p.Check(tensor.MoEGather(x, routing.rowSlot, rows))
 	gateUp := p.Empty(x.DType(), slots, 2*ffn)
 	p.Check(tensor.GroupedGemm(rows, m.W13, routing.offsets, gateUp, 0, true))
-	active := SwiGLU(p, gateUp)
-	y := p.Empty(x.DType(), slots, hidden)
-	p.Check(tensor.GroupedGemm(active, m.W2, routing.offsets, y, 0, true))
-	out := p.Like(x)
-	p.Check(tensor.MoECombine(y, routing.weights, routing.slotRow, residual, out))
-	if keep {
-		m.routing, m.rows, m.gateUp, m.active, m.y = routing, rows, gateUp, active, y
-	} else {
-		routing.free(p)
-		p.Free(rows, gateUp, active, y)
-	}
-	return out
+	return &inside{rows, gateUp, SwiGLU(p, gateUp)}
 }
 
 // Backward gives the gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself.
-func (m *MoELayer) Backward(p *Pass, dout, x, auxScale *tensor.Tensor, beta float32) *tensor.Tensor {
-	routing, rows, gateUp, active, y := m.routing, m.rows, m.gateUp, m.active, m.y
-	m.routing, m.rows, m.gateUp, m.active, m.y = nil, nil, nil, nil, nil
+func (m *MoELayer) Backward(p *Pass, dout, x, auxFactor *tensor.Tensor, beta float32) *tensor.Tensor {
+	routing, y, inside := m.routing, m.y, m.inside
+	m.routing, m.y, m.inside = nil, nil, nil
+	if inside == nil {
+		inside = m.enter(p, x, routing)
+	}
+	rows, gateUp, active := inside.rows, inside.gateUp, inside.active
 	dweights := p.Like(routing.weights)
 	dy := y
 	p.Check(tensor.MoECombineBackward(dout, y, routing.weights, routing.slotRow, routing.rowSlot, dy, dweights))
@@ -158,7 +202,7 @@ func (m *MoELayer) Backward(p *Pass, dout, x, auxScale *tensor.Tensor, beta floa
 	p.Check(tensor.GroupedGemm(gateUp, m.W13, routing.offsets, drows, 0, false))
 	dx := p.Like(x)
 	p.Check(tensor.MoEGatherBackward(drows, routing.slotRow, dx))
-	m.Router.backward(p, routing, dweights, x, dx, auxScale, beta)
+	m.Router.backward(p, routing, dweights, x, dx, auxFactor, beta)
 	routing.free(p)
 	p.Free(dweights, gateUp, rows)
 	return dx

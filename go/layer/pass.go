@@ -6,6 +6,9 @@
 // spares the first micro-batch a pass to set them to zero. Gradients of norms' gains and of the embedding are always
 // added to what is there.
 //
+// Activations have the dtype of the weights, f32, bf16 or f16; gradients of weights are f32 always, and so are the
+// router's logits and probabilities.
+//
 // Layers run inside Run, which hands them a Pass: memory for what they compute, and the way out when a call fails. Each
 // tensor that a layer makes is its caller's to free with Pass.Free; the order of making and freeing is the same in
 // every language, so that the memory needed is too.

@@ -7,15 +7,15 @@ import (
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
-// Arena is one f32 buffer of a layout: the parameters themselves, their gradients, or a moment of the optimiser.
+// Arena is one buffer of a layout: the parameters themselves, their gradients, or a moment of the optimiser.
 type Arena struct {
 	Layout *Layout
 	Data   *tensor.Tensor // [Layout.Size]
 }
 
 // NewArena makes an arena of zeros. It must be closed.
-func NewArena(ctx *cuda.Context, layout *Layout) (*Arena, error) {
-	data, err := tensor.Zeros(ctx, cuda.F32, layout.Size)
+func NewArena(ctx *cuda.Context, layout *Layout, dtype cuda.DType) (*Arena, error) {
+	data, err := tensor.Zeros(ctx, dtype, layout.Size)
 	if err != nil {
 		return nil, err
 	}

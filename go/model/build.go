@@ -3,18 +3,30 @@ package model
 import (
 	"fmt"
 
+	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
 // build makes arenas and layers.
 func (m *MoETransformer) build(training bool) error {
+	weights := m.Precision.dtype()
+	parameters := weights
+	if training {
+		parameters = cuda.F32
+	}
 	var err error
-	if m.Parameters, err = NewArena(m.ctx, m.Layout); err != nil {
+	if m.Parameters, err = NewArena(m.ctx, m.Layout, parameters); err != nil {
 		return err
 	}
 	if training {
-		if m.Gradients, err = NewArena(m.ctx, m.Layout); err != nil {
+		if m.Gradients, err = NewArena(m.ctx, m.Layout, cuda.F32); err != nil {
+			return err
+		}
+	}
+	m.Weights = m.Parameters
+	if parameters != weights {
+		if m.Weights, err = NewArena(m.ctx, m.Layout, weights); err != nil {
 			return err
 		}
 	}
@@ -30,16 +42,16 @@ func (m *MoETransformer) build(training bool) error {
 	return views.err
 }
 
-// viewer makes layers over parameters and gradients; it holds the first error.
+// viewer makes layers over weights and gradients; it holds the first error.
 type viewer struct {
 	model *MoETransformer
 	err   error
 }
 
-// pair gives views of a parameter and of its gradient, which is nil where there are none; with a shape, of the
+// pair gives views of a weight and of its gradient, which is nil where there are none; with a shape, of the
 // neighbouring parameters that make it up.
 func (v *viewer) pair(name string, shape ...int) (weight, grad *tensor.Tensor) {
-	return v.view(v.model.Parameters, name, shape), v.view(v.model.Gradients, name, shape)
+	return v.view(v.model.Weights, name, shape), v.view(v.model.Gradients, name, shape)
 }
 
 func (v *viewer) view(arena *Arena, name string, shape []int) *tensor.Tensor {

@@ -24,11 +24,14 @@ const (
 // MoETransformer is a decoder-only transformer whose feed-forward networks are mixtures of experts.
 //
 // Token ids are int32. A model must be closed, and belongs to the goroutine that calls it.
+// (Micikevicius et al. 2018, section 3)
 type MoETransformer struct {
 	Config     Config
+	Precision  Precision // of Weights and activations
 	Layout     *Layout
-	Parameters *Arena
-	Gradients  *Arena // of the same layout; nil for a model that only infers
+	Weights    *Arena // what it computes with
+	Parameters *Arena // what is trained and saved: Weights itself, or f32 values that Weights are rounded copies of
+	Gradients  *Arena // f32; nil for a model that only infers
 
 	ctx       *cuda.Context
 	rope      *layer.RopeTables
@@ -38,40 +41,50 @@ type MoETransformer struct {
 	head      *layer.Linear
 }
 
-// New makes a model with random weights from `seed`, ready to train.
-func New(ctx *cuda.Context, config Config, seed int64) (*MoETransformer, error) {
-	model, err := newZero(ctx, config, true)
+// New makes a model with random weights from `seed`, ready to train in a precision.
+func New(ctx *cuda.Context, config Config, precision Precision, seed int64) (*MoETransformer, error) {
+	model, err := newZero(ctx, config, precision, true)
 	if err != nil {
 		return nil, err
 	}
-	if err := model.Parameters.initialize(config, seed); err != nil {
+	err = model.Parameters.initialize(config, seed)
+	if err == nil {
+		err = model.RoundWeights()
+	}
+	if err != nil {
 		return nil, errors.Join(err, model.Close())
 	}
 	return model, nil
 }
 
-// Load makes a model with given weights, with gradients if it is to be trained. It is an error when a name is missing
-// or too many, a shape is another, or a value is no floating-point number.
-func Load(ctx *cuda.Context, config Config, weights Weights, training bool) (*MoETransformer, error) {
+// Load makes a model with given weights, to compute in a precision, with gradients if it is to be trained. It is an
+// error when a name is missing or too many, a shape is another, or a value is no floating-point number.
+func Load(
+	ctx *cuda.Context, config Config, weights Weights, precision Precision, training bool,
+) (*MoETransformer, error) {
 	if err := CheckWeights(config, weights); err != nil {
 		return nil, err
 	}
-	model, err := newZero(ctx, config, training)
+	model, err := newZero(ctx, config, precision, training)
 	if err != nil {
 		return nil, err
 	}
-	if err := model.Parameters.Load(weights); err != nil {
+	err = model.Parameters.Load(weights)
+	if err == nil {
+		err = model.RoundWeights()
+	}
+	if err != nil {
 		return nil, errors.Join(err, model.Close())
 	}
 	return model, nil
 }
 
 // newZero makes a model whose weights are all zero.
-func newZero(ctx *cuda.Context, config Config, training bool) (*MoETransformer, error) {
-	if err := config.Validate(); err != nil {
+func newZero(ctx *cuda.Context, config Config, precision Precision, training bool) (*MoETransformer, error) {
+	if err := errors.Join(config.Validate(), precision.Validate()); err != nil {
 		return nil, err
 	}
-	model := &MoETransformer{Config: config, Layout: NewLayout(config), ctx: ctx}
+	model := &MoETransformer{Config: config, Precision: precision, Layout: NewLayout(config), ctx: ctx}
 	err := model.build(training)
 	if err != nil {
 		return nil, errors.Join(err, model.Close())
@@ -88,7 +101,18 @@ func (m *MoETransformer) Close() error {
 	if m.rope != nil {
 		err = errors.Join(err, m.rope.Close())
 	}
+	if m.Weights != m.Parameters {
+		err = errors.Join(err, m.Weights.Close())
+	}
 	return errors.Join(err, m.Gradients.Close(), m.Parameters.Close())
+}
+
+// RoundWeights makes Weights of Parameters, where they are not one: whenever something else than an update set these.
+func (m *MoETransformer) RoundWeights() error {
+	if m.Weights == m.Parameters {
+		return nil
+	}
+	return tensor.Cast(m.Parameters.Data, m.Weights.Data)
 }
 
 // Context is the context that the model lives on.
@@ -103,7 +127,7 @@ func (m *MoETransformer) Logits(ids []int32, batch int) (*tensor.Tensor, error) 
 	var logits *tensor.Tensor
 	err := layer.Run(m.ctx, func(p *layer.Pass) {
 		x := m.stream(p, upload(p, ids), batch)
-		logits = p.Keep(m.head.Forward(p, x, nil))
+		logits = p.Keep(m.logits(p, x))
 	})
 	return logits, err
 }
@@ -121,7 +145,7 @@ func (m *MoETransformer) Evaluate(ids, targets []int32, batch int) (total float6
 		inputs, wanted := upload(p, ids), upload(p, targets)
 		x := m.stream(p, inputs, batch)
 		for _, chunk := range m.chunks(len(ids)) {
-			logits := m.head.Forward(p, p.Narrow(x, 0, chunk.start, chunk.rows), nil)
+			logits := m.logits(p, p.Narrow(x, 0, chunk.start, chunk.rows))
 			loss, valid := p.Empty(cuda.F32, 1), p.Empty(cuda.I32, 1)
 			lse := p.Empty(cuda.F32, chunk.rows)
 			part := p.Narrow(wanted, 0, chunk.start, chunk.rows)
@@ -138,6 +162,11 @@ func (m *MoETransformer) Evaluate(ids, targets []int32, batch int) (total float6
 	return total, count, err
 }
 
+// logits runs the head over rows of the stream, to f32 in every precision.
+func (m *MoETransformer) logits(p *layer.Pass, x *tensor.Tensor) *tensor.Tensor {
+	return m.head.Forward(p, x, p.Empty(cuda.F32, x.Dim(0), m.Config.VocabSize))
+}
+
 // stream runs ids through embedding, blocks and norm.
 func (m *MoETransformer) stream(p *layer.Pass, ids *tensor.Tensor, batch int) *tensor.Tensor {
 	x := m.embedding.Forward(p, ids)
@@ -149,17 +178,17 @@ func (m *MoETransformer) stream(p *layer.Pass, ids *tensor.Tensor, batch int) *t
 	return normed
 }
 
-// Scales are the factors of what ForwardBackward differentiates, f32 [1] on the device.
-type Scales struct {
+// Factors are those of what ForwardBackward differentiates, f32 [1] on the device.
+type Factors struct {
 	Loss, Aux *tensor.Tensor
 }
 
-// ForwardBackward gives the gradients of scales.Loss * (sum of cross-entropies) + scales.Aux * (load-balancing loss),
+// ForwardBackward gives the gradients of factors.Loss * (sum of cross-entropies) + factors.Aux * (load-balancing loss),
 // into Gradients; with `accumulate` they are added to what is there. ids and targets are i32 [batch, length] on the
-// device. The sums of cross-entropies go to `losses` f32 [LossPieces(tokens)], the load-balancing loss, unscaled, is
-// added to `aux` f32 [1].
+// device. Without the factors, the sums of cross-entropies go to `losses` f32 [LossPieces(tokens)], and the
+// load-balancing loss is added to `aux` f32 [1].
 func (m *MoETransformer) ForwardBackward(
-	p *layer.Pass, ids, targets *tensor.Tensor, scales Scales, losses, aux *tensor.Tensor, accumulate bool,
+	p *layer.Pass, ids, targets *tensor.Tensor, factors Factors, losses, aux *tensor.Tensor, accumulate bool,
 ) {
 	batch, tokens := ids.Dim(0), ids.Size()
 	ids, targets = p.View(ids, tokens), p.View(targets, tokens)
@@ -174,14 +203,24 @@ func (m *MoETransformer) ForwardBackward(
 		x = block.Forward(p, x, batch, capacity, aux, true)
 	}
 	normed := m.norm.Forward(p, x, true)
-	m.loss(p, normed, targets, scales.Loss, losses, beta)
+	m.loss(p, normed, targets, factors.Loss, losses, beta)
 	dx := m.norm.Backward(p, normed, x, nil)
 	p.Free(x)
 	for at := len(m.blocks) - 1; at >= 0; at-- {
-		dx = m.blocks[at].Backward(p, dx, batch, scales.Aux, beta)
+		dx = m.blocks[at].Backward(p, dx, batch, factors.Aux, beta)
 	}
 	m.embedding.Backward(p, dx, ids)
 	p.Free(dx)
+}
+
+// Recompute chooses what ForwardBackward does not keep but computes twice, with the same bits: of every `every`-th
+// block (0: of none) all but its input; with `experts`, of the other blocks what the experts' products take in and give
+// between.
+func (m *MoETransformer) Recompute(every int, experts bool) {
+	for at, block := range m.blocks {
+		block.Recompute = every > 0 && (at+1)%every == 0
+		block.MoE.Recompute = experts
+	}
 }
 
 // LossPieces is how many partial sums of the loss ForwardBackward gives for so many tokens.
@@ -195,20 +234,28 @@ func (m *MoETransformer) Warm(p *layer.Pass, batch, length int) {
 }
 
 // loss gives cross-entropy and its gradient, chunk by chunk; the gradient of `normed` takes its place.
-func (m *MoETransformer) loss(p *layer.Pass, normed, targets, scale, losses *tensor.Tensor, beta float32) {
+//
+// The logits and their gradient are f32; only where it enters the products is the gradient rounded to 16 bits.
+func (m *MoETransformer) loss(p *layer.Pass, normed, targets, factor, losses *tensor.Tensor, beta float32) {
 	for piece, chunk := range m.chunks(normed.Dim(0)) {
 		x := p.Narrow(normed, 0, chunk.start, chunk.rows)
 		wanted := p.Narrow(targets, 0, chunk.start, chunk.rows)
-		logits := m.head.Forward(p, x, nil)
+		logits := m.logits(p, x)
 		lse, count := p.Empty(cuda.F32, chunk.rows), p.Empty(cuda.I32, 1)
 		sum := p.Narrow(losses, 0, piece, 1)
 		p.Check(tensor.CrossEntropyForward(logits, wanted, nil, lse, sum, count, IgnoreIndex))
-		p.Check(tensor.CrossEntropyBackward(logits, wanted, lse, scale, logits, IgnoreIndex))
+		p.Check(tensor.CrossEntropyBackward(logits, wanted, lse, factor, logits, IgnoreIndex))
 		if piece > 0 {
 			beta = 1
 		}
-		m.head.Backward(p, logits, x, x, beta)
-		p.Free(logits, lse, count)
+		dlogits := logits
+		if m.Precision != F32 {
+			dlogits = p.Empty(m.Precision.dtype(), logits.Shape()...)
+			p.Check(tensor.Cast(logits, dlogits))
+			p.Free(logits)
+		}
+		m.head.Backward(p, dlogits, x, x, beta)
+		p.Free(dlogits, lse, count)
 	}
 }
 
@@ -256,7 +303,7 @@ func (m *MoETransformer) Cache(batch, capacity int) (*layer.KVCache, error) {
 	if capacity > m.Config.Context {
 		rope.NTKAlpha = m.Config.NTKAlpha
 	}
-	return layer.NewKVCache(m.ctx, rope, m.Config.NumLayers, batch, capacity, m.Config.NumKVHeads)
+	return layer.NewKVCache(m.ctx, rope, m.Precision.dtype(), m.Config.NumLayers, batch, capacity, m.Config.NumKVHeads)
 }
 
 // Prefill runs a prompt into row `row` of a cache, which must be empty. The logits f32 [1, vocab] of its last token go

@@ -75,7 +75,7 @@ func load(ctx *cuda.Context, config model.Config, tensors stored) (*model.MoETra
 	if err != nil {
 		return nil, err
 	}
-	return model.Load(ctx, config, weights, false)
+	return model.Load(ctx, config, weights, model.F32, false)
 }
 
 var prompt = []int32{1, 2, 3, 40, 5, 6, 7, 8}
@@ -91,7 +91,7 @@ func logitsOf(t testing.TB, made *model.MoETransformer) []float32 {
 
 func TestWeightsOfEveryKind(t *testing.T) {
 	ctx := newContext(t)
-	made, err := model.New(ctx, tiny(), 5)
+	made, err := model.New(ctx, tiny(), model.F32, 5)
 	check(t, err)
 	defer made.Close()
 	wanted, whole := logitsOf(t, made), parametersOf(t, made)
@@ -185,7 +185,7 @@ func fused(tensors stored) stored {
 
 func TestWeightsThatAreRefused(t *testing.T) {
 	ctx := newContext(t)
-	made, err := model.New(ctx, tiny(), 0)
+	made, err := model.New(ctx, tiny(), model.F32, 0)
 	check(t, err)
 	whole := parametersOf(t, made)
 	check(t, made.Close())
@@ -233,10 +233,10 @@ func TestSeedsDecideTheWeights(t *testing.T) {
 	ctx := newContext(t)
 	values := map[int64][]float32{}
 	for _, seed := range []int64{1, -1} {
-		made, err := model.New(ctx, tiny(), seed)
+		made, err := model.New(ctx, tiny(), model.F32, seed)
 		check(t, err)
 		values[seed] = logitsOf(t, made)
-		again, err := model.New(ctx, tiny(), seed)
+		again, err := model.New(ctx, tiny(), model.F32, seed)
 		check(t, err)
 		if !slices.Equal(logitsOf(t, again), values[seed]) {
 			t.Errorf("seed %d gives two models", seed)
@@ -252,15 +252,16 @@ func TestModelsThatCannotBe(t *testing.T) {
 	ctx := newContext(t)
 	wrong := tiny()
 	wrong.NumHeads = 5
-	if _, err := model.New(ctx, wrong, 0); err == nil || !strings.Contains(err.Error(), "a divisor of num_heads (5)") {
+	if _, err := model.New(ctx, wrong, model.F32, 0); err == nil ||
+		!strings.Contains(err.Error(), "a divisor of num_heads (5)") {
 		t.Error(err)
 	}
 	large := model.Default()
 	large.NumLayers, large.FFNSize = 1000, 1<<20
-	if _, err := model.New(ctx, large, 0); !errors.Is(err, cuda.ErrOutOfMemory) {
+	if _, err := model.New(ctx, large, model.F32, 0); !errors.Is(err, cuda.ErrOutOfMemory) {
 		t.Error("a model of 50 TB:", err)
 	}
-	made, err := model.New(ctx, tiny(), 0)
+	made, err := model.New(ctx, tiny(), model.F32, 0)
 	check(t, err)
 	defer made.Close()
 	for _, ids := range [][]int32{{}, {1, 2, 3}} {

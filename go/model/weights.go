@@ -1,10 +1,12 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
@@ -35,7 +37,7 @@ func CheckWeights(config Config, weights Weights) error {
 	return nil
 }
 
-// Load takes the arena's values from weights that CheckWeights has passed.
+// Load takes the arena's values from weights that CheckWeights has passed, rounded to the arena's element type.
 func (a *Arena) Load(weights Weights) error {
 	for _, spec := range a.Layout.Specs {
 		values, err := weights.Floats(spec.Name)
@@ -46,11 +48,23 @@ func (a *Arena) Load(weights Weights) error {
 		if err != nil {
 			return err
 		}
-		if err := tensor.Write(view, values); err != nil {
+		if err := write(view, values); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// write gives a tensor values, which the library rounds, so that every language rounds alike.
+func write(to *tensor.Tensor, values []float32) error {
+	if to.DType() == cuda.F32 {
+		return tensor.Write(to, values)
+	}
+	exact, err := tensor.From(to.Context(), values, to.Shape()...)
+	if err != nil {
+		return err
+	}
+	return errors.Join(tensor.Cast(exact, to), exact.Close())
 }
 
 // names lists the parameters with a prefix before each.

@@ -13,6 +13,8 @@ import (
 //
 // A first step runs call by call: whatever is made once (tables of the rotary embedding) is made there. The second is
 // captured, and replayed from then on with the same bits: between its calls the host has nothing to do.
+//
+// With `scaling`, the gradients are those of the losses times its scale.
 type capturedStep struct {
 	model         *model.MoETransformer
 	batch, length int
@@ -20,31 +22,38 @@ type capturedStep struct {
 	sizes, pieces []int     // sequences of each micro-batch, and its partial sums of the loss
 	shares        []float64 // of each micro-batch in the whole batch
 
-	inputs, targets      *tensor.Tensor // i32 [batch, length]
-	lossScale, auxScales *tensor.Tensor // f32 [1], f32 [micro-batches]
-	losses, aux          *tensor.Tensor // f32 [partial sums], f32 [micro-batches]
+	inputs, targets                    *tensor.Tensor // i32 [batch, length]
+	lossFactor, auxFactors             *tensor.Tensor // f32 [1], f32 [micro-batches]
+	scaling                            *lossScaling
+	scaledLossFactor, scaledAuxFactors *tensor.Tensor // of the same shapes; nil without scaling
+	losses, aux                        *tensor.Tensor // f32 [partial sums], f32 [micro-batches]
 
 	runs    int
 	graph   *cuda.Graph
 	watched []layer.Watched // what the graph's launches choose, a layer each
 }
 
-func newCapturedStep(m *model.MoETransformer, batch, length, micro int, capture bool) (*capturedStep, error) {
-	s := &capturedStep{model: m, batch: batch, length: length, capture: capture}
-	scales, sums := []float32{}, 0
+func newCapturedStep(
+	m *model.MoETransformer, batch, length, micro int, capture bool, scaling *lossScaling,
+) (*capturedStep, error) {
+	s := &capturedStep{model: m, batch: batch, length: length, capture: capture, scaling: scaling}
+	factors, sums := []float32{}, 0
 	for start := 0; start < batch; start += micro {
 		size := min(micro, batch-start)
 		s.sizes = append(s.sizes, size)
 		s.pieces = append(s.pieces, m.LossPieces(size*length))
 		s.shares = append(s.shares, float64(size)/float64(batch))
-		scales = append(scales, float32(float64(size)/float64(batch)))
+		factors = append(factors, float32(float64(size)/float64(batch)))
 		sums += s.pieces[len(s.pieces)-1]
 	}
 	err := layer.Run(m.Context(), func(p *layer.Pass) {
 		s.inputs, s.targets = p.Empty(cuda.I32, batch, length), p.Empty(cuda.I32, batch, length)
-		s.lossScale, s.auxScales = p.Empty(cuda.F32, 1), p.Empty(cuda.F32, len(scales))
-		p.Check(tensor.Write(s.auxScales, scales))
-		s.losses, s.aux = p.Empty(cuda.F32, sums), p.Empty(cuda.F32, len(scales))
+		s.lossFactor, s.auxFactors = p.Empty(cuda.F32, 1), p.Empty(cuda.F32, len(factors))
+		p.Check(tensor.Write(s.auxFactors, factors))
+		if scaling != nil {
+			s.scaledLossFactor, s.scaledAuxFactors = p.Empty(cuda.F32, 1), p.Empty(cuda.F32, len(factors))
+		}
+		s.losses, s.aux = p.Empty(cuda.F32, sums), p.Empty(cuda.F32, len(factors))
 		for _, made := range s.tensors() {
 			p.Keep(made)
 		}
@@ -53,7 +62,11 @@ func newCapturedStep(m *model.MoETransformer, batch, length, micro int, capture 
 }
 
 func (s *capturedStep) tensors() []*tensor.Tensor {
-	return []*tensor.Tensor{s.inputs, s.targets, s.lossScale, s.auxScales, s.losses, s.aux}
+	all := []*tensor.Tensor{s.inputs, s.targets, s.lossFactor, s.auxFactors, s.losses, s.aux}
+	if s.scaling != nil {
+		all = append(all, s.scaledLossFactor, s.scaledAuxFactors)
+	}
+	return all
 }
 
 // close frees the graph and the memory.
@@ -80,7 +93,7 @@ func (s *capturedStep) run(inputs, targets []int32, tokens int, update func() er
 		err = tensor.Write(s.targets, targets)
 	}
 	if err == nil {
-		err = tensor.Write(s.lossScale, []float32{float32(1 / float64(tokens))})
+		err = tensor.Write(s.lossFactor, []float32{float32(1 / float64(tokens))})
 	}
 	if err != nil {
 		return err
@@ -129,11 +142,18 @@ func (s *capturedStep) record(update func() error) error {
 func (s *capturedStep) calls(update func() error) error {
 	return layer.Run(s.model.Context(), func(p *layer.Pass) {
 		p.Check(s.aux.Zero())
+		lossFactor, auxFactors := s.lossFactor, s.auxFactors
+		if s.scaling != nil {
+			p.Check(s.scaling.begin())
+			s.scaling.scaled(p, lossFactor, s.scaledLossFactor)
+			s.scaling.scaled(p, auxFactors, s.scaledAuxFactors)
+			lossFactor, auxFactors = s.scaledLossFactor, s.scaledAuxFactors
+		}
 		start, piece := 0, 0
 		for at, size := range s.sizes {
 			s.model.ForwardBackward(
 				p, p.Narrow(s.inputs, 0, start, size), p.Narrow(s.targets, 0, start, size),
-				model.Scales{Loss: s.lossScale, Aux: p.Narrow(s.auxScales, 0, at, 1)},
+				model.Factors{Loss: lossFactor, Aux: p.Narrow(auxFactors, 0, at, 1)},
 				p.Narrow(s.losses, 0, piece, s.pieces[at]), p.Narrow(s.aux, 0, at, 1), at > 0,
 			)
 			start, piece = start+size, piece+s.pieces[at]

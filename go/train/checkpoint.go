@@ -21,7 +21,7 @@ import (
 //	    model.safetensors        its weights, f32 (or several files with their index)
 //	    tokenizer.model          SentencePiece
 //	    optimizer.safetensors    first_moment.NAME and second_moment.NAME of each parameter
-//	    training.json            step, data position, options, held-out loss
+//	    training.json            step, data position, options, held-out loss, loss scale
 //
 // A folder appears under its name in one step, when all of it is on the disk: what has the name is whole, so "the last"
 // is simply the highest number, and "the best" the one with the lowest held-out loss. No pointer can go stale.
@@ -97,9 +97,11 @@ func exists(path string) bool {
 // Close lets go of the files.
 func (c *Checkpoint) Close() error { return c.Files.Close() }
 
-// Model makes the model with these weights, with gradients if it is to be trained.
-func (c *Checkpoint) Model(ctx *cuda.Context, training bool) (*model.MoETransformer, error) {
-	made, err := model.Load(ctx, c.Config, c.weights, training)
+// Model makes the model with these weights, to compute in a precision, with gradients if it is to be trained.
+func (c *Checkpoint) Model(
+	ctx *cuda.Context, precision model.Precision, training bool,
+) (*model.MoETransformer, error) {
+	made, err := model.Load(ctx, c.Config, c.weights, precision, training)
 	return made, c.wrap(err)
 }
 
@@ -163,7 +165,7 @@ func checkMoments(moments *safetensors.File, layout *model.Layout) error {
 }
 
 func (c *Checkpoint) trainer(ctx *cuda.Context, moments *safetensors.File) (*Trainer, error) {
-	made, err := c.Model(ctx, true)
+	made, err := c.Model(ctx, c.Training.Train.Precision, true)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +179,8 @@ func (c *Checkpoint) trainer(ctx *cuda.Context, moments *safetensors.File) (*Tra
 	}
 	err = trainer.loadMoments(moments)
 	if err == nil {
-		err = formats.Wrap(filepath.Join(c.Folder, "training.json"), trainer.SetStep(c.Training.Step))
+		err = trainer.Restore(c.Training.Step, c.Training.LossScaling)
+		err = formats.Wrap(filepath.Join(c.Folder, "training.json"), err)
 	}
 	if err != nil {
 		return nil, errors.Join(err, trainer.Close(), made.Close())

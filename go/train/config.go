@@ -1,34 +1,47 @@
 package train
 
 import (
+	"errors"
+	"fmt"
 	"math"
+	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/internal/options"
+	"github.com/nncuda/nncuda/go/model"
 )
 
 // Config is everything that decides the bits of a training run, beside the model and the data; and when it reports.
 // DefaultConfig gives the usual values.
 // What each option is stands in the list below, which files, flags and messages share. Where none is a value, 0 is it.
 type Config struct {
-	Steps           int     `name:"steps"`
-	BatchSize       int     `name:"batch_size"`
-	MicroBatchSize  int     `name:"micro_batch_size" none:""`
-	SequenceLength  int     `name:"sequence_length"`
-	LearningRate    float64 `name:"learning_rate"`
-	MinRateShare    float64 `name:"min_rate_share"`
-	WarmupSteps     int     `name:"warmup_steps"`
-	Beta1           float64 `name:"beta1"`
-	Beta2           float64 `name:"beta2"`
-	Eps             float64 `name:"eps"`
-	WeightDecay     float64 `name:"weight_decay"`
-	ClipNorm        float64 `name:"clip_norm" none:""`
-	Seed            int64   `name:"seed"`
-	EvalEvery       int     `name:"eval_every"`
-	EvalBatches     int     `name:"eval_batches"`
-	SaveEvery       int     `name:"save_every"`
-	KeepCheckpoints int     `name:"keep_checkpoints"`
-	LogEvery        int     `name:"log_every"`
+	Steps          int     `name:"steps"`
+	BatchSize      int     `name:"batch_size"`
+	MicroBatchSize int     `name:"micro_batch_size" none:""`
+	SequenceLength int     `name:"sequence_length"`
+	LearningRate   float64 `name:"learning_rate"`
+	MinRateShare   float64 `name:"min_rate_share"`
+	WarmupSteps    int     `name:"warmup_steps"`
+	Beta1          float64 `name:"beta1"`
+	Beta2          float64 `name:"beta2"`
+	Eps            float64 `name:"eps"`
+	WeightDecay    float64 `name:"weight_decay"`
+	ClipNorm       float64 `name:"clip_norm" none:""`
+
+	ActivationCheckpointing int             `name:"activation_checkpointing"`
+	RecomputeExperts        bool            `name:"recompute_experts"`
+	Precision               model.Precision `name:"precision" choices:"f32,bf16,f16"`
+	LossScale               float64         `name:"loss_scale"`
+	LossScaleGrowth         float64         `name:"loss_scale_growth"`
+	LossScaleBackoff        float64         `name:"loss_scale_backoff"`
+	LossScaleInterval       int             `name:"loss_scale_interval"`
+
+	Seed            int64 `name:"seed"`
+	EvalEvery       int   `name:"eval_every"`
+	EvalBatches     int   `name:"eval_batches"`
+	SaveEvery       int   `name:"save_every"`
+	KeepCheckpoints int   `name:"keep_checkpoints"`
+	LogEvery        int   `name:"log_every"`
 }
 
 // fields are the options of a Config, with what each must be and what it does.
@@ -47,6 +60,20 @@ var fields = options.Fields[Config]([]options.Words{
 	{"weight_decay", "a number, at least 0", "decoupled, on matrices only"},
 	{"clip_norm", "a number above 0, or none for no clipping",
 		"largest global norm of the gradients; None never clips"},
+	{"activation_checkpointing", "a whole number, at least 0",
+		"to save memory, every so many blocks one keeps its input alone and recomputes the rest in backward, with " +
+			"the same bits: 1 is every block, 0 none"},
+	{"recompute_experts", "true or false",
+		"the same, in the other blocks, for what lies inside their experts"},
+	{"precision", "one of f32, bf16, f16",
+		"what the model computes in: f32, bf16, or f16, whose losses are scaled; weights, gradients and moments are " +
+			"kept in f32"},
+	{"loss_scale", "a number, from 5.96046e-08 to 1.67772e+07", "scale of the losses to begin with, with f16"},
+	{"loss_scale_growth", "a number, at least 1",
+		"factor of the scale after loss_scale_interval steps without an overflow"},
+	{"loss_scale_backoff", "a number, from 0 to 1, and above 0",
+		"factor of the scale after a step whose gradients overflow, which is skipped"},
+	{"loss_scale_interval", "a whole number, at least 1", "steps without an overflow after which the scale grows"},
 	{"seed", "a whole number of 64 bits", "of the initial weights and of the data order"},
 	{"eval_every", "a whole number, at least 0",
 		"steps between evaluations on held-out text; 0 evaluates at the end alone"},
@@ -56,6 +83,16 @@ var fields = options.Fields[Config]([]options.Words{
 	{"log_every", "a whole number, at least 1", "steps between lines of metrics"},
 })
 
+// added are options that checkpoints did not have from the beginning. Files have them where they are not at their
+// defaults, so a run that uses none of them is the same file as ever, which programs from before them open too.
+var added = map[string]bool{
+	"activation_checkpointing": true, "recompute_experts": true, "precision": true, "loss_scale": true,
+	"loss_scale_growth": true, "loss_scale_backoff": true, "loss_scale_interval": true,
+}
+
+// Loss scales that the library takes.
+const leastLossScale, largestLossScale = 1.0 / (1 << 24), 1 << 24
+
 // Options lists the options, for flags and help.
 func Options() []options.Field { return fields }
 
@@ -63,8 +100,9 @@ func Options() []options.Field { return fields }
 func DefaultConfig() Config {
 	return Config{
 		Steps: 10000, BatchSize: 8, SequenceLength: 256, LearningRate: 3e-4, MinRateShare: 0.1, WarmupSteps: 2000,
-		Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, ClipNorm: 1.0, EvalEvery: 100, SaveEvery: 100,
-		KeepCheckpoints: 2, LogEvery: 1,
+		Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, ClipNorm: 1.0,
+		Precision: model.F32, LossScale: 65536, LossScaleGrowth: 2, LossScaleBackoff: 0.5, LossScaleInterval: 2000,
+		EvalEvery: 100, SaveEvery: 100, KeepCheckpoints: 2, LogEvery: 1,
 	}
 }
 
@@ -74,11 +112,13 @@ func (c *Config) Assign(values options.Values) error {
 	return options.Assign(c, fields, values, "training", formats.Repr)
 }
 
-// Object gives all options by name.
+// Object gives all options by name, but those that were added later and are at their defaults.
 func (c Config) Object() *formats.Object {
-	object := formats.NewObject()
+	usual, object := DefaultConfig(), formats.NewObject()
 	for _, field := range fields {
-		object.Set(field.Name, field.Get(&c))
+		if value := field.Get(&c); !added[field.Name] || value != field.Get(&usual) {
+			object.Set(field.Name, value)
+		}
 	}
 	return object
 }
@@ -104,6 +144,15 @@ func (c Config) Validate() error {
 		"weight_decay":     within(c.WeightDecay, 0, math.Inf(1)),
 		"clip_norm":        within(c.ClipNorm, 0, math.Inf(1)),
 		"seed":             true,
+
+		"activation_checkpointing": count(c.ActivationCheckpointing, 0),
+		"recompute_experts":        true,
+		"precision":                c.Precision.Validate() == nil,
+		"loss_scale":               within(c.LossScale, leastLossScale, largestLossScale),
+		"loss_scale_growth":        within(c.LossScaleGrowth, 1, math.Inf(1)),
+		"loss_scale_backoff":       within(c.LossScaleBackoff, 0, 1) && c.LossScaleBackoff > 0,
+		"loss_scale_interval":      c.LossScaleInterval >= 1,
+
 		"eval_every":       count(c.EvalEvery, 0),
 		"eval_batches":     count(c.EvalBatches, 0),
 		"save_every":       count(c.SaveEvery, 0),
@@ -113,6 +162,21 @@ func (c Config) Validate() error {
 	for _, field := range fields {
 		if !holds[field.Name] {
 			return field.Wrong(formats.Repr(field.Get(&c)))
+		}
+	}
+	if c.RecomputeExperts && c.ActivationCheckpointing == 1 {
+		return errors.New("recompute_experts is for blocks that activation_checkpointing leaves; 1 leaves none")
+	}
+	return c.checkScaling()
+}
+
+// checkScaling refuses options of loss scaling where no losses are scaled.
+func (c Config) checkScaling() error {
+	usual := DefaultConfig()
+	for _, field := range fields {
+		given := strings.HasPrefix(field.Name, "loss_scale") && field.Get(&c) != field.Get(&usual)
+		if given && c.Precision != model.F16 {
+			return fmt.Errorf("%s is given, but the precision is %s; losses are scaled in f16", field.Name, c.Precision)
 		}
 	}
 	return nil

@@ -17,7 +17,7 @@ func parse(t testing.TB, text string) *formats.Object {
 
 func TestOptionsThatAreRefused(t *testing.T) {
 	for text, words := range map[string]string{
-		`{"speed": 3}`:                  "there is no training option 'speed'; there are batch_size, beta1",
+		`{"speed": 3}`:                  "there is no training option 'speed'; there are activation_checkpointing, batch_size, beta1",
 		`{"steps": 0}`:                  "steps is 0; it must be a whole number, at least 1",
 		`{"steps": 2.5}`:                "steps is 2.5; it must be a whole number, at least 1",
 		`{"steps": 4294967296}`:         "steps is 4294967296; it must be",

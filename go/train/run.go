@@ -22,11 +22,16 @@ var ErrDiverged = errors.New("training diverged")
 
 // divergedError says where.
 type divergedError struct {
-	loss float64
-	step int
+	loss      float64
+	step      int
+	overflown bool // the gradients, with the least loss scale
 }
 
 func (e *divergedError) Error() string {
+	if e.overflown {
+		return fmt.Sprintf("the gradients overflow at step %d with the least loss scale there is; the last checkpoint "+
+			"is from before. A lower learning rate or another precision usually helps", e.step)
+	}
 	return fmt.Sprintf(
 		"the loss is %s at step %d; the last checkpoint is from before. A lower learning rate or a longer "+
 			"warm-up usually helps",
@@ -37,13 +42,14 @@ func (e *divergedError) Error() string {
 
 func (e *divergedError) Unwrap() error { return ErrDiverged }
 
-// Progress is where a run stands after a step. Losses are those of the last report, in nats a token.
+// Progress is where a run stands after a step. Losses, in nats a token, and skipped steps are those of the last report.
 type Progress struct {
 	Step            int
 	Loss            float64
 	HeldOutLoss     *float64 // nil when nothing was evaluated yet
 	TokensPerSecond float64
 	Seconds         float64
+	SkippedSteps    int
 }
 
 // Run trains in a folder: `checkpoints/`, `metrics.jsonl`.
@@ -85,7 +91,7 @@ func StartRun(
 	err = run.checkVocabulary(config.VocabSize)
 	if err == nil {
 		var made *model.MoETransformer
-		if made, err = model.New(ctx, config, options.Seed); err == nil {
+		if made, err = model.New(ctx, config, options.Precision, options.Seed); err == nil {
 			if run.Trainer, err = NewTrainer(made, options); err != nil {
 				err = errors.Join(err, made.Close())
 			}
@@ -223,6 +229,7 @@ type loop struct {
 	run     *Run
 	log     *metricsLog
 	loss    float64
+	skipped int // steps
 	heldOut *float64
 	speed   float64
 	saved   bool
@@ -246,14 +253,13 @@ func (l *loop) steps(ctx context.Context) error {
 		reported := last || step%config.LogEvery == 0
 		var record *formats.Object
 		if reported {
-			if record, err = r.record(result); err != nil {
+			if record, err = l.record(result); err != nil {
 				return err
 			}
-			l.loss = record.Get("loss").(float64)
 		}
 		l.count(time.Since(began).Seconds())
 		if reported {
-			if err := l.report(record, step); err != nil {
+			if err := l.report(record, result); err != nil {
 				return err
 			}
 		}
@@ -261,7 +267,7 @@ func (l *loop) steps(ctx context.Context) error {
 			return err
 		}
 		if r.OnProgress != nil {
-			r.OnProgress(Progress{step, l.loss, l.heldOut, l.speed, r.Seconds})
+			r.OnProgress(Progress{step, l.loss, l.heldOut, l.speed, r.Seconds, l.skipped})
 		}
 	}
 	return nil
@@ -293,8 +299,14 @@ func (l *loop) count(seconds float64) {
 	l.timedSeconds += seconds
 }
 
-// record makes the line of metrics of a step, its time still missing.
-func (r *Run) record(result *StepResult) (*formats.Object, error) {
+// record makes the line of metrics of a step, its time still missing. In a skipped step null stands for what is no
+// number.
+func (l *loop) record(result *StepResult) (*formats.Object, error) {
+	r := l.run
+	skipped, err := result.Skipped()
+	if err != nil {
+		return nil, err
+	}
 	record := formats.NewObject("step", result.Step)
 	for _, value := range []struct {
 		name string
@@ -307,7 +319,12 @@ func (r *Run) record(result *StepResult) (*formats.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		record.Set(value.name, number)
+		if value.name == "loss" {
+			l.loss = number
+		}
+		if record.Set(value.name, number); skipped && !finite(number) {
+			record.Set(value.name, nil)
+		}
 	}
 	record.Set("tokens", r.Position*r.Trainer.Config.SequenceLength)
 	record.Set("tokens_per_second", nil)
@@ -317,8 +334,22 @@ func (r *Run) record(result *StepResult) (*formats.Object, error) {
 		return nil, err
 	}
 	record.Set("expert_shares", shares(counts))
+	if !result.Scaled() {
+		return record, nil
+	}
+	scale, err := result.LossScale()
+	if err != nil {
+		return nil, err
+	}
+	if l.skipped, err = result.SkippedSteps(); err != nil {
+		return nil, err
+	}
+	record.Set("loss_scale", scale)
+	record.Set("skipped_steps", l.skipped)
 	return record, nil
 }
+
+func finite(value float64) bool { return !math.IsNaN(value) && !math.IsInf(value, 0) }
 
 // shares gives the share of each expert in its layer's slots.
 func shares(counts [][]int32) []any {
@@ -346,8 +377,9 @@ func round(value float64, digits int) float64 {
 	return rounded
 }
 
-// report writes the metrics of a step.
-func (l *loop) report(record *formats.Object, step int) error {
+// report writes the metrics of a step. ErrDiverged when the loss is no number, unless the step was skipped and a lower
+// loss scale can still help.
+func (l *loop) report(record *formats.Object, result *StepResult) error {
 	config := l.run.Trainer.Config
 	l.speed = float64(l.timedSteps*config.BatchSize*config.SequenceLength) / l.timedSeconds
 	l.timedSteps, l.timedSeconds = 0, 0
@@ -356,10 +388,21 @@ func (l *loop) report(record *formats.Object, step int) error {
 	if err := l.write(record); err != nil {
 		return err
 	}
-	if math.IsNaN(l.loss) || math.IsInf(l.loss, 0) {
-		return &divergedError{l.loss, step}
+	skipped, err := result.Skipped()
+	if err != nil {
+		return err
 	}
-	return nil
+	if !skipped {
+		if !finite(l.loss) {
+			return &divergedError{loss: l.loss, step: result.Step}
+		}
+		return nil
+	}
+	scale, err := result.LossScale()
+	if err == nil && scale == leastLossScale {
+		err = &divergedError{step: result.Step, overflown: true}
+	}
+	return err
 }
 
 func (l *loop) write(record *formats.Object) error {
@@ -419,9 +462,13 @@ func (r *Run) Evaluate(batches int) (float64, error) {
 // Save writes a checkpoint of this moment and removes those that are not to be kept. heldOutLoss may be nil.
 func (r *Run) Save(heldOutLoss *float64) error {
 	config := r.Trainer.Config
+	scaling, err := r.Trainer.LossScaling()
+	if err != nil {
+		return err
+	}
 	state := State{
 		Step: r.Trainer.Step(), DataPosition: r.Position, DataWindows: r.Data.Count, Seconds: r.Seconds,
-		Train: config, HeldOutLoss: heldOutLoss,
+		Train: config, HeldOutLoss: heldOutLoss, LossScaling: scaling,
 	}
 	if _, err := SaveCheckpoint(r.Checkpoints, r.Trainer, state, r.Tokenizer); err != nil {
 		return err

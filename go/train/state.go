@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/model"
 )
 
 const (
@@ -25,21 +27,34 @@ type State struct {
 	DataWindows  int     // windows that the data had
 	Seconds      float64 // time spent training
 	Train        Config
-	HeldOutLoss  *float64 // nil when this moment was not evaluated
+	HeldOutLoss  *float64     // nil when this moment was not evaluated
+	LossScaling  *LossScaling // nil in another precision than f16
 }
 
 // document is the content of training.json.
 func (s State) document() string {
-	return formats.JSONDocument(formats.NewObject(
+	object := formats.NewObject(
 		"format", stateFormat, "version", stateVersion, "step", s.Step, "data_position", s.DataPosition,
 		"data_windows", s.DataWindows, "seconds", s.Seconds, "train", s.Train.Object(), "held_out_loss", s.loss(),
-	))
+	)
+	s.addScaling(object)
+	return formats.JSONDocument(object)
 }
 
-// Object gives step, position, time and held-out loss by name, without the options.
+// Object gives step, position, time, held-out loss and loss scaling by name, without the options.
 func (s State) Object() *formats.Object {
-	return formats.NewObject("step", int64(s.Step), "data_position", int64(s.DataPosition),
+	object := formats.NewObject("step", int64(s.Step), "data_position", int64(s.DataPosition),
 		"data_windows", int64(s.DataWindows), "seconds", s.Seconds, "held_out_loss", s.loss())
+	s.addScaling(object)
+	return object
+}
+
+// addScaling adds the loss scaling, where there is one.
+func (s State) addScaling(object *formats.Object) {
+	if scaling := s.LossScaling; scaling != nil {
+		object.Set("loss_scaling", formats.NewObject("scale", scaling.Scale,
+			"good_steps", int64(scaling.GoodSteps), "skipped", int64(scaling.Skipped)))
+	}
 }
 
 func (s State) loss() any {
@@ -68,6 +83,7 @@ func stateFrom(values *formats.Object) (State, error) {
 		found := formats.Repr(version)
 		return state, fmt.Errorf("is a training state of version %s; this program reads version %d", found, stateVersion)
 	}
+	scaling := values.Delete("loss_scaling")
 	wanted := []string{"data_position", "data_windows", "held_out_loss", "seconds", "step", "train"}
 	if found := values.SortedNames(); !slices.Equal(found, wanted) {
 		names := strings.Join(found, ", ")
@@ -103,7 +119,51 @@ func stateFrom(values *formats.Object) (State, error) {
 	if err := state.Train.Assign(options); err != nil {
 		return state, err
 	}
-	return state, state.Train.Validate()
+	if err := state.Train.Validate(); err != nil {
+		return state, err
+	}
+	state.LossScaling, err = scalingFrom(scaling, state)
+	return state, err
+}
+
+// scalingFrom checks the loss scaling of a state of which all else was read; `value` is nil where the file has none.
+func scalingFrom(value any, state State) (*LossScaling, error) {
+	precision := state.Train.Precision
+	switch {
+	case value == nil && precision == model.F16:
+		return nil, fmt.Errorf("has no loss_scaling; its precision is %s", precision)
+	case value == nil:
+		return nil, nil
+	case precision != model.F16:
+		return nil, fmt.Errorf("has a loss_scaling; its precision is %s", precision)
+	}
+	values, ok := value.(*formats.Object)
+	if !ok || !slices.Equal(values.SortedNames(), []string{"good_steps", "scale", "skipped"}) {
+		found := formats.Repr(value)
+		return nil, fmt.Errorf("loss_scaling is %s; it must have scale, good_steps and skipped", found)
+	}
+	scale, err := number(values, "scale")
+	if err != nil || !(scale >= leastLossScale && scale <= largestLossScale) {
+		found := formats.Repr(values.Get("scale"))
+		return nil, fmt.Errorf("the scale of loss_scaling is %s; it must be a number, 2^-24 to 2^24", found)
+	}
+	scaling := &LossScaling{Scale: scale}
+	for _, whole := range []struct {
+		name string
+		most int
+		into *int
+	}{
+		{"good_steps", math.MaxInt32, &scaling.GoodSteps},
+		{"skipped", min(state.Step, math.MaxInt32), &scaling.Skipped},
+	} {
+		count, ok := values.Get(whole.name).(int64)
+		if !ok || count < 0 || count > int64(whole.most) {
+			found := formats.Repr(values.Get(whole.name))
+			return nil, fmt.Errorf("%s of loss_scaling is %s; it must be a whole number, 0 to %d", whole.name, found, whole.most)
+		}
+		*whole.into = int(count)
+	}
+	return scaling, nil
 }
 
 func number(values *formats.Object, name string) (float64, error) {

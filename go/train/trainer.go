@@ -14,7 +14,8 @@ import (
 )
 
 // Trainer trains a model with AdamW. The state beside the model's parameters: first and second moments, arenas of the
-// same layout, and the step. It must be closed, after which the model is still its maker's.
+// same layout, the step, and the loss scale of a model in f16. It must be closed, after which the model is still its
+// maker's.
 type Trainer struct {
 	Model                       *model.MoETransformer
 	Config                      Config
@@ -23,9 +24,11 @@ type Trainer struct {
 	// NoCapture runs every step call by call instead of replaying a captured graph: the same bits, later.
 	NoCapture bool
 
-	calls                *capturedStep
-	done                 int // what step holds, so that nobody has to wait for the device to know it
-	step, lr, norm, clip *tensor.Tensor
+	calls          *capturedStep
+	scaling        *lossScaling   // nil but in f16
+	done           int            // known here, so that nobody has to wait for the device
+	step           *tensor.Tensor // i32 [1], updates, which is steps without those that were skipped
+	lr, norm, clip *tensor.Tensor // f32 [1]
 }
 
 // NewTrainer makes a trainer of a model with gradients.
@@ -39,6 +42,14 @@ func NewTrainer(m *model.MoETransformer, config Config) (*Trainer, error) {
 	if config.SequenceLength > m.Config.Context {
 		return nil, fmt.Errorf("sequence_length is %d; this model's context is %d", config.SequenceLength, m.Config.Context)
 	}
+	if config.ActivationCheckpointing > m.Config.NumLayers {
+		return nil, fmt.Errorf("activation_checkpointing is %d; this model has %d blocks",
+			config.ActivationCheckpointing, m.Config.NumLayers)
+	}
+	if config.Precision != m.Precision {
+		return nil, fmt.Errorf("precision is %s; this model computes in %s", config.Precision, m.Precision)
+	}
+	m.Recompute(config.ActivationCheckpointing, config.RecomputeExperts)
 	t := &Trainer{Model: m, Config: config}
 	if err := t.build(); err != nil {
 		return nil, errors.Join(err, t.Close())
@@ -49,11 +60,16 @@ func NewTrainer(m *model.MoETransformer, config Config) (*Trainer, error) {
 func (t *Trainer) build() error {
 	ctx := t.Model.Context()
 	var err error
-	if t.FirstMoments, err = model.NewArena(ctx, t.Model.Layout); err != nil {
+	if t.FirstMoments, err = model.NewArena(ctx, t.Model.Layout, cuda.F32); err != nil {
 		return err
 	}
-	if t.SecondMoments, err = model.NewArena(ctx, t.Model.Layout); err != nil {
+	if t.SecondMoments, err = model.NewArena(ctx, t.Model.Layout, cuda.F32); err != nil {
 		return err
+	}
+	if t.Config.Precision == model.F16 {
+		if t.scaling, err = newLossScaling(ctx, t.Config); err != nil {
+			return err
+		}
 	}
 	if t.step, err = tensor.Zeros(ctx, cuda.I32, 1); err != nil {
 		return err
@@ -73,6 +89,9 @@ func (t *Trainer) Close() error {
 		err = t.calls.close()
 		t.calls = nil
 	}
+	if t.scaling != nil {
+		err = errors.Join(err, t.scaling.close())
+	}
 	err = errors.Join(err, t.FirstMoments.Close(), t.SecondMoments.Close())
 	for _, scalar := range []*tensor.Tensor{t.step, t.lr, t.norm, t.clip} {
 		err = errors.Join(err, scalar.Close())
@@ -80,15 +99,34 @@ func (t *Trainer) Close() error {
 	return err
 }
 
-// Step is the number of updates done.
+// Step is the number of steps done, those that were skipped included.
 func (t *Trainer) Step() int { return t.done }
 
-// SetStep sets the number of updates done.
-func (t *Trainer) SetStep(step int) error {
+// LossScaling reads the loss scale and its counters from the device; nil in another precision than f16.
+func (t *Trainer) LossScaling() (*LossScaling, error) {
+	if t.scaling == nil {
+		return nil, nil
+	}
+	state, err := t.scaling.state()
+	return &state, err
+}
+
+// Restore goes on behind `step`, with the loss scaling of that moment when the precision is f16, and nil otherwise.
+func (t *Trainer) Restore(step int, state *LossScaling) error {
+	if (state == nil) != (t.scaling == nil) {
+		return errors.New("the state of loss scaling belongs to the precision f16, and to no other")
+	}
 	if step < 0 || step > math.MaxInt32 {
 		return fmt.Errorf("step is %d; it must be 0 to %d", step, math.MaxInt32)
 	}
-	if err := tensor.Write(t.step, []int32{int32(step)}); err != nil {
+	updates := step
+	if state != nil {
+		updates -= state.Skipped
+		if err := t.scaling.restore(*state); err != nil {
+			return err
+		}
+	}
+	if err := tensor.Write(t.step, []int32{int32(updates)}); err != nil {
 		return err
 	}
 	t.done = step
@@ -148,7 +186,7 @@ func (t *Trainer) prepare(batch, length int) error {
 	if micro == 0 {
 		micro = batch
 	}
-	calls, err := newCapturedStep(t.Model, batch, length, micro, !t.NoCapture)
+	calls, err := newCapturedStep(t.Model, batch, length, micro, !t.NoCapture, t.scaling)
 	if err == nil {
 		t.calls = calls
 	}
@@ -165,17 +203,29 @@ func (t *Trainer) update() error {
 	if config.ClipNorm != 0 {
 		limit = config.ClipNorm
 	}
-	if err := tensor.GradClip(t.norm, nil, t.clip, nil, float32(limit)); err != nil {
+	var lossScale, skip, copied *tensor.Tensor
+	if t.scaling != nil {
+		lossScale, skip = t.scaling.scale, t.scaling.skip
+	}
+	if m.Weights != m.Parameters {
+		copied = m.Weights.Data
+	}
+	if err := tensor.GradClip(t.norm, lossScale, t.clip, nil, float32(limit)); err != nil {
 		return err
+	}
+	if t.scaling != nil {
+		if err := t.scaling.update(t.norm); err != nil {
+			return err
+		}
 	}
 	warmup, total := config.scheduleSteps()
 	lowest := float32(config.LearningRate * config.MinRateShare)
-	err := tensor.LRSchedule(nil, t.step, t.lr, int64(warmup), int64(total), float32(config.LearningRate), lowest)
+	err := tensor.LRSchedule(skip, t.step, t.lr, int64(warmup), int64(total), float32(config.LearningRate), lowest)
 	if err != nil {
 		return err
 	}
 	return tensor.AdamWStep(
-		gradients, t.lr, t.step, t.clip, nil, m.Parameters.Data, t.FirstMoments.Data, t.SecondMoments.Data, nil,
+		gradients, t.lr, t.step, t.clip, skip, m.Parameters.Data, t.FirstMoments.Data, t.SecondMoments.Data, copied,
 		int64(m.Layout.NumDecayed), float32(config.Beta1), float32(config.Beta2), float32(config.Eps),
 		float32(config.WeightDecay),
 	)
@@ -200,7 +250,7 @@ func checkIDs(name string, ids []int32, length, vocab int, ignorable bool) error
 
 // StepResult is what a step did. Values stay on the device until they are asked for; they last until the next step.
 type StepResult struct {
-	Step   int // updates done
+	Step   int // steps done
 	Tokens int // targets that counted
 
 	trainer *Trainer
@@ -233,11 +283,53 @@ func (r *StepResult) AuxLoss() (float64, error) {
 	return exactSum(parts), nil
 }
 
-// GradNorm is the global norm of the gradients before clipping.
-func (r *StepResult) GradNorm() (float64, error) { return scalar(r.trainer.norm) }
+// GradNorm is the global norm of the gradients before clipping, the loss scale divided out. In a skipped step it is not
+// finite.
+func (r *StepResult) GradNorm() (float64, error) {
+	norm, err := scalar(r.trainer.norm)
+	if err != nil || !r.Scaled() {
+		return norm, err
+	}
+	scale, err := r.LossScale()
+	return norm / scale, err
+}
 
-// LearningRate is the rate of this update.
-func (r *StepResult) LearningRate() (float64, error) { return scalar(r.trainer.lr) }
+// LearningRate is the rate of this update; NaN in a skipped step, which makes none.
+func (r *StepResult) LearningRate() (float64, error) {
+	skipped, err := r.Skipped()
+	if err != nil || skipped {
+		return math.NaN(), err
+	}
+	return scalar(r.trainer.lr)
+}
+
+// Scaled tells whether losses are scaled, as in f16.
+func (r *StepResult) Scaled() bool { return r.trainer.scaling != nil }
+
+// LossScale is what the losses of this step were multiplied by; 1 in another precision than f16.
+func (r *StepResult) LossScale() (float64, error) {
+	if !r.Scaled() {
+		return 1, nil
+	}
+	return scalar(r.trainer.scaling.scale)
+}
+
+// Skipped tells whether the gradients overflowed, so that nothing was updated.
+func (r *StepResult) Skipped() (bool, error) {
+	if !r.Scaled() {
+		return false, nil
+	}
+	skip, err := counter(r.trainer.scaling.skip)
+	return skip != 0, err
+}
+
+// SkippedSteps is how many steps were skipped so far, this one included.
+func (r *StepResult) SkippedSteps() (int, error) {
+	if !r.Scaled() {
+		return 0, nil
+	}
+	return counter(r.trainer.scaling.skipped)
+}
 
 func scalar(of *tensor.Tensor) (float64, error) {
 	values, err := tensor.Read[float32](of)

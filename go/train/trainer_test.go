@@ -60,7 +60,7 @@ func must[T any](value T, err error) func(testing.TB) T {
 
 func newTrainer(t testing.TB, ctx *cuda.Context, config model.Config, options train.Config) *train.Trainer {
 	t.Helper()
-	made := must(model.New(ctx, config, options.Seed))(t)
+	made := must(model.New(ctx, config, model.F32, options.Seed))(t)
 	t.Cleanup(func() { check(t, made.Close()) })
 	trainer := must(train.NewTrainer(made, options))(t)
 	t.Cleanup(func() { check(t, trainer.Close()) })
@@ -212,7 +212,7 @@ func TestWrongBatchesLeaveTheModelAsItIs(t *testing.T) {
 
 func TestTrainersThatCannotBe(t *testing.T) {
 	ctx, config := newContext(t), tiny()
-	made := must(model.New(ctx, config, 0))(t)
+	made := must(model.New(ctx, config, model.F32, 0))(t)
 	defer made.Close()
 	long := options()
 	long.SequenceLength = 33
@@ -231,7 +231,7 @@ func TestTrainersThatCannotBe(t *testing.T) {
 func TestMemoryReturns(t *testing.T) {
 	ctx, config := newContext(t), tiny()
 	random := rand.New(rand.NewPCG(7, 8))
-	made := must(model.New(ctx, config, 0))(t)
+	made := must(model.New(ctx, config, model.F32, 0))(t)
 	trainer := must(train.NewTrainer(made, options()))(t)
 	for _, length := range []int{4, 4, 9, 9, 9, 4} {
 		inputs, targets := randomBatch(random, config, 2, length)

@@ -120,7 +120,7 @@ func (f *benchFlags) measure(ctx *cuda.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, windows.Close()) }()
-	made, err := model.New(ctx, modelConfig, trainConfig.Seed)
+	made, err := model.New(ctx, modelConfig, trainConfig.Precision, trainConfig.Seed)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,6 +36,8 @@ func (v *optionValue) String() string { return "" }
 // Type names the kind of the value for the help.
 func (v *optionValue) Type() string {
 	switch {
+	case v.field.Choices != nil:
+		return strings.Join(v.field.Choices, "|")
 	case v.field.Type == reflect.Float64 && v.field.None:
 		return "float|none"
 	case v.field.Type == reflect.Float64:
@@ -45,8 +48,16 @@ func (v *optionValue) Type() string {
 	return "integer"
 }
 
-// Set reads a number, or "none" where the option takes it. What the number may be is checked with the other options.
+// Set reads one of the choices, where there are some, else a number, or "none" where the option takes it. What the
+// number may be is checked with the other options.
 func (v *optionValue) Set(text string) error {
+	if v.field.Choices != nil {
+		if !slices.Contains(v.field.Choices, text) {
+			return fmt.Errorf("'%s' is not one of %s", text, strings.Join(v.field.Choices, ", "))
+		}
+		v.value = text
+		return nil
+	}
 	kind := "a whole number"
 	if v.field.None {
 		if strings.EqualFold(text, "none") {

@@ -28,6 +28,7 @@ type generateFlags struct {
 	temperature, topP float64
 	topK              int
 	seed              int64
+	precision         string
 	device            deviceFlags
 }
 
@@ -57,6 +58,8 @@ ids that follow, on one line between spaces; no id ends it early.`,
 	set.Float64Var(&flags.topP, "top-p", 0, "Draw among the likeliest up to this share.")
 	set.Int64Var(&flags.seed, "seed", 0, "The same seed gives the same text.")
 	set.BoolVar(&flags.ids, "ids", false, "PROMPT is token ids, and so is the output; no tokenizer is needed.")
+	set.StringVar(&flags.precision, "precision", string(model.F32),
+		"What to compute in; weights and cache take half the memory in bf16 and f16.")
 	set.BoolVar(&flags.best, "best", false,
 		"Of a run, take the checkpoint with the lowest held-out loss, not the last.")
 	flags.device.add(set)
@@ -78,6 +81,9 @@ func (f *generateFlags) check(command *cobra.Command, folder string) error {
 		return usagef("invalid value for '--top-k': %d is not at least 1", f.topK)
 	case given("top-p") && !(f.topP > 0 && f.topP <= 1):
 		return usagef("invalid value for '--top-p': %v is not above 0 and at most 1", f.topP)
+	case model.Precision(f.precision).Validate() != nil:
+		known := strings.Join(model.Precisions(), ", ")
+		return usagef("invalid value for '--precision': '%s' is not one of %s", f.precision, known)
 	}
 	return requirePath("MODEL", folder, folderPath)
 }
@@ -159,7 +165,7 @@ func (g *generation) run(ctx context.Context, flags *generateFlags, stop func() 
 		return err
 	}
 	defer func() { err = errors.Join(err, device.Close()) }()
-	made, err := g.checkpoint.Model(device, false)
+	made, err := g.checkpoint.Model(device, model.Precision(flags.precision), false)
 	if err != nil {
 		return err
 	}

@@ -284,6 +284,10 @@ func lossesText(progress train.Progress) string {
 	if progress.HeldOutLoss != nil {
 		heldOut = fmt.Sprintf(", held-out %.3f", *progress.HeldOutLoss)
 	}
+	skipped := ""
+	if progress.SkippedSteps > 0 {
+		skipped = fmt.Sprintf(", %d steps skipped", progress.SkippedSteps)
+	}
 	speed := int(math.Round(progress.TokensPerSecond))
-	return fmt.Sprintf("loss %.3f%s · %d tokens/s", progress.Loss, heldOut, speed)
+	return fmt.Sprintf("loss %.3f%s%s · %d tokens/s", progress.Loss, heldOut, skipped, speed)
 }

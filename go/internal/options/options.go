@@ -1,8 +1,8 @@
 // Package options reads and writes structs of options: one list of fields serves files, flags and messages.
 //
 // The name of a field in files and, with dashes, in flags is its tag `name`; a tag `none` is present where "none" is a
-// value, which the field holds as its zero. What the values may be and what they do is said in a list beside the
-// struct.
+// value, which the field holds as its zero; a tag `choices` lists the values of a text. What the values may be and what
+// they do is said in a list beside the struct.
 package options
 
 import (
@@ -26,9 +26,10 @@ type Words [3]string
 type Field struct {
 	Name, Rule, Help string
 
-	None  bool // whether "none" is a value, held as zero
-	Type  reflect.Kind
-	index int
+	None    bool     // whether "none" is a value, held as zero
+	Choices []string // the values of a text
+	Type    reflect.Kind
+	index   int
 }
 
 // Fields lists the options of a struct type, in their order. It panics when a field has no words: both stand in one
@@ -44,15 +45,19 @@ func Fields[T any](words []Words) []Field {
 			panic(fmt.Sprintf("options: the field %s has no words", field.Name))
 		}
 		_, none := field.Tag.Lookup("none")
+		var choices []string
+		if list, text := field.Tag.Lookup("choices"); text {
+			choices = strings.Split(list, ",")
+		}
 		fields = append(fields, Field{
 			Name: name, Rule: words[place][1], Help: words[place][2],
-			None: none, Type: field.Type.Kind(), index: at,
+			None: none, Choices: choices, Type: field.Type.Kind(), index: at,
 		})
 	}
 	return fields
 }
 
-// Get gives a field's value as int64, float64, bool, or nil for none.
+// Get gives a field's value as int64, float64, bool, string, or nil for none.
 func (f Field) Get(target any) any {
 	value := reflect.ValueOf(target).Elem().Field(f.index)
 	if f.None && value.IsZero() {
@@ -63,6 +68,8 @@ func (f Field) Get(target any) any {
 		return value.Bool()
 	case reflect.Float64:
 		return value.Float()
+	case reflect.String:
+		return value.String()
 	default:
 		return value.Int()
 	}
@@ -106,6 +113,11 @@ func (f Field) set(target, value any) bool {
 		truth, ok := value.(bool)
 		field.SetBool(truth)
 		return ok
+	}
+	if f.Type == reflect.String {
+		text, ok := value.(string)
+		field.SetString(text)
+		return ok && slices.Contains(f.Choices, text)
 	}
 	number, whole := value.(int64)
 	if f.Type == reflect.Float64 {

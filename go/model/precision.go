@@ -1,0 +1,43 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/formats"
+)
+
+// Precision is what a model computes in.
+type Precision string
+
+// The precisions there are.
+const (
+	F32  Precision = "f32"
+	BF16 Precision = "bf16"
+	F16  Precision = "f16"
+)
+
+// Precisions lists the names of all precisions.
+func Precisions() []string { return []string{string(F32), string(BF16), string(F16)} }
+
+// Validate says that this is no precision.
+func (p Precision) Validate() error {
+	if !slices.Contains(Precisions(), string(p)) {
+		known := strings.Join(Precisions(), ", ")
+		return fmt.Errorf("precision is %s; it must be one of %s", formats.Repr(string(p)), known)
+	}
+	return nil
+}
+
+// dtype is the element type of weights and activations in a valid precision.
+func (p Precision) dtype() cuda.DType {
+	switch p {
+	case BF16:
+		return cuda.BF16
+	case F16:
+		return cuda.F16
+	}
+	return cuda.F32
+}
