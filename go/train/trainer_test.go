@@ -60,7 +60,7 @@ func must[T any](value T, err error) func(testing.TB) T {
 
 func newTrainer(t testing.TB, ctx *cuda.Context, config model.Config, options train.Config) *train.Trainer {
 	t.Helper()
-	made := must(model.New(ctx, config, model.F32, options.Seed))(t)
+	made := must(model.New(ctx, config, options.Precision, options.Seed))(t)
 	t.Cleanup(func() { check(t, made.Close()) })
 	trainer := must(train.NewTrainer(made, options))(t)
 	t.Cleanup(func() { check(t, trainer.Close()) })

@@ -1,0 +1,392 @@
+package train_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/tensor"
+	"github.com/nncuda/nncuda/go/train"
+)
+
+var sixteenBits = []model.Precision{model.BF16, model.F16}
+
+// inPrecision are options of a trainer on micro-batches of different sizes.
+func inPrecision(precision model.Precision) train.Config {
+	config := options()
+	config.Steps, config.WarmupSteps, config.MicroBatchSize, config.LearningRate = 200, 10, 3, 5e-3
+	config.Precision = precision
+	return config
+}
+
+// learnableBatch gives inputs and targets where each token decides the next, but for a tenth of noise.
+func learnableBatch(seed uint64, config model.Config, batch, length int) (inputs, targets []int32) {
+	random, vocab := rand.New(rand.NewPCG(seed, 1)), int32(config.VocabSize)
+	for range batch {
+		id := random.Int32N(vocab)
+		for range length {
+			inputs = append(inputs, id)
+			if random.IntN(10) > 0 {
+				id = (5*id + 7) % vocab
+			} else {
+				id = random.Int32N(vocab)
+			}
+			targets = append(targets, id)
+		}
+	}
+	return inputs, targets
+}
+
+// rounded gives the nearest value of a 16-bit precision, of equals the even one.
+func rounded(value float32, precision model.Precision) float32 {
+	bits, least, largest := 7, -126, math.Ldexp(1+127./128, 127)
+	if precision == model.F16 {
+		bits, least, largest = 10, -14, 65504
+	}
+	if value == 0 {
+		return value
+	}
+	_, exponent := math.Frexp(float64(value)) // of a mantissa below 1
+	unit := math.Ldexp(1, max(exponent-1, least)-bits)
+	nearest := math.RoundToEven(float64(value)/unit) * unit
+	if math.Abs(nearest) > largest {
+		return float32(math.Inf(int(math.Copysign(1, nearest))))
+	}
+	return float32(nearest)
+}
+
+// told is what a step tells, as a text, so that NaN equals NaN.
+func told(t testing.TB, result *train.StepResult) string {
+	t.Helper()
+	values := []any{result.Step, result.Scaled()}
+	for _, read := range []func() (float64, error){
+		result.Loss, result.AuxLoss, result.GradNorm, result.LearningRate, result.LossScale,
+	} {
+		values = append(values, must(read())(t))
+	}
+	return fmt.Sprint(append(values, must(result.SkippedSteps())(t))...)
+}
+
+func TestCapturedStepsIn16Bits(t *testing.T) {
+	ctx, config := newContext(t), tiny()
+	config.CapacityFactor = 1.2
+	for _, precision := range sixteenBits {
+		options := inPrecision(precision)
+		if precision == model.F16 {
+			options.LossScale, options.LossScaleInterval = 1<<24, 2
+		}
+		captured, plain := newTrainer(t, ctx, config, options), newTrainer(t, ctx, config, options)
+		plain.NoCapture = true
+		random, skipped := rand.New(rand.NewPCG(21, 22)), 0
+		for step, shape := range [][2]int{{4, 12}, {4, 12}, {4, 12}, {4, 12}, {2, 7}, {4, 12}, {4, 12}, {4, 12}} {
+			inputs, targets := randomBatch(random, config, shape[0], shape[1])
+			ours := must(captured.TrainStep(inputs, targets, shape[0]))(t)
+			other := must(plain.TrainStep(inputs, targets, shape[0]))(t)
+			if found, wanted := told(t, ours), told(t, other); found != wanted {
+				t.Errorf("%s, step %d: %s, without capture %s", precision, step, found, wanted)
+			}
+			skipped = must(ours.SkippedSteps())(t)
+			for _, trainer := range []*train.Trainer{captured, plain} {
+				if _, _, err := trainer.Model.Evaluate(inputs[:5], targets[:5], 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		requireSame(t, state(t, captured), state(t, plain), string(precision)+" with and without capture")
+		if (skipped > 0) != (precision == model.F16) || skipped == 8 {
+			t.Errorf("%s: %d steps were skipped", precision, skipped)
+		}
+	}
+}
+
+func TestWeightsAreTheRoundedParameters(t *testing.T) {
+	ctx, config := newContext(t), tiny()
+	for _, precision := range sixteenBits {
+		trainer := newTrainer(t, ctx, config, inPrecision(precision))
+		for seed := range uint64(3) {
+			inputs, targets := learnableBatch(seed, config, 4, 12)
+			must(trainer.TrainStep(inputs, targets, 4))(t)
+			requireRounded(t, trainer.Model)
+		}
+	}
+}
+
+// requireRounded compares the weights with the parameters that they are copies of.
+func requireRounded(t testing.TB, made *model.MoETransformer) {
+	t.Helper()
+	parameters := must(made.Parameters.Data.Floats())(t)
+	for at, weight := range must(made.Weights.Data.Floats())(t) {
+		if wanted := rounded(parameters[at], made.Precision); weight != wanted {
+			t.Fatalf("%s: parameter %d is %v, its weight %v, not %v", made.Precision, at, parameters[at], weight, wanted)
+		}
+	}
+}
+
+// TestLossesFollowThoseOfF32: within 2 % at the end of 120 steps, on the mean of 20.
+func TestLossesFollowThoseOfF32(t *testing.T) {
+	ctx, config := newContext(t), tiny()
+	ends := map[model.Precision]float64{}
+	for _, precision := range []model.Precision{model.F32, model.BF16, model.F16} {
+		trainer := newTrainer(t, ctx, config, inPrecision(precision))
+		first := 0.0
+		for step := range 120 {
+			inputs, targets := learnableBatch(uint64(step), config, 4, 12)
+			loss := must(must(trainer.TrainStep(inputs, targets, 4))(t).Loss())(t)
+			if step == 0 {
+				first = loss
+			}
+			if step >= 100 {
+				ends[precision] += loss / 20
+			}
+		}
+		if ends[precision] > 0.6*first {
+			t.Errorf("%s: the loss went from %v to %v", precision, first, ends[precision])
+		}
+		if off := ends[precision]/ends[model.F32] - 1; math.Abs(off) > 0.02 || (off == 0) != (precision == model.F32) {
+			t.Errorf("%s ends at %v, f32 at %v", precision, ends[precision], ends[model.F32])
+		}
+	}
+}
+
+// TestOverflowIsSkipped: the scale falls until the gradients fit; then all goes on as if it had begun with that scale.
+func TestOverflowIsSkipped(t *testing.T) {
+	ctx, config, options := newContext(t), tiny(), inPrecision(model.F16)
+	options.LossScale = 1 << 24
+	trainer := newTrainer(t, ctx, config, options)
+	before := state(t, trainer)
+	inputs, targets := learnableBatch(0, config, 4, 12)
+	var result *train.StepResult
+	skipped := 0
+	for {
+		result = must(trainer.TrainStep(inputs, targets, 4))(t)
+		if scale := must(result.LossScale())(t); scale != math.Ldexp(1, 24-skipped) {
+			t.Fatalf("step %d has the scale %v", result.Step, scale)
+		}
+		if !must(result.Skipped())(t) {
+			break
+		}
+		skipped++
+		norm, rate := must(result.GradNorm())(t), must(result.LearningRate())(t)
+		if !math.IsInf(norm, 0) && !math.IsNaN(norm) || !math.IsNaN(rate) || must(result.SkippedSteps())(t) != skipped {
+			t.Errorf("norm %v, rate %v in step %d, which was skipped", norm, rate, skipped)
+		}
+		requireSame(t, state(t, trainer), before, "after a step that was skipped")
+	}
+	scaling := must(trainer.LossScaling())(t)
+	if wanted := (train.LossScaling{Scale: must(result.LossScale())(t), GoodSteps: 1, Skipped: skipped}); skipped < 3 ||
+		*scaling != wanted {
+		t.Fatalf("%+v, not %+v", *scaling, wanted)
+	}
+	options.LossScale = scaling.Scale
+	other := newTrainer(t, ctx, config, options)
+	must(other.TrainStep(inputs, targets, 4))(t)
+	for seed := range uint64(6) {
+		inputs, targets := learnableBatch(seed, config, 4, 12)
+		must(trainer.TrainStep(inputs, targets, 4))(t)
+		must(other.TrainStep(inputs, targets, 4))(t)
+	}
+	requireSame(t, state(t, trainer), state(t, other), "after the steps that were skipped")
+	if trainer.Step() != other.Step()+skipped {
+		t.Errorf("%d steps, %d without the %d", trainer.Step(), other.Step(), skipped)
+	}
+}
+
+// TestExplodingInputIsSkipped: a token whose embedding is infinite in f16, but not in f32, ends its own batch alone.
+func TestExplodingInputIsSkipped(t *testing.T) {
+	config := tiny()
+	trainer := newTrainer(t, newContext(t), config, inPrecision(model.F16))
+	inputs, targets := learnableBatch(0, config, 4, 12)
+	for at, id := range inputs {
+		if id == 7 {
+			inputs[at] = 8
+		}
+	}
+	must(trainer.TrainStep(inputs, targets, 4))(t)
+	table := must(trainer.Model.Parameters.Parameter("model.embed_tokens.weight"))(t)
+	check(t, tensor.Fill(must(table.Narrow(0, 7, 1))(t), 1e6))
+	check(t, trainer.Model.RoundWeights())
+	before := state(t, trainer)
+	poisoned := slices.Clone(inputs)
+	poisoned[29] = 7
+	result := must(trainer.TrainStep(poisoned, targets, 4))(t)
+	if loss := must(result.Loss())(t); !must(result.Skipped())(t) || !math.IsNaN(loss) && !math.IsInf(loss, 0) {
+		t.Errorf("skipped %v, with a loss of %v", must(result.Skipped())(t), loss)
+	}
+	requireSame(t, state(t, trainer), before, "after an input that explodes")
+	result = must(trainer.TrainStep(inputs, targets, 4))(t)
+	if must(result.Skipped())(t) || must(result.LossScale())(t) != 32768 {
+		t.Errorf("the next step has the scale %v", must(result.LossScale())(t))
+	}
+}
+
+func TestScaleGrowsAndLeavesTheGradients(t *testing.T) {
+	ctx, config, options := newContext(t), tiny(), inPrecision(model.F16)
+	options.LossScale, options.LossScaleGrowth, options.LossScaleInterval = 1024, 4, 3
+	trainer := newTrainer(t, ctx, config, options)
+	inputs, targets := learnableBatch(0, config, 4, 12)
+	var scales, norms []float64
+	for range 7 {
+		result := must(trainer.TrainStep(inputs, targets, 4))(t)
+		scales = append(scales, must(result.LossScale())(t))
+		norms = append(norms, must(result.GradNorm())(t))
+	}
+	if !slices.Equal(scales, []float64{1024, 1024, 1024, 4096, 4096, 4096, 16384}) {
+		t.Errorf("the scales are %v", scales)
+	}
+	if state := must(trainer.LossScaling())(t); *state != (train.LossScaling{Scale: 16384, GoodSteps: 1}) {
+		t.Errorf("%+v", *state)
+	}
+	// Powers of two change nothing but what falls below the smallest number of f16.
+	options.LossScale = 65536
+	norm := must(must(newTrainer(t, ctx, config, options).TrainStep(inputs, targets, 4))(t).GradNorm())(t)
+	if math.Abs(norm/norms[0]-1) > 1./2048 {
+		t.Errorf("the norm is %v with one scale, %v with another", norm, norms[0])
+	}
+}
+
+func TestResumeIn16Bits(t *testing.T) {
+	ctx, data := newContext(t), writeShards(t, 48)
+	for _, precision := range sixteenBits {
+		options := runOptions()
+		options.Precision = precision
+		if precision == model.F16 {
+			options.LossScale, options.LossScaleInterval = 1<<24, 3
+		}
+		unbroken, broken := filepath.Join(t.TempDir(), "unbroken"), filepath.Join(t.TempDir(), "broken")
+		trainRun(t, startRun(t, ctx, unbroken, data, options), 0)
+		trainRun(t, startRun(t, ctx, broken, data, options), 5)
+		trainRun(t, must(train.ResumeRun(ctx, broken, data, data))(t), 8)
+		trainRun(t, must(train.ResumeRun(ctx, broken, data, data))(t), 0)
+		requireSameRuns(t, broken, unbroken)
+		skipped, records := 0, must(train.ReadMetrics(filepath.Join(broken, "metrics.jsonl")))(t)
+		for _, record := range records {
+			if record.Has("loss") && record.Get("learning_rate") == nil {
+				skipped++
+				if record.Get("grad_norm") != nil {
+					t.Errorf("a step without a rate has the norm %v", record.Get("grad_norm"))
+				}
+			}
+			if record.Has("loss") && record.Has("loss_scale") != (precision == model.F16) {
+				t.Errorf("%s: %s", precision, formats.JSONLine(record))
+			}
+		}
+		saved := must(train.OpenCheckpoint(must(train.ResolveCheckpoint(broken, false))(t)))(t)
+		scaling := saved.Training.LossScaling
+		switch {
+		case saved.Training.Train != options:
+			t.Errorf("%+v, not %+v", saved.Training.Train, options)
+		case precision == model.BF16 && (scaling != nil || skipped > 0):
+			t.Errorf("%+v, %d skipped", scaling, skipped)
+		case precision == model.F16 && (scaling == nil || skipped == 0 || scaling.Skipped != skipped || skipped >= 12):
+			t.Errorf("%+v, %d skipped", scaling, skipped)
+		}
+		check(t, saved.Close())
+	}
+	if used := must(ctx.BytesUsed())(t); used != 0 {
+		t.Errorf("%d bytes are still used", used)
+	}
+}
+
+func TestGradientsThatNeverFitEndTheRun(t *testing.T) {
+	options := runOptions()
+	options.Precision, options.LossScale = model.F16, 1./(1<<22)
+	run := startRun(t, newContext(t), filepath.Join(t.TempDir(), "run"), writeShards(t, 48), options)
+	defer run.Close()
+	gains := must(run.Trainer.Model.Parameters.Parameter("model.norm.weight"))(t)
+	check(t, tensor.Fill(gains, float32(math.NaN())))
+	check(t, run.Trainer.Model.RoundWeights())
+	err := run.Train(context.Background())
+	if !errors.Is(err, train.ErrDiverged) || !strings.Contains(err.Error(), "overflow at step 3 with the least loss scale") {
+		t.Error(err)
+	}
+}
+
+func TestTrainersHaveThePrecisionOfTheirModel(t *testing.T) {
+	ctx, config := newContext(t), tiny()
+	made := must(model.New(ctx, config, model.F32, 0))(t)
+	defer made.Close()
+	if _, err := train.NewTrainer(made, inPrecision(model.BF16)); err == nil ||
+		!strings.Contains(err.Error(), "precision is bf16; this model computes in f32") {
+		t.Error(err)
+	}
+	const problem = "belongs to the precision f16, and to no other"
+	for _, precision := range []model.Precision{model.F32, model.F16} {
+		trainer := newTrainer(t, ctx, config, inPrecision(precision))
+		var wrong *train.LossScaling
+		if precision == model.F32 {
+			wrong = &train.LossScaling{Scale: 1}
+		}
+		if err := trainer.Restore(3, wrong); err == nil || !strings.Contains(err.Error(), problem) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestStatesOfLossScaling(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "training.json")
+	good := strings.Replace(stateText, `{"steps": 9}`, `{"steps": 9, "precision": "f16"}`, 1)
+	good = strings.Replace(good, `null}`, `null, "loss_scaling": {"scale": 1024, "good_steps": 2, "skipped": 1}}`, 1)
+	read := func(old, changed string) (train.State, error) {
+		check(t, os.WriteFile(path, []byte(strings.Replace(good, old, changed, 1)), 0o666))
+		return train.ReadState(path)
+	}
+	state := must(read("", ""))(t)
+	if *state.LossScaling != (train.LossScaling{Scale: 1024, GoodSteps: 2, Skipped: 1}) {
+		t.Errorf("%+v", *state.LossScaling)
+	}
+	object := state.Object().Get("loss_scaling").(*formats.Object)
+	if formats.JSONLine(object) != `{"scale": 1024.0, "good_steps": 2, "skipped": 1}` {
+		t.Error(formats.JSONLine(object))
+	}
+	for change, words := range map[[2]string]string{
+		{`"f16"`, `"bf16"`}: "has a loss_scaling; its precision is bf16",
+		{`{"scale": 1024, "good_steps": 2, "skipped": 1}`, `null`}: "has no loss_scaling; its precision is f16",
+		{`{"scale": 1024, "good_steps": 2, "skipped": 1}`, `7`}:    "loss_scaling is 7; it must have scale, good_steps",
+		{`"scale": 1024, `, ``}:                                    "loss_scaling is {'good_steps': 2, 'skipped': 1}; it must have",
+		{`1024`, `0`}:                                              "the scale of loss_scaling is 0; it must be a number, 2^-24 to 2^24",
+		{`1024`, `16777217`}:                                       "the scale of loss_scaling is 16777217; it must be a number",
+		{`1024`, `NaN`}:                                            "the scale of loss_scaling is nan; it must be a number",
+		{`1024`, `"big"`}:                                          "the scale of loss_scaling is 'big'; it must be a number",
+		{`"good_steps": 2`, `"good_steps": 2147483648`}:            "good_steps of loss_scaling is 2147483648; it must be a whole",
+		{`"good_steps": 2`, `"good_steps": -1`}:                    "good_steps of loss_scaling is -1; it must be a whole",
+		{`"skipped": 1`, `"skipped": 4`}:                           "skipped of loss_scaling is 4; it must be a whole number, 0 to 3",
+		{`"skipped": 1`, `"skipped": 0.5`}:                         "skipped of loss_scaling is 0.5; it must be a whole number",
+	} {
+		if _, err := read(change[0], change[1]); err == nil || !strings.HasPrefix(err.Error(), path+": "+words) {
+			t.Errorf("%v: %v, not %q", change, err, words)
+		}
+	}
+}
+
+// TestNothingGrowsIn16Bits: a trainer gives back what it takes, loss scaling included.
+func TestNothingGrowsIn16Bits(t *testing.T) {
+	ctx, config := newContext(t), tiny()
+	for _, precision := range sixteenBits {
+		made := must(model.New(ctx, config, precision, 0))(t)
+		trainer := must(train.NewTrainer(made, inPrecision(precision)))(t)
+		var used int64
+		for step := range 8 {
+			inputs, targets := learnableBatch(uint64(step), config, 4, 12)
+			must(trainer.TrainStep(inputs, targets, 4))(t)
+			now := must(ctx.BytesUsed())(t)
+			if step == 2 {
+				used = now
+			} else if step > 2 && now != used {
+				t.Errorf("%s: %d bytes are used, not %d", precision, now, used)
+			}
+		}
+		check(t, errors.Join(trainer.Close(), made.Close()))
+		if used := must(ctx.BytesUsed())(t); used != 0 {
+			t.Errorf("%s: %d bytes are still used", precision, used)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+"""bf16, f16 and recomputed activations: the same bits in every language, whoever begins and whoever goes on."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import differences
+import pytest
+from conftest import find
+from runs import STEPS, Workshop
+
+from nncuda.train import list_checkpoints, read_metrics
+
+# Languages that have these options.
+READY = ("python", "go")
+PAIRS = list(itertools.permutations(READY, 2))
+
+#: By name: a configuration of the workshop, and flags over it. The scale of "f16, overflowing" is too large for the
+#: first steps, which are skipped, and grows again later.
+CASES: dict[str, tuple[str, list[object]]] = {
+    "bf16": ("ragged", ["--precision", "bf16"]),
+    "bf16, accumulated": ("accumulated", ["--precision", "bf16"]),
+    "f16, overflowing": (
+        "accumulated",
+        ["--precision", "f16", "--loss-scale", 2**24, "--loss-scale-interval", 6, "--loss-scale-growth", 4],
+    ),
+    "f16, every block again": ("ragged", ["--precision", "f16", "--activation-checkpointing", 1]),
+    "every block again": ("ragged", ["--activation-checkpointing", 1]),
+    "every second block and the experts of the others": (
+        "accumulated",
+        ["--activation-checkpointing", 2, "--recompute-experts"],
+    ),
+    "experts again, bf16": ("ragged", ["--precision", "bf16", "--recompute-experts"]),
+}
+HALF = 10
+
+
+def trained(workshop: Workshop, language: str, case: str, threads: int = 1) -> Path:
+    """The run of a case, made once."""
+    options, flags = CASES[case]
+    run = workshop.folder / "runs" / f"{language}-{case}-{threads}"
+    if not run.exists():
+        find(language).run("train", run, *workshop.options(options), *flags, "--threads", threads)
+    return run
+
+
+def reference(workshop: Workshop, case: str) -> Path:
+    """The run that all are compared with: Python's, with more threads than the others have."""
+    return trained(workshop, "python", case, 2)
+
+
+def metrics_of(run: Path) -> list[dict]:
+    return [record for record in read_metrics(run / "metrics.jsonl") if "loss" in record]
+
+
+@pytest.mark.case("30 steps in bf16 and f16, and with recomputation")
+@pytest.mark.parametrize("language", READY)
+@pytest.mark.parametrize("case", CASES)
+def test_training(workshop: Workshop, case: str, language: str) -> None:
+    run = trained(workshop, language, case)
+    assert not (difference := differences.of_runs(reference(workshop, case), run)), difference
+    assert len(metrics_of(run)) == STEPS
+
+
+def test_what_is_compared(workshop: Workshop) -> None:
+    """Precisions have other bits than f32, recomputation has the same; some steps overflow, and the scale moves."""
+    losses = {case: [record["loss"] for record in metrics_of(reference(workshop, case))] for case in CASES}
+    plain = {
+        name: [record["loss"] for record in metrics_of(workshop.reference(name))] for name in ("ragged", "accumulated")
+    }
+    for case, (options, flags) in CASES.items():
+        assert (losses[case] == plain[options]) == ("--precision" not in flags), case
+    assert losses["experts again, bf16"] == losses["bf16"]
+    records = metrics_of(reference(workshop, "f16, overflowing"))
+    skipped = [record for record in records if record["learning_rate"] is None]
+    assert 0 < len(skipped) == records[-1]["skipped_steps"] < STEPS
+    scales = [record["loss_scale"] for record in records]
+    assert scales[0] == 2**24 and min(scales) < scales[-1]
+
+
+@pytest.mark.case("f16 in another language from step 10 on")
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+@pytest.mark.parametrize("case", ["bf16", "f16, overflowing"])
+def test_resume_in_another_language(workshop: Workshop, first: str, second: str, case: str) -> None:
+    run = workshop.cut(trained(workshop, first, case), HALF, f"{case}-{first}-{second}")
+    find(second).run("train", run, "--resume", "--threads", 1)
+    assert not (difference := differences.of_runs(reference(workshop, case), run)), difference
+
+
+@pytest.mark.case("tokens in bf16 and f16")
+@pytest.mark.parametrize("language", READY)
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+def test_generation(workshop: Workshop, precision: str, language: str) -> None:
+    arguments = ["2 50 60", "--ids", "--max-tokens", 24, "--precision", precision, "--seed", 3]
+    for case in ("bf16", "every block again"):
+        run = reference(workshop, case)
+        expected = find("python").run("generate", run, *arguments, "--threads", 2).stdout
+        assert len(expected.split()) == 24
+        assert find(language).run("generate", run, *arguments, "--threads", 1).stdout == expected
+
+
+@pytest.mark.case("inspect --json of a run in f16")
+@pytest.mark.parametrize("language", READY)
+def test_inspect(workshop: Workshop, language: str) -> None:
+    run = reference(workshop, "f16, overflowing")
+    described = [json.loads(find(name).run("inspect", run, "--json").stdout) for name in ("python", language)]
+    assert described[0]["training state"]["loss_scaling"]["skipped"] > 0
+    assert described[0]["train"]["precision"] == "f16"
+    assert not (difference := differences.of_values("", *described)), difference
+
+
+REFUSED = {
+    "precision of nobody": (["--precision", "f8"], 2, ("'--precision'", "f8", "f32", "bf16", "f16")),
+    "scale without f16": (["--loss-scale", 2], 3, ("loss_scale is given, but the precision is f32",)),
+    "scale too large": (
+        ["--precision", "f16", "--loss-scale", 2**25],
+        3,
+        ("loss_scale is 33554432.0; it must be a number, from 5.96046e-08 to 1.67772e+07",),
+    ),
+    "growth below 1": (
+        ["--precision", "f16", "--loss-scale-growth", 0.5],
+        3,
+        ("loss_scale_growth is 0.5; it must be a number, at least 1",),
+    ),
+    "interval of 0": (
+        ["--precision", "f16", "--loss-scale-interval", 0],
+        3,
+        ("loss_scale_interval is 0; it must be a whole number, at least 1",),
+    ),
+    "more blocks than there are": (
+        ["--activation-checkpointing", 7],
+        3,
+        ("activation_checkpointing is 7; this model has 2 blocks",),
+    ),
+    "nothing left for the experts": (
+        ["--activation-checkpointing", 1, "--recompute-experts"],
+        3,
+        ("recompute_experts is for blocks that activation_checkpointing leaves; 1 leaves none",),
+    ),
+}
+
+
+@pytest.mark.case("wrong options of precision and recomputation")
+@pytest.mark.parametrize("language", READY)
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_options(workshop: Workshop, tmp_path: Path, name: str, language: str) -> None:
+    flags, code, words = REFUSED[name]
+    done = find(language).run("train", tmp_path / "run", *workshop.options("small"), *flags, code=code)
+    assert all(word in done.stderr for word in words), done.stderr
+
+
+STATES: dict[str, tuple[dict, str]] = {
+    "none": ({"loss_scaling": None}, "has no loss_scaling; its precision is f16"),
+    "of another precision": ({"train": {"precision": "bf16"}}, "has a loss_scaling; its precision is bf16"),
+    "of one entry": (
+        {"loss_scaling": {"scale": 1.0}},
+        "loss_scaling is {'scale': 1.0}; it must have scale, good_steps",
+    ),
+    "with a text": (
+        {"loss_scaling": {"scale": "big", "good_steps": 0, "skipped": 0}},
+        "the scale of loss_scaling is 'big'; it must be a number, 2^-24 to 2^24",
+    ),
+    "that is no number": (
+        {"loss_scaling": {"scale": float("nan"), "good_steps": 0, "skipped": 0}},
+        "the scale of loss_scaling is nan; it must be a number",
+    ),
+    "with more skipped than done": (
+        {"loss_scaling": {"scale": 1.0, "good_steps": 0, "skipped": STEPS + 1}},
+        f"skipped of loss_scaling is {STEPS + 1}; it must be a whole number, 0 to {STEPS}",
+    ),
+    "with half a step": (
+        {"loss_scaling": {"scale": 1.0, "good_steps": 0.5, "skipped": 0}},
+        "good_steps of loss_scaling is 0.5; it must be a whole number, 0 to 2147483647",
+    ),
+}
+
+
+@pytest.mark.case("wrong states of loss scaling")
+@pytest.mark.parametrize("language", READY)
+@pytest.mark.parametrize("name", STATES)
+def test_refused_states(workshop: Workshop, tmp_path: Path, name: str, language: str) -> None:
+    change, words = STATES[name]
+    folder = list_checkpoints(reference(workshop, "f16, overflowing") / "checkpoints")[-1]
+    spoiled = tmp_path / folder.name
+    spoiled.mkdir()
+    for file in folder.iterdir():
+        (spoiled / file.name).symlink_to(file)
+    state = json.loads((folder / "training.json").read_text())
+    if "train" in change:
+        kept = {key: value for key, value in state["train"].items() if not key.startswith("loss_scale")}
+        change = {"train": {**kept, **change["train"]}}
+    (spoiled / "training.json").unlink()
+    (spoiled / "training.json").write_text(json.dumps({**state, **change}))
+    done = find(language).run("inspect", spoiled, code=3)
+    assert f"{spoiled / 'training.json'}: {words}" in done.stderr.replace("\n", " "), done.stderr
