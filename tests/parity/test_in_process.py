@@ -27,6 +27,8 @@ except ImportError:
         raise
     pytest.skip("nncuda_rs is not built: run `make rust-wheel`", allow_module_level=True)
 
+pytestmark = pytest.mark.case("in one process: nncuda_rs beside nncuda", "rust")
+
 SMALL = {
     "vocab_size": 67,
     "hidden_size": 32,
