@@ -26,7 +26,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 CARGO := cargo --locked
 BINARIES := $(CURDIR)/build/bin
 # The library is built once, when pip installs the Python package; all languages load that file.
-LIBRARY = $(abspath $(wildcard $(VENV)/lib/python3.*/site-packages/nncuda/libnncuda.so))
+LIBRARY = $(shell echo $(CURDIR)/$(VENV)/lib/python3.*/site-packages/nncuda/libnncuda.so)
 WITH_LIBRARY = NNCUDA_LIBRARY=$(LIBRARY)
 
 SOURCES := $(shell find cuda cmake python bindings.h CMakeLists.txt pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
