@@ -167,21 +167,23 @@ def test_precision_and_recomputation(work: Path, tmp_path: Path) -> None:
 
 
 def test_training_writes_its_metrics_to_a_pipe(work: Path, tmp_path: Path) -> None:
-    """The lines of metrics.jsonl and nothing else, each before the next step is done; behind a resume, the new ones."""
-    command = [sys.executable, "-c", "from nncuda.cli import main; main()", "train", str(tmp_path / "run")]
-    options = ["--config", str(work / "config.toml"), "--steps", "40"]
-    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
+    """The lines of metrics.jsonl and nothing else, each as it comes; behind a resume, the new ones."""
+    command = [sys.executable, "-c", "from nncuda.cli import main; main()", "train"]
+    options = ["--config", str(work / "config.toml"), "--steps"]
+    with subprocess.Popen([*command, str(tmp_path / "long"), *options, "5000"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         first = process.stdout.readline()
-        still_running = process.poll() is None
+        assert process.poll() is None  # it has thousands of steps before it, each with a line
+        process.send_signal(signal.SIGINT)
         printed = first + process.stdout.read()
-    assert process.returncode == 0 and still_running
-    metrics = tmp_path / "run" / "metrics.jsonl"
-    assert printed == metrics.read_text() and json.loads(first)["step"] == 1
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000040")
-    resumed = subprocess.run([*command, "--resume"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert process.returncode == 130 and json.loads(first)["step"] == 1
+    assert printed == (tmp_path / "long" / "metrics.jsonl").read_bytes()
+    run = tmp_path / "run"
+    subprocess.run([*command, str(run), *options, "8"], stdout=subprocess.PIPE, check=True)
+    shutil.rmtree(run / "checkpoints" / "step-00000008")
+    resumed = subprocess.run([*command, str(run), "--resume"], stdout=subprocess.PIPE, text=True, check=True).stdout
     steps = [json.loads(line)["step"] for line in resumed.splitlines()]
-    assert steps[0] > 1 and steps[-1] == 40 and metrics.read_text().endswith(resumed)
+    assert steps[0] > 1 and steps[-1] == 8 and (run / "metrics.jsonl").read_text().endswith(resumed)
 
 
 def test_generation_streams(work: Path) -> None:
