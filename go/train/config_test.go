@@ -34,6 +34,23 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		`{"seed": 9223372036854775808}`: "seed is 9223372036854775808; it must be a whole number of 64 bits",
 		`{"seed": 1.0}`:                 "seed is 1.0; it must be a whole number of 64 bits",
 		`{"keep_checkpoints": 0}`:       "keep_checkpoints is 0; it must be a whole number, at least 1",
+
+		`{"activation_checkpointing": -1}`:                           "activation_checkpointing is -1; it must be a whole number, at least 0",
+		`{"activation_checkpointing": true}`:                         "activation_checkpointing is True; it must be a whole number",
+		`{"recompute_experts": 1}`:                                   "recompute_experts is 1; it must be true or false",
+		`{"recompute_experts": true, "activation_checkpointing": 1}`: "1 leaves none",
+
+		`{"precision": "f8"}`: "precision is 'f8'; it must be one of f32, bf16, f16",
+		`{"precision": null}`: "precision is None; it must be one of f32, bf16, f16",
+		`{"precision": 16}`:   "precision is 16; it must be one of f32, bf16, f16",
+
+		`{"loss_scale": 2}`: "loss_scale is given, but the precision is f32",
+		`{"precision": "bf16", "loss_scale_interval": 5}`: "loss_scale_interval is given, but the precision is bf16",
+		`{"precision": "f16", "loss_scale": 33554432}`:    "loss_scale is 33554432.0; it must be a number, from 5.96046e-08",
+		`{"precision": "f16", "loss_scale_growth": 0.5}`:  "loss_scale_growth is 0.5; it must be a number, at least 1",
+		`{"precision": "f16", "loss_scale_backoff": 0}`:   "loss_scale_backoff is 0.0; it must be a number, from 0 to 1",
+		`{"precision": "f16", "loss_scale_backoff": 1.5}`: "loss_scale_backoff is 1.5; it must be a number, from 0 to 1",
+		`{"precision": "f16", "loss_scale_interval": 0}`:  "loss_scale_interval is 0; it must be a whole number",
 	} {
 		config := train.DefaultConfig()
 		err := config.Assign(parse(t, text))
