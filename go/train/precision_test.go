@@ -73,7 +73,7 @@ func told(t testing.TB, result *train.StepResult) string {
 	} {
 		values = append(values, must(read())(t))
 	}
-	return fmt.Sprint(append(values, must(result.SkippedSteps())(t))...)
+	return fmt.Sprintln(append(values, must(result.SkippedSteps())(t))...)
 }
 
 func TestCapturedStepsIn16Bits(t *testing.T) {
@@ -305,7 +305,8 @@ func TestGradientsThatNeverFitEndTheRun(t *testing.T) {
 	check(t, tensor.Fill(gains, float32(math.NaN())))
 	check(t, run.Trainer.Model.RoundWeights())
 	err := run.Train(context.Background())
-	if !errors.Is(err, train.ErrDiverged) || !strings.Contains(err.Error(), "overflow at step 3 with the least loss scale") {
+	if !errors.Is(err, train.ErrDiverged) ||
+		!strings.Contains(err.Error(), "overflow at step 3 with the least loss scale") {
 		t.Error(err)
 	}
 }
@@ -347,19 +348,20 @@ func TestStatesOfLossScaling(t *testing.T) {
 	if formats.JSONLine(object) != `{"scale": 1024.0, "good_steps": 2, "skipped": 1}` {
 		t.Error(formats.JSONLine(object))
 	}
+	const whole = `{"scale": 1024, "good_steps": 2, "skipped": 1}`
 	for change, words := range map[[2]string]string{
-		{`"f16"`, `"bf16"`}: "has a loss_scaling; its precision is bf16",
-		{`{"scale": 1024, "good_steps": 2, "skipped": 1}`, `null`}: "has no loss_scaling; its precision is f16",
-		{`{"scale": 1024, "good_steps": 2, "skipped": 1}`, `7`}:    "loss_scaling is 7; it must have scale, good_steps",
-		{`"scale": 1024, `, ``}:                                    "loss_scaling is {'good_steps': 2, 'skipped': 1}; it must have",
-		{`1024`, `0`}:                                              "the scale of loss_scaling is 0; it must be a number, 2^-24 to 2^24",
-		{`1024`, `16777217`}:                                       "the scale of loss_scaling is 16777217; it must be a number",
-		{`1024`, `NaN`}:                                            "the scale of loss_scaling is nan; it must be a number",
-		{`1024`, `"big"`}:                                          "the scale of loss_scaling is 'big'; it must be a number",
-		{`"good_steps": 2`, `"good_steps": 2147483648`}:            "good_steps of loss_scaling is 2147483648; it must be a whole",
-		{`"good_steps": 2`, `"good_steps": -1`}:                    "good_steps of loss_scaling is -1; it must be a whole",
-		{`"skipped": 1`, `"skipped": 4`}:                           "skipped of loss_scaling is 4; it must be a whole number, 0 to 3",
-		{`"skipped": 1`, `"skipped": 0.5`}:                         "skipped of loss_scaling is 0.5; it must be a whole number",
+		{`"f16"`, `"bf16"`}:     "has a loss_scaling; its precision is bf16",
+		{whole, `null`}:         "has no loss_scaling; its precision is f16",
+		{whole, `7`}:            "loss_scaling is 7; it must have scale, good_steps",
+		{`"scale": 1024, `, ``}: "loss_scaling is {'good_steps': 2, 'skipped': 1}; it must have",
+		{`1024`, `0`}:           "the scale of loss_scaling is 0; it must be a number, 2^-24",
+		{`1024`, `16777217`}:    "the scale of loss_scaling is 16777217; it must be a number",
+		{`1024`, `NaN`}:         "the scale of loss_scaling is nan; it must be a number",
+		{`1024`, `"big"`}:       "the scale of loss_scaling is 'big'; it must be a number",
+		{`"good_steps": 2`, `"good_steps": 2147483648`}: "good_steps of loss_scaling is 2147483648; it must be a whole",
+		{`"good_steps": 2`, `"good_steps": -1`}:         "good_steps of loss_scaling is -1; it must be a whole",
+		{`"skipped": 1`, `"skipped": 4`}:                "skipped of loss_scaling is 4; it must be a whole number, 0 to 3",
+		{`"skipped": 1`, `"skipped": 0.5`}:              "skipped of loss_scaling is 0.5; it must be a whole number",
 	} {
 		if _, err := read(change[0], change[1]); err == nil || !strings.HasPrefix(err.Error(), path+": "+words) {
 			t.Errorf("%v: %v, not %q", change, err, words)

@@ -112,7 +112,7 @@ def test_inspect(workshop: Workshop, language: str) -> None:
 
 
 REFUSED = {
-    "precision of nobody": (["--precision", "f8"], 2, ("'--precision'", "f8", "f32", "bf16", "f16")),
+    "precision of nobody": (["--precision", "f8"], 2, ("--precision", "f8", "f32", "bf16", "f16")),
     "scale without f16": (["--loss-scale", 2], 3, ("loss_scale is given, but the precision is f32",)),
     "scale too large": (
         ["--precision", "f16", "--loss-scale", 2**25],

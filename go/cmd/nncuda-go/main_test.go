@@ -138,6 +138,52 @@ func TestTrainResumeGenerateInspect(t *testing.T) {
 	}
 }
 
+// TestPrecisionAndRecomputation: a run in f16 whose first steps overflow, taken up, generating in every precision.
+func TestPrecisionAndRecomputation(t *testing.T) {
+	work := workplace(t)
+	folder, whole, config := filepath.Join(work, "run"), filepath.Join(work, "whole"), filepath.Join(work, "config.toml")
+	flags := []string{
+		"--config", config, "--precision", "f16", "--loss-scale", "16777216", "--loss-scale-interval", "2",
+		"--activation-checkpointing", "2", "--recompute-experts", "--steps", "8", "--keep-checkpoints", "9",
+	}
+	out, _ := call(t, 0, append([]string{"train", whole}, flags...)...)
+	for _, words := range []string{`"learning_rate": null`, `"loss_scale": 16777216.0, "skipped_steps": 1`} {
+		if !strings.Contains(out, words) {
+			t.Errorf("%q is not in %s", words, out)
+		}
+	}
+	// As if it had been killed behind step 4.
+	check(t, os.CopyFS(folder, os.DirFS(whole)))
+	for _, later := range []string{"step-00000006", "step-00000008"} {
+		check(t, os.RemoveAll(filepath.Join(folder, "checkpoints", later)))
+	}
+	call(t, 0, "train", folder, "--resume")
+	last := filepath.Join("checkpoints", "step-00000008", "model.safetensors")
+	found, err := os.ReadFile(filepath.Join(folder, last))
+	check(t, err)
+	wanted, err := os.ReadFile(filepath.Join(whole, last))
+	check(t, err)
+	if !bytes.Equal(found, wanted) {
+		t.Error("taken up, the run came to other bits")
+	}
+	out, _ = call(t, 0, "inspect", folder)
+	for _, words := range []string{"precision", "f16", "activation_checkpointing", "loss_scaling", "'good_steps'"} {
+		if !strings.Contains(out, words) {
+			t.Errorf("inspect does not show %q:\n%s", words, out)
+		}
+	}
+	for _, precision := range []string{"f32", "bf16", "f16"} {
+		out, _ := call(t, 0, "generate", folder, "7 8", "--ids", "--max-tokens", "6", "--precision", precision)
+		if len(strings.Fields(out)) != 6 {
+			t.Errorf("%s: %q", precision, out)
+		}
+	}
+	progress := train.Progress{Loss: 2, TokensPerSecond: 10.4, SkippedSteps: 3}
+	if text := lossesText(progress); text != "loss 2.000, 3 steps skipped · 10 tokens/s" {
+		t.Error(text)
+	}
+}
+
 func TestFlagsGoOverTheFileAndTheFileOverThePreset(t *testing.T) {
 	work := workplace(t)
 	config := filepath.Join(work, "config.toml")
@@ -211,6 +257,8 @@ func TestWrongUse(t *testing.T) {
 		{2, "does not exist", []string{"generate", absent, "a"}},
 		{2, "is a file", []string{"generate", config, "a"}},
 		{2, "--top-p", []string{"generate", work, "a", "--top-p", "0"}},
+		{2, "'f8' is not one of f32, bf16, f16", []string{"train", absent, "--precision", "f8"}},
+		{2, "'f8' is not one of f32, bf16, f16", []string{"generate", work, "a", "--precision", "f8"}},
 		{2, "missing option '--config'", []string{"bench", "--data", work}},
 		{3, "run.json: cannot be read: no such file", []string{"train", absent, "--resume"}},
 		{3, "there is no model option 'layers'", []string{"train", absent, "--data", work, "--config", wrong}},
