@@ -55,7 +55,7 @@ func run(folder, address, device string) error {
 		return err
 	}
 	defer checkpoint.Close()
-	transformer, err := checkpoint.Model(hardware, false)
+	transformer, err := checkpoint.Model(hardware, model.F32, false)
 	if err != nil {
 		return err
 	}
