@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 
 const USAGE: u8 = 2;
-const NO_DEVICE: u8 = 4;
+const WRONG_FILE: u8 = 3;
 /// What an interrupted command ends with.
 pub(crate) const INTERRUPTED: u8 = 130;
 
@@ -46,7 +46,7 @@ impl Failure {
                 return ExitCode::SUCCESS;
             }
             Self::Usage(_) => USAGE,
-            Self::Stream(_) => NO_DEVICE,
+            Self::Stream(_) => WRONG_FILE,
             Self::Core(error) => error.exit_code(),
         };
         eprintln!("Error: {self}");

@@ -21,6 +21,9 @@ pub enum Error {
     /// A token id is outside the vocabulary.
     #[error("{0}")]
     OutOfRange(String),
+    /// What was asked for takes more memory than the machine has.
+    #[error("{0}")]
+    OutOfMemory(String),
     /// Something that would have been overwritten is there already.
     #[error("{0}")]
     Exists(String),
@@ -79,7 +82,7 @@ impl Error {
             Error::Diverged(_) => 1,
             Error::Format { .. } | Error::Value(_) | Error::Exists(_) | Error::Io { .. } => 3,
             Error::Device(nn_ffi::Error::Value(_)) => 3,
-            Error::OutOfRange(_) | Error::Device(_) => 4,
+            Error::OutOfRange(_) | Error::OutOfMemory(_) | Error::Device(_) => 4,
         }
     }
 }

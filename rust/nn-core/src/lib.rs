@@ -6,6 +6,34 @@
 //! run that was begun in one language goes on in another.
 //!
 //! Everything that computes borrows a [`nn_ffi::Context`], which decides the device.
+//!
+//! ```
+//! use nn_core::generate::{Sampling, generate};
+//! use nn_core::model::{MoEConfig, MoETransformer};
+//! use nn_core::train::{Batch, TrainConfig, Trainer};
+//! use nn_ffi::{Context, Device};
+//!
+//! # fn main() -> nn_core::Result<()> {
+//! let ctx = Context::new(Device::Cpu)?;
+//! let sizes = MoEConfig { vocab_size: 64, hidden_size: 32, num_layers: 2, ffn_size: 48, ..MoEConfig::default() };
+//! let options = TrainConfig { sequence_length: 16, warmup_steps: 0, ..TrainConfig::default() };
+//! let mut trainer = Trainer::new(MoETransformer::random(&ctx, sizes, options.seed)?, options, true)?;
+//!
+//! // Two sequences that count upwards: what follows an id is the next one.
+//! let inputs: Vec<i32> = (0..16).chain(30..46).collect();
+//! let targets = inputs.iter().map(|id| id + 1).collect();
+//! let batch = Batch { rows: 2, length: 16, inputs, targets };
+//! for _ in 0..20 {
+//!     let result = trainer.train_step(&batch)?;
+//!     println!("step {}: loss {:.3}", result.step, result.loss()?);
+//! }
+//!
+//! for token in generate(trainer.model(), &[0, 1, 2], 5, &Sampling::default(), None)? {
+//!     println!("{}", token?);
+//! }
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod error;

@@ -54,6 +54,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
             named(py, "FormatError", &text, &[("path", path.to_string_lossy().as_ref()), ("problem", problem)], 0)
         }
         Error::OutOfRange(_) => named(py, "OutOfRangeError", &text, &[], Status::OutOfRange.code()),
+        Error::OutOfMemory(_) => named(py, "OutOfMemoryError", &text, &[], Status::OutOfMemory.code()),
         Error::Exists(_) => Ok(PyFileExistsError::new_err(text)),
         Error::Io { path, source } => Ok(match source.raw_os_error() {
             Some(number) => PyOSError::new_err((number, source.to_string(), path.to_string_lossy().into_owned())),

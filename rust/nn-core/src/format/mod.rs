@@ -30,10 +30,28 @@ pub fn read_json(path: &Path) -> Result<Table> {
 /// A TOML file.
 pub fn read_toml(path: &Path) -> Result<Table> {
     let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
-    let wrong = |problem: &dyn std::fmt::Display| {
-        Error::format(path, format!("is not TOML ({})", problem.to_string().trim_end().replace('\n', " ")))
-    };
-    let text = String::from_utf8(bytes).map_err(|error| wrong(&error.utf8_error()))?;
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(&error.message()))?;
+    let wrong = |problem: String| Error::format(path, format!("is not TOML ({})", problem.replace('\n', ", ")));
+    let text = String::from_utf8(bytes).map_err(|error| wrong(error.utf8_error().to_string()))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        wrong(format!("{} at line {line}", error.message()))
+    })?;
     Ok(table.into_iter().map(|(name, value)| (name, value.into())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_toml_is_told_with_its_line() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a.toml");
+        std::fs::write(&path, "[train]\nsteps = \n").unwrap();
+        let error = read_toml(&path).unwrap_err().to_string();
+        assert!(error.contains("a.toml: is not TOML (") && error.ends_with(" at line 2)"), "{error}");
+        std::fs::write(&path, b"\xff").unwrap();
+        assert_eq!(read_toml(&path).unwrap_err().exit_code(), 3);
+    }
 }

@@ -57,6 +57,9 @@ impl TokenWindows {
         if sizes.len() > 1 {
             return Err(Error::value(format!("the shards have different vocabularies: {sizes:?}")));
         }
+        if length == 0 {
+            return Err(Error::value("windows of 0 tokens; they must have at least one"));
+        }
         let mut ends = Vec::with_capacity(shards.len());
         let mut windows = 0;
         for shard in &shards {
@@ -113,6 +116,15 @@ impl TokenWindows {
 
     /// The windows at positions `position .. position + size` of the endless shuffled sequence of `seed`.
     pub fn batch(&self, ctx: &Context, seed: i64, position: u64, size: usize) -> Result<Batch> {
+        // Ids and targets lie on the host and on the device; nothing is asked of either that neither can have.
+        let bytes = (size as u128).saturating_mul(self.length as u128 + 1).saturating_mul(8);
+        let (_, memory) = ctx.memory_info()?;
+        if bytes > memory as u128 {
+            let length = self.length;
+            return Err(Error::OutOfMemory(format!(
+                "a batch of {size} sequences of {length} tokens takes {bytes} bytes; the device has {memory}"
+            )));
+        }
         let windows = i64::try_from(self.windows()).unwrap_or(i64::MAX);
         let order = ctx.data_order(seed, i64::try_from(position).unwrap_or(i64::MAX), size, windows)?;
         let indices: Vec<u64> = order.into_iter().map(|window| u64::try_from(window).unwrap_or(u64::MAX)).collect();
@@ -121,7 +133,7 @@ impl TokenWindows {
 
     /// Batches of at most `size` windows: all in their order, or, for so many `batches`, evenly spaced ones.
     pub fn spread(&self, size: usize, batches: usize) -> impl Iterator<Item = Result<Batch>> {
-        let windows = self.windows();
+        let (windows, size) = (self.windows(), size.max(1));
         let wanted = match batches {
             0 => windows,
             _ => (batches as u64).saturating_mul(size as u64).min(windows),
@@ -176,6 +188,17 @@ mod tests {
         };
         assert_eq!(firsts(4, 0), [vec![0, 2, 4, 6], vec![8, 10, 12, 14], vec![16, 18]]);
         assert_eq!(firsts(2, 2), [vec![0, 4], vec![10, 14]]);
+    }
+
+    #[test]
+    fn a_batch_that_no_machine_can_hold_is_refused() {
+        let (_root, windows) = windows(&[21], 2);
+        let ctx = Context::new(nn_ffi::Device::Cpu).unwrap_or_else(|error| panic!("{error}"));
+        for size in [usize::MAX, 1 << 50] {
+            let error = windows.as_ref().unwrap().batch(&ctx, 0, 0, size).unwrap_err();
+            assert!(matches!(error, Error::OutOfMemory(_)) && error.exit_code() == 4, "{error}");
+        }
+        assert_eq!(windows.unwrap().batch(&ctx, 0, 0, 30).unwrap().rows, 30);
     }
 
     #[test]
