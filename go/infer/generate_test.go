@@ -25,6 +25,11 @@ func check(t testing.TB, err error) {
 
 func newModel(t testing.TB, vocab int) *model.MoETransformer {
 	t.Helper()
+	return newModelIn(t, vocab, model.F32)
+}
+
+func newModelIn(t testing.TB, vocab int, precision model.Precision) *model.MoETransformer {
+	t.Helper()
 	config := model.Default()
 	config.VocabSize, config.HiddenSize, config.NumLayers = vocab, 24, 2
 	config.NumHeads, config.NumKVHeads, config.HeadDim = 4, 2, 8
@@ -32,7 +37,7 @@ func newModel(t testing.TB, vocab int) *model.MoETransformer {
 	config.Context, config.ExtendedContext, config.InitStd = 32, 64, 0.2
 	ctx, err := cuda.New("cpu", cuda.WithThreads(1))
 	check(t, err)
-	made, err := model.New(ctx, config, model.F32, 3)
+	made, err := model.New(ctx, config, precision, 3)
 	check(t, err)
 	before, err := ctx.BytesUsed()
 	check(t, err)
@@ -102,6 +107,29 @@ func TestCaptureDoesNotChangeTheTokens(t *testing.T) {
 	}
 	if len(seen) != 5 {
 		t.Errorf("%d different texts of 5 strategies", len(seen))
+	}
+}
+
+// TestGenerationIn16Bits: captured or not, the tokens are those of the model's own logits.
+func TestGenerationIn16Bits(t *testing.T) {
+	for _, precision := range []model.Precision{model.BF16, model.F16} {
+		made := newModelIn(t, 48, precision)
+		request := infer.Request{Prompts: prompts, MaxNewTokens: 40, EndID: infer.NoToken}
+		rows := collect(t, made, request)
+		request.NoCapture = true
+		if again := collect(t, made, request); fmt.Sprint(rows) != fmt.Sprint(again) || len(rows) != 40 {
+			t.Errorf("%s: %v, without capture %v", precision, rows, again)
+		}
+		for row, prompt := range prompts {
+			logits, err := made.Logits(prompt, 1)
+			check(t, err)
+			values, err := tensor.Read[float32](logits)
+			check(t, errors.Join(err, logits.Close()))
+			last := values[len(values)-48:]
+			if likeliest := int32(slices.Index(last, slices.Max(last))); rows[0][row] != likeliest {
+				t.Errorf("%s, prompt %d: the first token is %d, not %d", precision, row, rows[0][row], likeliest)
+			}
+		}
 	}
 }
 
