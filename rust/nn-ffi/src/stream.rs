@@ -150,6 +150,7 @@ struct Given<'env> {
 
 impl Given<'_> {
     fn wait(&self) -> Result<()> {
+        // A stream that cannot be waited for has failed with its device, and copies nothing any more.
         let waited = if self.kept.borrow().is_empty() { Ok(()) } else { self.stream.synchronize() };
         for allocation in self.kept.take() {
             allocation.land();
