@@ -2,7 +2,7 @@
 
 use nn_ffi::{DType, GpuTensor, kernels};
 
-use super::{Weight, sizes};
+use super::Weight;
 use crate::error::Result;
 
 /// Rows of a table `[vocab, hidden]`.
@@ -19,8 +19,7 @@ impl<'ctx> Embedding<'ctx> {
 
     /// ids i32 `[tokens]` to rows `[tokens, hidden]`.
     pub fn forward(&self, ids: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
-        let ([tokens], [_, hidden]) = (sizes("ids", ids)?, sizes("the table", &self.weight.value)?);
-        let rows = ids.context().empty(&[tokens, hidden], DType::F32)?;
+        let rows = ids.context().empty(&[ids.shape()[0], self.weight.value.shape()[1]], DType::F32)?;
         kernels::embedding(&self.weight.value, ids, &rows)?;
         Ok(rows)
     }

@@ -2,7 +2,7 @@
 
 use nn_ffi::{DType, GpuTensor, kernels};
 
-use super::{Weight, sizes};
+use super::Weight;
 use crate::error::Result;
 
 /// y = x W^T for a weight `[out, in]`.
@@ -19,8 +19,7 @@ impl<'ctx> Linear<'ctx> {
 
     /// x `[rows, in]` to y `[rows, out]`.
     pub fn forward(&self, x: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
-        let [rows, _] = sizes("x", x)?;
-        let y = x.context().empty(&[rows, self.outputs()?], DType::F32)?;
+        let y = x.context().empty(&[x.shape()[0], self.outputs()], DType::F32)?;
         self.forward_into(x, &y)?;
         Ok(y)
     }
@@ -54,8 +53,7 @@ impl<'ctx> Linear<'ctx> {
     }
 
     /// Outputs.
-    pub fn outputs(&self) -> Result<usize> {
-        let [outputs, _] = sizes("the weight", &self.weight.value)?;
-        Ok(outputs)
+    pub fn outputs(&self) -> usize {
+        self.weight.value.shape()[0]
     }
 }

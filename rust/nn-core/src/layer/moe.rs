@@ -2,8 +2,8 @@
 
 use nn_ffi::{DType, GpuTensor, kernels};
 
+use super::Weight;
 use super::linear::Linear;
-use super::{Weight, sizes};
 use crate::error::Result;
 
 /// Where each token goes: what router and experts hand to one another.
@@ -44,7 +44,7 @@ impl<'ctx> Router<'ctx> {
     /// Routes x `[tokens, hidden]`; adds the load-balancing loss to `aux` f32 `[1]` where given. An expert takes at most
     /// `capacity` slots; 0 for no limit.
     pub fn forward(&self, x: &GpuTensor<'ctx>, capacity: i64, aux: Option<&GpuTensor<'ctx>>) -> Result<Routing<'ctx>> {
-        let (ctx, [tokens, _], experts) = (x.context(), sizes("x", x)?, self.gate.outputs()?);
+        let (ctx, tokens, experts) = (x.context(), x.shape()[0], self.gate.outputs());
         let logits = self.gate.forward(x)?;
         let routing = Routing {
             weights: ctx.empty(&[tokens, self.k], DType::F32)?,
@@ -107,9 +107,8 @@ impl<'ctx> SwiGLU<'ctx> {
         rows: &GpuTensor<'ctx>,
         offsets: &GpuTensor<'ctx>,
     ) -> Result<(GpuTensor<'ctx>, SwiGLUKept<'ctx>)> {
-        let (ctx, [count, _]) = (rows.context(), sizes("rows", rows)?);
-        let [_, width, _] = sizes("w13", &self.w13.value)?;
-        let gate_up = ctx.empty(&[count, width], DType::F32)?;
+        let (ctx, count) = (rows.context(), rows.shape()[0]);
+        let gate_up = ctx.empty(&[count, self.w13.value.shape()[1]], DType::F32)?;
         kernels::grouped_gemm(rows, &self.w13.value, offsets, &gate_up, 0.0, true)?;
         let [gate, up] = halves(&gate_up)?;
         let active = ctx.empty(gate.shape(), DType::F32)?;
@@ -188,8 +187,7 @@ impl<'ctx> MoELayer<'ctx> {
     ) -> Result<(GpuTensor<'ctx>, MoEKept<'ctx>)> {
         let ctx = x.context();
         let routing = self.router.forward(x, capacity, aux)?;
-        let ([slots], [_, hidden]) = (sizes("the plan", &routing.row_slot)?, sizes("x", x)?);
-        let rows = ctx.empty(&[slots, hidden], DType::F32)?;
+        let rows = ctx.empty(&[routing.row_slot.shape()[0], x.shape()[1]], DType::F32)?;
         kernels::moe_gather(x, &routing.row_slot, &rows)?;
         let (y, experts) = self.experts.forward(&rows, &routing.offsets)?;
         let out = ctx.empty(x.shape(), DType::F32)?;
@@ -221,7 +219,6 @@ impl<'ctx> MoELayer<'ctx> {
 
 /// The gate and up halves of a fused product, as views.
 fn halves<'ctx>(gate_up: &GpuTensor<'ctx>) -> Result<[GpuTensor<'ctx>; 2]> {
-    let [_, width] = sizes("the fused product", gate_up)?;
-    let ffn = width / 2;
+    let ffn = gate_up.shape()[1] / 2;
     Ok([gate_up.narrow(1, 0, ffn)?, gate_up.narrow(1, ffn, ffn)?])
 }
