@@ -24,6 +24,7 @@ use crate::{interrupt, paths};
 ///
 /// Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.
 #[derive(Args, Debug)]
+#[allow(rustdoc::broken_intra_doc_links, reason = "this is the command's help, where brackets are brackets")]
 pub(crate) struct Arguments {
     /// The folder of the run.
     #[arg(value_name = "RUN", value_parser = paths::new_folder)]
