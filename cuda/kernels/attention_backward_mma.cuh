@@ -40,30 +40,6 @@ template <> struct nn_backward_mma_tile<256> {
 
 constexpr int NN_BACKWARD_WARPS = 4, NN_BACKWARD_THREADS = 32 * NN_BACKWARD_WARPS;
 
-/* sums += A B^T for PARTS * 16 rows of one tile and COUNT * 8 of another. */
-template <class T, int D, int PARTS, int COUNT>
-__device__ __forceinline__ void nn_mma_scores(float (&sums)[PARTS][COUNT][4], const nn_mma_lane<D> &place,
-                                              uint32_t a_tile, int row, uint32_t b_tile) {
-#pragma unroll
-  for (int d = 0; d < D / 16; d++) {
-    uint32_t a[PARTS][4];
-#pragma unroll
-    for (int part = 0; part < PARTS; part++) {
-      place.load_a(a[part], a_tile, row + 16 * part, d);
-    }
-#pragma unroll
-    for (int n = 0; n < COUNT / 2; n++) {
-      uint32_t b[4];
-      place.load_b(b, b_tile, 16 * n, d);
-#pragma unroll
-      for (int part = 0; part < PARTS; part++) {
-        nn_mma_m16n8k16<T>(sums[part][2 * n], a[part], b[0], b[1]);
-        nn_mma_m16n8k16<T>(sums[part][2 * n + 1], a[part], b[2], b[3]);
-      }
-    }
-  }
-}
-
 /* sums += A B for A in registers as sums of a product, in two 16-bit parts, and B's COUNT * 8 columns from unit `unit`
  * of a tile on. */
 template <class T, int D, int PARTS, int INNER, int COUNT>
@@ -337,23 +313,7 @@ __global__ void __launch_bounds__(NN_BACKWARD_THREADS, D == 256 ? 1 : 2)
       }
     }
     if (key + L::N > first_seen) { /* some row does not see all of these keys */
-#pragma unroll
-      for (int part = 0; part < L::PARTS; part++) {
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-          const int r = first_row + 16 * part + 8 * half + lane / 4;
-          const int seen = (int)nn_keys_seen(s, rows.query + rows.further(r)) - key;
-#pragma unroll
-          for (int n = 0; n < L::N / 8; n++) {
-#pragma unroll
-            for (int e = 0; e < 2; e++) {
-              if (8 * n + 2 * (lane % 4) + e >= seen) {
-                ds[part][n][2 * half + e] = 0.0f;
-              }
-            }
-          }
-        }
-      }
+      nn_hide_from_rows(ds, s, rows, first_row, key, 0.0f);
     }
     nn_mma_onward<T>(dq, ds, place, k_tile, 0);
     __syncthreads(); /* the stage may be overwritten */

@@ -89,42 +89,9 @@ __global__ void __launch_bounds__(nn_flash_mma_layout<D>::THREADS, 2) nn_flash_m
     }
     load(L::v_at, v, key);
     float score[L::PARTS][L::N / 8][4] = {};
-#pragma unroll
-    for (int d = 0; d < D / 16; d++) {
-      uint32_t q[L::PARTS][4];
-#pragma unroll
-      for (int part = 0; part < L::PARTS; part++) {
-        place.load_a(q[part], q_tile, first_row + 16 * part, d);
-      }
-#pragma unroll
-      for (int n = 0; n < L::N / 16; n++) {
-        uint32_t b[4];
-        place.load_b(b, k_tile, 16 * n, d);
-#pragma unroll
-        for (int part = 0; part < L::PARTS; part++) {
-          nn_mma_m16n8k16<T>(score[part][2 * n], q[part], b[0], b[1]);
-          nn_mma_m16n8k16<T>(score[part][2 * n + 1], q[part], b[2], b[3]);
-        }
-      }
-    }
+    nn_mma_scores<T>(score, place, q_tile, first_row, k_tile);
     if (key + L::N > first_seen) { /* some row of the tile does not see all of these keys */
-#pragma unroll
-      for (int part = 0; part < L::PARTS; part++) {
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-          const int r = first_row + 16 * part + 8 * half + lane / 4;
-          const int seen = (int)nn_keys_seen(s, rows.query + rows.further(r)) - key;
-#pragma unroll
-          for (int n = 0; n < L::N / 8; n++) {
-#pragma unroll
-            for (int e = 0; e < 2; e++) {
-              if (8 * n + 2 * (lane % 4) + e >= seen) {
-                score[part][n][2 * half + e] = nn_lowest();
-              }
-            }
-          }
-        }
-      }
+      nn_hide_from_rows(score, s, rows, first_row, key, nn_lowest());
     }
     nn_copy_async_wait<0>();
     __syncthreads(); /* V is there, and K no longer needed */

@@ -12,6 +12,7 @@
 #include "kernels/attention_flash.cuh"
 #include "kernels/attention_mma.cuh"
 #include "kernels/tensormap.cuh"
+#include "kernels/wgmma_kernel.cuh"
 
 /*
  * Registers of a consumer: (D + N) / 2 sums, N / 4 of P and D / 4 of Q, at most 192 of the 232 that setmaxnreg leaves
@@ -25,14 +26,6 @@ template <int D_> struct nn_flash_wgmma_layout {
   static constexpr int k_at = nn_mma_tile<D>::bytes(M), v_at = k_at + STAGES * TILE, barriers_at = v_at + STAGES * TILE;
   static constexpr size_t bytes = barriers_at + 4 * STAGES * 8;
 };
-
-/* Code of other architectures has no such kernel, and says so: the host asks for the most threads that the code loaded
- * on this GPU can be started with. */
-#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(NN_EMULATED)
-constexpr bool NN_FLASH_WGMMA = true;
-#else
-constexpr bool NN_FLASH_WGMMA = false;
-#endif
 
 /* Addresses of the barriers of one ring: `full` counts the bytes of a stage, `empty` the warpgroups that have read it.
  */
@@ -265,10 +258,10 @@ __device__ __forceinline__ void nn_flash_consume(const nn_flash &p, const nn_que
 }
 
 template <class T, int D>
-__global__ void __launch_bounds__(NN_FLASH_WGMMA ? nn_flash_wgmma_layout<D>::THREADS : NN_WARP, 1)
+__global__ void __launch_bounds__(NN_HAS_WGMMA ? nn_flash_wgmma_layout<D>::THREADS : NN_WARP, 1)
     nn_flash_wgmma_kernel(nn_flash p, const __grid_constant__ CUtensorMap k_map,
                           const __grid_constant__ CUtensorMap v_map) {
-  if constexpr (NN_FLASH_WGMMA) {
+  if constexpr (NN_HAS_WGMMA) {
     using L = nn_flash_wgmma_layout<D>;
     NN_SHARED_BYTES(shared);
     const nn_attention_sizes &s = p.sizes;
@@ -310,19 +303,6 @@ __global__ void __launch_bounds__(NN_FLASH_WGMMA ? nn_flash_wgmma_layout<D>::THR
   }
 }
 
-/* Whether the code on this GPU has the kernel. The GPUs of one architecture have the same code. */
-inline bool nn_flash_wgmma_loaded(const void *kernel, int threads, int *known) {
-  int found = __atomic_load_n(known, __ATOMIC_RELAXED);
-  if (found == 0) {
-    cudaFuncAttributes attributes;
-    const bool there =
-        cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.maxThreadsPerBlock >= threads;
-    found = there ? 1 : -1;
-    __atomic_store_n(known, found, __ATOMIC_RELAXED);
-  }
-  return found > 0;
-}
-
 /* Starts the kernel if it can do this; `*done` says whether. */
 template <class T, int D>
 inline int32_t nn_flash_wgmma(nncuda_ctx *ctx, nn_flash p, int64_t batch, int32_t dtype, bool *done) {
@@ -333,7 +313,7 @@ inline int32_t nn_flash_wgmma(nncuda_ctx *ctx, nn_flash p, int64_t batch, int32_
   const int64_t dims[4] = {s.dim, s.kv_heads, s.kv_len, batch}, strides[3] = {s.dim, s.ld_kv, s.kv_len * s.ld_kv};
   const int32_t box[4] = {64, 1, L::N, 1};
   CUtensorMap k_map, v_map;
-  *done = p.wide && nn_flash_wgmma_loaded(reinterpret_cast<const void *>(kernel), L::THREADS, &known) &&
+  *done = p.wide && nn_wgmma_loaded(reinterpret_cast<const void *>(kernel), L::THREADS, &known) &&
           nn_tensor_map(&k_map, dtype, 4, p.k, dims, strides, box, NN_SWIZZLE_128) &&
           nn_tensor_map(&v_map, dtype, 4, p.v, dims, strides, box, NN_SWIZZLE_128);
   if (!*done) {

@@ -83,6 +83,55 @@ __device__ __forceinline__ void nn_sums_to_a(uint32_t (&a)[4], uint32_t (&droppe
   dropped[3] = nn_dropped<T>(right[2], right[3], a[3]);
 }
 
+/* sums += A B^T for PARTS * 16 rows of one tile and COUNT * 8 of another. */
+template <class T, int D, int PARTS, int COUNT>
+__device__ __forceinline__ void nn_mma_scores(float (&sums)[PARTS][COUNT][4], const nn_mma_lane<D> &place,
+                                              uint32_t a_tile, int row, uint32_t b_tile) {
+#pragma unroll
+  for (int d = 0; d < D / 16; d++) {
+    uint32_t a[PARTS][4];
+#pragma unroll
+    for (int part = 0; part < PARTS; part++) {
+      place.load_a(a[part], a_tile, row + 16 * part, d);
+    }
+#pragma unroll
+    for (int n = 0; n < COUNT / 2; n++) {
+      uint32_t b[4];
+      place.load_b(b, b_tile, 16 * n, d);
+#pragma unroll
+      for (int part = 0; part < PARTS; part++) {
+        nn_mma_m16n8k16<T>(sums[part][2 * n], a[part], b[0], b[1]);
+        nn_mma_m16n8k16<T>(sums[part][2 * n + 1], a[part], b[2], b[3]);
+      }
+    }
+  }
+}
+
+/* `hidden` where a row does not see a key: x is of PARTS * 16 rows from `first_row` of the tile on, and of COUNT * 8
+ * keys from `key` on. */
+template <int PARTS, int COUNT>
+__device__ __forceinline__ void nn_hide_from_rows(float (&x)[PARTS][COUNT][4], const nn_attention_sizes &s,
+                                                  const nn_query_rows &rows, int first_row, int key, float hidden) {
+  const int lane = threadIdx.x % NN_WARP;
+#pragma unroll
+  for (int part = 0; part < PARTS; part++) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const int r = first_row + 16 * part + 8 * half + lane / 4;
+      const int seen = (int)nn_keys_seen(s, rows.query + rows.further(r)) - key;
+#pragma unroll
+      for (int n = 0; n < COUNT; n++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          if (8 * n + 2 * (lane % 4) + e >= seen) {
+            x[part][n][2 * half + e] = hidden;
+          }
+        }
+      }
+    }
+  }
+}
+
 /* Starts to copy a unit of a tile, or zeros unless `inside` (nn_copy_async); without `wide` it is copied by itself,
  * element by element. */
 template <class T>

@@ -10,6 +10,7 @@
 
 #include "kernels/gemm.cuh"
 #include "kernels/tensormap.cuh"
+#include "kernels/wgmma_kernel.cuh"
 
 /*
  * 128 x 256 is the largest tile whose sums fit the registers: it reads 1.5 bytes of shared memory for 128 products,
@@ -26,14 +27,6 @@ template <int BN_> struct gemm_wgmma_tile {
   static constexpr int SHARED = BARRIERS_AT + 2 * STAGES * 8;
   static constexpr int THREADS = 128 + 128 * CONSUMERS;
 };
-
-/* Code of other architectures has no such kernels, and says so: the host asks for the most threads that the code loaded
- * on this GPU can be started with. */
-#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-constexpr bool GEMM_WGMMA = true;
-#else
-constexpr bool GEMM_WGMMA = false;
-#endif
 
 /* The stage of a ring that comes next, and the parity of its turn. */
 template <int STAGES> struct gemm_ring {
@@ -180,10 +173,10 @@ __device__ __forceinline__ void gemm_wgmma_consume(const gemm_problem &p, unsign
 }
 
 template <class T, bool TRANS_A, bool TRANS_B, class TILE>
-__global__ void __launch_bounds__(GEMM_WGMMA ? TILE::THREADS : NN_WARP, 1)
+__global__ void __launch_bounds__(NN_HAS_WGMMA ? TILE::THREADS : NN_WARP, 1)
     gemm_wgmma_kernel(gemm_problem p, const __grid_constant__ CUtensorMap map_a,
                       const __grid_constant__ CUtensorMap map_b) {
-  if constexpr (GEMM_WGMMA) {
+  if constexpr (NN_HAS_WGMMA) {
     NN_SHARED_BYTES(memory);
     const uint32_t shared = nn_shared_address(memory), full = shared + TILE::BARRIERS_AT,
                    empty = full + 8 * TILE::STAGES;
@@ -221,26 +214,13 @@ inline bool gemm_wgmma_map(CUtensorMap &map, int32_t dtype, const void *base, in
   return nn_tensor_map(&map, dtype, 3, base, dims, strides, boxes, NN_SWIZZLE_128);
 }
 
-/* Whether the code on this GPU has a kernel. The GPUs of one architecture have the same code. */
-inline bool gemm_wgmma_loaded(const void *kernel, int threads, int *known) {
-  int found = __atomic_load_n(known, __ATOMIC_RELAXED);
-  if (found == 0) {
-    cudaFuncAttributes attributes;
-    const bool there =
-        cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.maxThreadsPerBlock >= threads;
-    found = there ? 1 : -1;
-    __atomic_store_n(known, found, __ATOMIC_RELAXED);
-  }
-  return found > 0;
-}
-
 template <class T, bool TRANS_A, bool TRANS_B, class TILE>
 inline int32_t gemm_wgmma_start(nncuda_ctx *ctx, gemm_problem &p, int32_t dtype, bool *done) {
   const auto kernel = gemm_wgmma_kernel<T, TRANS_A, TRANS_B, TILE>;
   static int known;
   CUtensorMap map_a, map_b;
   const bool even = p.ragged == NN_GEMM_EVEN, ragged_k = p.ragged == NN_GEMM_RAGGED_K;
-  *done = gemm_wgmma_loaded(reinterpret_cast<const void *>(kernel), TILE::THREADS, &known) &&
+  *done = nn_wgmma_loaded(reinterpret_cast<const void *>(kernel), TILE::THREADS, &known) &&
           gemm_wgmma_map(map_a, dtype, p.a, TRANS_A ? p.m : p.k, TRANS_A ? p.k : p.m, p.lda, even ? p.count : 1,
                          p.a_step, TRANS_A ? 64 : TILE::BM) &&
           gemm_wgmma_map(map_b, dtype, p.b, TRANS_B ? p.k : p.n, TRANS_B ? p.n : p.k, p.ldb, ragged_k ? 1 : p.count,

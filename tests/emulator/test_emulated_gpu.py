@@ -18,9 +18,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = {path.stem.rpartition("_")[2]: path for path in sorted((ROOT / "build/emulated").glob("libnncuda_emu*.so"))}
-#: The fixtures run on every architecture, all of tests/gpu on those whose kernels differ most: all that is above sm_75
-#: but Hopper takes the kernels of 80.
+#: All of tests/gpu runs on the architectures whose kernels differ most: all that is above sm_75 but Hopper takes the
+#: kernels of 80. On the others, the fixtures do, and what every architecture has tensor cores of its own for.
 GOLDEN = ROOT / "tests/gpu/test_gpu_golden.py"
+OWN = [GOLDEN, ROOT / "tests/gpu/test_gpu_gemm.py", ROOT / "tests/gpu/test_gpu_attention.py"]
 WHOLE = ("80", "90")
 #: The tests of bad input are those of the CPU, with each engine.
 FILES = [*sorted((ROOT / "tests/gpu").glob("test_gpu_*.py")), ROOT / "tests/abi/test_bad_input.py"]
@@ -28,12 +29,19 @@ FILES = [*sorted((ROOT / "tests/gpu").glob("test_gpu_*.py")), ROOT / "tests/abi/
 #: missing barrier. The whole suite runs forward; the fixtures' bits are compared in the other orders, and random calls
 #: run backward once more.
 ORDERS = ("backward", "shuffle:1")
+#: And on however many multiprocessors, which decide how large grids are.
+SMS = ("1", "999")
 
 
-def run(arch: str, *arguments: str | Path, order: str = "forward") -> None:
+def run(arch: str, *arguments: str | Path, **settings: str) -> None:
+    """Settings are variables of the emulator: order="backward"."""
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *arguments],
-        env={**os.environ, "NNCUDA_LIBRARY": str(LIBRARIES[arch]), "NNCUDA_EMULATOR_ORDER": order},
+        env={
+            **os.environ,
+            "NNCUDA_LIBRARY": str(LIBRARIES[arch]),
+            **{f"NNCUDA_EMULATOR_{name.upper()}": value for name, value in settings.items()},
+        },
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -51,17 +59,19 @@ def run_file(arch: str, file: Path) -> None:
 
 def compare_orders(arch: str, folder: Path) -> None:
     """The first run writes a digest of every output of every fixture, the others compare."""
-    for order in ("forward", *ORDERS):
-        run(arch, GOLDEN, "-k", "digests", f"--digests={folder / f'digests-{arch}.json'}", order=order)
+    runs = [{"order": order} for order in ("forward", *ORDERS)] + [{"sms": sms} for sms in SMS]
+    for settings in runs:
+        run(arch, GOLDEN, "-k", "digests", f"--digests={folder / f'digests-{arch}.json'}", **settings)
 
 
 def random_backward(arch: str) -> None:
-    run(arch, "tests/gpu/test_gpu_random.py", order="backward")
+    """Few multiprocessors make for small grids, whose blocks go on to further work."""
+    run(arch, "tests/gpu/test_gpu_random.py", order="backward", sms="2")
 
 
 JOBS: dict[str, tuple[Callable[..., None], tuple[object, ...]]] = {}
 for _arch in LIBRARIES:
-    for _file in FILES if _arch in WHOLE else [GOLDEN]:
+    for _file in FILES if _arch in WHOLE else OWN:
         JOBS[f"{_arch}-{_file.stem}"] = run_file, (_arch, _file)
     JOBS[f"{_arch}-orders"] = compare_orders, (_arch,)
     if _arch in WHOLE:
