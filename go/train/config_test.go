@@ -118,6 +118,8 @@ func TestStates(t *testing.T) {
 
 func FuzzReadState(f *testing.F) {
 	f.Add([]byte(stateText))
+	f.Add([]byte(strings.NewReplacer(`"steps": 9`, `"steps": 9, "precision": "f16"`, `null}`,
+		`null, "loss_scaling": {"scale": 1024, "good_steps": 2, "skipped": 1}}`).Replace(stateText)))
 	path := filepath.Join(f.TempDir(), "training.json")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		check(t, os.WriteFile(path, data, 0o666))
