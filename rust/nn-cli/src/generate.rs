@@ -38,10 +38,12 @@ pub(crate) struct Arguments {
     #[arg(long)]
     greedy: bool,
     /// 0 is --greedy.
-    #[arg(long, value_name = "FLOAT", default_value = "1.0", value_parser = at_least_zero, allow_negative_numbers = true)]
+    #[arg(long, value_name = "FLOAT", default_value = "1.0", value_parser = at_least_zero)]
+    #[arg(allow_negative_numbers = true)]
     temperature: f64,
     /// Draw among the so many likeliest tokens.
-    #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(i64).range(1..), allow_negative_numbers = true)]
+    #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(allow_negative_numbers = true)]
     top_k: Option<i64>,
     /// Draw among the likeliest up to this share.
     #[arg(long, value_name = "FLOAT", value_parser = share, allow_negative_numbers = true)]

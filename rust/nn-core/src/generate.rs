@@ -119,9 +119,10 @@ pub fn room(model: &MoETransformer<'_>, prompt: usize) -> usize {
 /// Continues several prompts of any lengths at once; gives the next token of each, none behind its `end_id`.
 ///
 /// The calls of a token are captured as a graph once and replayed, unless `capture` is off: the tokens are the same.
-/// Ends when all sequences have ended, or after `max_new_tokens`. `Error::Value` when a prompt is empty or the model does
-/// not reach that far, and a device error of status out-of-range when it holds an id outside the vocabulary. A sequence's
-/// tokens do not depend on the others of the batch, except through the last bits of products over other numbers of rows.
+/// Ends when all sequences have ended, or after `max_new_tokens`. `Error::Value` when a prompt is empty or the model
+/// does not reach that far, and a device error of status out-of-range when it holds an id outside the vocabulary. A
+/// sequence's tokens do not depend on the others of the batch, except through the last bits of products over other
+/// numbers of rows.
 pub fn generate_batch<'m, 'ctx>(
     model: &'m MoETransformer<'ctx>,
     prompts: &[Vec<i32>],

@@ -255,7 +255,8 @@ impl Value {
     }
 }
 
-/// Text as messages show it: in single quotes, or in double ones where it holds single ones, control characters escaped.
+/// Text as messages show it: in single quotes, or in double ones where it holds single ones, with control characters
+/// escaped.
 pub fn quoted(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut out = String::from(quote);

@@ -1,8 +1,8 @@
 //! Layers with a forward and a hand-written backward.
 //!
 //! A layer holds views of its weights and of their gradients (none: inference only). What a backward needs of its
-//! forward is a value that `forward_keeping` gives and `backward` takes, so that memory is let go as early as can be. The
-//! input is not part of it: the caller hands it in again, kept or recomputed.
+//! forward is a value that `forward_keeping` gives and `backward` takes, so that memory is let go as early as can be.
+//! The input is not part of it: the caller hands it in again, kept or recomputed.
 //!
 //! `backward` gives the gradient of the input; the gradients of weight matrices become `beta` times what they were plus
 //! what this call finds, so that beta 0 spares the first micro-batch a pass to set them to zero. Gradients of norms'

@@ -9,8 +9,8 @@
 //!     training.json            step, data position, options, held-out loss
 //! ```
 //!
-//! A folder appears under its name in one step, when all of it is on the disk: what has the name is whole, so "the last"
-//! is simply the highest number, and "the best" the one with the lowest held-out loss. No pointer can go stale.
+//! A folder appears under its name in one step, when all of it is on the disk: what has the name is whole, so "the
+//! last" is simply the highest number, and "the best" the one with the lowest held-out loss. No pointer can go stale.
 
 use std::path::{Path, PathBuf};
 

@@ -43,8 +43,8 @@ pub enum Event<'a> {
 
 /// Trains in a folder: `checkpoints/` and `metrics.jsonl`.
 ///
-/// The order of the data is a function of seed and position, and a checkpoint holds all that a step depends on, so a run
-/// that was stopped anywhere and taken up again passes through the same bits as one that was not.
+/// The order of the data is a function of seed and position, and a checkpoint holds all that a step depends on, so a
+/// run that was stopped anywhere and taken up again passes through the same bits as one that was not.
 #[derive(Debug)]
 pub struct TrainingRun<'ctx> {
     folder: PathBuf,

@@ -7,9 +7,10 @@
 //! Files are written by the `safetensors` crate, as Python's package does it, so that the same tensors give the same
 //! bytes from every language. They are read by position: a header is checked in full, a tensor when it is asked for.
 
-use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod folder;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -17,12 +18,10 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
-use super::value::{Table, Value, quoted};
-use super::{atomic, read_json};
+use super::value::quoted;
 use crate::error::{Error, Result};
-
-/// Weights are cut into several files from this size on.
-pub const DEFAULT_SHARD_BYTES: u64 = 5_000_000_000;
+pub use folder::SafetensorsFolder;
+pub use write::{DEFAULT_SHARD_BYTES, ReadValues, Source, write_safetensors, write_safetensors_folder};
 
 /// A larger header than this is none that a program wrote.
 const MOST_HEADER_BYTES: u64 = 100_000_000;
@@ -262,188 +261,10 @@ impl<'de> Deserialize<'de> for Header {
     }
 }
 
-/// Reads the values of a tensor that is to be written.
-pub type ReadValues<'a> = Box<dyn Fn() -> Result<Vec<f32>> + 'a>;
-
-/// A tensor to write: its values are asked for when its turn comes, so that they never all lie on the host.
-pub struct Source<'a> {
-    /// Name in the file.
-    pub name: String,
-    /// Sizes, outermost first.
-    pub shape: Vec<usize>,
-    /// Gives its values, row-major.
-    pub read: ReadValues<'a>,
-}
-
-impl Source<'_> {
-    fn bytes(&self) -> u64 {
-        self.shape.iter().product::<usize>() as u64 * F32.size
-    }
-}
-
-struct Written<'a> {
-    source: &'a Source<'a>,
-    failure: &'a RefCell<Option<Error>>,
-}
-
-impl safetensors::View for Written<'_> {
-    fn dtype(&self) -> safetensors::Dtype {
-        safetensors::Dtype::F32
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.source.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        let values = (self.source.read)().unwrap_or_else(|error| {
-            self.failure.replace(Some(error));
-            Vec::new()
-        });
-        let mut bytes = Vec::with_capacity(values.len() * 4);
-        for value in values {
-            bytes.extend_from_slice(&value.to_le_bytes());
-        }
-        Cow::Owned(bytes)
-    }
-
-    fn data_len(&self) -> usize {
-        self.source.bytes() as usize
-    }
-}
-
-/// Writes f32 tensors: the same tensors give the same bytes. The caller sees to atomicity.
-///
-/// `format` is the one entry of metadata that may be given.
-pub fn write_safetensors(path: &Path, tensors: &[Source<'_>], format: Option<&str>) -> Result<()> {
-    let failure = RefCell::new(None);
-    let views = tensors.iter().map(|source| (source.name.as_str(), Written { source, failure: &failure }));
-    let metadata = format.map(|format| HashMap::from([("format".to_owned(), format.to_owned())]));
-    let written = safetensors::serialize_to_file(views, metadata, path);
-    if let Some(error) = failure.take() {
-        return Err(error);
-    }
-    written.map_err(|error| match error {
-        safetensors::SafeTensorError::IoError(error) => Error::io(path, error),
-        other => Error::format(path, format!("cannot be written: {other}")),
-    })
-}
-
-/// Writes `model.safetensors`, or shards of at most `most_bytes` with their index when one would be larger.
-///
-/// A tensor that is larger than a shard gets a shard of its own.
-pub fn write_safetensors_folder(folder: &Path, tensors: &[Source<'_>], most_bytes: u64) -> Result<()> {
-    let mut shards: Vec<&[Source<'_>]> = Vec::new();
-    let (mut first, mut filled) = (0, 0);
-    for (at, tensor) in tensors.iter().enumerate() {
-        if at > first && filled + tensor.bytes() > most_bytes {
-            shards.push(&tensors[first..at]);
-            (first, filled) = (at, 0);
-        }
-        filled += tensor.bytes();
-    }
-    shards.push(&tensors[first..]);
-    if let [all] = shards[..] {
-        return write_safetensors(&folder.join("model.safetensors"), all, Some("pt"));
-    }
-    let mut weight_map = Vec::new();
-    for (number, shard) in shards.iter().enumerate() {
-        let file_name = format!("model-{:05}-of-{:05}.safetensors", number + 1, shards.len());
-        write_safetensors(&folder.join(&file_name), shard, Some("pt"))?;
-        weight_map.extend(shard.iter().map(|tensor| (tensor.name.clone(), Value::from(file_name.as_str()))));
-    }
-    let total: u64 = tensors.iter().map(Source::bytes).sum();
-    let index = Value::Table(Table::from([
-        ("metadata", Value::Table(Table::from([("total_size", total.into())]))),
-        ("weight_map", Value::Table(weight_map.into_iter().collect())),
-    ]));
-    let path = folder.join("model.safetensors.index.json");
-    atomic::write_file(&path, (index.to_json_lines() + "\n").as_bytes())
-}
-
-/// The tensors of several safetensors files together.
-#[derive(Debug)]
-pub struct SafetensorsFolder {
-    files: Vec<SafetensorsFile>,
-    names: Vec<String>,
-    home: HashMap<String, usize>,
-}
-
-impl SafetensorsFolder {
-    /// Opens `model.safetensors`, or all shards that `model.safetensors.index.json` names.
-    pub fn open(folder: &Path) -> Result<Self> {
-        let (single, index_path) = (folder.join("model.safetensors"), folder.join("model.safetensors.index.json"));
-        if single.exists() {
-            return Self::of(vec![SafetensorsFile::open(&single)?]);
-        }
-        if !index_path.exists() {
-            return Err(Error::format(folder, "holds neither model.safetensors nor model.safetensors.index.json"));
-        }
-        let index = read_json(&index_path)?;
-        let weight_map: Option<Vec<(&str, &str)>> = index
-            .get("weight_map")
-            .and_then(Value::as_table)
-            .and_then(|table| table.iter().map(|(name, file)| Some((name, file.as_text()?))).collect());
-        let Some(weight_map) = weight_map else {
-            return Err(Error::format(&index_path, "has no weight_map from tensor names to file names"));
-        };
-        if let Some((_, outside)) = weight_map.iter().find(|(_, file)| file.is_empty() || file.contains(['/', '\0'])) {
-            let problem = format!("names the file {}, which is outside its folder", quoted(outside));
-            return Err(Error::format(&index_path, problem));
-        }
-        let file_names: BTreeSet<&str> = weight_map.iter().map(|(_, file)| *file).collect();
-        let files = file_names.iter().map(|file| SafetensorsFile::open(&folder.join(file)));
-        let tensors = Self::of(files.collect::<Result<_>>()?)?;
-        for (name, file) in weight_map {
-            if tensors.home(name).and_then(|file| file.path.file_name()) != Some(file.as_ref()) {
-                let problem = format!("says that tensor {} is in {file}, which lacks it", quoted(name));
-                return Err(Error::format(&index_path, problem));
-            }
-        }
-        Ok(tensors)
-    }
-
-    fn of(files: Vec<SafetensorsFile>) -> Result<Self> {
-        let mut names = Vec::new();
-        let mut home: HashMap<String, usize> = HashMap::new();
-        for (number, file) in files.iter().enumerate() {
-            for name in file.entries.keys() {
-                if let Some(other) = home.insert(name.clone(), number) {
-                    let other = files[other].path.file_name().unwrap_or_default().to_string_lossy();
-                    let problem = format!("tensor {} is in {other} as well", quoted(name));
-                    return Err(Error::format(&file.path, problem));
-                }
-                names.push(name.clone());
-            }
-        }
-        Ok(Self { files, names, home })
-    }
-
-    /// Names and tensors, file by file.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
-        self.names.iter().filter_map(|name| Some((name.as_str(), self.get(name)?)))
-    }
-
-    /// A tensor by its name.
-    pub fn get(&self, name: &str) -> Option<&Entry> {
-        self.home(name)?.get(name)
-    }
-
-    /// The file that holds a tensor.
-    pub fn home(&self, name: &str) -> Option<&SafetensorsFile> {
-        Some(&self.files[*self.home.get(name)?])
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    fn source<'a>(name: &str, shape: &[usize], value: f32) -> Source<'a> {
-        let count = shape.iter().product();
-        Source { name: name.into(), shape: shape.into(), read: Box::new(move || Ok(vec![value; count])) }
-    }
 
     fn file(header: &[u8], data: &[u8]) -> (tempfile::TempDir, PathBuf) {
         let root = tempfile::tempdir().unwrap();
@@ -451,37 +272,6 @@ mod tests {
         let bytes = [&(header.len() as u64).to_le_bytes()[..], header, data].concat();
         std::fs::write(&path, bytes).unwrap();
         (root, path)
-    }
-
-    #[test]
-    fn tensors_come_back() {
-        let root = tempfile::tempdir().unwrap();
-        let tensors = [source("b", &[2, 3], 1.5), source("a", &[], -0.0), source("none", &[0, 4], 0.0)];
-        write_safetensors_folder(root.path(), &tensors, DEFAULT_SHARD_BYTES).unwrap();
-        let folder = SafetensorsFolder::open(root.path()).unwrap();
-        let found: Vec<_> = folder.iter().map(|(name, entry)| (name, entry.shape.clone(), entry.dtype)).collect();
-        assert_eq!(found, [("a", vec![], F32), ("b", vec![2, 3], F32), ("none", vec![0, 4], F32)]);
-        assert_eq!(folder.home("b").unwrap().read_f32("b", 4, 2).unwrap(), [1.5, 1.5]);
-        assert!(folder.home("b").unwrap().read_f32("b", 4, 3).is_err());
-        assert_eq!(folder.home("a").unwrap().metadata()["format"], "pt");
-    }
-
-    #[test]
-    fn large_weights_are_cut_into_shards() {
-        let root = tempfile::tempdir().unwrap();
-        let tensors = [source("a", &[4], 1.0), source("b", &[100], 2.0), source("c", &[4], 3.0)];
-        write_safetensors_folder(root.path(), &tensors, 20).unwrap();
-        let folder = SafetensorsFolder::open(root.path()).unwrap();
-        assert_eq!(folder.iter().count(), 3);
-        assert!(folder.home("b").unwrap().path().ends_with("model-00002-of-00003.safetensors"));
-    }
-
-    #[test]
-    fn a_failing_read_ends_the_writing() {
-        let root = tempfile::tempdir().unwrap();
-        let bad = Source { name: "a".into(), shape: vec![2], read: Box::new(|| Err(Error::value("lost"))) };
-        let error = write_safetensors(&root.path().join("a"), &[bad], None).unwrap_err();
-        assert_eq!(error.to_string(), "lost");
     }
 
     #[test]
@@ -497,12 +287,14 @@ mod tests {
             (br#"{"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,16]}}"#, 16, "overflows"),
             (br#"{"a":{"dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,16]}}"#, 16, "invalid type"),
             (
-                br#"{"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"a":{"dtype":"U8","shape":[8],"data_offsets":[8,16]}}"#,
+                br#"{"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},
+                    "a":{"dtype":"U8","shape":[8],"data_offsets":[8,16]}}"#,
                 16,
                 "the name 'a' stands there twice",
             ),
             (
-                br#"{"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}"#,
+                br#"{"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},
+                    "b":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}"#,
                 8,
                 "invalid shape",
             ),
@@ -521,26 +313,6 @@ mod tests {
             let path = root.path().join("a");
             std::fs::write(&path, bytes).unwrap();
             assert!(SafetensorsFile::open(&path).is_err());
-        }
-    }
-
-    #[test]
-    fn an_index_is_checked() {
-        let cases = [
-            (r"{}", "has no weight_map"),
-            (r#"{"weight_map": {"a": 1}}"#, "has no weight_map"),
-            (r#"{"weight_map": {"a": "../x"}}"#, "names the file '../x', which is outside its folder"),
-            (r#"{"weight_map": {"a": "gone"}}"#, "cannot be read"),
-            (r#"{"weight_map": {"other": "one"}}"#, "says that tensor 'other' is in one, which lacks it"),
-            (r#"{"weight_map": {"a": "one", "b": "two"}}"#, "tensor 'a' is in one as well"),
-        ];
-        for (index, sentence) in cases {
-            let root = tempfile::tempdir().unwrap();
-            write_safetensors(&root.path().join("one"), &[source("a", &[1], 1.0)], None).unwrap();
-            write_safetensors(&root.path().join("two"), &[source("a", &[1], 1.0)], None).unwrap();
-            std::fs::write(root.path().join("model.safetensors.index.json"), index).unwrap();
-            let error = SafetensorsFolder::open(root.path()).unwrap_err();
-            assert!(error.to_string().contains(sentence), "{error}");
         }
     }
 
