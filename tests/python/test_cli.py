@@ -17,11 +17,11 @@ from small_models import TINY
 
 from nncuda import Context
 from nncuda.cli import main
-from nncuda.cli.demo import unigram_entropy
 from nncuda.formats import SafetensorsFile, TokenShard, write_shard
 from nncuda.infer import Sampling, generate
 from nncuda.infer.generate import GREEDY
 from nncuda.train import list_checkpoints, load_model, read_metrics, resolve_checkpoint
+from nncuda.train.data import unigram_entropy
 
 CONFIG = """
 [model]
@@ -295,7 +295,7 @@ def test_every_option_has_a_flag_and_a_help_text() -> None:
         "--clip-norm",
     ):
         assert flag in text
-    for command in ("tokenizer", "data", "generate", "inspect", "doctor", "verify", "bench", "demo"):
+    for command in ("tokenizer", "data", "generate", "inspect", "doctor", "verify", "bench", "demo", "report"):
         assert "Usage" in nncuda(command, "--help").output
     assert "version" in nncuda("--version").output
 
@@ -312,13 +312,19 @@ def test_demo(tmp_path: Path) -> None:
     arguments = ["demo", "--text", text, "--out", tmp_path / "run", "--steps", 3]
     first = nncuda(*arguments).output
     run = tmp_path / "run"
-    for name in ("loss.png", "experts.png", "metrics.jsonl", "tokenizer.model", "results.json"):
+    for name in ("loss.png", "experts.png", "metrics.jsonl", "tokenizer.model", "results.json", "report.html"):
         assert (run / name).stat().st_size > 0
     assert (run / "loss.png").read_bytes()[:4] == b"\x89PNG"
     results = json.loads((run / "results.json").read_text())
     assert results["unigram_entropy"] == pytest.approx(unigram_entropy(TokenShard(run / "held-out.tokens")))
     assert f"held-out loss {results['held_out_loss']:.3f}" in first.replace("\n", " ")
+    samples = (run / "samples.jsonl").read_text()
+    assert [json.loads(line)["step"] for line in samples.splitlines()] == [1, 2, 3]
+    page = (run / "report.html").read_text()
+    assert "after step 2" in page and "threads=" in page and f"{results['unigram_entropy']:.4f}" in page
     assert "3 of 3 steps" in nncuda(*arguments).output
+    assert (run / "samples.jsonl").read_text() == samples
+    assert (run / "report.html").read_text() == page
     assert "holds a run of something else" in nncuda(*arguments[:-1], 4, code=1).output
     assert "device 'cuda:99'" in nncuda(*arguments, "--device", "cuda:99", code=4).output
 

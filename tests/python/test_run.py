@@ -16,6 +16,7 @@ from small_models import TINY
 import nncuda
 from nncuda.formats import SafetensorsFile, write_shard
 from nncuda.formats.atomic import TEMPORARY_PREFIX
+from nncuda.infer import generate
 from nncuda.train import Checkpoint, TrainConfig, TrainingRun, list_checkpoints, read_metrics, resolve_checkpoint
 
 OPTIONS = {
@@ -55,6 +56,16 @@ def tensors_of(checkpoint: Path) -> dict[str, bytes]:
         for file in sorted(checkpoint.glob("*.safetensors"))
         for name, array in SafetensorsFile(file).items()
     }
+
+
+def test_generating_between_steps_changes_nothing(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
+    """The model may be looked at while it trains, as the demo does: the run goes on to the same bits."""
+    start(tmp_path / "plain", ctx, data).run()
+    watched = start(tmp_path / "watched", ctx, data)
+    texts = {tuple(generate(watched.trainer.model, [1, 2, 3], 8)) for _ in watched.steps()}
+    assert len(texts) > 1  # it saw the weights of the moment
+    first, second = (tensors_of(resolve_checkpoint(tmp_path / name)) for name in ("plain", "watched"))
+    assert first == second
 
 
 def test_resumed_run_equals_an_unbroken_one(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from ..binding import library
 from ..context import Context
 from ..formats import (
     Tokenizer,
@@ -28,6 +29,8 @@ from ..formats.shards import tokenizer_digest
 from ..infer import Sampling, TextGenerator
 from ..models import MoEConfig
 from ..train import TrainConfig, TrainingRun, list_checkpoints, read_metrics
+from ..train.data import unigram_entropy
+from ..train.run import Progress
 from .failures import INTERRUPTED
 from .terminal import console
 from .train import run_with_progress
@@ -35,6 +38,7 @@ from .train import run_with_progress
 VOCABULARY = 4096
 HELD_OUT_SHARE = 0.05
 EVALUATED_WINDOWS = 160
+SAMPLE_TOKENS = 48
 
 # Tests and generated tables are most of the standard library's bulk and teach little.
 _SKIPPED = (
@@ -83,6 +87,8 @@ def demo(text: Path | None, out: Path, steps: int | None, device: str, threads: 
     Without --text it learns from the source and the docstrings of this Python's standard library. A run that was
     interrupted goes on where it was; one that is complete shows its results again.
     """
+    from ..report import write_report
+
     began = time.perf_counter()
     terminal = console()
     out.mkdir(parents=True, exist_ok=True)
@@ -98,13 +104,18 @@ def demo(text: Path | None, out: Path, steps: int | None, device: str, threads: 
         else:
             model = MoEConfig.preset("demo", vocab_size=tokenizer.vocab_size)
             training = TrainingRun.start(out, ctx, model, options, train, held_out, tokenizer)
-        if run_with_progress(training):
+        complete = training.trainer.step == training.trainer.config.steps
+        prompts = _prompts(source, text is None)
+        if run_with_progress(training, _SampleLog(training, tokenizer, out, prompts[0])):
             raise SystemExit(INTERRUPTED)
-        _show_results(training, tokenizer, out, _prompts(source, text is None))
+        machine = None if complete else _machine(ctx)
+        _show_results(training, tokenizer, out, prompts, machine)
+    page = write_report(out)
     minutes = (time.perf_counter() - began) / 60
     terminal.print(
         f"everything is in {out}; {minutes:.1f} minutes in all, {training.seconds / 60:.1f} of them training"
     )
+    terminal.print(f"{page} shows it all: curves, experts, samples", soft_wrap=True, highlight=False)
 
 
 def _shortened(steps: int) -> TrainConfig:
@@ -169,14 +180,43 @@ def _prompts(source: Path, is_library: bool) -> list[str]:
     return [" ".join(lines[index].split()[:4]) for index in chosen]
 
 
-def unigram_entropy(shard: TokenShard) -> float:
-    """Entropy of the frequencies of a shard's own tokens, in nats: what a model that knows only them would reach."""
-    counts = np.bincount(shard.tokens, minlength=shard.vocab_size).astype(np.float64)
-    shares = counts[counts > 0] / counts.sum()
-    return float(-(shares * np.log(shares)).sum())
+class _SampleLog:
+    """After each evaluation, lets the model continue a prompt, always with the same draws, into `samples.jsonl`.
+
+    What an earlier process wrote beyond the step where the run goes on is dropped: those steps will come again.
+    """
+
+    def __init__(self, training: TrainingRun, tokenizer: Tokenizer, out: Path, prompt: str):
+        self.path = out / "samples.jsonl"
+        self.prompt = prompt
+        self.every = training.trainer.config.eval_every
+        self.generator = TextGenerator(training.trainer.model, tokenizer)
+        if self.path.exists():
+            kept = [record for record in read_metrics(self.path) if record.get("step", 0) <= training.trainer.step]
+            write_file(self.path, "".join(json.dumps(record) + "\n" for record in kept))
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.step % self.every:
+            return
+        text = self.generator.complete(self.prompt, SAMPLE_TOKENS, Sampling(temperature=0.7, top_p=0.9, seed=0))
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": progress.step, "prompt": self.prompt, "text": text}) + "\n")
 
 
-def _show_results(training: TrainingRun, tokenizer: Tokenizer, out: Path, prompts: list[str]) -> None:
+def _machine(ctx: Context) -> dict[str, object]:
+    """What a run was trained on, and how much memory that took."""
+    loaded = library.load()
+    return {
+        "device": f"{loaded.device_text(ctx.device_type, ctx.device_index)}; {ctx}",
+        "library": loaded.build_info,
+        "bytes_peak": ctx.bytes_peak,
+    }
+
+
+def _show_results(
+    training: TrainingRun, tokenizer: Tokenizer, out: Path, prompts: list[str], machine: dict[str, object] | None
+) -> None:
+    """Pictures, samples and losses. `machine` is what `_machine` said after training; None when that was earlier."""
     from ..train.plots import plot_experts, plot_losses
 
     terminal = console()
@@ -193,7 +233,10 @@ def _show_results(training: TrainingRun, tokenizer: Tokenizer, out: Path, prompt
         click.echo()
     with terminal.status("evaluating on all of the held-out text"):
         loss = training.evaluate()
-    summary = {"held_out_loss": loss, "unigram_entropy": entropy, "below": entropy - loss}
+    if machine is None:
+        earlier = read_json(out / "results.json") if (out / "results.json").exists() else {}
+        machine = {name: earlier[name] for name in ("device", "library", "bytes_peak") if name in earlier}
+    summary = {"held_out_loss": loss, "unigram_entropy": entropy, "below": entropy - loss, **machine}
     write_file(out / "results.json", json.dumps(summary, indent=2) + "\n")
     terminal.rule(align="left")
     terminal.print(

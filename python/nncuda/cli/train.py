@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from ..models import PRESETS, MoEConfig
 from ..train import TrainConfig, TrainingRun
 from ..train.data import open_shards
 from ..train.run import DivergedError
+from ..train.run import Progress as RunProgress
 from .failures import INTERRUPTED
 from .options import build_configs, config_options, read_config
 from .terminal import console, count_text
@@ -131,8 +132,11 @@ def _resume(run: Path, ctx: Context, data: Path | None, held_out: Path | None) -
     return TrainingRun.resume(run, ctx, data or sources["data"], held_out or sources["held_out"])
 
 
-def run_with_progress(training: TrainingRun) -> bool:
-    """Runs to the end with a progress bar; an interrupt makes it save and stop. Returns whether it was interrupted."""
+def run_with_progress(training: TrainingRun, after_step: Callable[[RunProgress], None] | None = None) -> bool:
+    """Runs to the end with a progress bar; an interrupt makes it save and stop. Returns whether it was interrupted.
+
+    `after_step` is called with the progress after each step.
+    """
     trainer, terminal = training.trainer, console()
     config = trainer.model.config
     terminal.print(
@@ -154,6 +158,8 @@ def run_with_progress(training: TrainingRun) -> bool:
             skipped = f", {progress.skipped_steps} steps skipped" if progress.skipped_steps else ""
             losses = f"loss {progress.loss:.3f}{held_out}{skipped} · {progress.tokens_per_second:,.0f} tokens/s"
             bar.update(task, completed=progress.step, losses=losses)
+            if after_step is not None:
+                after_step(progress)
     done = f"{trainer.step} of {trainer.config.steps} steps"
     terminal.print(f"{done}; checkpoints in {training.checkpoints}", soft_wrap=True, highlight=False)
     return bool(interrupts)

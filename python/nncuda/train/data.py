@@ -21,6 +21,17 @@ def open_shards(source: str | os.PathLike[str]) -> list[TokenShard]:
     return [TokenShard(file) for file in files]
 
 
+def unigram_entropy(*shards: TokenShard) -> float:
+    """Entropy of the frequencies of the shards' own tokens, in nats: what a model that knows only them would reach."""
+    chunk = 1 << 24
+    counts = np.zeros(max(shard.vocab_size for shard in shards), np.int64)
+    for shard in shards:
+        for start in range(0, shard.count, chunk):
+            counts += np.bincount(shard.tokens[start : start + chunk], minlength=len(counts))
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
 class TokenWindows:
     """Windows of `length` + 1 tokens, each beginning where the one before has its last token; none crosses a shard.
 

@@ -1,0 +1,26 @@
+"""`nncuda report`: a training run as one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .terminal import console
+
+
+@click.command()
+@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="Where to write it.  [default: RUN/report.html]"
+)
+def report(run: Path, out: Path | None) -> None:
+    """Write one HTML page about the training run in RUN: curves, experts, checkpoints, options.
+
+    The page needs nothing else, neither a network nor a script. It may be written while the run is going on, and shows
+    the run as it stands then; what the run's files do not hold, or hold in a way that cannot be shown, it says.
+    """
+    from ..report import write_report
+
+    path = write_report(run, out)
+    console().print(f"{path}: {path.stat().st_size / 1e3:,.0f} kB", soft_wrap=True, highlight=False)
