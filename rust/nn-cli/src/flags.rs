@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use nn_core::format::{Table, Value, read_toml};
 use nn_core::model::{MoEConfig, preset};
@@ -91,6 +92,7 @@ impl FromArgMatches for ConfigFlags {
 fn negated(name: &'static str) -> &'static str {
     match name {
         "norm_topk_prob" => "no_norm_topk_prob",
+        "recompute_experts" => "no_recompute_experts",
         other => other,
     }
 }
@@ -110,6 +112,7 @@ fn arguments(table: &str, option: &'static OptionSpec) -> Vec<Arg> {
         Kind::Whole => argument.value_name("INTEGER").value_parser(whole),
         Kind::WholeOrNone => argument.value_name("INTEGER|NONE").value_parser(|text: &str| or_none(text, whole)),
         Kind::NumberOrNone => argument.value_name("FLOAT|NONE").value_parser(|text: &str| or_none(text, number)),
+        Kind::Choice(words) => argument.value_parser(PossibleValuesParser::new(words).map(Value::from)),
         Kind::Number | Kind::Flag => argument.value_name("FLOAT").value_parser(number),
     }]
 }

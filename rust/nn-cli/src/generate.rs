@@ -4,8 +4,9 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use nn_core::generate::{Sampling, generate, room};
-use nn_core::model::MoETransformer;
+use nn_core::model::{MoETransformer, Precision};
 use nn_core::text::TextGenerator;
 use nn_core::train::{Checkpoint, resolve_checkpoint};
 use nn_core::{Error, Result};
@@ -54,6 +55,9 @@ pub(crate) struct Arguments {
     /// PROMPT is token ids, and so is the output; no tokenizer is needed.
     #[arg(long)]
     ids: bool,
+    /// What to compute in; weights and cache take half the memory in bf16 and f16.
+    #[arg(long, default_value = "f32", value_parser = precision())]
+    precision: Precision,
     /// Of a run, take the checkpoint with the lowest held-out loss, not the last.
     #[arg(long)]
     best: bool,
@@ -71,6 +75,10 @@ fn share(text: &str) -> std::result::Result<f64, String> {
     text.parse().ok().filter(|number| *number > 0.0 && *number <= 1.0).ok_or_else(wrong)
 }
 
+fn precision() -> impl TypedValueParser<Value = Precision> {
+    PossibleValuesParser::new(Precision::NAMES).try_map(|name| name.parse::<Precision>())
+}
+
 pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
     let mut prompt = arguments.prompt;
     if prompt == "-" {
@@ -85,7 +93,7 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
     let missing = || Error::format(&checkpoint.folder, "holds no tokenizer.model, so it cannot take text");
     let tokenizer = if arguments.ids { None } else { Some(checkpoint.tokenizer.as_ref().ok_or_else(missing)?) };
     let ctx = arguments.device.open()?;
-    let model = checkpoint.model(&ctx, false)?;
+    let model = checkpoint.model(&ctx, false, arguments.precision)?;
     let mut output = io::stdout();
     match tokenizer {
         None => {

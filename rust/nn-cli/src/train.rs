@@ -148,7 +148,11 @@ fn run_with_progress(mut training: TrainingRun<'_>) -> Result<(), Failure> {
         if let Event::Step(progress) = event {
             let held_out = progress.held_out_loss.map_or(String::new(), |loss| format!(", held-out {loss:.3}"));
             let speed = grouped_text(progress.tokens_per_second);
-            bar.set_message(format!("loss {:.3}{held_out} · {speed} tokens/s", progress.loss));
+            let skipped = match progress.skipped_steps {
+                0 => String::new(),
+                steps => format!(", {steps} steps skipped"),
+            };
+            bar.set_message(format!("loss {:.3}{held_out}{skipped} · {speed} tokens/s", progress.loss));
             bar.set_position(progress.step as u64);
         }
         Ok(())

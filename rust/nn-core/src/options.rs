@@ -17,6 +17,8 @@ pub enum Kind {
     NumberOrNone,
     /// True or false.
     Flag,
+    /// One of some words.
+    Choice(&'static [&'static str]),
 }
 
 /// One option as a flag of a command shows it.
@@ -155,7 +157,7 @@ macro_rules! options {
             }
 
             /// All options by name, in their order.
-            pub fn to_table(&self) -> $crate::format::Table {
+            fn values(&self) -> $crate::format::Table {
                 $crate::format::Table::from([
                     $((stringify!($field), $crate::options::OptionType::write(&self.$field)),)*
                 ])

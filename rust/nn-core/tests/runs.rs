@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use nn_core::format::{Table, Value, read_json};
+use nn_core::model::Precision;
 use nn_core::train::{
     Checkpoint, Event, TrainingRun, best_checkpoint, list_checkpoints, read_metrics, resolve_checkpoint,
 };
@@ -119,7 +120,7 @@ fn a_checkpoint_holds_what_the_trainer_had() {
     let trainer = checkpoint.trainer(&ctx).unwrap();
     assert_eq!((tiny::state(&trainer), trainer.step()), (tiny::state(run.trainer()), 12));
     assert_eq!((&checkpoint.config, trainer.config()), (&tiny::model(), &tiny::options()));
-    let model = checkpoint.model(&ctx, false).unwrap();
+    let model = checkpoint.model(&ctx, false, Precision::F32).unwrap();
     assert_eq!(tiny::bits(model.parameters()), tiny::bits(run.trainer().model().parameters()));
 }
 

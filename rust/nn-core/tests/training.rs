@@ -3,13 +3,14 @@
 mod tiny;
 
 use nn_core::Error;
-use nn_core::model::MoETransformer;
+use nn_core::model::{MoETransformer, Precision};
 use nn_core::train::{TrainConfig, Trainer};
 use nn_ffi::Context;
 
 fn trainer(ctx: &Context, capture: bool) -> Trainer<'_> {
     let options = tiny::options();
-    Trainer::new(MoETransformer::random(ctx, tiny::model(), options.seed).unwrap(), options, capture).unwrap()
+    let model = MoETransformer::random(ctx, tiny::model(), options.seed, true, options.precision).unwrap();
+    Trainer::new(model, options, capture).unwrap()
 }
 
 /// Some steps, of two shapes in turns.
@@ -95,7 +96,7 @@ fn wrong_batches_are_refused_and_change_nothing() {
 #[test]
 fn wrong_options_are_refused() {
     let ctx = tiny::context();
-    let model = |training| MoETransformer::zeros(&ctx, tiny::model(), training).unwrap();
+    let model = |training| MoETransformer::zeros(&ctx, tiny::model(), training, Precision::F32).unwrap();
     let long = TrainConfig { sequence_length: 33, ..tiny::options() };
     let error = Trainer::new(model(true), long, true).unwrap_err();
     assert_eq!(error.to_string(), "sequence_length is 33; this model's context is 32");
@@ -103,7 +104,7 @@ fn wrong_options_are_refused() {
     assert_eq!(error.to_string(), "this model was made for inference: it has no gradients");
     let mut config = tiny::model();
     config.head_dim = 9;
-    assert!(MoETransformer::zeros(&ctx, config, true).is_err());
+    assert!(MoETransformer::zeros(&ctx, config, true, Precision::F32).is_err());
 }
 
 /// A line of this process's own account.

@@ -1,6 +1,7 @@
 //! The device's side of training: moments, step, rate, norm and clip factor in device memory, and the calls of an update.
 
 use crate::replay::{Replay, Run};
+use crate::scaling::{LossScaling, LossScalingOptions, LossScalingState};
 use crate::{Context, DType, Error, GpuTensor, Result, kernels};
 
 /// Constants of the updates. Numbers that users give in double precision are rounded to `f32` once, here.
@@ -26,6 +27,8 @@ pub struct UpdateOptions {
     pub decayed: i64,
     /// The largest global norm of the gradients; `None` never clips.
     pub clip_norm: Option<f32>,
+    /// How the losses are scaled; `None` leaves them as they are.
+    pub loss_scaling: Option<LossScalingOptions>,
 }
 
 /// Trains parameters with AdamW, everything resident on the device: a step crosses to the host for nothing but what is
@@ -34,45 +37,59 @@ pub struct UpdateOptions {
 /// Parameters, gradients and both moments are f32 tensors of one layout. How gradients come about is the caller's: a
 /// function that makes the calls of a forward and backward pass. The calls of a step are captured on the second step of a
 /// shape, and replayed from then on with the same bits.
+///
+/// A model that computes in 16 bits does it on a rounded copy of the parameters, which every update writes. With loss
+/// scaling the caller's gradients are those of the losses times [`GpuTrainer::loss_scale`]; a step whose gradients
+/// overflow is skipped: parameters, moments and the schedule stay as they are. (Micikevicius et al. 2018, section 3)
 #[derive(Debug)]
 pub struct GpuTrainer<'ctx> {
     context: &'ctx Context,
     parameters: GpuTensor<'ctx>,
     gradients: GpuTensor<'ctx>,
+    rounded: Option<GpuTensor<'ctx>>,
     first_moments: GpuTensor<'ctx>,
     second_moments: GpuTensor<'ctx>,
+    /// Updates, which is steps without those that were skipped.
     step: GpuTensor<'ctx>,
     rate: GpuTensor<'ctx>,
     norm: GpuTensor<'ctx>,
     clip: GpuTensor<'ctx>,
+    scaling: Option<LossScaling<'ctx>>,
     options: UpdateOptions,
     capture: bool,
     replay: Option<(Vec<usize>, Replay<'ctx>)>,
-    /// What `step` holds, so that nobody has to wait for the device to know it.
+    /// Steps, known here so that nobody has to wait for the device.
     done: i32,
 }
 
 impl<'ctx> GpuTrainer<'ctx> {
-    /// A trainer of parameters, whose gradients lie in the other tensor; the moments are zero and no step is done.
+    /// A trainer of parameters, whose gradients lie in the other tensor; the moments are zero and no step is done. Each
+    /// update writes the parameters to `rounded`, too, if it is given: dense, of as many elements, f16 or bf16.
     /// Without `capture` every step makes its calls one by one: the same bits, later.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] when the two are not dense f32 tensors of as many elements, [`Error::Value`] when more parameters
-    /// shall decay than there are, and as [`Context::empty`].
+    /// [`Error::Shape`] when a tensor is not dense, of its dtype and of as many elements, [`Error::Value`] when more
+    /// parameters shall decay than there are, and as [`Context::empty`].
     pub fn new(
         parameters: &GpuTensor<'ctx>,
         gradients: &GpuTensor<'ctx>,
+        rounded: Option<&GpuTensor<'ctx>>,
         options: UpdateOptions,
         capture: bool,
     ) -> Result<Self> {
         let context = parameters.context();
         let len = parameters.len();
-        let fits =
-            |tensor: &GpuTensor<'_>| tensor.dtype() == DType::F32 && tensor.layout().is_dense() && tensor.len() == len;
-        if !fits(parameters) || !fits(gradients) {
+        let fits = |tensor: &GpuTensor<'_>| tensor.layout().is_dense() && tensor.len() == len;
+        let wide = |tensor: &GpuTensor<'_>| tensor.dtype() == DType::F32 && fits(tensor);
+        if !wide(parameters) || !wide(gradients) {
             let message = format!("{parameters:?} and {gradients:?} must be dense, of f32 and of one size");
-            return Err(Error::Shape { operation: "GpuTrainer", message });
+            return Err(Error::shape("GpuTrainer", message));
+        }
+        let narrow = |dtype| matches!(dtype, DType::F16 | DType::BF16);
+        if let Some(tensor) = rounded.filter(|tensor| !fits(tensor) || !narrow(tensor.dtype())) {
+            let message = format!("{tensor:?} must be dense, of f16 or bf16 and of {len} elements");
+            return Err(Error::shape("GpuTrainer", message));
         }
         if !(0..=len as i64).contains(&options.decayed) {
             return Err(Error::Value(format!("decayed is {}; it must be 0 to {len}", options.decayed)));
@@ -82,12 +99,14 @@ impl<'ctx> GpuTrainer<'ctx> {
             context,
             parameters: parameters.clone(),
             gradients: gradients.clone(),
+            rounded: rounded.cloned(),
             first_moments: context.zeros(&[len], DType::F32)?,
             second_moments: context.zeros(&[len], DType::F32)?,
             step: context.zeros(&[1], DType::I32)?,
             rate: one()?,
             norm: one()?,
             clip: one()?,
+            scaling: options.loss_scaling.map(|options| LossScaling::new(context, options)).transpose()?,
             options,
             capture,
             replay: None,
@@ -107,33 +126,68 @@ impl<'ctx> GpuTrainer<'ctx> {
         &self.second_moments
     }
 
-    /// Updates done.
+    /// Steps done, those that were skipped included.
     #[must_use]
     pub fn steps_done(&self) -> i32 {
         self.done
     }
 
-    /// Continues as if so many updates were done.
+    /// What the next step's loss scaling depends on, read from the device; `None` when losses are not scaled.
     ///
     /// # Errors
     ///
-    /// [`Error::Value`] for a negative number, [`Error::Call`] when the device has failed.
-    pub fn set_steps_done(&mut self, steps: i32) -> Result<()> {
-        if steps < 0 {
-            return Err(Error::Value(format!("the number of steps is {steps}; it must be at least 0")));
+    /// [`Error::Call`] when the device has failed.
+    pub fn loss_scaling(&self) -> Result<Option<LossScalingState>> {
+        self.scaling.as_ref().map(LossScaling::state).transpose()
+    }
+
+    /// Continues as if so many steps were done, with the loss scaling of that moment when losses are scaled.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Value`] for a negative number, fewer steps than were skipped, or a state of loss scaling where losses are
+    /// not scaled or none where they are; [`Error::Call`] when the device has failed.
+    pub fn restore(&mut self, steps: i32, loss_scaling: Option<LossScalingState>) -> Result<()> {
+        let skipped = match (&self.scaling, loss_scaling) {
+            (None, None) => 0,
+            (Some(_), Some(state)) => state.skipped,
+            _ => {
+                return Err(Error::Value("the state of loss scaling belongs to scaled losses, and to no others".into()));
+            }
+        };
+        if steps < 0 || !(0..=steps).contains(&skipped) {
+            let problem = "neither may be below 0, and no more can be skipped than there are";
+            return Err(Error::Value(format!("{steps} steps, {skipped} of them skipped: {problem}")));
         }
-        self.step.copy_from_slice(&[steps])?;
+        if let (Some(scaling), Some(state)) = (&self.scaling, loss_scaling) {
+            scaling.set_state(state)?;
+        }
+        self.step.copy_from_slice(&[steps - skipped])?;
         self.done = steps;
         Ok(())
     }
 
-    /// Global norm of the gradients of the last step before clipping, f32 `[1]`.
+    /// What the losses of the last step were multiplied by, f32 `[1]`; `None` when losses are not scaled. Every step sets
+    /// it before its forward pass.
+    #[must_use]
+    pub fn loss_scale(&self) -> Option<&GpuTensor<'ctx>> {
+        self.scaling.as_ref().map(|scaling| &scaling.scale)
+    }
+
+    /// 1 when the gradients of the last step overflowed, so that nothing was updated, i32 `[1]`; `None` when losses are
+    /// not scaled.
+    #[must_use]
+    pub fn skip(&self) -> Option<&GpuTensor<'ctx>> {
+        self.scaling.as_ref().map(|scaling| &scaling.skip)
+    }
+
+    /// Global norm of the gradients of the last step before clipping, of the scaled losses where they are, f32 `[1]`.
     #[must_use]
     pub fn norm(&self) -> &GpuTensor<'ctx> {
         &self.norm
     }
 
-    /// Learning rate of the last step, f32 `[1]`.
+    /// Learning rate of the last step that was not skipped, f32 `[1]`.
     #[must_use]
     pub fn rate(&self) -> &GpuTensor<'ctx> {
         &self.rate
@@ -162,6 +216,9 @@ impl<'ctx> GpuTrainer<'ctx> {
             }
         };
         let run = replay.run(false, || {
+            if let Some(scaling) = &self.scaling {
+                scaling.begin()?;
+            }
             forward_backward()?;
             self.update().map_err(E::from)
         });
@@ -179,11 +236,15 @@ impl<'ctx> GpuTrainer<'ctx> {
     }
 
     fn update(&self) -> Result<()> {
-        let options = &self.options;
+        let (options, skip) = (&self.options, self.skip());
         kernels::grad_norm(&self.gradients, &self.norm)?;
-        kernels::grad_clip(&self.norm, None, &self.clip, None, options.clip_norm.unwrap_or(f32::INFINITY))?;
+        let limit = options.clip_norm.unwrap_or(f32::INFINITY);
+        kernels::grad_clip(&self.norm, self.loss_scale(), &self.clip, None, limit)?;
+        if let Some(scaling) = &self.scaling {
+            scaling.update(&self.norm)?;
+        }
         kernels::lr_schedule(
-            None,
+            skip,
             &self.step,
             &self.rate,
             options.warmup,
@@ -196,11 +257,11 @@ impl<'ctx> GpuTrainer<'ctx> {
             &self.rate,
             &self.step,
             Some(&self.clip),
-            None,
+            skip,
             &self.parameters,
             &self.first_moments,
             &self.second_moments,
-            None,
+            self.rounded.as_ref(),
             options.decayed,
             options.beta1,
             options.beta2,

@@ -172,6 +172,7 @@ const OPTIONS: UpdateOptions = UpdateOptions {
     weight_decay: 0.1,
     decayed: 12,
     clip_norm: Some(1.0),
+    loss_scaling: None,
 };
 
 /// Fits weights to a linear map for some steps; returns the parameters and both moments as bits.
@@ -179,7 +180,7 @@ fn fit(capture: bool, steps: usize, resume_at: Option<usize>) -> Result<Vec<u32>
     let context = device::context();
     let (parameters, gradients) = (context.zeros(&[16], DType::F32)?, context.zeros(&[16], DType::F32)?);
     kernels::normal(&parameters, 0.0, 0.5, 3, 0, 0)?;
-    let mut trainer = GpuTrainer::new(&parameters, &gradients, OPTIONS, capture)?;
+    let mut trainer = GpuTrainer::new(&parameters, &gradients, None, OPTIONS, capture)?;
     let (x, wanted, y) =
         (context.empty(&[8, 4], DType::F32)?, context.empty(&[8, 4], DType::F32)?, context.empty(&[8, 4], DType::F32)?);
     for step in 0..steps {
@@ -187,10 +188,10 @@ fn fit(capture: bool, steps: usize, resume_at: Option<usize>) -> Result<Vec<u32>
             // As a checkpoint does: all state goes to the host, and comes back into a new trainer.
             let moments = (trainer.first_moments().to_vec::<f32>()?, trainer.second_moments().to_vec::<f32>()?);
             let done = trainer.steps_done();
-            trainer = GpuTrainer::new(&parameters, &gradients, OPTIONS, capture)?;
+            trainer = GpuTrainer::new(&parameters, &gradients, None, OPTIONS, capture)?;
             trainer.first_moments().copy_from_slice(&moments.0)?;
             trainer.second_moments().copy_from_slice(&moments.1)?;
-            trainer.set_steps_done(done)?;
+            trainer.restore(done, None)?;
         }
         kernels::normal(&x, 0.0, 1.0, step as i64, 0, 0)?;
         kernels::scale(&x, &wanted, -1.5)?;
@@ -227,13 +228,13 @@ fn training_has_the_same_bits_captured_or_not_and_resumed_or_not() -> Result<()>
 fn a_step_that_fails_does_not_count() -> Result<()> {
     let context = device::context();
     let parameters = context.zeros(&[16], DType::F32)?;
-    let mut trainer = GpuTrainer::new(&parameters, &parameters, OPTIONS, true)?;
+    let mut trainer = GpuTrainer::new(&parameters, &parameters, None, OPTIONS, true)?;
     for _ in 0..4 {
         let failed = trainer.step(&[1], || Err(Error::Value("no data".to_owned())));
         assert_eq!(failed.err(), Some(Error::Value("no data".to_owned())));
     }
     assert_eq!(trainer.steps_done(), 0);
-    let wrong = GpuTrainer::new(&parameters, &context.zeros(&[15], DType::F32)?, OPTIONS, true);
+    let wrong = GpuTrainer::new(&parameters, &context.zeros(&[15], DType::F32)?, None, OPTIONS, true);
     assert!(wrong.expect_err("there are 15 gradients for 16 parameters").to_string().contains("of one size"));
     Ok(())
 }

@@ -52,7 +52,7 @@ impl<'ctx> MQAttention<'ctx> {
         let qkv = self.qkv.forward(x)?;
         let [q, k, v] = self.split(&qkv)?;
         self.rotate(&q, &k, rotation)?;
-        let heads = ctx.empty(&[rows, self.heads, self.head_dim], DType::F32)?;
+        let heads = ctx.empty(&[rows, self.heads, self.head_dim], x.dtype())?;
         let lse = ctx.empty(&[batch, self.heads, rows / batch], DType::F32)?;
         kernels::flash_attention(&q, &k, &v, &heads, Some(&lse), batch, self.scale(), true)?;
         let heads = heads.view(&[rows, self.heads * self.head_dim])?;
@@ -70,9 +70,9 @@ impl<'ctx> MQAttention<'ctx> {
         beta: f32,
     ) -> Result<GpuTensor<'ctx>> {
         let ctx = x.context();
-        let dheads = ctx.empty(kept.heads.shape(), DType::F32)?;
+        let dheads = ctx.empty(kept.heads.shape(), x.dtype())?;
         self.output.backward(dy, &kept.heads, &dheads, beta)?;
-        let dqkv = ctx.empty(kept.qkv.shape(), DType::F32)?;
+        let dqkv = ctx.empty(kept.qkv.shape(), x.dtype())?;
         let [q, k, v] = self.split(&kept.qkv)?;
         let [dq, dk, dv] = self.split(&dqkv)?;
         let shape = [x.shape()[0], self.heads, self.head_dim];
@@ -82,7 +82,7 @@ impl<'ctx> MQAttention<'ctx> {
             let Rotation { cosine, sine, positions } = rotation;
             kernels::rope_backward(part, cosine, sine, positions, part, RopeLayout::Half)?;
         }
-        let dx = ctx.empty(x.shape(), DType::F32)?;
+        let dx = ctx.empty(x.shape(), x.dtype())?;
         self.qkv.backward(&dqkv, x, &dx, beta)?;
         Ok(dx)
     }
@@ -101,7 +101,7 @@ impl<'ctx> MQAttention<'ctx> {
         self.rotate(&q, &k, &cache.prompt_rotation(length)?)?;
         let (keys, values) = (cache.keys[layer].narrow(0, row, 1)?, cache.values[layer].narrow(0, row, 1)?);
         kernels::kv_append(&k, &v, &cache.starts.narrow(0, row, 1)?, &keys, &values)?;
-        let heads = x.context().empty(&[length, self.heads, self.head_dim], DType::F32)?;
+        let heads = x.context().empty(&[length, self.heads, self.head_dim], x.dtype())?;
         kernels::flash_attention(&q, &k, &v, &heads, None, 1, self.scale(), true)?;
         self.output.forward(&heads.view(&[length, self.heads * self.head_dim])?)
     }
@@ -114,7 +114,7 @@ impl<'ctx> MQAttention<'ctx> {
         self.rotate(&q, &k, &cache.next_rotation())?;
         let (keys, values) = (&cache.keys[layer], &cache.values[layer]);
         kernels::kv_append(&k, &v, &cache.starts, keys, values)?;
-        let heads = x.context().empty(&[batch, self.heads, self.head_dim], DType::F32)?;
+        let heads = x.context().empty(&[batch, self.heads, self.head_dim], x.dtype())?;
         kernels::attention_decode(&q, keys, values, &cache.lengths, &heads, self.scale())?;
         self.output.forward(&heads.view(&[batch, self.heads * self.head_dim])?)
     }

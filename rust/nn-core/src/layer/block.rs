@@ -4,7 +4,7 @@ use nn_ffi::GpuTensor;
 
 use super::attention::{MQAttention, MQAttentionKept};
 use super::cache::KVCache;
-use super::moe::{MoEKept, MoELayer};
+use super::moe::{ExpertUse, MoEKept, MoELayer};
 use super::norm::RMSNorm;
 use super::rope::Rotation;
 use crate::error::Result;
@@ -20,21 +20,38 @@ pub struct TransformerBlock<'ctx> {
     pub post_norm: RMSNorm<'ctx>,
     /// The mixture of experts.
     pub moe: MoELayer<'ctx>,
+    /// Whether `backward` finds again, by the same calls, all but the block's input.
+    /// (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4)
+    pub recompute: bool,
 }
 
-/// What the backward of a block needs of its forward: the block's input (which is the output of the block before), the
-/// stream between its two halves, the norms' outputs, and what the two halves keep.
+/// What the backward of a block needs of its forward: the block's input (which is the output of the block before), and
+/// the rest unless that is found again.
 #[derive(Debug)]
 pub struct BlockKept<'ctx> {
     x: GpuTensor<'ctx>,
+    rest: Rest<'ctx>,
+}
+
+#[derive(Debug)]
+enum Rest<'ctx> {
+    Kept(Attended<'ctx>, MoEKept<'ctx>),
+    /// For a batch of so many sequences, with so many slots an expert.
+    Again {
+        batch: usize,
+        capacity: i64,
+    },
+}
+
+/// The stream between the two halves, the norms' outputs and deviations, and what attention keeps.
+#[derive(Debug)]
+struct Attended<'ctx> {
     normed: GpuTensor<'ctx>,
     rstd: GpuTensor<'ctx>,
     attention: MQAttentionKept<'ctx>,
     middle: GpuTensor<'ctx>,
     post_normed: GpuTensor<'ctx>,
     post_rstd: GpuTensor<'ctx>,
-    /// What the mixture keeps.
-    pub moe: MoEKept<'ctx>,
 }
 
 impl<'ctx> TransformerBlock<'ctx> {
@@ -45,7 +62,8 @@ impl<'ctx> TransformerBlock<'ctx> {
         self.moe.forward(&normed, &middle)
     }
 
-    /// As `forward`, with an expert's capacity and what `backward` needs; adds the balancing loss to `aux`.
+    /// As `forward`, with an expert's capacity and what `backward` needs; adds the balancing loss to `aux`. Also gives how
+    /// the experts were used.
     pub fn forward_keeping(
         &self,
         x: GpuTensor<'ctx>,
@@ -53,12 +71,19 @@ impl<'ctx> TransformerBlock<'ctx> {
         rotation: &Rotation<'ctx>,
         capacity: i64,
         aux: &GpuTensor<'ctx>,
-    ) -> Result<(GpuTensor<'ctx>, BlockKept<'ctx>)> {
-        let (normed, rstd) = self.input_norm.forward_keeping(&x)?;
+    ) -> Result<(GpuTensor<'ctx>, ExpertUse<'ctx>, BlockKept<'ctx>)> {
+        let attended = self.attend(&x, batch, rotation)?;
+        let (out, moe) = self.moe.forward_keeping(&attended.post_normed, &attended.middle, capacity, Some(aux))?;
+        let experts = moe.expert_use();
+        let rest = if self.recompute { Rest::Again { batch, capacity } } else { Rest::Kept(attended, moe) };
+        Ok((out, experts, BlockKept { x, rest }))
+    }
+
+    fn attend(&self, x: &GpuTensor<'ctx>, batch: usize, rotation: &Rotation<'ctx>) -> Result<Attended<'ctx>> {
+        let (normed, rstd) = self.input_norm.forward_keeping(x)?;
         let (middle, attention) = self.attention.forward_keeping(&normed, batch, rotation)?;
-        let (post_normed, post_rstd) = self.post_norm.forward_residual_keeping(&middle, &x)?;
-        let (out, moe) = self.moe.forward_keeping(&post_normed, &middle, capacity, aux)?;
-        Ok((out, BlockKept { x, normed, rstd, attention, middle, post_normed, post_rstd, moe }))
+        let (post_normed, post_rstd) = self.post_norm.forward_residual_keeping(&middle, x)?;
+        Ok(Attended { normed, rstd, attention, middle, post_normed, post_rstd })
     }
 
     /// Gradient of the block's input from dout, both `[batch*length, hidden]`.
@@ -67,11 +92,20 @@ impl<'ctx> TransformerBlock<'ctx> {
         dout: GpuTensor<'ctx>,
         kept: BlockKept<'ctx>,
         rotation: &Rotation<'ctx>,
-        aux_scale: &GpuTensor<'ctx>,
+        aux_factor: &GpuTensor<'ctx>,
         beta: f32,
     ) -> Result<GpuTensor<'ctx>> {
-        let BlockKept { x, normed, rstd, attention, middle, post_normed, post_rstd, moe } = kept;
-        let dmiddle = self.moe.backward(&dout, &post_normed, moe, aux_scale, beta)?;
+        let BlockKept { x, rest } = kept;
+        let (attended, moe) = match rest {
+            Rest::Kept(attended, moe) => (attended, moe),
+            Rest::Again { batch, capacity } => {
+                let attended = self.attend(&x, batch, rotation)?;
+                let moe = self.moe.forward_again(&attended.post_normed, capacity)?;
+                (attended, moe)
+            }
+        };
+        let Attended { normed, rstd, attention, middle, post_normed, post_rstd } = attended;
+        let dmiddle = self.moe.backward(&dout, &post_normed, moe, aux_factor, beta)?;
         drop(post_normed);
         self.post_norm.backward(&dmiddle, &middle, &post_rstd, Some(&dout))?;
         drop((middle, dout));

@@ -29,10 +29,17 @@ pub struct KVCache<'ctx> {
 }
 
 impl<'ctx> KVCache<'ctx> {
-    /// An empty cache for `batch` sequences.
-    pub fn new(rope: &RopeTables<'ctx>, layers: usize, batch: usize, capacity: usize, kv_heads: usize) -> Result<Self> {
+    /// An empty cache for `batch` sequences, whose keys and values have a dtype.
+    pub fn new(
+        rope: &RopeTables<'ctx>,
+        layers: usize,
+        batch: usize,
+        capacity: usize,
+        kv_heads: usize,
+        dtype: DType,
+    ) -> Result<Self> {
         let (ctx, shape) = (rope.context(), [batch, capacity, kv_heads, rope.head_dim]);
-        let empty = || (0..layers).map(|_| ctx.empty(&shape, DType::F32)).collect::<nn_ffi::Result<Vec<_>>>();
+        let empty = || (0..layers).map(|_| ctx.empty(&shape, dtype)).collect::<nn_ffi::Result<Vec<_>>>();
         let (keys, values) = (empty()?, empty()?);
         let counters: Vec<i32> = (0..2 * batch).map(|at| i32::from(at >= batch)).collect();
         let counters = ctx.tensor(&counters, &[2, batch])?;

@@ -1,6 +1,6 @@
 //! The token embedding.
 
-use nn_ffi::{DType, GpuTensor, kernels};
+use nn_ffi::{GpuTensor, kernels};
 
 use super::Weight;
 use crate::error::Result;
@@ -12,14 +12,14 @@ pub struct Embedding<'ctx> {
 }
 
 impl<'ctx> Embedding<'ctx> {
-    /// An embedding over a table f32 `[vocab, hidden]`.
+    /// An embedding over a table `[vocab, hidden]`.
     pub fn new(weight: Weight<'ctx>) -> Self {
         Self { weight }
     }
 
     /// ids i32 `[tokens]` to rows `[tokens, hidden]`.
     pub fn forward(&self, ids: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
-        let rows = ids.context().empty(&[ids.shape()[0], self.weight.value.shape()[1]], DType::F32)?;
+        let rows = ids.context().empty(&[ids.shape()[0], self.weight.value.shape()[1]], self.weight.value.dtype())?;
         kernels::embedding(&self.weight.value, ids, &rows)?;
         Ok(rows)
     }

@@ -12,19 +12,28 @@ pub struct Linear<'ctx> {
 }
 
 impl<'ctx> Linear<'ctx> {
-    /// A layer over a weight f32 `[out, in]`.
+    /// A layer over a weight `[out, in]`.
     pub fn new(weight: Weight<'ctx>) -> Self {
         Self { weight }
     }
 
-    /// x `[rows, in]` to y `[rows, out]`.
+    /// x `[rows, in]` to y `[rows, out]` of the same dtype.
     pub fn forward(&self, x: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
-        let y = x.context().empty(&[x.shape()[0], self.outputs()], DType::F32)?;
+        self.forward_as(x, x.dtype())
+    }
+
+    /// As `forward`, but y is f32 in every precision.
+    pub fn forward_f32(&self, x: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
+        self.forward_as(x, DType::F32)
+    }
+
+    fn forward_as(&self, x: &GpuTensor<'ctx>, dtype: DType) -> Result<GpuTensor<'ctx>> {
+        let y = x.context().empty(&[x.shape()[0], self.outputs()], dtype)?;
         self.forward_into(x, &y)?;
         Ok(y)
     }
 
-    /// As `forward`, into a y that is given.
+    /// As `forward`, into a y that is given, of x's dtype or f32.
     pub fn forward_into(&self, x: &GpuTensor<'ctx>, y: &GpuTensor<'ctx>) -> Result<()> {
         Ok(kernels::gemm(x, &self.weight.value, y, false, true)?)
     }

@@ -7,6 +7,9 @@
 //! `backward` gives the gradient of the input; the gradients of weight matrices become `beta` times what they were plus
 //! what this call finds, so that beta 0 spares the first micro-batch a pass to set them to zero. Gradients of norms'
 //! gains and of the embedding are always added to what is there.
+//!
+//! Activations have the dtype of the weights, f32, bf16 or f16; gradients of weights are f32 always, and so are the
+//! router's logits and probabilities.
 
 mod attention;
 mod block;
@@ -22,7 +25,7 @@ pub use block::{BlockKept, TransformerBlock};
 pub use cache::KVCache;
 pub use embedding::Embedding;
 pub use linear::Linear;
-pub use moe::{MoEKept, MoELayer, Router, Routing, SwiGLU};
+pub use moe::{ExpertUse, MoEKept, MoELayer, Router, Routing, SwiGLU};
 pub use norm::RMSNorm;
 pub use rope::{RopeTables, Rotation};
 

@@ -43,9 +43,11 @@ pub struct Router<'ctx> {
 impl<'ctx> Router<'ctx> {
     /// Routes x `[tokens, hidden]`; adds the load-balancing loss to `aux` f32 `[1]` where given. An expert takes at most
     /// `capacity` slots; 0 for no limit.
+    ///
+    /// The logits are f32 in every precision: rounded to 16 bits, experts would tie that are not alike.
     pub fn forward(&self, x: &GpuTensor<'ctx>, capacity: i64, aux: Option<&GpuTensor<'ctx>>) -> Result<Routing<'ctx>> {
         let (ctx, tokens, experts) = (x.context(), x.shape()[0], self.gate.outputs());
-        let logits = self.gate.forward(x)?;
+        let logits = self.gate.forward_f32(x)?;
         let routing = Routing {
             weights: ctx.empty(&[tokens, self.k], DType::F32)?,
             indices: ctx.empty(&[tokens, self.k], DType::I32)?,
@@ -64,20 +66,20 @@ impl<'ctx> Router<'ctx> {
         Ok(routing)
     }
 
-    /// Adds to dx what reaches x through the weights and, times `aux_scale` f32 `[1]`, through the balancing loss.
+    /// Adds to dx what reaches x through the weights and, times `aux_factor` f32 `[1]`, through the balancing loss.
     pub fn backward(
         &self,
         dweights: &GpuTensor<'ctx>,
         x: &GpuTensor<'ctx>,
         routing: &Routing<'ctx>,
         dx: &GpuTensor<'ctx>,
-        aux_scale: &GpuTensor<'ctx>,
+        aux_factor: &GpuTensor<'ctx>,
         beta: f32,
     ) -> Result<()> {
         let Routing { weights, indices, probs, counts, .. } = routing;
         let dprobs = x.context().empty(probs.shape(), DType::F32)?;
-        kernels::aux_loss_backward(counts, aux_scale, &dprobs, self.alpha as f32)?;
-        let dlogits = x.context().empty(probs.shape(), DType::F32)?;
+        kernels::aux_loss_backward(counts, aux_factor, &dprobs, self.alpha as f32)?;
+        let dlogits = x.context().empty(probs.shape(), x.dtype())?;
         kernels::softmax_topk_backward(dweights, weights, indices, probs, Some(&dprobs), &dlogits, self.norm)?;
         self.gate.backward_adding(&dlogits, x, dx, beta)
     }
@@ -93,52 +95,65 @@ pub struct SwiGLU<'ctx> {
     pub w2: Weight<'ctx>,
 }
 
-/// What the backward of the experts needs of their forward.
+/// What the experts' products take in and give between: the tokens in row order, gate and up, and what W2 takes in.
 #[derive(Debug)]
-struct SwiGLUKept<'ctx> {
+struct Inside<'ctx> {
+    rows: GpuTensor<'ctx>,
     gate_up: GpuTensor<'ctx>,
     active: GpuTensor<'ctx>,
 }
 
 impl<'ctx> SwiGLU<'ctx> {
-    /// rows `[tokens*k, hidden]` to the same shape.
-    fn forward(
-        &self,
-        rows: &GpuTensor<'ctx>,
-        offsets: &GpuTensor<'ctx>,
-    ) -> Result<(GpuTensor<'ctx>, SwiGLUKept<'ctx>)> {
-        let (ctx, count) = (rows.context(), rows.shape()[0]);
-        let gate_up = ctx.empty(&[count, self.w13.value.shape()[1]], DType::F32)?;
-        kernels::grouped_gemm(rows, &self.w13.value, offsets, &gate_up, 0.0, true)?;
+    /// x `[tokens, hidden]` in row order, and what its experts make of it before W2.
+    fn inside(&self, x: &GpuTensor<'ctx>, routing: &Routing<'ctx>) -> Result<Inside<'ctx>> {
+        let (ctx, count) = (x.context(), routing.row_slot.shape()[0]);
+        let rows = ctx.empty(&[count, x.shape()[1]], x.dtype())?;
+        kernels::moe_gather(x, &routing.row_slot, &rows)?;
+        let gate_up = ctx.empty(&[count, self.w13.value.shape()[1]], x.dtype())?;
+        kernels::grouped_gemm(&rows, &self.w13.value, &routing.offsets, &gate_up, 0.0, true)?;
         let [gate, up] = halves(&gate_up)?;
-        let active = ctx.empty(gate.shape(), DType::F32)?;
+        let active = ctx.empty(gate.shape(), x.dtype())?;
         kernels::swiglu(&gate, &up, &active)?;
-        let y = ctx.empty(rows.shape(), DType::F32)?;
-        kernels::grouped_gemm(&active, &self.w2.value, offsets, &y, 0.0, true)?;
-        Ok((y, SwiGLUKept { gate_up, active }))
+        Ok(Inside { rows, gate_up, active })
     }
 
-    /// The gradient of the rows takes their place.
+    /// The experts' outputs in row order, `[tokens*k, hidden]`.
+    fn outputs(&self, inside: &Inside<'ctx>, offsets: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
+        let y = inside.rows.context().empty(inside.rows.shape(), inside.rows.dtype())?;
+        kernels::grouped_gemm(&inside.active, &self.w2.value, offsets, &y, 0.0, true)?;
+        Ok(y)
+    }
+
+    /// The gradient of the rows, `[tokens*k, hidden]`, in their memory.
     fn backward(
         &self,
         dy: GpuTensor<'ctx>,
-        rows: &GpuTensor<'ctx>,
+        inside: Inside<'ctx>,
         offsets: &GpuTensor<'ctx>,
-        kept: SwiGLUKept<'ctx>,
         beta: f32,
-    ) -> Result<()> {
-        let SwiGLUKept { gate_up, active } = kept;
+    ) -> Result<GpuTensor<'ctx>> {
+        let Inside { rows, gate_up, active } = inside;
         let [gate, up] = halves(&gate_up)?;
         kernels::grouped_gemm_wgrad(&dy, &active, offsets, self.w2.grad()?, beta)?;
-        let dactive = dy.context().empty(active.shape(), DType::F32)?;
+        let dactive = dy.context().empty(active.shape(), active.dtype())?;
         drop(active);
         kernels::grouped_gemm(&dy, &self.w2.value, offsets, &dactive, 0.0, false)?;
         drop(dy);
         kernels::swiglu_backward(&dactive, &gate, &up, &gate, &up)?;
         drop(dactive);
-        kernels::grouped_gemm_wgrad(&gate_up, rows, offsets, self.w13.grad()?, beta)?;
-        Ok(kernels::grouped_gemm(&gate_up, &self.w13.value, offsets, rows, 0.0, false)?)
+        kernels::grouped_gemm_wgrad(&gate_up, &rows, offsets, self.w13.grad()?, beta)?;
+        kernels::grouped_gemm(&gate_up, &self.w13.value, offsets, &rows, 0.0, false)?;
+        Ok(rows)
     }
+}
+
+/// How a layer used its experts, for whoever watches the balance.
+#[derive(Clone, Debug)]
+pub struct ExpertUse<'ctx> {
+    /// Slots that chose each expert, i32 `[experts]`.
+    pub counts: GpuTensor<'ctx>,
+    /// Experts of each token, likeliest first, i32 `[tokens, experts_per_token]`.
+    pub choices: GpuTensor<'ctx>,
 }
 
 /// out = residual + sum over a token's experts of weight * expert(x).
@@ -148,51 +163,65 @@ pub struct MoELayer<'ctx> {
     pub router: Router<'ctx>,
     /// The experts.
     pub experts: SwiGLU<'ctx>,
+    /// Whether `backward` finds again, by the same calls, what the experts' products take in and give between.
+    pub recompute: bool,
 }
 
-/// What the backward of the mixture needs of its forward.
+/// What the backward of the mixture needs of its forward: the routing, the experts' outputs, and, unless that is found
+/// again, what their products take in and give between.
 #[derive(Debug)]
 pub struct MoEKept<'ctx> {
-    /// Where each token went.
-    pub routing: Routing<'ctx>,
-    rows: GpuTensor<'ctx>,
+    routing: Routing<'ctx>,
     y: GpuTensor<'ctx>,
-    experts: SwiGLUKept<'ctx>,
+    inside: Option<Inside<'ctx>>,
+}
+
+impl<'ctx> MoEKept<'ctx> {
+    /// How the layer used its experts.
+    pub fn expert_use(&self) -> ExpertUse<'ctx> {
+        ExpertUse { counts: self.routing.counts.clone(), choices: self.routing.indices.clone() }
+    }
 }
 
 impl<'ctx> MoELayer<'ctx> {
     /// x and residual `[tokens, hidden]` to the same shape. No expert drops a token.
     pub fn forward(&self, x: &GpuTensor<'ctx>, residual: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
-        let (out, _) = self.run(x, residual, 0, None)?;
+        let (out, _) = self.forward_keeping(x, residual, 0, None)?;
         Ok(out)
     }
 
-    /// As `forward`, with a capacity (0 for no limit) and what `backward` needs; adds the balancing loss to `aux`.
+    /// As `forward`, with a capacity (0 for no limit) and what `backward` needs; adds the balancing loss to `aux` where
+    /// given.
     pub fn forward_keeping(
-        &self,
-        x: &GpuTensor<'ctx>,
-        residual: &GpuTensor<'ctx>,
-        capacity: i64,
-        aux: &GpuTensor<'ctx>,
-    ) -> Result<(GpuTensor<'ctx>, MoEKept<'ctx>)> {
-        self.run(x, residual, capacity, Some(aux))
-    }
-
-    fn run(
         &self,
         x: &GpuTensor<'ctx>,
         residual: &GpuTensor<'ctx>,
         capacity: i64,
         aux: Option<&GpuTensor<'ctx>>,
     ) -> Result<(GpuTensor<'ctx>, MoEKept<'ctx>)> {
-        let ctx = x.context();
+        let kept = self.run(x, capacity, aux, !self.recompute)?;
+        let out = x.context().empty(x.shape(), x.dtype())?;
+        let Routing { weights, slot_row, .. } = &kept.routing;
+        kernels::moe_combine(&kept.y, weights, slot_row, Some(residual), &out)?;
+        Ok((out, kept))
+    }
+
+    /// All that `backward` needs, for x whose `forward` kept nothing; the balancing loss has been counted already.
+    pub fn forward_again(&self, x: &GpuTensor<'ctx>, capacity: i64) -> Result<MoEKept<'ctx>> {
+        self.run(x, capacity, None, true)
+    }
+
+    fn run(
+        &self,
+        x: &GpuTensor<'ctx>,
+        capacity: i64,
+        aux: Option<&GpuTensor<'ctx>>,
+        keep_inside: bool,
+    ) -> Result<MoEKept<'ctx>> {
         let routing = self.router.forward(x, capacity, aux)?;
-        let rows = ctx.empty(&[routing.row_slot.shape()[0], x.shape()[1]], DType::F32)?;
-        kernels::moe_gather(x, &routing.row_slot, &rows)?;
-        let (y, experts) = self.experts.forward(&rows, &routing.offsets)?;
-        let out = ctx.empty(x.shape(), DType::F32)?;
-        kernels::moe_combine(&y, &routing.weights, &routing.slot_row, Some(residual), &out)?;
-        Ok((out, MoEKept { routing, rows, y, experts }))
+        let inside = self.experts.inside(x, &routing)?;
+        let y = self.experts.outputs(&inside, &routing.offsets)?;
+        Ok(MoEKept { routing, y, inside: keep_inside.then_some(inside) })
     }
 
     /// Gradient of x from dout, both `[tokens, hidden]`; the residual's gradient is dout itself.
@@ -201,18 +230,19 @@ impl<'ctx> MoELayer<'ctx> {
         dout: &GpuTensor<'ctx>,
         x: &GpuTensor<'ctx>,
         kept: MoEKept<'ctx>,
-        aux_scale: &GpuTensor<'ctx>,
+        aux_factor: &GpuTensor<'ctx>,
         beta: f32,
     ) -> Result<GpuTensor<'ctx>> {
-        let MoEKept { routing, rows, y, experts } = kept;
+        let MoEKept { routing, y, inside } = kept;
+        let inside = inside.map_or_else(|| self.experts.inside(x, &routing), Ok)?;
         let Routing { weights, slot_row, row_slot, .. } = &routing;
         let dweights = x.context().empty(weights.shape(), DType::F32)?;
         kernels::moe_combine_backward(dout, &y, weights, slot_row, row_slot, &y, &dweights)?;
-        self.experts.backward(y, &rows, &routing.offsets, experts, beta)?;
-        let dx = x.context().empty(x.shape(), DType::F32)?;
-        kernels::moe_gather_backward(&rows, slot_row, &dx)?;
-        drop(rows);
-        self.router.backward(&dweights, x, &routing, &dx, aux_scale, beta)?;
+        let drows = self.experts.backward(y, inside, &routing.offsets, beta)?;
+        let dx = x.context().empty(x.shape(), x.dtype())?;
+        kernels::moe_gather_backward(&drows, slot_row, &dx)?;
+        drop(drows);
+        self.router.backward(&dweights, x, &routing, &dx, aux_factor, beta)?;
         Ok(dx)
     }
 }

@@ -13,21 +13,21 @@ pub struct RMSNorm<'ctx> {
 }
 
 impl<'ctx> RMSNorm<'ctx> {
-    /// A norm with a gain f32 `[cols]`.
+    /// A norm with a gain `[cols]`.
     pub fn new(weight: Weight<'ctx>, eps: f64) -> Self {
         Self { weight, eps: eps as f32 }
     }
 
     /// x `[rows, cols]` to y.
     pub fn forward(&self, x: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
-        let y = x.context().empty(x.shape(), DType::F32)?;
+        let y = x.context().empty(x.shape(), x.dtype())?;
         kernels::rmsnorm(x, &self.weight.value, &y, None, self.eps)?;
         Ok(y)
     }
 
     /// As `forward`, with the reciprocal deviations f32 `[rows]` that `backward` needs.
     pub fn forward_keeping(&self, x: &GpuTensor<'ctx>) -> Result<(GpuTensor<'ctx>, GpuTensor<'ctx>)> {
-        let y = x.context().empty(x.shape(), DType::F32)?;
+        let y = x.context().empty(x.shape(), x.dtype())?;
         let rstd = x.context().empty(&[x.shape()[0]], DType::F32)?;
         kernels::rmsnorm(x, &self.weight.value, &y, Some(&rstd), self.eps)?;
         Ok((y, rstd))
@@ -35,7 +35,7 @@ impl<'ctx> RMSNorm<'ctx> {
 
     /// The norm of the sum x + residual, which takes the place of x.
     pub fn forward_residual(&self, x: &GpuTensor<'ctx>, residual: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
-        let y = x.context().empty(x.shape(), DType::F32)?;
+        let y = x.context().empty(x.shape(), x.dtype())?;
         kernels::rmsnorm_residual(x, residual, &self.weight.value, x, &y, None, self.eps)?;
         Ok(y)
     }
@@ -46,7 +46,7 @@ impl<'ctx> RMSNorm<'ctx> {
         x: &GpuTensor<'ctx>,
         residual: &GpuTensor<'ctx>,
     ) -> Result<(GpuTensor<'ctx>, GpuTensor<'ctx>)> {
-        let y = x.context().empty(x.shape(), DType::F32)?;
+        let y = x.context().empty(x.shape(), x.dtype())?;
         let rstd = x.context().empty(&[x.shape()[0]], DType::F32)?;
         kernels::rmsnorm_residual(x, residual, &self.weight.value, x, &y, Some(&rstd), self.eps)?;
         Ok((y, rstd))

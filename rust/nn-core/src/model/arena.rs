@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::safetensors::Source;
 use crate::format::value::quoted;
 
-/// One f32 buffer of a layout.
+/// One buffer of a layout: f32, or of the 16-bit precision that a model computes in.
 #[derive(Debug)]
 pub struct ParameterArena<'ctx> {
     layout: Rc<ParameterLayout>,
@@ -19,16 +19,16 @@ pub struct ParameterArena<'ctx> {
 
 impl<'ctx> ParameterArena<'ctx> {
     /// An arena of zeros.
-    pub fn zeros(ctx: &'ctx Context, layout: &Rc<ParameterLayout>) -> Result<Self> {
-        Ok(Self::over(layout, ctx.zeros(&[layout.size()], DType::F32)?))
+    pub fn zeros(ctx: &'ctx Context, layout: &Rc<ParameterLayout>, dtype: DType) -> Result<Self> {
+        Ok(Self::over(layout, ctx.zeros(&[layout.size()], dtype)?))
     }
 
-    /// An arena over a tensor f32 `[layout.size()]`.
+    /// An arena over a tensor `[layout.size()]`.
     pub fn over(layout: &Rc<ParameterLayout>, data: GpuTensor<'ctx>) -> Self {
         Self { layout: Rc::clone(layout), data }
     }
 
-    /// All elements, f32 `[layout.size()]`.
+    /// All elements, `[layout.size()]`.
     pub fn data(&self) -> &GpuTensor<'ctx> {
         &self.data
     }
@@ -54,17 +54,37 @@ impl<'ctx> ParameterArena<'ctx> {
         Ok(self.data.narrow(0, spec.offset, shape.iter().product())?.view(shape)?)
     }
 
-    /// Takes the values of one parameter from the host.
+    /// Takes the values of one parameter from the host. Those of an arena of 16 bits are rounded by the library, so that
+    /// every language rounds alike.
     pub fn set(&self, name: &str, values: &[f32]) -> Result<()> {
         let spec = self.spec(name)?;
         let (given, needed) = (values.len(), spec.size());
         if given != needed {
             return Err(Error::value(format!("tensor {name} has {given} values; this model needs {needed}")));
         }
-        Ok(self.data.narrow(0, spec.offset, needed)?.copy_from_slice(values)?)
+        let target = self.data.narrow(0, spec.offset, needed)?;
+        if self.data.dtype() == DType::F32 {
+            return Ok(target.copy_from_slice(values)?);
+        }
+        Ok(kernels::cast(&self.data.context().tensor(values, &[needed])?, &target)?)
     }
 
-    /// Its tensors as they are written to a file, each name behind `prefix`.
+    /// The values of all elements, which f32 holds exactly whatever their dtype.
+    pub fn to_vec(&self) -> Result<Vec<f32>> {
+        if self.data.dtype() == DType::F32 {
+            return Ok(self.data.to_vec()?);
+        }
+        let wide = self.data.context().empty(self.data.shape(), DType::F32)?;
+        kernels::cast(&self.data, &wide)?;
+        Ok(wide.to_vec()?)
+    }
+
+    /// Rounds the values of another arena of the same layout into this one.
+    pub(crate) fn round(&self, exact: &ParameterArena<'ctx>) -> Result<()> {
+        Ok(kernels::cast(&exact.data, &self.data)?)
+    }
+
+    /// The tensors of an arena of f32 as they are written to a file, each name behind `prefix`.
     pub fn sources(&self, prefix: &str) -> Vec<Source<'_>> {
         let source = |spec: &ParameterSpec| {
             let (offset, size) = (spec.offset, spec.size());

@@ -74,6 +74,11 @@ pub fn preset(name: &str) -> Result<Table> {
 }
 
 impl MoEConfig {
+    /// All options by name, in their order.
+    pub fn to_table(&self) -> Table {
+        self.values()
+    }
+
     /// The configuration of a preset.
     pub fn preset(name: &str) -> Result<Self> {
         Self::from_table(&preset(name)?)

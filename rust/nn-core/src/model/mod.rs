@@ -4,11 +4,14 @@ mod arena;
 mod config;
 mod mixtral;
 mod parameters;
+mod precision;
 mod transformer;
 
+pub use crate::layer::ExpertUse;
 pub use arena::ParameterArena;
 pub use config::{MoEConfig, PRESETS, preset};
 pub(crate) use mixtral::check_names;
 pub use mixtral::{MixtralWeights, config_from_mixtral, config_to_mixtral};
 pub use parameters::{ParameterLayout, ParameterSpec};
-pub use transformer::{ExpertUse, Gradients, IGNORE_INDEX, MoETransformer};
+pub use precision::Precision;
+pub use transformer::{Gradients, IGNORE_INDEX, MoETransformer};

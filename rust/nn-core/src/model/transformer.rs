@@ -10,9 +10,10 @@ use super::arena::ParameterArena;
 use super::config::MoEConfig;
 use super::mixtral::MixtralWeights;
 use super::parameters::ParameterLayout;
+use super::precision::Precision;
 use crate::error::{Error, Result};
 use crate::layer::{
-    BlockKept, Embedding, KVCache, Linear, MQAttention, MoELayer, RMSNorm, RopeTables, Router, SwiGLU,
+    BlockKept, Embedding, ExpertUse, KVCache, Linear, MQAttention, MoELayer, RMSNorm, RopeTables, Router, SwiGLU,
     TransformerBlock, Weight,
 };
 
@@ -26,14 +27,20 @@ const MIN_CHUNK_ROWS: usize = 256;
 
 /// A decoder-only transformer whose feed-forward networks are mixtures of experts.
 ///
-/// `parameters` is one arena of f32; `gradients` is another of the same layout, or none for a model that only infers.
+/// It computes with one arena of weights, whose dtype is the model's precision; so is that of its activations.
+/// `parameters` is what is trained and saved: the same arena, or, when a model trains in 16 bits, one of f32 that the
+/// weights are a rounded copy of. `gradients` is f32 of the same layout, or none for a model that only infers.
+/// (Micikevicius et al. 2018, section 3)
 #[derive(Debug)]
 pub struct MoETransformer<'ctx> {
     ctx: &'ctx Context,
     config: MoEConfig,
     layout: Rc<ParameterLayout>,
+    precision: Precision,
     parameters: ParameterArena<'ctx>,
     gradients: Option<ParameterArena<'ctx>>,
+    /// Where `parameters` are not what it computes with.
+    rounded: Option<ParameterArena<'ctx>>,
     rope: RopeTables<'ctx>,
     /// For sequences beyond `context`.
     stretched: OnceCell<RopeTables<'ctx>>,
@@ -51,58 +58,84 @@ pub struct Gradients<'a, 'ctx> {
     /// i32 `[batch, length]`; `IGNORE_INDEX` counts for nothing.
     pub targets: &'a GpuTensor<'ctx>,
     /// f32 `[1]`, factor of the sum of the cross-entropies.
-    pub loss_scale: &'a GpuTensor<'ctx>,
+    pub loss_factor: &'a GpuTensor<'ctx>,
     /// f32 `[1]`, factor of the load-balancing loss.
-    pub aux_scale: &'a GpuTensor<'ctx>,
-    /// f32 `[loss_pieces(tokens)]`, takes the sums of the cross-entropies.
+    pub aux_factor: &'a GpuTensor<'ctx>,
+    /// f32 `[loss_pieces(tokens)]`, takes the sums of the cross-entropies, without their factor.
     pub losses: &'a GpuTensor<'ctx>,
-    /// f32 `[1]`, to which the load-balancing loss, unscaled, is added.
+    /// f32 `[1]`, to which the load-balancing loss, without its factor, is added.
     pub aux: &'a GpuTensor<'ctx>,
     /// Whether the gradients are added to those that are there.
     pub accumulate: bool,
 }
 
-/// How a layer used its experts, for whoever watches the balance.
-#[derive(Clone, Debug)]
-pub struct ExpertUse<'ctx> {
-    /// Slots that chose each expert, i32 `[experts]`.
-    pub counts: GpuTensor<'ctx>,
-    /// Experts of each token, likeliest first, i32 `[tokens, experts_per_token]`.
-    pub choices: GpuTensor<'ctx>,
-}
-
 impl<'ctx> MoETransformer<'ctx> {
     /// A model whose weights are all zero, to be loaded; with gradients when it is for training.
-    pub fn zeros(ctx: &'ctx Context, config: MoEConfig, training: bool) -> Result<Self> {
+    pub fn zeros(ctx: &'ctx Context, config: MoEConfig, training: bool, precision: Precision) -> Result<Self> {
         config.validate()?;
         let layout = Rc::new(ParameterLayout::new(&config)?);
-        let parameters = ParameterArena::zeros(ctx, &layout)?;
-        let gradients = training.then(|| ParameterArena::zeros(ctx, &layout)).transpose()?;
-        let views = Views { parameters: &parameters, gradients: gradients.as_ref() };
+        let arena = |dtype| ParameterArena::zeros(ctx, &layout, dtype);
+        let parameters = arena(if training { DType::F32 } else { precision.dtype() })?;
+        let gradients = training.then(|| arena(DType::F32)).transpose()?;
+        let rounded = (training && precision != Precision::F32).then(|| arena(precision.dtype())).transpose()?;
+        let views = Views { weights: rounded.as_ref().unwrap_or(&parameters), gradients: gradients.as_ref() };
         let rope = RopeTables::new(ctx, config.head_dim, config.rope_base, 1.0);
         let embedding = Embedding::new(views.weight("model.embed_tokens.weight")?);
         let blocks = (0..config.num_layers).map(|layer| views.block(&config, layer)).collect::<Result<_>>()?;
         let norm = RMSNorm::new(views.weight("model.norm.weight")?, config.norm_eps);
         let head = Linear::new(views.weight("lm_head.weight")?);
         let stretched = OnceCell::new();
-        Ok(Self { ctx, config, layout, parameters, gradients, rope, stretched, embedding, blocks, norm, head })
+        Ok(Self {
+            ctx,
+            config,
+            layout,
+            precision,
+            parameters,
+            gradients,
+            rounded,
+            rope,
+            stretched,
+            embedding,
+            blocks,
+            norm,
+            head,
+        })
     }
 
-    /// A model with random weights from `seed`, for training.
-    pub fn random(ctx: &'ctx Context, config: MoEConfig, seed: i64) -> Result<Self> {
-        let model = Self::zeros(ctx, config, true)?;
+    /// A model with random weights from `seed`; with gradients when it is for training.
+    pub fn random(
+        ctx: &'ctx Context,
+        config: MoEConfig,
+        seed: i64,
+        training: bool,
+        precision: Precision,
+    ) -> Result<Self> {
+        let model = Self::zeros(ctx, config, training, precision)?;
         model.parameters.initialize(&model.config, seed)?;
+        model.round_weights()?;
         Ok(model)
     }
 
-    /// A model with the weights of a folder.
-    pub fn load(ctx: &'ctx Context, config: MoEConfig, weights: &MixtralWeights, training: bool) -> Result<Self> {
+    /// A model with the weights of a folder; with gradients when it is for training.
+    pub fn load(
+        ctx: &'ctx Context,
+        config: MoEConfig,
+        weights: &MixtralWeights,
+        training: bool,
+        precision: Precision,
+    ) -> Result<Self> {
         weights.check_dtypes()?;
-        let model = Self::zeros(ctx, config, training)?;
+        let model = Self::zeros(ctx, config, training, precision)?;
         for spec in model.layout.specs() {
             model.parameters.set(&spec.name, &weights.read(&spec.name)?)?;
         }
+        model.round_weights()?;
         Ok(model)
+    }
+
+    /// Makes the weights of `parameters`, where they are not one: whenever something else than an update set these.
+    pub fn round_weights(&self) -> Result<()> {
+        self.rounded.as_ref().map_or(Ok(()), |rounded| rounded.round(&self.parameters))
     }
 
     /// The device.
@@ -120,7 +153,17 @@ impl<'ctx> MoETransformer<'ctx> {
         &self.layout
     }
 
-    /// The weights.
+    /// What it computes in.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// What it computes with, of the dtype of its precision.
+    pub fn weights(&self) -> &ParameterArena<'ctx> {
+        self.rounded.as_ref().unwrap_or(&self.parameters)
+    }
+
+    /// What is trained and saved.
     pub fn parameters(&self) -> &ParameterArena<'ctx> {
         &self.parameters
     }
@@ -141,7 +184,7 @@ impl<'ctx> MoETransformer<'ctx> {
     pub fn forward(&self, ids: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
         let (ids, batch, length) = flat(ids)?;
         let x = self.norm.forward(&self.stream(&ids, batch)?)?;
-        Ok(self.head.forward(&x)?.view(&[batch, length, self.config.vocab_size])?)
+        Ok(self.head.forward_f32(&x)?.view(&[batch, length, self.config.vocab_size])?)
     }
 
     /// Sum of the cross-entropy over the targets that are not `IGNORE_INDEX`, and their number, for ids and targets
@@ -153,7 +196,7 @@ impl<'ctx> MoETransformer<'ctx> {
         let (mut total, mut count) = (0.0, 0);
         let (loss, valid) = (self.ctx.empty(&[1], DType::F32)?, self.ctx.empty(&[1], DType::I32)?);
         for Range { start, end } in self.chunks(x.shape()[0]) {
-            let logits = self.head.forward(&x.narrow(0, start, end - start)?)?;
+            let logits = self.head.forward_f32(&x.narrow(0, start, end - start)?)?;
             let wanted = targets.narrow(0, start, end - start)?;
             let lse = self.ctx.empty(&[end - start], DType::F32)?;
             kernels::cross_entropy_forward(&logits, &wanted, None, &lse, &loss, &valid, IGNORE_INDEX)?;
@@ -163,7 +206,7 @@ impl<'ctx> MoETransformer<'ctx> {
         Ok((total, count))
     }
 
-    /// Gradients of loss_scale * (sum of cross-entropies) + aux_scale * (load-balancing loss), into `gradients`. Gives
+    /// Gradients of loss_factor * (sum of cross-entropies) + aux_factor * (load-balancing loss), into `gradients`. Gives
     /// how each layer used its experts.
     pub fn forward_backward(&self, call: &Gradients<'_, 'ctx>) -> Result<Vec<ExpertUse<'ctx>>> {
         let (ids, batch, length) = flat(call.ids)?;
@@ -176,26 +219,34 @@ impl<'ctx> MoETransformer<'ctx> {
         let rotation = self.rope.rotation(batch, length)?;
         let mut x = self.embedding.forward(&ids)?;
         let mut kept: Vec<BlockKept<'ctx>> = Vec::with_capacity(self.blocks.len());
+        let mut uses = Vec::with_capacity(self.blocks.len());
         for block in &self.blocks {
-            let (out, of_block) = block.forward_keeping(x, batch, &rotation, capacity, call.aux)?;
+            let (out, experts, of_block) = block.forward_keeping(x, batch, &rotation, capacity, call.aux)?;
             x = out;
+            uses.push(experts);
             kept.push(of_block);
         }
-        let uses = kept.iter().map(|of_block| {
-            let routing = &of_block.moe.routing;
-            ExpertUse { counts: routing.counts.clone(), choices: routing.indices.clone() }
-        });
-        let uses = uses.collect();
         let (normed, rstd) = self.norm.forward_keeping(&x)?;
         self.loss(&normed, &targets, call, beta)?;
         self.norm.backward(&normed, &x, &rstd, None)?;
         drop(x);
         let mut dx = normed;
         for (block, of_block) in self.blocks.iter().zip(kept).rev() {
-            dx = block.backward(dx, of_block, &rotation, call.aux_scale, beta)?;
+            dx = block.backward(dx, of_block, &rotation, call.aux_factor, beta)?;
         }
         self.embedding.backward(&dx, &ids)?;
         Ok(uses)
+    }
+
+    /// Chooses what `forward_backward` does not keep but computes twice, with the same bits.
+    ///
+    /// Of every `every`-th block (0: of none) all but its input; with `experts`, of the other blocks what the experts'
+    /// products take in and give between.
+    pub fn recompute(&mut self, every: usize, experts: bool) {
+        for (number, block) in (1..).zip(&mut self.blocks) {
+            block.recompute = every > 0 && usize::is_multiple_of(number, every);
+            block.moe.recompute = experts;
+        }
     }
 
     /// How many partial sums of the loss `forward_backward` gives for so many tokens.
@@ -219,7 +270,7 @@ impl<'ctx> MoETransformer<'ctx> {
             self.stretched
                 .get_or_init(|| RopeTables::new(self.ctx, config.head_dim, config.rope_base, config.ntk_alpha))
         };
-        KVCache::new(rope, config.num_layers, batch, capacity, config.num_kv_heads)
+        KVCache::new(rope, config.num_layers, batch, capacity, config.num_kv_heads, self.precision.dtype())
     }
 
     /// Runs a prompt into row `row` of a cache, which must be empty; the logits of its last token go to `logits` f32
@@ -270,6 +321,8 @@ impl<'ctx> MoETransformer<'ctx> {
     }
 
     /// Cross-entropy and its gradient, chunk by chunk; the gradient of `normed` takes its place.
+    ///
+    /// The logits and their gradient are f32; only where it enters the products is the gradient rounded to 16 bits.
     fn loss(
         &self,
         normed: &GpuTensor<'ctx>,
@@ -280,13 +333,20 @@ impl<'ctx> MoETransformer<'ctx> {
         for (piece, Range { start, end }) in self.chunks(normed.shape()[0]).enumerate() {
             let x = normed.narrow(0, start, end - start)?;
             let wanted = targets.narrow(0, start, end - start)?;
-            let logits = self.head.forward(&x)?;
+            let logits = self.head.forward_f32(&x)?;
             let lse = self.ctx.empty(&[end - start], DType::F32)?;
             let valid = self.ctx.empty(&[1], DType::I32)?;
             let sum = call.losses.narrow(0, piece, 1)?;
             kernels::cross_entropy_forward(&logits, &wanted, None, &lse, &sum, &valid, IGNORE_INDEX)?;
-            kernels::cross_entropy_backward(&logits, &wanted, &lse, call.loss_scale, &logits, IGNORE_INDEX)?;
-            self.head.backward(&logits, &x, &x, if piece == 0 { beta } else { 1.0 })?;
+            kernels::cross_entropy_backward(&logits, &wanted, &lse, call.loss_factor, &logits, IGNORE_INDEX)?;
+            let dlogits = if self.precision == Precision::F32 {
+                logits
+            } else {
+                let rounded = self.ctx.empty(logits.shape(), self.precision.dtype())?;
+                kernels::cast(&logits, &rounded)?;
+                rounded
+            };
+            self.head.backward(&dlogits, &x, &x, if piece == 0 { beta } else { 1.0 })?;
         }
         Ok(())
     }
@@ -316,19 +376,19 @@ fn flat<'ctx>(ids: &GpuTensor<'ctx>) -> Result<(GpuTensor<'ctx>, usize, usize)> 
 
 /// The arenas that layers take their views from.
 struct Views<'a, 'ctx> {
-    parameters: &'a ParameterArena<'ctx>,
+    weights: &'a ParameterArena<'ctx>,
     gradients: Option<&'a ParameterArena<'ctx>>,
 }
 
 impl<'ctx> Views<'_, 'ctx> {
     fn weight(&self, name: &str) -> Result<Weight<'ctx>> {
         let grad = self.gradients.map(|arena| arena.get(name)).transpose()?;
-        Ok(Weight::new(self.parameters.get(name)?, grad))
+        Ok(Weight::new(self.weights.get(name)?, grad))
     }
 
     fn fused(&self, first: &str, shape: &[usize]) -> Result<Weight<'ctx>> {
         let grad = self.gradients.map(|arena| arena.fused(first, shape)).transpose()?;
-        Ok(Weight::new(self.parameters.fused(first, shape)?, grad))
+        Ok(Weight::new(self.weights.fused(first, shape)?, grad))
     }
 
     fn block(&self, config: &MoEConfig, layer: usize) -> Result<TransformerBlock<'ctx>> {
@@ -360,7 +420,8 @@ impl<'ctx> Views<'_, 'ctx> {
             input_norm: norm("input_layernorm")?,
             attention,
             post_norm: norm("post_attention_layernorm")?,
-            moe: MoELayer { router, experts },
+            moe: MoELayer { router, experts, recompute: false },
+            recompute: false,
         })
     }
 }

@@ -6,7 +6,7 @@
 //!     model.safetensors        its weights, f32, in the order of the arena (or shards with their index)
 //!     tokenizer.model          SentencePiece
 //!     optimizer.safetensors    first_moment.NAME and second_moment.NAME of each parameter
-//!     training.json            step, data position, options, held-out loss
+//!     training.json            step, data position, options, held-out loss, loss scale
 //! ```
 //!
 //! A folder appears under its name in one step, when all of it is on the disk: what has the name is whole, so "the
@@ -14,9 +14,9 @@
 
 use std::path::{Path, PathBuf};
 
-use nn_ffi::Context;
+use nn_ffi::{Context, LossScalingState};
 
-use super::config::TrainConfig;
+use super::config::{LARGEST_LOSS_SCALE, LEAST_LOSS_SCALE, TrainConfig};
 use super::trainer::Trainer;
 use crate::error::{Error, Result};
 use crate::format::safetensors::{
@@ -24,7 +24,8 @@ use crate::format::safetensors::{
 };
 use crate::format::{Table, Tokenizer, Value, atomic, read_json};
 use crate::model::{
-    MixtralWeights, MoEConfig, MoETransformer, ParameterLayout, check_names, config_from_mixtral, config_to_mixtral,
+    MixtralWeights, MoEConfig, MoETransformer, ParameterLayout, Precision, check_names, config_from_mixtral,
+    config_to_mixtral,
 };
 
 const FORMAT: &str = "nncuda training state";
@@ -34,7 +35,7 @@ const MOMENTS: [&str; 2] = ["first_moment.", "second_moment."];
 /// What a run needs beside weights and moments to go on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingState {
-    /// Updates done.
+    /// Steps done, those that were skipped included.
     pub step: usize,
     /// Windows visited.
     pub data_position: u64,
@@ -46,19 +47,26 @@ pub struct TrainingState {
     pub train: TrainConfig,
     /// Mean cross-entropy of the held-out data at this step, where it was measured.
     pub held_out_loss: Option<f64>,
+    /// There when the precision is f16, and only then.
+    pub loss_scaling: Option<LossScalingState>,
 }
 
 impl TrainingState {
-    /// All of it by name, in the order of the file.
+    /// All of it by name, in the order of the file; without `loss_scaling` where there is none.
     pub fn to_table(&self) -> Table {
-        Table::from([
+        let mut values = Table::from([
             ("step", self.step.into()),
             ("data_position", self.data_position.into()),
             ("data_windows", self.data_windows.into()),
             ("seconds", self.seconds.into()),
             ("train", self.train.to_table().into()),
             ("held_out_loss", self.held_out_loss.into()),
-        ])
+        ]);
+        if let Some(LossScalingState { scale, good_steps, skipped }) = self.loss_scaling {
+            let state = [("scale", scale.into()), ("good_steps", good_steps.into()), ("skipped", skipped.into())];
+            values.set("loss_scaling", Table::from(state));
+        }
+        values
     }
 }
 
@@ -96,9 +104,14 @@ impl Checkpoint {
         Ok(Self { folder: folder.to_owned(), config, weights, tokenizer, training })
     }
 
-    /// The model with these weights; with gradients when it is for training.
-    pub fn model<'ctx>(&self, ctx: &'ctx Context, training: bool) -> Result<MoETransformer<'ctx>> {
-        MoETransformer::load(ctx, self.config.clone(), &self.weights, training)
+    /// The model with these weights, to compute in `precision`; with gradients when it is for training.
+    pub fn model<'ctx>(
+        &self,
+        ctx: &'ctx Context,
+        training: bool,
+        precision: Precision,
+    ) -> Result<MoETransformer<'ctx>> {
+        MoETransformer::load(ctx, self.config.clone(), &self.weights, training, precision)
             .map_err(|error| error.in_file(&self.folder))
     }
 
@@ -110,7 +123,7 @@ impl Checkpoint {
         let path = self.folder.join("optimizer.safetensors");
         let file = SafetensorsFile::open(&path)?;
         check_moments(&file, &ParameterLayout::new(&self.config)?).map_err(|error| error.in_file(&path))?;
-        let model = self.model(ctx, true)?;
+        let model = self.model(ctx, true, state.train.precision)?;
         let in_state = |error: Error| error.in_file(self.folder.join("training.json"));
         let mut trainer = Trainer::new(model, state.train.clone(), true).map_err(in_state)?;
         for (prefix, arena) in MOMENTS.into_iter().zip(trainer.moments()) {
@@ -118,7 +131,7 @@ impl Checkpoint {
                 arena.set(&spec.name, &file.read_f32(&format!("{prefix}{}", spec.name), 0, spec.size())?)?;
             }
         }
-        trainer.set_step(state.step).map_err(in_state)?;
+        trainer.restore(state.step, state.loss_scaling).map_err(in_state)?;
         Ok(trainer)
     }
 }
@@ -181,6 +194,7 @@ pub fn read_training_state(path: &Path) -> Result<TrainingState> {
         let version = version.repr();
         return wrong(format!("is a training state of version {version}; this program reads version {VERSION}"));
     }
+    let scaling = values.remove("loss_scaling").filter(|scaling| *scaling != Value::None);
     let mut names: Vec<_> = values.names().collect();
     names.sort_unstable();
     if names != ["data_position", "data_windows", "held_out_loss", "seconds", "step", "train"] {
@@ -198,18 +212,54 @@ pub fn read_training_state(path: &Path) -> Result<TrainingState> {
         let value = given(name);
         value.as_number().ok_or_else(|| Error::format(path, format!("{name} is {}; it must be a number", value.repr())))
     };
+    let step = whole("step", 0)?;
+    let (data_position, data_windows) = (whole("data_position", 0)?, whole("data_windows", 1)?);
+    let seconds = number("seconds")?;
+    let held_out_loss = match given("held_out_loss") {
+        Value::None => None,
+        _ => Some(number("held_out_loss")?),
+    };
     let Value::Table(train) = given("train") else { return wrong("train is not an object".into()) };
-    Ok(TrainingState {
-        step: whole("step", 0)? as usize,
-        data_position: whole("data_position", 0)?,
-        data_windows: whole("data_windows", 1)?,
-        seconds: number("seconds")?,
-        held_out_loss: match given("held_out_loss") {
-            Value::None => None,
-            _ => Some(number("held_out_loss")?),
-        },
-        train: TrainConfig::from_table(train).map_err(|error| error.in_file(path))?,
-    })
+    let train = TrainConfig::from_table(train).map_err(|error| error.in_file(path))?;
+    let precision = train.precision;
+    let loss_scaling = match scaling {
+        Some(scaling) if precision == Precision::F16 => Some(loss_scaling(path, &scaling, step)?),
+        None if precision != Precision::F16 => None,
+        scaling => {
+            let article = if scaling.is_none() { "no" } else { "a" };
+            return wrong(format!("has {article} loss_scaling; its precision is {precision}"));
+        }
+    };
+    let step = step as usize;
+    Ok(TrainingState { step, data_position, data_windows, seconds, train, held_out_loss, loss_scaling })
+}
+
+/// The state of loss scaling at a step, as no more can have been skipped.
+fn loss_scaling(path: &Path, values: &Value, step: u64) -> Result<LossScalingState> {
+    let wrong = |problem: String| Error::format(path, problem);
+    let table = values.as_table().filter(|table| {
+        let mut names: Vec<_> = table.names().collect();
+        names.sort_unstable();
+        names == ["good_steps", "scale", "skipped"]
+    });
+    let Some(table) = table else {
+        return Err(wrong(format!("loss_scaling is {}; it must have scale, good_steps and skipped", values.repr())));
+    };
+    let given = |name: &str| table.get(name).unwrap_or(&Value::None);
+    let scale = given("scale");
+    let in_range = |scale: &f64| (LEAST_LOSS_SCALE..=LARGEST_LOSS_SCALE).contains(scale);
+    let scale = scale.as_number().filter(in_range).ok_or_else(|| {
+        wrong(format!("the scale of loss_scaling is {}; it must be a number, 2^-24 to 2^24", scale.repr()))
+    })?;
+    let counter = |name: &str, most: i32| {
+        let value = given(name);
+        value.as_integer::<i32>().filter(|count| (0..=most).contains(count)).ok_or_else(|| {
+            wrong(format!("{name} of loss_scaling is {}; it must be a whole number, 0 to {most}", value.repr()))
+        })
+    };
+    let good_steps = counter("good_steps", i32::MAX)?;
+    let skipped = counter("skipped", i32::try_from(step).unwrap_or(i32::MAX))?;
+    Ok(LossScalingState { scale, good_steps, skipped })
 }
 
 /// The checkpoints of a run, oldest first.

@@ -1,7 +1,20 @@
 //! Options of training.
 
 use crate::error::{Error, Result};
+use crate::format::Table;
+use crate::model::Precision;
 use crate::options::{options, refuse};
+
+/// The least loss scale that the library takes.
+pub(super) const LEAST_LOSS_SCALE: f64 = 1.0 / 16_777_216.0;
+/// The largest.
+pub(super) const LARGEST_LOSS_SCALE: f64 = 16_777_216.0;
+
+/// Options of loss scaling, which f16 alone has.
+const OF_SCALING: [&str; 4] = ["loss_scale", "loss_scale_growth", "loss_scale_backoff", "loss_scale_interval"];
+/// Other options that checkpoints did not have from the beginning. Files have them, and those above, where they are not
+/// at their defaults, so a run that uses none of them is the same file as ever, which programs from before them open too.
+const ADDED: [&str; 3] = ["activation_checkpointing", "recompute_experts", "precision"];
 
 options! {
     /// Everything that decides the bits of a training run, beside the model and the data; and when it reports.
@@ -19,6 +32,18 @@ options! {
         eps: f64 = 1e-8, "AdamW's";
         weight_decay: f64 = 0.1, "decoupled, on matrices only";
         clip_norm: Option<f64> = Some(1.0), "largest global norm of the gradients; None never clips";
+        activation_checkpointing: usize = 0,
+            "to save memory, every so many blocks one keeps its input alone and recomputes the rest in backward, with \
+             the same bits: 1 is every block, 0 none";
+        recompute_experts: bool = false, "the same, in the other blocks, for what lies inside their experts";
+        precision: Precision = Precision::F32,
+            "what the model computes in: f32, bf16, or f16, whose losses are scaled; weights, gradients and moments are \
+             kept in f32";
+        loss_scale: f64 = 65536.0, "scale of the losses to begin with, with f16";
+        loss_scale_growth: f64 = 2.0, "factor of the scale after `loss_scale_interval` steps without an overflow";
+        loss_scale_backoff: f64 = 0.5,
+            "factor of the scale after a step whose gradients overflow, which is skipped";
+        loss_scale_interval: usize = 2000, "steps without an overflow after which the scale grows";
         seed: i64 = 0, "of the initial weights and of the data order";
         eval_every: usize = 100, "steps between evaluations on held-out text; 0 evaluates at the end alone";
         eval_batches: usize = 0, "batches an evaluation takes, always the same ones; 0 takes all";
@@ -31,7 +56,14 @@ options! {
 impl TrainConfig {
     fn allowed(name: &str) -> &'static str {
         match name {
-            "warmup_steps" | "eval_every" | "eval_batches" | "save_every" => "a whole number, at least 0",
+            "warmup_steps" | "activation_checkpointing" | "eval_every" | "eval_batches" | "save_every" => {
+                "a whole number, at least 0"
+            }
+            "recompute_experts" => "true or false",
+            "precision" => "one of f32, bf16, f16",
+            "loss_scale" => "a number, from 5.96046e-08 to 1.67772e+07",
+            "loss_scale_growth" => "a number, at least 1",
+            "loss_scale_backoff" => "a number, from 0 to 1",
             "seed" => "a whole number of 64 bits",
             "min_rate_share" | "beta1" | "beta2" => "a number, from 0 to 1",
             "learning_rate" | "eps" | "weight_decay" | "clip_norm" => "a number, at least 0",
@@ -48,6 +80,7 @@ impl TrainConfig {
             ("log_every", Some(self.log_every)),
             ("keep_checkpoints", Some(self.keep_checkpoints)),
             ("micro_batch_size", self.micro_batch_size),
+            ("loss_scale_interval", Some(self.loss_scale_interval)),
         ];
         for (name, value) in least_one {
             if value == Some(0) {
@@ -55,28 +88,53 @@ impl TrainConfig {
             }
         }
         let numbers = [
-            ("learning_rate", self.learning_rate),
-            ("min_rate_share", self.min_rate_share),
-            ("beta1", self.beta1),
-            ("beta2", self.beta2),
-            ("eps", self.eps),
-            ("weight_decay", self.weight_decay),
-            ("clip_norm", self.clip_norm.unwrap_or(1.0)),
+            ("learning_rate", self.learning_rate, 0.0, f64::MAX),
+            ("min_rate_share", self.min_rate_share, 0.0, 1.0),
+            ("beta1", self.beta1, 0.0, 1.0),
+            ("beta2", self.beta2, 0.0, 1.0),
+            ("eps", self.eps, 0.0, f64::MAX),
+            ("weight_decay", self.weight_decay, 0.0, f64::MAX),
+            ("clip_norm", self.clip_norm.unwrap_or(1.0), 0.0, f64::MAX),
+            ("loss_scale", self.loss_scale, LEAST_LOSS_SCALE, LARGEST_LOSS_SCALE),
+            ("loss_scale_growth", self.loss_scale_growth, 1.0, f64::MAX),
+            ("loss_scale_backoff", self.loss_scale_backoff, 0.0, 1.0),
         ];
-        for (name, value) in numbers {
-            let most = if Self::allowed(name).ends_with("from 0 to 1") { 1.0 } else { f64::MAX };
-            if !(0.0..=most).contains(&value) {
+        for (name, value, least, most) in numbers {
+            if !(least..=most).contains(&value) {
                 return Err(refuse(name, &value.into(), Self::allowed(name)));
             }
             let problem = match name {
                 "beta1" | "beta2" if value == 1.0 => "is 1; it must be below 1",
-                "eps" if value == 0.0 => "is 0; it must be above 0",
+                "eps" | "loss_scale_backoff" if value == 0.0 => "is 0; it must be above 0",
                 "clip_norm" if value == 0.0 => "is 0; it must be above 0, or none for no clipping",
                 _ => continue,
             };
             return Err(Error::value(format!("{name} {problem}")));
         }
+        if self.recompute_experts && self.activation_checkpointing == 1 {
+            let problem = "recompute_experts is for blocks that activation_checkpointing leaves; 1 leaves none";
+            return Err(Error::value(problem));
+        }
+        if self.precision != Precision::F16 {
+            let (given, usual) = (self.values(), Self::default().values());
+            if let Some(name) = OF_SCALING.into_iter().find(|name| given.get(name) != usual.get(name)) {
+                let precision = self.precision;
+                let problem = format!("{name} is given, but the precision is {precision}; losses are scaled in f16");
+                return Err(Error::value(problem));
+            }
+        }
         Ok(())
+    }
+
+    /// All options by name, in their order, but those that were added later and are at their defaults.
+    pub fn to_table(&self) -> Table {
+        let (mut values, usual) = (self.values(), Self::default().values());
+        for name in ADDED.into_iter().chain(OF_SCALING) {
+            if values.get(name) == usual.get(name) {
+                values.remove(name);
+            }
+        }
+        values
     }
 
     /// Warm-up and total steps of the learning-rate schedule: a run shorter than its warm-up never leaves it.
@@ -88,7 +146,7 @@ impl TrainConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{Table, Value};
+    use crate::format::Value;
 
     #[test]
     fn wrong_options_are_named() {

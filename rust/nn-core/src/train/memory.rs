@@ -1,6 +1,6 @@
 //! What the calls of a training step read and write, for one shape of batch.
 
-use nn_ffi::{DType, GpuTensor};
+use nn_ffi::{DType, GpuTensor, kernels};
 
 use super::data::Batch;
 use crate::error::Result;
@@ -15,7 +15,8 @@ pub(super) struct StepMemory<'ctx> {
     pub(super) shares: Vec<f64>,
     inputs: GpuTensor<'ctx>,
     targets: GpuTensor<'ctx>,
-    loss_scale: GpuTensor<'ctx>,
+    loss_factor: GpuTensor<'ctx>,
+    scaled: Option<Scaled<'ctx>>,
     /// Sums of cross-entropies.
     pub(super) losses: GpuTensor<'ctx>,
     /// The balancing loss of each micro-batch.
@@ -30,14 +31,30 @@ struct MicroBatch<'ctx> {
     rows: usize,
     inputs: GpuTensor<'ctx>,
     targets: GpuTensor<'ctx>,
-    aux_scale: GpuTensor<'ctx>,
+    aux_factor: GpuTensor<'ctx>,
     losses: GpuTensor<'ctx>,
     aux: GpuTensor<'ctx>,
 }
 
+/// The factors of both losses times the scale of a step, f32 `[1]`.
+#[derive(Debug)]
+struct Scaled<'ctx> {
+    scale: GpuTensor<'ctx>,
+    loss_factor: GpuTensor<'ctx>,
+    /// One a micro-batch.
+    aux_factors: Vec<GpuTensor<'ctx>>,
+}
+
 impl<'ctx> StepMemory<'ctx> {
-    /// Memory for steps of `[batch, length]` ids, in micro-batches of at most `micro` sequences.
-    pub(super) fn new(model: &MoETransformer<'ctx>, batch: usize, length: usize, micro: usize) -> Result<Self> {
+    /// Memory for steps of `[batch, length]` ids, in micro-batches of at most `micro` sequences. With `scale`, f32 `[1]`,
+    /// the gradients are those of the losses times it.
+    pub(super) fn new(
+        model: &MoETransformer<'ctx>,
+        batch: usize,
+        length: usize,
+        micro: usize,
+        scale: Option<&GpuTensor<'ctx>>,
+    ) -> Result<Self> {
         let ctx = model.context();
         let starts = (0..batch).step_by(micro);
         let sizes: Vec<usize> = starts.clone().map(|start| micro.min(batch - start)).collect();
@@ -46,7 +63,16 @@ impl<'ctx> StepMemory<'ctx> {
         let narrowed: Vec<f32> = shares.iter().map(|share| *share as f32).collect();
         let inputs = ctx.empty(&[batch, length], DType::I32)?;
         let targets = ctx.empty(&[batch, length], DType::I32)?;
-        let aux_scales = ctx.tensor(&narrowed, &[sizes.len()])?;
+        let aux_factors = ctx.tensor(&narrowed, &[sizes.len()])?;
+        let scaled = scale.map(|scale| -> Result<_> {
+            let aux_factors = ctx.empty(&[sizes.len()], DType::F32)?;
+            Ok(Scaled {
+                scale: scale.clone(),
+                loss_factor: ctx.empty(&[1], DType::F32)?,
+                aux_factors: (0..sizes.len()).map(|at| aux_factors.narrow(0, at, 1)).collect::<nn_ffi::Result<_>>()?,
+            })
+        });
+        let scaled = scaled.transpose()?;
         let losses = ctx.empty(&[pieces.iter().sum()], DType::F32)?;
         let aux = ctx.empty(&[sizes.len()], DType::F32)?;
         let mut piece = 0;
@@ -56,7 +82,7 @@ impl<'ctx> StepMemory<'ctx> {
                 rows,
                 inputs: inputs.narrow(0, start, rows)?,
                 targets: targets.narrow(0, start, rows)?,
-                aux_scale: aux_scales.narrow(0, number, 1)?,
+                aux_factor: aux_factors.narrow(0, number, 1)?,
                 losses: losses.narrow(0, piece, count)?,
                 aux: aux.narrow(0, number, 1)?,
             });
@@ -68,7 +94,8 @@ impl<'ctx> StepMemory<'ctx> {
             shares,
             inputs,
             targets,
-            loss_scale: ctx.empty(&[1], DType::F32)?,
+            loss_factor: ctx.empty(&[1], DType::F32)?,
+            scaled,
             losses,
             aux,
             uses: Vec::new(),
@@ -84,7 +111,7 @@ impl<'ctx> StepMemory<'ctx> {
     pub(super) fn fill(&self, model: &MoETransformer<'ctx>, batch: &Batch, tokens: usize) -> Result<()> {
         self.inputs.copy_from_slice(&batch.inputs)?;
         self.targets.copy_from_slice(&batch.targets)?;
-        self.loss_scale.copy_from_slice(&[(1.0 / tokens as f64) as f32])?;
+        self.loss_factor.copy_from_slice(&[(1.0 / tokens as f64) as f32])?;
         // Others may have run since, of other lengths: what is made once must not be made inside a graph.
         let most = self.micro_batches.iter().map(|micro| micro.rows).max().unwrap_or(0);
         model.prepare(most, batch.length)
@@ -93,13 +120,19 @@ impl<'ctx> StepMemory<'ctx> {
     /// The calls that give the batch's gradients and losses. Gives how the last micro-batch used the experts.
     pub(super) fn calls(&self, model: &MoETransformer<'ctx>) -> Result<Vec<ExpertUse<'ctx>>> {
         self.aux.zero()?;
+        if let Some(Scaled { scale, loss_factor, aux_factors }) = &self.scaled {
+            kernels::mul(&self.loss_factor, scale, loss_factor)?;
+            for (micro, aux_factor) in self.micro_batches.iter().zip(aux_factors) {
+                kernels::mul(&micro.aux_factor, scale, aux_factor)?;
+            }
+        }
         let mut uses = Vec::new();
         for (number, micro) in self.micro_batches.iter().enumerate() {
             uses = model.forward_backward(&Gradients {
                 ids: &micro.inputs,
                 targets: &micro.targets,
-                loss_scale: &self.loss_scale,
-                aux_scale: &micro.aux_scale,
+                loss_factor: self.scaled.as_ref().map_or(&self.loss_factor, |scaled| &scaled.loss_factor),
+                aux_factor: self.scaled.as_ref().map_or(&micro.aux_factor, |scaled| &scaled.aux_factors[number]),
                 losses: &micro.losses,
                 aux: &micro.aux,
                 accumulate: number > 0,

@@ -15,5 +15,6 @@ pub use checkpoint::{
 pub use config::TrainConfig;
 pub use data::{Batch, TokenWindows, open_shards};
 pub use metrics::{MetricsLog, read_metrics};
+pub use nn_ffi::LossScalingState;
 pub use run::{Event, Progress, TrainingRun};
 pub use trainer::{StepResult, Trainer};

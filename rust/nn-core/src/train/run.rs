@@ -8,7 +8,7 @@ use std::time::Instant;
 use nn_ffi::Context;
 
 use super::checkpoint::{Checkpoint, TrainingState, list_checkpoints, prune_checkpoints, save_checkpoint};
-use super::config::TrainConfig;
+use super::config::{LEAST_LOSS_SCALE, TrainConfig};
 use super::data::TokenWindows;
 use super::metrics::{MetricsLog, rounded};
 use super::trainer::{StepResult, Trainer};
@@ -17,10 +17,10 @@ use crate::format::value::number_text;
 use crate::format::{Table, Tokenizer, Value, atomic};
 use crate::model::{MoEConfig, MoETransformer};
 
-/// Where a run stands after a step. Losses are those of the last report, in nats a token.
+/// Where a run stands after a step. Losses, in nats a token, and skipped steps are those of the last report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Updates done.
+    /// Steps done.
     pub step: usize,
     /// Loss of the training data.
     pub loss: f64,
@@ -30,6 +30,8 @@ pub struct Progress {
     pub tokens_per_second: f64,
     /// Time spent training.
     pub seconds: f64,
+    /// Steps skipped since their gradients overflowed.
+    pub skipped_steps: usize,
 }
 
 /// What a run tells of while it goes on.
@@ -74,7 +76,8 @@ impl<'ctx> TrainingRun<'ctx> {
         }
         let data = TokenWindows::open(data, train.sequence_length)?;
         let held_out = held_out.map(|path| TokenWindows::open(path, train.sequence_length)).transpose()?;
-        let trainer = Trainer::new(MoETransformer::random(ctx, model, train.seed)?, train, true)?;
+        let trainer =
+            Trainer::new(MoETransformer::random(ctx, model, train.seed, true, train.precision)?, train, true)?;
         Self::new(folder, trainer, data, held_out, tokenizer, 0, 0.0)
     }
 
@@ -153,8 +156,14 @@ impl<'ctx> TrainingRun<'ctx> {
         };
         let config = self.trainer.config().clone();
         let every = |interval: usize, step: usize| interval > 0 && step.is_multiple_of(interval);
-        let mut progress =
-            Progress { step: 0, loss: f64::NAN, held_out_loss: None, tokens_per_second: 0.0, seconds: self.seconds };
+        let mut progress = Progress {
+            step: 0,
+            loss: f64::NAN,
+            held_out_loss: None,
+            tokens_per_second: 0.0,
+            seconds: self.seconds,
+            skipped_steps: 0,
+        };
         let mut timed = (0u64, 0.0);
         let (mut saved, mut any) = (true, false);
         while self.trainer.step() < config.steps && !self.stop.load(Ordering::Relaxed) {
@@ -174,17 +183,12 @@ impl<'ctx> TrainingRun<'ctx> {
                 let tokens = timed.0 as f64 * config.batch_size as f64 * config.sequence_length as f64;
                 progress.tokens_per_second = tokens / timed.1;
                 progress.loss = measures.loss;
+                progress.skipped_steps = measures.skipped_steps;
                 timed = (0, 0.0);
                 let tokens = self.position * config.sequence_length as u64;
                 let record = measures.record(step, tokens, progress.tokens_per_second, self.seconds);
                 reporter(&record, &mut report)?;
-                if !progress.loss.is_finite() {
-                    let loss = number_text(progress.loss);
-                    return Err(Error::Diverged(format!(
-                        "the loss is {loss} at step {step}; the last checkpoint is from before. A lower learning rate \
-                         or a longer warm-up usually helps"
-                    )));
-                }
+                measures.check_convergence(step)?;
             }
             let mut measured = None;
             if self.held_out.is_some() && (last || every(config.eval_every, step)) {
@@ -234,6 +238,7 @@ impl<'ctx> TrainingRun<'ctx> {
             seconds: self.seconds,
             train: config.clone(),
             held_out_loss,
+            loss_scaling: self.trainer.loss_scaling()?,
         };
         let root = self.checkpoints();
         let folder = save_checkpoint(&root, &self.trainer, &state, self.tokenizer.as_ref())?;
@@ -249,6 +254,9 @@ struct Measures {
     grad_norm: f64,
     learning_rate: f64,
     expert_shares: Value,
+    loss_scale: Option<f64>,
+    skipped: bool,
+    skipped_steps: usize,
 }
 
 impl Measures {
@@ -264,20 +272,52 @@ impl Measures {
             grad_norm: result.grad_norm()?,
             learning_rate: result.learning_rate()?,
             expert_shares: Value::List(result.expert_counts()?.into_iter().map(shares).collect()),
+            loss_scale: result.loss_scale()?,
+            skipped: result.skipped()?,
+            skipped_steps: result.skipped_steps()?,
         })
     }
 
-    fn record(self, step: usize, tokens: u64, speed: f64, seconds: f64) -> Table {
-        Table::from([
+    fn record(&self, step: usize, tokens: u64, speed: f64, seconds: f64) -> Table {
+        let mut record = Table::from([
             ("step", step.into()),
-            ("loss", self.loss.into()),
-            ("aux_loss", self.aux_loss.into()),
-            ("grad_norm", self.grad_norm.into()),
-            ("learning_rate", self.learning_rate.into()),
+            ("loss", self.number(self.loss)),
+            ("aux_loss", self.number(self.aux_loss)),
+            ("grad_norm", self.number(self.grad_norm)),
+            ("learning_rate", self.number(self.learning_rate)),
             ("tokens", tokens.into()),
             ("tokens_per_second", rounded(speed, 1).into()),
             ("seconds", rounded(seconds, 3).into()),
-            ("expert_shares", self.expert_shares),
-        ])
+            ("expert_shares", self.expert_shares.clone()),
+        ]);
+        if let Some(scale) = self.loss_scale {
+            record.set("loss_scale", scale);
+            record.set("skipped_steps", self.skipped_steps);
+        }
+        record
+    }
+
+    /// A number of the record. In a skipped step none stands for what is no number.
+    fn number(&self, value: f64) -> Value {
+        if self.skipped && !value.is_finite() { Value::None } else { value.into() }
+    }
+
+    /// `Error::Diverged` when the loss is no number, unless the step was skipped and a lower loss scale can still help.
+    fn check_convergence(&self, step: usize) -> Result<()> {
+        if self.skipped {
+            if self.loss_scale == Some(LEAST_LOSS_SCALE) {
+                return Err(Error::Diverged(format!(
+                    "the gradients overflow at step {step} with the least loss scale there is; the last checkpoint is \
+                     from before. A lower learning rate or another precision usually helps"
+                )));
+            }
+        } else if !self.loss.is_finite() {
+            let loss = number_text(self.loss);
+            return Err(Error::Diverged(format!(
+                "the loss is {loss} at step {step}; the last checkpoint is from before. A lower learning rate or a \
+                 longer warm-up usually helps"
+            )));
+        }
+        Ok(())
     }
 }

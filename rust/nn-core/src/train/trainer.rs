@@ -1,17 +1,18 @@
 //! One training step: gradients over micro-batches, clipping, schedule, AdamW.
 
-use nn_ffi::{GpuTrainer, UpdateOptions};
+use nn_ffi::{GpuTrainer, LossScalingOptions, LossScalingState, UpdateOptions};
 
 use super::config::TrainConfig;
 use super::data::Batch;
 use super::memory::StepMemory;
 use crate::error::{Error, Result};
-use crate::model::{IGNORE_INDEX, MoETransformer, ParameterArena};
+use crate::model::{IGNORE_INDEX, MoETransformer, ParameterArena, Precision};
 use crate::sum::exact_sum;
 
 /// Trains a model with AdamW.
 ///
-/// The state beside the model's parameters: first and second moments, arenas of the same layout, and the step.
+/// The state beside the model's parameters: first and second moments, arenas of the same layout, the step, and the loss
+/// scale of a model in f16.
 #[derive(Debug)]
 pub struct Trainer<'ctx> {
     model: MoETransformer<'ctx>,
@@ -27,7 +28,7 @@ pub struct Trainer<'ctx> {
 pub struct StepResult<'a, 'ctx> {
     device: &'a GpuTrainer<'ctx>,
     memory: &'a StepMemory<'ctx>,
-    /// Updates done, this one included.
+    /// Steps done, this one included.
     pub step: usize,
     /// Targets that counted.
     pub tokens: usize,
@@ -46,14 +47,30 @@ impl StepResult<'_, '_> {
         Ok(exact_sum(self.memory.shares.iter().zip(aux).map(|(share, value)| share * f64::from(value))))
     }
 
-    /// Global norm of the gradients before clipping.
+    /// Global norm of the gradients before clipping, the loss scale divided out; not finite in a skipped step.
     pub fn grad_norm(&self) -> Result<f64> {
-        Ok(f64::from(self.device.norm().item::<f32>()?))
+        Ok(f64::from(self.device.norm().item::<f32>()?) / self.loss_scale()?.unwrap_or(1.0))
     }
 
-    /// Rate of this update.
+    /// Rate of this update; NaN in a skipped step, which makes none.
     pub fn learning_rate(&self) -> Result<f64> {
-        Ok(f64::from(self.device.rate().item::<f32>()?))
+        Ok(if self.skipped()? { f64::NAN } else { f64::from(self.device.rate().item::<f32>()?) })
+    }
+
+    /// What the losses of this step were multiplied by; `None` in another precision than f16.
+    pub fn loss_scale(&self) -> Result<Option<f64>> {
+        self.device.loss_scale().map(|scale| Ok(f64::from(scale.item::<f32>()?))).transpose()
+    }
+
+    /// Whether the gradients overflowed, so that nothing was updated.
+    pub fn skipped(&self) -> Result<bool> {
+        Ok(self.device.skip().map_or(Ok(0), |skip| skip.item::<i32>())? != 0)
+    }
+
+    /// Steps skipped so far, this one included.
+    pub fn skipped_steps(&self) -> Result<usize> {
+        let state = self.device.loss_scaling()?;
+        Ok(state.map_or(0, |state| usize::try_from(state.skipped).unwrap_or(0)))
     }
 
     /// Slots that chose each expert in the last micro-batch, layer by layer.
@@ -68,16 +85,26 @@ impl StepResult<'_, '_> {
 }
 
 impl<'ctx> Trainer<'ctx> {
-    /// A trainer at step 0. `Error::Value` when the model was made for inference, or does not take sequences this long.
+    /// A trainer at step 0. `Error::Value` when the model was made for inference, computes in another precision, has
+    /// fewer blocks than `activation_checkpointing`, or does not take sequences this long.
     ///
     /// Steps of one shape of batch are captured as a graph and replayed; without `capture` they are not: the same bits,
     /// later.
-    pub fn new(model: MoETransformer<'ctx>, config: TrainConfig, capture: bool) -> Result<Self> {
+    pub fn new(mut model: MoETransformer<'ctx>, config: TrainConfig, capture: bool) -> Result<Self> {
         config.validate()?;
         let (length, context) = (config.sequence_length, model.config().context);
         if length > context {
             return Err(Error::value(format!("sequence_length is {length}; this model's context is {context}")));
         }
+        let (every, blocks) = (config.activation_checkpointing, model.config().num_layers);
+        if every > blocks {
+            return Err(Error::value(format!("activation_checkpointing is {every}; this model has {blocks} blocks")));
+        }
+        let (precision, of_model) = (config.precision, model.precision());
+        if precision != of_model {
+            return Err(Error::value(format!("precision is {precision}; this model computes in {of_model}")));
+        }
+        model.recompute(every, config.recompute_experts);
         let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let (warmup, total) = config.schedule_steps();
         let options = UpdateOptions {
@@ -91,8 +118,16 @@ impl<'ctx> Trainer<'ctx> {
             weight_decay: config.weight_decay as f32,
             decayed: whole(model.layout().num_decayed()),
             clip_norm: config.clip_norm.map(|limit| limit as f32),
+            loss_scaling: (precision == Precision::F16).then(|| LossScalingOptions {
+                scale: config.loss_scale,
+                growth: config.loss_scale_growth as f32,
+                backoff: config.loss_scale_backoff as f32,
+                interval: whole(config.loss_scale_interval),
+            }),
         };
-        let device = GpuTrainer::new(model.parameters().data(), model.gradients()?.data(), options, capture)?;
+        let (parameters, gradients) = (model.parameters().data(), model.gradients()?.data());
+        let rounded = (precision != Precision::F32).then(|| model.weights().data());
+        let device = GpuTrainer::new(parameters, gradients, rounded, options, capture)?;
         let moments = [device.first_moments(), device.second_moments()]
             .map(|data| ParameterArena::over(model.layout(), data.clone()));
         Ok(Self { model, config, moments, device, memory: None })
@@ -113,15 +148,21 @@ impl<'ctx> Trainer<'ctx> {
         &self.moments
     }
 
-    /// Updates done.
+    /// Steps done, those that were skipped included.
     pub fn step(&self) -> usize {
         usize::try_from(self.device.steps_done()).unwrap_or(0)
     }
 
-    /// Sets the number of updates done, for a trainer whose weights and moments are of that step.
-    pub fn set_step(&mut self, step: usize) -> Result<()> {
+    /// The loss scale and its counters, read from the device; `None` in another precision than f16.
+    pub fn loss_scaling(&self) -> Result<Option<LossScalingState>> {
+        Ok(self.device.loss_scaling()?)
+    }
+
+    /// Goes on behind `step`, for a trainer whose weights and moments are of that step, with the `loss_scaling` of that
+    /// moment when the precision is f16.
+    pub fn restore(&mut self, step: usize, loss_scaling: Option<LossScalingState>) -> Result<()> {
         let count = i32::try_from(step).map_err(|_| Error::value(format!("step is {step}; it must be below 2^31")))?;
-        Ok(self.device.set_steps_done(count)?)
+        Ok(self.device.restore(count, loss_scaling)?)
     }
 
     /// One update from a batch of any shape; targets of `IGNORE_INDEX` count for nothing.
@@ -148,7 +189,7 @@ impl<'ctx> Trainer<'ctx> {
             Some(memory) => memory,
             None => {
                 let micro = self.config.micro_batch_size.unwrap_or(batch.rows);
-                StepMemory::new(&self.model, batch.rows, batch.length, micro)?
+                StepMemory::new(&self.model, batch.rows, batch.length, micro, self.device.loss_scale())?
             }
         };
         let memory = self.memory.insert(memory);

@@ -1,0 +1,93 @@
+//! Dynamic loss scaling, which training in f16 needs: all of it happens on the device, and nothing is read back.
+
+use crate::{Context, DType, GpuTensor, Result, kernels};
+
+/// How the scale of the losses moves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossScalingOptions {
+    /// The scale to begin with, 2^-24 to 2^24.
+    pub scale: f64,
+    /// Factor of the scale after so many good steps, at least 1.
+    pub growth: f32,
+    /// Factor of the scale after a step whose gradients overflow, above 0, at most 1.
+    pub backoff: f32,
+    /// Good steps in a row after which the scale grows, at least 1.
+    pub interval: i64,
+}
+
+/// What the next step depends on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossScalingState {
+    /// What the losses of the next step are multiplied by; the device has it as f32.
+    pub scale: f64,
+    /// Steps since the scale last changed.
+    pub good_steps: i32,
+    /// Steps skipped so far.
+    pub skipped: i32,
+}
+
+/// Multiplies losses by a scale, so that small gradients do not vanish in f16; finds the largest that fits.
+///
+/// A step whose gradients overflow is skipped, and the scale backs off; after so many good steps it grows.
+/// (Micikevicius et al. 2018, section 3.2)
+#[derive(Debug)]
+pub(crate) struct LossScaling<'ctx> {
+    options: LossScalingOptions,
+    next: GpuTensor<'ctx>,
+    good_steps: GpuTensor<'ctx>,
+    skipped: GpuTensor<'ctx>,
+    /// Of the last step, f32 `[1]`.
+    pub(crate) scale: GpuTensor<'ctx>,
+    /// 1 when the last step was skipped, i32 `[1]`.
+    pub(crate) skip: GpuTensor<'ctx>,
+}
+
+impl<'ctx> LossScaling<'ctx> {
+    pub(crate) fn new(context: &'ctx Context, options: LossScalingOptions) -> Result<Self> {
+        let scaling = Self {
+            options,
+            next: context.empty(&[1], DType::F32)?,
+            good_steps: context.empty(&[1], DType::I32)?,
+            skipped: context.empty(&[1], DType::I32)?,
+            scale: context.zeros(&[1], DType::F32)?,
+            skip: context.zeros(&[1], DType::I32)?,
+        };
+        scaling.set_state(LossScalingState { scale: options.scale, good_steps: 0, skipped: 0 })?;
+        Ok(scaling)
+    }
+
+    /// What the next step depends on, read from the device.
+    pub(crate) fn state(&self) -> Result<LossScalingState> {
+        Ok(LossScalingState {
+            scale: f64::from(self.next.item::<f32>()?),
+            good_steps: self.good_steps.item()?,
+            skipped: self.skipped.item()?,
+        })
+    }
+
+    pub(crate) fn set_state(&self, state: LossScalingState) -> Result<()> {
+        self.next.copy_from_slice(&[state.scale as f32])?;
+        self.good_steps.copy_from_slice(&[state.good_steps])?;
+        self.skipped.copy_from_slice(&[state.skipped])
+    }
+
+    /// Takes the scale of a step, which `update` leaves as it is.
+    pub(crate) fn begin(&self) -> Result<()> {
+        self.scale.copy_from(&self.next)
+    }
+
+    /// Sets `skip`, and the scale of the next step, from the norm f32 `[1]` of the gradients of the scaled losses.
+    pub(crate) fn update(&self, norm: &GpuTensor<'ctx>) -> Result<()> {
+        let LossScalingOptions { growth, backoff, interval, .. } = self.options;
+        kernels::loss_scale_update(
+            norm,
+            &self.next,
+            &self.good_steps,
+            &self.skipped,
+            &self.skip,
+            growth,
+            backoff,
+            interval,
+        )
+    }
+}
