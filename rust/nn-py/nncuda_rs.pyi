@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias, final
+from typing import Literal, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 _Path: TypeAlias = str | os.PathLike[str]
-_Option: TypeAlias = int | float | bool | None
+_Option: TypeAlias = int | float | bool | str | None
+_Precision: TypeAlias = Literal["f32", "bf16", "f16"]
 _Floats: TypeAlias = NDArray[np.float32]
 _Ids: TypeAlias = NDArray[np.int32]
 
@@ -43,6 +44,7 @@ class Model:
         *,
         seed: int = 0,
         training: bool = True,
+        precision: _Precision = "f32",
         device: str = "cpu",
         threads: int | None = None,
         isa: str | None = None,
@@ -55,6 +57,7 @@ class Model:
         *,
         best: bool = False,
         training: bool = False,
+        precision: _Precision = "f32",
         device: str = "cpu",
         threads: int | None = None,
         isa: str | None = None,
@@ -134,7 +137,11 @@ class Trainer:
 
     @property
     def step(self) -> int:
-        """Updates done."""
+        """Steps done, those that were skipped included."""
+
+    @property
+    def loss_scaling(self) -> dict[str, _Option] | None:
+        """What the next step's loss scaling depends on; None in another precision than f16."""
 
     def train_step(self, input_ids: _Ids, targets: _Ids) -> StepResult:
         """One update from ids and targets [batch, length]; targets of -100 count for nothing."""
@@ -160,7 +167,7 @@ class StepResult:
 
     @property
     def step(self) -> int:
-        """Updates done, this one included."""
+        """Steps done, this one included."""
 
     @property
     def tokens(self) -> int:
@@ -176,11 +183,23 @@ class StepResult:
 
     @property
     def grad_norm(self) -> float:
-        """Global norm of the gradients before clipping."""
+        """Global norm of the gradients before clipping, the loss scale divided out; not finite in a skipped step."""
 
     @property
     def learning_rate(self) -> float:
-        """Rate of this update."""
+        """Rate of this update; NaN in a skipped step, which makes none."""
+
+    @property
+    def loss_scale(self) -> float | None:
+        """What the losses of this step were multiplied by; None in another precision than f16."""
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the gradients overflowed, so that nothing was updated."""
+
+    @property
+    def skipped_steps(self) -> int:
+        """Steps skipped so far, this one included."""
 
 @final
 class Tokenizer:

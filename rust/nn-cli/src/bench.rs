@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> std::result::Result<(), Failure> {
     let (model, train) = file.options(None, &ConfigFlags::default(), shards[0].vocab_size())?;
     let windows = TokenWindows::new(shards, train.sequence_length)?;
     let ctx = Context::open(Device::Cpu, arguments.threads.map(usize::from), None)?;
-    let model = MoETransformer::random(&ctx, model, train.seed, true, train.precision)?;
+    let model = MoETransformer::random_in(&ctx, model, train.seed, true, train.precision)?;
     let mut trainer = Trainer::new(model, train, true)?;
     let result = Table::from([
         ("language", "rust".into()),

@@ -112,7 +112,9 @@ fn arguments(table: &str, option: &'static OptionSpec) -> Vec<Arg> {
         Kind::Whole => argument.value_name("INTEGER").value_parser(whole),
         Kind::WholeOrNone => argument.value_name("INTEGER|NONE").value_parser(|text: &str| or_none(text, whole)),
         Kind::NumberOrNone => argument.value_name("FLOAT|NONE").value_parser(|text: &str| or_none(text, number)),
-        Kind::Choice(words) => argument.value_parser(PossibleValuesParser::new(words).map(Value::from)),
+        Kind::Choice(words) => {
+            argument.value_name("NAME").value_parser(PossibleValuesParser::new(words).map(Value::from))
+        }
         Kind::Number | Kind::Flag => argument.value_name("FLOAT").value_parser(number),
     }]
 }

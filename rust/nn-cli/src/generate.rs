@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     ids: bool,
     /// What to compute in; weights and cache take half the memory in bf16 and f16.
-    #[arg(long, default_value = "f32", value_parser = precision())]
+    #[arg(long, value_name = "NAME", default_value = "f32", value_parser = precision())]
     precision: Precision,
     /// Of a run, take the checkpoint with the lowest held-out loss, not the last.
     #[arg(long)]

@@ -4,11 +4,11 @@ mod tiny;
 
 use nn_core::Error;
 use nn_core::generate::{Sampling, generate, generate_batch, room};
-use nn_core::model::{MoETransformer, Precision};
+use nn_core::model::MoETransformer;
 use nn_ffi::{Context, DecodingStrategy, Status};
 
 fn model(ctx: &Context) -> MoETransformer<'_> {
-    MoETransformer::random(ctx, tiny::model(), 3, true, Precision::F32).unwrap()
+    MoETransformer::random(ctx, tiny::model(), 3).unwrap()
 }
 
 fn strategies() -> [Sampling; 4] {

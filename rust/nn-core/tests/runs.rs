@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use nn_core::format::{Table, Value, read_json};
 use nn_core::model::Precision;
 use nn_core::train::{
-    Checkpoint, Event, TrainingRun, best_checkpoint, list_checkpoints, read_metrics, resolve_checkpoint,
+    Checkpoint, Event, TrainConfig, TrainingRun, best_checkpoint, list_checkpoints, read_metrics, resolve_checkpoint,
 };
 use nn_core::{Error, Result};
 use nn_ffi::Context;
@@ -32,8 +32,12 @@ impl Workshop {
     }
 
     fn start<'ctx>(&self, ctx: &'ctx Context, name: &str) -> Result<TrainingRun<'ctx>> {
+        self.start_with(ctx, name, tiny::options())
+    }
+
+    fn start_with<'ctx>(&self, ctx: &'ctx Context, name: &str, options: TrainConfig) -> Result<TrainingRun<'ctx>> {
         let (data, held_out) = (self.path("data.tokens"), self.path("held-out.tokens"));
-        TrainingRun::start(&self.path(name), ctx, tiny::model(), tiny::options(), &data, Some(&held_out), None)
+        TrainingRun::start(&self.path(name), ctx, tiny::model(), options, &data, Some(&held_out), None)
     }
 
     fn resume<'ctx>(&self, ctx: &'ctx Context, name: &str) -> Result<TrainingRun<'ctx>> {
@@ -90,6 +94,94 @@ fn a_run_stopped_and_resumed_is_as_one_that_was_not() {
     };
     assert_eq!(names("broken"), names("unbroken"));
     assert!(second.run(|_| Ok(())).unwrap().is_none());
+}
+
+#[test]
+fn a_scaled_run_stopped_and_resumed_is_as_one_that_was_not() {
+    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    let options = TrainConfig {
+        steps: 16,
+        precision: Precision::F16,
+        loss_scale: 16_777_216.0,
+        loss_scale_interval: 3,
+        ..tiny::options()
+    };
+    let mut unbroken = workshop.start_with(&ctx, "unbroken", options.clone()).unwrap();
+    unbroken.run(|_| Ok(())).unwrap();
+    let mut first = workshop.start_with(&ctx, "broken", options).unwrap();
+    let stop = first.stop_flag();
+    let stopped = first.run(|event| {
+        if let Event::Step(progress) = event {
+            stop.store(progress.step == 7, Ordering::Relaxed);
+        }
+        Ok(())
+    });
+    assert_eq!(stopped.unwrap().unwrap().step, 7);
+    let mut second = workshop.resume(&ctx, "broken").unwrap();
+    let last = second.run(|_| Ok(())).unwrap().unwrap();
+    assert_eq!(tiny::state(second.trainer()), tiny::state(unbroken.trainer()));
+    let records = metrics(&workshop.path("broken"));
+    assert_eq!(records, metrics(&workshop.path("unbroken")));
+    let scaling = second.trainer().loss_scaling().unwrap();
+    assert_eq!(scaling, unbroken.trainer().loss_scaling().unwrap());
+    // A skipped step has a line, with null for what is no number.
+    let is_none = |record: &&Table, name: &str| record.get(name) == Some(&Value::None);
+    let skipped: Vec<_> = records.iter().filter(|record| is_none(record, "grad_norm")).collect();
+    assert!((1..16).contains(&skipped.len()) && skipped.iter().all(|record| is_none(record, "learning_rate")));
+    assert_eq!((last.skipped_steps, scaling.unwrap().skipped as usize), (skipped.len(), skipped.len()));
+    assert_eq!(skipped[0].get("loss_scale"), Some(&Value::Float(16_777_216.0)));
+}
+
+#[test]
+fn gradients_that_never_fit_end_the_run() {
+    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    let options = TrainConfig { precision: Precision::F16, loss_scale: 1.0 / 4_194_304.0, ..tiny::options() };
+    let mut run = workshop.start_with(&ctx, "run", options).unwrap();
+    let model = run.trainer().model();
+    model.parameters().set("model.norm.weight", &[f32::NAN; 24]).unwrap();
+    model.round_weights().unwrap();
+    let error = run.run(|_| Ok(())).unwrap_err();
+    assert!(matches!(error, Error::Diverged(_)));
+    assert!(error.to_string().starts_with("the gradients overflow at step 3 with the least loss scale"), "{error}");
+}
+
+#[test]
+fn wrong_states_of_loss_scaling_are_refused() {
+    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    let options = TrainConfig { steps: 1, precision: Precision::F16, ..tiny::options() };
+    workshop.start_with(&ctx, "run", options).unwrap().run(|_| Ok(())).unwrap();
+    let folder = resolve_checkpoint(&workshop.path("run"), false).unwrap();
+    let path = folder.join("training.json");
+    let good = read_json(&path).unwrap();
+    let scaling = good.get("loss_scaling").and_then(Value::as_table).unwrap().clone();
+    let expected = Table::from([("scale", 65536.0.into()), ("good_steps", 1i32.into()), ("skipped", 0i32.into())]);
+    assert_eq!(scaling, expected);
+    Checkpoint::open(&folder).unwrap();
+    let changed = |name: &str, value: Value| {
+        let mut scaling = scaling.clone();
+        scaling.set(name, value);
+        Value::Table(scaling)
+    };
+    let cases = [
+        (Value::None, "has no loss_scaling; its precision is f16"),
+        (Table::from([("scale", 1.0.into())]).into(), "loss_scaling is {'scale': 1.0}; it must have scale, good_steps"),
+        (1i32.into(), "loss_scaling is 1; it must have"),
+        (changed("scale", "big".into()), "the scale of loss_scaling is 'big'; it must be a number, 2^-24 to 2^24"),
+        (changed("scale", 0i32.into()), "the scale of loss_scaling is 0; it must"),
+        (changed("skipped", 2i32.into()), "skipped of loss_scaling is 2; it must be a whole number, 0 to 1"),
+        (changed("good_steps", (1i64 << 31).into()), "good_steps of loss_scaling is 2147483648; it must be"),
+    ];
+    for (value, sentence) in cases {
+        edit(&path, "loss_scaling", value);
+        let error = Checkpoint::open(&folder).unwrap_err();
+        assert!(error.to_string().contains(sentence), "{error}");
+    }
+    edit(&path, "loss_scaling", scaling.clone());
+    let mut train = good.get("train").and_then(Value::as_table).unwrap().clone();
+    train.set("precision", "bf16");
+    edit(&path, "train", train);
+    let error = Checkpoint::open(&folder).unwrap_err();
+    assert!(error.to_string().ends_with("has a loss_scaling; its precision is bf16"), "{error}");
 }
 
 #[test]

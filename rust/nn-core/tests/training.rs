@@ -9,7 +9,7 @@ use nn_ffi::Context;
 
 fn trainer(ctx: &Context, capture: bool) -> Trainer<'_> {
     let options = tiny::options();
-    let model = MoETransformer::random(ctx, tiny::model(), options.seed, true, options.precision).unwrap();
+    let model = MoETransformer::random_in(ctx, tiny::model(), options.seed, true, options.precision).unwrap();
     Trainer::new(model, options, capture).unwrap()
 }
 

@@ -152,7 +152,8 @@ impl<'ctx> GpuTrainer<'ctx> {
             (None, None) => 0,
             (Some(_), Some(state)) => state.skipped,
             _ => {
-                return Err(Error::Value("the state of loss scaling belongs to scaled losses, and to no others".into()));
+                let problem = "the state of loss scaling belongs to scaled losses, and to no others";
+                return Err(Error::Value(problem.into()));
             }
         };
         if steps < 0 || !(0..=steps).contains(&skipped) {

@@ -5,7 +5,10 @@ mod device;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use nn_ffi::{DType, Error, GpuTensor, GpuTrainer, Replay, Result, Run, Status, UpdateOptions, kernels};
+use nn_ffi::{
+    DType, Error, GpuTensor, GpuTrainer, LossScalingOptions, LossScalingState, Replay, Result, Run, Status,
+    UpdateOptions, kernels,
+};
 
 /// A few products and norms, so that sums have many terms.
 fn work(x: &GpuTensor<'_>, weight: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
@@ -236,5 +239,27 @@ fn a_step_that_fails_does_not_count() -> Result<()> {
     assert_eq!(trainer.steps_done(), 0);
     let wrong = GpuTrainer::new(&parameters, &context.zeros(&[15], DType::F32)?, None, OPTIONS, true);
     assert!(wrong.expect_err("there are 15 gradients for 16 parameters").to_string().contains("of one size"));
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_trained_is_refused() -> Result<()> {
+    let context = cpu();
+    let parameters = context.zeros(&[16], DType::F32)?;
+    for (len, dtype) in [(15, DType::BF16), (16, DType::F32)] {
+        let rounded = context.zeros(&[len], dtype)?;
+        let wrong = GpuTrainer::new(&parameters, &parameters, Some(&rounded), OPTIONS, true);
+        assert!(wrong.expect_err("a copy of another size or dtype").to_string().contains("of f16 or bf16"));
+    }
+    let state = LossScalingState { scale: 8.0, good_steps: 1, skipped: 2 };
+    let mut plain = GpuTrainer::new(&parameters, &parameters, None, OPTIONS, true)?;
+    assert!(plain.restore(3, Some(state)).is_err() && plain.restore(-1, None).is_err());
+    assert_eq!((plain.loss_scaling()?, plain.loss_scale().is_none(), plain.skip().is_none()), (None, true, true));
+    let scaling = LossScalingOptions { scale: 4.0, growth: 2.0, backoff: 0.5, interval: 3 };
+    let options = UpdateOptions { loss_scaling: Some(scaling), ..OPTIONS };
+    let mut scaled = GpuTrainer::new(&parameters, &parameters, None, options, true)?;
+    assert!(scaled.restore(3, None).is_err() && scaled.restore(1, Some(state)).is_err());
+    scaled.restore(3, Some(state))?;
+    assert_eq!((scaled.steps_done(), scaled.loss_scaling()?), (3, Some(state)));
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
 use nn_core::generate::{Sampling, generate};
-use nn_core::model::{MoEConfig, MoETransformer};
+use nn_core::model::{MoEConfig, MoETransformer, Precision};
 use nn_core::train::{Checkpoint, resolve_checkpoint};
-use nn_ffi::{Context, DecodingStrategy};
+use nn_ffi::DecodingStrategy;
 use numpy::PyArrayDyn;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -35,57 +35,62 @@ fn holding(model: MoETransformer<'_>) -> Holding<'_> {
     Holding::Model(Box::new(model))
 }
 
-/// A model with random weights.
-pub(crate) fn random(
-    ctx: &Context,
-    config: MoEConfig,
-    seed: i64,
-    training: bool,
-) -> nn_core::Result<MoETransformer<'_>> {
-    let model = MoETransformer::zeros(ctx, config, training)?;
-    model.parameters().initialize(model.config(), seed)?;
-    Ok(model)
+/// What to compute in, by its name.
+fn precision(py: Python<'_>, name: &str) -> PyResult<Precision> {
+    name.parse().map_err(|error| exception(py, &error))
 }
 
 #[pymethods]
 impl Model {
     /// A model with random weights from `seed`. `config` holds options of `nncuda.MoEConfig`, the others have their
-    /// defaults; with `training` it has gradients. Raises ValueError for an option that there is not.
+    /// defaults; with `training` it has gradients. `precision` is what it computes in: "f32", "bf16" or "f16". Raises
+    /// ValueError for an option that there is not.
     #[new]
-    #[pyo3(signature = (config=None, *, seed=0, training=true, device="cpu", threads=None, isa=None))]
+    #[pyo3(signature = (
+        config=None, *, seed=0, training=true, precision="f32", device="cpu", threads=None, isa=None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
         py: Python<'_>,
         config: Option<&Bound<'_, PyDict>>,
         seed: i64,
         training: bool,
+        precision: &str,
         device: &str,
         threads: Option<usize>,
         isa: Option<&str>,
     ) -> PyResult<Self> {
         let place = Place::new(device, threads, isa).map_err(|error| exception(py, &error))?;
-        let config = model_config(py, config)?;
+        let (config, precision) = (model_config(py, config)?, self::precision(py, precision)?);
         let sizes = config.clone();
-        let worker = Worker::start(py, place, move |ctx| random(ctx, sizes, seed, training).map(holding))?;
+        let worker = Worker::start(py, place, move |ctx| {
+            MoETransformer::random_in(ctx, sizes, seed, training, precision).map(holding)
+        })?;
         Ok(Self { worker: Arc::new(worker), config })
     }
 
-    /// The model of a checkpoint, of the last (or `best`) checkpoint of a run, or of a Mixtral folder from elsewhere.
-    /// Raises FormatError when a file is not what it should be.
+    /// The model of a checkpoint, of the last (or `best`) checkpoint of a run, or of a Mixtral folder from elsewhere, to
+    /// compute in `precision`. Raises FormatError when a file is not what it should be.
     #[staticmethod]
-    #[pyo3(signature = (path, *, best=false, training=false, device="cpu", threads=None, isa=None))]
+    #[pyo3(signature = (
+        path, *, best=false, training=false, precision="f32", device="cpu", threads=None, isa=None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn load(
         py: Python<'_>,
         path: PathBuf,
         best: bool,
         training: bool,
+        precision: &str,
         device: &str,
         threads: Option<usize>,
         isa: Option<&str>,
     ) -> PyResult<Self> {
         let place = Place::new(device, threads, isa).map_err(|error| exception(py, &error))?;
+        let precision = self::precision(py, precision)?;
         let checkpoint = open(py, path, best)?;
         let config = checkpoint.config.clone();
-        let worker = Worker::start(py, place, move |ctx| checkpoint.model(ctx, training).map(holding))?;
+        let worker = Worker::start(py, place, move |ctx| checkpoint.model(ctx, training, precision).map(holding))?;
         Ok(Self { worker: Arc::new(worker), config })
     }
 
@@ -95,7 +100,7 @@ impl Model {
         dictionary(py, &self.config.to_table())
     }
 
-    /// A copy of each parameter by name, float32 arrays in the order of the arena.
+    /// A copy of each parameter by name, float32 arrays in the order of the arena, whatever the precision.
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.worker.call(py, |holding| Tensors::of(holding.model().parameters()))?.arrays(py)
     }

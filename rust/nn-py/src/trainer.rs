@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use nn_core::format::Table;
+use nn_core::model::MoETransformer;
 use nn_core::tokenizer::Tokenizer;
 use nn_core::train::{self, Batch, TrainConfig, TrainingState};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::exception;
-use crate::model::{Model, model_config, open, random};
+use crate::model::{Model, model_config, open};
 use crate::values::{Ids, Tensors, dictionary, table};
 use crate::worker::{Holding, Place, Worker};
 
@@ -49,7 +51,7 @@ impl Trainer {
         let config = TrainConfig::from_table(&table(train_config)?).map_err(wrong)?;
         let (model, options) = (sizes.clone(), config.clone());
         let worker = Worker::start(py, place, move |ctx| {
-            let model = random(ctx, model, seed, true)?;
+            let model = MoETransformer::random_in(ctx, model, seed, true, options.precision)?;
             Ok(Holding::Trainer(Box::new(train::Trainer::new(model, options, capture)?)))
         })?;
         Self::with(py, worker, sizes, config)
@@ -87,10 +89,21 @@ impl Trainer {
         dictionary(py, &self.config.to_table())
     }
 
-    /// Updates done.
+    /// Steps done, those that were skipped included.
     #[getter]
     fn step(&self, py: Python<'_>) -> PyResult<usize> {
         self.worker.call(py, |holding| Ok(holding.trainer()?.step()))
+    }
+
+    /// What the next step's loss scaling depends on: scale, good_steps, skipped; None in another precision than f16.
+    #[getter]
+    fn loss_scaling<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let state = self.worker.call(py, |holding| holding.trainer()?.loss_scaling())?;
+        let values = state.map(|state| {
+            let (scale, good_steps, skipped) = (state.scale.into(), state.good_steps.into(), state.skipped.into());
+            Table::from([("scale", scale), ("good_steps", good_steps), ("skipped", skipped)])
+        });
+        values.map(|values| dictionary(py, &values)).transpose()
     }
 
     /// One update from ids and targets int32 [batch, length]; targets of -100 count for nothing.
@@ -115,6 +128,9 @@ impl Trainer {
                 aux_loss: result.aux_loss()?,
                 grad_norm: result.grad_norm()?,
                 learning_rate: result.learning_rate()?,
+                loss_scale: result.loss_scale()?,
+                skipped: result.skipped()?,
+                skipped_steps: result.skipped_steps()?,
             })
         })
     }
@@ -148,7 +164,9 @@ impl Trainer {
             let tokenizer = tokenizer.map(Tokenizer::load).transpose()?;
             let trainer = holding.trainer()?;
             let (step, train) = (trainer.step(), trainer.config().clone());
-            let state = TrainingState { step, data_position, data_windows, seconds, train, held_out_loss };
+            let loss_scaling = trainer.loss_scaling()?;
+            let state =
+                TrainingState { step, data_position, data_windows, seconds, train, held_out_loss, loss_scaling };
             train::save_checkpoint(&root, trainer, &state, tokenizer.as_ref())
         })
     }
@@ -165,7 +183,7 @@ impl Trainer {
 /// What a step did.
 #[pyclass(frozen, get_all, module = "nncuda_rs")]
 pub(crate) struct StepResult {
-    /// Updates done, this one included.
+    /// Steps done, this one included.
     step: usize,
     /// Targets that counted.
     tokens: usize,
@@ -173,8 +191,14 @@ pub(crate) struct StepResult {
     loss: f64,
     /// Load-balancing loss, the mean over the micro-batches by their tokens.
     aux_loss: f64,
-    /// Global norm of the gradients before clipping.
+    /// Global norm of the gradients before clipping, the loss scale divided out; not finite in a skipped step.
     grad_norm: f64,
-    /// Rate of this update.
+    /// Rate of this update; NaN in a skipped step, which makes none.
     learning_rate: f64,
+    /// What the losses of this step were multiplied by; None in another precision than f16.
+    loss_scale: Option<f64>,
+    /// Whether the gradients overflowed, so that nothing was updated.
+    skipped: bool,
+    /// Steps skipped so far, this one included.
+    skipped_steps: usize,
 }

@@ -31,7 +31,7 @@ fn option(name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<Value> 
         Ok(Value::Text(value.extract()?))
     } else {
         let repr = value.repr()?;
-        Err(PyValueError::new_err(format!("{name} is {repr}; it must be a number, true or false, or None")))
+        Err(PyValueError::new_err(format!("{name} is {repr}; it must be a number, true or false, text, or None")))
     }
 }
 
@@ -44,6 +44,7 @@ pub(crate) fn dictionary<'py>(py: Python<'py>, options: &Table) -> PyResult<Boun
             Value::Bool(value) => made.set_item(name, value)?,
             Value::Integer(value) => made.set_item(name, value)?,
             Value::Float(value) => made.set_item(name, value)?,
+            Value::Text(value) => made.set_item(name, value)?,
             other => made.set_item(name, other.repr())?,
         }
     }
@@ -102,7 +103,7 @@ impl Tensors {
     pub(crate) fn of(arena: &ParameterArena<'_>) -> nn_core::Result<Self> {
         let specs = arena.layout().specs().iter();
         let places = specs.map(|spec| (spec.name.clone(), spec.shape.clone(), spec.offset)).collect();
-        Ok(Self { values: arena.data().to_vec()?, places })
+        Ok(Self { values: arena.to_vec()?, places })
     }
 
     /// Arrays by name, in the order of the arena.

@@ -35,7 +35,7 @@ pub struct BlockKept<'ctx> {
 
 #[derive(Debug)]
 enum Rest<'ctx> {
-    Kept(Attended<'ctx>, MoEKept<'ctx>),
+    Kept(Box<(Attended<'ctx>, MoEKept<'ctx>)>),
     /// For a batch of so many sequences, with so many slots an expert.
     Again {
         batch: usize,
@@ -75,7 +75,7 @@ impl<'ctx> TransformerBlock<'ctx> {
         let attended = self.attend(&x, batch, rotation)?;
         let (out, moe) = self.moe.forward_keeping(&attended.post_normed, &attended.middle, capacity, Some(aux))?;
         let experts = moe.expert_use();
-        let rest = if self.recompute { Rest::Again { batch, capacity } } else { Rest::Kept(attended, moe) };
+        let rest = if self.recompute { Rest::Again { batch, capacity } } else { Rest::Kept(Box::new((attended, moe))) };
         Ok((out, experts, BlockKept { x, rest }))
     }
 
@@ -97,7 +97,7 @@ impl<'ctx> TransformerBlock<'ctx> {
     ) -> Result<GpuTensor<'ctx>> {
         let BlockKept { x, rest } = kept;
         let (attended, moe) = match rest {
-            Rest::Kept(attended, moe) => (attended, moe),
+            Rest::Kept(kept) => *kept,
             Rest::Again { batch, capacity } => {
                 let attended = self.attend(&x, batch, rotation)?;
                 let moe = self.moe.forward_again(&attended.post_normed, capacity)?;

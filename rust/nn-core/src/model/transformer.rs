@@ -102,8 +102,13 @@ impl<'ctx> MoETransformer<'ctx> {
         })
     }
 
-    /// A model with random weights from `seed`; with gradients when it is for training.
-    pub fn random(
+    /// A model with random weights from `seed`, for training in f32.
+    pub fn random(ctx: &'ctx Context, config: MoEConfig, seed: i64) -> Result<Self> {
+        Self::random_in(ctx, config, seed, true, Precision::F32)
+    }
+
+    /// A model with random weights from `seed`, to compute in `precision`; with gradients when it is for training.
+    pub fn random_in(
         ctx: &'ctx Context,
         config: MoEConfig,
         seed: i64,

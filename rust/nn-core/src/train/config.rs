@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn wrong_options_are_named() {
-        let cases: [(&str, Value, &str); 12] = [
+        let cases: [(&str, Value, &str); 20] = [
             ("steps", 0i32.into(), "steps is 0; it must be a whole number, at least 1"),
             ("steps", 1.5.into(), "steps is 1.5; it must be a whole number, at least 1"),
             ("warmup_steps", (-1i32).into(), "warmup_steps is -1; it must be a whole number, at least 0"),
@@ -163,13 +163,57 @@ mod tests {
             ("clip_norm", 0i32.into(), "clip_norm is 0; it must be above 0, or none for no clipping"),
             ("clip_norm", "x".into(), "clip_norm is 'x'; it must be a number, at least 0"),
             ("beta2", f64::NAN.into(), "beta2 is nan; it must be a number, from 0 to 1"),
+            (
+                "activation_checkpointing",
+                (-1i32).into(),
+                "activation_checkpointing is -1; it must be a whole number, at least 0",
+            ),
+            ("recompute_experts", 1i32.into(), "recompute_experts is 1; it must be true or false"),
+            ("precision", "f8".into(), "precision is 'f8'; it must be one of f32, bf16, f16"),
+            ("precision", Value::None, "precision is None; it must be one of f32, bf16, f16"),
+            ("loss_scale", 2.0.into(), "loss_scale is given, but the precision is f32; losses are scaled in f16"),
+            ("loss_scale_growth", 0.5.into(), "loss_scale_growth is 0.5; it must be a number, at least 1"),
+            ("loss_scale_backoff", 0.0.into(), "loss_scale_backoff is 0; it must be above 0"),
+            ("loss_scale_interval", 0i32.into(), "loss_scale_interval is 0; it must be a whole number, at least 1"),
         ];
         for (name, value, sentence) in cases {
             let error = TrainConfig::from_table(&Table::from([(name, value)])).unwrap_err();
             assert_eq!(error.to_string(), sentence);
         }
         let error = TrainConfig::from_table(&Table::from([("epochs", 1i32.into())])).unwrap_err();
-        assert!(error.to_string().starts_with("there is no training option 'epochs'; there are batch_size, "));
+        assert!(
+            error.to_string().starts_with("there is no training option 'epochs'; there are activation_checkpointing, ")
+        );
+    }
+
+    #[test]
+    fn options_that_exclude_one_another_are_named() {
+        let scale = |precision: &str, scale: f64| [("precision", precision.into()), ("loss_scale", scale.into())];
+        let refused = |options: [(&str, Value); 2]| TrainConfig::from_table(&Table::from(options)).unwrap_err();
+        let error = refused(scale("bf16", 2.0));
+        assert_eq!(error.to_string(), "loss_scale is given, but the precision is bf16; losses are scaled in f16");
+        let error = refused(scale("f16", 33_554_432.0));
+        let span = "from 5.96046e-08 to 1.67772e+07";
+        assert_eq!(error.to_string(), format!("loss_scale is 33554432.0; it must be a number, {span}"));
+        let error = refused([("recompute_experts", true.into()), ("activation_checkpointing", 1i32.into())]);
+        assert!(error.to_string().ends_with("activation_checkpointing leaves; 1 leaves none"), "{error}");
+    }
+
+    #[test]
+    fn options_that_were_added_stand_where_they_are_not_at_their_defaults() {
+        let usual = TrainConfig::default().to_table();
+        assert!(OF_SCALING.iter().chain(&ADDED).all(|name| usual.get(name).is_none()));
+        let config = TrainConfig {
+            precision: Precision::F16,
+            loss_scale: 128.0,
+            activation_checkpointing: 2,
+            recompute_experts: true,
+            ..TrainConfig::default()
+        };
+        let table = config.to_table();
+        let names: Vec<_> = table.names().filter(|name| OF_SCALING.contains(name) || ADDED.contains(name)).collect();
+        assert_eq!(names, ["activation_checkpointing", "recompute_experts", "precision", "loss_scale"]);
+        assert_eq!(TrainConfig::from_table(&table).unwrap(), config);
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl<'ctx> TrainingRun<'ctx> {
         let data = TokenWindows::open(data, train.sequence_length)?;
         let held_out = held_out.map(|path| TokenWindows::open(path, train.sequence_length)).transpose()?;
         let trainer =
-            Trainer::new(MoETransformer::random(ctx, model, train.seed, true, train.precision)?, train, true)?;
+            Trainer::new(MoETransformer::random_in(ctx, model, train.seed, true, train.precision)?, train, true)?;
         Self::new(folder, trainer, data, held_out, tokenizer, 0, 0.0)
     }
 

@@ -73,9 +73,9 @@ pub(crate) fn shard(path: &Path, count: usize, seed: u64) {
     write_shard(path, &ids(count, seed), 48, &[0; 32]).unwrap();
 }
 
-/// The bits of an arena.
+/// The bits of an arena, as f32.
 pub(crate) fn bits(arena: &ParameterArena<'_>) -> Vec<u32> {
-    arena.data().to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect()
+    arena.to_vec().unwrap().into_iter().map(f32::to_bits).collect()
 }
 
 /// The bits of all that a trainer keeps: parameters and both moments.
