@@ -53,13 +53,17 @@ fn recomputation_changes_no_bit() {
 fn peak(model: &MoEConfig, options: TrainConfig) -> usize {
     let ctx = tiny::context();
     let mut trainer = trainer(&ctx, model.clone(), options, false);
-    let mut steps = |count| (0..count).for_each(|_| drop(trainer.train_step(&tiny::batch(4, 32, 1)).unwrap()));
+    let mut steps = |count| {
+        for _ in 0..count {
+            trainer.train_step(&tiny::batch(4, 32, 1)).unwrap();
+        }
+    };
     steps(2);
     ctx.synchronize().unwrap();
     ctx.trim().unwrap();
     ctx.reset_peak().unwrap();
     steps(1);
-    ctx.bytes_peak().unwrap() as usize
+    ctx.bytes_peak().unwrap()
 }
 
 #[test]

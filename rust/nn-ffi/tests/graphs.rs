@@ -244,7 +244,7 @@ fn a_step_that_fails_does_not_count() -> Result<()> {
 
 #[test]
 fn what_cannot_be_trained_is_refused() -> Result<()> {
-    let context = cpu();
+    let context = device::context();
     let parameters = context.zeros(&[16], DType::F32)?;
     for (len, dtype) in [(15, DType::BF16), (16, DType::F32)] {
         let rounded = context.zeros(&[len], dtype)?;
