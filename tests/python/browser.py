@@ -78,11 +78,11 @@ class Browser:
         assert "exceptionDetails" not in answer, answer
         return answer["result"]["value"]
 
-    def show(self, width: int, height: int, scheme: str = "light") -> None:
-        """Sets the size of the window in CSS pixels, and whether the reader likes it light or dark."""
+    def show(self, width: int, height: int, scheme: str = "light", media: str = "screen") -> None:
+        """Sets the size in CSS pixels, whether the reader likes it light or dark, and screen or print."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.call("Emulation.setEmulatedMedia", media="", features=features)
+        self.call("Emulation.setEmulatedMedia", media=media, features=features)
 
     def screenshot(self) -> bytes:
         """The whole page as a PNG."""

@@ -224,6 +224,10 @@ def test_long_runs_stay_small(tmp_path: Path) -> None:
         records = [{"step": n, "loss": losses[n], "expert_shares": shares[n]} for n in range(steps)]
         sizes.append(len(report_html(read_run(write_metrics(tmp_path / str(steps), *records)))))
     assert sizes[1] < 1.1 * sizes[0] < 500_000
+    many = [{"step": n, "expert_shares": [[0.5, 0.5]] * 1000} for n in (1, 2)]
+    page = report_html(read_run(write_metrics(tmp_path / "many", *many)))
+    assert len(page) < 500_000 and page.count("The maps show the first 32 layers") == 2
+    assert 'id="load-28"' in page and 'id="load-32"' not in page and "first 32 of 1000 layers" in page
 
 
 def test_spread_of_load() -> None:
@@ -259,4 +263,7 @@ def test_in_a_browser(run: Path, tmp_path: Path) -> None:
             seen.append(browser.evaluate("getComputedStyle(document.querySelector('figure svg text')).fill"))
             assert browser.screenshot()[:4] == b"\x89PNG"
         assert seen[0] == seen[2] != seen[1]  # the figures' text follows the reader's choice
+        browser.show(794, 1123, "dark", "print")
+        background = "getComputedStyle(document.body).backgroundColor"
+        assert browser.evaluate(background) == "rgb(255, 255, 255)"  # paper is white
         assert browser.pdf()[:5] == b"%PDF-"

@@ -47,7 +47,8 @@ _WIDTH, _HEIGHT = 5.0, 2.9  # inches: at the width of a phone the text is still 
 _MOST_POINTS = 200
 _MOST_COLUMNS = 160
 _LAYERS_A_FIGURE = 4
-_MOST_LAYERS = 48
+#: Layers that heat maps and tables show, the first ones of a model that has more.
+MOST_LAYERS = 32
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def draw_expert_figures(run: ReportedRun) -> list[ReportFigure]:
     found = [_spread(steps, loads)]
     columns, edges = _columns(steps, loads)
     ceiling = max(2.0, float(columns.max()))
-    for first in range(0, min(layers, _MOST_LAYERS), _LAYERS_A_FIGURE):
+    for first in range(0, min(layers, MOST_LAYERS), _LAYERS_A_FIGURE):
         found.append(_heat_maps(columns[:, first : first + _LAYERS_A_FIGURE], edges, ceiling, first))
     return found
 
@@ -216,8 +217,10 @@ def _spread(steps: np.ndarray, loads: np.ndarray) -> ReportFigure:
 
     words = (
         "Standard deviation of the load over a layer's experts, divided by its mean: 0 when all get the same. "
-        f"Mean of the layers, {_span(mean)}."
+        f"Mean of the {spread.shape[1]} layers, {_span(mean)}."
     )
+    if spread.shape[1] > MOST_LAYERS:
+        words += f" The maps show the first {MOST_LAYERS} layers."
     return _figure("spread", "Spread of expert load", words, draw)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from .. import __version__
 from ..cli.terminal import bytes_text, count_text
 from ..formats import write_file
-from .figures import ReportFigure, draw_expert_figures, draw_figures, load_spread
+from .figures import MOST_LAYERS, ReportFigure, draw_expert_figures, draw_figures, load_spread
 from .run import ReportedRun, Sample, number, read_run
 
 _STYLE = """
@@ -84,7 +84,6 @@ _UNSEEN = {
     code: "\ufffd" for code in (*range(32), 127, *range(128, 160), *range(0xD800, 0xE000)) if chr(code) not in "\n\t"
 }
 _MOST_ROWS = 12
-_MOST_LAYERS = 64
 
 
 def write_report(folder: str | os.PathLike[str], path: str | os.PathLike[str] | None = None) -> Path:
@@ -262,11 +261,11 @@ def _expert_table(run: ReportedRun) -> str:
     before, after = load_spread(early), load_spread(late)
     rows = [
         (layer, f"{before[layer]:.3f}", f"{after[layer]:.3f}", f"{late[layer].max():.2f}", f"{late[layer].min():.2f}")
-        for layer in range(min(len(late), _MOST_LAYERS))
+        for layer in range(min(len(late), MOST_LAYERS))
     ]
     head = ("layer", "spread, first", "spread, last", "busiest, last", "idlest, last")
     caption = "Mean load in the first and last tenth of the records; loads in multiples of an even share"
-    left = "" if len(late) <= _MOST_LAYERS else f"; the first {_MOST_LAYERS} of {len(late)} layers"
+    left = "" if len(late) <= MOST_LAYERS else f"; the first {MOST_LAYERS} of {len(late)} layers"
     return _table(caption + left, head, rows)
 
 
