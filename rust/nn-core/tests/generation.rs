@@ -91,3 +91,30 @@ fn what_cannot_be_continued_is_refused() {
     assert_eq!(tokens.collect::<Result<Vec<_>, _>>().unwrap().len(), 64);
     assert!(DecodingStrategy::new(-1.0, None, None).is_err());
 }
+
+#[test]
+fn tensors_of_other_shapes_are_refused() {
+    let ctx = tiny::context();
+    let model = model(&ctx);
+    let zeros = |shape: &[usize]| ctx.zeros(shape, nn_ffi::DType::I32).unwrap();
+    let refused = |shape: &[usize]| model.forward(&zeros(shape)).unwrap_err().to_string();
+    assert_eq!(refused(&[4]), "ids have shape [4]; they must be [batch, length]");
+    assert_eq!(refused(&[0, 4]), "ids have shape [0, 4]; they must hold at least one token");
+    assert!(model.evaluate(&zeros(&[2, 4]), &zeros(&[1, 4])).is_err());
+    let mut cache = model.cache(2, 8).unwrap();
+    let logits = ctx.zeros(&[1, 48], nn_ffi::DType::F32).unwrap();
+    assert_eq!(
+        model.prefill(&[1], &mut cache, 2, &logits).unwrap_err().to_string(),
+        "sequence 2 of a cache for 2 sequences"
+    );
+    assert!(model.prefill(&[], &mut cache, 0, &logits).unwrap_err().to_string().contains("at least one token"));
+    model.prefill(&[1, 2, 3], &mut cache, 0, &logits).unwrap();
+    assert_eq!(
+        model.prefill(&[1], &mut cache, 0, &logits).unwrap_err().to_string(),
+        "sequence 0 has 3 tokens; a prompt needs an empty one"
+    );
+    assert_eq!(
+        model.prefill(&[1; 9], &mut cache, 1, &logits).unwrap_err().to_string(),
+        "sequence 1 would have 9 tokens; the cache has room for 8"
+    );
+}

@@ -191,7 +191,7 @@ fn inference_in_sixteen_bits() {
     for precision in SIXTEEN {
         let (narrow, trained) = (model(false, precision), model(true, precision));
         assert_eq!(narrow.parameters().data().dtype(), precision.dtype());
-        assert_eq!(narrow.cache(1, 20).unwrap().keys[1].dtype(), precision.dtype());
+        assert_eq!(narrow.cache(1, 20).unwrap().layer(1).unwrap().0.dtype(), precision.dtype());
         assert_eq!(tiny::bits(narrow.weights()), tiny::bits(trained.weights()));
         let ids = ctx.tensor(&prompt, &[1, 3]).unwrap();
         let logits = [&narrow, &trained, &exact].map(|model| model.forward(&ids).unwrap().to_vec::<f32>().unwrap());

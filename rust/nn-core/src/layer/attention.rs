@@ -5,7 +5,8 @@ use nn_ffi::{DType, GpuTensor, RopeLayout, kernels};
 use super::cache::KVCache;
 use super::linear::Linear;
 use super::rope::Rotation;
-use crate::error::Result;
+use super::sizes;
+use crate::error::{Error, Result};
 
 /// out = softmax(q k^T / sqrt(head_dim)) v, through W_o; q, k, v come from one product with W_qkv.
 ///
@@ -48,12 +49,16 @@ impl<'ctx> MQAttention<'ctx> {
         batch: usize,
         rotation: &Rotation<'ctx>,
     ) -> Result<(GpuTensor<'ctx>, MQAttentionKept<'ctx>)> {
-        let (ctx, rows) = (x.context(), x.shape()[0]);
+        let (ctx, [rows, _]) = (x.context(), sizes("x", x)?);
+        let length = rows
+            .checked_div(batch)
+            .filter(|length| length * batch == rows)
+            .ok_or_else(|| Error::value(format!("{rows} tokens are not those of {batch} sequences of one length")))?;
         let qkv = self.qkv.forward(x)?;
         let [q, k, v] = self.split(&qkv)?;
         self.rotate(&q, &k, rotation)?;
         let heads = ctx.empty(&[rows, self.heads, self.head_dim], x.dtype())?;
-        let lse = ctx.empty(&[batch, self.heads, rows / batch], DType::F32)?;
+        let lse = ctx.empty(&[batch, self.heads, length], DType::F32)?;
         kernels::flash_attention(&q, &k, &v, &heads, Some(&lse), batch, self.scale(), true)?;
         let heads = heads.view(&[rows, self.heads * self.head_dim])?;
         let out = self.output.forward(&heads)?;
@@ -75,7 +80,8 @@ impl<'ctx> MQAttention<'ctx> {
         let dqkv = ctx.empty(kept.qkv.shape(), x.dtype())?;
         let [q, k, v] = self.split(&kept.qkv)?;
         let [dq, dk, dv] = self.split(&dqkv)?;
-        let shape = [x.shape()[0], self.heads, self.head_dim];
+        let [rows, _] = sizes("x", x)?;
+        let shape = [rows, self.heads, self.head_dim];
         let (dheads, heads) = (dheads.view(&shape)?, kept.heads.view(&shape)?);
         kernels::flash_attention_backward(&dheads, &q, &k, &v, &heads, &kept.lse, &dq, &dk, &dv, self.scale(), true)?;
         for part in [&dq, &dk] {
@@ -95,11 +101,12 @@ impl<'ctx> MQAttention<'ctx> {
         layer: usize,
         row: usize,
     ) -> Result<GpuTensor<'ctx>> {
-        let length = x.shape()[0];
+        let [length, _] = sizes("x", x)?;
         let qkv = self.qkv.forward(x)?;
         let [q, k, v] = self.split(&qkv)?;
         self.rotate(&q, &k, &cache.prompt_rotation(length)?)?;
-        let (keys, values) = (cache.keys[layer].narrow(0, row, 1)?, cache.values[layer].narrow(0, row, 1)?);
+        let (keys, values) = cache.layer(layer)?;
+        let (keys, values) = (keys.narrow(0, row, 1)?, values.narrow(0, row, 1)?);
         kernels::kv_append(&k, &v, &cache.starts.narrow(0, row, 1)?, &keys, &values)?;
         let heads = x.context().empty(&[length, self.heads, self.head_dim], x.dtype())?;
         kernels::flash_attention(&q, &k, &v, &heads, None, 1, self.scale(), true)?;
@@ -108,11 +115,11 @@ impl<'ctx> MQAttention<'ctx> {
 
     /// One new token a sequence, x `[batch, hidden]`.
     pub fn decode(&self, x: &GpuTensor<'ctx>, cache: &KVCache<'ctx>, layer: usize) -> Result<GpuTensor<'ctx>> {
-        let batch = x.shape()[0];
+        let [batch, _] = sizes("x", x)?;
         let qkv = self.qkv.forward(x)?;
         let [q, k, v] = self.split(&qkv)?;
         self.rotate(&q, &k, &cache.next_rotation())?;
-        let (keys, values) = (&cache.keys[layer], &cache.values[layer]);
+        let (keys, values) = cache.layer(layer)?;
         kernels::kv_append(&k, &v, &cache.starts, keys, values)?;
         let heads = x.context().empty(&[batch, self.heads, self.head_dim], x.dtype())?;
         kernels::attention_decode(&q, keys, values, &cache.lengths, &heads, self.scale())?;
@@ -131,7 +138,7 @@ impl<'ctx> MQAttention<'ctx> {
 
     /// Views of the queries, keys and values in the fused product, `[tokens, heads, head_dim]` each.
     fn split(&self, qkv: &GpuTensor<'ctx>) -> Result<[GpuTensor<'ctx>; 3]> {
-        let (rows, dim) = (qkv.shape()[0], self.head_dim);
+        let ([rows, _], dim) = (sizes("the fused product", qkv)?, self.head_dim);
         let part = |first: usize, heads: usize| qkv.narrow(1, first * dim, heads * dim)?.view(&[rows, heads, dim]);
         let (heads, kv_heads) = (self.heads, self.kv_heads);
         Ok([part(0, heads)?, part(heads, kv_heads)?, part(heads + kv_heads, kv_heads)?])

@@ -11,10 +11,9 @@ use crate::error::{Error, Result};
 /// The rotary embedding's tables are the cache's own, so that sequences of any length can be run in turns.
 #[derive(Debug)]
 pub struct KVCache<'ctx> {
-    /// Keys of each layer, `[batch, capacity, kv_heads, head_dim]`.
-    pub keys: Vec<GpuTensor<'ctx>>,
-    /// Values likewise.
-    pub values: Vec<GpuTensor<'ctx>>,
+    /// Of each layer, `[batch, capacity, kv_heads, head_dim]`.
+    keys: Vec<GpuTensor<'ctx>>,
+    values: Vec<GpuTensor<'ctx>>,
     /// i32 `[batch]` on the device: the tokens of each sequence, which is the position of its next one.
     pub starts: GpuTensor<'ctx>,
     /// i32 `[batch]` on the device: starts + 1, what the next token looks at, itself included.
@@ -38,6 +37,9 @@ impl<'ctx> KVCache<'ctx> {
         kv_heads: usize,
         dtype: DType,
     ) -> Result<Self> {
+        let Ok(last) = i32::try_from(capacity) else {
+            return Err(Error::value(format!("a cache for {capacity} tokens: positions are numbers below 2^31")));
+        };
         let (ctx, shape) = (rope.context(), [batch, capacity, kv_heads, rope.head_dim]);
         let empty = || (0..layers).map(|_| ctx.empty(&shape, dtype)).collect::<nn_ffi::Result<Vec<_>>>();
         let (keys, values) = (empty()?, empty()?);
@@ -45,7 +47,7 @@ impl<'ctx> KVCache<'ctx> {
         let counters = ctx.tensor(&counters, &[2, batch])?;
         let row = |row| counters.narrow(0, row, 1)?.view(&[batch]);
         let (cosine, sine) = rope.tables(capacity)?;
-        let rows: Vec<i32> = (0..capacity as i32).collect();
+        let rows: Vec<i32> = (0..last).collect();
         Ok(Self {
             keys,
             values,
@@ -60,9 +62,16 @@ impl<'ctx> KVCache<'ctx> {
         })
     }
 
-    /// Tokens of a sequence.
-    pub fn used(&self, row: usize) -> usize {
-        self.used[row]
+    /// Keys and values of a layer, `[batch, capacity, kv_heads, head_dim]`. `Error::Value` when there is no such layer.
+    pub fn layer(&self, layer: usize) -> Result<(&GpuTensor<'ctx>, &GpuTensor<'ctx>)> {
+        let found = self.keys.get(layer).zip(self.values.get(layer));
+        found.ok_or_else(|| Error::value(format!("layer {layer} of a cache of {} layers", self.keys.len())))
+    }
+
+    /// Tokens of a sequence. `Error::Value` when there is no such sequence.
+    pub fn used(&self, row: usize) -> Result<usize> {
+        let found = self.used.get(row).copied();
+        found.ok_or_else(|| Error::value(format!("sequence {row} of a cache for {} sequences", self.used.len())))
     }
 
     /// `Error::Value` when so many more tokens of one sequence, or of each, do not fit.

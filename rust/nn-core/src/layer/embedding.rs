@@ -2,7 +2,7 @@
 
 use nn_ffi::{GpuTensor, kernels};
 
-use super::Weight;
+use super::{Weight, sizes};
 use crate::error::Result;
 
 /// Rows of a table `[vocab, hidden]`.
@@ -19,7 +19,8 @@ impl<'ctx> Embedding<'ctx> {
 
     /// ids i32 `[tokens]` to rows `[tokens, hidden]`.
     pub fn forward(&self, ids: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
-        let rows = ids.context().empty(&[ids.shape()[0], self.weight.value.shape()[1]], self.weight.value.dtype())?;
+        let ([tokens], [_, hidden]) = (sizes("ids", ids)?, sizes("the table", &self.weight.value)?);
+        let rows = ids.context().empty(&[tokens, hidden], self.weight.value.dtype())?;
         kernels::embedding(&self.weight.value, ids, &rows)?;
         Ok(rows)
     }

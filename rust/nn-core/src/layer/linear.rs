@@ -2,7 +2,7 @@
 
 use nn_ffi::{DType, GpuTensor, kernels};
 
-use super::Weight;
+use super::{Weight, sizes};
 use crate::error::Result;
 
 /// y = x W^T for a weight `[out, in]`.
@@ -28,7 +28,8 @@ impl<'ctx> Linear<'ctx> {
     }
 
     fn forward_as(&self, x: &GpuTensor<'ctx>, dtype: DType) -> Result<GpuTensor<'ctx>> {
-        let y = x.context().empty(&[x.shape()[0], self.outputs()], dtype)?;
+        let [rows, _] = sizes("x", x)?;
+        let y = x.context().empty(&[rows, self.outputs()?], dtype)?;
         self.forward_into(x, &y)?;
         Ok(y)
     }
@@ -62,7 +63,8 @@ impl<'ctx> Linear<'ctx> {
     }
 
     /// Outputs.
-    pub fn outputs(&self) -> usize {
-        self.weight.value.shape()[0]
+    pub fn outputs(&self) -> Result<usize> {
+        let [outputs, _] = sizes("the weight", &self.weight.value)?;
+        Ok(outputs)
     }
 }

@@ -33,6 +33,14 @@ use nn_ffi::GpuTensor;
 
 use crate::error::{Error, Result};
 
+/// The sizes of a tensor that must have so many dimensions.
+fn sizes<const N: usize>(what: &str, tensor: &GpuTensor<'_>) -> Result<[usize; N]> {
+    tensor.shape().try_into().map_err(|_| {
+        let shape = tensor.shape();
+        Error::value(format!("{what} has shape {shape:?}; it must have {N} dimensions"))
+    })
+}
+
 /// A parameter and its gradient, views of the arenas; without a gradient, for inference only.
 #[derive(Debug)]
 pub struct Weight<'ctx> {

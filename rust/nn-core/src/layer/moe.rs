@@ -2,8 +2,8 @@
 
 use nn_ffi::{DType, GpuTensor, kernels};
 
-use super::Weight;
 use super::linear::Linear;
+use super::{Weight, sizes};
 use crate::error::Result;
 
 /// Where each token goes: what router and experts hand to one another.
@@ -41,12 +41,12 @@ pub struct Router<'ctx> {
 }
 
 impl<'ctx> Router<'ctx> {
-    /// Routes x `[tokens, hidden]`; adds the load-balancing loss to `aux` f32 `[1]` where given. An expert takes at most
-    /// `capacity` slots; 0 for no limit.
+    /// Routes x `[tokens, hidden]`; adds the load-balancing loss to `aux` f32 `[1]` where given. An expert takes at
+    /// most `capacity` slots; 0 for no limit.
     ///
     /// The logits are f32 in every precision: rounded to 16 bits, experts would tie that are not alike.
     pub fn forward(&self, x: &GpuTensor<'ctx>, capacity: i64, aux: Option<&GpuTensor<'ctx>>) -> Result<Routing<'ctx>> {
-        let (ctx, tokens, experts) = (x.context(), x.shape()[0], self.gate.outputs());
+        let (ctx, [tokens, _], experts) = (x.context(), sizes("x", x)?, self.gate.outputs()?);
         let logits = self.gate.forward_f32(x)?;
         let routing = Routing {
             weights: ctx.empty(&[tokens, self.k], DType::F32)?,
@@ -106,10 +106,11 @@ struct Inside<'ctx> {
 impl<'ctx> SwiGLU<'ctx> {
     /// x `[tokens, hidden]` in row order, and what its experts make of it before W2.
     fn inside(&self, x: &GpuTensor<'ctx>, routing: &Routing<'ctx>) -> Result<Inside<'ctx>> {
-        let (ctx, count) = (x.context(), routing.row_slot.shape()[0]);
-        let rows = ctx.empty(&[count, x.shape()[1]], x.dtype())?;
+        let (ctx, [count], [_, hidden]) = (x.context(), sizes("the plan", &routing.row_slot)?, sizes("x", x)?);
+        let [_, width, _] = sizes("w13", &self.w13.value)?;
+        let rows = ctx.empty(&[count, hidden], x.dtype())?;
         kernels::moe_gather(x, &routing.row_slot, &rows)?;
-        let gate_up = ctx.empty(&[count, self.w13.value.shape()[1]], x.dtype())?;
+        let gate_up = ctx.empty(&[count, width], x.dtype())?;
         kernels::grouped_gemm(&rows, &self.w13.value, &routing.offsets, &gate_up, 0.0, true)?;
         let [gate, up] = halves(&gate_up)?;
         let active = ctx.empty(gate.shape(), x.dtype())?;
@@ -249,6 +250,7 @@ impl<'ctx> MoELayer<'ctx> {
 
 /// The gate and up halves of a fused product, as views.
 fn halves<'ctx>(gate_up: &GpuTensor<'ctx>) -> Result<[GpuTensor<'ctx>; 2]> {
-    let ffn = gate_up.shape()[1] / 2;
+    let [_, width] = sizes("the fused product", gate_up)?;
+    let ffn = width / 2;
     Ok([gate_up.narrow(1, 0, ffn)?, gate_up.narrow(1, ffn, ffn)?])
 }

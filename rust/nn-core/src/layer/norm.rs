@@ -2,7 +2,7 @@
 
 use nn_ffi::{DType, GpuTensor, kernels};
 
-use super::Weight;
+use super::{Weight, sizes};
 use crate::error::Result;
 
 /// y = x / sqrt(mean(x^2) + eps) * weight, row by row. (Zhang, Sennrich 2019, eq. 4)
@@ -27,8 +27,9 @@ impl<'ctx> RMSNorm<'ctx> {
 
     /// As `forward`, with the reciprocal deviations f32 `[rows]` that `backward` needs.
     pub fn forward_keeping(&self, x: &GpuTensor<'ctx>) -> Result<(GpuTensor<'ctx>, GpuTensor<'ctx>)> {
+        let [rows, _] = sizes("x", x)?;
         let y = x.context().empty(x.shape(), x.dtype())?;
-        let rstd = x.context().empty(&[x.shape()[0]], DType::F32)?;
+        let rstd = x.context().empty(&[rows], DType::F32)?;
         kernels::rmsnorm(x, &self.weight.value, &y, Some(&rstd), self.eps)?;
         Ok((y, rstd))
     }
@@ -46,8 +47,9 @@ impl<'ctx> RMSNorm<'ctx> {
         x: &GpuTensor<'ctx>,
         residual: &GpuTensor<'ctx>,
     ) -> Result<(GpuTensor<'ctx>, GpuTensor<'ctx>)> {
+        let [rows, _] = sizes("x", x)?;
         let y = x.context().empty(x.shape(), x.dtype())?;
-        let rstd = x.context().empty(&[x.shape()[0]], DType::F32)?;
+        let rstd = x.context().empty(&[rows], DType::F32)?;
         kernels::rmsnorm_residual(x, residual, &self.weight.value, x, &y, Some(&rstd), self.eps)?;
         Ok((y, rstd))
     }

@@ -200,7 +200,7 @@ impl<'ctx> MoETransformer<'ctx> {
         let x = self.norm.forward(&self.stream(&ids, batch)?)?;
         let (mut total, mut count) = (0.0, 0);
         let (loss, valid) = (self.ctx.empty(&[1], DType::F32)?, self.ctx.empty(&[1], DType::I32)?);
-        for Range { start, end } in self.chunks(x.shape()[0]) {
+        for Range { start, end } in self.chunks(ids.len()) {
             let logits = self.head.forward_f32(&x.narrow(0, start, end - start)?)?;
             let wanted = targets.narrow(0, start, end - start)?;
             let lse = self.ctx.empty(&[end - start], DType::F32)?;
@@ -287,10 +287,13 @@ impl<'ctx> MoETransformer<'ctx> {
         row: usize,
         logits: &GpuTensor<'ctx>,
     ) -> Result<()> {
-        let used = cache.used(row);
+        let used = cache.used(row)?;
         if used > 0 {
             return Err(Error::value(format!("sequence {row} has {used} tokens; a prompt needs an empty one")));
         }
+        let Some(last) = prompt.len().checked_sub(1) else {
+            return Err(Error::value("a prompt must have at least one token: that which begins a text will do"));
+        };
         cache.require_room(prompt.len(), Some(row))?;
         let ids = self.ctx.tensor(prompt, &[prompt.len()])?;
         let mut x = self.embedding.forward(&ids)?;
@@ -298,7 +301,7 @@ impl<'ctx> MoETransformer<'ctx> {
             x = block.prefill(&x, cache, layer, row)?;
         }
         cache.advance(prompt.len(), Some(row))?;
-        self.head.forward_into(&self.norm.forward(&x.narrow(0, prompt.len() - 1, 1)?)?, logits)
+        self.head.forward_into(&self.norm.forward(&x.narrow(0, last, 1)?)?, logits)
     }
 
     /// Appends one token to each sequence of the cache, ids i32 `[batch]`; the logits go to `logits` f32
@@ -317,7 +320,7 @@ impl<'ctx> MoETransformer<'ctx> {
     }
 
     fn stream(&self, ids: &GpuTensor<'ctx>, batch: usize) -> Result<GpuTensor<'ctx>> {
-        let rotation = self.rope.rotation(batch, ids.shape()[0] / batch)?;
+        let rotation = self.rope.rotation(batch, ids.len() / batch)?;
         let mut x = self.embedding.forward(ids)?;
         for block in &self.blocks {
             x = block.forward(&x, batch, &rotation)?;
@@ -335,7 +338,7 @@ impl<'ctx> MoETransformer<'ctx> {
         call: &Gradients<'_, 'ctx>,
         beta: f32,
     ) -> Result<()> {
-        for (piece, Range { start, end }) in self.chunks(normed.shape()[0]).enumerate() {
+        for (piece, Range { start, end }) in self.chunks(normed.len() / self.config.hidden_size).enumerate() {
             let x = normed.narrow(0, start, end - start)?;
             let wanted = targets.narrow(0, start, end - start)?;
             let logits = self.head.forward_f32(&x)?;
@@ -376,6 +379,9 @@ fn flat<'ctx>(ids: &GpuTensor<'ctx>) -> Result<(GpuTensor<'ctx>, usize, usize)> 
     let [batch, length] = *ids.shape() else {
         return Err(Error::value(format!("ids have shape {:?}; they must be [batch, length]", ids.shape())));
     };
+    if ids.is_empty() {
+        return Err(Error::value(format!("ids have shape {:?}; they must hold at least one token", ids.shape())));
+    }
     Ok((ids.view(&[batch * length])?, batch, length))
 }
 
