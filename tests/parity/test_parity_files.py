@@ -110,11 +110,17 @@ def test_weights_in_parts(workshop: Workshop, language: languages.Language) -> N
     )
 
 
+# Options that Python has and the other languages still lack.
+AHEAD = {
+    "--start-anyway",  # they do not plan memory yet, so there is nothing to start in spite of
+}
+
+
 @pytest.mark.case("help: the same options with the same words")
 @pytest.mark.parametrize("command", ["train", "generate", "inspect"])
 def test_help(language: languages.Language, command: str) -> None:
     """Every flag of Python's command is one of this language's, and no more."""
-    assert _flags(language, command) == _flags(find("python"), command)
+    assert _flags(language, command) == _flags(find("python"), command) - AHEAD
 
 
 def _flags(language: languages.Language, command: str) -> set[str]:

@@ -20,6 +20,7 @@ _COMMANDS = {
     "doctor": "nncuda.cli.doctor:doctor",
     "generate": "nncuda.cli.generate:generate",
     "inspect": "nncuda.cli.inspect:inspect",
+    "plan": "nncuda.cli.plan:plan",
     "report": "nncuda.cli.report:report",
     "tokenizer": "nncuda.cli.tokenizer:tokenizer",
     "train": "nncuda.cli.train:train",

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ..train.run import DivergedError
 from ..train.run import Progress as RunProgress
 from .failures import INTERRUPTED
 from .options import build_configs, config_options, read_config
+from .plan import require_fit
 from .terminal import console, count_text
 
 
@@ -47,6 +49,7 @@ from .terminal import console, count_text
     "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
 )
 @click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
+@click.option("--start-anyway", is_flag=True, help="Start even when the device has less memory free than is needed.")
 @config_options
 def train(
     run: Path,
@@ -58,6 +61,7 @@ def train(
     resume: bool,
     device: str,
     threads: int | None,
+    start_anyway: bool,
     **flags: Any,
 ) -> None:
     """Train a model in the folder RUN.
@@ -65,6 +69,8 @@ def train(
     Options come from --preset (with the vocabulary of the data), over it those of a TOML file with the tables [model]
     (also `preset`), [train] and [data] (`data`, `held_out`, `tokenizer`), over them the flags. Interrupt it, even kill
     it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped.
+
+    A run that needs more memory than the device has free (`nncuda plan`) is not started.
 
     Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.
     """
@@ -77,11 +83,13 @@ def train(
                 raise click.UsageError(
                     f"--resume goes on with the options of the run; leave out --{given[0].replace('_', '-')}"
                 )
-            training = _resume(run, ctx, data, held_out)
+            training = _resume(run, ctx, data, held_out, start_anyway)
         else:
             file = read_config(config_path) if config_path else {}
             paths = _data_paths(file.get("data", {}), config_path, data, held_out, tokenizer_path)
             model, options = build_configs(file, preset, flags, open_shards(paths[0])[0].vocab_size)
+            if not start_anyway:
+                require_fit(ctx, model, options, held_out=paths[1] is not None)
             training = _start(run, ctx, model, options, *paths)
         run_to_end = run_with_progress if sys.stdout.isatty() else run_with_records
         interrupted = run_to_end(training)
@@ -125,11 +133,13 @@ def _start(
     return training
 
 
-def _resume(run: Path, ctx: Context, data: Path | None, held_out: Path | None) -> TrainingRun:
+def _resume(run: Path, ctx: Context, data: Path | None, held_out: Path | None, start_anyway: bool) -> TrainingRun:
     sources = read_json(run / "run.json")
     if not isinstance(sources.get("data"), str) or not isinstance(sources.get("held_out"), str | None):
         raise FormatError(run / "run.json", "does not say where the data is")
-    return TrainingRun.resume(run, ctx, data or sources["data"], held_out or sources["held_out"])
+    evaluated = bool(held_out or sources["held_out"])
+    admit = None if start_anyway else partial(require_fit, ctx, held_out=evaluated)
+    return TrainingRun.resume(run, ctx, data or sources["data"], held_out or sources["held_out"], admit)
 
 
 def run_with_progress(training: TrainingRun, after_step: Callable[[RunProgress], None] | None = None) -> bool:

@@ -256,7 +256,7 @@ class MoETransformer:
         kernels.zero_grad(grad=data.narrow(0, gains, self.layout.size - gains))
 
     def _chunks(self, tokens: int) -> list[tuple[int, int]]:
-        rows = max(_MIN_CHUNK_ROWS, _LOGITS_PER_CHUNK // self.config.vocab_size)
+        rows = logits_rows(self.config.vocab_size)
         return [(start, min(rows, tokens - start)) for start in range(0, tokens, rows)]
 
     def _ids(self, ids: np.ndarray | Tensor) -> tuple[Tensor, int, int]:
@@ -297,6 +297,11 @@ class MoETransformer:
             RMSNorm(*self._pair(f"{prefix}.post_attention_layernorm.weight"), eps=config.norm_eps),
             MoELayer(router, w13, w2, w13_grad, w2_grad),
         )
+
+
+def logits_rows(vocab_size: int) -> int:
+    """Tokens whose logits are there at once."""
+    return max(_MIN_CHUNK_ROWS, _LOGITS_PER_CHUNK // vocab_size)
 
 
 def check_names(given: Mapping[str, object], expected: Mapping[str, object]) -> None:

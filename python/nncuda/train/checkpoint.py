@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,8 +109,8 @@ class Checkpoint:
         except ValueError as error:
             raise FormatError(self.folder, str(error)) from error
 
-    def trainer(self, ctx: Context) -> Trainer:
-        """Model, moments and step as they were saved."""
+    def trainer(self, ctx: Context, admit: Callable[[MoEConfig, TrainConfig], None] | None = None) -> Trainer:
+        """Model, moments and step as they were saved. `admit` may refuse, by raising, before memory is taken."""
         if self.training is None:
             raise FormatError(self.folder, "has no training.json: it can be run, but not trained further")
         path = self.folder / "optimizer.safetensors"
@@ -125,6 +126,8 @@ class Checkpoint:
                 raise FormatError(path, f"tensor {name} is not f32 of shape {list(shape)}")
         try:
             train = self.training.train
+            if admit is not None:
+                admit(self.config, train)
             trainer = Trainer(self.model(ctx, training=True, precision=train.precision), train)
         except FormatError:
             raise

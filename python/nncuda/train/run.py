@@ -98,14 +98,18 @@ class TrainingRun:
         ctx: Context,
         data: str | os.PathLike[str],
         held_out: str | os.PathLike[str] | None = None,
+        admit: Callable[[MoEConfig, TrainConfig], None] | None = None,
     ) -> TrainingRun:
-        """Takes a run up from its last checkpoint, with the options that it was started with."""
+        """Takes a run up from its last checkpoint, with the options that it was started with.
+
+        `admit` is given them when the files have been checked, and may refuse, by raising, before memory is taken.
+        """
         root = Path(folder) / "checkpoints"
         found = list_checkpoints(root)
         if not found:
             raise FormatError(root, "holds no checkpoint to resume from")
         checkpoint = Checkpoint(found[-1])
-        trainer = checkpoint.trainer(ctx)
+        trainer = checkpoint.trainer(ctx, admit)
         state = checkpoint.training
         assert state is not None  # trainer() raised otherwise
         windows = _windows(data, state.train.sequence_length)

@@ -1,0 +1,176 @@
+"""`nncuda plan`: the memory of a run or of generation, before there is any."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, ClassVar
+
+import click
+from rich.table import Table
+
+from ..context import Context
+from ..models import PRESETS, MoEConfig
+from ..train import TrainConfig
+from ..train.data import open_shards
+from ..train.fit import Way, ways_to_fit
+from ..train.plan import KINDS, MemoryPlan, parameters_by_kind, plan_inference, plan_training
+from ..train.scratch import Machine
+from .options import build_configs, config_options, read_config
+from .terminal import bytes_text, console, count_text
+
+
+class DoesNotFitError(MemoryError):
+    """The plan of a run needs more memory than the device has free."""
+
+
+class _Size(click.ParamType):
+    """A number of bytes: "141GB" (10^9), "24GiB" (2^30), "5e9"."""
+
+    name = "size"
+    _UNITS: ClassVar = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+              "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}  # fmt: skip
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        match = re.fullmatch(r"(\d+(?:\.\d*)?(?:e\d{1,2})?) ?([a-z]*)", str(value).lower())
+        if match is None or match[2] not in self._UNITS:
+            self.fail(f"{value!r} is no number of bytes, such as 141GB or 24GiB", param, ctx)
+        return int(float(match[1]) * self._UNITS[match[2]])
+
+
+@click.command()
+@click.option(
+    "--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file."
+)
+@click.option("--preset", type=click.Choice(sorted(PRESETS)), help="Sizes to begin with.  [default: 6.9b]")
+@click.option("--data", type=click.Path(exists=True, path_type=Path), help="A token shard: its vocabulary is taken.")
+@click.option("--inference", is_flag=True, help="Plan generation: --batch-size sequences of --context tokens.")
+@click.option(
+    "--prompt", type=click.IntRange(min=1), help="With --inference, the longest prompt.  [default: --context]"
+)
+@click.option(
+    "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
+)
+@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads, each of which has scratch of its own.")
+@click.option("--available", type=_Size(), help="Plan for a device with so much memory; a GPU need not be here.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@config_options
+def plan(
+    config_path: Path | None,
+    preset: str | None,
+    data: Path | None,
+    inference: bool,
+    prompt: int | None,
+    device: str,
+    threads: int | None,
+    available: int | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Show what training, or generation, will need of a device's memory, and whether it has that.
+
+    Options are those of `nncuda train`, from the same places. Nothing of the model is made.
+    """
+    if prompt is not None and not inference:
+        raise click.UsageError("--prompt is for --inference")
+    file = read_config(config_path) if config_path else {}
+    capacity = flags.pop("context") if inference else None
+    sizes = preset or file.get("model", {}).get("preset")
+    vocab = PRESETS.get(sizes, {}).get("vocab_size", MoEConfig.vocab_size)
+    named = file.get("data", {}).get("data")
+    if data is None and config_path is not None and isinstance(named, str):
+        data = config_path.parent / named
+    if data is not None:
+        vocab = open_shards(data)[0].vocab_size
+    if inference and flags["batch_size"] is None:
+        file = {**file, "train": {"batch_size": 1, **file.get("train", {})}}
+    model, train = build_configs(file, preset, flags, vocab)
+    if available is not None and device.startswith("cuda"):
+        machine, free = Machine("cuda"), available
+    else:
+        with Context(device, threads=threads) as ctx:
+            machine, free = machine_of(ctx), ctx.memory_info()[0] if available is None else available
+    if inference:
+        capacity = model.context if capacity is None else capacity
+        planned = plan_inference(model, train.precision, machine, train.batch_size, capacity, prompt or capacity)
+        ways: list[Way] = []
+    else:
+        planned = plan_training(model, train, machine)
+        ways = ways_to_fit(model, train, machine, free)[0] if planned.held > free else []
+    if as_json:
+        click.echo(json.dumps(_values(model, planned, device, free, ways), indent=2))
+    else:
+        _show(model, planned, device, free, ways)
+
+
+def machine_of(ctx: Context) -> Machine:
+    """What of a context decides how much scratch its kernels take."""
+    return Machine("cpu", ctx.threads, ctx.isa) if ctx.device == "cpu" else Machine("cuda")
+
+
+def require_fit(ctx: Context, model: MoEConfig, train: TrainConfig, held_out: bool) -> None:
+    """DoesNotFitError, with up to three computed ways out, when a run needs more than the device has free."""
+    machine, free = machine_of(ctx), ctx.memory_info()[0]
+    planned = plan_training(model, train, machine, held_out=held_out)
+    if planned.held <= free:
+        return
+    ways, least = ways_to_fit(model, train, machine, free, held_out=held_out)
+    problem = f"this run needs {bytes_text(planned.held)}; {ctx.device} has {bytes_text(free)} free. "
+    if ways:
+        problem += f"It fits with {'; or with '.join(map(_way_text, ways))}."
+    elif least is not None:
+        problem += f"The least that options reach is {_way_text(least)}: the model itself is too large."
+    raise DoesNotFitError(f"{problem} --start-anyway starts it as it is")
+
+
+def _way_text(way: Way) -> str:
+    flags = []
+    for name, value in way.changes.items():
+        flag = name.replace("_", "-")
+        if value is True:
+            flags.append(f"--{flag}")
+        elif value is not False:
+            flags.append(f"--{flag} {value}")
+    return f"{' '.join(flags)} ({bytes_text(way.held)})"
+
+
+def _values(model: MoEConfig, planned: MemoryPlan, device: str, free: int, ways: list[Way]) -> dict[str, Any]:
+    kinds = {name: {"total": total, "active": met} for name, (total, met) in parameters_by_kind(model).items()}
+    return {
+        "parameters": {"total": model.num_parameters, "active": model.num_active_parameters, "kinds": kinds},
+        "device": device,
+        "bytes": planned.bytes,
+        "peak": planned.peak,
+        "held": planned.held,
+        "free": free,
+        "fits": planned.held <= free,
+        "ways": [{"options": way.changes, "bytes": way.held} for way in ways],
+    }
+
+
+def _show(model: MoEConfig, planned: MemoryPlan, device: str, free: int, ways: list[Way]) -> None:
+    terminal = console()
+    counts = Table("parameters", "total", "active a token")
+    for name, (total, met) in parameters_by_kind(model).items():
+        counts.add_row(name, count_text(total), count_text(met))
+    counts.add_section()
+    counts.add_row("together", count_text(model.num_parameters), count_text(model.num_active_parameters))
+    terminal.print(counts)
+    table = Table(f"memory of {device} at the peak", "size")
+    for kind, size in planned.bytes.items():
+        if size:
+            table.add_row(KINDS[kind], bytes_text(size))
+    table.add_section()
+    table.add_row("peak", bytes_text(planned.peak))
+    if planned.held != planned.peak:
+        table.add_row("peak, in the pages of the device", bytes_text(planned.held))
+    table.add_row("free", bytes_text(free))
+    terminal.print(table)
+    if planned.held <= free:
+        verdict = f"It fits, with {bytes_text(free - planned.held)} to spare."
+    else:
+        verdict = f"It does not fit: {bytes_text(planned.held - free)} are missing."
+    terminal.print(verdict, highlight=False)
+    for way in ways:
+        terminal.print(f"It fits with {_way_text(way)}.", highlight=False, soft_wrap=True)

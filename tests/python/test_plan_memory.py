@@ -1,0 +1,241 @@
+"""The plan of a run's memory is what is then measured, and a run that cannot fit says what would."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from small_models import random_batch
+
+import nncuda
+from nncuda.cli import main
+from nncuda.cli.plan import machine_of, require_fit
+from nncuda.formats import write_shard
+from nncuda.infer import generate_batch
+from nncuda.models import PRESETS, MoEConfig, MoETransformer
+from nncuda.train import TrainConfig, Trainer
+from nncuda.train.fit import ways_to_fit
+from nncuda.train.plan import KINDS, parameters_by_kind, plan_inference, plan_training
+from nncuda.train.scratch import Arena, Machine
+
+WIDE = MoEConfig(
+    vocab_size=512, hidden_size=96, num_layers=4, num_heads=6, num_kv_heads=2, head_dim=16, num_experts=4,
+    experts_per_token=2, ffn_size=128, context=256, extended_context=512,
+)  # fmt: skip
+SHAPES = {
+    "wide": WIDE,
+    "deep": dataclasses.replace(WIDE, num_layers=9, hidden_size=64),
+    "many experts": dataclasses.replace(WIDE, num_experts=16, experts_per_token=4, num_layers=2, capacity_factor=1.5),
+    "large vocabulary": dataclasses.replace(WIDE, vocab_size=6000, num_layers=2),  # three chunks of logits
+    "multi-query": dataclasses.replace(WIDE, num_kv_heads=1, num_layers=3),
+}
+OPTIONS = {
+    "f32": {},
+    "bf16": {"precision": "bf16"},
+    "f16": {"precision": "f16"},
+    "accumulated": {"micro_batch_size": 3},
+    "accumulated in bf16": {"micro_batch_size": 2, "precision": "bf16"},
+    "every block": {"activation_checkpointing": 1, "precision": "bf16"},
+    "every second block": {"activation_checkpointing": 2, "micro_batch_size": 4},
+    "experts": {"recompute_experts": True, "precision": "f16"},
+    "both": {"activation_checkpointing": 2, "recompute_experts": True},
+}
+CASES = [("wide", name) for name in OPTIONS] + [
+    (shape, name) for shape in list(SHAPES)[1:] for name in ("f32", "accumulated in bf16", "every second block")
+]
+#: Of what is measured. Memory of tensors is met but for 100 bytes; what is left is scratch that hangs on the data.
+TOLERANCE = 0.05
+
+
+def train_options(**options: object) -> TrainConfig:
+    return TrainConfig.from_dict({"steps": 9, "warmup_steps": 1, "batch_size": 8, "sequence_length": 128, **options})
+
+
+def measured(ctx: nncuda.Context, model: MoEConfig, train: TrainConfig, capture: bool) -> tuple[int, int, int]:
+    """Most bytes after three steps, of them scratch now, and the most with an evaluation behind them."""
+    trainer = Trainer(MoETransformer(ctx, model, precision=train.precision), train, capture=capture)
+    batch = random_batch(model, train.batch_size, train.sequence_length)
+    for _ in range(3):
+        trainer.train_step(*batch)
+    steps, scratch = ctx.bytes_peak, ctx.bytes_arena
+    trainer.model.evaluate(*(ids[: train.micro_batch_size] for ids in batch))
+    return steps, scratch, ctx.bytes_peak
+
+
+@pytest.mark.parametrize("capture", [True, False])
+@pytest.mark.parametrize(("shape", "name"), CASES)
+def test_plan_is_what_is_measured(shape: str, name: str, capture: bool) -> None:
+    model, train = SHAPES[shape], train_options(**OPTIONS[name])
+    with nncuda.Context("cpu", threads=2) as ctx:
+        machine = machine_of(ctx)
+        steps, scratch, whole = measured(ctx, model, train, capture)
+    planned = plan_training(model, train, machine, capture=capture, held_out=False)
+    assert sum(planned.bytes.values()) == planned.peak
+    assert planned.peak == pytest.approx(steps, rel=TOLERANCE)
+    if capture:  # then the most is in use when the scratch is as large as it gets
+        assert abs((planned.peak - planned.bytes["scratch"]) - (steps - scratch)) <= 100
+    assert plan_training(model, train, machine, capture=capture).peak == pytest.approx(whole, rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512", "avx512bf16", "amx"])
+@pytest.mark.parametrize("threads", [1, 5])
+def test_scratch_of_every_instruction_set(isa: str, threads: int) -> None:
+    """What kernels take hangs on the width of vectors and the number of workers."""
+    train = train_options(precision="bf16")
+    with nncuda.Context("cpu", threads=threads) as ctx:
+        if nncuda.context.INSTRUCTION_SETS.index(isa) > nncuda.context.INSTRUCTION_SETS.index(ctx.isa):
+            pytest.skip(f"this processor has no {isa}")
+        ctx.isa = isa
+        machine = machine_of(ctx)
+        assert machine == Machine("cpu", threads, isa)
+        steps, scratch, _ = measured(ctx, WIDE, train, capture=True)
+    planned = plan_training(WIDE, train, machine, held_out=False)
+    assert planned.peak == pytest.approx(steps, rel=TOLERANCE)
+    assert 0.7 * scratch <= planned.bytes["scratch"] <= 1.5 * scratch
+
+
+def test_checkpointing_falls_as_planned() -> None:
+    """12 and 24 layers: what is spared is what was planned."""
+    for layers in (12, 24):
+        model = dataclasses.replace(WIDE, num_layers=layers, hidden_size=48, num_heads=3, num_kv_heads=1)
+        spared = []
+        for every in (0, 1):
+            train = train_options(batch_size=2, activation_checkpointing=every)
+            with nncuda.Context("cpu", threads=2) as ctx:
+                machine = machine_of(ctx)
+                steps, _, _ = measured(ctx, model, train, capture=True)
+            planned = plan_training(model, train, machine, held_out=False)
+            spared.append((planned.peak, steps))
+        (planned_all, measured_all), (planned_less, measured_less) = spared
+        assert measured_less < 0.75 * measured_all
+        # To the grain that scratch comes in.
+        assert abs((planned_all - planned_less) - (measured_all - measured_less)) <= (1 << 18) + 100
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_inference(precision: str) -> None:
+    with nncuda.Context("cpu", threads=2) as ctx:
+        model = MoETransformer(ctx, WIDE, training=False, precision=precision)
+        prompts = [np.arange(200) % WIDE.vocab_size] * 3
+        assert len(list(generate_batch(model, prompts, 57))) == 57
+        planned = plan_inference(WIDE, precision, machine_of(ctx), batch=3, capacity=256, prompt=200)
+        assert planned.peak == pytest.approx(ctx.bytes_peak, rel=TOLERANCE)
+    assert planned.bytes["weights"] == WIDE.num_parameters * (4 if precision == "f32" else 2)
+    assert planned.bytes["cache"] == 2 * WIDE.num_layers * 3 * 256 * 2 * 16 * (4 if precision == "f32" else 2)
+
+
+def test_parameters_by_kind() -> None:
+    for name in PRESETS:
+        config = MoEConfig.preset(name)
+        total, active = (sum(counts) for counts in zip(*parameters_by_kind(config).values(), strict=True))
+        assert (total, active) == (config.num_parameters, config.num_active_parameters)
+    kinds = parameters_by_kind(MoEConfig.preset("6.9b"))
+    assert kinds["experts"] == (30 * 16 * 3 * 768 * 6144, 30 * 4 * 3 * 768 * 6144)
+
+
+def test_pages_of_a_gpu() -> None:
+    """A GPU gives more than is asked for, and keeps a captured step's scratch beside that of calls; never less."""
+    train = train_options(activation_checkpointing=1, precision="bf16")
+    planned = plan_training(WIDE, train, Machine("cuda"))
+    assert planned.peak < planned.held < 1.2 * planned.peak
+    host = plan_training(WIDE, train, Machine("cpu", 2))
+    assert host.held == host.peak
+
+
+def test_arena() -> None:
+    """The chunks of one call become one chunk before the next; those of a graph stay."""
+    chunk = 1 << 18
+    arena = Arena()
+    assert arena.call((10,)) == arena.capacity == chunk
+    assert arena.call((chunk - 64, 65)) == 2 * chunk and arena.capacity == 0
+    assert arena.call((1,)) == arena.capacity == 2 * chunk
+    graph = Arena(lasting=True)
+    assert [graph.call((size,)) for size in (1, chunk + 1, 2)] == [chunk, 3 * chunk, 3 * chunk]
+
+
+def test_ways_to_fit() -> None:
+    """Each way, taken, needs what it says; none is one that a smaller change makes needless."""
+    machine, train = Machine("cpu", 2), train_options()
+    needed = plan_training(WIDE, train, machine).held
+    for share in (0.95, 0.8, 0.6, 0.5):
+        free = int(share * needed)
+        ways, _ = ways_to_fit(WIDE, train, machine, free)
+        assert len(ways) == 3, share
+        for way in ways:
+            changed = dataclasses.replace(train, **way.changes)
+            assert plan_training(WIDE, changed, machine).held == way.held <= free
+        for way in ways:
+            assert not any(other.changes.items() < way.changes.items() for other in ways)
+    ways, least = ways_to_fit(WIDE, train, machine, 1000)
+    assert ways == [] and least is not None
+    assert least.held < needed and least.changes["sequence_length"] == 1
+
+
+def test_planning_refuses_what_cannot_be_trained() -> None:
+    machine = Machine()
+    with pytest.raises(ValueError, match="sequence_length is 300; this model's context is 256"):
+        plan_training(WIDE, train_options(sequence_length=300), machine)
+    with pytest.raises(ValueError, match="activation_checkpointing is 5; this model has 4 blocks"):
+        plan_training(WIDE, train_options(activation_checkpointing=5), machine)
+    with pytest.raises(ValueError, match="513 tokens are more than this model takes"):
+        plan_inference(WIDE, "f32", machine, 1, 513, 1)
+    with pytest.raises(ValueError, match="a prompt has 65 tokens"):
+        plan_inference(WIDE, "f32", machine, 1, 64, 65)
+
+
+def command(*arguments: object, code: int = 0) -> str:
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
+
+
+def test_command() -> None:
+    flags = ["plan", "--preset", "small", "--threads", 2]
+    told = json.loads(command(*flags, "--available", "300MiB", "--json"))
+    assert set(told["bytes"]) == set(KINDS) and sum(told["bytes"].values()) == told["peak"]
+    assert told["free"] == 300 << 20 and not told["fits"] and len(told["ways"]) == 3
+    assert told["parameters"]["total"] == 15_345_920
+    text = command(*flags, "--available", "300MiB")
+    assert "It does not fit" in text and "It fits with --micro-batch-size" in text
+    assert "It fits, with" in command(*flags, "--available", "1GB")
+    assert json.loads(command(*flags, "--json"))["free"] > 1 << 20
+    large = ["--device", "cuda", "--available", "141GB", "--precision", "bf16", "--activation-checkpointing", 1]
+    told = json.loads(command("plan", *large, "--sequence-length", 4096, "--micro-batch-size", 1, "--json"))
+    assert told["fits"] and 18 * told["parameters"]["total"] < told["peak"] < 141e9
+    told = json.loads(command(*flags, "--inference", "--batch-size", 4, "--context", 512, "--prompt", 9, "--json"))
+    assert told["bytes"]["cache"] == 2 * 4 * 4 * 512 * 64 * 4
+    assert "no number of bytes" in command(*flags, "--available", "much", code=2)
+    assert "--prompt is for --inference" in command(*flags, "--prompt", 3, code=2)
+
+
+def test_page() -> None:
+    """The plan in the documentation is what the command prints."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    (shown,) = (part for part in page.split("```") if part.startswith("\n$ nncuda plan "))
+    line, _, expected = shown.strip().partition("\n")
+    assert command(*line.split()[2:]).split() == expected.split()
+
+
+def test_run_that_cannot_fit_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    write_shard(tmp_path / "train.tokens", [rng.integers(0, 64, 4000)], 64)
+    flags = ["--preset", "demo", "--num-layers", 1, "--ffn-size", 64, "--hidden-size", 32, "--steps", 1]
+    flags += ["--data", tmp_path / "train.tokens", "--batch-size", 4, "--sequence-length", 64, "--threads", 2]
+    monkeypatch.setattr(nncuda.Context, "memory_info", lambda self: (4 << 20, 1 << 30))
+    said = command("train", tmp_path / "run", *flags, code=4)
+    assert said.startswith("Error: this run needs ") and "cpu has 4.0 MiB free" in said
+    assert "It fits with --micro-batch-size" in said and "--start-anyway" in said
+    assert not (tmp_path / "run").exists()
+    command("train", tmp_path / "run", *flags, "--start-anyway")
+    assert "this run needs" in command("train", tmp_path / "run", "--resume", code=4)
+    command("train", tmp_path / "run", "--resume", "--start-anyway")
+
+
+def test_nothing_makes_it_fit(ctx: nncuda.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nncuda.Context, "memory_info", lambda self: (1 << 16, 1 << 30))
+    with pytest.raises(MemoryError, match=r"The least that options reach is .* the model itself is too large"):
+        require_fit(ctx, WIDE, train_options(), held_out=False)
