@@ -120,7 +120,8 @@ AHEAD = {
 @pytest.mark.parametrize("command", ["train", "generate", "inspect"])
 def test_help(language: languages.Language, command: str) -> None:
     """Every flag of Python's command is one of this language's, and no more."""
-    assert _flags(language, command) == _flags(find("python"), command) - AHEAD
+    ahead = set() if language.name == "python" else AHEAD
+    assert _flags(language, command) == _flags(find("python"), command) - ahead
 
 
 def _flags(language: languages.Language, command: str) -> set[str]:
