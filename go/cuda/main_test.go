@@ -1,35 +1,17 @@
 package cuda_test
 
 import (
-	"fmt"
-	"os"
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/withlibrary"
 )
 
-// TestMain says once that the library is missing and what to do, instead of once a test.
-func TestMain(m *testing.M) {
-	if err := cuda.Load(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { withlibrary.Main(m) }
 
-// newContext is a context of the CPU engine, closed when the test ends.
 func newContext(t testing.TB, options ...cuda.Option) *cuda.Context {
 	t.Helper()
-	ctx, err := cuda.New("cpu", options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := ctx.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return ctx
+	return withlibrary.Context(t, options...)
 }
 
 // filled is a buffer of zeros.

@@ -5,22 +5,14 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/withlibrary"
 	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
 func newContext(t testing.TB) *cuda.Context {
 	t.Helper()
-	ctx, err := cuda.New("cpu", cuda.WithThreads(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := ctx.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return ctx
+	return withlibrary.Context(t, cuda.WithThreads(1))
 }
 
 func used(t testing.TB, ctx *cuda.Context) int64 {

@@ -9,27 +9,18 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/tinymodel"
+	"github.com/nncuda/nncuda/go/internal/withlibrary"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/safetensors"
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
-func tiny() model.Config {
-	config := model.Default()
-	config.VocabSize, config.HiddenSize, config.NumLayers = 48, 24, 2
-	config.NumHeads, config.NumKVHeads, config.HeadDim = 4, 2, 8
-	config.NumExperts, config.ExpertsPerToken, config.FFNSize = 4, 2, 20
-	config.Context, config.ExtendedContext = 32, 64
-	config.InitStd = 0.2
-	return config
-}
+var tiny = tinymodel.Config
 
 func newContext(t testing.TB) *cuda.Context {
 	t.Helper()
-	ctx, err := cuda.New("cpu", cuda.WithThreads(1))
-	check(t, err)
-	t.Cleanup(func() { check(t, ctx.Close()) })
-	return ctx
+	return withlibrary.Context(t, cuda.WithThreads(1))
 }
 
 func check(t testing.TB, err error) {

@@ -9,21 +9,14 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/tinymodel"
+	"github.com/nncuda/nncuda/go/internal/withlibrary"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/tensor"
 	"github.com/nncuda/nncuda/go/train"
 )
 
-// tiny is a model that is small enough to train in milliseconds.
-func tiny() model.Config {
-	config := model.Default()
-	config.VocabSize, config.HiddenSize, config.NumLayers = 48, 24, 2
-	config.NumHeads, config.NumKVHeads, config.HeadDim = 4, 2, 8
-	config.NumExperts, config.ExpertsPerToken, config.FFNSize = 4, 2, 20
-	config.Context, config.ExtendedContext = 32, 64
-	config.InitStd = 0.2 // large enough for attention and routing to be far from uniform
-	return config
-}
+var tiny = tinymodel.Config
 
 func options() train.Config {
 	config := train.DefaultConfig()
@@ -34,12 +27,7 @@ func options() train.Config {
 
 func newContext(t testing.TB) *cuda.Context {
 	t.Helper()
-	ctx, err := cuda.New("cpu", cuda.WithThreads(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, ctx.Close()) })
-	return ctx
+	return withlibrary.Context(t, cuda.WithThreads(1))
 }
 
 func check(t testing.TB, err error) {

@@ -20,3 +20,18 @@ func Main(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
+
+// Context is a context of the CPU engine, closed when the test ends.
+func Context(t testing.TB, options ...cuda.Option) *cuda.Context {
+	t.Helper()
+	ctx, err := cuda.New("cpu", options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ctx.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return ctx
+}
