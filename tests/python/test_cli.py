@@ -325,7 +325,8 @@ def test_demo(tmp_path: Path) -> None:
     assert "3 of 3 steps" in nncuda(*arguments).output
     assert (run / "samples.jsonl").read_text() == samples
     assert (run / "report.html").read_text() == page
-    assert "holds a run of something else" in nncuda(*arguments[:-1], 4, code=1).output
+    for other in ((*arguments[:-1], 4), (*arguments, "--precision", "bf16")):
+        assert "holds a run of something else" in nncuda(*other, code=1).output
     assert "device 'cuda:99'" in nncuda(*arguments, "--device", "cuda:99", code=4).output
 
 

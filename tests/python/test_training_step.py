@@ -22,7 +22,7 @@ CASES = {
     "plain": TINY,
     "one key head": dataclasses.replace(TINY, num_kv_heads=1),
     "not renormalised": dataclasses.replace(TINY, norm_topk_prob=False),
-    "drops": dataclasses.replace(TINY, capacity_factor=0.8),
+    **{f"capacity {x}": dataclasses.replace(TINY, capacity_factor=x) for x in (0.5, 0.8, 1.0, 1.25, 1.5, 2.0)},
     "one expert a token": dataclasses.replace(TINY, experts_per_token=1, norm_topk_prob=False, aux_alpha=0.5),
     "all experts": dataclasses.replace(TINY, experts_per_token=4),
 }

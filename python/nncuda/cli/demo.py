@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
 import sysconfig
 import time
 from pathlib import Path
+from typing import get_args
 
 import click
 import numpy as np
@@ -28,6 +30,7 @@ from ..formats.safetensors import read_json
 from ..formats.shards import tokenizer_digest
 from ..infer import Sampling, TextGenerator
 from ..models import MoEConfig
+from ..models.config import Precision
 from ..train import TrainConfig, TrainingRun, list_checkpoints, read_metrics
 from ..train.data import unigram_entropy
 from ..train.run import Progress
@@ -78,10 +81,15 @@ OPTIONS = TrainConfig(
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/demo"), show_default=True)
 @click.option("--steps", type=click.IntRange(min=1), help="Train for so many steps instead.")
 @click.option(
+    "--precision", type=click.Choice(get_args(Precision)), default="f32", show_default=True, help="What to compute in."
+)
+@click.option(
     "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
 )
 @click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
-def demo(text: Path | None, out: Path, steps: int | None, device: str, threads: int | None) -> None:
+def demo(
+    text: Path | None, out: Path, steps: int | None, precision: Precision, device: str, threads: int | None
+) -> None:
     """Train a tokenizer and a small mixture-of-experts model, draw its curves, and let it complete three prompts.
 
     Without --text it learns from the source and the docstrings of this Python's standard library. A run that was
@@ -93,10 +101,10 @@ def demo(text: Path | None, out: Path, steps: int | None, device: str, threads: 
     terminal = console()
     out.mkdir(parents=True, exist_ok=True)
     source = Path(text) if text else Path(sysconfig.get_path("stdlib"))
-    _prepare(source, out, steps or OPTIONS.steps, is_library=text is None)
+    options = dataclasses.replace(OPTIONS if steps is None else _shortened(steps), precision=precision)
+    _prepare(source, out, options, is_library=text is None)
 
     tokenizer = Tokenizer.load(out / "tokenizer.model")
-    options = OPTIONS if steps is None else _shortened(steps)
     train, held_out = out / "train.tokens", out / "held-out.tokens"
     with Context(device, threads=threads) as ctx:
         if list_checkpoints(out / "checkpoints"):
@@ -126,12 +134,15 @@ def _shortened(steps: int) -> TrainConfig:
     )
 
 
-def _prepare(source: Path, out: Path, steps: int, is_library: bool) -> None:
+def _prepare(source: Path, out: Path, options: TrainConfig, is_library: bool) -> None:
     """Tokenizer and shards in `out`, unless they are there already and of the same text."""
     terminal, note = console(), out / "run.json"
     shards = {"data": out / "train.tokens", "held_out": out / "held-out.tokens"}
     sources = {name: str(path.resolve()) for name, path in shards.items()}  # what `nncuda train --resume` looks for
-    described = {**sources, "demo": {"text": str(source.resolve()), "vocabulary": VOCABULARY, "steps": steps}}
+    demonstrated = {"text": str(source.resolve()), "vocabulary": VOCABULARY, "steps": options.steps}
+    if options.precision != "f32":
+        demonstrated["precision"] = options.precision
+    described = {**sources, "demo": demonstrated}
     if note.exists():
         if read_json(note) == described:
             return
