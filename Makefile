@@ -108,8 +108,9 @@ wheel: cuda-toolchain .venv-wheel/.packages-wheel ## dist/*.whl: for machines wi
 	@! find $(WHEEL)/tagged -size +60000000c | grep . || { echo "that wheel is larger than 60 MB" >&2; exit 1; }
 	mkdir -p dist && cp $(WHEEL)/tagged/*.whl dist/
 
-bench: $(VENV)/.test ## time every kernel and the training step against this machine's ceilings
+bench: $(VENV)/.test ## time every kernel and the training step against this machine's ceilings, then what each language costs
 	$(BIN)/nncuda bench
+	$(MAKE) bench-languages
 
 bench-languages: go rust ## the same training step, decoding and call from Python, Go and Rust
 	cd rust && $(WITH_LIBRARY) $(CARGO) build --release --package nn-cli
