@@ -319,6 +319,12 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_args *args) {
   if (x->ragged == NN_GEMM_EVEN && x->m <= FEW_ROWS) {
     return NN_KERNEL(gemm_few_rows)(ctx, x);
   }
+  if (x->ragged == NN_GEMM_RAGGED_M) { /* a token's few experts above all */
+    const int32_t status = NN_KERNEL(gemm_few_rows)(ctx, x);
+    if (status != NNCUDA_SUCCESS || x->m <= FEW_ROWS) {
+      return status;
+    }
+  }
   gemm_job job = {.args = x};
   /* A large C is better written once, past the caches, than added to: while few blocks of k keep the sums waiting. */
   const int32_t once = x->beta == 0.0f && x->m * x->n >= STREAM_BYTES / 4 && depth_of(x->k).blocks <= 2;
@@ -345,7 +351,8 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_args *args) {
     }
     first[0] = 0;
     for (int64_t i = 0; i < x->count; i++) {
-      first[i + 1] = first[i] + nn_ceil_div(x->offsets[i + 1] - x->offsets[i], job.m_block);
+      const int64_t rows = x->offsets[i + 1] - x->offsets[i];
+      first[i + 1] = first[i] + (rows > FEW_ROWS ? nn_ceil_div(rows, job.m_block) : 0);
     }
     job.first_block = first;
     block_rows = first[x->count];

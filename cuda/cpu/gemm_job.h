@@ -142,7 +142,8 @@ NN_INLINE gemm_product gemm_product_at(const nn_gemm_args *x, int64_t i) {
 /* Products of at most this many rows go one row of B at a time, unpacked: they wait for memory, not for arithmetic. */
 enum { FEW_ROWS = 8 };
 
-/* gemm_vector.c: all products of the job, m <= FEW_ROWS. */
+/* gemm_vector.c: all products of the job, or of ragged m those groups that have at most FEW_ROWS rows. A row's bits so
+ * depend on how many rows its product has, never on the threads. */
 int32_t NN_KERNEL(gemm_few_rows)(nncuda_ctx *ctx, const nn_gemm_args *args);
 
 #endif

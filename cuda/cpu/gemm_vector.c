@@ -15,11 +15,15 @@ enum {
 
 typedef struct few_rows_job {
   const nn_gemm_args *x;
-  float *a;           /* [count][m][units] */
+  float *a;           /* [rows of all products][units] */
+  const int64_t *at;  /* [count] the row of `a` where a product's begin, or -1: not taken here; null: product * m */
   int64_t units;      /* padded to whole vectors */
   int64_t n_task;     /* columns of C a task */
   int64_t tasks_each; /* a product */
 } few_rows_job;
+
+/* The row of job->a where those of product i begin, or -1. */
+NN_INLINE int64_t rows_at(const few_rows_job *job, int64_t i) { return job->at == NULL ? i * job->x->m : job->at[i]; }
 
 /* Row r of one product's A as units. */
 NN_INLINE void widen_row(float *to, int64_t units, const nn_gemm_args *x, const char *a, int64_t r, int32_t dtype) {
@@ -42,13 +46,16 @@ NN_INLINE void widen_row(float *to, int64_t units, const nn_gemm_args *x, const 
   }
 }
 
-/* A task of it: one row of one product. */
+/* A task of it: one product. */
 static void widen_task(void *arg, int64_t i, int32_t worker) {
   (void)worker;
   const few_rows_job *job = arg;
   const nn_gemm_args *x = job->x;
-  const gemm_product product = gemm_product_at(x, i / x->m);
-  GEMM_SWITCH_DTYPE(x->dtype, widen_row(job->a + i * job->units, job->units, x, product.a, i % x->m, DT));
+  const gemm_product product = gemm_product_at(x, i);
+  const int64_t at = rows_at(job, i);
+  for (int64_t r = 0; r < product.m && at >= 0; r++) {
+    GEMM_SWITCH_DTYPE(x->dtype, widen_row(job->a + (at + r) * job->units, job->units, x, product.a, r, DT));
+  }
 }
 
 /* One row of B against m rows of A: vectors whose lanes are still to be added, VF*VF apart. `chains` sums a row of A
@@ -155,23 +162,28 @@ static void along_task(void *arg, int64_t i, int32_t worker) {
   (void)worker;
   const few_rows_job *job = arg;
   const nn_gemm_args *x = job->x;
+  const int64_t at = rows_at(job, i / job->tasks_each);
+  if (at < 0) {
+    return;
+  }
   const gemm_product product = gemm_product_at(x, i / job->tasks_each);
-  const float *a = job->a + i / job->tasks_each * x->m * job->units;
+  const float *a = job->a + at * job->units;
   const int64_t begin = i % job->tasks_each * job->n_task, end = nn_min(begin + job->n_task, x->n);
   const int64_t step = x->ldb * nn_dtype_bytes(x->dtype);
   for (int64_t j = begin; j < end; j += STRIP) {
     float sums[FEW_ROWS * STRIP] __attribute__((aligned(64)));
     const int64_t columns = nn_min(STRIP, end - j);
-    GEMM_SWITCH_DTYPE(x->dtype, dot_rows(a, job->units, product.b + j * step, step, columns, x->m, x->k, sums, DT));
-    const gemm_target target = gemm_target_at(x, &product, 0, j, x->m, columns);
+    GEMM_SWITCH_DTYPE(x->dtype,
+                      dot_rows(a, job->units, product.b + j * step, step, columns, product.m, x->k, sums, DT));
+    const gemm_target target = gemm_target_at(x, &product, 0, j, product.m, columns);
     target_store(&target, sums, STRIP);
   }
   nn_stream_fence();
 }
 
 /* Adds `depth` (1 .. 4) units from p on to the sums [m, WIDTH] of columns j .. j+columns-1. */
-NN_INLINE void add_units(const few_rows_job *job, const float *a, const char *b, int64_t p, const int depth, int64_t j,
-                         int64_t columns, float *sums, int32_t dtype) {
+NN_INLINE void add_units(const few_rows_job *job, const float *a, int64_t m, const char *b, int64_t p, const int depth,
+                         int64_t j, int64_t columns, float *sums, int32_t dtype) {
   const nn_gemm_args *x = job->x;
   for (int64_t v = 0; v < columns; v += VF) {
     vf y[4];
@@ -179,7 +191,7 @@ NN_INLINE void add_units(const few_rows_job *job, const float *a, const char *b,
     for (int d = 0; d < depth; d++) {
       y[d] = units_across(b, x->ldb, p + d, x->k, j + v, j + columns, dtype);
     }
-    for (int64_t r = 0; r < x->m; r++) {
+    for (int64_t r = 0; r < m; r++) {
       vf sum = vf_load(sums + r * WIDTH + v);
 #pragma GCC unroll 4
       for (int d = 0; d < depth; d++) {
@@ -190,8 +202,8 @@ NN_INLINE void add_units(const few_rows_job *job, const float *a, const char *b,
   }
 }
 
-NN_INLINE void add_rows(const few_rows_job *job, const float *a, const char *b, int64_t j, int64_t columns, float *sums,
-                        int32_t dtype) {
+NN_INLINE void add_rows(const few_rows_job *job, const float *a, int64_t m, const char *b, int64_t j, int64_t columns,
+                        float *sums, int32_t dtype) {
   const int64_t units = nn_ceil_div(job->x->k, UNIT), step = job->x->ldb * nn_dtype_bytes(dtype);
   int64_t p = 0;
   for (; p + 4 <= units; p += 4) {
@@ -203,10 +215,10 @@ NN_INLINE void add_rows(const few_rows_job *job, const float *a, const char *b, 
         }
       }
     }
-    add_units(job, a, b, p, 4, j, columns, sums, dtype);
+    add_units(job, a, m, b, p, 4, j, columns, sums, dtype);
   }
   for (; p < units; p++) {
-    add_units(job, a, b, p, 1, j, columns, sums, dtype);
+    add_units(job, a, m, b, p, 1, j, columns, sums, dtype);
   }
 }
 
@@ -215,32 +227,59 @@ static void across_task(void *arg, int64_t i, int32_t worker) {
   (void)worker;
   const few_rows_job *job = arg;
   const nn_gemm_args *x = job->x;
+  const int64_t at = rows_at(job, i / job->tasks_each);
+  if (at < 0) {
+    return;
+  }
   const gemm_product product = gemm_product_at(x, i / job->tasks_each);
-  const float *a = job->a + i / job->tasks_each * x->m * job->units;
+  const float *a = job->a + at * job->units;
   const int64_t begin = i % job->tasks_each * job->n_task, end = nn_min(begin + job->n_task, x->n);
   float sums[FEW_ROWS * WIDTH] __attribute__((aligned(64)));
   for (int64_t j = begin; j < end; j += WIDTH) {
     const int64_t columns = nn_min(WIDTH, end - j);
     memset(sums, 0, sizeof sums);
-    GEMM_SWITCH_DTYPE(x->dtype, add_rows(job, a, product.b, j, columns, sums, DT));
-    const gemm_target target = gemm_target_at(x, &product, 0, j, x->m, columns);
+    GEMM_SWITCH_DTYPE(x->dtype, add_rows(job, a, product.m, product.b, j, columns, sums, DT));
+    const gemm_target target = gemm_target_at(x, &product, 0, j, product.m, columns);
     target_store(&target, sums, WIDTH);
   }
   nn_stream_fence();
 }
 
+/* Where the rows of each group of at most FEW_ROWS begin in `a`; how many rows they have together. */
+static int64_t place_rows(const nn_gemm_args *x, int64_t *at) {
+  int64_t rows = 0;
+  for (int64_t i = 0; i < x->count; i++) {
+    const int64_t m = x->offsets[i + 1] - x->offsets[i];
+    const int32_t taken = m > 0 && m <= FEW_ROWS;
+    at[i] = taken ? rows : -1;
+    rows += taken ? m : 0;
+  }
+  return rows;
+}
+
 int32_t NN_KERNEL(gemm_few_rows)(nncuda_ctx *ctx, const nn_gemm_args *args) {
   few_rows_job job = {.x = args, .units = nn_round_up(nn_ceil_div(args->k, UNIT), VF)};
-  const int64_t rows = args->count * args->m;
+  int64_t rows = args->count * args->m;
+  if (args->ragged == NN_GEMM_RAGGED_M) {
+    int64_t *at = nn_scratch(ctx, (size_t)args->count * sizeof *at);
+    if (at == NULL) {
+      return NNCUDA_ERROR_OUT_OF_MEMORY;
+    }
+    rows = place_rows(args, at);
+    job.at = at;
+    if (rows == 0) {
+      return NNCUDA_SUCCESS;
+    }
+  }
   job.a = nn_scratch(ctx, (size_t)(rows * job.units) * sizeof(float));
   if (job.a == NULL) {
     return NNCUDA_ERROR_OUT_OF_MEMORY;
   }
-  for (int64_t i = 0; i < rows && rows <= FEW_ROWS; i++) {
+  for (int64_t i = 0; i < args->count && rows <= FEW_ROWS; i++) {
     widen_task(&job, i, 0);
   }
   if (rows > FEW_ROWS) {
-    nn_parallel(ctx, rows, widen_task, &job);
+    nn_parallel(ctx, args->count, widen_task, &job);
   }
   if (args->trans_b) {
     job.n_task = nn_round_up(nn_ceil_div(TASK_BYTES, args->k * nn_dtype_bytes(args->dtype)), STRIP);

@@ -226,6 +226,14 @@ def test_same_bits_for_any_number_of_threads(isa: int) -> None:
             cpu.grouped_gemm(a, w, offsets, d, 4, 231, 70, 90, 0.0, 1, dtype, dtype_c)
             results.add(c.tobytes() + d.tobytes())
         assert len(results) == 1
+        # The experts of a few tokens: groups of few rows, cut by columns, beside one of many.
+        offsets, w = np.array([0, 1, 1, 4, 24, 25], np.int32), random(rng, (5, 1300, 520), dtype)
+        a, results = random(rng, (26, 520), dtype), set()
+        for cpu in (*engines, engines[-1]):
+            c = engine.empty((26, 1300), dtype_c)
+            cpu.grouped_gemm(a, w, offsets, c, 5, 26, 1300, 520, 0.0, 1, dtype, dtype_c)
+            results.add(c.tobytes())
+        assert len(results) == 1
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

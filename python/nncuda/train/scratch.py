@@ -86,15 +86,21 @@ class Product:
 
     def _on_cpu(self, machine: Machine) -> tuple[int, ...]:
         tile = _tile(machine, self.dtype == "bf16")
+        row = 4 * _up(_ceil(self.k, tile.unit), machine.lanes)
         if not self.ragged and self.m <= _FEW_ROWS:
-            return (4 * self.count * self.m * _up(_ceil(self.k, tile.unit), machine.lanes),)
+            return (self.count * self.m * row,)
+        taken: tuple[int, ...] = ()
+        if self.ragged == "m":  # groups of few rows go apart: at most all of them have so many
+            taken = (8 * self.count, min(self.m, _FEW_ROWS * self.count) * row)
+            if self.m <= _FEW_ROWS:
+                return taken
+            taken += (8 * (self.count + 1),)
         m = _ceil(self.m, self.count) if self.ragged == "m" else self.m
         k = _ceil(self.k, self.count) if self.ragged == "k" else self.k
         units, blocks = _depth(self.k, tile)
         once = self.beta == 0 and self.m * self.n >= _STREAM_BYTES // 4 and blocks <= 2
         add = self.wide and not once
         n_block, m_block, share = self._cut(machine, tile, m, k, add)
-        taken = (8 * (self.count + 1),) if self.ragged == "m" else ()
         if share:
             taken += (4 * units * blocks * _up(self.n, tile.columns) * self.count,)
         longest_units, longest_blocks = _depth(self.k if self.longest is None else self.longest, tile)
