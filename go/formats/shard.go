@@ -2,14 +2,13 @@ package formats
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/big"
 	"os"
-	"runtime/debug"
 	"slices"
-
-	"golang.org/x/exp/mmap"
 )
 
 // A token shard is the encoded text that training reads. Layout, little-endian: a header of 64 bytes, then `count`
@@ -28,7 +27,8 @@ const (
 )
 
 // TokenShard is a shard, opened and checked: header, version, width and length of the file. Its ids are read from the
-// mapped file when they are asked for, and checked then. A shard belongs to one goroutine at a time.
+// file when they are asked for, and checked then. The file is read and not mapped, since a mapped one that somebody
+// cuts short ends the process with a signal. A shard belongs to one goroutine at a time.
 type TokenShard struct {
 	Path      string
 	VocabSize int      // every id is below it
@@ -36,7 +36,8 @@ type TokenShard struct {
 	Width     int      // bytes of an id, 2 or 4
 	Tokenizer [32]byte // SHA-256 of the tokenizer file; zeros when unknown
 
-	file *mmap.ReaderAt
+	file *os.File
+	size int64  // of the file when it was opened
 	raw  []byte // used again by each Read
 }
 
@@ -49,11 +50,14 @@ func OpenShard(path string) (*TokenShard, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &Error{Path: path, Problem: "is not a token shard: it is no file"}
 	}
-	file, err := mmap.Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, CannotRead(path, err)
 	}
-	shard := &TokenShard{Path: path, file: file}
+	if info, err = file.Stat(); err != nil {
+		return nil, errors.Join(CannotRead(path, err), file.Close())
+	}
+	shard := &TokenShard{Path: path, file: file, size: info.Size()}
 	if problem := shard.readHeader(); problem != "" {
 		_ = file.Close()
 		return nil, &Error{Path: path, Problem: problem}
@@ -63,10 +67,10 @@ func OpenShard(path string) (*TokenShard, error) {
 
 // readHeader says what is wrong with the file, nothing if it is right.
 func (s *TokenShard) readHeader() string {
-	size := s.file.Len()
+	size := s.size
 	head := make([]byte, min(size, shardHeaderBytes))
-	if err := s.read(head, 0); err != nil {
-		return err.Error()
+	if _, err := io.ReadFull(io.NewSectionReader(s.file, 0, size), head); err != nil {
+		return "cannot be read: " + systemReason(err)
 	}
 	if len(head) < len(ShardMagic) || string(head[:len(ShardMagic)]) != ShardMagic {
 		return "is not a token shard: it does not begin with " + ShardMagic
@@ -88,7 +92,7 @@ func (s *TokenShard) readHeader() string {
 	// The count is anything that 64 bits hold, so that the bytes it would take may not fit them.
 	wanted := new(big.Int).SetUint64(count)
 	wanted.Add(wanted.Mul(wanted, big.NewInt(int64(width))), big.NewInt(shardHeaderBytes))
-	if wanted.Cmp(big.NewInt(int64(size))) != 0 {
+	if wanted.Cmp(big.NewInt(size)) != 0 {
 		return fmt.Sprintf("is %d bytes long, but its %d tokens take %d", size, count, wanted)
 	}
 	s.VocabSize, s.Count, s.Width = int(vocab), int(count), int(width)
@@ -99,18 +103,36 @@ func (s *TokenShard) readHeader() string {
 // Close lets go of the file.
 func (s *TokenShard) Close() error { return s.file.Close() }
 
-// read copies bytes out of the mapped file. A page that is gone, because somebody cut the file off since, is an error
-// here and not the end of the program.
-func (s *TokenShard) read(into []byte, offset int64) (err error) {
-	before := debug.SetPanicOnFault(true)
-	defer debug.SetPanicOnFault(before)
-	defer func() {
-		if fault := recover(); fault != nil {
-			err = &Error{Path: s.Path, Problem: "was cut off, or cannot be read any more, since it was opened"}
-		}
-	}()
-	if _, err := s.file.ReadAt(into, offset); err != nil {
+// read fills `into` with bytes of the file from `offset` on.
+func (s *TokenShard) read(into []byte, offset int64) error {
+	_, err := s.file.ReadAt(into, offset)
+	if errors.Is(err, io.EOF) {
+		return s.cut()
+	}
+	if err != nil {
 		return CannotRead(s.Path, err)
+	}
+	return nil
+}
+
+// cut is the error of a file that ends before what its header promised.
+func (s *TokenShard) cut() error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return CannotRead(s.Path, err)
+	}
+	problem := fmt.Sprintf("was cut to %d bytes while it was in use; it had %d", info.Size(), s.size)
+	return &Error{Path: s.Path, Problem: problem}
+}
+
+// AddTo gives all bytes of the file to a digest, header included.
+func (s *TokenShard) AddTo(digest io.Writer) error {
+	copied, err := io.Copy(digest, io.NewSectionReader(s.file, 0, s.size))
+	if err != nil {
+		return CannotRead(s.Path, err)
+	}
+	if copied < s.size {
+		return s.cut()
 	}
 	return nil
 }

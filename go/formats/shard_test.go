@@ -3,6 +3,7 @@ package formats_test
 import (
 	"encoding/binary"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -105,18 +106,26 @@ func TestShardsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestShardThatIsCutOffWhileItIsRead: the pages behind the file's new end are gone, which is an error and not the end
-// of the process.
-func TestShardThatIsCutOffWhileItIsRead(t *testing.T) {
+// TestShardThatIsCutShortWhileItIsRead: reading behind the file's new end is an error, not the end of the process, and
+// says how much of the file is left.
+func TestShardThatIsCutShortWhileItIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tokens")
 	check(t, formats.WriteShard(path, make([]int32, 1<<16), 300, [32]byte{}))
 	shard, err := formats.OpenShard(path)
 	check(t, err)
 	defer shard.Close()
-	check(t, os.Truncate(path, 64))
-	err = shard.Read(make([]int32, 16), 1<<15)
-	if err == nil || !strings.Contains(err.Error(), "since it was opened") {
-		t.Error(err)
+	check(t, os.Truncate(path, 64+2*100))
+	check(t, shard.Read(make([]int32, 100), 0))
+	wanted := path + ": was cut to 264 bytes while it was in use; it had 131136"
+	for what, err := range map[string]error{
+		"half there":    shard.Read(make([]int32, 16), 90),
+		"all gone":      shard.Read(make([]int32, 16), 1<<15),
+		"of the digest": shard.AddTo(io.Discard),
+	} {
+		var found *formats.Error
+		if !errors.As(err, &found) || err.Error() != wanted {
+			t.Errorf("%s: %v, not %q", what, err, wanted)
+		}
 	}
 }
 
