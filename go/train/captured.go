@@ -2,6 +2,7 @@ package train
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/layer"
@@ -12,13 +13,15 @@ import (
 // capturedStep holds what a step of one shape of batch reads and writes, in memory that stays, and its calls.
 //
 // A first step runs call by call: whatever is made once (tables of the rotary embedding) is made there. The second is
-// captured, and replayed from then on with the same bits: between its calls the host has nothing to do.
+// captured, and replayed from then on with the same bits: between its calls the host has nothing to do. What the
+// library cannot capture goes on call by call.
 //
 // With `scaling`, the gradients are those of the losses times its scale.
 type capturedStep struct {
 	model         *model.MoETransformer
 	batch, length int
 	capture       bool
+	refusal       string    // why the library could not capture a step; "" while it was not asked or could
 	sizes, pieces []int     // sequences of each micro-batch, and its partial sums of the loss
 	shares        []float64 // of each micro-batch in the whole batch
 
@@ -29,6 +32,8 @@ type capturedStep struct {
 	losses, aux                        *tensor.Tensor // f32 [partial sums], f32 [micro-batches]
 
 	runs    int
+	first   string // why the first step of this shape runs call by call
+	eager   string // why the last step ran call by call; "" when it was replayed
 	graph   *cuda.Graph
 	watched []layer.Watched // what the graph's launches choose, a layer each
 }
@@ -37,6 +42,7 @@ func newCapturedStep(
 	m *model.MoETransformer, batch, length, micro int, capture bool, scaling *lossScaling,
 ) (*capturedStep, error) {
 	s := &capturedStep{model: m, batch: batch, length: length, capture: capture, scaling: scaling}
+	s.first = fmt.Sprintf("the first step of batches %s runs call by call", s.shape())
 	factors, sums := []float32{}, 0
 	for start := 0; start < batch; start += micro {
 		size := min(micro, batch-start)
@@ -60,6 +66,9 @@ func newCapturedStep(
 	})
 	return s, err
 }
+
+// shape is that of the batch, in words.
+func (s *capturedStep) shape() string { return fmt.Sprintf("[%d, %d]", s.batch, s.length) }
 
 func (s *capturedStep) tensors() []*tensor.Tensor {
 	all := []*tensor.Tensor{s.inputs, s.targets, s.lossFactor, s.auxFactors, s.losses, s.aux}
@@ -99,14 +108,15 @@ func (s *capturedStep) run(inputs, targets []int32, tokens int, update func() er
 		return err
 	}
 	s.runs++
-	if s.graph == nil && s.runs > 1 && s.capture {
-		if err := s.record(update); err != nil {
+	if s.graph == nil {
+		if s.eager, err = s.whyEager(update); err != nil {
 			return err
 		}
 	}
 	if s.graph == nil {
 		return s.calls(update)
 	}
+	s.eager = ""
 	if err := s.graph.Launch(); err != nil {
 		return err
 	}
@@ -116,6 +126,25 @@ func (s *capturedStep) run(inputs, targets []int32, tokens int, update func() er
 		}
 	}
 	return nil
+}
+
+// whyEager captures the step, unless it must run call by call: then it says why.
+func (s *capturedStep) whyEager(update func() error) (reason string, err error) {
+	switch {
+	case s.refusal != "":
+		return s.refusal, nil
+	case !s.capture:
+		return "capture is off", nil
+	case s.runs == 1:
+		return s.first, nil
+	}
+	err = s.record(update)
+	var refused *cuda.Error
+	if errors.As(err, &refused) {
+		s.refusal = "the step could not be captured: " + refused.Error()
+		return s.refusal, nil
+	}
+	return "", err
 }
 
 func (s *capturedStep) record(update func() error) error {

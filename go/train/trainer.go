@@ -172,12 +172,12 @@ func (t *Trainer) TrainStep(inputs, targets []int32, batch int) (*StepResult, er
 
 // prepare makes the calls of this shape of batch, unless they are there.
 func (t *Trainer) prepare(batch, length int) error {
-	if t.calls != nil {
-		if t.calls.batch == batch && t.calls.length == length {
+	before := t.calls
+	if before != nil {
+		if before.batch == batch && before.length == length {
 			return nil
 		}
-		before := t.calls // its memory first
-		t.calls = nil
+		t.calls = nil // its memory first
 		if err := before.close(); err != nil {
 			return err
 		}
@@ -187,10 +187,26 @@ func (t *Trainer) prepare(batch, length int) error {
 		micro = batch
 	}
 	calls, err := newCapturedStep(t.Model, batch, length, micro, !t.NoCapture, t.scaling)
-	if err == nil {
-		t.calls = calls
+	if err != nil {
+		return err
 	}
-	return err
+	t.calls = calls
+	if before == nil {
+		return nil
+	}
+	calls.refusal = before.refusal // this trainer goes on call by call
+	if before.graph != nil {
+		calls.first = fmt.Sprintf("the batch is %s, the captured step was for %s", calls.shape(), before.shape())
+	}
+	return nil
+}
+
+// EagerReason says why the last step ran call by call; "" when it was replayed, and before the first.
+func (t *Trainer) EagerReason() string {
+	if t.calls == nil {
+		return ""
+	}
+	return t.calls.eager
 }
 
 func (t *Trainer) update() error {
