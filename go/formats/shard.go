@@ -26,9 +26,10 @@ const (
 	shardHeaderBytes = 64
 )
 
-// TokenShard is a shard, opened and checked: header, version, width and length of the file. Its ids are read from the
-// file when they are asked for, and checked then. The file is read and not mapped, since a mapped one that somebody
-// cuts short ends the process with a signal. A shard belongs to one goroutine at a time.
+// TokenShard is a shard that was checked: header, version, width and length of the file. Its ids are read when they are
+// asked for, and checked then. The file is read and not mapped, since a mapped one that somebody cuts short ends the
+// process with a signal; and opened for each reading, since data may have more shards than a process may have files
+// open. A shard belongs to one goroutine at a time.
 type TokenShard struct {
 	Path      string
 	VocabSize int      // every id is below it
@@ -36,12 +37,11 @@ type TokenShard struct {
 	Width     int      // bytes of an id, 2 or 4
 	Tokenizer [32]byte // SHA-256 of the tokenizer file; zeros when unknown
 
-	file *os.File
-	size int64  // of the file when it was opened
+	size int64  // of the file when it was checked
 	raw  []byte // used again by each Read
 }
 
-// OpenShard opens and checks a shard. It must be closed.
+// OpenShard checks a shard.
 func OpenShard(path string) (*TokenShard, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -50,28 +50,20 @@ func OpenShard(path string) (*TokenShard, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &Error{Path: path, Problem: "is not a token shard: it is no file"}
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, CannotRead(path, err)
+	shard := &TokenShard{Path: path, size: info.Size()}
+	head := make([]byte, min(shard.size, shardHeaderBytes))
+	if err := shard.read(head, 0); err != nil {
+		return nil, err
 	}
-	if info, err = file.Stat(); err != nil {
-		return nil, errors.Join(CannotRead(path, err), file.Close())
-	}
-	shard := &TokenShard{Path: path, file: file, size: info.Size()}
-	if problem := shard.readHeader(); problem != "" {
-		_ = file.Close()
+	if problem := shard.readHeader(head); problem != "" {
 		return nil, &Error{Path: path, Problem: problem}
 	}
 	return shard, nil
 }
 
-// readHeader says what is wrong with the file, nothing if it is right.
-func (s *TokenShard) readHeader() string {
+// readHeader says what is wrong with the file that begins with `head`, nothing if it is right.
+func (s *TokenShard) readHeader(head []byte) string {
 	size := s.size
-	head := make([]byte, min(size, shardHeaderBytes))
-	if _, err := io.ReadFull(io.NewSectionReader(s.file, 0, size), head); err != nil {
-		return "cannot be read: " + systemReason(err)
-	}
 	if len(head) < len(ShardMagic) || string(head[:len(ShardMagic)]) != ShardMagic {
 		return "is not a token shard: it does not begin with " + ShardMagic
 	}
@@ -100,39 +92,40 @@ func (s *TokenShard) readHeader() string {
 	return ""
 }
 
-// Close lets go of the file.
-func (s *TokenShard) Close() error { return s.file.Close() }
-
 // read fills `into` with bytes of the file from `offset` on.
 func (s *TokenShard) read(into []byte, offset int64) error {
-	_, err := s.file.ReadAt(into, offset)
-	if errors.Is(err, io.EOF) {
-		return s.cut()
-	}
-	if err != nil {
-		return CannotRead(s.Path, err)
-	}
-	return nil
-}
-
-// cut is the error of a file that ends before what its header promised.
-func (s *TokenShard) cut() error {
-	info, err := s.file.Stat()
-	if err != nil {
-		return CannotRead(s.Path, err)
-	}
-	problem := fmt.Sprintf("was cut to %d bytes while it was in use; it had %d", info.Size(), s.size)
-	return &Error{Path: s.Path, Problem: problem}
+	return s.with(func(file *os.File) error {
+		_, err := file.ReadAt(into, offset)
+		return err
+	})
 }
 
 // AddTo gives all bytes of the file to a digest, header included.
 func (s *TokenShard) AddTo(digest io.Writer) error {
-	copied, err := io.Copy(digest, io.NewSectionReader(s.file, 0, s.size))
+	return s.with(func(file *os.File) error {
+		_, err := io.Copy(digest, file)
+		return err
+	})
+}
+
+// with opens the file for one reading. One that ends too early was cut short since the shard was checked.
+func (s *TokenShard) with(reading func(*os.File) error) error {
+	file, err := os.Open(s.Path)
 	if err != nil {
 		return CannotRead(s.Path, err)
 	}
-	if copied < s.size {
-		return s.cut()
+	defer file.Close() // read only: nothing can be lost
+	err = reading(file)
+	if errors.Is(err, io.EOF) {
+		info, failure := file.Stat()
+		if failure == nil {
+			problem := fmt.Sprintf("was cut to %d bytes while it was in use; it had %d", info.Size(), s.size)
+			return &Error{Path: s.Path, Problem: problem}
+		}
+		err = failure
+	}
+	if err != nil {
+		return CannotRead(s.Path, err)
 	}
 	return nil
 }

@@ -49,7 +49,6 @@ func TestShardsReadAsTheyWereWritten(t *testing.T) {
 				t.Errorf("%d tokens were read from %d on", len(test.ids), start)
 			}
 		}
-		check(t, shard.Close())
 	}
 }
 
@@ -96,7 +95,6 @@ func TestShardsThatAreRefused(t *testing.T) {
 	check(t, os.WriteFile(path, append(head(1, 4, 300, 2), 1, 0, 0, 0, 44, 1, 0, 0), 0o666))
 	shard, err := formats.OpenShard(path)
 	check(t, err)
-	defer shard.Close()
 	if err := shard.CheckIDs(); err == nil ||
 		!strings.Contains(err.Error(), "holds the token 300; its vocabulary has 300") {
 		t.Error(err)
@@ -113,18 +111,23 @@ func TestShardThatIsCutShortWhileItIsRead(t *testing.T) {
 	check(t, formats.WriteShard(path, make([]int32, 1<<16), 300, [32]byte{}))
 	shard, err := formats.OpenShard(path)
 	check(t, err)
-	defer shard.Close()
 	check(t, os.Truncate(path, 64+2*100))
 	check(t, shard.Read(make([]int32, 100), 0))
 	wanted := path + ": was cut to 264 bytes while it was in use; it had 131136"
 	for what, err := range map[string]error{
-		"half there":    shard.Read(make([]int32, 16), 90),
-		"all gone":      shard.Read(make([]int32, 16), 1<<15),
-		"of the digest": shard.AddTo(io.Discard),
+		"half there": shard.Read(make([]int32, 16), 90),
+		"all gone":   shard.Read(make([]int32, 16), 1<<15),
 	} {
 		var found *formats.Error
 		if !errors.As(err, &found) || err.Error() != wanted {
 			t.Errorf("%s: %v, not %q", what, err, wanted)
+		}
+	}
+	check(t, os.Remove(path))
+	wanted = path + ": cannot be read: no such file or directory"
+	for _, err := range []error{shard.Read(make([]int32, 16), 0), shard.AddTo(io.Discard)} {
+		if err == nil || err.Error() != wanted {
+			t.Errorf("%v, not %q", err, wanted)
 		}
 	}
 }
@@ -140,6 +143,5 @@ func FuzzOpenShard(f *testing.F) {
 			return
 		}
 		_ = shard.CheckIDs()
-		check(t, shard.Close())
 	})
 }

@@ -117,15 +117,23 @@ func (c *Checkpoint) wrap(err error) error {
 // Trainer makes model, moments and step as they were saved. Both are the caller's to close, the trainer first.
 func (c *Checkpoint) Trainer(ctx *cuda.Context) (*Trainer, error) {
 	if c.Training == nil {
-		return nil, &formats.Error{
-			Path: c.Folder, Problem: "has no training.json: it can be run, but not trained further",
-		}
+		return nil, c.untrainable()
 	}
+	return c.trainerWith(ctx, c.Training.Train)
+}
+
+// untrainable is the error of a folder that has a model alone.
+func (c *Checkpoint) untrainable() error {
+	return &formats.Error{Path: c.Folder, Problem: "has no training.json: it can be run, but not trained further"}
+}
+
+// trainerWith is Trainer with options that are not quite those that were saved.
+func (c *Checkpoint) trainerWith(ctx *cuda.Context, options Config) (*Trainer, error) {
 	moments, err := c.openMoments()
 	if err != nil {
 		return nil, err
 	}
-	trainer, err := c.trainer(ctx, moments)
+	trainer, err := c.trainer(ctx, options, moments)
 	if err = errors.Join(err, moments.Close()); err != nil {
 		return nil, err
 	}
@@ -164,15 +172,15 @@ func checkMoments(moments *safetensors.File, layout *model.Layout) error {
 	return nil
 }
 
-func (c *Checkpoint) trainer(ctx *cuda.Context, moments *safetensors.File) (*Trainer, error) {
-	made, err := c.Model(ctx, c.Training.Train.Precision, true)
+func (c *Checkpoint) trainer(ctx *cuda.Context, options Config, moments *safetensors.File) (*Trainer, error) {
+	made, err := c.Model(ctx, options.Precision, true)
 	if err != nil {
 		return nil, err
 	}
-	trainer, err := NewTrainer(made, c.Training.Train)
+	trainer, err := NewTrainer(made, options)
 	if err != nil {
 		var device *cuda.Error
-		if !errors.As(err, &device) {
+		if !errors.As(err, &device) && options == c.Training.Train { // else it may be of the other options
 			err = formats.Wrap(filepath.Join(c.Folder, "training.json"), err)
 		}
 		return nil, errors.Join(err, made.Close())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
@@ -27,6 +28,7 @@ type Config struct {
 	Eps            float64 `name:"eps"`
 	WeightDecay    float64 `name:"weight_decay"`
 	ClipNorm       float64 `name:"clip_norm" none:""`
+	MaxLoss        float64 `name:"max_loss" none:""`
 
 	ActivationCheckpointing int             `name:"activation_checkpointing"`
 	RecomputeExperts        bool            `name:"recompute_experts"`
@@ -60,6 +62,8 @@ var fields = options.Fields[Config]([]options.Words{
 	{"weight_decay", "a number, at least 0", "decoupled, on matrices only"},
 	{"clip_norm", "a number above 0, or none for no clipping",
 		"largest global norm of the gradients; None never clips"},
+	{"max_loss", "a number above 0, or none for 10 ln(vocab_size)",
+		"a reported loss above it ends the run as diverged; None is 10 ln(vocab_size)"},
 	{"activation_checkpointing", "a whole number, at least 0",
 		"to save memory, every so many blocks one keeps its input alone and recomputes the rest in backward, with " +
 			"the same bits: 1 is every block, 0 none"},
@@ -87,7 +91,16 @@ var fields = options.Fields[Config]([]options.Words{
 // defaults, so a run that uses none of them is the same file as ever, which programs from before them open too.
 var added = map[string]bool{
 	"activation_checkpointing": true, "recompute_experts": true, "precision": true, "loss_scale": true,
-	"loss_scale_growth": true, "loss_scale_backoff": true, "loss_scale_interval": true,
+	"loss_scale_growth": true, "loss_scale_backoff": true, "loss_scale_interval": true, "max_loss": true,
+}
+
+// Changeable lists the options that a run may go on with other values of. Micro-batches and what is computed twice
+// change how a step is reached, not what is trained; the rest decides when the run looks at itself.
+func Changeable() []string {
+	return []string{
+		"micro_batch_size", "activation_checkpointing", "recompute_experts", "eval_every", "eval_batches", "save_every",
+		"keep_checkpoints", "log_every", "max_loss",
+	}
 }
 
 // Loss scales that the library takes.
@@ -123,6 +136,23 @@ func (c Config) Object() *formats.Object {
 	return object
 }
 
+// with gives the options with other values of those that are Changeable; `changes` may be nil.
+func (c Config) with(changes *formats.Object) (Config, error) {
+	if changes == nil {
+		return c, nil
+	}
+	for _, name := range changes.Names() {
+		if !slices.Contains(Changeable(), name) {
+			known := strings.Join(Changeable(), ", ")
+			return c, fmt.Errorf("a run goes on with the %s it has; it takes others of %s", name, known)
+		}
+	}
+	if err := c.Assign(changes); err != nil {
+		return c, err
+	}
+	return c, c.Validate()
+}
+
 // Sizes and counts beyond this would not fit the library's 32-bit options.
 const maxCount = math.MaxInt32
 
@@ -143,6 +173,7 @@ func (c Config) Validate() error {
 		"eps":              within(c.Eps, 0, math.Inf(1)) && c.Eps > 0,
 		"weight_decay":     within(c.WeightDecay, 0, math.Inf(1)),
 		"clip_norm":        within(c.ClipNorm, 0, math.Inf(1)),
+		"max_loss":         within(c.MaxLoss, 0, math.Inf(1)),
 		"seed":             true,
 
 		"activation_checkpointing": count(c.ActivationCheckpointing, 0),

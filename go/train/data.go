@@ -1,7 +1,6 @@
 package train
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,19 +32,11 @@ func OpenShards(source string) ([]*formats.TokenShard, error) {
 	for _, file := range files {
 		shard, err := formats.OpenShard(file)
 		if err != nil {
-			return nil, errors.Join(err, closeShards(shards))
+			return nil, err
 		}
 		shards = append(shards, shard)
 	}
 	return shards, nil
-}
-
-func closeShards(shards []*formats.TokenShard) error {
-	var err error
-	for _, shard := range shards {
-		err = errors.Join(err, shard.Close())
-	}
-	return err
 }
 
 // Windows are pieces of Length + 1 tokens, each beginning where the one before has its last token; none crosses a
@@ -61,7 +52,7 @@ type Windows struct {
 	row, inputs, targets []int32 // used again by each Take, so that steps leave no garbage
 }
 
-// OpenWindows opens the shards of a file or folder as windows of `length`. They must be closed.
+// OpenWindows opens the shards of a file or folder as windows of `length`.
 func OpenWindows(source string, length int) (*Windows, error) {
 	shards, err := OpenShards(source)
 	if err != nil {
@@ -69,7 +60,7 @@ func OpenWindows(source string, length int) (*Windows, error) {
 	}
 	windows, err := newWindows(shards, length)
 	if err != nil {
-		return nil, errors.Join(formats.Wrap(source, err), closeShards(shards))
+		return nil, formats.Wrap(source, err)
 	}
 	return windows, nil
 }
@@ -91,9 +82,6 @@ func newWindows(shards []*formats.TokenShard, length int) (*Windows, error) {
 	}
 	return windows, nil
 }
-
-// Close lets go of the files.
-func (w *Windows) Close() error { return closeShards(w.shards) }
 
 // Take gives inputs and targets of windows, [len(indices), Length] each, row after row. They are overwritten by the
 // next Take.

@@ -264,8 +264,8 @@ func TestResumeIn16Bits(t *testing.T) {
 		unbroken, broken := filepath.Join(t.TempDir(), "unbroken"), filepath.Join(t.TempDir(), "broken")
 		trainRun(t, startRun(t, ctx, unbroken, data, options), 0)
 		trainRun(t, startRun(t, ctx, broken, data, options), 5)
-		trainRun(t, must(train.ResumeRun(ctx, broken, data, data))(t), 8)
-		trainRun(t, must(train.ResumeRun(ctx, broken, data, data))(t), 0)
+		trainRun(t, must(train.ResumeRun(ctx, broken, data, data, nil))(t), 8)
+		trainRun(t, must(train.ResumeRun(ctx, broken, data, data, nil))(t), 0)
 		requireSameRuns(t, broken, unbroken)
 		skipped, records := 0, must(train.ReadMetrics(filepath.Join(broken, "metrics.jsonl")))(t)
 		for _, record := range records {

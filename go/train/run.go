@@ -52,7 +52,7 @@ type Progress struct {
 	SkippedSteps    int
 }
 
-// Run trains in a folder: `checkpoints/`, `metrics.jsonl`.
+// Run trains in a folder: `run.json`, `checkpoints/`, `metrics.jsonl`.
 //
 // The order of the data is a function of seed and position, and a checkpoint holds all that a step depends on, so a run
 // that was stopped anywhere and taken up again passes through the same bits as one that was not. It must be closed.
@@ -70,7 +70,7 @@ type Run struct {
 	OnRecord   func(*formats.Object) error // gets each record of the metrics file, where set
 }
 
-// StartRun makes a new run. It is an error (fs.ErrExist) when the folder holds checkpoints already. heldOut may be "",
+// StartRun makes a new run, with its run.json. It is an error (fs.ErrExist) when the folder holds checkpoints already. heldOut may be "",
 // the tokenizer nil.
 func StartRun(
 	ctx *cuda.Context, folder string, config model.Config, options Config, data, heldOut string,
@@ -97,6 +97,9 @@ func StartRun(
 			}
 		}
 	}
+	if err == nil {
+		err = run.writeRecord(Sources{data, heldOut})
+	}
 	if err != nil {
 		return nil, errors.Join(err, run.Close())
 	}
@@ -109,8 +112,9 @@ type existsError struct{ message string }
 func (e *existsError) Error() string { return e.message }
 func (e *existsError) Unwrap() error { return fs.ErrExist }
 
-// ResumeRun takes a run up from its last checkpoint, with the options that it was started with.
-func ResumeRun(ctx *cuda.Context, folder, data, heldOut string) (*Run, error) {
+// ResumeRun takes a run up from its last checkpoint, with the options that it was started with but for `changes`, other
+// values by name of the options that are Changeable; nil changes nothing.
+func ResumeRun(ctx *cuda.Context, folder, data, heldOut string, changes *formats.Object) (*Run, error) {
 	root := filepath.Join(folder, "checkpoints")
 	found := ListCheckpoints(root)
 	if len(found) == 0 {
@@ -120,38 +124,48 @@ func ResumeRun(ctx *cuda.Context, folder, data, heldOut string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	run, err := resumeFrom(ctx, checkpoint, folder, data, heldOut)
+	run, err := resumeFrom(ctx, checkpoint, folder, Sources{data, heldOut}, changes)
 	if err = errors.Join(err, checkpoint.Close()); err != nil {
 		return nil, err
 	}
 	return run, nil
 }
 
-func resumeFrom(ctx *cuda.Context, checkpoint *Checkpoint, folder, data, heldOut string) (*Run, error) {
-	trainer, err := checkpoint.Trainer(ctx)
+// resumeFrom checks all files before it takes memory of the device.
+func resumeFrom(
+	ctx *cuda.Context, checkpoint *Checkpoint, folder string, sources Sources, changes *formats.Object,
+) (*Run, error) {
+	state := checkpoint.Training
+	if state == nil {
+		return nil, checkpoint.untrainable()
+	}
+	options, err := state.Train.with(changes)
 	if err != nil {
 		return nil, err
 	}
-	state := checkpoint.Training
-	run, err := openRun(folder, data, heldOut, state.Train)
+	run, err := openRun(folder, sources.Data, sources.HeldOut, options)
 	if err != nil {
-		return nil, errors.Join(err, trainer.Close(), trainer.Model.Close())
+		return nil, err
 	}
-	run.Trainer, run.Tokenizer = trainer, checkpoint.Tokenizer
-	run.Position, run.Seconds = state.DataPosition, state.Seconds
-	err = run.checkVocabulary(trainer.Model.Config.VocabSize)
 	if run.Data.Count != state.DataWindows {
-		err = fmt.Errorf(
-			"%s holds %d windows; this run was started on data with %d",
-			data,
-			run.Data.Count,
-			state.DataWindows,
-		)
+		return nil, fmt.Errorf("%s holds %d windows; this run was started on data with %d",
+			sources.Data, run.Data.Count, state.DataWindows)
 	}
-	if err != nil {
-		return nil, errors.Join(err, run.Close())
+	if err := checkDigest(folder, "data", sources.Data, run.Data); err != nil {
+		return nil, err
 	}
-	return run, nil
+	if run.HeldOut != nil {
+		if err := checkDigest(folder, "held_out", sources.HeldOut, run.HeldOut); err != nil {
+			return nil, err
+		}
+	}
+	run.Position, run.Seconds = state.DataPosition, state.Seconds
+	if err := run.checkVocabulary(checkpoint.Config.VocabSize); err != nil {
+		return nil, err
+	}
+	run.Tokenizer = checkpoint.Tokenizer
+	run.Trainer, err = checkpoint.trainerWith(ctx, options)
+	return run, err
 }
 
 // openRun opens the data.
@@ -186,22 +200,18 @@ func (r *Run) checkVocabulary(vocab int) error {
 	return nil
 }
 
-// Close frees trainer and model and lets go of the data.
+// Close frees trainer and model.
 func (r *Run) Close() error {
 	var err error
 	if r.Trainer != nil {
 		err = errors.Join(r.Trainer.Close(), r.Trainer.Model.Close())
 	}
-	for _, windows := range []*Windows{r.Data, r.HeldOut} {
-		if windows != nil {
-			err = errors.Join(err, windows.Close())
-		}
-	}
 	return err
 }
 
 // Train runs until all steps are done or ctx is; then the step that it is in is finished and saved, and the error is
-// that of ctx. ErrDiverged when the loss is not finite any more.
+// that of ctx. One step is done in any case, so that there is a checkpoint. Cancelled in its last step, a run is complete, and there is no error. ErrDiverged when training has
+// diverged: the last checkpoint is from before.
 func (r *Run) Train(ctx context.Context) error {
 	if err := os.MkdirAll(r.Checkpoints, 0o777); err != nil {
 		return err
@@ -241,7 +251,7 @@ type loop struct {
 func (l *loop) steps(ctx context.Context) error {
 	r := l.run
 	config := r.Trainer.Config
-	for r.Trainer.Step() < config.Steps && ctx.Err() == nil {
+	for r.Trainer.Step() < config.Steps {
 		began := time.Now()
 		result, err := r.step()
 		if err != nil {
@@ -268,6 +278,9 @@ func (l *loop) steps(ctx context.Context) error {
 		}
 		if r.OnProgress != nil {
 			r.OnProgress(Progress{step, l.loss, l.heldOut, l.speed, r.Seconds, l.skipped})
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
 	return nil
@@ -329,6 +342,11 @@ func (l *loop) record(result *StepResult) (*formats.Object, error) {
 	record.Set("tokens", r.Position*r.Trainer.Config.SequenceLength)
 	record.Set("tokens_per_second", nil)
 	record.Set("seconds", nil)
+	peak, err := r.Trainer.Model.Context().BytesPeak()
+	if err != nil {
+		return nil, err
+	}
+	record.Set("bytes_peak", peak)
 	counts, err := r.Trainer.Model.ExpertCounts()
 	if err != nil {
 		return nil, err

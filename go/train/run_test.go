@@ -111,14 +111,14 @@ func TestResumeGivesTheSameBits(t *testing.T) {
 	metrics := must(os.OpenFile(filepath.Join(broken, "metrics.jsonl"), os.O_APPEND|os.O_WRONLY, 0))(t)
 	must(metrics.WriteString(`{"step": 6, "loss": NaN}` + "\n" + `{"step": 7, "lo`))(t)
 	check(t, metrics.Close())
-	trainRun(t, must(train.ResumeRun(ctx, broken, data, data))(t), 8)
-	trainRun(t, must(train.ResumeRun(ctx, broken, data, data))(t), 0)
+	trainRun(t, must(train.ResumeRun(ctx, broken, data, data, nil))(t), 8)
+	trainRun(t, must(train.ResumeRun(ctx, broken, data, data, nil))(t), 0)
 	requireSameRuns(t, broken, unbroken)
 	if _, err := os.Stat(partial); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("what was half written is still there:", err)
 	}
 	// A run that is complete does nothing more.
-	trainRun(t, must(train.ResumeRun(ctx, broken, data, data))(t), 0)
+	trainRun(t, must(train.ResumeRun(ctx, broken, data, data, nil))(t), 0)
 	requireSameRuns(t, broken, unbroken)
 	if used := must(ctx.BytesUsed())(t); used != 0 {
 		t.Errorf("%d bytes are still used", used)
@@ -155,8 +155,8 @@ func TestRunsThatCannotBe(t *testing.T) {
 	}
 	other, long := tiny(), options
 	other.VocabSize, long.SequenceLength = 50, 400
-	_, resumed := train.ResumeRun(ctx, filepath.Join(root, "none"), data, "")
-	_, elsewhere := train.ResumeRun(ctx, folder, filepath.Join(data, "a.tokens"), "")
+	_, resumed := train.ResumeRun(ctx, filepath.Join(root, "none"), data, "", nil)
+	_, elsewhere := train.ResumeRun(ctx, folder, filepath.Join(data, "a.tokens"), "", nil)
 	for words, err := range map[string]error{
 		"holds a run already": start(tiny(), options, folder, data),
 		"the training data has a vocabulary of 48, the model one": start(other, options, filepath.Join(root, "x"), data),

@@ -119,7 +119,6 @@ func (f *benchFlags) measure(ctx *cuda.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, windows.Close()) }()
 	made, err := model.New(ctx, modelConfig, trainConfig.Precision, trainConfig.Seed)
 	if err != nil {
 		return err

@@ -100,7 +100,7 @@ func describeShard(path string) (*formats.Object, error) {
 		return nil, err
 	}
 	if err := shard.CheckIDs(); err != nil {
-		return nil, errors.Join(err, shard.Close())
+		return nil, err
 	}
 	digest := hex.EncodeToString(shard.Tokenizer[:])
 	if shard.Tokenizer == [32]byte{} {
@@ -109,7 +109,7 @@ func describeShard(path string) (*formats.Object, error) {
 	return formats.NewObject(
 		"kind", "token shard", "path", path, "tokens", shard.Count, "vocabulary", shard.VocabSize,
 		"bytes a token", shard.Width, "tokenizer", digest,
-	), shard.Close()
+	), nil
 }
 
 func describeFolder(folder string) (*formats.Object, error) {

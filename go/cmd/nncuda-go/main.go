@@ -2,7 +2,8 @@
 // files and bits as those of the Python package.
 //
 // Exit codes: 0 success; 1 training diverged; 2 wrong use of the command; 3 a file or its content is wrong; 4 the
-// library, the device or its memory fails; 130 interrupted.
+// library, the device or its memory fails; 130 interrupted. Training that is interrupted or terminated saves and ends
+// with 0; a second signal ends it at once, with 128 and the signal's number.
 package main
 
 import (
@@ -20,8 +21,6 @@ import (
 	"github.com/nncuda/nncuda/go/train"
 	"github.com/spf13/cobra"
 )
-
-const version = "0.1.0"
 
 const (
 	exitDiverged    = 1
@@ -73,7 +72,7 @@ func newRoot(std streams) *cobra.Command {
 		Short: "Train and run mixture-of-experts language models, on the CPU or on a GPU.",
 		Long: "Train and run mixture-of-experts language models, on the CPU or on a GPU.\n\n" +
 			"Tokenizers and token shards are made by the Python package: `nncuda tokenizer train`, `nncuda data encode`.",
-		Version: version,
+		Version: train.Version,
 		Args: func(_ *cobra.Command, arguments []string) error {
 			if len(arguments) > 0 {
 				return usagef("no such command %q", arguments[0])

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
@@ -188,7 +187,7 @@ func TestFlagsGoOverTheFileAndTheFileOverThePreset(t *testing.T) {
 	work := workplace(t)
 	config := filepath.Join(work, "config.toml")
 	added := addOptionFlags(pflag.NewFlagSet("options", pflag.ContinueOnError))
-	if len(*added) != 43 {
+	if len(*added) != 44 {
 		t.Fatalf("%d options", len(*added))
 	}
 	for _, flag := range *added {
@@ -222,7 +221,7 @@ func TestHelpNamesEveryOption(t *testing.T) {
 			}
 		}
 	}
-	if out, _ := call(t, 0, "--version"); out != "nncuda-go, version "+version+"\n" {
+	if out, _ := call(t, 0, "--version"); out != "nncuda-go, version "+train.Version+"\n" {
 		t.Error(out)
 	}
 }
@@ -252,7 +251,10 @@ func TestWrongUse(t *testing.T) {
 		{2, "path '" + absent + "' does not exist", []string{"train", absent, "--data", absent}},
 		{2, "is a directory", []string{"train", absent, "--config", work}},
 		{2, "say what to train on", []string{"train", absent}},
-		{2, "leave out --steps", []string{"train", absent, "--resume", "--steps", "9"}},
+		{2, "leave out --steps. It takes --micro-batch-size, --activation-checkpointing, --recompute-experts, " +
+			"--eval-every, --eval-batches, --save-every, --keep-checkpoints, --log-every, --max-loss, --device, --threads, " +
+			"--data and --held-out\n", []string{"train", absent, "--resume", "--log-every", "2", "--steps", "9"}},
+		{2, "leave out --config", []string{"train", absent, "--resume", "--config", config}},
 		{2, "'six'", []string{"generate", work, "5 six", "--ids"}},
 		{2, "does not exist", []string{"generate", absent, "a"}},
 		{2, "is a file", []string{"generate", config, "a"}},
@@ -297,48 +299,6 @@ func command(arguments ...string) *exec.Cmd {
 	process := exec.Command(os.Args[0], arguments...)
 	process.Env = append(os.Environ(), asCommand+"=1")
 	return process
-}
-
-// TestInterruptSaves: the step is finished and saved, the exit code is 130, and the run can be taken up.
-func TestInterruptSaves(t *testing.T) {
-	work := workplace(t)
-	folder := filepath.Join(work, "run")
-	process := command(
-		"train",
-		folder,
-		"--config",
-		filepath.Join(work, "config.toml"),
-		"--steps",
-		"100000",
-		"--save-every",
-		"0",
-		"--eval-every",
-		"0",
-	)
-	out, err := process.StdoutPipe()
-	check(t, err)
-	var failure bytes.Buffer
-	process.Stderr = &failure
-	check(t, process.Start())
-	lines := bufio.NewScanner(out)
-	for count := 0; lines.Scan(); count++ {
-		if count == 10 {
-			check(t, process.Process.Signal(syscall.SIGINT))
-		}
-	}
-	if err := process.Wait(); process.ProcessState.ExitCode() != 130 || failure.String() != "interrupted\n" {
-		t.Fatalf("%v: %s", err, failure.String())
-	}
-	folders := train.ListCheckpoints(filepath.Join(folder, "checkpoints"))
-	records, err := train.ReadMetrics(filepath.Join(folder, "metrics.jsonl"))
-	check(t, err)
-	if len(folders) != 1 {
-		t.Fatal(folders)
-	}
-	state, err := train.ReadState(filepath.Join(folders[0], "training.json"))
-	if last := records[len(records)-1].Get("step"); err != nil || last != int64(state.Step) || state.Step < 10 {
-		t.Errorf("saved at step %d, the metrics end with %v (%v)", state.Step, last, err)
-	}
 }
 
 // TestKilledRunsGoOn: killed at any moment, a run has whole checkpoints and comes to the end of one that was not.

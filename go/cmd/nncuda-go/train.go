@@ -38,7 +38,8 @@ func newTrain(std streams) *cobra.Command {
 
 Options come from --preset (with the vocabulary of the data), over it those of a TOML file with the tables [model]
 (also "preset"), [train] and [data] ("data", "held_out", "tokenizer"), over them the flags. Interrupt it, even kill
-it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped.
+it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped. SIGINT and
+SIGTERM end it behind the step that it is in, with a checkpoint; a second one ends it at once.
 
 Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.`,
 		Args: exactArguments("RUN"),
@@ -101,10 +102,22 @@ func (f *trainFlags) check(command *cobra.Command, folder string) error {
 			given = append(given, other.name)
 		}
 	}
-	if len(given) > 0 {
-		return usagef("--resume goes on with the options of the run; leave out --%s", flagName(given[0]))
+	for _, name := range given {
+		if !slices.Contains(train.Changeable(), name) {
+			return usagef("--resume goes on with the options of the run; leave out --%s. It takes %s", flagName(name), resumable())
+		}
 	}
 	return nil
+}
+
+// resumable lists the flags that --resume takes.
+func resumable() string {
+	var flags []string
+	for _, name := range append(train.Changeable(), "device", "threads", "data", "held_out") {
+		flags = append(flags, "--"+flagName(name))
+	}
+	last := len(flags) - 1
+	return strings.Join(flags[:last], ", ") + " and " + flags[last]
 }
 
 func (f *trainFlags) run(command *cobra.Command, folder string, std streams) error {
@@ -125,10 +138,14 @@ func (f *trainFlags) run(command *cobra.Command, folder string, std streams) err
 	if err != nil {
 		return errors.Join(err, ctx.Close())
 	}
-	stop() // from here on an interrupt saves first
-	err = runToEnd(command.Context(), run, std)
-	if err == nil {
-		err = command.Context().Err() // in the last step: all is done, yet it was interrupted
+	stopping, release := stoppable(command.Context())
+	defer release()
+	stop() // from here on a signal saves first
+	err = runToEnd(stopping, run, std)
+	if errors.Is(err, context.Canceled) {
+		done, steps := run.Trainer.Step(), run.Trainer.Config.Steps
+		fmt.Fprintf(std.err, "stopped after step %d of %d; --resume goes on from there\n", done, steps)
+		err = nil
 	}
 	return errors.Join(err, run.Close(), ctx.Close())
 }
@@ -159,14 +176,7 @@ func (f *trainFlags) start(ctx *cuda.Context, folder string) (*train.Run, error)
 			return nil, err
 		}
 	}
-	run, err := train.StartRun(ctx, folder, modelConfig, trainConfig, data, heldOut, made)
-	if err != nil {
-		return nil, err
-	}
-	if err := writeSources(folder, data, heldOut); err != nil {
-		return nil, errors.Join(err, run.Close())
-	}
-	return run, nil
+	return train.StartRun(ctx, folder, modelConfig, trainConfig, data, heldOut, made)
 }
 
 // paths gives data, held-out data and tokenizer: from the flags, else from the file's [data], relative to the file.
@@ -200,53 +210,31 @@ func vocabularyOf(data string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	vocab := shards[0].VocabSize
-	for _, shard := range shards {
-		err = errors.Join(err, shard.Close())
-	}
-	return vocab, err
-}
-
-// writeSources notes in run.json where the data is, for whoever takes the run up.
-func writeSources(folder, data, heldOut string) error {
-	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return err
-	}
-	sources := formats.NewObject("data", nil, "held_out", nil)
-	for _, source := range []struct{ name, path string }{{"data", data}, {"held_out", heldOut}} {
-		if source.path == "" {
-			continue
-		}
-		resolved, err := filepath.Abs(source.path)
-		if err == nil {
-			resolved, err = filepath.EvalSymlinks(resolved)
-		}
-		if err != nil {
-			return err
-		}
-		sources.Set(source.name, resolved)
-	}
-	return formats.WriteFile(filepath.Join(folder, "run.json"), []byte(formats.JSONDocument(sources)))
+	return shards[0].VocabSize, nil
 }
 
 func (f *trainFlags) takeUp(ctx *cuda.Context, folder string) (*train.Run, error) {
-	path := filepath.Join(folder, "run.json")
-	sources, err := formats.ReadJSON(path)
+	sources, err := train.ReadSources(folder)
 	if err != nil {
 		return nil, err
 	}
-	data, known := sources.Get("data").(string)
-	heldOut, text := sources.Get("held_out").(string)
-	if !known || (!text && sources.Get("held_out") != nil) {
-		return nil, &formats.Error{Path: path, Problem: "does not say where the data is"}
-	}
 	if f.data != "" {
-		data = f.data
+		sources.Data = f.data
 	}
 	if f.heldOut != "" {
-		heldOut = f.heldOut
+		sources.HeldOut = f.heldOut
 	}
-	return train.ResumeRun(ctx, folder, data, heldOut)
+	changes := formats.NewObject()
+	for _, flag := range *f.options {
+		switch flag.value {
+		case nil:
+		case "none":
+			changes.Set(flag.field.Name, nil)
+		default:
+			changes.Set(flag.field.Name, flag.value)
+		}
+	}
+	return train.ResumeRun(ctx, folder, sources.Data, sources.HeldOut, changes)
 }
 
 // runToEnd trains with a progress bar on a terminal; elsewhere the output gets the lines of metrics.jsonl.
