@@ -41,7 +41,7 @@ def test_every_flag(workshop: Workshop, language: languages.Language) -> None:
     language.run("train", over, *workshop.options("ragged"), *data, "--preset", "demo", *flags)
     for run in (alone, over):
         assert not (difference := differences.of_runs(reference, run)), difference
-        assert (run / "run.json").read_text() == (reference / "run.json").read_text()
+        assert not (difference := of_records(reference, run)), difference
         assert not list((run / "checkpoints").glob("*1"))  # one kept, and with one evaluation better than the other
 
 
@@ -110,8 +110,20 @@ def test_weights_in_parts(workshop: Workshop, language: languages.Language) -> N
     )
 
 
+def of_records(expected: Path, found: Path) -> str:
+    """The first difference of two `run.json`, which name different programs."""
+    records = [json.loads((run / "run.json").read_text()) for run in (expected, found)]
+    if "program" not in records[1]:  # of a language that does not write all of it yet
+        records[0] = {name: records[0][name] for name in ("data", "held_out")}
+    else:
+        programs = [record.pop("program") for record in records]
+        assert all(program.startswith("nncuda") for program in programs), programs
+    return differences.of_values("run.json", *records)
+
+
 # Options that Python has and the other languages still lack.
 AHEAD = {
+    "--max-loss",
     "--start-anyway",  # they do not plan memory yet, so there is nothing to start in spite of
 }
 

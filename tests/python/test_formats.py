@@ -197,15 +197,15 @@ def test_shard_round_trip(tmp_path: Path, vocab: int, dtype: str) -> None:
     ids[-1] = vocab - 1
     assert write_shard(tmp_path / "x.tokens", [ids[:10], ids[10:]], vocab, bytes(range(32))) == 1000
     shard = TokenShard(tmp_path / "x.tokens")
-    assert shard.tokens.dtype == np.dtype(dtype) and len(shard) == 1000 and shard.vocab_size == vocab
+    assert shard.read().dtype == np.dtype(dtype) and len(shard) == 1000 and shard.vocab_size == vocab
     assert shard.tokenizer == bytes(range(32))
-    np.testing.assert_array_equal(shard.tokens, ids)
+    np.testing.assert_array_equal(shard.read(), ids)
     shard.check_ids()
 
 
 def test_empty_shard(tmp_path: Path) -> None:
     assert write_shard(tmp_path / "x.tokens", [], 10) == 0
-    assert len(TokenShard(tmp_path / "x.tokens").tokens) == 0
+    assert len(TokenShard(tmp_path / "x.tokens").read()) == 0
 
 
 def test_shards_refuse_foreign_ids(tmp_path: Path) -> None:

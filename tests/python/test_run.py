@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +17,7 @@ import pytest
 from small_models import TINY
 
 import nncuda
-from nncuda.formats import SafetensorsFile, write_shard
+from nncuda.formats import FormatError, SafetensorsFile, write_shard
 from nncuda.formats.atomic import TEMPORARY_PREFIX
 from nncuda.infer import generate
 from nncuda.train import Checkpoint, TrainConfig, TrainingRun, list_checkpoints, read_metrics, resolve_checkpoint
@@ -84,7 +87,7 @@ def test_resumed_run_equals_an_unbroken_one(tmp_path: Path, ctx: nncuda.Context,
     assert found == expected
 
     def records(name: str) -> list[dict[str, object]]:
-        measured = ("tokens_per_second", "seconds")
+        measured = ("tokens_per_second", "seconds", "bytes_peak")
         lines = read_metrics(tmp_path / name / "metrics.jsonl")
         return [{key: value for key, value in line.items() if key not in measured} for line in lines]
 
@@ -131,6 +134,97 @@ def test_run_refuses_what_does_not_fit(tmp_path: Path, ctx: nncuda.Context, data
         start(tmp_path / "new", ctx, (tmp_path / "short.tokens", data[1]))
     with pytest.raises(ValueError, match="context is 32"):
         start(tmp_path / "new", ctx, data, sequence_length=33)
+
+
+def test_resume_with_other_micro_batches_and_habits(
+    tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]
+) -> None:
+    """What may change, changes, and is in the next checkpoints; recomputation changes no bit."""
+    stopped = start(tmp_path / "run", ctx, data, log_every=4)
+    for progress in stopped.steps():
+        if progress.step == 7:
+            stopped.stop()
+    shutil.copytree(tmp_path / "run", tmp_path / "same")
+    changes = {"micro_batch_size": 2, "eval_every": 0, "eval_batches": 1, "save_every": 6, "keep_checkpoints": 5,
+               "log_every": 1, "max_loss": 30.0, "activation_checkpointing": 2, "recompute_experts": True}  # fmt: skip
+    TrainingRun.resume(tmp_path / "run", ctx, *data, changes=changes).run()
+    found = list_checkpoints(tmp_path / "run" / "checkpoints")
+    assert [int(folder.name[5:]) for folder in found] == [5, 7, 12, 18, 20]
+    state = Checkpoint(found[-1]).training
+    assert state is not None and {name: getattr(state.train, name) for name in changes} == changes
+    steps = [line["step"] for line in read_metrics(tmp_path / "run" / "metrics.jsonl") if "loss" in line]
+    assert steps == [4, *range(8, 21)]
+    again = {"activation_checkpointing": 1, "log_every": 20}
+    TrainingRun.resume(tmp_path / "same", ctx, *data, changes=again).run()
+    whole = start(tmp_path / "whole", ctx, data)
+    whole.run()
+    finals = [tensors_of(resolve_checkpoint(tmp_path / name)) for name in ("run", "same", "whole")]
+    assert finals[1] == finals[2] != finals[0]
+    with pytest.raises(ValueError, match="goes on with the steps it has; it takes others of micro_batch_size"):
+        TrainingRun.resume(tmp_path / "run", ctx, *data, changes={"steps": 30})
+    with pytest.raises(ValueError, match=r"^log_every is 0; it must be a whole number, at least 1$"):
+        TrainingRun.resume(tmp_path / "run", ctx, *data, changes={"log_every": 0})
+    with pytest.raises(ValueError, match=r"^activation_checkpointing is 3; this model has 2 blocks$"):
+        TrainingRun.resume(tmp_path / "run", ctx, *data, changes={"activation_checkpointing": 3})
+
+
+def test_record_of_a_run(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
+    """run.json has what it takes to repeat the run, and other tokens than those are refused."""
+    start(tmp_path / "run", ctx, data, steps=2).run()
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert list(record) == ["data", "held_out", "data_sha256", "held_out_sha256", "program", "library", "abi",
+                            "device", "model", "train"]  # fmt: skip
+    for name, path in zip(("data", "held_out"), data, strict=True):
+        assert record[name] == str(path) and record[f"{name}_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert record["model"] == TINY.to_dict() and record["train"] == {**OPTIONS, **record["train"], "steps": 2}
+    assert record["program"] == f"nncuda {nncuda.__version__}" and record["device"].endswith(f"; {ctx.isa}")
+    assert record["library"].startswith("nncuda 0") and record["abi"].split(".")[0] == "1"
+    for number, path in enumerate(data):
+        good = path.read_bytes()
+        path.write_bytes(good[:-2] + bytes([good[-2] ^ 1, good[-1]]))
+        there, here = (hashlib.sha256(content).hexdigest()[:12] for content in (good, path.read_bytes()))
+        said = f"{path}: holds other tokens than those this run was started on (SHA-256 {there}… there, {here}… here)"
+        with pytest.raises(FormatError, match=re.escape(said)):
+            TrainingRun.resume(tmp_path / "run", ctx, *data)
+        if number == 1:
+            TrainingRun.resume(tmp_path / "run", ctx, data[0])  # which evaluates no more
+        path.write_bytes(good)
+    for old in ({"data": record["data"], "held_out": record["held_out"]}, None):
+        (tmp_path / "run" / "run.json").unlink()
+        if old is not None:
+            (tmp_path / "run" / "run.json").write_text(json.dumps(old))
+        TrainingRun.resume(tmp_path / "run", ctx, *data)
+
+
+def test_hash_of_several_shards(tmp_path: Path, ctx: nncuda.Context) -> None:
+    """Their bytes one after the other, in the order of the names, in which they are read."""
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    for name in ("b", "a"):
+        write_shard(folder / f"{name}.tokens", [np.full(200, ord(name) % 8)], TINY.vocab_size)
+    options = TrainConfig.from_dict({**OPTIONS, "steps": 1})
+    TrainingRun.start(tmp_path / "run", ctx, TINY, options, folder).run()
+    content = (folder / "a.tokens").read_bytes() + (folder / "b.tokens").read_bytes()
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["data_sha256"] == hashlib.sha256(content).hexdigest() and record["held_out_sha256"] is None
+
+
+def test_shard_cut_while_training(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
+    """One error that says what happened, and with the whole file the folder goes on to the bits of an unbroken run."""
+    good, run = data[0].read_bytes(), start(tmp_path / "run", ctx, data)
+    with pytest.raises(FormatError, match=f"{data[0]}: was cut to 100 bytes while it was in use; it had {len(good)}"):
+        for progress in run.steps():
+            if progress.step == 7:
+                os.truncate(data[0], 100)
+    assert resolve_checkpoint(tmp_path / "run").name == "step-00000005"
+    data[0].unlink()
+    with pytest.raises(FormatError, match=f"{data[0]}: cannot be read: No such file"):
+        run.data.take([0])
+    data[0].write_bytes(good)
+    TrainingRun.resume(tmp_path / "run", ctx, *data).run()
+    start(tmp_path / "whole", ctx, data).run()
+    found, expected = (tensors_of(resolve_checkpoint(tmp_path / name)) for name in ("run", "whole"))
+    assert found == expected
 
 
 def test_divergence_stops_the_run(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:

@@ -34,7 +34,6 @@ from ..models.config import Precision
 from ..train import TrainConfig, TrainingRun, list_checkpoints, read_metrics
 from ..train.data import unigram_entropy
 from ..train.run import Progress
-from .failures import INTERRUPTED
 from .terminal import console
 from .train import run_with_progress
 
@@ -111,11 +110,15 @@ def demo(
             training = TrainingRun.resume(out, ctx, train, held_out)
         else:
             model = MoEConfig.preset("demo", vocab_size=tokenizer.vocab_size)
-            training = TrainingRun.start(out, ctx, model, options, train, held_out, tokenizer)
+            note = read_json(out / "run.json")
+            training = TrainingRun.start(
+                out, ctx, model, options, train, held_out, tokenizer, note={"demo": note["demo"]}
+            )
         complete = training.trainer.step == training.trainer.config.steps
         prompts = _prompts(source, text is None)
         if run_with_progress(training, _SampleLog(training, tokenizer, out, prompts[0])):
-            raise SystemExit(INTERRUPTED)
+            terminal.print("stopped; the same command goes on from there")
+            return
         machine = None if complete else _machine(ctx)
         _show_results(training, tokenizer, out, prompts, machine)
     page = write_report(out)
@@ -144,7 +147,8 @@ def _prepare(source: Path, out: Path, options: TrainConfig, is_library: bool) ->
         demonstrated["precision"] = options.precision
     described = {**sources, "demo": demonstrated}
     if note.exists():
-        if read_json(note) == described:
+        found = read_json(note)
+        if {name: found.get(name) for name in described} == described:
             return
         raise click.ClickException(f"{out} holds a run of something else; remove it, or choose another --out")
     files = find_texts([source], ("*.py",) if is_library else ("*",), _SKIPPED if is_library else ())

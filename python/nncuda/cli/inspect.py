@@ -61,7 +61,7 @@ def describe(path: Path) -> dict[str, Any]:
             "path": str(path),
             "tokens": shard.count,
             "vocabulary": shard.vocab_size,
-            "bytes a token": shard.tokens.dtype.itemsize,
+            "bytes a token": shard.width,
             "tokenizer": shard.tokenizer.hex() if any(shard.tokenizer) else "unknown",
         }
     if path.suffix == ".model":

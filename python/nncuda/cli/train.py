@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from ..context import Context
-from ..formats import FormatError, Tokenizer, write_file
-from ..formats.safetensors import read_json
+from ..formats import FormatError, Tokenizer
 from ..models import PRESETS, MoEConfig
 from ..train import TrainConfig, TrainingRun
+from ..train.config import CHANGEABLE
 from ..train.data import open_shards
+from ..train.record import read_record
 from ..train.run import DivergedError
 from ..train.run import Progress as RunProgress
-from .failures import INTERRUPTED
 from .options import build_configs, config_options, read_config
 from .plan import require_fit
+from .stopping import stopping
 from .terminal import console, count_text
 
 
@@ -68,22 +69,20 @@ def train(
 
     Options come from --preset (with the vocabulary of the data), over it those of a TOML file with the tables [model]
     (also `preset`), [train] and [data] (`data`, `held_out`, `tokenizer`), over them the flags. Interrupt it, even kill
-    it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped.
+    it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped. SIGINT and
+    SIGTERM end it behind the step that it is in, with a checkpoint; a second one ends it at once.
 
     A run that needs more memory than the device has free (`nncuda plan`) is not started.
 
     Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.
     """
-    given = [name for name, value in flags.items() if value is not None]
+    given = {name: value for name, value in flags.items() if value is not None}
     with Context(device, threads=threads) as ctx:
         if resume:
             others = {"config": config_path, "preset": preset, "tokenizer": tokenizer_path}
-            given += [name for name, value in others.items() if value is not None]
-            if given:
-                raise click.UsageError(
-                    f"--resume goes on with the options of the run; leave out --{given[0].replace('_', '-')}"
-                )
-            training = _resume(run, ctx, data, held_out, start_anyway)
+            _refuse_others([*given, *(name for name, value in others.items() if value is not None)])
+            changes = {name: None if value == "none" else value for name, value in given.items()}
+            training = _resume(run, ctx, data, held_out, start_anyway, changes)
         else:
             file = read_config(config_path) if config_path else {}
             paths = _data_paths(file.get("data", {}), config_path, data, held_out, tokenizer_path)
@@ -92,9 +91,24 @@ def train(
                 require_fit(ctx, model, options, held_out=paths[1] is not None)
             training = _start(run, ctx, model, options, *paths)
         run_to_end = run_with_progress if sys.stdout.isatty() else run_with_records
-        interrupted = run_to_end(training)
-    if interrupted:
-        raise SystemExit(INTERRUPTED)
+        stopped = run_to_end(training)
+    if stopped:
+        click.echo(
+            f"stopped after step {training.trainer.step} of {training.trainer.config.steps}; "
+            "--resume goes on from there",
+            err=True,
+        )
+
+
+def _refuse_others(given: list[str]) -> None:
+    """UsageError for the first of the flags `given` with --resume that a run does not go on with."""
+    for name in given:
+        if name not in CHANGEABLE:
+            taken = [f"--{other.replace('_', '-')}" for other in (*CHANGEABLE, "device", "threads", "data", "held_out")]
+            raise click.UsageError(
+                f"--resume goes on with the options of the run; leave out --{name.replace('_', '-')}. "
+                f"It takes {', '.join(taken[:-1])} and {taken[-1]}"
+            )
 
 
 def _data_paths(
@@ -126,24 +140,38 @@ def _start(
     tokenizer_path: Path | None,
 ) -> TrainingRun:
     tokenizer = Tokenizer.load(tokenizer_path) if tokenizer_path else None
-    training = TrainingRun.start(run, ctx, model, options, data, held_out, tokenizer)
-    run.mkdir(parents=True, exist_ok=True)
-    sources = {"data": str(data.resolve()), "held_out": str(held_out.resolve()) if held_out else None}
-    write_file(run / "run.json", json.dumps(sources, indent=2) + "\n")
-    return training
+    return TrainingRun.start(run, ctx, model, options, data, held_out, tokenizer)
 
 
-def _resume(run: Path, ctx: Context, data: Path | None, held_out: Path | None, start_anyway: bool) -> TrainingRun:
-    sources = read_json(run / "run.json")
-    if not isinstance(sources.get("data"), str) or not isinstance(sources.get("held_out"), str | None):
-        raise FormatError(run / "run.json", "does not say where the data is")
-    evaluated = bool(held_out or sources["held_out"])
-    admit = None if start_anyway else partial(require_fit, ctx, held_out=evaluated)
-    return TrainingRun.resume(run, ctx, data or sources["data"], held_out or sources["held_out"], admit)
+def _resume(
+    run: Path,
+    ctx: Context,
+    data: Path | None,
+    held_out: Path | None,
+    start_anyway: bool,
+    changes: dict[str, Any],
+) -> TrainingRun:
+    sources = read_record(run)
+    held_out = held_out or sources["held_out"]
+    admit = None if start_anyway else partial(require_fit, ctx, held_out=held_out is not None)
+    return TrainingRun.resume(run, ctx, data or sources["data"], held_out, admit, changes)
+
+
+class _EndColumn(ProgressColumn):
+    """When the last step is expected: the time of the day, with the date unless that is today."""
+
+    max_refresh = 1.0
+
+    def render(self, task: Task) -> Text:
+        if task.time_remaining is None or task.finished:
+            return Text("")
+        now = datetime.now()
+        end = now + timedelta(seconds=task.time_remaining)
+        return Text(f"ends {end:%H:%M}" if end.date() == now.date() else f"ends {end:%d %b %H:%M}", style="cyan")
 
 
 def run_with_progress(training: TrainingRun, after_step: Callable[[RunProgress], None] | None = None) -> bool:
-    """Runs to the end with a progress bar; an interrupt makes it save and stop. Returns whether it was interrupted.
+    """Runs to the end with a progress bar; an interrupt makes it save and stop. Returns whether it stopped before.
 
     `after_step` is called with the progress after each step.
     """
@@ -159,9 +187,11 @@ def run_with_progress(training: TrainingRun, after_step: Callable[[RunProgress],
         MofNCompleteColumn(),
         TextColumn("{task.fields[losses]}"),
         TimeRemainingColumn(),
+        _EndColumn(),
         console=terminal,
+        speed_estimate_period=600,
     )
-    with _saving_on_interrupt(training) as interrupts, bar:
+    with _stoppable(training), bar:
         task = bar.add_task("", total=trainer.config.steps, completed=trainer.step, losses="")
         for progress in training.steps():
             held_out = "" if progress.held_out_loss is None else f", held-out {progress.held_out_loss:.3f}"
@@ -172,30 +202,22 @@ def run_with_progress(training: TrainingRun, after_step: Callable[[RunProgress],
                 after_step(progress)
     done = f"{trainer.step} of {trainer.config.steps} steps"
     terminal.print(f"{done}; checkpoints in {training.checkpoints}", soft_wrap=True, highlight=False)
-    return bool(interrupts)
+    return trainer.step < trainer.config.steps
 
 
 def run_with_records(training: TrainingRun) -> bool:
     """The same for programs: the standard output gets the lines of metrics.jsonl, each as soon as it is there."""
-    with _saving_on_interrupt(training) as interrupts:
+    with _stoppable(training):
         for _ in training.steps(echo=sys.stdout):
             pass
-    return bool(interrupts)
+    return training.trainer.step < training.trainer.config.steps
 
 
 @contextmanager
-def _saving_on_interrupt(training: TrainingRun) -> Iterator[list[int]]:
-    """While it lasts, an interrupt makes the run save and stop, and is added to the list that this gives."""
-    interrupts: list[int] = []
-
-    def interrupt(number: int, frame: object) -> None:
-        interrupts.append(number)
-        training.stop()
-
-    before = signal.signal(signal.SIGINT, interrupt)
+def _stoppable(training: TrainingRun) -> Iterator[None]:
+    """While it lasts, a signal makes the run save and stop, and divergence is an error of the command."""
     try:
-        yield interrupts
+        with stopping(training.stop):
+            yield
     except DivergedError as error:
         raise click.ClickException(str(error)) from error
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""Token shards: the encoded text that training reads, memory-mapped.
+"""Token shards: the encoded text that training reads.
 
 Layout, little-endian: a header of 64 bytes, then `count` token ids of `width` bytes each, nothing behind them.
 
@@ -39,8 +39,9 @@ def tokenizer_digest(model: bytes) -> bytes:
 class TokenShard:
     """A shard, opened and checked: header, version, width and length of the file.
 
-    `tokens` is a read-only uint16 or uint32 array over the mapped file. Ids are checked by `check_ids`, which reads the
-    whole file; readers that take windows check those.
+    `read` gives tokens. The file is not mapped: a map of one that is cut short while it is in use ends the process by
+    SIGBUS, where a read can say what happened. Ids are checked by `check_ids`, which reads the whole file; readers that
+    take windows check those.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
@@ -66,20 +67,38 @@ class TokenShard:
             raise FormatError(
                 path, f"is {size} bytes long, but its {self.count} tokens take {HEADER.size + self.count * width}"
             )
-        dtype = np.dtype("<u2" if width == 2 else "<u4")
-        if self.count:
-            self.tokens = np.memmap(self.path, dtype, "r", HEADER.size, (self.count,))
-        else:
-            self.tokens = np.empty(0, dtype)
+        self.width = width
+        self._size = size
 
     def __len__(self) -> int:
         return self.count
+
+    def read(self, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Tokens start .. stop-1 (by default all) as uint16 or uint32.
+
+        Raises FormatError when the file is no longer as long as it was. It is opened for this read alone: a run may
+        have more shards than a process may have open files.
+        """
+        begin, end, _ = slice(start, stop).indices(self.count)
+        tokens = np.empty(max(0, end - begin), np.dtype("<u2" if self.width == 2 else "<u4"))
+        try:
+            with open(self.path, "rb", buffering=0) as file:
+                file.seek(HEADER.size + begin * self.width)
+                rest = memoryview(tokens).cast("B")
+                while rest and (count := file.readinto(rest)):
+                    rest = rest[count:]
+                if rest:
+                    now = os.fstat(file.fileno()).st_size
+                    raise FormatError(self.path, f"was cut to {now} bytes while it was in use; it had {self._size}")
+        except OSError as error:
+            raise FormatError(self.path, f"cannot be read: {error.strerror or error}") from error
+        return tokens
 
     def check_ids(self) -> None:
         """Raises FormatError when an id is not below vocab_size."""
         chunk = 1 << 24
         for start in range(0, self.count, chunk):
-            ids = self.tokens[start : start + chunk]
+            ids = self.read(start, start + chunk)
             worst = int(ids.argmax())
             if int(ids[worst]) >= self.vocab_size:
                 raise FormatError(

@@ -118,6 +118,7 @@ class MoETransformer:
             _, loss, valid = kernels.cross_entropy_forward(
                 logits, targets.narrow(0, start, rows), ignore_index=IGNORE_INDEX
             )
+            del logits  # before the next are made
             total += loss.item()
             count += valid.item()
         return total, count

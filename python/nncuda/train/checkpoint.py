@@ -16,8 +16,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -109,10 +109,22 @@ class Checkpoint:
         except ValueError as error:
             raise FormatError(self.folder, str(error)) from error
 
-    def trainer(self, ctx: Context, admit: Callable[[MoEConfig, TrainConfig], None] | None = None) -> Trainer:
-        """Model, moments and step as they were saved. `admit` may refuse, by raising, before memory is taken."""
+    def untrainable(self) -> FormatError:
+        """What to raise for a folder that has a model alone."""
+        return FormatError(self.folder, "has no training.json: it can be run, but not trained further")
+
+    def trainer(
+        self,
+        ctx: Context,
+        admit: Callable[[MoEConfig, TrainConfig], None] | None = None,
+        changes: Mapping[str, object] | None = None,
+    ) -> Trainer:
+        """Model, moments and step as they were saved, with `changes` of the training options.
+
+        `admit` may refuse, by raising, before memory is taken.
+        """
         if self.training is None:
-            raise FormatError(self.folder, "has no training.json: it can be run, but not trained further")
+            raise self.untrainable()
         path = self.folder / "optimizer.safetensors"
         moments = SafetensorsFile(path)
         shapes = ParameterLayout(self.config).shapes()
@@ -124,14 +136,16 @@ class Checkpoint:
         for name, shape in expected.items():
             if moments.shape(name) != shape or moments.dtype(name) != np.float32:
                 raise FormatError(path, f"tensor {name} is not f32 of shape {list(shape)}")
+        train = replace(self.training.train, **(changes or {}))  # type: ignore[arg-type]
         try:
-            train = self.training.train
             if admit is not None:
                 admit(self.config, train)
             trainer = Trainer(self.model(ctx, training=True, precision=train.precision), train)
         except FormatError:
             raise
         except ValueError as error:
+            if changes:  # perhaps of these, and not of the file
+                raise
             raise FormatError(self.folder / "training.json", str(error)) from error
         for moment, arena in zip(_MOMENTS, (trainer.first_moments, trainer.second_moments), strict=True):
             for name in shapes:

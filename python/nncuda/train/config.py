@@ -21,6 +21,21 @@ _ADDED = (
     "loss_scale_growth",
     "loss_scale_backoff",
     "loss_scale_interval",
+    "max_loss",
+)
+
+#: Options that a run may go on with other values of. Micro-batches and what is computed twice change how a step is
+#: reached, not what is trained; the rest decides when the run looks at itself.
+CHANGEABLE = (
+    "micro_batch_size",
+    "activation_checkpointing",
+    "recompute_experts",
+    "eval_every",
+    "eval_batches",
+    "save_every",
+    "keep_checkpoints",
+    "log_every",
+    "max_loss",
 )
 
 
@@ -38,6 +53,7 @@ class TrainConfig:
     beta1, beta2, eps   AdamW's
     weight_decay        decoupled, on matrices only
     clip_norm           largest global norm of the gradients; None never clips
+    max_loss            a reported loss above it ends the run as diverged; None is 10 ln(vocab_size)
     activation_checkpointing  to save memory, every so many blocks one keeps its input alone and recomputes the rest in
                         backward, with the same bits: 1 is every block, 0 none
     recompute_experts   the same, in the other blocks, for what lies inside their experts
@@ -67,6 +83,7 @@ class TrainConfig:
     eps: float = 1e-8
     weight_decay: float = 0.1
     clip_norm: float | None = 1.0
+    max_loss: float | None = None
     activation_checkpointing: int = 0
     recompute_experts: bool = False
     precision: Precision = "f32"
@@ -104,6 +121,10 @@ class TrainConfig:
             _number("clip_norm", self.clip_norm, 0.0, math.inf)
             if self.clip_norm == 0:
                 raise ValueError("clip_norm is 0; it must be above 0, or none for no clipping")
+        if self.max_loss is not None:
+            _number("max_loss", self.max_loss, 0.0, math.inf)
+            if self.max_loss == 0:
+                raise ValueError("max_loss is 0; it must be above 0")
         if type(self.recompute_experts) is not bool:
             raise ValueError(f"recompute_experts is {self.recompute_experts!r}; it must be true or false")
         if self.recompute_experts and self.activation_checkpointing == 1:

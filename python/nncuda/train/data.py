@@ -27,7 +27,7 @@ def unigram_entropy(*shards: TokenShard) -> float:
     counts = np.zeros(max(shard.vocab_size for shard in shards), np.int64)
     for shard in shards:
         for start in range(0, shard.count, chunk):
-            counts += np.bincount(shard.tokens[start : start + chunk], minlength=len(counts))
+            counts += np.bincount(shard.read(start, start + chunk), minlength=len(counts))
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())
 
@@ -61,7 +61,7 @@ class TokenWindows:
             which = int(np.searchsorted(self._ends, window, side="right"))
             shard = self.shards[which]
             start = (int(window) - int(self._ends[which - 1] if which else 0)) * self.length
-            rows[row] = shard.tokens[start : start + self.length + 1]
+            rows[row] = shard.read(start, start + self.length + 1)
         worst = int(rows.max()) if rows.size else 0
         if not 0 <= worst < self.vocab_size or rows.min() < 0:
             raise FormatError(shard.path, f"holds the token {worst}; its vocabulary has {self.vocab_size}")

@@ -371,14 +371,16 @@ class _Walk:
             x = out
         normed = self.take(self.stream)
         self.memory.give(x)
-        logits = lse = None
+        lse = None
         for rows in self.chunks():
-            new = self.take(4 * rows * self.config.vocab_size, "evaluation")
-            self.memory.give(logits, lse)
-            logits, lse = new, self.take(4 * rows, "evaluation")
+            logits = self.take(4 * rows * self.config.vocab_size, "evaluation")
             self.linear(self.config.hidden_size, self.config.vocab_size, rows, wide=True)
+            new = self.take(4 * rows, "evaluation")
+            self.memory.give(lse)
+            lse = new
             self.memory.call((8 * rows,))
-        self.memory.give(logits, lse, normed, *ids)
+            self.memory.give(logits)
+        self.memory.give(lse, normed, *ids)
 
 
 def plan_training(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -17,9 +17,10 @@ from ..formats import FormatError, Tokenizer
 from ..formats.atomic import remove_leftovers
 from ..models import MoEConfig, MoETransformer
 from .checkpoint import Checkpoint, TrainingState, list_checkpoints, prune_checkpoints, save_checkpoint
-from .config import LEAST_LOSS_SCALE, TrainConfig
+from .config import CHANGEABLE, LEAST_LOSS_SCALE, TrainConfig
 from .data import TokenWindows, open_shards
 from .metrics import MetricsLog
+from .record import check_digest, write_record
 from .trainer import StepResult, Trainer
 
 
@@ -40,7 +41,7 @@ class Progress:
 
 
 class TrainingRun:
-    """Trains in a folder: `checkpoints/`, `metrics.jsonl`, `tensorboard/`.
+    """Trains in a folder: `run.json`, `checkpoints/`, `metrics.jsonl`, `tensorboard/`.
 
     The order of the data is a function of seed and position, and a checkpoint holds all that a step depends on, so a
     run that was stopped anywhere and taken up again passes through the same bits as one that was not.
@@ -82,14 +83,20 @@ class TrainingRun:
         data: str | os.PathLike[str],
         held_out: str | os.PathLike[str] | None = None,
         tokenizer: Tokenizer | None = None,
+        note: dict[str, object] | None = None,
     ) -> TrainingRun:
-        """A new run. Raises FileExistsError when the folder holds checkpoints already."""
+        """A new run, with its `run.json`, to which `note` is added.
+
+        Raises FileExistsError when the folder holds checkpoints already.
+        """
         if list_checkpoints(Path(folder) / "checkpoints"):
             raise FileExistsError(f"{folder} holds a run already: resume it, or choose another folder")
         windows = _windows(data, train.sequence_length)
         rest = None if held_out is None else _windows(held_out, train.sequence_length)
         trainer = Trainer(MoETransformer(ctx, model, seed=train.seed, precision=train.precision), train)
-        return cls(folder, trainer, windows, rest, tokenizer)
+        run = cls(folder, trainer, windows, rest, tokenizer)
+        write_record(folder, ctx, model, train, data, held_out, note)
+        return run
 
     @classmethod
     def resume(
@@ -99,29 +106,38 @@ class TrainingRun:
         data: str | os.PathLike[str],
         held_out: str | os.PathLike[str] | None = None,
         admit: Callable[[MoEConfig, TrainConfig], None] | None = None,
+        changes: Mapping[str, object] | None = None,
     ) -> TrainingRun:
-        """Takes a run up from its last checkpoint, with the options that it was started with.
+        """Takes a run up from its last checkpoint, with the options that it was started with, but for `changes`.
 
-        `admit` is given them when the files have been checked, and may refuse, by raising, before memory is taken.
+        `changes` are other values of the training options `CHANGEABLE`. `admit` is given the options when the files
+        have been checked, and may refuse, by raising, before memory is taken.
         """
+        for name in changes or {}:
+            if name not in CHANGEABLE:
+                raise ValueError(f"a run goes on with the {name} it has; it takes others of {', '.join(CHANGEABLE)}")
         root = Path(folder) / "checkpoints"
         found = list_checkpoints(root)
         if not found:
             raise FormatError(root, "holds no checkpoint to resume from")
         checkpoint = Checkpoint(found[-1])
-        trainer = checkpoint.trainer(ctx, admit)
         state = checkpoint.training
-        assert state is not None  # trainer() raised otherwise
+        if state is None:
+            raise checkpoint.untrainable()
         windows = _windows(data, state.train.sequence_length)
         if windows.windows != state.data_windows:
             raise ValueError(
                 f"{data} holds {windows.windows} windows; this run was started on data with {state.data_windows}"
             )
+        check_digest(folder, "data", data, windows.shards)
         rest = None if held_out is None else _windows(held_out, state.train.sequence_length)
+        if rest is not None and held_out is not None:
+            check_digest(folder, "held_out", held_out, rest.shards)
+        trainer = checkpoint.trainer(ctx, admit, changes)
         return cls(folder, trainer, windows, rest, checkpoint.tokenizer, state.data_position, state.seconds)
 
     def stop(self) -> None:
-        """Makes the loop end after the step that it is in, with a checkpoint. May be called from a signal handler."""
+        """Makes the loop end after the step that it is in, with a checkpoint. May be called from any thread."""
         self._stop = True
 
     def run(self, report: Callable[[Progress], None] | None = None) -> Progress | None:
@@ -141,7 +157,7 @@ class TrainingRun:
         loss, held_out_loss, speed, saved = math.nan, None, 0.0, True
         timed_steps, timed_seconds, skipped_steps = 0, 0.0, 0
         with MetricsLog(self.folder, step, echo) as log:
-            while step < config.steps and not self._stop:
+            while step < config.steps:
                 began = time.perf_counter()
                 batch = self.data.batch(ctx, config.seed, self.position, config.batch_size)
                 result = self.trainer.train_step(*batch)
@@ -167,6 +183,7 @@ class TrainingRun:
                         "tokens": self.position * config.sequence_length,
                         "tokens_per_second": round(speed, 1),
                         "seconds": round(self.seconds, 3),
+                        "bytes_peak": ctx.bytes_peak,
                         "expert_shares": shares,
                     }
                     log.write(record if result.loss_scale is None else _with_scaling(record, result))
@@ -181,6 +198,8 @@ class TrainingRun:
                 else:
                     saved = False
                 yield Progress(step, loss, held_out_loss, speed, self.seconds, skipped_steps)
+                if self._stop:
+                    break
         if not saved:
             self.save()
 

@@ -1,0 +1,100 @@
+"""What it takes to repeat a run: `run.json`, written when the run starts.
+
+    data, held_out                  where the shards lie; held_out is null without evaluation
+    data_sha256, held_out_sha256    of the bytes of the shards, one after the other
+    program, library, abi, device   what trained, on what
+    model, train                    all options, the seed among them
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from ..binding import library
+from ..context import Context
+from ..formats import FormatError, TokenShard, write_file
+from ..formats.safetensors import read_json
+from ..models import MoEConfig
+from .config import TrainConfig
+from .data import open_shards
+
+_FILE = "run.json"
+_SHOWN = 12  # digits of a hash in a message
+
+
+def write_record(
+    folder: str | os.PathLike[str],
+    ctx: Context,
+    model: MoEConfig,
+    train: TrainConfig,
+    data: str | os.PathLike[str],
+    held_out: str | os.PathLike[str] | None,
+    extra: dict[str, object] | None = None,
+) -> None:
+    """Writes the record of a run that starts, `extra` entries behind the usual ones."""
+    from .. import __version__
+
+    loaded = library.load()
+    record = {
+        "data": str(Path(data).resolve()),
+        "held_out": None if held_out is None else str(Path(held_out).resolve()),
+        "data_sha256": digest(open_shards(data)),
+        "held_out_sha256": None if held_out is None else digest(open_shards(held_out)),
+        "program": f"nncuda {__version__}",
+        "library": loaded.build_info,
+        "abi": ".".join(map(str, loaded.abi)),
+        "device": f"{loaded.device_text(ctx.device_type, ctx.device_index)}; {ctx.isa}",
+        "model": model.to_dict(),
+        "train": train.to_dict(),
+        **(extra or {}),
+    }
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    write_file(Path(folder) / _FILE, json.dumps(record, indent=2) + "\n")
+
+
+def read_record(folder: str | os.PathLike[str]) -> dict[str, object]:
+    """The record of a run. Raises FormatError when it does not say where the data is."""
+    path = Path(folder) / _FILE
+    record = read_json(path)
+    if not isinstance(record.get("data"), str) or not isinstance(record.get("held_out"), str | None):
+        raise FormatError(path, "does not say where the data is")
+    return record
+
+
+def check_digest(
+    folder: str | os.PathLike[str], name: str, source: str | os.PathLike[str], shards: list[TokenShard]
+) -> None:
+    """FormatError when the shards of `source`, a run's `name` ("data", "held_out"), are not those it was started on.
+
+    A run without a record, or with one from before there were hashes, takes any.
+    """
+    if not (Path(folder) / _FILE).exists():
+        return
+    recorded = read_json(Path(folder) / _FILE).get(f"{name}_sha256")
+    if recorded is None:
+        return
+    if not isinstance(recorded, str):
+        raise FormatError(Path(folder) / _FILE, f"{name}_sha256 is {recorded!r}; it must be text")
+    found = digest(shards)
+    if found != recorded:
+        raise FormatError(
+            source,
+            "holds other tokens than those this run was started on "
+            f"(SHA-256 {recorded[:_SHOWN]}… there, {found[:_SHOWN]}… here)",
+        )
+
+
+def digest(shards: list[TokenShard]) -> str:
+    """SHA-256 over the files of shards, one after the other, in hexadecimal digits."""
+    whole, buffer = hashlib.sha256(), memoryview(bytearray(1 << 20))
+    for shard in shards:
+        try:
+            with open(shard.path, "rb", buffering=0) as file:
+                while count := file.readinto(buffer):
+                    whole.update(buffer[:count])
+        except OSError as error:
+            raise FormatError(shard.path, f"cannot be read: {error.strerror or error}") from error
+    return whole.hexdigest()
