@@ -255,7 +255,7 @@ def test_in_a_browser(run: Path, tmp_path: Path) -> None:
                 "i = x.querySelector('[id$=axes_1]').getBoundingClientRect(); "
                 "return [b.width, b.height, b.right, i.width, i.height] })"
             )
-            assert len(boxes) == 7
+            assert len(boxes) == 8
             for box_width, box_height, right, inner_width, inner_height in boxes:
                 assert min(box_width, box_height, inner_width, inner_height) > 0 and right <= width
             assert browser.evaluate("document.documentElement.scrollWidth") <= width
