@@ -15,6 +15,9 @@ type TransformerBlock struct {
 	MoE       *MoELayer
 	Recompute bool
 
+	// Observe is shown the outputs of "self_attn", without the residual, and of "block_sparse_moe", with it; may be nil.
+	Observe func(p *Pass, part string, x *tensor.Tensor)
+
 	x, normed, middle, postNormed *tensor.Tensor
 	capacity                      int  // of the experts when x alone was kept
 	again                         bool // whether Backward must find the rest
@@ -34,19 +37,27 @@ func (b *TransformerBlock) Forward(
 	}
 	if keepAll {
 		b.normed, b.middle, b.postNormed = normed, middle, postNormed
-		return b.MoE.Forward(p, postNormed, middle, capacity, aux, true)
+		return b.observe(p, "block_sparse_moe", b.MoE.Forward(p, postNormed, middle, capacity, aux, true))
 	}
 	p.Free(normed)
-	out := b.MoE.Forward(p, postNormed, middle, capacity, aux, false)
+	out := b.observe(p, "block_sparse_moe", b.MoE.Forward(p, postNormed, middle, capacity, aux, false))
 	p.Free(middle, postNormed)
 	return out
+}
+
+func (b *TransformerBlock) observe(p *Pass, part string, x *tensor.Tensor) *tensor.Tensor {
+	if b.Observe != nil {
+		b.Observe(p, part, x)
+	}
+	return x
 }
 
 // attend is the block's first half: the norm of x, the stream behind attention, and the norm of that.
 func (b *TransformerBlock) attend(p *Pass, x *tensor.Tensor, batch int, keep bool,
 ) (normed, middle, postNormed *tensor.Tensor) {
 	normed = b.InputNorm.Forward(p, x, keep)
-	middle, postNormed = b.PostNorm.ForwardResidual(p, b.Attention.Forward(p, normed, batch, keep), x, keep)
+	attended := b.observe(p, "self_attn", b.Attention.Forward(p, normed, batch, keep))
+	middle, postNormed = b.PostNorm.ForwardResidual(p, attended, x, keep)
 	return normed, middle, postNormed
 }
 

@@ -39,6 +39,7 @@ type MoETransformer struct {
 	blocks    []*layer.TransformerBlock
 	norm      *layer.RMSNorm
 	head      *layer.Linear
+	observer  Observer
 }
 
 // New makes a model with random weights from `seed`, ready to train in a precision.
@@ -199,10 +200,12 @@ func (m *MoETransformer) ForwardBackward(
 		m.clearAddedGradients(p)
 	}
 	x := m.embedding.Forward(p, ids)
+	m.observe(p, EmbeddingName, 0, x)
 	for _, block := range m.blocks {
 		x = block.Forward(p, x, batch, capacity, aux, true)
 	}
 	normed := m.norm.Forward(p, x, true)
+	m.observe(p, normName, 0, normed)
 	m.loss(p, normed, targets, factors.Loss, losses, beta)
 	dx := m.norm.Backward(p, normed, x, nil)
 	p.Free(x)
@@ -241,6 +244,7 @@ func (m *MoETransformer) loss(p *layer.Pass, normed, targets, factor, losses *te
 		x := p.Narrow(normed, 0, chunk.start, chunk.rows)
 		wanted := p.Narrow(targets, 0, chunk.start, chunk.rows)
 		logits := m.logits(p, x)
+		m.observe(p, HeadName, chunk.start, logits)
 		lse, count := p.Empty(cuda.F32, chunk.rows), p.Empty(cuda.I32, 1)
 		sum := p.Narrow(losses, 0, piece, 1)
 		p.Check(tensor.CrossEntropyForward(logits, wanted, nil, lse, sum, count, IgnoreIndex))

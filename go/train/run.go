@@ -17,31 +17,6 @@ import (
 	"github.com/nncuda/nncuda/go/tokenizer"
 )
 
-// ErrDiverged says that the loss is not a finite number any more.
-var ErrDiverged = errors.New("training diverged")
-
-// divergedError says where.
-type divergedError struct {
-	loss      float64
-	step      int
-	overflown bool // the gradients, with the least loss scale
-}
-
-func (e *divergedError) Error() string {
-	if e.overflown {
-		return fmt.Sprintf("the gradients overflow at step %d with the least loss scale there is; the last checkpoint "+
-			"is from before. A lower learning rate or another precision usually helps", e.step)
-	}
-	return fmt.Sprintf(
-		"the loss is %s at step %d; the last checkpoint is from before. A lower learning rate or a longer "+
-			"warm-up usually helps",
-		formats.Repr(e.loss),
-		e.step,
-	)
-}
-
-func (e *divergedError) Unwrap() error { return ErrDiverged }
-
 // Progress is where a run stands after a step. Losses, in nats a token, and skipped steps are those of the last report.
 type Progress struct {
 	Step            int
@@ -223,11 +198,8 @@ func (r *Run) Train(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	loop := &loop{run: r, log: log, loss: math.NaN(), saved: true}
+	loop := &loop{run: r, log: log, loss: math.NaN()}
 	err = errors.Join(loop.steps(ctx), log.close())
-	if err == nil && !loop.saved {
-		err = r.Save(nil)
-	}
 	if err == nil && r.Trainer.Step() < r.Trainer.Config.Steps {
 		err = ctx.Err()
 	}
@@ -259,8 +231,7 @@ func (l *loop) steps(ctx context.Context) error {
 		}
 		step := result.Step
 		l.saved = false
-		last := step == config.Steps
-		reported := last || step%config.LogEvery == 0
+		reported := step == config.Steps || step%config.LogEvery == 0
 		var record *formats.Object
 		if reported {
 			if record, err = l.record(result); err != nil {
@@ -273,36 +244,53 @@ func (l *loop) steps(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := l.evaluateAndSave(step, last); err != nil {
+		if err := l.evaluateAndSave(result, reported); err != nil {
 			return err
 		}
 		if r.OnProgress != nil {
 			r.OnProgress(Progress{step, l.loss, l.heldOut, l.speed, r.Seconds, l.skipped})
 		}
 		if ctx.Err() != nil {
-			break
+			return l.saveAfterStop(result)
 		}
 	}
 	return nil
 }
 
+// saveAfterStop saves the last step unless that was done.
+func (l *loop) saveAfterStop(result *StepResult) error {
+	if l.saved {
+		return nil
+	}
+	if err := l.run.requireConvergence(result); err != nil {
+		return err
+	}
+	return l.run.Save(nil)
+}
+
 // step trains on the next batch.
 func (r *Run) step() (*StepResult, error) {
-	config := r.Trainer.Config
-	order, err := r.Trainer.Model.Context().DataOrder(
-		config.Seed, int64(r.Position), config.BatchSize, int64(r.Data.Count))
+	inputs, targets, err := r.batch(r.Position)
 	if err != nil {
 		return nil, err
 	}
-	inputs, targets, err := r.Data.Take(order)
-	if err != nil {
-		return nil, err
-	}
-	result, err := r.Trainer.TrainStep(inputs, targets, config.BatchSize)
+	size := r.Trainer.Config.BatchSize
+	result, err := r.Trainer.TrainStep(inputs, targets, size)
 	if err == nil {
-		r.Position += config.BatchSize
+		r.Position += size
 	}
 	return result, err
+}
+
+// batch gives inputs and targets of the batch that begins with the window at a position of the order.
+func (r *Run) batch(position int) (inputs, targets []int32, err error) {
+	config := r.Trainer.Config
+	order, err := r.Trainer.Model.Context().DataOrder(
+		config.Seed, int64(position), config.BatchSize, int64(r.Data.Count))
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.Data.Take(order)
 }
 
 // count adds the time of a step.
@@ -312,14 +300,9 @@ func (l *loop) count(seconds float64) {
 	l.timedSeconds += seconds
 }
 
-// record makes the line of metrics of a step, its time still missing. In a skipped step null stands for what is no
-// number.
+// record makes the line of metrics of a step, its time still missing. Null stands for what is no number.
 func (l *loop) record(result *StepResult) (*formats.Object, error) {
 	r := l.run
-	skipped, err := result.Skipped()
-	if err != nil {
-		return nil, err
-	}
 	record := formats.NewObject("step", result.Step)
 	for _, value := range []struct {
 		name string
@@ -335,7 +318,7 @@ func (l *loop) record(result *StepResult) (*formats.Object, error) {
 		if value.name == "loss" {
 			l.loss = number
 		}
-		if record.Set(value.name, number); skipped && !finite(number) {
+		if record.Set(value.name, number); !finite(number) {
 			record.Set(value.name, nil)
 		}
 	}
@@ -395,8 +378,7 @@ func round(value float64, digits int) float64 {
 	return rounded
 }
 
-// report writes the metrics of a step. ErrDiverged when the loss is no number, unless the step was skipped and a lower
-// loss scale can still help.
+// report writes the metrics of a step, also of one that diverged.
 func (l *loop) report(record *formats.Object, result *StepResult) error {
 	config := l.run.Trainer.Config
 	l.speed = float64(l.timedSteps*config.BatchSize*config.SequenceLength) / l.timedSeconds
@@ -406,21 +388,7 @@ func (l *loop) report(record *formats.Object, result *StepResult) error {
 	if err := l.write(record); err != nil {
 		return err
 	}
-	skipped, err := result.Skipped()
-	if err != nil {
-		return err
-	}
-	if !skipped {
-		if !finite(l.loss) {
-			return &divergedError{loss: l.loss, step: result.Step}
-		}
-		return nil
-	}
-	scale, err := result.LossScale()
-	if err == nil && scale == leastLossScale {
-		err = &divergedError{step: result.Step, overflown: true}
-	}
-	return err
+	return l.run.requireConvergence(result)
 }
 
 func (l *loop) write(record *formats.Object) error {
@@ -431,11 +399,18 @@ func (l *loop) write(record *formats.Object) error {
 	return err
 }
 
-func (l *loop) evaluateAndSave(step int, last bool) error {
-	r, config := l.run, l.run.Trainer.Config
-	due := func(every int) bool { return last || (every > 0 && step%every == 0) }
+// evaluateAndSave does what is due after a step. `checked` says that the step was found to converge already.
+func (l *loop) evaluateAndSave(result *StepResult, checked bool) error {
+	r, config, step := l.run, l.run.Trainer.Config, result.Step
+	due := func(every int) bool { return step == config.Steps || (every > 0 && step%every == 0) }
+	evaluates, saves := r.HeldOut != nil && due(config.EvalEvery), due(config.SaveEvery)
+	if !checked && (evaluates || saves) {
+		if err := r.requireConvergence(result); err != nil {
+			return err
+		}
+	}
 	var measured *float64
-	if r.HeldOut != nil && due(config.EvalEvery) {
+	if evaluates {
 		loss, err := r.Evaluate(config.EvalBatches)
 		if err != nil {
 			return err
@@ -445,7 +420,7 @@ func (l *loop) evaluateAndSave(step int, last bool) error {
 			return err
 		}
 	}
-	if !due(config.SaveEvery) {
+	if !saves {
 		return nil
 	}
 	l.saved = true

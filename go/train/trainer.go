@@ -26,6 +26,7 @@ type Trainer struct {
 
 	calls          *capturedStep
 	scaling        *lossScaling   // nil but in f16
+	guard          *guard         // nil in f16
 	done           int            // known here, so that nobody has to wait for the device
 	step           *tensor.Tensor // i32 [1], updates, which is steps without those that were skipped
 	lr, norm, clip *tensor.Tensor // f32 [1]
@@ -67,9 +68,12 @@ func (t *Trainer) build() error {
 		return err
 	}
 	if t.Config.Precision == model.F16 {
-		if t.scaling, err = newLossScaling(ctx, t.Config); err != nil {
-			return err
-		}
+		t.scaling, err = newLossScaling(ctx, t.Config)
+	} else {
+		t.guard, err = newGuard(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	if t.step, err = tensor.Zeros(ctx, cuda.I32, 1); err != nil {
 		return err
@@ -91,6 +95,9 @@ func (t *Trainer) Close() error {
 	}
 	if t.scaling != nil {
 		err = errors.Join(err, t.scaling.close())
+	}
+	if t.guard != nil {
+		err = errors.Join(err, t.guard.close())
 	}
 	err = errors.Join(err, t.FirstMoments.Close(), t.SecondMoments.Close())
 	for _, scalar := range []*tensor.Tensor{t.step, t.lr, t.norm, t.clip} {
@@ -125,6 +132,8 @@ func (t *Trainer) Restore(step int, state *LossScaling) error {
 		if err := t.scaling.restore(*state); err != nil {
 			return err
 		}
+	} else if err := t.guard.reset(); err != nil {
+		return err
 	}
 	if err := tensor.Write(t.step, []int32{int32(updates)}); err != nil {
 		return err
@@ -134,7 +143,8 @@ func (t *Trainer) Restore(step int, state *LossScaling) error {
 }
 
 // TrainStep does one update from ids and targets [batch, length], row after row; targets of model.IgnoreIndex count for
-// nothing.
+// nothing. A step whose gradients are not finite updates nothing (StepResult.Skipped); in another precision than f16 none
+// after it does either.
 //
 // The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into micro-batches,
 // plus that of the load-balancing loss, which is the mean over micro-batches by their tokens. It is an error when no
@@ -151,12 +161,7 @@ func (t *Trainer) TrainStep(inputs, targets []int32, batch int) (*StepResult, er
 	if err := checkIDs("targets", targets, length, vocab, true); err != nil {
 		return nil, err
 	}
-	tokens := 0
-	for _, target := range targets {
-		if target != model.IgnoreIndex {
-			tokens++
-		}
-	}
+	tokens := countTargets(targets)
 	if tokens == 0 {
 		return nil, errors.New("no target counts: all are -100")
 	}
@@ -168,6 +173,17 @@ func (t *Trainer) TrainStep(inputs, targets []int32, batch int) (*StepResult, er
 	}
 	t.done++
 	return &StepResult{Step: t.done, Tokens: tokens, trainer: t, calls: t.calls}, nil
+}
+
+// countTargets is how many targets count.
+func countTargets(targets []int32) int {
+	tokens := 0
+	for _, target := range targets {
+		if target != model.IgnoreIndex {
+			tokens++
+		}
+	}
+	return tokens
 }
 
 // prepare makes the calls of this shape of batch, unless they are there.
@@ -219,9 +235,10 @@ func (t *Trainer) update() error {
 	if config.ClipNorm != 0 {
 		limit = config.ClipNorm
 	}
-	var lossScale, skip, copied *tensor.Tensor
+	var lossScale, copied *tensor.Tensor
+	skip, decide := t.skip(), t.guard.update
 	if t.scaling != nil {
-		lossScale, skip = t.scaling.scale, t.scaling.skip
+		lossScale, decide = t.scaling.scale, t.scaling.update
 	}
 	if m.Weights != m.Parameters {
 		copied = m.Weights.Data
@@ -229,10 +246,8 @@ func (t *Trainer) update() error {
 	if err := tensor.GradClip(t.norm, lossScale, t.clip, nil, float32(limit)); err != nil {
 		return err
 	}
-	if t.scaling != nil {
-		if err := t.scaling.update(t.norm); err != nil {
-			return err
-		}
+	if err := decide(t.norm); err != nil {
+		return err
 	}
 	warmup, total := config.scheduleSteps()
 	lowest := float32(config.LearningRate * config.MinRateShare)
@@ -245,6 +260,14 @@ func (t *Trainer) update() error {
 		int64(m.Layout.NumDecayed), float32(config.Beta1), float32(config.Beta2), float32(config.Eps),
 		float32(config.WeightDecay),
 	)
+}
+
+// skip is the flag i32 [1] that is 1 when the last step updated nothing.
+func (t *Trainer) skip() *tensor.Tensor {
+	if t.scaling != nil {
+		return t.scaling.skip
+	}
+	return t.guard.skip
 }
 
 // checkIDs says which id is no token, nor IgnoreIndex where that may be: before the device is given anything, so that
@@ -330,12 +353,10 @@ func (r *StepResult) LossScale() (float64, error) {
 	return scalar(r.trainer.scaling.scale)
 }
 
-// Skipped tells whether the gradients overflowed, so that nothing was updated.
+// Skipped tells whether nothing was updated: because the gradients were not finite, or, in another precision than f16,
+// those of a step before.
 func (r *StepResult) Skipped() (bool, error) {
-	if !r.Scaled() {
-		return false, nil
-	}
-	skip, err := counter(r.trainer.scaling.skip)
+	skip, err := counter(r.trainer.skip())
 	return skip != 0, err
 }
 

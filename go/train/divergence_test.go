@@ -1,0 +1,208 @@
+package train_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/tensor"
+	"github.com/nncuda/nncuda/go/train"
+)
+
+// plant changes the values of a parameter.
+func plant(t testing.TB, m *model.MoETransformer, name string, change func(values []float32)) {
+	t.Helper()
+	view := must(m.Parameters.Parameter(name))(t)
+	values := must(tensor.Read[float32](view))(t)
+	change(values)
+	check(t, tensor.Write(view, values))
+	check(t, m.RoundWeights())
+}
+
+// times multiplies all values.
+func times(factor float32) func([]float32) {
+	return func(values []float32) {
+		for at := range values {
+			values[at] *= factor
+		}
+	}
+}
+
+// experts plants the same in a matrix of every expert of a layer.
+func experts(t testing.TB, m *model.MoETransformer, layer int, matrix string, change func([]float32)) {
+	t.Helper()
+	for expert := range m.Config.NumExperts {
+		plant(t, m, fmt.Sprintf("model.layers.%d.block_sparse_moe.experts.%d.%s.weight", layer, expert, matrix), change)
+	}
+}
+
+// TestFaultsAreNamed: what is planted after the second step is found in the third, wherever it lies, when the fifth is
+// reported, or the fourth is to be saved. Nothing is updated in between, no checkpoint is written, and the folder goes on.
+func TestFaultsAreNamed(t *testing.T) {
+	const value = `\((nan|-?inf)\)`
+	for name, fault := range map[string]struct {
+		plant func(m *model.MoETransformer)
+		found string // a regular expression
+	}{
+		"a matrix": {func(m *model.MoETransformer) {
+			plant(t, m, "model.layers.1.block_sparse_moe.gate.weight", func(values []float32) {
+				values[2*m.Config.HiddenSize+5] = float32(math.Inf(-1))
+			})
+		}, `the loss is nan at step 3: model\.layers\.1\.block_sparse_moe\.gate\.weight is not finite, first at ` +
+			`\[2, 5\] \(-inf\)`},
+		"a gain": {func(m *model.MoETransformer) {
+			plant(t, m, "model.norm.weight", func(values []float32) { values[7] = float32(math.NaN()) })
+		}, `the loss is nan at step 3: model\.norm\.weight is not finite, first at \[7\] \(nan\)`},
+		"attention": {func(m *model.MoETransformer) {
+			plant(t, m, "model.layers.0.self_attn.v_proj.weight", times(1e30))
+			plant(t, m, "model.layers.0.self_attn.o_proj.weight", times(1e30))
+		}, `: the output of model\.layers\.0\.self_attn is not finite, first at token 0, channel \d+ ` + value},
+		"experts": {func(m *model.MoETransformer) {
+			experts(t, m, 1, "w2", times(1e30))
+			experts(t, m, 1, "w3", times(1e30))
+		}, `: the output of model\.layers\.1\.block_sparse_moe is not finite, first at token 0, channel \d+ ` + value},
+		"the head": {func(m *model.MoETransformer) {
+			plant(t, m, "model.norm.weight", times(1e30))
+			plant(t, m, "lm_head.weight", times(1e30))
+		}, `: the logits are not finite, first at token 0, channel \d+ ` + value},
+		// With w3 all zero nothing reaches the output, but a product that overflows reaches the gradient.
+		"a gradient": {func(m *model.MoETransformer) {
+			experts(t, m, 1, "w1", times(1e6))
+			experts(t, m, 1, "w2", times(1e38))
+			experts(t, m, 1, "w3", times(0))
+		}, `the loss is [0-9.]+ at step 3: the gradient of model\.layers\.1\.\S+ is not finite, first at \[\d+, \d+\] ` + value},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, data, folder := newContext(t), writeShards(t, 48), filepath.Join(t.TempDir(), "run")
+			options := runOptions()
+			options.SaveEvery, options.LogEvery, options.EvalEvery = 0, 5, 0
+			if name == "a gain" {
+				options.SaveEvery = 4
+			}
+			run := startRun(t, ctx, folder, data, options)
+			var planted []float32
+			run.OnProgress = func(progress train.Progress) {
+				if progress.Step == 2 {
+					check(t, run.Save(nil))
+					fault.plant(run.Trainer.Model)
+					planted = state(t, run.Trainer)
+				}
+			}
+			err := run.Train(context.Background())
+			words := `^.*` + fault.found + `; the last checkpoint is from before\. A lower learning rate or a longer ` +
+				`warm-up usually helps$`
+			var diverged *train.DivergedError
+			if !errors.As(err, &diverged) || !errors.Is(err, train.ErrDiverged) ||
+				!regexp.MustCompile(words).MatchString(err.Error()) || diverged.Step != 3 {
+				t.Errorf("%v\nis not %s", err, words)
+			}
+			for at, value := range state(t, run.Trainer) {
+				if math.Float32bits(value) != math.Float32bits(planted[at]) {
+					t.Fatalf("value %d was updated from %v to %v", at, planted[at], value)
+				}
+			}
+			check(t, run.Close())
+			if last := filepath.Base(must(train.ResolveCheckpoint(folder, false))(t)); last != "step-00000002" {
+				t.Errorf("the last checkpoint is %s", last)
+			}
+			trainRun(t, must(train.ResumeRun(ctx, folder, data, data, nil))(t), 0)
+			if used := must(ctx.BytesUsed())(t); used != 0 {
+				t.Errorf("%d bytes are still used", used)
+			}
+		})
+	}
+}
+
+// TestFaultsAreNamedIn16Bits: in the weights that the model computes with, where the largest f32 is infinite.
+func TestFaultsAreNamedIn16Bits(t *testing.T) {
+	ctx, data, folder := newContext(t), writeShards(t, 48), filepath.Join(t.TempDir(), "run")
+	options := runOptions()
+	options.Precision = model.BF16
+	run := startRun(t, ctx, folder, data, options)
+	defer run.Close()
+	run.OnProgress = func(progress train.Progress) {
+		if progress.Step == 4 {
+			plant(t, run.Trainer.Model, "lm_head.weight", func(values []float32) { values[33] = math.MaxFloat32 })
+		}
+	}
+	err := run.Train(context.Background())
+	if words := "the loss is nan at step 5: lm_head.weight is not finite, first at [1, 9] (inf); "; err == nil ||
+		!strings.HasPrefix(err.Error(), words) {
+		t.Errorf("%v\nis not %s", err, words)
+	}
+}
+
+// TestLargeRatesDiverge: what a user does wrong. The metrics have the step, and null for what is no number.
+func TestLargeRatesDiverge(t *testing.T) {
+	ctx, data, folder := newContext(t), writeShards(t, 48), filepath.Join(t.TempDir(), "run")
+	options := runOptions()
+	options.LearningRate, options.WarmupSteps, options.WeightDecay = 1e30, 0, 1e30
+	run := startRun(t, ctx, folder, data, options)
+	defer run.Close()
+	err := run.Train(context.Background())
+	if !errors.Is(err, train.ErrDiverged) || !strings.HasPrefix(err.Error(), "the loss is nan at step 2: ") {
+		t.Fatal(err)
+	}
+	checkpoint := must(train.OpenCheckpoint(must(train.ResolveCheckpoint(folder, false))(t)))(t)
+	check(t, checkpoint.Close())
+	if checkpoint.Training.Step != 1 {
+		t.Errorf("the last checkpoint is of step %d", checkpoint.Training.Step)
+	}
+	text := string(must(os.ReadFile(filepath.Join(folder, "metrics.jsonl")))(t))
+	if !strings.Contains(text, `"step": 2, "loss": null`) || strings.Contains(text, "NaN") {
+		t.Errorf("the metrics are\n%s", text)
+	}
+}
+
+// TestLossesAboveTheLimitDiverge: by the option, or ten times the loss of a guess.
+func TestLossesAboveTheLimitDiverge(t *testing.T) {
+	ctx, data := newContext(t), writeShards(t, 48)
+	for limit, wanted := range map[float64]string{
+		3.5: `^the loss is 4\.\d+ at step 1, above max_loss \(3\.5\): the largest gradient is that of \S+ \(norm \d\S*\); `,
+		0:   `^the loss is \d+(\.\d)? at step \d, above max_loss \(38\.71\): the largest gradient is that of \S+ \(norm \S+\); `,
+	} {
+		options := runOptions()
+		options.MaxLoss = limit
+		if limit == 0 {
+			options.LearningRate, options.WarmupSteps = 30, 0
+		}
+		run := startRun(t, ctx, filepath.Join(t.TempDir(), "run"), data, options)
+		err := run.Train(context.Background())
+		if !errors.Is(err, train.ErrDiverged) || !regexp.MustCompile(wanted).MatchString(err.Error()) {
+			t.Errorf("%v\nis not %s", err, wanted)
+		}
+		check(t, run.Close())
+	}
+}
+
+// TestDivergenceThatCannotBeExplained: the data is gone when the step is to be run again.
+func TestDivergenceThatCannotBeExplained(t *testing.T) {
+	ctx, data, folder := newContext(t), writeShards(t, 48), filepath.Join(t.TempDir(), "run")
+	run := startRun(t, ctx, folder, data, runOptions())
+	defer run.Close()
+	run.OnProgress = func(train.Progress) {
+		plant(t, run.Trainer.Model, "lm_head.weight", func(values []float32) { values[0] = float32(math.NaN()) })
+	}
+	run.OnRecord = func(record *formats.Object) error {
+		if record.Get("step") == 2 {
+			for _, name := range []string{"a.tokens", "b.tokens"} {
+				check(t, os.Truncate(filepath.Join(data, name), 64))
+			}
+		}
+		return nil
+	}
+	err := run.Train(context.Background())
+	words := `^the loss is nan at step 2: where it began could not be found \(\S+: was cut to 64 bytes while it was in ` +
+		`use; it had 664\); the last checkpoint is from before`
+	if !errors.Is(err, train.ErrDiverged) || !regexp.MustCompile(words).MatchString(err.Error()) {
+		t.Error(err)
+	}
+}
