@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import re
 import shutil
-from html import unescape
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,61 +20,62 @@ from small_models import TINY
 from nncuda import Context
 from nncuda.cli import main
 from nncuda.formats import FormatError, write_shard
-from nncuda.report import read_run, report_html, write_report
-from nncuda.report.figures import load_spread
+from nncuda.report import read_run, report_html, whole_page, write_report
+from nncuda.report.thinning import MOST_POINTS, chosen_rows, load_spread, rounded, thin, thin_experts
 from nncuda.train import TrainConfig, TrainingRun
 
 HOSTILE = "</pre></svg><script>alert(1)</script><img src=https://example.org/x onerror='alert(2)'>&\"\0\x1b\ud800\u202e"
 VOID = {"meta", "link", "br", "img"}
 
 
+ROOT = Path(__file__).resolve().parents[2]
+needs_browser = pytest.mark.skipif(find_browser() is None, reason="no Chromium is installed (apt install chromium)")
+
+
 class Structure(HTMLParser):
-    """Elements of a page: every one closed, no name given twice; what could run or load something is collected."""
+    """Elements of a page as it is read before its script runs: every one closed; `texts` are those of the scripts."""
 
     def __init__(self, page: str):
         super().__init__()
         self.open: list[str] = []
-        self.ids: list[str] = []
-        self.tags: set[str] = set()
+        self.tags: list[str] = []
         self.links: list[str] = []
+        self.texts: list[str] = []
         self.feed(page)
         self.close()
         assert not self.open, self.open
-        assert len(self.ids) == len(set(self.ids))
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
+        self.tags.append(tag)
         for name, value in attributes:
-            assert not name.startswith("on"), (tag, name)
-            if name == "id":
-                self.ids.append(value or "")
-            if name in ("href", "src", "xlink:href"):
+            assert not name.startswith("on") and name != "style", (tag, name)
+            if name in ("href", "src"):
                 self.links.append(value or "")
+        if tag == "script":
+            self.texts.append("")
         if tag not in VOID:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attributes)
-        if tag not in VOID:
-            self.open.pop()
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.texts[-1] += data
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag, tag
 
 
-def check(page: str) -> Structure:
-    """What holds of every page: whole, and with nothing in it that comes from elsewhere or runs."""
+def check(page: str) -> dict:
+    """What holds of every page: it is that of every run, around a JSON object that is the run. Gives the object."""
     structure = Structure(page)
-    assert not structure.tags & {"script", "iframe", "object", "embed", "img", "form", "a", "base"}
-    assert all(link.startswith(("#", "data:")) for link in structure.links)
-    assert {link[1:] for link in structure.links if link.startswith("#")} <= set(structure.ids)
-    assert not re.search(r"@import|url\((?!#)", page)
-    page.encode("utf-8")
-    return structure
-
-
-def words(page: str) -> str:
-    return unescape(re.sub(r"<[^>]*>", " ", page))
+    assert structure.tags.count("script") == 2 and not {"iframe", "object", "embed", "img", "form"} & {*structure.tags}
+    assert structure.links == ["data:,"]
+    content, _ = structure.texts
+    assert not re.search("[<>&\u2028\u2029]", content) and content.isascii()
+    before, between, behind = re.split(r"\{\{rows\}\}|\{\{run\}\}", whole_page())
+    assert page.startswith(before) and page.endswith(behind)
+    rows = page[len(before) : -len(content + behind) - len(between)]
+    assert between in page and re.fullmatch(r"(<tr>(<td>([-+.e0-9]+|–)</td>)+</tr>\n?)*", rows)
+    return json.loads(content)
 
 
 def write_metrics(folder: Path, *records: object, end: str = "") -> Path:
@@ -96,36 +99,88 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
     with Context(threads=1) as ctx:
         TrainingRun.start(folder, ctx, TINY, options, data, held_out).run()
-    (folder / "run.json").write_text(json.dumps({"data": str(data), "held_out": str(held_out)}))
-    (folder / "results.json").write_text(json.dumps({"device": "cpu, 1 thread", "bytes_peak": 3 << 20}))
+    (folder / "results.json").write_text(json.dumps({"device": "another", "bytes_peak": 3 << 20}))
     samples = [{"step": step, "prompt": "once", "text": f" upon {step}"} for step in (4, 8)]
     (folder / "samples.jsonl").write_text("".join(json.dumps(sample) + "\n" for sample in samples))
     return folder
 
 
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = find_browser()
+    assert program is not None
+    with Browser(program, tmp_path_factory.mktemp("browser")) as found:
+        yield found
+
+
+def show(browser: Browser, page: Path) -> str:
+    """Opens a page in a browser, which may neither complain nor ask for anything else. Gives its text."""
+    browser.open(page.as_uri())
+    complaints = {"Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"}
+    assert [event for event in browser.events if event["method"] in complaints] == []
+    asked = {event["params"]["request"]["url"] for event in browser.events
+             if event["method"] == "Network.requestWillBeSent"}  # fmt: skip
+    assert {url for url in asked if not url.startswith("data:")} == {page.as_uri()}
+    return browser.evaluate("document.getElementById('page').innerText")
+
+
 def test_content(run: Path) -> None:
-    page = report_html(read_run(run))
-    structure, text = check(page), words(page)
+    found = check(report_html(read_run(run)))
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    names = {"losses", "rate", "norm", "throughput", "memory", "scale", "spread", "load-0"}
-    assert names <= set(structure.ids)
-    assert "Complete: 12 steps." in text and "cpu, 1 thread" in text and "3.0 MiB" in text
+    held_out = [(one["step"], one["held_out_loss"]) for one in records if "held_out_loss" in one]
+    series = found["series"]
+    assert list(series) == ["loss", "held_out_loss", "aux_loss", "grad_norm", "learning_rate", "tokens_per_second",
+                            "loss_scale", "skipped_steps", "bytes_peak"]  # fmt: skip
+    assert series["held_out_loss"]["from"] == [step for step, _ in held_out]
+    assert series["held_out_loss"]["mean"] == [float(f"{loss:.6g}") for _, loss in held_out]
+    assert [row[:1] + row[2:3] for row in found["table"]] == [[step, float(f"{x:.6g}")] for step, x in held_out]
+    assert found["options"]["train"]["clip_norm"] == 0.25 and found["options"]["model"] == TINY.to_dict()
+    assert (found["parameters"], found["active_parameters"]) == (TINY.num_parameters, TINY.num_active_parameters)
+    norms = [one["grad_norm"] for one in records if one.get("grad_norm") is not None]
+    assert found["clipped"] == sum(norm > 0.25 for norm in norms) and series["grad_norm"]["finite"] == len(norms)
+    assert found["last_step"] == 12 and found["tokens"] == 12 * 32 and found["data_tokens"] == 37 * 16
+    assert found["unigram_entropy"] == pytest.approx(3.83, abs=0.04)  # of 600 draws from 48: somewhat below log 48
+    assert [one["name"] for one in found["checkpoints"]] == ["step-00000004", "step-00000008", "step-00000012"]
+    noted = json.loads((run / "run.json").read_text())
+    names = ["program", "library", "abi", "device", "data", "data_sha256", "held_out", "held_out_sha256"]
+    assert list(found["noted"].items()) == [(name, noted[name]) for name in names]
+    assert found["bytes_peak"] == 3145730
+    assert found["experts"]["layers"] == TINY.num_layers and found["experts"]["edges"] == [1, 12]
+    for column, record in zip(found["experts"]["columns"], records, strict=False):
+        np.testing.assert_allclose(np.divide(column, 10000), record["expert_shares"], atol=1e-4)
+        break
+    assert not found["notes"]
+
+
+@needs_browser
+def test_words(run: Path, browser: Browser, tmp_path: Path) -> None:
+    """What the page's script makes of it."""
+    browser.show(1200, 800)
+    text = show(browser, write_report(run, tmp_path / "page.html"))
+    assert "Complete: 12 steps." in text and "3.0 MiB of the device at most" in text
+    noted = json.loads((run / "run.json").read_text())
+    for name in ("program", "device", "data", "data_sha256"):
+        assert noted[name] in text
     total, active = TINY.num_parameters, TINY.num_active_parameters
     assert f"{total / 1000:.2f} k, {active / 1000:.2f} k active a token" in text
-    measured = [record["held_out_loss"] for record in records if "held_out_loss" in record]
-    assert len(measured) == 3
-    for loss in measured:
-        assert f"{loss:.4f}" in text  # in the table of numbers
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    measured = {one["step"]: one["held_out_loss"] for one in records if "held_out_loss" in one}
+    assert len(measured) == 3 and all(f"{loss:.4f}" in text for loss in measured.values())
+    best = min(measured, key=measured.__getitem__)
+    assert f"best checkpoint\tstep-{best:08d}, held-out loss {measured[best]:.4f}" in text
     skipped = records[-2]["skipped_steps"]
-    assert skipped > 0 and f"gradients overflowed: {skipped}." in text
+    assert skipped > 0 and f"gradients overflowed: {skipped}." in text and "from 2^24 at step 1 to" in text
     trained = [record for record in records if record.get("grad_norm") is not None]
     clipped = sum(record["grad_norm"] > 0.25 for record in trained) / len(trained)
     assert f"Clipped to 0.25 in {clipped:.0%} of the reported steps" in text
-    assert "step-00000008" in text and "step-00000012" in text and "upon 8" in text
-    assert "Unigram entropy of the held-out text: 3.8" in text  # of 600 draws from 48: somewhat below log 48 = 3.87
-    # What a figure shows is said in its description, which the caption repeats for all readers.
-    for name in names:
-        assert f'aria-labelledby="{name}-title {name}-text"' in page
+    assert "once upon 8" in text and "Unigram entropy of the held-out text: 3.8" in text
+    assert "precision\tf16" in text and "norm_topk_prob\ttrue" in text and "capacity_factor\tnone" in text
+    ids = browser.evaluate("[...document.querySelectorAll('figure')].map(x => x.id)")
+    assert ids == ["losses", "rate", "norm", "throughput", "scale", "balance", "memory", "spread", "load-0"]
+    # What a figure shows is said beside it, for those who cannot see it.
+    described = "[...document.querySelectorAll('figure svg[role=img]')].map(x => ['labelledby', 'describedby'].map(" \
+                "y => document.getElementById(x.getAttribute('aria-' + y)).textContent.length))"  # fmt: skip
+    assert all(min(lengths) > 3 for lengths in browser.evaluate(described))
 
 
 def test_same_run_same_bytes(run: Path, tmp_path: Path) -> None:
@@ -152,45 +207,55 @@ def test_while_the_run_is_going_on(run: Path, tmp_path: Path) -> None:
     """Before the first checkpoint, in the middle of a line; then with checkpoints and steps still to come."""
     folder = tmp_path / "going"
     lines = (run / "metrics.jsonl").read_text().splitlines()
-    page = report_html(read_run(write_metrics(folder, *lines[:3], end=lines[3][:40])))
-    check(page)
-    assert "no checkpoint yet" in page and "the last line of metrics.jsonl is cut off" in page
+    found = check(report_html(read_run(write_metrics(folder, *lines[:3], end=lines[3][:40]))))
+    assert found["options"] == {"model": None, "train": None} and found["notes"] == [["cut", "metrics.jsonl"]]
+    train = json.loads((run / "checkpoints" / "step-00000004" / "training.json").read_text())["train"]
+    noted = {"data": "a", "model": TINY.to_dict(), "train": train, "abi": "1.7"}
+    (folder / "run.json").write_text(json.dumps(noted))
+    found = check(report_html(read_run(folder)))
+    assert found["options"] == {"model": TINY.to_dict(), "train": train} and found["noted"] == {
+        "abi": "1.7",
+        "data": "a",
+    }
+    (folder / "run.json").write_text(json.dumps({**noted, "train": {"steps": 0}}))
+    assert check(report_html(read_run(folder)))["notes"][-1] == ["options"]
     shutil.copytree(run / "checkpoints", folder / "checkpoints")
     shutil.rmtree(folder / "checkpoints" / "step-00000012")
-    page = report_html(read_run(write_metrics(folder, *lines[:11])))
-    check(page)
-    assert "of 12: going on, or interrupted" in page and "cut off" not in page
+    found = check(report_html(read_run(write_metrics(folder, *lines[:11]))))
+    assert found["options"]["train"]["steps"] == 12 > found["last_step"] and not found["notes"]
+
+
+def odd_lines() -> list[str]:
+    """Records whose values are no numbers, or none that can be: each of every kind, in every place."""
+    odd = ["NaN", "Infinity", "-Infinity", "null", "true", '"x"', "[]", "1e308", "-1e99", "1" * 400, "0", "-0.0"]
+    names = ("loss", "held_out_loss", "grad_norm", "learning_rate", "tokens_per_second", "tokens", "seconds")
+    names += ("loss_scale", "skipped_steps", "bytes_peak", "expert_shares")
+    return [f'{{"step": {step}, {", ".join(f"{json.dumps(name)}: {value}" for name in names)}}}'
+            for step, value in enumerate(odd, 1)]  # fmt: skip
+
+
+WRONG = ["", "5", "[1]", "{", "nothing", '{"step": -1}', '{"step": 1e9}', '{"step": null, "loss": 1}', "[" * 100_000]
+WRONG += ['{"step": 3, "x": ' + "[" * 600 + "]" * 600 + "}", '{"step": 9007199254740992}', '{"step": 1, "loss": 01}']
 
 
 def test_values_that_are_no_numbers(tmp_path: Path) -> None:
     """NaN, null, infinite, huge and wrongly typed values, lines that are no records, in every place."""
-    odd = ["NaN", "Infinity", "-Infinity", "null", "true", '"x"', "[]", "1e308", "-1e99", "1" * 400, "0", "-0.0"]
-    names = ("loss", "held_out_loss", "grad_norm", "learning_rate", "tokens_per_second", "tokens", "seconds")
-    names += ("loss_scale", "skipped_steps", "bytes_peak", "expert_shares")
-    lines = [f'{{"step": {step}, {", ".join(f"{json.dumps(name)}: {value}" for name in names)}}}'
-             for step, value in enumerate(odd, 1)]  # fmt: skip
-    wrong = [
-        "",
-        "5",
-        "[1]",
-        "{",
-        "nothing",
-        '{"step": -1}',
-        '{"step": 1e9}',
-        '{"step": null, "loss": 1}',
-        "[" * 100_000,
-    ]
     tables = ([[0.5, 0.5]], [[0.5, 2.0]], [[1.0], [0.5, 0.5]], [[]], {}, [["x", 1]], [[0.25, 0.75]])
     shares = [{"step": step, "expert_shares": value} for step, value in enumerate(tables, 20)]
-    run = read_run(write_metrics(tmp_path / "odd", *wrong, *lines, *shares))
-    page = report_html(run)
-    check(page)
-    assert len(run.expert_shares()[0]) == 2
-    assert "no finite number at 9 steps, first at step 1" in page
-    assert "is not JSON and is left out" in page and "has no step and is left out" in page
-    assert 'id="memory"' in page  # some records tell it
-    for value in odd:  # each alone, so that no other makes up for it
-        check(report_html(read_run(write_metrics(tmp_path / "one", lines[odd.index(value)]))))
+    found = check(report_html(read_run(write_metrics(tmp_path / "odd", *WRONG, *odd_lines(), *shares))))
+    assert found["experts"]["edges"] == [20, 26] and found["experts"]["columns"] == [[[5000, 5000]], [[2500, 7500]]]
+    assert found["notes"][0] == ["line", "metrics.jsonl", 2] and found["notes"][-1] == ["more", 2]
+    assert found["series"]["loss"]["finite"] == 3 and found["series"]["loss"]["first"] == [9, -1e99]
+    for line in odd_lines():  # each alone, so that no other makes up for it
+        check(report_html(read_run(write_metrics(tmp_path / "one", line))))
+
+
+@needs_browser
+def test_odd_values_in_a_browser(tmp_path: Path, browser: Browser) -> None:
+    for number, lines in enumerate([[*WRONG, *odd_lines()], odd_lines()[8:9], odd_lines()[10:11], odd_lines()[:1]]):
+        text = show(browser, write_report(write_metrics(tmp_path / str(number), *lines)))
+        assert "NaN" not in text.replace("is NaN", "") and "Infinity" not in text and "undefined" not in text
+    assert "the training loss is no finite number at 1 step, first at step 1" in text
 
 
 def test_metrics_that_are_no_text(tmp_path: Path) -> None:
@@ -199,19 +264,52 @@ def test_metrics_that_are_no_text(tmp_path: Path) -> None:
         read_run(tmp_path)
 
 
+def spoil(folder: Path) -> None:
+    """Puts what could break a page wherever a run has texts, and damages a checkpoint."""
+    (folder / "run.json").write_text(json.dumps({"data": HOSTILE, "held_out": HOSTILE, "abi": [HOSTILE]}))
+    (folder / "results.json").write_text(json.dumps({"device": HOSTILE, "library": {}, "unigram_entropy": "x"}))
+    lines = [json.dumps({"step": 4, "prompt": HOSTILE, "text": HOSTILE * 200}), json.dumps({"step": 5, "text": 1})]
+    (folder / "samples.jsonl").write_text("".join(line + "\n" for line in lines))
+    (folder / "checkpoints" / "step-00000004" / "training.json").write_text(json.dumps({HOSTILE: 1}))
+
+
 def test_hostile_text_stays_text(run: Path, tmp_path: Path) -> None:
     folder = tmp_path / 'a <b> & "c"'
     shutil.copytree(run, folder)
-    (folder / "run.json").write_text(json.dumps({"data": HOSTILE, "held_out": HOSTILE}))
-    (folder / "results.json").write_text(json.dumps({"device": HOSTILE, "library": [HOSTILE], "unigram_entropy": "x"}))
-    (folder / "samples.jsonl").write_text(json.dumps({"step": 4, "prompt": HOSTILE, "text": HOSTILE}) + "\n")
-    (folder / "checkpoints" / "step-00000004").mkdir(exist_ok=True)
-    (folder / "checkpoints" / "step-00000004" / "training.json").write_text(json.dumps({HOSTILE: 1}))
-    page = report_html(read_run(folder))
-    check(page)
-    assert "<script" not in page and page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 6
-    assert not re.search("[\0\x1b\ud800]", page)
-    assert "a &lt;b&gt; &amp; &quot;c&quot;" in page
+    spoil(folder)
+    found = check(report_html(read_run(folder)))
+    assert found["name"] == 'a <b> & "c"' and found["noted"]["device"] == HOSTILE.replace("\ud800", "\ufffd")
+    assert len(found["samples"]) == 1 and found["samples"][0]["text"].endswith("…")
+    assert found["notes"] == [["checkpoint", "step-00000004", "training.json"]]
+
+
+@needs_browser
+def test_hostile_text_in_a_browser(run: Path, tmp_path: Path, browser: Browser) -> None:
+    folder = tmp_path / 'a <b> & "c"'
+    shutil.copytree(run, folder)
+    spoil(folder)
+    text = show(browser, write_report(folder, tmp_path / "page.html"))
+    assert text.count("<script>alert(1)</script>") > 6 and 'Training run a <b> & "c"' in text
+    assert not re.search("[\0\x1b\ud800]", text) and "step-00000004 is left out: its training.json" in text
+    counted = "[...document.querySelectorAll('script, img, iframe')].length"
+    assert browser.evaluate(counted) == 2
+    # The policy lets no other script run, even one that gets into the page.
+    browser.evaluate(
+        "document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = 1'})) + ''"
+    )
+    assert browser.evaluate("typeof window.ran") == "undefined"
+
+
+def test_no_pipe_is_opened(tmp_path: Path) -> None:
+    """What is no file is not read: reading might never end."""
+    folder = write_metrics(tmp_path / "run", {"step": 1, "loss": 1.0})
+    for name in ("run.json", "results.json", "samples.jsonl"):
+        os.mkfifo(folder / name)
+    assert check(report_html(read_run(folder)))["notes"] == [["file", "run.json"], ["file", "results.json"]]
+    (folder / "metrics.jsonl").unlink()
+    os.mkfifo(folder / "metrics.jsonl")
+    with pytest.raises(FormatError, match=r"holds no metrics\.jsonl"):
+        read_run(folder)
 
 
 def test_long_runs_stay_small(tmp_path: Path) -> None:
@@ -226,44 +324,100 @@ def test_long_runs_stay_small(tmp_path: Path) -> None:
     assert sizes[1] < 1.1 * sizes[0] < 500_000
     many = [{"step": n, "expert_shares": [[0.5, 0.5]] * 1000} for n in (1, 2)]
     page = report_html(read_run(write_metrics(tmp_path / "many", *many)))
-    assert len(page) < 500_000 and page.count("The maps show the first 32 layers") == 2
-    assert 'id="load-28"' in page and 'id="load-32"' not in page and "first 32 of 1000 layers" in page
+    found = check(page)
+    assert len(page) < 500_000 and found["experts"]["layers"] == 1000 and len(found["experts"]["columns"][0]) == 32
 
 
 def test_spread_of_load() -> None:
-    np.testing.assert_allclose(load_spread(np.array([[1.0, 1, 1, 1], [4, 0, 0, 0]])), [0, np.sqrt(3)])
+    np.testing.assert_allclose(load_spread(np.array([[1.0, 1, 1, 1], [4, 0, 0, 0], [0] * 4])), [0, np.sqrt(3), 0])
 
 
-@pytest.mark.skipif(find_browser() is None, reason="no Chromium is installed (Debian: apt install chromium)")
-def test_in_a_browser(run: Path, tmp_path: Path) -> None:
-    """Chromium shows it without a complaint and without a request, all figures with a size, on paper and on a phone."""
+def test_thinning() -> None:
+    """Means over neighbours with their range, gaps where nothing is a number, no step lost."""
+    points = [(step, float(step)) for step in range(1, 2 * MOST_POINTS + 1)]
+    made = thin(points)
+    assert made is not None and made["from"] == list(range(1, 2 * MOST_POINTS, 2)) and made["to"][-1] == 2 * MOST_POINTS
+    assert made["mean"][:2] == [1.5, 3.5] and made["low"][1] == 3 and made["high"][1] == 4
+    made = thin([(step, math.nan if 3 <= step < 9 else 0.1) for step in range(10)])
+    assert made is not None and made["mean"] == [0.1] * 3 + [None] * 6 + [0.1]
+    assert (made["finite"], made["first"], made["last"]) == (4, [0, 0.1], [9, 0.1])
+    assert thin([(1, math.nan)]) is None and thin([]) is None
+    assert [rounded(value) for value in (1234567.0, 0.1 + 0.2, -1e-300, 0.0)] == [1234570.0, 0.3, -1e-300, 0.0]
+    assert chosen_rows(range(5)) == [*range(5)] and chosen_rows([7]) == [7] and chosen_rows([]) == []
+    assert chosen_rows(range(100)) == [0, 9, 18, 27, 36, 45, 54, 63, 72, 81, 90, 99]
+
+
+def test_columns_of_maps() -> None:
+    """By their steps, so that a pause in the records is as wide as it was long."""
+    shares = np.array([[[1.0, 0]], [[0, 1.0]], [[0.5, 0.5]]])
+    made = thin_experts([0, 1, 30], shares)
+    assert made["columns"] == [[[5000, 5000]], [[5000, 5000]], [[5000, 5000]]] and made["edges"] == [0, 30]
+    made = thin_experts([0, 20, 30], shares)
+    assert made["columns"] == [[[10000, 0]], [[10000, 0]], [[2500, 7500]]]
+    assert thin_experts([5], shares[:1])["edges"] == [4.5, 5.5]
+
+
+@needs_browser
+def test_in_a_browser(run: Path, tmp_path: Path, browser: Browser) -> None:
+    """All figures have a size and stay within the page, on paper, on a phone and in the dark."""
     page = write_report(run, tmp_path / "page.html")
-    program = find_browser()
-    assert program is not None
     seen = []
-    with Browser(program, tmp_path / "profile") as browser:
-        for width, scheme in ((1200, "light"), (1200, "dark"), (360, "light")):
-            browser.show(width, 800, scheme)
-            browser.open(page.as_uri())
-            complaints = {"Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"}
-            assert [event for event in browser.events if event["method"] in complaints] == []
-            asked = [event["params"]["request"]["url"] for event in browser.events
-                     if event["method"] == "Network.requestWillBeSent"]  # fmt: skip
-            assert {url for url in asked if not url.startswith("data:")} == {page.as_uri()}
-            boxes = browser.evaluate(
-                "[...document.querySelectorAll('figure svg')].map(x => { const b = x.getBoundingClientRect(), "
-                "i = x.querySelector('[id$=axes_1]').getBoundingClientRect(); "
-                "return [b.width, b.height, b.right, i.width, i.height] })"
-            )
-            assert len(boxes) == 8
-            for box_width, box_height, right, inner_width, inner_height in boxes:
-                assert min(box_width, box_height, inner_width, inner_height) > 0 and right <= width
-            assert browser.evaluate("document.documentElement.scrollWidth") <= width
-            assert browser.evaluate("[...document.querySelectorAll('figure image')].every(x => x.getBBox().width > 0)")
-            seen.append(browser.evaluate("getComputedStyle(document.querySelector('figure svg text')).fill"))
-            assert browser.screenshot()[:4] == b"\x89PNG"
-        assert seen[0] == seen[2] != seen[1]  # the figures' text follows the reader's choice
-        browser.show(794, 1123, "dark", "print")
-        background = "getComputedStyle(document.body).backgroundColor"
-        assert browser.evaluate(background) == "rgb(255, 255, 255)"  # paper is white
-        assert browser.pdf()[:5] == b"%PDF-"
+    for width, scheme in ((1200, "light"), (1200, "dark"), (360, "light")):
+        browser.show(width, 800, scheme)
+        show(browser, page)
+        boxes = browser.evaluate(
+            "[...document.querySelectorAll('figure > svg')].map(x => { const b = x.getBoundingClientRect(), "
+            "i = x.getBBox(), v = x.viewBox.baseVal; "
+            "return [b.width, b.height, b.right, i.x, i.y, v.width - i.x - i.width, v.height - i.y - i.height] })"
+        )
+        assert len(boxes) == 9
+        for box_width, box_height, right, *rooms in boxes:
+            assert min(box_width, box_height) > 100 and right <= width
+            assert min(rooms) >= -1, rooms  # nothing is drawn beyond the edges
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        assert browser.evaluate("[...document.querySelectorAll('figure image')].every(x => x.getBBox().width > 0)")
+        seen.append(browser.evaluate("getComputedStyle(document.querySelector('figure > svg text')).fill"))
+        assert browser.screenshot()[:4] == b"\x89PNG"
+    assert seen[0] == seen[2] != seen[1]  # the figures' text follows the reader's choice
+    browser.show(794, 1123, "dark", "print")
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert browser.evaluate(background) == "rgb(255, 255, 255)"  # paper is white
+    assert browser.pdf()[:5] == b"%PDF-"
+
+
+@needs_browser
+def test_under_the_pointer(run: Path, tmp_path: Path, browser: Browser) -> None:
+    """A curve says its values at the step under the pointer, a map the load of the expert there."""
+    browser.show(1200, 800)
+    show(browser, write_report(run, tmp_path / "page.html"))
+    point = """(name, x, y) => {
+        const svg = document.querySelector(`#${name} > svg`), box = svg.getBoundingClientRect();
+        const place = {clientX: box.left + x * box.width, clientY: box.top + y * box.height};
+        svg.dispatchEvent(new PointerEvent("pointermove", place));
+        return document.querySelector(`#${name} .tip`).textContent;
+    }"""
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    last = {name: record[name] for record in records for name in record}
+    said = browser.evaluate(f"({point})('losses', 0.96, 0.5)")
+    assert said == f"step 12\ntraining: {last['loss']:.4f}\nheld-out: {last['held_out_loss']:.4f}"
+    said = browser.evaluate(f"({point})('load-0', 0.96, 0.2)")
+    layer, expert = map(int, re.findall(r"layer (\d+), expert (\d+)", said)[0])
+    load = last["expert_shares"][layer][expert] * TINY.num_experts
+    assert float(re.findall(r": ([0-9.]+) times", said)[0]) == pytest.approx(load, abs=0.011)
+    hidden = "document.querySelector('#losses .tip').hidden"
+    assert not browser.evaluate(hidden)
+    browser.evaluate("document.querySelector('#losses > svg').dispatchEvent(new PointerEvent('pointerleave'))")
+    assert browser.evaluate(hidden)
+
+
+@needs_browser
+def test_without_scripts(run: Path, tmp_path: Path, browser: Browser) -> None:
+    """Then the page says what is missing, and has the table of numbers."""
+    page = write_report(run, tmp_path / "page.html")
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open(page.as_uri())
+        texts = browser.evaluate("document.body.innerText")
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert "not allowed to run" in texts and texts.count("\n12\t") == 1

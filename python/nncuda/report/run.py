@@ -1,7 +1,8 @@
 """What a run's folder tells, read so that a run that is going on, was cut off or was damaged still gives a report.
 
 A folder may come from anywhere, so nothing in it is believed: a record or value that is not what docs/formats.md says
-is left out, and `ReportedRun.notes` says so.
+is left out, and a note says so. What comes out is a JSON object, described there too; the page makes words and figures
+of it. The languages read alike, so that the object is the same to the byte.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass, field
+import re
 from pathlib import Path
 
 import numpy as np
@@ -17,90 +18,83 @@ import numpy as np
 from ..formats import FormatError
 from ..formats.safetensors import read_json
 from ..models import MoEConfig, config_from_mixtral
-from ..train import list_checkpoints
+from ..train import TrainConfig, list_checkpoints
 from ..train.checkpoint import TrainingState, read_training_state
 from ..train.data import open_shards, unigram_entropy
+from .thinning import chosen_rows, rounded, thin, thin_experts
 
-_MOST_STEPS = 2**53  # where a float, which plots count in, would skip whole numbers
-_LARGEST_NUMBER = 1e100  # what f32 holds is far below, and axes have room above it
+#: Numbers of the records that are shown as series.
+SERIES = (
+    "loss", "held_out_loss", "aux_loss", "grad_norm", "learning_rate", "tokens_per_second", "loss_scale",
+    "skipped_steps", "bytes_peak",
+)  # fmt: skip
+_COLUMNS = ("loss", "held_out_loss", "learning_rate", "grad_norm", "tokens_per_second")
+#: Texts that a run notes of itself in run.json, or in results.json.
+_NOTED = ("program", "library", "abi", "device", "data", "data_sha256", "held_out", "held_out_sha256")
+
+_MOST_STEPS = 2**53  # where a float, which figures count in, would skip whole numbers
+_LARGEST_NUMBER = 1e100  # what f32 holds is far below, and sums have room above it
+_DEEPEST = 512  # more levels of nesting than this are an attack, not a record
+_MOST_EXPERTS = 4096
 _MOST_SAMPLES = 200
 _MOST_NOTES = 12
+_LONGEST_SAMPLE, _LONGEST_NOTED = 10_000, 1000  # characters
 # Beyond these, counting the tokens of held-out data would take noticeable memory or time.
 _LARGEST_VOCABULARY = 2**24
 _MOST_COUNTED_TOKENS = 10**8
 
-
-@dataclass(frozen=True)
-class Series:
-    """A quantity over the steps: both f64 [n], steps ascending, values NaN where they were no finite number."""
-
-    steps: np.ndarray
-    values: np.ndarray
-
-    def __bool__(self) -> bool:
-        return bool(np.isfinite(self.values).any())
+Record = dict[str, object]
 
 
-@dataclass(frozen=True)
-class ReportedCheckpoint:
-    """A checkpoint: step, held-out loss if it was measured, seconds of training before it, bytes on the disk."""
-
-    name: str
-    step: int
-    held_out_loss: float | None
-    seconds: float
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Text that the model wrote after a step."""
-
-    step: int
-    prompt: str
-    text: str
-
-
-@dataclass
-class ReportedRun:
-    """All that a report shows. What a run does not tell is None or empty."""
-
-    name: str
-    records: list[dict[str, object]]
-    checkpoints: list[ReportedCheckpoint] = field(default_factory=list)
-    model: MoEConfig | None = None
-    state: TrainingState | None = None
-    sources: dict[str, object] = field(default_factory=dict)
-    results: dict[str, object] = field(default_factory=dict)
-    samples: list[Sample] = field(default_factory=list)
-    unigram_entropy: float | None = None
-    notes: list[str] = field(default_factory=list)
-
-    def series(self, name: str) -> Series:
-        """A number of the records by its name."""
-        points = [(record["step"], number(record[name])) for record in self.records if name in record]
-        steps, values = np.array(points, np.float64).reshape(-1, 2).T
-        return Series(steps, values)
-
-    def expert_shares(self) -> tuple[np.ndarray, np.ndarray]:
-        """Steps [n], and the share of choices that each expert got, [n, layers, experts]; both may be empty."""
-        found: list[tuple[int, np.ndarray]] = []
-        for record in self.records:
-            shares = _matrix(record.get("expert_shares"))
-            if shares is not None and (not found or shares.shape == found[0][1].shape):
-                found.append((record["step"], shares))  # type: ignore[arg-type]
-        if not found:
-            return np.zeros(0), np.zeros((0, 0, 0))
-        return np.array([step for step, _ in found], np.float64), np.stack([shares for _, shares in found])
-
-    @property
-    def last_step(self) -> int:
-        return self.records[-1]["step"]  # type: ignore[return-value]
-
-    @property
-    def best_checkpoint(self) -> ReportedCheckpoint | None:
-        measured = [checkpoint for checkpoint in self.checkpoints if checkpoint.held_out_loss is not None]
-        return min(measured, key=lambda checkpoint: checkpoint.held_out_loss) if measured else None  # type: ignore[arg-type, return-value]
+def read_run(folder: str | os.PathLike[str]) -> dict:
+    """Reads a run's folder. Raises FormatError when it holds no metrics at all: then there is nothing to report."""
+    folder = Path(folder)
+    path = folder / "metrics.jsonl"
+    notes: list[list] = []
+    if not path.is_file():
+        raise FormatError(folder, "is no training run: it holds no metrics.jsonl")
+    records = _read_lines(path, notes)
+    if not records:
+        raise FormatError(path, "holds no record of a step yet; the first comes after `log_every` steps")
+    points = {name: _points(records, name) for name in SERIES}
+    for name, words in (("loss", "training loss"), ("held_out_loss", "held-out loss")):
+        missing = [step for step, value in points[name] if math.isnan(value)]
+        if missing:
+            notes.append(["not finite", words, len(missing), missing[0]])
+    experts = _read_experts(records, notes)
+    checkpoints, model, state = _read_checkpoints(folder / "checkpoints", notes)
+    noted, results = (_read_object(folder / name, notes) for name in ("run.json", "results.json"))
+    train = None if state is None else state.train
+    if model is None or train is None:
+        model, train = _noted_options(noted, notes)
+    samples = _read_samples(folder / "samples.jsonl", notes)
+    entropy = _find_entropy(results, noted, model, points["held_out_loss"])
+    if len(notes) > _MOST_NOTES:
+        notes = [*notes[:_MOST_NOTES], ["more", len(notes) - _MOST_NOTES]]
+    return {
+        "version": 1,
+        "name": _text(folder.resolve().name, _LONGEST_NOTED),
+        "last_step": records[-1]["step"],
+        "notes": notes,
+        "options": {
+            "model": None if model is None else _options(model.to_dict(), MoEConfig),
+            "train": None if train is None else _options(train.to_dict(), TrainConfig),
+        },
+        "parameters": None if model is None else model.num_parameters,
+        "active_parameters": None if model is None else model.num_active_parameters,
+        "tokens": _last(records, "tokens"),
+        "data_tokens": None if state is None else state.data_windows * state.train.sequence_length,
+        "seconds": _last(records, "seconds"),
+        "bytes_peak": _or_none(number(results.get("bytes_peak"))),
+        "unigram_entropy": _or_none(entropy),
+        "noted": _noted_texts(noted, results),
+        "clipped": _count_clipped(points["grad_norm"], train),
+        "checkpoints": checkpoints,
+        "samples": samples,
+        "table": _table(points),
+        "series": {name: made for name in SERIES if (made := thin(points[name])) is not None},
+        "experts": experts,
+    }
 
 
 def number(value: object) -> float:
@@ -114,128 +108,221 @@ def number(value: object) -> float:
     return converted if abs(converted) <= _LARGEST_NUMBER else math.nan
 
 
-def read_run(folder: str | os.PathLike[str]) -> ReportedRun:
-    """Reads a run's folder. Raises FormatError when it holds no metrics at all: then there is nothing to report."""
-    folder = Path(folder)
-    path = folder / "metrics.jsonl"
-    notes: list[str] = []
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else rounded(value)
+
+
+def _text(text: str, longest: int) -> str:
+    """Text without halves of characters, cut to `longest` characters."""
+    text = re.sub("[\ud800-\udfff]", "\ufffd", text)
+    return text if len(text) <= longest else text[:longest] + "…"
+
+
+def _read_lines(path: Path, notes: list[list]) -> list[Record]:
+    """The objects of a JSONL file that have a step, in the order of steps.
+
+    A last line without its end is one that is being written.
+    """
     try:
-        records = _read_lines(path, notes)
+        lines = path.read_bytes().split(b"\n")
     except OSError as error:
-        raise FormatError(folder, f"is no training run: metrics.jsonl cannot be read ({error.strerror})") from error
-    records = sorted(records, key=lambda record: record["step"])  # type: ignore[arg-type, return-value]
-    if not records:
-        raise FormatError(path, "holds no record of a step yet; the first comes after `log_every` steps")
-    run = ReportedRun(folder.resolve().name, records, notes=notes)
-    _note_odd_values(run)
-    _read_checkpoints(run, folder / "checkpoints")
-    for name in ("run", "results"):
-        source = folder / f"{name}.json"
-        if source.exists():
-            try:
-                setattr(run, "sources" if name == "run" else name, read_json(source))
-            except FormatError as error:
-                notes.append(f"{source.name} {error.problem}")
-    _read_samples(run, folder / "samples.jsonl")
-    run.unigram_entropy = _find_entropy(run)
-    if len(notes) > _MOST_NOTES:
-        run.notes = [*notes[:_MOST_NOTES], f"and {len(notes) - _MOST_NOTES} more like these"]
-    return run
-
-
-def _read_lines(path: Path, notes: list[str]) -> list[dict[str, object]]:
-    """The objects of a JSONL file that have a step. A last line without its end is one that is being written."""
-    content = path.read_bytes()
-    lines = content.split(b"\n")
-    found: list[dict[str, object]] = []
+        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+    found: list[Record] = []
     for index, line in enumerate(lines, 1):
-        if not line.strip():
+        if not line.strip(b" \t\r"):
             continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            if index == len(lines):
-                notes.append(f"the last line of {path.name} is cut off: the run was writing it, or was killed")
-            else:
-                notes.append(f"line {index} of {path.name} is not JSON and is left out")
-            continue
-        step = record.get("step") if isinstance(record, dict) else None
-        if type(step) is not int or not 0 <= step < _MOST_STEPS:
-            notes.append(f"line {index} of {path.name} has no step and is left out")
-            continue
-        found.append(record)
-    return found
+        record = _read_record(line)
+        if record is not None:
+            found.append(record)
+        elif index == len(lines):
+            notes.append(["cut", path.name])
+        else:
+            notes.append(["line", path.name, index])
+    return sorted(found, key=lambda record: record["step"])  # type: ignore[arg-type, return-value]
 
 
-def _note_odd_values(run: ReportedRun) -> None:
-    """Says where losses were no numbers, and which expert shares could not be shown."""
-    for name, words in (("loss", "training loss"), ("held_out_loss", "held-out loss")):
-        series = run.series(name)
-        missing = series.steps[np.isnan(series.values)]
-        if len(missing):
-            run.notes.append(f"the {words} is no finite number at {len(missing)} steps, first at step {missing[0]:.0f}")
-    given = sum("expert_shares" in record for record in run.records)
-    shown = len(run.expert_shares()[0])
-    if shown < given:
-        run.notes.append(f"the expert shares of {given - shown} records are not a table of shares like the others'")
+def _read_record(line: bytes) -> Record | None:
+    try:
+        record = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    step = record.get("step") if isinstance(record, dict) else None
+    if type(step) is not int or not 0 <= step < _MOST_STEPS:
+        return None
+    brackets = line.count(b"[") + line.count(b"{")
+    return record if brackets <= _DEEPEST or _depth_is_allowed(record) else None
+
+
+def _depth_is_allowed(value: object) -> bool:
+    level, depth = [value], 0
+    while level and depth <= _DEEPEST:
+        inner = [part for part in level if isinstance(part, list | dict)]
+        level = [entry for part in inner for entry in (part.values() if isinstance(part, dict) else part)]
+        depth += 1
+    return not level
+
+
+def _points(records: list[Record], name: str) -> list[tuple[int, float]]:
+    return [(record["step"], number(record[name])) for record in records if name in record]  # type: ignore[misc]
+
+
+def _last(records: list[Record], name: str) -> float | None:
+    finite = [value for _, value in _points(records, name) if not math.isnan(value)]
+    return rounded(finite[-1]) if finite else None
+
+
+def _read_experts(records: list[Record], notes: list[list]) -> dict | None:
+    """What is shown of the experts' shares: those of records whose tables have the size of the first one's."""
+    steps: list[int] = []
+    found: list[np.ndarray] = []
+    given = 0
+    for record in records:
+        if "expert_shares" not in record:
+            continue
+        given += 1
+        shares = _matrix(record["expert_shares"])
+        if shares is not None and (not found or shares.shape == found[0].shape):
+            steps.append(record["step"])  # type: ignore[arg-type]
+            found.append(shares)
+    if len(found) < given:
+        notes.append(["shares", given - len(found)])
+    return thin_experts(steps, np.stack(found)) if found else None
 
 
 def _matrix(value: object) -> np.ndarray | None:
     """Shares as an array [layers, experts]; None when they are none."""
     if not isinstance(value, list) or not value or not all(isinstance(row, list) and row for row in value):
         return None
-    if len({len(row) for row in value}) != 1:
+    if len({len(row) for row in value}) != 1 or len(value[0]) > _MOST_EXPERTS:
         return None
     shares = np.array([[number(share) for share in row] for row in value])
     return shares if ((shares >= 0) & (shares <= 1)).all() else None
 
 
-def _read_checkpoints(run: ReportedRun, root: Path) -> None:
-    """Checkpoints that are whole. The run may remove one while it is read, which is no fault."""
+def _read_checkpoints(root: Path, notes: list[list]) -> tuple[list[dict], MoEConfig | None, TrainingState | None]:
+    """Checkpoints that are whole, and the model and state of the last. The run may remove one meanwhile: no fault."""
+    found: list[dict] = []
+    model, state = None, None
     for folder in list_checkpoints(root):
+        name = "training.json"
         try:
-            state = read_training_state(folder / "training.json")
-            config = config_from_mixtral(read_json(folder / "config.json"))
+            read_state = read_training_state(_regular(folder / name))
+            name = "config.json"
+            read_model = config_from_mixtral(read_json(_regular(folder / name)))
             size = sum(file.stat().st_size for file in folder.iterdir())
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError):
             if folder.exists():
-                problem = error.problem if isinstance(error, FormatError) else error
-                run.notes.append(f"checkpoint {folder.name} is left out: {problem}")
+                notes.append(["checkpoint", folder.name, name])
             continue
-        loss = number(state.held_out_loss)
-        run.checkpoints.append(
-            ReportedCheckpoint(folder.name, state.step, None if math.isnan(loss) else loss, number(state.seconds), size)
+        model, state = read_model, read_state
+        found.append(
+            {
+                "name": folder.name,
+                "step": state.step,
+                "held_out_loss": _or_none(number(state.held_out_loss)),
+                "seconds": _or_none(number(state.seconds)),
+                "bytes": size,
+            }
         )
-        run.model, run.state = config, state
+    return found, model, state
 
 
-def _read_samples(run: ReportedRun, path: Path) -> None:
+def _regular(path: Path) -> Path:
+    """The path of a file. What is none, such as a pipe, might never end."""
     if not path.is_file():
-        return
-    for record in _read_lines(path, run.notes):
-        if isinstance(record.get("prompt"), str) and isinstance(record.get("text"), str):
-            run.samples.append(Sample(record["step"], record["prompt"], record["text"]))  # type: ignore[arg-type]
-    run.samples.sort(key=lambda sample: sample.step)
-    if len(run.samples) > _MOST_SAMPLES:
-        run.notes.append(f"of {len(run.samples)} samples the last {_MOST_SAMPLES} are shown")
-        del run.samples[:-_MOST_SAMPLES]
+        raise FormatError(path, "is no file")
+    return path
 
 
-def _find_entropy(run: ReportedRun) -> float | None:
-    """The unigram entropy that the run noted, else that of its held-out data, when that still lies where it did."""
-    noted = number(run.results.get("unigram_entropy"))
-    if not math.isnan(noted):
-        return noted
-    path = run.sources.get("held_out")
-    if not isinstance(path, str) or run.model is None or not run.series("held_out_loss"):
-        return None
+def _read_object(path: Path, notes: list[list]) -> Record:
+    if not path.exists():
+        return {}
     try:
-        shards = open_shards(path)
-        fitting = all(shard.vocab_size == run.model.vocab_size <= _LARGEST_VOCABULARY for shard in shards)
+        return read_json(_regular(path))
+    except ValueError:
+        notes.append(["file", path.name])
+        return {}
+
+
+def _noted_options(noted: Record, notes: list[list]) -> tuple[MoEConfig | None, TrainConfig | None]:
+    """The options that the run noted when it began, for as long as it has no checkpoint."""
+    model, train = noted.get("model"), noted.get("train")
+    if model is None and train is None:
+        return None, None
+    try:
+        if not isinstance(model, dict) or not isinstance(train, dict):
+            raise ValueError("they are no objects")
+        return MoEConfig.from_dict(model), TrainConfig.from_dict(train)
+    except ValueError:
+        notes.append(["options"])
+        return None, None
+
+
+def _options(values: Record, kind: type) -> Record:
+    """Options with whole numbers as floating-point ones where that is the option's type."""
+    floating = {name for name, field in kind.__dataclass_fields__.items() if str(field.type).startswith("float")}
+    return {
+        name: float(value) if name in floating and type(value) is int else value  # type: ignore[arg-type]
+        for name, value in values.items()
+    }
+
+
+def _noted_texts(noted: Record, results: Record) -> dict[str, str]:
+    found = {}
+    for name in _NOTED:
+        value = next((source[name] for source in (noted, results) if isinstance(source.get(name), str)), None)
+        if value is not None:
+            found[name] = _text(value, _LONGEST_NOTED)  # type: ignore[arg-type]
+    return found
+
+
+def _count_clipped(norms: list[tuple[int, float]], train: TrainConfig | None) -> int | None:
+    """In how many records the gradient was clipped; None when it is not known whether it is at all."""
+    if train is None or train.clip_norm is None:
+        return None
+    return sum(value > train.clip_norm for _, value in norms)
+
+
+def _read_samples(path: Path, notes: list[list]) -> list[dict]:
+    if not path.is_file():
+        return []
+    try:
+        records = _read_lines(path, notes)
+    except FormatError:
+        notes.append(["file", path.name])
+        return []
+    found = [one for one in records if isinstance(one.get("prompt"), str) and isinstance(one.get("text"), str)]
+    if len(found) > _MOST_SAMPLES:
+        notes.append(["samples", len(found), _MOST_SAMPLES])
+    return [
+        {"step": one["step"], **{name: _text(one[name], _LONGEST_SAMPLE) for name in ("prompt", "text")}}  # type: ignore[arg-type]
+        for one in found[-_MOST_SAMPLES:]
+    ]
+
+
+def _table(points: dict[str, list[tuple[int, float]]]) -> list[list]:
+    """The curves in numbers: at the evaluations, or at evenly spaced steps when there were none."""
+    values = {name: dict(points[name]) for name in _COLUMNS}
+    steps = sorted(values["held_out_loss"]) or sorted(values["loss"])
+    return [[step, *(_or_none(values[name].get(step, math.nan)) for name in _COLUMNS)] for step in chosen_rows(steps)]
+
+
+def _find_entropy(results: Record, noted: Record, model: MoEConfig | None, held_out: list[tuple[int, float]]) -> float:
+    """The unigram entropy that the run noted, else that of its held-out data, when that still lies where it did."""
+    entropy = number(results.get("unigram_entropy"))
+    path = noted.get("held_out")
+    if not math.isnan(entropy) or not isinstance(path, str) or model is None:
+        return entropy
+    if all(math.isnan(value) for _, value in held_out):
+        return entropy
+    try:
+        files = sorted(Path(path).glob("*.tokens")) if Path(path).is_dir() else [Path(path)]
+        shards = [shard for file in files for shard in open_shards(_regular(file))]
+        fitting = all(shard.vocab_size == model.vocab_size <= _LARGEST_VOCABULARY for shard in shards)
         if not fitting or not 0 < sum(shard.count for shard in shards) <= _MOST_COUNTED_TOKENS:
-            return None
+            return math.nan
         for shard in shards:
             shard.check_ids()
         return unigram_entropy(*shards)
     except (ValueError, OSError):
-        return None
+        return math.nan
