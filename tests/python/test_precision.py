@@ -25,7 +25,7 @@ from nncuda.models import MoEConfig, MoETransformer
 from nncuda.reference import model as reference
 from nncuda.reference.rounding import rounded
 from nncuda.train import Checkpoint, TrainConfig, Trainer, TrainingRun, read_metrics, resolve_checkpoint
-from nncuda.train.run import DivergedError
+from nncuda.train.divergence import DivergedError
 from nncuda.train.scaling import LossScalingState
 
 SIXTEEN = ("bf16", "f16")
@@ -243,7 +243,7 @@ def test_resumed_run_equals_an_unbroken_one(tmp_path: Path, ctx: nncuda.Context,
     assert states[0] == states[1] and states[0]["train"]["precision"] == precision
     assert json.loads((checkpoints[0] / "config.json").read_text())["torch_dtype"] == "float32"
 
-    measured = ("tokens_per_second", "seconds")
+    measured = ("tokens_per_second", "seconds", "bytes_peak")
     lines = [read_metrics(tmp_path / name / "metrics.jsonl") for name in ("broken", "whole")]
     for record in lines[0] + lines[1]:
         for name in measured:

@@ -228,7 +228,7 @@ def test_shard_cut_while_training(tmp_path: Path, ctx: nncuda.Context, data: tup
 
 
 def test_divergence_stops_the_run(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
-    from nncuda.train.run import DivergedError
+    from nncuda.train.divergence import DivergedError
 
     run = start(tmp_path / "run", ctx, data)
     run.trainer.model.parameters["model.norm.weight"].copy_(np.full(TINY.hidden_size, np.nan))

@@ -20,8 +20,8 @@ from ..models import PRESETS, MoEConfig
 from ..train import TrainConfig, TrainingRun
 from ..train.config import CHANGEABLE
 from ..train.data import open_shards
+from ..train.divergence import DivergedError
 from ..train.record import read_record
-from ..train.run import DivergedError
 from ..train.run import Progress as RunProgress
 from .options import build_configs, config_options, read_config
 from .plan import require_fit

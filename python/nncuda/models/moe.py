@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -155,6 +155,27 @@ class MoETransformer:
         for block in reversed(self.blocks):
             dx = block.backward(dx, batch, aux_factor, beta)
         self.embedding.backward(dx, ids)
+
+    def outputs(self, input_ids: np.ndarray | Tensor, capacity: int = 0) -> Iterator[tuple[str, int, Tensor]]:
+        """What each part of the model makes of `input_ids` on the way forward, for whoever looks for a fault.
+
+        A name, the token of the first row, and the rows [tokens, channels]: the embedding's, each attention's before
+        the residual is added, each mixture's with it, the last norm's, and the logits, some tokens at a time. With
+        `capacity` experts drop tokens as in training.
+        """
+        ids, batch, _ = self._ids(input_ids)
+        x = self.embedding.forward(ids)
+        yield "the output of model.embed_tokens", 0, x
+        for layer, block in enumerate(self.blocks):
+            attended = block.attention.forward(block.input_norm.forward(x), batch)
+            yield f"the output of model.layers.{layer}.self_attn", 0, attended
+            middle, normed = block.post_norm.forward_residual(attended, x)
+            x = block.moe.forward(normed, middle, capacity)
+            yield f"the output of model.layers.{layer}.block_sparse_moe", 0, x
+        x = self.norm.forward(x)
+        yield "the output of model.norm", 0, x
+        for start, rows in self._chunks(x.shape[0]):
+            yield "the logits", start, self.head.forward(x.narrow(0, start, rows), dtype="f32")
 
     def recompute(self, every: int = 0, experts: bool = False) -> None:
         """Chooses what `forward_backward` does not keep but computes twice, with the same bits.

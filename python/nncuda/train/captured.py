@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .. import errors
 from ..graphs import Graph
 from ..models import MoETransformer
 from ..tensor import Tensor
@@ -16,7 +17,8 @@ class CapturedStep:
     """What a step of this shape reads and writes, in memory that stays, and its calls.
 
     A first step runs call by call: whatever is made once (tables of the rotary embedding) is made there. The second is
-    captured, and replayed from then on with the same bits: between its calls the host has nothing to do.
+    captured, and replayed from then on with the same bits: between its calls the host has nothing to do. When the
+    library cannot capture it, `failure` is what it said, and the step goes on call by call.
 
     With `scaling`, the gradients are those of the losses times its scale.
     """
@@ -46,7 +48,13 @@ class CapturedStep:
         self.losses, self.aux = ctx.empty((sum(self._pieces),)), ctx.empty((len(self._sizes),))
         self._runs = 0
         self._graph: Graph | None = None
+        self.failure: str | None = None
         self._watched: list[tuple[Tensor | None, Tensor | None]] = []
+
+    @property
+    def captured(self) -> bool:
+        """Whether the last step was replayed."""
+        return self._graph is not None
 
     def run(self, inputs: np.ndarray, targets: np.ndarray, tokens: int, update: Callable[[], None]) -> None:
         """A step on ids and targets, int32 of this shape, `tokens` of which count; `update` is its last part."""
@@ -58,11 +66,15 @@ class CapturedStep:
             # Others may have run since, of other lengths: what is made once must not be made inside the graph.
             self._model.rope.tables(self.shape[1])
             self._model.rope.positions(max(self._sizes), self.shape[1])
-            with self._model.ctx.capture() as graph:
-                self._calls()
-                update()
-            self._graph = graph
-            self._watched = [(block.moe.counts, block.moe.choices) for block in self._model.blocks]
+            try:
+                with self._model.ctx.capture() as graph:
+                    self._calls()
+                    update()
+            except errors.Error as error:
+                self.failure, self._capture = error.message, False
+            else:
+                self._graph = graph
+                self._watched = [(block.moe.counts, block.moe.choices) for block in self._model.blocks]
         if self._graph is None:
             self._calls()
             update()

@@ -1,9 +1,9 @@
 """What it takes to repeat a run: `run.json`, written when the run starts.
 
-    data, held_out                  where the shards lie; held_out is null without evaluation
-    data_sha256, held_out_sha256    of the bytes of the shards, one after the other
-    program, library, abi, device   what trained, on what
-    model, train                    all options, the seed among them
+data, held_out                  where the shards lie; held_out is null without evaluation
+data_sha256, held_out_sha256    of the bytes of the shards, one after the other
+program, library, abi, device   what trained, on what
+model, train                    all options, the seed among them
 """
 
 from __future__ import annotations

@@ -17,15 +17,12 @@ from ..formats import FormatError, Tokenizer
 from ..formats.atomic import remove_leftovers
 from ..models import MoEConfig, MoETransformer
 from .checkpoint import Checkpoint, TrainingState, list_checkpoints, prune_checkpoints, save_checkpoint
-from .config import CHANGEABLE, LEAST_LOSS_SCALE, TrainConfig
+from .config import CHANGEABLE, TrainConfig
 from .data import TokenWindows, open_shards
+from .divergence import check_convergence
 from .metrics import MetricsLog
 from .record import check_digest, write_record
-from .trainer import StepResult, Trainer
-
-
-class DivergedError(RuntimeError):
-    """The loss is not a finite number any more."""
+from .trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -164,6 +161,10 @@ class TrainingRun:
                 step, self.position = result.step, self.position + config.batch_size
                 last = step == config.steps
                 reported = last or step % config.log_every == 0
+                evaluated = self.held_out is not None and (
+                    last or (config.eval_every > 0 and step % config.eval_every == 0)
+                )
+                saved = last or (config.save_every > 0 and step % config.save_every == 0)
                 if reported:
                     loss = result.loss
                     shares = self._expert_shares()
@@ -186,21 +187,22 @@ class TrainingRun:
                         "bytes_peak": ctx.bytes_peak,
                         "expert_shares": shares,
                     }
-                    log.write(record if result.loss_scale is None else _with_scaling(record, result))
-                    _check_convergence(result, loss)
+                    if result.loss_scale is not None:
+                        record |= {"loss_scale": result.loss_scale, "skipped_steps": skipped_steps}
+                    log.write(_numbers(record))
+                if reported or evaluated or saved:
+                    check_convergence(self.trainer, result, self._batch_of)
                 measured = None
-                if self.held_out is not None and (last or (config.eval_every and step % config.eval_every == 0)):
+                if evaluated:
                     measured = held_out_loss = self.evaluate(config.eval_batches)
                     log.write({"step": step, "held_out_loss": held_out_loss})
-                if last or (config.save_every and step % config.save_every == 0):
+                if saved:
                     self.save(measured)
-                    saved = True
-                else:
-                    saved = False
                 yield Progress(step, loss, held_out_loss, speed, self.seconds, skipped_steps)
                 if self._stop:
                     break
         if not saved:
+            check_convergence(self.trainer, result, self._batch_of)
             self.save()
 
     def evaluate(self, batches: int = 0) -> float:
@@ -231,32 +233,22 @@ class TrainingRun:
         prune_checkpoints(self.checkpoints, config.keep_checkpoints)
         return folder
 
+    def _batch_of(self, step: int) -> tuple[np.ndarray, np.ndarray]:
+        """The batch of a step that was done."""
+        config = self.trainer.config
+        position = self.position - (self.trainer.step - step + 1) * config.batch_size
+        return self.data.batch(self.trainer.model.ctx, config.seed, position, config.batch_size)
+
     def _expert_shares(self) -> list[list[float]]:
         counts = self.trainer.model.expert_counts().astype(np.float64)
         return [[round(share, 5) for share in row] for row in (counts / counts.sum(axis=1, keepdims=True)).tolist()]
 
 
-def _with_scaling(record: dict[str, object], result: StepResult) -> dict[str, object]:
-    """A record of a step whose losses were scaled. In a skipped one null stands for what is no number."""
-    if result.skipped:
-        missing = [name for name, value in record.items() if isinstance(value, float) and not math.isfinite(value)]
-        record = {**record, **dict.fromkeys(missing)}
-    return {**record, "loss_scale": result.loss_scale, "skipped_steps": result.skipped_steps}
-
-
-def _check_convergence(result: StepResult, loss: float) -> None:
-    """DivergedError when the loss is no number, unless the step was skipped and a lower loss scale can still help."""
-    if result.skipped:
-        if result.loss_scale == LEAST_LOSS_SCALE:
-            raise DivergedError(
-                f"the gradients overflow at step {result.step} with the least loss scale there is; the last checkpoint "
-                "is from before. A lower learning rate or another precision usually helps"
-            )
-    elif not math.isfinite(loss):
-        raise DivergedError(
-            f"the loss is {loss} at step {result.step}; the last checkpoint is from before. A lower learning "
-            "rate or a longer warm-up usually helps"
-        )
+def _numbers(record: dict[str, object]) -> dict[str, object]:
+    """A record with null for what is no number: a step that was skipped has no learning rate, and perhaps no loss."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in record.items()
+    }
 
 
 def _windows(source: str | os.PathLike[str], length: int) -> TokenWindows:

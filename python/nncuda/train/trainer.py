@@ -12,6 +12,7 @@ from ..models.moe import IGNORE_INDEX
 from ..tensor import Tensor
 from .captured import CapturedStep
 from .config import TrainConfig
+from .divergence import Watch
 from .scaling import LossScaling, LossScalingState
 
 
@@ -27,6 +28,7 @@ class StepResult:
         aux: Tensor,
         norm: Tensor,
         lr: Tensor,
+        skip: Tensor,
         scaling: LossScaling | None,
     ):
         self.step = step
@@ -36,6 +38,7 @@ class StepResult:
         self._aux = aux
         self._norm = norm
         self._lr = lr
+        self._skip = skip
         self._scaling = scaling
 
     @property
@@ -65,12 +68,12 @@ class StepResult:
 
     @property
     def skipped(self) -> bool:
-        """Whether the gradients overflowed, so that nothing was updated."""
-        return self._scaling is not None and self._scaling.skip.item() != 0
+        """Whether nothing was updated: the gradients were not finite, or, in f32 and bf16, those of an earlier step."""
+        return self._skip.item() != 0
 
     @property
     def skipped_steps(self) -> int:
-        """Steps skipped so far, this one included."""
+        """Steps in f16 that were skipped so far, this one included."""
         return 0 if self._scaling is None else self._scaling.state.skipped
 
 
@@ -103,9 +106,11 @@ class Trainer:
         ctx = model.ctx
         self.first_moments = ParameterArena(ctx, model.layout)
         self.second_moments = ParameterArena(ctx, model.layout)
-        self._capture = capture
         self._calls: CapturedStep | None = None
         self._scaling = LossScaling(ctx, config) if config.precision == "f16" else None
+        self._watch = Watch(ctx)
+        self._uncaptured = None if capture else "capture is off"  # why no step of this trainer is captured
+        self._eager_reason: str | None = None
         self._done = 0  # known here, so that nobody has to wait for the device
         self._step = ctx.zeros((1,), "i32")  # updates, which is steps without those that were skipped
         self._lr = ctx.zeros((1,))
@@ -122,6 +127,20 @@ class Trainer:
         """The loss scale and its counters, read from the device; None in another precision than f16."""
         return None if self._scaling is None else self._scaling.state
 
+    @property
+    def updates(self) -> int:
+        """Steps that updated the parameters, read from the device."""
+        return int(self._step)
+
+    @property
+    def eager_reason(self) -> str | None:
+        """Why the last step ran call by call; None when it was replayed, or there was none."""
+        return self._eager_reason
+
+    def forget_capture(self) -> None:
+        """Lets the captured step go, with its memory; the next two steps are as the first two."""
+        self._calls = None
+
     def restore(self, step: int, loss_scaling: LossScalingState | None = None) -> None:
         """Goes on behind `step`, with the `loss_scaling` of that moment when the precision is f16."""
         if (loss_scaling is None) != (self._scaling is None):
@@ -129,6 +148,7 @@ class Trainer:
         if self._scaling is not None and loss_scaling is not None:
             self._scaling.state = loss_scaling
         skipped = 0 if loss_scaling is None else loss_scaling.skipped
+        self._watch.reset()
         self._step.copy_(np.array([step - skipped], np.int32))
         self._done = step
 
@@ -150,24 +170,35 @@ class Trainer:
         if tokens == 0:
             raise ValueError("no target counts: all are -100")
         batch, length = inputs.shape
+        reason = f"the first step of batches {[batch, length]} runs call by call"
         if self._calls is None or self._calls.shape != inputs.shape:
+            if self._calls is not None and self._calls.captured:
+                reason = f"the batch is {[batch, length]}, the captured step was for {list(self._calls.shape)}"
             micro = self.config.micro_batch_size or batch
             self._calls = None  # its memory first
-            self._calls = CapturedStep(self.model, batch, length, micro, self._capture, self._scaling)
+            self._calls = CapturedStep(self.model, batch, length, micro, self._uncaptured is None, self._scaling)
         calls = self._calls
         calls.run(inputs, wanted, tokens, self._update)
         self._done += 1
+        if calls.failure is not None:
+            self._uncaptured = f"the step could not be captured: {calls.failure}"
+        self._eager_reason = None if calls.captured else self._uncaptured or reason
         values = calls.losses, calls.aux, self._norm, self._lr
-        return StepResult(self._done, tokens, calls.shares, *values, self._scaling)
+        return StepResult(self._done, tokens, calls.shares, *values, self._skip, self._scaling)
+
+    @property
+    def _skip(self) -> Tensor:
+        return self._watch.skip if self._scaling is None else self._scaling.skip
 
     def _update(self) -> None:
-        config, model, scaling = self.config, self.model, self._scaling
+        config, model, scaling, skip = self.config, self.model, self._scaling, self._skip
         gradients = model.gradients.data
-        skip = None if scaling is None else scaling.skip
         kernels.grad_norm(gradients, norm=self._norm)
         limit = math.inf if config.clip_norm is None else config.clip_norm
         kernels.grad_clip(self._norm, None if scaling is None else scaling.scale, scale=self._clip, max_norm=limit)
-        if scaling is not None:
+        if scaling is None:
+            self._watch.update(self._norm)
+        else:
             scaling.update(self._norm)
         warmup, total = config.schedule_steps
         kernels.lr_schedule(

@@ -1,0 +1,164 @@
+"""Divergence: steps that must not update anything, found without waiting for the device, and where they went wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .. import errors, kernels
+from ..context import Context
+from ..formats import FormatError
+from ..models import MoETransformer, ParameterLayout
+from ..models.moe import IGNORE_INDEX
+from ..tensor import Tensor
+from .config import LEAST_LOSS_SCALE
+
+if TYPE_CHECKING:
+    from .trainer import StepResult, Trainer
+
+_ADVICE = "the last checkpoint is from before. A lower learning rate or a longer warm-up usually helps"
+
+
+class DivergedError(RuntimeError):
+    """The loss is not a finite number any more, or far too large. The message says where that began."""
+
+
+class Watch:
+    """Lets no step update anything from the first one on whose gradients are not finite; for f32 and bf16.
+
+    The norms of the gradients are added up: once one of them is not finite the sum never is again. It takes the place
+    of a norm in the machinery of loss scaling, whose scale stays 1 here and goes nowhere.
+    """
+
+    def __init__(self, ctx: Context):
+        self._sum = ctx.zeros((1,))
+        self._scale = ctx.tensor(np.ones(1, np.float32))
+        self._good_steps, self._skipped = ctx.zeros((1,), "i32"), ctx.zeros((1,), "i32")
+        self.skip = ctx.zeros((1,), "i32")  # 1 from such a step on, i32 [1]
+
+    def update(self, norm: Tensor) -> None:
+        """Sets `skip` from the norm f32 [1] of the gradients of a step."""
+        kernels.add(norm, self._sum, y=self._sum)
+        kernels.loss_scale_update(
+            self._sum,
+            self._scale,
+            self._good_steps,
+            self._skipped,
+            skip=self.skip,
+            growth=1.0,
+            backoff=1.0,
+            interval=1,
+        )
+
+    def reset(self) -> None:
+        """Forgets what was."""
+        for tensor in (self._sum, self._good_steps, self._skipped, self.skip):
+            tensor.zero_()
+
+
+def check_convergence(
+    trainer: Trainer, result: StepResult, batch_of: Callable[[int], tuple[np.ndarray, np.ndarray]]
+) -> None:
+    """DivergedError when the last step, or one before it, gave gradients or a loss that are no numbers, or a loss above
+    max_loss. `batch_of` gives inputs and targets of a step again.
+
+    A step in f16 that overflowed is none of these: it was skipped, and a lower loss scale can still help.
+    """
+    if result.loss_scale is not None and result.skipped:
+        if result.loss_scale == LEAST_LOSS_SCALE:
+            raise DivergedError(
+                f"the gradients overflow at step {result.step} with the least loss scale there is; the last checkpoint "
+                "is from before. A lower learning rate or another precision usually helps"
+            )
+        return
+    loss = result.loss
+    if result.skipped or not math.isfinite(loss):
+        # Nothing was updated since the first such step, so the weights are still those that it met.
+        step = trainer.updates + 1 if result.skipped else result.step
+        try:
+            trainer.forget_capture()  # its memory is needed
+            loss, place = _origin(trainer, *batch_of(step), result.loss_scale or 1.0)
+        except (errors.Error, FormatError) as error:
+            sentence = error.message if isinstance(error, errors.Error) else str(error)
+            place = f"where it began could not be found ({sentence})"
+        raise DivergedError(f"the loss is {loss:.4g} at step {step}: {place}; {_ADVICE}")
+    limit = trainer.config.max_loss
+    if limit is None:
+        limit = 10 * math.log(trainer.model.config.vocab_size)
+    if loss > limit:
+        place = _largest_gradient(trainer.model, result.loss_scale or 1.0)
+        raise DivergedError(
+            f"the loss is {loss:.4g} at step {result.step}, above max_loss ({limit:.4g}): {place}; {_ADVICE}"
+        )
+
+
+def _origin(trainer: Trainer, inputs: np.ndarray, targets: np.ndarray, scale: float) -> tuple[float, str]:
+    """The loss of a batch, and the first place where something is not finite: in the weights, on the way forward, or
+    among the gradients in the order in which backward makes them."""
+    model, length = trainer.model, inputs.shape[1]
+    micro = trainer.config.micro_batch_size or len(inputs)
+    loss = _run(model, inputs, targets, micro, scale)
+    for spec in model.layout:
+        if found := _first(model.weights[spec.name]):
+            return loss, f"{spec.name} is not finite, first at {list(found[0])} ({found[1]})"
+    for start in range(0, len(inputs), micro):
+        piece = inputs[start : start + micro]
+        for name, row, output in model.outputs(piece, model.config.capacity(piece.size)):
+            if found := _first(output):
+                (token, channel), value = found
+                verb = "are" if name == "the logits" else "is"
+                place = f"token {start * length + row + token}, channel {channel}"
+                return loss, f"{name} {verb} not finite, first at {place} ({value})"
+    assert model.gradients is not None
+    for name in _backward_order(model.layout, model.config.num_layers):
+        if found := _first(model.gradients[name]):
+            return loss, f"the gradient of {name} is not finite, first at {list(found[0])} ({found[1]})"
+    return loss, _largest_gradient(model, scale)
+
+
+def _run(model: MoETransformer, inputs: np.ndarray, targets: np.ndarray, micro: int, scale: float) -> float:
+    """Loss of a batch, and its gradients times `scale` into the model's, as a step makes them, call by call."""
+    ctx, (batch, length) = model.ctx, inputs.shape
+    tokens = int(np.count_nonzero(targets != IGNORE_INDEX))
+    factor = ctx.tensor(np.array([1.0 / tokens], np.float32) * np.float32(scale))
+    losses: list[float] = []
+    for start in range(0, batch, micro):
+        size = min(micro, batch - start)
+        sums, aux = ctx.empty((model.loss_pieces(size * length),)), ctx.zeros((1,))
+        share = ctx.tensor(np.array([size / batch], np.float32) * np.float32(scale))
+        rows = slice(start, start + size)
+        model.forward_backward(inputs[rows], targets[rows], factor, share, sums, aux, accumulate=start > 0)
+        losses += sums.numpy().tolist()
+    return math.fsum(losses) / tokens
+
+
+def _first(tensor: Tensor) -> tuple[tuple[int, ...], float] | None:
+    """Index and value of the first element that is not finite."""
+    values = (tensor if tensor.dtype == "f32" else kernels.cast(tensor, dtype_y="f32")).numpy()
+    finite = np.isfinite(values)
+    if finite.all():
+        return None
+    at = np.unravel_index(int(finite.argmin()), values.shape)
+    return tuple(map(int, at)), float(values[at])
+
+
+def _backward_order(layout: ParameterLayout, layers: int) -> Iterable[str]:
+    """Names of the parameters in the order in which backward makes their gradients, layer by layer."""
+    yield "lm_head.weight"
+    yield "model.norm.weight"
+    for layer in reversed(range(layers)):
+        yield from (spec.name for spec in layout if spec.name.startswith(f"model.layers.{layer}."))
+    yield "model.embed_tokens.weight"
+
+
+def _largest_gradient(model: MoETransformer, scale: float) -> str:
+    assert model.gradients is not None
+    norms = {
+        name: math.sqrt(float(np.square(array, dtype=np.float64).sum())) / scale
+        for name, array in model.gradients.arrays().items()
+    }
+    name = max(norms, key=lambda name: norms[name])
+    return f"the largest gradient is that of {name} (norm {norms[name]:.2g})"
