@@ -36,8 +36,8 @@ func diverged(step int, loss float64, found string) error {
 
 // overflown is the error of a step in f16 whose gradients overflow whatever the loss scale.
 func overflown(step int) error {
-	return &DivergedError{step, fmt.Sprintf("the gradients overflow at step %d with the least loss scale there is; the "+
-		"last checkpoint is from before. A lower learning rate or another precision usually helps", step)}
+	return &DivergedError{step, fmt.Sprintf("the gradients overflow at step %d with the least loss scale there is; "+
+		"the last checkpoint is from before. A lower learning rate or another precision usually helps", step)}
 }
 
 // short writes a number with so many digits, as %g of C does, which writes nan and inf in small letters.
@@ -54,9 +54,9 @@ func (r *Run) limit() float64 {
 	return 10 * math.Log(float64(r.Trainer.Model.Config.VocabSize))
 }
 
-// requireConvergence is a DivergedError when the step of `result`, or one before it, gave gradients or a loss that are no
-// numbers, or a loss above the limit. A step in f16 that overflowed is none of these: it was skipped, and a lower loss
-// scale can still help, if there is one.
+// requireConvergence is a DivergedError when the step of `result`, or one before it, gave gradients or a loss that are
+// no numbers, or a loss above the limit. A step in f16 that overflowed is none of these: it was skipped, and a lower
+// loss scale can still help, if there is one.
 func (r *Run) requireConvergence(result *StepResult) error {
 	skipped, err := result.Skipped()
 	if err != nil {

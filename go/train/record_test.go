@@ -70,7 +70,8 @@ func TestOtherDataIsRefused(t *testing.T) {
 	_, err := train.ResumeRun(ctx, folder, data, "", nil)
 	var wrong *formats.Error
 	words := data + ": holds other tokens than those this run was started on (SHA-256 "
-	if !errors.As(err, &wrong) || !strings.HasPrefix(err.Error(), words) || !strings.HasSuffix(err.Error(), "… here)") {
+	if !errors.As(err, &wrong) || !strings.HasPrefix(err.Error(), words) ||
+		!strings.HasSuffix(err.Error(), "… here)") {
 		t.Errorf("%v, not %q", err, words)
 	}
 	path := filepath.Join(folder, "run.json")
@@ -99,17 +100,23 @@ func TestResumeWithOtherOptions(t *testing.T) {
 	trainRun(t, must(train.ResumeRun(ctx, broken, data, data, changes))(t), 0)
 	requireSameRuns(t, broken, unbroken)
 	state := must(train.ReadState(filepath.Join(must(train.ResolveCheckpoint(broken, false))(t), "training.json")))(t)
-	if options := state.Train; options.ActivationCheckpointing != 2 || !options.RecomputeExperts || options.MaxLoss != 99.5 {
-		t.Errorf("the last checkpoint has the options %+v", options)
+	now := state.Train
+	if now.ActivationCheckpointing != 2 || !now.RecomputeExperts || now.MaxLoss != 99.5 {
+		t.Errorf("the last checkpoint has the options %+v", now)
 	}
-	for words, changes := range map[string]*formats.Object{
-		"log_every is 0; it must be a whole number, at least 1":                     formats.NewObject("log_every", int64(0)),
-		"activation_checkpointing is 9; this model has 2 blocks":                    formats.NewObject("activation_checkpointing", int64(9)),
-		"recompute_experts is for blocks that activation_checkpointing leaves":      formats.NewObject("activation_checkpointing", int64(1)),
-		"a run goes on with the steps it has; it takes others of micro_batch_size,": formats.NewObject("steps", int64(9)),
+	for _, wrong := range []struct {
+		name  string
+		value int64
+		words string
+	}{
+		{"log_every", 0, "log_every is 0; it must be a whole number, at least 1"},
+		{"activation_checkpointing", 9, "activation_checkpointing is 9; this model has 2 blocks"},
+		{"activation_checkpointing", 1, "recompute_experts is for blocks that activation_checkpointing leaves"},
+		{"steps", 9, "a run goes on with the steps it has; it takes others of micro_batch_size,"},
 	} {
-		if _, err := train.ResumeRun(ctx, broken, data, data, changes); err == nil || !strings.HasPrefix(err.Error(), words) {
-			t.Errorf("%v, not %q", err, words)
+		_, err := train.ResumeRun(ctx, broken, data, data, formats.NewObject(wrong.name, wrong.value))
+		if err == nil || !strings.HasPrefix(err.Error(), wrong.words) {
+			t.Errorf("%v, not %q", err, wrong.words)
 		}
 	}
 	if used := must(ctx.BytesUsed())(t); used != 0 {

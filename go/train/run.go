@@ -45,8 +45,8 @@ type Run struct {
 	OnRecord   func(*formats.Object) error // gets each record of the metrics file, where set
 }
 
-// StartRun makes a new run, with its run.json. It is an error (fs.ErrExist) when the folder holds checkpoints already. heldOut may be "",
-// the tokenizer nil.
+// StartRun makes a new run, with its run.json. It is an error (fs.ErrExist) when the folder holds checkpoints already.
+// heldOut may be "", the tokenizer nil.
 func StartRun(
 	ctx *cuda.Context, folder string, config model.Config, options Config, data, heldOut string,
 	tokens *tokenizer.Tokenizer,
@@ -185,8 +185,8 @@ func (r *Run) Close() error {
 }
 
 // Train runs until all steps are done or ctx is; then the step that it is in is finished and saved, and the error is
-// that of ctx. One step is done in any case, so that there is a checkpoint. Cancelled in its last step, a run is complete, and there is no error. ErrDiverged when training has
-// diverged: the last checkpoint is from before.
+// that of ctx. One step is done in any case, so that there is a checkpoint. Cancelled in its last step, a run is
+// complete, and there is no error. ErrDiverged when training has diverged: the last checkpoint is from before.
 func (r *Run) Train(ctx context.Context) error {
 	if err := os.MkdirAll(r.Checkpoints, 0o777); err != nil {
 		return err

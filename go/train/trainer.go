@@ -143,8 +143,8 @@ func (t *Trainer) Restore(step int, state *LossScaling) error {
 }
 
 // TrainStep does one update from ids and targets [batch, length], row after row; targets of model.IgnoreIndex count for
-// nothing. A step whose gradients are not finite updates nothing (StepResult.Skipped); in another precision than f16 none
-// after it does either.
+// nothing. A step whose gradients are not finite updates nothing (StepResult.Skipped); in another precision than f16
+// none after it does either.
 //
 // The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into micro-batches,
 // plus that of the load-balancing loss, which is the mean over micro-batches by their tokens. It is an error when no

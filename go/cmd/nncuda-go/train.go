@@ -104,7 +104,8 @@ func (f *trainFlags) check(command *cobra.Command, folder string) error {
 	}
 	for _, name := range given {
 		if !slices.Contains(train.Changeable(), name) {
-			return usagef("--resume goes on with the options of the run; leave out --%s. It takes %s", flagName(name), resumable())
+			return usagef("--resume goes on with the options of the run; leave out --%s. It takes %s",
+				flagName(name), resumable())
 		}
 	}
 	return nil

@@ -1,0 +1,149 @@
+"""Runs that are stopped, changed or go wrong: what a folder then holds and what is said, word for word."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import differences
+import languages
+import pytest
+from conftest import find
+from runs import Workshop
+
+from nncuda.train import list_checkpoints, read_metrics
+
+WRONG_FILE, USAGE = 3, 2
+
+# Languages that do not do all of this yet.
+BEHIND = {"rust"}
+
+
+@pytest.fixture
+def there(language: languages.Language) -> languages.Language:
+    """A language that does what this page is about."""
+    if language.name in BEHIND:
+        pytest.skip(f"{language} does not yet")
+    return language
+
+
+def said(done: object) -> str:
+    """The sentence of an error, without the usage that a command writes before it."""
+    return done.stderr[done.stderr.index("Error: ") :]  # type: ignore[attr-defined]
+
+
+@pytest.mark.case("run.json: what it takes to repeat a run")
+@pytest.mark.parametrize("options", ["ragged", "accumulated"])
+def test_record(workshop: Workshop, there: languages.Language, options: str) -> None:
+    python, own = (
+        json.loads((workshop.run(name, options) / "run.json").read_text()) for name in ("python", there.name)
+    )
+    program = {"python": "nncuda", "go": "nncuda-go", "rust": "nncuda-rs"}[there.name]
+    assert re.fullmatch(rf"{program} \d+\.\d+\.\d+", own["program"])
+    assert list(own) == list(python)
+    assert {**own, "program": 0} == {**python, "program": 0}
+
+
+@pytest.mark.case("what is said when a run stops")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stop(workshop: Workshop, there: languages.Language, number: int) -> None:
+    run = workshop.folder / "runs" / f"stopped-{number}-{there.name}"
+    with there.start("train", run, *workshop.options("small"), "--steps", 3000, "--save-every", 0) as process:
+        assert process.stdout is not None and process.stderr is not None
+        for line in process.stdout:
+            if json.loads(line)["step"] == 5:
+                process.send_signal(number)
+        error = process.stderr.read()
+    last = read_metrics(run / "metrics.jsonl")[-1]["step"]
+    assert (process.returncode, error) == (0, f"stopped after step {last} of 3000; --resume goes on from there\n")
+    assert [folder.name for folder in list_checkpoints(run / "checkpoints")] == [f"step-{last:08d}"]
+
+
+@pytest.mark.case("a second signal ends a run at once")
+def test_second_signal(workshop: Workshop, there: languages.Language) -> None:
+    """In the middle of a step, which takes long."""
+    run = workshop.folder / "runs" / f"ended-{there.name}"
+    large = ["--batch-size", 2000, "--micro-batch-size", 50, "--save-every", 0]
+    with there.start("train", run, *workshop.options("small"), *large) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert json.loads(process.stdout.readline())["step"] == 1
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        error = process.stderr.read()
+    assert process.returncode in (128 + signal.SIGINT, 128 + signal.SIGTERM), error  # both wait: either may come first
+    assert not list_checkpoints(run / "checkpoints")
+
+
+@pytest.mark.case("a run goes on with other options")
+def test_resume_with_other_options(workshop: Workshop, there: languages.Language) -> None:
+    """Other micro-batches change bits, in all languages alike; the options that are saved change, too."""
+    changes = ["--micro-batch-size", "none", "--activation-checkpointing", 2, "--recompute-experts", "--max-loss", 77.5]
+    changes += ["--log-every", 4, "--keep-checkpoints", 3]
+    runs = []
+    for language in (find("python"), there):
+        run = workshop.cut(workshop.run("python", "accumulated"), 10, f"changed-{there.name}-{len(runs)}")
+        language.run("train", run, "--resume", *changes)
+        runs.append(run)
+    assert not (difference := differences.of_runs(*runs)), difference
+
+
+@pytest.mark.case("options that a run does not go on with")
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [
+        (["--log-every", 2, "--steps", 9], USAGE),
+        (["--preset", "small", "--hidden-size", 8], USAGE),
+        (["--tokenizer", "tokenizer.model", "--config", "small.toml"], USAGE),
+        (["--log-every", 0], WRONG_FILE),
+        (["--activation-checkpointing", 1, "--recompute-experts"], WRONG_FILE),
+        (["--activation-checkpointing", 9], WRONG_FILE),
+    ],
+)
+def test_options_refused(workshop: Workshop, there: languages.Language, flags: list[object], code: int) -> None:
+    run = workshop.run("python", "accumulated")
+    flags = [workshop.folder / flag if Path(str(flag)).suffix else flag for flag in flags]
+    assert said(there.run("train", run, "--resume", *flags, code=code)) == said(
+        find("python").run("train", run, "--resume", *flags, code=code)
+    )
+
+
+@pytest.mark.case("other tokens than those a run began with")
+@pytest.mark.parametrize("part", ["data", "held-out"])
+def test_other_data(workshop: Workshop, there: languages.Language, part: str) -> None:
+    run = workshop.run("python", "accumulated")
+    path = workshop.folder / f"other-{part}.tokens"
+    shutil.copy(workshop.folder / ("wide.tokens" if part == "data" else "held-out.tokens"), path)
+    with open(path, "r+b") as file:
+        file.seek(-4, 2)
+        file.write(b"\0\0")
+    own, python = (
+        language.run("train", run, "--resume", f"--{part}", path, code=WRONG_FILE).stderr
+        for language in (there, find("python"))
+    )
+    assert own == python and "holds other tokens" in own
+
+
+@pytest.mark.case("a shard cut short while a run reads it")
+def test_shard_cut_short(workshop: Workshop, there: languages.Language, tmp_path: Path) -> None:
+    data, run = tmp_path / "cut.tokens", tmp_path / "run"
+    shutil.copy(workshop.folder / "words.tokens", data)
+    size = data.stat().st_size
+    steps = ["--data", data, "--steps", 100000, "--save-every", 10, "--keep-checkpoints", 1]
+    with there.start("train", run, *workshop.options("small"), *steps) as process:
+        assert process.stdout is not None and process.stderr is not None
+        for line in process.stdout:
+            if json.loads(line)["step"] == 25:
+                with open(data, "r+b") as file:
+                    file.truncate(70)
+        error = process.stderr.read()
+    assert process.returncode == WRONG_FILE
+    assert error == f"Error: {data}: was cut to 70 bytes while it was in use; it had {size}\n"
+    shutil.copy(workshop.folder / "words.tokens", data)
+    last = int(list_checkpoints(run / "checkpoints")[-1].name.removeprefix("step-"))
+    with there.start("train", run, "--resume") as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["step"] == last + 1
+        process.kill()
