@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -120,4 +121,33 @@ func (w *Windows) spread(size, batches int) [][]int64 {
 		chosen[at] = int64(at * w.Count / wanted)
 	}
 	return slices.Collect(slices.Chunk(chosen, size))
+}
+
+// UnigramEntropy is the entropy of the frequencies of the shards' own tokens, in nats: what a model that knows only them
+// would reach. It is a *formats.Error when an id is not below its shard's vocabulary.
+func UnigramEntropy(shards []*formats.TokenShard) (float64, error) {
+	var counts []int
+	total := 0
+	for _, shard := range shards {
+		counts = append(counts, make([]int, max(0, shard.VocabSize-len(counts)))...)
+		ids := make([]int32, min(shard.Count, 1<<20))
+		for start := 0; start < shard.Count; start += len(ids) {
+			ids = ids[:min(len(ids), shard.Count-start)]
+			if err := shard.Read(ids, start); err != nil {
+				return 0, err
+			}
+			for _, id := range ids {
+				counts[id]++
+			}
+		}
+		total += shard.Count
+	}
+	entropy := 0.0
+	for _, count := range counts {
+		if count > 0 {
+			share := float64(count) / float64(total)
+			entropy -= share * math.Log(share)
+		}
+	}
+	return entropy, nil
 }

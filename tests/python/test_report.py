@@ -138,7 +138,7 @@ def test_content(run: Path) -> None:
     assert (found["parameters"], found["active_parameters"]) == (TINY.num_parameters, TINY.num_active_parameters)
     norms = [one["grad_norm"] for one in records if one.get("grad_norm") is not None]
     assert found["clipped"] == sum(norm > 0.25 for norm in norms) and series["grad_norm"]["finite"] == len(norms)
-    assert found["last_step"] == 12 and found["tokens"] == 12 * 32 and found["data_tokens"] == 37 * 16
+    assert found["last_step"] == 12 and found["tokens"] == 12 * 32 and found["data_windows"] == 37
     assert found["unigram_entropy"] == pytest.approx(3.83, abs=0.04)  # of 600 draws from 48: somewhat below log 48
     assert [one["name"] for one in found["checkpoints"]] == ["step-00000004", "step-00000008", "step-00000012"]
     noted = json.loads((run / "run.json").read_text())
@@ -181,6 +181,11 @@ def test_words(run: Path, browser: Browser, tmp_path: Path) -> None:
     described = "[...document.querySelectorAll('figure svg[role=img]')].map(x => ['labelledby', 'describedby'].map(" \
                 "y => document.getElementById(x.getAttribute('aria-' + y)).textContent.length))"  # fmt: skip
     assert all(min(lengths) > 3 for lengths in browser.evaluate(described))
+
+
+@pytest.mark.parametrize("copy", ["go/report/page.html", "rust/nn-core/src/report/page.html"])
+def test_other_languages_have_this_page(copy: str) -> None:
+    assert (ROOT / copy).read_text() == whole_page(), f"{copy} is not that of python/nncuda/report: run `make generate`"
 
 
 def test_same_run_same_bytes(run: Path, tmp_path: Path) -> None:

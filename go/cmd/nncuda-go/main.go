@@ -90,7 +90,7 @@ func newRoot(std streams) *cobra.Command {
 	root.SetErr(std.err)
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err.Error()} })
-	root.AddCommand(newTrain(std), newGenerate(std), newInspect(std), newBench(std))
+	root.AddCommand(newTrain(std), newGenerate(std), newInspect(std), newReport(std), newBench(std))
 	return root
 }
 

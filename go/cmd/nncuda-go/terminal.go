@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // bytesText is a number of bytes for people: 1536 is "1.5 KiB".
 func bytesText(count int) string {
@@ -28,4 +31,13 @@ func countText(count int) string {
 		}
 	}
 	return fmt.Sprint(count)
+}
+
+// groupedText is a whole number with its digits in groups: 1234567 is "1,234,567".
+func groupedText(number float64) string {
+	text := strconv.FormatFloat(number, 'f', 0, 64)
+	for at := len(text) - 3; at > 0; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text
 }

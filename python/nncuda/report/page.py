@@ -1,8 +1,8 @@
 """The page of a report: one file with its own style and script, which draws the run that stands in it as JSON.
 
-The script, its style and the frame around them lie in `page/` and are the same for every language: `python -m
-nncuda.report.page FILE..` writes the whole page, with room for a run, for Go and for Rust. The page forbids itself, by
-its content security policy, to load anything and to run anything but this script, which it knows by its hash.
+The script, its style and the frame around them lie in `page/` and are the same for every language: Go and Rust have
+copies of the whole page, which `make generate` writes. The page forbids itself, by its content security policy, to load
+anything and to run anything but this script, which it knows by its hash.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import base64
 import hashlib
 import json
 import os
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -63,8 +62,3 @@ def _source(name: str) -> str:
 def _hash(text: str) -> str:
     """The name of a script or style in a content security policy (W3C CSP level 2, section 4.2.5)."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
-
-
-if __name__ == "__main__":
-    for copy in sys.argv[1:]:
-        write_file(copy, whole_page())

@@ -83,7 +83,7 @@ def read_run(folder: str | os.PathLike[str]) -> dict:
         "parameters": None if model is None else model.num_parameters,
         "active_parameters": None if model is None else model.num_active_parameters,
         "tokens": _last(records, "tokens"),
-        "data_tokens": None if state is None else state.data_windows * state.train.sequence_length,
+        "data_windows": None if state is None else state.data_windows,
         "seconds": _last(records, "seconds"),
         "bytes_peak": _or_none(number(results.get("bytes_peak"))),
         "unigram_entropy": _or_none(entropy),

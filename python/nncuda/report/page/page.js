@@ -96,8 +96,8 @@ function summary() {
   }
   if (best) rows.push(["best checkpoint", `${best.name}, held-out loss ${best.held_out_loss.toFixed(4)}`]);
   if (run.tokens !== null) {
-    const times = run.data_tokens
-      ? `, ${(run.tokens / run.data_tokens).toFixed(2)} times the ${countText(run.data_tokens)} of the data` : "";
+    const size = run.data_windows * train?.sequence_length;
+    const times = size > 0 ? `, ${(run.tokens / size).toFixed(2)} times the ${countText(size)} of the data` : "";
     rows.push(["tokens", `${countText(Math.round(run.tokens))} trained on${times}`]);
   }
   if (run.seconds !== null) rows.push(["time", duration(run.seconds)]);

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/nncuda/nncuda/go/report"
+	"github.com/spf13/cobra"
+)
+
+func newReport(std streams) *cobra.Command {
+	out := ""
+	command := &cobra.Command{
+		Use:   "report [flags] RUN",
+		Short: "Write one HTML page about the training run in RUN: curves, experts, checkpoints, options.",
+		Long: `Write one HTML page about the training run in RUN: curves, experts, checkpoints, options.
+
+The page needs nothing else, no network and no other file. It may be written while the run is going on, and shows
+the run as it stands then; what the run's files do not hold, or hold in a way that cannot be shown, it says.`,
+		Args: exactArguments("RUN"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			defer interruptible(command.Context(), std)()
+			if err := requirePath("RUN", arguments[0], folderPath); err != nil {
+				return err
+			}
+			if info, err := os.Stat(out); err == nil && info.IsDir() {
+				return usagef("invalid value for '--out': file '%s' is a directory", out)
+			}
+			if out != "" {
+				out = filepath.Clean(out)
+			}
+			path, size, err := report.Write(filepath.Clean(arguments[0]), out)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(std.out, "%s: %s kB\n", path, groupedText(float64(size)/1e3))
+			return err
+		},
+	}
+	command.Flags().StringVar(&out, "out", "", "Where to write it.  [default: RUN/report.html]")
+	return command
+}
