@@ -18,6 +18,7 @@ int64_t nn_dtype_size(int32_t dtype) {
   case NNCUDA_BF16:
     return 2;
   case NNCUDA_I8:
+  case NN_U8:
     return 1;
   case NN_I64:
     return 8;

@@ -34,8 +34,8 @@ enum { NN_ROLE_IN = 1, NN_ROLE_OUT = 2, NN_ROLE_INOUT = 3, NN_ROLE_ACC = 7, NN_R
 #define NN_FLOATS (1u << NNCUDA_F32 | 1u << NNCUDA_F16 | 1u << NNCUDA_BF16)
 #define NN_NUMBERS (NN_FLOATS | 1u << NNCUDA_I32 | 1u << NNCUDA_I8)
 
-/* dtypes that only tensors inside the ABI have: seeds. Not in bindings.h since no dtype parameter takes it. */
-enum { NN_I64 = 1000 };
+/* dtypes that only tensors inside the ABI have: seeds, codes. Not in bindings.h since no dtype parameter takes them. */
+enum { NN_I64 = 1000, NN_U8 = 1001 };
 
 /* For dimensions that are a product or a sum, which must not wrap before they are checked: too large becomes INT64_MAX.
  *   NN_IN(row_slot, NNCUDA_I32, nn_mul(tokens, k)); */

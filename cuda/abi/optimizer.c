@@ -1,8 +1,28 @@
 #include "optimizer.h"
 
 #include "call.h"
+#include "moments.h"
 
 #include <math.h>
+
+/* What the forms of AdamW check alike: all but their moments. */
+#define ADAMW_ARGUMENTS()                                                                                              \
+  NN_REQUIRE(n_decay >= 0 && n_decay <= n, NNCUDA_ERROR_INVALID_VALUE,                                                 \
+             "n_decay is %lld; it must be 0 to n, which is %lld", (long long)n_decay, (long long)n);                   \
+  NN_REQUIRE(beta1 >= 0.0f && beta1 < 1.0f, NNCUDA_ERROR_INVALID_VALUE,                                                \
+             "beta1 is %g; it must be at least 0 and below 1", (double)beta1);                                         \
+  NN_REQUIRE(beta2 >= 0.0f && beta2 < 1.0f, NNCUDA_ERROR_INVALID_VALUE,                                                \
+             "beta2 is %g; it must be at least 0 and below 1", (double)beta2);                                         \
+  NN_REQUIRE(eps > 0.0f && isfinite(eps), NNCUDA_ERROR_INVALID_VALUE, "eps is %g; it must be finite and above 0",      \
+             (double)eps);                                                                                             \
+  NN_REQUIRE(weight_decay >= 0.0f && isfinite(weight_decay), NNCUDA_ERROR_INVALID_VALUE,                               \
+             "weight_decay is %g; it must be finite and at least 0", (double)weight_decay);                            \
+  NN_IN(grad, NNCUDA_F32, n);                                                                                          \
+  NN_IN(lr, NNCUDA_F32, 1);                                                                                            \
+  NN_IN(step, NNCUDA_I32, 1);                                                                                          \
+  NN_IN_OPT(grad_scale, NNCUDA_F32, 1);                                                                                \
+  NN_IN_OPT(skip, NNCUDA_I32, 1);                                                                                      \
+  NN_INOUT(param, NNCUDA_F32, n)
 
 int32_t cuda_adamw_step(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step,
                         const float *grad_scale, const int32_t *skip, float *param, float *m, float *v,
@@ -11,22 +31,7 @@ int32_t cuda_adamw_step(nncuda_ctx *ctx, const float *grad, const float *lr, con
   NN_BEGIN(adamw_step);
   NN_DTYPE(dtype, NN_FLOATS);
   NN_SIZE(n);
-  NN_REQUIRE(n_decay >= 0 && n_decay <= n, NNCUDA_ERROR_INVALID_VALUE,
-             "n_decay is %lld; it must be 0 to n, which is %lld", (long long)n_decay, (long long)n);
-  NN_REQUIRE(beta1 >= 0.0f && beta1 < 1.0f, NNCUDA_ERROR_INVALID_VALUE,
-             "beta1 is %g; it must be at least 0 and below 1", (double)beta1);
-  NN_REQUIRE(beta2 >= 0.0f && beta2 < 1.0f, NNCUDA_ERROR_INVALID_VALUE,
-             "beta2 is %g; it must be at least 0 and below 1", (double)beta2);
-  NN_REQUIRE(eps > 0.0f && isfinite(eps), NNCUDA_ERROR_INVALID_VALUE, "eps is %g; it must be finite and above 0",
-             (double)eps);
-  NN_REQUIRE(weight_decay >= 0.0f && isfinite(weight_decay), NNCUDA_ERROR_INVALID_VALUE,
-             "weight_decay is %g; it must be finite and at least 0", (double)weight_decay);
-  NN_IN(grad, NNCUDA_F32, n);
-  NN_IN(lr, NNCUDA_F32, 1);
-  NN_IN(step, NNCUDA_I32, 1);
-  NN_IN_OPT(grad_scale, NNCUDA_F32, 1);
-  NN_IN_OPT(skip, NNCUDA_I32, 1);
-  NN_INOUT(param, NNCUDA_F32, n);
+  ADAMW_ARGUMENTS();
   NN_INOUT(m, NNCUDA_F32, n);
   NN_INOUT(v, NNCUDA_F32, n);
   NN_OUT_OPT(param_copy, dtype, n);
@@ -34,6 +39,47 @@ int32_t cuda_adamw_step(nncuda_ctx *ctx, const float *grad, const float *lr, con
   return NN_LAUNCH(nn_adamw_step_args, .grad = grad, .lr = lr, .step = step, .grad_scale = grad_scale, .skip = skip,
                    .param = param, .m = m, .v = v, .param_copy = param_copy, .n = n, .n_decay = n_decay, .beta1 = beta1,
                    .beta2 = beta2, .eps = eps, .weight_decay = weight_decay, .dtype = dtype);
+}
+
+int32_t cuda_adamw_step_bf16(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step,
+                             const float *grad_scale, const int32_t *skip, float *param, void *m, void *v,
+                             void *param_copy, int64_t n, int64_t n_decay, float beta1, float beta2, float eps,
+                             float weight_decay, int32_t dtype) {
+  NN_BEGIN(adamw_step_bf16);
+  NN_DTYPE(dtype, NN_FLOATS);
+  NN_SIZE(n);
+  ADAMW_ARGUMENTS();
+  NN_INOUT(m, NNCUDA_BF16, n);
+  NN_INOUT(v, NNCUDA_BF16, n);
+  NN_OUT_OPT(param_copy, dtype, n);
+  NN_FLOPS(15.0 * (double)n);
+  return NN_LAUNCH(nn_adamw_step_bf16_args, .grad = grad, .lr = lr, .step = step, .grad_scale = grad_scale,
+                   .skip = skip, .param = param, .m = m, .v = v, .param_copy = param_copy, .n = n, .n_decay = n_decay,
+                   .beta1 = beta1, .beta2 = beta2, .eps = eps, .weight_decay = weight_decay, .dtype = dtype);
+}
+
+int32_t cuda_adamw_step_f8(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step,
+                           const float *grad_scale, const int32_t *skip, float *param, void *m, float *m_scale, void *r,
+                           float *r_scale, void *param_copy, int64_t n, int64_t blocks, int64_t n_decay, float beta1,
+                           float beta2, float eps, float weight_decay, int32_t dtype) {
+  NN_BEGIN(adamw_step_f8);
+  NN_DTYPE(dtype, NN_FLOATS);
+  NN_SIZE(n);
+  NN_SIZE(blocks);
+  const int64_t needed = nn_moment_blocks(n);
+  NN_REQUIRE(blocks == needed, NNCUDA_ERROR_INVALID_SIZE, "blocks is %lld; it must be n / %d rounded up, which is %lld",
+             (long long)blocks, NN_MOMENT_BLOCK, (long long)needed);
+  ADAMW_ARGUMENTS();
+  NN_INOUT(m, NN_U8, n);
+  NN_INOUT(m_scale, NNCUDA_F32, blocks);
+  NN_INOUT(r, NN_U8, n);
+  NN_INOUT(r_scale, NNCUDA_F32, blocks);
+  NN_OUT_OPT(param_copy, dtype, n);
+  NN_FLOPS(21.0 * (double)n);
+  return NN_LAUNCH(nn_adamw_step_f8_args, .grad = grad, .lr = lr, .step = step, .grad_scale = grad_scale, .skip = skip,
+                   .param = param, .m = m, .m_scale = m_scale, .r = r, .r_scale = r_scale, .param_copy = param_copy,
+                   .n = n, .n_decay = n_decay, .beta1 = beta1, .beta2 = beta2, .eps = eps, .weight_decay = weight_decay,
+                   .dtype = dtype);
 }
 
 int32_t cuda_zero_grad(nncuda_ctx *ctx, void *grad, int64_t n, int32_t dtype) {

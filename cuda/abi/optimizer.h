@@ -16,6 +16,34 @@ typedef struct nn_adamw_step_args {
   int32_t dtype;
 } nn_adamw_step_args;
 
+typedef struct nn_adamw_step_bf16_args {
+  const float *grad, *lr;
+  const int32_t *step;
+  const float *grad_scale;
+  const int32_t *skip;
+  float *param;
+  void *m, *v, *param_copy;
+  int64_t n, n_decay;
+  float beta1, beta2, eps, weight_decay;
+  int32_t dtype;
+} nn_adamw_step_bf16_args;
+
+typedef struct nn_adamw_step_f8_args {
+  const float *grad, *lr;
+  const int32_t *step;
+  const float *grad_scale;
+  const int32_t *skip;
+  float *param;
+  void *m;
+  float *m_scale;
+  void *r;
+  float *r_scale;
+  void *param_copy;
+  int64_t n, n_decay;
+  float beta1, beta2, eps, weight_decay;
+  int32_t dtype;
+} nn_adamw_step_f8_args;
+
 typedef struct nn_zero_grad_args {
   void *grad;
   int64_t n;

@@ -19,6 +19,8 @@ static const char *dtype_name(int32_t dtype) {
     return "i32";
   case NNCUDA_I8:
     return "i8";
+  case NN_U8:
+    return "u8";
   default:
     return "i64";
   }
@@ -37,6 +39,8 @@ static double value_at(const unsigned char *run, int64_t i, int32_t dtype) {
     return (double)((const int32_t *)(const void *)run)[i];
   case NNCUDA_I8:
     return (double)((const int8_t *)run)[i];
+  case NN_U8:
+    return (double)run[i];
   default:
     return (double)((const int64_t *)(const void *)run)[i];
   }

@@ -1,36 +1,29 @@
 #include "../abi/optimizer.h"
 
 #include "../abi/elementwise.h"
-#include "rows.h"
-
-/* How far ahead arrays that no cache holds are fetched: AdamW, with four of them at once, gains a tenth. */
-enum { FETCH_BYTES = 1024 };
+#include "optimizer_adamw.h"
 
 /* ---- adamw_step ---- */
 
 typedef struct adamw_job {
   nn_adamw_step_args a;
-  /* What is the same for every parameter, computed once in f64. */
-  float grad_scale, one_less_beta1, one_less_beta2;
-  float m_scale, v_scale; /* the bias corrections 1/(1-beta1^t), 1/(1-beta2^t) */
-  float lr, keep;         /* keep: what weight decay leaves of a parameter */
+  adamw_factors factors;
 } adamw_job;
 
 NN_INLINE void adamw_vector(const adamw_job *job, vf keep, int64_t i, int64_t lanes, int32_t dtype, int32_t mode) {
   const nn_adamw_step_args *a = &job->a;
+  const adamw_factors *f = &job->factors;
   if (mode != NN_PART) {
     const float *const streams[] = {a->grad, a->m, a->v, a->param};
     for (int k = 0; k < 4; k++) {
-      nn_fetch(streams[k], i + FETCH_BYTES / (int64_t)sizeof(float), VF, NNCUDA_F32);
+      nn_fetch(streams[k], i + NN_ADAMW_FETCH_BYTES / (int64_t)sizeof(float), VF, NNCUDA_F32);
     }
   }
-  const vf grad = nn_get(a->grad, i, lanes, NNCUDA_F32, mode) * vf_set1(job->grad_scale);
-  const vf m = vf_fma(vf_set1(a->beta1), nn_get(a->m, i, lanes, NNCUDA_F32, mode), vf_set1(job->one_less_beta1) * grad);
-  const vf v =
-      vf_fma(vf_set1(a->beta2), nn_get(a->v, i, lanes, NNCUDA_F32, mode), vf_set1(job->one_less_beta2) * (grad * grad));
-  const vf root = vf_sqrt(v * vf_set1(job->v_scale)) + vf_set1(a->eps);
-  const vf param =
-      nn_get(a->param, i, lanes, NNCUDA_F32, mode) * keep - vf_set1(job->lr) * ((m * vf_set1(job->m_scale)) / root);
+  const vf grad = nn_get(a->grad, i, lanes, NNCUDA_F32, mode) * vf_set1(f->grad_scale);
+  const vf m = adamw_first(f, nn_get(a->m, i, lanes, NNCUDA_F32, mode), grad);
+  const vf v = adamw_second(f, nn_get(a->v, i, lanes, NNCUDA_F32, mode), grad);
+  const vf root = vf_sqrt(v * vf_set1(f->v_scale)) + vf_set1(f->eps);
+  const vf param = adamw_param(f, nn_get(a->param, i, lanes, NNCUDA_F32, mode), keep, m, root);
   nn_put(a->m, i, lanes, m, NNCUDA_F32, mode);
   nn_put(a->v, i, lanes, v, NNCUDA_F32, mode);
   nn_put(a->param, i, lanes, param, NNCUDA_F32, mode);
@@ -43,7 +36,7 @@ NN_INLINE void adamw_piece(const adamw_job *shared, int64_t piece, int32_t dtype
   const adamw_job job = *shared;
   const int64_t begin = piece * NN_CHUNK, end = begin + NN_CHUNK < job.a.n ? begin + NN_CHUNK : job.a.n;
   const int64_t decayed = job.a.n_decay < begin ? begin : job.a.n_decay < end ? job.a.n_decay : end;
-  const vf keep = vf_set1(job.keep), all = vf_set1(1.0f);
+  const vf keep = vf_set1(job.factors.keep), all = vf_set1(1.0f);
   NN_EACH_VECTOR(begin, decayed, 0, 0, adamw_vector(&job, keep, i, lanes, dtype, MODE));
   NN_EACH_VECTOR(decayed, end, 0, 0, adamw_vector(&job, all, i, lanes, dtype, MODE));
 }
@@ -57,25 +50,18 @@ static void adamw_task(void *arg, int64_t piece, int32_t worker) {
 int32_t NN_KERNEL(adamw_step)(nncuda_ctx *ctx, const void *args) {
   adamw_job job = {.a = *(const nn_adamw_step_args *)args};
   const nn_adamw_step_args *a = &job.a;
-  if (a->skip != NULL && a->skip[0] != 0) {
-    return NNCUDA_SUCCESS;
+  int32_t status;
+  if (!ADAMW_FACTORS(ctx, a, &job.factors, &status)) {
+    return status;
   }
-  const int32_t t = a->step[0];
-  if (t < 1) {
-    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "step[0] is %d; it must be at least 1", t);
-  }
-  job.grad_scale = a->grad_scale == NULL ? 1.0f : a->grad_scale[0];
-  job.one_less_beta1 = (float)(1.0 - (double)a->beta1);
-  job.one_less_beta2 = (float)(1.0 - (double)a->beta2);
-  job.m_scale = (float)(1.0 / (1.0 - pow((double)a->beta1, t)));
-  job.v_scale = (float)(1.0 / (1.0 - pow((double)a->beta2, t)));
-  job.lr = a->lr[0];
-  job.keep = (float)(1.0 - (double)a->lr[0] * (double)a->weight_decay);
   nn_parallel(ctx, (a->n + NN_CHUNK - 1) / NN_CHUNK, adamw_task, &job);
   return NNCUDA_SUCCESS;
 }
 
 /* ---- gradients ---- */
+
+/* How far ahead gradients that no cache holds are fetched. */
+enum { FETCH_BYTES = 1024 };
 
 int32_t NN_KERNEL(zero_grad)(nncuda_ctx *ctx, const void *args) {
   const nn_zero_grad_args *a = args;

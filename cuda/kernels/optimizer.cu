@@ -1,45 +1,8 @@
-#include "abi/optimizer.h"
-
 #include "abi/elementwise.h"
-#include "kernels/number.cuh"
+#include "kernels/optimizer_adamw.cuh"
 #include "kernels/reduce.cuh"
 
-/* Blocks a multiprocessor of what goes through a whole arena: by count, as in elementwise.cu, not measured on a GPU
- * yet. */
-constexpr int THREADS = 256, BLOCKS_PER_SM = 8;
-
 /* ---- adamw_step ---- */
-
-/* A product with a sum is fused where cpu/optimizer.c fuses it and nowhere else, so that both engines make the same
- * step of the same gradients. */
-
-/* What is the same for every parameter, computed once, in f64. */
-struct adamw_factors {
-  int32_t idle; /* nothing is to be done */
-  float grad_scale, one_less_beta1, one_less_beta2;
-  float m_scale, v_scale; /* the bias corrections 1/(1-beta1^t), 1/(1-beta2^t) */
-  float lr, keep;         /* keep: what weight decay leaves of a parameter */
-};
-
-__global__ void adamw_factors_kernel(nn_adamw_step_args a, adamw_factors *factors, nn_rule step) {
-  adamw_factors f = {};
-  const int32_t t = a.step[0];
-  f.idle = a.skip != nullptr && a.skip[0] != 0;
-  if (!f.idle && t < 1) {
-    step.broken_by(0, t);
-    f.idle = 1;
-  }
-  if (!f.idle) {
-    f.grad_scale = a.grad_scale == nullptr ? 1.0f : a.grad_scale[0];
-    f.one_less_beta1 = (float)(1.0 - (double)a.beta1);
-    f.one_less_beta2 = (float)(1.0 - (double)a.beta2);
-    f.m_scale = (float)(1.0 / (1.0 - pow((double)a.beta1, (double)t)));
-    f.v_scale = (float)(1.0 / (1.0 - pow((double)a.beta2, (double)t)));
-    f.lr = a.lr[0];
-    f.keep = (float)(1.0 - (double)a.lr[0] * (double)a.weight_decay);
-  }
-  *factors = f;
-}
 
 template <class T, bool WIDE>
 __global__ void __launch_bounds__(THREADS) adamw_kernel(nn_adamw_step_args a, const adamw_factors *factors) {
@@ -59,12 +22,11 @@ __global__ void __launch_bounds__(THREADS) adamw_kernel(nn_adamw_step_args a, co
     nn_load_at<WIDE>(param, a.param, i, a.n);
 #pragma unroll
     for (int e = 0; e < N; e++) {
-      const float g = __fmul_rn(grad[e], f.grad_scale), keep = i + e < a.n_decay ? f.keep : 1.0f;
-      m[e] = fmaf(a.beta1, m[e], __fmul_rn(f.one_less_beta1, g));
-      v[e] = fmaf(a.beta2, v[e], __fmul_rn(f.one_less_beta2, __fmul_rn(g, g)));
+      const float g = __fmul_rn(grad[e], f.grad_scale);
+      m[e] = adamw_first(a, f, m[e], g);
+      v[e] = adamw_second(a, f, v[e], g);
       const float root = __fadd_rn(sqrtf(__fmul_rn(v[e], f.v_scale)), a.eps);
-      const float step = __fmul_rn(f.lr, __fmul_rn(m[e], f.m_scale) / root);
-      param[e] = __fadd_rn(__fmul_rn(param[e], keep), -step);
+      param[e] = adamw_param(a, f, param[e], i + e, m[e], root);
     }
     nn_store_at<WIDE>(a.m, m, i, a.n);
     nn_store_at<WIDE>(a.v, v, i, a.n);
@@ -86,12 +48,8 @@ static int32_t adamw_launch(nncuda_ctx *ctx, const nn_adamw_step_args *a, const 
 
 NN_KERNEL(adamw_step) {
   const auto *a = static_cast<const nn_adamw_step_args *>(args);
-  auto *factors = static_cast<adamw_factors *>(nn_scratch(ctx, sizeof(adamw_factors)));
-  if (factors == nullptr) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
-  const int32_t status =
-      nn_launch(ctx, adamw_factors_kernel, dim3(1), dim3(1), 0, *a, factors, nn_rule_of(ctx, "step", "at least 1"));
+  adamw_factors *factors;
+  const int32_t status = adamw_factors_of(ctx, *a, &factors);
   if (status != NNCUDA_SUCCESS) {
     return status;
   }

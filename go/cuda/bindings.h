@@ -32,7 +32,7 @@
  *     @param NAME handle[?] : text                                   a stream, event, graph or piece of memory, as it is
  *     @param NAME size | option [default VALUE] | flag | dtype : text    a scalar
  *   The context needs no line. DIR is in, out (overwritten), inout (read and overwritten) or acc (added to); with a `?` it may be null. DTYPE is f32,
- *   i32, i64, u8, or the name of the parameter that says it. DIMS is a shape over the size parameters; `^flag` behind it
+ *   bf16, i32, i64, u8, or the name of the parameter that says it. DIMS is a shape over the size parameters; `^flag` behind it
  *   means that its last two dimensions are swapped when that flag is set. A dtype line lists what it may be. VALUE is what
  *   languages with default arguments use when the option is left out: a number, a constant, or 1/sqrt(SIZE).
  */
@@ -55,7 +55,7 @@ extern "C" {
 
 /* Major: a signature, a meaning or a number changed. Minor: something was added. A binding refuses another major. */
 #define NNCUDA_ABI_MAJOR 1
-#define NNCUDA_ABI_MINOR 1
+#define NNCUDA_ABI_MINOR 2
 
 /* Status codes. Grouped by ten, append-only: a number is never reused. */
 enum {
@@ -1206,8 +1206,18 @@ NNCUDA_API int32_t cuda_aux_loss_backward(nncuda_ctx *ctx, const int32_t *counts
 
 /* ================================================================================================================
  * section: optimizer
- * Master weights, gradients and moments are f32. Step, rate, norm and scales lie in device memory, so that a captured step
- * can be replayed. `skip` is the flag that loss_scale_update sets when the gradients overflowed.
+ * Master weights and gradients are f32, and so are the moments of adamw_step. Step, rate, norm and scales lie in device
+ * memory, so that a captured step can be replayed. `skip` is the flag that loss_scale_update sets when the gradients
+ * overflowed.
+ *
+ * adamw_step_bf16 and adamw_step_f8 keep the moments in fewer bits. A moment that changes by less than half the distance
+ * of two numbers would stay for ever when rounded to the nearest (second moments with beta2 = 0.999 do), so they are
+ * rounded up or down by chance, right on average: x between the neighbours a < b becomes b with probability
+ * (x-a)/(b-a), and numbers of the format stay. Chance is a function of the step t = step[0] and the element's index i
+ * alone: with mix(x) in 32 bits: x ^= x >> 16, x *= 0x85ebca6b, x ^= x >> 13, x *= 0xc2b2ae35, x ^= x >> 16 (Appleby
+ * 2011, MurmurHash3, fmix32), and b = i / 256, it is w = mix(mix(mix(mix(t) + b % 2^32) + b / 2^32) + 0x9e3779b9 * (i % 256)),
+ * whose lower 16 bits round the first moment, its upper 16 bits the second. To round to k bits of mantissa is to add
+ * those 16 bits, times 2^(7-k), to the bit pattern of the f32 and to clear its lower 23-k bits.
  * ============================================================================================================= */
 
 /**
@@ -1236,6 +1246,69 @@ NNCUDA_API int32_t cuda_adamw_step(nncuda_ctx *ctx, const float *grad, const flo
                                    const float *grad_scale, const int32_t *skip, float *param, float *m, float *v,
                                    void *param_copy, int64_t n, int64_t n_decay, float beta1, float beta2, float eps,
                                    float weight_decay, int32_t dtype);
+
+/**
+ * AdamW as adamw_step has it, its moments kept in bf16: they are widened, updated in f32, used for the parameters, and
+ * rounded by chance (see above) as they are stored. Infinities and NaN stay what they are. (Zamirai, Zhang, Aberger, De
+ * Sa 2020, "Revisiting BFloat16 training", section 3)
+ * @param grad in f32 [n] : gradients
+ * @param lr in f32 [1] : learning rate
+ * @param step in i32 [1] : number of this update, from 1
+ * @param grad_scale in? f32 [1] : factor of the gradients (from grad_clip), or null for 1
+ * @param skip in? i32 [1] : non-zero leaves everything as it is; or null
+ * @param param inout f32 [n] : parameters
+ * @param m inout bf16 [n] : first moments
+ * @param v inout bf16 [n] : second moments
+ * @param param_copy out? dtype [n] : the new parameters rounded to `dtype`, or null
+ * @param n size : parameters
+ * @param n_decay option : how many of them, from the first, decay; 0 .. n
+ * @param beta1 option : 0 .. below 1
+ * @param beta2 option : 0 .. below 1
+ * @param eps option : above 0
+ * @param weight_decay option : at least 0
+ * @param dtype dtype : f16, bf16, f32; of param_copy
+ */
+NNCUDA_API int32_t cuda_adamw_step_bf16(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step,
+                                        const float *grad_scale, const int32_t *skip, float *param, void *m, void *v,
+                                        void *param_copy, int64_t n, int64_t n_decay, float beta1, float beta2,
+                                        float eps, float weight_decay, int32_t dtype);
+
+/**
+ * AdamW as adamw_step has it, its moments kept in 8 bits, blockwise (Dettmers, Lewis, Shleifer, Zettlemoyer 2022,
+ * section 2.1): each 256 consecutive elements, the last ones fewer, have one f32 scale s, the largest magnitude among
+ * them, and each element a code for a number q of 0 .. 1; it is s * q, the largest one exactly. m has a sign (bit 7), 4
+ * bits of exponent e and 3 of mantissa f: q = 2^(e-15) * (1 + f/8), and q = 2^-14 * f/8 where e = 0. Of v its root r is
+ * kept, which has half the range and which the update divides by: 4 bits of exponent and 4 of mantissa, likewise, with
+ * f/16. The update: v = beta2*r^2 + (1-beta2)*g^2; r = sqrt(v); param as in adamw_step, with r * sqrt(1/(1-beta2^t)) for
+ * the root, from the new moments before they are rounded. Stored are s and, of x = |m|/s or r/s (a division in f32), the
+ * code of x rounded by chance (see above) to 3 or 4 bits of mantissa; where x < 2^-14, x + 2^-14 is rounded and 2^-14
+ * taken off again. A root above 0 gets at least code 1, so that nothing is divided by a root that was rounded to 0. A
+ * block of zeros has s = 0 and codes 0. In a block with an infinity or a NaN s is that, and the codes are 0.
+ * @param grad in f32 [n] : gradients
+ * @param lr in f32 [1] : learning rate
+ * @param step in i32 [1] : number of this update, from 1
+ * @param grad_scale in? f32 [1] : factor of the gradients (from grad_clip), or null for 1
+ * @param skip in? i32 [1] : non-zero leaves everything as it is; or null
+ * @param param inout f32 [n] : parameters
+ * @param m inout u8 [n] : codes of the first moments
+ * @param m_scale inout f32 [blocks] : their scales
+ * @param r inout u8 [n] : codes of the roots of the second moments
+ * @param r_scale inout f32 [blocks] : their scales
+ * @param param_copy out? dtype [n] : the new parameters rounded to `dtype`, or null
+ * @param n size : parameters
+ * @param blocks size : n / 256, rounded up
+ * @param n_decay option : how many of them, from the first, decay; 0 .. n
+ * @param beta1 option : 0 .. below 1
+ * @param beta2 option : 0 .. below 1
+ * @param eps option : above 0
+ * @param weight_decay option : at least 0
+ * @param dtype dtype : f16, bf16, f32; of param_copy
+ */
+NNCUDA_API int32_t cuda_adamw_step_f8(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step,
+                                      const float *grad_scale, const int32_t *skip, float *param, void *m,
+                                      float *m_scale, void *r, float *r_scale, void *param_copy, int64_t n,
+                                      int64_t blocks, int64_t n_decay, float beta1, float beta2, float eps,
+                                      float weight_decay, int32_t dtype);
 
 /**
  * Sets gradients to zero.

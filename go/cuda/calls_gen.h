@@ -275,6 +275,12 @@ static inline int32_t call_cuda_aux_loss_backward(nncuda_ctx *ctx, uintptr_t cou
 static inline int32_t call_cuda_adamw_step(nncuda_ctx *ctx, uintptr_t grad, uintptr_t lr, uintptr_t step, uintptr_t grad_scale, uintptr_t skip, uintptr_t param, uintptr_t m, uintptr_t v, uintptr_t param_copy, int64_t n, int64_t n_decay, float beta1, float beta2, float eps, float weight_decay, int32_t dtype) {
   return nn_api.cuda_adamw_step(ctx, (const float *)grad, (const float *)lr, (const int32_t *)step, (const float *)grad_scale, (const int32_t *)skip, (float *)param, (float *)m, (float *)v, (void *)param_copy, n, n_decay, beta1, beta2, eps, weight_decay, dtype);
 }
+static inline int32_t call_cuda_adamw_step_bf16(nncuda_ctx *ctx, uintptr_t grad, uintptr_t lr, uintptr_t step, uintptr_t grad_scale, uintptr_t skip, uintptr_t param, uintptr_t m, uintptr_t v, uintptr_t param_copy, int64_t n, int64_t n_decay, float beta1, float beta2, float eps, float weight_decay, int32_t dtype) {
+  return nn_api.cuda_adamw_step_bf16(ctx, (const float *)grad, (const float *)lr, (const int32_t *)step, (const float *)grad_scale, (const int32_t *)skip, (float *)param, (void *)m, (void *)v, (void *)param_copy, n, n_decay, beta1, beta2, eps, weight_decay, dtype);
+}
+static inline int32_t call_cuda_adamw_step_f8(nncuda_ctx *ctx, uintptr_t grad, uintptr_t lr, uintptr_t step, uintptr_t grad_scale, uintptr_t skip, uintptr_t param, uintptr_t m, uintptr_t m_scale, uintptr_t r, uintptr_t r_scale, uintptr_t param_copy, int64_t n, int64_t blocks, int64_t n_decay, float beta1, float beta2, float eps, float weight_decay, int32_t dtype) {
+  return nn_api.cuda_adamw_step_f8(ctx, (const float *)grad, (const float *)lr, (const int32_t *)step, (const float *)grad_scale, (const int32_t *)skip, (float *)param, (void *)m, (float *)m_scale, (void *)r, (float *)r_scale, (void *)param_copy, n, blocks, n_decay, beta1, beta2, eps, weight_decay, dtype);
+}
 static inline int32_t call_cuda_zero_grad(nncuda_ctx *ctx, uintptr_t grad, int64_t n, int32_t dtype) {
   return nn_api.cuda_zero_grad(ctx, (void *)grad, n, dtype);
 }

@@ -98,28 +98,32 @@ int32_t nn_call_kernel(int32_t kernel, nncuda_ctx *ctx, const nn_slot *slots) {
   case 46:
     return nn_api.cuda_adamw_step(ctx, (const float *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const int32_t *)(uintptr_t)slots[4].bits, (float *)(uintptr_t)slots[5].bits, (float *)(uintptr_t)slots[6].bits, (float *)(uintptr_t)slots[7].bits, (void *)(uintptr_t)slots[8].bits, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (float)slots[11].real, (float)slots[12].real, (float)slots[13].real, (float)slots[14].real, (int32_t)slots[15].integer);
   case 47:
-    return nn_api.cuda_zero_grad(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (int32_t)slots[2].integer);
+    return nn_api.cuda_adamw_step_bf16(ctx, (const float *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const int32_t *)(uintptr_t)slots[4].bits, (float *)(uintptr_t)slots[5].bits, (void *)(uintptr_t)slots[6].bits, (void *)(uintptr_t)slots[7].bits, (void *)(uintptr_t)slots[8].bits, (int64_t)slots[9].integer, (int64_t)slots[10].integer, (float)slots[11].real, (float)slots[12].real, (float)slots[13].real, (float)slots[14].real, (int32_t)slots[15].integer);
   case 48:
-    return nn_api.cuda_grad_norm(ctx, (const void *)(uintptr_t)slots[0].bits, (float *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int32_t)slots[3].integer);
+    return nn_api.cuda_adamw_step_f8(ctx, (const float *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const int32_t *)(uintptr_t)slots[4].bits, (float *)(uintptr_t)slots[5].bits, (void *)(uintptr_t)slots[6].bits, (float *)(uintptr_t)slots[7].bits, (void *)(uintptr_t)slots[8].bits, (float *)(uintptr_t)slots[9].bits, (void *)(uintptr_t)slots[10].bits, (int64_t)slots[11].integer, (int64_t)slots[12].integer, (int64_t)slots[13].integer, (float)slots[14].real, (float)slots[15].real, (float)slots[16].real, (float)slots[17].real, (int32_t)slots[18].integer);
   case 49:
-    return nn_api.cuda_grad_clip(ctx, (const float *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (void *)(uintptr_t)slots[3].bits, (int64_t)slots[4].integer, (float)slots[5].real, (int32_t)slots[6].integer);
+    return nn_api.cuda_zero_grad(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (int32_t)slots[2].integer);
   case 50:
-    return nn_api.cuda_lr_schedule(ctx, (const int32_t *)(uintptr_t)slots[0].bits, (int32_t *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (float)slots[5].real, (float)slots[6].real);
+    return nn_api.cuda_grad_norm(ctx, (const void *)(uintptr_t)slots[0].bits, (float *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int32_t)slots[3].integer);
   case 51:
-    return nn_api.cuda_loss_scale_update(ctx, (const float *)(uintptr_t)slots[0].bits, (float *)(uintptr_t)slots[1].bits, (int32_t *)(uintptr_t)slots[2].bits, (int32_t *)(uintptr_t)slots[3].bits, (int32_t *)(uintptr_t)slots[4].bits, (float)slots[5].real, (float)slots[6].real, (int64_t)slots[7].integer);
+    return nn_api.cuda_grad_clip(ctx, (const float *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (void *)(uintptr_t)slots[3].bits, (int64_t)slots[4].integer, (float)slots[5].real, (int32_t)slots[6].integer);
   case 52:
-    return nn_api.cuda_argmax(ctx, (const void *)(uintptr_t)slots[0].bits, (int32_t *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int32_t)slots[4].integer);
+    return nn_api.cuda_lr_schedule(ctx, (const int32_t *)(uintptr_t)slots[0].bits, (int32_t *)(uintptr_t)slots[1].bits, (float *)(uintptr_t)slots[2].bits, (int64_t)slots[3].integer, (int64_t)slots[4].integer, (float)slots[5].real, (float)slots[6].real);
   case 53:
-    return nn_api.cuda_sample(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int64_t *)(uintptr_t)slots[2].bits, (const int32_t *)(uintptr_t)slots[3].bits, (int32_t *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
+    return nn_api.cuda_loss_scale_update(ctx, (const float *)(uintptr_t)slots[0].bits, (float *)(uintptr_t)slots[1].bits, (int32_t *)(uintptr_t)slots[2].bits, (int32_t *)(uintptr_t)slots[3].bits, (int32_t *)(uintptr_t)slots[4].bits, (float)slots[5].real, (float)slots[6].real, (int64_t)slots[7].integer);
   case 54:
-    return nn_api.cuda_topk_sample(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const int64_t *)(uintptr_t)slots[3].bits, (const int32_t *)(uintptr_t)slots[4].bits, (int32_t *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int32_t)slots[8].integer);
+    return nn_api.cuda_argmax(ctx, (const void *)(uintptr_t)slots[0].bits, (int32_t *)(uintptr_t)slots[1].bits, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int32_t)slots[4].integer);
   case 55:
-    return nn_api.cuda_topp_sample(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const int64_t *)(uintptr_t)slots[4].bits, (const int32_t *)(uintptr_t)slots[5].bits, (int32_t *)(uintptr_t)slots[6].bits, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int32_t)slots[9].integer);
+    return nn_api.cuda_sample(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int64_t *)(uintptr_t)slots[2].bits, (const int32_t *)(uintptr_t)slots[3].bits, (int32_t *)(uintptr_t)slots[4].bits, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
   case 56:
-    return nn_api.cuda_random_bits(ctx, (int32_t *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer);
+    return nn_api.cuda_topk_sample(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const int64_t *)(uintptr_t)slots[3].bits, (const int32_t *)(uintptr_t)slots[4].bits, (int32_t *)(uintptr_t)slots[5].bits, (int64_t)slots[6].integer, (int64_t)slots[7].integer, (int32_t)slots[8].integer);
   case 57:
-    return nn_api.cuda_uniform(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (float)slots[2].real, (float)slots[3].real, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
+    return nn_api.cuda_topp_sample(ctx, (const void *)(uintptr_t)slots[0].bits, (const float *)(uintptr_t)slots[1].bits, (const int32_t *)(uintptr_t)slots[2].bits, (const float *)(uintptr_t)slots[3].bits, (const int64_t *)(uintptr_t)slots[4].bits, (const int32_t *)(uintptr_t)slots[5].bits, (int32_t *)(uintptr_t)slots[6].bits, (int64_t)slots[7].integer, (int64_t)slots[8].integer, (int32_t)slots[9].integer);
   case 58:
+    return nn_api.cuda_random_bits(ctx, (int32_t *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (int64_t)slots[2].integer, (int64_t)slots[3].integer, (int64_t)slots[4].integer);
+  case 59:
+    return nn_api.cuda_uniform(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (float)slots[2].real, (float)slots[3].real, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
+  case 60:
     return nn_api.cuda_normal(ctx, (void *)(uintptr_t)slots[0].bits, (int64_t)slots[1].integer, (float)slots[2].real, (float)slots[3].real, (int64_t)slots[4].integer, (int64_t)slots[5].integer, (int64_t)slots[6].integer, (int32_t)slots[7].integer);
   default:
     return NNCUDA_ERROR_INTERNAL;

@@ -30,6 +30,54 @@ func (ctx *Context) AdamWStep(grad, lr, step, gradScale, skip, param, m, v, para
 	return in.leave("cuda_adamw_step", status)
 }
 
+// AdamWStepBf16 calls cuda_adamw_step_bf16 as it is in bindings.h: sizes are not compared with those of the buffers.
+// See tensor.AdamWStepBf16.
+func (ctx *Context) AdamWStepBf16(grad, lr, step, gradScale, skip, param, m, v, paramCopy Memory, n, nDecay int64,
+	beta1, beta2, eps, weightDecay float32, dtype DType) error {
+	in := ctx.enter()
+	gradAt := in.at("grad", grad)
+	lrAt := in.at("lr", lr)
+	stepAt := in.at("step", step)
+	gradScaleAt := in.at("grad_scale", gradScale)
+	skipAt := in.at("skip", skip)
+	paramAt := in.at("param", param)
+	mAt := in.at("m", m)
+	vAt := in.at("v", v)
+	paramCopyAt := in.at("param_copy", paramCopy)
+	if in.refused() {
+		return in.refuse("cuda_adamw_step_bf16")
+	}
+	status := C.call_cuda_adamw_step_bf16(in.handle, gradAt, lrAt, stepAt, gradScaleAt, skipAt, paramAt, mAt, vAt,
+		paramCopyAt, C.int64_t(n), C.int64_t(nDecay), C.float(beta1), C.float(beta2), C.float(eps),
+		C.float(weightDecay), C.int32_t(dtype))
+	return in.leave("cuda_adamw_step_bf16", status)
+}
+
+// AdamWStepF8 calls cuda_adamw_step_f8 as it is in bindings.h: sizes are not compared with those of the buffers. See
+// tensor.AdamWStepF8.
+func (ctx *Context) AdamWStepF8(grad, lr, step, gradScale, skip, param, m, mScale, r, rScale, paramCopy Memory, n,
+	blocks, nDecay int64, beta1, beta2, eps, weightDecay float32, dtype DType) error {
+	in := ctx.enter()
+	gradAt := in.at("grad", grad)
+	lrAt := in.at("lr", lr)
+	stepAt := in.at("step", step)
+	gradScaleAt := in.at("grad_scale", gradScale)
+	skipAt := in.at("skip", skip)
+	paramAt := in.at("param", param)
+	mAt := in.at("m", m)
+	mScaleAt := in.at("m_scale", mScale)
+	rAt := in.at("r", r)
+	rScaleAt := in.at("r_scale", rScale)
+	paramCopyAt := in.at("param_copy", paramCopy)
+	if in.refused() {
+		return in.refuse("cuda_adamw_step_f8")
+	}
+	status := C.call_cuda_adamw_step_f8(in.handle, gradAt, lrAt, stepAt, gradScaleAt, skipAt, paramAt, mAt, mScaleAt,
+		rAt, rScaleAt, paramCopyAt, C.int64_t(n), C.int64_t(blocks), C.int64_t(nDecay), C.float(beta1), C.float(beta2),
+		C.float(eps), C.float(weightDecay), C.int32_t(dtype))
+	return in.leave("cuda_adamw_step_f8", status)
+}
+
 // ZeroGrad calls cuda_zero_grad as it is in bindings.h: sizes are not compared with those of the buffers. See
 // tensor.ZeroGrad.
 func (ctx *Context) ZeroGrad(grad Memory, n int64, dtype DType) error {

@@ -90,6 +90,8 @@
   X(cuda_aux_loss_forward) \
   X(cuda_aux_loss_backward) \
   X(cuda_adamw_step) \
+  X(cuda_adamw_step_bf16) \
+  X(cuda_adamw_step_f8) \
   X(cuda_zero_grad) \
   X(cuda_grad_norm) \
   X(cuda_grad_clip) \

@@ -3,7 +3,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "ac2e252c3fcccbec48ba29fd3c76d6665ea56f0880966a6216db3c90269799a0"
+const HeaderSHA256 = "64a1bad0a82354ebfa3f8089f0073a672ecbf829a7c3a6c457eb410654b8fb30"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -608,6 +608,51 @@ var kernels = []Kernel{
 		{Name: "param_copy", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[n]", Writes: true,
 			Nullable: true},
 		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "n_decay", Kind: OptionParam, C: "int64_t"},
+		{Name: "beta1", Kind: OptionParam, C: "float"},
+		{Name: "beta2", Kind: OptionParam, C: "float"},
+		{Name: "eps", Kind: OptionParam, C: "float"},
+		{Name: "weight_decay", Kind: OptionParam, C: "float"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "adamw_step_bf16", Function: "AdamWStepBf16", Family: "optimizer", Params: []Param{
+		{Name: "grad", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true},
+		{Name: "lr", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[1]", Reads: true},
+		{Name: "step", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[1]", Reads: true},
+		{Name: "grad_scale", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[1]", Reads: true,
+			Nullable: true},
+		{Name: "skip", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[1]", Reads: true,
+			Nullable: true},
+		{Name: "param", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[n]", Reads: true, Writes: true},
+		{Name: "m", Kind: PointerParam, C: "void *", DType: "bf16", Shape: "[n]", Reads: true, Writes: true},
+		{Name: "v", Kind: PointerParam, C: "void *", DType: "bf16", Shape: "[n]", Reads: true, Writes: true},
+		{Name: "param_copy", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[n]", Writes: true,
+			Nullable: true},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "n_decay", Kind: OptionParam, C: "int64_t"},
+		{Name: "beta1", Kind: OptionParam, C: "float"},
+		{Name: "beta2", Kind: OptionParam, C: "float"},
+		{Name: "eps", Kind: OptionParam, C: "float"},
+		{Name: "weight_decay", Kind: OptionParam, C: "float"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "adamw_step_f8", Function: "AdamWStepF8", Family: "optimizer", Params: []Param{
+		{Name: "grad", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true},
+		{Name: "lr", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[1]", Reads: true},
+		{Name: "step", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[1]", Reads: true},
+		{Name: "grad_scale", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[1]", Reads: true,
+			Nullable: true},
+		{Name: "skip", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[1]", Reads: true,
+			Nullable: true},
+		{Name: "param", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[n]", Reads: true, Writes: true},
+		{Name: "m", Kind: PointerParam, C: "void *", DType: "u8", Shape: "[n]", Reads: true, Writes: true},
+		{Name: "m_scale", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[blocks]", Reads: true, Writes: true},
+		{Name: "r", Kind: PointerParam, C: "void *", DType: "u8", Shape: "[n]", Reads: true, Writes: true},
+		{Name: "r_scale", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[blocks]", Reads: true, Writes: true},
+		{Name: "param_copy", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[n]", Writes: true,
+			Nullable: true},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "blocks", Kind: SizeParam, C: "int64_t"},
 		{Name: "n_decay", Kind: OptionParam, C: "int64_t"},
 		{Name: "beta1", Kind: OptionParam, C: "float"},
 		{Name: "beta2", Kind: OptionParam, C: "float"},

@@ -66,6 +66,146 @@ func AdamWStep(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tensor, 
 		dtype)
 }
 
+// AdamWStepBf16 calls cuda_adamw_step_bf16.
+//
+// AdamW as adamw_step has it, its moments kept in bf16: they are widened, updated in f32, used for the parameters, and
+// rounded by chance (see above) as they are stored. Infinities and NaN stay what they are. (Zamirai, Zhang, Aberger, De
+// Sa 2020, "Revisiting BFloat16 training", section 3)
+//
+//   - grad, in f32 [n]: gradients
+//   - lr, in f32 [1]: learning rate
+//   - step, in i32 [1]: number of this update, from 1
+//   - gradScale, in f32 [1], may be nil: factor of the gradients (from grad_clip), or null for 1
+//   - skip, in i32 [1], may be nil: non-zero leaves everything as it is; or null
+//   - param, inout f32 [n]: parameters
+//   - m, inout bf16 [n]: first moments
+//   - v, inout bf16 [n]: second moments
+//   - paramCopy, out dtype [n], may be nil: the new parameters rounded to `dtype`, or null
+//   - nDecay: how many of them, from the first, decay; 0 .. n
+//   - beta1: 0 .. below 1
+//   - beta2: 0 .. below 1
+//   - eps: above 0
+//   - weightDecay: at least 0
+func AdamWStepBf16(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tensor, nDecay int64, beta1, beta2, eps,
+	weightDecay float32) error {
+	check := begin("adamw_step_bf16", "n from grad")
+	if !check.required("grad", grad, 1, dense) ||
+		!check.required("lr", lr, 1, dense) ||
+		!check.required("step", step, 1, dense) ||
+		!check.optional("grad_scale", gradScale, 1, dense) ||
+		!check.optional("skip", skip, 1, dense) ||
+		!check.required("param", param, 1, dense) ||
+		!check.required("m", m, 1, dense) ||
+		!check.required("v", v, 1, dense) ||
+		!check.optional("param_copy", paramCopy, 1, dense) {
+		return check.err
+	}
+	n := grad.extent(1, 0)
+	dtype := firstDType(paramCopy)
+	check.dtype("param_copy", paramCopy, dtype)
+	check.dtype("grad", grad, cuda.F32)
+	check.dtype("lr", lr, cuda.F32)
+	check.dtype("step", step, cuda.I32)
+	check.dtype("grad_scale", gradScale, cuda.F32)
+	check.dtype("skip", skip, cuda.I32)
+	check.dtype("param", param, cuda.F32)
+	check.dtype("m", m, cuda.BF16)
+	check.dtype("v", v, cuda.BF16)
+	check.shape("grad", grad, "[n]", n)
+	check.shape("lr", lr, "[1]", 1)
+	check.shape("step", step, "[1]", 1)
+	check.shape("grad_scale", gradScale, "[1]", 1)
+	check.shape("skip", skip, "[1]", 1)
+	check.shape("param", param, "[n]", n)
+	check.shape("m", m, "[n]", n)
+	check.shape("v", v, "[n]", n)
+	check.shape("param_copy", paramCopy, "[n]", n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.AdamWStepBf16(grad.memory(), lr.memory(), step.memory(), gradScale.memory(), skip.memory(),
+		param.memory(), m.memory(), v.memory(), paramCopy.memory(), int64(n), nDecay, beta1, beta2, eps, weightDecay,
+		dtype)
+}
+
+// AdamWStepF8 calls cuda_adamw_step_f8.
+//
+// AdamW as adamw_step has it, its moments kept in 8 bits, blockwise (Dettmers, Lewis, Shleifer, Zettlemoyer 2022,
+// section 2.1): each 256 consecutive elements, the last ones fewer, have one f32 scale s, the largest magnitude among
+// them, and each element a code for a number q of 0 .. 1; it is s * q, the largest one exactly. m has a sign (bit 7), 4
+// bits of exponent e and 3 of mantissa f: q = 2^(e-15) * (1 + f/8), and q = 2^-14 * f/8 where e = 0. Of v its root r is
+// kept, which has half the range and which the update divides by: 4 bits of exponent and 4 of mantissa, likewise, with
+// f/16. The update: v = beta2*r^2 + (1-beta2)*g^2; r = sqrt(v); param as in adamw_step, with r * sqrt(1/(1-beta2^t))
+// for the root, from the new moments before they are rounded. Stored are s and, of x = |m|/s or r/s (a division in
+// f32), the code of x rounded by chance (see above) to 3 or 4 bits of mantissa; where x < 2^-14, x + 2^-14 is rounded
+// and 2^-14 taken off again. A root above 0 gets at least code 1, so that nothing is divided by a root that was rounded
+// to 0. A block of zeros has s = 0 and codes 0. In a block with an infinity or a NaN s is that, and the codes are 0.
+//
+//   - grad, in f32 [n]: gradients
+//   - lr, in f32 [1]: learning rate
+//   - step, in i32 [1]: number of this update, from 1
+//   - gradScale, in f32 [1], may be nil: factor of the gradients (from grad_clip), or null for 1
+//   - skip, in i32 [1], may be nil: non-zero leaves everything as it is; or null
+//   - param, inout f32 [n]: parameters
+//   - m, inout u8 [n]: codes of the first moments
+//   - mScale, inout f32 [blocks]: their scales
+//   - r, inout u8 [n]: codes of the roots of the second moments
+//   - rScale, inout f32 [blocks]: their scales
+//   - paramCopy, out dtype [n], may be nil: the new parameters rounded to `dtype`, or null
+//   - nDecay: how many of them, from the first, decay; 0 .. n
+//   - beta1: 0 .. below 1
+//   - beta2: 0 .. below 1
+//   - eps: above 0
+//   - weightDecay: at least 0
+func AdamWStepF8(grad, lr, step, gradScale, skip, param, m, mScale, r, rScale, paramCopy *Tensor, nDecay int64, beta1,
+	beta2, eps, weightDecay float32) error {
+	check := begin("adamw_step_f8", "n from grad, blocks from m_scale")
+	if !check.required("grad", grad, 1, dense) ||
+		!check.required("lr", lr, 1, dense) ||
+		!check.required("step", step, 1, dense) ||
+		!check.optional("grad_scale", gradScale, 1, dense) ||
+		!check.optional("skip", skip, 1, dense) ||
+		!check.required("param", param, 1, dense) ||
+		!check.required("m", m, 1, dense) ||
+		!check.required("m_scale", mScale, 1, dense) ||
+		!check.required("r", r, 1, dense) ||
+		!check.required("r_scale", rScale, 1, dense) ||
+		!check.optional("param_copy", paramCopy, 1, dense) {
+		return check.err
+	}
+	n := grad.extent(1, 0)
+	blocks := mScale.extent(1, 0)
+	dtype := firstDType(paramCopy)
+	check.dtype("param_copy", paramCopy, dtype)
+	check.dtype("grad", grad, cuda.F32)
+	check.dtype("lr", lr, cuda.F32)
+	check.dtype("step", step, cuda.I32)
+	check.dtype("grad_scale", gradScale, cuda.F32)
+	check.dtype("skip", skip, cuda.I32)
+	check.dtype("param", param, cuda.F32)
+	check.dtype("m", m, cuda.U8)
+	check.dtype("m_scale", mScale, cuda.F32)
+	check.dtype("r", r, cuda.U8)
+	check.dtype("r_scale", rScale, cuda.F32)
+	check.shape("grad", grad, "[n]", n)
+	check.shape("lr", lr, "[1]", 1)
+	check.shape("step", step, "[1]", 1)
+	check.shape("grad_scale", gradScale, "[1]", 1)
+	check.shape("skip", skip, "[1]", 1)
+	check.shape("param", param, "[n]", n)
+	check.shape("m", m, "[n]", n)
+	check.shape("m_scale", mScale, "[blocks]", blocks)
+	check.shape("r", r, "[n]", n)
+	check.shape("r_scale", rScale, "[blocks]", blocks)
+	check.shape("param_copy", paramCopy, "[n]", n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.AdamWStepF8(grad.memory(), lr.memory(), step.memory(), gradScale.memory(), skip.memory(),
+		param.memory(), m.memory(), mScale.memory(), r.memory(), rScale.memory(), paramCopy.memory(), int64(n),
+		int64(blocks), nDecay, beta1, beta2, eps, weightDecay, dtype)
+}
+
 // ZeroGrad calls cuda_zero_grad.
 //
 // Sets gradients to zero.

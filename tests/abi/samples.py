@@ -15,7 +15,7 @@ from nncuda.binding.header import Function, Param
 _ELEMENT_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i32": 4, "i8": 1, "i64": 8, "u8": 1}
 #: Sizes that must stand in a relation to others; the rest are small and different.
 _SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "capacity": 6, "len": 2, "k": 2, "cols": 5, "experts": 5,
-          "kv_len": 7, "max_position": 9, "vocab": 11}  # fmt: skip
+          "kv_len": 7, "max_position": 9, "vocab": 11, "blocks": 1}  # fmt: skip
 #: Options without a default in the header.
 _OPTIONS = {"eps": 1e-5, "max_norm": 1.0, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.1, "growth": 2.0,
             "backoff": 0.5, "interval": 4, "warmup": 2, "total": 10, "max_lr": 1e-3, "min_lr": 1e-4, "n_decay": 0,

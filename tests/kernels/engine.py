@@ -12,7 +12,8 @@ import numpy as np
 
 from nncuda.binding import library
 
-DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i32": np.int32, "i8": np.int8}
+DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i32": np.int32, "i8": np.int8,
+          "u8": np.uint8}  # fmt: skip
 DTYPE_NUMBERS = {"f32": 0, "f16": 1, "bf16": 2, "i32": 3, "i8": 4}
 FLOATS = ("f32", "f16", "bf16")
 #: Half a unit in the last place of 1.0: the relative error of rounding to each dtype.

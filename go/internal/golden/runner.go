@@ -271,7 +271,7 @@ func (c *call) isOverwritten(input string) bool {
 }
 
 func isWhole(dtype cuda.DType) bool {
-	return dtype == cuda.I32 || dtype == cuda.I8 || dtype == cuda.I64
+	return dtype == cuda.I32 || dtype == cuda.I8 || dtype == cuda.U8 || dtype == cuda.I64
 }
 
 func elements(t safetensors.Tensor) int { return len(t.Bytes) / t.DType.Size() }

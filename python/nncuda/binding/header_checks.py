@@ -9,11 +9,17 @@ if TYPE_CHECKING:
     from .header import Param
 
 #: dtypes that a pointer's line may name itself; any other word must be a `dtype` parameter of the same function.
-FIXED_DTYPES = ("f32", "i32", "i64", "u8", "handle")
+FIXED_DTYPES = ("f32", "bf16", "i32", "i64", "u8", "handle")
 #: dtypes that a `dtype` line may allow.
 VALUE_DTYPES = ("f32", "f16", "bf16", "i32", "i8")
 
-_POINTEE_OF_DTYPE = {"f32": ("float",), "i32": ("int32_t",), "i64": ("int64_t",), "u8": ("void", "char")}
+_POINTEE_OF_DTYPE = {
+    "f32": ("float",),
+    "bf16": ("void",),
+    "i32": ("int32_t",),
+    "i64": ("int64_t",),
+    "u8": ("void", "char"),
+}
 
 
 def problems(

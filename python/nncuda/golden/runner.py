@@ -181,7 +181,7 @@ class Runner:
                     buffers[param.name] = _Buffer(self, fixture.inputs[param.name], aligned)
                 elif param.name in fixture.outputs:
                     blank = np.empty(fixture.outputs[param.name].size, self._element(param, fixture))
-                    blank.view(np.uint8).fill(0xFF if blank.dtype.kind != "i" else 0x5A)
+                    blank.view(np.uint8).fill(0xFF if blank.dtype.kind not in "iu" else 0x5A)
                     buffers[param.name] = _Buffer(self, blank, aligned)
                 if param.name not in alias:
                     address = buffers[param.name].address if param.name in buffers else 0
@@ -233,7 +233,7 @@ def compare(got: np.ndarray, expected: np.ndarray, tolerance: float, zeros: bool
 
     NaN and infinities must be where they are expected, and with `zeros` so must zeros.
     """
-    if expected.dtype.kind == "i":
+    if expected.dtype.kind in "iu":
         wrong = np.flatnonzero(got != expected)
         if len(wrong):
             at = wrong[0]

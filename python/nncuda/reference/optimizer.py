@@ -2,9 +2,19 @@
 
 import numpy as np
 
+from nncuda.reference import moments
 from nncuda.reference.arithmetic import Array, Outputs, cos, sqrt
 
-__all__ = ["adamw_step", "grad_clip", "grad_norm", "loss_scale_update", "lr_schedule", "zero_grad"]
+__all__ = [
+    "adamw_step",
+    "adamw_step_bf16",
+    "adamw_step_f8",
+    "grad_clip",
+    "grad_norm",
+    "loss_scale_update",
+    "lr_schedule",
+    "zero_grad",
+]
 
 #: Added to the norm before dividing by it.
 CLIP_EPS = 1e-6
@@ -44,6 +54,65 @@ def adamw_step(
     decay = np.where(np.arange(len(param)) < n_decay, one(weight_decay), one(0))
     param = param * (1 - lr * decay) - lr * mhat / (sqrt(vhat) + one(eps))
     return {"param": param, "m": m, "v": v, "param_copy": param}
+
+
+def adamw_step_bf16(
+    grad: Array,
+    lr: Array,
+    step: Array,
+    param: Array,
+    m: Array,
+    v: Array,
+    n_decay: int,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    grad_scale: Array | None = None,
+    skip: Array | None = None,
+) -> Outputs:
+    """`adamw_step` with moments that are rounded to bf16 by chance as they are stored, not before.
+
+    Zamirai, Zhang, Aberger, De Sa 2020, "Revisiting BFloat16 training", section 3.
+    """
+    new = adamw_step(grad, lr, step, param, m, v, n_decay, beta1, beta2, eps, weight_decay, grad_scale, skip)
+    if skip is not None and skip[0]:
+        return new
+    first, second = moments.chances(int(step[0]), len(param))
+    return {**new, "m": moments.to_bf16(new["m"], first), "v": moments.to_bf16(new["v"], second)}
+
+
+def adamw_step_f8(
+    grad: Array,
+    lr: Array,
+    step: Array,
+    param: Array,
+    m: Array,
+    m_scale: Array,
+    r: Array,
+    r_scale: Array,
+    n_decay: int,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    grad_scale: Array | None = None,
+    skip: Array | None = None,
+) -> Outputs:
+    """`adamw_step` with first moments and roots of second moments in 8 bits, with a scale a block of 256.
+
+    Dettmers, Lewis, Shleifer, Zettlemoyer 2022, "8-bit optimizers via block-wise quantization", section 2.1.
+    """
+    if skip is not None and skip[0]:
+        return {"param": param, "m": m, "m_scale": m_scale, "r": r, "r_scale": r_scale}
+    root = moments.unpack_root(r, r_scale)
+    old = moments.unpack_first(m, m_scale)
+    new = adamw_step(grad, lr, step, param, old, root * root, n_decay, beta1, beta2, eps, weight_decay, grad_scale)
+    first, second = moments.chances(int(step[0]), len(param))
+    m, m_scale = moments.pack_first(new["m"], first)
+    r, r_scale = moments.pack_root(sqrt(new["v"]), second)
+    parameters = {"param": new["param"], "param_copy": new["param_copy"]}
+    return {**parameters, "m": m, "m_scale": m_scale, "r": r, "r_scale": r_scale}
 
 
 def zero_grad(n: int) -> Outputs:

@@ -20,6 +20,8 @@ def cases():
         yield case("adamw_step", "not-skipped", lambda d: {**adamw(d, 19, 3, 5), "skip": i32(0)}, dtype)
         yield case("adamw_step", "no-copy", lambda d: {**adamw(d, 19, 3, 5), "param_copy": None}, dtype)
         yield case("adamw_step", "tiny-moments", tiny_moments, dtype)
+        yield from packed("adamw_step_bf16", adamw, dtype)
+        yield from packed("adamw_step_f8", adamw_f8, dtype)
         for n in (1, 17, 67):
             yield case("zero_grad", f"n{n}", lambda d, n=n: {"n": n}, dtype)
         for n in (*TAILS, 1025):
@@ -85,6 +87,63 @@ def adamw(d, n, n_decay, step):
         "eps": 1e-8,
         "weight_decay": 0.1,
     }
+
+
+def packed(kernel, recipe, dtype):
+    """Moments in fewer bits: sizes around a block and a vector, and what becomes of a block that is odd."""
+    sizes = ((1, 1, 1), (15, 0, 2), (255, 255, 3), (256, 100, 10), (257, 256, 1000), (600, 300, 100000))
+    for n, n_decay, step in sizes if dtype == "f32" else sizes[-2:-1]:
+        label = f"n{n}-decay{n_decay}-step{step}"
+        yield case(kernel, label, lambda d, a=(n, n_decay, step): recipe(d, *a), dtype)
+    yield case(kernel, "skipped", lambda d: {**recipe(d, 19, 19, 5), "skip": i32(1)}, dtype)
+    if dtype != "f32":  # which is that of the copy alone
+        return
+    yield case(kernel, "scaled", lambda d: {**recipe(d, 19, 19, 5), "grad_scale": np.array([0.03])}, dtype)
+    yield case(kernel, "not-skipped", lambda d: {**recipe(d, 19, 3, 5), "skip": i32(0)}, dtype)
+    yield case(kernel, "no-copy", lambda d: {**recipe(d, 19, 3, 5), "param_copy": None}, dtype)
+    yield case(kernel, "wide", lambda d: with_gradients(recipe(d, 300, 9, 7), wide), dtype)
+    yield case(kernel, "no-gradients", lambda d: with_gradients(recipe(d, 530, 9, 7), none_at_first), dtype)
+    yield case(kernel, "infinite", lambda d: with_gradients(recipe(d, 530, 9, 7), infinite), dtype)
+    yield case(kernel, "nan", lambda d: with_gradients(recipe(d, 290, 9, 7), not_a_number), dtype)
+
+
+def adamw_f8(d, n, n_decay, step):
+    """Codes of all magnitudes up to 1, with either sign."""
+    args = adamw(d, n, n_decay, step)
+    blocks = -(-n // 256)
+    args["m"] = d.integers(n, high=0x79) + 0x80 * d.integers(n, high=2)
+    args["r"] = d.integers(n, high=0xF1)
+    args["m_scale"], args["r_scale"] = d.uniform(blocks, low=0.05, high=0.2), d.uniform(blocks, low=0.05, high=0.2)
+    return {name: value for name, value in args.items() if name != "v"}
+
+
+def with_gradients(args, spoil):
+    spoil(args)
+    return args
+
+
+def wide(args):
+    """Gradients of magnitudes 2^-30 .. 2^9, some of them far below what a block's codes reach."""
+    args["grad"] = args["grad"] * 2.0 ** ((np.arange(len(args["grad"])) * 7) % 40 - 30)
+
+
+def none_at_first(args):
+    """A block that never had a gradient, before others."""
+    args["grad"][:256] = 0
+    for name in ("m", "v", "r"):
+        if name in args:
+            args[name][:256] = 0
+    for name in ("m_scale", "r_scale"):
+        if name in args:
+            args[name][0] = 0
+
+
+def infinite(args):
+    args["grad"][[300, 529]] = np.inf, -np.inf
+
+
+def not_a_number(args):
+    args["grad"][[3, 5]] = np.nan, np.inf
 
 
 def tiny_moments(d):

@@ -6,7 +6,7 @@
 pub const NNCUDA_ABI_MAJOR: i32 = 1;
 
 /// Minor version of the contract: something was added.
-pub const NNCUDA_ABI_MINOR: i32 = 1;
+pub const NNCUDA_ABI_MINOR: i32 = 2;
 
 // Status codes. Grouped by ten, append-only: a number is never reused.
 /// 0.

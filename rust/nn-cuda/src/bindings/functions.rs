@@ -1042,6 +1042,58 @@ pub type cuda_adamw_step = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
+/// AdamW as adamw_step has it, its moments kept in bf16: they are widened, updated in f32, used for the parameters,
+/// and rounded by chance (see above) as they are stored.
+///
+/// C: `int32_t cuda_adamw_step_bf16(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step, const float *grad_scale, const int32_t *skip, float *param, void *m, void *v, void *param_copy, int64_t n, int64_t n_decay, float beta1, float beta2, float eps, float weight_decay, int32_t dtype);`
+pub type cuda_adamw_step_bf16 = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    grad: *const f32,
+    lr: *const f32,
+    step: *const i32,
+    grad_scale: *const f32,
+    skip: *const i32,
+    param: *mut f32,
+    m: *mut c_void,
+    v: *mut c_void,
+    param_copy: *mut c_void,
+    n: i64,
+    n_decay: i64,
+    beta1: f32,
+    beta2: f32,
+    eps: f32,
+    weight_decay: f32,
+    dtype: i32,
+) -> i32;
+
+/// AdamW as adamw_step has it, its moments kept in 8 bits, blockwise (Dettmers, Lewis, Shleifer, Zettlemoyer 2022,
+/// section 2.1): each 256 consecutive elements, the last ones fewer, have one f32 scale s, the largest magnitude
+/// among them, and each element a code for a number q of 0 .. 1; it is s \* q, the largest one exactly.
+///
+/// C: `int32_t cuda_adamw_step_f8(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step, const float *grad_scale, const int32_t *skip, float *param, void *m, float *m_scale, void *r, float *r_scale, void *param_copy, int64_t n, int64_t blocks, int64_t n_decay, float beta1, float beta2, float eps, float weight_decay, int32_t dtype);`
+pub type cuda_adamw_step_f8 = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    grad: *const f32,
+    lr: *const f32,
+    step: *const i32,
+    grad_scale: *const f32,
+    skip: *const i32,
+    param: *mut f32,
+    m: *mut c_void,
+    m_scale: *mut f32,
+    r: *mut c_void,
+    r_scale: *mut f32,
+    param_copy: *mut c_void,
+    n: i64,
+    blocks: i64,
+    n_decay: i64,
+    beta1: f32,
+    beta2: f32,
+    eps: f32,
+    weight_decay: f32,
+    dtype: i32,
+) -> i32;
+
 /// Sets gradients to zero.
 ///
 /// C: `int32_t cuda_zero_grad(nncuda_ctx *ctx, void *grad, int64_t n, int32_t dtype);`

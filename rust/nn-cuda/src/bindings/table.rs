@@ -193,6 +193,10 @@ pub struct Functions {
     pub cuda_aux_loss_backward: functions::cuda_aux_loss_backward,
     /// See [`functions::cuda_adamw_step`].
     pub cuda_adamw_step: functions::cuda_adamw_step,
+    /// See [`functions::cuda_adamw_step_bf16`].
+    pub cuda_adamw_step_bf16: functions::cuda_adamw_step_bf16,
+    /// See [`functions::cuda_adamw_step_f8`].
+    pub cuda_adamw_step_f8: functions::cuda_adamw_step_f8,
     /// See [`functions::cuda_zero_grad`].
     pub cuda_zero_grad: functions::cuda_zero_grad,
     /// See [`functions::cuda_grad_norm`].
@@ -221,7 +225,7 @@ pub struct Functions {
 
 impl Functions {
     /// The names of all functions, in the header's order.
-    pub const NAMES: [&'static CStr; 102] = [
+    pub const NAMES: [&'static CStr; 104] = [
         c"nncuda_abi_version",
         c"nncuda_build_info",
         c"nncuda_status_name",
@@ -312,6 +316,8 @@ impl Functions {
         c"cuda_aux_loss_forward",
         c"cuda_aux_loss_backward",
         c"cuda_adamw_step",
+        c"cuda_adamw_step_bf16",
+        c"cuda_adamw_step_f8",
         c"cuda_zero_grad",
         c"cuda_grad_norm",
         c"cuda_grad_clip",
@@ -427,18 +433,20 @@ impl Functions {
                 cuda_aux_loss_forward: transmute::<Address, functions::cuda_aux_loss_forward>(at(87)?),
                 cuda_aux_loss_backward: transmute::<Address, functions::cuda_aux_loss_backward>(at(88)?),
                 cuda_adamw_step: transmute::<Address, functions::cuda_adamw_step>(at(89)?),
-                cuda_zero_grad: transmute::<Address, functions::cuda_zero_grad>(at(90)?),
-                cuda_grad_norm: transmute::<Address, functions::cuda_grad_norm>(at(91)?),
-                cuda_grad_clip: transmute::<Address, functions::cuda_grad_clip>(at(92)?),
-                cuda_lr_schedule: transmute::<Address, functions::cuda_lr_schedule>(at(93)?),
-                cuda_loss_scale_update: transmute::<Address, functions::cuda_loss_scale_update>(at(94)?),
-                cuda_argmax: transmute::<Address, functions::cuda_argmax>(at(95)?),
-                cuda_sample: transmute::<Address, functions::cuda_sample>(at(96)?),
-                cuda_topk_sample: transmute::<Address, functions::cuda_topk_sample>(at(97)?),
-                cuda_topp_sample: transmute::<Address, functions::cuda_topp_sample>(at(98)?),
-                cuda_random_bits: transmute::<Address, functions::cuda_random_bits>(at(99)?),
-                cuda_uniform: transmute::<Address, functions::cuda_uniform>(at(100)?),
-                cuda_normal: transmute::<Address, functions::cuda_normal>(at(101)?),
+                cuda_adamw_step_bf16: transmute::<Address, functions::cuda_adamw_step_bf16>(at(90)?),
+                cuda_adamw_step_f8: transmute::<Address, functions::cuda_adamw_step_f8>(at(91)?),
+                cuda_zero_grad: transmute::<Address, functions::cuda_zero_grad>(at(92)?),
+                cuda_grad_norm: transmute::<Address, functions::cuda_grad_norm>(at(93)?),
+                cuda_grad_clip: transmute::<Address, functions::cuda_grad_clip>(at(94)?),
+                cuda_lr_schedule: transmute::<Address, functions::cuda_lr_schedule>(at(95)?),
+                cuda_loss_scale_update: transmute::<Address, functions::cuda_loss_scale_update>(at(96)?),
+                cuda_argmax: transmute::<Address, functions::cuda_argmax>(at(97)?),
+                cuda_sample: transmute::<Address, functions::cuda_sample>(at(98)?),
+                cuda_topk_sample: transmute::<Address, functions::cuda_topk_sample>(at(99)?),
+                cuda_topp_sample: transmute::<Address, functions::cuda_topp_sample>(at(100)?),
+                cuda_random_bits: transmute::<Address, functions::cuda_random_bits>(at(101)?),
+                cuda_uniform: transmute::<Address, functions::cuda_uniform>(at(102)?),
+                cuda_normal: transmute::<Address, functions::cuda_normal>(at(103)?),
             })
         }
     }

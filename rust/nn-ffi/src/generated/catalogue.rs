@@ -6,7 +6,7 @@ use crate::catalogue::{Direction, Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 59] = [
+pub static KERNELS: [Kernel; 61] = [
     Kernel {
         name: "silu",
         section: "elementwise",
@@ -1464,6 +1464,102 @@ pub static KERNELS: [Kernel; 59] = [
             )
         },
         checked: checked::adamw_step,
+    },
+    Kernel {
+        name: "adamw_step_bf16",
+        section: "optimizer",
+        parameters: &[
+            Parameter::tensor("grad", Direction::In, "f32", "[n]", "", &[]),
+            Parameter::tensor("lr", Direction::In, "f32", "[1]", "", &[]),
+            Parameter::tensor("step", Direction::In, "i32", "[1]", "", &[]),
+            Parameter::tensor("grad_scale", Direction::In, "f32", "[1]", "", &[]),
+            Parameter::tensor("skip", Direction::In, "i32", "[1]", "", &[]),
+            Parameter::tensor("param", Direction::InOut, "f32", "[n]", "", &[]),
+            Parameter::tensor("m", Direction::InOut, "bf16", "[n]", "", &[]),
+            Parameter::tensor("v", Direction::InOut, "bf16", "[n]", "", &[]),
+            Parameter::tensor("param_copy", Direction::Out, "dtype", "[n]", "", &[]),
+            Parameter::integer("n"),
+            Parameter::integer("n_decay"),
+            Parameter::float("beta1"),
+            Parameter::float("beta2"),
+            Parameter::float("eps"),
+            Parameter::float("weight_decay"),
+            Parameter::dtype("dtype"),
+        ],
+        // SAFETY: the caller vouches for the pointers.
+        call: |functions, ctx, slots| unsafe {
+            (functions.cuda_adamw_step_bf16)(
+                ctx,
+                slots[0].pointer().cast(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].pointer().cast(),
+                slots[4].pointer().cast(),
+                slots[5].pointer().cast(),
+                slots[6].pointer(),
+                slots[7].pointer(),
+                slots[8].pointer(),
+                slots[9].int64(),
+                slots[10].int64(),
+                slots[11].float(),
+                slots[12].float(),
+                slots[13].float(),
+                slots[14].float(),
+                slots[15].int32(),
+            )
+        },
+        checked: checked::adamw_step_bf16,
+    },
+    Kernel {
+        name: "adamw_step_f8",
+        section: "optimizer",
+        parameters: &[
+            Parameter::tensor("grad", Direction::In, "f32", "[n]", "", &[]),
+            Parameter::tensor("lr", Direction::In, "f32", "[1]", "", &[]),
+            Parameter::tensor("step", Direction::In, "i32", "[1]", "", &[]),
+            Parameter::tensor("grad_scale", Direction::In, "f32", "[1]", "", &[]),
+            Parameter::tensor("skip", Direction::In, "i32", "[1]", "", &[]),
+            Parameter::tensor("param", Direction::InOut, "f32", "[n]", "", &[]),
+            Parameter::tensor("m", Direction::InOut, "u8", "[n]", "", &[]),
+            Parameter::tensor("m_scale", Direction::InOut, "f32", "[blocks]", "", &[]),
+            Parameter::tensor("r", Direction::InOut, "u8", "[n]", "", &[]),
+            Parameter::tensor("r_scale", Direction::InOut, "f32", "[blocks]", "", &[]),
+            Parameter::tensor("param_copy", Direction::Out, "dtype", "[n]", "", &[]),
+            Parameter::integer("n"),
+            Parameter::integer("blocks"),
+            Parameter::integer("n_decay"),
+            Parameter::float("beta1"),
+            Parameter::float("beta2"),
+            Parameter::float("eps"),
+            Parameter::float("weight_decay"),
+            Parameter::dtype("dtype"),
+        ],
+        // SAFETY: the caller vouches for the pointers.
+        call: |functions, ctx, slots| unsafe {
+            (functions.cuda_adamw_step_f8)(
+                ctx,
+                slots[0].pointer().cast(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].pointer().cast(),
+                slots[4].pointer().cast(),
+                slots[5].pointer().cast(),
+                slots[6].pointer(),
+                slots[7].pointer().cast(),
+                slots[8].pointer(),
+                slots[9].pointer().cast(),
+                slots[10].pointer(),
+                slots[11].int64(),
+                slots[12].int64(),
+                slots[13].int64(),
+                slots[14].float(),
+                slots[15].float(),
+                slots[16].float(),
+                slots[17].float(),
+                slots[18].int32(),
+            )
+        },
+        checked: checked::adamw_step_f8,
     },
     Kernel {
         name: "zero_grad",

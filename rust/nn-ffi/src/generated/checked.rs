@@ -405,6 +405,46 @@ pub(super) fn adamw_step(arguments: &[Argument<'_>]) -> Result<()> {
     )
 }
 
+pub(super) fn adamw_step_bf16(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::adamw_step_bf16(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].optional()?,
+        arguments[4].optional()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+        arguments[7].tensor()?,
+        arguments[8].optional()?,
+        arguments[10].int64()?,
+        arguments[11].float()?,
+        arguments[12].float()?,
+        arguments[13].float()?,
+        arguments[14].float()?,
+    )
+}
+
+pub(super) fn adamw_step_f8(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::adamw_step_f8(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].optional()?,
+        arguments[4].optional()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+        arguments[7].tensor()?,
+        arguments[8].tensor()?,
+        arguments[9].tensor()?,
+        arguments[10].optional()?,
+        arguments[13].int64()?,
+        arguments[14].float()?,
+        arguments[15].float()?,
+        arguments[16].float()?,
+        arguments[17].float()?,
+    )
+}
+
 pub(super) fn zero_grad(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::zero_grad(arguments[0].tensor()?)
 }

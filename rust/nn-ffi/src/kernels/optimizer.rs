@@ -2,8 +2,19 @@
 
 //! Kernels of the section optimizer of bindings.h.
 //!
-//! Master weights, gradients and moments are f32. Step, rate, norm and scales lie in device memory, so that a
-//! captured step can be replayed. `skip` is the flag that loss_scale_update sets when the gradients overflowed.
+//! Master weights and gradients are f32, and so are the moments of adamw_step. Step, rate, norm and scales lie in
+//! device memory, so that a captured step can be replayed. `skip` is the flag that loss_scale_update sets when the
+//! gradients overflowed.
+//!
+//! adamw_step_bf16 and adamw_step_f8 keep the moments in fewer bits. A moment that changes by less than half the
+//! distance of two numbers would stay for ever when rounded to the nearest (second moments with beta2 = 0.999 do),
+//! so they are rounded up or down by chance, right on average: x between the neighbours a \< b becomes b with
+//! probability (x-a)/(b-a), and numbers of the format stay. Chance is a function of the step t = step\[0\] and the
+//! element's index i alone: with mix(x) in 32 bits: x ^= x \>\> 16, x \*= 0x85ebca6b, x ^= x \>\> 13, x \*=
+//! 0xc2b2ae35, x ^= x \>\> 16 (Appleby 2011, MurmurHash3, fmix32), and b = i / 256, it is w = mix(mix(mix(mix(t) +
+//! b % 2^32) + b / 2^32) + 0x9e3779b9 \* (i % 256)), whose lower 16 bits round the first moment, its upper 16 bits
+//! the second. To round to k bits of mantissa is to add those 16 bits, times 2^(7-k), to the bit pattern of the f32
+//! and to clear its lower 23-k bits.
 
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
@@ -121,6 +132,258 @@ pub fn adamw_step(
         Some(param.tensor),
         Some(m.tensor),
         Some(v.tensor),
+        tensor(&param_copy),
+    ];
+    call.finish(status, &tensors)
+}
+
+/// AdamW as adamw_step has it, its moments kept in bf16: they are widened, updated in f32, used for the parameters,
+/// and rounded by chance (see above) as they are stored.
+///
+/// Infinities and NaN stay what they are. (Zamirai, Zhang, Aberger, De Sa 2020, "Revisiting BFloat16 training",
+/// section 3)
+///
+/// # Arguments
+///
+/// - `grad`: f32 `[n]`, gradients
+/// - `lr`: f32 `[1]`, learning rate
+/// - `step`: i32 `[1]`, number of this update, from 1
+/// - `grad_scale`: f32 `[1]`, factor of the gradients (from grad_clip), or null for 1
+/// - `skip`: i32 `[1]`, non-zero leaves everything as it is; or null
+/// - `param`: f32 `[n]`, parameters; read and overwritten
+/// - `m`: bf16 `[n]`, first moments; read and overwritten
+/// - `v`: bf16 `[n]`, second moments; read and overwritten
+/// - `param_copy`: of `dtype` `[n]`, the new parameters rounded to `dtype`, or null; overwritten
+/// - `n_decay`: how many of them, from the first, decay; 0 .. n
+/// - `beta1`: 0 .. below 1
+/// - `beta2`: 0 .. below 1
+/// - `eps`: above 0
+/// - `weight_decay`: at least 0
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn adamw_step_bf16(
+    grad: &GpuTensor<'_>,
+    lr: &GpuTensor<'_>,
+    step: &GpuTensor<'_>,
+    grad_scale: Option<&GpuTensor<'_>>,
+    skip: Option<&GpuTensor<'_>>,
+    param: &GpuTensor<'_>,
+    m: &GpuTensor<'_>,
+    v: &GpuTensor<'_>,
+    param_copy: Option<&GpuTensor<'_>>,
+    n_decay: i64,
+    beta1: f32,
+    beta2: f32,
+    eps: f32,
+    weight_decay: f32,
+) -> Result<()> {
+    let call = Call::new("cuda_adamw_step_bf16", grad);
+    let grad = call.dense::<1>("grad", "[n]", grad)?.of(DType::F32)?;
+    let lr = call.dense::<1>("lr", "[1]", lr)?.of(DType::F32)?;
+    let step = call.dense::<1>("step", "[1]", step)?.of(DType::I32)?;
+    let grad_scale = match grad_scale {
+        Some(grad_scale) => Some(call.dense::<1>("grad_scale", "[1]", grad_scale)?.of(DType::F32)?),
+        None => None,
+    };
+    let skip = match skip {
+        Some(skip) => Some(call.dense::<1>("skip", "[1]", skip)?.of(DType::I32)?),
+        None => None,
+    };
+    let param = call.dense::<1>("param", "[n]", param)?.of(DType::F32)?;
+    let m = call.dense::<1>("m", "[n]", m)?.of(DType::BF16)?;
+    let v = call.dense::<1>("v", "[n]", v)?.of(DType::BF16)?;
+    let param_copy = match param_copy {
+        Some(param_copy) => Some(call.dense::<1>("param_copy", "[n]", param_copy)?),
+        None => None,
+    };
+    let n = grad.dims[0];
+    const SIZES: [(&str, &str); 1] = [("n", "from grad")];
+    let sizes = Sizes { names: &SIZES, values: &[n] };
+    lr.expect([1], sizes)?;
+    step.expect([1], sizes)?;
+    if let Some(grad_scale) = &grad_scale {
+        grad_scale.expect([1], sizes)?;
+    }
+    if let Some(skip) = &skip {
+        skip.expect([1], sizes)?;
+    }
+    param.expect([n], sizes)?;
+    m.expect([n], sizes)?;
+    v.expect([n], sizes)?;
+    if let Some(param_copy) = &param_copy {
+        param_copy.expect([n], sizes)?;
+    }
+    let dtype = param_copy.as_ref().map_or(DType::F32, |param_copy| param_copy.dtype());
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_adamw_step_bf16)(
+            call.handle(),
+            grad.pointer().cast(),
+            lr.pointer().cast(),
+            step.pointer().cast(),
+            pointer(&grad_scale).cast(),
+            pointer(&skip).cast(),
+            param.pointer().cast(),
+            m.pointer(),
+            v.pointer(),
+            pointer(&param_copy),
+            n as i64,
+            n_decay,
+            beta1,
+            beta2,
+            eps,
+            weight_decay,
+            dtype.code(),
+        )
+    };
+    let tensors = [
+        Some(grad.tensor),
+        Some(lr.tensor),
+        Some(step.tensor),
+        tensor(&grad_scale),
+        tensor(&skip),
+        Some(param.tensor),
+        Some(m.tensor),
+        Some(v.tensor),
+        tensor(&param_copy),
+    ];
+    call.finish(status, &tensors)
+}
+
+/// AdamW as adamw_step has it, its moments kept in 8 bits, blockwise (Dettmers, Lewis, Shleifer, Zettlemoyer 2022,
+/// section 2.1): each 256 consecutive elements, the last ones fewer, have one f32 scale s, the largest magnitude
+/// among them, and each element a code for a number q of 0 .. 1; it is s \* q, the largest one exactly.
+///
+/// m has a sign (bit 7), 4 bits of exponent e and 3 of mantissa f: q = 2^(e-15) \* (1 + f/8), and q = 2^-14 \* f/8
+/// where e = 0. Of v its root r is kept, which has half the range and which the update divides by: 4 bits of
+/// exponent and 4 of mantissa, likewise, with f/16. The update: v = beta2\*r^2 + (1-beta2)\*g^2; r = sqrt(v); param
+/// as in adamw_step, with r \* sqrt(1/(1-beta2^t)) for the root, from the new moments before they are rounded.
+/// Stored are s and, of x = |m|/s or r/s (a division in f32), the code of x rounded by chance (see above) to 3 or 4
+/// bits of mantissa; where x \< 2^-14, x + 2^-14 is rounded and 2^-14 taken off again. A root above 0 gets at least
+/// code 1, so that nothing is divided by a root that was rounded to 0. A block of zeros has s = 0 and codes 0. In a
+/// block with an infinity or a NaN s is that, and the codes are 0.
+///
+/// # Arguments
+///
+/// - `grad`: f32 `[n]`, gradients
+/// - `lr`: f32 `[1]`, learning rate
+/// - `step`: i32 `[1]`, number of this update, from 1
+/// - `grad_scale`: f32 `[1]`, factor of the gradients (from grad_clip), or null for 1
+/// - `skip`: i32 `[1]`, non-zero leaves everything as it is; or null
+/// - `param`: f32 `[n]`, parameters; read and overwritten
+/// - `m`: u8 `[n]`, codes of the first moments; read and overwritten
+/// - `m_scale`: f32 `[blocks]`, their scales; read and overwritten
+/// - `r`: u8 `[n]`, codes of the roots of the second moments; read and overwritten
+/// - `r_scale`: f32 `[blocks]`, their scales; read and overwritten
+/// - `param_copy`: of `dtype` `[n]`, the new parameters rounded to `dtype`, or null; overwritten
+/// - `n_decay`: how many of them, from the first, decay; 0 .. n
+/// - `beta1`: 0 .. below 1
+/// - `beta2`: 0 .. below 1
+/// - `eps`: above 0
+/// - `weight_decay`: at least 0
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn adamw_step_f8(
+    grad: &GpuTensor<'_>,
+    lr: &GpuTensor<'_>,
+    step: &GpuTensor<'_>,
+    grad_scale: Option<&GpuTensor<'_>>,
+    skip: Option<&GpuTensor<'_>>,
+    param: &GpuTensor<'_>,
+    m: &GpuTensor<'_>,
+    m_scale: &GpuTensor<'_>,
+    r: &GpuTensor<'_>,
+    r_scale: &GpuTensor<'_>,
+    param_copy: Option<&GpuTensor<'_>>,
+    n_decay: i64,
+    beta1: f32,
+    beta2: f32,
+    eps: f32,
+    weight_decay: f32,
+) -> Result<()> {
+    let call = Call::new("cuda_adamw_step_f8", grad);
+    let grad = call.dense::<1>("grad", "[n]", grad)?.of(DType::F32)?;
+    let lr = call.dense::<1>("lr", "[1]", lr)?.of(DType::F32)?;
+    let step = call.dense::<1>("step", "[1]", step)?.of(DType::I32)?;
+    let grad_scale = match grad_scale {
+        Some(grad_scale) => Some(call.dense::<1>("grad_scale", "[1]", grad_scale)?.of(DType::F32)?),
+        None => None,
+    };
+    let skip = match skip {
+        Some(skip) => Some(call.dense::<1>("skip", "[1]", skip)?.of(DType::I32)?),
+        None => None,
+    };
+    let param = call.dense::<1>("param", "[n]", param)?.of(DType::F32)?;
+    let m = call.dense::<1>("m", "[n]", m)?.of(DType::U8)?;
+    let m_scale = call.dense::<1>("m_scale", "[blocks]", m_scale)?.of(DType::F32)?;
+    let r = call.dense::<1>("r", "[n]", r)?.of(DType::U8)?;
+    let r_scale = call.dense::<1>("r_scale", "[blocks]", r_scale)?.of(DType::F32)?;
+    let param_copy = match param_copy {
+        Some(param_copy) => Some(call.dense::<1>("param_copy", "[n]", param_copy)?),
+        None => None,
+    };
+    let n = grad.dims[0];
+    let blocks = m_scale.dims[0];
+    const SIZES: [(&str, &str); 2] = [("n", "from grad"), ("blocks", "from m_scale")];
+    let sizes = Sizes { names: &SIZES, values: &[n, blocks] };
+    lr.expect([1], sizes)?;
+    step.expect([1], sizes)?;
+    if let Some(grad_scale) = &grad_scale {
+        grad_scale.expect([1], sizes)?;
+    }
+    if let Some(skip) = &skip {
+        skip.expect([1], sizes)?;
+    }
+    param.expect([n], sizes)?;
+    m.expect([n], sizes)?;
+    r.expect([n], sizes)?;
+    r_scale.expect([blocks], sizes)?;
+    if let Some(param_copy) = &param_copy {
+        param_copy.expect([n], sizes)?;
+    }
+    let dtype = param_copy.as_ref().map_or(DType::F32, |param_copy| param_copy.dtype());
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_adamw_step_f8)(
+            call.handle(),
+            grad.pointer().cast(),
+            lr.pointer().cast(),
+            step.pointer().cast(),
+            pointer(&grad_scale).cast(),
+            pointer(&skip).cast(),
+            param.pointer().cast(),
+            m.pointer(),
+            m_scale.pointer().cast(),
+            r.pointer(),
+            r_scale.pointer().cast(),
+            pointer(&param_copy),
+            n as i64,
+            blocks as i64,
+            n_decay,
+            beta1,
+            beta2,
+            eps,
+            weight_decay,
+            dtype.code(),
+        )
+    };
+    let tensors = [
+        Some(grad.tensor),
+        Some(lr.tensor),
+        Some(step.tensor),
+        tensor(&grad_scale),
+        tensor(&skip),
+        Some(param.tensor),
+        Some(m.tensor),
+        Some(m_scale.tensor),
+        Some(r.tensor),
+        Some(r_scale.tensor),
         tensor(&param_copy),
     ];
     call.finish(status, &tensors)

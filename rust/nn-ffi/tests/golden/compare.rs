@@ -12,6 +12,7 @@ pub(crate) fn compare(got: &[u8], dtype: DType, expected: &Content, tolerance: f
         "f32" => widened(&expected.bytes, DType::F32),
         "i32" => widened(&expected.bytes, DType::I32),
         "i8" => widened(&expected.bytes, DType::I8),
+        "u8" => widened(&expected.bytes, DType::U8),
         other => return (f64::INFINITY, format!("the fixture expects {other}")),
     };
     if got.len() != wanted.len() {
@@ -60,6 +61,7 @@ fn widened(bytes: &[u8], dtype: DType) -> Vec<f64> {
         DType::BF16 => each(bytes, |raw| f64::from(f32::from(Bf16(u16::from_le_bytes(raw))))),
         DType::I32 => each(bytes, |raw| f64::from(i32::from_le_bytes(raw))),
         DType::I8 => each(bytes, |raw| f64::from(i8::from_le_bytes(raw))),
+        DType::U8 => each(bytes, |raw| f64::from(u8::from_le_bytes(raw))),
         other => panic!("no kernel writes {other}"),
     }
 }

@@ -65,6 +65,7 @@ fn dtype_name(dtype: Dtype) -> Result<String, String> {
         Dtype::BF16 => "bf16",
         Dtype::I32 => "i32",
         Dtype::I8 => "i8",
+        Dtype::U8 => "u8",
         Dtype::I64 => "i64",
         other => return Err(format!("a fixture has no tensors of {other:?}")),
     };

@@ -95,9 +95,9 @@ pub(crate) fn dtype(parameter: &Parameter, case: &Case) -> Result<DType> {
 }
 
 pub(crate) fn blank(content: &Content, dtype: DType) -> Vec<u8> {
-    // Expected values are f32, i32 or i8, which have as many elements as the output.
-    let elements = content.bytes.len() / if content.dtype == "i8" { 1 } else { 4 };
-    let byte = if matches!(dtype, DType::I32 | DType::I8) { 0x5A } else { 0xFF };
+    // Expected values are f32, i32, i8 or u8, which have as many elements as the output.
+    let elements = content.bytes.len() / if matches!(content.dtype.as_str(), "i8" | "u8") { 1 } else { 4 };
+    let byte = if matches!(dtype, DType::I32 | DType::I8 | DType::U8) { 0x5A } else { 0xFF };
     vec![byte; elements * dtype.size()]
 }
 
