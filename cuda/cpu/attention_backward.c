@@ -2,20 +2,9 @@
  * Gradients of attention in blocks (Dao 2023, algorithm 2). With P = softmax(S), dP = dO V^T and D = rowsum(dO * O):
  *   dV = P^T dO,  dS = P * (dP - D),  dQ = scale * dS K,  dK = scale * dS^T Q.
  *
- * A task owns some queries of one head: it walks over the keys in blocks, keeps dK and dV of a block in the cache
- * while the queries pass, and adds to dQ, which nobody else touches. When several tasks share a key head, each leaves
- * its dK and dV in scratch, and a second pass adds them up in order. How the queries are cut depends on the sizes
- * alone, and so do all sums.
+ * attention_gradients.h says which task computes what.
  */
-#include "attention_pack.h"
-
-#include "../abi/attention.h"
-
-enum {
-  TASKS_WANTED = 8,        /* with fewer heads than that, the queries of each are cut into pieces */
-  PARTIAL_ROUND = 1 << 24, /* floats of partial results that are kept at a time */
-  ADD_KEYS = 64            /* keys that a task of the second pass adds up */
-};
+#include "attention_gradients.h"
 
 /* The packed queries hold scale * log2(e); dK wants scale. */
 static const float DK_FACTOR = 0.6931471805599453f;
@@ -24,14 +13,8 @@ NN_TILE(score_tile, NR, 1, BLOCK_LD)
 NN_TILE(value_tile, BLOCK_LD, 1, NR)
 NN_TILE(column_tile, 1, BLOCK_LD, NR)
 
-typedef struct backward {
-  const nn_flash_attention_backward_args *a;
-  float *workspace, *partial; /* of each worker; dK and dV of each task, [kv_len][head_dim] each, or null */
-  int64_t first_pair, pairs;  /* (sequence, key head) pairs in this round */
-  int64_t pieces, piece_rows; /* tasks a head, and queries a task */
-  int64_t panel_rows;         /* rows of a worker's row panels: piece_rows and what a tile may reach beyond */
-  int64_t workspace_size;
-} backward;
+/* Rows of a worker's row panels: its queries, and what a tile may reach beyond. */
+NN_INLINE int64_t task_panel_rows(const gradients *f) { return smaller(f->piece_rows, f->a->shape.q_len) + TILE_ROWS; }
 
 /* What a worker needs. */
 typedef struct backward_block {
@@ -61,16 +44,8 @@ NN_INLINE void pack_rowsums(const backward_block *b, const void *dout, const voi
                             int64_t rows, int64_t dim, int32_t dtype) {
   const split_factor log2e = split_double(1.4426950408889634);
   for (int64_t first = 0; first < rows; first += VF) {
-    vf sums[VF];
-    for (int i = 0; i < VF; i++) {
-      sums[i] = vf_set1(0.0f);
-      for (int64_t d = 0; d < dim && first + i < rows; d += VF) {
-        sums[i] = vf_fma(load_columns(dout, (first + i) * ld, d, dim, dtype),
-                         load_columns(out, (first + i) * ld, d, dim, dtype), sums[i]);
-      }
-    }
-    const vf sum = sum_each(sums), x = vf_load_part(lse + first, smaller(VF, rows - first));
-    vf_store(b->delta + first, sum);
+    const vf x = vf_load_part(lse + first, smaller(VF, rows - first));
+    vf_store(b->delta + first, row_products(dout, out, ld, first, rows, dim, dtype));
     const vf high = x * vf_set1(log2e.high);
     vf_store(b->lse + first, high);
     vf_store(b->lse_low + first, vf_fma(x, vf_set1(log2e.high), vf_set1(0.0f) - high) + x * vf_set1(log2e.low));
@@ -169,35 +144,28 @@ static void backward_step(const backward_block *b, int64_t panel_rows, int64_t r
 static void clear(float *x, int64_t n) { memset(x, 0, (size_t)n * sizeof *x); }
 
 static void backward_task(void *arg, int64_t i, int32_t worker) {
-  const backward *f = arg;
+  const gradients *f = arg;
   const nn_flash_attention_backward_args *a = f->a;
   const nn_attention_shape *s = &a->shape;
-  const int64_t group = s->heads / s->kv_heads, dim = s->head_dim, bytes = nn_dtype_bytes(a->dtype);
-  const int64_t pair = f->first_pair + i / (group * f->pieces), sequence = pair / s->kv_heads;
-  const int64_t head = pair % s->kv_heads * group + i / f->pieces % group;
-  /* The last piece sees the most keys: it goes first. */
-  const int64_t piece = f->pieces - 1 - i % f->pieces, begin = piece * f->piece_rows;
-  const int64_t rows = smaller(f->piece_rows, s->q_len - begin), out_ld = s->heads * dim;
+  const gradient_task t = gradient_task_at(f, i);
+  const int64_t dim = s->head_dim, bytes = nn_dtype_bytes(a->dtype), panel_rows = task_panel_rows(f);
+  const int64_t rows = t.rows, seen = t.seen, out_ld = s->heads * dim;
   backward_block b;
-  backward_layout(&b, f->workspace + worker * f->workspace_size, f->panel_rows, dim);
+  backward_layout(&b, (float *)(void *)(f->workspace + worker * f->workspace_size), panel_rows, dim);
 
-  const int64_t out_at = ((sequence * s->q_len + begin) * out_ld + head * dim) * bytes;
-  const int64_t q_at = ((sequence * s->q_len + begin) * a->ld_q + head * dim) * bytes;
-  const int64_t kv_at = (sequence * s->kv_len * a->ld_kv + pair % s->kv_heads * dim) * bytes;
-  const char *dout = (const char *)a->dout + out_at, *out = (const char *)a->out + out_at;
-  const float *lse = a->lse + (sequence * s->heads + head) * s->q_len + begin;
+  const char *dout = (const char *)a->dout + t.out * bytes, *out = (const char *)a->out + t.out * bytes;
+  const float *lse = a->lse + t.lse;
   const split_factor one = {1.0f, 0.0f}, factor = split_double((double)a->scale * 1.4426950408889634);
   NN_SWITCH_DTYPE(a->dtype, {
-    pack_rows(b.q, f->panel_rows, (const char *)a->q + q_at, a->ld_q, 0, rows, f->panel_rows, dim, factor, DT);
-    pack_rows(b.dout, f->panel_rows, dout, out_ld, 0, rows, f->panel_rows, dim, one, DT);
+    pack_rows(b.q, panel_rows, (const char *)a->q + t.q * bytes, a->ld_q, 0, rows, panel_rows, dim, factor, DT);
+    pack_rows(b.dout, panel_rows, dout, out_ld, 0, rows, panel_rows, dim, one, DT);
     pack_rowsums(&b, dout, out, out_ld, lse, rows, dim, DT);
   });
-  clear(b.dq, row_panels_size(f->panel_rows, dim));
+  clear(b.dq, row_panels_size(panel_rows, dim));
 
-  /* Query r of this task sees r + seen keys. The partial results of keys that none of them sees must be zeros too. */
-  const int64_t seen = begin + s->kv_len - s->q_len + 1;
+  /* The partial results of keys that none of these queries sees must be zeros too. */
   for (int64_t key = 0; key < s->kv_len; key += BLOCK_KEYS) {
-    const int64_t keys = smaller(BLOCK_KEYS, s->kv_len - key), at = kv_at + key * a->ld_kv * bytes;
+    const int64_t keys = smaller(BLOCK_KEYS, s->kv_len - key), at = (t.kv + key * a->ld_kv) * bytes;
     const int64_t first = a->causal ? larger(0, key + 1 - seen) : 0; /* the first query that sees the block */
     clear(b.dk, row_panels_size(BLOCK_KEYS, dim));
     clear(b.dv, row_panels_size(BLOCK_KEYS, dim));
@@ -210,7 +178,7 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
       });
     }
     for (int64_t row = first; row < rows; row += BLOCK_ROWS) {
-      backward_step(&b, f->panel_rows, row, smaller(BLOCK_ROWS, rows - row), keys, seen + row - key, a->causal, dim);
+      backward_step(&b, panel_rows, row, smaller(BLOCK_ROWS, rows - row), keys, seen + row - key, a->causal, dim);
     }
     if (f->partial) {
       float *dk = f->partial + (2 * i * s->kv_len + key) * dim, *dv = dk + s->kv_len * dim;
@@ -223,68 +191,15 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
       });
     }
   }
-  NN_SWITCH_DTYPE(a->dtype, store_rows((char *)a->dq + q_at, a->ld_q, b.dq, f->panel_rows, rows, dim, a->scale, DT));
-}
-
-NN_INLINE void add_partials(const backward *f, int64_t local, int64_t begin, int64_t end, int32_t dtype) {
-  const nn_flash_attention_backward_args *a = f->a;
-  const nn_attention_shape *s = &a->shape;
-  const int64_t tasks = s->heads / s->kv_heads * f->pieces, dim = s->head_dim, size = s->kv_len * dim;
-  const int64_t pair = f->first_pair + local;
-  const int64_t at = pair / s->kv_heads * s->kv_len * a->ld_kv + pair % s->kv_heads * dim;
-  for (int64_t key = begin; key < end; key++) {
-    for (int32_t side = 0; side < 2; side++) {
-      const float *partial = f->partial + (2 * local * tasks + side) * size + key * dim;
-      for (int64_t d = 0; d < dim; d += VF) {
-        const int64_t n = smaller(VF, dim - d);
-        vf sum = vf_load_part(partial + d, n);
-        for (int64_t t = 1; t < tasks; t++) {
-          sum = sum + vf_load_part(partial + 2 * t * size + d, n);
-        }
-        sum = sum * vf_set1(side == 0 ? DK_FACTOR : 1.0f);
-        vf_store_part_as(side == 0 ? a->dk : a->dv, at + key * a->ld_kv + d, n, sum, dtype);
-      }
-    }
-  }
-}
-
-static void backward_add_task(void *arg, int64_t i, int32_t worker) {
-  (void)worker;
-  const backward *f = arg;
-  const int64_t kv_len = f->a->shape.kv_len, blocks = ceil_div(kv_len, ADD_KEYS), begin = i % blocks * ADD_KEYS;
-  NN_SWITCH_DTYPE(f->a->dtype, add_partials(f, i / blocks, begin, smaller(begin + ADD_KEYS, kv_len), DT));
+  NN_SWITCH_DTYPE(a->dtype,
+                  store_rows((char *)a->dq + t.q * bytes, a->ld_q, b.dq, panel_rows, rows, dim, a->scale, DT));
 }
 
 int32_t NN_KERNEL(flash_attention_backward)(nncuda_ctx *ctx, const void *args) {
   const nn_flash_attention_backward_args *a = args;
-  const nn_attention_shape *s = &a->shape;
-  const int64_t pairs = s->batch * s->kv_heads, group = s->heads / s->kv_heads;
-  backward f = {.a = a};
-  const int64_t wanted = ceil_div(TASKS_WANTED, s->batch * s->heads);
-  f.piece_rows = round_up(ceil_div(s->q_len, wanted), BLOCK_ROWS);
-  f.pieces = ceil_div(s->q_len, f.piece_rows);
-  f.panel_rows = smaller(f.piece_rows, s->q_len) + TILE_ROWS;
+  gradients f = {.a = a, .dk_factor = DK_FACTOR};
+  gradients_cut(&f, BLOCK_ROWS);
   backward_block unused;
-  f.workspace_size = backward_layout(&unused, NULL, f.panel_rows, s->head_dim);
-  f.workspace = nn_scratch(ctx, (size_t)(f.workspace_size * nn_threads(ctx)) * sizeof(float));
-  if (!f.workspace) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
-  int64_t round = pairs;
-  if (group * f.pieces > 1) {
-    const int64_t pair_size = 2 * group * f.pieces * s->kv_len * s->head_dim;
-    round = larger(1, smaller(pairs, PARTIAL_ROUND / pair_size));
-    f.partial = nn_scratch(ctx, (size_t)(round * pair_size) * sizeof(float));
-    if (!f.partial) {
-      return NNCUDA_ERROR_OUT_OF_MEMORY;
-    }
-  }
-  for (f.first_pair = 0; f.first_pair < pairs; f.first_pair += f.pairs) {
-    f.pairs = smaller(round, pairs - f.first_pair);
-    nn_parallel(ctx, f.pairs * group * f.pieces, backward_task, &f);
-    if (f.partial) {
-      nn_parallel(ctx, f.pairs * ceil_div(s->kv_len, ADD_KEYS), backward_add_task, &f);
-    }
-  }
-  return NNCUDA_SUCCESS;
+  f.workspace_size = backward_layout(&unused, NULL, task_panel_rows(&f), a->shape.head_dim) * (int64_t)sizeof(float);
+  return gradients_run(ctx, &f, backward_task);
 }

@@ -71,6 +71,11 @@ CASES = [
     Case(1, 61, 90, 2, 1, 64, dtype="bf16"),
     Case(4, 33, 20, 2, 2, 8, dtype="bf16"),
     Case(1, 40, 300, 2, 1, 40, dtype="f16", size=8.0),
+    Case(2, 150, 150, 4, 1, 64, dtype="bf16", fused=True),
+    Case(1, 290, 13, 2, 1, 40, dtype="bf16"),
+    Case(1, 130, 300, 3, 3, 80, causal=0, dtype="bf16", size=8.0),
+    Case(1, 70, 70, 1, 1, 256, dtype="bf16", size=30.0),
+    Case(8, 70, 70, 3, 1, 16, dtype="bf16"),
 ]
 #: Two for the properties that do not depend on the numbers.
 FEW = [CASES[4], CASES[15]]
@@ -256,7 +261,11 @@ def test_without_lse(cpu: Engine, case: Case) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("case", [*FEW, Case(1, 400, 400, 2, 1, 16), Case(2, 200, 210, 6, 3, 8)], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [*FEW, Case(1, 400, 400, 2, 1, 16), Case(2, 200, 210, 6, 3, 8), Case(8, 70, 70, 3, 1, 16, dtype="bf16")],
+    ids=str,
+)
 def test_bits_do_not_depend_on_threads(case: Case, isa: int) -> None:
     def run(threads: int) -> bytes:
         cpu = Engine(threads=threads, isa=isa)
@@ -269,8 +278,9 @@ def test_bits_do_not_depend_on_threads(case: Case, isa: int) -> None:
     assert all(run(threads) == first for threads in THREADS[1:])
 
 
-def test_infinite_scores_have_no_weight(cpu: Engine) -> None:
-    case = Case(1, 2, 40, 1, 1, 8, causal=0)
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_infinite_scores_have_no_weight(cpu: Engine, dtype: str) -> None:
+    case = Case(1, 2, 40, 1, 1, 8, causal=0, dtype=dtype)
     rows, _ = inputs(case)
     rows["q"].values[...] = 1
     rows["k"].values[3:5] = -3e38  # their scores overflow to -inf
@@ -280,13 +290,14 @@ def test_infinite_scores_have_no_weight(cpu: Engine) -> None:
     assert np.array_equal(out, forward(cpu, case, rows)[0])
 
 
-def test_nan_stays_in_its_row(cpu: Engine) -> None:
-    case = Case(1, 40, 40, 1, 1, 16)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_nan_stays_in_its_row(cpu: Engine, dtype: str) -> None:
+    case = Case(1, 40, 40, 1, 1, 16, dtype=dtype)
     rows, _ = inputs(case)
     rows["q"].values[7, 0, 3] = np.nan
     out, lse = forward(cpu, case, rows)
-    assert np.isnan(out).all(-1).nonzero()[0].tolist() == [7]
-    assert np.isnan(out).any(-1).sum() == 1 and np.isnan(lse[0, 0, 7])
+    assert np.isnan(out.astype(np.float32)).all(-1).nonzero()[0].tolist() == [7]
+    assert np.isnan(out.astype(np.float32)).any(-1).sum() == 1 and np.isnan(lse[0, 0, 7])
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -1,0 +1,290 @@
+/*
+ * Gradients of attention in blocks (attention_backward.c) in bf16 where the processor multiplies that itself, on the
+ * forms of attention_bf16.h.
+ *
+ * P and dS are each multiplied as two bf16: their leading bits, and what is left of them. Rounded alone, they cost as
+ * much as the rounding of the outputs wherever few terms make a sum (a short sequence, or a sharp softmax), which
+ * leaves more than the error that the golden fixtures allow. Two parts leave 2^-14 of a term, a 32nd of the rounding of
+ * the outputs. Since there are two, the leading bits may be cut instead of rounded.
+ */
+#include "kernel.h"
+
+#if defined(__AVX512BF16__)
+
+#include "attention_bf16.h"
+#include "attention_gradients.h"
+
+enum { STEP_KEYS = 64, STEP_UNITS = STEP_KEYS / PAIR, QUERY_UNITS = QUERIES / PAIR };
+
+/* A block of queries. */
+typedef struct backward_queries {
+  unit *q, *dout;                 /* lanes by query */
+  unit *q_columns, *dout_columns; /* lanes by column */
+  float *dq;                      /* [whole(dim)][QUERIES] */
+  float *lse, *delta;             /* in units of ln 2 and negative; infinite and zero where there is no query */
+} backward_queries;
+
+/* A block of keys against a block of queries. `_low` are second parts. */
+typedef struct backward_keys {
+  unit *keys, *values, *key_columns; /* rows by key, by key, by column */
+  float *dk, *dv;                    /* [STEP_KEYS][whole(dim)] */
+  float *scores, *dp;                /* [STEP_KEYS][QUERIES] */
+  unit *p, *p_low, *ds, *ds_low;     /* rows by key */
+  unit *ds_lanes, *ds_lanes_low;     /* lanes by query */
+} backward_keys;
+
+NN_INLINE int64_t queries_size(int64_t dim) { return whole(dim) * (4 * QUERY_UNITS + QUERIES) + 2 * QUERIES; }
+NN_INLINE int64_t keys_size(int64_t dim) {
+  return whole(dim) * (3 * STEP_UNITS + 2 * STEP_KEYS) + STEP_KEYS * (2 * QUERIES + 6 * QUERY_UNITS);
+}
+
+NN_INLINE backward_queries queries_at(char *workspace, int64_t dim) {
+  const int64_t factor = whole(dim) * QUERY_UNITS;
+  backward_queries b;
+  b.q = (unit *)(void *)workspace;
+  b.dout = b.q + factor;
+  b.q_columns = b.dout + factor;
+  b.dout_columns = b.q_columns + factor;
+  b.dq = (float *)(void *)(b.dout_columns + factor);
+  b.lse = b.dq + whole(dim) * QUERIES;
+  b.delta = b.lse + QUERIES;
+  return b;
+}
+
+NN_INLINE backward_keys keys_at(char *workspace, int64_t dim) {
+  const int64_t factor = whole(dim) * STEP_UNITS, sums = whole(dim) * STEP_KEYS, terms = STEP_KEYS * QUERY_UNITS;
+  backward_keys b;
+  b.keys = (unit *)(void *)workspace;
+  b.values = b.keys + factor;
+  b.key_columns = b.values + factor;
+  b.dk = (float *)(void *)(b.key_columns + factor);
+  b.dv = b.dk + sums;
+  b.scores = b.dv + sums;
+  b.dp = b.scores + STEP_KEYS * QUERIES;
+  b.p = (unit *)(void *)(b.dp + STEP_KEYS * QUERIES);
+  b.p_low = b.p + terms;
+  b.ds = b.p_low + terms;
+  b.ds_low = b.ds + terms;
+  b.ds_lanes = b.ds_low + terms;
+  b.ds_lanes_low = b.ds_lanes + terms;
+  return b;
+}
+
+/* The leading bits of a number, which are a bf16. */
+NN_INLINE vf leading(vf x) {
+  return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32((int)0xffff0000)));
+}
+
+/* Units of a row: x, which 32 queries follow each other in, rounded to bf16. */
+NN_INLINE vf units_of_row(const vf x[PAIR]) { return (vf)_mm512_cvtne2ps_pbh(x[1], x[0]); }
+
+/* Units of lanes: the leading bits of x[0] and, of the next key, x[1]. */
+NN_INLINE vf units_of_lanes(vf x0, vf x1) {
+  const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(x0), 16);
+  return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_castps_si512(leading(x1))));
+}
+
+/* P and dS of keys j, j+1 and the queries of lanes r .. r+31, into both forms; lanes outside `mask` become zeros. */
+NN_INLINE void soften_pair(const backward_keys *b, const backward_queries *q, int64_t r, int64_t j, vf scale,
+                           const __mmask16 mask[PAIR][2], const int32_t masked) {
+  vf high[PAIR][2], low[PAIR][2];
+  const int64_t at = j * QUERY_UNITS + r / PAIR;
+  NN_UNROLL for (int i = 0; i < PAIR; i++) {
+    vf p_high[2], p_low[2];
+    NN_UNROLL for (int v = 0; v < 2; v++) {
+      const int64_t from = (j + i) * QUERIES + r + v * VF;
+      vf p = vf_exp2(vf_fma(vf_load(b->scores + from), scale, vf_load(q->lse + r + v * VF)));
+      vf ds = p * (vf_load(b->dp + from) - vf_load(q->delta + r + v * VF));
+      if (masked) {
+        p = _mm512_maskz_mov_ps(mask[i][v], p);
+        ds = _mm512_maskz_mov_ps(mask[i][v], ds);
+      }
+      p_high[v] = leading(p);
+      p_low[v] = p - p_high[v];
+      high[i][v] = leading(ds);
+      low[i][v] = ds - high[i][v];
+    }
+    store_units(b->p + at + i * QUERY_UNITS, units_of_row(p_high));
+    store_units(b->p_low + at + i * QUERY_UNITS, units_of_row(p_low));
+    store_units(b->ds + at + i * QUERY_UNITS, units_of_row(high[i]));
+    store_units(b->ds_low + at + i * QUERY_UNITS, units_of_row(low[i]));
+  }
+  NN_UNROLL for (int v = 0; v < 2; v++) {
+    const int64_t to = (r + v * VF) * STEP_UNITS + j / PAIR * VF;
+    store_units(b->ds_lanes + to, units_of_lanes(high[0][v], high[1][v]));
+    store_units(b->ds_lanes_low + to, units_of_lanes(low[0][v], low[1][v]));
+  }
+}
+
+/* Scores to P and dP to dS, for `keys` keys. */
+static void backward_soften(const backward_keys *b, const backward_queries *q, int64_t keys, const sight *s,
+                            float factor) {
+  const vf scale = vf_set1(factor), zero = vf_set1(0.0f);
+  for (int64_t r = 0; r < QUERIES; r += TILE) {
+    const int64_t all = smaller(keys, seen_by_all(s, r)), any = smaller(keys, seen_by_any(s, r + VF));
+    int64_t j = 0;
+    for (; j + PAIR <= all; j += PAIR) {
+      soften_pair(b, q, r, j, scale, NULL, 0);
+    }
+    for (; j < any; j += PAIR) {
+      const __mmask16 mask[PAIR][2] = {{seeing(s, r, j), seeing(s, r + VF, j)},
+                                       {seeing(s, r, j + 1), seeing(s, r + VF, j + 1)}};
+      soften_pair(b, q, r, j, scale, mask, 1);
+    }
+    for (; j < keys; j += PAIR) {
+      NN_UNROLL for (int i = 0; i < PAIR; i++) {
+        const int64_t row = (j + i) * QUERY_UNITS + r / PAIR, lane = (r + i * VF) * STEP_UNITS + j / PAIR * VF;
+        store_units(b->p + row, zero);
+        store_units(b->p_low + row, zero);
+        store_units(b->ds + row, zero);
+        store_units(b->ds_low + row, zero);
+        store_units(b->ds_lanes + lane, zero);
+        store_units(b->ds_lanes_low + lane, zero);
+      }
+    }
+  }
+}
+
+/* One block of queries against `keys` keys, whole tiles of them. */
+static void backward_step(const backward_keys *b, const backward_queries *q, int64_t keys, const sight *s, float factor,
+                          int64_t dim) {
+  const int64_t columns = whole(dim), depth = columns / PAIR;
+  for (int32_t side = 0; side < 2; side++) {
+    multiply(&(bf16_product){.a = side == 0 ? b->keys : b->values,
+                             .b = side == 0 ? q->q : q->dout,
+                             .c = side == 0 ? b->scores : b->dp,
+                             .a_step = depth,
+                             .units = depth,
+                             .panel = depth,
+                             .ld = QUERIES,
+                             .rows = keys,
+                             .lanes = QUERIES});
+  }
+  backward_soften(b, q, keys, s, factor);
+  for (int32_t side = 0; side < 2; side++) {
+    multiply(&(bf16_product){.a = side == 0 ? b->p : b->ds,
+                             .a_low = side == 0 ? b->p_low : b->ds_low,
+                             .b = side == 0 ? q->dout_columns : q->q_columns,
+                             .c = side == 0 ? b->dv : b->dk,
+                             .a_step = QUERY_UNITS,
+                             .units = QUERY_UNITS,
+                             .panel = QUERY_UNITS,
+                             .ld = columns,
+                             .rows = keys,
+                             .lanes = columns,
+                             .add = 1});
+  }
+  multiply(&(bf16_product){.a = b->key_columns,
+                           .b = b->ds_lanes,
+                           .b_low = b->ds_lanes_low,
+                           .c = q->dq,
+                           .a_step = STEP_UNITS,
+                           .units = keys / PAIR,
+                           .panel = STEP_UNITS,
+                           .ld = QUERIES,
+                           .rows = columns,
+                           .lanes = QUERIES,
+                           .add = 1});
+}
+
+/* Rows [rows][whole(dim)] times a factor into rows of a dtype. */
+NN_INLINE void store_sums(void *to, int64_t ld, const float *sums, int64_t rows, int64_t dim, float factor,
+                          int32_t dtype) {
+  for (int64_t r = 0; r < rows; r++) {
+    for (int64_t d = 0; d < dim; d += VF) {
+      const vf x = vf_load(sums + r * whole(dim) + d) * vf_set1(factor);
+      if (d + VF <= dim) {
+        vf_store_as(to, r * ld + d, x, dtype);
+      } else {
+        vf_store_part_as(to, r * ld + d, dim - d, x, dtype);
+      }
+    }
+  }
+}
+
+static void clear(float *x, int64_t n) { memset(x, 0, (size_t)n * sizeof *x); }
+
+/* Packs a block of `rows` queries; pointers are those of its first row. */
+static void backward_pack(const backward_queries *b, const uint16_t *q, int64_t ld_q, const uint16_t *dout,
+                          const uint16_t *out, int64_t out_ld, const float *lse, int64_t rows, int64_t dim) {
+  rows_to_lanes(b->q, q, ld_q, rows, QUERIES, dim);
+  rows_to_lanes(b->dout, dout, out_ld, rows, QUERIES, dim);
+  columns_to_lanes(b->q_columns, q, ld_q, rows, QUERIES, dim);
+  columns_to_lanes(b->dout_columns, dout, out_ld, rows, QUERIES, dim);
+  for (int64_t r = 0; r < QUERIES; r += VF) {
+    const int64_t count = larger(0, smaller(VF, rows - r));
+    vf x = vf_set1(0.0f);
+    if (count > 0) {
+      x = vf_load_part(lse + r, count) * vf_set1(-1.4426950408889634f);
+    }
+    vf_store(b->lse + r, vf_keep_part(x, count, -INFINITY));
+    vf_store(b->delta + r, row_products(dout, out, out_ld, r, rows, dim, NNCUDA_BF16));
+  }
+  clear(b->dq, whole(dim) * QUERIES);
+}
+
+static void backward_task(void *arg, int64_t i, int32_t worker) {
+  const gradients *f = arg;
+  const nn_flash_attention_backward_args *a = f->a;
+  const nn_attention_shape *s = &a->shape;
+  const gradient_task t = gradient_task_at(f, i);
+  const int64_t dim = s->head_dim, columns = whole(dim), out_ld = s->heads * dim;
+  const int64_t each = queries_size(dim) * (int64_t)sizeof(float);
+  char *workspace = f->workspace + worker * f->workspace_size;
+  const backward_keys b = keys_at(workspace + ceil_div(t.rows, QUERIES) * each, dim);
+  const uint16_t *q = (const uint16_t *)a->q + t.q, *k = (const uint16_t *)a->k + t.kv;
+  const uint16_t *v = (const uint16_t *)a->v + t.kv;
+  const uint16_t *dout = (const uint16_t *)a->dout + t.out, *out = (const uint16_t *)a->out + t.out;
+  const float factor = (float)((double)a->scale * 1.4426950408889634);
+  tiles_open();
+  for (int64_t row = 0; row < t.rows; row += QUERIES) {
+    const backward_queries block = queries_at(workspace + row / QUERIES * each, dim);
+    backward_pack(&block, q + row * a->ld_q, a->ld_q, dout + row * out_ld, out + row * out_ld, out_ld,
+                  a->lse + t.lse + row, smaller(QUERIES, t.rows - row), dim);
+  }
+  /* The partial results of keys that none of these queries sees must be zeros too. */
+  for (int64_t key = 0; key < s->kv_len; key += STEP_KEYS) {
+    const int64_t keys = smaller(STEP_KEYS, s->kv_len - key), padded = whole(keys), at = key * a->ld_kv;
+    const int64_t first = a->causal ? larger(0, key + 1 - t.seen) : 0; /* the first query that sees the block */
+    clear(b.dk, padded * columns);
+    clear(b.dv, padded * columns);
+    if (first < t.rows) {
+      copy_rows(b.keys, k + at, a->ld_kv, keys, padded, dim);
+      copy_rows(b.values, v + at, a->ld_kv, keys, padded, dim);
+      columns_to_rows(b.key_columns, STEP_UNITS, k + at, a->ld_kv, keys, padded, dim);
+    }
+    for (int64_t row = first / QUERIES * QUERIES; row < t.rows; row += QUERIES) {
+      const backward_queries block = queries_at(workspace + row / QUERIES * each, dim);
+      const sight sees = {.seen = t.seen + row - key, .keys = keys, .causal = a->causal};
+      backward_step(&b, &block, padded, &sees, factor, dim);
+    }
+    if (f->partial) {
+      float *dk = f->partial + (2 * i * s->kv_len + key) * dim, *dv = dk + s->kv_len * dim;
+      store_sums(dk, dim, b.dk, keys, dim, 1.0f, NNCUDA_F32);
+      store_sums(dv, dim, b.dv, keys, dim, 1.0f, NNCUDA_F32);
+    } else {
+      store_sums((uint16_t *)a->dk + t.kv + at, a->ld_kv, b.dk, keys, dim, f->dk_factor, NNCUDA_BF16);
+      store_sums((uint16_t *)a->dv + t.kv + at, a->ld_kv, b.dv, keys, dim, 1.0f, NNCUDA_BF16);
+    }
+  }
+  tiles_close();
+  const vf scale = vf_set1(a->scale), scales[PANELS] = {scale, scale, scale, scale};
+  for (int64_t row = 0; row < t.rows; row += QUERIES) {
+    const backward_queries block = queries_at(workspace + row / QUERIES * each, dim);
+    store_lanes((uint16_t *)a->dq + t.q + row * a->ld_q, a->ld_q, block.dq, scales, 0, smaller(QUERIES, t.rows - row),
+                dim);
+  }
+}
+
+static int32_t flash_attention_backward(nncuda_ctx *ctx, const nn_flash_attention_backward_args *a) {
+  gradients f = {.a = a, .dk_factor = a->scale};
+  gradients_cut(&f, QUERIES);
+  const int64_t rows = smaller(f.piece_rows, a->shape.q_len), dim = a->shape.head_dim;
+  const int64_t size = ceil_div(rows, QUERIES) * queries_size(dim) + keys_size(dim);
+  f.workspace_size = round_up(size * (int64_t)sizeof(float), 64);
+  return gradients_run(ctx, &f, backward_task);
+}
+
+BF16_KERNEL(flash_attention_backward)
+
+#endif

@@ -1,0 +1,200 @@
+/*
+ * Attention in blocks (attention_flash.c) in bf16 where the processor multiplies that itself, on the forms of
+ * attention_bf16.h. Probabilities are rounded to bf16 for the product with the values, as the tensor cores of a GPU
+ * take them; their sums, and so the log-sum-exp, are those of the numbers before.
+ */
+#include "kernel.h"
+
+#if defined(__AVX512BF16__)
+
+#include "attention_bf16.h"
+
+#include "../abi/attention.h"
+
+/* Keys of a step, and units of keys and values that are packed at a time: they stay in L2. */
+enum { STEP_KEYS = 128, STEP_UNITS = STEP_KEYS / PAIR, PACKED_UNITS = 1 << 18 };
+
+typedef struct flash {
+  const nn_flash_attention_args *a;
+  unit *keys, *values; /* of each (sequence, key head) in this round: rows by key, and by column in each step of keys */
+  char *workspace;     /* of each worker */
+  int64_t first_pair, pairs; /* (sequence, key head) pairs in this round */
+  int64_t query_blocks, steps, size, workspace_size;
+} flash;
+
+/* What a worker needs for a block of queries. */
+typedef struct flash_block {
+  unit *q, *p;         /* lanes by query */
+  float *scores, *out; /* [STEP_KEYS][QUERIES], [whole(dim)][QUERIES] */
+  vf peak[PANELS], sum[PANELS];
+} flash_block;
+
+static void flash_pack_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const flash *f = arg;
+  const nn_flash_attention_args *a = f->a;
+  const nn_attention_shape *s = &a->shape;
+  const int64_t local = i / f->steps, pair = f->first_pair + local, begin = i % f->steps * STEP_KEYS;
+  const int64_t keys = smaller(STEP_KEYS, s->kv_len - begin), at = local * f->size + begin * whole(s->head_dim) / PAIR;
+  const int64_t from = (pair / s->kv_heads * s->kv_len + begin) * a->ld_kv + pair % s->kv_heads * s->head_dim;
+  copy_rows(f->keys + at, (const uint16_t *)a->k + from, a->ld_kv, keys, whole(keys), s->head_dim);
+  columns_to_rows(f->values + at, STEP_UNITS, (const uint16_t *)a->v + from, a->ld_kv, keys, whole(keys), s->head_dim);
+}
+
+/*
+ * The softmax of a step's scores of lanes r .. r+15 against their running maxima, into p; what the output so far is to
+ * be multiplied by. Lanes that see no key get NaN, which store_lanes replaces.
+ */
+NN_INLINE vf flash_soften(flash_block *b, int64_t v, int64_t keys, const sight *s, float factor) {
+  const float *scores = b->scores + v * VF;
+  const int64_t r = v * VF, all = smaller(keys, seen_by_all(s, r)), any = smaller(keys, seen_by_any(s, r));
+  const vf scale = vf_set1(factor);
+  vf top[2] = {b->peak[v], b->peak[v]};
+  int64_t j = 0;
+  for (; j + 2 <= all; j += 2) {
+    top[0] = vf_max(vf_load(scores + j * QUERIES) * scale, top[0]);
+    top[1] = vf_max(vf_load(scores + (j + 1) * QUERIES) * scale, top[1]);
+  }
+  for (; j < any; j++) {
+    const vf x = vf_load(scores + j * QUERIES) * scale;
+    top[0] = _mm512_mask_max_ps(top[0], seeing(s, r, j), x, top[0]);
+  }
+  const vf peak = vf_max(top[0], top[1]), zero = vf_set1(0.0f);
+  const vf keep = vf_exp2(b->peak[v] - peak), lowered = zero - peak;
+  b->peak[v] = peak;
+  vf sums[2] = {zero, zero};
+  unit *p = b->p + v * STEP_UNITS * VF;
+  const __m512i half = _mm512_set1_epi32(0x8000), high = _mm512_set1_epi32((int)0xffff0000);
+  for (j = 0; j < any; j += PAIR) {
+    vf x[PAIR];
+    NN_UNROLL for (int i = 0; i < PAIR; i++) {
+      x[i] = vf_exp2(vf_fma(vf_load(scores + (j + i) * QUERIES), scale, lowered));
+      if (j + PAIR > all) {
+        x[i] = _mm512_maskz_mov_ps(seeing(s, r, j + i), x[i]);
+      }
+      sums[i] = sums[i] + x[i];
+    }
+    /* Neither is negative nor above 1. */
+    const __m512i first = _mm512_srli_epi32(_mm512_add_epi32(_mm512_castps_si512(x[0]), half), 16);
+    const __m512i second = _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(x[1]), half), high);
+    _mm512_storeu_si512(p + j / PAIR * VF, _mm512_or_si512(first, second));
+  }
+  for (; j < keys; j += PAIR) {
+    store_units(p + j / PAIR * VF, zero);
+  }
+  b->sum[v] = vf_fma(b->sum[v], keep, sums[0] + sums[1]);
+  return keep;
+}
+
+/* A step of keys: its scores, their softmax, and what that adds to the output. */
+static void flash_step(flash_block *b, const unit *keys, const unit *values, int64_t count, const sight *s,
+                       float factor, int32_t first, int64_t dim) {
+  const int64_t padded = whole(count), columns = whole(dim);
+  multiply(&(bf16_product){.a = keys,
+                           .b = b->q,
+                           .c = b->scores,
+                           .a_step = columns / PAIR,
+                           .units = columns / PAIR,
+                           .panel = columns / PAIR,
+                           .ld = QUERIES,
+                           .rows = padded,
+                           .lanes = QUERIES});
+  const vf one = vf_set1(1.0f);
+  for (int64_t v = 0; v < PANELS; v++) {
+    const vf keep = flash_soften(b, v, padded, s, factor);
+    if (!first && _mm512_cmp_ps_mask(keep, one, _CMP_NEQ_UQ) != 0) {
+      float *out = b->out + v * VF;
+      for (int64_t d = 0; d < columns; d++, out += QUERIES) {
+        vf_store(out, vf_load(out) * keep);
+      }
+    }
+  }
+  multiply(&(bf16_product){.a = values,
+                           .b = b->p,
+                           .c = b->out,
+                           .a_step = STEP_UNITS,
+                           .units = padded / PAIR,
+                           .panel = STEP_UNITS,
+                           .ld = QUERIES,
+                           .rows = columns,
+                           .lanes = QUERIES,
+                           .add = !first});
+}
+
+/* A block of queries of one head; tasks count down from the last block, which sees the most keys. */
+static void flash_task(void *arg, int64_t i, int32_t worker) {
+  const flash *f = arg;
+  const nn_flash_attention_args *a = f->a;
+  const nn_attention_shape *s = &a->shape;
+  const int64_t group = s->heads / s->kv_heads, dim = s->head_dim, columns = whole(dim);
+  const int64_t q_block = f->query_blocks - 1 - i % f->query_blocks, local = i / f->query_blocks / group;
+  const int64_t pair = f->first_pair + local, sequence = pair / s->kv_heads;
+  const int64_t head = pair % s->kv_heads * group + i / f->query_blocks % group;
+  const int64_t row = q_block * QUERIES, rows = smaller(QUERIES, s->q_len - row);
+  flash_block b;
+  b.q = (unit *)(void *)(f->workspace + worker * f->workspace_size);
+  b.p = b.q + QUERIES * columns / PAIR;
+  b.scores = (float *)(void *)(b.p + QUERIES * STEP_UNITS);
+  b.out = b.scores + STEP_KEYS * QUERIES;
+  for (int64_t v = 0; v < PANELS; v++) {
+    b.peak[v] = vf_set1(-INFINITY);
+    b.sum[v] = vf_set1(0.0f);
+  }
+  tiles_open();
+  rows_to_lanes(b.q, (const uint16_t *)a->q + (sequence * s->q_len + row) * a->ld_q + head * dim, a->ld_q, rows,
+                QUERIES, dim);
+  /* Query r of the block sees seen + r keys, of which there are kv_len. */
+  const int64_t seen = row + s->kv_len - s->q_len + 1;
+  const int64_t limit = a->causal ? smaller(s->kv_len, seen + rows - 1) : s->kv_len;
+  const float factor = (float)((double)a->scale * 1.4426950408889634);
+  for (int64_t key = 0; key < limit; key += STEP_KEYS) {
+    const int64_t keys = smaller(STEP_KEYS, limit - key), at = local * f->size + key * columns / PAIR;
+    const sight sees = {.seen = seen - key, .keys = keys, .causal = a->causal};
+    flash_step(&b, f->keys + at, f->values + at, keys, &sees, factor, key == 0, dim);
+  }
+  tiles_close();
+  const int64_t blind = a->causal ? larger(0, smaller(rows, 1 - seen)) : 0; /* the first rows, without keys */
+  vf inverse[PANELS];
+  for (int64_t v = 0; v < PANELS; v++) {
+    inverse[v] = vf_set1(1.0f) / b.sum[v];
+    const int64_t count = smaller(VF, rows - v * VF);
+    if (a->lse && count > 0) {
+      const split_factor ln2 = split_double(0.6931471805599453);
+      const vf low = vf_fma(b.peak[v], vf_set1(ln2.low), vf_log(b.sum[v]));
+      vf lse = vf_fma(b.peak[v], vf_set1(ln2.high), low);
+      if (v * VF < blind) {
+        lse = _mm512_mask_mov_ps(lse, vf_mask(smaller(VF, blind - v * VF)), vf_set1(-INFINITY));
+      }
+      vf_store_part(a->lse + (sequence * s->heads + head) * s->q_len + row + v * VF, count, lse);
+    }
+  }
+  const int64_t out_ld = s->heads * dim;
+  uint16_t *out = (uint16_t *)a->out + (sequence * s->q_len + row) * out_ld + head * dim;
+  store_lanes(out, out_ld, b.out, inverse, blind, rows, dim);
+}
+
+static int32_t flash_attention(nncuda_ctx *ctx, const nn_flash_attention_args *a) {
+  const nn_attention_shape *s = &a->shape;
+  const int64_t columns = whole(s->head_dim), pairs = s->batch * s->kv_heads;
+  flash f = {.a = a, .query_blocks = ceil_div(s->q_len, QUERIES), .steps = ceil_div(s->kv_len, STEP_KEYS)};
+  f.size = f.steps * STEP_KEYS * columns / PAIR;
+  const int64_t units = QUERIES * (columns / PAIR + STEP_UNITS + STEP_KEYS + columns);
+  f.workspace_size = round_up(units * (int64_t)sizeof(unit), 64);
+  const int64_t round = larger(1, smaller(pairs, PACKED_UNITS / (2 * f.size)));
+  f.workspace = nn_scratch(ctx, (size_t)(f.workspace_size * nn_threads(ctx)));
+  f.keys = nn_scratch(ctx, (size_t)(round * f.size) * sizeof(unit));
+  f.values = nn_scratch(ctx, (size_t)(round * f.size) * sizeof(unit));
+  if (!f.workspace || !f.keys || !f.values) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  for (f.first_pair = 0; f.first_pair < pairs; f.first_pair += f.pairs) {
+    f.pairs = smaller(round, pairs - f.first_pair);
+    nn_parallel(ctx, f.pairs * f.steps, flash_pack_task, &f);
+    nn_parallel(ctx, f.pairs * (s->heads / s->kv_heads) * f.query_blocks, flash_task, &f);
+  }
+  return NNCUDA_SUCCESS;
+}
+
+BF16_KERNEL(flash_attention)
+
+#endif

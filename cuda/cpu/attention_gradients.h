@@ -1,0 +1,132 @@
+/*
+ * How the gradients of attention are cut into tasks, whatever they are multiplied by.
+ *
+ * A task owns some queries of one head: it walks over the keys in blocks, keeps dK and dV of a block in the cache
+ * while the queries pass, and adds to dQ, which nobody else touches. When several tasks share a key head, each leaves
+ * its dK and dV in scratch, and a second pass adds them up in order. How the queries are cut depends on the sizes
+ * alone, and so do all sums.
+ */
+#ifndef NN_CPU_ATTENTION_GRADIENTS_H
+#define NN_CPU_ATTENTION_GRADIENTS_H
+
+#include "attention_pack.h"
+
+#include "../abi/attention.h"
+
+enum {
+  TASKS_WANTED = 8,        /* with fewer heads than that, the queries of each are cut into pieces */
+  PARTIAL_ROUND = 1 << 24, /* floats of partial results that are kept at a time */
+  ADD_KEYS = 64            /* keys that a task of the second pass adds up */
+};
+
+typedef struct gradients {
+  const nn_flash_attention_backward_args *a;
+  float dk_factor;            /* what dK is to be multiplied by at the end */
+  float *partial;             /* dK and dV of each task, [kv_len][head_dim] each, or null */
+  char *workspace;            /* of each worker, */
+  int64_t workspace_size;     /* in bytes */
+  int64_t first_pair, pairs;  /* (sequence, key head) pairs in this round */
+  int64_t pieces, piece_rows; /* tasks a head, and queries a task */
+} gradients;
+
+/* The queries of a task, and where they and their keys begin, in elements. */
+typedef struct gradient_task {
+  int64_t begin, rows, seen; /* query r of the task sees r + seen keys */
+  int64_t q, kv, out, lse;
+} gradient_task;
+
+NN_INLINE gradient_task gradient_task_at(const gradients *f, int64_t i) {
+  const nn_flash_attention_backward_args *a = f->a;
+  const nn_attention_shape *s = &a->shape;
+  const int64_t group = s->heads / s->kv_heads, dim = s->head_dim;
+  const int64_t pair = f->first_pair + i / (group * f->pieces), sequence = pair / s->kv_heads;
+  const int64_t head = pair % s->kv_heads * group + i / f->pieces % group;
+  /* The last piece sees the most keys: it goes first. */
+  const int64_t piece = f->pieces - 1 - i % f->pieces, begin = piece * f->piece_rows;
+  return (gradient_task){.begin = begin,
+                         .rows = smaller(f->piece_rows, s->q_len - begin),
+                         .seen = begin + s->kv_len - s->q_len + 1,
+                         .q = (sequence * s->q_len + begin) * a->ld_q + head * dim,
+                         .kv = sequence * s->kv_len * a->ld_kv + pair % s->kv_heads * dim,
+                         .out = ((sequence * s->q_len + begin) * s->heads + head) * dim,
+                         .lse = (sequence * s->heads + head) * s->q_len + begin};
+}
+
+/* rowsum(dout * out) of rows first .. first+VF-1, one a lane; zero from `rows` on. */
+NN_INLINE vf row_products(const void *dout, const void *out, int64_t ld, int64_t first, int64_t rows, int64_t dim,
+                          int32_t dtype) {
+  vf sums[VF];
+  for (int i = 0; i < VF; i++) {
+    sums[i] = vf_set1(0.0f);
+    for (int64_t d = 0; d < dim && first + i < rows; d += VF) {
+      sums[i] = vf_fma(load_columns(dout, (first + i) * ld, d, dim, dtype),
+                       load_columns(out, (first + i) * ld, d, dim, dtype), sums[i]);
+    }
+  }
+  return sum_each(sums);
+}
+
+NN_INLINE void add_partials(const gradients *f, int64_t local, int64_t begin, int64_t end, int32_t dtype) {
+  const nn_flash_attention_backward_args *a = f->a;
+  const nn_attention_shape *s = &a->shape;
+  const int64_t tasks = s->heads / s->kv_heads * f->pieces, dim = s->head_dim, size = s->kv_len * dim;
+  const int64_t pair = f->first_pair + local;
+  const int64_t at = pair / s->kv_heads * s->kv_len * a->ld_kv + pair % s->kv_heads * dim;
+  for (int64_t key = begin; key < end; key++) {
+    for (int32_t side = 0; side < 2; side++) {
+      const float *partial = f->partial + (2 * local * tasks + side) * size + key * dim;
+      for (int64_t d = 0; d < dim; d += VF) {
+        const int64_t n = smaller(VF, dim - d);
+        vf sum = vf_load_part(partial + d, n);
+        for (int64_t t = 1; t < tasks; t++) {
+          sum = sum + vf_load_part(partial + 2 * t * size + d, n);
+        }
+        sum = sum * vf_set1(side == 0 ? f->dk_factor : 1.0f);
+        vf_store_part_as(side == 0 ? a->dk : a->dv, at + key * a->ld_kv + d, n, sum, dtype);
+      }
+    }
+  }
+}
+
+static void gradients_add_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const gradients *f = arg;
+  const int64_t kv_len = f->a->shape.kv_len, blocks = ceil_div(kv_len, ADD_KEYS), begin = i % blocks * ADD_KEYS;
+  NN_SWITCH_DTYPE(f->a->dtype, add_partials(f, i / blocks, begin, smaller(begin + ADD_KEYS, kv_len), DT));
+}
+
+/* Cuts the queries into pieces of whole blocks of `block_rows`. */
+NN_INLINE void gradients_cut(gradients *f, int64_t block_rows) {
+  const nn_attention_shape *s = &f->a->shape;
+  f->piece_rows = round_up(ceil_div(s->q_len, ceil_div(TASKS_WANTED, s->batch * s->heads)), block_rows);
+  f->pieces = ceil_div(s->q_len, f->piece_rows);
+}
+
+/* Runs `task` for all, with `workspace_size` bytes for each worker, and adds up what they leave. */
+static int32_t gradients_run(nncuda_ctx *ctx, gradients *f, void (*task)(void *, int64_t, int32_t)) {
+  const nn_attention_shape *s = &f->a->shape;
+  const int64_t pairs = s->batch * s->kv_heads, group = s->heads / s->kv_heads;
+  f->workspace = nn_scratch(ctx, (size_t)(f->workspace_size * nn_threads(ctx)));
+  if (!f->workspace) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  int64_t round = pairs;
+  if (group * f->pieces > 1) {
+    const int64_t pair_size = 2 * group * f->pieces * s->kv_len * s->head_dim;
+    round = larger(1, smaller(pairs, PARTIAL_ROUND / pair_size));
+    f->partial = nn_scratch(ctx, (size_t)(round * pair_size) * sizeof(float));
+    if (!f->partial) {
+      return NNCUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  for (f->first_pair = 0; f->first_pair < pairs; f->first_pair += f->pairs) {
+    f->pairs = smaller(round, pairs - f->first_pair);
+    nn_parallel(ctx, f->pairs * group * f->pieces, task, f);
+    if (f->partial) {
+      nn_parallel(ctx, f->pairs * ceil_div(s->kv_len, ADD_KEYS), gradients_add_task, f);
+    }
+  }
+  return NNCUDA_SUCCESS;
+}
+
+#endif
