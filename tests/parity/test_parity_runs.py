@@ -16,7 +16,7 @@ from runs import Workshop
 
 from nncuda.train import list_checkpoints, read_metrics
 
-WRONG_FILE, USAGE = 3, 2
+WRONG_FILE, DIVERGED, USAGE = 3, 1, 2
 
 # Languages that do not do all of this yet.
 BEHIND = {"rust"}
@@ -124,6 +124,32 @@ def test_other_data(workshop: Workshop, there: languages.Language, part: str) ->
         for language in (there, find("python"))
     )
     assert own == python and "holds other tokens" in own
+
+
+@pytest.mark.case("where a run diverged")
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--learning-rate", "1e30", "--weight-decay", "1e30", "--warmup-steps", 0],
+        ["--learning-rate", "1e12", "--warmup-steps", 0, "--clip-norm", "none", "--max-loss", "1e30"],
+        ["--learning-rate", "1e12", "--warmup-steps", 0, "--precision", "bf16", "--log-every", 7, "--max-loss", "1e30"],
+        ["--learning-rate", 50, "--warmup-steps", 0],
+        ["--max-loss", 3.25, "--log-every", 4],
+    ],
+)
+def test_divergence(workshop: Workshop, there: languages.Language, flags: list[object], tmp_path: Path) -> None:
+    """The same sentence, with the same loss, tensor and place, and the same folder, which is that of before."""
+    runs, sentences = [], []
+    for language in (find("python"), there):
+        run = tmp_path / f"{len(runs)}-{language.name}"
+        done = language.run("train", run, *workshop.options("accumulated"), *flags, code=DIVERGED)
+        sentences.append(done.stderr)
+        runs.append(run)
+    assert sentences[0] == sentences[1]
+    assert sentences[0].startswith("Error: the loss is ")
+    assert not (difference := differences.of_metrics(*runs)), difference
+    kept = [[folder.name for folder in list_checkpoints(run / "checkpoints")] for run in runs]
+    assert kept[0] == kept[1]
 
 
 @pytest.mark.case("a shard cut short while a run reads it")
