@@ -144,3 +144,20 @@ ORDER += ("layout", "dtype")
 def test_nothing_to_do(engine: Engine) -> None:
     inputs, values = call(0, 2, 8, "f32")
     run(engine, "rope_forward", {**inputs, **values, "layout": 0})
+
+
+def test_every_position_of_a_long_context(engine: Engine) -> None:
+    """The tables of 262144 positions with NTK alpha 8 against float64.
+
+    A cosine is rounded to f32 once, by at most 2^-25. Its angle is a product in f64 of a position below 2^18 and a
+    frequency, at most 1, each correct to 2^-52 of it: at most 2^-33 away, here and in the reference alike. In f32 the
+    angle would be off by up to 2^-7.
+    """
+    positions, head_dim = 262144, 64
+    sizes = {"first": 0, "positions": positions, "head_dim": head_dim, "base": 10000.0, "ntk_alpha": 8.0}
+    shape = positions, head_dim // 2
+    tables = {"cosine": np.full(shape, np.nan, np.float32), "sine": np.full(shape, np.nan, np.float32)}
+    engine.rope_freqs(tables["cosine"], tables["sine"], *sizes.values())
+    exact = reference.rope_freqs(positions, head_dim, 0, 10000.0, 8.0)
+    for name, table in tables.items():
+        assert np.abs(table - exact[name]).max() <= 2.0**-25 + 2 * 2.0**-33, name

@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -29,6 +30,7 @@ double probe_read(const void *buffer, int64_t bytes);
 double probe_copy(void *destination, const void *source, int64_t bytes);
 """
 
+_PIECE_BYTES = 1 << 24  # that a thread reads before it takes the next
 _BUFFER_BYTES = 1 << 30  # beyond the caches that one tenant of a shared machine can count on
 
 
@@ -130,32 +132,67 @@ def _together(threads: int, work: Callable[[int], float]) -> list[float]:
 
 
 class Bandwidth:
-    """Probes DRAM over two large page-aligned buffers that are kept between probes."""
+    """Probes DRAM over large buffers, in huge pages where the system has them, that are kept between probes."""
 
     def __init__(self, threads: int, buffer_bytes: int = _BUFFER_BYTES) -> None:
         self._ffi, self._probe = _library()
         self._threads = threads
         self._part = buffer_bytes // threads // 4096 * 4096
-        self._maps = [mmap.mmap(-1, self._part * threads) for _ in range(2)]
-        for area in self._maps:
-            if hasattr(area, "madvise") and hasattr(mmap, "MADV_HUGEPAGE"):
-                area.madvise(mmap.MADV_HUGEPAGE)
-        self._base = [self._ffi.cast("char *", self._ffi.from_buffer(area)) for area in self._maps]
-        self.read(), self.copy()  # touch every page once
+        self._maps: list[mmap.mmap] = []
+        self._source = self._buffer()
+        self._target: Any = None  # made when it is needed
+        #: Seconds of the processor, all threads together, that the last probe took.
+        self.cpu_seconds = 0.0
+
+    @property
+    def bytes(self) -> int:
+        """That a probe reads."""
+        return self._part * self._threads
 
     def read(self) -> float:
-        """Bytes a second of reading, all threads together."""
-        seconds = _together(self._threads, lambda i: self._probe.probe_read(self._base[0] + i * self._part, self._part))
-        return self._part * self._threads / max(seconds)
+        """Bytes a second of reading, all threads together.
+
+        They take pieces in turns, so that one that the system holds up does not hold up all, as a kernel's do.
+        """
+        pieces, lock = iter(range(0, self._part * self._threads, _PIECE_BYTES)), threading.Lock()
+        size = self.bytes
+
+        def work(_: int) -> float:
+            while True:
+                with lock:
+                    at = next(pieces, None)
+                if at is None:
+                    return 0.0
+                self._probe.probe_read(self._source + at, min(_PIECE_BYTES, size - at))
+
+        began, cpu = time.perf_counter(), time.process_time()
+        _together(self._threads, work)
+        self.cpu_seconds = time.process_time() - cpu
+        return size / (time.perf_counter() - began)
 
     def copy(self) -> float:
         """Bytes a second of copying past the caches, read and written bytes counted."""
-        to, source = self._base
+        if self._target is None:
+            self._target = self._buffer()
+        to, source = self._target, self._source
         seconds = _together(
             self._threads,
             lambda i: self._probe.probe_copy(to + i * self._part, source + i * self._part, self._part),
         )
         return 2 * self._part * self._threads / max(seconds)
+
+    def _buffer(self) -> Any:
+        """Memory of which every page is there: private, since shared memory has no huge pages, and written once."""
+        size = self._part * self._threads
+        area = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._maps.append(area)
+        if hasattr(area, "madvise") and hasattr(mmap, "MADV_HUGEPAGE"):
+            area.madvise(mmap.MADV_HUGEPAGE)
+        base = self._ffi.cast("char *", self._ffi.from_buffer(area))
+        piece = b"\x01" * _PIECE_BYTES
+        for at in range(0, size, _PIECE_BYTES):
+            self._ffi.memmove(base + at, piece, min(_PIECE_BYTES, size - at))
+        return base
 
 
 def measure(threads: int, bandwidth: Bandwidth | None = None, seconds: float = 0.2) -> Ceilings:

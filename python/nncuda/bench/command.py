@@ -6,7 +6,7 @@ import json
 import platform
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from rich.console import Console
@@ -14,10 +14,14 @@ from rich.table import Table
 
 from .. import __version__
 from ..binding import library
+from ..cli.options import build_configs, read_config
 from ..context import Context
+from ..models import PRESETS, MoEConfig
+from ..models.config import Precision
 from . import ceilings as ceilings_module
 from . import run as runner
 from . import step as step_module
+from .inference import measure as measure_inference
 from .run import Row
 from .timing import ONCE, Effort
 
@@ -193,6 +197,44 @@ def ceilings(device: str, threads: int | None, path: Path | None) -> None:
             measured = ceilings_module.DeviceBandwidth(ctx).measure()
         _show_ceilings(measured, _place(ctx))
         _write(path, {"machine": _machine(ctx), "ceilings": measured.as_dict()})
+
+
+@bench.command()
+@click.option(
+    "--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file."
+)
+@click.option("--preset", type=click.Choice(sorted(PRESETS)), help="Sizes to begin with.  [default: 6.9b]")
+@click.option("--precision", type=click.Choice(get_args(Precision)), default="bf16", show_default=True,
+              help="What the model computes in.")  # fmt: skip
+@click.option("--prompt", type=click.IntRange(min=1), default=128, show_default=True, help="Tokens of the prompt.")
+@click.option("--tokens", type=click.IntRange(min=1), default=64, show_default=True, help="Timed tokens.")
+@_device_option
+@_threads_option
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def inference(
+    config_path: Path | None,
+    preset: str | None,
+    precision: Precision,
+    prompt: int,
+    tokens: int,
+    device: str,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    """Time generation by a model with random weights: to the first token, and each token after it.
+
+    On a CPU beside the bandwidth of its memory, probed between tokens.
+    """
+    file = read_config(config_path) if config_path else {}
+    sizes = preset or file.get("model", {}).get("preset")
+    config, _ = build_configs(file, preset, {}, PRESETS.get(sizes, {}).get("vocab_size", MoEConfig.vocab_size))
+    with Context(device, threads=threads if device == "cpu" else None) as ctx:
+        result = measure_inference(ctx, config, precision, prompt, tokens)
+    if as_json:
+        click.echo(json.dumps(result))
+        return
+    for name, value in result.items():
+        click.echo(f"{name}: {value:,.3f}" if isinstance(value, float) else f"{name}: {value}")
 
 
 def _table(rows: list[Row], against: str | None) -> Table:
