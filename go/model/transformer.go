@@ -21,6 +21,9 @@ const (
 	minChunkRows   = 256
 )
 
+// LogitsRows are the tokens whose logits are there at once.
+func (c Config) LogitsRows() int { return max(minChunkRows, logitsPerChunk/c.VocabSize) }
+
 // MoETransformer is a decoder-only transformer whose feed-forward networks are mixtures of experts.
 //
 // Token ids are int32. A model must be closed, and belongs to the goroutine that calls it.
@@ -348,7 +351,7 @@ func (m *MoETransformer) Decode(p *layer.Pass, ids *tensor.Tensor, cache *layer.
 type chunk struct{ start, rows int }
 
 func (m *MoETransformer) chunks(tokens int) []chunk {
-	rows := max(minChunkRows, logitsPerChunk/m.Config.VocabSize)
+	rows := m.Config.LogitsRows()
 	chunks := make([]chunk, 0, (tokens+rows-1)/rows)
 	for start := 0; start < tokens; start += rows {
 		chunks = append(chunks, chunk{start, min(rows, tokens-start)})

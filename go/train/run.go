@@ -90,6 +90,23 @@ func (e *existsError) Unwrap() error { return fs.ErrExist }
 // ResumeRun takes a run up from its last checkpoint, with the options that it was started with but for `changes`, other
 // values by name of the options that are Changeable; nil changes nothing.
 func ResumeRun(ctx *cuda.Context, folder, data, heldOut string, changes *formats.Object) (*Run, error) {
+	return ResumeAdmitted(ctx, folder, data, heldOut, changes, nil)
+}
+
+// Admission may refuse a run of a model with an error, before memory is taken for it.
+type Admission func(model.Config, Config) error
+
+// DoesNotFitError says that a run needs more memory than the device has free.
+type DoesNotFitError struct{ Sentence string }
+
+// Error is the sentence.
+func (e *DoesNotFitError) Error() string { return e.Sentence }
+
+// ResumeAdmitted is ResumeRun for what `admit`, which may be nil, has nothing against; it is asked when the files have
+// been checked.
+func ResumeAdmitted(
+	ctx *cuda.Context, folder, data, heldOut string, changes *formats.Object, admit Admission,
+) (*Run, error) {
 	root := filepath.Join(folder, "checkpoints")
 	found := ListCheckpoints(root)
 	if len(found) == 0 {
@@ -99,7 +116,7 @@ func ResumeRun(ctx *cuda.Context, folder, data, heldOut string, changes *formats
 	if err != nil {
 		return nil, err
 	}
-	run, err := resumeFrom(ctx, checkpoint, folder, Sources{data, heldOut}, changes)
+	run, err := resumeFrom(ctx, checkpoint, folder, Sources{data, heldOut}, changes, admit)
 	if err = errors.Join(err, checkpoint.Close()); err != nil {
 		return nil, err
 	}
@@ -109,6 +126,7 @@ func ResumeRun(ctx *cuda.Context, folder, data, heldOut string, changes *formats
 // resumeFrom checks all files before it takes memory of the device.
 func resumeFrom(
 	ctx *cuda.Context, checkpoint *Checkpoint, folder string, sources Sources, changes *formats.Object,
+	admit Admission,
 ) (*Run, error) {
 	state := checkpoint.Training
 	if state == nil {
@@ -139,6 +157,15 @@ func resumeFrom(
 		return nil, err
 	}
 	run.Tokenizer = checkpoint.Tokenizer
+	if admit != nil {
+		err, refused := admit(checkpoint.Config, options), (*DoesNotFitError)(nil)
+		if errors.As(err, &refused) {
+			return nil, err
+		}
+		if err != nil {
+			return nil, formats.Wrap(filepath.Join(checkpoint.Folder, "training.json"), err)
+		}
+	}
 	run.Trainer, err = checkpoint.trainerWith(ctx, options)
 	return run, err
 }

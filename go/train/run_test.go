@@ -125,6 +125,21 @@ func TestResumeGivesTheSameBits(t *testing.T) {
 	}
 }
 
+func TestAResumedRunMayBeRefused(t *testing.T) {
+	ctx, data, folder := newContext(t), writeShards(t, 48), t.TempDir()
+	trainRun(t, startRun(t, ctx, folder, data, runOptions()), 5)
+	changes := formats.NewObject("micro_batch_size", int64(1))
+	_, err := train.ResumeAdmitted(ctx, folder, data, data, changes, func(config model.Config, options train.Config) error {
+		if config != tiny() || options.MicroBatchSize != 1 || must(ctx.BytesUsed())(t) != 0 {
+			t.Errorf("asked for %+v, %+v", config, options)
+		}
+		return &train.DoesNotFitError{Sentence: "too large"}
+	})
+	if err == nil || err.Error() != "too large" {
+		t.Error(err)
+	}
+}
+
 func TestPruningKeepsTheNewestAndTheBest(t *testing.T) {
 	ctx, data, folder := newContext(t), writeShards(t, 48), filepath.Join(t.TempDir(), "run")
 	options := runOptions()

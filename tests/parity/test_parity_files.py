@@ -124,8 +124,8 @@ def of_records(expected: Path, found: Path) -> str:
 # Options that Python has and another language still lacks.
 AHEAD = {
     "python": set(),
-    "go": {"--start-anyway"},  # it does not plan memory yet, so there is nothing to start in spite of
-    "rust": {"--start-anyway", "--max-loss"},
+    "go": set(),
+    "rust": {"--start-anyway", "--max-loss"},  # it plans no memory yet, so there is nothing to start in spite of
 }
 
 

@@ -145,6 +145,14 @@ type configFile struct {
 	tables map[string]*formats.Object
 }
 
+// table gives one of the tables, empty where the file, which may be nil, has it not.
+func (f *configFile) table(name string) *formats.Object {
+	if f == nil || f.tables[name] == nil {
+		return formats.NewObject()
+	}
+	return f.tables[name]
+}
+
 func readConfigFile(path string) (*configFile, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -258,6 +266,15 @@ func (f optionFlags) at(index int) *optionValue {
 	return nil
 }
 
+// checkPreset refuses a name that no preset has; "" is none.
+func checkPreset(name string) error {
+	if name != "" && !slices.Contains(model.Presets(), name) {
+		known := strings.Join(model.Presets(), ", ")
+		return usagef("invalid value for '--preset': '%s' is not one of %s", name, known)
+	}
+	return nil
+}
+
 // deviceFlags are --device and --threads.
 type deviceFlags struct {
 	device  string
@@ -265,8 +282,12 @@ type deviceFlags struct {
 }
 
 func (d *deviceFlags) add(flags *pflag.FlagSet) {
+	d.addWith(flags, "Worker threads, 1 to 256; results do not depend on it.")
+}
+
+func (d *deviceFlags) addWith(flags *pflag.FlagSet, threads string) {
 	flags.StringVar(&d.device, "device", "cpu", "cpu, cuda, cuda:INDEX, or auto: a GPU if there is one.")
-	flags.IntVar(&d.threads, "threads", 0, "Worker threads, 1 to 256; results do not depend on it.")
+	flags.IntVar(&d.threads, "threads", 0, threads)
 }
 
 // check refuses a number of threads that no context has.

@@ -90,7 +90,7 @@ func newRoot(std streams) *cobra.Command {
 	root.SetErr(std.err)
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err.Error()} })
-	root.AddCommand(newTrain(std), newGenerate(std), newInspect(std), newReport(std), newBench(std))
+	root.AddCommand(newTrain(std), newPlan(std), newGenerate(std), newInspect(std), newReport(std), newBench(std))
 	return root
 }
 
@@ -105,6 +105,7 @@ func exitCode(err error) int {
 	var usage *usageError
 	var device *cuda.Error
 	var library *cuda.LibraryError
+	var tooLarge *train.DoesNotFitError
 	switch {
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
@@ -112,7 +113,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, train.ErrDiverged):
 		return exitDiverged
-	case errors.As(err, &library):
+	case errors.As(err, &library), errors.As(err, &tooLarge):
 		return exitNoDevice
 	case errors.As(err, &device):
 		// A name that no device has is a wrong value, not a device that fails.

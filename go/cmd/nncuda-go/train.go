@@ -24,7 +24,7 @@ import (
 // trainFlags are the flags of `train` beside those of the options.
 type trainFlags struct {
 	config, preset, data, heldOut, tokenizer string
-	resume                                   bool
+	resume, startAnyway                      bool
 	device                                   deviceFlags
 	options                                  *optionFlags
 }
@@ -40,6 +40,8 @@ Options come from --preset (with the vocabulary of the data), over it those of a
 (also "preset"), [train] and [data] ("data", "held_out", "tokenizer"), over them the flags. Interrupt it, even kill
 it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped. SIGINT and
 SIGTERM end it behind the step that it is in, with a checkpoint; a second one ends it at once.
+
+A run that needs more memory than the device has free ("nncuda-go plan") is not started.
 
 Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.`,
 		Args: exactArguments("RUN"),
@@ -62,6 +64,8 @@ Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl 
 	set.BoolVar(&flags.resume, "resume", false,
 		"Take the run up from its last checkpoint, with the options it began with.")
 	flags.device.add(set)
+	set.BoolVar(&flags.startAnyway, "start-anyway", false,
+		"Start even when the device has less memory free than is needed.")
 	flags.options = addOptionFlags(set)
 	return command
 }
@@ -71,9 +75,8 @@ func (f *trainFlags) check(command *cobra.Command, folder string) error {
 	if err := f.device.check(command); err != nil {
 		return err
 	}
-	if f.preset != "" && !slices.Contains(model.Presets(), f.preset) {
-		known := strings.Join(model.Presets(), ", ")
-		return usagef("invalid value for '--preset': '%s' is not one of %s", f.preset, known)
+	if err := checkPreset(f.preset); err != nil {
+		return err
 	}
 	for _, path := range []struct {
 		name, value string
@@ -171,6 +174,11 @@ func (f *trainFlags) start(ctx *cuda.Context, folder string) (*train.Run, error)
 	if err != nil {
 		return nil, err
 	}
+	if !f.startAnyway {
+		if err := requireFit(ctx, modelConfig, trainConfig, heldOut != ""); err != nil {
+			return nil, err
+		}
+	}
 	var made *tokenizer.Tokenizer
 	if tokens != "" {
 		if made, err = tokenizer.Open(tokens); err != nil {
@@ -235,7 +243,13 @@ func (f *trainFlags) takeUp(ctx *cuda.Context, folder string) (*train.Run, error
 			changes.Set(flag.field.Name, flag.value)
 		}
 	}
-	return train.ResumeRun(ctx, folder, sources.Data, sources.HeldOut, changes)
+	var admit train.Admission
+	if !f.startAnyway {
+		admit = func(config model.Config, options train.Config) error {
+			return requireFit(ctx, config, options, sources.HeldOut != "")
+		}
+	}
+	return train.ResumeAdmitted(ctx, folder, sources.Data, sources.HeldOut, changes, admit)
 }
 
 // runToEnd trains with a progress bar on a terminal; elsewhere the output gets the lines of metrics.jsonl.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,10 +34,11 @@ class _Size(click.ParamType):
               "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}  # fmt: skip
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        match = re.fullmatch(r"(\d+(?:\.\d*)?(?:e\d{1,2})?) ?([a-z]*)", str(value).lower())
-        if match is None or match[2] not in self._UNITS:
+        match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?(?:e[0-9]{1,2})?) ?([a-z]*)", str(value).lower())
+        size = float(match[1]) * self._UNITS[match[2]] if match and match[2] in self._UNITS else math.inf
+        if size >= 2.0**63:
             self.fail(f"{value!r} is no number of bytes, such as 141GB or 24GiB", param, ctx)
-        return int(float(match[1]) * self._UNITS[match[2]])
+        return int(size)
 
 
 @click.command()
@@ -77,7 +79,7 @@ def plan(
     file = read_config(config_path) if config_path else {}
     capacity = flags.pop("context") if inference else None
     sizes = preset or file.get("model", {}).get("preset")
-    vocab = PRESETS.get(sizes, {}).get("vocab_size", MoEConfig.vocab_size)
+    vocab = PRESETS.get(str(sizes), {}).get("vocab_size", MoEConfig.vocab_size)
     named = file.get("data", {}).get("data")
     if data is None and config_path is not None and isinstance(named, str):
         data = config_path.parent / named
@@ -86,13 +88,15 @@ def plan(
     if inference and flags["batch_size"] is None:
         file = {**file, "train": {"batch_size": 1, **file.get("train", {})}}
     model, train = build_configs(file, preset, flags, vocab)
-    if available is not None and device.startswith("cuda"):
+    if available is not None and re.fullmatch("cuda(:[0-9]+)?", device):
         machine, free = Machine("cuda"), available
     else:
         with Context(device, threads=threads) as ctx:
             machine, free = machine_of(ctx), ctx.memory_info()[0] if available is None else available
     if inference:
         capacity = model.context if capacity is None else capacity
+        if not -(2**63) <= capacity < 2**63:
+            raise ValueError(f"context is {capacity}; it must be a whole number of 64 bits")
         planned = plan_inference(model, train.precision, machine, train.batch_size, capacity, prompt or capacity)
         ways: list[Way] = []
     else:

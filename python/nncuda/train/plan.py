@@ -398,7 +398,10 @@ def plan_training(
         raise ValueError(
             f"activation_checkpointing is {train.activation_checkpointing}; this model has {config.num_layers} blocks"
         )
-    memory, count, length = _Memory(machine), config.num_parameters, train.sequence_length
+    batch, length = train.batch_size, train.sequence_length
+    micro = min(train.micro_batch_size or batch, batch)
+    _check_size(config, micro * length, batch * length)
+    memory, count = _Memory(machine), config.num_parameters
     if train.precision != "f32":
         memory.take(2 * count, "weights")
         memory.take(4 * count, "master")
@@ -407,8 +410,6 @@ def plan_training(
     memory.take(4 * count, "gradients")
     for _ in range(2):
         memory.take(4 * count, "moments")
-    batch = train.batch_size
-    micro = min(train.micro_batch_size or batch, batch)
     walks = [_Walk(memory, config, train.precision, size, size * length) for size in _pieces(batch, micro)]
     memory.take(
         2 * 4 * batch * length + 16 * -(-batch // micro) + 64, "fixed"
@@ -437,8 +438,11 @@ def plan_inference(
     """
     if capacity > config.extended_context:
         raise ValueError(f"{capacity} tokens are more than this model takes ({config.extended_context})")
+    if capacity < 1:
+        raise ValueError(f"context is {capacity}; it must be a whole number, at least 1")
     if not 1 <= prompt <= capacity:
         raise ValueError(f"a prompt has {prompt} tokens; it must have 1 to {capacity}, the tokens of a sequence")
+    _check_size(config, batch * capacity, batch * (capacity + config.vocab_size))
     memory, width = _Memory(machine), 4 if precision == "f32" else 2
     memory.take(width * config.num_parameters, "weights")
     for _ in range(2 * config.num_layers):
@@ -462,6 +466,15 @@ def plan_inference(
         walk.linear(config.hidden_size, config.vocab_size, rows, wide=True)
     memory.end_capture()
     return memory.plan()
+
+
+def _check_size(config: MoEConfig, together: int, total: int) -> None:
+    """Refuses sizes whose bytes no number of 64 bits may hold, which other languages plan with: `together` tokens go
+    through the layers at once, `total` wait on the device."""
+    token = 8 * config.hidden_size + 8 * (config.num_heads + config.num_kv_heads) * (config.head_dim + 1)
+    token += 8 * config.num_experts + config.experts_per_token * (8 + 4 * config.hidden_size + 8 * config.ffn_size)
+    if float(4 * together * token * (config.num_layers + 2) + 16 * total) > 2.0**60:
+        raise ValueError("the sizes make a run of more memory than any machine has")
 
 
 def parameters_by_kind(config: MoEConfig) -> dict[str, tuple[int, int]]:

@@ -1,0 +1,362 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/plan"
+	"github.com/nncuda/nncuda/go/train"
+	"github.com/spf13/cobra"
+)
+
+// sizeValue is a number of bytes: "141GB" (10^9), "24GiB" (2^30), "5e9"; -1 until the flag is given.
+type sizeValue int
+
+var (
+	sizeNotation = regexp.MustCompile(`^([0-9]+(?:\.[0-9]*)?(?:e[0-9]{1,2})?) ?([a-z]*)$`)
+	sizeUnits    = map[string]float64{
+		"": 1, "b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12,
+		"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
+	}
+)
+
+func (v *sizeValue) String() string { return "" }
+func (v *sizeValue) Type() string   { return "size" }
+
+func (v *sizeValue) Set(text string) error {
+	parts := sizeNotation.FindStringSubmatch(strings.ToLower(text))
+	if parts != nil {
+		number, err := strconv.ParseFloat(parts[1], 64)
+		unit, known := sizeUnits[parts[2]]
+		if size := number * unit; err == nil && known && size < math.MaxInt64 {
+			*v = sizeValue(size)
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is no number of bytes, such as 141GB or 24GiB", formats.Repr(text))
+}
+
+// planFlags are the flags of `plan` beside those of the options.
+type planFlags struct {
+	config, preset, data string
+	inference, asJSON    bool
+	prompt               int
+	device               deviceFlags
+	available            sizeValue
+	options              *optionFlags
+}
+
+func newPlan(std streams) *cobra.Command {
+	flags := &planFlags{available: -1}
+	command := &cobra.Command{
+		Use:   "plan [flags]",
+		Short: "What training, or generation, will need of memory.",
+		Long: `Show what training, or generation, will need of a device's memory, and whether it has that.
+
+Options are those of "nncuda-go train", from the same places. Nothing of the model is made.`,
+		Args: exactArguments(),
+		RunE: func(command *cobra.Command, _ []string) error {
+			defer interruptible(command.Context(), std)()
+			if err := flags.check(command); err != nil {
+				return err
+			}
+			return flags.run(std.out)
+		},
+	}
+	set := command.Flags()
+	set.SortFlags = false
+	set.StringVar(&flags.config, "config", "", "A TOML file.")
+	set.StringVar(
+		&flags.preset,
+		"preset",
+		"",
+		"Sizes to begin with: "+strings.Join(model.Presets(), ", ")+".  [default: 6.9b]",
+	)
+	set.StringVar(&flags.data, "data", "", "A token shard: its vocabulary is taken.")
+	set.BoolVar(&flags.inference, "inference", false,
+		"Plan generation: --batch-size sequences of --context tokens.")
+	set.IntVar(&flags.prompt, "prompt", 0, "With --inference, the longest prompt.  [default: --context]")
+	flags.device.addWith(set, "Worker threads, each of which has scratch of its own.")
+	set.Var(&flags.available, "available",
+		"Plan for a device with so much memory; a GPU need not be here.")
+	set.BoolVar(&flags.asJSON, "json", false, "For programs.")
+	flags.options = addOptionFlags(set)
+	return command
+}
+
+// check refuses wrong values of flags, before anything is opened.
+func (f *planFlags) check(command *cobra.Command) error {
+	if err := f.device.check(command); err != nil {
+		return err
+	}
+	if err := checkPreset(f.preset); err != nil {
+		return err
+	}
+	if command.Flags().Changed("config") {
+		if err := requirePath("--config", f.config, filePath); err != nil {
+			return err
+		}
+	}
+	if command.Flags().Changed("data") {
+		if err := requirePath("--data", f.data, anyPath); err != nil {
+			return err
+		}
+	}
+	if command.Flags().Changed("prompt") {
+		if f.prompt < 1 {
+			return usagef("invalid value for '--prompt': %d is not in the range x>=1", f.prompt)
+		}
+		if !f.inference {
+			return usagef("--prompt is for --inference")
+		}
+	}
+	return nil
+}
+
+// planned is what was planned, for what, and what would make it fit.
+type planned struct {
+	model  model.Config
+	memory plan.Memory
+	device string
+	free   int
+	ways   []plan.Way
+}
+
+func (f *planFlags) run(out io.Writer) error {
+	found := planned{device: f.device.device}
+	modelConfig, trainConfig, capacity, err := f.configs()
+	if err != nil {
+		return err
+	}
+	found.model = modelConfig
+	machine, free, err := f.machine()
+	if err != nil {
+		return err
+	}
+	found.free = free
+	if f.inference {
+		prompt := f.prompt
+		if prompt == 0 {
+			prompt = capacity
+		}
+		found.memory, err = plan.Inference(
+			modelConfig, trainConfig.Precision, machine, trainConfig.BatchSize, capacity, prompt,
+		)
+	} else if found.memory, err = plan.Training(modelConfig, trainConfig, machine, true); err == nil {
+		if found.memory.Held > free {
+			found.ways, _, err = plan.WaysToFit(modelConfig, trainConfig, machine, free, true)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if f.asJSON {
+		_, err = io.WriteString(out, formats.JSONDocument(found.object()))
+		return err
+	}
+	return found.show(out)
+}
+
+// configs gives the options, and with --inference the tokens of a sequence.
+func (f *planFlags) configs() (modelConfig model.Config, trainConfig train.Config, capacity int, err error) {
+	var file *configFile
+	if f.config != "" {
+		if file, err = readConfigFile(f.config); err != nil {
+			return modelConfig, trainConfig, 0, err
+		}
+	}
+	given := *f.options
+	at := func(option string) *optionValue {
+		return given[slices.IndexFunc(given, func(flag *optionValue) bool { return flag.field.Name == option })]
+	}
+	var reach any
+	if f.inference {
+		reach, at("context").value = at("context").value, nil
+		table := file.table("train")
+		if at("batch_size").value == nil && !table.Has("batch_size") {
+			at("batch_size").value = int64(1)
+		}
+	}
+	vocab, err := f.vocabulary(file)
+	if err == nil {
+		modelConfig, trainConfig, err = buildConfigs(file, f.preset, given, vocab)
+	}
+	capacity = modelConfig.Context
+	if number, whole := reach.(int64); whole {
+		capacity = int(number)
+	} else if reach != nil && err == nil {
+		err = fmt.Errorf("context is %s; it must be a whole number of 64 bits", formats.Repr(reach))
+	}
+	return modelConfig, trainConfig, capacity, err
+}
+
+// vocabulary is that of the data where there are some, else that of the preset.
+func (f *planFlags) vocabulary(file *configFile) (int, error) {
+	data := f.data
+	if named, text := file.table("data").Get("data").(string); data == "" && text {
+		data = named
+		if !filepath.IsAbs(data) {
+			data = filepath.Join(filepath.Dir(file.path), data)
+		}
+	}
+	if data != "" {
+		return vocabularyOf(data)
+	}
+	sizes := f.preset
+	if named, text := file.table("model").Get("preset").(string); sizes == "" && text {
+		sizes = named
+	}
+	if preset, err := model.Preset(sizes); err == nil {
+		return preset.VocabSize, nil
+	}
+	return model.Default().VocabSize, nil
+}
+
+var gpu = regexp.MustCompile(`^cuda(:[0-9]+)?$`)
+
+// machine gives what decides how much scratch is taken, and the memory that is free.
+func (f *planFlags) machine() (machine plan.Machine, free int, err error) {
+	if f.available >= 0 && gpu.MatchString(f.device.device) {
+		return plan.Machine{Engine: "cuda"}, int(f.available), nil
+	}
+	ctx, err := f.device.open()
+	if err != nil {
+		return machine, 0, err
+	}
+	machine, err = plan.MachineOf(ctx)
+	free = int(f.available)
+	if f.available < 0 && err == nil {
+		free, err = freeMemory(ctx)
+	}
+	return machine, free, errors.Join(err, ctx.Close())
+}
+
+func freeMemory(ctx *cuda.Context) (int, error) {
+	free, _, err := ctx.MemoryInfo()
+	return int(free), err
+}
+
+// requireFit is a *train.DoesNotFitError, with up to three computed ways out, when a run needs more than the device has
+// free.
+func requireFit(ctx *cuda.Context, config model.Config, options train.Config, heldOut bool) error {
+	free, err := freeMemory(ctx)
+	if err != nil {
+		return err
+	}
+	return requireFitIn(free, ctx, config, options, heldOut)
+}
+
+func requireFitIn(free int, ctx *cuda.Context, config model.Config, options train.Config, heldOut bool) error {
+	machine, err := plan.MachineOf(ctx)
+	if err != nil {
+		return err
+	}
+	memory, err := plan.Training(config, options, machine, heldOut)
+	if err != nil || memory.Held <= free {
+		return err
+	}
+	ways, least, err := plan.WaysToFit(config, options, machine, free, heldOut)
+	if err != nil {
+		return err
+	}
+	device := "cpu"
+	if kind, index := ctx.Device(); kind != cuda.CPU {
+		device = fmt.Sprintf("cuda:%d", index)
+	}
+	problem := fmt.Sprintf("this run needs %s; %s has %s free. ", bytesText(memory.Held), device, bytesText(free))
+	if len(ways) > 0 {
+		texts := make([]string, len(ways))
+		for at, way := range ways {
+			texts[at] = wayText(way)
+		}
+		problem += "It fits with " + strings.Join(texts, "; or with ") + "."
+	} else if least != nil {
+		problem += fmt.Sprintf("The least that options reach is %s: the model itself is too large.", wayText(*least))
+	}
+	return &train.DoesNotFitError{Sentence: problem + " --start-anyway starts it as it is"}
+}
+
+func wayText(way plan.Way) string {
+	var flags []string
+	for _, change := range way.Changes {
+		switch flag := "--" + flagName(change.Option); change.Value {
+		case true:
+			flags = append(flags, flag)
+		case false:
+		default:
+			flags = append(flags, fmt.Sprint(flag, " ", change.Value))
+		}
+	}
+	return fmt.Sprintf("%s (%s)", strings.Join(flags, " "), bytesText(way.Held))
+}
+
+// object is the plan for programs.
+func (p planned) object() *formats.Object {
+	counts, bytes := formats.NewObject(), formats.NewObject()
+	for _, count := range plan.Parameters(p.model) {
+		counts.Set(count.Kind, formats.NewObject("total", count.Total, "active", count.Active))
+	}
+	for _, kind := range plan.Kinds() {
+		bytes.Set(kind.String(), p.memory.Bytes[kind])
+	}
+	ways := make([]any, len(p.ways))
+	for at, way := range p.ways {
+		options := formats.NewObject()
+		for _, change := range way.Changes {
+			options.Set(change.Option, change.Value)
+		}
+		ways[at] = formats.NewObject("options", options, "bytes", way.Held)
+	}
+	return formats.NewObject(
+		"parameters", formats.NewObject(
+			"total", p.model.NumParameters(), "active", p.model.NumActiveParameters(), "kinds", counts,
+		),
+		"device", p.device, "bytes", bytes, "peak", p.memory.Peak, "held", p.memory.Held, "free", p.free,
+		"fits", p.memory.Held <= p.free, "ways", ways,
+	)
+}
+
+// show writes the plan for people.
+func (p planned) show(out io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprint(table, "parameters\ttotal\tactive a token\n")
+	for _, count := range plan.Parameters(p.model) {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", count.Kind, countText(count.Total), countText(count.Active))
+	}
+	total, active := countText(p.model.NumParameters()), countText(p.model.NumActiveParameters())
+	fmt.Fprintf(table, "together\t%s\t%s\n\n", total, active)
+	fmt.Fprintf(table, "memory of %s at the peak\tsize\n", p.device)
+	for _, kind := range plan.Kinds() {
+		if size := p.memory.Bytes[kind]; size > 0 {
+			fmt.Fprintf(table, "%s\t%s\n", kind.Text(), bytesText(size))
+		}
+	}
+	fmt.Fprintf(table, "peak\t%s\n", bytesText(p.memory.Peak))
+	if p.memory.Held != p.memory.Peak {
+		fmt.Fprintf(table, "peak, in the pages of the device\t%s\n", bytesText(p.memory.Held))
+	}
+	fmt.Fprintf(table, "free\t%s\n\n", bytesText(p.free))
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if p.memory.Held <= p.free {
+		fmt.Fprintf(out, "It fits, with %s to spare.\n", bytesText(p.free-p.memory.Held))
+	} else {
+		fmt.Fprintf(out, "It does not fit: %s are missing.\n", bytesText(p.memory.Held-p.free))
+	}
+	for _, way := range p.ways {
+		fmt.Fprintf(out, "It fits with %s.\n", wayText(way))
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package plan
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/train"
+)
+
+// Change is an option with another value: an int64, a bool or a text.
+type Change struct {
+	Option string
+	Value  any
+}
+
+// Way is options to change, and the memory that the run then needs.
+type Way struct {
+	Changes []Change
+	Held    int
+}
+
+// WaysToFit gives up to three ways to need at most `free` bytes, the cheapest in time first; and, when none does, what
+// needs least (nil when there is nothing to change).
+//
+// One option of each kind is tried alone, with as little of it as will do, then they are tried together; none of these
+// changes what is trained, up to rounding and what micro-batches balance. Shorter sequences, which do, come last.
+func WaysToFit(
+	config model.Config, options train.Config, machine Machine, free int, heldOut bool,
+) (ways []Way, least *Way, err error) {
+	for kind := range changesToTry(config, options) {
+		for _, changes := range kind {
+			if slices.ContainsFunc(ways, func(way Way) bool { return within(way.Changes, changes) }) {
+				continue // less is enough
+			}
+			changed, values := options, formats.NewObject()
+			for _, change := range changes {
+				values.Set(change.Option, change.Value)
+			}
+			if err := changed.Assign(values); err != nil {
+				return nil, nil, err
+			}
+			planned, err := Training(config, changed, machine, heldOut)
+			if err != nil {
+				return nil, nil, err
+			}
+			way := Way{changes, planned.Held}
+			if least == nil || way.Held < least.Held {
+				least = &way
+			}
+			if way.Held <= free {
+				ways = append(ways, way)
+				break
+			}
+		}
+		if len(ways) == 3 {
+			break
+		}
+	}
+	return ways, least, nil
+}
+
+func within(few, many []Change) bool {
+	return !slices.ContainsFunc(few, func(change Change) bool { return !slices.Contains(many, change) })
+}
+
+// changesToTry yields options of one kind after the other, and of a kind what costs less first: each alone,
+// combinations of them, then shorter sequences.
+func changesToTry(config model.Config, options train.Config) iter.Seq[[][]Change] {
+	every, experts := int64(options.ActivationCheckpointing), options.RecomputeExperts
+	micro := smallerMicroBatches(options)
+	again := []Change{{"activation_checkpointing", int64(1)}, {"recompute_experts", false}}
+	bf16 := []Change{{"precision", string(model.BF16)}}
+	wide := options.Precision == model.F32
+	return func(yield func([][]Change) bool) {
+		tries := [][][]Change{micro}
+		if every != 1 && !experts {
+			tries = append(tries, [][]Change{{{"recompute_experts", true}}})
+		}
+		if every != 1 {
+			var counts [][]Change
+			for _, count := range []int64{3, 2, 1} {
+				if count <= int64(config.NumLayers) && (every == 0 || count < every) {
+					recompute := Change{"recompute_experts", experts && count > 1}
+					counts = append(counts, []Change{{"activation_checkpointing", count}, recompute})
+				}
+			}
+			tries = append(tries, counts)
+		}
+		if wide {
+			tries = append(tries, [][]Change{bf16})
+		}
+		tries = append(tries, each(micro, again))
+		most := slices.Concat([]Change{{"micro_batch_size", int64(1)}}, again)
+		if wide {
+			tries = append(tries, [][]Change{slices.Concat(again, bf16)}, each(micro, bf16), each(micro, again, bf16))
+			most = slices.Concat(most, bf16)
+		}
+		var alone, together [][]Change
+		for length := int64(options.SequenceLength) / 2; length > 0; length /= 2 {
+			shorter := Change{"sequence_length", length}
+			alone = append(alone, []Change{shorter})
+			together = append(together, slices.Concat(most, []Change{shorter}))
+		}
+		for _, kind := range append(tries, alone, together) {
+			if !yield(kind) {
+				return
+			}
+		}
+	}
+}
+
+// each adds the same changes to each of some.
+func each(some [][]Change, more ...[]Change) [][]Change {
+	added := make([][]Change, len(some))
+	for at, changes := range some {
+		added[at] = slices.Concat(changes, slices.Concat(more...))
+	}
+	return added
+}
+
+// smallerMicroBatches are half the micro-batch, half of that, and so on.
+func smallerMicroBatches(options train.Config) [][]Change {
+	size := options.BatchSize
+	if options.MicroBatchSize > 0 {
+		size = min(options.MicroBatchSize, size)
+	}
+	var sizes [][]Change
+	for size > 1 {
+		size = (size + 1) / 2
+		sizes = append(sizes, []Change{{"micro_batch_size", int64(size)}})
+	}
+	return sizes
+}

@@ -1,0 +1,242 @@
+package plan_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/infer"
+	"github.com/nncuda/nncuda/go/internal/withlibrary"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/plan"
+	"github.com/nncuda/nncuda/go/train"
+)
+
+// tolerance is of what is measured.
+const tolerance = 0.05
+
+func wide() model.Config {
+	config := model.Default()
+	config.VocabSize, config.HiddenSize, config.NumLayers = 512, 96, 4
+	config.NumHeads, config.NumKVHeads, config.HeadDim = 6, 2, 16
+	config.NumExperts, config.ExpertsPerToken, config.FFNSize = 4, 2, 128
+	config.Context, config.ExtendedContext = 256, 512
+	return config
+}
+
+func trainOptions() train.Config {
+	options := train.DefaultConfig()
+	options.Steps, options.WarmupSteps, options.BatchSize, options.SequenceLength = 9, 1, 8, 128
+	return options
+}
+
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return value
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func near(t *testing.T, what string, planned int, measured int64) {
+	t.Helper()
+	if off := math.Abs(float64(planned)-float64(measured)) / float64(measured); off > tolerance {
+		t.Errorf("%s: planned %d bytes, measured %d: %.1f %% off", what, planned, measured, 100*off)
+	}
+}
+
+func TestPlanIsWhatIsMeasured(t *testing.T) {
+	many, large := wide(), wide()
+	many.NumExperts, many.ExpertsPerToken, many.NumLayers, many.CapacityFactor = 16, 4, 2, 1.5
+	large.VocabSize, large.NumLayers = 6000, 2 // three chunks of logits
+	for _, of := range []struct {
+		name    string
+		model   model.Config
+		options func(*train.Config)
+	}{
+		{"f32", wide(), func(*train.Config) {}},
+		{"every block in bf16", wide(), func(c *train.Config) {
+			c.Precision, c.ActivationCheckpointing = model.BF16, 1
+		}},
+		{"accumulated, many experts", many, func(c *train.Config) { c.Precision, c.MicroBatchSize = model.BF16, 3 }},
+		{"every second block, large vocabulary", large, func(c *train.Config) {
+			c.Precision, c.ActivationCheckpointing, c.RecomputeExperts = model.F16, 2, true
+		}},
+	} {
+		for _, capture := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/capture=%v", of.name, capture), func(t *testing.T) {
+				ctx, options := withlibrary.Context(t, cuda.WithThreads(2)), trainOptions()
+				of.options(&options)
+				machine := must(plan.MachineOf(ctx))(t)
+				made := must(model.New(ctx, of.model, options.Precision, 1))(t)
+				trainer := must(train.NewTrainer(made, options))(t)
+				trainer.NoCapture = !capture
+				ids := make([]int32, options.BatchSize*options.SequenceLength)
+				for at := range ids {
+					ids[at] = int32(at * 7919 % of.model.VocabSize)
+				}
+				for range 3 {
+					must(trainer.TrainStep(ids, ids, options.BatchSize))(t)
+				}
+				steps := must(ctx.BytesPeak())(t)
+				rows := options.BatchSize
+				if options.MicroBatchSize > 0 {
+					rows = options.MicroBatchSize
+				}
+				part := ids[:rows*options.SequenceLength]
+				if _, _, err := made.Evaluate(part, part, rows); err != nil {
+					t.Fatal(err)
+				}
+				whole := must(ctx.BytesPeak())(t)
+				check(t, trainer.Close())
+				check(t, made.Close())
+				planned := must(plan.TrainingOf(of.model, options, machine, false, capture))(t)
+				near(t, "steps", planned.Peak, steps)
+				evaluated := must(plan.TrainingOf(of.model, options, machine, true, capture))(t)
+				near(t, "with evaluation", evaluated.Peak, whole)
+				sum := 0
+				for _, kind := range plan.Kinds() {
+					sum += planned.Bytes[kind]
+				}
+				if sum != planned.Peak || planned.Held != planned.Peak {
+					t.Errorf("the kinds add up to %d, held are %d, the peak is %d", sum, planned.Held, planned.Peak)
+				}
+			})
+		}
+	}
+}
+
+// zeros are weights that all are zero.
+type zeros struct{ layout *model.Layout }
+
+func (z zeros) Names() (names []string) {
+	for _, spec := range z.layout.Specs {
+		names = append(names, spec.Name)
+	}
+	return names
+}
+
+func (z zeros) Shape(name string) ([]int, bool) {
+	spec, found := z.layout.Find(name)
+	return spec.Shape, found
+}
+
+func (z zeros) Floats(name string) ([]float32, error) {
+	spec, _ := z.layout.Find(name)
+	return make([]float32, spec.Size()), nil
+}
+
+func TestInference(t *testing.T) {
+	for _, precision := range []model.Precision{model.F32, model.BF16} {
+		ctx := withlibrary.Context(t, cuda.WithThreads(2))
+		made := must(model.Load(ctx, wide(), zeros{model.NewLayout(wide())}, precision, false))(t)
+		prompt := make([]int32, 200)
+		request := infer.Request{
+			Prompts: [][]int32{prompt, prompt, prompt}, MaxNewTokens: 57, EndID: infer.NoToken,
+		}
+		for _, err := range infer.Batch(context.Background(), made, request) {
+			check(t, err)
+		}
+		machine := must(plan.MachineOf(ctx))(t)
+		planned := must(plan.Inference(wide(), precision, machine, 3, 256, 200))(t)
+		near(t, string(precision), planned.Peak, must(ctx.BytesPeak())(t))
+		check(t, made.Close())
+	}
+}
+
+// Each way, taken, needs what it says; none is one that a smaller change makes needless.
+func TestWaysToFit(t *testing.T) {
+	machine, options := plan.Machine{Engine: "cpu", Threads: 2, ISA: "avx512"}, trainOptions()
+	needed := must(plan.Training(wide(), options, machine, true))(t).Held
+	for _, percent := range []int{95, 80, 60, 50} {
+		free := needed * percent / 100
+		ways, _, err := plan.WaysToFit(wide(), options, machine, free, true)
+		check(t, err)
+		if len(ways) != 3 {
+			t.Errorf("%d %%: %d ways", percent, len(ways))
+		}
+		for at, way := range ways {
+			changed, values := options, formats.NewObject()
+			for _, change := range way.Changes {
+				values.Set(change.Option, change.Value)
+			}
+			check(t, changed.Assign(values))
+			held := must(plan.Training(wide(), changed, machine, true))(t).Held
+			if held != way.Held || held > free {
+				t.Errorf("%d %%: way %d needs %d, said was %d, free are %d", percent, at, held, way.Held, free)
+			}
+		}
+	}
+	ways, least, err := plan.WaysToFit(wide(), options, machine, 1000, true)
+	check(t, err)
+	if len(ways) != 0 || least == nil || least.Held >= needed {
+		t.Errorf("ways %v, least %v", ways, least)
+	}
+}
+
+func TestWhatCannotBePlanned(t *testing.T) {
+	machine := plan.Machine{Engine: "cpu", Threads: 1, ISA: "avx2"}
+	refused := func(words string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("the error is %v; wanted %q", err, words)
+		}
+	}
+	long, deep, huge := trainOptions(), trainOptions(), trainOptions()
+	long.SequenceLength, deep.ActivationCheckpointing, huge.BatchSize = 300, 5, 1<<31-1
+	vast := wide()
+	vast.FFNSize = 1 << 20
+	_, err := plan.Training(vast, huge, machine, true)
+	refused("the sizes make a run of more memory than any machine has", err)
+	for words, options := range map[string]train.Config{
+		"sequence_length is 300; this model's context is 256":    long,
+		"activation_checkpointing is 5; this model has 4 blocks": deep,
+	} {
+		_, err := plan.Training(wide(), options, machine, true)
+		refused(words, err)
+	}
+	for words, sizes := range map[string][2]int{
+		"513 tokens are more than this model takes (512)":      {513, 1},
+		"a prompt has 65 tokens; it must have 1 to 64":         {64, 65},
+		"context is 0; it must be a whole number, at least 1":  {0, 0},
+		"context is -3; it must be a whole number, at least 1": {-3, 1},
+	} {
+		_, err := plan.Inference(wide(), model.F32, machine, 1, sizes[0], sizes[1])
+		refused(words, err)
+	}
+}
+
+// A GPU gives more than is asked for, and keeps a captured step's scratch beside that of calls; never less.
+func TestPagesOfAGPU(t *testing.T) {
+	options := trainOptions()
+	options.Precision, options.ActivationCheckpointing = model.BF16, 1
+	planned := must(plan.Training(wide(), options, plan.Machine{Engine: "cuda"}, true))(t)
+	if planned.Held <= planned.Peak || float64(planned.Held) > 1.2*float64(planned.Peak) {
+		t.Errorf("held are %d bytes for %d", planned.Held, planned.Peak)
+	}
+}
+
+func TestParameters(t *testing.T) {
+	for _, name := range model.Presets() {
+		config := must(model.Preset(name))(t)
+		total, active := 0, 0
+		for _, count := range plan.Parameters(config) {
+			total += count.Total
+			active += count.Active
+		}
+		if total != config.NumParameters() || active != config.NumActiveParameters() {
+			t.Errorf("%s: the kinds have %d and %d parameters", name, total, active)
+		}
+	}
+}
