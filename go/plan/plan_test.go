@@ -66,8 +66,8 @@ func TestPlanIsWhatIsMeasured(t *testing.T) {
 		options func(*train.Config)
 	}{
 		{"f32", wide(), func(*train.Config) {}},
-		{"every block in bf16", wide(), func(c *train.Config) {
-			c.Precision, c.ActivationCheckpointing = model.BF16, 1
+		{"every block in f16", wide(), func(c *train.Config) {
+			c.Precision, c.ActivationCheckpointing = model.F16, 1
 		}},
 		{"accumulated, many experts", many, func(c *train.Config) { c.Precision, c.MicroBatchSize = model.BF16, 3 }},
 		{"every second block, large vocabulary", large, func(c *train.Config) {

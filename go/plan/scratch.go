@@ -31,6 +31,11 @@ func (m Machine) lanes() int {
 	return 16
 }
 
+// multiplies says whether attention in this precision has products of its own: those of bf16.
+func (m Machine) multiplies(precision model.Precision) bool {
+	return precision == model.BF16 && (m.ISA == "avx512bf16" || m.ISA == "amx")
+}
+
 // heads are the sizes of an attention call.
 type heads struct {
 	batch, length, heads, kvHeads, dim int
@@ -38,9 +43,16 @@ type heads struct {
 
 // attention is of `flash_attention`: a worker's block of queries and scores, and packed keys and values of a round of
 // heads.
-func (m Machine) attention(s heads) []int {
+func (m Machine) attention(precision model.Precision, s heads) []int {
 	if !m.onCPU() {
 		return nil
+	}
+	if m.multiplies(precision) {
+		const step = 128
+		columns := up(s.dim, 32)
+		size := up(s.length, step) * columns / 2
+		round := 4 * max(1, min(s.batch*s.kvHeads, (1<<18)/(2*size))) * size
+		return []int{4 * 64 * (columns/2 + step/2 + step + columns) * m.Threads, round, round}
 	}
 	lanes := m.lanes()
 	columns := 2 * lanes
@@ -52,7 +64,7 @@ func (m Machine) attention(s heads) []int {
 
 // attentionBackward is of `flash_attention_backward`: a worker's panels, and partial dK and dV of what shares a key
 // head.
-func (m Machine) attentionBackward(s heads) []int {
+func (m Machine) attentionBackward(precision model.Precision, s heads) []int {
 	group, pairs := s.heads/s.kvHeads, s.batch*s.kvHeads
 	if !m.onCPU() {
 		// Sums of each row; and partial dK, dV of at most 512 tiles of at most 128 keys.
@@ -62,20 +74,34 @@ func (m Machine) attentionBackward(s heads) []int {
 		}
 		return []int{16 * s.batch * s.heads * s.length, 8 * most * s.dim}
 	}
-	lanes, tileRows := m.lanes(), 6
-	if lanes == 16 {
-		tileRows = 12
+	wide, blockRows := m.multiplies(precision), 96
+	if wide {
+		blockRows = 64
 	}
-	piece := up(ceil(s.length, ceil(8, s.batch*s.heads)), 96)
-	pieces, rows := ceil(s.length, piece), min(piece, s.length)+tileRows
-	panels := up(s.dim, 2*lanes)
-	worker := 3*up(rows*panels, 16) + 3*up(rows, 16) + 5*up(256*panels, 16) + 2*up(96*(256+16), 16)
+	piece := up(ceil(s.length, ceil(8, s.batch*s.heads)), blockRows)
+	pieces := ceil(s.length, piece)
+	worker := m.backwardWorker(min(piece, s.length), s.dim)
+	if wide {
+		columns := up(s.dim, 32)
+		queries, keys := columns*(4*32+64)+2*64, columns*(3*32+2*64)+64*(2*64+6*32)
+		worker = up(ceil(min(piece, s.length), 64)*queries+keys, 16)
+	}
 	taken := []int{4 * worker * m.Threads}
 	if group*pieces > 1 {
 		pair := 2 * group * pieces * s.length * s.dim
 		taken = append(taken, 4*pair*max(1, min(pairs, (1<<24)/pair)))
 	}
 	return taken
+}
+
+// backwardWorker is the panels of a worker, in elements of f32.
+func (m Machine) backwardWorker(rows, dim int) int {
+	lanes := m.lanes()
+	panels := up(dim, 2*lanes)
+	if rows += 6; lanes == 16 {
+		rows += 6
+	}
+	return 3*up(rows*panels, 16) + 3*up(rows, 16) + 5*up(256*panels, 16) + 2*up(96*(256+16), 16)
 }
 
 // attentionDecode is of `attention_decode`, a bound: pieces of at least 64 keys leave their maximum, sum and output.

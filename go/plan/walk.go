@@ -124,7 +124,7 @@ func (w *walk) attend(keep bool, kind Kind, lse bool) attended {
 	if w.capacity > 0 {
 		memory.call(memory.machine.attentionDecode(w.batch, w.capacity, c))
 	} else {
-		memory.call(memory.machine.attention(w.shape))
+		memory.call(memory.machine.attention(w.precision, w.shape))
 	}
 	left.middle = w.take(w.stream, kind)
 	w.linear(w.q, c.HiddenSize, w.tokens, false)
@@ -257,7 +257,7 @@ func (w *walk) blockBackward(k *kept, beta float64) *block {
 	dheads := w.take(w.width*w.tokens*w.q, Transient)
 	w.linearBackward(w.q, c.HiddenSize, w.tokens, beta, false)
 	dqkv := w.take(w.width*w.tokens*w.qkv, Transient)
-	memory.call(memory.machine.attentionBackward(w.shape))
+	memory.call(memory.machine.attentionBackward(w.precision, w.shape))
 	dnormed := w.take(w.stream, Transient)
 	w.linearBackward(c.HiddenSize, w.qkv, w.tokens, beta, false)
 	memory.give(dheads, dqkv)

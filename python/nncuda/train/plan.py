@@ -217,7 +217,7 @@ class _Walk:
         if self.capacity:
             memory.call(_decoded(memory.machine, self.batch, self.capacity, c))
         else:
-            memory.call(scratch.attention(memory.machine, *self.shape))
+            memory.call(scratch.attention(memory.machine, self.precision, *self.shape))
         middle = self.take(self.stream, kind)
         self.linear(self.q, c.hidden_size)
         kept = [normed, *rstd, qkv, heads, *sums]
@@ -308,7 +308,7 @@ class _Walk:
         dheads = self.take(self.width * self.tokens * self.q)
         self.linear_backward(self.q, c.hidden_size, self.tokens, beta)
         dqkv = self.take(self.width * self.tokens * self.qkv)
-        memory.call(scratch.attention_backward(memory.machine, *self.shape))
+        memory.call(scratch.attention_backward(memory.machine, self.precision, *self.shape))
         dnormed = self.take(self.stream)
         self.linear_backward(c.hidden_size, self.qkv, self.tokens, beta)
         memory.give(dheads, dqkv, *kept.attention, dx)

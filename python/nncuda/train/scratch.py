@@ -29,6 +29,10 @@ class Machine:
         """f32 elements of a vector."""
         return {"baseline": 4, "avx2": 8}.get(self.isa, 16)
 
+    def multiplies(self, dtype: str) -> bool:
+        """Whether attention in this dtype has products of its own: those of bf16."""
+        return dtype == "bf16" and self.isa in ("avx512bf16", "amx")
+
 
 @dataclass(frozen=True)
 class _Tile:
@@ -151,11 +155,18 @@ class Product:
         return best[1:]
 
 
-def attention(machine: Machine, batch: int, length: int, heads: int, kv_heads: int, dim: int) -> tuple[int, ...]:
+def attention(
+    machine: Machine, dtype: str, batch: int, length: int, heads: int, kv_heads: int, dim: int
+) -> tuple[int, ...]:
     """Of `flash_attention`: a worker's block of queries and scores, and packed keys and values of a round of heads."""
     if machine.engine != "cpu":
         return ()
     lanes = machine.lanes
+    if machine.multiplies(dtype):
+        columns, step = _up(dim, 32), 128
+        size = _up(length, step) * columns // 2
+        rounds = 4 * max(1, min(batch * kv_heads, (1 << 18) // (2 * size))) * size
+        return 4 * 64 * (columns // 2 + step // 2 + step + columns) * machine.threads, rounds, rounds
     columns = 2 * lanes
     worker = _up(2 * _ceil(dim, columns) * columns * 96 + 96 * (256 + 16 + 2 + lanes), 16)
     keys, values = _up(length, columns) * dim, _ceil(dim, columns) * columns * length
@@ -164,7 +175,7 @@ def attention(machine: Machine, batch: int, length: int, heads: int, kv_heads: i
 
 
 def attention_backward(
-    machine: Machine, batch: int, length: int, heads: int, kv_heads: int, dim: int
+    machine: Machine, dtype: str, batch: int, length: int, heads: int, kv_heads: int, dim: int
 ) -> tuple[int, ...]:
     """Of `flash_attention_backward`: a worker's panels, and partial dK and dV of what shares a key head."""
     group, pairs = heads // kv_heads, batch * kv_heads
@@ -175,11 +186,16 @@ def attention_backward(
         return 16 * batch * heads * length, 8 * most * dim
     lanes = machine.lanes
     columns, tile_rows = 2 * lanes, 12 if lanes == 16 else 6
-    piece = _up(_ceil(length, _ceil(8, batch * heads)), 96)
+    wide = machine.multiplies(dtype)
+    piece = _up(_ceil(length, _ceil(8, batch * heads)), 64 if wide else 96)
     pieces, rows = _ceil(length, piece), min(piece, length) + tile_rows
     panels = _ceil(dim, columns) * columns
     sizes = [rows * panels] * 3 + [rows] * 3 + [256 * panels] * 5 + [96 * (256 + 16)] * 2
     worker = sum(_up(size, 16) for size in sizes)
+    if wide:
+        columns = _up(dim, 32)
+        queries, keys = columns * (4 * 32 + 64) + 2 * 64, columns * (3 * 32 + 2 * 64) + 64 * (2 * 64 + 6 * 32)
+        worker = _up(_ceil(min(piece, length), 64) * queries + keys, 16)
     taken = (4 * worker * machine.threads,)
     if group * pieces > 1:
         pair = 2 * group * pieces * length * dim
