@@ -11,6 +11,7 @@ mod generate;
 mod inspect;
 mod interrupt;
 mod paths;
+mod report;
 mod terminal;
 mod train;
 
@@ -33,6 +34,7 @@ enum Command {
     Train(Box<train::Arguments>),
     Generate(generate::Arguments),
     Inspect(inspect::Arguments),
+    Report(report::Arguments),
     Bench(bench::Arguments),
 }
 
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Command::Train(arguments) => train::run(*arguments),
         Command::Generate(arguments) => generate::run(arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     });
     done.map_or_else(Failure::report, |()| ExitCode::SUCCESS)

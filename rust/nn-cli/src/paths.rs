@@ -38,3 +38,9 @@ pub(crate) fn new_folder(text: &str) -> Result<PathBuf, String> {
     let path = tidy(text);
     if path.is_file() { Err(format!("folder '{text}' is a file")) } else { Ok(path) }
 }
+
+/// A file that may come to exist.
+pub(crate) fn new_file(text: &str) -> Result<PathBuf, String> {
+    let path = tidy(text);
+    if path.is_dir() { Err(format!("file '{text}' is a folder")) } else { Ok(path) }
+}

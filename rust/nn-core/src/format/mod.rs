@@ -4,6 +4,7 @@
 //! sentence what is wrong with it.
 
 pub mod atomic;
+pub mod json;
 pub mod safetensors;
 pub mod shards;
 pub mod value;
@@ -12,6 +13,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 pub use crate::tokenizer::Tokenizer;
+pub use json::parse_json;
 pub use safetensors::{Dtype, SafetensorsFile, SafetensorsFolder};
 pub use shards::TokenShard;
 pub use value::{Table, Value};
@@ -19,8 +21,7 @@ pub use value::{Table, Value};
 /// A JSON file that holds an object.
 pub fn read_json(path: &Path) -> Result<Table> {
     let bytes = std::fs::read(path).map_err(|error| Error::unreadable(path, &error))?;
-    let value: Value =
-        serde_json::from_slice(&bytes).map_err(|error| Error::format(path, format!("is not JSON ({error})")))?;
+    let value = parse_json(&bytes).map_err(|problem| Error::format(path, format!("is not JSON ({problem})")))?;
     match value {
         Value::Table(table) => Ok(table),
         _ => Err(Error::format(path, "is not a JSON object")),

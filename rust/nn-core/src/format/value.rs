@@ -5,8 +5,6 @@
 
 use std::fmt::Write as _;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-
 /// A JSON or TOML value. Tables keep their order; of a name given twice the last value counts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -134,66 +132,6 @@ impl From<toml::Value> for Value {
                 Value::Table(table.into_iter().map(|(name, value)| (name, value.into())).collect())
             }
         }
-    }
-}
-
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_any(ValueVisitor)
-    }
-}
-
-struct ValueVisitor;
-
-impl<'de> Visitor<'de> for ValueVisitor {
-    type Value = Value;
-
-    fn expecting(&self, text: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        text.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::None)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(entry) = entries.next_element()? {
-            list.push(entry);
-        }
-        Ok(Value::List(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(entry) = entries.next_entry::<String, Value>()? {
-            list.push(entry);
-        }
-        Ok(Value::Table(list.into_iter().collect()))
     }
 }
 
@@ -413,12 +351,6 @@ mod tests {
             "{\n  \"a\": [\n    1,\n    null,\n    true\n  ],\n  \"\\u00e9\\n\": \"\\ud83d\\ude00\\\"\\\\\\u0001\",\n  \
              \"empty\": []\n}"
         );
-    }
-
-    #[test]
-    fn the_last_of_two_equal_names_counts() {
-        let value: Value = serde_json::from_str(r#"{"a": 1, "b": 2, "a": 3}"#).unwrap();
-        assert_eq!(value.to_json(), r#"{"a": 3, "b": 2}"#);
     }
 
     #[test]

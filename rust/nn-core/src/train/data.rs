@@ -24,6 +24,27 @@ pub fn open_shards(source: &Path) -> Result<Vec<TokenShard>> {
     files.iter().map(|file| TokenShard::open(file)).collect()
 }
 
+/// Entropy of the frequencies of the shards' own tokens, in nats: what a model that knows only them would reach.
+///
+/// `Error::Format` when an id is not below its shard's vocabulary.
+pub fn unigram_entropy(shards: &[TokenShard]) -> Result<f64> {
+    const CHUNK: u64 = 1 << 20;
+    let mut counts: Vec<u64> = Vec::new();
+    for shard in shards {
+        counts.resize(counts.len().max(shard.vocab_size() as usize), 0);
+        for start in (0..shard.count()).step_by(CHUNK as usize) {
+            let mut ids = vec![0; CHUNK.min(shard.count() - start) as usize];
+            shard.read(start, &mut ids)?;
+            for id in ids {
+                counts[id as usize] += 1;
+            }
+        }
+    }
+    let total: u64 = counts.iter().sum();
+    let shares = counts.iter().filter(|count| **count > 0).map(|count| *count as f64 / total as f64);
+    Ok(shares.fold(0.0, |entropy, share| entropy - share * share.ln()))
+}
+
 /// Ids and targets of some windows, each row-major `[rows, length]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::format::{Table, Value, atomic};
+use crate::format::{Table, Value, atomic, parse_json};
 
 /// The lines of a metrics file as they stand there, with their values; what a kill cut off is left out.
 fn read_lines(path: &Path) -> Result<Vec<(String, Table)>> {
@@ -13,8 +13,7 @@ fn read_lines(path: &Path) -> Result<Vec<(String, Table)>> {
     let text = String::from_utf8(bytes).map_err(|error| Error::format(path, format!("is not text ({error})")))?;
     let mut records = Vec::new();
     for line in text.lines() {
-        // A loss that is no number is written as NaN, which is no JSON: it ended the run, so nothing follows it.
-        match serde_json::from_str(line) {
+        match parse_json(line.as_bytes()) {
             Ok(Value::Table(record)) => records.push((line.to_owned(), record)),
             Ok(_) => {}
             Err(_) => break,

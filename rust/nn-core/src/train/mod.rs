@@ -13,7 +13,7 @@ pub use checkpoint::{
     resolve_checkpoint, save_checkpoint,
 };
 pub use config::TrainConfig;
-pub use data::{Batch, TokenWindows, open_shards};
+pub use data::{Batch, TokenWindows, open_shards, unigram_entropy};
 pub use metrics::{MetricsLog, read_metrics};
 pub use nn_ffi::LossScalingState;
 pub use run::{Event, Progress, TrainingRun};
