@@ -57,7 +57,8 @@ func near(t *testing.T, what string, planned int, measured int64) {
 }
 
 func TestPlanIsWhatIsMeasured(t *testing.T) {
-	many, large := wide(), wide()
+	many, large, deep := wide(), wide(), wide()
+	deep.NumLayers, deep.HiddenSize = 9, 64
 	many.NumExperts, many.ExpertsPerToken, many.NumLayers, many.CapacityFactor = 16, 4, 2, 1.5
 	large.VocabSize, large.NumLayers = 6000, 2 // three chunks of logits
 	for _, of := range []struct {
@@ -66,8 +67,8 @@ func TestPlanIsWhatIsMeasured(t *testing.T) {
 		options func(*train.Config)
 	}{
 		{"f32", wide(), func(*train.Config) {}},
-		{"every block in f16", wide(), func(c *train.Config) {
-			c.Precision, c.ActivationCheckpointing = model.F16, 1
+		{"every block in bf16, deep", deep, func(c *train.Config) {
+			c.Precision, c.ActivationCheckpointing = model.BF16, 1
 		}},
 		{"accumulated, many experts", many, func(c *train.Config) { c.Precision, c.MicroBatchSize = model.BF16, 3 }},
 		{"every second block, large vocabulary", large, func(c *train.Config) {
