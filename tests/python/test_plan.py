@@ -20,7 +20,7 @@ def layout_of(param: Param, sizes: dict[str, int], swapped: bool, strided: bool)
     if swapped and param.swap_flag:
         dims[-2:] = [dims[-1], dims[-2]]
     shape = tuple(dim.value(sizes) for dim in dims)
-    dtype = param.dtype if param.dtype in ("f32", "i32", "i64", "u8") else "f16"
+    dtype = param.dtype if param.dtype in header.FIXED_DTYPES else "f16"
     return Layout.of(shape, dtype, sizes[param.ld] if param.ld and strided else None)
 
 

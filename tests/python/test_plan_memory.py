@@ -42,6 +42,8 @@ OPTIONS = {
     "every block": {"activation_checkpointing": 1, "precision": "bf16"},
     "every second block": {"activation_checkpointing": 2, "micro_batch_size": 4},
     "experts": {"recompute_experts": True, "precision": "f16"},
+    "moments in bf16": {"moments": "bf16"},
+    "moments in 8 bits": {"moments": "f8", "precision": "bf16"},
     "both": {"activation_checkpointing": 2, "recompute_experts": True},
 }
 CASES = [("wide", name) for name in OPTIONS] + [

@@ -19,6 +19,7 @@ from ..formats import FormatError
 from ..models import PRESETS, MoEConfig
 from ..models.config import Precision
 from ..train import TrainConfig
+from ..train.config import MomentsKind
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -62,6 +63,7 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
                     "int | None": _OrNone(int),
                     "float | None": _OrNone(float),
                     "Precision": click.Choice(get_args(Precision)),
+                    "MomentsKind": click.Choice(get_args(MomentsKind)),
                 }
                 option = click.option(f"--{flag}", field.name, type=kinds[field.type], help=text)
             command = option(command)

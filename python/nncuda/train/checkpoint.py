@@ -4,7 +4,8 @@
         config.json              the model, as transformers' Mixtral
         model.safetensors        its weights, f32, in the order of the arena (or shards with their index)
         tokenizer.model          SentencePiece
-        optimizer.safetensors    first_moment.NAME and second_moment.NAME of each parameter
+        optimizer.safetensors    first_moment.NAME and second_moment.NAME of each parameter, f32 or bf16; or, of moments
+                                 in 8 bits, first.codes, first.scales, second.codes and second.scales
         training.json            step, data position, options, held-out loss, loss scale
 
 A folder appears under its name in one step, when all of it is on the disk: what has the name is whole, so "the last" is
@@ -19,8 +20,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from ..context import Context
 from ..formats import FormatError, SafetensorsFile, Tokenizer, read_safetensors_folder, write_folder, write_safetensors
@@ -37,11 +36,11 @@ from ..models import (
 from ..models.config import Precision
 from ..models.moe import check_names
 from .config import LARGEST_LOSS_SCALE, LEAST_LOSS_SCALE, TrainConfig
+from .moments import check_moments, dtype_of, moments_shapes
 from .scaling import LossScalingState
 from .trainer import Trainer
 
 _VERSION = 1
-_MOMENTS = ("first_moment", "second_moment")
 _STEP_FOLDER = re.compile(r"step-(\d{8,})")
 
 
@@ -127,15 +126,16 @@ class Checkpoint:
             raise self.untrainable()
         path = self.folder / "optimizer.safetensors"
         moments = SafetensorsFile(path)
-        shapes = ParameterLayout(self.config).shapes()
-        expected = {f"{moment}.{name}": shape for moment in _MOMENTS for name, shape in shapes.items()}
+        kind = self.training.train.moments
+        expected = moments_shapes(ParameterLayout(self.config), kind)
         try:
             check_names(moments, expected)
+            for name, (dtype, shape) in expected.items():
+                if moments.shape(name) != shape or moments.dtype(name) != dtype_of(dtype):
+                    raise ValueError(f"tensor {name} is not {dtype} of shape {list(shape)}")
+            check_moments(moments, kind)
         except ValueError as error:
             raise FormatError(path, str(error)) from error
-        for name, shape in expected.items():
-            if moments.shape(name) != shape or moments.dtype(name) != np.float32:
-                raise FormatError(path, f"tensor {name} is not f32 of shape {list(shape)}")
         train = replace(self.training.train, **(changes or {}))  # type: ignore[arg-type]
         try:
             if admit is not None:
@@ -147,9 +147,7 @@ class Checkpoint:
             if changes:  # perhaps of these, and not of the file
                 raise
             raise FormatError(self.folder / "training.json", str(error)) from error
-        for moment, arena in zip(_MOMENTS, (trainer.first_moments, trainer.second_moments), strict=True):
-            for name in shapes:
-                arena[name].copy_(moments[f"{moment}.{name}"])
+        trainer.moments.load(moments)
         trainer.restore(self.training.step, self.training.loss_scaling)
         return trainer
 
@@ -179,9 +177,7 @@ def save_checkpoint(
         write_safetensors_folder(temporary, model.parameters.arrays(), {"format": "pt"}, max_shard_bytes)
         if tokenizer is not None:
             (temporary / "tokenizer.model").write_bytes(tokenizer.model)
-        arenas = zip(_MOMENTS, (trainer.first_moments, trainer.second_moments), strict=True)
-        moments = {f"{moment}.{name}": array for moment, arena in arenas for name, array in arena.arrays().items()}
-        write_safetensors(temporary / "optimizer.safetensors", moments)
+        write_safetensors(temporary / "optimizer.safetensors", trainer.moments.tensors())
         values = {"format": "nncuda training state", "version": _VERSION, **state.to_dict()}
         text = json.dumps(values, indent=2) + "\n"
         (temporary / "training.json").write_text(text, encoding="utf-8")

@@ -5,8 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from ..models.config import Precision, check_precision
+
+#: What the moments of AdamW are kept in.
+MomentsKind = Literal["f32", "bf16", "f8"]
 
 #: Loss scales that the library takes.
 LEAST_LOSS_SCALE, LARGEST_LOSS_SCALE = 2.0**-24, 2.0**24
@@ -22,6 +26,7 @@ _ADDED = (
     "loss_scale_backoff",
     "loss_scale_interval",
     "max_loss",
+    "moments",
 )
 
 #: Options that a run may go on with other values of. Micro-batches and what is computed twice change how a step is
@@ -57,8 +62,10 @@ class TrainConfig:
     activation_checkpointing  to save memory, every so many blocks one keeps its input alone and recomputes the rest in
                         backward, with the same bits: 1 is every block, 0 none
     recompute_experts   the same, in the other blocks, for what lies inside their experts
-    precision           what the model computes in: f32, bf16, or f16, whose losses are scaled; weights, gradients and
-                        moments are kept in f32
+    precision           what the model computes in: f32, bf16, or f16, whose losses are scaled; weights and gradients
+                        are kept in f32
+    moments             what both moments of AdamW are kept in, to save memory: f32, bf16, or f8, which is 8-bit codes
+                        with a scale for every 256 parameters
     loss_scale          scale of the losses to begin with, with f16
     loss_scale_growth   factor of the scale after `loss_scale_interval` steps without an overflow
     loss_scale_backoff  factor of the scale after a step whose gradients overflow, which is skipped
@@ -87,6 +94,7 @@ class TrainConfig:
     activation_checkpointing: int = 0
     recompute_experts: bool = False
     precision: Precision = "f32"
+    moments: MomentsKind = "f32"
     loss_scale: float = 65536.0
     loss_scale_growth: float = 2.0
     loss_scale_backoff: float = 0.5
@@ -130,6 +138,8 @@ class TrainConfig:
         if self.recompute_experts and self.activation_checkpointing == 1:
             raise ValueError("recompute_experts is for blocks that activation_checkpointing leaves; 1 leaves none")
         check_precision(self.precision)
+        if self.moments not in get_args(MomentsKind):
+            raise ValueError(f"moments is {self.moments!r}; it must be one of {', '.join(get_args(MomentsKind))}")
         _number("loss_scale", self.loss_scale, LEAST_LOSS_SCALE, LARGEST_LOSS_SCALE)
         _number("loss_scale_growth", self.loss_scale_growth, 1.0, math.inf)
         _number("loss_scale_backoff", self.loss_scale_backoff, 0.0, 1.0)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import get_args
 
 from ..models import MoEConfig
-from .config import TrainConfig
+from .config import MomentsKind, TrainConfig
 from .plan import plan_training
 from .scratch import Machine
 
@@ -58,10 +59,11 @@ def _alone(config: MoEConfig, train: TrainConfig) -> Iterator[list[dict[str, obj
         ]
     if train.precision == "f32":
         yield [{"precision": "bf16"}]
+    yield _smaller_moments(train)
 
 
 def _together(train: TrainConfig) -> Iterator[list[dict[str, object]]]:
-    """Combinations of them, then shorter sequences."""
+    """Combinations of them, then those with smaller moments, then shorter sequences."""
     again: dict[str, object] = {"activation_checkpointing": 1, "recompute_experts": False}
     bf16: dict[str, object] = {"precision": "bf16"}
     micro = _micro_batches(train)
@@ -72,9 +74,20 @@ def _together(train: TrainConfig) -> Iterator[list[dict[str, object]]]:
         yield [size | bf16 for size in micro]
         yield [size | again | bf16 for size in micro]
         most |= bf16
+    for moments in _smaller_moments(train):
+        together = again | bf16 | moments if train.precision == "f32" else again | moments
+        yield [together]
+        yield [size | together for size in micro]
+        most |= moments
     lengths = [train.sequence_length >> times for times in range(1, train.sequence_length.bit_length())]
     yield [{"sequence_length": length} for length in lengths]
     yield [most | {"sequence_length": length} for length in lengths]
+
+
+def _smaller_moments(train: TrainConfig) -> list[dict[str, object]]:
+    """Moments of fewer bits."""
+    kinds = get_args(MomentsKind)
+    return [{"moments": kind} for kind in kinds[kinds.index(train.moments) + 1 :]]
 
 
 def _micro_batches(train: TrainConfig) -> list[dict[str, object]]:

@@ -17,6 +17,7 @@ from ..models import MoEConfig
 from ..models.moe import logits_rows
 from . import scratch
 from .config import TrainConfig
+from .moments import moments_bytes
 from .scratch import Machine, Product
 
 #: What memory is for, in the order of a report.
@@ -408,8 +409,8 @@ def plan_training(
     else:
         memory.take(4 * count, "weights")
     memory.take(4 * count, "gradients")
-    for _ in range(2):
-        memory.take(4 * count, "moments")
+    for size in moments_bytes(count, train.moments):
+        memory.take(size, "moments")
     walks = [_Walk(memory, config, train.precision, size, size * length) for size in _pieces(batch, micro)]
     memory.take(
         2 * 4 * batch * length + 16 * -(-batch // micro) + 64, "fixed"

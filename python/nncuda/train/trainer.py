@@ -13,6 +13,7 @@ from ..tensor import Tensor
 from .captured import CapturedStep
 from .config import TrainConfig
 from .divergence import Watch
+from .moments import CodedMoments, Moments
 from .scaling import LossScaling, LossScalingState
 
 
@@ -80,8 +81,8 @@ class StepResult:
 class Trainer:
     """Trains a model with AdamW.
 
-    The state beside the model's parameters: first and second moments, arenas of the same layout, the step, and the loss
-    scale of a model in f16.
+    The state beside the model's parameters: first and second moments in what the option `moments` says, the step, and
+    the loss scale of a model in f16.
     """
 
     def __init__(self, model: MoETransformer, config: TrainConfig | None = None, *, capture: bool = True):
@@ -104,8 +105,7 @@ class Trainer:
         self.model = model
         self.config = config
         ctx = model.ctx
-        self.first_moments = ParameterArena(ctx, model.layout)
-        self.second_moments = ParameterArena(ctx, model.layout)
+        self.moments = Moments(ctx, model.layout, config.moments)
         self._calls: CapturedStep | None = None
         self._scaling = LossScaling(ctx, config) if config.precision == "f16" else None
         self._watch = Watch(ctx)
@@ -121,6 +121,16 @@ class Trainer:
     def step(self) -> int:
         """Steps done, those that were skipped included."""
         return self._done
+
+    @property
+    def first_moments(self) -> ParameterArena | CodedMoments:
+        """The running mean of the gradients."""
+        return self.moments.first
+
+    @property
+    def second_moments(self) -> ParameterArena | CodedMoments:
+        """The running mean of their squares; of codes, its root."""
+        return self.moments.second
 
     @property
     def loss_scaling(self) -> LossScalingState | None:
@@ -210,15 +220,13 @@ class Trainer:
             max_lr=config.learning_rate,
             min_lr=config.learning_rate * config.min_rate_share,
         )
-        kernels.adamw_step(
+        self.moments.step(
             gradients,
             self._lr,
             self._step,
             self._clip,
             skip,
-            model.parameters.data,
-            self.first_moments.data,
-            self.second_moments.data,
+            parameters=model.parameters.data,
             n_decay=model.layout.num_decayed,
             beta1=config.beta1,
             beta2=config.beta2,
