@@ -30,9 +30,9 @@ func (ctx *Context) AdamWStep(grad, lr, step, gradScale, skip, param, m, v, para
 	return in.leave("cuda_adamw_step", status)
 }
 
-// AdamWStepBf16 calls cuda_adamw_step_bf16 as it is in bindings.h: sizes are not compared with those of the buffers.
-// See tensor.AdamWStepBf16.
-func (ctx *Context) AdamWStepBf16(grad, lr, step, gradScale, skip, param, m, v, paramCopy Memory, n, nDecay int64,
+// AdamWStepBF16 calls cuda_adamw_step_bf16 as it is in bindings.h: sizes are not compared with those of the buffers.
+// See tensor.AdamWStepBF16.
+func (ctx *Context) AdamWStepBF16(grad, lr, step, gradScale, skip, param, m, v, paramCopy Memory, n, nDecay int64,
 	beta1, beta2, eps, weightDecay float32, dtype DType) error {
 	in := ctx.enter()
 	gradAt := in.at("grad", grad)

@@ -615,7 +615,7 @@ var kernels = []Kernel{
 		{Name: "weight_decay", Kind: OptionParam, C: "float"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
 	}},
-	{Name: "adamw_step_bf16", Function: "AdamWStepBf16", Family: "optimizer", Params: []Param{
+	{Name: "adamw_step_bf16", Function: "AdamWStepBF16", Family: "optimizer", Params: []Param{
 		{Name: "grad", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true},
 		{Name: "lr", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[1]", Reads: true},
 		{Name: "step", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[1]", Reads: true},

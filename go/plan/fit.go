@@ -66,7 +66,7 @@ func within(few, many []Change) bool {
 }
 
 // changesToTry yields options of one kind after the other, and of a kind what costs less first: each alone,
-// combinations of them, then shorter sequences.
+// combinations of them, then those with smaller moments, then shorter sequences.
 func changesToTry(config model.Config, options train.Config) iter.Seq[[][]Change] {
 	every, experts := int64(options.ActivationCheckpointing), options.RecomputeExperts
 	micro := smallerMicroBatches(options)
@@ -91,11 +91,19 @@ func changesToTry(config model.Config, options train.Config) iter.Seq[[][]Change
 		if wide {
 			tries = append(tries, [][]Change{bf16})
 		}
-		tries = append(tries, each(micro, again))
+		smaller := smallerMoments(options)
+		tries = append(tries, smaller, each(micro, again))
 		most := slices.Concat([]Change{{"micro_batch_size", int64(1)}}, again)
 		if wide {
 			tries = append(tries, [][]Change{slices.Concat(again, bf16)}, each(micro, bf16), each(micro, again, bf16))
-			most = slices.Concat(most, bf16)
+			again, most = slices.Concat(again, bf16), slices.Concat(most, bf16)
+		}
+		for _, moments := range smaller {
+			all := slices.Concat(again, moments)
+			tries = append(tries, [][]Change{all}, each(micro, all))
+		}
+		if len(smaller) > 0 {
+			most = slices.Concat(most, smaller[len(smaller)-1])
 		}
 		var alone, together [][]Change
 		for length := int64(options.SequenceLength) / 2; length > 0; length /= 2 {
@@ -109,6 +117,16 @@ func changesToTry(config model.Config, options train.Config) iter.Seq[[][]Change
 			}
 		}
 	}
+}
+
+// smallerMoments are moments of fewer bits.
+func smallerMoments(options train.Config) [][]Change {
+	var kinds [][]Change
+	all := train.MomentsKinds()
+	for _, kind := range all[slices.Index(all, options.Moments)+1:] {
+		kinds = append(kinds, []Change{{"moments", string(kind)}})
+	}
+	return kinds
 }
 
 // each adds the same changes to each of some.

@@ -59,8 +59,8 @@ func training(config model.Config, options train.Config, machine Machine, heldOu
 		memory.take(4*count, Weights)
 	}
 	memory.take(4*count, Gradients)
-	for range 2 {
-		memory.take(4*count, Moments)
+	for _, size := range options.Moments.Bytes(count) {
+		memory.take(size, Moments)
 	}
 	var walks []*walk
 	for _, size := range pieces(batch, micro) {

@@ -66,7 +66,7 @@ func AdamWStep(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tensor, 
 		dtype)
 }
 
-// AdamWStepBf16 calls cuda_adamw_step_bf16.
+// AdamWStepBF16 calls cuda_adamw_step_bf16.
 //
 // AdamW as adamw_step has it, its moments kept in bf16: they are widened, updated in f32, used for the parameters, and
 // rounded by chance (see above) as they are stored. Infinities and NaN stay what they are. (Zamirai, Zhang, Aberger, De
@@ -86,7 +86,7 @@ func AdamWStep(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tensor, 
 //   - beta2: 0 .. below 1
 //   - eps: above 0
 //   - weightDecay: at least 0
-func AdamWStepBf16(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tensor, nDecay int64, beta1, beta2, eps,
+func AdamWStepBF16(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tensor, nDecay int64, beta1, beta2, eps,
 	weightDecay float32) error {
 	check := begin("adamw_step_bf16", "n from grad")
 	if !check.required("grad", grad, 1, dense) ||
@@ -123,7 +123,7 @@ func AdamWStepBf16(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tens
 	if check.err != nil {
 		return check.err
 	}
-	return check.ctx.AdamWStepBf16(grad.memory(), lr.memory(), step.memory(), gradScale.memory(), skip.memory(),
+	return check.ctx.AdamWStepBF16(grad.memory(), lr.memory(), step.memory(), gradScale.memory(), skip.memory(),
 		param.memory(), m.memory(), v.memory(), paramCopy.memory(), int64(n), nDecay, beta1, beta2, eps, weightDecay,
 		dtype)
 }

@@ -58,7 +58,7 @@ var typed = []typedKernel{
 	{"aux_loss_backward", tensor.AuxLossBackward, []string{"counts", "grad_scale", "dprobs", "alpha"}},
 	{"adamw_step", tensor.AdamWStep, []string{"grad", "lr", "step", "grad_scale", "skip", "param", "m", "v",
 		"param_copy", "n_decay", "beta1", "beta2", "eps", "weight_decay"}},
-	{"adamw_step_bf16", tensor.AdamWStepBf16, []string{"grad", "lr", "step", "grad_scale", "skip", "param", "m", "v",
+	{"adamw_step_bf16", tensor.AdamWStepBF16, []string{"grad", "lr", "step", "grad_scale", "skip", "param", "m", "v",
 		"param_copy", "n_decay", "beta1", "beta2", "eps", "weight_decay"}},
 	{"adamw_step_f8", tensor.AdamWStepF8, []string{"grad", "lr", "step", "grad_scale", "skip", "param", "m", "m_scale",
 		"r", "r_scale", "param_copy", "n_decay", "beta1", "beta2", "eps", "weight_decay"}},

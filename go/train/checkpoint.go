@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/formats"
@@ -20,7 +20,8 @@ import (
 //	    config.json              the model, as transformers' Mixtral
 //	    model.safetensors        its weights, f32 (or several files with their index)
 //	    tokenizer.model          SentencePiece
-//	    optimizer.safetensors    first_moment.NAME and second_moment.NAME of each parameter
+//	    optimizer.safetensors    first_moment.NAME and second_moment.NAME of each parameter, f32 or bf16; or, of moments
+//	                             in 8 bits, first.codes, first.scales, second.codes and second.scales
 //	    training.json            step, data position, options, held-out loss, loss scale
 //
 // A folder appears under its name in one step, when all of it is on the disk: what has the name is whole, so "the last"
@@ -36,8 +37,6 @@ type Checkpoint struct {
 
 	weights *model.MixtralWeights
 }
-
-var momentNames = []string{"first_moment", "second_moment"}
 
 // OpenCheckpoint opens and checks a folder.
 func OpenCheckpoint(folder string) (*Checkpoint, error) {
@@ -146,30 +145,10 @@ func (c *Checkpoint) openMoments() (*safetensors.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkMoments(moments, model.NewLayout(c.Config)); err != nil {
+	if err := checkMoments(moments, model.NewLayout(c.Config), c.Training.Train.Moments); err != nil {
 		return nil, errors.Join(formats.Wrap(path, err), moments.Close())
 	}
 	return moments, nil
-}
-
-func checkMoments(moments *safetensors.File, layout *model.Layout) error {
-	var expected []string
-	for _, moment := range momentNames {
-		for _, spec := range layout.Specs {
-			expected = append(expected, moment+"."+spec.Name)
-		}
-	}
-	if err := model.CheckNames(moments.Names(), expected); err != nil {
-		return err
-	}
-	for at, name := range expected {
-		shape := layout.Specs[at%len(layout.Specs)].Shape
-		found, _ := moments.Tensor(name)
-		if found.DType != safetensors.F32 || !slices.Equal(found.Shape, shape) {
-			return fmt.Errorf("tensor %s is not f32 of shape %s", name, model.ShapeText(shape))
-		}
-	}
-	return nil
 }
 
 func (c *Checkpoint) trainer(ctx *cuda.Context, options Config, moments *safetensors.File) (*Trainer, error) {
@@ -185,7 +164,7 @@ func (c *Checkpoint) trainer(ctx *cuda.Context, options Config, moments *safeten
 		}
 		return nil, errors.Join(err, made.Close())
 	}
-	err = trainer.loadMoments(moments)
+	err = trainer.Moments.load(moments)
 	if err == nil {
 		err = trainer.Restore(c.Training.Step, c.Training.LossScaling)
 		err = formats.Wrap(filepath.Join(c.Folder, "training.json"), err)
@@ -194,24 +173,6 @@ func (c *Checkpoint) trainer(ctx *cuda.Context, options Config, moments *safeten
 		return nil, errors.Join(err, trainer.Close(), made.Close())
 	}
 	return trainer, nil
-}
-
-func (t *Trainer) arenas() []*model.Arena { return []*model.Arena{t.FirstMoments, t.SecondMoments} }
-
-func (t *Trainer) loadMoments(moments *safetensors.File) error {
-	for at, arena := range t.arenas() {
-		for _, spec := range arena.Layout.Specs {
-			view, err := arena.Parameter(spec.Name)
-			if err != nil {
-				return err
-			}
-			stored, _ := moments.Tensor(momentNames[at] + "." + spec.Name)
-			if err := view.Upload(stored.Bytes); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // SaveCheckpoint writes `root`/step-NNNNNNNN, in one step, and returns it. The tokenizer may be nil.
@@ -244,13 +205,9 @@ func fillCheckpoint(folder string, trainer *Trainer, state State, tokens *tokeni
 			return err
 		}
 	}
-	var moments []safetensors.Tensor
-	for at, arena := range trainer.arenas() {
-		part, err := stored(arena, momentNames[at]+".")
-		if err != nil {
-			return err
-		}
-		moments = append(moments, part...)
+	moments, err := trainer.Moments.stored()
+	if err != nil {
+		return err
 	}
 	if err := safetensors.Write(filepath.Join(folder, "optimizer.safetensors"), moments, nil); err != nil {
 		return err
@@ -262,13 +219,14 @@ func fillCheckpoint(folder string, trainer *Trainer, state State, tokens *tokeni
 // device one after another, when each is written.
 func stored(arena *model.Arena, prefix string) ([]safetensors.Tensor, error) {
 	tensors := make([]safetensors.Tensor, len(arena.Layout.Specs))
+	dtype := safetensors.DType(strings.ToUpper(arena.Data.DType().String()))
 	for at, spec := range arena.Layout.Specs {
 		view, err := arena.Parameter(spec.Name)
 		if err != nil {
 			return nil, err
 		}
 		tensors[at] = safetensors.Tensor{
-			Name: prefix + spec.Name, DType: safetensors.F32, Shape: spec.Shape, Load: view.Download,
+			Name: prefix + spec.Name, DType: dtype, Shape: spec.Shape, Load: view.Download,
 		}
 	}
 	return tensors, nil

@@ -33,6 +33,7 @@ type Config struct {
 	ActivationCheckpointing int             `name:"activation_checkpointing"`
 	RecomputeExperts        bool            `name:"recompute_experts"`
 	Precision               model.Precision `name:"precision" choices:"f32,bf16,f16"`
+	Moments                 MomentsKind     `name:"moments" choices:"f32,bf16,f8"`
 	LossScale               float64         `name:"loss_scale"`
 	LossScaleGrowth         float64         `name:"loss_scale_growth"`
 	LossScaleBackoff        float64         `name:"loss_scale_backoff"`
@@ -70,8 +71,10 @@ var fields = options.Fields[Config]([]options.Words{
 	{"recompute_experts", "true or false",
 		"the same, in the other blocks, for what lies inside their experts"},
 	{"precision", "one of f32, bf16, f16",
-		"what the model computes in: f32, bf16, or f16, whose losses are scaled; weights, gradients and moments are " +
-			"kept in f32"},
+		"what the model computes in: f32, bf16, or f16, whose losses are scaled; weights and gradients are kept in f32"},
+	{"moments", "one of f32, bf16, f8",
+		"what both moments of AdamW are kept in, to save memory: f32, bf16, or f8, which is 8-bit codes with a scale " +
+			"for every 256 parameters"},
 	{"loss_scale", "a number, from 5.96046e-08 to 1.67772e+07", "scale of the losses to begin with, with f16"},
 	{"loss_scale_growth", "a number, at least 1",
 		"factor of the scale after loss_scale_interval steps without an overflow"},
@@ -92,6 +95,7 @@ var fields = options.Fields[Config]([]options.Words{
 var added = map[string]bool{
 	"activation_checkpointing": true, "recompute_experts": true, "precision": true, "loss_scale": true,
 	"loss_scale_growth": true, "loss_scale_backoff": true, "loss_scale_interval": true, "max_loss": true,
+	"moments": true,
 }
 
 // Changeable lists the options that a run may go on with other values of. Micro-batches and what is computed twice
@@ -114,7 +118,7 @@ func DefaultConfig() Config {
 	return Config{
 		Steps: 10000, BatchSize: 8, SequenceLength: 256, LearningRate: 3e-4, MinRateShare: 0.1, WarmupSteps: 2000,
 		Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, ClipNorm: 1.0,
-		Precision: model.F32, LossScale: 65536, LossScaleGrowth: 2, LossScaleBackoff: 0.5, LossScaleInterval: 2000,
+		Precision: model.F32, Moments: MomentsF32, LossScale: 65536, LossScaleGrowth: 2, LossScaleBackoff: 0.5, LossScaleInterval: 2000,
 		EvalEvery: 100, SaveEvery: 100, KeepCheckpoints: 2, LogEvery: 1,
 	}
 }
@@ -179,6 +183,7 @@ func (c Config) Validate() error {
 		"activation_checkpointing": count(c.ActivationCheckpointing, 0),
 		"recompute_experts":        true,
 		"precision":                c.Precision.Validate() == nil,
+		"moments":                  slices.Contains(MomentsKinds(), c.Moments),
 		"loss_scale":               within(c.LossScale, leastLossScale, largestLossScale),
 		"loss_scale_growth":        within(c.LossScaleGrowth, 1, math.Inf(1)),
 		"loss_scale_backoff":       within(c.LossScaleBackoff, 0, 1) && c.LossScaleBackoff > 0,

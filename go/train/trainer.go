@@ -13,13 +13,13 @@ import (
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
-// Trainer trains a model with AdamW. The state beside the model's parameters: first and second moments, arenas of the
-// same layout, the step, and the loss scale of a model in f16. It must be closed, after which the model is still its
+// Trainer trains a model with AdamW. The state beside the model's parameters: first and second moments in what the
+// option says, the step, and the loss scale of a model in f16. It must be closed, after which the model is still its
 // maker's.
 type Trainer struct {
-	Model                       *model.MoETransformer
-	Config                      Config
-	FirstMoments, SecondMoments *model.Arena
+	Model   *model.MoETransformer
+	Config  Config
+	Moments *Moments
 
 	// NoCapture runs every step call by call instead of replaying a captured graph: the same bits, later.
 	NoCapture bool
@@ -61,10 +61,7 @@ func NewTrainer(m *model.MoETransformer, config Config) (*Trainer, error) {
 func (t *Trainer) build() error {
 	ctx := t.Model.Context()
 	var err error
-	if t.FirstMoments, err = model.NewArena(ctx, t.Model.Layout, cuda.F32); err != nil {
-		return err
-	}
-	if t.SecondMoments, err = model.NewArena(ctx, t.Model.Layout, cuda.F32); err != nil {
+	if t.Moments, err = newMoments(ctx, t.Model.Layout, t.Config.Moments); err != nil {
 		return err
 	}
 	if t.Config.Precision == model.F16 {
@@ -99,7 +96,7 @@ func (t *Trainer) Close() error {
 	if t.guard != nil {
 		err = errors.Join(err, t.guard.close())
 	}
-	err = errors.Join(err, t.FirstMoments.Close(), t.SecondMoments.Close())
+	err = errors.Join(err, t.Moments.close())
 	for _, scalar := range []*tensor.Tensor{t.step, t.lr, t.norm, t.clip} {
 		err = errors.Join(err, scalar.Close())
 	}
@@ -255,11 +252,8 @@ func (t *Trainer) update() error {
 	if err != nil {
 		return err
 	}
-	return tensor.AdamWStep(
-		gradients, t.lr, t.step, t.clip, skip, m.Parameters.Data, t.FirstMoments.Data, t.SecondMoments.Data, copied,
-		int64(m.Layout.NumDecayed), float32(config.Beta1), float32(config.Beta2), float32(config.Eps),
-		float32(config.WeightDecay),
-	)
+	return t.Moments.step(gradients, t.lr, t.step, t.clip, skip, m.Parameters.Data, copied, config,
+		int64(m.Layout.NumDecayed))
 }
 
 // skip is the flag i32 [1] that is 1 when the last step updated nothing.

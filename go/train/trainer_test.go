@@ -72,7 +72,7 @@ func randomBatch(random *rand.Rand, config model.Config, batch, length int) (inp
 func state(t testing.TB, trainer *train.Trainer) []float32 {
 	t.Helper()
 	var values []float32
-	for _, arena := range []*model.Arena{trainer.Model.Parameters, trainer.FirstMoments, trainer.SecondMoments} {
+	for _, arena := range []*model.Arena{trainer.Model.Parameters, trainer.Moments.First, trainer.Moments.Second} {
 		values = append(values, must(tensor.Read[float32](arena.Data))(t)...)
 	}
 	return values

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import differences
 import languages
+import numpy as np
 import pytest
 from conftest import find
 from runs import STEPS, Workshop
 
+from nncuda.formats import SafetensorsFile, write_safetensors
 from nncuda.train import list_checkpoints, read_metrics
+
+Tensors = dict[str, np.ndarray]
 
 PAIRS = list(itertools.permutations(languages.NAMES, 2))
 
@@ -32,6 +37,9 @@ CASES: dict[str, tuple[str, list[object]]] = {
         ["--activation-checkpointing", 2, "--recompute-experts"],
     ),
     "experts again, bf16": ("ragged", ["--precision", "bf16", "--recompute-experts"]),
+    "moments in bf16": ("ragged", ["--moments", "bf16"]),
+    "moments in 8 bits": ("accumulated", ["--moments", "f8"]),
+    "moments in 8 bits, bf16": ("ragged", ["--moments", "f8", "--precision", "bf16"]),
 }
 HALF = 10
 
@@ -70,7 +78,7 @@ def test_what_is_compared(workshop: Workshop) -> None:
         name: [record["loss"] for record in metrics_of(workshop.reference(name))] for name in ("ragged", "accumulated")
     }
     for case, (options, flags) in CASES.items():
-        assert (losses[case] == plain[options]) == ("--precision" not in flags), case
+        assert (losses[case] == plain[options]) == (not {"--precision", "--moments"} & set(flags)), case
     assert losses["experts again, bf16"] == losses["bf16"]
     records = metrics_of(reference(workshop, "f16, overflowing"))
     skipped = [record for record in records if record["learning_rate"] is None]
@@ -81,7 +89,7 @@ def test_what_is_compared(workshop: Workshop) -> None:
 
 @pytest.mark.case("f16 in another language from step 10 on")
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-@pytest.mark.parametrize("case", ["bf16", "f16, overflowing"])
+@pytest.mark.parametrize("case", ["bf16", "f16, overflowing", "moments in bf16", "moments in 8 bits"])
 def test_resume_in_another_language(workshop: Workshop, first: str, second: str, case: str) -> None:
     run = workshop.cut(trained(workshop, first, case), HALF, f"{case}-{first}-{second}")
     find(second).run("train", run, "--resume", "--threads", 1)
@@ -112,6 +120,7 @@ def test_inspect(workshop: Workshop, language: str) -> None:
 
 REFUSED = {
     "precision of nobody": (["--precision", "f8"], 2, ("--precision", "f8", "f32", "bf16", "f16")),
+    "moments of nobody": (["--moments", "f16"], 2, ("--moments", "f16", "f32", "bf16", "f8")),
     "scale without f16": (["--loss-scale", 2], 3, ("loss_scale is given, but the precision is f32",)),
     "scale too large": (
         ["--precision", "f16", "--loss-scale", 2**25],
@@ -148,6 +157,43 @@ def test_refused_options(workshop: Workshop, tmp_path: Path, name: str, language
     flags, code, words = REFUSED[name]
     done = find(language).run("train", tmp_path / "run", *workshop.options("small"), *flags, code=code)
     assert all(word in done.stderr for word in words), done.stderr
+
+
+def scale_of(value: float) -> Callable[[Tensors], None]:
+    def put(tensors: Tensors) -> None:
+        tensors["second.scales"] = np.where(np.arange(len(tensors["second.scales"])) == 2, np.float32(value), 0.5)
+        tensors["second.scales"] = tensors["second.scales"].astype(np.float32)
+
+    return put
+
+
+#: What is done to the moments of a checkpoint in 8 bits, and what is said of it.
+MOMENTS: dict[str, tuple[Callable[[Tensors], object], str]] = {
+    "of NaN": (scale_of(np.nan), "element 2 of tensor second.scales is nan; a scale is finite and at least 0"),
+    "below zero": (scale_of(-0.5), "element 2 of tensor second.scales is -0.5; a scale is finite and at least 0"),
+    "without end": (scale_of(np.inf), "element 2 of tensor second.scales is inf; a scale is finite and at least 0"),
+    "with signs": (
+        lambda t: t.update({"first.codes": t["first.codes"].view(np.int8)}),
+        "first.codes is not u8 of shape [",
+    ),
+    "cut off": (lambda t: t.update({"first.codes": t["first.codes"][1:]}), "tensor first.codes is not u8 of shape ["),
+    "without scales": (lambda t: t.pop("first.scales"), "first.scales"),
+}
+
+
+@pytest.mark.case("damaged moments in 8 bits")
+@pytest.mark.parametrize("language", languages.NAMES)
+@pytest.mark.parametrize("name", MOMENTS)
+def test_refused_moments(workshop: Workshop, name: str, language: str) -> None:
+    spoil, words = MOMENTS[name]
+    run = workshop.cut(trained(workshop, "python", "moments in 8 bits"), HALF, f"damaged {name} {language}")
+    path = list_checkpoints(run / "checkpoints")[-1] / "optimizer.safetensors"
+    tensors = dict(SafetensorsFile(path))
+    spoil(tensors)
+    path.unlink()
+    write_safetensors(path, tensors)
+    done = find(language).run("train", run, "--resume", code=3)
+    assert str(path) in done.stderr.replace("\n", " ") and words in done.stderr.replace("\n", " "), done.stderr
 
 
 STATES: dict[str, tuple[dict, str]] = {
