@@ -34,7 +34,7 @@ C_FILES := $(shell find cuda tests python -name '*.[ch]' -o -name '*.cpp' -o -na
 TESTS ?= tests
 
 .PHONY: help run test python-test go go-test rust rust-test rust-wheel parity lib emulated cuda cuda-toolchain gpu-verify \
-  gpu-sanitize wheel bench bench-languages interop asan tsan fmt generate lint lock clean go-toolchain rust-toolchain
+  gpu-sanitize wheel bench bench-languages interop asan tsan faults fmt generate lint lock clean go-toolchain rust-toolchain
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -122,6 +122,10 @@ interop: .venv-interop/.interop ## the tests against torch and transformers, whi
 
 asan: $(VENV)/.test ## the tests of the ABI under AddressSanitizer and UndefinedBehaviorSanitizer
 	PYTHON=$(CURDIR)/$(BIN)/python tests/abi/sanitize.sh address
+
+faults: go rust ## what may go wrong in a run, at every point: each allocation of a step fails, 200 kills (`make test` tries a few)
+	$(WITH_LIBRARY) NNCUDA_FAULTS=all NNCUDA_PARITY=required $(BIN)/python -m pytest -s tests/faults \
+	  tests/parity/test_parity_faults.py tests/python/test_run.py::test_killed_at_random_moments_it_always_continues
 
 tsan: ## the worker pool, contexts and streams under ThreadSanitizer
 	tests/abi/sanitize.sh thread

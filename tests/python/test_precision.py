@@ -8,7 +8,9 @@ steps, and for kernels, carried over.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -261,6 +263,23 @@ def test_resumed_run_equals_an_unbroken_one(tmp_path: Path, ctx: nncuda.Context,
     rates = [record["learning_rate"] for record in steps if record["learning_rate"] is not None]
     assert len(rates) == len(steps) - len(skipped)
     assert rates[:5] == pytest.approx([0.01 * step / 5 for step in range(1, 6)], rel=1e-6)
+
+
+def test_overflows_again_and_again(tmp_path: Path, ctx: nncuda.Context) -> None:
+    """In a long run whose scale grows until it is too large, every few steps: each is skipped, and the model learns."""
+    options = {"precision": "f16", "loss_scale": 2.0**20, "loss_scale_interval": 4, "steps": 300, "eval_every": 0}
+    run = start(tmp_path / "run", ctx, write_data(tmp_path), save_every=0, learning_rate=0.002, **options)
+    run.run()
+    records = [record for record in read_metrics(tmp_path / "run" / "metrics.jsonl") if "loss" in record]
+    skipped = [record["step"] for record in records if record["learning_rate"] is None]
+    assert len(skipped) == records[-1]["skipped_steps"] > 30 and max(skipped) > 280
+    assert run.trainer.updates == 300 - len(skipped)
+    for before, after in itertools.pairwise(records):
+        factor = 0.5 if before["step"] in skipped else after["loss_scale"] / before["loss_scale"]
+        assert after["loss_scale"] == factor * before["loss_scale"] and factor in (0.5, 1, 2)
+    losses = [record["loss"] for record in records if record["step"] not in skipped]
+    assert all(map(math.isfinite, losses)) and np.mean(losses[-30:]) < 0.9 * np.mean(losses[:30])
+    assert all(np.isfinite(array).all() for array in run.trainer.model.parameters.arrays().values())
 
 
 def test_gradients_that_never_fit_end_the_run(tmp_path: Path, ctx: nncuda.Context) -> None:

@@ -33,12 +33,23 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Writing to an open file fails without a name; an OSError from in here has that of `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 def write_file(path: str | os.PathLike[str], data: bytes | str) -> None:
     """Replaces `path` by a file that holds `data` (text as UTF-8), in one step."""
     path = Path(path)
     temporary = path.with_name(f"{TEMPORARY_PREFIX}{os.getpid()}-{path.name}")
     try:
-        with open(temporary, "wb") as file:
+        with naming(path), open(temporary, "wb") as file:
             file.write(data.encode("utf-8") if isinstance(data, str) else data)
             file.flush()
             os.fsync(file.fileno())
@@ -63,7 +74,8 @@ def write_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
-        yield temporary
+        with naming(path):
+            yield temporary
         for entry in sorted(temporary.rglob("*")):
             if entry.is_dir():
                 sync_folder(entry)

@@ -7,8 +7,10 @@ little-endian, without holes (https://github.com/huggingface/safetensors, sectio
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -89,7 +91,8 @@ def write_safetensors(
 ) -> None:
     """Writes arrays straight from their memory: the same arrays give the same bytes. The caller sees to atomicity.
 
-    At most one entry of metadata, since the package writes several in an order that changes from run to run.
+    Raises OSError when the system refuses. At most one entry of metadata, since the package writes several in an order
+    that changes from run to run.
     """
     if metadata is not None and len(metadata) > 1:
         raise ValueError(
@@ -99,7 +102,13 @@ def write_safetensors(
         if array.dtype not in _DTYPES.values():
             raise TypeError(f"tensor {name!r} has dtype {array.dtype}, which safetensors does not know")
     dense = {name: np.asarray(array, order="C") for name, array in tensors.items()}
-    save_file(dense, path, metadata=None if metadata is None else dict(metadata))
+    try:
+        save_file(dense, path, metadata=None if metadata is None else dict(metadata))
+    except SafetensorError as error:  # such as a full disk, of which the package has the system's number in its text
+        found = re.search(r"\(os error (\d+)\)", str(error))
+        if found is None:
+            raise OSError(errno.EIO, str(error), str(path)) from error
+        raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from error
 
 
 def write_safetensors_folder(

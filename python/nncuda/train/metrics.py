@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
-from tensorboardX import SummaryWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.summary import scalar
 
 from ..formats import write_file
+from ..formats.atomic import naming
 
 # Name in the file, tag in TensorBoard.
 _SCALARS = {
@@ -51,19 +56,21 @@ class MetricsLog:
         if path.exists():
             kept = [record for record in read_metrics(path) if record.get("step", 0) <= step]
             write_file(path, "".join(json.dumps(record) + "\n" for record in kept))
+        self._path = path
         self._file = open(path, "a", encoding="utf-8")
-        self._streams: list[TextIO] = [self._file] if echo is None else [self._file, echo]
-        self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1 if step else None)
+        self._echo = echo
+        self._board = _Board(folder / "tensorboard", step + 1 if step else None)
 
     def write(self, record: dict[str, object]) -> None:
-        """One record, which has a "step"; its known numbers go to TensorBoard too."""
+        """One record, which has a "step"; its known numbers go to TensorBoard too. An OSError names the file."""
         line = json.dumps(record) + "\n"
-        for stream in self._streams:
-            stream.write(line)
-            stream.flush()
-        for name, tag in _SCALARS.items():
-            if record.get(name) is not None:
-                self._board.add_scalar(tag, record[name], record["step"])
+        with naming(self._path):
+            self._file.write(line)
+            self._file.flush()
+        if self._echo is not None:
+            self._echo.write(line)
+            self._echo.flush()
+        self._board.write(record)
 
     def close(self) -> None:
         self._file.close()
@@ -75,4 +82,34 @@ class MetricsLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        # What a full disk refused before it refuses again; the first error is the one to tell.
+        with contextlib.suppress(OSError) if error is not None else contextlib.nullcontext():
+            self.close()
+
+
+class _Board:
+    """A file of TensorBoard's events, written as they come.
+
+    Its own writer has a thread for that, which a full disk ends; the next records would then wait for it for ever.
+    """
+
+    def __init__(self, folder: Path, purge_step: int | None):
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        with naming(folder):
+            self._writer = EventsWriter(str(folder / "events"))
+            if purge_step is not None:  # hides what an earlier process wrote from there on
+                start = SessionLog(status=SessionLog.START)
+                self._writer.write_event(Event(wall_time=time.time(), step=purge_step, session_log=start))
+
+    def write(self, record: dict[str, object]) -> None:
+        with naming(self._folder):
+            for name, tag in _SCALARS.items():
+                if record.get(name) is not None:
+                    summary = scalar(tag, record[name])
+                    self._writer.write_event(Event(wall_time=time.time(), step=record["step"], summary=summary))
+            self._writer.flush()
+
+    def close(self) -> None:
+        with naming(self._folder):
+            self._writer.close()
