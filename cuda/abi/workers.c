@@ -44,8 +44,12 @@ struct nn_workers {
   worker worker[];
 };
 
-/* A worker spins about 50 us for the next job before it sleeps: the gap between two calls of a step is shorter. */
-enum { SPIN_NANOSECONDS = 50000, SPINS_PER_CLOCK = 32 };
+/*
+ * A worker spins about 100 us for the next job before it sleeps: the gap between two calls of a step is shorter, and so
+ * is that between two tokens in Python, which is some 50 us. One that sleeps has missed several jobs when it is awake.
+ * The caller, which has nothing else to do, spins longer for the last task of its job.
+ */
+enum { SPIN_NANOSECONDS = 100000, CALLER_SPIN_NANOSECONDS = 500000, SPINS_PER_CLOCK = 32 };
 
 static inline void pause_briefly(void) {
 #if defined(__x86_64__)
@@ -210,7 +214,7 @@ static void run_job(nn_workers *workers, int64_t first, uint32_t total, nn_task 
     return;
   }
   if (workers->spins) {
-    const int64_t end = now_nanoseconds() + 10 * SPIN_NANOSECONDS;
+    const int64_t end = now_nanoseconds() + CALLER_SPIN_NANOSECONDS;
     do {
       for (int i = 0; i < SPINS_PER_CLOCK; i++) {
         if (atomic_load(&workers->finished) == total) {
