@@ -24,10 +24,10 @@ extern void *__libc_realloc(void *memory, size_t bytes);
 extern void *__libc_memalign(size_t alignment, size_t bytes);
 extern void __libc_free(void *memory);
 
-static uintptr_t first, last;  /* where the library's code lies; known once it asked for something */
-static long countdown = -1;    /* requests that still succeed; negative: all do */
-static long struck, requests;  /* failures given, and all requests since `fault_arm` */
-static long alive;             /* what the library was given and has not freed */
+static uintptr_t first, last; /* where the library's code lies; known once it asked for something */
+static long countdown = -1;   /* requests that still succeed; negative: all do */
+static long struck, requests; /* failures given, and all requests since `fault_arm` */
+static long alive;            /* what the library was given and has not freed */
 
 static int find_library(struct dl_phdr_info *info, size_t size, void *address) {
   (void)size;
@@ -65,8 +65,7 @@ __attribute__((constructor)) static void arm_by_environment(void) {
 
 static int refuse(void) {
   __atomic_add_fetch(&requests, 1, __ATOMIC_RELAXED);
-  if (__atomic_load_n(&countdown, __ATOMIC_RELAXED) < 0 ||
-      __atomic_fetch_sub(&countdown, 1, __ATOMIC_RELAXED) != 0) {
+  if (__atomic_load_n(&countdown, __ATOMIC_RELAXED) < 0 || __atomic_fetch_sub(&countdown, 1, __ATOMIC_RELAXED) != 0) {
     return 0;
   }
   __atomic_add_fetch(&struck, 1, __ATOMIC_RELAXED);
