@@ -63,14 +63,18 @@ func (a *MQAttention) Backward(p *Pass, dy, x *tensor.Tensor, batch int, beta fl
 	return dx
 }
 
-// Prefill is Forward for one sequence, x [length, hidden], whose keys and values fill row `row` of the empty cache.
+// Prefill is Forward for the next tokens of one sequence, x [length, hidden], which follow those in row `row`.
 func (a *MQAttention) Prefill(p *Pass, x *tensor.Tensor, cache *KVCache, layer, row int) *tensor.Tensor {
-	length := x.Dim(0)
+	length, before := x.Dim(0), cache.used[row]
 	qkv := a.QKV.Forward(p, x, nil)
 	q, k, v := a.split(p, qkv)
-	p.Check(tensor.RopeQK(q, k, cache.cosine, cache.sine, p.Narrow(cache.positions, 0, 0, length), cuda.RopeHalf))
+	p.Check(tensor.RopeQK(q, k, cache.cosine, cache.sine, p.Narrow(cache.positions, 0, before, length), cuda.RopeHalf))
 	keys, values := p.Narrow(cache.keys[layer], 0, row, 1), p.Narrow(cache.values[layer], 0, row, 1)
 	p.Check(tensor.KVAppend(k, v, p.Narrow(cache.starts, 0, row, 1), keys, values))
+	if before > 0 {
+		k = p.Narrow(p.View(keys, cache.capacity, a.KVHeads, a.Rope.HeadDim), 0, 0, before+length)
+		v = p.Narrow(p.View(values, cache.capacity, a.KVHeads, a.Rope.HeadDim), 0, 0, before+length)
+	}
 	heads := p.Empty(x.DType(), length, a.Heads, a.Rope.HeadDim)
 	p.Check(tensor.FlashAttention(q, k, v, heads, nil, 1, a.scale(), true))
 	y := a.Output.Forward(p, p.View(heads, length, -1), nil)

@@ -81,7 +81,7 @@ func (b *TransformerBlock) Backward(p *Pass, dout *tensor.Tensor, batch int, aux
 	return dx
 }
 
-// Prefill runs one sequence into row `row` of an empty cache, x [length, hidden], which is freed.
+// Prefill runs the next tokens of one sequence into row `row` of the cache, x [length, hidden], which is freed.
 func (b *TransformerBlock) Prefill(p *Pass, x *tensor.Tensor, cache *KVCache, layer, row int) *tensor.Tensor {
 	normed := b.InputNorm.Forward(p, x, false)
 	return b.second(p, x, normed, b.Attention.Prefill(p, normed, cache, layer, row))

@@ -5,6 +5,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/layer"
@@ -23,6 +24,11 @@ const (
 
 // LogitsRows are the tokens whose logits are there at once.
 func (c Config) LogitsRows() int { return max(minChunkRows, logitsPerChunk/c.VocabSize) }
+
+// PrefillPart is how many tokens of a prompt run at once: a longer one runs in parts of so many, so that its activations
+// take no more memory than theirs. Tokens in its last part may so share an expert with fewer others, which shows in the
+// last bits of products: the number, too, is part of the promise of the same bits.
+const PrefillPart = 6144
 
 // MoETransformer is a decoder-only transformer whose feed-forward networks are mixtures of experts.
 //
@@ -47,7 +53,18 @@ type MoETransformer struct {
 
 // New makes a model with random weights from `seed`, ready to train in a precision.
 func New(ctx *cuda.Context, config Config, precision Precision, seed int64) (*MoETransformer, error) {
-	model, err := newZero(ctx, config, precision, true)
+	return newRandom(ctx, config, precision, seed, true)
+}
+
+// NewForInference is New for a model that only infers: its weights are made in its precision, and no others.
+func NewForInference(ctx *cuda.Context, config Config, precision Precision, seed int64) (*MoETransformer, error) {
+	return newRandom(ctx, config, precision, seed, false)
+}
+
+func newRandom(
+	ctx *cuda.Context, config Config, precision Precision, seed int64, training bool,
+) (*MoETransformer, error) {
+	model, err := newZero(ctx, config, precision, training)
 	if err != nil {
 		return nil, err
 	}
@@ -313,23 +330,38 @@ func (m *MoETransformer) Cache(batch, capacity int) (*layer.KVCache, error) {
 	return layer.NewKVCache(m.ctx, rope, m.Precision.dtype(), m.Config.NumLayers, batch, capacity, m.Config.NumKVHeads)
 }
 
-// Prefill runs a prompt into row `row` of a cache, which must be empty. The logits f32 [1, vocab] of its last token go
-// to `logits`.
+// Prefill runs a prompt into row `row` of a cache, which must be empty; a long one in parts. The logits f32 [1, vocab]
+// of its last token go to `logits`.
 func (m *MoETransformer) Prefill(prompt []int32, cache *layer.KVCache, row int, logits *tensor.Tensor) error {
+	return m.prefill(prompt, cache, row, logits, PrefillPart)
+}
+
+func (m *MoETransformer) prefill(
+	prompt []int32, cache *layer.KVCache, row int, logits *tensor.Tensor, most int,
+) error {
 	if len(prompt) == 0 {
 		return errors.New("a prompt must have at least one token")
 	}
 	if err := cache.RequireEmpty(len(prompt), row); err != nil {
 		return err
 	}
-	return layer.Run(m.ctx, func(p *layer.Pass) {
-		x := m.embedding.Forward(p, upload(p, prompt))
-		for at, block := range m.blocks {
-			x = block.Prefill(p, x, cache, at, row)
+	for part := range slices.Chunk(prompt, most) {
+		last := cache.Used(row)+len(part) == len(prompt)
+		err := layer.Run(m.ctx, func(p *layer.Pass) {
+			x := m.embedding.Forward(p, upload(p, part))
+			for at, block := range m.blocks {
+				x = block.Prefill(p, x, cache, at, row)
+			}
+			cache.AdvanceRow(p, len(part), row)
+			if last {
+				m.head.Forward(p, m.norm.Forward(p, p.Narrow(x, 0, len(part)-1, 1), false), logits)
+			}
+		})
+		if err != nil {
+			return err
 		}
-		cache.AdvanceRow(p, len(prompt), row)
-		m.head.Forward(p, m.norm.Forward(p, p.Narrow(x, 0, len(prompt)-1, 1), false), logits)
-	})
+	}
+	return nil
 }
 
 // Decode appends one token to each sequence of the cache, ids i32 [batch], whose logits f32 [batch, vocab] go to

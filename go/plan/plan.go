@@ -120,9 +120,12 @@ func Inference(
 	for _, part := range []struct {
 		rows, tokens, seen int
 		captured           bool
-	}{{1, prompt, 0, false}, {batch, batch, capacity, false}, {batch, batch, capacity, true}} {
+	}{{1, min(prompt, model.PrefillPart), 0, false}, {batch, batch, capacity, false}, {batch, batch, capacity, true}} {
 		memory.capturing = part.captured
 		walk := newWalk(memory, config, precision, part.rows, part.tokens, part.seen)
+		if part.seen == 0 {
+			walk.shape.length = prompt // a part of a prompt looks at those before it
+		}
 		x := walk.take(walk.stream, Transient)
 		for at := range watched {
 			out := walk.forward(&watched[at], false)

@@ -11,8 +11,18 @@ import pytest
 from runs import Workshop
 
 from nncuda.bench import languages as bench
+from nncuda.bench.inference import bytes_a_token
+from nncuda.models import MoEConfig
 
 STEPS, EVERY = 2800, 50
+#: What a line of `bench inference` tells, and what Python's tells besides.
+INFERENCE = [
+    "parameters", "active_parameters", "precision", "threads", "prompt", "tokens", "seconds_to_make",
+    "seconds_to_first_token", "tokens_per_second", "bytes_a_token", "bytes_per_second", "bytes_peak", "bytes_grown",
+]  # fmt: skip
+PROBED = [
+    "resident_when_made", "read_bytes_per_second", "share", "bytes_per_cpu_second", "read_bytes_per_cpu_second",
+]  # fmt: skip
 #: What may still come in 1000 steps: half a KiB a step, less than any tensor or record of a step takes.
 GROWTH = 1 << 19
 #: Go's runtime starts a thread more when it likes to; one a step, or a call, would be thousands.
@@ -27,6 +37,18 @@ def test_worker(workshop: Workshop, language: languages.Language) -> None:
     assert list(line) == ["language", *(key for key, _, _ in bench.MEASURES), "threads"]
     assert line["language"] == language.name and line["threads"] == 1
     assert 10 < line["call_nanoseconds"] < 1e6 and line["train_tokens_per_second"] > 100
+
+
+@pytest.mark.case("the benchmark of inference")
+def test_inference(language: languages.Language) -> None:
+    """The same model, and the same bytes a token, from each; the probe of the memory is Python's."""
+    options = ["--preset", "small", "--precision", "bf16", "--prompt", 20, "--tokens", 5, "--threads", 1, "--json"]
+    line = json.loads(language.run("bench", "inference", *options).stdout)
+    names = [*INFERENCE, *PROBED] if language.name == "python" else INFERENCE
+    assert list(line) == ["language", *names] and line["language"] == language.name
+    assert (line["parameters"], line["prompt"], line["tokens"], line["threads"]) == (15_345_920, 20, 5, 1)
+    assert line["bytes_a_token"] == bytes_a_token(MoEConfig.preset("small"), "bf16", 24) and line["bytes_grown"] == 0
+    assert 2 * 15_345_920 < line["bytes_peak"] < 2.2 * 15_345_920
 
 
 def test_shortfalls() -> None:

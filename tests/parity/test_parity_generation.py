@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +13,9 @@ import languages
 import pytest
 from conftest import find
 from runs import Workshop
+
+from nncuda.models.moe import PREFILL_PART
+from nncuda.train import resolve_checkpoint
 
 STRATEGIES = {
     "greedy": ["--greedy"],
@@ -62,6 +67,21 @@ def test_long_generation(workshop: Workshop, language: languages.Language) -> No
     expected = reference(workshop, run, "1", "--ids", "--seed", 4)
     assert len(expected.split()) == 64
     assert language.run("generate", run, "1", "--ids", "--seed", 4).stdout == expected
+
+
+@pytest.mark.case("a prompt that is longer than one part of it")
+def test_prompt_in_parts(workshop: Workshop, language: languages.Language, tmp_path: Path) -> None:
+    """All cut it at the same tokens, and go on from the same cache."""
+    model = shutil.copytree(resolve_checkpoint(workshop.reference("ragged")), tmp_path / "model")
+    config = json.loads((model / "config.json").read_text())
+    config["nncuda"]["extended_context"] = PREFILL_PART + 64
+    (model / "config.json").write_text(json.dumps(config))
+    prompt = " ".join(str(token % config["vocab_size"]) for token in range(1, 5 * PREFILL_PART + 201, 5))
+    options = ["--greedy", "--ids", "--max-tokens", 6]
+    expected = find("python").run("generate", model, "-", *options, "--threads", 2, stdin=prompt).stdout
+    assert len(expected.split()) == 6 and len(prompt.split()) > PREFILL_PART
+    if language.name != "python":
+        assert language.run("generate", model, "-", *options, "--threads", 1, stdin=prompt).stdout == expected
 
 
 @pytest.mark.case("text, by the tokenizer in the checkpoint")

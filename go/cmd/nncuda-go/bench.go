@@ -58,6 +58,7 @@ timed ones; 1000 calls of cuda_add on one element to warm up, then 10000 timed o
 	set.IntVar(&flags.decode, "decode", 64, "Tokens that are timed.")
 	set.BoolVar(&flags.json, "json", false, "For programs.")
 	flags.device.add(set)
+	command.AddCommand(newBenchInference(std))
 	return command
 }
 

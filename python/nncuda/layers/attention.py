@@ -140,18 +140,15 @@ class Attention:
         return self.qkv.backward(dqkv, x, beta=beta)
 
     def prefill(self, x: Tensor, cache: KVCache, layer: int, row: int) -> Tensor:
-        """As forward for one sequence, x [length, hidden], whose keys and values fill row `row` of the empty cache."""
-        length = x.shape[0]
+        """As forward for the next tokens of one sequence, x [length, hidden], which follow those in row `row`."""
+        length, before = x.shape[0], cache.used[row]
         q, k, v = self._split(self.qkv.forward(x))
-        kernels.rope_qk(q, k, cache.cosine, cache.sine, cache.positions.narrow(0, 0, length))
-        kernels.kv_append(
-            k,
-            v,
-            cache.starts.narrow(0, row, 1),
-            cache.keys[layer].narrow(0, row, 1),
-            cache.values[layer].narrow(0, row, 1),
-        )
-        heads = kernels.flash_attention(q, k, v, batch=1, q_len=length, kv_len=length, causal=True)
+        kernels.rope_qk(q, k, cache.cosine, cache.sine, cache.positions.narrow(0, before, length))
+        keys, values = (cached[layer].narrow(0, row, 1) for cached in (cache.keys, cache.values))
+        kernels.kv_append(k, v, cache.starts.narrow(0, row, 1), keys, values)
+        if before > 0:
+            k, v = (cached.view(*cached.shape[1:]).narrow(0, 0, before + length) for cached in (keys, values))
+        heads = kernels.flash_attention(q, k, v, batch=1, q_len=length, kv_len=before + length, causal=True)
         return self.output.forward(heads.view(length, -1))
 
     def decode(self, x: Tensor, cache: KVCache, layer: int) -> Tensor:

@@ -60,7 +60,7 @@ class TransformerBlock:
         return self.input_norm.backward(dnormed, x, dmiddle)
 
     def prefill(self, x: Tensor, cache: KVCache, layer: int, row: int) -> Tensor:
-        """One sequence into row `row` of an empty cache, x [length, hidden]."""
+        """The next tokens of one sequence into row `row` of the cache, x [length, hidden]."""
         attended = self.attention.prefill(self.input_norm.forward(x), cache, layer, row)
         middle, normed = self.post_norm.forward_residual(attended, x)
         return self.moe.forward(normed, middle)

@@ -21,6 +21,11 @@ IGNORE_INDEX = -100
 _LOGITS_PER_CHUNK = 1 << 21
 _MIN_CHUNK_ROWS = 256
 
+#: A longer prompt runs through the model in parts of so many tokens, so that its activations take no more memory than
+#: theirs. Tokens in its last part may so share an expert with fewer others, which shows in the last bits of products:
+#: the number, too, is part of that promise.
+PREFILL_PART = 6144
+
 
 class MoETransformer:
     """A decoder-only transformer whose feed-forward networks are mixtures of experts.
@@ -217,19 +222,22 @@ class MoETransformer:
         return KVCache(rope, config.num_layers, batch, capacity, config.num_kv_heads, self.precision)
 
     def prefill(self, prompt: np.ndarray, cache: KVCache, row: int, logits: Tensor | None = None) -> Tensor:
-        """Runs a prompt, ids [length], into row `row` of a cache, which must be empty.
+        """Runs a prompt, ids [length], into row `row` of a cache, which must be empty; a long one in parts.
 
         Gives the logits f32 [1, vocab] of its last token, which may be given a place.
         """
+        if len(prompt) == 0:
+            raise ValueError("a prompt must have at least one token: that which begins a text will do")
         if cache.used[row]:
             raise ValueError(f"sequence {row} has {cache.used[row]} tokens; a prompt needs an empty one")
         cache.require_room(len(prompt), row)
-        ids = self.ctx.tensor(np.asarray(prompt, np.int32))
-        x = self.embedding.forward(ids)
-        for layer, block in enumerate(self.blocks):
-            x = block.prefill(x, cache, layer, row)
-        cache.advance(len(prompt), row)
-        return self.head.forward(self.norm.forward(x.narrow(0, len(prompt) - 1, 1)), logits, "f32")
+        for start in range(0, len(prompt), PREFILL_PART):
+            part = np.asarray(prompt[start : start + PREFILL_PART], np.int32)
+            x = self.embedding.forward(self.ctx.tensor(part))
+            for layer, block in enumerate(self.blocks):
+                x = block.prefill(x, cache, layer, row)
+            cache.advance(len(part), row)
+        return self.head.forward(self.norm.forward(x.narrow(0, len(part) - 1, 1)), logits, "f32")
 
     def decode(self, ids: Tensor, cache: KVCache, logits: Tensor | None = None) -> Tensor:
         """Appends one token to each sequence of the cache, ids i32 [batch].

@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ..models import MoEConfig
-from ..models.moe import logits_rows
+from ..models.moe import PREFILL_PART, logits_rows
 from . import scratch
 from .config import TrainConfig
 from .moments import moments_bytes
@@ -454,10 +454,12 @@ def plan_inference(
     memory.take(64 * batch, "fixed")  # lengths, ids, what sampling counts: less than this
     watched: list[list[_Block]] = [[] for _ in range(config.num_layers)]
     # A prompt after the other, then all sequences together: a token call by call, and one captured.
-    for rows, tokens, seen, captured in ((1, prompt, 0, False), (batch, batch, capacity, False),
+    for rows, tokens, seen, captured in ((1, min(prompt, PREFILL_PART), 0, False), (batch, batch, capacity, False),
                                          (batch, batch, capacity, True)):  # fmt: skip
         memory.capturing = captured
         walk = _Walk(memory, config, precision, rows, tokens, seen)
+        if seen == 0:
+            walk.shape = (rows, prompt, *walk.shape[2:])  # a part of a prompt looks at those before it
         x = walk.take(walk.stream)
         for layer in watched:
             out, _ = walk.block(x, layer, lse=False)

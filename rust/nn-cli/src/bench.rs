@@ -4,11 +4,13 @@
 //! - the ids 1 to 16 and 4 greedy tokens to warm up, then `--decode` timed ones, each read back;
 //! - 1000 calls of `cuda_add` on one element to warm up, then 10000 timed ones.
 
+mod inference;
+
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use nn_core::format::{Table, Value};
 use nn_core::generate::{Sampling, generate};
 use nn_core::model::MoETransformer;
@@ -29,13 +31,16 @@ const CALLS: usize = 10000;
 
 /// Time a training step, a decoded token and a call from Rust.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// A TOML file.
-    #[arg(long, value_name = "FILE", value_parser = paths::file)]
-    config: PathBuf,
+    #[arg(long, value_name = "FILE", required = true, value_parser = paths::file)]
+    config: Option<PathBuf>,
     /// A token shard, or a folder of them.
-    #[arg(long, value_name = "PATH", value_parser = paths::file_or_folder)]
-    data: PathBuf,
+    #[arg(long, value_name = "PATH", required = true, value_parser = paths::file_or_folder)]
+    data: Option<PathBuf>,
     /// Timed steps.
     #[arg(long, value_name = "INTEGER", default_value = "10", value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
@@ -50,9 +55,19 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+#[derive(Subcommand, Debug)]
+enum Other {
+    Inference(inference::Arguments),
+}
+
 pub(crate) fn run(arguments: &Arguments) -> std::result::Result<(), Failure> {
-    let shards = open_shards(&arguments.data)?;
-    let file = ConfigFile::read(&arguments.config)?;
+    if let Some(Other::Inference(arguments)) = &arguments.other {
+        return inference::run(arguments);
+    }
+    // Required where there is no subcommand.
+    let [Some(config), Some(data)] = [&arguments.config, &arguments.data] else { return Ok(()) };
+    let shards = open_shards(data)?;
+    let file = ConfigFile::read(config)?;
     let (model, train) = file.options(None, &ConfigFlags::default(), shards[0].vocab_size())?;
     let windows = TokenWindows::new(shards, train.sequence_length)?;
     let ctx = Context::open(Device::Cpu, arguments.threads.map(usize::from), None)?;
@@ -65,7 +80,12 @@ pub(crate) fn run(arguments: &Arguments) -> std::result::Result<(), Failure> {
         ("call_nanoseconds", call_time(&ctx)?.into()),
         ("threads", ctx.threads()?.into()),
     ]);
-    let text = if arguments.json {
+    print(result, arguments.json)
+}
+
+/// Shows what was measured: one line for programs, or one a figure.
+fn print(result: Table, json: bool) -> std::result::Result<(), Failure> {
+    let text = if json {
         Value::Table(result).to_json() + "\n"
     } else {
         let line = |(name, value): (&str, &Value)| match value {

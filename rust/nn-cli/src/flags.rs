@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use nn_core::format::{Table, Value, read_toml};
-use nn_core::model::{MoEConfig, preset};
+use nn_core::model::{MoEConfig, Precision, preset};
 use nn_core::options::{Kind, OptionSpec};
 use nn_core::train::TrainConfig;
 use nn_core::{Error, Result};
@@ -31,6 +31,11 @@ impl DeviceFlags {
         let device: Device = self.device.parse()?;
         Ok(Context::open(device, self.threads.map(usize::from), None)?)
     }
+}
+
+/// One of the precisions, by its name.
+pub(crate) fn precision() -> impl TypedValueParser<Value = Precision> {
+    PossibleValuesParser::new(Precision::NAMES).try_map(|name| name.parse::<Precision>())
 }
 
 /// The options of the model and of training that were given as flags, by table.
@@ -159,6 +164,11 @@ impl ConfigFile {
 
     fn table(&self, name: &str) -> Table {
         self.tables.get(name).and_then(Value::as_table).cloned().unwrap_or_default()
+    }
+
+    /// The preset that it begins with, if it is a text.
+    pub(crate) fn preset(&self) -> Option<String> {
+        self.table("model").get("preset").and_then(Value::as_text).map(str::to_owned)
     }
 
     /// The paths under `[data]`, relative to the file: data, held-out data and tokenizer.

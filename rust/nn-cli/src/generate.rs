@@ -4,7 +4,6 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use nn_core::generate::{Sampling, generate, room};
 use nn_core::model::{MoETransformer, Precision};
 use nn_core::text::TextGenerator;
@@ -13,7 +12,7 @@ use nn_core::{Error, Result};
 use nn_ffi::DecodingStrategy;
 
 use crate::failure::Failure;
-use crate::flags::DeviceFlags;
+use crate::flags::{DeviceFlags, precision};
 use crate::paths;
 
 const USUAL_TOKENS: usize = 128;
@@ -73,10 +72,6 @@ fn at_least_zero(text: &str) -> std::result::Result<f64, String> {
 fn share(text: &str) -> std::result::Result<f64, String> {
     let wrong = || format!("'{text}' is not a number above 0, at most 1");
     text.parse().ok().filter(|number| *number > 0.0 && *number <= 1.0).ok_or_else(wrong)
-}
-
-fn precision() -> impl TypedValueParser<Value = Precision> {
-    PossibleValuesParser::new(Precision::NAMES).try_map(|name| name.parse::<Precision>())
 }
 
 pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {

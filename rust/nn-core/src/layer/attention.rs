@@ -93,7 +93,7 @@ impl<'ctx> MQAttention<'ctx> {
         Ok(dx)
     }
 
-    /// As `forward` for one sequence, x `[length, hidden]`, whose keys and values fill row `row` of the empty cache.
+    /// As `forward` for the next tokens of one sequence, x `[length, hidden]`, which follow those in row `row`.
     pub fn prefill(
         &self,
         x: &GpuTensor<'ctx>,
@@ -102,12 +102,17 @@ impl<'ctx> MQAttention<'ctx> {
         row: usize,
     ) -> Result<GpuTensor<'ctx>> {
         let [length, _] = sizes("x", x)?;
+        let before = cache.used(row)?;
         let qkv = self.qkv.forward(x)?;
-        let [q, k, v] = self.split(&qkv)?;
-        self.rotate(&q, &k, &cache.prompt_rotation(length)?)?;
+        let [q, mut k, mut v] = self.split(&qkv)?;
+        self.rotate(&q, &k, &cache.prompt_rotation(before, length)?)?;
         let (keys, values) = cache.layer(layer)?;
         let (keys, values) = (keys.narrow(0, row, 1)?, values.narrow(0, row, 1)?);
         kernels::kv_append(&k, &v, &cache.starts.narrow(0, row, 1)?, &keys, &values)?;
+        if before > 0 {
+            let all = |cached: &GpuTensor<'ctx>| cached.view(&cached.shape()[1..])?.narrow(0, 0, before + length);
+            (k, v) = (all(&keys)?, all(&values)?);
+        }
         let heads = x.context().empty(&[length, self.heads, self.head_dim], x.dtype())?;
         kernels::flash_attention(&q, &k, &v, &heads, None, 1, self.scale(), true)?;
         self.output.forward(&heads.view(&[length, self.heads * self.head_dim])?)

@@ -114,7 +114,7 @@ impl<'ctx> TransformerBlock<'ctx> {
         Ok(dx)
     }
 
-    /// One sequence into row `row` of an empty cache, x `[length, hidden]`.
+    /// The next tokens of one sequence into row `row` of the cache, x `[length, hidden]`.
     pub fn prefill(
         &self,
         x: &GpuTensor<'ctx>,

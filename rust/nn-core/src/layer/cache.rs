@@ -110,9 +110,9 @@ impl<'ctx> KVCache<'ctx> {
         }
     }
 
-    /// What rotates the first `length` tokens of a sequence.
-    pub fn prompt_rotation(&self, length: usize) -> Result<Rotation<'ctx>> {
-        let positions = self.positions.narrow(0, 0, length)?;
+    /// What rotates `length` tokens of a sequence behind its first `before`.
+    pub fn prompt_rotation(&self, before: usize, length: usize) -> Result<Rotation<'ctx>> {
+        let positions = self.positions.narrow(0, before, length)?;
         Ok(Rotation { cosine: self.cosine.clone(), sine: self.sine.clone(), positions })
     }
 

@@ -25,6 +25,11 @@ pub const IGNORE_INDEX: i32 = -100;
 const LOGITS_PER_CHUNK: usize = 1 << 21;
 const MIN_CHUNK_ROWS: usize = 256;
 
+/// A longer prompt runs through the model in parts of so many tokens, so that its activations take no more memory than
+/// theirs. Tokens in its last part may so share an expert with fewer others, which shows in the last bits of products:
+/// the number, too, is part of that promise.
+const PREFILL_PART: usize = 6144;
+
 /// A decoder-only transformer whose feed-forward networks are mixtures of experts.
 ///
 /// It computes with one arena of weights, whose dtype is the model's precision; so is that of its activations.
@@ -278,8 +283,8 @@ impl<'ctx> MoETransformer<'ctx> {
         KVCache::new(rope, config.num_layers, batch, capacity, config.num_kv_heads, self.precision.dtype())
     }
 
-    /// Runs a prompt into row `row` of a cache, which must be empty; the logits of its last token go to `logits` f32
-    /// `[1, vocab]`.
+    /// Runs a prompt into row `row` of a cache, which must be empty, a long one in parts; the logits of its last token
+    /// go to `logits` f32 `[1, vocab]`.
     pub fn prefill(
         &self,
         prompt: &[i32],
@@ -291,17 +296,22 @@ impl<'ctx> MoETransformer<'ctx> {
         if used > 0 {
             return Err(Error::value(format!("sequence {row} has {used} tokens; a prompt needs an empty one")));
         }
-        let Some(last) = prompt.len().checked_sub(1) else {
+        if prompt.is_empty() {
             return Err(Error::value("a prompt must have at least one token: that which begins a text will do"));
-        };
-        cache.require_room(prompt.len(), Some(row))?;
-        let ids = self.ctx.tensor(prompt, &[prompt.len()])?;
-        let mut x = self.embedding.forward(&ids)?;
-        for (layer, block) in self.blocks.iter().enumerate() {
-            x = block.prefill(&x, cache, layer, row)?;
         }
-        cache.advance(prompt.len(), Some(row))?;
-        self.head.forward_into(&self.norm.forward(&x.narrow(0, last, 1)?)?, logits)
+        cache.require_room(prompt.len(), Some(row))?;
+        for part in prompt.chunks(PREFILL_PART) {
+            let ids = self.ctx.tensor(part, &[part.len()])?;
+            let mut x = self.embedding.forward(&ids)?;
+            for (layer, block) in self.blocks.iter().enumerate() {
+                x = block.prefill(&x, cache, layer, row)?;
+            }
+            cache.advance(part.len(), Some(row))?;
+            if cache.used(row)? == prompt.len() {
+                self.head.forward_into(&self.norm.forward(&x.narrow(0, part.len() - 1, 1)?)?, logits)?;
+            }
+        }
+        Ok(())
     }
 
     /// Appends one token to each sequence of the cache, ids i32 `[batch]`; the logits go to `logits` f32
