@@ -267,13 +267,15 @@ int32_t NN_KERNEL(gemm_few_rows)(nncuda_ctx *ctx, const nn_gemm_args *args) {
     }
     rows = place_rows(args, at);
     job.at = at;
-    if (rows == 0) {
-      return NNCUDA_SUCCESS;
-    }
   }
-  job.a = nn_scratch(ctx, (size_t)(rows * job.units) * sizeof(float));
+  /* For as many as there can be: what a call takes follows from its sizes. */
+  const int64_t most = args->ragged == NN_GEMM_RAGGED_M ? nn_min(args->m, FEW_ROWS * args->count) : rows;
+  job.a = nn_scratch(ctx, (size_t)(most * job.units) * sizeof(float));
   if (job.a == NULL) {
     return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (rows == 0) {
+    return NNCUDA_SUCCESS;
   }
   for (int64_t i = 0; i < args->count && rows <= FEW_ROWS; i++) {
     widen_task(&job, i, 0);

@@ -90,7 +90,7 @@ func nearest(value float32, precision model.Precision, bits int) float32 {
 // whole text.
 func TestInferenceIn16Bits(t *testing.T) {
 	ctx := newContext(t)
-	exact, err := model.New(ctx, tiny(), model.F32, 4)
+	exact, err := model.New(ctx, tiny(), model.F32, 5) // of seed 4 a token chooses its experts by the rounding
 	check(t, err)
 	defer exact.Close()
 	ids := append(append([]int32(nil), prompt...), 9, 47, 0, 3)

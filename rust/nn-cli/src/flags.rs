@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use nn_core::format::{Table, Value, read_toml};
 use nn_core::model::{MoEConfig, Precision, preset};
