@@ -198,7 +198,7 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
 int32_t NN_KERNEL(flash_attention_backward)(nncuda_ctx *ctx, const void *args) {
   const nn_flash_attention_backward_args *a = args;
   gradients f = {.a = a, .dk_factor = DK_FACTOR};
-  gradients_cut(&f, BLOCK_ROWS);
+  gradients_cut(&f, 1, BLOCK_ROWS);
   backward_block unused;
   f.workspace_size = backward_layout(&unused, NULL, task_panel_rows(&f), a->shape.head_dim) * (int64_t)sizeof(float);
   return gradients_run(ctx, &f, backward_task);

@@ -1,6 +1,5 @@
 /*
- * Gradients of attention in blocks (attention_backward.c) in bf16 where the processor multiplies that itself, on the
- * forms of attention_bf16.h.
+ * Gradients of attention in blocks (attention_backward.c) in bf16 by tile registers, on the forms of attention_bf16.h.
  *
  * P and dS are each multiplied as two bf16: their leading bits, and what is left of them. Rounded alone, they cost as
  * much as the rounding of the outputs wherever few terms make a sum (a short sequence, or a sharp softmax), which
@@ -9,12 +8,16 @@
  */
 #include "kernel.h"
 
-#if defined(__AVX512BF16__)
+#if defined(__AMX_BF16__)
 
 #include "attention_bf16.h"
 #include "attention_gradients.h"
 
-enum { STEP_KEYS = 64, STEP_UNITS = STEP_KEYS / PAIR, QUERY_UNITS = QUERIES / PAIR };
+/*
+ * A task takes all heads of a key head, so that dK and dV need no second pass, when there are enough key heads and what
+ * belongs to their keys (14 bytes an element) stays in L2. STEP_KEYS is what a worker takes of them at a time.
+ */
+enum { STEP_KEYS = 64, STEP_UNITS = STEP_KEYS / PAIR, QUERY_UNITS = QUERIES / PAIR, KEPT = 1 << 16 };
 
 /* A block of queries. */
 typedef struct backward_queries {
@@ -34,9 +37,8 @@ typedef struct backward_keys {
 } backward_keys;
 
 NN_INLINE int64_t queries_size(int64_t dim) { return whole(dim) * (4 * QUERY_UNITS + QUERIES) + 2 * QUERIES; }
-NN_INLINE int64_t keys_size(int64_t dim) {
-  return whole(dim) * (3 * STEP_UNITS + 2 * STEP_KEYS) + STEP_KEYS * (2 * QUERIES + 6 * QUERY_UNITS);
-}
+NN_INLINE int64_t terms_size(void) { return STEP_KEYS * (2 * QUERIES + 6 * QUERY_UNITS); }
+NN_INLINE int64_t keys_size(int64_t dim) { return whole(dim) * (3 * STEP_UNITS + 2 * STEP_KEYS); }
 
 NN_INLINE backward_queries queries_at(char *workspace, int64_t dim) {
   const int64_t factor = whole(dim) * QUERY_UNITS;
@@ -51,22 +53,23 @@ NN_INLINE backward_queries queries_at(char *workspace, int64_t dim) {
   return b;
 }
 
-NN_INLINE backward_keys keys_at(char *workspace, int64_t dim) {
-  const int64_t factor = whole(dim) * STEP_UNITS, sums = whole(dim) * STEP_KEYS, terms = STEP_KEYS * QUERY_UNITS;
+/* What is computed of a step, and the keys themselves. */
+NN_INLINE backward_keys keys_at(char *terms, char *keys, int64_t dim) {
+  const int64_t factor = whole(dim) * STEP_UNITS, each = STEP_KEYS * QUERY_UNITS;
   backward_keys b;
-  b.keys = (unit *)(void *)workspace;
+  b.scores = (float *)(void *)terms;
+  b.dp = b.scores + STEP_KEYS * QUERIES;
+  b.p = (unit *)(void *)(b.dp + STEP_KEYS * QUERIES);
+  b.p_low = b.p + each;
+  b.ds = b.p_low + each;
+  b.ds_low = b.ds + each;
+  b.ds_lanes = b.ds_low + each;
+  b.ds_lanes_low = b.ds_lanes + each;
+  b.keys = (unit *)(void *)keys;
   b.values = b.keys + factor;
   b.key_columns = b.values + factor;
   b.dk = (float *)(void *)(b.key_columns + factor);
-  b.dv = b.dk + sums;
-  b.scores = b.dv + sums;
-  b.dp = b.scores + STEP_KEYS * QUERIES;
-  b.p = (unit *)(void *)(b.dp + STEP_KEYS * QUERIES);
-  b.p_low = b.p + terms;
-  b.ds = b.p_low + terms;
-  b.ds_low = b.ds + terms;
-  b.ds_lanes = b.ds_low + terms;
-  b.ds_lanes_low = b.ds_lanes + terms;
+  b.dv = b.dk + whole(dim) * STEP_KEYS;
   return b;
 }
 
@@ -223,64 +226,83 @@ static void backward_pack(const backward_queries *b, const uint16_t *q, int64_t 
   clear(b->dq, whole(dim) * QUERIES);
 }
 
+/* The keys that one of a task's heads sees, after those before it; `last`: their dK and dV are complete. */
+static void backward_head(const gradients *f, int64_t i, const gradient_task *t, char *workspace, int32_t first_head,
+                          int32_t last) {
+  const nn_flash_attention_backward_args *a = f->a;
+  const nn_attention_shape *s = &a->shape;
+  const int64_t dim = s->head_dim, columns = whole(dim), bytes = (int64_t)sizeof(float);
+  const int64_t each = queries_size(dim) * bytes;
+  const uint16_t *k = (const uint16_t *)a->k + t->kv, *v = (const uint16_t *)a->v + t->kv;
+  const float factor = (float)((double)a->scale * 1.4426950408889634);
+  char *terms = workspace + ceil_div(t->rows, QUERIES) * each, *kept = terms + terms_size() * bytes;
+  /* The partial results of keys that none of these queries sees must be zeros too. */
+  for (int64_t key = 0; key < s->kv_len; key += STEP_KEYS) {
+    const backward_keys b = keys_at(terms, kept, dim);
+    const int64_t keys = smaller(STEP_KEYS, s->kv_len - key), padded = whole(keys), at = key * a->ld_kv;
+    const int64_t first = a->causal ? larger(0, key + 1 - t->seen) : 0; /* the first query that sees the block */
+    if (first_head) {
+      clear(b.dk, padded * columns);
+      clear(b.dv, padded * columns);
+      if (first < t->rows) {
+        copy_rows(b.keys, k + at, a->ld_kv, keys, padded, dim);
+        copy_rows(b.values, v + at, a->ld_kv, keys, padded, dim);
+        columns_to_rows(b.key_columns, STEP_UNITS, k + at, a->ld_kv, keys, padded, dim);
+      }
+    }
+    for (int64_t row = first / QUERIES * QUERIES; row < t->rows; row += QUERIES) {
+      const backward_queries block = queries_at(workspace + row / QUERIES * each, dim);
+      const sight sees = {.seen = t->seen + row - key, .keys = keys, .causal = a->causal};
+      backward_step(&b, &block, padded, &sees, factor, dim);
+    }
+    if (last && f->partial) {
+      float *dk = f->partial + (2 * i * s->kv_len + key) * dim, *dv = dk + s->kv_len * dim;
+      store_sums(dk, dim, b.dk, keys, dim, 1.0f, NNCUDA_F32);
+      store_sums(dv, dim, b.dv, keys, dim, 1.0f, NNCUDA_F32);
+    } else if (last) {
+      store_sums((uint16_t *)a->dk + t->kv + at, a->ld_kv, b.dk, keys, dim, f->dk_factor, NNCUDA_BF16);
+      store_sums((uint16_t *)a->dv + t->kv + at, a->ld_kv, b.dv, keys, dim, 1.0f, NNCUDA_BF16);
+    }
+    kept += f->heads > 1 ? keys_size(dim) * bytes : 0;
+  }
+}
+
 static void backward_task(void *arg, int64_t i, int32_t worker) {
   const gradients *f = arg;
   const nn_flash_attention_backward_args *a = f->a;
   const nn_attention_shape *s = &a->shape;
   const gradient_task t = gradient_task_at(f, i);
-  const int64_t dim = s->head_dim, columns = whole(dim), out_ld = s->heads * dim;
-  const int64_t each = queries_size(dim) * (int64_t)sizeof(float);
+  const int64_t dim = s->head_dim, out_ld = s->heads * dim, each = queries_size(dim) * (int64_t)sizeof(float);
   char *workspace = f->workspace + worker * f->workspace_size;
-  const backward_keys b = keys_at(workspace + ceil_div(t.rows, QUERIES) * each, dim);
-  const uint16_t *q = (const uint16_t *)a->q + t.q, *k = (const uint16_t *)a->k + t.kv;
-  const uint16_t *v = (const uint16_t *)a->v + t.kv;
-  const uint16_t *dout = (const uint16_t *)a->dout + t.out, *out = (const uint16_t *)a->out + t.out;
-  const float factor = (float)((double)a->scale * 1.4426950408889634);
-  tiles_open();
-  for (int64_t row = 0; row < t.rows; row += QUERIES) {
-    const backward_queries block = queries_at(workspace + row / QUERIES * each, dim);
-    backward_pack(&block, q + row * a->ld_q, a->ld_q, dout + row * out_ld, out + row * out_ld, out_ld,
-                  a->lse + t.lse + row, smaller(QUERIES, t.rows - row), dim);
-  }
-  /* The partial results of keys that none of these queries sees must be zeros too. */
-  for (int64_t key = 0; key < s->kv_len; key += STEP_KEYS) {
-    const int64_t keys = smaller(STEP_KEYS, s->kv_len - key), padded = whole(keys), at = key * a->ld_kv;
-    const int64_t first = a->causal ? larger(0, key + 1 - t.seen) : 0; /* the first query that sees the block */
-    clear(b.dk, padded * columns);
-    clear(b.dv, padded * columns);
-    if (first < t.rows) {
-      copy_rows(b.keys, k + at, a->ld_kv, keys, padded, dim);
-      copy_rows(b.values, v + at, a->ld_kv, keys, padded, dim);
-      columns_to_rows(b.key_columns, STEP_UNITS, k + at, a->ld_kv, keys, padded, dim);
-    }
-    for (int64_t row = first / QUERIES * QUERIES; row < t.rows; row += QUERIES) {
-      const backward_queries block = queries_at(workspace + row / QUERIES * each, dim);
-      const sight sees = {.seen = t.seen + row - key, .keys = keys, .causal = a->causal};
-      backward_step(&b, &block, padded, &sees, factor, dim);
-    }
-    if (f->partial) {
-      float *dk = f->partial + (2 * i * s->kv_len + key) * dim, *dv = dk + s->kv_len * dim;
-      store_sums(dk, dim, b.dk, keys, dim, 1.0f, NNCUDA_F32);
-      store_sums(dv, dim, b.dv, keys, dim, 1.0f, NNCUDA_F32);
-    } else {
-      store_sums((uint16_t *)a->dk + t.kv + at, a->ld_kv, b.dk, keys, dim, f->dk_factor, NNCUDA_BF16);
-      store_sums((uint16_t *)a->dv + t.kv + at, a->ld_kv, b.dv, keys, dim, 1.0f, NNCUDA_BF16);
-    }
-  }
-  tiles_close();
   const vf scale = vf_set1(a->scale), scales[PANELS] = {scale, scale, scale, scale};
-  for (int64_t row = 0; row < t.rows; row += QUERIES) {
-    const backward_queries block = queries_at(workspace + row / QUERIES * each, dim);
-    store_lanes((uint16_t *)a->dq + t.q + row * a->ld_q, a->ld_q, block.dq, scales, 0, smaller(QUERIES, t.rows - row),
-                dim);
+  tile_registers_open();
+  for (int64_t head = 0; head < t.heads; head++) {
+    const int64_t q_at = t.q + head * dim, out_at = t.out + head * dim, lse_at = t.lse + head * s->q_len;
+    for (int64_t row = 0; row < t.rows; row += QUERIES) {
+      const backward_queries block = queries_at(workspace + row / QUERIES * each, dim);
+      backward_pack(&block, (const uint16_t *)a->q + q_at + row * a->ld_q, a->ld_q,
+                    (const uint16_t *)a->dout + out_at + row * out_ld, (const uint16_t *)a->out + out_at + row * out_ld,
+                    out_ld, a->lse + lse_at + row, smaller(QUERIES, t.rows - row), dim);
+    }
+    backward_head(f, i, &t, workspace, head == 0, head == t.heads - 1);
+    for (int64_t row = 0; row < t.rows; row += QUERIES) {
+      const backward_queries block = queries_at(workspace + row / QUERIES * each, dim);
+      store_lanes((uint16_t *)a->dq + q_at + row * a->ld_q, a->ld_q, block.dq, scales, 0,
+                  smaller(QUERIES, t.rows - row), dim);
+    }
   }
+  tile_registers_close();
 }
 
 static int32_t flash_attention_backward(nncuda_ctx *ctx, const nn_flash_attention_backward_args *a) {
+  const nn_attention_shape *s = &a->shape;
+  const int64_t dim = s->head_dim;
+  const int32_t together = s->batch * s->kv_heads >= TASKS_WANTED && s->kv_len * whole(dim) <= KEPT;
   gradients f = {.a = a, .dk_factor = a->scale};
-  gradients_cut(&f, QUERIES);
-  const int64_t rows = smaller(f.piece_rows, a->shape.q_len), dim = a->shape.head_dim;
-  const int64_t size = ceil_div(rows, QUERIES) * queries_size(dim) + keys_size(dim);
+  gradients_cut(&f, together ? s->heads / s->kv_heads : 1, QUERIES);
+  const int64_t query_blocks = ceil_div(smaller(f.piece_rows, s->q_len), QUERIES);
+  const int64_t key_blocks = f.heads > 1 ? ceil_div(s->kv_len, STEP_KEYS) : 1;
+  const int64_t size = query_blocks * queries_size(dim) + terms_size() + key_blocks * keys_size(dim);
   f.workspace_size = round_up(size * (int64_t)sizeof(float), 64);
   return gradients_run(ctx, &f, backward_task);
 }

@@ -1,11 +1,11 @@
 /*
- * Attention in blocks (attention_flash.c) in bf16 where the processor multiplies that itself, on the forms of
- * attention_bf16.h. Probabilities are rounded to bf16 for the product with the values, as the tensor cores of a GPU
- * take them; their sums, and so the log-sum-exp, are those of the numbers before.
+ * Attention in blocks (attention_flash.c) in bf16 by tile registers, on the forms of attention_bf16.h. Probabilities
+ * are rounded to bf16 for the product with the values, as the tensor cores of a GPU take them; their sums, and so the
+ * log-sum-exp, are those of the numbers before.
  */
 #include "kernel.h"
 
-#if defined(__AVX512BF16__)
+#if defined(__AMX_BF16__)
 
 #include "attention_bf16.h"
 
@@ -140,7 +140,7 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
     b.peak[v] = vf_set1(-INFINITY);
     b.sum[v] = vf_set1(0.0f);
   }
-  tiles_open();
+  tile_registers_open();
   rows_to_lanes(b.q, (const uint16_t *)a->q + (sequence * s->q_len + row) * a->ld_q + head * dim, a->ld_q, rows,
                 QUERIES, dim);
   /* Query r of the block sees seen + r keys, of which there are kv_len. */
@@ -152,7 +152,7 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
     const sight sees = {.seen = seen - key, .keys = keys, .causal = a->causal};
     flash_step(&b, f->keys + at, f->values + at, keys, &sees, factor, key == 0, dim);
   }
-  tiles_close();
+  tile_registers_close();
   const int64_t blind = a->causal ? larger(0, smaller(rows, 1 - seen)) : 0; /* the first rows, without keys */
   vf inverse[PANELS];
   for (int64_t v = 0; v < PANELS; v++) {

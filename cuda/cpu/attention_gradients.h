@@ -1,10 +1,10 @@
 /*
  * How the gradients of attention are cut into tasks, whatever they are multiplied by.
  *
- * A task owns some queries of one head: it walks over the keys in blocks, keeps dK and dV of a block in the cache
- * while the queries pass, and adds to dQ, which nobody else touches. When several tasks share a key head, each leaves
- * its dK and dV in scratch, and a second pass adds them up in order. How the queries are cut depends on the sizes
- * alone, and so do all sums.
+ * A task owns some queries of one head, or of several that share a key head: it walks over the keys in blocks, keeps dK
+ * and dV of a block in the cache while the queries pass, and adds to dQ, which nobody else touches. When several tasks
+ * share a key head, each leaves its dK and dV in scratch, and a second pass adds them up in order. How the queries are
+ * cut depends on the sizes alone, and so do all sums.
  */
 #ifndef NN_CPU_ATTENTION_GRADIENTS_H
 #define NN_CPU_ATTENTION_GRADIENTS_H
@@ -26,12 +26,14 @@ typedef struct gradients {
   char *workspace;            /* of each worker, */
   int64_t workspace_size;     /* in bytes */
   int64_t first_pair, pairs;  /* (sequence, key head) pairs in this round */
-  int64_t pieces, piece_rows; /* tasks a head, and queries a task */
+  int64_t heads;              /* that a task takes, one after another */
+  int64_t pieces, piece_rows; /* tasks a head, and queries a task and head */
+  int64_t tasks;              /* a pair */
 } gradients;
 
-/* The queries of a task, and where they and their keys begin, in elements. */
+/* The queries of a task, and where those of its first head and their keys begin, in elements. */
 typedef struct gradient_task {
-  int64_t begin, rows, seen; /* query r of the task sees r + seen keys */
+  int64_t heads, rows, seen; /* query r of the task sees r + seen keys */
   int64_t q, kv, out, lse;
 } gradient_task;
 
@@ -39,11 +41,11 @@ NN_INLINE gradient_task gradient_task_at(const gradients *f, int64_t i) {
   const nn_flash_attention_backward_args *a = f->a;
   const nn_attention_shape *s = &a->shape;
   const int64_t group = s->heads / s->kv_heads, dim = s->head_dim;
-  const int64_t pair = f->first_pair + i / (group * f->pieces), sequence = pair / s->kv_heads;
-  const int64_t head = pair % s->kv_heads * group + i / f->pieces % group;
+  const int64_t pair = f->first_pair + i / f->tasks, sequence = pair / s->kv_heads;
+  const int64_t skipped = i % f->tasks / f->pieces * f->heads, head = pair % s->kv_heads * group + skipped;
   /* The last piece sees the most keys: it goes first. */
   const int64_t piece = f->pieces - 1 - i % f->pieces, begin = piece * f->piece_rows;
-  return (gradient_task){.begin = begin,
+  return (gradient_task){.heads = smaller(f->heads, group - skipped),
                          .rows = smaller(f->piece_rows, s->q_len - begin),
                          .seen = begin + s->kv_len - s->q_len + 1,
                          .q = (sequence * s->q_len + begin) * a->ld_q + head * dim,
@@ -69,7 +71,7 @@ NN_INLINE vf row_products(const void *dout, const void *out, int64_t ld, int64_t
 NN_INLINE void add_partials(const gradients *f, int64_t local, int64_t begin, int64_t end, int32_t dtype) {
   const nn_flash_attention_backward_args *a = f->a;
   const nn_attention_shape *s = &a->shape;
-  const int64_t tasks = s->heads / s->kv_heads * f->pieces, dim = s->head_dim, size = s->kv_len * dim;
+  const int64_t tasks = f->tasks, dim = s->head_dim, size = s->kv_len * dim;
   const int64_t pair = f->first_pair + local;
   const int64_t at = pair / s->kv_heads * s->kv_len * a->ld_kv + pair % s->kv_heads * dim;
   for (int64_t key = begin; key < end; key++) {
@@ -95,24 +97,27 @@ static void gradients_add_task(void *arg, int64_t i, int32_t worker) {
   NN_SWITCH_DTYPE(f->a->dtype, add_partials(f, i / blocks, begin, smaller(begin + ADD_KEYS, kv_len), DT));
 }
 
-/* Cuts the queries into pieces of whole blocks of `block_rows`. */
-NN_INLINE void gradients_cut(gradients *f, int64_t block_rows) {
+/* Cuts the queries into pieces of whole blocks of `block_rows`, of `heads` heads of a key head at a time. */
+NN_INLINE void gradients_cut(gradients *f, int64_t heads, int64_t block_rows) {
   const nn_attention_shape *s = &f->a->shape;
-  f->piece_rows = round_up(ceil_div(s->q_len, ceil_div(TASKS_WANTED, s->batch * s->heads)), block_rows);
+  const int64_t parts = ceil_div(s->heads / s->kv_heads, heads);
+  f->heads = heads;
+  f->piece_rows = round_up(ceil_div(s->q_len, ceil_div(TASKS_WANTED, s->batch * s->kv_heads * parts)), block_rows);
   f->pieces = ceil_div(s->q_len, f->piece_rows);
+  f->tasks = parts * f->pieces;
 }
 
 /* Runs `task` for all, with `workspace_size` bytes for each worker, and adds up what they leave. */
 static int32_t gradients_run(nncuda_ctx *ctx, gradients *f, void (*task)(void *, int64_t, int32_t)) {
   const nn_attention_shape *s = &f->a->shape;
-  const int64_t pairs = s->batch * s->kv_heads, group = s->heads / s->kv_heads;
+  const int64_t pairs = s->batch * s->kv_heads;
   f->workspace = nn_scratch(ctx, (size_t)(f->workspace_size * nn_threads(ctx)));
   if (!f->workspace) {
     return NNCUDA_ERROR_OUT_OF_MEMORY;
   }
   int64_t round = pairs;
-  if (group * f->pieces > 1) {
-    const int64_t pair_size = 2 * group * f->pieces * s->kv_len * s->head_dim;
+  if (f->tasks > 1) {
+    const int64_t pair_size = 2 * f->tasks * s->kv_len * s->head_dim;
     round = larger(1, smaller(pairs, PARTIAL_ROUND / pair_size));
     f->partial = nn_scratch(ctx, (size_t)(round * pair_size) * sizeof(float));
     if (!f->partial) {
@@ -121,7 +126,7 @@ static int32_t gradients_run(nncuda_ctx *ctx, gradients *f, void (*task)(void *,
   }
   for (f->first_pair = 0; f->first_pair < pairs; f->first_pair += f->pairs) {
     f->pairs = smaller(round, pairs - f->first_pair);
-    nn_parallel(ctx, f->pairs * group * f->pieces, task, f);
+    nn_parallel(ctx, f->pairs * f->tasks, task, f);
     if (f->partial) {
       nn_parallel(ctx, f->pairs * ceil_div(s->kv_len, ADD_KEYS), gradients_add_task, f);
     }
