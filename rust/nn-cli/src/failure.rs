@@ -7,8 +7,6 @@ use clap::error::ErrorKind;
 
 const USAGE: u8 = 2;
 const WRONG_FILE: u8 = 3;
-/// What an interrupted command ends with.
-pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Why a command could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -16,9 +14,6 @@ pub(crate) enum Failure {
     /// It was asked in a wrong way.
     #[error("{0}")]
     Usage(String),
-    /// An interrupt came, and all is saved.
-    #[error("interrupted")]
-    Interrupted,
     /// Something failed on the way.
     #[error(transparent)]
     Core(#[from] nn_core::Error),
@@ -37,8 +32,6 @@ impl Failure {
     /// Says it on the standard error, and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let code = match &self {
-            // The run has said all that there is to say: its checkpoint is written.
-            Self::Interrupted => return ExitCode::from(INTERRUPTED),
             // The reader of our output went away (`nncuda-rs inspect | head`).
             Self::Stream(error) | Self::Core(nn_core::Error::Io { source: error, .. })
                 if error.kind() == io::ErrorKind::BrokenPipe =>

@@ -45,9 +45,15 @@ pub(crate) struct ConfigFlags {
 }
 
 impl ConfigFlags {
-    /// The name of the first flag that was given.
-    pub(crate) fn first(&self) -> Option<&'static str> {
-        self.given.first().map(|(_, name, _)| *name)
+    /// The names of those that were given, in the order of the help.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.given.iter().map(|(_, name, _)| *name)
+    }
+
+    /// The options of training that were given.
+    pub(crate) fn of_training(&self) -> Table {
+        let given = self.given.iter().filter(|(table, _, _)| *table == "train");
+        given.map(|(_, name, value)| ((*name).to_owned(), value.clone())).collect()
     }
 }
 

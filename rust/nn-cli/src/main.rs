@@ -1,7 +1,7 @@
 //! The `nncuda-rs` command: the same subcommands, flags, files and exit codes as Python's `nncuda`.
 //!
 //! Exit codes: 0 success; 1 training diverged; 2 wrong use of the command; 3 a file or its content is wrong; 4 the
-//! library, the device or its memory fails; 130 interrupted.
+//! library, the device or its memory fails; 130 interrupted, though not where a run is trained, which stops and saves.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use failure::Failure;
+use interrupt::Interrupts;
 
 /// Train and run mixture-of-experts language models, on the CPU or on a GPU.
 #[derive(Debug, Parser)]
@@ -43,8 +44,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return failure::usage(&error),
     };
-    let done = interrupt::install().and_then(|()| match cli.command {
-        Command::Train(arguments) => train::run(*arguments),
+    let done = Interrupts::install().map_err(Failure::from).and_then(|interrupts| match cli.command {
+        Command::Train(arguments) => train::run(*arguments, &interrupts),
         Command::Generate(arguments) => generate::run(arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),

@@ -6,21 +6,26 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nn_core::Error;
-use nn_core::format::{Table, Tokenizer, Value, atomic, read_json};
+use nn_core::format::{Tokenizer, Value};
 use nn_core::model::{MoEConfig, PRESETS};
-use nn_core::train::{Event, TrainConfig, TrainingRun, open_shards};
+use nn_core::train::{Event, Sources, TrainConfig, TrainingRun, open_shards};
 use nn_ffi::Context;
 
 use crate::failure::Failure;
 use crate::flags::{ConfigFile, ConfigFlags, DeviceFlags};
+use crate::interrupt::Interrupts;
+use crate::paths;
 use crate::terminal::{count_text, grouped_text};
-use crate::{interrupt, paths};
+
+/// What `run.json` says of this program.
+const PROGRAM: &str = concat!("nncuda-rs ", env!("CARGO_PKG_VERSION"));
 
 /// Train a model in the folder RUN.
 ///
 /// Options come from --preset (with the vocabulary of the data), over it those of a TOML file with the tables [model]
 /// (also `preset`), [train] and [data] (`data`, `held_out`, `tokenizer`), over them the flags. Interrupt it, even kill
-/// it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped.
+/// it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped. SIGINT and
+/// SIGTERM end it behind the step that it is in, with a checkpoint; a second one ends it at once.
 ///
 /// Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.
 #[derive(Args, Debug)]
@@ -53,17 +58,20 @@ pub(crate) struct Arguments {
     options: ConfigFlags,
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: Arguments, interrupts: &Interrupts) -> Result<(), Failure> {
     let ctx = arguments.device.open()?;
-    let training = if arguments.resume { resume(&arguments, &ctx)? } else { start(&arguments, &ctx)? };
-    let stop = training.stop_flag();
-    interrupt::stops(stop.clone());
+    let mut training = if arguments.resume { resume(&arguments, &ctx)? } else { start(&arguments, &ctx)? };
+    interrupts.stop(training.stop_flag())?;
     if io::stdout().is_terminal() {
-        run_with_progress(training)?
+        run_with_progress(&mut training)?;
     } else {
-        run_with_records(training)?
+        run_with_records(&mut training)?;
     }
-    if stop.load(std::sync::atomic::Ordering::Relaxed) { Err(Failure::Interrupted) } else { Ok(()) }
+    let (step, steps) = (training.trainer().step(), training.trainer().config().steps);
+    if step < steps {
+        eprintln!("stopped after step {step} of {steps}; --resume goes on from there");
+    }
+    Ok(())
 }
 
 fn start<'ctx>(arguments: &Arguments, ctx: &'ctx Context) -> Result<TrainingRun<'ctx>, Failure> {
@@ -92,14 +100,7 @@ fn start_with<'ctx>(
 ) -> nn_core::Result<TrainingRun<'ctx>> {
     let tokenizer = tokenizer.map(Tokenizer::load).transpose()?;
     let training = TrainingRun::start(run, ctx, model, options, data, held_out, tokenizer)?;
-    std::fs::create_dir_all(run).map_err(|error| Error::io(run, error))?;
-    let resolved = |path: &Path| {
-        let path = path.canonicalize().map_err(|error| Error::io(path, error))?;
-        Ok::<_, Error>(path.to_string_lossy().into_owned())
-    };
-    let sources =
-        Table::from([("data", resolved(data)?.into()), ("held_out", held_out.map(resolved).transpose()?.into())]);
-    atomic::write_file(&run.join("run.json"), (Value::Table(sources).to_json_lines() + "\n").as_bytes())?;
+    Sources::new(data, held_out.map(PathBuf::from)).write(run, &training, PROGRAM)?;
     Ok(training)
 }
 
@@ -109,24 +110,26 @@ fn resume<'ctx>(arguments: &Arguments, ctx: &'ctx Context) -> Result<TrainingRun
         (arguments.preset.is_some(), "preset"),
         (arguments.tokenizer.is_some(), "tokenizer"),
     ];
-    let given = arguments.options.first().or(others.into_iter().find(|(given, _)| *given).map(|(_, name)| name));
-    if let Some(given) = given {
-        let flag = given.replace('_', "-");
-        return Err(Failure::Usage(format!("--resume goes on with the options of the run; leave out --{flag}")));
+    let other = others.into_iter().find(|(given, _)| *given).map(|(_, name)| name);
+    let fixed = |name: &&str| !TrainConfig::CHANGEABLE.contains(name);
+    if let Some(given) = arguments.options.names().find(fixed).or(other) {
+        let flag = |name: &str| format!("--{}", name.replace('_', "-"));
+        let mut taken: Vec<_> = TrainConfig::CHANGEABLE.into_iter().chain(["device", "threads"]).map(flag).collect();
+        taken.push("--data and --held-out".into());
+        return Err(Failure::Usage(format!(
+            "--resume goes on with the options of the run; leave out {}. It takes {}",
+            flag(given),
+            taken.join(", ")
+        )));
     }
-    let path = arguments.run.join("run.json");
-    let sources = read_json(&path)?;
-    let source = |name: &str| sources.get(name).unwrap_or(&Value::None);
-    let (Some(data), Value::None | Value::Text(_)) = (source("data").as_text(), source("held_out")) else {
-        return Err(Error::format(path, "does not say where the data is").into());
-    };
-    let data = arguments.data.clone().unwrap_or_else(|| data.into());
-    let held_out = arguments.held_out.clone().or_else(|| source("held_out").as_text().map(PathBuf::from));
-    Ok(TrainingRun::resume(&arguments.run, ctx, &data, held_out.as_deref())?)
+    let mut sources = Sources::read(&arguments.run)?;
+    sources.data = arguments.data.clone().unwrap_or(sources.data);
+    sources.held_out = arguments.held_out.clone().or(sources.held_out);
+    Ok(TrainingRun::resume(&arguments.run, ctx, &sources, &arguments.options.of_training())?)
 }
 
 /// Runs to the end with a progress bar; an interrupt makes it save and stop.
-fn run_with_progress(mut training: TrainingRun<'_>) -> Result<(), Failure> {
+fn run_with_progress(training: &mut TrainingRun<'_>) -> Result<(), Failure> {
     let mut terminal = io::stdout();
     let (model, steps) = (training.trainer().model(), training.trainer().config().steps);
     let config = model.config();
@@ -165,7 +168,7 @@ fn run_with_progress(mut training: TrainingRun<'_>) -> Result<(), Failure> {
 }
 
 /// The same for programs: the standard output gets the lines of metrics.jsonl, each as soon as it is there.
-fn run_with_records(mut training: TrainingRun<'_>) -> Result<(), Failure> {
+fn run_with_records(training: &mut TrainingRun<'_>) -> Result<(), Failure> {
     let mut output = io::stdout();
     training.run(|event| {
         if let Event::Record(record) = event {

@@ -83,7 +83,7 @@ fn text(bytes: &[u8]) -> &str {
 fn start_until(workshop: &Workshop, run: &str, steps: &str, lines: usize) -> Child {
     let path = workshop.path(&format!("{run}.jsonl"));
     let log = fs::File::create(&path).unwrap();
-    let mut child = workshop.train(run, &["--steps", steps]).stdout(log).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = workshop.train(run, &["--steps", steps]).stdout(log).spawn().unwrap();
     while fs::read_to_string(&path).unwrap().lines().count() < lines {
         assert!(child.try_wait().unwrap().is_none(), "the run ended by itself");
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -115,16 +115,63 @@ fn a_killed_run_comes_to_the_same_bits() {
 }
 
 #[test]
-fn an_interrupt_saves_and_ends_with_130() {
+fn a_signal_saves_and_stops() {
+    for name in ["-INT", "-TERM"] {
+        let workshop = Workshop::new();
+        let child = start_until(&workshop, "run", "1000000", 7);
+        signal(&child, name);
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(0));
+        let last = list_checkpoints(&workshop.path("run/checkpoints")).unwrap().pop().unwrap();
+        let last = last.to_string_lossy().rsplit('-').next().unwrap().trim_start_matches('0').to_owned();
+        let told = format!("stopped after step {last} of 1000000; --resume goes on from there\n");
+        assert_eq!(text(&ended.stderr), told);
+        let written = fs::read_to_string(workshop.path("run.jsonl")).unwrap();
+        let line = written.lines().last().unwrap();
+        assert!(line.starts_with(&format!("{{\"step\": {last},")), "saved {last} behind {line}");
+        assert_eq!(written, fs::read_to_string(workshop.path("run/metrics.jsonl")).unwrap());
+    }
+}
+
+#[test]
+fn a_second_signal_ends_the_command_at_once() {
     let workshop = Workshop::new();
-    let mut child = start_until(&workshop, "run", "1000000", 7);
+    // One step of minutes: the signals come while it is being made.
+    let flags = ["--batch-size", "1000000", "--micro-batch-size", "100", "--steps", "1"];
+    let mut child = workshop.train("run", &flags).spawn().unwrap();
+    while !workshop.path("run/checkpoints").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "the run ended by itself");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
     signal(&child, "-INT");
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    let last = list_checkpoints(&workshop.path("run/checkpoints")).unwrap().pop().unwrap();
-    let written = fs::read_to_string(workshop.path("run.jsonl")).unwrap();
-    let step = format!("{{\"step\": {},", last.to_string_lossy().rsplit('-').next().unwrap().trim_start_matches('0'));
-    assert!(written.lines().last().unwrap().starts_with(&step), "saved {last:?} behind\n{written}");
-    assert_eq!(written, fs::read_to_string(workshop.path("run/metrics.jsonl")).unwrap());
+    signal(&child, "-TERM");
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), text(&ended.stderr)), (Some(128 + 15), ""));
+    assert!(list_checkpoints(&workshop.path("run/checkpoints")).unwrap().is_empty());
+}
+
+#[test]
+fn a_shard_that_is_cut_short_ends_the_run_and_the_folder_goes_on() {
+    let workshop = Workshop::new();
+    finish(workshop.train("unbroken", &["--steps", "300"]), 0);
+    let data = workshop.path("data.tokens");
+    let whole = fs::read(&data).unwrap();
+    let child = start_until(&workshop, "run", "300", 12);
+    fs::OpenOptions::new().write(true).open(&data).unwrap().set_len(65).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let sentence = format!("data.tokens: was cut to 65 bytes while it was in use; it had {}\n", whole.len());
+    let said = text(&ended.stderr);
+    assert!(ended.status.code() == Some(3) && said.starts_with("Error: ") && said.ends_with(&sentence), "{said}");
+    let run = workshop.path("run");
+    let resume = |code| finish(command(&["train", run.to_str().unwrap(), "--resume"]), code);
+    assert!(text(&resume(3).stderr).contains("data.tokens: is 65 bytes long, but its 4000 tokens take 8064"));
+    let mut changed = whole.clone();
+    changed[100] ^= 1;
+    fs::write(&data, changed).unwrap();
+    assert!(text(&resume(3).stderr).contains("data.tokens: holds other tokens than those this run was started on"));
+    fs::write(&data, whole).unwrap();
+    resume(0);
+    assert!(workshop.tensors("run") == workshop.tensors("unbroken"), "other tensors");
 }
 
 #[test]

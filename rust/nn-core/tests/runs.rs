@@ -9,11 +9,13 @@ use std::sync::atomic::Ordering;
 use nn_core::format::{Table, Value, parse_json, read_json};
 use nn_core::model::Precision;
 use nn_core::train::{
-    Checkpoint, Event, TrainConfig, TrainingRun, best_checkpoint, list_checkpoints, read_metrics, resolve_checkpoint,
+    Checkpoint, Event, Sources, TrainConfig, TrainingRun, best_checkpoint, list_checkpoints, read_metrics,
+    resolve_checkpoint,
 };
 use nn_core::{Error, Result};
 use nn_ffi::Context;
 use proptest::prelude::*;
+use sha2::{Digest, Sha256};
 
 struct Workshop {
     root: tempfile::TempDir,
@@ -42,7 +44,7 @@ impl Workshop {
 
     fn resume<'ctx>(&self, ctx: &'ctx Context, name: &str) -> Result<TrainingRun<'ctx>> {
         let (data, held_out) = (self.path("data.tokens"), self.path("held-out.tokens"));
-        TrainingRun::resume(&self.path(name), ctx, &data, Some(&held_out))
+        TrainingRun::resume(&self.path(name), ctx, &Sources::new(data, Some(held_out)), &Table::new())
     }
 
     /// A whole run's last checkpoint.
@@ -52,12 +54,13 @@ impl Workshop {
     }
 }
 
-/// The metrics of a run without what is measured in time.
+/// The metrics of a run without what it measures of itself.
 fn metrics(run: &Path) -> Vec<Table> {
     let mut records = read_metrics(&run.join("metrics.jsonl")).unwrap();
     for record in &mut records {
         record.remove("seconds");
         record.remove("tokens_per_second");
+        record.remove("bytes_peak");
     }
     records
 }
@@ -130,6 +133,55 @@ fn a_scaled_run_stopped_and_resumed_is_as_one_that_was_not() {
     assert!((1..16).contains(&skipped.len()) && skipped.iter().all(|record| is_none(record, "learning_rate")));
     assert_eq!((last.skipped_steps, scaling.unwrap().skipped as usize), (skipped.len(), skipped.len()));
     assert_eq!(skipped[0].get("loss_scale"), Some(&Value::Float(16_777_216.0)));
+}
+
+#[test]
+fn a_run_goes_on_with_other_options_and_on_its_own_data_alone() {
+    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    let mut first = workshop.start_with(&ctx, "run", TrainConfig { steps: 4, ..tiny::options() }).unwrap();
+    let (data, held_out) = (workshop.path("data.tokens"), workshop.path("held-out.tokens"));
+    let sources = Sources::new(data.clone(), Some(held_out.clone()));
+    sources.write(&workshop.path("run"), &first, "tests 1").unwrap();
+    first.stop_flag().store(true, Ordering::Relaxed);
+    assert_eq!(first.run(|_| Ok(())).unwrap().unwrap().step, 1, "a stop before the first step lets that be done");
+
+    let noted = read_json(&workshop.path("run/run.json")).unwrap();
+    let names = ["data", "held_out", "data_sha256", "held_out_sha256", "program", "library", "abi", "device"];
+    assert_eq!(noted.names().collect::<Vec<_>>(), [&names[..], &["model", "train"]].concat());
+    assert_eq!(noted.get("program"), Some(&"tests 1".into()));
+    let digest = Sha256::digest(fs::read(&data).unwrap()).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    assert_eq!(noted.get("data_sha256"), Some(&digest.as_str().into()));
+
+    let read = Sources::read(&workshop.path("run")).unwrap();
+    let resume = |sources: &Sources, changes: &[(&str, Value)]| {
+        let changes = changes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        TrainingRun::resume(&workshop.path("run"), &ctx, sources, &changes)
+    };
+    let error = resume(&read, &[("seed", 3i32.into())]).unwrap_err();
+    assert!(error.to_string().starts_with("a run goes on with the seed it has; it takes others of micro_"), "{error}");
+    let error = resume(&read, &[("activation_checkpointing", 3i32.into())]).unwrap_err();
+    assert_eq!(error.to_string(), "activation_checkpointing is 3; this model has 2 blocks");
+
+    let good = fs::read(&data).unwrap();
+    tiny::shard(&data, 3000, 4);
+    let there = &digest[..12];
+    let error = resume(&read, &[]).unwrap_err();
+    let sentence =
+        format!("data.tokens: holds other tokens than those this run was started on (SHA-256 {there}… there, ");
+    assert!(error.to_string().contains(&sentence) && error.to_string().ends_with("… here)"), "{error}");
+    assert_eq!(error.exit_code(), 3);
+    fs::write(&data, &good).unwrap();
+    tiny::shard(&held_out, 300, 5);
+    assert!(resume(&read, &[]).unwrap_err().to_string().contains("held-out.tokens: holds other tokens"));
+    resume(&sources, &[]).unwrap(); // of an older run, whose data nobody noted
+    assert_eq!(Sources::new(read.data.clone(), None).held_out, None);
+    tiny::shard(&held_out, 300, 2);
+
+    let mut second = resume(&read, &[("micro_batch_size", Value::None), ("save_every", 1i32.into())]).unwrap();
+    assert_eq!(second.run(|_| Ok(())).unwrap().unwrap().step, 4);
+    let last = Checkpoint::open(&resolve_checkpoint(&workshop.path("run"), false).unwrap()).unwrap();
+    let wanted = TrainConfig { steps: 4, micro_batch_size: None, save_every: 1, ..tiny::options() };
+    assert_eq!(last.training.unwrap().train, wanted);
 }
 
 #[test]

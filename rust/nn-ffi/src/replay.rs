@@ -1,5 +1,7 @@
 //! Calls that are made again and again, and become a graph on the way.
 
+use std::fmt::Display;
+
 use crate::{Context, CudaGraph, Error, Result};
 
 /// The same calls, time after time: of a training step, or of a token.
@@ -12,6 +14,7 @@ pub struct Replay<'ctx> {
     capture: bool,
     runs: usize,
     graph: Option<CudaGraph<'ctx>>,
+    refused: Option<String>,
 }
 
 /// How the calls of a run were made.
@@ -27,13 +30,19 @@ impl<'ctx> Replay<'ctx> {
     /// Nothing has run yet. Without `capture` every run makes its calls one by one.
     #[must_use]
     pub fn new(context: &'ctx Context, capture: bool) -> Self {
-        Self { context, capture, runs: 0, graph: None }
+        Self { context, capture, runs: 0, graph: None, refused: None }
     }
 
     /// Whether the next run replays a graph.
     #[must_use]
     pub fn is_captured(&self) -> bool {
         self.graph.is_some()
+    }
+
+    /// Why the calls could not be captured, where [`run_or_call`](Self::run_or_call) found that.
+    #[must_use]
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
     }
 
     /// Makes the calls once more. When it is the `last` time nothing is captured any more.
@@ -52,11 +61,39 @@ impl<'ctx> Replay<'ctx> {
         if self.runs == 1 || last || !self.capture {
             calls()?;
         } else {
-            // Kept only once it has run: a launch that fails leaves the next run to try again.
-            let graph = self.context.capture(calls)?;
-            graph.launch()?;
-            self.graph = Some(graph);
+            self.launch_first(self.context.capture(calls)?)?;
         }
         Ok(Run::Calls)
+    }
+
+    /// As [`run`](Self::run), but calls that cannot be captured are made one by one, now and from here on:
+    /// [`refused`](Self::refused) tells why.
+    ///
+    /// # Errors
+    ///
+    /// That of `calls` when they are not being captured, or [`Error::Call`] when they fail in a launch.
+    pub fn run_or_call<E: From<Error> + Display>(
+        &mut self,
+        mut calls: impl FnMut() -> Result<(), E>,
+    ) -> Result<Run, E> {
+        if self.graph.is_some() || self.runs == 0 || !self.capture {
+            return self.run(false, calls);
+        }
+        self.runs += 1;
+        match self.context.capture(&mut calls) {
+            Ok(graph) => self.launch_first(graph)?,
+            Err(error) => {
+                (self.capture, self.refused) = (false, Some(error.to_string()));
+                calls()?;
+            }
+        }
+        Ok(Run::Calls)
+    }
+
+    fn launch_first(&mut self, graph: CudaGraph<'ctx>) -> Result<()> {
+        // Kept only once it has run: a launch that fails leaves the next run to try again.
+        graph.launch()?;
+        self.graph = Some(graph);
+        Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! Dynamic loss scaling, which training in f16 needs: all of it happens on the device, and nothing is read back.
+//! What becomes of a step whose gradients are not finite: dynamic loss scaling, which training in f16 needs, skips it and
+//! goes on; without it nothing is updated from there on. All of it happens on the device, and nothing is read back.
 
 use crate::{Context, DType, GpuTensor, Result, kernels};
 
@@ -89,5 +90,43 @@ impl<'ctx> LossScaling<'ctx> {
             backoff,
             interval,
         )
+    }
+}
+
+/// Finds the first step whose gradients are not finite, and has nothing updated from that step on: the weights stay those
+/// that it met, however much later somebody looks.
+#[derive(Debug)]
+pub(crate) struct FiniteWatch<'ctx> {
+    /// Sum of the norms of all steps, f32 `[1]`: once it is not finite it never is again.
+    sum: GpuTensor<'ctx>,
+    /// What `loss_scale_update` takes beside the sum. Its scale is 1 and stays 1.
+    scale: GpuTensor<'ctx>,
+    good_steps: GpuTensor<'ctx>,
+    skipped: GpuTensor<'ctx>,
+    /// 1 from the first step on whose gradients were not finite, i32 `[1]`.
+    pub(crate) skip: GpuTensor<'ctx>,
+}
+
+impl<'ctx> FiniteWatch<'ctx> {
+    pub(crate) fn new(context: &'ctx Context) -> Result<Self> {
+        Ok(Self {
+            sum: context.zeros(&[1], DType::F32)?,
+            scale: context.tensor(&[1.0f32], &[1])?,
+            good_steps: context.zeros(&[1], DType::I32)?,
+            skipped: context.zeros(&[1], DType::I32)?,
+            skip: context.zeros(&[1], DType::I32)?,
+        })
+    }
+
+    /// Forgets the steps so far.
+    pub(crate) fn restart(&self) -> Result<()> {
+        self.sum.zero()?;
+        self.skip.zero()
+    }
+
+    /// Sets `skip` from the norm f32 `[1]` of a step's gradients and those before.
+    pub(crate) fn update(&self, norm: &GpuTensor<'ctx>) -> Result<()> {
+        kernels::add(&self.sum, norm, &self.sum)?;
+        kernels::loss_scale_update(&self.sum, &self.scale, &self.good_steps, &self.skipped, &self.skip, 1.0, 1.0, 1)
     }
 }

@@ -1,7 +1,9 @@
 //! The device's side of training: moments, step, rate, norm and clip factor in device memory, and the calls of an update.
 
+use std::fmt::Display;
+
 use crate::replay::{Replay, Run};
-use crate::scaling::{LossScaling, LossScalingOptions, LossScalingState};
+use crate::scaling::{FiniteWatch, LossScaling, LossScalingOptions, LossScalingState};
 use crate::{Context, DType, Error, GpuTensor, Result, kernels};
 
 /// Constants of the updates. Numbers that users give in double precision are rounded to `f32` once, here.
@@ -41,6 +43,7 @@ pub struct UpdateOptions {
 /// A model that computes in 16 bits does it on a rounded copy of the parameters, which every update writes. With loss
 /// scaling the caller's gradients are those of the losses times [`GpuTrainer::loss_scale`]; a step whose gradients
 /// overflow is skipped: parameters, moments and the schedule stay as they are. (Micikevicius et al. 2018, section 3)
+/// Without loss scaling such a step ends the training: neither it nor any step behind it updates anything.
 #[derive(Debug)]
 pub struct GpuTrainer<'ctx> {
     context: &'ctx Context,
@@ -54,12 +57,23 @@ pub struct GpuTrainer<'ctx> {
     rate: GpuTensor<'ctx>,
     norm: GpuTensor<'ctx>,
     clip: GpuTensor<'ctx>,
-    scaling: Option<LossScaling<'ctx>>,
+    overflow: Overflow<'ctx>,
     options: UpdateOptions,
     capture: bool,
     replay: Option<(Vec<usize>, Replay<'ctx>)>,
+    /// Why the last step ran call by call.
+    eager_reason: Option<String>,
     /// Steps, known here so that nobody has to wait for the device.
     done: i32,
+}
+
+/// What becomes of a step whose gradients are not finite.
+#[derive(Debug)]
+enum Overflow<'ctx> {
+    /// It is skipped, and the loss scale backs off.
+    Scaled(LossScaling<'ctx>),
+    /// From it on nothing is updated.
+    Watched(FiniteWatch<'ctx>),
 }
 
 impl<'ctx> GpuTrainer<'ctx> {
@@ -106,10 +120,14 @@ impl<'ctx> GpuTrainer<'ctx> {
             rate: one()?,
             norm: one()?,
             clip: one()?,
-            scaling: options.loss_scaling.map(|options| LossScaling::new(context, options)).transpose()?,
+            overflow: match options.loss_scaling {
+                Some(options) => Overflow::Scaled(LossScaling::new(context, options)?),
+                None => Overflow::Watched(FiniteWatch::new(context)?),
+            },
             options,
             capture,
             replay: None,
+            eager_reason: None,
             done: 0,
         })
     }
@@ -138,7 +156,23 @@ impl<'ctx> GpuTrainer<'ctx> {
     ///
     /// [`Error::Call`] when the device has failed.
     pub fn loss_scaling(&self) -> Result<Option<LossScalingState>> {
-        self.scaling.as_ref().map(LossScaling::state).transpose()
+        self.scaling().map(LossScaling::state).transpose()
+    }
+
+    fn scaling(&self) -> Option<&LossScaling<'ctx>> {
+        match &self.overflow {
+            Overflow::Scaled(scaling) => Some(scaling),
+            Overflow::Watched(_) => None,
+        }
+    }
+
+    /// Updates done, read from the device: steps without those that were skipped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`] when the device has failed.
+    pub fn updates_done(&self) -> Result<i32> {
+        self.step.item()
     }
 
     /// Continues as if so many steps were done, with the loss scaling of that moment when losses are scaled.
@@ -148,9 +182,9 @@ impl<'ctx> GpuTrainer<'ctx> {
     /// [`Error::Value`] for a negative number, fewer steps than were skipped, or a state of loss scaling where losses are
     /// not scaled or none where they are; [`Error::Call`] when the device has failed.
     pub fn restore(&mut self, steps: i32, loss_scaling: Option<LossScalingState>) -> Result<()> {
-        let skipped = match (&self.scaling, loss_scaling) {
-            (None, None) => 0,
-            (Some(_), Some(state)) => state.skipped,
+        let skipped = match (&self.overflow, loss_scaling) {
+            (Overflow::Watched(_), None) => 0,
+            (Overflow::Scaled(_), Some(state)) => state.skipped,
             _ => {
                 let problem = "the state of loss scaling belongs to scaled losses, and to no others";
                 return Err(Error::Value(problem.into()));
@@ -160,8 +194,10 @@ impl<'ctx> GpuTrainer<'ctx> {
             let problem = "neither may be below 0, and no more can be skipped than there are";
             return Err(Error::Value(format!("{steps} steps, {skipped} of them skipped: {problem}")));
         }
-        if let (Some(scaling), Some(state)) = (&self.scaling, loss_scaling) {
-            scaling.set_state(state)?;
+        match (&self.overflow, loss_scaling) {
+            (Overflow::Scaled(scaling), Some(state)) => scaling.set_state(state)?,
+            (Overflow::Watched(watch), _) => watch.restart()?,
+            (Overflow::Scaled(_), None) => {}
         }
         self.step.copy_from_slice(&[steps - skipped])?;
         self.done = steps;
@@ -172,14 +208,17 @@ impl<'ctx> GpuTrainer<'ctx> {
     /// it before its forward pass.
     #[must_use]
     pub fn loss_scale(&self) -> Option<&GpuTensor<'ctx>> {
-        self.scaling.as_ref().map(|scaling| &scaling.scale)
+        self.scaling().map(|scaling| &scaling.scale)
     }
 
-    /// 1 when the gradients of the last step overflowed, so that nothing was updated, i32 `[1]`; `None` when losses are
-    /// not scaled.
+    /// 1 when the last step updated nothing, i32 `[1]`: its gradients were not finite, or, where losses are not scaled,
+    /// those of a step before it.
     #[must_use]
-    pub fn skip(&self) -> Option<&GpuTensor<'ctx>> {
-        self.scaling.as_ref().map(|scaling| &scaling.skip)
+    pub fn skip(&self) -> &GpuTensor<'ctx> {
+        match &self.overflow {
+            Overflow::Scaled(scaling) => &scaling.skip,
+            Overflow::Watched(watch) => &watch.skip,
+        }
     }
 
     /// Global norm of the gradients of the last step before clipping, of the scaled losses where they are, f32 `[1]`.
@@ -198,36 +237,57 @@ impl<'ctx> GpuTrainer<'ctx> {
     ///
     /// `shape` is that of the batch. Steps of one shape must make the same calls on memory that stays: what differs from
     /// step to step is written into it before. From the third step of a shape on, `forward_backward` is not run but
-    /// replayed, which the result tells. Another shape starts afresh.
+    /// replayed, which the result tells. Another shape starts afresh. Calls that cannot be captured are made one by one,
+    /// by this step and all behind it.
     ///
     /// # Errors
     ///
     /// That of `forward_backward`, or [`Error::Call`]; the step then does not count.
-    pub fn step<E: From<Error>>(
+    pub fn step<E: From<Error> + Display>(
         &mut self,
         shape: &[usize],
-        forward_backward: impl FnOnce() -> Result<(), E>,
+        mut forward_backward: impl FnMut() -> Result<(), E>,
     ) -> Result<Run, E> {
+        let mut captured_for = None;
         let mut replay = match self.replay.take() {
             Some((known, replay)) if known == shape => replay,
             // The memory of a graph for another shape goes first.
             other => {
-                drop(other);
+                captured_for = other.filter(|(_, replay)| replay.is_captured()).map(|(known, _)| known);
                 Replay::new(self.context, self.capture)
             }
         };
-        let run = replay.run(false, || {
-            if let Some(scaling) = &self.scaling {
+        let run = replay.run_or_call(|| {
+            if let Some(scaling) = self.scaling() {
                 scaling.begin()?;
             }
             forward_backward()?;
             self.update().map_err(E::from)
         });
+        if let Some(sentence) = replay.refused() {
+            self.capture = false;
+            self.eager_reason = Some(format!("the step could not be captured: {sentence}"));
+        } else if replay.is_captured() {
+            self.eager_reason = None;
+        } else if self.capture {
+            self.eager_reason = Some(captured_for.map_or_else(
+                || format!("the first step of batches {shape:?} runs call by call"),
+                |known| format!("the batch is {shape:?}, the captured step was for {known:?}"),
+            ));
+        } else if self.eager_reason.is_none() {
+            self.eager_reason = Some("capture is off".into());
+        }
         self.replay = Some((shape.to_vec(), replay));
         if run.is_ok() {
             self.done += 1;
         }
         run
+    }
+
+    /// Why the last step ran call by call; `None` when it was replayed, or there was none yet.
+    #[must_use]
+    pub fn eager_reason(&self) -> Option<&str> {
+        self.eager_reason.as_deref()
     }
 
     /// Whether the next step of this shape replays a graph.
@@ -236,13 +296,19 @@ impl<'ctx> GpuTrainer<'ctx> {
         self.replay.as_ref().is_some_and(|(known, replay)| known == shape && replay.is_captured())
     }
 
+    /// Lets go of the captured step, and of the memory that is its own. The next step runs call by call.
+    pub fn release_captured(&mut self) {
+        self.replay = None;
+    }
+
     fn update(&self) -> Result<()> {
-        let (options, skip) = (&self.options, self.skip());
+        let (options, skip) = (&self.options, Some(self.skip()));
         kernels::grad_norm(&self.gradients, &self.norm)?;
         let limit = options.clip_norm.unwrap_or(f32::INFINITY);
         kernels::grad_clip(&self.norm, self.loss_scale(), &self.clip, None, limit)?;
-        if let Some(scaling) = &self.scaling {
-            scaling.update(&self.norm)?;
+        match &self.overflow {
+            Overflow::Scaled(scaling) => scaling.update(&self.norm)?,
+            Overflow::Watched(watch) => watch.update(&self.norm)?,
         }
         kernels::lr_schedule(
             skip,

@@ -243,6 +243,91 @@ fn a_step_that_fails_does_not_count() -> Result<()> {
 }
 
 #[test]
+fn why_a_step_runs_call_by_call_is_told() -> Result<()> {
+    let context = device::context();
+    let (parameters, gradients) = (context.zeros(&[16], DType::F32)?, context.zeros(&[16], DType::F32)?);
+    let mut trainer = GpuTrainer::new(&parameters, &gradients, None, OPTIONS, true)?;
+    assert_eq!(trainer.eager_reason(), None);
+    let table = [
+        ([8, 4], Some("the first step of batches [8, 4] runs call by call")),
+        ([2, 4], Some("the first step of batches [2, 4] runs call by call")),
+        ([2, 4], None),
+        ([2, 4], None),
+        ([8, 4], Some("the batch is [8, 4], the captured step was for [2, 4]")),
+        ([8, 4], None),
+    ];
+    for (shape, reason) in table {
+        trainer.step(&shape, || kernels::fill(&gradients, 0.5))?;
+        assert_eq!(trainer.eager_reason(), reason);
+    }
+    let mut eager = GpuTrainer::new(&parameters, &gradients, None, OPTIONS, false)?;
+    for _ in 0..2 {
+        eager.step(&[8, 4], || kernels::fill(&gradients, 0.5))?;
+        assert_eq!(eager.eager_reason(), Some("capture is off"));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_step_that_cannot_be_captured_goes_on_call_by_call() -> Result<()> {
+    let context = device::context();
+    let trained = |capture: bool, look: bool| -> Result<(Vec<f32>, Option<String>, usize)> {
+        let (parameters, gradients) = (context.zeros(&[16], DType::F32)?, context.zeros(&[16], DType::F32)?);
+        let mut trainer = GpuTrainer::new(&parameters, &gradients, None, OPTIONS, capture)?;
+        let mut made = 0;
+        for shape in [[1, 1], [1, 1], [1, 1], [2, 1]] {
+            trainer.step(&shape, || {
+                made += 1;
+                // The host cannot look at a tensor while calls are recorded.
+                if look {
+                    gradients.to_vec::<f32>()?;
+                }
+                kernels::fill(&gradients, 0.5)
+            })?;
+        }
+        Ok((parameters.to_vec()?, trainer.eager_reason().map(str::to_owned), made))
+    };
+    let (expected, ..) = trained(false, true)?;
+    let (found, reason, made) = trained(true, true)?;
+    let reason = reason.unwrap_or_default();
+    assert!(reason.starts_with("the step could not be captured: ") && reason.contains("CAPTURING"), "{reason}");
+    assert_eq!((found, made), (expected.clone(), 5), "the second step was tried once more than it ran");
+    assert_eq!(trained(true, false)?.0, expected);
+    Ok(())
+}
+
+#[test]
+fn nothing_is_updated_from_the_first_step_on_whose_gradients_are_not_finite() -> Result<()> {
+    let context = device::context();
+    for bad in [f32::NAN, f32::INFINITY] {
+        let (parameters, gradients) = (context.zeros(&[16], DType::F32)?, context.zeros(&[16], DType::F32)?);
+        let mut trainer = GpuTrainer::new(&parameters, &gradients, None, OPTIONS, true)?;
+        let source = context.zeros(&[16], DType::F32)?;
+        let step = |trainer: &mut GpuTrainer<'_>, value: f32| -> Result<Vec<u32>> {
+            source.copy_from_slice(&[value; 16])?;
+            trainer.step(&[1], || gradients.copy_from(&source))?;
+            let all = [&parameters, trainer.first_moments(), trainer.second_moments()];
+            let values: Vec<Vec<f32>> = all.iter().map(|tensor| tensor.to_vec()).collect::<Result<_>>()?;
+            Ok(values.concat().into_iter().map(f32::to_bits).collect())
+        };
+        for _ in 0..3 {
+            step(&mut trainer, 0.5)?;
+        }
+        let before = step(&mut trainer, 0.25)?;
+        assert_eq!((trainer.skip().item::<i32>()?, trainer.updates_done()?), (0, 4));
+        for value in [bad, 0.5, 0.5] {
+            assert_eq!(step(&mut trainer, value)?, before);
+            assert_eq!((trainer.skip().item::<i32>()?, trainer.updates_done()?), (1, 4));
+        }
+        assert_eq!(trainer.steps_done(), 7);
+        trainer.restore(4, None)?;
+        assert_ne!(step(&mut trainer, 0.5)?, before);
+        assert_eq!((trainer.skip().item::<i32>()?, trainer.updates_done()?), (0, 5));
+    }
+    Ok(())
+}
+
+#[test]
 fn what_cannot_be_trained_is_refused() -> Result<()> {
     let context = device::context();
     let parameters = context.zeros(&[16], DType::F32)?;
@@ -254,7 +339,7 @@ fn what_cannot_be_trained_is_refused() -> Result<()> {
     let state = LossScalingState { scale: 8.0, good_steps: 1, skipped: 2 };
     let mut plain = GpuTrainer::new(&parameters, &parameters, None, OPTIONS, true)?;
     assert!(plain.restore(3, Some(state)).is_err() && plain.restore(-1, None).is_err());
-    assert_eq!((plain.loss_scaling()?, plain.loss_scale().is_none(), plain.skip().is_none()), (None, true, true));
+    assert_eq!((plain.loss_scaling()?, plain.loss_scale().is_none(), plain.skip().item::<i32>()?), (None, true, 0));
     let scaling = LossScalingOptions { scale: 4.0, growth: 2.0, backoff: 0.5, interval: 3 };
     let options = UpdateOptions { loss_scaling: Some(scaling), ..OPTIONS };
     let mut scaled = GpuTrainer::new(&parameters, &parameters, None, options, true)?;

@@ -11,13 +11,16 @@
 //! bytes 32..63   SHA-256 of the tokenizer file that made the ids; zeros when unknown
 //! ```
 //!
-//! Windows are read by position, so a shard may be larger than memory, and one that is cut off while it is open gives
-//! an error where a mapped one would end the program.
+//! Windows are read by position, so a shard may be larger than memory, and one that is cut short while it is in use gives
+//! an error where a mapped one would end the program. The file is opened anew for each read: a run over thousands of
+//! shards holds none of them open.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
 
 use super::atomic::write_file_with;
 use crate::error::{Error, Result};
@@ -33,7 +36,8 @@ const HEADER_BYTES: usize = 64;
 #[derive(Debug)]
 pub struct TokenShard {
     path: PathBuf,
-    file: File,
+    /// Bytes of the file when it was opened first.
+    size: u64,
     width: usize,
     vocab_size: u64,
     count: u64,
@@ -69,7 +73,7 @@ impl TokenShard {
         } else {
             let mut tokenizer = [0; 32];
             tokenizer.copy_from_slice(&head[32..]);
-            return Ok(Self { path: path.to_owned(), file, width: width as usize, vocab_size, count, tokenizer });
+            return Ok(Self { path: path.to_owned(), size, width: width as usize, vocab_size, count, tokenizer });
         };
         Err(Error::format(path, wrong))
     }
@@ -101,16 +105,15 @@ impl TokenShard {
 
     /// The ids at places `start .. start + ids.len()`, each of them below the vocabulary's size.
     ///
-    /// `Error::Format` when an id is not, or the file has become shorter.
+    /// `Error::Format` when an id is not, or the file has become shorter or is gone.
     pub fn read(&self, start: u64, ids: &mut [i32]) -> Result<()> {
         let end = start.checked_add(ids.len() as u64).filter(|end| *end <= self.count);
         if end.is_none() {
             return Err(Error::value(format!("tokens {start} .. {start}+{} of {}", ids.len(), self.count)));
         }
         let mut bytes = vec![0; ids.len() * self.width];
-        self.file
-            .read_exact_at(&mut bytes, HEADER_BYTES as u64 + start * self.width as u64)
-            .map_err(|error| Error::unreadable(&self.path, &error))?;
+        let offset = HEADER_BYTES as u64 + start * self.width as u64;
+        self.with_file(|file| file.read_exact_at(&mut bytes, offset))?;
         for (id, bytes) in ids.iter_mut().zip(bytes.chunks_exact(self.width)) {
             let token = match *bytes {
                 [low, high] => u32::from(u16::from_le_bytes([low, high])),
@@ -122,6 +125,37 @@ impl TokenShard {
             })?;
         }
         Ok(())
+    }
+
+    /// Adds all bytes of the file, its header included, to a digest.
+    pub(crate) fn add_to(&self, digest: &mut Sha256) -> Result<()> {
+        const CHUNK: usize = 1 << 20;
+        let mut bytes = vec![0; CHUNK];
+        self.with_file(|file| {
+            let mut left = self.size;
+            while left > 0 {
+                let part = &mut bytes[..CHUNK.min(usize::try_from(left).unwrap_or(CHUNK))];
+                file.read_exact(part)?;
+                digest.update(&*part);
+                left -= part.len() as u64;
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads from the file. `Error::Format` when it ends before it did.
+    fn with_file(&self, read: impl FnOnce(&mut File) -> std::io::Result<()>) -> Result<()> {
+        let unreadable = |error: std::io::Error| Error::unreadable(&self.path, &error);
+        let mut file = File::open(&self.path).map_err(unreadable)?;
+        match read(&mut file) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                let left = file.metadata().map_err(unreadable)?.len();
+                let had = self.size;
+                let problem = format!("was cut to {left} bytes while it was in use; it had {had}");
+                Err(Error::format(&self.path, problem))
+            }
+            done => done.map_err(unreadable),
+        }
     }
 
     /// `Error::Format` when an id is not below the vocabulary's size.
@@ -222,6 +256,24 @@ mod tests {
         std::fs::write(&path, bytes).unwrap();
         let error = TokenShard::open(&path).unwrap().check_ids().unwrap_err();
         assert!(error.to_string().contains("holds the token 65535; its vocabulary has 100"), "{error}");
+    }
+
+    #[test]
+    fn a_shard_that_is_cut_short_while_it_is_in_use_is_told() {
+        let (_root, path) = shard(&[1, 2, 3, 4], 100);
+        let opened = TokenShard::open(&path).unwrap();
+        let mut ids = [0; 2];
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(69).unwrap();
+        opened.read(0, &mut ids).unwrap();
+        assert_eq!(ids, [1, 2]);
+        for error in [opened.read(1, &mut ids), opened.read(2, &mut ids), opened.add_to(&mut Sha256::new())] {
+            let error = error.unwrap_err();
+            let sentence = format!("{}: was cut to 69 bytes while it was in use; it had 72", path.display());
+            assert_eq!((error.to_string(), error.exit_code()), (sentence, 3));
+        }
+        std::fs::remove_file(&path).unwrap();
+        let error = opened.read(0, &mut ids).unwrap_err();
+        assert!(error.to_string().ends_with("a.tokens: cannot be read: No such file or directory"), "{error}");
     }
 
     #[test]

@@ -59,6 +59,11 @@ impl Table {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The names in their order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
@@ -223,6 +228,25 @@ pub fn number_text(number: f64) -> String {
     float_text(number, "inf", "nan")
 }
 
+/// A number with at most so many significant digits, as C's `%.*g` writes it.
+pub fn short_text(number: f64, digits: usize) -> String {
+    if !number.is_finite() {
+        return number_text(number);
+    }
+    let last = digits.max(1) - 1;
+    let scientific = format!("{number:.last$e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let bare = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    match usize::try_from(i64::try_from(last).unwrap_or(i64::MAX) - i64::from(exponent)) {
+        Ok(decimals) if exponent >= -4 => bare(&format!("{number:.decimals$}")),
+        _ => format!("{}e{}{:02}", bare(mantissa), if exponent < 0 { "-" } else { "+" }, exponent.abs()),
+    }
+}
+
 fn float_text(number: f64, infinity: &str, nan: &str) -> String {
     if number.is_nan() {
         return nan.into();
@@ -336,6 +360,27 @@ mod tests {
         }
         assert_eq!(Value::Float(f64::NAN).to_json(), "NaN");
         assert_eq!(Value::Float(f64::NEG_INFINITY).to_json(), "-Infinity");
+    }
+
+    #[test]
+    fn numbers_are_shortened_as_c_shortens_them() {
+        // Expected texts are those of C's printf with %.4g and %.2g.
+        for (number, four, two) in [
+            (412.7, "412.7", "4.1e+02"),
+            (103.716_33, "103.7", "1e+02"),
+            (0.0, "0", "0"),
+            (-2.5, "-2.5", "-2.5"),
+            (99_996.0, "1e+05", "1e+05"),
+            (9999.5, "1e+04", "1e+04"),
+            (1.2e8, "1.2e+08", "1.2e+08"),
+            (0.000_123_456, "0.0001235", "0.00012"),
+            (0.000_012_345_6, "1.235e-05", "1.2e-05"),
+            (10.0, "10", "10"),
+            (f64::NAN, "nan", "nan"),
+            (f64::NEG_INFINITY, "-inf", "-inf"),
+        ] {
+            assert_eq!((short_text(number, 4).as_str(), short_text(number, 2).as_str()), (four, two));
+        }
     }
 
     #[test]

@@ -71,12 +71,7 @@ impl<'ctx> ParameterArena<'ctx> {
 
     /// The values of all elements, which f32 holds exactly whatever their dtype.
     pub fn to_vec(&self) -> Result<Vec<f32>> {
-        if self.data.dtype() == DType::F32 {
-            return Ok(self.data.to_vec()?);
-        }
-        let wide = self.data.context().empty(self.data.shape(), DType::F32)?;
-        kernels::cast(&self.data, &wide)?;
-        Ok(wide.to_vec()?)
+        host_values(&self.data)
     }
 
     /// Rounds the values of another arena of the same layout into this one.
@@ -109,4 +104,14 @@ impl<'ctx> ParameterArena<'ctx> {
         }
         Ok(())
     }
+}
+
+/// The values of a tensor of f32, bf16 or f16, which f32 holds exactly, on the host.
+pub(crate) fn host_values(tensor: &GpuTensor<'_>) -> Result<Vec<f32>> {
+    if tensor.dtype() == DType::F32 {
+        return Ok(tensor.to_vec()?);
+    }
+    let wide = tensor.context().empty(tensor.shape(), DType::F32)?;
+    kernels::cast(tensor, &wide)?;
+    Ok(wide.to_vec()?)
 }

@@ -1,5 +1,7 @@
 //! The MoE transformer: embedding, blocks, norm, language-model head; training, evaluation, prefill and decode.
 
+mod finite;
+
 use std::cell::OnceCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -16,6 +18,8 @@ use crate::layer::{
     BlockKept, Embedding, ExpertUse, KVCache, Linear, MQAttention, MoELayer, RMSNorm, RopeTables, Router, SwiGLU,
     TransformerBlock, Weight,
 };
+
+pub(crate) use finite::BadOutput;
 
 /// A target that counts for nothing.
 pub const IGNORE_INDEX: i32 = -100;

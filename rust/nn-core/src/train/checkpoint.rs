@@ -117,15 +117,18 @@ impl Checkpoint {
 
     /// Model, moments and step as they were saved.
     pub fn trainer<'ctx>(&self, ctx: &'ctx Context) -> Result<Trainer<'ctx>> {
-        let Some(state) = &self.training else {
-            return Err(Error::format(&self.folder, "has no training.json: it can be run, but not trained further"));
-        };
-        let path = self.folder.join("optimizer.safetensors");
-        let file = SafetensorsFile::open(&path)?;
-        check_moments(&file, &ParameterLayout::new(&self.config)?).map_err(|error| error.in_file(&path))?;
+        self.trainer_with(ctx, &Table::new())
+    }
+
+    /// The same, with other values of some options: those of `TrainConfig::CHANGEABLE`.
+    pub fn trainer_with<'ctx>(&self, ctx: &'ctx Context, changes: &Table) -> Result<Trainer<'ctx>> {
+        let (state, file) = self.to_train()?;
+        let options = state.train.changed(changes)?;
         let model = self.model(ctx, true, state.train.precision)?;
         let in_state = |error: Error| error.in_file(self.folder.join("training.json"));
-        let mut trainer = Trainer::new(model, state.train.clone(), true).map_err(in_state)?;
+        // What a trainer refuses may be a change, and is of the file where there is none.
+        let in_options = |error: Error| if changes.is_empty() { in_state(error) } else { error };
+        let mut trainer = Trainer::new(model, options, true).map_err(in_options)?;
         for (prefix, arena) in MOMENTS.into_iter().zip(trainer.moments()) {
             for spec in arena.layout().specs() {
                 arena.set(&spec.name, &file.read_f32(&format!("{prefix}{}", spec.name), 0, spec.size())?)?;
@@ -133,6 +136,17 @@ impl Checkpoint {
         }
         trainer.restore(state.step, state.loss_scaling).map_err(in_state)?;
         Ok(trainer)
+    }
+
+    /// Where the training stands, and the file of the moments, checked.
+    pub(super) fn to_train(&self) -> Result<(&TrainingState, SafetensorsFile)> {
+        let Some(state) = &self.training else {
+            return Err(Error::format(&self.folder, "has no training.json: it can be run, but not trained further"));
+        };
+        let path = self.folder.join("optimizer.safetensors");
+        let file = SafetensorsFile::open(&path)?;
+        check_moments(&file, &ParameterLayout::new(&self.config)?).map_err(|error| error.in_file(&path))?;
+        Ok((state, file))
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) const LARGEST_LOSS_SCALE: f64 = 16_777_216.0;
 const OF_SCALING: [&str; 4] = ["loss_scale", "loss_scale_growth", "loss_scale_backoff", "loss_scale_interval"];
 /// Other options that checkpoints did not have from the beginning. Files have them, and those above, where they are not
 /// at their defaults, so a run that uses none of them is the same file as ever, which programs from before them open too.
-const ADDED: [&str; 3] = ["activation_checkpointing", "recompute_experts", "precision"];
+const ADDED: [&str; 4] = ["max_loss", "activation_checkpointing", "recompute_experts", "precision"];
 
 options! {
     /// Everything that decides the bits of a training run, beside the model and the data; and when it reports.
@@ -32,6 +32,8 @@ options! {
         eps: f64 = 1e-8, "AdamW's";
         weight_decay: f64 = 0.1, "decoupled, on matrices only";
         clip_norm: Option<f64> = Some(1.0), "largest global norm of the gradients; None never clips";
+        max_loss: Option<f64> = None,
+            "a reported loss above it ends the run as diverged; none is 10 ln(vocab_size)";
         activation_checkpointing: usize = 0,
             "to save memory, every so many blocks one keeps its input alone and recomputes the rest in backward, with \
              the same bits: 1 is every block, 0 none";
@@ -66,7 +68,7 @@ impl TrainConfig {
             "loss_scale_backoff" => "a number, from 0 to 1",
             "seed" => "a whole number of 64 bits",
             "min_rate_share" | "beta1" | "beta2" => "a number, from 0 to 1",
-            "learning_rate" | "eps" | "weight_decay" | "clip_norm" => "a number, at least 0",
+            "learning_rate" | "eps" | "weight_decay" | "clip_norm" | "max_loss" => "a number, at least 0",
             _ => "a whole number, at least 1",
         }
     }
@@ -95,6 +97,7 @@ impl TrainConfig {
             ("eps", self.eps, 0.0, f64::MAX),
             ("weight_decay", self.weight_decay, 0.0, f64::MAX),
             ("clip_norm", self.clip_norm.unwrap_or(1.0), 0.0, f64::MAX),
+            ("max_loss", self.max_loss.unwrap_or(1.0), 0.0, f64::MAX),
             ("loss_scale", self.loss_scale, LEAST_LOSS_SCALE, LARGEST_LOSS_SCALE),
             ("loss_scale_growth", self.loss_scale_growth, 1.0, f64::MAX),
             ("loss_scale_backoff", self.loss_scale_backoff, 0.0, 1.0),
@@ -105,7 +108,7 @@ impl TrainConfig {
             }
             let problem = match name {
                 "beta1" | "beta2" if value == 1.0 => "is 1; it must be below 1",
-                "eps" | "loss_scale_backoff" if value == 0.0 => "is 0; it must be above 0",
+                "eps" | "max_loss" | "loss_scale_backoff" if value == 0.0 => "is 0; it must be above 0",
                 "clip_norm" if value == 0.0 => "is 0; it must be above 0, or none for no clipping",
                 _ => continue,
             };
@@ -124,6 +127,40 @@ impl TrainConfig {
             }
         }
         Ok(())
+    }
+
+    /// Options that a run may go on with other values of. Micro-batches and what is computed twice change how a step is
+    /// reached, not what is trained; the rest decides when the run looks at itself.
+    pub const CHANGEABLE: [&str; 9] = [
+        "micro_batch_size",
+        "activation_checkpointing",
+        "recompute_experts",
+        "eval_every",
+        "eval_batches",
+        "save_every",
+        "keep_checkpoints",
+        "log_every",
+        "max_loss",
+    ];
+
+    /// These options with some others than they were. `Error::Value` names one that is not of `CHANGEABLE`, or a value
+    /// that it may not have.
+    pub fn changed(&self, changes: &Table) -> Result<Self> {
+        let mut options = self.clone();
+        for (name, value) in changes.iter() {
+            if !Self::CHANGEABLE.contains(&name) {
+                let taken = Self::CHANGEABLE.join(", ");
+                return Err(Error::value(format!("a run goes on with the {name} it has; it takes others of {taken}")));
+            }
+            options.set(name, value)?;
+        }
+        options.validate()?;
+        Ok(options)
+    }
+
+    /// The loss above which a run has diverged.
+    pub fn loss_limit(&self, vocab_size: usize) -> f64 {
+        self.max_loss.unwrap_or_else(|| 10.0 * (vocab_size as f64).ln())
     }
 
     /// All options by name, in their order, but those that were added later and are at their defaults.
@@ -150,7 +187,7 @@ mod tests {
 
     #[test]
     fn wrong_options_are_named() {
-        let cases: [(&str, Value, &str); 20] = [
+        let cases: [(&str, Value, &str); 22] = [
             ("steps", 0i32.into(), "steps is 0; it must be a whole number, at least 1"),
             ("steps", 1.5.into(), "steps is 1.5; it must be a whole number, at least 1"),
             ("warmup_steps", (-1i32).into(), "warmup_steps is -1; it must be a whole number, at least 0"),
@@ -161,6 +198,8 @@ mod tests {
             ("beta1", 1i32.into(), "beta1 is 1; it must be below 1"),
             ("eps", 0.0.into(), "eps is 0; it must be above 0"),
             ("clip_norm", 0i32.into(), "clip_norm is 0; it must be above 0, or none for no clipping"),
+            ("max_loss", (-1i32).into(), "max_loss is -1.0; it must be a number, at least 0"),
+            ("max_loss", 0i32.into(), "max_loss is 0; it must be above 0"),
             ("clip_norm", "x".into(), "clip_norm is 'x'; it must be a number, at least 0"),
             ("beta2", f64::NAN.into(), "beta2 is nan; it must be a number, from 0 to 1"),
             (
@@ -214,6 +253,21 @@ mod tests {
         let names: Vec<_> = table.names().filter(|name| OF_SCALING.contains(name) || ADDED.contains(name)).collect();
         assert_eq!(names, ["activation_checkpointing", "recompute_experts", "precision", "loss_scale"]);
         assert_eq!(TrainConfig::from_table(&table).unwrap(), config);
+    }
+
+    #[test]
+    fn a_run_that_goes_on_takes_some_other_options() {
+        let begun = TrainConfig { steps: 9, recompute_experts: true, ..TrainConfig::default() };
+        let changes =
+            [("micro_batch_size", 2i32.into()), ("recompute_experts", false.into()), ("max_loss", 3.0.into())];
+        let wanted = TrainConfig { steps: 9, micro_batch_size: Some(2), max_loss: Some(3.0), ..TrainConfig::default() };
+        assert_eq!(begun.changed(&Table::from(changes)).unwrap(), wanted);
+        let refused = |name: &str, value: Value| begun.changed(&Table::from([(name, value)])).unwrap_err().to_string();
+        assert!(
+            refused("steps", 3i32.into()).starts_with("a run goes on with the steps it has; it takes others of micro_")
+        );
+        assert_eq!(refused("log_every", 0i32.into()), "log_every is 0; it must be a whole number, at least 1");
+        assert_eq!((wanted.loss_limit(9), begun.loss_limit(1)), (3.0, 0.0));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use nn_ffi::Context;
+use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::format::TokenShard;
@@ -111,6 +112,13 @@ impl TokenWindows {
     /// Every token is below it.
     pub fn vocab_size(&self) -> u64 {
         self.shards.first().map_or(0, TokenShard::vocab_size)
+    }
+
+    /// SHA-256 over the bytes of all shards, one file after the other, as 64 hexadecimal digits.
+    pub fn sha256(&self) -> Result<String> {
+        let mut digest = Sha256::new();
+        self.shards.iter().try_for_each(|shard| shard.add_to(&mut digest))?;
+        Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// Inputs and targets of windows.

@@ -5,6 +5,7 @@ use nn_ffi::{DType, GpuTensor, kernels};
 use super::data::Batch;
 use crate::error::Result;
 use crate::model::{ExpertUse, Gradients, MoETransformer};
+use crate::sum::exact_sum;
 
 /// What a step of this shape reads and writes, in memory that stays, so that its calls can be captured and replayed.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ pub(super) struct StepMemory<'ctx> {
     loss_factor: GpuTensor<'ctx>,
     scaled: Option<Scaled<'ctx>>,
     /// Sums of cross-entropies.
-    pub(super) losses: GpuTensor<'ctx>,
+    losses: GpuTensor<'ctx>,
     /// The balancing loss of each micro-batch.
     pub(super) aux: GpuTensor<'ctx>,
     /// How the last micro-batch used the experts of each layer.
@@ -115,6 +116,12 @@ impl<'ctx> StepMemory<'ctx> {
         // Others may have run since, of other lengths: what is made once must not be made inside a graph.
         let most = self.micro_batches.iter().map(|micro| micro.rows).max().unwrap_or(0);
         model.prepare(most, batch.length)
+    }
+
+    /// Mean cross-entropy of the last batch, so many `tokens` of which count.
+    pub(super) fn loss(&self, tokens: usize) -> Result<f64> {
+        let losses: Vec<f32> = self.losses.to_vec()?;
+        Ok(exact_sum(losses.into_iter().map(f64::from)) / tokens as f64)
     }
 
     /// The calls that give the batch's gradients and losses. Gives how the last micro-batch used the experts.

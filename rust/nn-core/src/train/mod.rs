@@ -3,9 +3,11 @@
 mod checkpoint;
 mod config;
 mod data;
+mod divergence;
 mod memory;
 mod metrics;
 mod run;
+mod sources;
 mod trainer;
 
 pub use checkpoint::{
@@ -17,4 +19,5 @@ pub use data::{Batch, TokenWindows, open_shards, unigram_entropy};
 pub use metrics::{MetricsLog, read_metrics};
 pub use nn_ffi::LossScalingState;
 pub use run::{Event, Progress, TrainingRun};
+pub use sources::Sources;
 pub use trainer::{StepResult, Trainer};

@@ -10,10 +10,11 @@ use nn_ffi::Context;
 use super::checkpoint::{Checkpoint, TrainingState, list_checkpoints, prune_checkpoints, save_checkpoint};
 use super::config::{LEAST_LOSS_SCALE, TrainConfig};
 use super::data::TokenWindows;
+use super::divergence;
 use super::metrics::{MetricsLog, rounded};
+use super::sources::Sources;
 use super::trainer::{StepResult, Trainer};
 use crate::error::{Error, Result};
-use crate::format::value::number_text;
 use crate::format::{Table, Tokenizer, Value, atomic};
 use crate::model::{MoEConfig, MoETransformer};
 
@@ -81,26 +82,28 @@ impl<'ctx> TrainingRun<'ctx> {
         Self::new(folder, trainer, data, held_out, tokenizer, 0, 0.0)
     }
 
-    /// Takes a run up from its last checkpoint, with the options that it was started with.
-    pub fn resume(folder: &Path, ctx: &'ctx Context, data: &Path, held_out: Option<&Path>) -> Result<Self> {
+    /// Takes a run up from its last checkpoint, with the options that it was started with but for `changes`, which may be
+    /// of those in `TrainConfig::CHANGEABLE`. `Error::Format` when the data is not what it was started on.
+    pub fn resume(folder: &Path, ctx: &'ctx Context, sources: &Sources, changes: &Table) -> Result<Self> {
         let root = folder.join("checkpoints");
         let Some(last) = list_checkpoints(&root)?.pop() else {
             return Err(Error::format(root, "holds no checkpoint to resume from"));
         };
         let checkpoint = Checkpoint::open(&last)?;
-        let trainer = checkpoint.trainer(ctx)?;
-        let Checkpoint { training: Some(state), tokenizer, .. } = checkpoint else {
-            return Err(Error::format(last, "has no training.json: it can be run, but not trained further"));
-        };
-        let windows = TokenWindows::open(data, state.train.sequence_length)?;
+        let (state, _) = checkpoint.to_train()?;
+        let (position, seconds, length) = (state.data_position, state.seconds, state.train.sequence_length);
+        let windows = TokenWindows::open(&sources.data, length)?;
         if windows.windows() != state.data_windows {
-            let (data, found, wanted) = (data.display(), windows.windows(), state.data_windows);
+            let (data, found, wanted) = (sources.data.display(), windows.windows(), state.data_windows);
             return Err(Error::value(format!(
                 "{data} holds {found} windows; this run was started on data with {wanted}"
             )));
         }
-        let held_out = held_out.map(|path| TokenWindows::open(path, state.train.sequence_length)).transpose()?;
-        Self::new(folder, trainer, windows, held_out, tokenizer, state.data_position, state.seconds)
+        sources.check_data(&windows)?;
+        let held_out = sources.held_out.as_ref().map(|path| TokenWindows::open(path, length)).transpose()?;
+        held_out.as_ref().map_or(Ok(()), |held_out| sources.check_held_out(held_out))?;
+        let trainer = checkpoint.trainer_with(ctx, changes)?;
+        Self::new(folder, trainer, windows, held_out, checkpoint.tokenizer, position, seconds)
     }
 
     fn new(
@@ -138,13 +141,22 @@ impl<'ctx> TrainingRun<'ctx> {
         &self.data
     }
 
+    /// The held-out data.
+    pub fn held_out(&self) -> Option<&TokenWindows> {
+        self.held_out.as_ref()
+    }
+
     /// Where the checkpoints are.
     pub fn checkpoints(&self) -> PathBuf {
         self.folder.join("checkpoints")
     }
 
-    /// Trains until all steps are done or the stop flag is set; returns the last progress, `None` if nothing was left.
-    /// An error of `report` ends it at once.
+    /// Trains until all steps are done or, after one step at least, the stop flag is set; returns the last progress,
+    /// `None` if nothing was left. An error of `report` ends it at once.
+    ///
+    /// `Error::Diverged` when a loss or gradients are not finite, or a reported loss is above `max_loss`; it says where
+    /// that began. It is looked for whenever the run reports, evaluates or saves, so that no checkpoint is of a step
+    /// behind it.
     pub fn run(&mut self, mut report: impl FnMut(Event<'_>) -> Result<()>) -> Result<Option<Progress>> {
         let root = self.checkpoints();
         std::fs::create_dir_all(&root).map_err(|error| Error::io(&root, error))?;
@@ -166,7 +178,7 @@ impl<'ctx> TrainingRun<'ctx> {
         };
         let mut timed = (0u64, 0.0);
         let (mut saved, mut any) = (true, false);
-        while self.trainer.step() < config.steps && !self.stop.load(Ordering::Relaxed) {
+        while self.trainer.step() < config.steps && !(any && self.stop.load(Ordering::Relaxed)) {
             let began = Instant::now();
             let ctx = self.trainer.model().context();
             let batch = self.data.batch(ctx, config.seed, self.position, config.batch_size)?;
@@ -175,28 +187,37 @@ impl<'ctx> TrainingRun<'ctx> {
             let step = result.step;
             let last = step == config.steps;
             let reported = last || step.is_multiple_of(config.log_every);
+            let evaluated = self.held_out.is_some() && (last || every(config.eval_every, step));
+            saved = last || every(config.save_every, step);
             let measures = reported.then(|| Measures::of(&result)).transpose()?;
+            let loss = match &measures {
+                Some(measures) => measures.loss,
+                None if evaluated || saved => result.loss()?,
+                None => f64::NAN,
+            };
             let spent = began.elapsed().as_secs_f64();
             self.seconds += spent;
             timed = (timed.0 + 1, timed.1 + spent);
-            if let Some(measures) = measures {
+            if let Some(measures) = &measures {
                 let tokens = timed.0 as f64 * config.batch_size as f64 * config.sequence_length as f64;
                 progress.tokens_per_second = tokens / timed.1;
-                progress.loss = measures.loss;
+                progress.loss = loss;
                 progress.skipped_steps = measures.skipped_steps;
                 timed = (0, 0.0);
                 let tokens = self.position * config.sequence_length as u64;
-                let record = measures.record(step, tokens, progress.tokens_per_second, self.seconds);
+                let bytes = self.trainer.model().context().bytes_peak()?;
+                let record = measures.record(step, tokens, progress.tokens_per_second, self.seconds, bytes);
                 reporter(&record, &mut report)?;
-                measures.check_convergence(step)?;
+            }
+            if reported || evaluated || saved {
+                self.check_convergence(measures.as_ref(), loss)?;
             }
             let mut measured = None;
-            if self.held_out.is_some() && (last || every(config.eval_every, step)) {
+            if evaluated {
                 let loss = self.evaluate(config.eval_batches)?;
                 (measured, progress.held_out_loss) = (Some(loss), Some(loss));
                 reporter(&Table::from([("step", step.into()), ("held_out_loss", loss.into())]), &mut report)?;
             }
-            saved = last || every(config.save_every, step);
             if saved {
                 self.save(measured)?;
             }
@@ -204,9 +225,31 @@ impl<'ctx> TrainingRun<'ctx> {
             report(Event::Step(&progress))?;
         }
         if !saved {
+            self.check_convergence(None, progress.loss)?;
             self.save(None)?;
         }
         Ok(any.then_some(progress))
+    }
+
+    /// `Error::Diverged` when the gradients of a step were not finite, or, of a step with these `measures`, the loss is
+    /// not or is too large; `loss` is that of the last step as far as it is known.
+    fn check_convergence(&mut self, measures: Option<&Measures>, loss: f64) -> Result<()> {
+        let (step, config) = (self.trainer.step(), self.trainer.config());
+        let limit = config.loss_limit(self.trainer.model().config().vocab_size);
+        if measures.is_some_and(|measures| measures.loss_scale.is_some() && measures.skipped) {
+            return measures.map_or(Ok(()), |measures| measures.check_scale(step));
+        }
+        let bad = self.trainer.diverged_at()?.or_else(|| measures.filter(|_| !loss.is_finite()).map(|_| step));
+        if let Some(bad) = bad {
+            let ctx = self.trainer.model().context();
+            let position = self.position - ((step - bad + 1) * config.batch_size) as u64;
+            let batch = self.data.batch(ctx, config.seed, position, config.batch_size);
+            return Err(divergence::not_finite(&mut self.trainer, &batch, bad, loss));
+        }
+        if measures.is_some() && loss > limit {
+            return Err(divergence::too_large(&self.trainer, loss, step, limit)?);
+        }
+        Ok(())
     }
 
     /// Mean cross-entropy over the held-out data, all of it or so many batches, in nats a token.
@@ -278,16 +321,17 @@ impl Measures {
         })
     }
 
-    fn record(&self, step: usize, tokens: u64, speed: f64, seconds: f64) -> Table {
+    fn record(&self, step: usize, tokens: u64, speed: f64, seconds: f64, bytes_peak: usize) -> Table {
         let mut record = Table::from([
             ("step", step.into()),
-            ("loss", self.number(self.loss)),
-            ("aux_loss", self.number(self.aux_loss)),
-            ("grad_norm", self.number(self.grad_norm)),
-            ("learning_rate", self.number(self.learning_rate)),
+            ("loss", finite(self.loss)),
+            ("aux_loss", finite(self.aux_loss)),
+            ("grad_norm", finite(self.grad_norm)),
+            ("learning_rate", finite(self.learning_rate)),
             ("tokens", tokens.into()),
             ("tokens_per_second", rounded(speed, 1).into()),
             ("seconds", rounded(seconds, 3).into()),
+            ("bytes_peak", bytes_peak.into()),
             ("expert_shares", self.expert_shares.clone()),
         ]);
         if let Some(scale) = self.loss_scale {
@@ -297,27 +341,19 @@ impl Measures {
         record
     }
 
-    /// A number of the record. In a skipped step none stands for what is no number.
-    fn number(&self, value: f64) -> Value {
-        if self.skipped && !value.is_finite() { Value::None } else { value.into() }
-    }
-
-    /// `Error::Diverged` when the loss is no number, unless the step was skipped and a lower loss scale can still help.
-    fn check_convergence(&self, step: usize) -> Result<()> {
-        if self.skipped {
-            if self.loss_scale == Some(LEAST_LOSS_SCALE) {
-                return Err(Error::Diverged(format!(
-                    "the gradients overflow at step {step} with the least loss scale there is; the last checkpoint is \
-                     from before. A lower learning rate or another precision usually helps"
-                )));
-            }
-        } else if !self.loss.is_finite() {
-            let loss = number_text(self.loss);
+    /// `Error::Diverged` when the step was skipped with the least loss scale, so that no lower one can help.
+    fn check_scale(&self, step: usize) -> Result<()> {
+        if self.loss_scale == Some(LEAST_LOSS_SCALE) {
             return Err(Error::Diverged(format!(
-                "the loss is {loss} at step {step}; the last checkpoint is from before. A lower learning rate or a \
-                 longer warm-up usually helps"
+                "the gradients overflow at step {step} with the least loss scale there is; the last checkpoint is \
+                 from before. A lower learning rate or another precision usually helps"
             )));
         }
         Ok(())
     }
+}
+
+/// A number of a record; none where it is not finite, which JSON has no word for.
+fn finite(value: f64) -> Value {
+    if value.is_finite() { value.into() } else { Value::None }
 }

@@ -37,8 +37,7 @@ pub struct StepResult<'a, 'ctx> {
 impl StepResult<'_, '_> {
     /// Mean cross-entropy over the targets of the whole batch, in nats.
     pub fn loss(&self) -> Result<f64> {
-        let losses: Vec<f32> = self.memory.losses.to_vec()?;
-        Ok(exact_sum(losses.into_iter().map(f64::from)) / self.tokens as f64)
+        self.memory.loss(self.tokens)
     }
 
     /// Load-balancing loss, the mean over the micro-batches by their tokens.
@@ -62,9 +61,10 @@ impl StepResult<'_, '_> {
         self.device.loss_scale().map(|scale| Ok(f64::from(scale.item::<f32>()?))).transpose()
     }
 
-    /// Whether the gradients overflowed, so that nothing was updated.
+    /// Whether the gradients were not finite, so that nothing was updated. In another precision than f16 no step behind
+    /// such a one updates anything, and all of them are skipped.
     pub fn skipped(&self) -> Result<bool> {
-        Ok(self.device.skip().map_or(Ok(0), |skip| skip.item::<i32>())? != 0)
+        Ok(self.device.skip().item::<i32>()? != 0)
     }
 
     /// Steps skipped so far, this one included.
@@ -165,6 +165,48 @@ impl<'ctx> Trainer<'ctx> {
         Ok(self.device.restore(count, loss_scaling)?)
     }
 
+    /// Why the last step ran call by call; `None` when it was replayed, or there was none yet.
+    pub fn eager_reason(&self) -> Option<&str> {
+        self.device.eager_reason()
+    }
+
+    /// The first step since this trainer began whose gradients were not finite, read from the device; from that step on
+    /// nothing was updated. Always `None` in f16, where such steps are skipped and training goes on.
+    pub fn diverged_at(&self) -> Result<Option<usize>> {
+        if self.config.precision == Precision::F16 || self.device.skip().item::<i32>()? == 0 {
+            return Ok(None);
+        }
+        Ok(Some(usize::try_from(self.device.updates_done()?).unwrap_or(0) + 1))
+    }
+
+    /// What the losses of the last step were multiplied by, read from the device; `None` in another precision than f16.
+    pub(super) fn last_loss_scale(&self) -> Result<Option<f64>> {
+        self.device.loss_scale().map(|scale| Ok(f64::from(scale.item::<f32>()?))).transpose()
+    }
+
+    /// The mean loss of a batch, whose gradients are then in the model's, made call by call; nothing is updated. The captured step is let go.
+    pub(super) fn gradients_again(&mut self, batch: &Batch) -> Result<f64> {
+        self.device.release_captured();
+        let tokens = batch.targets.iter().filter(|target| **target != IGNORE_INDEX).count();
+        let memory = self.memory_for(batch)?;
+        memory.fill(&self.model, batch, tokens)?;
+        memory.calls(&self.model)?;
+        let loss = memory.loss(tokens);
+        self.memory = Some(memory);
+        loss
+    }
+
+    /// The memory of steps of this shape, to be put back: that which there is, else a new one.
+    fn memory_for(&mut self, batch: &Batch) -> Result<StepMemory<'ctx>> {
+        match self.memory.take().filter(|memory| memory.fits(batch)) {
+            Some(memory) => Ok(memory),
+            None => {
+                let micro = self.config.micro_batch_size.unwrap_or(batch.rows);
+                StepMemory::new(&self.model, batch.rows, batch.length, micro, self.device.loss_scale())
+            }
+        }
+    }
+
     /// One update from a batch of any shape; targets of `IGNORE_INDEX` count for nothing.
     ///
     /// The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into
@@ -185,13 +227,7 @@ impl<'ctx> Trainer<'ctx> {
         if tokens == 0 {
             return Err(Error::value("no target counts: all are -100"));
         }
-        let memory = match self.memory.take().filter(|memory| memory.fits(batch)) {
-            Some(memory) => memory,
-            None => {
-                let micro = self.config.micro_batch_size.unwrap_or(batch.rows);
-                StepMemory::new(&self.model, batch.rows, batch.length, micro, self.device.loss_scale())?
-            }
-        };
+        let memory = self.memory_for(batch)?;
         let memory = self.memory.insert(memory);
         memory.fill(&self.model, batch, tokens)?;
         let mut uses = None;

@@ -1,0 +1,178 @@
+//! A run that diverges says where that began, writes no checkpoint any more, and goes on from the last good one.
+
+mod tiny;
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use nn_core::Error;
+use nn_core::format::{Table, Value};
+use nn_core::model::{MoETransformer, Precision};
+use nn_core::train::{Event, Sources, TrainConfig, Trainer, TrainingRun, list_checkpoints, read_metrics};
+use nn_ffi::Context;
+
+const ADVICE: &str = "; the last checkpoint is from before. A lower learning rate or a longer warm-up usually helps";
+
+struct Workshop {
+    root: tempfile::TempDir,
+}
+
+impl Workshop {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        tiny::shard(&root.path().join("data.tokens"), 3000, 1);
+        Self { root }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn start<'ctx>(&self, ctx: &'ctx Context, name: &str, options: TrainConfig) -> TrainingRun<'ctx> {
+        let data = self.path("data.tokens");
+        TrainingRun::start(&self.path(name), ctx, tiny::model(), options, &data, None, None).unwrap()
+    }
+
+    fn resume<'ctx>(&self, ctx: &'ctx Context, name: &str, changes: &Table) -> TrainingRun<'ctx> {
+        TrainingRun::resume(&self.path(name), ctx, &Sources::new(self.path("data.tokens"), None), changes).unwrap()
+    }
+
+    fn checkpoints(&self, name: &str) -> Vec<PathBuf> {
+        list_checkpoints(&self.path(name).join("checkpoints")).unwrap()
+    }
+}
+
+fn message(run: &mut TrainingRun<'_>) -> String {
+    let error = run.run(|_| Ok(())).unwrap_err();
+    assert!(matches!(error, Error::Diverged(_)) && error.exit_code() == 1, "{error}");
+    error.to_string()
+}
+
+/// Plants a value in a parameter of a run, at one place.
+fn plant(run: &TrainingRun<'_>, name: &str, at: usize, value: f32) {
+    let model = run.trainer().model();
+    let mut values: Vec<f32> = model.parameters().get(name).unwrap().to_vec().unwrap();
+    values[at] = value;
+    model.parameters().set(name, &values).unwrap();
+    model.round_weights().unwrap();
+}
+
+#[test]
+fn a_weight_that_is_no_number_is_named_and_the_folder_goes_on() {
+    let ctx = tiny::context();
+    for precision in [Precision::F32, Precision::BF16] {
+        let workshop = Workshop::new();
+        let mut first = workshop.start(&ctx, "run", TrainConfig { precision, ..tiny::options() });
+        let stop = first.stop_flag();
+        first
+            .run(|event| {
+                if let Event::Step(progress) = event {
+                    stop.store(progress.step == 5, Ordering::Relaxed);
+                }
+                Ok(())
+            })
+            .unwrap();
+        let good = workshop.checkpoints("run");
+        // The search does not depend on when the run reports: what the bad step met is what is there.
+        for (log_every, save_every) in [(12, 7), (5, 0), (1, 4)] {
+            let changes = Table::from([("log_every", log_every.into()), ("save_every", save_every.into())]);
+            let mut run = workshop.resume(&ctx, "run", &changes);
+            plant(&run, "model.layers.1.block_sparse_moe.gate.weight", 2 * 24 + 5, f32::NAN);
+            let place = "model.layers.1.block_sparse_moe.gate.weight is not finite, first at [2, 5] (nan)";
+            assert_eq!(message(&mut run), format!("the loss is nan at step 6: {place}{ADVICE}"));
+            assert_eq!(workshop.checkpoints("run"), good);
+        }
+        let records = read_metrics(&workshop.path("run/metrics.jsonl")).unwrap();
+        let of_loss: Vec<_> = records.iter().map(|record| record.get("loss") == Some(&Value::None)).collect();
+        assert_eq!(of_loss, [false, false, false, false, false, true], "null stands for what is no number");
+        let mut unbroken = workshop.start(&ctx, "unbroken", TrainConfig { precision, ..tiny::options() });
+        unbroken.run(|_| Ok(())).unwrap();
+        let mut second = workshop.resume(&ctx, "run", &Table::new());
+        assert_eq!(second.run(|_| Ok(())).unwrap().unwrap().step, 12);
+        assert_eq!(tiny::state(second.trainer()), tiny::state(unbroken.trainer()));
+    }
+}
+
+#[test]
+fn the_output_is_named_where_finite_weights_overflow() {
+    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    let begins = |name: &str, at: usize, value: f32, place: &str| {
+        let run = format!("{}-{at}", name.replace('.', "-"));
+        let mut run = workshop.start(&ctx, &run, tiny::options());
+        plant(&run, name, at, value);
+        let said = message(&mut run);
+        assert!(said.starts_with("the loss is nan at step 1: ") && said.ends_with(ADVICE), "{said}");
+        assert!(said.contains(&format!(": {place} not finite, first at token ")), "{said}");
+        said
+    };
+    begins("model.layers.0.self_attn.v_proj.weight", 3, f32::MAX, "the output of model.layers.0.self_attn is");
+    begins("model.layers.1.self_attn.o_proj.weight", 3, f32::MAX, "the output of model.layers.1.self_attn is");
+    let said = begins("model.norm.weight", 7, f32::MAX, "the output of model.norm is");
+    assert!(said.contains(", channel 7 (inf)") || said.contains(", channel 7 (-inf)"), "{said}");
+    let said = begins("lm_head.weight", 9 * 24 + 1, f32::MAX, "the logits are");
+    assert!(said.contains(", channel 9 ("), "{said}");
+    let of_experts = "model.layers.0.block_sparse_moe.experts.2.w2.weight";
+    begins(of_experts, 1, f32::MAX, "the output of model.layers.0.block_sparse_moe is");
+}
+
+#[test]
+fn a_rate_that_is_too_high_ends_the_run_whenever_it_reports() {
+    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    let options = TrainConfig {
+        learning_rate: 1e30,
+        weight_decay: 1e30,
+        warmup_steps: 0,
+        save_every: 1,
+        eval_every: 0,
+        ..tiny::options()
+    };
+    let often = message(&mut workshop.start(&ctx, "often", options.clone()));
+    let seldom = TrainConfig { log_every: 12, save_every: 0, ..options };
+    assert_eq!(message(&mut workshop.start(&ctx, "seldom", seldom)), often);
+    assert!(often.contains(" at step 2: ") && often.contains(" not finite, first at "), "{often}");
+    assert_eq!((workshop.checkpoints("often").len(), workshop.checkpoints("seldom").len()), (1, 0));
+}
+
+#[test]
+fn a_loss_above_the_limit_ends_the_run() {
+    let (ctx, workshop) = (tiny::context(), Workshop::new());
+    let limited = TrainConfig { max_loss: Some(0.5), ..tiny::options() };
+    let said = message(&mut workshop.start(&ctx, "limited", limited.clone()));
+    let records = read_metrics(&workshop.path("limited/metrics.jsonl")).unwrap();
+    let loss = records[0].get("loss").and_then(Value::as_number).unwrap();
+    let rest = said.strip_prefix(&format!("the loss is {loss:.3} at step 1, above max_loss (0.5): ")).unwrap();
+    let norm = rest.strip_prefix("the largest gradient is that of ").unwrap().strip_suffix(ADVICE).unwrap();
+    let norm = norm.split_once(" (norm ").unwrap().1.trim_end_matches(')');
+    let all = records[0].get("grad_norm").and_then(Value::as_number).unwrap();
+    assert!((0.0..=all * 1.05).contains(&norm.parse().unwrap()), "{norm} of {all}");
+    // The scale of the losses is not in what is told of their gradients.
+    let scaled = TrainConfig { precision: Precision::F16, loss_scale: 1024.0, ..limited };
+    let scaled = message(&mut workshop.start(&ctx, "scaled", scaled));
+    assert!(scaled.contains(rest.split_once(" (norm ").unwrap().0), "{scaled} beside {said}");
+    let norm: f64 = scaled.split_once(" (norm ").unwrap().1.split_once(')').unwrap().0.parse().unwrap();
+    assert!((0.0..=all * 1.05).contains(&norm), "{norm} of {all}");
+    let usual = tiny::options().loss_limit(48);
+    assert!((usual - 10.0 * 48f64.ln()).abs() < 1e-12);
+}
+
+#[test]
+fn a_trainer_keeps_the_weights_that_a_bad_step_met() {
+    let ctx = tiny::context();
+    for capture in [true, false] {
+        let model = MoETransformer::random(&ctx, tiny::model(), 7).unwrap();
+        let mut trainer = Trainer::new(model, tiny::options(), capture).unwrap();
+        for step in 0..3 {
+            trainer.train_step(&tiny::batch(5, 13, step)).unwrap();
+        }
+        assert_eq!(trainer.diverged_at().unwrap(), None);
+        trainer.model().parameters().set("model.norm.weight", &[f32::INFINITY; 24]).unwrap();
+        let before = tiny::state(&trainer);
+        for step in 3..6 {
+            let result = trainer.train_step(&tiny::batch(5, 13, step)).unwrap();
+            assert!(result.skipped().unwrap() && result.learning_rate().unwrap().is_nan());
+            assert_eq!(trainer.diverged_at().unwrap(), Some(4));
+        }
+        assert_eq!((tiny::state(&trainer), trainer.step()), (before, 6));
+        assert_eq!(trainer.eager_reason(), if capture { None } else { Some("capture is off") });
+    }
+}
