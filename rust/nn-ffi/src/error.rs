@@ -1,16 +1,19 @@
 //! What can go wrong: the library refuses a call, shapes disagree before one, or there is no library.
 
+use std::fmt;
+
 use crate::Status;
 
 /// The result of everything that may fail here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something could not be done. Each is one sentence that names what was wrong and what would be right.
+/// Why something could not be done. Each is one sentence that names what was wrong and what would be right. A failed call
+/// has its status behind it, in parentheses; `{:#}` leaves that out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The library refused a call, or the device failed in it.
-    #[error("{message} ({status})")]
+    #[error(fmt = call_text)]
     Call {
         /// The kind of failure.
         status: Status,
@@ -33,6 +36,11 @@ pub enum Error {
     /// There is no libnncuda, or none that this program can use.
     #[error(transparent)]
     Load(#[from] nn_cuda::LoadError),
+}
+
+fn call_text(status: &Status, _: &&str, message: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str(message)?;
+    if f.alternate() { Ok(()) } else { write!(f, " ({status})") }
 }
 
 impl Error {

@@ -83,7 +83,7 @@ impl<'ctx> Replay<'ctx> {
         match self.context.capture(&mut calls) {
             Ok(graph) => self.launch_first(graph)?,
             Err(error) => {
-                (self.capture, self.refused) = (false, Some(error.to_string()));
+                (self.capture, self.refused) = (false, Some(format!("{error:#}")));
                 calls()?;
             }
         }

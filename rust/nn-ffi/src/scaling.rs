@@ -126,7 +126,7 @@ impl<'ctx> FiniteWatch<'ctx> {
 
     /// Sets `skip` from the norm f32 `[1]` of a step's gradients and those before.
     pub(crate) fn update(&self, norm: &GpuTensor<'ctx>) -> Result<()> {
-        kernels::add(&self.sum, norm, &self.sum)?;
+        kernels::add(norm, &self.sum, &self.sum)?;
         kernels::loss_scale_update(&self.sum, &self.scale, &self.good_steps, &self.skipped, &self.skip, 1.0, 1.0, 1)
     }
 }

@@ -58,12 +58,14 @@ impl Trainer {
     }
 
     /// The trainer of a checkpoint, or of the last (or `best`) checkpoint of a run: weights, moments, step and options
-    /// as they were saved, from any of the three languages. Raises FormatError when a file is not what it should be.
+    /// as they were saved, from any of the three languages. `changes` are other values of the options that a run may go
+    /// on with. Raises FormatError when a file is not what it should be, ValueError for a change that may not be.
     #[staticmethod]
-    #[pyo3(signature = (path, *, best=false, device="cpu", threads=None, isa=None))]
+    #[pyo3(signature = (path, *, changes=None, best=false, device="cpu", threads=None, isa=None))]
     fn load(
         py: Python<'_>,
         path: PathBuf,
+        changes: Option<&Bound<'_, PyDict>>,
         best: bool,
         device: &str,
         threads: Option<usize>,
@@ -72,7 +74,10 @@ impl Trainer {
         let place = Place::new(device, threads, isa).map_err(|error| exception(py, &error))?;
         let checkpoint = open(py, path, best)?;
         let sizes = checkpoint.config.clone();
-        let worker = Worker::start(py, place, move |ctx| Ok(Holding::Trainer(Box::new(checkpoint.trainer(ctx)?))))?;
+        let changes = table(changes)?;
+        let worker = Worker::start(py, place, move |ctx| {
+            Ok(Holding::Trainer(Box::new(checkpoint.trainer_with(ctx, &changes)?)))
+        })?;
         let config = worker.call(py, |holding| Ok(holding.trainer()?.config().clone()))?;
         Self::with(py, worker, sizes, config)
     }
@@ -93,6 +98,19 @@ impl Trainer {
     #[getter]
     fn step(&self, py: Python<'_>) -> PyResult<usize> {
         self.worker.call(py, |holding| Ok(holding.trainer()?.step()))
+    }
+
+    /// Why the last step ran call by call; None when it was replayed, or there was none yet.
+    #[getter]
+    fn eager_reason(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.worker.call(py, |holding| Ok(holding.trainer()?.eager_reason().map(str::to_owned)))
+    }
+
+    /// The first step since this trainer began whose gradients were not finite, from which on nothing was updated; None
+    /// when there was none, and in f16, where such steps are skipped and training goes on.
+    #[getter]
+    fn diverged_at(&self, py: Python<'_>) -> PyResult<Option<usize>> {
+        self.worker.call(py, |holding| holding.trainer()?.diverged_at())
     }
 
     /// What the next step's loss scaling depends on: scale, good_steps, skipped; None in another precision than f16.
@@ -197,7 +215,7 @@ pub(crate) struct StepResult {
     learning_rate: f64,
     /// What the losses of this step were multiplied by; None in another precision than f16.
     loss_scale: Option<f64>,
-    /// Whether the gradients overflowed, so that nothing was updated.
+    /// Whether the gradients were not finite, so that nothing was updated.
     skipped: bool,
     /// Steps skipped so far, this one included.
     skipped_steps: usize,

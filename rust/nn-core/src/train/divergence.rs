@@ -10,13 +10,10 @@ const ADVICE: &str = "the last checkpoint is from before. A lower learning rate 
 
 /// The error of a loss or gradients that are not finite, with where that began: found by running the batch of that step
 /// again, call by call. `reported` stands for the loss when the search itself fails.
-pub(super) fn not_finite(trainer: &mut Trainer<'_>, batch: &Result<Batch>, step: usize, reported: f64) -> Error {
-    let found = match batch {
-        Ok(batch) => trainer.gradients_again(batch).and_then(|loss| Ok((loss, origin(trainer, batch)?))),
-        Err(error) => Err(Error::value(error.to_string())),
-    };
+pub(super) fn not_finite(trainer: &mut Trainer<'_>, batch: Result<Batch>, step: usize, reported: f64) -> Error {
+    let found = batch.and_then(|batch| Ok((trainer.gradients_again(&batch)?, origin(trainer, &batch)?)));
     let (loss, origin) =
-        found.unwrap_or_else(|error| (reported, format!("where it began could not be found ({error})")));
+        found.unwrap_or_else(|error| (reported, format!("where it began could not be found ({error:#})")));
     Error::Diverged(format!("the loss is {} at step {step}: {origin}; {ADVICE}", short_text(loss, 4)))
 }
 

@@ -11,6 +11,8 @@ use crate::sum::exact_sum;
 #[derive(Debug)]
 pub(super) struct StepMemory<'ctx> {
     shape: [usize; 2],
+    /// Targets of the batch that count.
+    tokens: usize,
     micro_batches: Vec<MicroBatch<'ctx>>,
     /// The share of each micro-batch in the batch.
     pub(super) shares: Vec<f64>,
@@ -91,6 +93,7 @@ impl<'ctx> StepMemory<'ctx> {
         }
         Ok(Self {
             shape: [batch, length],
+            tokens: 0,
             micro_batches,
             shares,
             inputs,
@@ -109,7 +112,8 @@ impl<'ctx> StepMemory<'ctx> {
     }
 
     /// Takes a batch of this shape, `tokens` of whose targets count.
-    pub(super) fn fill(&self, model: &MoETransformer<'ctx>, batch: &Batch, tokens: usize) -> Result<()> {
+    pub(super) fn fill(&mut self, model: &MoETransformer<'ctx>, batch: &Batch, tokens: usize) -> Result<()> {
+        self.tokens = tokens;
         self.inputs.copy_from_slice(&batch.inputs)?;
         self.targets.copy_from_slice(&batch.targets)?;
         self.loss_factor.copy_from_slice(&[(1.0 / tokens as f64) as f32])?;
@@ -118,10 +122,10 @@ impl<'ctx> StepMemory<'ctx> {
         model.prepare(most, batch.length)
     }
 
-    /// Mean cross-entropy of the last batch, so many `tokens` of which count.
-    pub(super) fn loss(&self, tokens: usize) -> Result<f64> {
+    /// Mean cross-entropy over the targets of the last batch that count.
+    pub(super) fn loss(&self) -> Result<f64> {
         let losses: Vec<f32> = self.losses.to_vec()?;
-        Ok(exact_sum(losses.into_iter().map(f64::from)) / tokens as f64)
+        Ok(exact_sum(losses.into_iter().map(f64::from)) / self.tokens as f64)
     }
 
     /// The calls that give the batch's gradients and losses. Gives how the last micro-batch used the experts.

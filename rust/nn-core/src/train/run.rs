@@ -190,18 +190,13 @@ impl<'ctx> TrainingRun<'ctx> {
             let evaluated = self.held_out.is_some() && (last || every(config.eval_every, step));
             saved = last || every(config.save_every, step);
             let measures = reported.then(|| Measures::of(&result)).transpose()?;
-            let loss = match &measures {
-                Some(measures) => measures.loss,
-                None if evaluated || saved => result.loss()?,
-                None => f64::NAN,
-            };
             let spent = began.elapsed().as_secs_f64();
             self.seconds += spent;
             timed = (timed.0 + 1, timed.1 + spent);
-            if let Some(measures) = &measures {
+            if let Some(measures) = measures {
                 let tokens = timed.0 as f64 * config.batch_size as f64 * config.sequence_length as f64;
                 progress.tokens_per_second = tokens / timed.1;
-                progress.loss = loss;
+                progress.loss = measures.loss;
                 progress.skipped_steps = measures.skipped_steps;
                 timed = (0, 0.0);
                 let tokens = self.position * config.sequence_length as u64;
@@ -210,7 +205,7 @@ impl<'ctx> TrainingRun<'ctx> {
                 reporter(&record, &mut report)?;
             }
             if reported || evaluated || saved {
-                self.check_convergence(measures.as_ref(), loss)?;
+                self.check_convergence()?;
             }
             let mut measured = None;
             if evaluated {
@@ -225,28 +220,38 @@ impl<'ctx> TrainingRun<'ctx> {
             report(Event::Step(&progress))?;
         }
         if !saved {
-            self.check_convergence(None, progress.loss)?;
+            self.check_convergence()?;
             self.save(None)?;
         }
         Ok(any.then_some(progress))
     }
 
-    /// `Error::Diverged` when the gradients of a step were not finite, or, of a step with these `measures`, the loss is
-    /// not or is too large; `loss` is that of the last step as far as it is known.
-    fn check_convergence(&mut self, measures: Option<&Measures>, loss: f64) -> Result<()> {
+    /// `Error::Diverged` when gradients or the loss of the last step, or gradients of one before it, are not finite, or that
+    /// loss is above the limit.
+    ///
+    /// A step in f16 that overflowed is none of these: it was skipped, and a lower loss scale can still help.
+    fn check_convergence(&mut self) -> Result<()> {
         let (step, config) = (self.trainer.step(), self.trainer.config());
-        let limit = config.loss_limit(self.trainer.model().config().vocab_size);
-        if measures.is_some_and(|measures| measures.loss_scale.is_some() && measures.skipped) {
-            return measures.map_or(Ok(()), |measures| measures.check_scale(step));
+        let scale = self.trainer.last_loss_scale()?;
+        if scale.is_some() && self.trainer.last_skipped()? {
+            if scale == Some(LEAST_LOSS_SCALE) {
+                return Err(Error::Diverged(format!(
+                    "the gradients overflow at step {step} with the least loss scale there is; the last checkpoint \
+                     is from before. A lower learning rate or another precision usually helps"
+                )));
+            }
+            return Ok(());
         }
-        let bad = self.trainer.diverged_at()?.or_else(|| measures.filter(|_| !loss.is_finite()).map(|_| step));
+        let loss = self.trainer.last_loss()?;
+        let bad = self.trainer.diverged_at()?.or_else(|| (!loss.is_finite()).then_some(step));
         if let Some(bad) = bad {
             let ctx = self.trainer.model().context();
             let position = self.position - ((step - bad + 1) * config.batch_size) as u64;
             let batch = self.data.batch(ctx, config.seed, position, config.batch_size);
-            return Err(divergence::not_finite(&mut self.trainer, &batch, bad, loss));
+            return Err(divergence::not_finite(&mut self.trainer, batch, bad, loss));
         }
-        if measures.is_some() && loss > limit {
+        let limit = config.loss_limit(self.trainer.model().config().vocab_size);
+        if loss > limit {
             return Err(divergence::too_large(&self.trainer, loss, step, limit)?);
         }
         Ok(())
@@ -298,7 +303,6 @@ struct Measures {
     learning_rate: f64,
     expert_shares: Value,
     loss_scale: Option<f64>,
-    skipped: bool,
     skipped_steps: usize,
 }
 
@@ -316,7 +320,6 @@ impl Measures {
             learning_rate: result.learning_rate()?,
             expert_shares: Value::List(result.expert_counts()?.into_iter().map(shares).collect()),
             loss_scale: result.loss_scale()?,
-            skipped: result.skipped()?,
             skipped_steps: result.skipped_steps()?,
         })
     }
@@ -339,17 +342,6 @@ impl Measures {
             record.set("skipped_steps", self.skipped_steps);
         }
         record
-    }
-
-    /// `Error::Diverged` when the step was skipped with the least loss scale, so that no lower one can help.
-    fn check_scale(&self, step: usize) -> Result<()> {
-        if self.loss_scale == Some(LEAST_LOSS_SCALE) {
-            return Err(Error::Diverged(format!(
-                "the gradients overflow at step {step} with the least loss scale there is; the last checkpoint is \
-                 from before. A lower learning rate or another precision usually helps"
-            )));
-        }
-        Ok(())
     }
 }
 

@@ -37,7 +37,7 @@ pub struct StepResult<'a, 'ctx> {
 impl StepResult<'_, '_> {
     /// Mean cross-entropy over the targets of the whole batch, in nats.
     pub fn loss(&self) -> Result<f64> {
-        self.memory.loss(self.tokens)
+        self.memory.loss()
     }
 
     /// Load-balancing loss, the mean over the micro-batches by their tokens.
@@ -173,27 +173,37 @@ impl<'ctx> Trainer<'ctx> {
     /// The first step since this trainer began whose gradients were not finite, read from the device; from that step on
     /// nothing was updated. Always `None` in f16, where such steps are skipped and training goes on.
     pub fn diverged_at(&self) -> Result<Option<usize>> {
-        if self.config.precision == Precision::F16 || self.device.skip().item::<i32>()? == 0 {
+        if self.config.precision == Precision::F16 || !self.last_skipped()? {
             return Ok(None);
         }
         Ok(Some(usize::try_from(self.device.updates_done()?).unwrap_or(0) + 1))
     }
 
-    /// What the losses of the last step were multiplied by, read from the device; `None` in another precision than f16.
+    /// Mean cross-entropy of the last step, in nats; NaN when there was none.
+    pub(super) fn last_loss(&self) -> Result<f64> {
+        self.memory.as_ref().map_or(Ok(f64::NAN), StepMemory::loss)
+    }
+
+    /// Whether the last step updated nothing.
+    pub(super) fn last_skipped(&self) -> Result<bool> {
+        Ok(self.device.skip().item::<i32>()? != 0)
+    }
+
+    /// What the losses of the last step were multiplied by; `None` in another precision than f16.
     pub(super) fn last_loss_scale(&self) -> Result<Option<f64>> {
         self.device.loss_scale().map(|scale| Ok(f64::from(scale.item::<f32>()?))).transpose()
     }
 
-    /// The mean loss of a batch, whose gradients are then in the model's, made call by call; nothing is updated. The captured step is let go.
+    /// The mean loss of a batch, whose gradients are then the model's, made call by call; nothing is updated. The
+    /// captured step is let go.
     pub(super) fn gradients_again(&mut self, batch: &Batch) -> Result<f64> {
         self.device.release_captured();
         let tokens = batch.targets.iter().filter(|target| **target != IGNORE_INDEX).count();
         let memory = self.memory_for(batch)?;
+        let memory = self.memory.insert(memory);
         memory.fill(&self.model, batch, tokens)?;
         memory.calls(&self.model)?;
-        let loss = memory.loss(tokens);
-        self.memory = Some(memory);
-        loss
+        memory.loss()
     }
 
     /// The memory of steps of this shape, to be put back: that which there is, else a new one.
