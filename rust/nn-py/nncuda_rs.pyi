@@ -120,12 +120,13 @@ class Trainer:
     def load(
         path: _Path,
         *,
+        changes: Mapping[str, _Option] | None = None,
         best: bool = False,
         device: str = "cpu",
         threads: int | None = None,
         isa: str | None = None,
     ) -> Trainer:
-        """The trainer of a checkpoint, or of a run's last (or `best`) checkpoint."""
+        """The trainer of a checkpoint, or of a run's last (or `best`) checkpoint, with `changes` of its options."""
 
     @property
     def model(self) -> Model:
@@ -138,6 +139,14 @@ class Trainer:
     @property
     def step(self) -> int:
         """Steps done, those that were skipped included."""
+
+    @property
+    def eager_reason(self) -> str | None:
+        """Why the last step ran call by call; None when it was replayed, or there was none yet."""
+
+    @property
+    def diverged_at(self) -> int | None:
+        """The first step whose gradients were not finite, from which on nothing was updated; None in f16."""
 
     @property
     def loss_scaling(self) -> dict[str, _Option] | None:

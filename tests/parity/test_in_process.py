@@ -117,6 +117,39 @@ def test_five_steps(ctx: nncuda.Context, case: str) -> None:
     assert state is None or 0 < state.skipped < 5
 
 
+def test_why_a_step_runs_call_by_call(ctx: nncuda.Context) -> None:
+    ours, theirs = pair(ctx, "plain")
+    reasons = []
+    for rows in (4, 3, 3, 3, 4, 4):
+        ours.train_step(*batch(0, rows))
+        theirs.train_step(*batch(0, rows))
+        assert theirs.eager_reason == ours.eager_reason
+        reasons.append(theirs.eager_reason)
+    assert [reason is None for reason in reasons] == [False, False, True, True, False, True]
+    assert reasons[4] == "the batch is [4, 12], the captured step was for [3, 12]"
+    eager = nncuda_rs.Trainer(SMALL, STEPS, capture=False)
+    assert eager.eager_reason is None
+    eager.train_step(*batch(0))
+    assert eager.eager_reason == "capture is off"
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_steps_that_diverge(ctx: nncuda.Context, precision: Precision) -> None:
+    """Nothing is updated from the first one on, in either."""
+    options = STEPS | {"learning_rate": 1e30, "weight_decay": 1e30, "warmup_steps": 0, "precision": precision}
+    config = TrainConfig(**options)
+    ours = Trainer(MoETransformer(ctx, MoEConfig(**SMALL), seed=SEED, precision=precision), config)
+    theirs = nncuda_rs.Trainer(SMALL, options, seed=SEED)
+    assert theirs.diverged_at is None
+    for step in range(5):
+        mine, other = ours.train_step(*batch(step)), theirs.train_step(*batch(step))
+        for value in TOLD[:2] + TOLD[4:] + ("skipped", "skipped_steps"):
+            assert repr(getattr(mine, value)) == repr(getattr(other, value)), (step, value)
+    assert other.skipped and theirs.diverged_at == ours.updates + 1 < 5
+    for mine, other in zip((ours.first_moments, ours.second_moments), theirs.moments(), strict=True):
+        assert_equal(mine, other)
+
+
 @pytest.mark.parametrize(
     "options",
     [{"temperature": 0.0}, {"seed": 3}, {"top_k": 5, "seed": -1}, {"top_p": 0.9, "temperature": 0.7, "seed": 2**63}],
@@ -170,6 +203,21 @@ def test_checkpoints_go_both_ways(ctx: nncuda.Context, tmp_path: Path) -> None:
     assert_equal(
         Checkpoint(mine).model(ctx).parameters, nncuda_rs.Model.load(tmp_path / "rust", best=True).parameters()
     )
+
+
+def test_training_goes_on_with_other_options(ctx: nncuda.Context, tmp_path: Path) -> None:
+    ours, _ = pair(ctx, "plain")
+    ours.train_step(*batch(0))
+    folder = save_checkpoint(tmp_path, ours, TrainingState(1, 4, 100, 1.5, ours.config, None))
+    changes = {"micro_batch_size": 3, "max_loss": 9.5, "recompute_experts": True}
+    ours = Checkpoint(folder).trainer(ctx, changes=changes)
+    theirs = nncuda_rs.Trainer.load(folder, changes=changes)
+    assert theirs.config == ours.config.to_dict() and theirs.config["max_loss"] == 9.5
+    ours.train_step(*batch(1))
+    theirs.train_step(*batch(1))
+    assert_trainers_equal(ours, theirs)
+    with pytest.raises(ValueError, match="a run goes on with the seed it has; it takes others of micro_batch_size"):
+        nncuda_rs.Trainer.load(folder, changes={"seed": 3})
 
 
 def assert_trainers_equal_after_loading(ours: Trainer, theirs: nncuda_rs.Trainer) -> None:

@@ -18,17 +18,6 @@ from nncuda.train import list_checkpoints, read_metrics
 
 WRONG_FILE, DIVERGED, USAGE = 3, 1, 2
 
-# Languages that do not do all of this yet.
-BEHIND = {"rust"}
-
-
-@pytest.fixture
-def there(language: languages.Language) -> languages.Language:
-    """A language that does what this page is about."""
-    if language.name in BEHIND:
-        pytest.skip(f"{language} does not yet")
-    return language
-
 
 def said(done: object) -> str:
     """The sentence of an error, without the usage that a command writes before it."""
@@ -37,11 +26,11 @@ def said(done: object) -> str:
 
 @pytest.mark.case("run.json: what it takes to repeat a run")
 @pytest.mark.parametrize("options", ["ragged", "accumulated"])
-def test_record(workshop: Workshop, there: languages.Language, options: str) -> None:
+def test_record(workshop: Workshop, language: languages.Language, options: str) -> None:
     python, own = (
-        json.loads((workshop.run(name, options) / "run.json").read_text()) for name in ("python", there.name)
+        json.loads((workshop.run(name, options) / "run.json").read_text()) for name in ("python", language.name)
     )
-    program = {"python": "nncuda", "go": "nncuda-go", "rust": "nncuda-rs"}[there.name]
+    program = {"python": "nncuda", "go": "nncuda-go", "rust": "nncuda-rs"}[language.name]
     assert re.fullmatch(rf"{program} \d+\.\d+\.\d+", own["program"])
     assert list(own) == list(python)
     assert {**own, "program": 0} == {**python, "program": 0}
@@ -49,9 +38,9 @@ def test_record(workshop: Workshop, there: languages.Language, options: str) -> 
 
 @pytest.mark.case("what is said when a run stops")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stop(workshop: Workshop, there: languages.Language, number: int) -> None:
-    run = workshop.folder / "runs" / f"stopped-{number}-{there.name}"
-    with there.start("train", run, *workshop.options("small"), "--steps", 3000, "--save-every", 0) as process:
+def test_stop(workshop: Workshop, language: languages.Language, number: int) -> None:
+    run = workshop.folder / "runs" / f"stopped-{number}-{language.name}"
+    with language.start("train", run, *workshop.options("small"), "--steps", 3000, "--save-every", 0) as process:
         assert process.stdout is not None and process.stderr is not None
         for line in process.stdout:
             if json.loads(line)["step"] == 5:
@@ -63,11 +52,11 @@ def test_stop(workshop: Workshop, there: languages.Language, number: int) -> Non
 
 
 @pytest.mark.case("a second signal ends a run at once")
-def test_second_signal(workshop: Workshop, there: languages.Language) -> None:
+def test_second_signal(workshop: Workshop, language: languages.Language) -> None:
     """In the middle of a step, which takes long."""
-    run = workshop.folder / "runs" / f"ended-{there.name}"
+    run = workshop.folder / "runs" / f"ended-{language.name}"
     large = ["--batch-size", 2000, "--micro-batch-size", 50, "--save-every", 0]
-    with there.start("train", run, *workshop.options("small"), *large) as process:
+    with language.start("train", run, *workshop.options("small"), *large) as process:
         assert process.stdout is not None and process.stderr is not None
         assert json.loads(process.stdout.readline())["step"] == 1
         process.send_signal(signal.SIGINT)
@@ -78,14 +67,14 @@ def test_second_signal(workshop: Workshop, there: languages.Language) -> None:
 
 
 @pytest.mark.case("a run goes on with other options")
-def test_resume_with_other_options(workshop: Workshop, there: languages.Language) -> None:
+def test_resume_with_other_options(workshop: Workshop, language: languages.Language) -> None:
     """Other micro-batches change bits, in all languages alike; the options that are saved change, too."""
     changes = ["--micro-batch-size", "none", "--activation-checkpointing", 2, "--recompute-experts", "--max-loss", 77.5]
     changes += ["--log-every", 4, "--keep-checkpoints", 3]
     runs = []
-    for language in (find("python"), there):
-        run = workshop.cut(workshop.run("python", "accumulated"), 10, f"changed-{there.name}-{len(runs)}")
-        language.run("train", run, "--resume", *changes)
+    for one in (find("python"), language):
+        run = workshop.cut(workshop.run("python", "accumulated"), 10, f"changed-{language.name}-{len(runs)}")
+        one.run("train", run, "--resume", *changes)
         runs.append(run)
     assert not (difference := differences.of_runs(*runs)), difference
 
@@ -102,17 +91,17 @@ def test_resume_with_other_options(workshop: Workshop, there: languages.Language
         (["--activation-checkpointing", 9], WRONG_FILE),
     ],
 )
-def test_options_refused(workshop: Workshop, there: languages.Language, flags: list[object], code: int) -> None:
+def test_options_refused(workshop: Workshop, language: languages.Language, flags: list[object], code: int) -> None:
     run = workshop.run("python", "accumulated")
     flags = [workshop.folder / flag if Path(str(flag)).suffix else flag for flag in flags]
-    assert said(there.run("train", run, "--resume", *flags, code=code)) == said(
+    assert said(language.run("train", run, "--resume", *flags, code=code)) == said(
         find("python").run("train", run, "--resume", *flags, code=code)
     )
 
 
 @pytest.mark.case("other tokens than those a run began with")
 @pytest.mark.parametrize("part", ["data", "held-out"])
-def test_other_data(workshop: Workshop, there: languages.Language, part: str) -> None:
+def test_other_data(workshop: Workshop, language: languages.Language, part: str) -> None:
     run = workshop.run("python", "accumulated")
     path = workshop.folder / f"other-{part}.tokens"
     shutil.copy(workshop.folder / ("wide.tokens" if part == "data" else "held-out.tokens"), path)
@@ -120,8 +109,8 @@ def test_other_data(workshop: Workshop, there: languages.Language, part: str) ->
         file.seek(-4, 2)
         file.write(b"\0\0")
     own, python = (
-        language.run("train", run, "--resume", f"--{part}", path, code=WRONG_FILE).stderr
-        for language in (there, find("python"))
+        one.run("train", run, "--resume", f"--{part}", path, code=WRONG_FILE).stderr
+        for one in (language, find("python"))
     )
     assert own == python and "holds other tokens" in own
 
@@ -153,12 +142,12 @@ def test_divergence(workshop: Workshop, there: languages.Language, flags: list[o
 
 
 @pytest.mark.case("a shard cut short while a run reads it")
-def test_shard_cut_short(workshop: Workshop, there: languages.Language, tmp_path: Path) -> None:
+def test_shard_cut_short(workshop: Workshop, language: languages.Language, tmp_path: Path) -> None:
     data, run = tmp_path / "cut.tokens", tmp_path / "run"
     shutil.copy(workshop.folder / "words.tokens", data)
     size = data.stat().st_size
     steps = ["--data", data, "--steps", 100000, "--save-every", 10, "--keep-checkpoints", 1]
-    with there.start("train", run, *workshop.options("small"), *steps) as process:
+    with language.start("train", run, *workshop.options("small"), *steps) as process:
         assert process.stdout is not None and process.stderr is not None
         for line in process.stdout:
             if json.loads(line)["step"] == 25:
@@ -169,7 +158,35 @@ def test_shard_cut_short(workshop: Workshop, there: languages.Language, tmp_path
     assert error == f"Error: {data}: was cut to 70 bytes while it was in use; it had {size}\n"
     shutil.copy(workshop.folder / "words.tokens", data)
     last = int(list_checkpoints(run / "checkpoints")[-1].name.removeprefix("step-"))
-    with there.start("train", run, "--resume") as process:
+    with language.start("train", run, "--resume") as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["step"] == last + 1
         process.kill()
+
+
+# A rate that overflows the weights, which a run notices at once, later, or before it saves; a limit below every loss.
+STEEP = ["--learning-rate", "1e30", "--warmup-steps", 0, "--weight-decay", "1e30"]
+DIVERGING = {
+    "at once": STEEP,
+    "later": [*STEEP, "--log-every", 7, "--save-every", 0],
+    "before it saves": [*STEEP, "--log-every", 50, "--save-every", 3],
+    "in bf16": [*STEEP, "--precision", "bf16", "--micro-batch-size", 3],
+    "a limit": ["--max-loss", 1.5],
+    "a limit in f16": ["--max-loss", 1.5, "--precision", "f16", "--loss-scale", 64],
+}
+
+
+@pytest.mark.case("what is said when a run diverges, and what it leaves")
+@pytest.mark.parametrize("how", DIVERGING)
+def test_diverged(workshop: Workshop, language: languages.Language, how: str) -> None:
+    told = []
+    for one in (find("python"), language):
+        run = workshop.folder / "runs" / f"diverging-{how.replace(' ', '-')}-{language.name}-{len(told)}"
+        done = one.run("train", run, *workshop.options("small"), *DIVERGING[how], code=1)
+        records = [json.loads(line) for line in done.stdout.splitlines()]
+        records = [{name: record[name] for name in record.keys() - differences.MEASURED} for record in records]
+        told.append((done.stderr, records, [folder.name for folder in list_checkpoints(run / "checkpoints")]))
+    assert told[0] == told[1]
+    error, _, kept = told[1]
+    assert ("above max_loss (1.5)" if "limit" in how else "is not finite, first at") in error
+    assert "step-00000003" not in kept

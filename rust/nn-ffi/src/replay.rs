@@ -83,8 +83,9 @@ impl<'ctx> Replay<'ctx> {
         match self.context.capture(&mut calls) {
             Ok(graph) => self.launch_first(graph)?,
             Err(error) => {
-                (self.capture, self.refused) = (false, Some(format!("{error:#}")));
+                // What fails by itself, too, says nothing of capturing.
                 calls()?;
+                (self.capture, self.refused) = (false, Some(format!("{error:#}")));
             }
         }
         Ok(Run::Calls)

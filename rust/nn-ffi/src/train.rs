@@ -264,6 +264,13 @@ impl<'ctx> GpuTrainer<'ctx> {
             forward_backward()?;
             self.update().map_err(E::from)
         });
+        let run = match run {
+            Ok(run) => run,
+            Err(error) => {
+                self.replay = Some((shape.to_vec(), replay));
+                return Err(error);
+            }
+        };
         if let Some(sentence) = replay.refused() {
             self.capture = false;
             self.eager_reason = Some(format!("the step could not be captured: {sentence}"));
@@ -278,10 +285,8 @@ impl<'ctx> GpuTrainer<'ctx> {
             self.eager_reason = Some("capture is off".into());
         }
         self.replay = Some((shape.to_vec(), replay));
-        if run.is_ok() {
-            self.done += 1;
-        }
-        run
+        self.done += 1;
+        Ok(run)
     }
 
     /// Why the last step ran call by call; `None` when it was replayed, or there was none yet.
