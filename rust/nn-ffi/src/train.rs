@@ -264,29 +264,31 @@ impl<'ctx> GpuTrainer<'ctx> {
             forward_backward()?;
             self.update().map_err(E::from)
         });
-        let run = match run {
-            Ok(run) => run,
-            Err(error) => {
-                self.replay = Some((shape.to_vec(), replay));
-                return Err(error);
-            }
-        };
-        if let Some(sentence) = replay.refused() {
-            self.capture = false;
-            self.eager_reason = Some(format!("the step could not be captured: {sentence}"));
-        } else if replay.is_captured() {
-            self.eager_reason = None;
-        } else if self.capture {
-            self.eager_reason = Some(captured_for.map_or_else(
-                || format!("the first step of batches {shape:?} runs call by call"),
-                |known| format!("the batch is {shape:?}, the captured step was for {known:?}"),
-            ));
-        } else if self.eager_reason.is_none() {
-            self.eager_reason = Some("capture is off".into());
+        if run.is_ok() {
+            self.done += 1;
+            self.eager_reason = self.reason(shape, &replay, captured_for.as_deref());
+            self.capture &= replay.refused().is_none();
         }
         self.replay = Some((shape.to_vec(), replay));
-        self.done += 1;
-        Ok(run)
+        run
+    }
+
+    /// Why a step of this shape ran call by call behind steps of another, `None` when it was replayed.
+    fn reason(&self, shape: &[usize], replay: &Replay<'_>, captured_for: Option<&[usize]>) -> Option<String> {
+        if replay.is_captured() {
+            return None;
+        }
+        if let Some(sentence) = replay.refused() {
+            return Some(format!("the step could not be captured: {sentence}"));
+        }
+        if !self.capture {
+            // Where a step could not be captured, that stays the reason.
+            return self.eager_reason.clone().or_else(|| Some("capture is off".into()));
+        }
+        Some(match captured_for {
+            Some(known) => format!("the batch is {shape:?}, the captured step was for {known:?}"),
+            None => format!("the first step of batches {shape:?} runs call by call"),
+        })
     }
 
     /// Why the last step ran call by call; `None` when it was replayed, or there was none yet.
