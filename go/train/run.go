@@ -159,11 +159,11 @@ func resumeFrom(
 	run.Tokenizer = checkpoint.Tokenizer
 	if admit != nil {
 		err, refused := admit(checkpoint.Config, options), (*DoesNotFitError)(nil)
-		if errors.As(err, &refused) {
-			return nil, err
+		if err != nil && options == state.Train && !errors.As(err, &refused) { // else it is not of the file
+			err = formats.Wrap(filepath.Join(checkpoint.Folder, "training.json"), err)
 		}
 		if err != nil {
-			return nil, formats.Wrap(filepath.Join(checkpoint.Folder, "training.json"), err)
+			return nil, err
 		}
 	}
 	run.Trainer, err = checkpoint.trainerWith(ctx, options)
