@@ -89,10 +89,11 @@ class MoETransformer:
         expected = self.layout.shapes()
         check_names(arrays, expected)
         for name, shape in expected.items():
-            if tuple(arrays[name].shape) != shape:
-                raise ValueError(f"tensor {name} has shape {list(arrays[name].shape)}; this model needs {list(shape)}")
-            if arrays[name].dtype.kind not in "fV":  # V: bfloat16, which NumPy does not know as a float
-                raise ValueError(f"tensor {name} has dtype {arrays[name].dtype}; weights are floating-point numbers")
+            array = arrays[name]  # once, since a look-up may read a file
+            if tuple(array.shape) != shape:
+                raise ValueError(f"tensor {name} has shape {list(array.shape)}; this model needs {list(shape)}")
+            if array.dtype.kind not in "fV":  # V: bfloat16, which NumPy does not know as a float
+                raise ValueError(f"tensor {name} has dtype {array.dtype}; weights are floating-point numbers")
         for name in expected:
             target, array = self.parameters[name], arrays[name]
             if target.dtype == "f32" or array.dtype == to_numpy(target.dtype):
