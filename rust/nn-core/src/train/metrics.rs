@@ -79,7 +79,9 @@ mod tests {
         log.write(&Table::from([("step", 3i32.into()), ("loss", f64::NAN.into())])).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text, "{\"step\": 1, \"loss\": 0.5}\n{\"step\": 2}\n{\"step\": 3, \"loss\": NaN}\n");
-        assert_eq!(read_metrics(&path).unwrap().len(), 2);
+        let records = read_metrics(&path).unwrap();
+        assert_eq!(records.len(), 3);
+        assert!(records[2].get("loss").and_then(Value::as_number).unwrap().is_nan());
     }
 
     #[test]
