@@ -474,6 +474,11 @@ def plan_inference(
 def _check_size(config: MoEConfig, together: int, total: int) -> None:
     """Refuses sizes whose bytes no number of 64 bits may hold, which other languages plan with: `together` tokens go
     through the layers at once, `total` wait on the device."""
+    tensors = config.num_layers * (7 + 3 * config.num_experts)
+    if tensors > 1 << 18:
+        raise ValueError(f"num_layers and num_experts make {tensors} tensors; a model may have {1 << 18}")
+    if config.num_parameters > 1 << 50:
+        raise ValueError("the sizes make a model of more parameters than any machine holds")
     token = 8 * config.hidden_size + 8 * (config.num_heads + config.num_kv_heads) * (config.head_dim + 1)
     token += 8 * config.num_experts + config.experts_per_token * (8 + 4 * config.hidden_size + 8 * config.ffn_size)
     if float(4 * together * token * (config.num_layers + 2) + 16 * total) > 2.0**60:

@@ -27,6 +27,10 @@ pub(crate) struct DeviceFlags {
 }
 
 impl DeviceFlags {
+    pub(crate) fn new(device: &str, threads: Option<u16>) -> Self {
+        Self { device: device.to_owned(), threads }
+    }
+
     pub(crate) fn open(&self) -> Result<Context> {
         let device: Device = self.device.parse()?;
         Ok(Context::open(device, self.threads.map(usize::from), None)?)
@@ -54,6 +58,21 @@ impl ConfigFlags {
     pub(crate) fn of_training(&self) -> Table {
         let given = self.given.iter().filter(|(table, _, _)| *table == "train");
         given.map(|(_, name, value)| ((*name).to_owned(), value.clone())).collect()
+    }
+}
+
+impl ConfigFlags {
+    /// Takes the value of a flag away.
+    pub(crate) fn take(&mut self, option: &str) -> Option<Value> {
+        let at = self.given.iter().position(|(_, name, _)| *name == option)?;
+        Some(self.given.remove(at).2)
+    }
+
+    /// Gives a flag a value unless it has one.
+    pub(crate) fn set_default(&mut self, table: &'static str, option: &'static str, value: Value) {
+        if self.given.iter().all(|(_, name, _)| *name != option) {
+            self.given.push((table, option, value));
+        }
     }
 }
 
@@ -190,6 +209,22 @@ impl ConfigFile {
         }
         let folder = self.path.parent().unwrap_or(Path::new(""));
         Ok(NAMES.map(|name| Some(folder.join(table.get(name)?.as_text()?))))
+    }
+
+    /// Whether one of the tables has this entry.
+    pub(crate) fn has(&self, table: &str, name: &str) -> bool {
+        self.table(table).get(name).is_some()
+    }
+
+    /// The preset under `[model]`.
+    pub(crate) fn preset(&self) -> Option<String> {
+        self.table("model").get("preset").and_then(Value::as_text).map(str::to_owned)
+    }
+
+    /// The data under `[data]`, relative to the file.
+    pub(crate) fn data_path(&self) -> Option<PathBuf> {
+        let folder = self.path.parent().unwrap_or(Path::new(""));
+        self.table("data").get("data").and_then(Value::as_text).map(|data| folder.join(data))
     }
 
     /// Options from a preset with the data's vocabulary, over them this file's, over them the flags that were given.

@@ -11,6 +11,7 @@ mod generate;
 mod inspect;
 mod interrupt;
 mod paths;
+mod plan;
 mod report;
 mod terminal;
 mod train;
@@ -33,6 +34,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Train(Box<train::Arguments>),
+    Plan(Box<plan::Arguments>),
     Generate(generate::Arguments),
     Inspect(inspect::Arguments),
     Report(report::Arguments),
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
     };
     let done = Interrupts::install().map_err(Failure::from).and_then(|interrupts| match cli.command {
         Command::Train(arguments) => train::run(*arguments, &interrupts),
+        Command::Plan(arguments) => plan::run(*arguments),
         Command::Generate(arguments) => generate::run(arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),

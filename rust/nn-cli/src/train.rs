@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::flags::{ConfigFile, ConfigFlags, DeviceFlags};
 use crate::interrupt::Interrupts;
 use crate::paths;
+use crate::plan::require_fit;
 use crate::terminal::{count_text, grouped_text};
 
 /// What `run.json` says of this program.
@@ -26,6 +27,8 @@ const PROGRAM: &str = concat!("nncuda-rs ", env!("CARGO_PKG_VERSION"));
 /// (also `preset`), [train] and [data] (`data`, `held_out`, `tokenizer`), over them the flags. Interrupt it, even kill
 /// it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped. SIGINT and
 /// SIGTERM end it behind the step that it is in, with a checkpoint; a second one ends it at once.
+///
+/// A run that needs more memory than the device has free (`nncuda-rs plan`) is not started.
 ///
 /// Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.
 #[derive(Args, Debug)]
@@ -54,6 +57,9 @@ pub(crate) struct Arguments {
     resume: bool,
     #[command(flatten)]
     device: DeviceFlags,
+    /// Start even when the device has less memory free than is needed.
+    #[arg(long)]
+    start_anyway: bool,
     #[command(flatten)]
     options: ConfigFlags,
 }
@@ -86,6 +92,9 @@ fn start<'ctx>(arguments: &Arguments, ctx: &'ctx Context) -> Result<TrainingRun<
     };
     let vocab_size = open_shards(data)?[0].vocab_size();
     let (model, options) = file.options(arguments.preset.as_deref(), &arguments.options, vocab_size)?;
+    if !arguments.start_anyway {
+        require_fit(ctx, &model, &options, held_out.is_some())?;
+    }
     Ok(start_with(&arguments.run, ctx, model, options, data, held_out.as_deref(), tokenizer.as_deref())?)
 }
 
@@ -125,7 +134,12 @@ fn resume<'ctx>(arguments: &Arguments, ctx: &'ctx Context) -> Result<TrainingRun
     let mut sources = Sources::read(&arguments.run)?;
     sources.data = arguments.data.clone().unwrap_or(sources.data);
     sources.held_out = arguments.held_out.clone().or(sources.held_out);
-    Ok(TrainingRun::resume(&arguments.run, ctx, &sources, &arguments.options.of_training())?)
+    let changes = arguments.options.of_training();
+    if arguments.start_anyway {
+        return Ok(TrainingRun::resume(&arguments.run, ctx, &sources, &changes)?);
+    }
+    let admit = |model: &MoEConfig, options: &TrainConfig| require_fit(ctx, model, options, sources.held_out.is_some());
+    Ok(TrainingRun::resume_admitted(&arguments.run, ctx, &sources, &changes, &admit)?)
 }
 
 /// Runs to the end with a progress bar; an interrupt makes it save and stop.

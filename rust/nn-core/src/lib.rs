@@ -42,6 +42,7 @@ pub mod generate;
 pub mod layer;
 pub mod model;
 pub mod options;
+pub mod plan;
 pub mod report;
 mod sum;
 pub mod text;

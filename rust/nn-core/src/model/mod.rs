@@ -16,4 +16,5 @@ pub use mixtral::{MixtralWeights, config_from_mixtral, config_to_mixtral};
 pub use parameters::{ParameterLayout, ParameterSpec};
 pub use precision::Precision;
 pub(crate) use transformer::BadOutput;
+pub(crate) use transformer::PREFILL_PART;
 pub use transformer::{Gradients, IGNORE_INDEX, MoETransformer};

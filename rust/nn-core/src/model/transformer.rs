@@ -32,7 +32,14 @@ const MIN_CHUNK_ROWS: usize = 256;
 /// A longer prompt runs through the model in parts of so many tokens, so that its activations take no more memory than
 /// theirs. Tokens in its last part may so share an expert with fewer others, which shows in the last bits of products:
 /// the number, too, is part of that promise.
-const PREFILL_PART: usize = 6144;
+pub(crate) const PREFILL_PART: usize = 6144;
+
+impl MoEConfig {
+    /// Tokens whose logits are there at once.
+    pub(crate) fn logits_rows(&self) -> usize {
+        MIN_CHUNK_ROWS.max(LOGITS_PER_CHUNK / self.vocab_size)
+    }
+}
 
 /// A decoder-only transformer whose feed-forward networks are mixtures of experts.
 ///
@@ -383,7 +390,7 @@ impl<'ctx> MoETransformer<'ctx> {
     }
 
     fn chunks(&self, tokens: usize) -> impl Iterator<Item = Range<usize>> + use<'ctx> {
-        let rows = MIN_CHUNK_ROWS.max(LOGITS_PER_CHUNK / self.config.vocab_size);
+        let rows = self.config.logits_rows();
         (0..tokens).step_by(rows).map(move |start| start..tokens.min(start + rows))
     }
 }

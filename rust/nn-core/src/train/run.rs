@@ -85,6 +85,18 @@ impl<'ctx> TrainingRun<'ctx> {
     /// Takes a run up from its last checkpoint, with the options that it was started with but for `changes`, which may be
     /// of those in `TrainConfig::CHANGEABLE`. `Error::Format` when the data is not what it was started on.
     pub fn resume(folder: &Path, ctx: &'ctx Context, sources: &Sources, changes: &Table) -> Result<Self> {
+        Self::resume_admitted(folder, ctx, sources, changes, &|_, _| Ok(()))
+    }
+
+    /// The same for what `admit` has nothing against: it is given the options when the files have been checked, and may
+    /// refuse before memory is taken.
+    pub fn resume_admitted(
+        folder: &Path,
+        ctx: &'ctx Context,
+        sources: &Sources,
+        changes: &Table,
+        admit: &dyn Fn(&MoEConfig, &TrainConfig) -> Result<()>,
+    ) -> Result<Self> {
         let root = folder.join("checkpoints");
         let Some(last) = list_checkpoints(&root)?.pop() else {
             return Err(Error::format(root, "holds no checkpoint to resume from"));
@@ -102,6 +114,8 @@ impl<'ctx> TrainingRun<'ctx> {
         sources.check_data(&windows)?;
         let held_out = sources.held_out.as_ref().map(|path| TokenWindows::open(path, length)).transpose()?;
         held_out.as_ref().map_or(Ok(()), |held_out| sources.check_held_out(held_out))?;
+        let admitted = admit(&checkpoint.config, &state.train.changed(changes)?);
+        admitted.map_err(|error| if changes.is_empty() { error.in_file(last.join("training.json")) } else { error })?;
         let trainer = checkpoint.trainer_with(ctx, changes)?;
         Self::new(folder, trainer, windows, held_out, checkpoint.tokenizer, position, seconds)
     }

@@ -1,0 +1,300 @@
+//! `nncuda-rs plan`: the memory of a run or of generation, before there is any.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use clap::Args;
+use nn_core::format::{Table, Value};
+use nn_core::model::{MoEConfig, PRESETS, preset};
+use nn_core::plan::{KINDS, Machine, MemoryPlan, Way, parameters_by_kind, plan_inference, plan_training, ways_to_fit};
+use nn_core::train::{TrainConfig, open_shards};
+use nn_core::{Error, Result};
+use nn_ffi::Context;
+
+use crate::failure::Failure;
+use crate::flags::{ConfigFile, ConfigFlags, DeviceFlags};
+use crate::paths;
+use crate::terminal::{bytes_text, columns, count_text};
+
+/// Show what training, or generation, will need of a device's memory, and whether it has that.
+///
+/// Options are those of `nncuda-rs train`, from the same places. Nothing of the model is made.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// A TOML file.
+    #[arg(long, value_name = "FILE", value_parser = paths::file)]
+    config: Option<PathBuf>,
+    /// Sizes to begin with.  [default: 6.9b]
+    #[arg(long, value_parser = PRESETS)]
+    preset: Option<String>,
+    /// A token shard: its vocabulary is taken.
+    #[arg(long, value_name = "PATH", value_parser = paths::file_or_folder)]
+    data: Option<PathBuf>,
+    /// Plan generation: --batch-size sequences of --context tokens.
+    #[arg(long)]
+    inference: bool,
+    /// With --inference, the longest prompt.  [default: --context]
+    #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u64).range(1..))]
+    prompt: Option<u64>,
+    /// cpu, cuda, cuda:INDEX, or auto: a GPU if there is one.
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// Worker threads, each of which has scratch of its own.
+    #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+    /// Plan for a device with so much memory; a GPU need not be here.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    available: Option<usize>,
+    /// For programs.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    options: ConfigFlags,
+}
+
+/// A number of bytes: "141GB" (10^9), "24GiB" (2^30), "5e9".
+fn size(text: &str) -> std::result::Result<usize, String> {
+    bytes(&text.to_lowercase())
+        .ok_or_else(|| format!("{} is no number of bytes, such as 141GB or 24GiB", Value::from(text).repr()))
+}
+
+fn bytes(text: &str) -> Option<usize> {
+    let unit_at = text.rfind(|letter: char| !letter.is_ascii_lowercase()).map_or(0, |at| at + 1);
+    let (number, unit) = text.split_at_checked(unit_at)?;
+    let number = number.strip_suffix(' ').unwrap_or(number);
+    let unit = match unit {
+        "" | "b" => 1.0,
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "tb" => 1e12,
+        "kib" => 1024.0,
+        "mib" => 1_048_576.0,
+        "gib" => 1_073_741_824.0,
+        "tib" => 1_099_511_627_776.0,
+        _ => return None,
+    };
+    let (digits, exponent) = number.split_once('e').unwrap_or((number, "0"));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all_digits = |text: &str| text.bytes().all(|letter| letter.is_ascii_digit());
+    if whole.is_empty()
+        || exponent.is_empty()
+        || exponent.len() > 2
+        || ![whole, fraction, exponent].map(all_digits).iter().all(|good| *good)
+    {
+        return None;
+    }
+    let size = number.parse::<f64>().ok()? * unit;
+    (size < 9_223_372_036_854_775_808.0).then_some(size as usize)
+}
+
+/// What was planned, for what, and what would make it fit.
+struct Planned {
+    model: MoEConfig,
+    memory: MemoryPlan,
+    device: String,
+    free: usize,
+    ways: Vec<Way>,
+}
+
+pub(crate) fn run(mut arguments: Arguments) -> std::result::Result<(), Failure> {
+    if arguments.prompt.is_some() && !arguments.inference {
+        return Err(Failure::Usage("--prompt is for --inference".into()));
+    }
+    let file = arguments.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
+    let reach = if arguments.inference { arguments.options.take("context") } else { None };
+    if arguments.inference && !file.has("train", "batch_size") {
+        arguments.options.set_default("train", "batch_size", Value::from(1usize));
+    }
+    let vocab_size = vocabulary(&arguments, &file)?;
+    let (model, train) = file.options(arguments.preset.as_deref(), &arguments.options, vocab_size)?;
+    let capacity = match reach {
+        None => model.context as i64,
+        Some(reach) => reach.as_integer::<i64>().ok_or_else(|| {
+            Error::value(format!("context is {}; it must be a whole number of 64 bits", reach.repr()))
+        })?,
+    };
+    let (machine, free) = machine(&arguments)?;
+    let mut ways = Vec::new();
+    let memory = if arguments.inference {
+        let prompt = arguments.prompt.map_or(capacity.max(0) as usize, |prompt| prompt as usize);
+        plan_inference(&model, train.precision, &machine, train.batch_size, capacity, prompt)?
+    } else {
+        let memory = plan_training(&model, &train, &machine, true)?;
+        if memory.held > free {
+            ways = ways_to_fit(&model, &train, &machine, free, true)?.0;
+        }
+        memory
+    };
+    let planned = Planned { model, memory, device: arguments.device, free, ways };
+    let text = if arguments.json { planned.table().to_json_lines() + "\n" } else { planned.text() };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// That of the data where there are some, else that of the preset.
+fn vocabulary(arguments: &Arguments, file: &ConfigFile) -> Result<u64> {
+    if let Some(data) = arguments.data.clone().or_else(|| file.data_path()) {
+        return Ok(open_shards(&data)?[0].vocab_size());
+    }
+    let sizes = arguments.preset.clone().or_else(|| file.preset()).and_then(|name| preset(&name).ok());
+    let named = sizes.and_then(|sizes| sizes.get("vocab_size").and_then(Value::as_integer));
+    Ok(named.unwrap_or(MoEConfig::default().vocab_size as u64))
+}
+
+/// What decides how much scratch is taken, and the memory that is free.
+fn machine(arguments: &Arguments) -> Result<(Machine, usize)> {
+    let index = arguments.device.strip_prefix("cuda");
+    let gpu = index.is_some_and(|rest| {
+        rest.is_empty()
+            || rest
+                .strip_prefix(':')
+                .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit()))
+    });
+    if let (Some(available), true) = (arguments.available, gpu) {
+        return Ok((Machine::gpu(), available));
+    }
+    let ctx = DeviceFlags::new(&arguments.device, arguments.threads).open()?;
+    let free = match arguments.available {
+        Some(available) => available,
+        None => ctx.memory_info()?.0,
+    };
+    Ok((Machine::of(&ctx)?, free))
+}
+
+/// `Error::OutOfMemory`, with up to three computed ways out, when a run needs more than the device has free.
+pub(crate) fn require_fit(ctx: &Context, model: &MoEConfig, train: &TrainConfig, held_out: bool) -> Result<()> {
+    require_fit_in(ctx.memory_info()?.0, ctx, model, train, held_out)
+}
+
+fn require_fit_in(free: usize, ctx: &Context, model: &MoEConfig, train: &TrainConfig, held_out: bool) -> Result<()> {
+    let machine = Machine::of(ctx)?;
+    let memory = plan_training(model, train, &machine, held_out)?;
+    if memory.held <= free {
+        return Ok(());
+    }
+    let (ways, least) = ways_to_fit(model, train, &machine, free, held_out)?;
+    let [needed, there] = [memory.held, free].map(|bytes| bytes_text(bytes as u64));
+    let mut problem = format!("this run needs {needed}; {} has {there} free. ", ctx.device());
+    if !ways.is_empty() {
+        let ways: Vec<String> = ways.iter().map(way_text).collect();
+        problem += &format!("It fits with {}.", ways.join("; or with "));
+    } else if let Some(least) = least {
+        problem += &format!("The least that options reach is {}: the model itself is too large.", way_text(&least));
+    }
+    Err(Error::OutOfMemory(problem + " --start-anyway starts it as it is"))
+}
+
+fn way_text(way: &Way) -> String {
+    let flags = way.changes.iter().filter_map(|(name, value)| {
+        let flag = name.replace('_', "-");
+        match value {
+            Value::Bool(true) => Some(format!("--{flag}")),
+            Value::Bool(false) => None,
+            Value::Text(word) => Some(format!("--{flag} {word}")),
+            other => Some(format!("--{flag} {}", other.repr())),
+        }
+    });
+    format!("{} ({})", flags.collect::<Vec<_>>().join(" "), bytes_text(way.held as u64))
+}
+
+impl Planned {
+    /// The plan for programs.
+    fn table(self) -> Value {
+        let kinds: Table = parameters_by_kind(&self.model)
+            .into_iter()
+            .map(|(name, total, active)| {
+                let counts = Table::from([("total", total.into()), ("active", active.into())]);
+                (name.to_owned(), Value::Table(counts))
+            })
+            .collect();
+        let [total, active] =
+            [self.model.num_parameters(), self.model.num_active_parameters()].map(|count| Value::from(count as u64));
+        let parameters = Table::from([("total", total), ("active", active), ("kinds", Value::Table(kinds))]);
+        let bytes: Table =
+            KINDS.into_iter().map(|(kind, name, _)| (name.to_owned(), self.memory.bytes(kind).into())).collect();
+        let ways = self.ways.into_iter().map(|way| {
+            let options: Table = way.changes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            Value::Table(Table::from([("options", Value::Table(options)), ("bytes", way.held.into())]))
+        });
+        Value::Table(Table::from([
+            ("parameters", Value::Table(parameters)),
+            ("device", self.device.into()),
+            ("bytes", Value::Table(bytes)),
+            ("peak", self.memory.peak.into()),
+            ("held", self.memory.held.into()),
+            ("free", self.free.into()),
+            ("fits", (self.memory.held <= self.free).into()),
+            ("ways", Value::List(ways.collect())),
+        ]))
+    }
+
+    /// The plan for people.
+    fn text(&self) -> String {
+        let size = |bytes: usize| bytes_text(bytes as u64);
+        let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
+        let mut counts = vec![row(&["parameters", "total", "active a token"])];
+        for (name, total, active) in parameters_by_kind(&self.model) {
+            counts.push(row(&[name, &count_text(total as u128), &count_text(active as u128)]));
+        }
+        let [total, active] = [self.model.num_parameters(), self.model.num_active_parameters()].map(count_text);
+        counts.push(row(&["together", &total, &active]));
+        let mut table = vec![row(&[&format!("memory of {} at the peak", self.device), "size"])];
+        for (kind, _, text) in KINDS {
+            if self.memory.bytes(kind) > 0 {
+                table.push(row(&[text, &size(self.memory.bytes(kind))]));
+            }
+        }
+        let MemoryPlan { peak, held, .. } = self.memory;
+        table.push(row(&["peak", &size(peak)]));
+        if held != peak {
+            table.push(row(&["peak, in the pages of the device", &size(held)]));
+        }
+        table.push(row(&["free", &size(self.free)]));
+        let mut text = format!("{}\n{}\n", columns(&counts), columns(&table));
+        if held <= self.free {
+            text += &format!("It fits, with {} to spare.\n", size(self.free - held));
+        } else {
+            text += &format!("It does not fit: {} are missing.\n", size(held - self.free));
+        }
+        for way in &self.ways {
+            text += &format!("It fits with {}.\n", way_text(way));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        let good =
+            [("141GB", 141_000_000_000), ("24GiB", 24 << 30), ("5e9", 5_000_000_000), ("1.5 kib", 1536), ("7.b", 7)];
+        for (text, bytes) in good {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in
+            ["", "much", "GB", "1e", "1e100", "-1", "1e99", "9e18GB", ".5GB", "1 2", "1  GB", "1ZB", "inf", "1e+3"]
+        {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_cannot_fit_is_told_what_would() {
+        let ctx = Context::open(nn_ffi::Device::Cpu, Some(2), None).unwrap();
+        let (model, train) = (MoEConfig::preset("small").unwrap(), TrainConfig::default());
+        require_fit_in(1 << 40, &ctx, &model, &train, true).unwrap();
+        let error = require_fit_in(300 << 20, &ctx, &model, &train, true).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("cpu has 300.0 MiB free. It fits with --micro-batch-size "), "{text}");
+        assert!(text.ends_with(". --start-anyway starts it as it is") && text.matches("; or with --").count() == 2);
+        assert_eq!(error.exit_code(), 4);
+        let text = require_fit_in(1 << 16, &ctx, &model, &train, true).unwrap_err().to_string();
+        assert!(
+            text.contains("The least that options reach is --") && text.contains(": the model itself is too large. ")
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! What would make a run fit that does not: other options, each with the memory that it needs.
+
+use super::memory::MemoryPlan;
+use super::plan_training;
+use super::scratch::Machine;
+use crate::error::{Error, Result};
+use crate::format::Value;
+use crate::model::{MoEConfig, Precision};
+use crate::train::TrainConfig;
+
+/// Options to change, and the memory that the run then needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// Options by name, in order.
+    pub changes: Vec<(&'static str, Value)>,
+    /// The memory that the device then gives.
+    pub held: usize,
+}
+
+type Changes = Vec<(&'static str, Value)>;
+
+/// Up to three ways to need at most `free` bytes, the cheapest in time first; and, when none does, what needs least.
+///
+/// One option of each kind is tried alone, with as little of it as will do, then they are tried together; none of these
+/// changes what is trained, up to rounding and what micro-batches balance. Shorter sequences, which do, come last.
+pub fn ways_to_fit(
+    config: &MoEConfig,
+    train: &TrainConfig,
+    machine: &Machine,
+    free: usize,
+    held_out: bool,
+) -> Result<(Vec<Way>, Option<Way>)> {
+    let (mut found, mut least) = (Vec::<Way>::new(), None::<Way>);
+    for kind in to_try(config, train) {
+        for changes in kind {
+            if found.iter().any(|way| way.changes.iter().all(|change| changes.contains(change))) {
+                continue; // less is enough
+            }
+            let MemoryPlan { held, .. } = plan_training(config, &changed(train, &changes)?, machine, held_out)?;
+            let way = Way { changes, held };
+            if least.as_ref().is_none_or(|least| held < least.held) {
+                least = Some(way.clone());
+            }
+            if held <= free {
+                found.push(way);
+                break;
+            }
+        }
+        if found.len() == 3 {
+            break;
+        }
+    }
+    Ok((found, least))
+}
+
+/// The options with changes of those that ways are made of.
+fn changed(train: &TrainConfig, changes: &Changes) -> Result<TrainConfig> {
+    let mut options = train.clone();
+    for (name, value) in changes {
+        match (*name, value) {
+            ("recompute_experts", Value::Bool(recompute)) => options.recompute_experts = *recompute,
+            ("precision", _) => options.precision = Precision::BF16,
+            ("micro_batch_size", value) => options.micro_batch_size = value.as_integer(),
+            ("activation_checkpointing", value) => options.activation_checkpointing = whole(value)?,
+            (_, value) => options.sequence_length = whole(value)?,
+        }
+    }
+    Ok(options)
+}
+
+fn whole(value: &Value) -> Result<usize> {
+    value.as_integer().ok_or_else(|| Error::value(format!("{} is no size", value.repr())))
+}
+
+/// Options of one kind after the other, and of a kind what costs less first: each alone, combinations of them, then
+/// shorter sequences.
+fn to_try(config: &MoEConfig, train: &TrainConfig) -> Vec<Vec<Changes>> {
+    let (every, experts, f32) =
+        (train.activation_checkpointing, train.recompute_experts, train.precision == Precision::F32);
+    let micro = smaller_micro_batches(train);
+    let again = vec![("activation_checkpointing", Value::from(1usize)), ("recompute_experts", Value::Bool(false))];
+    let bf16 = vec![("precision", Value::from("bf16"))];
+    let mut tries = vec![micro.clone()];
+    if every != 1 && !experts {
+        tries.push(vec![vec![("recompute_experts", Value::Bool(true))]]);
+    }
+    if every != 1 {
+        let counts =
+            [3usize, 2, 1].into_iter().filter(|count| *count <= config.num_layers && (every == 0 || *count < every));
+        let changes = |count: usize| {
+            let recompute = Value::Bool(experts && count > 1);
+            vec![("activation_checkpointing", Value::from(count)), ("recompute_experts", recompute)]
+        };
+        tries.push(counts.map(changes).collect());
+    }
+    if f32 {
+        tries.push(vec![bf16.clone()]);
+    }
+    tries.push(each(&micro, &again));
+    let mut most = [vec![("micro_batch_size", Value::from(1usize))], again.clone()].concat();
+    if f32 {
+        let both = [again, bf16.clone()].concat();
+        tries.extend([vec![both.clone()], each(&micro, &bf16), each(&micro, &both)]);
+        most.extend(bf16);
+    }
+    let lengths: Vec<Changes> = std::iter::successors(Some(train.sequence_length / 2), |length| Some(length / 2))
+        .take_while(|length| *length > 0)
+        .map(|length| vec![("sequence_length", Value::from(length))])
+        .collect();
+    let together = lengths.iter().map(|shorter| [most.clone(), shorter.clone()].concat()).collect();
+    tries.extend([lengths, together]);
+    tries
+}
+
+/// The same changes beside each of some.
+fn each(some: &[Changes], more: &Changes) -> Vec<Changes> {
+    some.iter().map(|changes| [changes.clone(), more.clone()].concat()).collect()
+}
+
+/// Half the micro-batch, half of that, and so on.
+fn smaller_micro_batches(train: &TrainConfig) -> Vec<Changes> {
+    let mut size = train.micro_batch_size.unwrap_or(train.batch_size).min(train.batch_size);
+    let mut sizes = Vec::new();
+    while size > 1 {
+        size = size.div_ceil(2);
+        sizes.push(vec![("micro_batch_size", Value::from(size))]);
+    }
+    sizes
+}
