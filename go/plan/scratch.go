@@ -33,7 +33,7 @@ func (m Machine) lanes() int {
 
 // multiplies says whether attention in this precision has products of its own: those of bf16.
 func (m Machine) multiplies(precision model.Precision) bool {
-	return precision == model.BF16 && (m.ISA == "avx512bf16" || m.ISA == "amx")
+	return precision == model.BF16 && m.ISA == "amx"
 }
 
 // heads are the sizes of an attention call.
@@ -74,21 +74,29 @@ func (m Machine) attentionBackward(precision model.Precision, s heads) []int {
 		}
 		return []int{16 * s.batch * s.heads * s.length, 8 * most * s.dim}
 	}
-	wide, blockRows := m.multiplies(precision), 96
+	const wanted = 8
+	wide, blockRows, parts, columns := m.multiplies(precision), 96, group, up(s.dim, 32)
 	if wide {
 		blockRows = 64
 	}
-	piece := up(ceil(s.length, ceil(8, s.batch*s.heads)), blockRows)
-	pieces := ceil(s.length, piece)
-	worker := m.backwardWorker(min(piece, s.length), s.dim)
+	together := wide && pairs >= wanted && s.length*columns <= 1<<16 // the heads of a key head in one task
+	if together {
+		parts = 1
+	}
+	piece := up(ceil(s.length, ceil(wanted, pairs*parts)), blockRows)
+	tasks, rows := parts*ceil(s.length, piece), min(piece, s.length)
+	worker := m.backwardWorker(rows, s.dim)
 	if wide {
-		columns := up(s.dim, 32)
-		queries, keys := columns*(4*32+64)+2*64, columns*(3*32+2*64)+64*(2*64+6*32)
-		worker = up(ceil(min(piece, s.length), 64)*queries+keys, 16)
+		blocks := 1
+		if together && group > 1 {
+			blocks = ceil(s.length, 64)
+		}
+		queries, keys := columns*(4*32+64)+2*64, columns*(3*32+2*64)
+		worker = up(ceil(rows, 64)*queries+64*(2*64+6*32)+blocks*keys, 16)
 	}
 	taken := []int{4 * worker * m.Threads}
-	if group*pieces > 1 {
-		pair := 2 * group * pieces * s.length * s.dim
+	if tasks > 1 {
+		pair := 2 * tasks * s.length * s.dim
 		taken = append(taken, 4*pair*max(1, min(pairs, (1<<24)/pair)))
 	}
 	return taken

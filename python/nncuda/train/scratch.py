@@ -31,7 +31,7 @@ class Machine:
 
     def multiplies(self, dtype: str) -> bool:
         """Whether attention in this dtype has products of its own: those of bf16."""
-        return dtype == "bf16" and self.isa in ("avx512bf16", "amx")
+        return dtype == "bf16" and self.isa == "amx"
 
 
 @dataclass(frozen=True)
@@ -186,19 +186,21 @@ def attention_backward(
         return 16 * batch * heads * length, 8 * most * dim
     lanes = machine.lanes
     columns, tile_rows = 2 * lanes, 12 if lanes == 16 else 6
-    wide = machine.multiplies(dtype)
-    piece = _up(_ceil(length, _ceil(8, batch * heads)), 64 if wide else 96)
-    pieces, rows = _ceil(length, piece), min(piece, length) + tile_rows
+    wide, wanted = machine.multiplies(dtype), 8
+    together = wide and pairs >= wanted and length * _up(dim, 32) <= 1 << 16  # the heads of a key head in one task
+    parts = 1 if together else group
+    piece = _up(_ceil(length, _ceil(wanted, pairs * parts)), 64 if wide else 96)
+    tasks, rows = parts * _ceil(length, piece), min(piece, length) + tile_rows
     panels = _ceil(dim, columns) * columns
     sizes = [rows * panels] * 3 + [rows] * 3 + [256 * panels] * 5 + [96 * (256 + 16)] * 2
     worker = sum(_up(size, 16) for size in sizes)
     if wide:
-        columns = _up(dim, 32)
-        queries, keys = columns * (4 * 32 + 64) + 2 * 64, columns * (3 * 32 + 2 * 64) + 64 * (2 * 64 + 6 * 32)
-        worker = _up(_ceil(min(piece, length), 64) * queries + keys, 16)
+        columns, blocks = _up(dim, 32), _ceil(length, 64) if together and group > 1 else 1
+        queries, keys = columns * (4 * 32 + 64) + 2 * 64, columns * (3 * 32 + 2 * 64)
+        worker = _up(_ceil(min(piece, length), 64) * queries + 64 * (2 * 64 + 6 * 32) + blocks * keys, 16)
     taken = (4 * worker * machine.threads,)
-    if group * pieces > 1:
-        pair = 2 * group * pieces * length * dim
+    if tasks > 1:
+        pair = 2 * tasks * length * dim
         taken += (4 * pair * max(1, min(pairs, (1 << 24) // pair)),)
     return taken
 

@@ -216,11 +216,6 @@ impl ConfigFile {
         self.table(table).get(name).is_some()
     }
 
-    /// The preset under `[model]`.
-    pub(crate) fn preset(&self) -> Option<String> {
-        self.table("model").get("preset").and_then(Value::as_text).map(str::to_owned)
-    }
-
     /// The data under `[data]`, relative to the file.
     pub(crate) fn data_path(&self) -> Option<PathBuf> {
         let folder = self.path.parent().unwrap_or(Path::new(""));

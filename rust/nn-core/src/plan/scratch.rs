@@ -62,7 +62,7 @@ impl Machine {
 
     /// Whether attention in this precision has products of its own: those of bf16.
     fn multiplies(&self, precision: Precision) -> bool {
-        precision == Precision::BF16 && matches!(self.isa.as_str(), "avx512bf16" | "amx")
+        precision == Precision::BF16 && self.isa == "amx"
     }
 
     /// Of `flash_attention`: a worker's block of queries and scores, and packed keys and values of a round of heads.
@@ -94,15 +94,17 @@ impl Machine {
             let most = if pieces > 1 { (pieces * pairs * s.length).min(512 * 128) } else { 0 };
             return vec![16 * s.batch * s.heads * s.length, 8 * most * s.dim];
         }
-        let wide = self.multiplies(precision);
-        let block = if wide { 64 } else { 96 };
-        let piece = s.length.div_ceil(8usize.div_ceil(s.batch * s.heads)).next_multiple_of(block);
-        let (pieces, rows) = (s.length.div_ceil(piece), piece.min(s.length));
+        const WANTED: usize = 8;
+        let (wide, columns) = (self.multiplies(precision), s.dim.next_multiple_of(32));
+        // The heads of a key head in one task.
+        let together = wide && pairs >= WANTED && s.length * columns <= 1 << 16;
+        let (parts, block) = (if together { 1 } else { group }, if wide { 64 } else { 96 });
+        let piece = s.length.div_ceil(WANTED.div_ceil(pairs * parts)).next_multiple_of(block);
+        let (tasks, rows) = (parts * s.length.div_ceil(piece), piece.min(s.length));
         let worker = if wide {
-            let columns = s.dim.next_multiple_of(32);
-            let queries = columns * (4 * 32 + 64) + 2 * 64;
-            let keys = columns * (3 * 32 + 2 * 64) + 64 * (2 * 64 + 6 * 32);
-            (rows.div_ceil(64) * queries + keys).next_multiple_of(16)
+            let blocks = if together && group > 1 { s.length.div_ceil(64) } else { 1 };
+            let (queries, keys) = (columns * (4 * 32 + 64) + 2 * 64, columns * (3 * 32 + 2 * 64));
+            (rows.div_ceil(64) * queries + 64 * (2 * 64 + 6 * 32) + blocks * keys).next_multiple_of(16)
         } else {
             let panels = s.dim.next_multiple_of(2 * self.lanes());
             let rows = rows + if self.lanes() == 16 { 12 } else { 6 };
@@ -110,8 +112,8 @@ impl Machine {
             3 * up(rows * panels) + 3 * up(rows) + 5 * up(256 * panels) + 2 * up(96 * (256 + 16))
         };
         let mut taken = vec![4 * worker * self.threads];
-        if group * pieces > 1 {
-            let pair = 2 * group * pieces * s.length * s.dim;
+        if tasks > 1 {
+            let pair = 2 * tasks * s.length * s.dim;
             taken.push(4 * pair * ((1 << 24) / pair).min(pairs).max(1));
         }
         taken

@@ -1,0 +1,70 @@
+"""The plan of memory: `plan --json` is one text in every language, and so is what `train` refuses a run with."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import languages
+import pytest
+from conftest import find
+from runs import Workshop
+
+SMALL = "--preset small --threads 2 --available 300MiB"
+PLANS = {
+    "as it is": SMALL,
+    "recomputed": f"{SMALL} --activation-checkpointing 3 --micro-batch-size 1 --precision bf16",
+    "dropped slots": f"{SMALL} --capacity-factor 1.25",
+    "large vocabulary": f"{SMALL} --vocab-size 32000",
+    "many threads": "--preset small --threads 5 --available 24GiB --precision bf16 --micro-batch-size 3",
+    "odd sizes": "--threads 2 --available 24GiB --precision f16 --sequence-length 1000 --batch-size 3 --recompute-experts",
+    "on a GPU": "--preset demo --available 100MB --device cuda --precision bf16",
+    "6.9b on a GPU": "--device cuda:3 --available 141GB --precision bf16 --activation-checkpointing 1 --micro-batch-size 1"
+    " --sequence-length 4096",
+    "nothing fits": "--available 1e3 --device cuda",
+    "generation": f"{SMALL} --inference",
+    "generation of a batch": f"{SMALL} --inference --prompt 9 --context 512 --batch-size 4 --precision bf16",
+    "generation of 200000 tokens": "--threads 2 --available 24GiB --inference --precision bf16 --context 200000",
+}
+REFUSALS = {
+    "--available much": (2, "'much' is no number of bytes, such as 141GB or 24GiB"),
+    "--available 1e99": (2, "'1e99' is no number of bytes, such as 141GB or 24GiB"),
+    "--prompt 3": (2, "--prompt is for --inference"),
+    "--inference --prompt 0": (2, "prompt"),
+    "--inference --context 0": (3, "Error: context is 0; it must be a whole number, at least 1"),
+    "--inference --prompt 5 --context 3": (3, "Error: a prompt has 5 tokens; it must have 1 to 3, the tokens of a sequence"),
+    "--inference --context 300000": (3, "Error: 300000 tokens are more than this model takes (262144)"),
+    "--sequence-length 40000": (3, "Error: sequence_length is 40000; this model's context is 32768"),
+    "--batch-size 2000000000 --sequence-length 32768": (
+        3,
+        "Error: the sizes make a run of more memory than any machine has",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.case("plan --json of training and of generation")
+@pytest.mark.parametrize("name", PLANS)
+def test_plan(language: languages.Language, name: str) -> None:
+    arguments = ["plan", "--json", *PLANS[name].split()]
+    assert language.run(*arguments).stdout == find("python").run(*arguments).stdout
+
+
+@pytest.mark.case("refusals: plans of what cannot be")
+@pytest.mark.parametrize("arguments", REFUSALS)
+def test_refused_plan(language: languages.Language, arguments: str) -> None:
+    code, words = REFUSALS[arguments]
+    assert words in language.run("plan", *arguments.split(), code=code).stderr
+
+
+@pytest.mark.case("refusals: a run that cannot fit")
+def test_run_that_cannot_fit(workshop: Workshop, language: languages.Language, tmp_path: Path) -> None:
+    """Whatever the machine has free, this is more; the words are the same but for what that is."""
+    flags = ["--hidden-size", 1024, "--ffn-size", 2_000_000_000, "--num-experts", 32, "--threads", 2]
+    flags += ["--data", workshop.folder / "words.tokens"]
+    said = [
+        re.sub(r"has .* free", "has some free", one.run("train", tmp_path / "run", *flags, code=4).stderr)
+        for one in (find("python"), language)
+    ]
+    assert said[0] == said[1]
+    assert said[0].startswith("Error: this run needs ") and "The least that options reach is --micro" in said[0]
+    assert not (tmp_path / "run").exists()
