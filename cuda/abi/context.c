@@ -141,7 +141,6 @@ int32_t nncuda_ctx_destroy(nncuda_ctx *ctx) {
       nn_graph_free(ctx, (nncuda_graph *)(uintptr_t)ctx->handles.entries[i].key);
     }
   }
-  nn_graph_free(ctx, ctx->capture);
   nn_profile_release(&ctx->profile);
   nn_text_release(&ctx->trace.text);
   nn_pool_release(&ctx->pool);

@@ -61,11 +61,18 @@ static int32_t begin(nncuda_ctx *ctx) {
   if (ctx->capture != NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_STATE, "a graph is being captured already; call nncuda_graph_end first");
   }
-  ctx->capture = calloc(1, sizeof *ctx->capture);
-  if (ctx->capture == NULL) {
+  nncuda_graph *made = calloc(1, sizeof *made);
+  if (made == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for a graph");
   }
-  ctx->capture->arena = (nn_arena){.ctx = ctx, .source = &ctx->engine->memory, .lasting = 1};
+  made->arena = (nn_arena){.ctx = ctx, .source = &ctx->engine->memory, .lasting = 1};
+  /* Already here, so that the end of a capture needs no memory: refused there, the context would go on capturing. */
+  const int32_t status = nn_handle_add(ctx, made, NN_HANDLE_GRAPH);
+  if (status != NNCUDA_SUCCESS) {
+    free(made);
+    return status;
+  }
+  ctx->capture = made;
   return NNCUDA_SUCCESS;
 }
 
@@ -116,12 +123,8 @@ static int32_t end(nncuda_ctx *ctx, nncuda_graph **graph) {
     return nn_fail(ctx, NNCUDA_ERROR_STATE, "no graph is being captured; call nncuda_graph_begin first");
   }
   nncuda_graph *made = ctx->capture;
-  int32_t status = nn_handle_add(ctx, made, NN_HANDLE_GRAPH);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
   ctx->capture = NULL;
-  status = instantiate(ctx, made);
+  const int32_t status = instantiate(ctx, made);
   if (status != NNCUDA_SUCCESS) {
     nn_table_remove(&ctx->handles, made);
     nn_graph_free(ctx, made);

@@ -23,7 +23,7 @@ from nncuda.train import list_checkpoints, resolve_checkpoint
 sys.path.insert(0, str(languages.ROOT / "tests" / "faults"))
 import shim
 
-STEPS = ["--steps", 40, "--save-every", 2, "--keep-checkpoints", 2]
+STEPS = ["--steps", 12, "--save-every", 2, "--keep-checkpoints", 10]
 
 
 def unbroken(workshop: Workshop) -> Path:
@@ -93,7 +93,7 @@ def test_disk_full(workshop: Workshop, language: languages.Language, tmp_path: P
     small.mkdir()
     kept.mkdir()
     each = sum(file.stat().st_size for file in unbroken(workshop).iterdir())
-    train = [*language.command, "train", small / "run", *workshop.options("small"), *STEPS, "--keep-checkpoints", 10]
+    train = [*language.command, "train", small / "run", *workshop.options("small"), *STEPS]
     environment = {"FOLDER": str(small), "SIZE": str(int(3.6 * each)), "KEEP": str(kept), **languages.environment()}
     own = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", SMALL_FILE_SYSTEM, "sh"]
     try:
