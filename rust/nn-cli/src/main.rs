@@ -25,7 +25,8 @@ use interrupt::Interrupts;
 
 /// Train and run mixture-of-experts language models, on the CPU or on a GPU.
 #[derive(Debug, Parser)]
-#[command(name = "nncuda-rs", version, max_term_width = 100)]
+// A flag that is given twice has its last value, as in the other languages.
+#[command(name = "nncuda-rs", version, max_term_width = 100, args_override_self = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
