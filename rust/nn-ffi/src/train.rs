@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use crate::moments::{Moments, MomentsKind};
 use crate::replay::{Replay, Run};
 use crate::scaling::{FiniteWatch, LossScaling, LossScalingOptions, LossScalingState};
 use crate::{Context, DType, Error, GpuTensor, Result, kernels};
@@ -27,6 +28,8 @@ pub struct UpdateOptions {
     pub weight_decay: f32,
     /// How many parameters, from the first, decay.
     pub decayed: i64,
+    /// What both moments are kept in.
+    pub moments: MomentsKind,
     /// The largest global norm of the gradients; `None` never clips.
     pub clip_norm: Option<f32>,
     /// How the losses are scaled; `None` leaves them as they are.
@@ -36,7 +39,7 @@ pub struct UpdateOptions {
 /// Trains parameters with AdamW, everything resident on the device: a step crosses to the host for nothing but what is
 /// asked for.
 ///
-/// Parameters, gradients and both moments are f32 tensors of one layout. How gradients come about is the caller's: a
+/// Parameters and gradients are f32 tensors of one layout, and so are the moments unless the options say otherwise. How gradients come about is the caller's: a
 /// function that makes the calls of a forward and backward pass. The calls of a step are captured on the second step of a
 /// shape, and replayed from then on with the same bits.
 ///
@@ -50,8 +53,7 @@ pub struct GpuTrainer<'ctx> {
     parameters: GpuTensor<'ctx>,
     gradients: GpuTensor<'ctx>,
     rounded: Option<GpuTensor<'ctx>>,
-    first_moments: GpuTensor<'ctx>,
-    second_moments: GpuTensor<'ctx>,
+    moments: Moments<'ctx>,
     /// Updates, which is steps without those that were skipped.
     step: GpuTensor<'ctx>,
     rate: GpuTensor<'ctx>,
@@ -114,8 +116,7 @@ impl<'ctx> GpuTrainer<'ctx> {
             parameters: parameters.clone(),
             gradients: gradients.clone(),
             rounded: rounded.cloned(),
-            first_moments: context.zeros(&[len], DType::F32)?,
-            second_moments: context.zeros(&[len], DType::F32)?,
+            moments: Moments::new(context, len, options.moments)?,
             step: context.zeros(&[1], DType::I32)?,
             rate: one()?,
             norm: one()?,
@@ -132,16 +133,10 @@ impl<'ctx> GpuTrainer<'ctx> {
         })
     }
 
-    /// First moments, f32, of the parameters' layout. Resuming writes them.
+    /// Both moments, of the parameters' layout. Resuming writes them.
     #[must_use]
-    pub fn first_moments(&self) -> &GpuTensor<'ctx> {
-        &self.first_moments
-    }
-
-    /// Second moments, f32, of the parameters' layout. Resuming writes them.
-    #[must_use]
-    pub fn second_moments(&self) -> &GpuTensor<'ctx> {
-        &self.second_moments
+    pub fn moments(&self) -> &Moments<'ctx> {
+        &self.moments
     }
 
     /// Steps done, those that were skipped included.
@@ -326,21 +321,7 @@ impl<'ctx> GpuTrainer<'ctx> {
             options.max_rate,
             options.min_rate,
         )?;
-        kernels::adamw_step(
-            &self.gradients,
-            &self.rate,
-            &self.step,
-            Some(&self.clip),
-            skip,
-            &self.parameters,
-            &self.first_moments,
-            &self.second_moments,
-            self.rounded.as_ref(),
-            options.decayed,
-            options.beta1,
-            options.beta2,
-            options.eps,
-            options.weight_decay,
-        )
+        let tensors = [&self.gradients, &self.rate, &self.step, &self.clip, &self.parameters];
+        self.moments.step(tensors, skip, self.rounded.as_ref(), options)
     }
 }

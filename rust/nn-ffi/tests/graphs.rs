@@ -6,8 +6,8 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nn_ffi::{
-    DType, Error, GpuTensor, GpuTrainer, LossScalingOptions, LossScalingState, Replay, Result, Run, Status,
-    UpdateOptions, kernels,
+    DType, Error, GpuTensor, GpuTrainer, LossScalingOptions, LossScalingState, MomentsKind, Replay, Result, Run,
+    Status, UpdateOptions, kernels,
 };
 
 /// A few products and norms, so that sums have many terms.
@@ -174,6 +174,7 @@ const OPTIONS: UpdateOptions = UpdateOptions {
     eps: 1e-8,
     weight_decay: 0.1,
     decayed: 12,
+    moments: MomentsKind::F32,
     clip_norm: Some(1.0),
     loss_scaling: None,
 };
@@ -189,11 +190,13 @@ fn fit(capture: bool, steps: usize, resume_at: Option<usize>) -> Result<Vec<u32>
     for step in 0..steps {
         if resume_at == Some(step) {
             // As a checkpoint does: all state goes to the host, and comes back into a new trainer.
-            let moments = (trainer.first_moments().to_vec::<f32>()?, trainer.second_moments().to_vec::<f32>()?);
+            let [first, second] = trainer.moments().data();
+            let moments = (first.to_vec::<f32>()?, second.to_vec::<f32>()?);
             let done = trainer.steps_done();
             trainer = GpuTrainer::new(&parameters, &gradients, None, OPTIONS, capture)?;
-            trainer.first_moments().copy_from_slice(&moments.0)?;
-            trainer.second_moments().copy_from_slice(&moments.1)?;
+            let [first, second] = trainer.moments().data();
+            first.copy_from_slice(&moments.0)?;
+            second.copy_from_slice(&moments.1)?;
             trainer.restore(done, None)?;
         }
         kernels::normal(&x, 0.0, 1.0, step as i64, 0, 0)?;
@@ -213,7 +216,8 @@ fn fit(capture: bool, steps: usize, resume_at: Option<usize>) -> Result<Vec<u32>
     }
     assert!(trainer.norm().item::<f32>()? > 0.0);
     assert!(trainer.rate().item::<f32>()? <= OPTIONS.max_rate);
-    let all = [&parameters, trainer.first_moments(), trainer.second_moments()];
+    let [first, second] = trainer.moments().data();
+    let all = [&parameters, first, second];
     let values: Vec<Vec<f32>> = all.iter().map(|tensor| tensor.to_vec()).collect::<Result<_>>()?;
     Ok(values.concat().iter().map(|value| value.to_bits()).collect())
 }
@@ -306,7 +310,8 @@ fn nothing_is_updated_from_the_first_step_on_whose_gradients_are_not_finite() ->
         let step = |trainer: &mut GpuTrainer<'_>, value: f32| -> Result<Vec<u32>> {
             source.copy_from_slice(&[value; 16])?;
             trainer.step(&[1], || gradients.copy_from(&source))?;
-            let all = [&parameters, trainer.first_moments(), trainer.second_moments()];
+            let [first, second] = trainer.moments().data();
+            let all = [&parameters, first, second];
             let values: Vec<Vec<f32>> = all.iter().map(|tensor| tensor.to_vec()).collect::<Result<_>>()?;
             Ok(values.concat().into_iter().map(f32::to_bits).collect())
         };

@@ -156,7 +156,9 @@ impl Trainer {
     /// Copies of the first and of the second moments by parameter, float32 arrays.
     fn moments<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
         let [first, second] = self.worker.call(py, |holding| {
-            let [first, second] = holding.trainer()?.moments();
+            let moments = holding.trainer()?.moments();
+            let codes = "the moments are codes of 8 bits; save_checkpoint writes them with their scales";
+            let [first, second] = moments.ok_or_else(|| nn_core::Error::value(codes))?;
             Ok([Tensors::of(first)?, Tensors::of(second)?])
         })?;
         Ok((first.arrays(py)?, second.arrays(py)?))

@@ -7,7 +7,7 @@ use nn_ffi::{Context, DType, GpuTensor, kernels};
 use super::config::MoEConfig;
 use super::parameters::{ParameterLayout, ParameterSpec};
 use crate::error::{Error, Result};
-use crate::format::safetensors::Source;
+use crate::format::safetensors::{F32, Source};
 use crate::format::value::quoted;
 
 /// One buffer of a layout: f32, or of the 16-bit precision that a model computes in.
@@ -86,7 +86,11 @@ impl<'ctx> ParameterArena<'ctx> {
             Source {
                 name: format!("{prefix}{}", spec.name),
                 shape: spec.shape.clone(),
-                read: Box::new(move || Ok(self.data.narrow(0, offset, size)?.to_vec()?)),
+                dtype: F32,
+                read: Box::new(move || {
+                    let values: Vec<f32> = self.data.narrow(0, offset, size)?.to_vec()?;
+                    Ok(values.into_iter().flat_map(f32::to_le_bytes).collect())
+                }),
             }
         };
         self.layout.specs().iter().map(source).collect()

@@ -5,7 +5,8 @@
 //!     config.json              the model, as transformers' Mixtral
 //!     model.safetensors        its weights, f32, in the order of the arena (or shards with their index)
 //!     tokenizer.model          SentencePiece
-//!     optimizer.safetensors    first_moment.NAME and second_moment.NAME of each parameter
+//!     optimizer.safetensors    first_moment.NAME and second_moment.NAME of each parameter, f32 or bf16; or, of moments
+//!                              in 8 bits, first.codes, first.scales, second.codes and second.scales
 //!     training.json            step, data position, options, held-out loss, loss scale
 //! ```
 //!
@@ -17,20 +18,19 @@ use std::path::{Path, PathBuf};
 use nn_ffi::{Context, LossScalingState};
 
 use super::config::{LARGEST_LOSS_SCALE, LEAST_LOSS_SCALE, TrainConfig};
+use super::moments;
 use super::trainer::Trainer;
 use crate::error::{Error, Result};
 use crate::format::safetensors::{
-    DEFAULT_SHARD_BYTES, F32, SafetensorsFile, SafetensorsFolder, write_safetensors, write_safetensors_folder,
+    DEFAULT_SHARD_BYTES, SafetensorsFile, SafetensorsFolder, write_safetensors, write_safetensors_folder,
 };
 use crate::format::{Table, Tokenizer, Value, atomic, read_json};
 use crate::model::{
-    MixtralWeights, MoEConfig, MoETransformer, ParameterLayout, Precision, check_names, config_from_mixtral,
-    config_to_mixtral,
+    MixtralWeights, MoEConfig, MoETransformer, ParameterLayout, Precision, config_from_mixtral, config_to_mixtral,
 };
 
 const FORMAT: &str = "nncuda training state";
 const VERSION: i128 = 1;
-const MOMENTS: [&str; 2] = ["first_moment.", "second_moment."];
 
 /// What a run needs beside weights and moments to go on.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,11 +129,7 @@ impl Checkpoint {
         // What a trainer refuses may be a change, and is of the file where there is none.
         let in_options = |error: Error| if changes.is_empty() { in_state(error) } else { error };
         let mut trainer = Trainer::new(model, options, true).map_err(in_options)?;
-        for (prefix, arena) in MOMENTS.into_iter().zip(trainer.moments()) {
-            for spec in arena.layout().specs() {
-                arena.set(&spec.name, &file.read_f32(&format!("{prefix}{}", spec.name), 0, spec.size())?)?;
-            }
-        }
+        moments::load(&trainer, &file, &ParameterLayout::new(&self.config)?)?;
         trainer.restore(state.step, state.loss_scaling).map_err(in_state)?;
         Ok(trainer)
     }
@@ -145,22 +141,10 @@ impl Checkpoint {
         };
         let path = self.folder.join("optimizer.safetensors");
         let file = SafetensorsFile::open(&path)?;
-        check_moments(&file, &ParameterLayout::new(&self.config)?).map_err(|error| error.in_file(&path))?;
+        let layout = ParameterLayout::new(&self.config)?;
+        moments::check(&file, &layout, state.train.moments).map_err(|error| error.in_file(&path))?;
         Ok((state, file))
     }
-}
-
-fn check_moments(file: &SafetensorsFile, layout: &ParameterLayout) -> Result<()> {
-    let names = |prefix: &'static str| layout.specs().iter().map(move |spec| format!("{prefix}{}", spec.name));
-    let expected: Vec<String> = MOMENTS.into_iter().flat_map(names).collect();
-    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
-    check_names(file.iter().map(|(name, _)| name), &expected)?;
-    for (name, spec) in expected.iter().zip(layout.specs().iter().cycle()) {
-        if !file.get(name).is_some_and(|entry| entry.shape == spec.shape && entry.dtype == F32) {
-            return Err(Error::value(format!("tensor {name} is not f32 of shape {:?}", spec.shape)));
-        }
-    }
-    Ok(())
 }
 
 /// Writes `root`/step-NNNNNNNN, in one step, and returns it.
@@ -184,9 +168,7 @@ pub fn save_checkpoint(
         if let Some(tokenizer) = tokenizer {
             write("tokenizer.model", tokenizer.model())?;
         }
-        let moments = MOMENTS.into_iter().zip(trainer.moments());
-        let moments: Vec<_> = moments.flat_map(|(prefix, arena)| arena.sources(prefix)).collect();
-        write_safetensors(&temporary.join("optimizer.safetensors"), &moments, None)?;
+        write_safetensors(&temporary.join("optimizer.safetensors"), &moments::sources(trainer), None)?;
         let mut values = Table::from([("format", FORMAT.into()), ("version", Value::Integer(VERSION))]);
         for (name, value) in state.to_table().iter() {
             values.set(name, value.clone());

@@ -1,5 +1,7 @@
 //! Options of training.
 
+use nn_ffi::MomentsKind;
+
 use crate::error::{Error, Result};
 use crate::format::Table;
 use crate::model::Precision;
@@ -14,7 +16,7 @@ pub(super) const LARGEST_LOSS_SCALE: f64 = 16_777_216.0;
 const OF_SCALING: [&str; 4] = ["loss_scale", "loss_scale_growth", "loss_scale_backoff", "loss_scale_interval"];
 /// Other options that checkpoints did not have from the beginning. Files have them, and those above, where they are not
 /// at their defaults, so a run that uses none of them is the same file as ever, which programs from before them open too.
-const ADDED: [&str; 4] = ["max_loss", "activation_checkpointing", "recompute_experts", "precision"];
+const ADDED: [&str; 5] = ["max_loss", "activation_checkpointing", "recompute_experts", "precision", "moments"];
 
 options! {
     /// Everything that decides the bits of a training run, beside the model and the data; and when it reports.
@@ -39,8 +41,11 @@ options! {
              the same bits: 1 is every block, 0 none";
         recompute_experts: bool = false, "the same, in the other blocks, for what lies inside their experts";
         precision: Precision = Precision::F32,
-            "what the model computes in: f32, bf16, or f16, whose losses are scaled; weights, gradients and moments are \
-             kept in f32";
+            "what the model computes in: f32, bf16, or f16, whose losses are scaled; weights and gradients are kept in \
+             f32";
+        moments: MomentsKind = MomentsKind::F32,
+            "what both moments of AdamW are kept in, to save memory: f32, bf16, or f8, which is 8-bit codes with a scale \
+             for every 256 parameters";
         loss_scale: f64 = 65536.0, "scale of the losses to begin with, with f16";
         loss_scale_growth: f64 = 2.0, "factor of the scale after `loss_scale_interval` steps without an overflow";
         loss_scale_backoff: f64 = 0.5,
@@ -63,6 +68,7 @@ impl TrainConfig {
             }
             "recompute_experts" => "true or false",
             "precision" => "one of f32, bf16, f16",
+            "moments" => "one of f32, bf16, f8",
             "loss_scale" => "a number, from 5.96046e-08 to 1.67772e+07",
             "loss_scale_growth" => "a number, at least 1",
             "loss_scale_backoff" => "a number, from 0 to 1",

@@ -6,6 +6,7 @@ mod data;
 mod divergence;
 mod memory;
 mod metrics;
+mod moments;
 mod run;
 mod sources;
 mod trainer;
@@ -17,7 +18,7 @@ pub use checkpoint::{
 pub use config::TrainConfig;
 pub use data::{Batch, TokenWindows, open_shards, unigram_entropy};
 pub use metrics::{MetricsLog, read_metrics};
-pub use nn_ffi::LossScalingState;
+pub use nn_ffi::{LossScalingState, MomentsKind};
 pub use run::{Event, Progress, TrainingRun};
 pub use sources::Sources;
 pub use trainer::{StepResult, Trainer};

@@ -1,6 +1,6 @@
 //! One training step: gradients over micro-batches, clipping, schedule, AdamW.
 
-use nn_ffi::{GpuTrainer, LossScalingOptions, LossScalingState, UpdateOptions};
+use nn_ffi::{GpuTrainer, LossScalingOptions, LossScalingState, Moments, UpdateOptions};
 
 use super::config::TrainConfig;
 use super::data::Batch;
@@ -11,13 +11,13 @@ use crate::sum::exact_sum;
 
 /// Trains a model with AdamW.
 ///
-/// The state beside the model's parameters: first and second moments, arenas of the same layout, the step, and the loss
+/// The state beside the model's parameters: first and second moments in what the option says, the step, and the loss
 /// scale of a model in f16.
 #[derive(Debug)]
 pub struct Trainer<'ctx> {
     model: MoETransformer<'ctx>,
     config: TrainConfig,
-    moments: [ParameterArena<'ctx>; 2],
+    moments: Option<[ParameterArena<'ctx>; 2]>,
     device: GpuTrainer<'ctx>,
     memory: Option<StepMemory<'ctx>>,
 }
@@ -116,6 +116,7 @@ impl<'ctx> Trainer<'ctx> {
             beta2: config.beta2 as f32,
             eps: config.eps as f32,
             weight_decay: config.weight_decay as f32,
+            moments: config.moments,
             decayed: whole(model.layout().num_decayed()),
             clip_norm: config.clip_norm.map(|limit| limit as f32),
             loss_scaling: (precision == Precision::F16).then(|| LossScalingOptions {
@@ -128,8 +129,9 @@ impl<'ctx> Trainer<'ctx> {
         let (parameters, gradients) = (model.parameters().data(), model.gradients()?.data());
         let rounded = (precision != Precision::F32).then(|| model.weights().data());
         let device = GpuTrainer::new(parameters, gradients, rounded, options, capture)?;
-        let moments = [device.first_moments(), device.second_moments()]
-            .map(|data| ParameterArena::over(model.layout(), data.clone()));
+        let arenas = device.moments().scales().is_none();
+        let moments = arenas
+            .then(|| device.moments().data().each_ref().map(|data| ParameterArena::over(model.layout(), data.clone())));
         Ok(Self { model, config, moments, device, memory: None })
     }
 
@@ -143,9 +145,14 @@ impl<'ctx> Trainer<'ctx> {
         &self.config
     }
 
-    /// First and second moments.
-    pub fn moments(&self) -> &[ParameterArena<'ctx>; 2] {
-        &self.moments
+    /// First and second moments; `None` when they are kept in 8 bits, see [`Trainer::device_moments`].
+    pub fn moments(&self) -> Option<&[ParameterArena<'ctx>; 2]> {
+        self.moments.as_ref()
+    }
+
+    /// Both moments as they lie on the device, whatever they are kept in.
+    pub fn device_moments(&self) -> &Moments<'ctx> {
+        self.device.moments()
     }
 
     /// Steps done, those that were skipped included.

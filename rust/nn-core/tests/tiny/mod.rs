@@ -80,5 +80,6 @@ pub(crate) fn bits(arena: &ParameterArena<'_>) -> Vec<u32> {
 
 /// The bits of all that a trainer keeps: parameters and both moments.
 pub(crate) fn state(trainer: &Trainer<'_>) -> [Vec<u32>; 3] {
-    [trainer.model().parameters(), &trainer.moments()[0], &trainer.moments()[1]].map(bits)
+    let [first, second] = trainer.moments().unwrap();
+    [trainer.model().parameters(), first, second].map(bits)
 }

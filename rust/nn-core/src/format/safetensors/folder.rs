@@ -89,7 +89,8 @@ mod tests {
 
     fn source<'a>(name: &str, shape: &[usize], value: f32) -> Source<'a> {
         let count = shape.iter().product();
-        Source { name: name.into(), shape: shape.into(), read: Box::new(move || Ok(vec![value; count])) }
+        let bytes = move || Ok(vec![value; count].into_iter().flat_map(f32::to_le_bytes).collect());
+        Source { name: name.into(), shape: shape.into(), dtype: F32, read: Box::new(bytes) }
     }
 
     #[test]
@@ -118,7 +119,7 @@ mod tests {
     #[test]
     fn a_failing_read_ends_the_writing() {
         let root = tempfile::tempdir().unwrap();
-        let bad = Source { name: "a".into(), shape: vec![2], read: Box::new(|| Err(Error::value("lost"))) };
+        let bad = Source { name: "a".into(), shape: vec![2], dtype: F32, read: Box::new(|| Err(Error::value("lost"))) };
         let error = write_safetensors(&root.path().join("a"), &[bad], None).unwrap_err();
         assert_eq!(error.to_string(), "lost");
     }

@@ -21,7 +21,7 @@ use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use super::value::quoted;
 use crate::error::{Error, Result};
 pub use folder::SafetensorsFolder;
-pub use write::{DEFAULT_SHARD_BYTES, ReadValues, Source, write_safetensors, write_safetensors_folder};
+pub use write::{DEFAULT_SHARD_BYTES, ReadBytes, Source, write_safetensors, write_safetensors_folder};
 
 /// A larger header than this is none that a program wrote.
 const MOST_HEADER_BYTES: u64 = 100_000_000;
@@ -42,6 +42,15 @@ impl Dtype {
     const fn new(code: &'static str, name: &'static str, size: u64, floating: bool) -> Self {
         Self { code, name, size, floating }
     }
+
+    /// What files call a dtype of which this program writes tensors: f32, bf16 or u8.
+    pub fn of(dtype: nn_ffi::DType) -> Self {
+        match dtype {
+            nn_ffi::DType::BF16 => BF16,
+            nn_ffi::DType::U8 => U8,
+            _ => F32,
+        }
+    }
 }
 
 /// IEEE binary32.
@@ -49,6 +58,7 @@ pub const F32: Dtype = Dtype::new("F32", "float32", 4, true);
 const F64: Dtype = Dtype::new("F64", "float64", 8, true);
 const F16: Dtype = Dtype::new("F16", "float16", 2, true);
 const BF16: Dtype = Dtype::new("BF16", "bfloat16", 2, true);
+const U8: Dtype = Dtype::new("U8", "uint8", 1, false);
 const DTYPES: [Dtype; 13] = [
     F64,
     F32,
@@ -61,7 +71,7 @@ const DTYPES: [Dtype; 13] = [
     Dtype::new("U64", "uint64", 8, false),
     Dtype::new("U32", "uint32", 4, false),
     Dtype::new("U16", "uint16", 2, false),
-    Dtype::new("U8", "uint8", 1, false),
+    U8,
     Dtype::new("BOOL", "bool", 1, false),
 ];
 
@@ -192,6 +202,18 @@ impl SafetensorsFile {
                 return Err(Error::format(&self.path, problem));
             }
         })
+    }
+}
+
+impl SafetensorsFile {
+    /// All bytes of a tensor, little-endian. `Error::Format` when there is none of this name, or the file has become
+    /// shorter.
+    pub fn read_bytes(&self, name: &str) -> Result<Vec<u8>> {
+        let missing = || Error::format(&self.path, format!("holds no tensor {}", quoted(name)));
+        let entry = self.entries.get(name).ok_or_else(missing)?;
+        let mut bytes = vec![0; entry.count() * entry.dtype.size as usize];
+        self.file.read_exact_at(&mut bytes, entry.offset).map_err(|error| Error::unreadable(&self.path, &error))?;
+        Ok(bytes)
     }
 }
 

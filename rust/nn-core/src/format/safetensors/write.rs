@@ -5,15 +5,15 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::F32;
+use super::Dtype;
 use crate::error::{Error, Result};
 use crate::format::{Table, Value, atomic};
 
 /// Weights are cut into several files from this size on.
 pub const DEFAULT_SHARD_BYTES: u64 = 5_000_000_000;
 
-/// Reads the values of a tensor that is to be written.
-pub type ReadValues<'a> = Box<dyn Fn() -> Result<Vec<f32>> + 'a>;
+/// Reads the bytes of a tensor that is to be written, little-endian.
+pub type ReadBytes<'a> = Box<dyn Fn() -> Result<Vec<u8>> + 'a>;
 
 /// A tensor to write: its values are asked for when its turn comes, so that they never all lie on the host.
 pub struct Source<'a> {
@@ -21,13 +21,15 @@ pub struct Source<'a> {
     pub name: String,
     /// Sizes, outermost first.
     pub shape: Vec<usize>,
-    /// Gives its values, row-major.
-    pub read: ReadValues<'a>,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Gives its elements, row-major.
+    pub read: ReadBytes<'a>,
 }
 
 impl Source<'_> {
     fn bytes(&self) -> u64 {
-        self.shape.iter().product::<usize>() as u64 * F32.size
+        self.shape.iter().product::<usize>() as u64 * self.dtype.size
     }
 }
 
@@ -38,7 +40,11 @@ struct Written<'a> {
 
 impl safetensors::View for Written<'_> {
     fn dtype(&self) -> safetensors::Dtype {
-        safetensors::Dtype::F32
+        match self.source.dtype.code {
+            "BF16" => safetensors::Dtype::BF16,
+            "U8" => safetensors::Dtype::U8,
+            _ => safetensors::Dtype::F32, // no other is made, see Dtype::of
+        }
     }
 
     fn shape(&self) -> &[usize] {
@@ -46,15 +52,10 @@ impl safetensors::View for Written<'_> {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        let values = (self.source.read)().unwrap_or_else(|error| {
+        Cow::Owned((self.source.read)().unwrap_or_else(|error| {
             self.failure.replace(Some(error));
             Vec::new()
-        });
-        let mut bytes = Vec::with_capacity(values.len() * 4);
-        for value in values {
-            bytes.extend_from_slice(&value.to_le_bytes());
-        }
-        Cow::Owned(bytes)
+        }))
     }
 
     fn data_len(&self) -> usize {
@@ -62,7 +63,7 @@ impl safetensors::View for Written<'_> {
     }
 }
 
-/// Writes f32 tensors: the same tensors give the same bytes. The caller sees to atomicity.
+/// Writes tensors of f32, bf16 and u8: the same tensors give the same bytes. The caller sees to atomicity.
 ///
 /// `format` is the one entry of metadata that may be given.
 pub fn write_safetensors(path: &Path, tensors: &[Source<'_>], format: Option<&str>) -> Result<()> {

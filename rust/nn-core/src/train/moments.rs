@@ -1,0 +1,127 @@
+//! The moments of AdamW in a checkpoint: those of f32 and bf16 by the parameters' names, codes and scales as four tensors
+//! over the whole arena, since a block may begin in one parameter and end in the next.
+
+use nn_ffi::{Bf16, DType, GpuTensor, MomentsKind};
+
+use super::trainer::Trainer;
+use crate::error::{Error, Result};
+use crate::format::Value;
+use crate::format::safetensors::{Dtype, SafetensorsFile, Source};
+use crate::model::{ParameterLayout, check_names};
+use crate::options::{Kind, OptionType};
+
+/// Names of the kinds, from the widest.
+pub(crate) const NAMES: [&str; 3] = ["f32", "bf16", "f8"];
+const KINDS: [MomentsKind; 3] = [MomentsKind::F32, MomentsKind::BF16, MomentsKind::F8];
+const NAMED: [&str; 2] = ["first_moment.", "second_moment."];
+const CODED: [&str; 2] = ["first.", "second."];
+
+impl OptionType for MomentsKind {
+    const KIND: Kind = Kind::Choice(&NAMES);
+    fn read(value: &Value) -> Option<Self> {
+        let name = value.as_text()?;
+        NAMES.iter().position(|known| *known == name).map(|at| KINDS[at])
+    }
+    fn write(&self) -> Value {
+        NAMES[*self as usize].into()
+    }
+}
+
+/// A tensor of a checkpoint's moments: where it lies among those of its moment.
+struct Part {
+    name: String,
+    dtype: DType,
+    shape: Vec<usize>,
+    moment: usize,
+    /// First element in the arena; `None` for the scales.
+    offset: Option<usize>,
+}
+
+fn parts(layout: &ParameterLayout, kind: MomentsKind) -> Vec<Part> {
+    let mut found = Vec::new();
+    for moment in 0..2 {
+        if kind == MomentsKind::F8 {
+            let name = |part: &str| format!("{}{part}", CODED[moment]);
+            let (codes, scales) = (vec![layout.size()], vec![kind.scales(layout.size())]);
+            found.push(Part { name: name("codes"), dtype: DType::U8, shape: codes, moment, offset: Some(0) });
+            found.push(Part { name: name("scales"), dtype: DType::F32, shape: scales, moment, offset: None });
+            continue;
+        }
+        found.extend(layout.specs().iter().map(|spec| Part {
+            name: format!("{}{}", NAMED[moment], spec.name),
+            dtype: kind.dtype(),
+            shape: spec.shape.clone(),
+            moment,
+            offset: Some(spec.offset),
+        }));
+    }
+    found
+}
+
+fn tensor<'ctx>(trainer: &Trainer<'ctx>, part: &Part) -> Result<GpuTensor<'ctx>> {
+    let moments = trainer.device_moments();
+    match (part.offset, moments.scales()) {
+        (Some(offset), _) => Ok(moments.data()[part.moment].narrow(0, offset, part.shape.iter().product())?),
+        (None, Some(scales)) => Ok(scales[part.moment].clone()),
+        (None, None) => Err(Error::value(format!("{} belongs to moments in codes", part.name))),
+    }
+}
+
+/// What keeps a file from being the moments of a layout: names, dtypes, shapes, and scales, each of which is the largest
+/// magnitude of its block.
+pub(super) fn check(file: &SafetensorsFile, layout: &ParameterLayout, kind: MomentsKind) -> Result<()> {
+    let parts = parts(layout, kind);
+    let expected: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+    check_names(file.iter().map(|(name, _)| name), &expected)?;
+    for Part { name, dtype, shape, offset, .. } in &parts {
+        if !file.get(name).is_some_and(|entry| entry.shape == *shape && entry.dtype == Dtype::of(*dtype)) {
+            return Err(Error::value(format!("tensor {name} is not {dtype} of shape {shape:?}")));
+        }
+        if offset.is_none() {
+            let scales = file.read_f32(name, 0, shape[0])?;
+            if let Some(at) = scales.iter().position(|scale| !(scale.is_finite() && *scale >= 0.0)) {
+                let scale = Value::from(f64::from(scales[at])).repr();
+                let problem = format!("element {at} of tensor {name} is {scale}; a scale is finite and at least 0");
+                return Err(Error::value(problem));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes what a checkpoint kept, which was checked.
+pub(super) fn load(trainer: &Trainer<'_>, file: &SafetensorsFile, layout: &ParameterLayout) -> Result<()> {
+    for part in parts(layout, trainer.config().moments) {
+        let (target, bytes) = (tensor(trainer, &part)?, file.read_bytes(&part.name)?);
+        let (words, halves) = (bytes.as_chunks::<4>().0, bytes.as_chunks::<2>().0);
+        match part.dtype {
+            DType::F32 => {
+                target.copy_from_slice(&words.iter().map(|word| f32::from_le_bytes(*word)).collect::<Vec<_>>())?;
+            }
+            DType::BF16 => {
+                target
+                    .copy_from_slice(&halves.iter().map(|half| Bf16(u16::from_le_bytes(*half))).collect::<Vec<_>>())?;
+            }
+            _ => target.copy_from_slice(&bytes)?,
+        }
+    }
+    Ok(())
+}
+
+/// The tensors as they are written.
+pub(super) fn sources<'a>(trainer: &'a Trainer<'_>) -> Vec<Source<'a>> {
+    let source = |part: Part| Source {
+        name: part.name.clone(),
+        shape: part.shape.clone(),
+        dtype: Dtype::of(part.dtype),
+        read: Box::new(move || {
+            let tensor = tensor(trainer, &part)?;
+            Ok(match part.dtype {
+                DType::F32 => tensor.to_vec::<f32>()?.into_iter().flat_map(f32::to_le_bytes).collect(),
+                DType::BF16 => tensor.to_vec::<Bf16>()?.into_iter().flat_map(|half| half.0.to_le_bytes()).collect(),
+                _ => tensor.to_vec::<u8>()?,
+            })
+        }),
+    };
+    parts(trainer.model().layout(), trainer.config().moments).into_iter().map(source).collect()
+}
