@@ -17,10 +17,11 @@ PLANS = {
     "dropped slots": f"{SMALL} --capacity-factor 1.25",
     "large vocabulary": f"{SMALL} --vocab-size 32000",
     "many threads": "--preset small --threads 5 --available 24GiB --precision bf16 --micro-batch-size 3",
-    "odd sizes": "--threads 2 --available 24GiB --precision f16 --sequence-length 1000 --batch-size 3 --recompute-experts",
+    "odd sizes": "--threads 2 --available 24GiB --precision f16 --sequence-length 1000 --batch-size 3"
+    " --recompute-experts",
     "on a GPU": "--preset demo --available 100MB --device cuda --precision bf16",
-    "6.9b on a GPU": "--device cuda:3 --available 141GB --precision bf16 --activation-checkpointing 1 --micro-batch-size 1"
-    " --sequence-length 4096",
+    "6.9b on a GPU": "--device cuda:3 --available 141GB --precision bf16 --activation-checkpointing 1"
+    " --micro-batch-size 1 --sequence-length 4096",
     "nothing fits": "--available 1e3 --device cuda",
     "generation": f"{SMALL} --inference",
     "generation of a batch": f"{SMALL} --inference --prompt 9 --context 512 --batch-size 4 --precision bf16",
@@ -32,7 +33,7 @@ REFUSALS = {
     "--prompt 3": (2, "--prompt is for --inference"),
     "--inference --prompt 0": (2, "prompt"),
     "--inference --context 0": (3, "Error: context is 0; it must be a whole number, at least 1"),
-    "--inference --prompt 5 --context 3": (3, "Error: a prompt has 5 tokens; it must have 1 to 3, the tokens of a sequence"),
+    "--inference --prompt 5 --context 3": (3, "Error: a prompt has 5 tokens; it must have 1 to 3"),
     "--inference --context 300000": (3, "Error: 300000 tokens are more than this model takes (262144)"),
     "--sequence-length 40000": (3, "Error: sequence_length is 40000; this model's context is 32768"),
     "--batch-size 2000000000 --sequence-length 32768": (
