@@ -1,0 +1,130 @@
+//! The plan of a run's memory is what is then measured.
+
+use nn_core::model::{MoEConfig, MoETransformer, Precision};
+use nn_core::plan::{KINDS, Kind, Machine, plan_inference, plan_steps, plan_training, ways_to_fit};
+use nn_core::train::{Batch, TrainConfig, Trainer};
+use nn_ffi::{Context, Device};
+
+/// Of what is measured.
+const TOLERANCE: f64 = 0.05;
+
+fn wide() -> MoEConfig {
+    MoEConfig {
+        vocab_size: 512,
+        hidden_size: 96,
+        num_layers: 4,
+        num_heads: 6,
+        num_kv_heads: 2,
+        head_dim: 16,
+        num_experts: 4,
+        experts_per_token: 2,
+        ffn_size: 128,
+        context: 256,
+        extended_context: 512,
+        ..MoEConfig::default()
+    }
+}
+
+fn options() -> TrainConfig {
+    TrainConfig { steps: 9, warmup_steps: 1, batch_size: 8, sequence_length: 128, ..TrainConfig::default() }
+}
+
+fn near(name: &str, planned: usize, measured: usize) {
+    let off = (planned as f64 - measured as f64).abs() / measured as f64;
+    assert!(off <= TOLERANCE, "{name}: planned {planned} bytes, measured {measured}");
+}
+
+#[test]
+fn the_plan_is_what_is_measured() {
+    let deep = MoEConfig { num_layers: 9, hidden_size: 64, ..wide() };
+    let many = MoEConfig { num_experts: 16, experts_per_token: 4, num_layers: 2, capacity_factor: Some(1.5), ..wide() };
+    let large = MoEConfig { vocab_size: 6000, num_layers: 2, ..wide() }; // three chunks of logits
+    let cases = [
+        ("f32", wide(), options()),
+        (
+            "every block, deep",
+            deep,
+            TrainConfig { precision: Precision::F16, activation_checkpointing: 1, ..options() },
+        ),
+        (
+            "accumulated, many experts",
+            many,
+            TrainConfig { precision: Precision::BF16, micro_batch_size: Some(3), ..options() },
+        ),
+        (
+            "every second block, large vocabulary",
+            large,
+            TrainConfig {
+                precision: Precision::F16,
+                activation_checkpointing: 2,
+                recompute_experts: true,
+                ..options()
+            },
+        ),
+    ];
+    for (name, model, train) in cases {
+        for capture in [true, false] {
+            let ctx = Context::open(Device::Cpu, Some(2), None).unwrap();
+            let ids: Vec<i32> =
+                (0..train.batch_size * train.sequence_length).map(|at| (at * 7919 % model.vocab_size) as i32).collect();
+            let length = train.sequence_length;
+            let batch = Batch { rows: train.batch_size, length, inputs: ids.clone(), targets: ids };
+            let weights = MoETransformer::random_in(&ctx, model.clone(), 1, true, train.precision).unwrap();
+            let mut trainer = Trainer::new(weights, train.clone(), capture).unwrap();
+            for _ in 0..3 {
+                trainer.train_step(&batch).unwrap();
+            }
+            let machine = Machine::of(&ctx).unwrap();
+            let planned = plan_steps(&model, &train, &machine, false, capture).unwrap();
+            near(name, planned.peak, ctx.bytes_peak().unwrap());
+            let sum: usize = KINDS.into_iter().map(|(kind, _, _)| planned.bytes(kind)).sum();
+            assert_eq!((sum, planned.held), (planned.peak, planned.peak));
+        }
+    }
+}
+
+/// Each way, taken, needs what it says.
+#[test]
+fn ways() {
+    let machine = Machine { engine: "cpu", threads: 2, isa: "avx512".into() };
+    let needed = plan_training(&wide(), &options(), &machine, true).unwrap().held;
+    for percent in [95, 80, 60] {
+        let free = needed * percent / 100;
+        let (ways, _) = ways_to_fit(&wide(), &options(), &machine, free, true).unwrap();
+        assert_eq!(ways.len(), 3, "{percent} %");
+        for way in ways {
+            let mut values = options().to_table();
+            for (name, value) in &way.changes {
+                values.set(*name, value.clone());
+            }
+            let changed = TrainConfig::from_table(&values).unwrap();
+            let held = plan_training(&wide(), &changed, &machine, true).unwrap().held;
+            assert_eq!(held, way.held);
+            assert!(held <= free, "{percent} %: {:?}", way.changes);
+        }
+    }
+    let (ways, least) = ways_to_fit(&wide(), &options(), &machine, 1000, true).unwrap();
+    assert!(ways.is_empty() && least.unwrap().held < needed);
+}
+
+#[test]
+fn what_cannot_be_planned() {
+    let machine = Machine::gpu();
+    let long = TrainConfig { sequence_length: 300, ..options() };
+    let error = plan_training(&wide(), &long, &machine, true).unwrap_err();
+    assert_eq!(error.to_string(), "sequence_length is 300; this model's context is 256");
+    let huge = TrainConfig { batch_size: usize::MAX >> 8, ..options() };
+    let error = plan_training(&wide(), &huge, &machine, true).unwrap_err();
+    assert_eq!(error.to_string(), "the sizes make a run of more memory than any machine has");
+    for (capacity, prompt, words) in [
+        (513, 1, "513 tokens are more than this model takes (512)"),
+        (64, 65, "a prompt has 65 tokens; it must have 1 to 64, the tokens of a sequence"),
+        (-3, 1, "context is -3; it must be a whole number, at least 1"),
+    ] {
+        let error = plan_inference(&wide(), Precision::F32, &machine, 1, capacity, prompt).unwrap_err();
+        assert_eq!(error.to_string(), words);
+    }
+    let planned = plan_inference(&wide(), Precision::BF16, &machine, 3, 256, 200).unwrap();
+    assert_eq!(planned.bytes(Kind::Cache), 2 * 4 * 3 * 256 * 2 * 16 * 2);
+    assert!(planned.held > planned.peak);
+}
