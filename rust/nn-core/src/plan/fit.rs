@@ -6,7 +6,7 @@ use super::scratch::Machine;
 use crate::error::{Error, Result};
 use crate::format::Value;
 use crate::model::{MoEConfig, Precision};
-use crate::train::TrainConfig;
+use crate::train::{MomentsKind, TrainConfig};
 
 /// Options to change, and the memory that the run then needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +59,10 @@ fn changed(train: &TrainConfig, changes: &Changes) -> Result<TrainConfig> {
     for (name, value) in changes {
         match (*name, value) {
             ("recompute_experts", Value::Bool(recompute)) => options.recompute_experts = *recompute,
+            ("moments", value) => {
+                let kind = SMALLER_MOMENTS.into_iter().find(|(name, _)| value.as_text() == Some(name));
+                options.moments = kind.map_or(options.moments, |(_, kind)| kind);
+            }
             ("precision", _) => options.precision = Precision::BF16,
             ("micro_batch_size", value) => options.micro_batch_size = value.as_integer(),
             ("activation_checkpointing", value) => options.activation_checkpointing = whole(value)?,
@@ -73,7 +77,7 @@ fn whole(value: &Value) -> Result<usize> {
 }
 
 /// Options of one kind after the other, and of a kind what costs less first: each alone, combinations of them, then
-/// shorter sequences.
+/// those with smaller moments, then shorter sequences.
 fn to_try(config: &MoEConfig, train: &TrainConfig) -> Vec<Vec<Changes>> {
     let (every, experts, f32) =
         (train.activation_checkpointing, train.recompute_experts, train.precision == Precision::F32);
@@ -96,13 +100,20 @@ fn to_try(config: &MoEConfig, train: &TrainConfig) -> Vec<Vec<Changes>> {
     if f32 {
         tries.push(vec![bf16.clone()]);
     }
-    tries.push(each(&micro, &again));
+    let smaller = smaller_moments(train);
+    tries.extend([smaller.clone(), each(&micro, &again)]);
     let mut most = [vec![("micro_batch_size", Value::from(1usize))], again.clone()].concat();
+    let mut together = again;
     if f32 {
-        let both = [again, bf16.clone()].concat();
-        tries.extend([vec![both.clone()], each(&micro, &bf16), each(&micro, &both)]);
+        together.extend(bf16.clone());
+        tries.extend([vec![together.clone()], each(&micro, &bf16), each(&micro, &together)]);
         most.extend(bf16);
     }
+    for moments in &smaller {
+        let all = [together.clone(), moments.clone()].concat();
+        tries.extend([vec![all.clone()], each(&micro, &all)]);
+    }
+    most.extend(smaller.into_iter().next_back().unwrap_or_default());
     let lengths: Vec<Changes> = std::iter::successors(Some(train.sequence_length / 2), |length| Some(length / 2))
         .take_while(|length| *length > 0)
         .map(|length| vec![("sequence_length", Value::from(length))])
@@ -110,6 +121,15 @@ fn to_try(config: &MoEConfig, train: &TrainConfig) -> Vec<Vec<Changes>> {
     let together = lengths.iter().map(|shorter| [most.clone(), shorter.clone()].concat()).collect();
     tries.extend([lengths, together]);
     tries
+}
+
+/// Moments of fewer bits than f32 has, from the largest to the smallest.
+const SMALLER_MOMENTS: [(&str, MomentsKind); 2] = [("bf16", MomentsKind::BF16), ("f8", MomentsKind::F8)];
+
+/// Moments of fewer bits.
+fn smaller_moments(train: &TrainConfig) -> Vec<Changes> {
+    let at = SMALLER_MOMENTS.iter().position(|(_, kind)| *kind == train.moments).map_or(0, |at| at + 1);
+    SMALLER_MOMENTS[at..].iter().map(|(name, _)| vec![("moments", Value::from(*name))]).collect()
 }
 
 /// The same changes beside each of some.

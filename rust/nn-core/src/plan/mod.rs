@@ -21,7 +21,7 @@ pub use scratch::Machine;
 
 use crate::error::{Error, Result};
 use crate::model::{MoEConfig, PREFILL_PART, Precision};
-use crate::train::TrainConfig;
+use crate::train::{MomentsKind, TrainConfig};
 use memory::Ledger;
 use walk::{Walk, Watched, pieces, width};
 
@@ -58,7 +58,14 @@ pub fn plan_steps(
     }
     memory.take(4 * count, Kind::Gradients);
     for _ in 0..2 {
-        memory.take(4 * count, Kind::Moments);
+        match train.moments {
+            MomentsKind::F32 => _ = memory.take(4 * count, Kind::Moments),
+            MomentsKind::BF16 => _ = memory.take(2 * count, Kind::Moments),
+            MomentsKind::F8 => {
+                memory.take(count, Kind::Moments);
+                memory.take(4 * count.div_ceil(256), Kind::Moments); // a scale for each block
+            }
+        }
     }
     let walks: Vec<Walk<'_>> = pieces(batch, micro)
         .into_iter()
