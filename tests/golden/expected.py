@@ -229,18 +229,26 @@ def undecided(function: header.Function, given: Arguments) -> Array:
     return np.array(sorted(found), np.int64)
 
 
+def smaller(function: header.Function, name: str, values: Array) -> Array:
+    """The values of an input times 13/16, as its dtype has them."""
+    return rounded(values * 0.8125, function.by_name[name].dtype)
+
+
 def settled(function: header.Function, given: Arguments) -> Arguments:
-    """The arguments with other gradients where float32 would decide an output that is rounded by chance. CaseError
-    when that does not help."""
+    """The arguments with other gradients where float32 would decide an output that is rounded by chance; with other
+    moments where gradients are too small to move it. CaseError when that does not help."""
     if function.kernel not in BY_CHANCE or ("skip" in given and given["skip"][0]):  # a skipped step rounds nothing
         return given
-    for _ in range(20):
+    for attempt in range(40):
         at = undecided(function, given)
         if len(at) == 0:
             return given
-        grad = given["grad"].copy()
-        grad[at] = rounded(grad[at] * 0.8125, "f32")
-        given = {**given, "grad": grad}
+        for name in ("grad",) if attempt < 20 else ("m", "v", "r"):
+            if name in given:
+                values = given[name].copy()
+                whole = values.dtype.kind == "u"  # the codes of magnitudes, which ascend with them
+                values[at] = values[at] - (values[at] & 0x7F > 1) if whole else smaller(function, name, values[at])
+                given = {**given, name: values}
     raise CaseError(f"{function.name}: element {at[0]} stays where the rounding of float32 decides")
 
 

@@ -119,6 +119,8 @@ def sizes(drawn: Drawn, call: Call) -> None:
         call[name] = max(least, call[name])
     if "kv_heads" in call and "heads" in call:
         call["kv_heads"] = drawn(st.sampled_from([n for n in range(1, call.heads + 1) if call.heads % n == 0]))
+    if "blocks" in call:
+        call["blocks"] = -(-call.n // 256)
     if function.kernel == "rope_freqs":
         call["head_dim"] = max(4, call.head_dim)
     if function.kernel == "kv_append":
@@ -301,7 +303,8 @@ def sampled(d: Draw, call: Call) -> Arguments:
 
 
 def adamw(d: Draw, call: Call) -> Arguments:
-    made = optimizer.adamw(d, call.n, int(d.integers(1, high=call.n + 1)[0]), int(d.integers(1, low=1, high=500)[0]))
+    recipe = optimizer.adamw_f8 if "blocks" in call else optimizer.adamw
+    made = recipe(d, call.n, int(d.integers(1, high=call.n + 1)[0]), int(d.integers(1, low=1, high=500)[0]))
     return {**made, "grad_scale": np.array([0.03]), "skip": optimizer.i32(int(d.integers(1, high=2)[0]))}
 
 
@@ -352,6 +355,8 @@ RECIPES: dict[str, Recipe] = {
     "aux_loss_forward": balance,
     "aux_loss_backward": lambda d, c: {"grad_scale": np.array([0.37]), **balance(d, c)},
     "adamw_step": adamw,
+    "adamw_step_bf16": adamw,
+    "adamw_step_f8": adamw,
     "grad_clip": clip,
     "lr_schedule": lambda d, c: {**optimizer.schedule(int(d.integers(1, high=110)[0])), "skip": d.integers(1, high=2)},
     "loss_scale_update": scaling,
