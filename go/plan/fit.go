@@ -96,11 +96,15 @@ func changesToTry(config model.Config, options train.Config) iter.Seq[[][]Change
 		most := slices.Concat([]Change{{"micro_batch_size", int64(1)}}, again)
 		if wide {
 			tries = append(tries, [][]Change{slices.Concat(again, bf16)}, each(micro, bf16), each(micro, again, bf16))
-			again, most = slices.Concat(again, bf16), slices.Concat(most, bf16)
+			most = slices.Concat(most, bf16)
 		}
 		for _, moments := range smaller {
 			all := slices.Concat(again, moments)
 			tries = append(tries, [][]Change{all}, each(micro, all))
+			if wide { // bf16 keeps a second copy of the weights, so it is tried both ways
+				all = slices.Concat(again, bf16, moments)
+				tries = append(tries, [][]Change{all}, each(micro, all))
+			}
 		}
 		if len(smaller) > 0 {
 			most = slices.Concat(most, smaller[len(smaller)-1])

@@ -37,7 +37,7 @@ def unbroken(workshop: Workshop) -> Path:
 def finished(workshop: Workshop, language: languages.Language, run: Path) -> str:
     """Goes on to the end, or begins where there is no checkpoint; the difference to a run that met nothing."""
     if list_checkpoints(run / "checkpoints"):
-        language.run("train", run, "--resume", "--keep-checkpoints", 2)  # as the other run, whatever it began with
+        language.run("train", run, "--resume")
     else:
         language.run("train", run, *workshop.options("small"), *STEPS)
     found = resolve_checkpoint(run)

@@ -60,7 +60,7 @@ def test_refused_plan(language: languages.Language, arguments: str) -> None:
 @pytest.mark.case("refusals: a run that cannot fit")
 def test_run_that_cannot_fit(workshop: Workshop, language: languages.Language, tmp_path: Path) -> None:
     """Whatever the machine has free, this is more; the words are the same but for what that is."""
-    flags = ["--hidden-size", 1024, "--ffn-size", 2_000_000_000, "--num-experts", 32, "--threads", 2]
+    flags = ["--hidden-size", 1024, "--ffn-size", 2_000_000, "--num-experts", 32, "--threads", 2]
     flags += ["--data", workshop.folder / "words.tokens"]
     said = [
         re.sub(r"has .* free", "has some free", one.run("train", tmp_path / "run", *flags, code=4).stderr)

@@ -75,9 +75,10 @@ def _together(train: TrainConfig) -> Iterator[list[dict[str, object]]]:
         yield [size | again | bf16 for size in micro]
         most |= bf16
     for moments in _smaller_moments(train):
-        together = again | bf16 | moments if train.precision == "f32" else again | moments
-        yield [together]
-        yield [size | together for size in micro]
+        # Without bf16, too, which keeps a second copy of the weights.
+        for rest in (again, again | bf16) if train.precision == "f32" else (again,):
+            yield [rest | moments]
+            yield [size | rest | moments for size in micro]
         most |= moments
     lengths = [train.sequence_length >> times for times in range(1, train.sequence_length.bit_length())]
     yield [{"sequence_length": length} for length in lengths]

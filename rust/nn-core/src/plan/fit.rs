@@ -103,15 +103,18 @@ fn to_try(config: &MoEConfig, train: &TrainConfig) -> Vec<Vec<Changes>> {
     let smaller = smaller_moments(train);
     tries.extend([smaller.clone(), each(&micro, &again)]);
     let mut most = [vec![("micro_batch_size", Value::from(1usize))], again.clone()].concat();
-    let mut together = again;
+    let mut rests = vec![again.clone()];
     if f32 {
-        together.extend(bf16.clone());
+        let together = [again, bf16.clone()].concat();
         tries.extend([vec![together.clone()], each(&micro, &bf16), each(&micro, &together)]);
+        rests.push(together); // beside `again` alone, since bf16 keeps a second copy of the weights
         most.extend(bf16);
     }
     for moments in &smaller {
-        let all = [together.clone(), moments.clone()].concat();
-        tries.extend([vec![all.clone()], each(&micro, &all)]);
+        for rest in &rests {
+            let all = [rest.clone(), moments.clone()].concat();
+            tries.extend([vec![all.clone()], each(&micro, &all)]);
+        }
     }
     most.extend(smaller.into_iter().next_back().unwrap_or_default());
     let lengths: Vec<Changes> = std::iter::successors(Some(train.sequence_length / 2), |length| Some(length / 2))
