@@ -17,6 +17,7 @@ from nncuda.cli.plan import machine_of, require_fit
 from nncuda.formats import write_shard
 from nncuda.infer import generate_batch
 from nncuda.models import PRESETS, MoEConfig, MoETransformer
+from nncuda.models.moe import logits_rows
 from nncuda.train import TrainConfig, Trainer
 from nncuda.train.fit import ways_to_fit
 from nncuda.train.plan import KINDS, parameters_by_kind, plan_inference, plan_training
@@ -46,11 +47,20 @@ OPTIONS = {
     "moments in 8 bits": {"moments": "f8", "precision": "bf16"},
     "both": {"activation_checkpointing": 2, "recompute_experts": True},
 }
-CASES = [("wide", name) for name in OPTIONS] + [
+#: Where every block is recomputed tensors take least, and scratch, planned for data that sends all tokens to one
+#: expert, weighs most: that is for the deepest of these small models.
+CASES = [("deep" if name == "every block" else "wide", name) for name in OPTIONS] + [
     (shape, name) for shape in list(SHAPES)[1:] for name in ("f32", "accumulated in bf16", "every second block")
 ]
 #: Of what is measured. Memory of tensors is met but for 100 bytes; what is left is scratch that hangs on the data.
 TOLERANCE = 0.05
+
+
+def not_yet_given_back(model: MoEConfig, train: TrainConfig) -> int:
+    """Bytes that Python may still hold where the plan does not: what it let go of it gives back when it makes the next
+    tensor, and behind a chunk of logits that were rounded come two products which make none."""
+    tokens = train.sequence_length * (train.micro_batch_size or train.batch_size)
+    return 0 if train.precision == "f32" else 4 * min(tokens, logits_rows(model.vocab_size)) * model.vocab_size
 
 
 def train_options(**options: object) -> TrainConfig:
@@ -79,7 +89,8 @@ def test_plan_is_what_is_measured(shape: str, name: str, capture: bool) -> None:
     assert sum(planned.bytes.values()) == planned.peak
     assert planned.peak == pytest.approx(steps, rel=TOLERANCE)
     if capture:  # then the most is in use when the scratch is as large as it gets
-        assert abs((planned.peak - planned.bytes["scratch"]) - (steps - scratch)) <= 100
+        more = (steps - scratch) - (planned.peak - planned.bytes["scratch"])
+        assert -100 <= more <= 100 + not_yet_given_back(model, train)
     assert plan_training(model, train, machine, capture=capture).peak == pytest.approx(whole, rel=TOLERANCE)
 
 
