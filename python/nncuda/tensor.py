@@ -355,3 +355,26 @@ def _shape_of(shape: Any, allow_rest: bool = False) -> tuple[int, ...]:
     if any(size < (-1 if allow_rest else 0) for size in sizes):
         raise ValueError(f"a shape has no negative sizes: {sizes}")
     return sizes
+
+
+class HostCopy:
+    """A NumPy array that a dense tensor is copied to again and again.
+
+    For what is read after every step: all that reading needs is made once, since while the host makes things between
+    two steps nothing is computed.
+    """
+
+    def __init__(self, tensor: Tensor):
+        import numpy as np
+
+        self._ctx = tensor.ctx
+        self._array = np.empty(tensor.shape, dtypes.to_numpy(tensor.dtype))
+        if not tensor._layout.dense:
+            raise ValueError("a host copy is of a dense tensor")
+        self._copy = tensor.ctx._ffi.from_buffer(self._array), tensor._pointer, tensor.nbytes, "device_to_host"
+        self._kept = tensor
+
+    def read(self) -> np.ndarray:
+        """The values, after all work given to the context is done; the same array every time."""
+        self._ctx._copy(*self._copy)
+        return self._array

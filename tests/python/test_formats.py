@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import ml_dtypes
@@ -271,6 +273,21 @@ def test_tokenizer_gives_every_text_back(model_type: str) -> None:
         )  # SentencePiece's own sign for a space
     assert tokenizer.encode("x", begin=True, end=True)[0::2] == [2, 3]
     assert tokenizer.decode([2, *tokenizer.encode("fox"), 3, 0]) == "fox"
+
+
+def test_the_same_text_gives_the_same_tokenizer_in_every_process() -> None:
+    program = """
+import hashlib, random
+from nncuda.formats import train_tokenizer
+draw = random.Random(1)
+lines = [" ".join("".join(draw.choices("aeioustrnl", k=4)) for _ in range(8)) for _ in range(400)]
+for sample in (0, 150):
+    print(hashlib.sha256(train_tokenizer(["\\n".join(lines)], vocab_size=320, sample=sample)).hexdigest())
+"""
+    runs = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True) for _ in "ab"]
+    assert runs[0].stdout == runs[1].stdout
+    everything, drawn = runs[0].stdout.split()
+    assert everything != drawn
 
 
 def test_stream_decoder(tokenizer: Tokenizer) -> None:

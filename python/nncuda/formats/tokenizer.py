@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import random
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -30,6 +31,20 @@ def sentences(texts: Iterable[str]) -> Iterator[str]:
                 yield line[start : start + _SENTENCE_BYTES // 4]
 
 
+def _drawn(lines: Iterable[str], count: int) -> list[str]:
+    """So many of the lines, each as likely as the others and the same ones in every run, in memory for so many.
+
+    Vitter 1985, "Random sampling with a reservoir", algorithm R.
+    """
+    draw, kept = random.Random(0), []
+    for seen, line in enumerate(lines):
+        if seen < count:
+            kept.append(line)
+        elif (at := int(draw.random() * (seen + 1))) < count:
+            kept[at] = line
+    return kept
+
+
 def train_tokenizer(
     texts: Iterable[str],
     *,
@@ -41,21 +56,21 @@ def train_tokenizer(
 ) -> bytes:
     """Trains a tokenizer and returns its file.
 
-    `model_type` is "unigram" or "bpe". `sample` limits how many lines are learned from (0: all), drawn by SentencePiece
-    from a fixed seed. Raises ValueError when the text is too small for the vocabulary.
+    `model_type` is "unigram" or "bpe". `sample` limits how many lines are learned from (0: all); they are drawn here,
+    since SentencePiece's own draw differs from process to process. The same text, options and `threads` give the same
+    file. Raises ValueError when the text is too small for the vocabulary.
     """
     if model_type not in ("unigram", "bpe"):
         raise ValueError(f"model_type is {model_type!r}; it must be 'unigram' or 'bpe'")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=sentences(texts),
+            sentence_iterator=iter(_drawn(sentences(texts), sample) if sample else sentences(texts)),
             model_writer=model,
             vocab_size=vocab_size,
             model_type=model_type,
             character_coverage=character_coverage,
-            input_sentence_size=sample,
-            shuffle_input_sentence=sample > 0,
+            shuffle_input_sentence=False,
             max_sentence_length=_SENTENCE_BYTES,
             num_threads=threads,
             pad_id=PAD,

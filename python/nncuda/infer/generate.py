@@ -12,7 +12,7 @@ from .. import kernels
 from ..context import Context
 from ..graphs import Graph
 from ..models import MoETransformer
-from ..tensor import Tensor
+from ..tensor import HostCopy, Tensor
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ class _Sequences:
         self._cache = model.cache(rows, capacity)
         self._logits = ctx.empty((rows, model.config.vocab_size))
         self._ids = ctx.empty((rows,), "i32")
+        self._read_ids = HostCopy(self._ids).read
         self._sampler = _Sampler(ctx, sampling, rows)
         self._steps = 0
         self._graph: Graph | None = None
@@ -96,7 +97,7 @@ class _Sequences:
     @property
     def ids(self) -> list[int]:
         """The last token of each sequence."""
-        ids: list[int] = self._ids.tolist()
+        ids: list[int] = self._read_ids().tolist()
         return ids
 
     def step(self, last: bool) -> None:
