@@ -19,6 +19,7 @@ from typing import Any
 import cffi
 
 from ..context import Context
+from ..errors import LibraryError
 from .timing import device_clock
 from .work import normal
 
@@ -96,10 +97,6 @@ class DeviceBandwidth:
         return DeviceCeilings(copy=max(self.copy() for _ in range(5)))
 
 
-class ProbeMissing(RuntimeError):
-    """The probe library was not built beside the package."""
-
-
 @cache
 def _library() -> tuple[cffi.FFI, Any]:
     ffi = cffi.FFI()
@@ -111,7 +108,7 @@ def _library() -> tuple[cffi.FFI, Any]:
         if place.exists():
             return ffi, ffi.dlopen(str(place))
     listed = ", ".join(map(str, places))
-    raise ProbeMissing(
+    raise LibraryError(
         f"libnncuda_probe.so was not found (looked at {listed}); build it with `make lib` or `pip install .`"
     )
 
