@@ -19,14 +19,11 @@ type guard struct {
 
 func newGuard(ctx *cuda.Context) (*guard, error) {
 	g := &guard{}
-	for _, scalar := range []struct {
-		place **tensor.Tensor
-		dtype cuda.DType
-	}{{&g.sum, cuda.F32}, {&g.skip, cuda.I32}, {&g.scale, cuda.F32}, {&g.goodSteps, cuda.I32}, {&g.skipped, cuda.I32}} {
-		var err error
-		if *scalar.place, err = tensor.Zeros(ctx, scalar.dtype, 1); err != nil {
-			return nil, errors.Join(err, g.close())
-		}
+	scalars := []scalarAt{
+		{&g.sum, cuda.F32}, {&g.skip, cuda.I32}, {&g.scale, cuda.F32}, {&g.goodSteps, cuda.I32}, {&g.skipped, cuda.I32},
+	}
+	if err := makeScalars(ctx, scalars); err != nil {
+		return nil, errors.Join(err, g.close())
 	}
 	if err := g.reset(); err != nil {
 		return nil, errors.Join(err, g.close())
@@ -35,11 +32,7 @@ func newGuard(ctx *cuda.Context) (*guard, error) {
 }
 
 func (g *guard) close() error {
-	var err error
-	for _, scalar := range []*tensor.Tensor{g.sum, g.skip, g.scale, g.goodSteps, g.skipped} {
-		err = errors.Join(err, scalar.Close())
-	}
-	return err
+	return closeScalars(g.sum, g.skip, g.scale, g.goodSteps, g.skipped)
 }
 
 // reset forgets all steps.

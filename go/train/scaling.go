@@ -31,14 +31,11 @@ func newLossScaling(ctx *cuda.Context, config Config) (*lossScaling, error) {
 		growth: float32(config.LossScaleGrowth), backoff: float32(config.LossScaleBackoff),
 		interval: int64(config.LossScaleInterval),
 	}
-	for _, scalar := range []struct {
-		place **tensor.Tensor
-		dtype cuda.DType
-	}{{&s.scale, cuda.F32}, {&s.skip, cuda.I32}, {&s.next, cuda.F32}, {&s.goodSteps, cuda.I32}, {&s.skipped, cuda.I32}} {
-		var err error
-		if *scalar.place, err = tensor.Zeros(ctx, scalar.dtype, 1); err != nil {
-			return nil, errors.Join(err, s.close())
-		}
+	scalars := []scalarAt{
+		{&s.scale, cuda.F32}, {&s.skip, cuda.I32}, {&s.next, cuda.F32}, {&s.goodSteps, cuda.I32}, {&s.skipped, cuda.I32},
+	}
+	if err := makeScalars(ctx, scalars); err != nil {
+		return nil, errors.Join(err, s.close())
 	}
 	if err := s.restore(LossScaling{Scale: config.LossScale}); err != nil {
 		return nil, errors.Join(err, s.close())
@@ -47,8 +44,29 @@ func newLossScaling(ctx *cuda.Context, config Config) (*lossScaling, error) {
 }
 
 func (s *lossScaling) close() error {
+	return closeScalars(s.scale, s.skip, s.next, s.goodSteps, s.skipped)
+}
+
+// scalarAt is the place of a tensor of one number, and its dtype.
+type scalarAt struct {
+	place **tensor.Tensor
+	dtype cuda.DType
+}
+
+// makeScalars makes tensors of one zero. After an error the caller closes those that were made.
+func makeScalars(ctx *cuda.Context, scalars []scalarAt) error {
+	for _, scalar := range scalars {
+		var err error
+		if *scalar.place, err = tensor.Zeros(ctx, scalar.dtype, 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func closeScalars(scalars ...*tensor.Tensor) error {
 	var err error
-	for _, scalar := range []*tensor.Tensor{s.scale, s.skip, s.next, s.goodSteps, s.skipped} {
+	for _, scalar := range scalars {
 		err = errors.Join(err, scalar.Close())
 	}
 	return err

@@ -90,7 +90,6 @@ func (f *inferenceFlags) run(command *cobra.Command, std streams) error {
 // model is the configuration that is asked for, with the vocabulary of its preset.
 func (f *inferenceFlags) model() (model.Config, error) {
 	var file *configFile
-	preset := f.preset
 	if f.config != "" {
 		if err := requirePath("--config", f.config, filePath); err != nil {
 			return model.Config{}, err
@@ -99,15 +98,8 @@ func (f *inferenceFlags) model() (model.Config, error) {
 		if file, err = readConfigFile(f.config); err != nil {
 			return model.Config{}, err
 		}
-		if table := file.tables["model"]; preset == "" && table != nil {
-			preset, _ = table.Get("preset").(string)
-		}
 	}
-	vocab := model.Default().VocabSize
-	if sizes, err := model.Preset(preset); err == nil {
-		vocab = sizes.VocabSize
-	}
-	config, _, err := buildConfigs(file, f.preset, nil, vocab)
+	config, _, err := buildConfigs(file, f.preset, nil, presetVocabulary(file, f.preset))
 	return config, err
 }
 

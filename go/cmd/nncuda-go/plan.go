@@ -213,14 +213,18 @@ func (f *planFlags) vocabulary(file *configFile) (int, error) {
 	if data != "" {
 		return vocabularyOf(data)
 	}
-	sizes := f.preset
-	if named, text := file.table("model").Get("preset").(string); sizes == "" && text {
-		sizes = named
+	return presetVocabulary(file, f.preset), nil
+}
+
+// presetVocabulary is that of the preset that is named, or that a file names; the default one's for what is no preset.
+func presetVocabulary(file *configFile, preset string) int {
+	if named, text := file.table("model").Get("preset").(string); preset == "" && text {
+		preset = named
 	}
-	if preset, err := model.Preset(sizes); err == nil {
-		return preset.VocabSize, nil
+	if sizes, err := model.Preset(preset); err == nil {
+		return sizes.VocabSize
 	}
-	return model.Default().VocabSize, nil
+	return model.Default().VocabSize
 }
 
 var gpu = regexp.MustCompile(`^cuda(:[0-9]+)?$`)

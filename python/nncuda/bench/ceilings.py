@@ -151,8 +151,8 @@ class Bandwidth:
 
         They take pieces in turns, so that one that the system holds up does not hold up all, as a kernel's do.
         """
-        pieces, lock = iter(range(0, self._part * self._threads, _PIECE_BYTES)), threading.Lock()
         size = self.bytes
+        pieces, lock = iter(range(0, size, _PIECE_BYTES)), threading.Lock()
 
         def work(_: int) -> float:
             while True:
@@ -176,11 +176,11 @@ class Bandwidth:
             self._threads,
             lambda i: self._probe.probe_copy(to + i * self._part, source + i * self._part, self._part),
         )
-        return 2 * self._part * self._threads / max(seconds)
+        return 2 * self.bytes / max(seconds)
 
     def _buffer(self) -> Any:
         """Memory of which every page is there: private, since shared memory has no huge pages, and written once."""
-        size = self._part * self._threads
+        size = self.bytes
         area = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._maps.append(area)
         if hasattr(area, "madvise") and hasattr(mmap, "MADV_HUGEPAGE"):

@@ -14,9 +14,9 @@ from rich.table import Table
 
 from .. import __version__
 from ..binding import library
-from ..cli.options import build_configs, read_config
+from ..cli.options import build_configs, preset_vocabulary, read_config
 from ..context import Context
-from ..models import PRESETS, MoEConfig
+from ..models import PRESETS
 from ..models.config import Precision
 from . import ceilings as ceilings_module
 from . import run as runner
@@ -226,8 +226,7 @@ def inference(
     On a CPU beside the bandwidth of its memory, probed between tokens.
     """
     file = read_config(config_path) if config_path else {}
-    sizes = preset or file.get("model", {}).get("preset")
-    config, _ = build_configs(file, preset, {}, PRESETS.get(sizes, {}).get("vocab_size", MoEConfig.vocab_size))
+    config, _ = build_configs(file, preset, {}, preset_vocabulary(file, preset))
     with Context(device, threads=threads if device == "cpu" else None) as ctx:
         result = measure_inference(ctx, config, precision, prompt, tokens)
     if as_json:

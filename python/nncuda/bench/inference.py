@@ -49,7 +49,7 @@ def measure(
     ctx.synchronize()
     made = time.perf_counter() - began
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    bandwidth = Bandwidth(ctx.threads) if probe and ctx.device_type == 1 else None
+    bandwidth = Bandwidth(ctx.threads) if probe and ctx.device == "cpu" else None
     ids = np.arange(prompt, dtype=np.int32) % config.vocab_size
     began = time.perf_counter()
     stream = generate(model, ids, WARM_TOKENS + tokens)
@@ -67,7 +67,7 @@ def measure(
         "parameters": config.num_parameters,
         "active_parameters": config.num_active_parameters,
         "precision": precision,
-        "threads": ctx.threads if ctx.device_type == 1 else 0,
+        "threads": ctx.threads,
         "prompt": prompt,
         "tokens": tokens,
         "seconds_to_make": made,

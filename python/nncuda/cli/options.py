@@ -99,6 +99,13 @@ def read_config(path: Path) -> dict[str, dict[str, Any]]:
     return values
 
 
+def preset_vocabulary(file: dict[str, dict[str, Any]], preset: str | None) -> int:
+    """The vocabulary of the preset that is named, or that a file names; the default one's for what is no preset, which
+    `build_configs` refuses."""
+    name = preset or file.get("model", {}).get("preset")
+    return PRESETS.get(str(name), {}).get("vocab_size", MoEConfig.vocab_size)
+
+
 def build_configs(
     file: dict[str, dict[str, Any]], preset: str | None, flags: dict[str, Any], vocab_size: int
 ) -> tuple[MoEConfig, TrainConfig]:

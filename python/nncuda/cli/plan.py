@@ -18,7 +18,7 @@ from ..train.data import open_shards
 from ..train.fit import Way, ways_to_fit
 from ..train.plan import KINDS, MemoryPlan, parameters_by_kind, plan_inference, plan_training
 from ..train.scratch import Machine
-from .options import build_configs, config_options, read_config
+from .options import build_configs, config_options, preset_vocabulary, read_config
 from .terminal import bytes_text, console, count_text
 
 
@@ -78,8 +78,7 @@ def plan(
         raise click.UsageError("--prompt is for --inference")
     file = read_config(config_path) if config_path else {}
     capacity = flags.pop("context") if inference else None
-    sizes = preset or file.get("model", {}).get("preset")
-    vocab = PRESETS.get(str(sizes), {}).get("vocab_size", MoEConfig.vocab_size)
+    vocab = preset_vocabulary(file, preset)
     named = file.get("data", {}).get("data")
     if data is None and config_path is not None and isinstance(named, str):
         data = config_path.parent / named

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..context import Context
+from ..dtypes import to_numpy
 from ..formats import FormatError, SafetensorsFile, Tokenizer, read_safetensors_folder, write_folder, write_safetensors
 from ..formats.atomic import remove_folder
 from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, read_json, write_safetensors_folder
@@ -36,7 +37,7 @@ from ..models import (
 from ..models.config import Precision
 from ..models.moe import check_names
 from .config import LARGEST_LOSS_SCALE, LEAST_LOSS_SCALE, TrainConfig
-from .moments import check_moments, dtype_of, moments_shapes
+from .moments import check_moments, moments_shapes
 from .scaling import LossScalingState
 from .trainer import Trainer
 
@@ -131,7 +132,7 @@ class Checkpoint:
         try:
             check_names(moments, expected)
             for name, (dtype, shape) in expected.items():
-                if moments.shape(name) != shape or moments.dtype(name) != dtype_of(dtype):
+                if moments.shape(name) != shape or moments.dtype(name) != to_numpy(dtype):
                     raise ValueError(f"tensor {name} is not {dtype} of shape {list(shape)}")
             check_moments(moments, kind)
         except ValueError as error:

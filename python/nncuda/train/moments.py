@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, kernels
+from .. import kernels
 from ..context import Context
 from ..models import ParameterArena, ParameterLayout
 from ..tensor import Tensor
@@ -99,8 +99,3 @@ class Moments:
         elif isinstance(first, ParameterArena) and isinstance(second, ParameterArena):
             step = kernels.adamw_step if self.kind == "f32" else kernels.adamw_step_bf16
             step(*inputs, parameters, first.data, second.data, **options)
-
-
-def dtype_of(kind: str) -> np.dtype:
-    """The NumPy dtype of a tensor of `moments_shapes`."""
-    return dtypes.to_numpy(kind)

@@ -19,7 +19,6 @@ from ..formats import FormatError, TokenShard, write_file
 from ..formats.safetensors import read_json
 from ..models import MoEConfig
 from .config import TrainConfig
-from .data import open_shards
 
 _FILE = "run.json"
 _SHOWN = 12  # digits of a hash in a message
@@ -30,19 +29,22 @@ def write_record(
     ctx: Context,
     model: MoEConfig,
     train: TrainConfig,
-    data: str | os.PathLike[str],
-    held_out: str | os.PathLike[str] | None,
+    data: tuple[str | os.PathLike[str], list[TokenShard]],
+    held_out: tuple[str | os.PathLike[str], list[TokenShard]] | None,
     extra: dict[str, object] | None = None,
 ) -> None:
-    """Writes the record of a run that starts, `extra` entries behind the usual ones."""
+    """Writes the record of a run that starts, `extra` entries behind the usual ones.
+
+    `data` and `held_out` are each where they lie, and the shards that are there.
+    """
     from .. import __version__
 
     loaded = library.load()
     record = {
-        "data": str(Path(data).resolve()),
-        "held_out": None if held_out is None else str(Path(held_out).resolve()),
-        "data_sha256": digest(open_shards(data)),
-        "held_out_sha256": None if held_out is None else digest(open_shards(held_out)),
+        "data": str(Path(data[0]).resolve()),
+        "held_out": None if held_out is None else str(Path(held_out[0]).resolve()),
+        "data_sha256": digest(data[1]),
+        "held_out_sha256": None if held_out is None else digest(held_out[1]),
         "program": f"nncuda {__version__}",
         "library": loaded.build_info,
         "abi": ".".join(map(str, loaded.abi)),

@@ -92,7 +92,8 @@ class TrainingRun:
         rest = None if held_out is None else _windows(held_out, train.sequence_length)
         trainer = Trainer(MoETransformer(ctx, model, seed=train.seed, precision=train.precision), train)
         run = cls(folder, trainer, windows, rest, tokenizer)
-        write_record(folder, ctx, model, train, data, held_out, note)
+        evaluated = None if held_out is None or rest is None else (held_out, rest.shards)
+        write_record(folder, ctx, model, train, (data, windows.shards), evaluated, note)
         return run
 
     @classmethod
