@@ -55,7 +55,7 @@ extern "C" {
 
 /* Major: a signature, a meaning or a number changed. Minor: something was added. A binding refuses another major. */
 #define NNCUDA_ABI_MAJOR 1
-#define NNCUDA_ABI_MINOR 2
+#define NNCUDA_ABI_MINOR 3
 
 /* Status codes. Grouped by ten, append-only: a number is never reused. */
 enum {
@@ -88,6 +88,22 @@ enum {
   NNCUDA_I8 = 4
 };
 
+/* Formats in which weights and caches are stored: dtypes, under their numbers, and blocks of GGUF, in which 32 or 256
+ * neighbouring elements of a row share scales. Append-only. */
+enum {
+  NNCUDA_FORMAT_F32 = 0,
+  NNCUDA_FORMAT_F16 = 1,
+  NNCUDA_FORMAT_BF16 = 2,
+  NNCUDA_FORMAT_Q4_0 = 10, /* 18 bytes for 32: f16 scale, 4 bits each */
+  NNCUDA_FORMAT_Q4_1 = 11, /* 20 bytes for 32: f16 scale and minimum, 4 bits each */
+  NNCUDA_FORMAT_Q5_0 = 12, /* 22 bytes for 32: f16 scale, 5 bits each */
+  NNCUDA_FORMAT_Q5_1 = 13, /* 24 bytes for 32: f16 scale and minimum, 5 bits each */
+  NNCUDA_FORMAT_Q8_0 = 14, /* 34 bytes for 32: f16 scale, 8 bits each */
+  NNCUDA_FORMAT_Q4_K = 15, /* 144 bytes for 256: eight parts with 6-bit scales and minima, 4 bits each */
+  NNCUDA_FORMAT_Q5_K = 16, /* 176 bytes for 256: eight parts with 6-bit scales and minima, 5 bits each */
+  NNCUDA_FORMAT_Q6_K = 17  /* 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each */
+};
+
 /* Devices, numbered as in DLPack. */
 enum { NNCUDA_DEVICE_CPU = 1, NNCUDA_DEVICE_CUDA = 2 };
 
@@ -96,8 +112,8 @@ enum {
   NNCUDA_ISA_BASELINE = 0,   /* what every processor of the architecture has */
   NNCUDA_ISA_AVX2 = 1,       /* x86-64 with AVX2, FMA and F16C */
   NNCUDA_ISA_AVX512 = 2,     /* AVX-512 F, BW, DQ, VL */
-  NNCUDA_ISA_AVX512BF16 = 3, /* the above and AVX512_BF16 */
-  NNCUDA_ISA_AMX = 4         /* the above and AMX tiles of bf16 */
+  NNCUDA_ISA_AVX512BF16 = 3, /* the above, AVX512_BF16 and AVX512_VNNI */
+  NNCUDA_ISA_AMX = 4         /* the above, AVX512_VBMI and AMX tiles of bf16 and int8 */
 };
 
 /* Attributes of a context, for nncuda_ctx_get and nncuda_ctx_set. */
@@ -162,6 +178,14 @@ NNCUDA_API const char *nncuda_status_string(int32_t status);
  * @param bytes out i64 [1] host : the size
  */
 NNCUDA_API int32_t nncuda_dtype_size(int32_t dtype, int64_t *bytes);
+
+/**
+ * Bytes of a row of so many elements in a format. It fails when the row does not end with a whole block.
+ * @param format option : NNCUDA_FORMAT_*
+ * @param elements size : elements of the row
+ * @param bytes out i64 [1] host : the size
+ */
+NNCUDA_API int32_t nncuda_format_row_bytes(int32_t format, int64_t elements, int64_t *bytes);
 
 /**
  * How many devices of a kind this machine offers; 0 CUDA devices when there is no driver or no GPU.
@@ -835,6 +859,24 @@ NNCUDA_API int32_t cuda_rope_freqs(nncuda_ctx *ctx, float *cosine, float *sine, 
                                    int64_t head_dim, double base, double ntk_alpha);
 
 /**
+ * Tables of rotary embedding as rope_freqs, stretched: for position p and pair i, the angle scale * p * b^(-2i/head_dim) /
+ * factors[i], computed in f64. Position interpolation is scale = 1/factor (Chen et al. 2023, "Extending Context Window");
+ * the scaling of Llama 3.1 is a table of factors (Dubey et al. 2024; GGUF's rope_freqs.weight).
+ * @param factors in? f32 [head_dim/2] : divisors of the frequencies, finite and above 0, or null for ones
+ * @param cosine out f32 [positions, head_dim/2] : cosines
+ * @param sine out f32 [positions, head_dim/2] : sines
+ * @param first option default 0 : position of the first row, at least 0
+ * @param positions size : rows
+ * @param head_dim size : elements a head; even, above 2 unless ntk_alpha is 1
+ * @param base option default 10000 : above 0
+ * @param ntk_alpha option default 1 : at least 1
+ * @param scale option default 1 : factor of the positions, above 0
+ */
+NNCUDA_API int32_t cuda_rope_freqs_scaled(nncuda_ctx *ctx, const float *factors, float *cosine, float *sine,
+                                          int64_t first, int64_t positions, int64_t head_dim, double base,
+                                          double ntk_alpha, double scale);
+
+/**
  * Rotates each pair (u, v) of each head by the angle of its token's position: (u cos - v sin, v cos + u sin).
  * (Su et al. 2021, "RoFormer", eq. 34)
  * @param x in dtype [tokens:ld_x, heads, head_dim] : input
@@ -1018,6 +1060,66 @@ NNCUDA_API int32_t cuda_attention_decode(nncuda_ctx *ctx, const void *q, const v
                                          int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, float scale,
                                          int32_t dtype);
 
+/**
+ * Causal attention of new tokens over paged caches. Tokens offsets[b] .. offsets[b+1]-1 are the last of the lengths[b] tokens
+ * of sequence b, whose keys and values are in its pages already (kv_append_paged): row j of them is row j mod 128 of page
+ * page_table[b][j / 128]. Each token sees those before it and itself. A token's result depends on neither the other tokens of
+ * the call nor on how many there are: the same bits as attention_decode_paged. (Kwon et al. 2023, "PagedAttention";
+ * Dao 2023, "FlashAttention-2", algorithm 1)
+ * @param q in dtype [tokens:ld_q, heads, head_dim] : queries
+ * @param k_pages in u8 [pages, page_bytes] : keys; a page is [kv_heads, 128, head_dim], each row of head_dim in `format`
+ * @param v_pages in u8 [pages, page_bytes] : values, laid out as the keys
+ * @param offsets in i32 [batch+1] : first token of each sequence; offsets[0] = 0, never falling, the last at most `tokens`
+ * @param lengths in i32 [batch] : rows of each sequence's cache, its new tokens included, at most 128 * max_pages
+ * @param page_table in i32 [batch, max_pages] : pages of each sequence, 0 .. pages-1 as far as its rows reach; others are not read
+ * @param out out dtype [tokens, heads, head_dim] : output; rows from offsets[batch] on are not written
+ * @param tokens size : room for tokens
+ * @param batch size : sequences
+ * @param max_pages size : columns of the page table
+ * @param pages size : pages of the caches
+ * @param heads size : query heads, a multiple of kv_heads
+ * @param kv_heads size : key and value heads
+ * @param head_dim size : elements a head
+ * @param ld_q size : elements between tokens of q
+ * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
+ * @param scale option default 1/sqrt(head_dim) : factor of the products
+ * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages,
+                                              const int32_t *offsets, const int32_t *lengths,
+                                              const int32_t *page_table, void *out, int64_t tokens, int64_t batch,
+                                              int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads,
+                                              int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale,
+                                              int32_t format, int32_t dtype);
+
+/**
+ * Attention of one new query a sequence over its pages, split over the keys. Sequence b sees its first lengths[b] rows, and
+ * gives zeros when it has none. (Dao et al. 2023, "Flash-Decoding"; Kwon et al. 2023, "PagedAttention")
+ * @param q in dtype [batch:ld_q, heads, head_dim] : queries
+ * @param k_pages in u8 [pages, page_bytes] : keys; a page is [kv_heads, 128, head_dim], each row of head_dim in `format`
+ * @param v_pages in u8 [pages, page_bytes] : values, laid out as the keys
+ * @param lengths in i32 [batch] : rows to see, 0 .. 128 * max_pages
+ * @param page_table in i32 [batch, max_pages] : pages of each sequence, 0 .. pages-1 as far as its rows reach; others are not read
+ * @param out out dtype [batch, heads, head_dim] : output
+ * @param batch size : sequences
+ * @param max_pages size : columns of the page table
+ * @param pages size : pages of the caches
+ * @param heads size : query heads, a multiple of kv_heads
+ * @param kv_heads size : key and value heads
+ * @param head_dim size : elements a head
+ * @param ld_q size : elements between queries
+ * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
+ * @param scale option default 1/sqrt(head_dim) : factor of the products
+ * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, const void *k_pages,
+                                               const void *v_pages, const int32_t *lengths, const int32_t *page_table,
+                                               void *out, int64_t batch, int64_t max_pages, int64_t pages,
+                                               int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q,
+                                               int64_t page_bytes, float scale, int32_t format, int32_t dtype);
+
 /* ================================================================================================================
  * section: kvcache
  * ============================================================================================================= */
@@ -1055,6 +1157,34 @@ NNCUDA_API int32_t cuda_kv_append(nncuda_ctx *ctx, const void *k, const void *v,
  */
 NNCUDA_API int32_t cuda_kv_trim(nncuda_ctx *ctx, void *k_cache, void *v_cache, int32_t *lengths, int64_t batch,
                                 int64_t capacity, int64_t kv_heads, int64_t head_dim, int64_t keep, int32_t dtype);
+
+/**
+ * Writes the keys and values of new tokens into their sequences' pages. Tokens offsets[b] .. offsets[b+1]-1 become the last
+ * rows of the lengths[b] that sequence b then has; row j lies in row j mod 128 of page page_table[b][j / 128]. Two sequences
+ * must not write to the same row. (Kwon et al. 2023, "PagedAttention")
+ * @param k in dtype [tokens:ld_kv, kv_heads, head_dim] : new keys
+ * @param v in dtype [tokens:ld_kv, kv_heads, head_dim] : new values
+ * @param offsets in i32 [batch+1] : first token of each sequence; offsets[0] = 0, never falling, the last at most `tokens`
+ * @param lengths in i32 [batch] : rows of each sequence's cache, its new tokens included, at most 128 * max_pages
+ * @param page_table in i32 [batch, max_pages] : pages of each sequence, 0 .. pages-1 where rows are written; others are not read
+ * @param k_pages inout u8 [pages, page_bytes] : keys; a page is [kv_heads, 128, head_dim], each row of head_dim in `format`
+ * @param v_pages inout u8 [pages, page_bytes] : values, laid out as the keys
+ * @param tokens size : room for tokens
+ * @param batch size : sequences
+ * @param max_pages size : columns of the page table
+ * @param pages size : pages of the caches
+ * @param kv_heads size : key and value heads
+ * @param head_dim size : elements a head
+ * @param ld_kv size : elements between tokens of k, and of v
+ * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
+ * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_kv_append_paged(nncuda_ctx *ctx, const void *k, const void *v, const int32_t *offsets,
+                                        const int32_t *lengths, const int32_t *page_table, void *k_pages,
+                                        void *v_pages, int64_t tokens, int64_t batch, int64_t max_pages, int64_t pages,
+                                        int64_t kv_heads, int64_t head_dim, int64_t ld_kv, int64_t page_bytes,
+                                        int32_t format, int32_t dtype);
 
 /* ================================================================================================================
  * section: moe
@@ -1440,6 +1570,135 @@ NNCUDA_API int32_t cuda_topk_sample(nncuda_ctx *ctx, const void *logits, const f
 NNCUDA_API int32_t cuda_topp_sample(nncuda_ctx *ctx, const void *logits, const float *temperature, const int32_t *top_k,
                                     const float *top_p, const int64_t *seeds, const int32_t *steps, int32_t *ids,
                                     int64_t rows, int64_t vocab, int32_t dtype);
+
+/* ================================================================================================================
+ * section: quant
+ * Weights in the formats of GGUF files, bytes as they are in the file: each row of a matrix is a run of blocks. `format` is
+ * one of NNCUDA_FORMAT_*, row_bytes what nncuda_format_row_bytes gives for it.
+ *
+ * Products with a block format round their left factor to 8 bits first, in blocks of 32 of a row: with a the largest
+ * magnitude of a block, d = a/127 and q = rint(x * (127/a)), ties to even, all in f32; a below 2^-100 counts as 0 and gives
+ * zeros, a value that is not finite makes its row of the result NaN. The integer products of a block are exact; for each
+ * block of 32 in order, sum = fma(d * scale of the weights, products, sum) in f32, and what a format has of minima likewise.
+ * Products with f16 and bf16 weights round their left factor to that type. Each row of a result depends on its own row of
+ * the left factor alone and has the same bits for any number of rows.
+ * ============================================================================================================= */
+
+/**
+ * Stores rows in a format. q4_0, q4_1, q5_0, q5_1 and q8_0 as the `gguf` package does, to the bit; the others by a weighted
+ * least-squares search for scales and minima, part by part. (Gerganov et al., ggml-quants)
+ * @param x in dtype [rows, k] : numbers; those of a block format finite
+ * @param y out u8 [rows, row_bytes] : the same in `format`
+ * @param rows size : rows
+ * @param k size : elements a row, whole blocks
+ * @param row_bytes size : bytes a row of y
+ * @param format option : format of y, NNCUDA_FORMAT_*
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_quantize(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k, int64_t row_bytes,
+                                 int32_t format, int32_t dtype);
+
+/**
+ * The numbers that stored rows stand for: in f32 as the `gguf` package computes them, to the bit, then rounded to `dtype`.
+ * @param x in u8 [rows, row_bytes] : rows in `format`
+ * @param y out dtype [rows, k] : numbers
+ * @param rows size : rows
+ * @param k size : elements a row, whole blocks
+ * @param row_bytes size : bytes a row of x
+ * @param format option : format of x, NNCUDA_FORMAT_*
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_dequantize(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k, int64_t row_bytes,
+                                   int32_t format, int32_t dtype);
+
+/**
+ * Gathers and dequantizes rows of a stored table: y[t] = table[ids[t]].
+ * @param table in u8 [vocab, row_bytes] : embeddings in `format`
+ * @param ids in i32 [tokens] : rows to take, 0 .. vocab-1
+ * @param y out dtype [tokens, dim] : the rows
+ * @param tokens size : ids
+ * @param vocab size : rows of the table
+ * @param dim size : elements a row, whole blocks
+ * @param row_bytes size : bytes a row of the table
+ * @param format option : format of the table, NNCUDA_FORMAT_*
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_embedding_quant(nncuda_ctx *ctx, const void *table, const int32_t *ids, void *y,
+                                        int64_t tokens, int64_t vocab, int64_t dim, int64_t row_bytes, int32_t format,
+                                        int32_t dtype);
+
+/**
+ * A linear layer with stored weights: y = activation(x * W^T + bias) + residual. With `offsets`, rows offsets[g] ..
+ * offsets[g+1]-1 of x meet the matrix W[g] (the experts' products), and rows from offsets[groups] on are neither read nor
+ * written. (Gale et al. 2022, "MegaBlocks")
+ * @param x in dtype [m, k] : input
+ * @param w in u8 [groups*n, row_bytes] : weights in `format`, a matrix [n, k] a group
+ * @param offsets in? i32 [groups+1] : first row of each group; offsets[0] = 0, never falling, at most m; null for all rows and one group
+ * @param bias in? dtype [n] : added to each row, or null
+ * @param residual in? dtype [m, n] : added at the end, or null
+ * @param y out dtype [m, n] alias residual : result
+ * @param groups size : matrices; 1 without offsets
+ * @param m size : rows, or room for them
+ * @param n size : outputs
+ * @param k size : inputs, whole blocks
+ * @param row_bytes size : bytes a row of w
+ * @param activation option default NNCUDA_ACTIVATION_NONE : NNCUDA_ACTIVATION_*
+ * @param format option : format of w, NNCUDA_FORMAT_*
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_gemm_quant(nncuda_ctx *ctx, const void *x, const void *w, const int32_t *offsets,
+                                   const void *bias, const void *residual, void *y, int64_t groups, int64_t m,
+                                   int64_t n, int64_t k, int64_t row_bytes, int32_t activation, int32_t format,
+                                   int32_t dtype);
+
+/**
+ * Queries, keys and values in one call, as they come from three gemm_quant: y = [x * Wq^T, x * Wk^T, x * Wv^T] + bias.
+ * @param x in dtype [m, k] : input
+ * @param wq in u8 [n_q, row_bytes_q] : weights of the queries
+ * @param wk in u8 [n_kv, row_bytes_k] : weights of the keys
+ * @param wv in u8 [n_kv, row_bytes_v] : weights of the values
+ * @param bias in? dtype [n] : added to each row, or null
+ * @param y out dtype [m, n] : result
+ * @param m size : rows
+ * @param n_q size : columns of the queries
+ * @param n_kv size : columns of the keys, and of the values
+ * @param n size : n_q + 2 * n_kv
+ * @param k size : inputs, whole blocks
+ * @param row_bytes_q size : bytes a row of wq
+ * @param row_bytes_k size : bytes a row of wk
+ * @param row_bytes_v size : bytes a row of wv
+ * @param format_q option : format of wq, NNCUDA_FORMAT_*
+ * @param format_k option : format of wk, NNCUDA_FORMAT_*
+ * @param format_v option : format of wv, NNCUDA_FORMAT_*
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_gemm_quant_qkv(nncuda_ctx *ctx, const void *x, const void *wq, const void *wk, const void *wv,
+                                       const void *bias, void *y, int64_t m, int64_t n_q, int64_t n_kv, int64_t n,
+                                       int64_t k, int64_t row_bytes_q, int64_t row_bytes_k, int64_t row_bytes_v,
+                                       int32_t format_q, int32_t format_k, int32_t format_v, int32_t dtype);
+
+/**
+ * The gated unit in one call: y = silu(x * Wg^T) * (x * Wu^T), each product and the silu in f32. Groups as in gemm_quant.
+ * (Shazeer 2020, "GLU Variants", eq. 6)
+ * @param x in dtype [m, k] : input
+ * @param w_gate in u8 [groups*n, row_bytes_gate] : weights of the gate
+ * @param w_up in u8 [groups*n, row_bytes_up] : weights of the other factor
+ * @param offsets in? i32 [groups+1] : first row of each group; offsets[0] = 0, never falling, at most m; null for all rows and one group
+ * @param y out dtype [m, n] : result
+ * @param groups size : matrices; 1 without offsets
+ * @param m size : rows, or room for them
+ * @param n size : outputs
+ * @param k size : inputs, whole blocks
+ * @param row_bytes_gate size : bytes a row of w_gate
+ * @param row_bytes_up size : bytes a row of w_up
+ * @param format_gate option : format of w_gate, NNCUDA_FORMAT_*
+ * @param format_up option : format of w_up, NNCUDA_FORMAT_*
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const void *w_gate, const void *w_up,
+                                          const int32_t *offsets, void *y, int64_t groups, int64_t m, int64_t n,
+                                          int64_t k, int64_t row_bytes_gate, int64_t row_bytes_up,
+                                          int32_t format_gate, int32_t format_up, int32_t dtype);
 
 /* ================================================================================================================
  * section: random

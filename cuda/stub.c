@@ -76,9 +76,10 @@ static int32_t detect_isa(void) {
   if ((state & avx512_state) != avx512_state || (b & avx512) != avx512) {
     return NNCUDA_ISA_AVX2;
   }
-  const uint32_t amx = 1u << 22 | 1u << 24; /* AMX-BF16 and AMX-TILE in edx of leaf 7.0 */
-  const int has_amx = (d & amx) == amx && (state & tile_state) == tile_state;
-  if (leaves < 1 || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & 1u << 5)) { /* AVX512_BF16 */
+  const uint32_t amx = 1u << 22 | 1u << 24 | 1u << 25; /* AMX-BF16, AMX-TILE and AMX-INT8 in edx of leaf 7.0 */
+  const int has_amx = (d & amx) == amx && (c & bit_AVX512VBMI) && (state & tile_state) == tile_state;
+  if (leaves < 1 || !(c & bit_AVX512VNNI) || !__get_cpuid_count(7, 1, &a, &b, &c, &d) ||
+      !(a & 1u << 5)) { /* AVX512_BF16 */
     return NNCUDA_ISA_AVX512;
   }
   return has_amx && tiles_permitted() ? NNCUDA_ISA_AMX : NNCUDA_ISA_AVX512BF16;

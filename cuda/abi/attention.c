@@ -1,6 +1,6 @@
 #include "attention.h"
 
-#include "call.h"
+#include "format_check.h"
 
 #include <math.h>
 
@@ -131,4 +131,60 @@ int32_t cuda_attention_decode(nncuda_ctx *ctx, const void *q, const void *k_cach
   return NN_LAUNCH(nn_attention_decode_args, .q = q, .k_cache = k_cache, .v_cache = v_cache, .lengths = lengths,
                    .out = out, .batch = batch, .capacity = capacity, .heads = heads, .kv_heads = kv_heads,
                    .head_dim = head_dim, .ld_q = ld_q, .scale = scale, .dtype = dtype);
+}
+
+int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages,
+                                   const int32_t *offsets, const int32_t *lengths, const int32_t *page_table, void *out,
+                                   int64_t tokens, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads,
+                                   int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale,
+                                   int32_t format, int32_t dtype) {
+  NN_BEGIN(flash_attention_paged);
+  NN_DTYPE(dtype, NN_FLOATS);
+  NN_SIZE(tokens);
+  NN_SIZE(batch);
+  NN_SIZE(max_pages);
+  NN_SIZE(pages);
+  check_heads(&call, heads, kv_heads, head_dim);
+  NN_SIZE(page_bytes);
+  nn_check_page(&call, format, kv_heads, head_dim, page_bytes);
+  CHECK_SCALE(scale);
+  NN_TENSOR(NN_ROLE_IN, q, dtype, ld_q, tokens, heads, head_dim);
+  NN_IN(k_pages, NN_U8, pages, page_bytes);
+  NN_IN(v_pages, NN_U8, pages, page_bytes);
+  NN_IN(offsets, NNCUDA_I32, nn_add(batch, 1));
+  NN_IN(lengths, NNCUDA_I32, batch);
+  NN_IN(page_table, NNCUDA_I32, batch, max_pages);
+  NN_OUT(out, dtype, tokens, heads, head_dim);
+  NN_FLOPS(4.0 * (double)heads * (double)head_dim * attention_pairs(tokens, tokens, 1)); /* lengths are not read here */
+  return NN_LAUNCH(nn_flash_attention_paged_args, .q = q, .k_pages = k_pages, .v_pages = v_pages, .offsets = offsets,
+                   .lengths = lengths, .page_table = page_table, .out = out, .tokens = tokens, .batch = batch,
+                   .max_pages = max_pages, .pages = pages, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim,
+                   .ld_q = ld_q, .page_bytes = page_bytes, .scale = scale, .format = format, .dtype = dtype);
+}
+
+int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages,
+                                    const int32_t *lengths, const int32_t *page_table, void *out, int64_t batch,
+                                    int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim,
+                                    int64_t ld_q, int64_t page_bytes, float scale, int32_t format, int32_t dtype) {
+  NN_BEGIN(attention_decode_paged);
+  NN_DTYPE(dtype, NN_FLOATS);
+  NN_SIZE(batch);
+  NN_SIZE(max_pages);
+  NN_SIZE(pages);
+  check_heads(&call, heads, kv_heads, head_dim);
+  NN_SIZE(page_bytes);
+  nn_check_page(&call, format, kv_heads, head_dim, page_bytes);
+  CHECK_SCALE(scale);
+  NN_TENSOR(NN_ROLE_IN, q, dtype, ld_q, batch, heads, head_dim);
+  NN_IN(k_pages, NN_U8, pages, page_bytes);
+  NN_IN(v_pages, NN_U8, pages, page_bytes);
+  NN_IN(lengths, NNCUDA_I32, batch);
+  NN_IN(page_table, NNCUDA_I32, batch, max_pages);
+  NN_OUT(out, dtype, batch, heads, head_dim);
+  /* lengths are not read here */
+  NN_FLOPS(4.0 * (double)batch * (double)heads * (double)head_dim * (double)max_pages * NN_PAGE_TOKENS);
+  return NN_LAUNCH(nn_attention_decode_paged_args, .q = q, .k_pages = k_pages, .v_pages = v_pages, .lengths = lengths,
+                   .page_table = page_table, .out = out, .tokens = batch, .batch = batch, .max_pages = max_pages,
+                   .pages = pages, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim, .ld_q = ld_q,
+                   .page_bytes = page_bytes, .scale = scale, .format = format, .dtype = dtype);
 }

@@ -53,4 +53,16 @@ typedef struct nn_attention_decode_args {
   int32_t dtype;
 } nn_attention_decode_args;
 
+/* Both kernels over pages; `offsets` is null where each sequence has one query. */
+typedef struct nn_flash_attention_paged_args {
+  const void *q, *k_pages, *v_pages;
+  const int32_t *offsets, *lengths, *page_table;
+  void *out;
+  int64_t tokens, batch, max_pages, pages, heads, kv_heads, head_dim, ld_q, page_bytes;
+  float scale;
+  int32_t format, dtype;
+} nn_flash_attention_paged_args;
+
+typedef nn_flash_attention_paged_args nn_attention_decode_paged_args;
+
 #endif

@@ -19,4 +19,12 @@ typedef struct nn_kv_trim_args {
   int32_t dtype;
 } nn_kv_trim_args;
 
+typedef struct nn_kv_append_paged_args {
+  const void *k, *v;
+  const int32_t *offsets, *lengths, *page_table;
+  void *k_pages, *v_pages;
+  int64_t tokens, batch, max_pages, pages, kv_heads, head_dim, ld_kv, page_bytes;
+  int32_t format, dtype;
+} nn_kv_append_paged_args;
+
 #endif

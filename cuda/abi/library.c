@@ -1,5 +1,6 @@
 #include "call.h"
 #include "context.h"
+#include "format.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -82,6 +83,21 @@ int32_t nncuda_dtype_size(int32_t dtype, int64_t *bytes) {
   const int64_t size = nn_dtype_size(dtype);
   if (size == 0 || dtype > NNCUDA_I8) {
     return NNCUDA_ERROR_INVALID_DTYPE;
+  }
+  *bytes = size;
+  return NNCUDA_SUCCESS;
+}
+
+int32_t nncuda_format_row_bytes(int32_t format, int64_t elements, int64_t *bytes) {
+  if (bytes == NULL) {
+    return NNCUDA_ERROR_NULL_POINTER;
+  }
+  if (nn_format_block_of(format).elements == 0) {
+    return NNCUDA_ERROR_INVALID_VALUE;
+  }
+  const int64_t size = nn_format_row_bytes(format, elements);
+  if (size < 0) {
+    return NNCUDA_ERROR_INVALID_SIZE;
   }
   *bytes = size;
   return NNCUDA_SUCCESS;

@@ -4,24 +4,46 @@
 
 #include <math.h>
 
+/* What both makers of tables ask of their options. */
+static void require_frequencies(nn_call *call_, int64_t first, int64_t positions, int64_t head_dim, double base,
+                                double ntk_alpha) {
+  nn_call_require(call_, head_dim % 2 == 0, NNCUDA_ERROR_INVALID_SIZE, "head_dim is %lld; it must be even",
+                  (long long)head_dim);
+  nn_call_require(call_, base > 0.0 && isfinite(base), NNCUDA_ERROR_INVALID_VALUE,
+                  "base is %g; it must be finite and above 0", base);
+  nn_call_require(call_, ntk_alpha >= 1.0 && isfinite(ntk_alpha), NNCUDA_ERROR_INVALID_VALUE,
+                  "ntk_alpha is %g; it must be finite and at least 1", ntk_alpha);
+  nn_call_require(call_, head_dim != 2 || ntk_alpha == 1.0, NNCUDA_ERROR_INVALID_SIZE,
+                  "head_dim is 2; it must be above 2 unless ntk_alpha is 1");
+  nn_call_require(call_, first >= 0 && nn_add(first, positions) < INT64_MAX, NNCUDA_ERROR_INVALID_VALUE,
+                  "first is %lld; it must be at least 0, and first + positions must fit", (long long)first);
+}
+
 int32_t cuda_rope_freqs(nncuda_ctx *ctx, float *cosine, float *sine, int64_t first, int64_t positions, int64_t head_dim,
                         double base, double ntk_alpha) {
   NN_BEGIN(rope_freqs);
   NN_SIZE(positions);
   NN_SIZE(head_dim);
-  NN_REQUIRE(head_dim % 2 == 0, NNCUDA_ERROR_INVALID_SIZE, "head_dim is %lld; it must be even", (long long)head_dim);
-  NN_REQUIRE(base > 0.0 && isfinite(base), NNCUDA_ERROR_INVALID_VALUE, "base is %g; it must be finite and above 0",
-             base);
-  NN_REQUIRE(ntk_alpha >= 1.0 && isfinite(ntk_alpha), NNCUDA_ERROR_INVALID_VALUE,
-             "ntk_alpha is %g; it must be finite and at least 1", ntk_alpha);
-  NN_REQUIRE(head_dim != 2 || ntk_alpha == 1.0, NNCUDA_ERROR_INVALID_SIZE,
-             "head_dim is 2; it must be above 2 unless ntk_alpha is 1");
+  require_frequencies(&call, first, positions, head_dim, base, ntk_alpha);
   NN_OUT(cosine, NNCUDA_F32, positions, head_dim / 2);
   NN_OUT(sine, NNCUDA_F32, positions, head_dim / 2);
-  NN_REQUIRE(first >= 0 && nn_add(first, positions) < INT64_MAX, NNCUDA_ERROR_INVALID_VALUE,
-             "first is %lld; it must be at least 0, and first + positions must fit", (long long)first);
   return NN_LAUNCH(nn_rope_freqs_args, .cosine = cosine, .sine = sine, .first = first, .positions = positions,
                    .head_dim = head_dim, .base = base, .ntk_alpha = ntk_alpha);
+}
+
+int32_t cuda_rope_freqs_scaled(nncuda_ctx *ctx, const float *factors, float *cosine, float *sine, int64_t first,
+                               int64_t positions, int64_t head_dim, double base, double ntk_alpha, double scale) {
+  NN_BEGIN(rope_freqs_scaled);
+  NN_SIZE(positions);
+  NN_SIZE(head_dim);
+  require_frequencies(&call, first, positions, head_dim, base, ntk_alpha);
+  NN_REQUIRE(scale > 0.0 && isfinite(scale), NNCUDA_ERROR_INVALID_VALUE, "scale is %g; it must be finite and above 0",
+             scale);
+  NN_IN_OPT(factors, NNCUDA_F32, head_dim / 2);
+  NN_OUT(cosine, NNCUDA_F32, positions, head_dim / 2);
+  NN_OUT(sine, NNCUDA_F32, positions, head_dim / 2);
+  return NN_LAUNCH(nn_rope_freqs_scaled_args, .factors = factors, .cosine = cosine, .sine = sine, .first = first,
+                   .positions = positions, .head_dim = head_dim, .base = base, .ntk_alpha = ntk_alpha, .scale = scale);
 }
 
 /* What the calls that rotate ask of their options. */

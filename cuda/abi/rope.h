@@ -10,6 +10,13 @@ typedef struct nn_rope_freqs_args {
   double base, ntk_alpha;
 } nn_rope_freqs_args;
 
+typedef struct nn_rope_freqs_scaled_args {
+  const float *factors; /* [head_dim / 2], or null */
+  float *cosine, *sine;
+  int64_t first, positions, head_dim;
+  double base, ntk_alpha, scale;
+} nn_rope_freqs_scaled_args;
+
 typedef struct nn_rope_forward_args {
   const void *x;
   const float *cosine, *sine;

@@ -100,3 +100,45 @@ func (ctx *Context) AttentionDecode(q, kCache, vCache, lengths, out Memory, batc
 		C.int32_t(dtype))
 	return in.leave("cuda_attention_decode", status)
 }
+
+// FlashAttentionPaged calls cuda_flash_attention_paged as it is in bindings.h: sizes are not compared with those of the
+// buffers. See tensor.FlashAttentionPaged.
+func (ctx *Context) FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out Memory, tokens, batch,
+	maxPages, pages, heads, kvHeads, headDim, ldQ, pageBytes int64, scale float32, format int32, dtype DType) error {
+	in := ctx.enter()
+	qAt := in.at("q", q)
+	kPagesAt := in.at("k_pages", kPages)
+	vPagesAt := in.at("v_pages", vPages)
+	offsetsAt := in.at("offsets", offsets)
+	lengthsAt := in.at("lengths", lengths)
+	pageTableAt := in.at("page_table", pageTable)
+	outAt := in.at("out", out)
+	if in.refused() {
+		return in.refuse("cuda_flash_attention_paged")
+	}
+	status := C.call_cuda_flash_attention_paged(in.handle, qAt, kPagesAt, vPagesAt, offsetsAt, lengthsAt, pageTableAt,
+		outAt, C.int64_t(tokens), C.int64_t(batch), C.int64_t(maxPages), C.int64_t(pages), C.int64_t(heads),
+		C.int64_t(kvHeads), C.int64_t(headDim), C.int64_t(ldQ), C.int64_t(pageBytes), C.float(scale), C.int32_t(format),
+		C.int32_t(dtype))
+	return in.leave("cuda_flash_attention_paged", status)
+}
+
+// AttentionDecodePaged calls cuda_attention_decode_paged as it is in bindings.h: sizes are not compared with those of
+// the buffers. See tensor.AttentionDecodePaged.
+func (ctx *Context) AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, out Memory, batch, maxPages, pages,
+	heads, kvHeads, headDim, ldQ, pageBytes int64, scale float32, format int32, dtype DType) error {
+	in := ctx.enter()
+	qAt := in.at("q", q)
+	kPagesAt := in.at("k_pages", kPages)
+	vPagesAt := in.at("v_pages", vPages)
+	lengthsAt := in.at("lengths", lengths)
+	pageTableAt := in.at("page_table", pageTable)
+	outAt := in.at("out", out)
+	if in.refused() {
+		return in.refuse("cuda_attention_decode_paged")
+	}
+	status := C.call_cuda_attention_decode_paged(in.handle, qAt, kPagesAt, vPagesAt, lengthsAt, pageTableAt, outAt,
+		C.int64_t(batch), C.int64_t(maxPages), C.int64_t(pages), C.int64_t(heads), C.int64_t(kvHeads),
+		C.int64_t(headDim), C.int64_t(ldQ), C.int64_t(pageBytes), C.float(scale), C.int32_t(format), C.int32_t(dtype))
+	return in.leave("cuda_attention_decode_paged", status)
+}

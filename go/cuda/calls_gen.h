@@ -20,6 +20,9 @@ static inline const char *call_nncuda_status_string(int32_t status) {
 static inline int32_t call_nncuda_dtype_size(int32_t dtype, int64_t *bytes) {
   return nn_api.nncuda_dtype_size(dtype, bytes);
 }
+static inline int32_t call_nncuda_format_row_bytes(int32_t format, int64_t elements, int64_t *bytes) {
+  return nn_api.nncuda_format_row_bytes(format, elements, bytes);
+}
 static inline int32_t call_nncuda_device_count(int32_t device, int32_t *count) {
   return nn_api.nncuda_device_count(device, count);
 }
@@ -215,6 +218,9 @@ static inline int32_t call_cuda_scatter_add(nncuda_ctx *ctx, uintptr_t x, uintpt
 static inline int32_t call_cuda_rope_freqs(nncuda_ctx *ctx, uintptr_t cosine, uintptr_t sine, int64_t first, int64_t positions, int64_t head_dim, double base, double ntk_alpha) {
   return nn_api.cuda_rope_freqs(ctx, (float *)cosine, (float *)sine, first, positions, head_dim, base, ntk_alpha);
 }
+static inline int32_t call_cuda_rope_freqs_scaled(nncuda_ctx *ctx, uintptr_t factors, uintptr_t cosine, uintptr_t sine, int64_t first, int64_t positions, int64_t head_dim, double base, double ntk_alpha, double scale) {
+  return nn_api.cuda_rope_freqs_scaled(ctx, (const float *)factors, (float *)cosine, (float *)sine, first, positions, head_dim, base, ntk_alpha, scale);
+}
 static inline int32_t call_cuda_rope_forward(nncuda_ctx *ctx, uintptr_t x, uintptr_t cosine, uintptr_t sine, uintptr_t positions, uintptr_t y, int64_t tokens, int64_t heads, int64_t head_dim, int64_t max_position, int64_t ld_x, int64_t ld_y, int32_t layout, int32_t dtype) {
   return nn_api.cuda_rope_forward(ctx, (const void *)x, (const float *)cosine, (const float *)sine, (const int32_t *)positions, (void *)y, tokens, heads, head_dim, max_position, ld_x, ld_y, layout, dtype);
 }
@@ -239,11 +245,20 @@ static inline int32_t call_cuda_flash_attention_backward(nncuda_ctx *ctx, uintpt
 static inline int32_t call_cuda_attention_decode(nncuda_ctx *ctx, uintptr_t q, uintptr_t k_cache, uintptr_t v_cache, uintptr_t lengths, uintptr_t out, int64_t batch, int64_t capacity, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, float scale, int32_t dtype) {
   return nn_api.cuda_attention_decode(ctx, (const void *)q, (const void *)k_cache, (const void *)v_cache, (const int32_t *)lengths, (void *)out, batch, capacity, heads, kv_heads, head_dim, ld_q, scale, dtype);
 }
+static inline int32_t call_cuda_flash_attention_paged(nncuda_ctx *ctx, uintptr_t q, uintptr_t k_pages, uintptr_t v_pages, uintptr_t offsets, uintptr_t lengths, uintptr_t page_table, uintptr_t out, int64_t tokens, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale, int32_t format, int32_t dtype) {
+  return nn_api.cuda_flash_attention_paged(ctx, (const void *)q, (const void *)k_pages, (const void *)v_pages, (const int32_t *)offsets, (const int32_t *)lengths, (const int32_t *)page_table, (void *)out, tokens, batch, max_pages, pages, heads, kv_heads, head_dim, ld_q, page_bytes, scale, format, dtype);
+}
+static inline int32_t call_cuda_attention_decode_paged(nncuda_ctx *ctx, uintptr_t q, uintptr_t k_pages, uintptr_t v_pages, uintptr_t lengths, uintptr_t page_table, uintptr_t out, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale, int32_t format, int32_t dtype) {
+  return nn_api.cuda_attention_decode_paged(ctx, (const void *)q, (const void *)k_pages, (const void *)v_pages, (const int32_t *)lengths, (const int32_t *)page_table, (void *)out, batch, max_pages, pages, heads, kv_heads, head_dim, ld_q, page_bytes, scale, format, dtype);
+}
 static inline int32_t call_cuda_kv_append(nncuda_ctx *ctx, uintptr_t k, uintptr_t v, uintptr_t starts, uintptr_t k_cache, uintptr_t v_cache, int64_t batch, int64_t len, int64_t capacity, int64_t kv_heads, int64_t head_dim, int64_t ld_kv, int32_t dtype) {
   return nn_api.cuda_kv_append(ctx, (const void *)k, (const void *)v, (const int32_t *)starts, (void *)k_cache, (void *)v_cache, batch, len, capacity, kv_heads, head_dim, ld_kv, dtype);
 }
 static inline int32_t call_cuda_kv_trim(nncuda_ctx *ctx, uintptr_t k_cache, uintptr_t v_cache, uintptr_t lengths, int64_t batch, int64_t capacity, int64_t kv_heads, int64_t head_dim, int64_t keep, int32_t dtype) {
   return nn_api.cuda_kv_trim(ctx, (void *)k_cache, (void *)v_cache, (int32_t *)lengths, batch, capacity, kv_heads, head_dim, keep, dtype);
+}
+static inline int32_t call_cuda_kv_append_paged(nncuda_ctx *ctx, uintptr_t k, uintptr_t v, uintptr_t offsets, uintptr_t lengths, uintptr_t page_table, uintptr_t k_pages, uintptr_t v_pages, int64_t tokens, int64_t batch, int64_t max_pages, int64_t pages, int64_t kv_heads, int64_t head_dim, int64_t ld_kv, int64_t page_bytes, int32_t format, int32_t dtype) {
+  return nn_api.cuda_kv_append_paged(ctx, (const void *)k, (const void *)v, (const int32_t *)offsets, (const int32_t *)lengths, (const int32_t *)page_table, (void *)k_pages, (void *)v_pages, tokens, batch, max_pages, pages, kv_heads, head_dim, ld_kv, page_bytes, format, dtype);
 }
 static inline int32_t call_cuda_moe_plan(nncuda_ctx *ctx, uintptr_t indices, uintptr_t counts, uintptr_t offsets, uintptr_t slot_row, uintptr_t row_slot, int64_t tokens, int64_t k, int64_t experts, int64_t capacity) {
   return nn_api.cuda_moe_plan(ctx, (const int32_t *)indices, (int32_t *)counts, (int32_t *)offsets, (int32_t *)slot_row, (int32_t *)row_slot, tokens, k, experts, capacity);
@@ -307,6 +322,24 @@ static inline int32_t call_cuda_topk_sample(nncuda_ctx *ctx, uintptr_t logits, u
 }
 static inline int32_t call_cuda_topp_sample(nncuda_ctx *ctx, uintptr_t logits, uintptr_t temperature, uintptr_t top_k, uintptr_t top_p, uintptr_t seeds, uintptr_t steps, uintptr_t ids, int64_t rows, int64_t vocab, int32_t dtype) {
   return nn_api.cuda_topp_sample(ctx, (const void *)logits, (const float *)temperature, (const int32_t *)top_k, (const float *)top_p, (const int64_t *)seeds, (const int32_t *)steps, (int32_t *)ids, rows, vocab, dtype);
+}
+static inline int32_t call_cuda_quantize(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t rows, int64_t k, int64_t row_bytes, int32_t format, int32_t dtype) {
+  return nn_api.cuda_quantize(ctx, (const void *)x, (void *)y, rows, k, row_bytes, format, dtype);
+}
+static inline int32_t call_cuda_dequantize(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t rows, int64_t k, int64_t row_bytes, int32_t format, int32_t dtype) {
+  return nn_api.cuda_dequantize(ctx, (const void *)x, (void *)y, rows, k, row_bytes, format, dtype);
+}
+static inline int32_t call_cuda_embedding_quant(nncuda_ctx *ctx, uintptr_t table, uintptr_t ids, uintptr_t y, int64_t tokens, int64_t vocab, int64_t dim, int64_t row_bytes, int32_t format, int32_t dtype) {
+  return nn_api.cuda_embedding_quant(ctx, (const void *)table, (const int32_t *)ids, (void *)y, tokens, vocab, dim, row_bytes, format, dtype);
+}
+static inline int32_t call_cuda_gemm_quant(nncuda_ctx *ctx, uintptr_t x, uintptr_t w, uintptr_t offsets, uintptr_t bias, uintptr_t residual, uintptr_t y, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes, int32_t activation, int32_t format, int32_t dtype) {
+  return nn_api.cuda_gemm_quant(ctx, (const void *)x, (const void *)w, (const int32_t *)offsets, (const void *)bias, (const void *)residual, (void *)y, groups, m, n, k, row_bytes, activation, format, dtype);
+}
+static inline int32_t call_cuda_gemm_quant_qkv(nncuda_ctx *ctx, uintptr_t x, uintptr_t wq, uintptr_t wk, uintptr_t wv, uintptr_t bias, uintptr_t y, int64_t m, int64_t n_q, int64_t n_kv, int64_t n, int64_t k, int64_t row_bytes_q, int64_t row_bytes_k, int64_t row_bytes_v, int32_t format_q, int32_t format_k, int32_t format_v, int32_t dtype) {
+  return nn_api.cuda_gemm_quant_qkv(ctx, (const void *)x, (const void *)wq, (const void *)wk, (const void *)wv, (const void *)bias, (void *)y, m, n_q, n_kv, n, k, row_bytes_q, row_bytes_k, row_bytes_v, format_q, format_k, format_v, dtype);
+}
+static inline int32_t call_cuda_gemm_quant_swiglu(nncuda_ctx *ctx, uintptr_t x, uintptr_t w_gate, uintptr_t w_up, uintptr_t offsets, uintptr_t y, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes_gate, int64_t row_bytes_up, int32_t format_gate, int32_t format_up, int32_t dtype) {
+  return nn_api.cuda_gemm_quant_swiglu(ctx, (const void *)x, (const void *)w_gate, (const void *)w_up, (const int32_t *)offsets, (void *)y, groups, m, n, k, row_bytes_gate, row_bytes_up, format_gate, format_up, dtype);
 }
 static inline int32_t call_cuda_random_bits(nncuda_ctx *ctx, uintptr_t y, int64_t n, int64_t seed, int64_t stream, int64_t offset) {
   return nn_api.cuda_random_bits(ctx, (int32_t *)y, n, seed, stream, offset);

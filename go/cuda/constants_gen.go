@@ -85,6 +85,46 @@ const (
 	I8 DType = 4
 )
 
+// Format is an enum of bindings.h. Formats in which weights and caches are stored: dtypes, under their numbers, and
+// blocks of GGUF, in which 32 or 256 neighbouring elements of a row share scales. Append-only.
+type Format int32
+
+// Values of Format.
+const (
+	// FormatF32 is NNCUDA_FORMAT_F32.
+	FormatF32 Format = 0
+
+	// FormatF16 is NNCUDA_FORMAT_F16.
+	FormatF16 Format = 1
+
+	// FormatBF16 is NNCUDA_FORMAT_BF16.
+	FormatBF16 Format = 2
+
+	// FormatQ40 is NNCUDA_FORMAT_Q4_0: 18 bytes for 32: f16 scale, 4 bits each.
+	FormatQ40 Format = 10
+
+	// FormatQ41 is NNCUDA_FORMAT_Q4_1: 20 bytes for 32: f16 scale and minimum, 4 bits each.
+	FormatQ41 Format = 11
+
+	// FormatQ50 is NNCUDA_FORMAT_Q5_0: 22 bytes for 32: f16 scale, 5 bits each.
+	FormatQ50 Format = 12
+
+	// FormatQ51 is NNCUDA_FORMAT_Q5_1: 24 bytes for 32: f16 scale and minimum, 5 bits each.
+	FormatQ51 Format = 13
+
+	// FormatQ80 is NNCUDA_FORMAT_Q8_0: 34 bytes for 32: f16 scale, 8 bits each.
+	FormatQ80 Format = 14
+
+	// FormatQ4K is NNCUDA_FORMAT_Q4_K: 144 bytes for 256: eight parts with 6-bit scales and minima, 4 bits each.
+	FormatQ4K Format = 15
+
+	// FormatQ5K is NNCUDA_FORMAT_Q5_K: 176 bytes for 256: eight parts with 6-bit scales and minima, 5 bits each.
+	FormatQ5K Format = 16
+
+	// FormatQ6K is NNCUDA_FORMAT_Q6_K: 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each.
+	FormatQ6K Format = 17
+)
+
 // Device is an enum of bindings.h. Devices, numbered as in DLPack.
 type Device int32
 
@@ -111,10 +151,10 @@ const (
 	// AVX512 is NNCUDA_ISA_AVX512: AVX-512 F, BW, DQ, VL.
 	AVX512 ISA = 2
 
-	// AVX512BF16 is NNCUDA_ISA_AVX512BF16: the above and AVX512_BF16.
+	// AVX512BF16 is NNCUDA_ISA_AVX512BF16: the above, AVX512_BF16 and AVX512_VNNI.
 	AVX512BF16 ISA = 3
 
-	// AMX is NNCUDA_ISA_AMX: the above and AMX tiles of bf16.
+	// AMX is NNCUDA_ISA_AMX: the above, AVX512_VBMI and AMX tiles of bf16 and int8.
 	AMX ISA = 4
 )
 

@@ -41,3 +41,24 @@ func (ctx *Context) KVTrim(kCache, vCache, lengths Memory, batch, capacity, kvHe
 		C.int64_t(kvHeads), C.int64_t(headDim), C.int64_t(keep), C.int32_t(dtype))
 	return in.leave("cuda_kv_trim", status)
 }
+
+// KVAppendPaged calls cuda_kv_append_paged as it is in bindings.h: sizes are not compared with those of the buffers.
+// See tensor.KVAppendPaged.
+func (ctx *Context) KVAppendPaged(k, v, offsets, lengths, pageTable, kPages, vPages Memory, tokens, batch, maxPages,
+	pages, kvHeads, headDim, ldKV, pageBytes int64, format int32, dtype DType) error {
+	in := ctx.enter()
+	kAt := in.at("k", k)
+	vAt := in.at("v", v)
+	offsetsAt := in.at("offsets", offsets)
+	lengthsAt := in.at("lengths", lengths)
+	pageTableAt := in.at("page_table", pageTable)
+	kPagesAt := in.at("k_pages", kPages)
+	vPagesAt := in.at("v_pages", vPages)
+	if in.refused() {
+		return in.refuse("cuda_kv_append_paged")
+	}
+	status := C.call_cuda_kv_append_paged(in.handle, kAt, vAt, offsetsAt, lengthsAt, pageTableAt, kPagesAt, vPagesAt,
+		C.int64_t(tokens), C.int64_t(batch), C.int64_t(maxPages), C.int64_t(pages), C.int64_t(kvHeads),
+		C.int64_t(headDim), C.int64_t(ldKV), C.int64_t(pageBytes), C.int32_t(format), C.int32_t(dtype))
+	return in.leave("cuda_kv_append_paged", status)
+}

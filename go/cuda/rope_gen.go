@@ -21,6 +21,22 @@ func (ctx *Context) RopeFreqs(cosine, sine Memory, first, positions, headDim int
 	return in.leave("cuda_rope_freqs", status)
 }
 
+// RopeFreqsScaled calls cuda_rope_freqs_scaled as it is in bindings.h: sizes are not compared with those of the
+// buffers. See tensor.RopeFreqsScaled.
+func (ctx *Context) RopeFreqsScaled(factors, cosine, sine Memory, first, positions, headDim int64, base, ntkAlpha,
+	scale float64) error {
+	in := ctx.enter()
+	factorsAt := in.at("factors", factors)
+	cosineAt := in.at("cosine", cosine)
+	sineAt := in.at("sine", sine)
+	if in.refused() {
+		return in.refuse("cuda_rope_freqs_scaled")
+	}
+	status := C.call_cuda_rope_freqs_scaled(in.handle, factorsAt, cosineAt, sineAt, C.int64_t(first),
+		C.int64_t(positions), C.int64_t(headDim), C.double(base), C.double(ntkAlpha), C.double(scale))
+	return in.leave("cuda_rope_freqs_scaled", status)
+}
+
 // RopeForward calls cuda_rope_forward as it is in bindings.h: sizes are not compared with those of the buffers. See
 // tensor.RopeForward.
 func (ctx *Context) RopeForward(x, cosine, sine, positions, y Memory, tokens, heads, headDim, maxPosition, ldX,

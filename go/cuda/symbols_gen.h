@@ -5,6 +5,7 @@
   X(nncuda_status_name) \
   X(nncuda_status_string) \
   X(nncuda_dtype_size) \
+  X(nncuda_format_row_bytes) \
   X(nncuda_device_count) \
   X(nncuda_device_describe) \
   X(nncuda_ctx_create) \
@@ -70,6 +71,7 @@
   X(cuda_embedding) \
   X(cuda_scatter_add) \
   X(cuda_rope_freqs) \
+  X(cuda_rope_freqs_scaled) \
   X(cuda_rope_forward) \
   X(cuda_rope_qk) \
   X(cuda_rope_backward) \
@@ -78,8 +80,11 @@
   X(cuda_flash_attention) \
   X(cuda_flash_attention_backward) \
   X(cuda_attention_decode) \
+  X(cuda_flash_attention_paged) \
+  X(cuda_attention_decode_paged) \
   X(cuda_kv_append) \
   X(cuda_kv_trim) \
+  X(cuda_kv_append_paged) \
   X(cuda_moe_plan) \
   X(cuda_moe_gather) \
   X(cuda_moe_gather_backward) \
@@ -101,6 +106,12 @@
   X(cuda_sample) \
   X(cuda_topk_sample) \
   X(cuda_topp_sample) \
+  X(cuda_quantize) \
+  X(cuda_dequantize) \
+  X(cuda_embedding_quant) \
+  X(cuda_gemm_quant) \
+  X(cuda_gemm_quant_qkv) \
+  X(cuda_gemm_quant_swiglu) \
   X(cuda_random_bits) \
   X(cuda_uniform) \
   X(cuda_normal)

@@ -226,3 +226,121 @@ func AttentionDecode(q, kCache, vCache, lengths, out *Tensor, scale float32) err
 	return check.ctx.AttentionDecode(q.memory(), kCache.memory(), vCache.memory(), lengths.memory(), out.memory(),
 		int64(batch), int64(capacity), int64(heads), int64(kvHeads), int64(headDim), int64(ldQ), scale, dtype)
 }
+
+// FlashAttentionPaged calls cuda_flash_attention_paged.
+//
+// Causal attention of new tokens over paged caches. Tokens offsets[b] .. offsets[b+1]-1 are the last of the lengths[b]
+// tokens of sequence b, whose keys and values are in its pages already (kv_append_paged): row j of them is row j mod
+// 128 of page page_table[b][j / 128]. Each token sees those before it and itself. A token's result depends on neither
+// the other tokens of the call nor on how many there are: the same bits as attention_decode_paged. (Kwon et al. 2023,
+// "PagedAttention"; Dao 2023, "FlashAttention-2", algorithm 1)
+//
+//   - q, in dtype [tokens:ld_q, heads, head_dim]: queries
+//   - kPages, in u8 [pages, page_bytes]: keys; a page is [kv_heads, 128, head_dim], each row of head_dim in `format`
+//   - vPages, in u8 [pages, page_bytes]: values, laid out as the keys
+//   - offsets, in i32 [batch+1]: first token of each sequence; offsets[0] = 0, never falling, the last at most `tokens`
+//   - lengths, in i32 [batch]: rows of each sequence's cache, its new tokens included, at most 128 * max_pages
+//   - pageTable, in i32 [batch, max_pages]: pages of each sequence, 0 .. pages-1 as far as its rows reach; others are
+//     not read
+//   - out, out dtype [tokens, heads, head_dim]: output; rows from offsets[batch] on are not written
+//   - kvHeads: key and value heads
+//   - scale, usually 1/sqrt(head_dim): factor of the products
+//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+func FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out *Tensor, kvHeads int, scale float32,
+	format int32) error {
+	check := begin("flash_attention_paged",
+		"tokens and heads and head_dim from q, pages and page_bytes from k_pages, batch from lengths, max_pages from page_table")
+	if !check.required("q", q, 3, strided) ||
+		!check.required("k_pages", kPages, 2, dense) ||
+		!check.required("v_pages", vPages, 2, dense) ||
+		!check.required("offsets", offsets, 1, dense) ||
+		!check.required("lengths", lengths, 1, dense) ||
+		!check.required("page_table", pageTable, 2, dense) ||
+		!check.required("out", out, 3, dense) {
+		return check.err
+	}
+	check.size("kv_heads", kvHeads)
+	tokens := q.extent(3, 0)
+	heads := q.extent(3, 1)
+	headDim := q.extent(3, 2)
+	pages := kPages.extent(2, 0)
+	pageBytes := kPages.extent(2, 1)
+	batch := lengths.extent(1, 0)
+	maxPages := pageTable.extent(2, 1)
+	dtype := q.dtype
+	check.dtype("out", out, dtype)
+	check.dtype("k_pages", kPages, cuda.U8)
+	check.dtype("v_pages", vPages, cuda.U8)
+	check.dtype("offsets", offsets, cuda.I32)
+	check.dtype("lengths", lengths, cuda.I32)
+	check.dtype("page_table", pageTable, cuda.I32)
+	check.shape("q", q, "[tokens:ld_q, heads, head_dim]", tokens, heads, headDim)
+	check.shape("k_pages", kPages, "[pages, page_bytes]", pages, pageBytes)
+	check.shape("v_pages", vPages, "[pages, page_bytes]", pages, pageBytes)
+	check.shape("offsets", offsets, "[batch+1]", batch+1)
+	check.shape("lengths", lengths, "[batch]", batch)
+	check.shape("page_table", pageTable, "[batch, max_pages]", batch, maxPages)
+	check.shape("out", out, "[tokens, heads, head_dim]", tokens, heads, headDim)
+	ldQ := q.stride(3)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.FlashAttentionPaged(q.memory(), kPages.memory(), vPages.memory(), offsets.memory(),
+		lengths.memory(), pageTable.memory(), out.memory(), int64(tokens), int64(batch), int64(maxPages), int64(pages),
+		int64(heads), int64(kvHeads), int64(headDim), int64(ldQ), int64(pageBytes), scale, format, dtype)
+}
+
+// AttentionDecodePaged calls cuda_attention_decode_paged.
+//
+// Attention of one new query a sequence over its pages, split over the keys. Sequence b sees its first lengths[b] rows,
+// and gives zeros when it has none. (Dao et al. 2023, "Flash-Decoding"; Kwon et al. 2023, "PagedAttention")
+//
+//   - q, in dtype [batch:ld_q, heads, head_dim]: queries
+//   - kPages, in u8 [pages, page_bytes]: keys; a page is [kv_heads, 128, head_dim], each row of head_dim in `format`
+//   - vPages, in u8 [pages, page_bytes]: values, laid out as the keys
+//   - lengths, in i32 [batch]: rows to see, 0 .. 128 * max_pages
+//   - pageTable, in i32 [batch, max_pages]: pages of each sequence, 0 .. pages-1 as far as its rows reach; others are
+//     not read
+//   - out, out dtype [batch, heads, head_dim]: output
+//   - kvHeads: key and value heads
+//   - scale, usually 1/sqrt(head_dim): factor of the products
+//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+func AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, out *Tensor, kvHeads int, scale float32,
+	format int32) error {
+	check := begin("attention_decode_paged",
+		"batch and heads and head_dim from q, pages and page_bytes from k_pages, max_pages from page_table")
+	if !check.required("q", q, 3, strided) ||
+		!check.required("k_pages", kPages, 2, dense) ||
+		!check.required("v_pages", vPages, 2, dense) ||
+		!check.required("lengths", lengths, 1, dense) ||
+		!check.required("page_table", pageTable, 2, dense) ||
+		!check.required("out", out, 3, dense) {
+		return check.err
+	}
+	check.size("kv_heads", kvHeads)
+	batch := q.extent(3, 0)
+	heads := q.extent(3, 1)
+	headDim := q.extent(3, 2)
+	pages := kPages.extent(2, 0)
+	pageBytes := kPages.extent(2, 1)
+	maxPages := pageTable.extent(2, 1)
+	dtype := q.dtype
+	check.dtype("out", out, dtype)
+	check.dtype("k_pages", kPages, cuda.U8)
+	check.dtype("v_pages", vPages, cuda.U8)
+	check.dtype("lengths", lengths, cuda.I32)
+	check.dtype("page_table", pageTable, cuda.I32)
+	check.shape("q", q, "[batch:ld_q, heads, head_dim]", batch, heads, headDim)
+	check.shape("k_pages", kPages, "[pages, page_bytes]", pages, pageBytes)
+	check.shape("v_pages", vPages, "[pages, page_bytes]", pages, pageBytes)
+	check.shape("lengths", lengths, "[batch]", batch)
+	check.shape("page_table", pageTable, "[batch, max_pages]", batch, maxPages)
+	check.shape("out", out, "[batch, heads, head_dim]", batch, heads, headDim)
+	ldQ := q.stride(3)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.AttentionDecodePaged(q.memory(), kPages.memory(), vPages.memory(), lengths.memory(),
+		pageTable.memory(), out.memory(), int64(batch), int64(maxPages), int64(pages), int64(heads), int64(kvHeads),
+		int64(headDim), int64(ldQ), int64(pageBytes), scale, format, dtype)
+}

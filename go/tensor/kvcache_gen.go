@@ -76,3 +76,60 @@ func KVTrim(kCache, vCache, lengths *Tensor, keep int64) error {
 	return check.ctx.KVTrim(kCache.memory(), vCache.memory(), lengths.memory(), int64(batch), int64(capacity),
 		int64(kvHeads), int64(headDim), keep, dtype)
 }
+
+// KVAppendPaged calls cuda_kv_append_paged.
+//
+// Writes the keys and values of new tokens into their sequences' pages. Tokens offsets[b] .. offsets[b+1]-1 become the
+// last rows of the lengths[b] that sequence b then has; row j lies in row j mod 128 of page page_table[b][j / 128]. Two
+// sequences must not write to the same row. (Kwon et al. 2023, "PagedAttention")
+//
+//   - k, in dtype [tokens:ld_kv, kv_heads, head_dim]: new keys
+//   - v, in dtype [tokens:ld_kv, kv_heads, head_dim]: new values
+//   - offsets, in i32 [batch+1]: first token of each sequence; offsets[0] = 0, never falling, the last at most `tokens`
+//   - lengths, in i32 [batch]: rows of each sequence's cache, its new tokens included, at most 128 * max_pages
+//   - pageTable, in i32 [batch, max_pages]: pages of each sequence, 0 .. pages-1 where rows are written; others are not
+//     read
+//   - kPages, inout u8 [pages, page_bytes]: keys; a page is [kv_heads, 128, head_dim], each row of head_dim in `format`
+//   - vPages, inout u8 [pages, page_bytes]: values, laid out as the keys
+//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+func KVAppendPaged(k, v, offsets, lengths, pageTable, kPages, vPages *Tensor, format int32) error {
+	check := begin("kv_append_paged",
+		"tokens and kv_heads and head_dim from k, batch from lengths, max_pages from page_table, pages and page_bytes from k_pages")
+	if !check.required("k", k, 3, strided) ||
+		!check.required("v", v, 3, strided) ||
+		!check.required("offsets", offsets, 1, dense) ||
+		!check.required("lengths", lengths, 1, dense) ||
+		!check.required("page_table", pageTable, 2, dense) ||
+		!check.required("k_pages", kPages, 2, dense) ||
+		!check.required("v_pages", vPages, 2, dense) {
+		return check.err
+	}
+	tokens := k.extent(3, 0)
+	kvHeads := k.extent(3, 1)
+	headDim := k.extent(3, 2)
+	batch := lengths.extent(1, 0)
+	maxPages := pageTable.extent(2, 1)
+	pages := kPages.extent(2, 0)
+	pageBytes := kPages.extent(2, 1)
+	dtype := k.dtype
+	check.dtype("v", v, dtype)
+	check.dtype("offsets", offsets, cuda.I32)
+	check.dtype("lengths", lengths, cuda.I32)
+	check.dtype("page_table", pageTable, cuda.I32)
+	check.dtype("k_pages", kPages, cuda.U8)
+	check.dtype("v_pages", vPages, cuda.U8)
+	check.shape("k", k, "[tokens:ld_kv, kv_heads, head_dim]", tokens, kvHeads, headDim)
+	check.shape("v", v, "[tokens:ld_kv, kv_heads, head_dim]", tokens, kvHeads, headDim)
+	check.shape("offsets", offsets, "[batch+1]", batch+1)
+	check.shape("lengths", lengths, "[batch]", batch)
+	check.shape("page_table", pageTable, "[batch, max_pages]", batch, maxPages)
+	check.shape("k_pages", kPages, "[pages, page_bytes]", pages, pageBytes)
+	check.shape("v_pages", vPages, "[pages, page_bytes]", pages, pageBytes)
+	ldKV := check.strides("ld_kv", 3, named{"k", k}, named{"v", v})
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.KVAppendPaged(k.memory(), v.memory(), offsets.memory(), lengths.memory(), pageTable.memory(),
+		kPages.memory(), vPages.memory(), int64(tokens), int64(batch), int64(maxPages), int64(pages), int64(kvHeads),
+		int64(headDim), int64(ldKV), int64(pageBytes), format, dtype)
+}

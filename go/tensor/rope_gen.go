@@ -33,6 +33,42 @@ func RopeFreqs(cosine, sine *Tensor, first int64, base, ntkAlpha float64) error 
 	return check.ctx.RopeFreqs(cosine.memory(), sine.memory(), first, int64(positions), int64(headDim), base, ntkAlpha)
 }
 
+// RopeFreqsScaled calls cuda_rope_freqs_scaled.
+//
+// Tables of rotary embedding as rope_freqs, stretched: for position p and pair i, the angle scale * p *
+// b^(-2i/head_dim) / factors[i], computed in f64. Position interpolation is scale = 1/factor (Chen et al. 2023,
+// "Extending Context Window"); the scaling of Llama 3.1 is a table of factors (Dubey et al. 2024; GGUF's
+// rope_freqs.weight).
+//
+//   - factors, in f32 [head_dim/2], may be nil: divisors of the frequencies, finite and above 0, or null for ones
+//   - cosine, out f32 [positions, head_dim/2]: cosines
+//   - sine, out f32 [positions, head_dim/2]: sines
+//   - first, usually 0: position of the first row, at least 0
+//   - base, usually 10000: above 0
+//   - ntkAlpha, usually 1: at least 1
+//   - scale, usually 1: factor of the positions, above 0
+func RopeFreqsScaled(factors, cosine, sine *Tensor, first int64, base, ntkAlpha, scale float64) error {
+	check := begin("rope_freqs_scaled", "positions and head_dim from cosine")
+	if !check.optional("factors", factors, 1, dense) ||
+		!check.required("cosine", cosine, 2, dense) ||
+		!check.required("sine", sine, 2, dense) {
+		return check.err
+	}
+	positions := cosine.extent(2, 0)
+	headDim := check.solve("cosine", "head_dim/2", "head_dim", cosine.extent(2, 1), 0, 2, 1)
+	check.dtype("factors", factors, cuda.F32)
+	check.dtype("cosine", cosine, cuda.F32)
+	check.dtype("sine", sine, cuda.F32)
+	check.shape("factors", factors, "[head_dim/2]", headDim/2)
+	check.shape("cosine", cosine, "[positions, head_dim/2]", positions, headDim/2)
+	check.shape("sine", sine, "[positions, head_dim/2]", positions, headDim/2)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.RopeFreqsScaled(factors.memory(), cosine.memory(), sine.memory(), first, int64(positions),
+		int64(headDim), base, ntkAlpha, scale)
+}
+
 // RopeForward calls cuda_rope_forward.
 //
 // Rotates each pair (u, v) of each head by the angle of its token's position: (u cos - v sin, v cos + u sin). (Su et

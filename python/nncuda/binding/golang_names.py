@@ -13,7 +13,7 @@ MARK = "// Code generated from bindings.h by `python -m nncuda.binding.golang`. 
 #: How words of the header's names are written in Go where it is not with a capital alone.
 _WORDS = {
     "abi": "ABI", "adamw": "AdamW", "bf16": "BF16", "kv": "KV", "lr": "LR", "moe": "MoE", "ntk": "NTK", "qk": "QK",
-    "relu2": "ReLU2",
+    "qkv": "QKV", "relu2": "ReLU2",
     "rmsnorm": "RMSNorm", "silu": "SiLU", "swiglu": "SwiGLU", "topk": "TopK", "topp": "TopP", "wgrad": "WGrad",
 }  # fmt: skip
 #: Parameters whose name means something else in Go.
@@ -32,6 +32,7 @@ ENUMS: tuple[tuple[str, str, str], ...] = (
     ("NNCUDA_DEVICE_TO_DEVICE", "copyKind", "deviceToDevice"),
     ("NNCUDA_ROPE_", "RopeLayout", "Rope"),
     ("NNCUDA_ACTIVATION_", "Activation", "Activation"),
+    ("NNCUDA_FORMAT_", "Format", "Format"),
     ("NNCUDA_REPORT_", "ReportForm", "Report"),
     ("NNCUDA_", "DType", ""),
 )

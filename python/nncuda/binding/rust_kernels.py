@@ -13,7 +13,7 @@ from .rust_text import GENERATED, binding, call, comment, indented, mark
 from .signature import Signature, Solve, signature
 
 #: Enums of the header that are types of their own in Rust: the prefix of their constants, and the type.
-_ENUMS = {"NNCUDA_ROPE_": "RopeLayout", "NNCUDA_ACTIVATION_": "Activation"}
+_ENUMS = {"NNCUDA_ROPE_": "RopeLayout", "NNCUDA_ACTIVATION_": "Activation", "NNCUDA_FORMAT_": "Format"}
 _SCALARS = {"int32_t": "i32", "int64_t": "i64", "float": "f32", "double": "f64"}
 _TENSOR, _OPTIONAL = "&GpuTensor<'_>", "Option<&GpuTensor<'_>>"
 

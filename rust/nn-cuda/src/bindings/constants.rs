@@ -6,7 +6,7 @@
 pub const NNCUDA_ABI_MAJOR: i32 = 1;
 
 /// Minor version of the contract: something was added.
-pub const NNCUDA_ABI_MINOR: i32 = 2;
+pub const NNCUDA_ABI_MINOR: i32 = 3;
 
 // Status codes. Grouped by ten, append-only: a number is never reused.
 /// 0.
@@ -58,6 +58,31 @@ pub const NNCUDA_I32: i32 = 3;
 /// 4.
 pub const NNCUDA_I8: i32 = 4;
 
+// Formats in which weights and caches are stored: dtypes, under their numbers, and blocks of GGUF, in which 32 or
+// 256 neighbouring elements of a row share scales. Append-only.
+/// 0.
+pub const NNCUDA_FORMAT_F32: i32 = 0;
+/// 1.
+pub const NNCUDA_FORMAT_F16: i32 = 1;
+/// 2.
+pub const NNCUDA_FORMAT_BF16: i32 = 2;
+/// 18 bytes for 32: f16 scale, 4 bits each
+pub const NNCUDA_FORMAT_Q4_0: i32 = 10;
+/// 20 bytes for 32: f16 scale and minimum, 4 bits each
+pub const NNCUDA_FORMAT_Q4_1: i32 = 11;
+/// 22 bytes for 32: f16 scale, 5 bits each
+pub const NNCUDA_FORMAT_Q5_0: i32 = 12;
+/// 24 bytes for 32: f16 scale and minimum, 5 bits each
+pub const NNCUDA_FORMAT_Q5_1: i32 = 13;
+/// 34 bytes for 32: f16 scale, 8 bits each
+pub const NNCUDA_FORMAT_Q8_0: i32 = 14;
+/// 144 bytes for 256: eight parts with 6-bit scales and minima, 4 bits each
+pub const NNCUDA_FORMAT_Q4_K: i32 = 15;
+/// 176 bytes for 256: eight parts with 6-bit scales and minima, 5 bits each
+pub const NNCUDA_FORMAT_Q5_K: i32 = 16;
+/// 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each
+pub const NNCUDA_FORMAT_Q6_K: i32 = 17;
+
 // Devices, numbered as in DLPack.
 /// 1.
 pub const NNCUDA_DEVICE_CPU: i32 = 1;
@@ -71,9 +96,9 @@ pub const NNCUDA_ISA_BASELINE: i32 = 0;
 pub const NNCUDA_ISA_AVX2: i32 = 1;
 /// AVX-512 F, BW, DQ, VL
 pub const NNCUDA_ISA_AVX512: i32 = 2;
-/// the above and AVX512_BF16
+/// the above, AVX512_BF16 and AVX512_VNNI
 pub const NNCUDA_ISA_AVX512BF16: i32 = 3;
-/// the above and AMX tiles of bf16
+/// the above, AVX512_VBMI and AMX tiles of bf16 and int8
 pub const NNCUDA_ISA_AMX: i32 = 4;
 
 // Attributes of a context, for nncuda_ctx_get and nncuda_ctx_set.

@@ -65,6 +65,11 @@ pub type nncuda_status_string = unsafe extern "C" fn(status: i32) -> *const c_ch
 /// C: `int32_t nncuda_dtype_size(int32_t dtype, int64_t *bytes);`
 pub type nncuda_dtype_size = unsafe extern "C" fn(dtype: i32, bytes: *mut i64) -> i32;
 
+/// Bytes of a row of so many elements in a format.
+///
+/// C: `int32_t nncuda_format_row_bytes(int32_t format, int64_t elements, int64_t *bytes);`
+pub type nncuda_format_row_bytes = unsafe extern "C" fn(format: i32, elements: i64, bytes: *mut i64) -> i32;
+
 /// How many devices of a kind this machine offers; 0 CUDA devices when there is no driver or no GPU.
 ///
 /// C: `int32_t nncuda_device_count(int32_t device, int32_t *count);`
@@ -671,6 +676,23 @@ pub type cuda_rope_freqs = unsafe extern "C" fn(
     ntk_alpha: f64,
 ) -> i32;
 
+/// Tables of rotary embedding as rope_freqs, stretched: for position p and pair i, the angle scale \* p \*
+/// b^(-2i/head_dim) / factors\[i\], computed in f64.
+///
+/// C: `int32_t cuda_rope_freqs_scaled(nncuda_ctx *ctx, const float *factors, float *cosine, float *sine, int64_t first, int64_t positions, int64_t head_dim, double base, double ntk_alpha, double scale);`
+pub type cuda_rope_freqs_scaled = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    factors: *const f32,
+    cosine: *mut f32,
+    sine: *mut f32,
+    first: i64,
+    positions: i64,
+    head_dim: i64,
+    base: f64,
+    ntk_alpha: f64,
+    scale: f64,
+) -> i32;
+
 /// Rotates each pair (u, v) of each head by the angle of its token's position: (u cos - v sin, v cos + u sin).
 ///
 /// C: `int32_t cuda_rope_forward(nncuda_ctx *ctx, const void *x, const float *cosine, const float *sine, const int32_t *positions, void *y, int64_t tokens, int64_t heads, int64_t head_dim, int64_t max_position, int64_t ld_x, int64_t ld_y, int32_t layout, int32_t dtype);`
@@ -839,6 +861,56 @@ pub type cuda_attention_decode = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
+/// Causal attention of new tokens over paged caches.
+///
+/// C: `int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages, const int32_t *offsets, const int32_t *lengths, const int32_t *page_table, void *out, int64_t tokens, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale, int32_t format, int32_t dtype);`
+pub type cuda_flash_attention_paged = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    q: *const c_void,
+    k_pages: *const c_void,
+    v_pages: *const c_void,
+    offsets: *const i32,
+    lengths: *const i32,
+    page_table: *const i32,
+    out: *mut c_void,
+    tokens: i64,
+    batch: i64,
+    max_pages: i64,
+    pages: i64,
+    heads: i64,
+    kv_heads: i64,
+    head_dim: i64,
+    ld_q: i64,
+    page_bytes: i64,
+    scale: f32,
+    format: i32,
+    dtype: i32,
+) -> i32;
+
+/// Attention of one new query a sequence over its pages, split over the keys.
+///
+/// C: `int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages, const int32_t *lengths, const int32_t *page_table, void *out, int64_t batch, int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale, int32_t format, int32_t dtype);`
+pub type cuda_attention_decode_paged = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    q: *const c_void,
+    k_pages: *const c_void,
+    v_pages: *const c_void,
+    lengths: *const i32,
+    page_table: *const i32,
+    out: *mut c_void,
+    batch: i64,
+    max_pages: i64,
+    pages: i64,
+    heads: i64,
+    kv_heads: i64,
+    head_dim: i64,
+    ld_q: i64,
+    page_bytes: i64,
+    scale: f32,
+    format: i32,
+    dtype: i32,
+) -> i32;
+
 /// Appends the keys and values of new tokens to each sequence's cache, at rows starts\[b\] .. starts\[b\]+len-1.
 ///
 /// C: `int32_t cuda_kv_append(nncuda_ctx *ctx, const void *k, const void *v, const int32_t *starts, void *k_cache, void *v_cache, int64_t batch, int64_t len, int64_t capacity, int64_t kv_heads, int64_t head_dim, int64_t ld_kv, int32_t dtype);`
@@ -871,6 +943,30 @@ pub type cuda_kv_trim = unsafe extern "C" fn(
     kv_heads: i64,
     head_dim: i64,
     keep: i64,
+    dtype: i32,
+) -> i32;
+
+/// Writes the keys and values of new tokens into their sequences' pages.
+///
+/// C: `int32_t cuda_kv_append_paged(nncuda_ctx *ctx, const void *k, const void *v, const int32_t *offsets, const int32_t *lengths, const int32_t *page_table, void *k_pages, void *v_pages, int64_t tokens, int64_t batch, int64_t max_pages, int64_t pages, int64_t kv_heads, int64_t head_dim, int64_t ld_kv, int64_t page_bytes, int32_t format, int32_t dtype);`
+pub type cuda_kv_append_paged = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    k: *const c_void,
+    v: *const c_void,
+    offsets: *const i32,
+    lengths: *const i32,
+    page_table: *const i32,
+    k_pages: *mut c_void,
+    v_pages: *mut c_void,
+    tokens: i64,
+    batch: i64,
+    max_pages: i64,
+    pages: i64,
+    kv_heads: i64,
+    head_dim: i64,
+    ld_kv: i64,
+    page_bytes: i64,
+    format: i32,
     dtype: i32,
 ) -> i32;
 
@@ -1209,6 +1305,119 @@ pub type cuda_topp_sample = unsafe extern "C" fn(
     ids: *mut i32,
     rows: i64,
     vocab: i64,
+    dtype: i32,
+) -> i32;
+
+/// Stores rows in a format.
+///
+/// C: `int32_t cuda_quantize(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k, int64_t row_bytes, int32_t format, int32_t dtype);`
+pub type cuda_quantize = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    x: *const c_void,
+    y: *mut c_void,
+    rows: i64,
+    k: i64,
+    row_bytes: i64,
+    format: i32,
+    dtype: i32,
+) -> i32;
+
+/// The numbers that stored rows stand for: in f32 as the `gguf` package computes them, to the bit, then rounded to
+/// `dtype`.
+///
+/// C: `int32_t cuda_dequantize(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k, int64_t row_bytes, int32_t format, int32_t dtype);`
+pub type cuda_dequantize = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    x: *const c_void,
+    y: *mut c_void,
+    rows: i64,
+    k: i64,
+    row_bytes: i64,
+    format: i32,
+    dtype: i32,
+) -> i32;
+
+/// Gathers and dequantizes rows of a stored table: y\[t\] = table\[ids\[t\]\].
+///
+/// C: `int32_t cuda_embedding_quant(nncuda_ctx *ctx, const void *table, const int32_t *ids, void *y, int64_t tokens, int64_t vocab, int64_t dim, int64_t row_bytes, int32_t format, int32_t dtype);`
+pub type cuda_embedding_quant = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    table: *const c_void,
+    ids: *const i32,
+    y: *mut c_void,
+    tokens: i64,
+    vocab: i64,
+    dim: i64,
+    row_bytes: i64,
+    format: i32,
+    dtype: i32,
+) -> i32;
+
+/// A linear layer with stored weights: y = activation(x \* W^T + bias) + residual.
+///
+/// C: `int32_t cuda_gemm_quant(nncuda_ctx *ctx, const void *x, const void *w, const int32_t *offsets, const void *bias, const void *residual, void *y, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes, int32_t activation, int32_t format, int32_t dtype);`
+pub type cuda_gemm_quant = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    x: *const c_void,
+    w: *const c_void,
+    offsets: *const i32,
+    bias: *const c_void,
+    residual: *const c_void,
+    y: *mut c_void,
+    groups: i64,
+    m: i64,
+    n: i64,
+    k: i64,
+    row_bytes: i64,
+    activation: i32,
+    format: i32,
+    dtype: i32,
+) -> i32;
+
+/// Queries, keys and values in one call, as they come from three gemm_quant: y = \[x \* Wq^T, x \* Wk^T, x \*
+/// Wv^T\] + bias.
+///
+/// C: `int32_t cuda_gemm_quant_qkv(nncuda_ctx *ctx, const void *x, const void *wq, const void *wk, const void *wv, const void *bias, void *y, int64_t m, int64_t n_q, int64_t n_kv, int64_t n, int64_t k, int64_t row_bytes_q, int64_t row_bytes_k, int64_t row_bytes_v, int32_t format_q, int32_t format_k, int32_t format_v, int32_t dtype);`
+pub type cuda_gemm_quant_qkv = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    x: *const c_void,
+    wq: *const c_void,
+    wk: *const c_void,
+    wv: *const c_void,
+    bias: *const c_void,
+    y: *mut c_void,
+    m: i64,
+    n_q: i64,
+    n_kv: i64,
+    n: i64,
+    k: i64,
+    row_bytes_q: i64,
+    row_bytes_k: i64,
+    row_bytes_v: i64,
+    format_q: i32,
+    format_k: i32,
+    format_v: i32,
+    dtype: i32,
+) -> i32;
+
+/// The gated unit in one call: y = silu(x \* Wg^T) \* (x \* Wu^T), each product and the silu in f32.
+///
+/// C: `int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const void *w_gate, const void *w_up, const int32_t *offsets, void *y, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes_gate, int64_t row_bytes_up, int32_t format_gate, int32_t format_up, int32_t dtype);`
+pub type cuda_gemm_quant_swiglu = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    x: *const c_void,
+    w_gate: *const c_void,
+    w_up: *const c_void,
+    offsets: *const i32,
+    y: *mut c_void,
+    groups: i64,
+    m: i64,
+    n: i64,
+    k: i64,
+    row_bytes_gate: i64,
+    row_bytes_up: i64,
+    format_gate: i32,
+    format_up: i32,
     dtype: i32,
 ) -> i32;
 

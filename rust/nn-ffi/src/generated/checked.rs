@@ -203,6 +203,18 @@ pub(super) fn rope_freqs(arguments: &[Argument<'_>]) -> Result<()> {
     )
 }
 
+pub(super) fn rope_freqs_scaled(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::rope_freqs_scaled(
+        arguments[0].optional()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].int64()?,
+        arguments[6].double()?,
+        arguments[7].double()?,
+        arguments[8].double()?,
+    )
+}
+
 pub(super) fn rope_forward(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::rope_forward(
         arguments[0].tensor()?,
@@ -290,6 +302,35 @@ pub(super) fn attention_decode(arguments: &[Argument<'_>]) -> Result<()> {
     )
 }
 
+pub(super) fn flash_attention_paged(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::flash_attention_paged(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+        arguments[12].size()?,
+        arguments[16].float()?,
+        arguments[17].int32()?,
+    )
+}
+
+pub(super) fn attention_decode_paged(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::attention_decode_paged(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+        arguments[10].size()?,
+        arguments[14].float()?,
+        arguments[15].int32()?,
+    )
+}
+
 pub(super) fn kv_append(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::kv_append(
         arguments[0].tensor()?,
@@ -302,6 +343,19 @@ pub(super) fn kv_append(arguments: &[Argument<'_>]) -> Result<()> {
 
 pub(super) fn kv_trim(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::kv_trim(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?, arguments[7].int64()?)
+}
+
+pub(super) fn kv_append_paged(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::kv_append_paged(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].tensor()?,
+        arguments[5].tensor()?,
+        arguments[6].tensor()?,
+        arguments[15].int32()?,
+    )
 }
 
 pub(super) fn moe_plan(arguments: &[Argument<'_>]) -> Result<()> {
@@ -522,6 +576,62 @@ pub(super) fn topp_sample(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[4].tensor()?,
         arguments[5].tensor()?,
         arguments[6].tensor()?,
+    )
+}
+
+pub(super) fn quantize(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::quantize(arguments[0].tensor()?, arguments[1].tensor()?, arguments[5].int32()?)
+}
+
+pub(super) fn dequantize(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::dequantize(arguments[0].tensor()?, arguments[1].tensor()?, arguments[5].int32()?)
+}
+
+pub(super) fn embedding_quant(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::embedding_quant(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[7].int32()?,
+    )
+}
+
+pub(super) fn gemm_quant(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::gemm_quant(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].optional()?,
+        arguments[3].optional()?,
+        arguments[4].optional()?,
+        arguments[5].tensor()?,
+        arguments[11].choice(Activation::from_code)?,
+        arguments[12].int32()?,
+    )
+}
+
+pub(super) fn gemm_quant_qkv(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::gemm_quant_qkv(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[4].optional()?,
+        arguments[5].tensor()?,
+        arguments[14].int32()?,
+        arguments[15].int32()?,
+        arguments[16].int32()?,
+    )
+}
+
+pub(super) fn gemm_quant_swiglu(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::gemm_quant_swiglu(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].optional()?,
+        arguments[4].tensor()?,
+        arguments[11].int32()?,
+        arguments[12].int32()?,
     )
 }
 

@@ -47,3 +47,54 @@ impl Activation {
         }
     }
 }
+
+/// Formats in which weights and caches are stored: dtypes, under their numbers, and blocks of GGUF, in which 32 or
+/// 256 neighbouring elements of a row share scales. Append-only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub enum Format {
+    /// `NNCUDA_FORMAT_F32`.
+    #[default]
+    F32 = nn_cuda::NNCUDA_FORMAT_F32,
+    /// `NNCUDA_FORMAT_F16`.
+    F16 = nn_cuda::NNCUDA_FORMAT_F16,
+    /// `NNCUDA_FORMAT_BF16`.
+    Bf16 = nn_cuda::NNCUDA_FORMAT_BF16,
+    /// 18 bytes for 32: f16 scale, 4 bits each
+    Q40 = nn_cuda::NNCUDA_FORMAT_Q4_0,
+    /// 20 bytes for 32: f16 scale and minimum, 4 bits each
+    Q41 = nn_cuda::NNCUDA_FORMAT_Q4_1,
+    /// 22 bytes for 32: f16 scale, 5 bits each
+    Q50 = nn_cuda::NNCUDA_FORMAT_Q5_0,
+    /// 24 bytes for 32: f16 scale and minimum, 5 bits each
+    Q51 = nn_cuda::NNCUDA_FORMAT_Q5_1,
+    /// 34 bytes for 32: f16 scale, 8 bits each
+    Q80 = nn_cuda::NNCUDA_FORMAT_Q8_0,
+    /// 144 bytes for 256: eight parts with 6-bit scales and minima, 4 bits each
+    Q4K = nn_cuda::NNCUDA_FORMAT_Q4_K,
+    /// 176 bytes for 256: eight parts with 6-bit scales and minima, 5 bits each
+    Q5K = nn_cuda::NNCUDA_FORMAT_Q5_K,
+    /// 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each
+    Q6K = nn_cuda::NNCUDA_FORMAT_Q6_K,
+}
+
+impl Format {
+    /// The value of a number in the contract; `None` for one that is none.
+    #[must_use]
+    pub fn from_code(code: i32) -> Option<Self> {
+        match code {
+            nn_cuda::NNCUDA_FORMAT_F32 => Some(Self::F32),
+            nn_cuda::NNCUDA_FORMAT_F16 => Some(Self::F16),
+            nn_cuda::NNCUDA_FORMAT_BF16 => Some(Self::Bf16),
+            nn_cuda::NNCUDA_FORMAT_Q4_0 => Some(Self::Q40),
+            nn_cuda::NNCUDA_FORMAT_Q4_1 => Some(Self::Q41),
+            nn_cuda::NNCUDA_FORMAT_Q5_0 => Some(Self::Q50),
+            nn_cuda::NNCUDA_FORMAT_Q5_1 => Some(Self::Q51),
+            nn_cuda::NNCUDA_FORMAT_Q8_0 => Some(Self::Q80),
+            nn_cuda::NNCUDA_FORMAT_Q4_K => Some(Self::Q4K),
+            nn_cuda::NNCUDA_FORMAT_Q5_K => Some(Self::Q5K),
+            nn_cuda::NNCUDA_FORMAT_Q6_K => Some(Self::Q6K),
+            _ => None,
+        }
+    }
+}

@@ -8,7 +8,7 @@
 
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
-use crate::call::{Call, Sizes, pointer, tensor, times};
+use crate::call::{Call, Sizes, plus, pointer, tensor, times};
 use crate::{DType, GpuTensor, Result};
 
 /// Scores: s = scale \* q \* k^T, with -inf where `causal` hides the key.
@@ -423,5 +423,214 @@ pub fn attention_decode(
         )
     };
     let tensors = [Some(q.tensor), Some(k_cache.tensor), Some(v_cache.tensor), Some(lengths.tensor), Some(out.tensor)];
+    call.finish(status, &tensors)
+}
+
+/// Causal attention of new tokens over paged caches.
+///
+/// Tokens offsets\[b\] .. offsets\[b+1\]-1 are the last of the lengths\[b\] tokens of sequence b, whose keys and
+/// values are in its pages already (kv_append_paged): row j of them is row j mod 128 of page page_table\[b\]\[j /
+/// 128\]. Each token sees those before it and itself. A token's result depends on neither the other tokens of the
+/// call nor on how many there are: the same bits as attention_decode_paged. (Kwon et al. 2023, "PagedAttention";
+/// Dao 2023, "FlashAttention-2", algorithm 1)
+///
+/// # Arguments
+///
+/// - `q`: of `dtype` `[tokens:ld_q, heads, head_dim]`, queries
+/// - `k_pages`: u8 `[pages, page_bytes]`, keys; a page is \[kv_heads, 128, head_dim\], each row of head_dim in
+///   `format`
+/// - `v_pages`: u8 `[pages, page_bytes]`, values, laid out as the keys
+/// - `offsets`: i32 `[batch+1]`, first token of each sequence; offsets\[0\] = 0, never falling, the last at most
+///   `tokens`
+/// - `lengths`: i32 `[batch]`, rows of each sequence's cache, its new tokens included, at most 128 \* max_pages
+/// - `page_table`: i32 `[batch, max_pages]`, pages of each sequence, 0 .. pages-1 as far as its rows reach; others
+///   are not read
+/// - `out`: of `dtype` `[tokens, heads, head_dim]`, output; rows from offsets\[batch\] on are not written;
+///   overwritten
+/// - `kv_heads`: key and value heads
+/// - `scale`: factor of the products
+/// - `format`: NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn flash_attention_paged(
+    q: &GpuTensor<'_>,
+    k_pages: &GpuTensor<'_>,
+    v_pages: &GpuTensor<'_>,
+    offsets: &GpuTensor<'_>,
+    lengths: &GpuTensor<'_>,
+    page_table: &GpuTensor<'_>,
+    out: &GpuTensor<'_>,
+    kv_heads: usize,
+    scale: f32,
+    format: i32,
+) -> Result<()> {
+    let call = Call::new("cuda_flash_attention_paged", q);
+    let q = call.strided::<3>("q", "[tokens:ld_q, heads, head_dim]", q)?;
+    let k_pages = call.dense::<2>("k_pages", "[pages, page_bytes]", k_pages)?.of(DType::U8)?;
+    let v_pages = call.dense::<2>("v_pages", "[pages, page_bytes]", v_pages)?.of(DType::U8)?;
+    let offsets = call.dense::<1>("offsets", "[batch+1]", offsets)?.of(DType::I32)?;
+    let lengths = call.dense::<1>("lengths", "[batch]", lengths)?.of(DType::I32)?;
+    let page_table = call.dense::<2>("page_table", "[batch, max_pages]", page_table)?.of(DType::I32)?;
+    let out = call.dense::<3>("out", "[tokens, heads, head_dim]", out)?;
+    let tokens = q.dims[0];
+    let heads = q.dims[1];
+    let head_dim = q.dims[2];
+    let pages = k_pages.dims[0];
+    let page_bytes = k_pages.dims[1];
+    let batch = lengths.dims[0];
+    let max_pages = page_table.dims[1];
+    const SIZES: [(&str, &str); 8] = [
+        ("tokens", "from q"),
+        ("heads", "from q"),
+        ("head_dim", "from q"),
+        ("pages", "from k_pages"),
+        ("page_bytes", "from k_pages"),
+        ("batch", "from lengths"),
+        ("max_pages", "from page_table"),
+        ("kv_heads", "given"),
+    ];
+    let sizes = Sizes { names: &SIZES, values: &[tokens, heads, head_dim, pages, page_bytes, batch, max_pages, kv_heads] };
+    v_pages.expect([pages, page_bytes], sizes)?;
+    offsets.expect([plus(batch, 1)], sizes)?;
+    page_table.expect([batch, max_pages], sizes)?;
+    out.expect([tokens, heads, head_dim], sizes)?;
+    let dtype = q.dtype();
+    out.same(dtype, "q")?;
+    let ld_q = call.stride(&[q.rows()])?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_flash_attention_paged)(
+            call.handle(),
+            q.pointer(),
+            k_pages.pointer(),
+            v_pages.pointer(),
+            offsets.pointer().cast(),
+            lengths.pointer().cast(),
+            page_table.pointer().cast(),
+            out.pointer(),
+            tokens as i64,
+            batch as i64,
+            max_pages as i64,
+            pages as i64,
+            heads as i64,
+            kv_heads as i64,
+            head_dim as i64,
+            ld_q as i64,
+            page_bytes as i64,
+            scale,
+            format,
+            dtype.code(),
+        )
+    };
+    let tensors = [
+        Some(q.tensor),
+        Some(k_pages.tensor),
+        Some(v_pages.tensor),
+        Some(offsets.tensor),
+        Some(lengths.tensor),
+        Some(page_table.tensor),
+        Some(out.tensor),
+    ];
+    call.finish(status, &tensors)
+}
+
+/// Attention of one new query a sequence over its pages, split over the keys.
+///
+/// Sequence b sees its first lengths\[b\] rows, and gives zeros when it has none. (Dao et al. 2023,
+/// "Flash-Decoding"; Kwon et al. 2023, "PagedAttention")
+///
+/// # Arguments
+///
+/// - `q`: of `dtype` `[batch:ld_q, heads, head_dim]`, queries
+/// - `k_pages`: u8 `[pages, page_bytes]`, keys; a page is \[kv_heads, 128, head_dim\], each row of head_dim in
+///   `format`
+/// - `v_pages`: u8 `[pages, page_bytes]`, values, laid out as the keys
+/// - `lengths`: i32 `[batch]`, rows to see, 0 .. 128 \* max_pages
+/// - `page_table`: i32 `[batch, max_pages]`, pages of each sequence, 0 .. pages-1 as far as its rows reach; others
+///   are not read
+/// - `out`: of `dtype` `[batch, heads, head_dim]`, output; overwritten
+/// - `kv_heads`: key and value heads
+/// - `scale`: factor of the products
+/// - `format`: NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn attention_decode_paged(
+    q: &GpuTensor<'_>,
+    k_pages: &GpuTensor<'_>,
+    v_pages: &GpuTensor<'_>,
+    lengths: &GpuTensor<'_>,
+    page_table: &GpuTensor<'_>,
+    out: &GpuTensor<'_>,
+    kv_heads: usize,
+    scale: f32,
+    format: i32,
+) -> Result<()> {
+    let call = Call::new("cuda_attention_decode_paged", q);
+    let q = call.strided::<3>("q", "[batch:ld_q, heads, head_dim]", q)?;
+    let k_pages = call.dense::<2>("k_pages", "[pages, page_bytes]", k_pages)?.of(DType::U8)?;
+    let v_pages = call.dense::<2>("v_pages", "[pages, page_bytes]", v_pages)?.of(DType::U8)?;
+    let lengths = call.dense::<1>("lengths", "[batch]", lengths)?.of(DType::I32)?;
+    let page_table = call.dense::<2>("page_table", "[batch, max_pages]", page_table)?.of(DType::I32)?;
+    let out = call.dense::<3>("out", "[batch, heads, head_dim]", out)?;
+    let batch = q.dims[0];
+    let heads = q.dims[1];
+    let head_dim = q.dims[2];
+    let pages = k_pages.dims[0];
+    let page_bytes = k_pages.dims[1];
+    let max_pages = page_table.dims[1];
+    const SIZES: [(&str, &str); 7] = [
+        ("batch", "from q"),
+        ("heads", "from q"),
+        ("head_dim", "from q"),
+        ("pages", "from k_pages"),
+        ("page_bytes", "from k_pages"),
+        ("max_pages", "from page_table"),
+        ("kv_heads", "given"),
+    ];
+    let sizes = Sizes { names: &SIZES, values: &[batch, heads, head_dim, pages, page_bytes, max_pages, kv_heads] };
+    v_pages.expect([pages, page_bytes], sizes)?;
+    lengths.expect([batch], sizes)?;
+    page_table.expect([batch, max_pages], sizes)?;
+    out.expect([batch, heads, head_dim], sizes)?;
+    let dtype = q.dtype();
+    out.same(dtype, "q")?;
+    let ld_q = call.stride(&[q.rows()])?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_attention_decode_paged)(
+            call.handle(),
+            q.pointer(),
+            k_pages.pointer(),
+            v_pages.pointer(),
+            lengths.pointer().cast(),
+            page_table.pointer().cast(),
+            out.pointer(),
+            batch as i64,
+            max_pages as i64,
+            pages as i64,
+            heads as i64,
+            kv_heads as i64,
+            head_dim as i64,
+            ld_q as i64,
+            page_bytes as i64,
+            scale,
+            format,
+            dtype.code(),
+        )
+    };
+    let tensors = [
+        Some(q.tensor),
+        Some(k_pages.tensor),
+        Some(v_pages.tensor),
+        Some(lengths.tensor),
+        Some(page_table.tensor),
+        Some(out.tensor),
+    ];
     call.finish(status, &tensors)
 }

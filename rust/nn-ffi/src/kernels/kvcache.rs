@@ -2,7 +2,9 @@
 
 //! Kernels of the section kvcache of bindings.h.
 
-use crate::call::{Call, Sizes, times};
+#![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
+
+use crate::call::{Call, Sizes, plus, times};
 use crate::{DType, GpuTensor, Result};
 
 /// Appends the keys and values of new tokens to each sequence's cache, at rows starts\[b\] .. starts\[b\]+len-1.
@@ -124,5 +126,106 @@ pub fn kv_trim(k_cache: &GpuTensor<'_>, v_cache: &GpuTensor<'_>, lengths: &GpuTe
         )
     };
     let tensors = [Some(k_cache.tensor), Some(v_cache.tensor), Some(lengths.tensor)];
+    call.finish(status, &tensors)
+}
+
+/// Writes the keys and values of new tokens into their sequences' pages.
+///
+/// Tokens offsets\[b\] .. offsets\[b+1\]-1 become the last rows of the lengths\[b\] that sequence b then has; row j
+/// lies in row j mod 128 of page page_table\[b\]\[j / 128\]. Two sequences must not write to the same row. (Kwon et
+/// al. 2023, "PagedAttention")
+///
+/// # Arguments
+///
+/// - `k`: of `dtype` `[tokens:ld_kv, kv_heads, head_dim]`, new keys
+/// - `v`: of `dtype` `[tokens:ld_kv, kv_heads, head_dim]`, new values
+/// - `offsets`: i32 `[batch+1]`, first token of each sequence; offsets\[0\] = 0, never falling, the last at most
+///   `tokens`
+/// - `lengths`: i32 `[batch]`, rows of each sequence's cache, its new tokens included, at most 128 \* max_pages
+/// - `page_table`: i32 `[batch, max_pages]`, pages of each sequence, 0 .. pages-1 where rows are written; others are
+///   not read
+/// - `k_pages`: u8 `[pages, page_bytes]`, keys; a page is \[kv_heads, 128, head_dim\], each row of head_dim in
+///   `format`; read and overwritten
+/// - `v_pages`: u8 `[pages, page_bytes]`, values, laid out as the keys; read and overwritten
+/// - `format`: NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn kv_append_paged(
+    k: &GpuTensor<'_>,
+    v: &GpuTensor<'_>,
+    offsets: &GpuTensor<'_>,
+    lengths: &GpuTensor<'_>,
+    page_table: &GpuTensor<'_>,
+    k_pages: &GpuTensor<'_>,
+    v_pages: &GpuTensor<'_>,
+    format: i32,
+) -> Result<()> {
+    let call = Call::new("cuda_kv_append_paged", k);
+    let k = call.strided::<3>("k", "[tokens:ld_kv, kv_heads, head_dim]", k)?;
+    let v = call.strided::<3>("v", "[tokens:ld_kv, kv_heads, head_dim]", v)?;
+    let offsets = call.dense::<1>("offsets", "[batch+1]", offsets)?.of(DType::I32)?;
+    let lengths = call.dense::<1>("lengths", "[batch]", lengths)?.of(DType::I32)?;
+    let page_table = call.dense::<2>("page_table", "[batch, max_pages]", page_table)?.of(DType::I32)?;
+    let k_pages = call.dense::<2>("k_pages", "[pages, page_bytes]", k_pages)?.of(DType::U8)?;
+    let v_pages = call.dense::<2>("v_pages", "[pages, page_bytes]", v_pages)?.of(DType::U8)?;
+    let tokens = k.dims[0];
+    let kv_heads = k.dims[1];
+    let head_dim = k.dims[2];
+    let batch = lengths.dims[0];
+    let max_pages = page_table.dims[1];
+    let pages = k_pages.dims[0];
+    let page_bytes = k_pages.dims[1];
+    const SIZES: [(&str, &str); 7] = [
+        ("tokens", "from k"),
+        ("kv_heads", "from k"),
+        ("head_dim", "from k"),
+        ("batch", "from lengths"),
+        ("max_pages", "from page_table"),
+        ("pages", "from k_pages"),
+        ("page_bytes", "from k_pages"),
+    ];
+    let sizes = Sizes { names: &SIZES, values: &[tokens, kv_heads, head_dim, batch, max_pages, pages, page_bytes] };
+    v.expect([tokens, kv_heads, head_dim], sizes)?;
+    offsets.expect([plus(batch, 1)], sizes)?;
+    page_table.expect([batch, max_pages], sizes)?;
+    v_pages.expect([pages, page_bytes], sizes)?;
+    let dtype = k.dtype();
+    v.same(dtype, "k")?;
+    let ld_kv = call.stride(&[k.rows(), v.rows()])?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_kv_append_paged)(
+            call.handle(),
+            k.pointer(),
+            v.pointer(),
+            offsets.pointer().cast(),
+            lengths.pointer().cast(),
+            page_table.pointer().cast(),
+            k_pages.pointer(),
+            v_pages.pointer(),
+            tokens as i64,
+            batch as i64,
+            max_pages as i64,
+            pages as i64,
+            kv_heads as i64,
+            head_dim as i64,
+            ld_kv as i64,
+            page_bytes as i64,
+            format,
+            dtype.code(),
+        )
+    };
+    let tensors = [
+        Some(k.tensor),
+        Some(v.tensor),
+        Some(offsets.tensor),
+        Some(lengths.tensor),
+        Some(page_table.tensor),
+        Some(k_pages.tensor),
+        Some(v_pages.tensor),
+    ];
     call.finish(status, &tensors)
 }

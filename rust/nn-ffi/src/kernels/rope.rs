@@ -2,7 +2,7 @@
 
 //! Kernels of the section rope of bindings.h.
 
-use crate::call::{Call, Sizes};
+use crate::call::{Call, Sizes, pointer, tensor};
 use crate::{DType, GpuTensor, Result, RopeLayout};
 
 /// Tables of rotary embedding: for position p and pair i, the angle p \* b^(-2i/head_dim), computed in f64; its
@@ -46,6 +46,69 @@ pub fn rope_freqs(cosine: &GpuTensor<'_>, sine: &GpuTensor<'_>, first: i64, base
         )
     };
     let tensors = [Some(cosine.tensor), Some(sine.tensor)];
+    call.finish(status, &tensors)
+}
+
+/// Tables of rotary embedding as rope_freqs, stretched: for position p and pair i, the angle scale \* p \*
+/// b^(-2i/head_dim) / factors\[i\], computed in f64.
+///
+/// Position interpolation is scale = 1/factor (Chen et al. 2023, "Extending Context Window"); the scaling of Llama
+/// 3.1 is a table of factors (Dubey et al. 2024; GGUF's rope_freqs.weight).
+///
+/// # Arguments
+///
+/// - `factors`: f32 `[head_dim/2]`, divisors of the frequencies, finite and above 0, or null for ones
+/// - `cosine`: f32 `[positions, head_dim/2]`, cosines; overwritten
+/// - `sine`: f32 `[positions, head_dim/2]`, sines; overwritten
+/// - `first`: position of the first row, at least 0
+/// - `base`: above 0
+/// - `ntk_alpha`: at least 1
+/// - `scale`: factor of the positions, above 0
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn rope_freqs_scaled(
+    factors: Option<&GpuTensor<'_>>,
+    cosine: &GpuTensor<'_>,
+    sine: &GpuTensor<'_>,
+    first: i64,
+    base: f64,
+    ntk_alpha: f64,
+    scale: f64,
+) -> Result<()> {
+    let call = Call::new("cuda_rope_freqs_scaled", cosine);
+    let factors = match factors {
+        Some(factors) => Some(call.dense::<1>("factors", "[head_dim/2]", factors)?.of(DType::F32)?),
+        None => None,
+    };
+    let cosine = call.dense::<2>("cosine", "[positions, head_dim/2]", cosine)?.of(DType::F32)?;
+    let sine = call.dense::<2>("sine", "[positions, head_dim/2]", sine)?.of(DType::F32)?;
+    let positions = cosine.dims[0];
+    let head_dim = cosine.solve(1, "head_dim", 1, 2, 0)?;
+    const SIZES: [(&str, &str); 2] = [("positions", "from cosine"), ("head_dim", "from cosine")];
+    let sizes = Sizes { names: &SIZES, values: &[positions, head_dim] };
+    if let Some(factors) = &factors {
+        factors.expect([head_dim / 2], sizes)?;
+    }
+    sine.expect([positions, head_dim / 2], sizes)?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_rope_freqs_scaled)(
+            call.handle(),
+            pointer(&factors).cast(),
+            cosine.pointer().cast(),
+            sine.pointer().cast(),
+            first,
+            positions as i64,
+            head_dim as i64,
+            base,
+            ntk_alpha,
+            scale,
+        )
+    };
+    let tensors = [tensor(&factors), Some(cosine.tensor), Some(sine.tensor)];
     call.finish(status, &tensors)
 }
 

@@ -1,0 +1,54 @@
+/* What entry points ask of a format and of the bytes of a row in it. */
+#ifndef NN_ABI_FORMAT_CHECK_H
+#define NN_ABI_FORMAT_CHECK_H
+
+#include "call.h"
+#include "format.h"
+
+/* Fails the call unless `format` is known, `elements` are whole blocks of it, and `row_bytes` is their size. The names
+ * are those of the call. */
+static inline void nn_check_row_bytes(nn_call *checked, const char *format_name, int32_t format,
+                                      const char *elements_name, int64_t elements, const char *bytes_name,
+                                      int64_t row_bytes) {
+  const nn_format_block block = nn_format_block_of(format);
+  nn_call_require(
+      checked, block.elements != 0, NNCUDA_ERROR_INVALID_VALUE,
+      "%s is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2) or a block format, "
+      "NNCUDA_FORMAT_Q4_0 (10) to NNCUDA_FORMAT_Q6_K (17)",
+      format_name, format);
+  if (block.elements == 0) {
+    return;
+  }
+  nn_call_require(checked, elements % block.elements == 0, NNCUDA_ERROR_INVALID_SIZE,
+                  "%s is %lld; in this format it must be a multiple of %lld, the elements of a block", elements_name,
+                  (long long)elements, (long long)block.elements);
+  const int64_t expected = nn_mul(elements / block.elements, block.bytes);
+  nn_call_require(checked, row_bytes == expected, NNCUDA_ERROR_INVALID_SIZE,
+                  "%s is %lld; %lld elements in this format take %lld bytes", bytes_name, (long long)row_bytes,
+                  (long long)elements, (long long)expected);
+}
+
+/* Fails the call unless `format` is one of paged caches and `page_bytes` the size of a page in it. */
+static inline void nn_check_page(nn_call *checked, int32_t format, int64_t kv_heads, int64_t head_dim,
+                                 int64_t page_bytes) {
+  nn_call_require(checked,
+                  format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
+                      format == NNCUDA_FORMAT_Q8_0,
+                  NNCUDA_ERROR_INVALID_VALUE,
+                  "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2) or "
+                  "NNCUDA_FORMAT_Q8_0 (14)",
+                  format);
+  const nn_format_block block = nn_format_block_of(format);
+  if (block.elements == 0) {
+    return;
+  }
+  nn_call_require(checked, head_dim % block.elements == 0, NNCUDA_ERROR_INVALID_SIZE,
+                  "head_dim is %lld; in this format it must be a multiple of %lld", (long long)head_dim,
+                  (long long)block.elements);
+  const int64_t expected = nn_mul(nn_mul(kv_heads, NN_PAGE_TOKENS), nn_mul(head_dim / block.elements, block.bytes));
+  nn_call_require(checked, page_bytes == expected, NNCUDA_ERROR_INVALID_SIZE,
+                  "page_bytes is %lld; a page of this format takes %lld bytes", (long long)page_bytes,
+                  (long long)expected);
+}
+
+#endif

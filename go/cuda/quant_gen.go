@@ -1,0 +1,111 @@
+// Code generated from bindings.h by `python -m nncuda.binding.golang`. DO NOT EDIT.
+
+package cuda
+
+/*
+#include "calls_gen.h"
+*/
+import "C"
+
+// Quantize calls cuda_quantize as it is in bindings.h: sizes are not compared with those of the buffers. See
+// tensor.Quantize.
+func (ctx *Context) Quantize(x, y Memory, rows, k, rowBytes int64, format int32, dtype DType) error {
+	in := ctx.enter()
+	xAt := in.at("x", x)
+	yAt := in.at("y", y)
+	if in.refused() {
+		return in.refuse("cuda_quantize")
+	}
+	status := C.call_cuda_quantize(in.handle, xAt, yAt, C.int64_t(rows), C.int64_t(k), C.int64_t(rowBytes),
+		C.int32_t(format), C.int32_t(dtype))
+	return in.leave("cuda_quantize", status)
+}
+
+// Dequantize calls cuda_dequantize as it is in bindings.h: sizes are not compared with those of the buffers. See
+// tensor.Dequantize.
+func (ctx *Context) Dequantize(x, y Memory, rows, k, rowBytes int64, format int32, dtype DType) error {
+	in := ctx.enter()
+	xAt := in.at("x", x)
+	yAt := in.at("y", y)
+	if in.refused() {
+		return in.refuse("cuda_dequantize")
+	}
+	status := C.call_cuda_dequantize(in.handle, xAt, yAt, C.int64_t(rows), C.int64_t(k), C.int64_t(rowBytes),
+		C.int32_t(format), C.int32_t(dtype))
+	return in.leave("cuda_dequantize", status)
+}
+
+// EmbeddingQuant calls cuda_embedding_quant as it is in bindings.h: sizes are not compared with those of the buffers.
+// See tensor.EmbeddingQuant.
+func (ctx *Context) EmbeddingQuant(table, ids, y Memory, tokens, vocab, dim, rowBytes int64, format int32,
+	dtype DType) error {
+	in := ctx.enter()
+	tableAt := in.at("table", table)
+	idsAt := in.at("ids", ids)
+	yAt := in.at("y", y)
+	if in.refused() {
+		return in.refuse("cuda_embedding_quant")
+	}
+	status := C.call_cuda_embedding_quant(in.handle, tableAt, idsAt, yAt, C.int64_t(tokens), C.int64_t(vocab),
+		C.int64_t(dim), C.int64_t(rowBytes), C.int32_t(format), C.int32_t(dtype))
+	return in.leave("cuda_embedding_quant", status)
+}
+
+// GemmQuant calls cuda_gemm_quant as it is in bindings.h: sizes are not compared with those of the buffers. See
+// tensor.GemmQuant.
+func (ctx *Context) GemmQuant(x, w, offsets, bias, residual, y Memory, groups, m, n, k, rowBytes int64,
+	activation Activation, format int32, dtype DType) error {
+	in := ctx.enter()
+	xAt := in.at("x", x)
+	wAt := in.at("w", w)
+	offsetsAt := in.at("offsets", offsets)
+	biasAt := in.at("bias", bias)
+	residualAt := in.at("residual", residual)
+	yAt := in.at("y", y)
+	if in.refused() {
+		return in.refuse("cuda_gemm_quant")
+	}
+	status := C.call_cuda_gemm_quant(in.handle, xAt, wAt, offsetsAt, biasAt, residualAt, yAt, C.int64_t(groups),
+		C.int64_t(m), C.int64_t(n), C.int64_t(k), C.int64_t(rowBytes), C.int32_t(activation), C.int32_t(format),
+		C.int32_t(dtype))
+	return in.leave("cuda_gemm_quant", status)
+}
+
+// GemmQuantQKV calls cuda_gemm_quant_qkv as it is in bindings.h: sizes are not compared with those of the buffers. See
+// tensor.GemmQuantQKV.
+func (ctx *Context) GemmQuantQKV(x, wq, wk, wv, bias, y Memory, m, nQ, nKV, n, k, rowBytesQ, rowBytesK, rowBytesV int64,
+	formatQ, formatK, formatV int32, dtype DType) error {
+	in := ctx.enter()
+	xAt := in.at("x", x)
+	wqAt := in.at("wq", wq)
+	wkAt := in.at("wk", wk)
+	wvAt := in.at("wv", wv)
+	biasAt := in.at("bias", bias)
+	yAt := in.at("y", y)
+	if in.refused() {
+		return in.refuse("cuda_gemm_quant_qkv")
+	}
+	status := C.call_cuda_gemm_quant_qkv(in.handle, xAt, wqAt, wkAt, wvAt, biasAt, yAt, C.int64_t(m), C.int64_t(nQ),
+		C.int64_t(nKV), C.int64_t(n), C.int64_t(k), C.int64_t(rowBytesQ), C.int64_t(rowBytesK), C.int64_t(rowBytesV),
+		C.int32_t(formatQ), C.int32_t(formatK), C.int32_t(formatV), C.int32_t(dtype))
+	return in.leave("cuda_gemm_quant_qkv", status)
+}
+
+// GemmQuantSwiGLU calls cuda_gemm_quant_swiglu as it is in bindings.h: sizes are not compared with those of the
+// buffers. See tensor.GemmQuantSwiGLU.
+func (ctx *Context) GemmQuantSwiGLU(x, wGate, wUp, offsets, y Memory, groups, m, n, k, rowBytesGate, rowBytesUp int64,
+	formatGate, formatUp int32, dtype DType) error {
+	in := ctx.enter()
+	xAt := in.at("x", x)
+	wGateAt := in.at("w_gate", wGate)
+	wUpAt := in.at("w_up", wUp)
+	offsetsAt := in.at("offsets", offsets)
+	yAt := in.at("y", y)
+	if in.refused() {
+		return in.refuse("cuda_gemm_quant_swiglu")
+	}
+	status := C.call_cuda_gemm_quant_swiglu(in.handle, xAt, wGateAt, wUpAt, offsetsAt, yAt, C.int64_t(groups),
+		C.int64_t(m), C.int64_t(n), C.int64_t(k), C.int64_t(rowBytesGate), C.int64_t(rowBytesUp), C.int32_t(formatGate),
+		C.int32_t(formatUp), C.int32_t(dtype))
+	return in.leave("cuda_gemm_quant_swiglu", status)
+}

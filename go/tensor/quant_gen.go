@@ -1,0 +1,239 @@
+// Code generated from bindings.h by `python -m nncuda.binding.golang`. DO NOT EDIT.
+
+package tensor
+
+import "github.com/nncuda/nncuda/go/cuda"
+
+// Quantize calls cuda_quantize.
+//
+// Stores rows in a format. q4_0, q4_1, q5_0, q5_1 and q8_0 as the `gguf` package does, to the bit; the others by a
+// weighted least-squares search for scales and minima, part by part. (Gerganov et al., ggml-quants)
+//
+//   - x, in dtype [rows, k]: numbers; those of a block format finite
+//   - y, out u8 [rows, row_bytes]: the same in `format`
+//   - format: format of y, NNCUDA_FORMAT_*
+func Quantize(x, y *Tensor, format int32) error {
+	check := begin("quantize", "rows and k from x, row_bytes from y")
+	if !check.required("x", x, 2, dense) ||
+		!check.required("y", y, 2, dense) {
+		return check.err
+	}
+	rows := x.extent(2, 0)
+	k := x.extent(2, 1)
+	rowBytes := y.extent(2, 1)
+	dtype := x.dtype
+	check.dtype("y", y, cuda.U8)
+	check.shape("x", x, "[rows, k]", rows, k)
+	check.shape("y", y, "[rows, row_bytes]", rows, rowBytes)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.Quantize(x.memory(), y.memory(), int64(rows), int64(k), int64(rowBytes), format, dtype)
+}
+
+// Dequantize calls cuda_dequantize.
+//
+// The numbers that stored rows stand for: in f32 as the `gguf` package computes them, to the bit, then rounded to
+// `dtype`.
+//
+//   - x, in u8 [rows, row_bytes]: rows in `format`
+//   - y, out dtype [rows, k]: numbers
+//   - format: format of x, NNCUDA_FORMAT_*
+func Dequantize(x, y *Tensor, format int32) error {
+	check := begin("dequantize", "rows and row_bytes from x, k from y")
+	if !check.required("x", x, 2, dense) ||
+		!check.required("y", y, 2, dense) {
+		return check.err
+	}
+	rows := x.extent(2, 0)
+	rowBytes := x.extent(2, 1)
+	k := y.extent(2, 1)
+	dtype := y.dtype
+	check.dtype("x", x, cuda.U8)
+	check.shape("x", x, "[rows, row_bytes]", rows, rowBytes)
+	check.shape("y", y, "[rows, k]", rows, k)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.Dequantize(x.memory(), y.memory(), int64(rows), int64(k), int64(rowBytes), format, dtype)
+}
+
+// EmbeddingQuant calls cuda_embedding_quant.
+//
+// Gathers and dequantizes rows of a stored table: y[t] = table[ids[t]].
+//
+//   - table, in u8 [vocab, row_bytes]: embeddings in `format`
+//   - ids, in i32 [tokens]: rows to take, 0 .. vocab-1
+//   - y, out dtype [tokens, dim]: the rows
+//   - format: format of the table, NNCUDA_FORMAT_*
+func EmbeddingQuant(table, ids, y *Tensor, format int32) error {
+	check := begin("embedding_quant", "vocab and row_bytes from table, tokens from ids, dim from y")
+	if !check.required("table", table, 2, dense) ||
+		!check.required("ids", ids, 1, dense) ||
+		!check.required("y", y, 2, dense) {
+		return check.err
+	}
+	vocab := table.extent(2, 0)
+	rowBytes := table.extent(2, 1)
+	tokens := ids.extent(1, 0)
+	dim := y.extent(2, 1)
+	dtype := y.dtype
+	check.dtype("table", table, cuda.U8)
+	check.dtype("ids", ids, cuda.I32)
+	check.shape("table", table, "[vocab, row_bytes]", vocab, rowBytes)
+	check.shape("ids", ids, "[tokens]", tokens)
+	check.shape("y", y, "[tokens, dim]", tokens, dim)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.EmbeddingQuant(table.memory(), ids.memory(), y.memory(), int64(tokens), int64(vocab), int64(dim),
+		int64(rowBytes), format, dtype)
+}
+
+// GemmQuant calls cuda_gemm_quant.
+//
+// A linear layer with stored weights: y = activation(x * W^T + bias) + residual. With `offsets`, rows offsets[g] ..
+// offsets[g+1]-1 of x meet the matrix W[g] (the experts' products), and rows from offsets[groups] on are neither read
+// nor written. (Gale et al. 2022, "MegaBlocks")
+//
+//   - x, in dtype [m, k]: input
+//   - w, in u8 [groups*n, row_bytes]: weights in `format`, a matrix [n, k] a group
+//   - offsets, in i32 [groups+1], may be nil: first row of each group; offsets[0] = 0, never falling, at most m; null
+//     for all rows and one group
+//   - bias, in dtype [n], may be nil: added to each row, or null
+//   - residual, in dtype [m, n], may be nil: added at the end, or null
+//   - y, out dtype [m, n], may be residual itself: result
+//   - activation, usually NNCUDA_ACTIVATION_NONE: NNCUDA_ACTIVATION_*
+//   - format: format of w, NNCUDA_FORMAT_*
+func GemmQuant(x, w, offsets, bias, residual, y *Tensor, activation cuda.Activation, format int32) error {
+	check := begin("gemm_quant", "m and k from x, row_bytes and groups from w, n from y")
+	if !check.required("x", x, 2, dense) ||
+		!check.required("w", w, 2, dense) ||
+		!check.optional("offsets", offsets, 1, dense) ||
+		!check.optional("bias", bias, 1, dense) ||
+		!check.optional("residual", residual, 2, dense) ||
+		!check.required("y", y, 2, dense) {
+		return check.err
+	}
+	m := x.extent(2, 0)
+	k := x.extent(2, 1)
+	rowBytes := w.extent(2, 1)
+	n := y.extent(2, 1)
+	groups := check.solve("w", "groups*n", "groups", w.extent(2, 0), 0, 1, n)
+	dtype := x.dtype
+	check.dtype("y", y, dtype)
+	check.dtype("bias", bias, dtype)
+	check.dtype("residual", residual, dtype)
+	check.dtype("w", w, cuda.U8)
+	check.dtype("offsets", offsets, cuda.I32)
+	check.shape("x", x, "[m, k]", m, k)
+	check.shape("w", w, "[groups*n, row_bytes]", groups*n, rowBytes)
+	check.shape("offsets", offsets, "[groups+1]", groups+1)
+	check.shape("bias", bias, "[n]", n)
+	check.shape("residual", residual, "[m, n]", m, n)
+	check.shape("y", y, "[m, n]", m, n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.GemmQuant(x.memory(), w.memory(), offsets.memory(), bias.memory(), residual.memory(), y.memory(),
+		int64(groups), int64(m), int64(n), int64(k), int64(rowBytes), activation, format, dtype)
+}
+
+// GemmQuantQKV calls cuda_gemm_quant_qkv.
+//
+// Queries, keys and values in one call, as they come from three gemm_quant: y = [x * Wq^T, x * Wk^T, x * Wv^T] + bias.
+//
+//   - x, in dtype [m, k]: input
+//   - wq, in u8 [n_q, row_bytes_q]: weights of the queries
+//   - wk, in u8 [n_kv, row_bytes_k]: weights of the keys
+//   - wv, in u8 [n_kv, row_bytes_v]: weights of the values
+//   - bias, in dtype [n], may be nil: added to each row, or null
+//   - y, out dtype [m, n]: result
+//   - formatQ: format of wq, NNCUDA_FORMAT_*
+//   - formatK: format of wk, NNCUDA_FORMAT_*
+//   - formatV: format of wv, NNCUDA_FORMAT_*
+func GemmQuantQKV(x, wq, wk, wv, bias, y *Tensor, formatQ, formatK, formatV int32) error {
+	check := begin("gemm_quant_qkv",
+		"m and k from x, n_q and row_bytes_q from wq, n_kv and row_bytes_k from wk, row_bytes_v from wv, n from y")
+	if !check.required("x", x, 2, dense) ||
+		!check.required("wq", wq, 2, dense) ||
+		!check.required("wk", wk, 2, dense) ||
+		!check.required("wv", wv, 2, dense) ||
+		!check.optional("bias", bias, 1, dense) ||
+		!check.required("y", y, 2, dense) {
+		return check.err
+	}
+	m := x.extent(2, 0)
+	k := x.extent(2, 1)
+	nQ := wq.extent(2, 0)
+	rowBytesQ := wq.extent(2, 1)
+	nKV := wk.extent(2, 0)
+	rowBytesK := wk.extent(2, 1)
+	rowBytesV := wv.extent(2, 1)
+	n := y.extent(2, 1)
+	dtype := x.dtype
+	check.dtype("y", y, dtype)
+	check.dtype("bias", bias, dtype)
+	check.dtype("wq", wq, cuda.U8)
+	check.dtype("wk", wk, cuda.U8)
+	check.dtype("wv", wv, cuda.U8)
+	check.shape("x", x, "[m, k]", m, k)
+	check.shape("wq", wq, "[n_q, row_bytes_q]", nQ, rowBytesQ)
+	check.shape("wk", wk, "[n_kv, row_bytes_k]", nKV, rowBytesK)
+	check.shape("wv", wv, "[n_kv, row_bytes_v]", nKV, rowBytesV)
+	check.shape("bias", bias, "[n]", n)
+	check.shape("y", y, "[m, n]", m, n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.GemmQuantQKV(x.memory(), wq.memory(), wk.memory(), wv.memory(), bias.memory(), y.memory(),
+		int64(m), int64(nQ), int64(nKV), int64(n), int64(k), int64(rowBytesQ), int64(rowBytesK), int64(rowBytesV),
+		formatQ, formatK, formatV, dtype)
+}
+
+// GemmQuantSwiGLU calls cuda_gemm_quant_swiglu.
+//
+// The gated unit in one call: y = silu(x * Wg^T) * (x * Wu^T), each product and the silu in f32. Groups as in
+// gemm_quant. (Shazeer 2020, "GLU Variants", eq. 6)
+//
+//   - x, in dtype [m, k]: input
+//   - wGate, in u8 [groups*n, row_bytes_gate]: weights of the gate
+//   - wUp, in u8 [groups*n, row_bytes_up]: weights of the other factor
+//   - offsets, in i32 [groups+1], may be nil: first row of each group; offsets[0] = 0, never falling, at most m; null
+//     for all rows and one group
+//   - y, out dtype [m, n]: result
+//   - formatGate: format of w_gate, NNCUDA_FORMAT_*
+//   - formatUp: format of w_up, NNCUDA_FORMAT_*
+func GemmQuantSwiGLU(x, wGate, wUp, offsets, y *Tensor, formatGate, formatUp int32) error {
+	check := begin("gemm_quant_swiglu",
+		"m and k from x, row_bytes_gate and groups from w_gate, row_bytes_up from w_up, n from y")
+	if !check.required("x", x, 2, dense) ||
+		!check.required("w_gate", wGate, 2, dense) ||
+		!check.required("w_up", wUp, 2, dense) ||
+		!check.optional("offsets", offsets, 1, dense) ||
+		!check.required("y", y, 2, dense) {
+		return check.err
+	}
+	m := x.extent(2, 0)
+	k := x.extent(2, 1)
+	rowBytesGate := wGate.extent(2, 1)
+	rowBytesUp := wUp.extent(2, 1)
+	n := y.extent(2, 1)
+	groups := check.solve("w_gate", "groups*n", "groups", wGate.extent(2, 0), 0, 1, n)
+	dtype := x.dtype
+	check.dtype("y", y, dtype)
+	check.dtype("w_gate", wGate, cuda.U8)
+	check.dtype("w_up", wUp, cuda.U8)
+	check.dtype("offsets", offsets, cuda.I32)
+	check.shape("x", x, "[m, k]", m, k)
+	check.shape("w_gate", wGate, "[groups*n, row_bytes_gate]", groups*n, rowBytesGate)
+	check.shape("w_up", wUp, "[groups*n, row_bytes_up]", groups*n, rowBytesUp)
+	check.shape("offsets", offsets, "[groups+1]", groups+1)
+	check.shape("y", y, "[m, n]", m, n)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.GemmQuantSwiGLU(x.memory(), wGate.memory(), wUp.memory(), offsets.memory(), y.memory(),
+		int64(groups), int64(m), int64(n), int64(k), int64(rowBytesGate), int64(rowBytesUp), formatGate, formatUp,
+		dtype)
+}

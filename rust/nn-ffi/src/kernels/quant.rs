@@ -1,0 +1,426 @@
+// Generated from bindings.h by `python -m nncuda.binding.rust rust`. Do not edit.
+
+//! Kernels of the section quant of bindings.h.
+//!
+//! Weights in the formats of GGUF files, bytes as they are in the file: each row of a matrix is a run of blocks.
+//! `format` is one of NNCUDA_FORMAT_\*, row_bytes what nncuda_format_row_bytes gives for it.
+//!
+//! Products with a block format round their left factor to 8 bits first, in blocks of 32 of a row: with a the
+//! largest magnitude of a block, d = a/127 and q = rint(x \* (127/a)), ties to even, all in f32; a below 2^-100
+//! counts as 0 and gives zeros, a value that is not finite makes its row of the result NaN. The integer products of
+//! a block are exact; for each block of 32 in order, sum = fma(d \* scale of the weights, products, sum) in f32,
+//! and what a format has of minima likewise. Products with f16 and bf16 weights round their left factor to that
+//! type. Each row of a result depends on its own row of the left factor alone and has the same bits for any number
+//! of rows.
+
+#![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
+
+use crate::call::{Call, Sizes, plus, pointer, tensor, times};
+use crate::{Activation, DType, GpuTensor, Result};
+
+/// Stores rows in a format.
+///
+/// q4_0, q4_1, q5_0, q5_1 and q8_0 as the `gguf` package does, to the bit; the others by a weighted least-squares
+/// search for scales and minima, part by part. (Gerganov et al., ggml-quants)
+///
+/// # Arguments
+///
+/// - `x`: of `dtype` `[rows, k]`, numbers; those of a block format finite
+/// - `y`: u8 `[rows, row_bytes]`, the same in `format`; overwritten
+/// - `format`: format of y, NNCUDA_FORMAT_\*
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn quantize(x: &GpuTensor<'_>, y: &GpuTensor<'_>, format: i32) -> Result<()> {
+    let call = Call::new("cuda_quantize", x);
+    let x = call.dense::<2>("x", "[rows, k]", x)?;
+    let y = call.dense::<2>("y", "[rows, row_bytes]", y)?.of(DType::U8)?;
+    let rows = x.dims[0];
+    let k = x.dims[1];
+    let row_bytes = y.dims[1];
+    const SIZES: [(&str, &str); 3] = [("rows", "from x"), ("k", "from x"), ("row_bytes", "from y")];
+    let sizes = Sizes { names: &SIZES, values: &[rows, k, row_bytes] };
+    y.expect([rows, row_bytes], sizes)?;
+    let dtype = x.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_quantize)(
+            call.handle(),
+            x.pointer(),
+            y.pointer(),
+            rows as i64,
+            k as i64,
+            row_bytes as i64,
+            format,
+            dtype.code(),
+        )
+    };
+    let tensors = [Some(x.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
+}
+
+/// The numbers that stored rows stand for: in f32 as the `gguf` package computes them, to the bit, then rounded to
+/// `dtype`.
+///
+/// # Arguments
+///
+/// - `x`: u8 `[rows, row_bytes]`, rows in `format`
+/// - `y`: of `dtype` `[rows, k]`, numbers; overwritten
+/// - `format`: format of x, NNCUDA_FORMAT_\*
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn dequantize(x: &GpuTensor<'_>, y: &GpuTensor<'_>, format: i32) -> Result<()> {
+    let call = Call::new("cuda_dequantize", x);
+    let x = call.dense::<2>("x", "[rows, row_bytes]", x)?.of(DType::U8)?;
+    let y = call.dense::<2>("y", "[rows, k]", y)?;
+    let rows = x.dims[0];
+    let row_bytes = x.dims[1];
+    let k = y.dims[1];
+    const SIZES: [(&str, &str); 3] = [("rows", "from x"), ("row_bytes", "from x"), ("k", "from y")];
+    let sizes = Sizes { names: &SIZES, values: &[rows, row_bytes, k] };
+    y.expect([rows, k], sizes)?;
+    let dtype = y.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_dequantize)(
+            call.handle(),
+            x.pointer(),
+            y.pointer(),
+            rows as i64,
+            k as i64,
+            row_bytes as i64,
+            format,
+            dtype.code(),
+        )
+    };
+    let tensors = [Some(x.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
+}
+
+/// Gathers and dequantizes rows of a stored table: y\[t\] = table\[ids\[t\]\].
+///
+/// # Arguments
+///
+/// - `table`: u8 `[vocab, row_bytes]`, embeddings in `format`
+/// - `ids`: i32 `[tokens]`, rows to take, 0 .. vocab-1
+/// - `y`: of `dtype` `[tokens, dim]`, the rows; overwritten
+/// - `format`: format of the table, NNCUDA_FORMAT_\*
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn embedding_quant(table: &GpuTensor<'_>, ids: &GpuTensor<'_>, y: &GpuTensor<'_>, format: i32) -> Result<()> {
+    let call = Call::new("cuda_embedding_quant", table);
+    let table = call.dense::<2>("table", "[vocab, row_bytes]", table)?.of(DType::U8)?;
+    let ids = call.dense::<1>("ids", "[tokens]", ids)?.of(DType::I32)?;
+    let y = call.dense::<2>("y", "[tokens, dim]", y)?;
+    let vocab = table.dims[0];
+    let row_bytes = table.dims[1];
+    let tokens = ids.dims[0];
+    let dim = y.dims[1];
+    const SIZES: [(&str, &str); 4] =
+        [("vocab", "from table"), ("row_bytes", "from table"), ("tokens", "from ids"), ("dim", "from y")];
+    let sizes = Sizes { names: &SIZES, values: &[vocab, row_bytes, tokens, dim] };
+    y.expect([tokens, dim], sizes)?;
+    let dtype = y.dtype();
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_embedding_quant)(
+            call.handle(),
+            table.pointer(),
+            ids.pointer().cast(),
+            y.pointer(),
+            tokens as i64,
+            vocab as i64,
+            dim as i64,
+            row_bytes as i64,
+            format,
+            dtype.code(),
+        )
+    };
+    let tensors = [Some(table.tensor), Some(ids.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
+}
+
+/// A linear layer with stored weights: y = activation(x \* W^T + bias) + residual.
+///
+/// With `offsets`, rows offsets\[g\] .. offsets\[g+1\]-1 of x meet the matrix W\[g\] (the experts' products), and
+/// rows from offsets\[groups\] on are neither read nor written. (Gale et al. 2022, "MegaBlocks")
+///
+/// # Arguments
+///
+/// - `x`: of `dtype` `[m, k]`, input
+/// - `w`: u8 `[groups*n, row_bytes]`, weights in `format`, a matrix \[n, k\] a group
+/// - `offsets`: i32 `[groups+1]`, first row of each group; offsets\[0\] = 0, never falling, at most m; null for all
+///   rows and one group
+/// - `bias`: of `dtype` `[n]`, added to each row, or null
+/// - `residual`: of `dtype` `[m, n]`, added at the end, or null
+/// - `y`: of `dtype` `[m, n]`, result; overwritten, may be `residual`
+/// - `activation`: NNCUDA_ACTIVATION_\*
+/// - `format`: format of w, NNCUDA_FORMAT_\*
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn gemm_quant(
+    x: &GpuTensor<'_>,
+    w: &GpuTensor<'_>,
+    offsets: Option<&GpuTensor<'_>>,
+    bias: Option<&GpuTensor<'_>>,
+    residual: Option<&GpuTensor<'_>>,
+    y: &GpuTensor<'_>,
+    activation: Activation,
+    format: i32,
+) -> Result<()> {
+    let call = Call::new("cuda_gemm_quant", x);
+    let x = call.dense::<2>("x", "[m, k]", x)?;
+    let w = call.dense::<2>("w", "[groups*n, row_bytes]", w)?.of(DType::U8)?;
+    let offsets = match offsets {
+        Some(offsets) => Some(call.dense::<1>("offsets", "[groups+1]", offsets)?.of(DType::I32)?),
+        None => None,
+    };
+    let bias = match bias {
+        Some(bias) => Some(call.dense::<1>("bias", "[n]", bias)?),
+        None => None,
+    };
+    let residual = match residual {
+        Some(residual) => Some(call.dense::<2>("residual", "[m, n]", residual)?),
+        None => None,
+    };
+    let y = call.dense::<2>("y", "[m, n]", y)?;
+    let m = x.dims[0];
+    let k = x.dims[1];
+    let row_bytes = w.dims[1];
+    let n = y.dims[1];
+    let groups = w.solve(0, "groups", n, 1, 0)?;
+    const SIZES: [(&str, &str); 5] =
+        [("m", "from x"), ("k", "from x"), ("row_bytes", "from w"), ("n", "from y"), ("groups", "from w")];
+    let sizes = Sizes { names: &SIZES, values: &[m, k, row_bytes, n, groups] };
+    if let Some(offsets) = &offsets {
+        offsets.expect([plus(groups, 1)], sizes)?;
+    }
+    if let Some(bias) = &bias {
+        bias.expect([n], sizes)?;
+    }
+    if let Some(residual) = &residual {
+        residual.expect([m, n], sizes)?;
+    }
+    y.expect([m, n], sizes)?;
+    let dtype = x.dtype();
+    y.same(dtype, "x")?;
+    if let Some(bias) = &bias {
+        bias.same(dtype, "x")?;
+    }
+    if let Some(residual) = &residual {
+        residual.same(dtype, "x")?;
+    }
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_gemm_quant)(
+            call.handle(),
+            x.pointer(),
+            w.pointer(),
+            pointer(&offsets).cast(),
+            pointer(&bias),
+            pointer(&residual),
+            y.pointer(),
+            groups as i64,
+            m as i64,
+            n as i64,
+            k as i64,
+            row_bytes as i64,
+            activation as i32,
+            format,
+            dtype.code(),
+        )
+    };
+    let tensors = [Some(x.tensor), Some(w.tensor), tensor(&offsets), tensor(&bias), tensor(&residual), Some(y.tensor)];
+    call.finish(status, &tensors)
+}
+
+/// Queries, keys and values in one call, as they come from three gemm_quant: y = \[x \* Wq^T, x \* Wk^T, x \*
+/// Wv^T\] + bias.
+///
+/// # Arguments
+///
+/// - `x`: of `dtype` `[m, k]`, input
+/// - `wq`: u8 `[n_q, row_bytes_q]`, weights of the queries
+/// - `wk`: u8 `[n_kv, row_bytes_k]`, weights of the keys
+/// - `wv`: u8 `[n_kv, row_bytes_v]`, weights of the values
+/// - `bias`: of `dtype` `[n]`, added to each row, or null
+/// - `y`: of `dtype` `[m, n]`, result; overwritten
+/// - `format_q`: format of wq, NNCUDA_FORMAT_\*
+/// - `format_k`: format of wk, NNCUDA_FORMAT_\*
+/// - `format_v`: format of wv, NNCUDA_FORMAT_\*
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn gemm_quant_qkv(
+    x: &GpuTensor<'_>,
+    wq: &GpuTensor<'_>,
+    wk: &GpuTensor<'_>,
+    wv: &GpuTensor<'_>,
+    bias: Option<&GpuTensor<'_>>,
+    y: &GpuTensor<'_>,
+    format_q: i32,
+    format_k: i32,
+    format_v: i32,
+) -> Result<()> {
+    let call = Call::new("cuda_gemm_quant_qkv", x);
+    let x = call.dense::<2>("x", "[m, k]", x)?;
+    let wq = call.dense::<2>("wq", "[n_q, row_bytes_q]", wq)?.of(DType::U8)?;
+    let wk = call.dense::<2>("wk", "[n_kv, row_bytes_k]", wk)?.of(DType::U8)?;
+    let wv = call.dense::<2>("wv", "[n_kv, row_bytes_v]", wv)?.of(DType::U8)?;
+    let bias = match bias {
+        Some(bias) => Some(call.dense::<1>("bias", "[n]", bias)?),
+        None => None,
+    };
+    let y = call.dense::<2>("y", "[m, n]", y)?;
+    let m = x.dims[0];
+    let k = x.dims[1];
+    let n_q = wq.dims[0];
+    let row_bytes_q = wq.dims[1];
+    let n_kv = wk.dims[0];
+    let row_bytes_k = wk.dims[1];
+    let row_bytes_v = wv.dims[1];
+    let n = y.dims[1];
+    const SIZES: [(&str, &str); 8] = [
+        ("m", "from x"),
+        ("k", "from x"),
+        ("n_q", "from wq"),
+        ("row_bytes_q", "from wq"),
+        ("n_kv", "from wk"),
+        ("row_bytes_k", "from wk"),
+        ("row_bytes_v", "from wv"),
+        ("n", "from y"),
+    ];
+    let sizes = Sizes { names: &SIZES, values: &[m, k, n_q, row_bytes_q, n_kv, row_bytes_k, row_bytes_v, n] };
+    wv.expect([n_kv, row_bytes_v], sizes)?;
+    if let Some(bias) = &bias {
+        bias.expect([n], sizes)?;
+    }
+    y.expect([m, n], sizes)?;
+    let dtype = x.dtype();
+    y.same(dtype, "x")?;
+    if let Some(bias) = &bias {
+        bias.same(dtype, "x")?;
+    }
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_gemm_quant_qkv)(
+            call.handle(),
+            x.pointer(),
+            wq.pointer(),
+            wk.pointer(),
+            wv.pointer(),
+            pointer(&bias),
+            y.pointer(),
+            m as i64,
+            n_q as i64,
+            n_kv as i64,
+            n as i64,
+            k as i64,
+            row_bytes_q as i64,
+            row_bytes_k as i64,
+            row_bytes_v as i64,
+            format_q,
+            format_k,
+            format_v,
+            dtype.code(),
+        )
+    };
+    let tensors = [Some(x.tensor), Some(wq.tensor), Some(wk.tensor), Some(wv.tensor), tensor(&bias), Some(y.tensor)];
+    call.finish(status, &tensors)
+}
+
+/// The gated unit in one call: y = silu(x \* Wg^T) \* (x \* Wu^T), each product and the silu in f32.
+///
+/// Groups as in gemm_quant. (Shazeer 2020, "GLU Variants", eq. 6)
+///
+/// # Arguments
+///
+/// - `x`: of `dtype` `[m, k]`, input
+/// - `w_gate`: u8 `[groups*n, row_bytes_gate]`, weights of the gate
+/// - `w_up`: u8 `[groups*n, row_bytes_up]`, weights of the other factor
+/// - `offsets`: i32 `[groups+1]`, first row of each group; offsets\[0\] = 0, never falling, at most m; null for all
+///   rows and one group
+/// - `y`: of `dtype` `[m, n]`, result; overwritten
+/// - `format_gate`: format of w_gate, NNCUDA_FORMAT_\*
+/// - `format_up`: format of w_up, NNCUDA_FORMAT_\*
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn gemm_quant_swiglu(
+    x: &GpuTensor<'_>,
+    w_gate: &GpuTensor<'_>,
+    w_up: &GpuTensor<'_>,
+    offsets: Option<&GpuTensor<'_>>,
+    y: &GpuTensor<'_>,
+    format_gate: i32,
+    format_up: i32,
+) -> Result<()> {
+    let call = Call::new("cuda_gemm_quant_swiglu", x);
+    let x = call.dense::<2>("x", "[m, k]", x)?;
+    let w_gate = call.dense::<2>("w_gate", "[groups*n, row_bytes_gate]", w_gate)?.of(DType::U8)?;
+    let w_up = call.dense::<2>("w_up", "[groups*n, row_bytes_up]", w_up)?.of(DType::U8)?;
+    let offsets = match offsets {
+        Some(offsets) => Some(call.dense::<1>("offsets", "[groups+1]", offsets)?.of(DType::I32)?),
+        None => None,
+    };
+    let y = call.dense::<2>("y", "[m, n]", y)?;
+    let m = x.dims[0];
+    let k = x.dims[1];
+    let row_bytes_gate = w_gate.dims[1];
+    let row_bytes_up = w_up.dims[1];
+    let n = y.dims[1];
+    let groups = w_gate.solve(0, "groups", n, 1, 0)?;
+    const SIZES: [(&str, &str); 6] = [
+        ("m", "from x"),
+        ("k", "from x"),
+        ("row_bytes_gate", "from w_gate"),
+        ("row_bytes_up", "from w_up"),
+        ("n", "from y"),
+        ("groups", "from w_gate"),
+    ];
+    let sizes = Sizes { names: &SIZES, values: &[m, k, row_bytes_gate, row_bytes_up, n, groups] };
+    w_up.expect([times(&[groups, n]), row_bytes_up], sizes)?;
+    if let Some(offsets) = &offsets {
+        offsets.expect([plus(groups, 1)], sizes)?;
+    }
+    y.expect([m, n], sizes)?;
+    let dtype = x.dtype();
+    y.same(dtype, "x")?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_gemm_quant_swiglu)(
+            call.handle(),
+            x.pointer(),
+            w_gate.pointer(),
+            w_up.pointer(),
+            pointer(&offsets).cast(),
+            y.pointer(),
+            groups as i64,
+            m as i64,
+            n as i64,
+            k as i64,
+            row_bytes_gate as i64,
+            row_bytes_up as i64,
+            format_gate,
+            format_up,
+            dtype.code(),
+        )
+    };
+    let tensors = [Some(x.tensor), Some(w_gate.tensor), Some(w_up.tensor), tensor(&offsets), Some(y.tensor)];
+    call.finish(status, &tensors)
+}
