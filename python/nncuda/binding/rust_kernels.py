@@ -190,7 +190,7 @@ def _checks(made: Signature) -> list[str]:
     origin |= {param.name: "given" for param in made.arguments if param.kind == "size"}
     told = [f'("{name}", "{where}")' for name, where in origin.items()]
     lines = binding(f"const SIZES: [(&str, &str); {len(told)}]", "[", told, "];", 4)
-    lines.append(f"let sizes = Sizes {{ names: &SIZES, values: &[{', '.join(origin)}] }};")
+    lines += binding("let sizes", "Sizes { names: &SIZES, values: &[", origin, "] };", 4)
     for name in checked:
         param = function.by_name[name]
         wanted = f"[{', '.join(map(_value, param.dims))}]"

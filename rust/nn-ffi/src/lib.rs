@@ -82,7 +82,7 @@ pub use decode::{DecodingStrategy, Sampler};
 pub use device::{Device, InstructionSet};
 pub use dtype::{Bf16, DType, Element, F16};
 pub use error::{Error, Result};
-pub use generated::options::{Activation, RopeLayout};
+pub use generated::options::{Activation, Format, RopeLayout};
 pub use generated::status::Status;
 pub use graph::CudaGraph;
 pub use layout::{Layout, MAX_RANK};

@@ -491,7 +491,8 @@ pub fn flash_attention_paged(
         ("max_pages", "from page_table"),
         ("kv_heads", "given"),
     ];
-    let sizes = Sizes { names: &SIZES, values: &[tokens, heads, head_dim, pages, page_bytes, batch, max_pages, kv_heads] };
+    let sizes =
+        Sizes { names: &SIZES, values: &[tokens, heads, head_dim, pages, page_bytes, batch, max_pages, kv_heads] };
     v_pages.expect([pages, page_bytes], sizes)?;
     offsets.expect([plus(batch, 1)], sizes)?;
     page_table.expect([batch, max_pages], sizes)?;
