@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 TEMPORARY_PREFIX = ".partial-"
 
@@ -46,11 +47,18 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 def write_file(path: str | os.PathLike[str], data: bytes | str) -> None:
     """Replaces `path` by a file that holds `data` (text as UTF-8), in one step."""
+    with replace_file(path) as file:
+        file.write(data.encode("utf-8") if isinstance(data, str) else data)
+
+
+@contextlib.contextmanager
+def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Yields a new file, which becomes `path` at the end, in one step; nothing is left when the body raises."""
     path = Path(path)
     temporary = path.with_name(f"{TEMPORARY_PREFIX}{os.getpid()}-{path.name}")
     try:
         with naming(path), open(temporary, "wb") as file:
-            file.write(data.encode("utf-8") if isinstance(data, str) else data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -1,0 +1,140 @@
+"""The formats of stored weights: their names, their codes in the ABI and in GGUF files, and the sizes of their blocks.
+
+A stored matrix is rows of blocks, the last dimension inside the blocks, bytes as they are in a file
+(https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, "ggml_type"; the blocks are described in `bindings.h`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+
+@dataclass(frozen=True)
+class BlockFormat:
+    """`code` is NNCUDA_FORMAT_*, `gguf_type` the number of the type in a GGUF file, `file_type` the number by which
+    general.file_type names a model that is mostly of this format."""
+
+    name: str
+    code: int
+    gguf_type: int
+    file_type: int
+    elements: int  # of a block
+    bytes: int  # of a block
+
+    @property
+    def bits(self) -> float:
+        """Bits an element."""
+        return 8 * self.bytes / self.elements
+
+    @property
+    def numpy(self) -> np.dtype | None:
+        """The NumPy dtype of a format without blocks, None of the others."""
+        return _NUMPY.get(self.name)
+
+    def row_bytes(self, elements: int) -> int:
+        """Bytes of a row; ValueError when it does not end with a whole block."""
+        if elements < 0 or elements % self.elements:
+            raise ValueError(f"a row of {elements} elements is not whole blocks of {self.name} ({self.elements} each)")
+        return elements // self.elements * self.bytes
+
+
+#: By name.
+FORMATS: dict[str, BlockFormat] = {
+    entry.name: entry
+    for entry in (
+        BlockFormat("f32", 0, 0, 0, 1, 4),
+        BlockFormat("f16", 1, 1, 1, 1, 2),
+        BlockFormat("bf16", 2, 30, 32, 1, 2),
+        BlockFormat("q4_0", 10, 2, 2, 32, 18),
+        BlockFormat("q4_1", 11, 3, 3, 32, 20),
+        BlockFormat("q5_0", 12, 6, 8, 32, 22),
+        BlockFormat("q5_1", 13, 7, 9, 32, 24),
+        BlockFormat("q8_0", 14, 8, 7, 32, 34),
+        BlockFormat("q4_k", 15, 12, 15, 256, 144),
+        BlockFormat("q5_k", 16, 13, 17, 256, 176),
+        BlockFormat("q6_k", 17, 14, 18, 256, 210),
+    )
+}
+_NUMPY = {"f32": np.dtype("<f4"), "f16": np.dtype("<f2"), "bf16": np.dtype(ml_dtypes.bfloat16)}
+
+#: By the number of the type in a GGUF file.
+FORMAT_OF_GGUF_TYPE: dict[int, BlockFormat] = {entry.gguf_type: entry for entry in FORMATS.values()}
+
+#: Types of GGUF files that this program only names: their numbers, names, and elements and bytes of a block.
+OTHER_GGUF_TYPES: dict[int, tuple[str, int, int]] = {
+    9: ("q8_1", 32, 40),
+    10: ("q2_k", 256, 84),
+    11: ("q3_k", 256, 110),
+    15: ("q8_k", 256, 292),
+    16: ("iq2_xxs", 256, 66),
+    17: ("iq2_xs", 256, 74),
+    18: ("iq3_xxs", 256, 98),
+    19: ("iq1_s", 256, 50),
+    20: ("iq4_nl", 32, 18),
+    21: ("iq3_s", 256, 110),
+    22: ("iq2_s", 256, 82),
+    23: ("iq4_xs", 256, 136),
+    24: ("i8", 1, 1),
+    25: ("i16", 1, 2),
+    26: ("i32", 1, 4),
+    27: ("i64", 1, 8),
+    28: ("f64", 1, 8),
+    29: ("iq1_m", 256, 56),
+    34: ("tq1_0", 256, 54),
+    35: ("tq2_0", 256, 66),
+    39: ("mxfp4", 32, 17),
+    40: ("nvfp4", 64, 36),
+}
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor as a file has it: `data` u8 [bytes] over the file's pages, `shape` with the blocks along its last
+    dimension. Reading `data` after the file was cut by someone else ends the process (SIGBUS), as with every mapping.
+    """
+
+    name: str
+    format: str
+    shape: tuple[int, ...]
+    data: np.ndarray
+
+    @property
+    def code(self) -> int:
+        """NNCUDA_FORMAT_* of its format."""
+        return FORMATS[self.format].code
+
+    @property
+    def columns(self) -> int:
+        """Elements of a row: the last dimension, 1 of a scalar."""
+        return self.shape[-1] if self.shape else 1
+
+    @property
+    def row_bytes(self) -> int:
+        return FORMATS[self.format].row_bytes(self.columns)
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.data.nbytes
+
+    def rows(self) -> np.ndarray:
+        """The bytes as u8 [rows, row_bytes], all dimensions but the last flattened; no copy."""
+        return self.data.reshape(-1, self.row_bytes)
+
+    def numbers(self) -> np.ndarray:
+        """The elements of a format without blocks, in its NumPy dtype and in `shape`; no copy. TypeError for others."""
+        dtype = FORMATS[self.format].numpy
+        if dtype is None:
+            raise TypeError(f"tensor {self.name} is in {self.format}, a block format; kernels.dequantize gives numbers")
+        return self.data.view(dtype).reshape(self.shape)
+
+    def f32(self) -> np.ndarray:
+        """A copy of the elements of a format without blocks, in f32 and in `shape`: for norms, biases, routers."""
+        return self.numbers().astype(np.float32)
