@@ -5,7 +5,7 @@
 /* ---- tables ---- */
 
 typedef struct freqs_job {
-  nn_rope_freqs_args a;
+  nn_rope_freqs_scaled_args a;
   double *frequency; /* [head_dim/2] */
 } freqs_job;
 
@@ -21,19 +21,46 @@ static void freqs_task(void *arg, int64_t row, int32_t worker) {
   }
 }
 
-int32_t NN_KERNEL(rope_freqs)(nncuda_ctx *ctx, const void *args) {
-  freqs_job job = {.a = *(const nn_rope_freqs_args *)args};
-  const double dim = (double)job.a.head_dim;
-  const double base = job.a.ntk_alpha == 1.0 ? job.a.base : job.a.base * pow(job.a.ntk_alpha, dim / (dim - 2.0));
-  job.frequency = nn_scratch(ctx, (size_t)(job.a.head_dim / 2) * sizeof *job.frequency);
+/* Without a scale and factors nothing is multiplied or divided by: their tables have the bits of those of rope_freqs.
+ */
+static int32_t make_tables(nncuda_ctx *ctx, nn_rope_freqs_scaled_args a) {
+  freqs_job job = {.a = a};
+  const double dim = (double)a.head_dim;
+  const double base = a.ntk_alpha == 1.0 ? a.base : a.base * pow(a.ntk_alpha, dim / (dim - 2.0));
+  for (int64_t i = 0; a.factors != NULL && i < a.head_dim / 2; i++) {
+    if (!(a.factors[i] > 0.0f && isfinite(a.factors[i]))) {
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "factors[%lld] is %g; it must be finite and above 0", (long long)i,
+                     (double)a.factors[i]);
+    }
+  }
+  job.frequency = nn_scratch(ctx, (size_t)(a.head_dim / 2) * sizeof *job.frequency);
   if (job.frequency == NULL) {
     return NNCUDA_ERROR_OUT_OF_MEMORY;
   }
-  for (int64_t i = 0; i < job.a.head_dim / 2; i++) {
-    job.frequency[i] = pow(base, -2.0 * (double)i / dim);
+  for (int64_t i = 0; i < a.head_dim / 2; i++) {
+    job.frequency[i] = a.scale * pow(base, -2.0 * (double)i / dim);
+    if (a.factors != NULL) {
+      job.frequency[i] /= (double)a.factors[i];
+    }
   }
-  nn_parallel(ctx, job.a.positions, freqs_task, &job);
+  nn_parallel(ctx, a.positions, freqs_task, &job);
   return NNCUDA_SUCCESS;
+}
+
+int32_t NN_KERNEL(rope_freqs)(nncuda_ctx *ctx, const void *args) {
+  const nn_rope_freqs_args *a = args;
+  return make_tables(ctx, (nn_rope_freqs_scaled_args){.cosine = a->cosine,
+                                                      .sine = a->sine,
+                                                      .first = a->first,
+                                                      .positions = a->positions,
+                                                      .head_dim = a->head_dim,
+                                                      .base = a->base,
+                                                      .ntk_alpha = a->ntk_alpha,
+                                                      .scale = 1.0});
+}
+
+int32_t NN_KERNEL(rope_freqs_scaled)(nncuda_ctx *ctx, const void *args) {
+  return make_tables(ctx, *(const nn_rope_freqs_scaled_args *)args);
 }
 
 /* ---- rotation ---- */

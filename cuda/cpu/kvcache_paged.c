@@ -1,0 +1,109 @@
+/* Appending to paged caches: each new row is found, converted and written on its own. */
+#include "paged_cache.h"
+
+#include "../abi/kvcache.h"
+
+/* Elements a task converts, about. */
+enum { APPEND_ELEMENTS = 1 << 13 };
+
+typedef struct append_paged {
+  const nn_kv_append_paged_args *a;
+  paged_sequences sequences;
+  int32_t *sequence;  /* of each token */
+  int64_t last, rows; /* end of the tokens; those of a task */
+  int64_t row_bytes;  /* of one head in a page */
+} append_paged;
+
+/* One block, its scale the largest magnitude over 127; halves are rounded away from zero. */
+static void append_q8_0(char *to, const float *x) {
+  float most = 0.0f;
+  for (int i = 0; i < Q8_0_ELEMENTS; i++) {
+    most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+  }
+  const float scale = most / 127.0f, inverse = scale >= 0x1p-127f ? 1.0f / scale : 0.0f;
+  const uint16_t stored = nn_f32_to_f16(scale);
+  memcpy(to, &stored, sizeof stored);
+  for (int i = 0; i < Q8_0_ELEMENTS; i++) {
+    const float y = x[i] * inverse, whole = truncf(y), rest = y - whole;
+    const int8_t quant = (int8_t)(whole + (rest >= 0.5f ? 1.0f : rest <= -0.5f ? -1.0f : 0.0f));
+    memcpy(to + Q8_0_SCALE_BYTES + i, &quant, 1);
+  }
+}
+
+/* `dim` elements at element `at` of `from` into a row of a page. */
+NN_INLINE void append_row(char *to, const void *from, int64_t at, int64_t dim, int32_t format, int32_t dtype) {
+  if (format == dtype) {
+    memcpy(to, (const char *)from + at * nn_dtype_bytes(dtype), (size_t)(dim * nn_dtype_bytes(dtype)));
+  } else if (format == NNCUDA_FORMAT_Q8_0) {
+    for (int64_t d = 0; d < dim; d += Q8_0_ELEMENTS, to += Q8_0_BYTES) {
+      float block[Q8_0_ELEMENTS];
+      for (int64_t i = 0; i < Q8_0_ELEMENTS; i += VF) {
+        vf_store(block + i, vf_load_as(from, at + d + i, dtype));
+      }
+      append_q8_0(to, block);
+    }
+  } else {
+    for (int64_t d = 0; d < dim; d += VF) {
+      const int64_t n = dim - d < VF ? dim - d : VF;
+      const vf x = n == VF ? vf_load_as(from, at + d, dtype) : vf_load_part_as(from, at + d, n, dtype);
+      uint32_t lanes[VF];
+      vf_store_as(lanes, 0, x, format);
+      memcpy(to + d * nn_dtype_bytes(format), lanes, (size_t)(n * nn_dtype_bytes(format)));
+    }
+  }
+}
+
+NN_INLINE void append_tokens(const append_paged *p, int64_t begin, int64_t end, int32_t format, int32_t dtype) {
+  const nn_kv_append_paged_args *a = p->a;
+  const paged_sequences *s = &p->sequences;
+  for (int64_t t = begin; t < end; t++) {
+    const int64_t b = p->sequence[t], row = s->lengths[b] - s->offsets[b + 1] + t;
+    const int64_t page = s->page_table[b * s->max_pages + row / NN_PAGE_TOKENS];
+    for (int64_t head = 0; head < a->kv_heads; head++) {
+      const int64_t from = t * a->ld_kv + head * a->head_dim;
+      const int64_t to = page * a->page_bytes + (head * NN_PAGE_TOKENS + row % NN_PAGE_TOKENS) * p->row_bytes;
+      append_row((char *)a->k_pages + to, a->k, from, a->head_dim, format, dtype);
+      append_row((char *)a->v_pages + to, a->v, from, a->head_dim, format, dtype);
+    }
+  }
+}
+
+static void append_paged_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const append_paged *p = arg;
+  const int64_t begin = i * p->rows, end = begin + p->rows < p->last ? begin + p->rows : p->last;
+  NN_SWITCH_PAGE(p->a->format, NN_SWITCH_DTYPE(p->a->dtype, append_tokens(p, begin, end, FORMAT, DT)));
+}
+
+int32_t NN_KERNEL(kv_append_paged)(nncuda_ctx *ctx, const void *args) {
+  const nn_kv_append_paged_args *a = args;
+  append_paged p = {.a = a,
+                    .sequences = {.offsets = a->offsets,
+                                  .lengths = a->lengths,
+                                  .page_table = a->page_table,
+                                  .tokens = a->tokens,
+                                  .batch = a->batch,
+                                  .max_pages = a->max_pages,
+                                  .pages = a->pages}};
+  const int32_t status = check_sequences(ctx, &p.sequences, 0);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  p.last = a->offsets[a->batch];
+  if (p.last == 0 || a->kv_heads == 0 || a->head_dim == 0) {
+    return NNCUDA_SUCCESS;
+  }
+  p.row_bytes = nn_format_row_bytes(a->format, a->head_dim);
+  p.rows = 1 + APPEND_ELEMENTS / (a->kv_heads * a->head_dim);
+  p.sequence = nn_scratch(ctx, (size_t)p.last * sizeof *p.sequence);
+  if (!p.sequence) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  for (int64_t b = 0; b < a->batch; b++) {
+    for (int64_t t = a->offsets[b]; t < a->offsets[b + 1]; t++) {
+      p.sequence[t] = (int32_t)b;
+    }
+  }
+  nn_parallel(ctx, (p.last + p.rows - 1) / p.rows, append_paged_task, &p);
+  return NNCUDA_SUCCESS;
+}

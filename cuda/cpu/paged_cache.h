@@ -1,0 +1,142 @@
+/*
+ * Paged caches of keys and values: what their kernels ask of offsets, lengths and page tables, and rows of a page.
+ *
+ * A page is [kv_heads, 128, head_dim] rows in a format. It is bytes and nothing more, and may lie at any address.
+ */
+#ifndef NN_CPU_PAGED_CACHE_H
+#define NN_CPU_PAGED_CACHE_H
+
+#include "../abi/format.h"
+#include "kernel.h"
+
+#include <string.h>
+
+enum { Q8_0_ELEMENTS = 32, Q8_0_BYTES = 34, Q8_0_SCALE_BYTES = 2 };
+
+/* The sequences of a call. */
+typedef struct paged_sequences {
+  const int32_t *offsets; /* [batch + 1], or null where each has one new token */
+  const int32_t *lengths, *page_table;
+  int64_t tokens, batch, max_pages, pages;
+} paged_sequences;
+
+NN_INLINE int64_t paged_first_token(const paged_sequences *s, int64_t b) { return s->offsets ? s->offsets[b] : b; }
+
+NN_INLINE int64_t paged_new_tokens(const paged_sequences *s, int64_t b) {
+  return s->offsets ? s->offsets[b + 1] - s->offsets[b] : 1;
+}
+
+static int32_t check_offsets(nncuda_ctx *ctx, const paged_sequences *s) {
+  if (s->offsets[0] != 0) {
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "offsets[0] is %d; it must be 0", s->offsets[0]);
+  }
+  for (int64_t b = 0; b < s->batch; b++) {
+    const int32_t from = s->offsets[b], to = s->offsets[b + 1];
+    if (to < from || to > s->tokens) {
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "offsets[%lld] is %d; it must be %d to %lld, the number of tokens",
+                     (long long)(b + 1), to, from, (long long)s->tokens);
+    }
+  }
+  return NNCUDA_SUCCESS;
+}
+
+/* The offsets, that each length takes in its sequence's new tokens, and the pages of the rows that the call touches:
+ * from the first new token on, or `all` of a sequence that has any. */
+static int32_t check_sequences(nncuda_ctx *ctx, const paged_sequences *s, int32_t all) {
+  if (s->offsets) {
+    const int32_t status = check_offsets(ctx, s);
+    if (status != NNCUDA_SUCCESS) {
+      return status;
+    }
+  }
+  /* A table may have more columns than lengths can count. */
+  const int64_t room = s->max_pages > INT32_MAX / NN_PAGE_TOKENS ? INT32_MAX : s->max_pages * NN_PAGE_TOKENS;
+  for (int64_t b = 0; b < s->batch; b++) {
+    const int64_t fresh = s->offsets ? paged_new_tokens(s, b) : 0, length = s->lengths[b];
+    if (length < fresh || length > room) {
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE,
+                     "lengths[%lld] is %lld; it must be %lld, the new tokens, to %lld, %d * max_pages", (long long)b,
+                     (long long)length, (long long)fresh, (long long)room, NN_PAGE_TOKENS);
+    }
+    if (s->offsets && fresh == 0) {
+      continue;
+    }
+    const int64_t end = (length + NN_PAGE_TOKENS - 1) / NN_PAGE_TOKENS;
+    for (int64_t i = all ? 0 : (length - fresh) / NN_PAGE_TOKENS; i < end; i++) {
+      const int32_t page = s->page_table[b * s->max_pages + i];
+      if (page < 0 || page >= s->pages) {
+        return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "page_table[%lld][%lld] is %d; it must be 0 to %lld",
+                       (long long)b, (long long)i, page, (long long)s->pages - 1);
+      }
+    }
+  }
+  return NNCUDA_SUCCESS;
+}
+
+/* Runs `statement` with FORMAT a compile-time constant. */
+#define NN_SWITCH_PAGE(format, statement)                                                                              \
+  switch (format) {                                                                                                    \
+  case NNCUDA_FORMAT_F32: {                                                                                            \
+    enum { FORMAT = NNCUDA_FORMAT_F32 };                                                                               \
+    statement;                                                                                                         \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  case NNCUDA_FORMAT_F16: {                                                                                            \
+    enum { FORMAT = NNCUDA_FORMAT_F16 };                                                                               \
+    statement;                                                                                                         \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  case NNCUDA_FORMAT_BF16: {                                                                                           \
+    enum { FORMAT = NNCUDA_FORMAT_BF16 };                                                                              \
+    statement;                                                                                                         \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  default: {                                                                                                           \
+    enum { FORMAT = NNCUDA_FORMAT_Q8_0 };                                                                              \
+    statement;                                                                                                         \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  }
+
+/* VF elements at any address; `n` < VF of them, then zeros, in the part form. A format that is a dtype has its number.
+ */
+NN_INLINE vf page_load(const char *from, int32_t dtype) {
+#if NN_SIMD_AVX512 || NN_SIMD_AVX2
+  return vf_load_as(from, 0, dtype);
+#else
+  uint32_t aligned[VF];
+  memcpy(aligned, from, (size_t)(VF * nn_dtype_bytes(dtype)));
+  return vf_load_as(aligned, 0, dtype);
+#endif
+}
+
+NN_INLINE vf page_load_part(const char *from, int64_t n, int32_t dtype) {
+  uint32_t aligned[VF] = {0};
+  memcpy(aligned, from, (size_t)(n * nn_dtype_bytes(dtype)));
+  return vf_load_as(aligned, 0, dtype);
+}
+
+NN_INLINE vf vf_from_i8(const int8_t *p) {
+#if NN_SIMD_AVX512
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+#elif NN_SIMD_AVX2
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+#else
+  return (vf){p[0], p[1], p[2], p[3]};
+#endif
+}
+
+/* Elements d .. d+VF-1 of a row of `dim`, which begins at `row`; zeros beyond it. The product with the scale of a block
+ * is exact. */
+NN_INLINE vf page_columns(const char *row, int64_t d, int64_t dim, int32_t format) {
+  if (format == NNCUDA_FORMAT_Q8_0) {
+    const char *block = row + d / Q8_0_ELEMENTS * Q8_0_BYTES;
+    uint16_t scale;
+    memcpy(&scale, block, sizeof scale);
+    return vf_from_i8((const int8_t *)block + Q8_0_SCALE_BYTES + d % Q8_0_ELEMENTS) * vf_set1(nn_f16_to_f32(scale));
+  }
+  const char *from = row + d * nn_dtype_bytes(format);
+  return d + VF <= dim ? page_load(from, format) : page_load_part(from, dim - d, format);
+}
+
+#endif
