@@ -1,0 +1,186 @@
+/* Storing rows in a format and reading them back. Rows are dense, so a matrix is one run of blocks, cut into pieces of
+ * NN_QK_LARGE elements whatever the format: whole blocks of each. */
+#include "../abi/quant.h"
+
+#include "quant_encode.h"
+#include "rows.h"
+
+typedef struct run {
+  const void *from;
+  void *to;
+  uint8_t *bad; /* of quantize, a task: whether it saw a number that is not finite */
+  int64_t n;
+  int32_t format, dtype;
+} run;
+
+/* Elements first .. end-1 of a task. */
+static int64_t task_begin(int64_t task, int64_t n, int64_t *end) {
+  const int64_t begin = task * NN_CHUNK;
+  *end = begin + NN_CHUNK < n ? begin + NN_CHUNK : n;
+  return begin;
+}
+
+static int64_t tasks_of(int64_t n) { return (n + NN_CHUNK - 1) / NN_CHUNK; }
+
+NN_INLINE void decode_piece(int32_t format, const void *from, int64_t n, void *y, int64_t at, int32_t dtype) {
+  if (dtype == NNCUDA_F32) {
+    nn_decode(format, from, n, (float *)y + at);
+    return;
+  }
+  float piece[NN_QK_LARGE];
+  nn_decode(format, from, n, piece);
+  NN_EACH_VECTOR(0, n, 0, 0, nn_put(y, at + i, lanes, nn_get(piece, i, lanes, NNCUDA_F32, MODE), dtype, MODE));
+}
+
+/* The numbers of elements 0 .. n-1 of stored bytes, to element `at` of y on. */
+static void decode_run(int32_t format, const uint8_t *from, int64_t n, void *y, int64_t at, int32_t dtype) {
+  const nn_format_block block = nn_format_block_of(format);
+  for (int64_t i = 0; i < n; i += NN_QK_LARGE) {
+    const int64_t count = n - i < NN_QK_LARGE ? n - i : NN_QK_LARGE;
+    NN_SWITCH_DTYPE(dtype, decode_piece(format, from + i / block.elements * block.bytes, count, y, at + i, DT));
+  }
+}
+
+static void dequantize_task(void *arg, int64_t task, int32_t worker) {
+  (void)worker;
+  const run *r = arg;
+  int64_t end;
+  const int64_t begin = task_begin(task, r->n, &end);
+  const nn_format_block block = nn_format_block_of(r->format);
+  decode_run(r->format, (const uint8_t *)r->from + begin / block.elements * block.bytes, end - begin, r->to, begin,
+             r->dtype);
+}
+
+int32_t NN_KERNEL(dequantize)(nncuda_ctx *ctx, const void *args) {
+  const nn_dequantize_args *a = args;
+  run r = {.from = a->x, .to = a->y, .n = a->rows * a->k, .format = a->format, .dtype = a->dtype};
+  nn_parallel(ctx, tasks_of(r.n), dequantize_task, &r);
+  return NNCUDA_SUCCESS;
+}
+
+static void embedding_quant_task(void *arg, int64_t task, int32_t worker) {
+  (void)worker;
+  const nn_embedding_quant_args *a = arg;
+  int64_t count;
+  const int64_t first = nn_first_row(task, nn_rows_per_task(a->dim), a->tokens, &count);
+  for (int64_t t = first; t < first + count; t++) {
+    decode_run(a->format, (const uint8_t *)a->table + a->ids[t] * a->row_bytes, a->dim, a->y, t * a->dim, a->dtype);
+  }
+}
+
+int32_t NN_KERNEL(embedding_quant)(nncuda_ctx *ctx, const void *args) {
+  nn_embedding_quant_args a = *(const nn_embedding_quant_args *)args;
+  for (int64_t t = 0; t < a.tokens; t++) {
+    if (a.ids[t] < 0 || a.ids[t] >= a.vocab) {
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "ids[%lld] is %d; it must be 0 to %lld", (long long)t, a.ids[t],
+                     (long long)a.vocab - 1);
+    }
+  }
+  const int64_t block = nn_rows_per_task(a.dim);
+  nn_parallel(ctx, (a.tokens + block - 1) / block, embedding_quant_task, &a);
+  return NNCUDA_SUCCESS;
+}
+
+/* A number that is not finite minus itself is NaN, and NaN stays in a sum. */
+NN_INLINE uint8_t any_bad(const void *x, int64_t begin, int64_t end, int32_t dtype) {
+  vf sum = vf_set1(0.0f);
+  NN_EACH_VECTOR(begin, end, 0, 0, {
+    const vf v = nn_get(x, i, lanes, dtype, MODE);
+    sum = sum + (v - v);
+  });
+  const float total = vf_sum(sum);
+  return total != total;
+}
+
+static void check_task(void *arg, int64_t task, int32_t worker) {
+  (void)worker;
+  const run *r = arg;
+  int64_t end;
+  const int64_t begin = task_begin(task, r->n, &end);
+  NN_SWITCH_DTYPE(r->dtype, r->bad[task] = any_bad(r->from, begin, end, DT));
+}
+
+static int32_t check_finite(nncuda_ctx *ctx, const nn_quantize_args *a, run *r) {
+  const int64_t tasks = tasks_of(r->n);
+  r->bad = nn_scratch(ctx, (size_t)tasks);
+  if (r->bad == NULL) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  nn_parallel(ctx, tasks, check_task, r);
+  const uint8_t *first = memchr(r->bad, 1, (size_t)tasks);
+  if (first == NULL) {
+    return NNCUDA_SUCCESS;
+  }
+  int64_t i = (first - r->bad) * NN_CHUNK;
+  while (isfinite(nn_load_as(a->x, i, a->dtype))) {
+    i++;
+  }
+  return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "x[%lld][%lld] is %g; in a block format every number must be finite",
+                 (long long)(i / a->k), (long long)(i % a->k), (double)nn_load_as(a->x, i, a->dtype));
+}
+
+static void encode(int32_t format, const float *x, int64_t n, uint8_t *to) {
+  for (int64_t i = 0; i < n; i += NN_QK) {
+    const int64_t b = i / NN_QK;
+    switch (format) {
+    case NNCUDA_FORMAT_Q4_0:
+      nn_encode_q4_0(x + i, (nn_block_q4_0 *)to + b);
+      break;
+    case NNCUDA_FORMAT_Q4_1:
+      nn_encode_q4_1(x + i, (nn_block_q4_1 *)to + b);
+      break;
+    case NNCUDA_FORMAT_Q5_0:
+      nn_encode_q5_0(x + i, (nn_block_q5_0 *)to + b);
+      break;
+    case NNCUDA_FORMAT_Q5_1:
+      nn_encode_q5_1(x + i, (nn_block_q5_1 *)to + b);
+      break;
+    default:
+      nn_encode_q8_0(x + i, (nn_block_q8_0 *)to + b);
+      break;
+    }
+  }
+}
+
+/* A format that is a dtype: rounded into aligned memory, then copied to wherever the row lies. */
+NN_INLINE void encode_dtype(const float *x, int64_t n, void *to, int32_t dtype) {
+  uint32_t aligned[NN_QK_LARGE];
+  NN_EACH_VECTOR(0, n, 0, 0, nn_put(aligned, i, lanes, nn_get(x, i, lanes, NNCUDA_F32, MODE), dtype, MODE));
+  memcpy(to, aligned, (size_t)(n * nn_dtype_bytes(dtype)));
+}
+
+static void quantize_task(void *arg, int64_t task, int32_t worker) {
+  (void)worker;
+  const run *r = arg;
+  int64_t end;
+  const nn_format_block block = nn_format_block_of(r->format);
+  for (int64_t at = task_begin(task, r->n, &end); at < end; at += NN_QK_LARGE) {
+    float x[NN_QK_LARGE];
+    const int64_t n = end - at < NN_QK_LARGE ? end - at : NN_QK_LARGE;
+    uint8_t *to = (uint8_t *)r->to + at / block.elements * block.bytes;
+    NN_SWITCH_DTYPE(
+        r->dtype,
+        NN_EACH_VECTOR(0, n, 0, 0, nn_put(x, i, lanes, nn_get(r->from, at + i, lanes, DT, MODE), NNCUDA_F32, MODE)));
+    if (block.elements == 1) {
+      NN_SWITCH_DTYPE(r->format, encode_dtype(x, n, to, DT));
+    } else {
+      encode(r->format, x, n, to);
+    }
+  }
+}
+
+int32_t NN_KERNEL(quantize)(nncuda_ctx *ctx, const void *args) {
+  const nn_quantize_args *a = args;
+  run r = {.from = a->x, .to = a->y, .n = a->rows * a->k, .format = a->format, .dtype = a->dtype};
+  if (nn_format_block_of(a->format).elements > NN_QK) {
+    return nn_fail(ctx, NNCUDA_ERROR_UNSUPPORTED, "format is %d; this library does not store in it yet", a->format);
+  }
+  if (nn_format_block_of(a->format).elements > 1) {
+    const int32_t status = check_finite(ctx, a, &r);
+    if (status != NNCUDA_SUCCESS) {
+      return status;
+    }
+  }
+  nn_parallel(ctx, tasks_of(r.n), quantize_task, &r);
+  return NNCUDA_SUCCESS;
+}

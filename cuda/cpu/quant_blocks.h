@@ -1,0 +1,265 @@
+/*
+ * The block formats of GGUF files, element by element: what each block's bytes stand for. (Gerganov et al.,
+ * ggml-quants)
+ *
+ * A block is bytes and nothing more, since rows lie in mapped files at any address; numbers are little-endian. Every
+ * product of a scale and a quant is exact in f32 (11 bits of an f16 scale, at most 8 of a part's and 6 of a quant), so
+ * that the one rounding is that of adding a minimum, and it does not matter whether the two are fused.
+ */
+#ifndef NN_CPU_QUANT_BLOCKS_H
+#define NN_CPU_QUANT_BLOCKS_H
+
+#include "../abi/format.h"
+#include "span.h"
+
+#include <string.h>
+
+enum { NN_QK = 32, NN_QK_LARGE = 256, NN_Q_SCALE_BYTES = 12 };
+
+typedef struct nn_block_q4_0 {
+  uint8_t d[2], q[16]; /* q[i]: element i in the low half, element i + 16 in the high one; so below */
+} nn_block_q4_0;
+
+typedef struct nn_block_q4_1 {
+  uint8_t d[2], m[2], q[16];
+} nn_block_q4_1;
+
+typedef struct nn_block_q5_0 {
+  uint8_t d[2], high[4], q[16]; /* bit i of high: the fifth bit of element i */
+} nn_block_q5_0;
+
+typedef struct nn_block_q5_1 {
+  uint8_t d[2], m[2], high[4], q[16];
+} nn_block_q5_1;
+
+typedef struct nn_block_q8_0 {
+  uint8_t d[2];
+  int8_t q[32];
+} nn_block_q8_0;
+
+typedef struct nn_block_q4_k {
+  uint8_t d[2], m[2], scales[NN_Q_SCALE_BYTES];
+  uint8_t q[128]; /* q[32 * j + i]: element i of part 2j in the low half, of part 2j + 1 in the high one */
+} nn_block_q4_k;
+
+typedef struct nn_block_q5_k {
+  uint8_t d[2], m[2], scales[NN_Q_SCALE_BYTES];
+  uint8_t high[32]; /* bit j of high[i]: the fifth bit of element i of part j */
+  uint8_t q[128];
+} nn_block_q5_k;
+
+typedef struct nn_block_q6_k {
+  uint8_t low[128], high[64]; /* each half of the block: low[64], high[32] */
+  int8_t scales[16];
+  uint8_t d[2];
+} nn_block_q6_k;
+
+_Static_assert(sizeof(nn_block_q4_0) == 18 && sizeof(nn_block_q4_1) == 20, "as in the file");
+_Static_assert(sizeof(nn_block_q5_0) == 22 && sizeof(nn_block_q5_1) == 24, "as in the file");
+_Static_assert(sizeof(nn_block_q8_0) == 34 && sizeof(nn_block_q4_k) == 144, "as in the file");
+_Static_assert(sizeof(nn_block_q5_k) == 176 && sizeof(nn_block_q6_k) == 210, "as in the file");
+
+NN_INLINE float nn_q_get_f16(const uint8_t bytes[2]) {
+  uint16_t half;
+  memcpy(&half, bytes, sizeof half);
+  return nn_f16_to_f32(half);
+}
+
+NN_INLINE void nn_q_put_f16(uint8_t bytes[2], float x) {
+  const uint16_t half = nn_f32_to_f16(x);
+  memcpy(bytes, &half, sizeof half);
+}
+
+/* Scale and minimum of part j of q4_k and q5_k, 6 bits each: those of parts 0 to 3 are bytes 0 to 3 and 4 to 7; of the
+ * others the low four bits are the halves of bytes 8 to 11 and the high two the top bits of the bytes before. */
+NN_INLINE void nn_q_get_scales(const uint8_t packed[NN_Q_SCALE_BYTES], uint8_t scale[8], uint8_t minimum[8]) {
+  for (int j = 0; j < 4; j++) {
+    const uint8_t a = packed[j], b = packed[j + 4], c = packed[j + 8];
+    scale[j] = a & 63;
+    minimum[j] = b & 63;
+    scale[j + 4] = (uint8_t)((c & 15) | (a >> 6) << 4);
+    minimum[j + 4] = (uint8_t)(c >> 4 | (b >> 6) << 4);
+  }
+}
+
+NN_INLINE void nn_q_put_scales(uint8_t packed[NN_Q_SCALE_BYTES], const uint8_t scale[8], const uint8_t minimum[8]) {
+  for (int j = 0; j < 4; j++) {
+    packed[j] = (uint8_t)(scale[j] | (scale[j + 4] >> 4) << 6);
+    packed[j + 4] = (uint8_t)(minimum[j] | (minimum[j + 4] >> 4) << 6);
+    packed[j + 8] = (uint8_t)((scale[j + 4] & 15) | (minimum[j + 4] & 15) << 4);
+  }
+}
+
+/* y[i] = d * q[i] + m for the n quants of a part. */
+NN_INLINE void nn_q_expand(const uint8_t *q, int n, float d, float m, float *y) {
+  for (int i = 0; i < n; i++) {
+    y[i] = d * (float)q[i] + m;
+  }
+}
+
+/* y[i] = d * (q[i] - middle). */
+NN_INLINE void nn_q_expand_signed(const uint8_t *q, int n, int middle, float d, float *y) {
+  for (int i = 0; i < n; i++) {
+    y[i] = d * (float)((int)q[i] - middle);
+  }
+}
+
+/* The 32 quants of halves of bytes and of fifth bits. */
+NN_INLINE void nn_q_halves(const uint8_t packed[16], uint8_t q[NN_QK]) {
+  for (int i = 0; i < 16; i++) {
+    q[i] = packed[i] & 15;
+    q[i + 16] = packed[i] >> 4;
+  }
+}
+
+NN_INLINE void nn_q_fifths(const uint8_t packed[16], const uint8_t high[4], uint8_t q[NN_QK]) {
+  nn_q_halves(packed, q);
+  for (int i = 0; i < NN_QK; i++) {
+    q[i] |= (uint8_t)((high[i / 8] >> (i % 8) & 1) << 4);
+  }
+}
+
+static inline void nn_decode_q4_0(const void *from, int64_t blocks, float *y) {
+  const nn_block_q4_0 *block = from;
+  uint8_t q[NN_QK];
+  for (int64_t b = 0; b < blocks; b++, y += NN_QK) {
+    nn_q_halves(block[b].q, q);
+    nn_q_expand_signed(q, NN_QK, 8, nn_q_get_f16(block[b].d), y);
+  }
+}
+
+static inline void nn_decode_q4_1(const void *from, int64_t blocks, float *y) {
+  const nn_block_q4_1 *block = from;
+  uint8_t q[NN_QK];
+  for (int64_t b = 0; b < blocks; b++, y += NN_QK) {
+    nn_q_halves(block[b].q, q);
+    nn_q_expand(q, NN_QK, nn_q_get_f16(block[b].d), nn_q_get_f16(block[b].m), y);
+  }
+}
+
+static inline void nn_decode_q5_0(const void *from, int64_t blocks, float *y) {
+  const nn_block_q5_0 *block = from;
+  uint8_t q[NN_QK];
+  for (int64_t b = 0; b < blocks; b++, y += NN_QK) {
+    nn_q_fifths(block[b].q, block[b].high, q);
+    nn_q_expand_signed(q, NN_QK, 16, nn_q_get_f16(block[b].d), y);
+  }
+}
+
+static inline void nn_decode_q5_1(const void *from, int64_t blocks, float *y) {
+  const nn_block_q5_1 *block = from;
+  uint8_t q[NN_QK];
+  for (int64_t b = 0; b < blocks; b++, y += NN_QK) {
+    nn_q_fifths(block[b].q, block[b].high, q);
+    nn_q_expand(q, NN_QK, nn_q_get_f16(block[b].d), nn_q_get_f16(block[b].m), y);
+  }
+}
+
+static inline void nn_decode_q8_0(const void *from, int64_t blocks, float *y) {
+  const nn_block_q8_0 *block = from;
+  for (int64_t b = 0; b < blocks; b++, y += NN_QK) {
+    const float d = nn_q_get_f16(block[b].d);
+    for (int i = 0; i < NN_QK; i++) {
+      y[i] = d * (float)block[b].q[i];
+    }
+  }
+}
+
+static inline void nn_decode_q4_k(const void *from, int64_t blocks, float *y) {
+  const nn_block_q4_k *block = from;
+  for (int64_t b = 0; b < blocks; b++, y += NN_QK_LARGE) {
+    const float d = nn_q_get_f16(block[b].d), m = nn_q_get_f16(block[b].m);
+    uint8_t scale[8], minimum[8], q[NN_QK];
+    nn_q_get_scales(block[b].scales, scale, minimum);
+    for (int j = 0; j < 8; j++) {
+      const uint8_t *packed = block[b].q + j / 2 * 32;
+      for (int i = 0; i < NN_QK; i++) {
+        q[i] = j % 2 ? packed[i] >> 4 : packed[i] & 15;
+      }
+      nn_q_expand(q, NN_QK, d * (float)scale[j], -(m * (float)minimum[j]), y + j * NN_QK);
+    }
+  }
+}
+
+static inline void nn_decode_q5_k(const void *from, int64_t blocks, float *y) {
+  const nn_block_q5_k *block = from;
+  for (int64_t b = 0; b < blocks; b++, y += NN_QK_LARGE) {
+    const float d = nn_q_get_f16(block[b].d), m = nn_q_get_f16(block[b].m);
+    uint8_t scale[8], minimum[8], q[NN_QK];
+    nn_q_get_scales(block[b].scales, scale, minimum);
+    for (int j = 0; j < 8; j++) {
+      const uint8_t *packed = block[b].q + j / 2 * 32;
+      for (int i = 0; i < NN_QK; i++) {
+        q[i] = (uint8_t)((j % 2 ? packed[i] >> 4 : packed[i] & 15) | (block[b].high[i] >> j & 1) << 4);
+      }
+      nn_q_expand(q, NN_QK, d * (float)scale[j], -(m * (float)minimum[j]), y + j * NN_QK);
+    }
+  }
+}
+
+/* Elements 32j .. 32j+31 of a half: low bits from the low (j < 2) or high halves of the bytes of `low` on from 32 * (j
+ * % 2), two more from bits 2j and 2j+1 of `high`. */
+static inline void nn_decode_q6_k(const void *from, int64_t blocks, float *y) {
+  const nn_block_q6_k *block = from;
+  for (int64_t b = 0; b < blocks; b++, y += NN_QK_LARGE) {
+    const float d = nn_q_get_f16(block[b].d);
+    uint8_t q[NN_QK];
+    for (int j = 0; j < 8; j++) {
+      const uint8_t *low = block[b].low + j / 4 * 64 + j % 2 * 32, *high = block[b].high + j / 4 * 32;
+      const int shift_low = j % 4 / 2 * 4, shift_high = j % 4 * 2;
+      for (int i = 0; i < NN_QK; i++) {
+        q[i] = (uint8_t)((low[i] >> shift_low & 15) | (high[i] >> shift_high & 3) << 4);
+      }
+      nn_q_expand_signed(q, 16, 32, d * (float)block[b].scales[2 * j], y + j * NN_QK);
+      nn_q_expand_signed(q + 16, 16, 32, d * (float)block[b].scales[2 * j + 1], y + j * NN_QK + 16);
+    }
+  }
+}
+
+/* A format that is a dtype, at any address. n is at most NN_QK_LARGE. */
+NN_INLINE void nn_decode_dtype(const void *from, int64_t n, float *y, int32_t dtype) {
+  uint32_t aligned[NN_QK_LARGE];
+  memcpy(aligned, from, (size_t)(n * nn_dtype_bytes(dtype)));
+  NN_EACH_VECTOR(0, n, 0, 0, nn_put(y, i, lanes, nn_get(aligned, i, lanes, dtype, MODE), NNCUDA_F32, MODE));
+}
+
+/* The numbers of n elements at `from`, whole blocks and at most NN_QK_LARGE. */
+NN_INLINE void nn_decode(int32_t format, const void *from, int64_t n, float *y) {
+  switch (format) {
+  case NNCUDA_FORMAT_F32:
+    memcpy(y, from, (size_t)n * sizeof *y);
+    break;
+  case NNCUDA_FORMAT_F16:
+    nn_decode_dtype(from, n, y, NNCUDA_F16);
+    break;
+  case NNCUDA_FORMAT_BF16:
+    nn_decode_dtype(from, n, y, NNCUDA_BF16);
+    break;
+  case NNCUDA_FORMAT_Q4_0:
+    nn_decode_q4_0(from, n / NN_QK, y);
+    break;
+  case NNCUDA_FORMAT_Q4_1:
+    nn_decode_q4_1(from, n / NN_QK, y);
+    break;
+  case NNCUDA_FORMAT_Q5_0:
+    nn_decode_q5_0(from, n / NN_QK, y);
+    break;
+  case NNCUDA_FORMAT_Q5_1:
+    nn_decode_q5_1(from, n / NN_QK, y);
+    break;
+  case NNCUDA_FORMAT_Q8_0:
+    nn_decode_q8_0(from, n / NN_QK, y);
+    break;
+  case NNCUDA_FORMAT_Q4_K:
+    nn_decode_q4_k(from, n / NN_QK_LARGE, y);
+    break;
+  case NNCUDA_FORMAT_Q5_K:
+    nn_decode_q5_k(from, n / NN_QK_LARGE, y);
+    break;
+  default:
+    nn_decode_q6_k(from, n / NN_QK_LARGE, y);
+    break;
+  }
+}
+
+#endif
