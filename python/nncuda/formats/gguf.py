@@ -9,11 +9,11 @@ of the mapped file.
 
 from __future__ import annotations
 
+import functools
 import math
 import mmap
 import os
 import re
-import stat
 import struct
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +25,7 @@ import numpy as np
 
 from .block_formats import FORMAT_OF_GGUF_TYPE, OTHER_GGUF_TYPES, StoredTensor
 from .errors import FormatError
+from .mapped import map_file
 
 MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32
@@ -45,6 +46,7 @@ SCALARS = {
     "i64": "<q",
     "f64": "<d",
 }
+_HEADER_BYTES = 24
 _LONGEST_KEY = 65535
 _LONGEST_NAME = 64
 _MOST_DIMENSIONS = 4
@@ -108,12 +110,12 @@ _USABLE = {entry.name for entry in FORMAT_OF_GGUF_TYPE.values()}
 class GGUFFile(Mapping[str, StoredTensor]):
     """A GGUF file as a mapping from name to `StoredTensor`; `entries` describes all tensors, `typed` all metadata.
 
-    The size is taken once, from the descriptor that is mapped. A file that is cut afterwards cannot be told from here.
+    The file must stay as it is while the mapping lives (see `map_file`).
     """
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
-        self._map = _map(self.path)
+        self._map = map_file(self.path, "GGUF file", _HEADER_BYTES)
         self._bytes = np.frombuffer(self._map, np.uint8)
         reader = _Reader(self.path, self._map)
         self.version = reader.header()
@@ -128,7 +130,7 @@ class GGUFFile(Mapping[str, StoredTensor]):
         self.alignment = self._alignment()
         self.entries = reader.tensors(tensors, self.alignment)
 
-    @property
+    @functools.cached_property
     def metadata(self) -> dict[str, Any]:
         """Values by key: int, float, bool, str; arrays as read-only NumPy arrays or as `StringArray`."""
         return {key: entry.value for key, entry in self.typed.items()}
@@ -208,25 +210,6 @@ def open_gguf(path: str | os.PathLike[str]) -> GGUFFile | SplitGGUF:
         )
     others = [path.with_name(f"{match[1]}-{number:05d}-of-{count:05d}.gguf") for number in range(2, count + 1)]
     return SplitGGUF([first, *map(GGUFFile, others)])
-
-
-def _map(path: Path) -> mmap.mmap:
-    try:
-        # Not to wait for the other end when the name is that of a pipe.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-    except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise FormatError(path, "is not a file")
-        if status.st_size < 24:
-            raise FormatError(path, f"has {status.st_size} bytes; a GGUF file begins with a header of 24")
-        return mmap.mmap(descriptor, status.st_size, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise FormatError(path, f"cannot be mapped: {error.strerror or error}") from error
-    finally:
-        os.close(descriptor)
 
 
 def _text(path: Path, raw: bytes, what: str) -> str:

@@ -8,7 +8,9 @@ little-endian, without holes (https://github.com/huggingface/safetensors, sectio
 from __future__ import annotations
 
 import errno
+import functools
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +21,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from .block_formats import FORMATS, StoredTensor
 from .errors import FormatError
+from .mapped import map_file
 
 _DTYPES: dict[str, np.dtype] = {
     "F64": np.dtype(np.float64),
@@ -36,6 +40,8 @@ _DTYPES: dict[str, np.dtype] = {
     "U8": np.dtype(np.uint8),
     "BOOL": np.dtype(np.bool_),
 }
+
+_FORMAT_OF_DTYPE = {entry.numpy: entry.name for entry in FORMATS.values() if entry.numpy is not None}
 
 DEFAULT_SHARD_BYTES = 5_000_000_000
 
@@ -84,6 +90,36 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor, without reading it."""
         return self._entries[name][1]
+
+    def stored(self, name: str) -> StoredTensor:
+        """A tensor of f32, f16 or bf16 over the mapped pages of the file; FormatError for another dtype."""
+        dtype, shape = self._entries[name]
+        format_name = _FORMAT_OF_DTYPE.get(dtype)
+        if format_name is None:
+            raise FormatError(self.path, f"tensor {name!r} has dtype {dtype}; weights are f32, f16 or bf16")
+        start, end = self._places[name]
+        return StoredTensor(name, format_name, shape, self._bytes[start:end])
+
+    @functools.cached_property
+    def _bytes(self) -> np.ndarray:
+        return np.frombuffer(map_file(self.path, "safetensors file", 8), np.uint8)
+
+    @functools.cached_property
+    def _places(self) -> dict[str, tuple[int, int]]:
+        # The package checked all of it on opening, but tells no offsets; a file that was replaced since is told here.
+        raw = self._bytes
+        length = int.from_bytes(raw[:8].tobytes(), "little")
+        try:
+            header = json.loads(raw[8 : 8 + length].tobytes())
+            places = {}
+            for name, (dtype, shape) in self._entries.items():
+                first, last = (8 + length + offset for offset in header[name]["data_offsets"])
+                if not 0 <= first <= last <= raw.size or last - first != math.prod(shape) * dtype.itemsize:
+                    raise ValueError(name)
+                places[name] = first, last
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise FormatError(self.path, "was changed since it was opened") from error
+        return places
 
 
 def write_safetensors(
@@ -170,6 +206,10 @@ class SafetensorsFolder(Mapping[str, np.ndarray]):
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor, without reading it."""
         return self._home[name].shape(name)
+
+    def stored(self, name: str) -> StoredTensor:
+        """A tensor over the mapped pages of its file, as `SafetensorsFile.stored`."""
+        return self._home[name].stored(name)
 
     def file_name(self, name: str) -> str:
         """The file that holds a tensor."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from ..context import Context
 from ..dtypes import to_numpy
 from ..formats import FormatError, SafetensorsFile, Tokenizer, read_safetensors_folder, write_folder, write_safetensors
 from ..formats.atomic import remove_folder
+from ..formats.run_folder import last_checkpoint, list_checkpoints
 from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, read_json, write_safetensors_folder
 from ..models import (
     MoEConfig,
@@ -42,7 +42,6 @@ from .scaling import LossScalingState
 from .trainer import Trainer
 
 _VERSION = 1
-_STEP_FOLDER = re.compile(r"step-(\d{8,})")
 
 
 @dataclass(frozen=True)
@@ -233,16 +232,6 @@ def _loss_scaling(path: str | os.PathLike[str], values: object, most_skipped: in
     return LossScalingState(float(scale), values["good_steps"], values["skipped"])
 
 
-def list_checkpoints(root: str | os.PathLike[str]) -> list[Path]:
-    """The checkpoints of a run, oldest first."""
-    found = []
-    for entry in Path(root).glob("step-*"):
-        match = _STEP_FOLDER.fullmatch(entry.name)
-        if match and entry.is_dir():
-            found.append((int(match[1]), entry))
-    return [entry for _, entry in sorted(found)]
-
-
 def best_checkpoint(root: str | os.PathLike[str]) -> Path | None:
     """The checkpoint with the lowest held-out loss; None when none has one."""
     losses = []
@@ -263,11 +252,13 @@ def prune_checkpoints(root: str | os.PathLike[str], keep: int) -> None:
 
 def resolve_checkpoint(path: str | os.PathLike[str], which: str = "last") -> Path:
     """A checkpoint folder from the path of one, or of a run, of which the "last" or the "best" is taken."""
+    if which != "best":
+        return last_checkpoint(path)
     path = Path(path)
     root = path / "checkpoints"
     if not root.is_dir():
         return path
-    found = best_checkpoint(root) if which == "best" else next(reversed(list_checkpoints(root)), None)
+    found = best_checkpoint(root)
     if found is None:
-        raise FormatError(root, "holds no checkpoint yet" if which == "last" else "holds no evaluated checkpoint yet")
+        raise FormatError(root, "holds no evaluated checkpoint yet")
     return found

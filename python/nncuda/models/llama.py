@@ -1,0 +1,375 @@
+"""What a Llama is made of, and how GGUF files and Hugging Face folders describe one.
+
+A Llama here is a pre-norm decoder with RMSNorm, rotary attention of grouped heads and a SwiGLU, or a mixture of SwiGLU
+experts behind a router (Mixtral, and this library's own models). Tensors are named as in Hugging Face transformers:
+
+    model.embed_tokens.weight                                  [vocab, hidden]
+    for each layer L, with the prefix model.layers.L:
+      input_layernorm.weight, post_attention_layernorm.weight  [hidden]
+      self_attn.{q,k,v}_proj.weight                            [heads * head_dim, hidden]
+      self_attn.o_proj.weight                                  [hidden, heads * head_dim]
+      self_attn.{q,k,v,o}_proj.bias                            with attention_bias
+      mlp.{gate,up}_proj.weight, mlp.down_proj.weight          [ffn, hidden], [hidden, ffn]
+    or, with experts, all of them in one tensor a matrix:
+      block_sparse_moe.gate.weight                             [experts, hidden]
+      block_sparse_moe.{w1,w3}.weight                          [experts, ffn, hidden]: gate and up
+      block_sparse_moe.w2.weight                               [experts, hidden, ffn]: down
+    model.norm.weight, lm_head.weight                          [hidden], [vocab, hidden]
+
+(Touvron et al. 2023, "Llama 2"; Jiang et al. 2024, "Mixtral of Experts")
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .config import _require
+
+LAYOUTS = ("half", "interleaved")
+SCALINGS = ("none", "linear", "ntk", "llama3")
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary embedding.
+
+    base       of the angles
+    layout     which elements of a head make a pair: "half" (i, i + head_dim/2) or "interleaved" (2i, 2i + 1), as the
+               rows of the stored query and key weights ask for
+    scaling    "none"; "linear": positions are divided by `factor` (Chen et al. 2023, "Extending Context Window");
+               "ntk": the base grows with `factor` as alpha, beyond `context` alone (bloc97 2023); "llama3": each
+               frequency is divided by its entry of `divisors` (Dubey et al. 2024, "The Llama 3 Herd of Models")
+    """
+
+    base: float = 10000.0
+    layout: str = "half"
+    scaling: str = "none"
+    factor: float = 1.0
+    divisors: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("base", "factor"):
+            value = getattr(self, name)
+            good = type(value) in (int, float) and math.isfinite(value) and value > 0
+            _require(good, f"rope.{name}", value, "a number above 0")
+        _require(self.layout in LAYOUTS, "rope.layout", self.layout, f"one of {', '.join(LAYOUTS)}")
+        _require(self.scaling in SCALINGS, "rope.scaling", self.scaling, f"one of {', '.join(SCALINGS)}")
+        _require(self.scaling != "ntk" or self.factor >= 1, "rope.factor", self.factor, "at least 1, as alpha of ntk")
+        for value in self.divisors:
+            _require(math.isfinite(value) and value > 0, "a divisor of rope", value, "a number above 0")
+        needs, has = self.scaling == "llama3", bool(self.divisors)
+        _require(needs == has, "rope.divisors", self.divisors, "given with the scaling llama3, and only then")
+
+
+@dataclass(frozen=True)
+class LlamaConfig:
+    """Sizes and options of a Llama.
+
+    context             longest sequence without stretching beyond what the model was made for
+    extended_context    longest sequence at all; above `context` with the scaling "ntk" alone
+    ffn_size            inner width of the SwiGLU, or of one expert
+    num_experts         0 without experts
+    experts_per_token   0 without experts
+    norm_topk_prob      whether a token's expert weights are divided by their sum
+    tie_embeddings      whether the LM head is the table of embeddings
+    attention_bias      whether the four products of attention have biases
+
+    Others as in `MoEConfig`.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    ffn_size: int
+    context: int
+    extended_context: int
+    norm_eps: float = 1e-5
+    rope: Rope = Rope()
+    num_experts: int = 0
+    experts_per_token: int = 0
+    norm_topk_prob: bool = True
+    tie_embeddings: bool = False
+    attention_bias: bool = False
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            least = 0 if field.name in ("num_experts", "experts_per_token") else 1
+            if field.type == "int":
+                # 2^31: kernels count tokens and rows in 32 bits.
+                good = type(value) is int and least <= value < 2**31
+                _require(good, field.name, value, f"a whole number, {least} to 2^31 - 1")
+            elif field.type == "bool":
+                _require(type(value) is bool, field.name, value, "true or false")
+        eps = self.norm_eps
+        _require(type(eps) in (int, float) and 0 <= eps < 1, "norm_eps", eps, "a number, at least 0 and below 1")
+        heads, dim = self.num_heads, self.head_dim
+        _require(self.num_layers <= 10000, "num_layers", self.num_layers, "at most 10000")
+        _require(heads % self.num_kv_heads == 0, "num_kv_heads", self.num_kv_heads, f"a divisor of num_heads ({heads})")
+        _require(dim % 8 == 0 and dim <= 256, "head_dim", dim, "a multiple of 8, at most 256")
+        most = min(self.num_experts, 64)
+        least = min(self.num_experts, 1)
+        chosen = self.experts_per_token
+        _require(least <= chosen <= most, "experts_per_token", chosen, f"{least} to {most}")
+        longest, ntk = self.extended_context, self.rope.scaling == "ntk"
+        allowed = f"at least context ({self.context})" if ntk else f"context ({self.context}) without the scaling ntk"
+        _require(longest >= self.context if ntk else longest == self.context, "extended_context", longest, allowed)
+        divisors = len(self.rope.divisors)
+        _require(divisors in (0, dim // 2), "the number of divisors of rope", divisors, f"head_dim / 2 ({dim // 2})")
+
+    def rope_options(self, positions: int) -> dict[str, float]:
+        """Options of `kernels.rope_freqs_scaled` for sequences of up to so many positions; its `factors` are
+        `rope.divisors`. ValueError beyond `extended_context`."""
+        if positions > self.extended_context:
+            raise ValueError(f"{positions} positions; this model has at most {self.extended_context}")
+        rope = self.rope
+        stretched = rope.scaling == "ntk" and positions > self.context
+        return {
+            "base": rope.base,
+            "ntk_alpha": rope.factor if stretched else 1.0,
+            "scale": 1 / rope.factor if rope.scaling == "linear" else 1.0,
+        }
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of every tensor by name, in the order of the layers; `lm_head.weight` in tied models too."""
+        hidden, ffn = self.hidden_size, self.ffn_size
+        queries, keys = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
+        shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (self.vocab_size, hidden)}
+        for layer in range(self.num_layers):
+            prefix = f"model.layers.{layer}"
+            shapes[f"{prefix}.input_layernorm.weight"] = (hidden,)
+            for part, rows, columns in (
+                ("q", queries, hidden),
+                ("k", keys, hidden),
+                ("v", keys, hidden),
+                ("o", hidden, queries),
+            ):
+                shapes[f"{prefix}.self_attn.{part}_proj.weight"] = (rows, columns)
+                if self.attention_bias:
+                    shapes[f"{prefix}.self_attn.{part}_proj.bias"] = (rows,)
+            shapes[f"{prefix}.post_attention_layernorm.weight"] = (hidden,)
+            if self.num_experts:
+                experts = self.num_experts
+                shapes[f"{prefix}.block_sparse_moe.gate.weight"] = (experts, hidden)
+                shapes[f"{prefix}.block_sparse_moe.w1.weight"] = (experts, ffn, hidden)
+                shapes[f"{prefix}.block_sparse_moe.w3.weight"] = (experts, ffn, hidden)
+                shapes[f"{prefix}.block_sparse_moe.w2.weight"] = (experts, hidden, ffn)
+            else:
+                shapes[f"{prefix}.mlp.gate_proj.weight"] = (ffn, hidden)
+                shapes[f"{prefix}.mlp.up_proj.weight"] = (ffn, hidden)
+                shapes[f"{prefix}.mlp.down_proj.weight"] = (hidden, ffn)
+        shapes["model.norm.weight"] = (hidden,)
+        shapes["lm_head.weight"] = (self.vocab_size, hidden)
+        return shapes
+
+    def to_dict(self) -> dict[str, Any]:
+        """All options by name."""
+        return dataclasses.asdict(self)
+
+
+def llama3_divisors(
+    base: float, head_dim: int, factor: float, low: float, high: float, original_context: float
+) -> tuple[float, ...]:
+    """What the frequencies of Llama 3.1 are divided by, a number a pair, rounded to f32.
+
+    Waves shorter than original_context/high stay, those longer than original_context/low are stretched by `factor`,
+    between them the frequency goes over linearly in original_context/wavelength. (Dubey et al. 2024, and its reference
+    code; https://github.com/meta-llama/llama-models)
+    """
+    divisors = []
+    for pair in range(head_dim // 2):
+        turns = original_context * base ** (-2 * pair / head_dim) / (2 * math.pi)
+        share = min(max((turns - low) / (high - low), 0.0), 1.0)
+        divisors.append(float(np.float32(1 / ((1 - share) / factor + share))))
+    return tuple(divisors)
+
+
+# Small weights, which are multiplied element by element in f32 and so cannot be in blocks.
+_PLAIN = ("layernorm.weight", ".bias", "model.norm.weight", "block_sparse_moe.gate.weight")
+
+
+def is_plain(name: str) -> bool:
+    """Whether a tensor must be in f32, f16 or bf16: norms, biases, routers."""
+    return name.endswith(_PLAIN)
+
+
+def config_from_folder(values: Mapping[str, Any]) -> LlamaConfig:
+    """Reads the content of a `config.json` of Hugging Face transformers, model_type llama or mixtral.
+
+    Raises ValueError when it is of another model, lacks something, or asks for what this engine does not do.
+    """
+    kind = values.get("model_type")
+    if kind not in ("llama", "mixtral"):
+        raise ValueError(f"the model_type is {kind!r}; this program runs 'llama' and 'mixtral'")
+    given = _Values(values)
+    mixtral = kind == "mixtral"
+    for name in ("hidden_act", "mlp_bias", "partial_rotary_factor"):
+        needed = {"hidden_act": "silu", "mlp_bias": False, "partial_rotary_factor": 1.0}[name]
+        if values.get(name) not in (None, needed):
+            raise ValueError(f"{name} is {values[name]!r}; this engine has {needed!r}")
+    heads, hidden = given.whole("num_attention_heads"), given.whole("hidden_size")
+    head_dim = given.whole("head_dim", hidden // heads)
+    context = given.whole("max_position_embeddings", None if mixtral else 2048)
+    _check_window(values.get("sliding_window"), "sliding_window", context)
+    extra = values.get("nncuda", {})
+    known = ("extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor")
+    if not isinstance(extra, Mapping) or any(name not in known for name in extra):
+        raise ValueError(f"the options under 'nncuda' must be among {', '.join(known)}")
+    rope = _rope_from_folder(values, head_dim, 1e6 if mixtral else 1e4)  # transformers' own defaults
+    longest = _Values(extra).whole("extended_context", context)
+    if longest > context:
+        if rope.scaling != "none":
+            raise ValueError(f"extended_context of a model whose rotary embedding is scaled already ({rope.scaling})")
+        rope = dataclasses.replace(rope, scaling="ntk", factor=_Values(extra).number("ntk_alpha", 1.0))
+    return LlamaConfig(
+        vocab_size=given.whole("vocab_size"),
+        hidden_size=hidden,
+        num_layers=given.whole("num_hidden_layers"),
+        num_heads=heads,
+        num_kv_heads=given.whole("num_key_value_heads", 8 if mixtral else heads),
+        head_dim=head_dim,
+        ffn_size=given.whole("intermediate_size"),
+        context=context,
+        extended_context=longest,
+        norm_eps=given.number("rms_norm_eps", 1e-5 if mixtral else 1e-6),
+        rope=rope,
+        num_experts=given.whole("num_local_experts", 8) if mixtral else 0,
+        experts_per_token=given.whole("num_experts_per_tok", 2) if mixtral else 0,
+        norm_topk_prob=_Values(extra).flag("norm_topk_prob", True),
+        tie_embeddings=given.flag("tie_word_embeddings", False),
+        attention_bias=given.flag("attention_bias", False),
+    )
+
+
+def _rope_from_folder(values: Mapping[str, Any], head_dim: int, default_base: float) -> Rope:
+    # transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
+    rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    if not isinstance(rope, Mapping):
+        raise ValueError(f"rope_parameters is {rope!r}; it must be an object")
+    given = _Values(rope)
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    base = given.number("rope_theta", _Values(values).number("rope_theta", default_base))
+    if rope.get("partial_rotary_factor") not in (None, 1.0):
+        raise ValueError(f"partial_rotary_factor is {rope['partial_rotary_factor']!r}; this engine turns whole heads")
+    if kind == "default":
+        return Rope(base=base)
+    if kind == "linear":
+        return Rope(base=base, scaling="linear", factor=given.number("factor"))
+    if kind != "llama3":
+        raise ValueError(f"rotary embedding of type {kind!r}; this engine has 'default', 'linear' and 'llama3'")
+    low, high = given.number("low_freq_factor"), given.number("high_freq_factor")
+    factor, original = given.number("factor"), given.number("original_max_position_embeddings")
+    if base <= 0 or factor < 1 or not 0 < low < high or original < 1:
+        raise ValueError(
+            f"rotary embedding of llama3 with base {base}, factor {factor}, low_freq_factor {low}, high_freq_factor "
+            f"{high} and original_max_position_embeddings {original}: they must be above 0, the factor and the context "
+            f"at least 1, low below high"
+        )
+    divisors = llama3_divisors(base, head_dim, factor, low, high, original)
+    return Rope(base=base, scaling="llama3", factor=factor, divisors=divisors)
+
+
+def config_from_gguf(metadata: Mapping[str, Any], *, tied: bool, biased: bool, divisors: Any = None) -> LlamaConfig:
+    """Reads the metadata of a GGUF file of the architecture llama (which Mixtral's have too).
+
+    `tied`: there is no output.weight; `biased`: attention has biases; `divisors`: the values of rope_freqs.weight, or
+    None. Raises ValueError when it is of another model, lacks something, or asks for what this engine does not do.
+    """
+    architecture = metadata.get("general.architecture")
+    if architecture != "llama":
+        raise ValueError(f"general.architecture is {architecture!r}; this program runs 'llama'")
+    given = _Values(metadata, "llama.")
+    heads, hidden = given.whole("attention.head_count"), given.whole("embedding_length")
+    head_dim = given.whole("attention.key_length", hidden // heads)
+    for name in ("attention.value_length", "rope.dimension_count"):
+        if given.whole(name, head_dim) != head_dim:
+            raise ValueError(f"llama.{name} is {given.whole(name)}; it must be the size of a head ({head_dim})")
+    context = given.whole("context_length")
+    _check_window(metadata.get("llama.attention.sliding_window"), "llama.attention.sliding_window", context)
+    experts = given.whole("expert_count", 0)
+    rope = Rope(base=given.number("rope.freq_base", 10000.0), layout="interleaved")
+    kind = metadata.get("llama.rope.scaling.type", "linear" if "llama.rope.scale_linear" in metadata else "none")
+    factor = given.number("rope.scaling.factor", given.number("rope.scale_linear", 1.0))
+    longest = given.whole("nncuda.extended_context", context)
+    if kind not in ("none", "linear"):
+        raise ValueError(f"llama.rope.scaling.type is {kind!r}; this engine has 'none' and 'linear'")
+    stretched = [kind == "linear" and factor != 1, divisors is not None, longest > context]
+    if sum(stretched) > 1:
+        raise ValueError("the rotary embedding is scaled in more than one way (linear, rope_freqs.weight, ntk)")
+    if stretched[0]:
+        rope = dataclasses.replace(rope, scaling="linear", factor=factor)
+    elif stretched[1]:
+        rope = dataclasses.replace(rope, scaling="llama3", divisors=tuple(map(float, divisors)))
+    elif stretched[2]:
+        rope = dataclasses.replace(rope, scaling="ntk", factor=given.number("nncuda.ntk_alpha", 1.0))
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    return LlamaConfig(
+        vocab_size=given.whole("vocab_size", len(tokens) if tokens is not None else None),
+        hidden_size=hidden,
+        num_layers=given.whole("block_count"),
+        num_heads=heads,
+        num_kv_heads=given.whole("attention.head_count_kv", heads),
+        head_dim=head_dim,
+        ffn_size=given.whole("feed_forward_length"),
+        context=context,
+        extended_context=longest,
+        norm_eps=given.number("attention.layer_norm_rms_epsilon"),
+        rope=rope,
+        num_experts=experts,
+        experts_per_token=given.whole("expert_used_count", 0 if not experts else None),
+        norm_topk_prob=given.flag("expert_weights_norm", True),
+        tie_embeddings=tied,
+        attention_bias=biased,
+    )
+
+
+def _check_window(window: Any, name: str, context: int) -> None:
+    if window is None or window == 0:
+        return
+    if type(window) is not int or window < context:
+        raise ValueError(f"{name} is {window!r}; this engine attends to all of the context ({context})")
+
+
+class _Values:
+    """Options of a file by name, each checked for its type; those without a default must be there."""
+
+    def __init__(self, values: Mapping[str, Any], prefix: str = ""):
+        self._values, self._prefix = values, prefix
+
+    def _get(self, name: str, default: Any) -> Any:
+        value = self._values.get(self._prefix + name)
+        if value is None:
+            if default is None:
+                raise ValueError(f"{self._prefix}{name} is missing")
+            return default
+        if isinstance(value, np.ndarray) and value.size and (value == value[0]).all():
+            return value[0].item()  # one number a layer, the same in all
+        return value
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        value = self._get(name, default)
+        least = 0 if default == 0 else 1
+        if type(value) is not int or not least <= value < 2**31:
+            raise ValueError(f"{self._prefix}{name} is {value!r}; it must be a whole number, {least} to 2^31 - 1")
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        value = self._get(name, default)
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise ValueError(f"{self._prefix}{name} is {value!r}; it must be a finite number")
+        return float(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self._get(name, default)
+        if type(value) is not bool:
+            raise ValueError(f"{self._prefix}{name} is {value!r}; it must be true or false")
+        return value

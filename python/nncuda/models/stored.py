@@ -1,0 +1,227 @@
+"""Stored models: a Llama in a GGUF file or in a Hugging Face folder, as one description.
+
+Nothing is read ahead, copied or converted: tensors are the mapped pages of the files, in their format and in the order
+of rows they have. (GGUF files order the rows of queries and keys for interleaved pairs, folders for half-split ones;
+`config.rope.layout` says which.) The one exception are experts that a folder has in a tensor each, since one call
+multiplies all of them: where they do not follow each other in the file, the first look-up of such a matrix copies them
+into one piece.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..formats.block_formats import StoredTensor
+from ..formats.errors import FormatError
+from ..formats.gguf import GGUFFile, SplitGGUF, open_gguf
+from ..formats.run_folder import last_checkpoint
+from ..formats.safetensors import read_json, read_safetensors_folder
+from .llama import LlamaConfig, config_from_folder, config_from_gguf, is_plain
+
+_OF_MODEL = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
+_OF_LAYER = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+    "ffn_gate_inp": "block_sparse_moe.gate",
+    "ffn_gate_exps": "block_sparse_moe.w1",
+    "ffn_up_exps": "block_sparse_moe.w3",
+    "ffn_down_exps": "block_sparse_moe.w2",
+}
+_GGUF_OF_LAYER = {ours: theirs for theirs, ours in _OF_LAYER.items()}
+_GGUF_OF_MODEL = {ours: theirs for theirs, ours in _OF_MODEL.items()}
+_ROPE_FREQUENCIES = "rope_freqs.weight"
+_GGUF_NAME = re.compile(r"blk\.(\d{1,5})\.(\w+)\.(weight|bias)")
+_NAME = re.compile(r"model\.layers\.(\d{1,5})\.(.+)\.(weight|bias)")
+_EXPERT = re.compile(r"(model\.layers\.\d{1,5}\.block_sparse_moe)\.experts\.(\d{1,5})\.(w[123])\.weight")
+_FUSED = re.compile(r"(model\.layers\.\d{1,5})\.mlp\.experts\.(gate_up_proj|down_proj)")
+# Tables that old versions of transformers saved with the weights; the configuration gives them too.
+_REDUNDANT = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
+
+
+def gguf_name(name: str) -> str:
+    """What GGUF files call a tensor of `LlamaConfig.shapes`."""
+    match = _NAME.fullmatch(name)
+    return f"blk.{match[1]}.{_GGUF_OF_LAYER[match[2]]}.{match[3]}" if match else _GGUF_OF_MODEL[name]
+
+
+def _name_of_gguf(name: str) -> str | None:
+    match = _GGUF_NAME.fullmatch(name)
+    if match and match[2] in _OF_LAYER:
+        return f"model.layers.{int(match[1])}.{_OF_LAYER[match[2]]}.{match[3]}"
+    return _OF_MODEL.get(name)
+
+
+class StoredTensors(Mapping[str, StoredTensor]):
+    """The tensors of a model by the names of `LlamaConfig.shapes`."""
+
+    def __init__(self, parts: dict[str, list[StoredTensor]], shapes: Mapping[str, tuple[int, ...]]):
+        self._parts, self._shapes = parts, shapes
+        self._merged: dict[str, StoredTensor] = {}
+
+    def parts(self, name: str) -> list[StoredTensor]:
+        """What the files have of a tensor, in order: itself, or the same matrix of each expert."""
+        return self._parts[name]
+
+    def __getitem__(self, name: str) -> StoredTensor:
+        parts = self._parts[name]
+        if len(parts) == 1:
+            return parts[0]
+        if name not in self._merged:
+            self._merged[name] = StoredTensor(name, parts[0].format, self._shapes[name], _in_one_piece(parts))
+        return self._merged[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the files; the head of a tied model counts once."""
+        unique = {part.data.ctypes.data: part.nbytes for parts in self._parts.values() for part in parts}
+        return sum(unique.values())
+
+
+def _in_one_piece(parts: list[StoredTensor]) -> np.ndarray:
+    whole, size = parts[0].data.base, parts[0].nbytes
+    addresses = [part.data.ctypes.data for part in parts]
+    in_a_row = all(after - before == size for before, after in itertools.pairwise(addresses))
+    if in_a_row and isinstance(whole, np.ndarray) and all(part.data.base is whole for part in parts):
+        start = addresses[0] - whole.ctypes.data
+        return whole[start : start + len(parts) * size]
+    return np.concatenate([part.data for part in parts])
+
+
+class StoredModel:
+    """A model as its files have it: `config`, `tensors`, `path`, and `file`, the opened GGUF file, None of a folder."""
+
+    def __init__(
+        self,
+        path: Path,
+        config: LlamaConfig,
+        tensors: StoredTensors,
+        file: GGUFFile | SplitGGUF | None = None,
+        folder_config: Mapping[str, Any] | None = None,
+    ):
+        self.path, self.config, self.tensors, self.file = path, config, tensors, file
+        self.folder_config = folder_config
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> StoredModel:
+        """Opens a GGUF file (of a split one its first part), a Hugging Face folder of a Llama or Mixtral, a checkpoint,
+        or the last checkpoint of a run. All but the values of the tensors is checked; FormatError says what is wrong.
+        """
+        path = Path(path)
+        return _open_folder(last_checkpoint(path)) if path.is_dir() else _open_gguf(path)
+
+
+def _open_gguf(path: Path) -> StoredModel:
+    file = open_gguf(path)
+    try:
+        divisors = file[_ROPE_FREQUENCIES].f32() if _ROPE_FREQUENCIES in file else None
+        config = config_from_gguf(
+            file.metadata,
+            tied="output.weight" not in file,
+            biased="blk.0.attn_q.bias" in file,
+            divisors=divisors.reshape(-1) if divisors is not None else None,
+        )
+    except FormatError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise FormatError(path, str(error)) from error
+    found: dict[str, list[StoredTensor]] = {}
+    for theirs in file:
+        if theirs == _ROPE_FREQUENCIES:
+            continue
+        name = _name_of_gguf(theirs)
+        if name is None or name in found:
+            raise FormatError(path, f"has the tensor {theirs!r}, which is none of a model of this architecture")
+        found[name] = [file[theirs]]
+    return StoredModel(path, config, _checked(path, config, found), file=file)
+
+
+def _open_folder(folder: Path) -> StoredModel:
+    values = read_json(folder / "config.json")
+    try:
+        config = config_from_folder(values)
+    except ValueError as error:
+        raise FormatError(folder / "config.json", str(error)) from error
+    files = read_safetensors_folder(folder)
+    found: dict[str, list[StoredTensor]] = {}
+    experts: dict[str, dict[int, StoredTensor]] = {}
+    for theirs in files:
+        if _REDUNDANT.fullmatch(theirs) or (theirs == "lm_head.weight" and config.tie_embeddings):
+            continue
+        if match := _EXPERT.fullmatch(theirs):
+            experts.setdefault(f"{match[1]}.{match[3]}.weight", {})[int(match[2])] = files.stored(theirs)
+        elif match := _FUSED.fullmatch(theirs):
+            for part, pieces in _cut(folder, match[2], files.stored(theirs), config).items():
+                found[f"{match[1]}.block_sparse_moe.{part}.weight"] = pieces
+        else:
+            found[theirs.replace(".mlp.gate.weight", ".block_sparse_moe.gate.weight")] = [files.stored(theirs)]
+    for name, pieces in experts.items():
+        if sorted(pieces) != list(range(config.num_experts)) or name in found:
+            raise FormatError(folder, f"{name} has {len(pieces)} experts; config.json makes it {config.num_experts}")
+        found[name] = [pieces[expert] for expert in range(config.num_experts)]
+    return StoredModel(folder, config, _checked(folder, config, found), folder_config=values)
+
+
+def _cut(folder: Path, part: str, tensor: StoredTensor, config: LlamaConfig) -> dict[str, list[StoredTensor]]:
+    """The matrices of the experts in a tensor that has them all, as transformers 5 holds them in memory."""
+    experts, ffn, hidden = config.num_experts, config.ffn_size, config.hidden_size
+    right = (experts, 2 * ffn, hidden) if part == "gate_up_proj" else (experts, hidden, ffn)
+    if tensor.shape != right:
+        raise FormatError(
+            folder, f"tensor {tensor.name} has shape {list(tensor.shape)}; config.json makes it {list(right)}"
+        )
+    if part == "down_proj":
+        return {"w2": [tensor]}
+    halves = tensor.data.reshape(2 * experts, -1)
+    return {
+        name: [
+            StoredTensor(tensor.name, tensor.format, (ffn, hidden), halves[at]) for at in range(first, 2 * experts, 2)
+        ]
+        for name, first in (("w1", 0), ("w3", 1))
+    }
+
+
+def _checked(path: Path, config: LlamaConfig, found: dict[str, list[StoredTensor]]) -> StoredTensors:
+    shapes = config.shapes()
+    if config.tie_embeddings and "model.embed_tokens.weight" in found:
+        found["lm_head.weight"] = found["model.embed_tokens.weight"]
+    for name in found:
+        if name not in shapes:
+            raise FormatError(path, f"has the tensor {name!r}, which is none of a model of this configuration")
+    for name, shape in shapes.items():
+        if name not in found:
+            raise FormatError(path, f"lacks the tensor {name} of shape {list(shape)}")
+        parts = found[name]
+        right = shape if len(parts) == 1 else shape[1:]
+        for part in parts:
+            if part.shape != right:
+                problem = f"has shape {list(part.shape)}; the configuration makes it {list(right)}"
+                raise FormatError(path, f"tensor {part.name} {problem}")
+            if part.format != parts[0].format:
+                raise FormatError(path, f"the experts of {name} are in {parts[0].format} and {part.format}")
+        if is_plain(name) and parts[0].format not in ("f32", "f16", "bf16"):
+            raise FormatError(path, f"tensor {parts[0].name} is in {parts[0].format}; it must be in f32, f16 or bf16")
+    return StoredTensors({name: found[name] for name in shapes}, shapes)
