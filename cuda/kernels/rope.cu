@@ -6,12 +6,19 @@ constexpr int THREADS = 256, BLOCKS_PER_SM = 8; /* by count, not measured on a G
 
 /* ---- tables ---- */
 
+/* What a position is multiplied by for the angle of each pair. Without factors, and with a scale of 1, nothing rounds
+ * besides the power. */
 __global__ void __launch_bounds__(THREADS)
-    frequency_kernel(double *frequency, int64_t half, double head_dim, double base, double ntk_alpha) {
+    frequency_kernel(double *frequency, const float *factors, int64_t half, double head_dim, double base,
+                     double ntk_alpha, double scale, nn_rule rule) {
   const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
   if (i < half) {
     const double b = ntk_alpha == 1.0 ? base : base * pow(ntk_alpha, head_dim / (head_dim - 2.0));
-    frequency[i] = pow(b, -2.0 * (double)i / head_dim);
+    const double factor = factors == nullptr ? 1.0 : (double)factors[i];
+    if (!(factor > 0.0 && factor <= 3.402823466385288598e38)) {
+      rule.broken(i, factor);
+    }
+    frequency[i] = scale * pow(b, -2.0 * (double)i / head_dim) / factor;
   }
 }
 
@@ -36,21 +43,29 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-NN_KERNEL(rope_freqs) {
-  const auto *a = static_cast<const nn_rope_freqs_args *>(args);
-  const int64_t half = a->head_dim / 2, n = a->positions * half;
+static int32_t make_tables(nncuda_ctx *ctx, const nn_rope_freqs_scaled_args &a) {
+  const int64_t half = a.head_dim / 2, n = a.positions * half;
   double *frequency = static_cast<double *>(nn_scratch(ctx, (size_t)half * sizeof *frequency));
   if (frequency == nullptr) {
     return NNCUDA_ERROR_OUT_OF_MEMORY;
   }
   const int32_t status = nn_launch(ctx, frequency_kernel, dim3((unsigned)nn_ceil_div(half, THREADS)), dim3(THREADS), 0,
-                                   frequency, half, (double)a->head_dim, a->base, a->ntk_alpha);
+                                   frequency, a.factors, half, (double)a.head_dim, a.base, a.ntk_alpha, a.scale,
+                                   nn_rule_of(ctx, "factors", "finite and above 0"));
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
   return nn_launch(ctx, freqs_kernel, dim3(nn_blocks(ctx, n, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0,
-                   static_cast<const double *>(frequency), a->cosine, a->sine, a->first, n, half);
+                   static_cast<const double *>(frequency), a.cosine, a.sine, a.first, n, half);
 }
+
+NN_KERNEL(rope_freqs) {
+  const auto *a = static_cast<const nn_rope_freqs_args *>(args);
+  return make_tables(ctx,
+                     {nullptr, a->cosine, a->sine, a->first, a->positions, a->head_dim, a->base, a->ntk_alpha, 1.0});
+}
+
+NN_KERNEL(rope_freqs_scaled) { return make_tables(ctx, *static_cast<const nn_rope_freqs_scaled_args *>(args)); }
 
 /* ---- rotation ---- */
 

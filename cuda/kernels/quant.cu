@@ -1,0 +1,199 @@
+/*
+ * Stored rows to numbers and back. A warp has 32 parts of 32 elements, a lane each: numbers pass through shared memory,
+ * so that they come and go in order, wherever a part's lane is.
+ */
+#include "abi/quant.h"
+
+#include "kernels/quant_encode.cuh"
+
+/* By count, not measured on a GPU yet: 17 KiB of shared memory a block leave room for eight of them. */
+constexpr int WARPS = 4, THREADS = WARPS * NN_WARP, BLOCKS_PER_SM = 8;
+
+/* Rows of 33, so that neither rows nor columns meet one bank. */
+constexpr int LD = NN_PART + 1;
+using part_numbers = float[NN_WARP][LD];
+
+struct stored_rows {
+  const uint8_t *stored;
+  const int32_t *ids; /* rows to take, or null for all in order */
+  int64_t rows, k, row_bytes;
+  nn_range range;
+
+  __device__ __forceinline__ const uint8_t *row(int64_t i) const {
+    if (ids == nullptr) {
+      return stored + i * row_bytes;
+    }
+    const int64_t id = ids[i];
+    return range.holds(i, id) ? stored + id * row_bytes : nullptr;
+  }
+};
+
+/* ---- to numbers ---- */
+
+template <int FORMAT, class T> __global__ void __launch_bounds__(THREADS) decode_kernel(stored_rows p, T *y) {
+  __shared__ part_numbers all[WARPS];
+  const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
+  part_numbers &numbers = all[warp];
+  const int64_t across = p.k / NN_PART, parts = p.rows * across, step = (int64_t)gridDim.x * THREADS;
+  for (int64_t first = (int64_t)blockIdx.x * THREADS + warp * NN_WARP; first < parts; first += step) {
+    const int64_t mine = first + lane;
+    const uint8_t *const row = mine < parts ? p.row(mine / across) : nullptr;
+    if (row != nullptr) {
+      nn_part part;
+      nn_load_part<FORMAT>(part, row, mine % across);
+#pragma unroll
+      for (int e = 0; e < NN_PART; e++) {
+        numbers[lane][e] = nn_part_number<FORMAT>(part, e);
+      }
+    }
+    unsigned there = __ballot_sync(NN_ALL_LANES, row != nullptr);
+    __syncwarp();
+    for (; there != 0; there &= there - 1) {
+      const int i = __ffs((int)there) - 1;
+      y[(first + i) * NN_PART + lane] = nn_from_float<T>(numbers[i][lane]);
+    }
+    __syncwarp();
+  }
+}
+
+/* ---- formats that are dtypes ---- */
+
+/* An element at any address. */
+template <class F> __device__ __forceinline__ float number_at(const uint8_t *from) {
+  uint32_t bits[1];
+  nn_bytes_at<(int)sizeof(F)>(bits, from);
+  if constexpr (sizeof(F) == 4) {
+    return __uint_as_float(bits[0]);
+  } else {
+    return nn_to_float(F{(uint16_t)bits[0]});
+  }
+}
+
+template <class F> __device__ __forceinline__ void put_number(uint8_t *to, float x) {
+  if constexpr (sizeof(F) == 4) {
+    nn_put_u16(to, (uint16_t)__float_as_uint(x));
+    nn_put_u16(to + 2, (uint16_t)(__float_as_uint(x) >> 16));
+  } else {
+    nn_put_u16(to, nn_from_float<F>(x).bits);
+  }
+}
+
+template <class F, class T> __global__ void __launch_bounds__(THREADS) widen_kernel(stored_rows p, T *y) {
+  const int64_t elements = p.rows * p.k, step = (int64_t)gridDim.x * THREADS;
+  for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < elements; i += step) {
+    const uint8_t *const row = p.row(i / p.k);
+    if (row != nullptr) {
+      y[i] = nn_from_float<T>(number_at<F>(row + i % p.k * (int64_t)sizeof(F)));
+    }
+  }
+}
+
+template <class F, class T>
+__global__ void __launch_bounds__(THREADS) narrow_kernel(const T *x, uint8_t *y, int64_t elements) {
+  const int64_t step = (int64_t)gridDim.x * THREADS;
+  for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < elements; i += step) {
+    const float number = nn_to_float(x[i]);
+    if ((reinterpret_cast<uintptr_t>(y) & (sizeof(F) - 1)) == 0) {
+      reinterpret_cast<F *>(y)[i] = nn_from_float<F>(number);
+    } else {
+      put_number<F>(y + i * (int64_t)sizeof(F), number);
+    }
+  }
+}
+
+template <class T> static int32_t decode(nncuda_ctx *ctx, const stored_rows &p, int32_t format, T *y) {
+  if (nn_is_dtype(format)) {
+    const auto kernel = format == NNCUDA_FORMAT_F32   ? widen_kernel<float, T>
+                        : format == NNCUDA_FORMAT_F16 ? widen_kernel<nn_f16, T>
+                                                      : widen_kernel<nn_bf16, T>;
+    return nn_launch(ctx, kernel, dim3(nn_blocks(ctx, p.rows * p.k, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0, p, y);
+  }
+  const unsigned blocks = nn_blocks(ctx, p.rows * (p.k / NN_PART), THREADS, BLOCKS_PER_SM);
+  NN_SWITCH_BLOCKS(format, return nn_launch(ctx, decode_kernel<FORMAT, T>, dim3(blocks), dim3(THREADS), 0, p, y));
+  return NNCUDA_ERROR_INTERNAL; /* the entry knows no other format */
+}
+
+NN_KERNEL(dequantize) {
+  const auto *a = static_cast<const nn_dequantize_args *>(args);
+  const stored_rows p = {static_cast<const uint8_t *>(a->x), nullptr, a->rows, a->k, a->row_bytes, {}};
+  NN_SWITCH_FLOATS(a->dtype, return decode(ctx, p, a->format, static_cast<T *>(a->y)));
+}
+
+NN_KERNEL(embedding_quant) {
+  const auto *a = static_cast<const nn_embedding_quant_args *>(args);
+  const stored_rows p = {static_cast<const uint8_t *>(a->table),  a->ids, a->tokens, a->dim, a->row_bytes,
+                         nn_range_of(ctx, "ids", 0, a->vocab - 1)};
+  NN_SWITCH_FLOATS(a->dtype, return decode(ctx, p, a->format, static_cast<T *>(a->y)));
+}
+
+/* ---- from numbers ---- */
+
+/* The warp's bytes leave together, in words where `to` allows them. */
+__device__ __forceinline__ void copy_out(uint8_t *to, const uint8_t *from, int bytes) {
+  const int lane = threadIdx.x % NN_WARP;
+  int done = 0;
+  if ((reinterpret_cast<uintptr_t>(to) & 3) == 0) {
+    for (int i = lane; i < bytes / 4; i += NN_WARP) {
+      reinterpret_cast<uint32_t *>(to)[i] = reinterpret_cast<const uint32_t *>(from)[i];
+    }
+    done = bytes / 4 * 4;
+  }
+  for (int i = done + lane; i < bytes; i += NN_WARP) {
+    to[i] = from[i];
+  }
+}
+
+template <int FORMAT, class T>
+__global__ void __launch_bounds__(THREADS) encode_kernel(const T *x, uint8_t *y, int64_t parts) {
+  constexpr int BYTES = nn_stored<FORMAT>::BYTES;
+  __shared__ part_numbers all[WARPS];
+  __shared__ __align__(16) uint8_t all_stored[WARPS][nn_round_up(NN_WARP * BYTES, 16)];
+  const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
+  part_numbers &numbers = all[warp];
+  uint8_t *const stored = all_stored[warp];
+  const int64_t step = (int64_t)gridDim.x * THREADS;
+  for (int64_t first = (int64_t)blockIdx.x * THREADS + warp * NN_WARP; first < parts; first += step) {
+    const int count = (int)(parts - first < NN_WARP ? parts - first : NN_WARP);
+    for (int i = 0; i < count; i++) {
+      numbers[i][lane] = nn_to_float(x[(first + i) * NN_PART + lane]);
+    }
+    __syncwarp();
+    if (lane < count) {
+      float mine[NN_PART];
+#pragma unroll
+      for (int e = 0; e < NN_PART; e++) {
+        mine[e] = numbers[lane][e];
+      }
+      nn_encode<FORMAT>(mine, stored + lane * BYTES);
+    }
+    __syncwarp();
+    copy_out(y + first * BYTES, stored, count * BYTES);
+    __syncwarp();
+  }
+}
+
+template <class T> static int32_t encode(nncuda_ctx *ctx, const nn_quantize_args *a) {
+  const T *const x = static_cast<const T *>(a->x);
+  uint8_t *const y = static_cast<uint8_t *>(a->y);
+  if (nn_is_dtype(a->format)) {
+    const int64_t elements = a->rows * a->k;
+    const auto kernel = a->format == NNCUDA_FORMAT_F32   ? narrow_kernel<float, T>
+                        : a->format == NNCUDA_FORMAT_F16 ? narrow_kernel<nn_f16, T>
+                                                         : narrow_kernel<nn_bf16, T>;
+    return nn_launch(ctx, kernel, dim3(nn_blocks(ctx, elements, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0, x, y,
+                     elements);
+  }
+  const int64_t parts = a->rows * (a->k / NN_PART);
+  const unsigned blocks = nn_blocks(ctx, parts, THREADS, BLOCKS_PER_SM);
+  const auto kernel = a->format == NNCUDA_FORMAT_Q4_0   ? encode_kernel<NNCUDA_FORMAT_Q4_0, T>
+                      : a->format == NNCUDA_FORMAT_Q4_1 ? encode_kernel<NNCUDA_FORMAT_Q4_1, T>
+                      : a->format == NNCUDA_FORMAT_Q5_0 ? encode_kernel<NNCUDA_FORMAT_Q5_0, T>
+                      : a->format == NNCUDA_FORMAT_Q5_1 ? encode_kernel<NNCUDA_FORMAT_Q5_1, T>
+                                                        : encode_kernel<NNCUDA_FORMAT_Q8_0, T>;
+  return nn_launch(ctx, kernel, dim3(blocks), dim3(THREADS), 0, x, y, parts);
+}
+
+NN_KERNEL(quantize) {
+  const auto *a = static_cast<const nn_quantize_args *>(args);
+  NN_SWITCH_FLOATS(a->dtype, return encode<T>(ctx, a));
+}

@@ -1,0 +1,250 @@
+/*
+ * The block formats of GGUF files as registers see them (Gerganov et al., ggml-quants). What all of them have in common
+ * is the part: 32 neighbouring elements of a row, 8 words of 4 unsigned quants, and what makes numbers of them,
+ *
+ *   number = scale * (quant - MIDDLE) + minimum              (q6_k: a factor more for each half of the part)
+ *
+ * A block is bytes at any address, since rows lie as they do in a file. Memory is read in words of 4 bytes all the
+ * same: those that a run of bytes touches, each of which has a byte of the run, shifted into place.
+ */
+#ifndef NN_KERNELS_QUANT_FORMAT_CUH
+#define NN_KERNELS_QUANT_FORMAT_CUH
+
+#include "abi/format.h"
+
+/* after the ABI's */
+#include "kernels/number.cuh"
+#include "kernels/reduce.cuh"
+
+constexpr int NN_PART = 32, NN_PART_WORDS = NN_PART / 4;
+
+/* BYTES bytes from any address; what the last word has beyond them is undefined. */
+template <int BYTES> __device__ __forceinline__ void nn_bytes_at(uint32_t (&to)[(BYTES + 3) / 4], const uint8_t *from) {
+  constexpr int WORDS = (BYTES + 3) / 4;
+  const unsigned before = (unsigned)reinterpret_cast<uintptr_t>(from) & 3u;
+  const uint32_t *words = reinterpret_cast<const uint32_t *>(from - before);
+  uint32_t all[WORDS + 1];
+#pragma unroll
+  for (int i = 0; i < WORDS; i++) {
+    all[i] = __ldg(words + i);
+  }
+  all[WORDS] = before + BYTES > 4 * WORDS ? __ldg(words + WORDS) : 0u;
+#pragma unroll
+  for (int i = 0; i < WORDS; i++) {
+    to[i] = __funnelshift_r(all[i], all[i + 1], 8 * before);
+  }
+}
+
+__device__ __forceinline__ float nn_low_f16(uint32_t x) { return nn_f16_to_f32((uint16_t)x); }
+__device__ __forceinline__ float nn_high_f16(uint32_t x) { return nn_f16_to_f32((uint16_t)(x >> 16)); }
+
+struct nn_part {
+  uint32_t quants[NN_PART_WORDS]; /* element 4i + j is byte j of word i */
+  float scale, minimum;
+  int32_t factor[2]; /* q6_k alone */
+};
+
+/* Halves of bytes: elements 0 to 15 are the low ones, 16 to 31 the high ones. */
+__device__ __forceinline__ void nn_halves(uint32_t (&quants)[NN_PART_WORDS], const uint32_t *packed) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    quants[i] = packed[i] & 0x0f0f0f0fu;
+    quants[i + 4] = packed[i] >> 4 & 0x0f0f0f0fu;
+  }
+}
+
+/* Bit i of `high` is the fifth bit of element i. */
+__device__ __forceinline__ void nn_fifths(uint32_t (&quants)[NN_PART_WORDS], uint32_t high) {
+#pragma unroll
+  for (int i = 0; i < NN_PART_WORDS; i++) {
+    /* Bits 0 to 3 go to the lowest bits of the four bytes: the copies of the product do not meet. */
+    quants[i] |= ((high >> (4 * i) & 15u) * 0x00204081u & 0x01010101u) << 4;
+  }
+}
+
+/* Scale and minimum, 6 bits each, of part j of a block of q4_k or q5_k, whose first 16 bytes are `head`: those of parts
+ * 0 to 3 are bytes 4 to 7 and 8 to 11; of the others bytes 12 to 15 have the low four bits, and the high two are the
+ * top bits of the bytes before. */
+__device__ __forceinline__ void nn_part_scales(nn_part &to, const uint32_t (&head)[4], int j) {
+  const int shift = 8 * (j & 3);
+  const uint32_t a = head[1] >> shift, b = head[2] >> shift, c = head[3] >> shift;
+  const uint32_t scale = j < 4 ? a & 63u : (c & 15u) | (a >> 2 & 48u);
+  const uint32_t minimum = j < 4 ? b & 63u : (c >> 4 & 15u) | (b >> 2 & 48u);
+  to.scale = nn_low_f16(head[0]) * (float)scale;
+  to.minimum = -(nn_high_f16(head[0]) * (float)minimum);
+}
+
+/* BLOCK: elements of a block, BYTES of them; load: part j of the block at `block`. */
+template <int FORMAT> struct nn_stored;
+
+template <> struct nn_stored<NNCUDA_FORMAT_Q4_0> {
+  static constexpr int BLOCK = 32, BYTES = 18, MIDDLE = 8;
+  static constexpr bool HAS_MINIMUM = false, HAS_FACTORS = false;
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int) {
+    uint32_t w[5], packed[4];
+    nn_bytes_at<BYTES>(w, block);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      packed[i] = __funnelshift_r(w[i], w[i + 1], 16);
+    }
+    nn_halves(to.quants, packed);
+    to.scale = nn_low_f16(w[0]);
+  }
+};
+
+template <> struct nn_stored<NNCUDA_FORMAT_Q4_1> {
+  static constexpr int BLOCK = 32, BYTES = 20, MIDDLE = 0;
+  static constexpr bool HAS_MINIMUM = true, HAS_FACTORS = false;
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int) {
+    uint32_t w[5];
+    nn_bytes_at<BYTES>(w, block);
+    nn_halves(to.quants, w + 1);
+    to.scale = nn_low_f16(w[0]);
+    to.minimum = nn_high_f16(w[0]);
+  }
+};
+
+template <> struct nn_stored<NNCUDA_FORMAT_Q5_0> {
+  static constexpr int BLOCK = 32, BYTES = 22, MIDDLE = 16;
+  static constexpr bool HAS_MINIMUM = false, HAS_FACTORS = false;
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int) {
+    uint32_t w[6], packed[5];
+    nn_bytes_at<BYTES>(w, block);
+#pragma unroll
+    for (int i = 0; i < 5; i++) {
+      packed[i] = __funnelshift_r(w[i], w[i + 1], 16);
+    }
+    nn_halves(to.quants, packed + 1);
+    nn_fifths(to.quants, packed[0]);
+    to.scale = nn_low_f16(w[0]);
+  }
+};
+
+template <> struct nn_stored<NNCUDA_FORMAT_Q5_1> {
+  static constexpr int BLOCK = 32, BYTES = 24, MIDDLE = 0;
+  static constexpr bool HAS_MINIMUM = true, HAS_FACTORS = false;
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int) {
+    uint32_t w[6];
+    nn_bytes_at<BYTES>(w, block);
+    nn_halves(to.quants, w + 2);
+    nn_fifths(to.quants, w[1]);
+    to.scale = nn_low_f16(w[0]);
+    to.minimum = nn_high_f16(w[0]);
+  }
+};
+
+/* Its quants are signed already. */
+template <> struct nn_stored<NNCUDA_FORMAT_Q8_0> {
+  static constexpr int BLOCK = 32, BYTES = 34, MIDDLE = 0;
+  static constexpr bool HAS_MINIMUM = false, HAS_FACTORS = false;
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int) {
+    uint32_t w[9];
+    nn_bytes_at<BYTES>(w, block);
+#pragma unroll
+    for (int i = 0; i < NN_PART_WORDS; i++) {
+      to.quants[i] = __funnelshift_r(w[i], w[i + 1], 16);
+    }
+    to.scale = nn_low_f16(w[0]);
+  }
+};
+
+/* Parts 2i and 2i + 1 share 32 bytes, the low and the high halves. */
+template <> struct nn_stored<NNCUDA_FORMAT_Q4_K> {
+  static constexpr int BLOCK = 256, BYTES = 144, MIDDLE = 0;
+  static constexpr bool HAS_MINIMUM = true, HAS_FACTORS = false;
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int j) {
+    uint32_t head[4];
+    nn_bytes_at<16>(head, block);
+    nn_bytes_at<32>(to.quants, block + 16 + 32 * (j >> 1));
+#pragma unroll
+    for (int i = 0; i < NN_PART_WORDS; i++) {
+      to.quants[i] = to.quants[i] >> (4 * (j & 1)) & 0x0f0f0f0fu;
+    }
+    nn_part_scales(to, head, j);
+  }
+};
+
+/* Bit j of byte i of bytes 16 to 47 is the fifth bit of element i of part j. */
+template <> struct nn_stored<NNCUDA_FORMAT_Q5_K> {
+  static constexpr int BLOCK = 256, BYTES = 176, MIDDLE = 0;
+  static constexpr bool HAS_MINIMUM = true, HAS_FACTORS = false;
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int j) {
+    uint32_t head[4], high[NN_PART_WORDS];
+    nn_bytes_at<16>(head, block);
+    nn_bytes_at<32>(high, block + 16);
+    nn_bytes_at<32>(to.quants, block + 48 + 32 * (j >> 1));
+#pragma unroll
+    for (int i = 0; i < NN_PART_WORDS; i++) {
+      to.quants[i] = (to.quants[i] >> (4 * (j & 1)) & 0x0f0f0f0fu) | (high[i] >> j & 0x01010101u) << 4;
+    }
+    nn_part_scales(to, head, j);
+  }
+};
+
+/* Of each half of a block, 64 bytes have the low four bits, 32 the high two: parts 0 and 1 of the half are the low
+ * halves of the 64, 2 and 3 the high ones. Then 16 signed factors, and the scale. */
+template <> struct nn_stored<NNCUDA_FORMAT_Q6_K> {
+  static constexpr int BLOCK = 256, BYTES = 210, MIDDLE = 32;
+  static constexpr bool HAS_MINIMUM = false, HAS_FACTORS = true;
+  static __device__ __forceinline__ void load(nn_part &to, const uint8_t *block, int j) {
+    const int half = j >> 2, in_half = j & 3;
+    uint32_t high[NN_PART_WORDS], factors[1], scale[1];
+    nn_bytes_at<32>(to.quants, block + 64 * half + 32 * (in_half & 1));
+    nn_bytes_at<32>(high, block + 128 + 32 * half);
+    nn_bytes_at<2>(factors, block + 192 + 2 * j);
+    nn_bytes_at<2>(scale, block + 208);
+#pragma unroll
+    for (int i = 0; i < NN_PART_WORDS; i++) {
+      to.quants[i] = (to.quants[i] >> (4 * (in_half >> 1)) & 0x0f0f0f0fu) | (high[i] >> (2 * in_half) & 0x03030303u)
+                                                                                << 4;
+    }
+    to.factor[0] = (int8_t)factors[0];
+    to.factor[1] = (int8_t)(factors[0] >> 8);
+    to.scale = nn_low_f16(scale[0]);
+  }
+};
+
+/* Part `part` of a row. */
+template <int FORMAT> __device__ __forceinline__ void nn_load_part(nn_part &to, const uint8_t *row, int64_t part) {
+  constexpr int PARTS = nn_stored<FORMAT>::BLOCK / NN_PART;
+  nn_stored<FORMAT>::load(to, row + part / PARTS * nn_stored<FORMAT>::BYTES, (int)(part % PARTS));
+}
+
+/* Element e of a part in f32; only a minimum needs rounding, since the product of a scale and a quant is exact. */
+template <int FORMAT> __device__ __forceinline__ float nn_part_number(const nn_part &part, int e) {
+  const uint32_t byte = part.quants[e / 4] >> (8 * (e % 4));
+  const int quant = FORMAT == NNCUDA_FORMAT_Q8_0 ? (int)(int8_t)byte : (int)(byte & 255u) - nn_stored<FORMAT>::MIDDLE;
+  if constexpr (nn_stored<FORMAT>::HAS_FACTORS) {
+    return part.scale * (float)part.factor[e / 16] * (float)quant;
+  } else if constexpr (nn_stored<FORMAT>::HAS_MINIMUM) {
+    return __fadd_rn(__fmul_rn(part.scale, (float)quant), part.minimum);
+  } else {
+    return part.scale * (float)quant;
+  }
+}
+
+/* Runs `statement` with FORMAT the block format. */
+#define NN_BLOCK_CASE(name, ...)                                                                                       \
+  case name: {                                                                                                         \
+    constexpr int FORMAT = name;                                                                                       \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }
+#define NN_SWITCH_BLOCKS(format, ...)                                                                                  \
+  switch (format) {                                                                                                    \
+    NN_BLOCK_CASE(NNCUDA_FORMAT_Q4_0, __VA_ARGS__)                                                                     \
+    NN_BLOCK_CASE(NNCUDA_FORMAT_Q4_1, __VA_ARGS__)                                                                     \
+    NN_BLOCK_CASE(NNCUDA_FORMAT_Q5_0, __VA_ARGS__)                                                                     \
+    NN_BLOCK_CASE(NNCUDA_FORMAT_Q5_1, __VA_ARGS__)                                                                     \
+    NN_BLOCK_CASE(NNCUDA_FORMAT_Q8_0, __VA_ARGS__)                                                                     \
+    NN_BLOCK_CASE(NNCUDA_FORMAT_Q4_K, __VA_ARGS__)                                                                     \
+    NN_BLOCK_CASE(NNCUDA_FORMAT_Q5_K, __VA_ARGS__)                                                                     \
+    NN_BLOCK_CASE(NNCUDA_FORMAT_Q6_K, __VA_ARGS__)                                                                     \
+  default:                                                                                                             \
+    break;                                                                                                             \
+  }
+
+/* Whether a format is a dtype, under the same number. */
+__host__ __device__ constexpr bool nn_is_dtype(int32_t format) { return format < NNCUDA_FORMAT_Q4_0; }
+
+#endif
