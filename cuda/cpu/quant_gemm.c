@@ -1,0 +1,279 @@
+#include "quant_gemm_job.h"
+
+#include "quant_gemm_block.h"
+#include "quant_gemm_round.h"
+#include "rows.h"
+
+/* ---- sums ---- */
+
+NN_INLINE void block_columns(const quant_piece *t, int32_t format) {
+  const quant_left *left = &t->job->left[QUANT_LEFT_BLOCKS];
+  const int64_t blocks = t->k / QUANT_BLOCK, first = t->panel->tile * QUANT_ROWS;
+  quant_block *row = (quant_block *)(void *)t->work;
+  for (int64_t c = 0; c < t->columns; c++) {
+    for (int64_t i = 0; i < blocks; i++) {
+      quant_unpack(t->w + c * t->row_bytes, i, &row[i], format);
+    }
+    for (int64_t r = 0; r < t->panel->rows; r++) {
+      const int64_t at = (first + r) * blocks;
+      float sum = 0.0f;
+      for (int64_t i = 0; i < blocks; i++) {
+        const int8_t *x = left->codes + (at + i) * QUANT_BLOCK;
+        const quant_block *b = &row[i];
+        int32_t half[2] = {0, 0};
+        for (int j = 0; j < QUANT_BLOCK; j++) {
+          half[j / 16] += (int32_t)x[j] * (int32_t)b->code[j];
+        }
+        const int32_t integers =
+            format == NNCUDA_FORMAT_Q6_K ? half[0] * b->part[0] + half[1] * b->part[1] : half[0] + half[1];
+        sum = quant_fma(left->scale[at + i] * b->scale, (float)integers, sum);
+        if (quant_has_minimum(format)) {
+          sum = quant_fma(left->total[at + i], b->minimum, sum);
+        }
+      }
+      t->sums[r * t->ld + c] = sum;
+    }
+  }
+}
+
+/* Lanes over k, added in a fixed tree: the same for any number of rows. */
+NN_INLINE void float_columns(const quant_piece *t, int32_t dtype) {
+  const quant_left *left = &t->job->left[quant_left_of(t->format)];
+  const int64_t first = t->panel->tile * QUANT_ROWS;
+  for (int64_t c = 0; c < t->columns; c++) {
+    for (int64_t r = 0; r < t->panel->rows; r++) {
+      t->sums[r * t->ld + c] =
+          nn_dot(left->values, (first + r) * t->k, NNCUDA_F32, t->w + c * t->row_bytes, 0, dtype, t->k);
+    }
+  }
+}
+
+static void columns(const quant_piece *t) {
+  switch (t->format) {
+  case NNCUDA_FORMAT_F32:
+    float_columns(t, NNCUDA_F32);
+    break;
+  case NNCUDA_FORMAT_F16:
+    float_columns(t, NNCUDA_F16);
+    break;
+  case NNCUDA_FORMAT_BF16:
+    float_columns(t, NNCUDA_BF16);
+    break;
+#define CASE(name)                                                                                                     \
+  case NNCUDA_FORMAT_##name:                                                                                           \
+    block_columns(t, NNCUDA_FORMAT_##name);                                                                            \
+    break;
+    CASE(Q4_0)
+    CASE(Q4_1)
+    CASE(Q5_0)
+    CASE(Q5_1)
+    CASE(Q8_0)
+    CASE(Q4_K)
+    CASE(Q5_K)
+  default:
+    block_columns(t, NNCUDA_FORMAT_Q6_K);
+#undef CASE
+  }
+}
+
+/* Scratch memory that `columns` needs. */
+static int64_t work_bytes(int64_t k) { return nn_round_up(k / QUANT_BLOCK * (int64_t)sizeof(quant_block), 64); }
+
+/* ---- from sums to the result ---- */
+
+NN_INLINE vf silu_of(vf x) { return x / (vf_set1(1.0f) + vf_exp(vf_set1(0.0f) - x)); }
+
+NN_INLINE vf load(const void *p, int64_t i, int64_t n, int32_t dtype) {
+  return n == VF ? vf_load_as(p, i, dtype) : vf_load_part_as(p, i, n, dtype);
+}
+
+NN_INLINE void store(void *p, int64_t i, int64_t n, vf x, int32_t dtype) {
+  if (n == VF) {
+    vf_store_as(p, i, x, dtype);
+  } else {
+    vf_store_part_as(p, i, n, x, dtype);
+  }
+}
+
+/* A row of sums into the result, from `column` on. `up` is null but for the gated unit. */
+NN_INLINE void finish_row(const nn_gemm_quant_args *x, const float *sums, const float *up, int64_t row, int64_t column,
+                          int64_t count, int32_t dtype) {
+  for (int64_t i = 0; i < count; i += VF) {
+    const int64_t n = nn_min(VF, count - i), at = row * x->n + column + i;
+    vf v = vf_load(sums + i);
+    if (up != NULL) {
+      v = silu_of(v) * vf_load(up + i);
+    }
+    if (x->bias != NULL) {
+      v += load(x->bias, column + i, n, dtype);
+    }
+    if (x->activation == NNCUDA_ACTIVATION_SILU) {
+      v = silu_of(v);
+    }
+    if (x->residual != NULL) {
+      v += load(x->residual, at, n, dtype);
+    }
+    store(x->y, at, n, v, dtype);
+  }
+}
+
+/* ---- tasks ---- */
+
+static void product_task(void *arg, int64_t i, int32_t worker) {
+  const quant_job *job = arg;
+  const nn_gemm_quant_args *x = job->args;
+  const quant_panel *panel = &job->panel[i / job->chunks];
+  const int64_t chunk = i % job->chunks;
+  const int32_t gated = x->combine == NN_QUANT_SWIGLU;
+  int32_t matrix = 0;
+  int64_t column = 0; /* of the result, where the matrix begins */
+  while (!gated && chunk >= job->chunk[matrix + 1]) {
+    column += x->matrix[matrix++].n;
+  }
+  const int64_t first = (chunk - job->chunk[matrix]) * job->columns;
+  char *scratch = job->scratch + worker * job->scratch_step;
+  float *sums = (float *)(void *)scratch, *up = sums + panel->rows * job->ld;
+  quant_piece piece = {.job = job, .panel = panel, .k = x->k, .sums = sums, .ld = job->ld};
+  piece.work = (char *)(up + (gated ? panel->rows * job->ld : 0));
+  for (int32_t j = matrix; j < (gated ? 2 : matrix + 1); j++) {
+    const nn_quant_matrix *w = &x->matrix[j];
+    piece.w = (const uint8_t *)w->w + (panel->group * w->n + first) * w->row_bytes;
+    piece.row_bytes = w->row_bytes;
+    piece.columns = nn_min(job->columns, w->n - first);
+    piece.format = w->format;
+    columns(&piece);
+    piece.sums = up;
+  }
+  for (int64_t r = 0; r < panel->rows; r++) {
+    NN_SWITCH_DTYPE(x->dtype, finish_row(x, sums + r * job->ld, gated ? up + r * job->ld : NULL, panel->row + r,
+                                         column + first, piece.columns, DT));
+  }
+}
+
+static void round_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const quant_job *job = arg;
+  const nn_gemm_quant_args *x = job->args;
+  const quant_panel *panel = &job->panel[i];
+  for (int32_t form = 0; form < QUANT_LEFTS; form++) {
+    const quant_left *left = &job->left[form];
+    for (int64_t r = 0; r < panel->rows && (left->codes != NULL || left->values != NULL); r++) {
+      NN_SWITCH_DTYPE(x->dtype,
+                      quant_round_row(left, form, x->x, panel->row + r, panel->tile * QUANT_ROWS + r, x->k, DT));
+    }
+  }
+}
+
+/* offsets[0] = 0, never falling, the last at most m. */
+static int32_t check_offsets(nncuda_ctx *ctx, const nn_gemm_quant_args *x) {
+  if (x->offsets[0] != 0) {
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "offsets[0] is %d; it must be 0", x->offsets[0]);
+  }
+  for (int64_t i = 0; i < x->groups; i++) {
+    const int32_t from = x->offsets[i], to = x->offsets[i + 1];
+    if (to < from || to > x->m) {
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "offsets[%lld] is %d; it must be %d to %lld, the number of rows",
+                     (long long)(i + 1), to, from, (long long)x->m);
+    }
+  }
+  return NNCUDA_SUCCESS;
+}
+
+/* The panels of all groups; the tiles that they have. -1: no memory. */
+static int64_t cut_rows(nncuda_ctx *ctx, quant_job *job) {
+  const nn_gemm_quant_args *x = job->args;
+  job->panel = nn_scratch(ctx, (size_t)(x->m / QUANT_PANEL + x->groups) * sizeof *job->panel);
+  if (job->panel == NULL) {
+    return -1;
+  }
+  int64_t tiles = 0;
+  for (int64_t g = 0; g < x->groups; g++) {
+    const int64_t end = x->offsets == NULL ? x->m : x->offsets[g + 1];
+    for (int64_t row = x->offsets == NULL ? 0 : x->offsets[g]; row < end; row += QUANT_PANEL) {
+      const int64_t rows = nn_min(QUANT_PANEL, end - row);
+      job->panel[job->panels++] = (quant_panel){.row = row, .rows = rows, .group = g, .tile = tiles};
+      tiles += nn_ceil_div(rows, QUANT_ROWS);
+    }
+  }
+  return tiles;
+}
+
+/* Memory for the left factor in each form that the matrices need. */
+static int32_t take_left(nncuda_ctx *ctx, quant_job *job, int64_t tiles) {
+  const nn_gemm_quant_args *x = job->args;
+  const size_t rows = (size_t)tiles * QUANT_ROWS, k = (size_t)x->k, blocks = k / QUANT_BLOCK;
+  for (int32_t i = 0; i < x->matrices; i++) {
+    const int32_t form = quant_left_of(x->matrix[i].format);
+    quant_left *left = &job->left[form];
+    if (left->codes != NULL || left->values != NULL) {
+      continue;
+    }
+    if (form == QUANT_LEFT_BLOCKS) {
+      left->codes = nn_scratch(ctx, rows * k);
+      left->scale = nn_scratch(ctx, rows * blocks * sizeof(float));
+      left->total = nn_scratch(ctx, rows * blocks * sizeof(float));
+      if (left->codes == NULL || left->scale == NULL || left->total == NULL) {
+        return NNCUDA_ERROR_OUT_OF_MEMORY;
+      }
+    } else if ((left->values = nn_scratch(ctx, rows * k * sizeof(float))) == NULL) {
+      return NNCUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  return NNCUDA_SUCCESS;
+}
+
+/* Columns of a task: with few rows by the bytes of weights, else by what the sums take. */
+static void cut_columns(quant_job *job, int64_t rows) {
+  const nn_gemm_quant_args *x = job->args;
+  const int32_t gated = x->combine == NN_QUANT_SWIGLU;
+  job->columns = QUANT_COLUMNS;
+  if (rows <= QUANT_ROWS) {
+    const int64_t bytes = x->matrix[0].row_bytes + (gated ? x->matrix[1].row_bytes : 0);
+    job->columns = nn_round_up(nn_min(QUANT_TASK_BYTES / bytes + 1, QUANT_COLUMNS_MOST), QUANT_ROWS);
+  }
+  job->ld = job->columns;
+  for (int32_t i = 0; i < x->matrices; i++) {
+    job->chunk[i + 1] = job->chunk[i] + nn_ceil_div(x->matrix[i].n, job->columns);
+  }
+  job->chunks = job->chunk[gated ? 1 : x->matrices];
+}
+
+static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *x) {
+  if (x->offsets != NULL) {
+    const int32_t status = check_offsets(ctx, x);
+    if (status != NNCUDA_SUCCESS) {
+      return status;
+    }
+  }
+  quant_job job = {.args = x};
+  const int64_t tiles = cut_rows(ctx, &job);
+  if (tiles < 0) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (tiles == 0) { /* no group has a row */
+    return NNCUDA_SUCCESS;
+  }
+  int64_t rows = 0;
+  for (int64_t i = 0; i < job.panels; i++) {
+    rows = job.panel[i].rows > rows ? job.panel[i].rows : rows;
+  }
+  cut_columns(&job, rows);
+  if (take_left(ctx, &job, tiles) != NNCUDA_SUCCESS) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const int64_t sums = nn_round_up(rows, QUANT_ROWS) * job.ld * (int64_t)sizeof(float);
+  job.scratch_step = nn_round_up(sums * (x->combine == NN_QUANT_SWIGLU ? 2 : 1) + work_bytes(x->k), 4096) + 128;
+  job.scratch = nn_scratch(ctx, (size_t)(nn_threads(ctx) * job.scratch_step));
+  if (job.scratch == NULL) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  nn_parallel(ctx, job.panels, round_task, &job);
+  nn_parallel(ctx, job.panels * job.chunks, product_task, &job);
+  return NNCUDA_SUCCESS;
+}
+
+int32_t NN_KERNEL(gemm_quant)(nncuda_ctx *ctx, const void *args) { return run(ctx, args); }
+
+int32_t NN_KERNEL(gemm_quant_qkv)(nncuda_ctx *ctx, const void *args) { return run(ctx, args); }
+
+int32_t NN_KERNEL(gemm_quant_swiglu)(nncuda_ctx *ctx, const void *args) { return run(ctx, args); }

@@ -1,0 +1,103 @@
+/*
+ * A product with stored weights being computed, as its files share it.
+ *
+ * The scheme: the left factor is rounded once a call (quant_gemm_round.h); a task owns some columns of the result, that
+ * is rows of one matrix, and a panel of its rows; it leaves their sums in scratch memory, and finishes them there:
+ * bias, activation, residual, or the gate. Weights are read as they lie in the file.
+ *
+ * An element of the result is summed by one task in an order that depends on k and the format alone, so its bits depend
+ * neither on the threads nor on the rows beside it. Products with block formats even have the same bits on each
+ * instruction set: sums within a block are of integers, hence exact in any order, and a block adds to its element by
+ * one sum = fma(d_x * d_w, (float)integers, sum) and, where the format has minima, after it sum = fma(d_x *
+ * (float)codes_x, minimum_w, sum) with each product rounded once. d_w is exact: scales of K-formats are a product of 11
+ * and 6 bits, and in q6_k, with a scale for 16 elements, the two scales of a block are applied to the integers, which
+ * stay below 2^24.
+ */
+#ifndef NN_CPU_QUANT_GEMM_JOB_H
+#define NN_CPU_QUANT_GEMM_JOB_H
+
+#include "kernel.h"
+
+#include "../abi/format.h"
+#include "../abi/quant.h"
+
+/* Elements that share a scale of the left factor. */
+enum { QUANT_BLOCK = 32 };
+
+/* Forms that the left factor is rounded to; one for each kind of format that a call has. */
+enum { QUANT_LEFT_BLOCKS, QUANT_LEFT_F32, QUANT_LEFT_F16, QUANT_LEFT_BF16, QUANT_LEFTS };
+
+enum {
+  QUANT_ROWS = 16,            /* rows of the left factor in a tile */
+  QUANT_PANEL = 512,          /* most rows in a task */
+  QUANT_COLUMNS = 64,         /* columns of a task when the panel has many rows */
+  QUANT_COLUMNS_MOST = 512,   /* when it has few */
+  QUANT_TASK_BYTES = 96 << 10 /* of weights in such a task */
+};
+
+/* The left factor, rounded. Tiles of QUANT_ROWS rows; a panel begins with a tile. */
+typedef struct quant_left {
+  int8_t *codes; /* [tiles * QUANT_ROWS, k]; of the other forms unused */
+  float *scale;  /* [tiles * QUANT_ROWS, k / 32] d */
+  float *total;  /* as scale: d * (float)(sum of codes) */
+  float *values; /* [tiles * QUANT_ROWS, k] */
+} quant_left;
+
+/* Rows of the left factor that meet one matrix. */
+typedef struct quant_panel {
+  int64_t row, rows, group;
+  int64_t tile; /* the first of its tiles */
+} quant_panel;
+
+typedef struct quant_job {
+  const nn_gemm_quant_args *args;
+  quant_panel *panel;
+  int64_t panels;
+  quant_left left[QUANT_LEFTS];
+  int64_t columns;                      /* of a task */
+  int64_t chunks;                       /* tasks a panel */
+  int64_t chunk[NN_QUANT_MATRICES + 1]; /* first of each matrix */
+  char *scratch;
+  int64_t scratch_step; /* bytes a worker */
+  int64_t ld;           /* of sums */
+} quant_job;
+
+/* A task's part of the product with one matrix: sums[r * ld + c] = row r of the panel times row c of `w`. */
+typedef struct quant_piece {
+  const quant_job *job;
+  const quant_panel *panel;
+  const uint8_t *w;
+  int64_t row_bytes, columns, k;
+  int32_t format;
+  float *sums;
+  int64_t ld;
+  char *work; /* quant_work_bytes */
+} quant_piece;
+
+NN_INLINE int64_t nn_min(int64_t a, int64_t b) { return a < b ? a : b; }
+NN_INLINE int64_t nn_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+NN_INLINE int64_t nn_round_up(int64_t a, int64_t b) { return nn_ceil_div(a, b) * b; }
+
+NN_INLINE int32_t quant_left_of(int32_t format) {
+  switch (format) {
+  case NNCUDA_FORMAT_F32:
+    return QUANT_LEFT_F32;
+  case NNCUDA_FORMAT_F16:
+    return QUANT_LEFT_F16;
+  case NNCUDA_FORMAT_BF16:
+    return QUANT_LEFT_BF16;
+  default:
+    return QUANT_LEFT_BLOCKS;
+  }
+}
+
+/* a * b + c rounded once, on every instruction set. */
+NN_INLINE float quant_fma(float a, float b, float c) {
+#if defined(__FMA__)
+  return __builtin_fmaf(a, b, c);
+#else
+  return fmaf(a, b, c);
+#endif
+}
+
+#endif
