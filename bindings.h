@@ -1083,7 +1083,7 @@ NNCUDA_API int32_t cuda_attention_decode(nncuda_ctx *ctx, const void *q, const v
  * @param ld_q size : elements between tokens of q
  * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
  * @param scale option default 1/sqrt(head_dim) : factor of the products
- * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+ * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages,
@@ -1111,7 +1111,7 @@ NNCUDA_API int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, co
  * @param ld_q size : elements between queries
  * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
  * @param scale option default 1/sqrt(head_dim) : factor of the products
- * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+ * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, const void *k_pages,
@@ -1177,7 +1177,7 @@ NNCUDA_API int32_t cuda_kv_trim(nncuda_ctx *ctx, void *k_cache, void *v_cache, i
  * @param head_dim size : elements a head
  * @param ld_kv size : elements between tokens of k, and of v
  * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
- * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+ * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_kv_append_paged(nncuda_ctx *ctx, const void *k, const void *v, const int32_t *offsets,
@@ -1587,12 +1587,12 @@ NNCUDA_API int32_t cuda_topp_sample(nncuda_ctx *ctx, const void *logits, const f
 /**
  * Stores rows in a format. q4_0, q4_1, q5_0, q5_1 and q8_0 as the `gguf` package does, to the bit; the others by a weighted
  * least-squares search for scales and minima, part by part. (Gerganov et al., ggml-quants)
- * @param x in dtype [rows, k] : numbers; those of a block format finite
+ * @param x in dtype [rows, k] : numbers; in a block format finite, or the call fails with NNCUDA_ERROR_OUT_OF_RANGE
  * @param y out u8 [rows, row_bytes] : the same in `format`
  * @param rows size : rows
  * @param k size : elements a row, whole blocks
  * @param row_bytes size : bytes a row of y
- * @param format option : format of y, NNCUDA_FORMAT_*
+ * @param format option : NNCUDA_FORMAT_* of y
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_quantize(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k, int64_t row_bytes,
@@ -1605,7 +1605,7 @@ NNCUDA_API int32_t cuda_quantize(nncuda_ctx *ctx, const void *x, void *y, int64_
  * @param rows size : rows
  * @param k size : elements a row, whole blocks
  * @param row_bytes size : bytes a row of x
- * @param format option : format of x, NNCUDA_FORMAT_*
+ * @param format option : NNCUDA_FORMAT_* of x
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_dequantize(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k, int64_t row_bytes,
@@ -1620,7 +1620,7 @@ NNCUDA_API int32_t cuda_dequantize(nncuda_ctx *ctx, const void *x, void *y, int6
  * @param vocab size : rows of the table
  * @param dim size : elements a row, whole blocks
  * @param row_bytes size : bytes a row of the table
- * @param format option : format of the table, NNCUDA_FORMAT_*
+ * @param format option : NNCUDA_FORMAT_* of the table
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_embedding_quant(nncuda_ctx *ctx, const void *table, const int32_t *ids, void *y,
@@ -1643,7 +1643,7 @@ NNCUDA_API int32_t cuda_embedding_quant(nncuda_ctx *ctx, const void *table, cons
  * @param k size : inputs, whole blocks
  * @param row_bytes size : bytes a row of w
  * @param activation option default NNCUDA_ACTIVATION_NONE : NNCUDA_ACTIVATION_*
- * @param format option : format of w, NNCUDA_FORMAT_*
+ * @param format option : NNCUDA_FORMAT_* of w
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_gemm_quant(nncuda_ctx *ctx, const void *x, const void *w, const int32_t *offsets,
@@ -1667,9 +1667,9 @@ NNCUDA_API int32_t cuda_gemm_quant(nncuda_ctx *ctx, const void *x, const void *w
  * @param row_bytes_q size : bytes a row of wq
  * @param row_bytes_k size : bytes a row of wk
  * @param row_bytes_v size : bytes a row of wv
- * @param format_q option : format of wq, NNCUDA_FORMAT_*
- * @param format_k option : format of wk, NNCUDA_FORMAT_*
- * @param format_v option : format of wv, NNCUDA_FORMAT_*
+ * @param format_q option : NNCUDA_FORMAT_* of wq
+ * @param format_k option : NNCUDA_FORMAT_* of wk
+ * @param format_v option : NNCUDA_FORMAT_* of wv
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_gemm_quant_qkv(nncuda_ctx *ctx, const void *x, const void *wq, const void *wk, const void *wv,
@@ -1691,8 +1691,8 @@ NNCUDA_API int32_t cuda_gemm_quant_qkv(nncuda_ctx *ctx, const void *x, const voi
  * @param k size : inputs, whole blocks
  * @param row_bytes_gate size : bytes a row of w_gate
  * @param row_bytes_up size : bytes a row of w_up
- * @param format_gate option : format of w_gate, NNCUDA_FORMAT_*
- * @param format_up option : format of w_up, NNCUDA_FORMAT_*
+ * @param format_gate option : NNCUDA_FORMAT_* of w_gate
+ * @param format_up option : NNCUDA_FORMAT_* of w_up
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const void *w_gate, const void *w_up,

@@ -104,7 +104,7 @@ func (ctx *Context) AttentionDecode(q, kCache, vCache, lengths, out Memory, batc
 // FlashAttentionPaged calls cuda_flash_attention_paged as it is in bindings.h: sizes are not compared with those of the
 // buffers. See tensor.FlashAttentionPaged.
 func (ctx *Context) FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out Memory, tokens, batch,
-	maxPages, pages, heads, kvHeads, headDim, ldQ, pageBytes int64, scale float32, format int32, dtype DType) error {
+	maxPages, pages, heads, kvHeads, headDim, ldQ, pageBytes int64, scale float32, format Format, dtype DType) error {
 	in := ctx.enter()
 	qAt := in.at("q", q)
 	kPagesAt := in.at("k_pages", kPages)
@@ -126,7 +126,7 @@ func (ctx *Context) FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pag
 // AttentionDecodePaged calls cuda_attention_decode_paged as it is in bindings.h: sizes are not compared with those of
 // the buffers. See tensor.AttentionDecodePaged.
 func (ctx *Context) AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, out Memory, batch, maxPages, pages,
-	heads, kvHeads, headDim, ldQ, pageBytes int64, scale float32, format int32, dtype DType) error {
+	heads, kvHeads, headDim, ldQ, pageBytes int64, scale float32, format Format, dtype DType) error {
 	in := ctx.enter()
 	qAt := in.at("q", q)
 	kPagesAt := in.at("k_pages", kPages)

@@ -45,7 +45,7 @@ func (ctx *Context) KVTrim(kCache, vCache, lengths Memory, batch, capacity, kvHe
 // KVAppendPaged calls cuda_kv_append_paged as it is in bindings.h: sizes are not compared with those of the buffers.
 // See tensor.KVAppendPaged.
 func (ctx *Context) KVAppendPaged(k, v, offsets, lengths, pageTable, kPages, vPages Memory, tokens, batch, maxPages,
-	pages, kvHeads, headDim, ldKV, pageBytes int64, format int32, dtype DType) error {
+	pages, kvHeads, headDim, ldKV, pageBytes int64, format Format, dtype DType) error {
 	in := ctx.enter()
 	kAt := in.at("k", k)
 	vAt := in.at("v", v)

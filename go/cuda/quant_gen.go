@@ -9,7 +9,7 @@ import "C"
 
 // Quantize calls cuda_quantize as it is in bindings.h: sizes are not compared with those of the buffers. See
 // tensor.Quantize.
-func (ctx *Context) Quantize(x, y Memory, rows, k, rowBytes int64, format int32, dtype DType) error {
+func (ctx *Context) Quantize(x, y Memory, rows, k, rowBytes int64, format Format, dtype DType) error {
 	in := ctx.enter()
 	xAt := in.at("x", x)
 	yAt := in.at("y", y)
@@ -23,7 +23,7 @@ func (ctx *Context) Quantize(x, y Memory, rows, k, rowBytes int64, format int32,
 
 // Dequantize calls cuda_dequantize as it is in bindings.h: sizes are not compared with those of the buffers. See
 // tensor.Dequantize.
-func (ctx *Context) Dequantize(x, y Memory, rows, k, rowBytes int64, format int32, dtype DType) error {
+func (ctx *Context) Dequantize(x, y Memory, rows, k, rowBytes int64, format Format, dtype DType) error {
 	in := ctx.enter()
 	xAt := in.at("x", x)
 	yAt := in.at("y", y)
@@ -37,7 +37,7 @@ func (ctx *Context) Dequantize(x, y Memory, rows, k, rowBytes int64, format int3
 
 // EmbeddingQuant calls cuda_embedding_quant as it is in bindings.h: sizes are not compared with those of the buffers.
 // See tensor.EmbeddingQuant.
-func (ctx *Context) EmbeddingQuant(table, ids, y Memory, tokens, vocab, dim, rowBytes int64, format int32,
+func (ctx *Context) EmbeddingQuant(table, ids, y Memory, tokens, vocab, dim, rowBytes int64, format Format,
 	dtype DType) error {
 	in := ctx.enter()
 	tableAt := in.at("table", table)
@@ -54,7 +54,7 @@ func (ctx *Context) EmbeddingQuant(table, ids, y Memory, tokens, vocab, dim, row
 // GemmQuant calls cuda_gemm_quant as it is in bindings.h: sizes are not compared with those of the buffers. See
 // tensor.GemmQuant.
 func (ctx *Context) GemmQuant(x, w, offsets, bias, residual, y Memory, groups, m, n, k, rowBytes int64,
-	activation Activation, format int32, dtype DType) error {
+	activation Activation, format Format, dtype DType) error {
 	in := ctx.enter()
 	xAt := in.at("x", x)
 	wAt := in.at("w", w)
@@ -74,7 +74,7 @@ func (ctx *Context) GemmQuant(x, w, offsets, bias, residual, y Memory, groups, m
 // GemmQuantQKV calls cuda_gemm_quant_qkv as it is in bindings.h: sizes are not compared with those of the buffers. See
 // tensor.GemmQuantQKV.
 func (ctx *Context) GemmQuantQKV(x, wq, wk, wv, bias, y Memory, m, nQ, nKV, n, k, rowBytesQ, rowBytesK, rowBytesV int64,
-	formatQ, formatK, formatV int32, dtype DType) error {
+	formatQ, formatK, formatV Format, dtype DType) error {
 	in := ctx.enter()
 	xAt := in.at("x", x)
 	wqAt := in.at("wq", wq)
@@ -94,7 +94,7 @@ func (ctx *Context) GemmQuantQKV(x, wq, wk, wv, bias, y Memory, m, nQ, nKV, n, k
 // GemmQuantSwiGLU calls cuda_gemm_quant_swiglu as it is in bindings.h: sizes are not compared with those of the
 // buffers. See tensor.GemmQuantSwiGLU.
 func (ctx *Context) GemmQuantSwiGLU(x, wGate, wUp, offsets, y Memory, groups, m, n, k, rowBytesGate, rowBytesUp int64,
-	formatGate, formatUp int32, dtype DType) error {
+	formatGate, formatUp Format, dtype DType) error {
 	in := ctx.enter()
 	xAt := in.at("x", x)
 	wGateAt := in.at("w_gate", wGate)

@@ -3,7 +3,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "37a6e37a67786089eea45974b24db5e4a7b1a775ebdf176f39e0c62fb17678f3"
+const HeaderSHA256 = "990b99a194631c3534fa0134bf5ab82e973bb4a3d45a3735f64acedc6707b5cc"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -245,9 +245,9 @@ func AttentionDecode(q, kCache, vCache, lengths, out *Tensor, scale float32) err
 //   - out, out dtype [tokens, heads, head_dim]: output; rows from offsets[batch] on are not written
 //   - kvHeads: key and value heads
 //   - scale, usually 1/sqrt(head_dim): factor of the products
-//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
 func FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out *Tensor, kvHeads int, scale float32,
-	format int32) error {
+	format cuda.Format) error {
 	check := begin("flash_attention_paged",
 		"tokens and heads and head_dim from q, pages and page_bytes from k_pages, batch from lengths, max_pages from page_table")
 	if !check.required("q", q, 3, strided) ||
@@ -304,9 +304,9 @@ func FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out *Te
 //   - out, out dtype [batch, heads, head_dim]: output
 //   - kvHeads: key and value heads
 //   - scale, usually 1/sqrt(head_dim): factor of the products
-//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
 func AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, out *Tensor, kvHeads int, scale float32,
-	format int32) error {
+	format cuda.Format) error {
 	check := begin("attention_decode_paged",
 		"batch and heads and head_dim from q, pages and page_bytes from k_pages, max_pages from page_table")
 	if !check.required("q", q, 3, strided) ||

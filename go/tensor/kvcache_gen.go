@@ -91,8 +91,8 @@ func KVTrim(kCache, vCache, lengths *Tensor, keep int64) error {
 //     read
 //   - kPages, inout u8 [pages, page_bytes]: keys; a page is [kv_heads, 128, head_dim], each row of head_dim in `format`
 //   - vPages, inout u8 [pages, page_bytes]: values, laid out as the keys
-//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
-func KVAppendPaged(k, v, offsets, lengths, pageTable, kPages, vPages *Tensor, format int32) error {
+//   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
+func KVAppendPaged(k, v, offsets, lengths, pageTable, kPages, vPages *Tensor, format cuda.Format) error {
 	check := begin("kv_append_paged",
 		"tokens and kv_heads and head_dim from k, batch from lengths, max_pages from page_table, pages and page_bytes from k_pages")
 	if !check.required("k", k, 3, strided) ||

@@ -9,10 +9,10 @@ import "github.com/nncuda/nncuda/go/cuda"
 // Stores rows in a format. q4_0, q4_1, q5_0, q5_1 and q8_0 as the `gguf` package does, to the bit; the others by a
 // weighted least-squares search for scales and minima, part by part. (Gerganov et al., ggml-quants)
 //
-//   - x, in dtype [rows, k]: numbers; those of a block format finite
+//   - x, in dtype [rows, k]: numbers; in a block format finite, or the call fails with NNCUDA_ERROR_OUT_OF_RANGE
 //   - y, out u8 [rows, row_bytes]: the same in `format`
-//   - format: format of y, NNCUDA_FORMAT_*
-func Quantize(x, y *Tensor, format int32) error {
+//   - format: NNCUDA_FORMAT_* of y
+func Quantize(x, y *Tensor, format cuda.Format) error {
 	check := begin("quantize", "rows and k from x, row_bytes from y")
 	if !check.required("x", x, 2, dense) ||
 		!check.required("y", y, 2, dense) {
@@ -38,8 +38,8 @@ func Quantize(x, y *Tensor, format int32) error {
 //
 //   - x, in u8 [rows, row_bytes]: rows in `format`
 //   - y, out dtype [rows, k]: numbers
-//   - format: format of x, NNCUDA_FORMAT_*
-func Dequantize(x, y *Tensor, format int32) error {
+//   - format: NNCUDA_FORMAT_* of x
+func Dequantize(x, y *Tensor, format cuda.Format) error {
 	check := begin("dequantize", "rows and row_bytes from x, k from y")
 	if !check.required("x", x, 2, dense) ||
 		!check.required("y", y, 2, dense) {
@@ -65,8 +65,8 @@ func Dequantize(x, y *Tensor, format int32) error {
 //   - table, in u8 [vocab, row_bytes]: embeddings in `format`
 //   - ids, in i32 [tokens]: rows to take, 0 .. vocab-1
 //   - y, out dtype [tokens, dim]: the rows
-//   - format: format of the table, NNCUDA_FORMAT_*
-func EmbeddingQuant(table, ids, y *Tensor, format int32) error {
+//   - format: NNCUDA_FORMAT_* of the table
+func EmbeddingQuant(table, ids, y *Tensor, format cuda.Format) error {
 	check := begin("embedding_quant", "vocab and row_bytes from table, tokens from ids, dim from y")
 	if !check.required("table", table, 2, dense) ||
 		!check.required("ids", ids, 1, dense) ||
@@ -104,8 +104,8 @@ func EmbeddingQuant(table, ids, y *Tensor, format int32) error {
 //   - residual, in dtype [m, n], may be nil: added at the end, or null
 //   - y, out dtype [m, n], may be residual itself: result
 //   - activation, usually NNCUDA_ACTIVATION_NONE: NNCUDA_ACTIVATION_*
-//   - format: format of w, NNCUDA_FORMAT_*
-func GemmQuant(x, w, offsets, bias, residual, y *Tensor, activation cuda.Activation, format int32) error {
+//   - format: NNCUDA_FORMAT_* of w
+func GemmQuant(x, w, offsets, bias, residual, y *Tensor, activation cuda.Activation, format cuda.Format) error {
 	check := begin("gemm_quant", "m and k from x, row_bytes and groups from w, n from y")
 	if !check.required("x", x, 2, dense) ||
 		!check.required("w", w, 2, dense) ||
@@ -149,10 +149,10 @@ func GemmQuant(x, w, offsets, bias, residual, y *Tensor, activation cuda.Activat
 //   - wv, in u8 [n_kv, row_bytes_v]: weights of the values
 //   - bias, in dtype [n], may be nil: added to each row, or null
 //   - y, out dtype [m, n]: result
-//   - formatQ: format of wq, NNCUDA_FORMAT_*
-//   - formatK: format of wk, NNCUDA_FORMAT_*
-//   - formatV: format of wv, NNCUDA_FORMAT_*
-func GemmQuantQKV(x, wq, wk, wv, bias, y *Tensor, formatQ, formatK, formatV int32) error {
+//   - formatQ: NNCUDA_FORMAT_* of wq
+//   - formatK: NNCUDA_FORMAT_* of wk
+//   - formatV: NNCUDA_FORMAT_* of wv
+func GemmQuantQKV(x, wq, wk, wv, bias, y *Tensor, formatQ, formatK, formatV cuda.Format) error {
 	check := begin("gemm_quant_qkv",
 		"m and k from x, n_q and row_bytes_q from wq, n_kv and row_bytes_k from wk, row_bytes_v from wv, n from y")
 	if !check.required("x", x, 2, dense) ||
@@ -202,9 +202,9 @@ func GemmQuantQKV(x, wq, wk, wv, bias, y *Tensor, formatQ, formatK, formatV int3
 //   - offsets, in i32 [groups+1], may be nil: first row of each group; offsets[0] = 0, never falling, at most m; null
 //     for all rows and one group
 //   - y, out dtype [m, n]: result
-//   - formatGate: format of w_gate, NNCUDA_FORMAT_*
-//   - formatUp: format of w_up, NNCUDA_FORMAT_*
-func GemmQuantSwiGLU(x, wGate, wUp, offsets, y *Tensor, formatGate, formatUp int32) error {
+//   - formatGate: NNCUDA_FORMAT_* of w_gate
+//   - formatUp: NNCUDA_FORMAT_* of w_up
+func GemmQuantSwiGLU(x, wGate, wUp, offsets, y *Tensor, formatGate, formatUp cuda.Format) error {
 	check := begin("gemm_quant_swiglu",
 		"m and k from x, row_bytes_gate and groups from w_gate, row_bytes_up from w_up, n from y")
 	if !check.required("x", x, 2, dense) ||

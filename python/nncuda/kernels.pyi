@@ -10,6 +10,17 @@ ACTIVATION_NONE: int
 ACTIVATION_SILU: int
 ROPE_HALF: int
 ROPE_INTERLEAVED: int
+FORMAT_F32: int
+FORMAT_F16: int
+FORMAT_BF16: int
+FORMAT_Q4_0: int
+FORMAT_Q4_1: int
+FORMAT_Q5_0: int
+FORMAT_Q5_1: int
+FORMAT_Q8_0: int
+FORMAT_Q4_K: int
+FORMAT_Q5_K: int
+FORMAT_Q6_K: int
 
 def silu(x: Tensor, *, y: Tensor | None = None) -> Tensor:
     """SiLU: y = x * sigmoid(x)."""
@@ -119,10 +130,10 @@ def flash_attention_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out:
 def attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, lengths: Tensor, *, scale: float | None = None, out: Tensor | None = None) -> Tensor:
     """Attention of one new query a sequence over its cache, split over the keys."""
 
-def flash_attention_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, offsets: Tensor, lengths: Tensor, page_table: Tensor, *, scale: float | None = None, format: int = 1, kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
+def flash_attention_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, offsets: Tensor, lengths: Tensor, page_table: Tensor, *, scale: float | None = None, format: str | int = 'f16', kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
     """Causal attention of new tokens over paged caches."""
 
-def attention_decode_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, lengths: Tensor, page_table: Tensor, *, scale: float | None = None, format: int = 1, kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
+def attention_decode_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, lengths: Tensor, page_table: Tensor, *, scale: float | None = None, format: str | int = 'f16', kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
     """Attention of one new query a sequence over its pages, split over the keys."""
 
 def kv_append(k: Tensor, v: Tensor, starts: Tensor, k_cache: Tensor, v_cache: Tensor, *, batch: int | None = None, len: int | None = None) -> None:
@@ -131,7 +142,7 @@ def kv_append(k: Tensor, v: Tensor, starts: Tensor, k_cache: Tensor, v_cache: Te
 def kv_trim(k_cache: Tensor, v_cache: Tensor, lengths: Tensor, *, keep: int) -> None:
     """Drops the oldest rows of each cache so that at most `keep` remain: the newest move to the front, lengths follow."""
 
-def kv_append_paged(k: Tensor, v: Tensor, offsets: Tensor, lengths: Tensor, page_table: Tensor, k_pages: Tensor, v_pages: Tensor, *, format: int = 1) -> None:
+def kv_append_paged(k: Tensor, v: Tensor, offsets: Tensor, lengths: Tensor, page_table: Tensor, k_pages: Tensor, v_pages: Tensor, *, format: str | int = 'f16') -> None:
     """Writes the keys and values of new tokens into their sequences' pages."""
 
 def moe_plan(indices: Tensor, *, capacity: int = 0, tokens: int | None = None, k: int | None = None, experts: int | None = None, counts: Tensor | None = None, offsets: Tensor | None = None, slot_row: Tensor | None = None, row_slot: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -197,22 +208,22 @@ def topk_sample(logits: Tensor, temperature: Tensor, top_k: Tensor, seeds: Tenso
 def topp_sample(logits: Tensor, temperature: Tensor, top_k: Tensor | None, top_p: Tensor, seeds: Tensor, steps: Tensor, *, ids: Tensor | None = None) -> Tensor:
     """Draws among the shortest run of first tokens whose probability reaches top_p (of those that top_k leaves, if given)."""
 
-def quantize(x: Tensor, *, format: int, row_bytes: int | None = None, y: Tensor | None = None) -> Tensor:
+def quantize(x: Tensor, *, format: str | int, row_bytes: int | None = None, y: Tensor | None = None) -> Tensor:
     """Stores rows in a format."""
 
-def dequantize(x: Tensor, *, format: int, k: int | None = None, dtype: str | None = None, y: Tensor | None = None) -> Tensor:
+def dequantize(x: Tensor, *, format: str | int, k: int | None = None, dtype: str | None = None, y: Tensor | None = None) -> Tensor:
     """The numbers that stored rows stand for: in f32 as the `gguf` package computes them, to the bit, then rounded to `dtype`."""
 
-def embedding_quant(table: Tensor, ids: Tensor, *, format: int, dim: int | None = None, dtype: str | None = None, y: Tensor | None = None) -> Tensor:
+def embedding_quant(table: Tensor, ids: Tensor, *, format: str | int, dim: int | None = None, dtype: str | None = None, y: Tensor | None = None) -> Tensor:
     """Gathers and dequantizes rows of a stored table: y[t] = table[ids[t]]."""
 
-def gemm_quant(x: Tensor, w: Tensor, offsets: Tensor | None = None, bias: Tensor | None = None, residual: Tensor | None = None, *, format: int, activation: str | int = 'none', groups: int | None = None, n: int | None = None, y: Tensor | None = None) -> Tensor:
+def gemm_quant(x: Tensor, w: Tensor, offsets: Tensor | None = None, bias: Tensor | None = None, residual: Tensor | None = None, *, format: str | int, activation: str | int = 'none', groups: int | None = None, n: int | None = None, y: Tensor | None = None) -> Tensor:
     """A linear layer with stored weights: y = activation(x * W^T + bias) + residual."""
 
-def gemm_quant_qkv(x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, bias: Tensor | None = None, *, format_q: int, format_k: int, format_v: int, n: int | None = None, y: Tensor | None = None) -> Tensor:
+def gemm_quant_qkv(x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, bias: Tensor | None = None, *, format_q: str | int, format_k: str | int, format_v: str | int, n: int | None = None, y: Tensor | None = None) -> Tensor:
     """Queries, keys and values in one call, as they come from three gemm_quant: y = [x * Wq^T, x * Wk^T, x * Wv^T] + bias."""
 
-def gemm_quant_swiglu(x: Tensor, w_gate: Tensor, w_up: Tensor, offsets: Tensor | None = None, *, format_gate: int, format_up: int, groups: int | None = None, n: int | None = None, y: Tensor | None = None) -> Tensor:
+def gemm_quant_swiglu(x: Tensor, w_gate: Tensor, w_up: Tensor, offsets: Tensor | None = None, *, format_gate: str | int, format_up: str | int, groups: int | None = None, n: int | None = None, y: Tensor | None = None) -> Tensor:
     """The gated unit in one call: y = silu(x * Wg^T) * (x * Wu^T), each product and the silu in f32."""
 
 def random_bits(y: Tensor | None = None, *, seed: int, stream: int = 0, offset: int = 0, n: int | tuple[int, ...] | None = None, ctx: Context | None = None) -> Tensor:

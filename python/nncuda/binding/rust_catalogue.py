@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .header import Header, Param
-from .rust_kernels import enum_of
+from .rust_kernels import ENUMS, enum_of
 from .rust_text import call, indented, mark
 from .signature import signature
 
@@ -75,7 +75,7 @@ def _checked(contract: Header) -> str:
         *mark("Typed functions by name: each takes an argument a parameter, and leaves out what its tensors tell."),
         "",
         "use crate::catalogue::Argument;",
-        "use crate::{Activation, Result, RopeLayout, kernels};",
+        f"use crate::{{{', '.join(sorted([*ENUMS.values(), 'Result']))}, kernels}};",
     ]
     for function in contract.kernels.values():
         place = {param.name: index for index, param in enumerate(function.params[1:])}

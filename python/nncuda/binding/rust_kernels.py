@@ -13,7 +13,7 @@ from .rust_text import GENERATED, binding, call, comment, indented, mark
 from .signature import Signature, Solve, signature
 
 #: Enums of the header that are types of their own in Rust: the prefix of their constants, and the type.
-_ENUMS = {"NNCUDA_ROPE_": "RopeLayout", "NNCUDA_ACTIVATION_": "Activation", "NNCUDA_FORMAT_": "Format"}
+ENUMS = {"NNCUDA_ROPE_": "RopeLayout", "NNCUDA_ACTIVATION_": "Activation", "NNCUDA_FORMAT_": "Format"}
 _SCALARS = {"int32_t": "i32", "int64_t": "i64", "float": "f32", "double": "f64"}
 _TENSOR, _OPTIONAL = "&GpuTensor<'_>", "Option<&GpuTensor<'_>>"
 
@@ -63,7 +63,7 @@ def _section(section: Section) -> str:
         for name in ("Sizes", "plus", "pointer", "tensor", "times")
         if re.search(rf"(?<![.\w]){name}(\(| {{)", text)
     ]
-    names = sorted({*(name for name in (*_ENUMS.values(), "DType") if name in text), "GpuTensor", "Result"})
+    names = sorted({*(name for name in (*ENUMS.values(), "DType") if name in text), "GpuTensor", "Result"})
     about = f"Kernels of the section {section.name} of bindings.h." + (f"\n\n{section.text}" if section.text else "")
     allow = []
     if any(len(signature(function).arguments) > 7 for function in kernels):
@@ -115,7 +115,7 @@ def _type(param: Param) -> str:
 
 def enum_of(param: Param) -> str:
     return next(
-        (name for prefix, name in _ENUMS.items() if param.constants and param.constants[0].startswith(prefix)), ""
+        (name for prefix, name in ENUMS.items() if param.constants and param.constants[0].startswith(prefix)), ""
     )
 
 
@@ -262,7 +262,7 @@ def _variant(constant: Constant, prefix: str) -> str:
 
 def _options(contract: Header) -> str:
     lines = mark("Options of kernels that are one of a few.")
-    for prefix, name in _ENUMS.items():
+    for prefix, name in ENUMS.items():
         (enum,) = (enum for enum in contract.enums if enum.constants[0].name.startswith(prefix))
         lines += [
             "",

@@ -3,7 +3,7 @@
 //! Typed functions by name: each takes an argument a parameter, and leaves out what its tensors tell.
 
 use crate::catalogue::Argument;
-use crate::{Activation, Result, RopeLayout, kernels};
+use crate::{Activation, Format, Result, RopeLayout, kernels};
 
 pub(super) fn silu(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::silu(arguments[0].tensor()?, arguments[1].tensor()?)
@@ -313,7 +313,7 @@ pub(super) fn flash_attention_paged(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[6].tensor()?,
         arguments[12].size()?,
         arguments[16].float()?,
-        arguments[17].int32()?,
+        arguments[17].choice(Format::from_code)?,
     )
 }
 
@@ -327,7 +327,7 @@ pub(super) fn attention_decode_paged(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[5].tensor()?,
         arguments[10].size()?,
         arguments[14].float()?,
-        arguments[15].int32()?,
+        arguments[15].choice(Format::from_code)?,
     )
 }
 
@@ -354,7 +354,7 @@ pub(super) fn kv_append_paged(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[4].tensor()?,
         arguments[5].tensor()?,
         arguments[6].tensor()?,
-        arguments[15].int32()?,
+        arguments[15].choice(Format::from_code)?,
     )
 }
 
@@ -580,11 +580,11 @@ pub(super) fn topp_sample(arguments: &[Argument<'_>]) -> Result<()> {
 }
 
 pub(super) fn quantize(arguments: &[Argument<'_>]) -> Result<()> {
-    kernels::quantize(arguments[0].tensor()?, arguments[1].tensor()?, arguments[5].int32()?)
+    kernels::quantize(arguments[0].tensor()?, arguments[1].tensor()?, arguments[5].choice(Format::from_code)?)
 }
 
 pub(super) fn dequantize(arguments: &[Argument<'_>]) -> Result<()> {
-    kernels::dequantize(arguments[0].tensor()?, arguments[1].tensor()?, arguments[5].int32()?)
+    kernels::dequantize(arguments[0].tensor()?, arguments[1].tensor()?, arguments[5].choice(Format::from_code)?)
 }
 
 pub(super) fn embedding_quant(arguments: &[Argument<'_>]) -> Result<()> {
@@ -592,7 +592,7 @@ pub(super) fn embedding_quant(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[0].tensor()?,
         arguments[1].tensor()?,
         arguments[2].tensor()?,
-        arguments[7].int32()?,
+        arguments[7].choice(Format::from_code)?,
     )
 }
 
@@ -605,7 +605,7 @@ pub(super) fn gemm_quant(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[4].optional()?,
         arguments[5].tensor()?,
         arguments[11].choice(Activation::from_code)?,
-        arguments[12].int32()?,
+        arguments[12].choice(Format::from_code)?,
     )
 }
 
@@ -617,9 +617,9 @@ pub(super) fn gemm_quant_qkv(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[3].tensor()?,
         arguments[4].optional()?,
         arguments[5].tensor()?,
-        arguments[14].int32()?,
-        arguments[15].int32()?,
-        arguments[16].int32()?,
+        arguments[14].choice(Format::from_code)?,
+        arguments[15].choice(Format::from_code)?,
+        arguments[16].choice(Format::from_code)?,
     )
 }
 
@@ -630,8 +630,8 @@ pub(super) fn gemm_quant_swiglu(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[2].tensor()?,
         arguments[3].optional()?,
         arguments[4].tensor()?,
-        arguments[11].int32()?,
-        arguments[12].int32()?,
+        arguments[11].choice(Format::from_code)?,
+        arguments[12].choice(Format::from_code)?,
     )
 }
 

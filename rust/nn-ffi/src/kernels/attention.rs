@@ -9,7 +9,7 @@
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
 use crate::call::{Call, Sizes, plus, pointer, tensor, times};
-use crate::{DType, GpuTensor, Result};
+use crate::{DType, Format, GpuTensor, Result};
 
 /// Scores: s = scale \* q \* k^T, with -inf where `causal` hides the key.
 ///
@@ -449,7 +449,7 @@ pub fn attention_decode(
 ///   overwritten
 /// - `kv_heads`: key and value heads
 /// - `scale`: factor of the products
-/// - `format`: NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+/// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
 ///
 /// # Errors
 ///
@@ -464,7 +464,7 @@ pub fn flash_attention_paged(
     out: &GpuTensor<'_>,
     kv_heads: usize,
     scale: f32,
-    format: i32,
+    format: Format,
 ) -> Result<()> {
     let call = Call::new("cuda_flash_attention_paged", q);
     let q = call.strided::<3>("q", "[tokens:ld_q, heads, head_dim]", q)?;
@@ -522,7 +522,7 @@ pub fn flash_attention_paged(
             ld_q as i64,
             page_bytes as i64,
             scale,
-            format,
+            format as i32,
             dtype.code(),
         )
     };
@@ -555,7 +555,7 @@ pub fn flash_attention_paged(
 /// - `out`: of `dtype` `[batch, heads, head_dim]`, output; overwritten
 /// - `kv_heads`: key and value heads
 /// - `scale`: factor of the products
-/// - `format`: NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+/// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
 ///
 /// # Errors
 ///
@@ -569,7 +569,7 @@ pub fn attention_decode_paged(
     out: &GpuTensor<'_>,
     kv_heads: usize,
     scale: f32,
-    format: i32,
+    format: Format,
 ) -> Result<()> {
     let call = Call::new("cuda_attention_decode_paged", q);
     let q = call.strided::<3>("q", "[batch:ld_q, heads, head_dim]", q)?;
@@ -621,7 +621,7 @@ pub fn attention_decode_paged(
             ld_q as i64,
             page_bytes as i64,
             scale,
-            format,
+            format as i32,
             dtype.code(),
         )
     };

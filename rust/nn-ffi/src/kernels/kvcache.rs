@@ -5,7 +5,7 @@
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
 use crate::call::{Call, Sizes, plus, times};
-use crate::{DType, GpuTensor, Result};
+use crate::{DType, Format, GpuTensor, Result};
 
 /// Appends the keys and values of new tokens to each sequence's cache, at rows starts\[b\] .. starts\[b\]+len-1.
 ///
@@ -147,7 +147,7 @@ pub fn kv_trim(k_cache: &GpuTensor<'_>, v_cache: &GpuTensor<'_>, lengths: &GpuTe
 /// - `k_pages`: u8 `[pages, page_bytes]`, keys; a page is \[kv_heads, 128, head_dim\], each row of head_dim in
 ///   `format`; read and overwritten
 /// - `v_pages`: u8 `[pages, page_bytes]`, values, laid out as the keys; read and overwritten
-/// - `format`: NNCUDA_FORMAT_F32, _F16, _BF16 or _Q8_0 (head_dim a multiple of 32)
+/// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
 ///
 /// # Errors
 ///
@@ -160,7 +160,7 @@ pub fn kv_append_paged(
     page_table: &GpuTensor<'_>,
     k_pages: &GpuTensor<'_>,
     v_pages: &GpuTensor<'_>,
-    format: i32,
+    format: Format,
 ) -> Result<()> {
     let call = Call::new("cuda_kv_append_paged", k);
     let k = call.strided::<3>("k", "[tokens:ld_kv, kv_heads, head_dim]", k)?;
@@ -214,7 +214,7 @@ pub fn kv_append_paged(
             head_dim as i64,
             ld_kv as i64,
             page_bytes as i64,
-            format,
+            format as i32,
             dtype.code(),
         )
     };

@@ -16,7 +16,7 @@
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
 use crate::call::{Call, Sizes, plus, pointer, tensor, times};
-use crate::{Activation, DType, GpuTensor, Result};
+use crate::{Activation, DType, Format, GpuTensor, Result};
 
 /// Stores rows in a format.
 ///
@@ -25,14 +25,14 @@ use crate::{Activation, DType, GpuTensor, Result};
 ///
 /// # Arguments
 ///
-/// - `x`: of `dtype` `[rows, k]`, numbers; those of a block format finite
+/// - `x`: of `dtype` `[rows, k]`, numbers; in a block format finite, or the call fails with NNCUDA_ERROR_OUT_OF_RANGE
 /// - `y`: u8 `[rows, row_bytes]`, the same in `format`; overwritten
-/// - `format`: format of y, NNCUDA_FORMAT_\*
+/// - `format`: NNCUDA_FORMAT_\* of y
 ///
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn quantize(x: &GpuTensor<'_>, y: &GpuTensor<'_>, format: i32) -> Result<()> {
+pub fn quantize(x: &GpuTensor<'_>, y: &GpuTensor<'_>, format: Format) -> Result<()> {
     let call = Call::new("cuda_quantize", x);
     let x = call.dense::<2>("x", "[rows, k]", x)?;
     let y = call.dense::<2>("y", "[rows, row_bytes]", y)?.of(DType::U8)?;
@@ -53,7 +53,7 @@ pub fn quantize(x: &GpuTensor<'_>, y: &GpuTensor<'_>, format: i32) -> Result<()>
             rows as i64,
             k as i64,
             row_bytes as i64,
-            format,
+            format as i32,
             dtype.code(),
         )
     };
@@ -68,12 +68,12 @@ pub fn quantize(x: &GpuTensor<'_>, y: &GpuTensor<'_>, format: i32) -> Result<()>
 ///
 /// - `x`: u8 `[rows, row_bytes]`, rows in `format`
 /// - `y`: of `dtype` `[rows, k]`, numbers; overwritten
-/// - `format`: format of x, NNCUDA_FORMAT_\*
+/// - `format`: NNCUDA_FORMAT_\* of x
 ///
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn dequantize(x: &GpuTensor<'_>, y: &GpuTensor<'_>, format: i32) -> Result<()> {
+pub fn dequantize(x: &GpuTensor<'_>, y: &GpuTensor<'_>, format: Format) -> Result<()> {
     let call = Call::new("cuda_dequantize", x);
     let x = call.dense::<2>("x", "[rows, row_bytes]", x)?.of(DType::U8)?;
     let y = call.dense::<2>("y", "[rows, k]", y)?;
@@ -94,7 +94,7 @@ pub fn dequantize(x: &GpuTensor<'_>, y: &GpuTensor<'_>, format: i32) -> Result<(
             rows as i64,
             k as i64,
             row_bytes as i64,
-            format,
+            format as i32,
             dtype.code(),
         )
     };
@@ -109,12 +109,12 @@ pub fn dequantize(x: &GpuTensor<'_>, y: &GpuTensor<'_>, format: i32) -> Result<(
 /// - `table`: u8 `[vocab, row_bytes]`, embeddings in `format`
 /// - `ids`: i32 `[tokens]`, rows to take, 0 .. vocab-1
 /// - `y`: of `dtype` `[tokens, dim]`, the rows; overwritten
-/// - `format`: format of the table, NNCUDA_FORMAT_\*
+/// - `format`: NNCUDA_FORMAT_\* of the table
 ///
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn embedding_quant(table: &GpuTensor<'_>, ids: &GpuTensor<'_>, y: &GpuTensor<'_>, format: i32) -> Result<()> {
+pub fn embedding_quant(table: &GpuTensor<'_>, ids: &GpuTensor<'_>, y: &GpuTensor<'_>, format: Format) -> Result<()> {
     let call = Call::new("cuda_embedding_quant", table);
     let table = call.dense::<2>("table", "[vocab, row_bytes]", table)?.of(DType::U8)?;
     let ids = call.dense::<1>("ids", "[tokens]", ids)?.of(DType::I32)?;
@@ -140,7 +140,7 @@ pub fn embedding_quant(table: &GpuTensor<'_>, ids: &GpuTensor<'_>, y: &GpuTensor
             vocab as i64,
             dim as i64,
             row_bytes as i64,
-            format,
+            format as i32,
             dtype.code(),
         )
     };
@@ -163,7 +163,7 @@ pub fn embedding_quant(table: &GpuTensor<'_>, ids: &GpuTensor<'_>, y: &GpuTensor
 /// - `residual`: of `dtype` `[m, n]`, added at the end, or null
 /// - `y`: of `dtype` `[m, n]`, result; overwritten, may be `residual`
 /// - `activation`: NNCUDA_ACTIVATION_\*
-/// - `format`: format of w, NNCUDA_FORMAT_\*
+/// - `format`: NNCUDA_FORMAT_\* of w
 ///
 /// # Errors
 ///
@@ -176,7 +176,7 @@ pub fn gemm_quant(
     residual: Option<&GpuTensor<'_>>,
     y: &GpuTensor<'_>,
     activation: Activation,
-    format: i32,
+    format: Format,
 ) -> Result<()> {
     let call = Call::new("cuda_gemm_quant", x);
     let x = call.dense::<2>("x", "[m, k]", x)?;
@@ -237,7 +237,7 @@ pub fn gemm_quant(
             k as i64,
             row_bytes as i64,
             activation as i32,
-            format,
+            format as i32,
             dtype.code(),
         )
     };
@@ -256,9 +256,9 @@ pub fn gemm_quant(
 /// - `wv`: u8 `[n_kv, row_bytes_v]`, weights of the values
 /// - `bias`: of `dtype` `[n]`, added to each row, or null
 /// - `y`: of `dtype` `[m, n]`, result; overwritten
-/// - `format_q`: format of wq, NNCUDA_FORMAT_\*
-/// - `format_k`: format of wk, NNCUDA_FORMAT_\*
-/// - `format_v`: format of wv, NNCUDA_FORMAT_\*
+/// - `format_q`: NNCUDA_FORMAT_\* of wq
+/// - `format_k`: NNCUDA_FORMAT_\* of wk
+/// - `format_v`: NNCUDA_FORMAT_\* of wv
 ///
 /// # Errors
 ///
@@ -270,9 +270,9 @@ pub fn gemm_quant_qkv(
     wv: &GpuTensor<'_>,
     bias: Option<&GpuTensor<'_>>,
     y: &GpuTensor<'_>,
-    format_q: i32,
-    format_k: i32,
-    format_v: i32,
+    format_q: Format,
+    format_k: Format,
+    format_v: Format,
 ) -> Result<()> {
     let call = Call::new("cuda_gemm_quant_qkv", x);
     let x = call.dense::<2>("x", "[m, k]", x)?;
@@ -332,9 +332,9 @@ pub fn gemm_quant_qkv(
             row_bytes_q as i64,
             row_bytes_k as i64,
             row_bytes_v as i64,
-            format_q,
-            format_k,
-            format_v,
+            format_q as i32,
+            format_k as i32,
+            format_v as i32,
             dtype.code(),
         )
     };
@@ -354,8 +354,8 @@ pub fn gemm_quant_qkv(
 /// - `offsets`: i32 `[groups+1]`, first row of each group; offsets\[0\] = 0, never falling, at most m; null for all
 ///   rows and one group
 /// - `y`: of `dtype` `[m, n]`, result; overwritten
-/// - `format_gate`: format of w_gate, NNCUDA_FORMAT_\*
-/// - `format_up`: format of w_up, NNCUDA_FORMAT_\*
+/// - `format_gate`: NNCUDA_FORMAT_\* of w_gate
+/// - `format_up`: NNCUDA_FORMAT_\* of w_up
 ///
 /// # Errors
 ///
@@ -366,8 +366,8 @@ pub fn gemm_quant_swiglu(
     w_up: &GpuTensor<'_>,
     offsets: Option<&GpuTensor<'_>>,
     y: &GpuTensor<'_>,
-    format_gate: i32,
-    format_up: i32,
+    format_gate: Format,
+    format_up: Format,
 ) -> Result<()> {
     let call = Call::new("cuda_gemm_quant_swiglu", x);
     let x = call.dense::<2>("x", "[m, k]", x)?;
@@ -416,8 +416,8 @@ pub fn gemm_quant_swiglu(
             k as i64,
             row_bytes_gate as i64,
             row_bytes_up as i64,
-            format_gate,
-            format_up,
+            format_gate as i32,
+            format_up as i32,
             dtype.code(),
         )
     };
