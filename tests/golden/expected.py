@@ -29,7 +29,7 @@ LARGEST = {"f32": 3.4028234663852886e38, "f16": 65504.0, "bf16": 3.3895313892515
 ROUNDINGS = {
     **dict.fromkeys(["add", "mul", "scale", "cast", "fill", "embedding", "kv_append", "kv_trim"], 0),
     **dict.fromkeys(["moe_plan", "moe_gather", "zero_grad", "argmax", "sample", "topk_sample", "topp_sample"], 0),
-    **dict.fromkeys(["random_bits", "increment"], 0),
+    **dict.fromkeys(["random_bits", "increment", "kv_append_paged"], 0),
     "silu": 5,  # exp, 1 + e, /, *
     "silu_backward": 9,  # silu's sigmoid (4), 1 - s, x *, 1 +, s *, dy *
     "swiglu": 6,
@@ -50,6 +50,7 @@ ROUNDINGS = {
     "grouped_gemm_wgrad": 4,
     "scatter_add": 1,
     "rope_freqs": 1,  # computed in float64, rounded
+    "rope_freqs_scaled": 1,
     "rope_forward": 3,
     "rope_qk": 3,
     "rope_backward": 3,
@@ -58,6 +59,8 @@ ROUNDINGS = {
     "flash_attention": 8,
     "flash_attention_backward": 14,
     "attention_decode": 8,
+    "flash_attention_paged": 8,
+    "attention_decode_paged": 8,
     "moe_gather_backward": 1,
     "moe_combine": 2,
     "moe_combine_backward": 2,

@@ -6,14 +6,17 @@ Query head h reads key head h / (heads / kv_heads). With ``causal``, query i of 
 import numpy as np
 
 from nncuda.reference.arithmetic import Array, Outputs, exp, log, matmul, total, transposed
+from nncuda.reference.kvcache import rows_of_pages
 from nncuda.reference.softmax import softmax
 
 __all__ = [
     "attention_decode",
+    "attention_decode_paged",
     "attention_output",
     "attention_scores",
     "flash_attention",
     "flash_attention_backward",
+    "flash_attention_paged",
 ]
 
 
@@ -92,4 +95,49 @@ def attention_decode(q: Array, k_cache: Array, v_cache: Array, lengths: Array, s
         if length:
             seen = k_cache[b, :length], v_cache[b, :length]
             out[b] = flash_attention(q[b : b + 1], *seen, batch=1, scale=scale, causal=0)["out"][0]
+    return {"out": out}
+
+
+def flash_attention_paged(
+    q: Array,
+    k_pages: Array,
+    v_pages: Array,
+    offsets: Array,
+    lengths: Array,
+    page_table: Array,
+    kv_heads: int,
+    scale: float,
+    format: int,
+) -> Outputs:
+    """Tokens offsets[b] .. offsets[b+1]-1 see the rows before them, and their own, of the lengths[b] of sequence b.
+
+    Kwon et al. 2023, "PagedAttention"; Vaswani et al. 2017, eq. 1. Rows without a sequence are not written: NaN.
+    """
+    out = np.full_like(q, np.nan)
+    for b, length in enumerate(lengths):
+        new = slice(offsets[b], offsets[b + 1])
+        if new.stop > new.start:
+            k, v = (rows_of_pages(x, page_table[b], length, kv_heads, format) for x in (k_pages, v_pages))
+            k, v = k.astype(q.dtype), v.astype(q.dtype)
+            out[new] = flash_attention(q[new], k, v, batch=1, scale=scale, causal=1)["out"]
+    return {"out": out}
+
+
+def attention_decode_paged(
+    q: Array,
+    k_pages: Array,
+    v_pages: Array,
+    lengths: Array,
+    page_table: Array,
+    kv_heads: int,
+    scale: float,
+    format: int,
+) -> Outputs:
+    """One query a sequence over the first lengths[b] rows in its pages; zeros without any. Dao et al. 2023."""
+    out = np.zeros_like(q)
+    for b, length in enumerate(lengths):
+        if length:
+            k, v = (rows_of_pages(x, page_table[b], length, kv_heads, format) for x in (k_pages, v_pages))
+            k, v = k.astype(q.dtype), v.astype(q.dtype)
+            out[b] = flash_attention(q[b : b + 1], k, v, batch=1, scale=scale, causal=0)["out"][0]
     return {"out": out}

@@ -4,7 +4,7 @@ import numpy as np
 
 from nncuda.reference.arithmetic import Array, Outputs
 
-__all__ = ["rope_backward", "rope_forward", "rope_freqs", "rope_qk"]
+__all__ = ["rope_backward", "rope_forward", "rope_freqs", "rope_freqs_scaled", "rope_qk"]
 
 HALF = 0
 INTERLEAVED = 1
@@ -17,6 +17,26 @@ def rope_freqs(positions: int, head_dim: int, first: int, base: float, ntk_alpha
     """
     b = base if ntk_alpha == 1 else base * ntk_alpha ** (head_dim / (head_dim - 2))
     frequency = b ** (-2 * np.arange(head_dim // 2) / head_dim)
+    angle = np.arange(first, first + positions)[:, None] * frequency
+    return {"cosine": np.cos(angle), "sine": np.sin(angle)}
+
+
+def rope_freqs_scaled(
+    positions: int,
+    head_dim: int,
+    first: int,
+    base: float,
+    ntk_alpha: float,
+    scale: float,
+    factors: Array | None = None,
+) -> Outputs:
+    """rope_freqs of the angles times ``scale``, divided by ``factors``.
+
+    Chen et al. 2023, "Extending Context Window"; Dubey et al. 2024, "The Llama 3 Herd of Models", section 3.4.
+    """
+    b = base if ntk_alpha == 1 else base * ntk_alpha ** (head_dim / (head_dim - 2))
+    divisor = 1.0 if factors is None else factors.astype(np.float64)
+    frequency = scale * b ** (-2 * np.arange(head_dim // 2) / head_dim) / divisor
     angle = np.arange(first, first + positions)[:, None] * frequency
     return {"cosine": np.cos(angle), "sine": np.sin(angle)}
 

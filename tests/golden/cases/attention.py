@@ -5,6 +5,7 @@ import numpy as np
 from nncuda.reference import attention as reference
 
 from .case import FLOATS, case, nan, stored
+from .kvcache import STORAGE, filled, page_bytes, page_table
 
 #: batch, q_len, kv_len, heads, kv_heads, head_dim, causal
 SHAPES = (
@@ -41,6 +42,33 @@ def cases():
                 dtype,
             )
         yield case("attention_decode", "long", lambda d: decode(d, [517], 520, 2, 1, 8, 0), dtype)
+        for storage, heads, kv_heads, head_dim, extra, lengths, fresh, spare in (
+            ("f32", 2, 1, 8, 0, [5], [5], 0),
+            ("f16", 1, 1, 8, 0, [130], [3], 0),
+            ("f16", 4, 2, 16, 3, [4, 7, 0, 129], [2, 0, 0, 2], 2),
+            ("bf16", 3, 1, 24, 0, [17], [17], 0),
+            ("q8_0", 2, 1, 32, 8, [40], [9], 1),
+        ):
+            label = f"{storage}-heads{heads}-{kv_heads}-dim{head_dim}-ld{extra}-batch{len(lengths)}-spare{spare}"
+            yield case(
+                "flash_attention_paged",
+                f"{label}-length{max(lengths)}",
+                lambda d, of=(storage, lengths, fresh, heads, kv_heads, head_dim, extra, spare): paged(d, *of),
+                dtype,
+            )
+        for storage, heads, kv_heads, head_dim, extra, lengths in (
+            ("f32", 1, 1, 8, 0, [0, 1, 9]),
+            ("f16", 4, 2, 16, 3, [128, 3]),
+            ("bf16", 6, 1, 24, 0, [7]),
+            ("q8_0", 12, 1, 32, 0, [21]),
+            ("f16", 2, 1, 8, 0, [129, 0, 517]),
+        ):
+            yield case(
+                "attention_decode_paged",
+                f"{storage}-heads{heads}-{kv_heads}-dim{head_dim}-ld{extra}-batch{len(lengths)}-length{max(lengths)}",
+                lambda d, of=(storage, lengths, None, heads, kv_heads, head_dim, extra, 0): paged(d, *of),
+                dtype,
+            )
 
 
 def of_shape(dtype, batch, q_len, kv_len, heads, kv_heads, head_dim, causal):
@@ -102,4 +130,28 @@ def decode(d, lengths, capacity, heads, kv_heads, head_dim, extra):
         "lengths": np.array(lengths, np.int32),
         "ld_q": heads * head_dim + extra,
         "scale": float(np.float32(head_dim**-0.5)),
+    }
+
+
+def paged(d, storage, lengths, fresh, heads, kv_heads, head_dim, extra, spare):
+    """Sequences in pages that lie in any order, one page with nothing in it; ``fresh`` new tokens of each, or None for
+    one a sequence without offsets; room for ``spare`` more tokens."""
+    table, pages = page_table(d, lengths)
+    k_pages, v_pages = (filled(d, storage, lengths, table, pages, kv_heads, head_dim) for _ in "kv")
+    tokens = len(lengths) if fresh is None else sum(fresh) + spare
+    ragged = {} if fresh is None else {"offsets": np.array([0, *np.cumsum(fresh)], np.int32)}
+    q = d.bell(tokens, heads, head_dim, scale=1.5)
+    q[tokens - spare :] = np.nan
+    return {
+        "q": q,
+        "k_pages": k_pages,
+        "v_pages": v_pages,
+        **ragged,
+        "lengths": np.array(lengths, np.int32),
+        "page_table": table,
+        "kv_heads": kv_heads,
+        "page_bytes": page_bytes(storage, kv_heads, head_dim),
+        "ld_q": heads * head_dim + extra,
+        "scale": float(np.float32(head_dim**-0.5)),
+        "format": STORAGE[storage],
     }

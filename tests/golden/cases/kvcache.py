@@ -2,7 +2,14 @@
 
 import numpy as np
 
+from nncuda.reference import kvcache as reference
+
 from .case import FLOATS, case
+
+PAGE_TOKENS = 128
+#: Formats of pages; bytes and elements of their blocks.
+STORAGE = {"f32": 0, "f16": 1, "bf16": 2, "q8_0": 14}
+BLOCKS = {"f32": (4, 1), "f16": (2, 1), "bf16": (2, 1), "q8_0": (34, 32)}
 
 
 def cases():
@@ -39,3 +46,56 @@ def cases():
                 },
                 dtype,
             )
+        for storage, lengths, fresh, kv_heads, head_dim, extra, spare in (
+            ("f32", [1], [1], 1, 5, 0, 0),
+            ("f16", [131, 0, 9, 128], [5, 0, 9, 1], 2, 6, 3, 2),
+            ("bf16", [3, 20], [2, 0], 1, 9, 0, 0),
+            ("q8_0", [130], [3], 1, 32, 5, 1),
+        ):
+            yield case(
+                "kv_append_paged",
+                f"{storage}-batch{len(lengths)}-heads{kv_heads}-dim{head_dim}-ld{extra}-spare{spare}",
+                lambda d, of=(storage, lengths, fresh, kv_heads, head_dim, extra, spare): append_paged(d, *of),
+                dtype,
+            )
+
+
+def page_bytes(storage, kv_heads, head_dim):
+    size, elements = BLOCKS[storage]
+    return kv_heads * PAGE_TOKENS * head_dim // elements * size
+
+
+def page_table(d, lengths):
+    """A table whose pages lie in any order, -1 where a sequence has none, and the number of pages: one is nobody's."""
+    needed = [-(-length // PAGE_TOKENS) for length in lengths]
+    order = d.permutation(sum(needed) + 1)
+    table = np.full((len(lengths), max(needed)), -1, np.int32)
+    for b, count in enumerate(needed):
+        table[b, :count], order = order[:count], order[count:]
+    return table, sum(needed) + 1
+
+
+def filled(d, storage, lengths, table, pages, kv_heads, head_dim):
+    """Pages that hold the rows of all sequences, and NaN where no row is."""
+    blank = np.full((pages, page_bytes(storage, kv_heads, head_dim)), 0xFF, np.uint8)
+    rows = d.bell(sum(lengths), kv_heads, head_dim)
+    offsets = np.array([0, *np.cumsum(lengths)], np.int32)
+    return reference.kv_append_paged(rows, rows, offsets, lengths, table, blank, blank, STORAGE[storage])["k_pages"]
+
+
+def append_paged(d, storage, lengths, fresh, kv_heads, head_dim, extra, spare):
+    table, pages = page_table(d, lengths)
+    blank = np.full((pages, page_bytes(storage, kv_heads, head_dim)), 0xA5, np.uint8)
+    k, v = (d.bell(sum(fresh) + spare, kv_heads, head_dim) for _ in "kv")
+    k[0, 0] = 0  # a block of zeros has no scale
+    return {
+        "k": k,
+        "v": v,
+        "offsets": np.array([0, *np.cumsum(fresh)], np.int32),
+        "lengths": np.array(lengths, np.int32),
+        "page_table": table,
+        "k_pages": blank,
+        "v_pages": blank,
+        "ld_kv": kv_heads * head_dim + extra,
+        "format": STORAGE[storage],
+    }

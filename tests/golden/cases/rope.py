@@ -27,6 +27,26 @@ def cases():
                 "ntk_alpha": a,
             },
         )
+    for positions, head_dim, first, base, alpha, scale, factors in (
+        (3, 8, 0, 10000.0, 1.0, 1.0, False),
+        (3, 64, 5, 10000.0, 8.0, 0.25, False),
+        (3, 34, 32766, 500000.0, 1.0, 1.0, True),
+        (2, 128, 131070, 500000.0, 1.0, 0.5, True),
+        (2, 2, 262142, 10000.0, 1.0, 0.125, True),
+    ):
+        yield case(
+            "rope_freqs_scaled",
+            f"positions{positions}-dim{head_dim}-first{first}-base{base:g}-alpha{alpha:g}-scale{scale:g}-factors{factors:d}",
+            lambda d, p=positions, n=head_dim, f=first, b=base, a=alpha, s=scale, has=factors: {
+                "factors": 2.0 ** d.uniform(n // 2, low=0, high=3) if has else None,
+                "positions": p,
+                "head_dim": n,
+                "first": f,
+                "base": b,
+                "ntk_alpha": a,
+                "scale": s,
+            },
+        )
     for dtype in FLOATS:
         for tokens, heads, head_dim, extra_in, extra_out, layout in (
             (1, 1, 2, 0, 0, 0),
