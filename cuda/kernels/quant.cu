@@ -58,32 +58,12 @@ template <int FORMAT, class T> __global__ void __launch_bounds__(THREADS) decode
 
 /* ---- formats that are dtypes ---- */
 
-/* An element at any address. */
-template <class F> __device__ __forceinline__ float number_at(const uint8_t *from) {
-  uint32_t bits[1];
-  nn_bytes_at<(int)sizeof(F)>(bits, from);
-  if constexpr (sizeof(F) == 4) {
-    return __uint_as_float(bits[0]);
-  } else {
-    return nn_to_float(F{(uint16_t)bits[0]});
-  }
-}
-
-template <class F> __device__ __forceinline__ void put_number(uint8_t *to, float x) {
-  if constexpr (sizeof(F) == 4) {
-    nn_put_u16(to, (uint16_t)__float_as_uint(x));
-    nn_put_u16(to + 2, (uint16_t)(__float_as_uint(x) >> 16));
-  } else {
-    nn_put_u16(to, nn_from_float<F>(x).bits);
-  }
-}
-
 template <class F, class T> __global__ void __launch_bounds__(THREADS) widen_kernel(stored_rows p, T *y) {
   const int64_t elements = p.rows * p.k, step = (int64_t)gridDim.x * THREADS;
   for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < elements; i += step) {
     const uint8_t *const row = p.row(i / p.k);
     if (row != nullptr) {
-      y[i] = nn_from_float<T>(number_at<F>(row + i % p.k * (int64_t)sizeof(F)));
+      y[i] = nn_from_float<T>(nn_number_at<F>(row + i % p.k * (int64_t)sizeof(F)));
     }
   }
 }
@@ -92,12 +72,7 @@ template <class F, class T>
 __global__ void __launch_bounds__(THREADS) narrow_kernel(const T *x, uint8_t *y, int64_t elements) {
   const int64_t step = (int64_t)gridDim.x * THREADS;
   for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < elements; i += step) {
-    const float number = nn_to_float(x[i]);
-    if ((reinterpret_cast<uintptr_t>(y) & (sizeof(F) - 1)) == 0) {
-      reinterpret_cast<F *>(y)[i] = nn_from_float<F>(number);
-    } else {
-      put_number<F>(y + i * (int64_t)sizeof(F), number);
-    }
+    nn_put_number<F>(y + i * (int64_t)sizeof(F), nn_to_float(x[i]));
   }
 }
 

@@ -13,12 +13,6 @@
 /* Beyond the finite numbers, or no number. */
 __device__ __forceinline__ bool nn_beyond(float x) { return !(fabsf(x) <= 3.402823466e38f); }
 
-__device__ __forceinline__ void nn_put_u16(uint8_t *to, uint16_t x) {
-  to[0] = (uint8_t)x;
-  to[1] = (uint8_t)(x >> 8);
-}
-__device__ __forceinline__ void nn_put_f16(uint8_t *to, float x) { nn_put_u16(to, nn_f32_to_f16(x)); }
-
 /* x becomes the whole part of (x - minimum) * inverse + offset. */
 struct nn_step {
   float scale, minimum, inverse, offset;
@@ -78,19 +72,25 @@ __device__ __forceinline__ void nn_put_quants(uint8_t *to, const float (&x)[NN_P
   }
 }
 
-/* Halves go away from zero. */
+/* q8_0, from the largest magnitude; halves go away from zero. */
+__device__ __forceinline__ nn_step nn_q8_0_step(float most) { return nn_step_of(__fdiv_rn(most, 127.0f), 0.0f, 0.0f); }
+
+__device__ __forceinline__ int nn_q8_0_quant(float x, const nn_step &step) {
+  const float y = __fmul_rn(x, step.inverse), whole = truncf(y), rest = y - whole; /* exact */
+  return (int)(whole + (rest >= 0.5f ? 1.0f : rest <= -0.5f ? -1.0f : 0.0f));
+}
+
 __device__ __forceinline__ void nn_encode_q8_0(const float (&x)[NN_PART], uint8_t *to) {
   float most = 0.0f;
 #pragma unroll
   for (int i = 0; i < NN_PART; i++) {
     most = fmaxf(most, fabsf(x[i]));
   }
-  const nn_step step = nn_step_of(__fdiv_rn(most, 127.0f), 0.0f, 0.0f);
+  const nn_step step = nn_q8_0_step(most);
   nn_put_f16(to, step.scale);
 #pragma unroll
   for (int i = 0; i < NN_PART; i++) {
-    const float y = __fmul_rn(x[i], step.inverse), whole = truncf(y), rest = y - whole; /* exact */
-    to[2 + i] = (uint8_t)(int)(whole + (rest >= 0.5f ? 1.0f : rest <= -0.5f ? -1.0f : 0.0f));
+    to[2 + i] = (uint8_t)nn_q8_0_quant(x[i], step);
   }
 }
 

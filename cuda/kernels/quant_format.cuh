@@ -35,6 +35,39 @@ template <int BYTES> __device__ __forceinline__ void nn_bytes_at(uint32_t (&to)[
   }
 }
 
+/* Elements of a format that is a dtype, and other numbers of 16 bits, at any address. */
+template <class F> __device__ __forceinline__ float nn_number_at(const uint8_t *from) {
+  uint32_t bits[1];
+  nn_bytes_at<(int)sizeof(F)>(bits, from);
+  if constexpr (sizeof(F) == 4) {
+    return __uint_as_float(bits[0]);
+  } else {
+    return nn_to_float(F{(uint16_t)bits[0]});
+  }
+}
+
+__device__ __forceinline__ void nn_put_u16(uint8_t *to, uint16_t x) {
+  if ((reinterpret_cast<uintptr_t>(to) & 1) == 0) {
+    *reinterpret_cast<uint16_t *>(to) = x;
+  } else {
+    to[0] = (uint8_t)x;
+    to[1] = (uint8_t)(x >> 8);
+  }
+}
+
+__device__ __forceinline__ void nn_put_f16(uint8_t *to, float x) { nn_put_u16(to, nn_f32_to_f16(x)); }
+
+template <class F> __device__ __forceinline__ void nn_put_number(uint8_t *to, float x) {
+  if constexpr (sizeof(F) == 2) {
+    nn_put_u16(to, nn_from_float<F>(x).bits);
+  } else if ((reinterpret_cast<uintptr_t>(to) & 3) == 0) {
+    *reinterpret_cast<float *>(to) = x;
+  } else {
+    nn_put_u16(to, (uint16_t)__float_as_uint(x));
+    nn_put_u16(to + 2, (uint16_t)(__float_as_uint(x) >> 16));
+  }
+}
+
 __device__ __forceinline__ float nn_low_f16(uint32_t x) { return nn_f16_to_f32((uint16_t)x); }
 __device__ __forceinline__ float nn_high_f16(uint32_t x) { return nn_f16_to_f32((uint16_t)(x >> 16)); }
 

@@ -1,0 +1,116 @@
+/*
+ * Paged caches of keys and values: what their kernels know of the sequences of a call, and what they ask of offsets,
+ * lengths and page tables. A page is [kv_heads, 128, head_dim] rows in a format, bytes that may lie at any address.
+ *
+ * The first block of a kernel looks at all offsets and lengths and reports the first bad one. Each block asks of those
+ * it uses what keeps it inside the tensors, and leaves out what fails that.
+ */
+#ifndef NN_KERNELS_PAGED_CUH
+#define NN_KERNELS_PAGED_CUH
+
+#include "kernels/quant_format.cuh"
+
+struct nn_paged_sequence {
+  int64_t index, first, fresh, length; /* new tokens: the first one, how many; rows with them */
+};
+
+struct nn_paged {
+  const int32_t *offsets; /* null: one new token each */
+  const int32_t *lengths, *page_table;
+  int64_t tokens, batch, max_pages;
+  nn_rule first_offset;
+  nn_range other_offsets, length, page;
+
+  /* Sequence i; false when it has no new tokens, or what is said of it cannot be. */
+  __device__ __forceinline__ bool at(int64_t i, nn_paged_sequence &to) const {
+    const int64_t from = offsets == nullptr ? i : offsets[i], end = offsets == nullptr ? i + 1 : offsets[i + 1];
+    to = {i, from, end - from, lengths[i]};
+    return from >= 0 && to.fresh > 0 && end <= tokens && to.length >= (offsets == nullptr ? 0 : to.fresh) &&
+           to.length <= length.high;
+  }
+
+  /* The sequence of a token, if it is in one. */
+  __device__ __forceinline__ bool of_token(int64_t token, nn_paged_sequence &to) const {
+    int64_t low = 0, high = batch; /* offsets[low] <= token, and not offsets[high] */
+    while (high - low > 1) {
+      const int64_t middle = (low + high) / 2;
+      (offsets[middle] <= token ? low : high) = middle;
+    }
+    return at(low, to) && token >= to.first && token < to.first + to.fresh;
+  }
+
+  /* The page of rows 128 * i and on of a sequence; false when there is none of that number. */
+  __device__ __forceinline__ bool page_at(int64_t sequence, int64_t i, int64_t &to) const {
+    const int64_t at = sequence * max_pages + i;
+    to = page_table[at];
+    return page.holds(at, to);
+  }
+
+  /* By all threads of a block, once a call. */
+  __device__ __forceinline__ void check() const {
+    if (blockIdx.x != 0 || blockIdx.y != 0 || blockIdx.z != 0) {
+      return;
+    }
+    for (int64_t i = threadIdx.x; i < batch; i += blockDim.x) {
+      const int64_t from = offsets == nullptr ? 0 : offsets[i], end = offsets == nullptr ? 0 : offsets[i + 1];
+      if (i == 0 && from != 0) {
+        first_offset.broken_by(0, from);
+      }
+      nn_range range = other_offsets;
+      range.low = from;
+      if (offsets == nullptr || range.holds(i + 1, end)) {
+        range = length;
+        range.low = end - from;
+        range.holds(i, lengths[i]);
+      }
+    }
+  }
+};
+
+inline nn_paged nn_paged_of(nncuda_ctx *ctx, const int32_t *offsets, const int32_t *lengths, const int32_t *page_table,
+                            int64_t tokens, int64_t batch, int64_t max_pages, int64_t pages) {
+  /* A table may have more columns than lengths can count. */
+  const int64_t most = INT32_MAX / NN_PAGE_TOKENS, room = max_pages > most ? INT32_MAX : max_pages * NN_PAGE_TOKENS;
+  return {offsets,
+          lengths,
+          page_table,
+          tokens,
+          batch,
+          max_pages,
+          nn_rule_of(ctx, "offsets", "0"),
+          nn_range_of(ctx, "offsets", 0, tokens).noted("the number of tokens"),
+          nn_range_of(ctx, "lengths", 0, room).noted("the new tokens to 128 * max_pages"),
+          nn_range_of(ctx, "page_table", 0, pages - 1).in_rows_of(max_pages)};
+}
+
+/* Stands for blocks of q8_0 where the type of a page's elements is asked for. */
+struct nn_q8_0 {};
+template <class F> constexpr bool nn_in_blocks = false;
+template <> constexpr bool nn_in_blocks<nn_q8_0> = true;
+
+/* Runs `statement` with F the type of a page's elements. */
+#define NN_SWITCH_PAGES(format, ...)                                                                                   \
+  switch (format) {                                                                                                    \
+  case NNCUDA_FORMAT_F32: {                                                                                            \
+    using F = float;                                                                                                   \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  case NNCUDA_FORMAT_F16: {                                                                                            \
+    using F = nn_f16;                                                                                                  \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  case NNCUDA_FORMAT_BF16: {                                                                                           \
+    using F = nn_bf16;                                                                                                 \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  default: {                                                                                                           \
+    using F = nn_q8_0;                                                                                                 \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }                                                                                                                    \
+  }
+
+#endif
