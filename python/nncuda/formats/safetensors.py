@@ -24,6 +24,7 @@ from safetensors.numpy import save_file
 from .block_formats import FORMATS, StoredTensor
 from .errors import FormatError
 from .mapped import map_file
+from .regular import open_regular, read_regular
 
 _DTYPES: dict[str, np.dtype] = {
     "F64": np.dtype(np.float64),
@@ -56,13 +57,14 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
         try:
-            with open(self.path, "rb"):  # the package's errors do not tell what the system said
-                pass
-            self._file = safe_open(self.path, "np")
+            with open_regular(self.path) as file:  # the package's errors do not tell what the system said
+                self._file = safe_open(self.path, "np")
+                header = file.read(int.from_bytes(file.read(8), "little"))
         except OSError as error:
             raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
         except SafetensorError as error:
             raise FormatError(path, f"is truncated, or not a safetensors file ({error})") from error
+        parse_json(path, header)  # the package takes the last of two entries of one name
         self.metadata: dict[str, str] = dict(self._file.metadata() or {})
         self._entries: dict[str, tuple[np.dtype, tuple[int, ...]]] = {}
         for name in self._file.keys():
@@ -228,7 +230,7 @@ def read_safetensors_folder(folder: str | os.PathLike[str]) -> SafetensorsFolder
     if not isinstance(weight_map, dict) or not all(isinstance(value, str) for value in weight_map.values()):
         raise FormatError(index_path, "has no weight_map from tensor names to file names")
     for file_name in weight_map.values():
-        if Path(file_name).name != file_name:
+        if Path(file_name).name != file_name or file_name in ("", "..") or "\0" in file_name:
             raise FormatError(index_path, f"names the file {file_name!r}, which is outside its folder")
     tensors = SafetensorsFolder(SafetensorsFile(folder / name) for name in sorted(set(weight_map.values())))
     for name, file_name in weight_map.items():
@@ -239,12 +241,33 @@ def read_safetensors_folder(folder: str | os.PathLike[str]) -> SafetensorsFolder
 
 def read_json(path: str | os.PathLike[str]) -> dict[str, object]:
     """A JSON file that holds an object."""
+    return parse_json(path, read_regular(path))
+
+
+def parse_json(path: str | os.PathLike[str], text: bytes) -> dict[str, object]:
+    """The object of a JSON text that came from `path`. A key that stands twice in an object is refused: readers differ
+    in which one they take."""
     try:
-        value = json.loads(Path(path).read_bytes().decode("utf-8"))
-    except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        value = json.loads(text.decode("utf-8"), object_pairs_hook=_object)
+    except _DuplicateKey as error:
+        raise FormatError(path, f"has the key {error.args[0]!r} twice in one object") from error
+    except (ValueError, RecursionError) as error:  # among the former: UTF-8, JSON, a number of more than 4300 digits
         raise FormatError(path, f"is not JSON ({error})") from error
     if not isinstance(value, dict):
         raise FormatError(path, "is not a JSON object")
     return value
+
+
+class _DuplicateKey(Exception):
+    pass
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _DuplicateKey(key)
+            seen.add(key)
+    return values

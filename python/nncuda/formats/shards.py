@@ -22,6 +22,7 @@ import numpy as np
 
 from .atomic import TEMPORARY_PREFIX, sync_folder
 from .errors import FormatError
+from .regular import open_regular
 
 MAGIC = b"NNTOKENS"
 VERSION = 1
@@ -47,8 +48,8 @@ class TokenShard:
     def __init__(self, path: str | os.PathLike[str]):
         self.path = Path(path)
         try:
-            size = self.path.stat().st_size
-            with open(self.path, "rb") as file:
+            with open_regular(self.path) as file:
+                size = os.fstat(file.fileno()).st_size
                 head = file.read(HEADER.size)
         except OSError as error:
             raise FormatError(path, f"cannot be read: {error.strerror or error}") from error

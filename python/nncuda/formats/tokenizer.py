@@ -11,11 +11,11 @@ import io
 import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 import sentencepiece
 
 from .errors import FormatError
+from .regular import read_regular
 
 PAD, UNKNOWN, BEGIN, END = 0, 1, 2, 3
 
@@ -98,19 +98,20 @@ class Tokenizer:
         self.model = model
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except (RuntimeError, OSError) as error:
+        except (RuntimeError, OSError, UnicodeDecodeError) as error:  # the last, of its own sentence with a piece in it
             raise FormatError(source, f"is not a SentencePiece model ({error})") from error
         if self.vocab_size == 0:
             raise FormatError(source, "is not a SentencePiece model, or one without pieces")
+        for token in range(self.vocab_size):  # SentencePiece loads such a piece, and fails when a text has it
+            try:
+                self._processor.id_to_piece(token)
+            except UnicodeDecodeError as error:
+                raise FormatError(source, f"piece {token} is not UTF-8 ({error.reason})") from error
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
         """Reads a tokenizer file."""
-        try:
-            model = Path(path).read_bytes()
-        except OSError as error:
-            raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
-        return cls(model, path)
+        return cls(read_regular(path), path)
 
     @property
     def vocab_size(self) -> int:

@@ -28,6 +28,7 @@ _TO_MIXTRAL = {
     "aux_alpha": "router_aux_loss_coef",
     "init_std": "initializer_range",
 }
+_MOST_PARTS = 1 << 18
 _OURS = ("extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor")
 
 
@@ -75,14 +76,21 @@ def config_from_mixtral(values: Mapping[str, object]) -> MoEConfig:
             raise ValueError(f"{theirs} is missing")
     options["rope_base"] = _rope_base(values)
     window = values.get("sliding_window")
-    if window is not None and window < options["context"]:
+    if window is not None and _whole(values, "sliding_window") < _whole(values, "max_position_embeddings"):
         raise ValueError(f"sliding_window is {window}; this model attends to all of its context ({options['context']})")
     extra = values.get("nncuda", {})
     if not isinstance(extra, Mapping) or any(name not in _OURS for name in extra):
         raise ValueError(f"the options under 'nncuda' must be among {', '.join(_OURS)}")
     if "extended_context" not in extra:
         options.update(extended_context=options["context"], ntk_alpha=1.0)
-    return MoEConfig.from_dict({**options, **extra})
+    config = MoEConfig.from_dict({**options, **extra})
+    # Each tensor that a configuration promises becomes an object here before the files are compared with it.
+    if config.num_layers * (config.num_experts + 1) > _MOST_PARTS:
+        raise ValueError(
+            f"num_hidden_layers is {config.num_layers} and num_local_experts {config.num_experts}; "
+            f"this program reads models of at most {_MOST_PARTS} experts in all layers together"
+        )
+    return config
 
 
 def _whole(values: Mapping[str, object], name: str) -> int:
@@ -103,7 +111,10 @@ def _rope_base(values: Mapping[str, object]) -> float:
     base = rope.get("rope_theta", values.get("rope_theta", 1e6))  # 1e6: Mixtral's own default
     if type(base) not in (int, float):
         raise ValueError(f"rope_theta is {base!r}; it must be a number")
-    return float(base)
+    try:
+        return float(base)  # type: ignore[arg-type]
+    except OverflowError as error:
+        raise ValueError(f"rope_theta is {base!r}; it must be a finite number") from error
 
 
 def parameters_from_mixtral(tensors: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
