@@ -1,0 +1,274 @@
+"""Mutators of the smaller formats: safetensors, token shards, templates, and folders of files as one piece of bytes."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from pathlib import Path
+
+import fuzz_gguf
+import fuzz_json
+import fuzz_protobuf
+from fuzz_values import TEXTS, byte_level, whole
+
+SAFETENSORS_KEYS = ("dtype", "shape", "data_offsets", "__metadata__", "format", "model.norm.weight", "lm_head.weight")
+DTYPES = ("F64", "F32", "F16", "BF16", "I64", "I32", "I8", "U8", "BOOL", "F8_E4M3", "F4", "C64", "X", "")
+CONFIG_KEYS = (
+    "model_type",
+    "architectures",
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "num_local_experts",
+    "num_experts_per_tok",
+    "max_position_embeddings",
+    "rms_norm_eps",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "rope_type",
+    "type",
+    "factor",
+    "low_freq_factor",
+    "high_freq_factor",
+    "original_max_position_embeddings",
+    "hidden_act",
+    "tie_word_embeddings",
+    "attention_bias",
+    "mlp_bias",
+    "sliding_window",
+    "router_aux_loss_coef",
+    "initializer_range",
+    "nncuda",
+    "norm_topk_prob",
+    "ntk_alpha",
+    "extended_context",
+    "capacity_factor",
+    "bos_token_id",
+    "eos_token_id",
+    "weight_map",
+    "metadata",
+    "chat_template",
+    "bos_token",
+    "eos_token",
+    "content",
+)
+CONFIG_TEXTS = (
+    *TEXTS,
+    *("llama", "mixtral", "silu", "gelu", "default", "linear", "dynamic", "yarn", "llama3", "ntk"),
+    *("model.safetensors", "/etc/passwd", "..", ".", "model-00001-of-00002.safetensors", "a/../b", "x\0y"),
+)
+TOKENIZER_KEYS = (
+    *("model", "type", "vocab", "merges", "unk_token", "byte_fallback", "dropout", "added_tokens", "id", "content"),
+    *(
+        "special",
+        "normalizer",
+        "pre_tokenizer",
+        "post_processor",
+        "decoder",
+        "pretokenizers",
+        "decoders",
+        "normalizers",
+    ),
+    *("pattern", "Regex", "String", "behavior", "invert", "prepend", "prepend_scheme", "split", "ignore_merges"),
+    *("truncation", "padding", "strategy", "max_length", "stride", "single", "pair", "special_tokens", "ids", "tokens"),
+    *("add_prefix_space", "use_regex", "trim_offsets", "replacement", "lstrip", "rstrip", "single_word", "normalized"),
+)
+TOKENIZER_TEXTS = (
+    *TEXTS,
+    *("BPE", "Unigram", "WordPiece", "WordLevel", "ByteLevel", "Sequence", "Metaspace", "Replace", "Prepend", "Strip"),
+    *("ByteFallback", "Fuse", "Split", "Isolated", "Removed", "TemplateProcessing", "NFC", "NFKC", "Precompiled"),
+    *("(a+)+$", "(?:a|a)*b", "\\p{L}{1,100000}", "(", "[", "a b", "a", "b", "<0x41>", "Digits", "Punctuation"),
+)
+TEMPLATE_PIECES = (
+    "{% for m in messages %}",
+    "{% endfor %}",
+    "{% for i in range(1000000000) %}",
+    "{% for i in range(99999) %}{% for j in range(99999) %}",
+    "{% endfor %}{% endfor %}",
+    "{% if m['role'] == 'user' %}",
+    "{% else %}",
+    "{% endif %}",
+    "{{ m['content'] }}",
+    "{{ messages }}",
+    "{{ 'a' * 1000000000 }}",
+    "{{ [0] * 1000000000 }}",
+    "{{ 9 ** 9 ** 9 }}",
+    "{{ 2 ** 100000 }}",
+    "{{ '%1000000000d' % 1 }}",
+    "{{ '{:>1000000000}'.format(1) }}",
+    "{{ 'a'.ljust(1000000000) }}",
+    "{{ 'a'|center(1000000000) }}",
+    "{{ 'a'|indent(1000000000) }}",
+    "{{ lipsum(n=100000) }}",
+    "{{ [1]|batch(1000000000, 0)|list }}",
+    "{{ ''.__class__.__mro__ }}",
+    "{{ cycler.__init__.__globals__ }}",
+    "{{ raise_exception('no') }}",
+    "{{ raise_exception }}",
+    "{% set x = namespace(a='ab') %}",
+    "{% for i in range(60) %}{% set x.a = x.a + x.a %}{% endfor %}",
+    "{% for i in range(60) %}{% set x.a = x.a ~ x.a %}{% endfor %}",
+    "{% for i in range(60) %}{% set x.a = x.a|replace('a', x.a) %}{% endfor %}",
+    "{% for i in range(60) %}{% set x.a = [x.a, x.a]|join %}{% endfor %}",
+    "{% macro f(n) %}{{ f(n - 1) }}{{ f(n - 1) }}{% endmacro %}",
+    "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}",
+    "{{ f(40) }}",
+    "{% include 'x' %}",
+    "{% import 'x' as y %}",
+    "{% extends 'x' %}",
+    "{{ bos_token }}",
+    "{{ eos_token }}",
+    "{{ undefined.x }}",
+    "{{ 1 / 0 }}",
+    "{{ 'x'|no_such_filter }}",
+    "{% generation %}{% endgeneration %}",
+    "{% break %}",
+    "{% if add_generation_prompt %}",
+    "{{ messages|tojson }}",
+    "{{ strftime_now('%Y') }}",
+    "{{ strftime_now('%' * 9999) }}",
+    "{%- ",
+    " -%}",
+    "{#",
+    "{{ ",
+    " }}",
+    "{{ 9999999999999999999999|string * 99 }}",
+    "{% set messages = messages[1:] %}",
+    "{{ messages[99]['role'] }}",
+    "{% filter upper %}",
+    "{% endfilter %}",
+    "{% call f(1) %}{% endcall %}",
+    "{{ '(' * 5000 }}",
+    "{{" + "(" * 300 + "1" + ")" * 300 + "}}",
+)
+FOLDER_MAGIC = b"FOLDER\n"
+
+
+def mutate_gguf(data: bytes, rng: random.Random) -> bytes:
+    """A GGUF file."""
+    return fuzz_gguf.mutate(data, rng)
+
+
+def mutate_tokenizer_model(data: bytes, rng: random.Random) -> bytes:
+    """A SentencePiece model."""
+    return fuzz_protobuf.mutate(data, rng)
+
+
+def mutate_tokenizer_json(data: bytes, rng: random.Random) -> bytes:
+    """A `tokenizer.json`."""
+    return fuzz_json.mutate(data, rng, TOKENIZER_KEYS, TOKENIZER_TEXTS)
+
+
+def mutate_config(data: bytes, rng: random.Random) -> bytes:
+    """A `config.json`, index or the like."""
+    return fuzz_json.mutate(data, rng, CONFIG_KEYS, CONFIG_TEXTS)
+
+
+def mutate_safetensors(data: bytes, rng: random.Random) -> bytes:
+    """A safetensors file: its length of header, its entries, its data."""
+    if len(data) < 8 or rng.randrange(10) == 0:
+        return byte_level(rng, data)
+    (length,) = struct.unpack_from("<Q", data)
+    header, body = data[8 : 8 + length], data[8 + length :]
+    if rng.random() < 0.2:
+        body = rng.choice((body[: rng.randrange(len(body) + 1)], body + bytes(rng.choice((1, 4, 64))), b""))
+    else:
+        header = fuzz_json.mutate(header, rng, SAFETENSORS_KEYS, (*DTYPES, *TEXTS))
+    length = len(header)
+    if rng.random() < 0.15:
+        length = whole(rng, length, 64, len(data))
+    if rng.random() < 0.1:
+        header += b" " * rng.choice((1, 7, 1000))
+    return struct.pack("<Q", length) + header + body
+
+
+def mutate_shard(data: bytes, rng: random.Random) -> bytes:
+    """A token shard: one field of its header, or its ids."""
+    if len(data) < 64 or rng.randrange(6) == 0:
+        return byte_level(rng, data)
+    start, stop = rng.choice(((0, 8), (8, 12), (12, 16), (16, 24), (24, 32), (32, 64), (64, len(data))))
+    now = data[start:stop]
+    if stop - start in (4, 8) and start:
+        size = stop - start
+        new = whole(rng, int.from_bytes(now, "little"), 8 * size, len(data)).to_bytes(size, "little")
+    else:
+        new = byte_level(rng, now)
+    return data[:start] + new + data[stop:]
+
+
+def mutate_template(data: bytes, rng: random.Random) -> bytes:
+    """A chat template: pieces put in, taken out, doubled."""
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        text = data.decode("utf-8", "replace")
+        at = rng.randrange(len(text) + 1)
+        choice = rng.randrange(5)
+        if choice == 0:
+            data = byte_level(rng, data)
+            continue
+        if choice == 1 and text:
+            stop = min(len(text), at + rng.randrange(1, 60))
+            text = text[:at] + text[stop:]
+        elif choice == 2 and "{" in text:  # in front of a tag, where it stands as one
+            at = rng.choice([i for i, sign in enumerate(text) if sign == "{"])
+            text = text[:at] + rng.choice(TEMPLATE_PIECES) + text[at:]
+        elif choice == 3:
+            text += rng.choice(TEMPLATE_PIECES)
+        else:
+            text = text[:at] + rng.choice(TEMPLATE_PIECES) + text[at:]
+        data = text.encode("utf-8", "replace")
+    return data[:8192]
+
+
+def pack_folder(files: dict[str, bytes]) -> bytes:
+    """Files as one piece of bytes: a line of name and size before each."""
+    return FOLDER_MAGIC + b"".join(f"{name} {len(data)}\n".encode() + data for name, data in files.items())
+
+
+def unpack_folder(data: bytes) -> dict[str, bytes]:
+    """The files of `pack_folder`; what cannot be made out is left away."""
+    files: dict[str, bytes] = {}
+    at = len(FOLDER_MAGIC)
+    while at < len(data):
+        end = data.find(b"\n", at)
+        name, _, size = data[at:end].decode("utf-8", "replace").partition(" ")
+        if end < 0 or not size.isdecimal() or len(size) > 9 or Path(name).name != name or name in ("", ".", ".."):
+            break
+        files[name] = data[end + 1 : end + 1 + int(size)]
+        at = end + 1 + int(size)
+    return files
+
+
+BY_SUFFIX = {
+    ".gguf": mutate_gguf,
+    ".safetensors": mutate_safetensors,
+    ".model": mutate_tokenizer_model,
+    ".jinja": mutate_template,
+    ".tokens": mutate_shard,
+}
+
+
+def mutate_folder(data: bytes, rng: random.Random) -> bytes:
+    """A folder: one of its files changed as its kind asks, taken away, or under the name of another."""
+    files = unpack_folder(data)
+    if not files:
+        return byte_level(rng, data)
+    name = rng.choice(list(files))
+    choice = rng.randrange(12)
+    if choice == 0:
+        del files[name]
+    elif choice == 1:
+        files[rng.choice(list(files))] = files[name]
+    elif name == "tokenizer.json":
+        files[name] = mutate_tokenizer_json(files[name], rng)
+    elif name == "tokenizer_config.json" and choice == 2:
+        content = json.dumps({"chat_template": rng.choice(TEMPLATE_PIECES)})
+        files[name] = content.encode()
+    else:
+        files[name] = BY_SUFFIX.get(Path(name).suffix, mutate_config)(files[name], rng)
+    return pack_folder(files)

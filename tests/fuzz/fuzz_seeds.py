@@ -1,0 +1,36 @@
+"""The seeds of each target: small files made by hand, valid ones and hostile ones with what refuses them.
+
+    python tests/fuzz/fuzz_seeds.py FOLDER
+
+writes them as files, a folder a target. They are made anew in every run, the same bytes each time.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import seeds_gguf
+import seeds_others
+from seeds_gguf import Seed
+
+SEEDS: dict[str, list[Seed]] = {
+    "gguf": [*seeds_gguf.valid(), *seeds_gguf.hostile()],
+    "safetensors": seeds_others.safetensors_files(),
+    "folder": seeds_others.folders(),
+    "config": seeds_others.configs(),
+    "tokenizer_model": seeds_others.tokenizer_models(),
+    "shard": seeds_others.shards(),
+}
+
+
+def write_seeds(folder: Path) -> None:
+    """All seeds as files."""
+    for target, seeds in SEEDS.items():
+        (folder / target).mkdir(parents=True, exist_ok=True)
+        for seed in seeds:
+            (folder / target / seed.name).write_bytes(seed.data)
+
+
+if __name__ == "__main__":
+    write_seeds(Path(sys.argv[1]))

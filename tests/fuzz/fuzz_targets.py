@@ -1,0 +1,146 @@
+"""The readers under test: how the program opens and uses a file of each kind, and how one is mutated.
+
+A target does what the commands do with a file: all of its metadata and tensors are looked at (the first and last byte
+of each, which faults where a view leaves the file), a configuration is built, texts are encoded and decoded.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import fuzz_files
+
+TEXT = "Hello  wörld\n\t12345 <s>😀 \0é"
+
+
+@dataclass(frozen=True)
+class Target:
+    """`name` of the file that holds a case; `use` opens it; `mutate` makes another case of one."""
+
+    name: str
+    use: Callable[[Path], None]
+    mutate: Callable[[bytes, random.Random], bytes]
+
+
+def use_gguf(path: Path) -> None:
+    """All metadata and every tensor of a GGUF file."""
+    from nncuda.formats.block_formats import FORMATS
+    from nncuda.formats.gguf import open_gguf
+
+    file = open_gguf(path)
+    for value in file.metadata.values():
+        if not isinstance(value, (int, float, bool, str)):
+            for index in {0, len(value) // 2, len(value) - 1} & set(range(len(value))):
+                str(value[index])
+    for name, entry in file.entries.items():
+        if not entry.usable:
+            continue
+        tensor = file[name]
+        rows = tensor.rows()
+        assert rows.nbytes == tensor.nbytes == entry.nbytes and rows.shape[1] == tensor.row_bytes
+        assert tensor.nbytes <= path.stat().st_size
+        int(rows[0, 0]) + int(rows[-1, -1])
+        if FORMATS[tensor.format].numpy is not None:
+            assert tensor.numbers().shape == tensor.shape
+
+
+def use_safetensors(path: Path) -> None:
+    """Every tensor of a safetensors file."""
+    from nncuda.formats import SafetensorsFile
+
+    file = SafetensorsFile(path)
+    for name in file:
+        array = file[name]
+        assert array.dtype == file.dtype(name) and array.shape == file.shape(name)
+        assert array.nbytes <= path.stat().st_size
+        if array.size:
+            array.reshape(-1)[[0, -1]]
+    dict(file.metadata)
+
+
+def use_shard(path: Path) -> None:
+    """The tokens of a shard."""
+    from nncuda.formats import TokenShard
+
+    shard = TokenShard(path)
+    shard.read(0, 16)
+    shard.read(len(shard) - 1)
+    shard.check_ids()
+
+
+def use_mixtral_config(path: Path) -> None:
+    """A `config.json` of Mixtral, as this library's checkpoints have it."""
+    from nncuda.formats import FormatError
+    from nncuda.formats.safetensors import read_json
+    from nncuda.models.mixtral import config_from_mixtral
+
+    values = read_json(path)
+    try:
+        config = config_from_mixtral(values)
+    except ValueError as error:
+        if not raised_here(error):
+            raise
+        raise FormatError(path, str(error)) from error
+    assert config.num_parameters > config.num_active_parameters > 0 or config.num_experts == config.experts_per_token
+    config.to_dict()
+
+
+def raised_here(error: BaseException) -> bool:
+    """Whether a line of this library raised it, and not something that the library called."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith("nncuda")
+
+
+def use_tokenizer_model(path: Path) -> None:
+    """A SentencePiece model, as `tokenizer.model`."""
+    from nncuda.formats import StreamDecoder, Tokenizer
+
+    tokenizer = Tokenizer.load(path)
+    for text in ("", TEXT, "a" * 100):
+        tokenizer.decode(tokenizer.encode(text, begin=True, end=True))
+    size = tokenizer.vocab_size
+    decoder = StreamDecoder(tokenizer)
+    for token in {0, 1, 2, size // 2, size - 1} & set(range(size)):
+        decoder.push(token)
+    decoder.flush()
+    assert -1 <= tokenizer.begin_id < size and -1 <= tokenizer.end_id < size
+
+
+def use_folder(path: Path) -> None:
+    """A folder of weights, `model.safetensors` or shards with their index; with a config.json, a checkpoint."""
+    from nncuda.formats import read_safetensors_folder
+    from nncuda.train.checkpoint import Checkpoint
+
+    folder = unpacked(path)
+    tensors = Checkpoint(folder).tensors if (folder / "config.json").exists() else read_safetensors_folder(folder)
+    for name in tensors:
+        assert tensors[name].nbytes >= 0
+
+
+def unpacked(path: Path) -> Path:
+    """The folder that the bytes of `path` stand for, beside it; empty before."""
+    folder = path.with_suffix("")
+    folder.mkdir(exist_ok=True)
+    for entry in folder.iterdir():
+        entry.unlink()
+    for name, data in fuzz_files.unpack_folder(path.read_bytes()).items():
+        try:
+            (folder / name).write_bytes(data)
+        except (OSError, ValueError):  # a name that the file system does not take
+            continue
+    return folder
+
+
+TARGETS: dict[str, Target] = {
+    "gguf": Target("x.gguf", use_gguf, fuzz_files.mutate_gguf),
+    "safetensors": Target("x.safetensors", use_safetensors, fuzz_files.mutate_safetensors),
+    "folder": Target("x.folder", use_folder, fuzz_files.mutate_folder),
+    "config": Target("config.json", use_mixtral_config, fuzz_files.mutate_config),
+    "tokenizer_model": Target("tokenizer.model", use_tokenizer_model, fuzz_files.mutate_tokenizer_model),
+    "shard": Target("x.tokens", use_shard, fuzz_files.mutate_shard),
+}

@@ -1,0 +1,197 @@
+"""Small files of the other formats, valid and hostile."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+from fuzz_files import pack_folder
+from fuzz_protobuf import dump
+from seeds_gguf import Seed
+
+CONFIG = {
+    "architectures": ["MixtralForCausalLM"],
+    "model_type": "mixtral",
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+    "sliding_window": None,
+}
+
+
+def config(without: str = "", **change: object) -> bytes:
+    """`CONFIG` with changes."""
+    return json.dumps({key: value for key, value in {**CONFIG, **change}.items() if key != without}).encode()
+
+
+def raw_config(key: str, text: str) -> bytes:
+    """`CONFIG` with a value that json.dumps does not write."""
+    return config(**{key: "@"}).replace(b'"@"', text.encode())
+
+
+def configs() -> list[Seed]:
+    """config.json of Mixtral."""
+    ours = {"extended_context": 128, "ntk_alpha": 2.0, "norm_topk_prob": False, "capacity_factor": 1.5}
+    return [
+        Seed("valid", config(), None),
+        Seed("valid_ours", config(nncuda=ours), None),
+        Seed("valid_rope_parameters", config("rope_theta", rope_parameters={"rope_theta": 1e6}), None),
+        Seed("nothing", b"", "is not JSON"),
+        Seed("list", b"[]", "is not a JSON object"),
+        Seed("not_utf8", b"\xff\xfe{}", "is not JSON"),
+        Seed("depth", b'{"a":' * 50_000, "is not JSON"),
+        Seed("depth_closed", raw_config("nncuda", '{"a":' * 20_000 + "1" + "}" * 20_000), "is not JSON"),
+        Seed("digits", raw_config("vocab_size", "9" * 5000), "is not JSON"),
+        Seed("digits_within_the_limit", raw_config("rope_theta", "9" * 4000), "rope_theta"),
+        Seed("key_twice", config()[:-1] + b', "hidden_size": 64}', "has the key 'hidden_size' twice"),
+        Seed("not_a_number", raw_config("rms_norm_eps", "NaN"), "norm_eps is nan"),
+        Seed("infinite", raw_config("rope_theta", "Infinity"), "rope_base is inf"),
+        Seed("infinite_by_its_exponent", raw_config("rope_theta", "1e999"), "rope_base is inf"),
+        Seed("heads_0", config(num_attention_heads=0), "num_attention_heads is 0"),
+        Seed("negative", config(hidden_size=-32), "hidden_size is -32"),
+        Seed("number_as_text", config(hidden_size="32"), "hidden_size is '32'"),
+        Seed("number_with_a_point", config(num_hidden_layers=1.0), "num_layers is 1.0"),
+        Seed("bool_for_a_number", config(vocab_size=True), "vocab_size is True"),
+        Seed("window_of_text", config(sliding_window="4096"), "sliding_window is '4096'"),
+        Seed("rope_of_text", config(rope_scaling="linear"), "rope_parameters is 'linear'"),
+        Seed("rope_theta_of_a_list", config(rope_theta=[1]), "rope_theta is [1]"),
+        Seed("other_model", config(model_type=["mixtral"]), "model_type is ['mixtral']"),
+        Seed("layers_beyond_memory", config(num_hidden_layers=1 << 40), "num_hidden_layers is 1099511627776"),
+    ]
+
+
+def safetensors(header: object, data: bytes = b"", length: int | None = None) -> bytes:
+    """A file of this header, as an object or as bytes."""
+    raw = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(raw) if length is None else length) + raw + data
+
+
+def entry(dtype: str, shape: list[int], start: int, stop: int) -> dict[str, object]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [start, stop]}
+
+
+def safetensors_files() -> list[Seed]:
+    """Single files. All of them are refused with one sentence, followed by the package's own word for it."""
+    kinds = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+    every, at = {}, 0
+    for kind, size in kinds.items():
+        every[kind] = entry(kind, [2, 1], at, at + 2 * size)
+        at += 2 * size
+    one = entry("F32", [2], 0, 8)
+    wrong = "not a safetensors file"
+    return [
+        Seed("valid", safetensors({"__metadata__": {"format": "pt"}, **every}, bytes(at)), None),
+        Seed("valid_empty_tensor", safetensors({"a": entry("F32", [0, 4], 0, 0)}), None),
+        Seed("nothing", b"", wrong),
+        Seed("header_beyond_the_file", safetensors({"a": one}, bytes(8), 1 << 20), wrong),
+        Seed("header_of_all_bits", safetensors({"a": one}, bytes(8), (1 << 64) - 1), wrong),
+        Seed("header_depth", safetensors(b'{"a":' * 50_000), wrong),
+        Seed("data_cut_off", safetensors({"a": one}, bytes(7)), wrong),
+        Seed("data_behind_the_end", safetensors({"a": one}, bytes(9)), wrong),
+        Seed("hole", safetensors({"a": one, "b": entry("F32", [1], 12, 16)}, bytes(16)), wrong),
+        Seed("overlap", safetensors({"a": one, "b": one}, bytes(8)), wrong),
+        Seed("offsets_reversed", safetensors({"a": entry("F32", [2], 8, 0)}, bytes(8)), wrong),
+        Seed("product_wraps", safetensors({"a": entry("F32", [1 << 32, 1 << 32], 0, 0)}), wrong),
+        Seed("negative", safetensors({"a": entry("F32", [-1, -2], 0, 8)}, bytes(8)), wrong),
+        Seed("dtype_unknown", safetensors({"a": entry("F33", [2], 0, 8)}, bytes(8)), wrong),
+        Seed("dtype_without_numpy", safetensors({"a": entry("F8_E4M3", [2], 0, 2)}, bytes(2)), "has dtype F8_E4M3"),
+        Seed("metadata_of_numbers", safetensors({"__metadata__": {"a": 1}}), wrong),
+        Seed("name_twice", safetensors(b'{"a":%b,"a":%b}' % ((json.dumps(one).encode(),) * 2), bytes(8)), "'a' twice"),
+    ]
+
+
+def folders() -> list[Seed]:
+    """Folders of weights."""
+    one = {"a": entry("F32", [2], 0, 8)}
+    first, second = safetensors(one, bytes(8)), safetensors({"b": entry("U8", [2], 0, 2)}, bytes(2))
+    names = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+
+    def shards(weight_map: object, **more: bytes) -> bytes:
+        index = json.dumps({"metadata": {"total_size": 10}, "weight_map": weight_map}).encode()
+        return pack_folder({"model.safetensors.index.json": index, names[0]: first, names[1]: second, **more})
+
+    good = {"a": names[0], "b": names[1]}
+    return [
+        Seed("valid", pack_folder({"model.safetensors": first}), None),
+        Seed("valid_shards", shards(good), None),
+        Seed("nothing", pack_folder({}), "neither model.safetensors"),
+        Seed("map_missing", pack_folder({"model.safetensors.index.json": b"{}"}), "has no weight_map"),
+        Seed("map_of_numbers", shards({"a": 1}), "has no weight_map"),
+        Seed("map_is_a_list", shards([names[0]]), "has no weight_map"),
+        Seed("path_above", shards({**good, "a": "../x.safetensors"}), "outside its folder"),
+        Seed("path_absolute", shards({**good, "a": "/etc/passwd"}), "outside its folder"),
+        Seed("path_of_dots", shards({**good, "a": ".."}), "outside its folder"),
+        Seed("path_empty", shards({**good, "a": ""}), "outside its folder"),
+        Seed("path_with_a_zero", shards({**good, "a": "x\0y"}), "outside its folder"),
+        Seed("file_missing", shards({**good, "a": "other.safetensors"}), "cannot be read"),
+        Seed("tensor_elsewhere", shards({"a": names[1], "b": names[0]}), "which lacks it"),
+        Seed("tensor_missing", shards({**good, "c": names[1]}), "which lacks it"),
+        Seed("tensor_twice", shards({"a": names[0], "b": names[1]}, **{names[1]: first}), "as well"),
+    ]
+
+
+def piece(text: bytes, score: float = -1.0, kind: int = 1) -> list:
+    return [1, 2, dump([[1, 2, text], [2, 5, struct.pack("<f", score)], [3, 0, kind]])]
+
+
+def sentencepiece(pieces: list, trainer: list = (), normalizer: list = ()) -> bytes:  # type: ignore[assignment]
+    return dump([*pieces, [2, 2, dump(list(trainer))], [3, 2, dump(list(normalizer))]])
+
+
+def tokenizer_models() -> list[Seed]:
+    """SentencePiece models."""
+    bpe, fallback = [3, 0, 2], [35, 0, 1]
+    start = [piece(b"<unk>", 0, 2), piece(b"<s>", 0, 3), piece(b"</s>", 0, 3)]
+    every = [piece(b"<0x%02X>" % byte, 0, 6) for byte in range(256)]
+    words = [piece(text.encode(), -i) for i, text in enumerate(("▁he", "he", "ll", "o", "▁", "h", "e", "l"))]
+    wrong = "is not a SentencePiece model"
+    return [
+        Seed("valid_bpe", sentencepiece(start + every + words, [bpe, fallback]), None),
+        Seed("valid_unigram", sentencepiece(start + words, [[3, 0, 1]], [[4, 0, 0]]), None),
+        Seed("nothing", b"", wrong),
+        Seed("no_pieces", sentencepiece([]), wrong),
+        Seed("only_controls", sentencepiece(start), wrong),
+        Seed("piece_not_utf8", sentencepiece([*start, *words, piece(b"a\xff")], [bpe]), "is not UTF-8"),
+        Seed("piece_empty", sentencepiece([*start, piece(b"")], [bpe]), wrong),
+        Seed("piece_twice", sentencepiece([*start, *words, words[0]], [bpe]), wrong),
+        Seed("byte_minus_1", sentencepiece([*start, *words, piece(b"<0x-1>", 0, 6)], [bpe, fallback]), wrong),
+        Seed("byte_without_fallback", sentencepiece([*start, *words, every[0]], [bpe]), wrong),
+        Seed("bytes_missing", sentencepiece([*start, *every[1:], *words], [bpe, fallback]), wrong),
+        Seed("length_beyond_the_file", sentencepiece(start) + b"\x0a\xff\xff\xff\xff\x0f", wrong),
+        Seed("charsmap_beyond_its_end", sentencepiece(start + words, [bpe], [[2, 2, b"\0\0\0\x80" + bytes(9)]]), wrong),
+    ]
+
+
+def shard(
+    ids: bytes, count: int, *, magic: bytes = b"NNTOKENS", version: int = 1, width: int = 2, vocab: int = 100
+) -> bytes:
+    return struct.pack("<8sIIQQ32s", magic, version, width, vocab, count, bytes(32)) + ids
+
+
+def shards() -> list[Seed]:
+    """Token shards."""
+    ids = struct.pack("<4H", 1, 2, 3, 99)
+    return [
+        Seed("valid", shard(ids, 4), None),
+        Seed("valid_wide", shard(struct.pack("<2I", 1, 70000), 2, width=4, vocab=70001), None),
+        Seed("valid_empty", shard(b"", 0), None),
+        Seed("magic", shard(ids, 4, magic=b"NNTOKENZ"), "does not begin with NNTOKENS"),
+        Seed("cut_in_the_header", shard(ids, 4)[:40], "cut off inside its header"),
+        Seed("version_2", shard(ids, 4, version=2), "version 2"),
+        Seed("width_0", shard(ids, 4, width=0), "ids of 0 bytes"),
+        Seed("count_beyond_the_file", shard(ids, 5), "5 tokens take"),
+        Seed("count_whose_size_wraps", shard(ids, (1 << 63) + 4), "tokens take 18446744073709551688"),
+        Seed("vocabulary_0", shard(ids, 4, vocab=0), "a vocabulary of 0"),
+        Seed("vocabulary_beyond_its_width", shard(ids, 4, vocab=65537), "a vocabulary of 65537"),
+        Seed("id_beyond_the_vocabulary", shard(ids, 4, vocab=99), "token 3 is 99"),
+    ]
