@@ -3,6 +3,8 @@
 A reader may hand out what it read, or raise FormatError with a sentence that names the file. Anything else is a
 finding: another exception, more than LIMIT_SECONDS of processor time, more memory than a small multiple of the file,
 a crash.
+"""
+
 from __future__ import annotations
 
 import os
