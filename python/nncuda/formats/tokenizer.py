@@ -1,16 +1,19 @@
-"""Tokenizers: SentencePiece models that give every text back exactly.
+"""Tokenizers: what all kinds have in common, and SentencePiece models.
 
-Ids 0, 1, 2, 3 are pad, unknown, begin and end. Text is neither normalised nor stripped, line ends and tabs are pieces
-of their own, and what the vocabulary lacks is spelled in bytes: decode(encode(text)) == text.
+Those trained here give every text back exactly: ids 0, 1, 2, 3 are pad, unknown, begin and end; text is neither
+normalised nor stripped, line ends and tabs are pieces of their own, and what the vocabulary lacks is spelled in bytes.
 (Kudo, Richardson 2018, "SentencePiece"; unigram: Kudo 2018; BPE: Sennrich, Haddow, Birch 2016)
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import random
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 import sentencepiece
 
@@ -91,10 +94,59 @@ def train_tokenizer(
     return model.getvalue()
 
 
-class Tokenizer:
-    """A SentencePiece model. `model` is its file's content."""
+class TextTokenizer(Protocol):
+    """Text to token ids and back, whatever the file it comes from.
 
-    def __init__(self, model: bytes, source: str | os.PathLike[str] = "tokenizer"):
+    `begin_id` is -1 when there is none. `end_ids` end an answer: the end of the text, of a turn, of a message.
+    `adds_begin` tells whether texts are meant to start with the begin id. `ordinary_id` is some id of ordinary text.
+    """
+
+    begin_id: int
+    end_ids: frozenset[int]
+    adds_begin: bool
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def ordinary_id(self) -> int: ...
+
+    def encode(self, text: str, *, begin: bool = False, special: bool = False) -> list[int]:
+        """Ids of a text. `special`: names of control tokens in it, such as `</s>`, become these tokens, as texts made
+        by a chat template need; otherwise they are text like any other, as texts of strangers should be."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; control tokens give nothing."""
+        ...
+
+    def piece(self, token: int) -> str:
+        """The name of an id in the vocabulary."""
+        ...
+
+
+def control_pattern(names: Iterable[str]) -> re.Pattern[str]:
+    """Finds the names of control tokens in a text, the longest that fits; never the empty one."""
+    return re.compile(
+        "|".join(re.escape(name) for name in sorted(filter(None, names), key=len, reverse=True)) or r"(?!)"
+    )
+
+
+class Tokenizer:
+    """A SentencePiece model. `model` is its file's content.
+
+    What a model does not say, or other files say better, can be told: see `TextTokenizer`.
+    """
+
+    def __init__(
+        self,
+        model: bytes,
+        source: str | os.PathLike[str] = "tokenizer",
+        *,
+        begin_id: int | None = None,
+        end_ids: Iterable[int] | None = None,
+        adds_begin: bool | None = None,
+    ):
         self.model = model
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -107,6 +159,9 @@ class Tokenizer:
                 self._processor.id_to_piece(token)
             except UnicodeDecodeError as error:
                 raise FormatError(source, f"piece {token} is not UTF-8 ({error.reason})") from error
+        self.begin_id = self._processor.bos_id() if begin_id is None else begin_id
+        self.end_ids = frozenset({self.end_id} - {-1} if end_ids is None else end_ids)
+        self.adds_begin = self.begin_id >= 0 if adds_begin is None else adds_begin
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
@@ -123,11 +178,6 @@ class Tokenizer:
         return self._processor.eos_id()
 
     @property
-    def begin_id(self) -> int:
-        """The id that begins a text, -1 when this tokenizer has none."""
-        return self._processor.bos_id()
-
-    @property
     def ordinary_id(self) -> int:
         """Some id that stands for text, rather than for a byte or a control."""
         special = (
@@ -136,16 +186,37 @@ class Tokenizer:
             self._processor.is_unused,
             self._processor.is_byte,
         )
-        return next(token for token in range(self.vocab_size) if not any(check(token) for check in special))
+        ordinary = (token for token in range(self.vocab_size) if not any(check(token) for check in special))
+        return next(ordinary, 0)
 
-    def encode(self, text: str, *, begin: bool = False, end: bool = False) -> list[int]:
-        """Ids of a text, between the begin and end ids when asked for."""
-        ids = self._processor.encode(text, out_type=int)
+    def encode(self, text: str, *, begin: bool = False, end: bool = False, special: bool = False) -> list[int]:
+        """Ids of a text, between the begin and end ids when asked for. `special` as in `TextTokenizer`; the text behind
+        a control token starts anew, with the space that some models put before a text."""
+        if special:
+            ids, at = [], 0
+            for match in self._controls.finditer(text):
+                ids += self._processor.encode(text[at : match.start()], out_type=int)
+                ids.append(self._processor.piece_to_id(match[0]))
+                at = match.end()
+            ids += self._processor.encode(text[at:], out_type=int)
+        else:
+            ids = self._processor.encode(text, out_type=int)
         if begin and self.begin_id >= 0:
             ids.insert(0, self.begin_id)
         if end and self.end_id >= 0:
             ids.append(self.end_id)
         return ids
+
+    @functools.cached_property
+    def _controls(self) -> re.Pattern[str]:
+        processor = self._processor
+        return control_pattern(self.piece(token) for token in range(self.vocab_size) if processor.is_control(token))
+
+    def piece(self, token: int) -> str:
+        """The name of an id in the vocabulary."""
+        if not 0 <= token < self.vocab_size:
+            raise ValueError(f"the id is {token}; it must be 0 to {self.vocab_size - 1}")
+        return self._processor.id_to_piece(token)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; pad, begin and end give nothing."""
@@ -161,7 +232,7 @@ class StreamDecoder:
 
     _LONGEST = 4  # bytes of a character in UTF-8, so what is older than this many byte pieces is final
 
-    def __init__(self, tokenizer: Tokenizer):
+    def __init__(self, tokenizer: TextTokenizer):
         self._tokenizer = tokenizer
         # Some models drop the space at the start of a text, so what is decoded never starts with the new tokens.
         self._anchor = tokenizer.ordinary_id
@@ -169,8 +240,9 @@ class StreamDecoder:
         self._held: list[int] = []
 
     def push(self, token: int) -> str:
-        """The text that this token completes."""
-        self._held.append(token)
+        """The text that this token completes. Ids that a model has beyond those of its tokenizer have none."""
+        if token < self._tokenizer.vocab_size:
+            self._held.append(token)
         text = self._text()
         incomplete = len(text) - len(text.rstrip("\N{REPLACEMENT CHARACTER}"))
         if 0 < incomplete < self._LONGEST:

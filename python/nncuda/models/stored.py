@@ -9,6 +9,7 @@ into one piece.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import re
@@ -19,10 +20,14 @@ from typing import Any
 import numpy as np
 
 from ..formats.block_formats import StoredTensor
+from ..formats.chat_template import ChatTemplate, special_names, template_from_folder, template_from_gguf
 from ..formats.errors import FormatError
 from ..formats.gguf import GGUFFile, SplitGGUF, open_gguf
 from ..formats.run_folder import last_checkpoint
 from ..formats.safetensors import read_json, read_safetensors_folder
+from ..formats.tokenizer import TextTokenizer
+from ..formats.tokenizer_folder import tokenizer_from_folder
+from ..formats.tokenizer_gguf import tokenizer_from_gguf
 from .llama import LlamaConfig, config_from_folder, config_from_gguf, is_plain
 
 _OF_MODEL = {
@@ -132,6 +137,32 @@ class StoredModel:
         """
         path = Path(path)
         return _open_folder(last_checkpoint(path)) if path.is_dir() else _open_gguf(path)
+
+    @functools.cached_property
+    def tokenizer(self) -> TextTokenizer | None:
+        """The model's tokenizer; None when the files have none. FormatError when it is wrong, or has more tokens than
+        the model."""
+        if self.file is not None:
+            tokenizer = tokenizer_from_gguf(self.file.metadata, self.path)
+        else:
+            tokenizer = tokenizer_from_folder(self.path)
+        if tokenizer is not None and tokenizer.vocab_size > self.config.vocab_size:
+            raise FormatError(
+                self.path, f"has a tokenizer of {tokenizer.vocab_size} tokens for a model of {self.config.vocab_size}"
+            )
+        return tokenizer
+
+    @functools.cached_property
+    def chat_template(self) -> ChatTemplate:
+        """The model's chat template; a plain one, and `plain` set, when the files have none."""
+        if self.file is None:
+            return ChatTemplate(template_from_folder(self.path), self.path, **special_names(self.path))
+        names = {}
+        if self.tokenizer is not None:
+            ends = self.file.metadata.get("tokenizer.ggml.eos_token_id")
+            for name, token in (("begin", self.tokenizer.begin_id), ("end", -1 if ends is None else ends)):
+                names[name] = self.tokenizer.piece(token) if token >= 0 else ""
+        return ChatTemplate(template_from_gguf(self.file.metadata, self.path), self.path, **names)
 
 
 def _open_gguf(path: Path) -> StoredModel:

@@ -1,0 +1,85 @@
+"""The process in which chat templates run: a request a line of JSON on the standard input, an answer a line on the
+standard output. Started by `chat_template.py` as a file, outside the package.
+
+The limits are set before the first template is seen. What a template gets beside its values is what transformers gives
+it: `raise_exception`, `strftime_now`, `tojson` without escapes, loop controls, and the blocks named `generation`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import resource
+import sys
+
+import jinja2
+import jinja2.ext
+import jinja2.nodes
+import jinja2.sandbox
+
+
+class Generation(jinja2.ext.Extension):
+    """`{% generation %}` marks what the model wrote, for training; here its content alone matters."""
+
+    tags = frozenset({"generation"})
+
+    def parse(self, parser: jinja2.parser.Parser) -> jinja2.nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return jinja2.nodes.Scope(body, lineno=line)
+
+
+def _raise_exception(message: str) -> None:
+    raise jinja2.TemplateError(message)
+
+
+def _strftime_now(form: str) -> str:
+    return datetime.datetime.now().strftime(form)
+
+
+def _tojson(value: object, **options: object) -> str:
+    allowed = {name: options[name] for name in ("indent", "separators", "sort_keys") if name in options}
+    return json.dumps(value, ensure_ascii=False, **allowed)  # type: ignore[arg-type]
+
+
+def environment() -> jinja2.Environment:
+    """What templates are compiled in: names and objects cannot be changed, blocks leave no empty lines."""
+    made = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols]
+    )
+    made.filters["tojson"] = _tojson
+    made.globals.update(raise_exception=_raise_exception, strftime_now=_strftime_now)
+    return made
+
+
+def answer(compiler: jinja2.Environment, request: dict) -> dict[str, str]:
+    """The text of a request, or what was wrong."""
+    try:
+        parts, size = [], 0
+        for part in compiler.from_string(request["template"]).generate(request["values"]):
+            parts.append(part)
+            size += len(part)
+            if size > request["most"]:
+                return {"error": f"it writes more than {request['most']} characters"}
+        return {"text": "".join(parts)}
+    except MemoryError:
+        return {"error": "it needs too much memory"}
+    except RecursionError:
+        return {"error": "it is nested too deeply"}
+    except Exception as error:  # whatever a template does, the answer is a sentence
+        return {"error": f"{type(error).__name__}: {error}"[:1000]}
+
+
+def main() -> None:
+    """Answers requests until the input ends."""
+    memory = int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    compiler = environment()
+    for line in sys.stdin.buffer:
+        sys.stdout.buffer.write(json.dumps(answer(compiler, json.loads(line))).encode() + b"\n")
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""The files of SentencePiece models, written and read: what a `sentencepiece_model.proto` message needs of protobuf.
+
+(https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto;
+https://protobuf.dev/programming-guides/encoding/)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+#: Kinds of pieces, in SentencePiece's files and in GGUF's.
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+UNIGRAM, BPE = 1, 2
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+@dataclass(frozen=True)
+class PieceModel:
+    """What matters of a model: names, scores and kinds of its pieces by id, and how text becomes pieces."""
+
+    pieces: Sequence[str]
+    scores: Sequence[float]
+    kinds: Sequence[int]
+    model_type: int
+    add_dummy_prefix: bool
+    remove_extra_whitespaces: bool
+    normalises: bool = False  # by a table of characters of its own
+
+    def to_bytes(self) -> bytes:
+        """The file. `normalises` is left out."""
+        trainer = _number(3, self.model_type) + _number(4, len(self.pieces))
+        trainer += _number(35, int(BYTE in self.kinds))
+        unknown = next((index for index, kind in enumerate(self.kinds) if kind == UNKNOWN), 0)
+        # -1 for those that the pieces do not have; the wrapper knows the ids from elsewhere.
+        trainer += _number(40, unknown) + _number(41, -1) + _number(42, -1) + _number(43, -1)
+        trainer += _block(45, self.pieces[unknown].encode("utf-8"))
+        normalizer = _block(1, b"identity") + _number(3, int(self.add_dummy_prefix))
+        normalizer += _number(4, int(self.remove_extra_whitespaces)) + _number(5, 1)
+        entries = [
+            _block(1, _block(1, piece.encode("utf-8")) + b"\x15" + struct.pack("<f", score) + _number(3, kind))
+            for piece, score, kind in zip(self.pieces, self.scores, self.kinds, strict=True)
+        ]
+        return b"".join(entries) + _block(2, trainer) + _block(3, normalizer)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> PieceModel:
+        """Reads a file. ValueError when it is none."""
+        pieces, scores, kinds = [], [], []
+        trainer: dict[int, object] = {}
+        normalizer: dict[int, object] = {}
+        for field, value in _fields(content):
+            if field == 1:
+                entry = dict(_fields(_as(bytes, value)))
+                pieces.append(_as(bytes, entry.get(1, b"")).decode("utf-8"))
+                (score,) = struct.unpack("<f", _as(bytes, entry.get(2, bytes(4))))
+                scores.append(score)
+                kinds.append(_as(int, entry.get(3, NORMAL)))
+            elif field == 2:
+                trainer.update(_fields(_as(bytes, value)))
+            elif field == 3:
+                normalizer.update(_fields(_as(bytes, value)))
+        return cls(
+            pieces,
+            scores,
+            kinds,
+            _as(int, trainer.get(3, UNIGRAM)),
+            bool(normalizer.get(3, 1)),
+            bool(normalizer.get(4, 1)),
+            bool(normalizer.get(2, b"")),
+        )
+
+
+def _as(kind: type, value: object):
+    if not isinstance(value, kind):
+        raise ValueError(f"a field of {kind.__name__} has another type")
+    return value
+
+
+def _varint(value: int) -> bytes:
+    value %= 2**64  # negative numbers in two's complement
+    parts = bytearray()
+    while value > 127:
+        parts.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*parts, value])
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3 | _VARINT) + _varint(value)
+
+
+def _block(field: int, content: bytes) -> bytes:
+    return _varint(field << 3 | _BYTES) + _varint(len(content)) + content
+
+
+def _fields(content: bytes) -> Iterator[tuple[int, object]]:
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = 0
+        for shift in range(0, 70, 7):
+            if at == len(content):
+                raise ValueError("the message ends inside a number")
+            byte = content[at]
+            at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+        raise ValueError("a number is longer than 64 bits")
+
+    while at < len(content):
+        key = varint()
+        kind = key & 7
+        if kind == _VARINT:
+            yield key >> 3, varint()
+            continue
+        if kind not in (_FIXED64, _BYTES, _FIXED32):
+            raise ValueError(f"a field is of wire type {kind}")
+        size = varint() if kind == _BYTES else 8 if kind == _FIXED64 else 4
+        if size > len(content) - at:
+            raise ValueError("the message ends inside a field")
+        yield key >> 3, content[at : at + size]
+        at += size

@@ -1,0 +1,73 @@
+"""Tokenizers of Hugging Face folders and of checkpoints.
+
+tokenizer.json where there is one, since that is what transformers uses, else tokenizer.model; what begins a text and
+what ends it also stands in tokenizer_config.json, generation_config.json and config.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from .errors import FormatError
+from .safetensors import read_json
+from .tokenizer import TextTokenizer, Tokenizer
+
+
+def tokenizer_from_folder(folder: Path) -> TextTokenizer | None:
+    """The tokenizer of a folder; None when it has none, FormatError when it is wrong."""
+    described = optional_json(folder / "tokenizer_config.json")
+    adds_begin = described.get("add_bos_token")
+    if adds_begin not in (None, True, False):
+        raise FormatError(
+            folder / "tokenizer_config.json", f"add_bos_token is {adds_begin!r}; it must be true or false"
+        )
+    path = folder / "tokenizer.json"
+    if path.exists():
+        from .tokenizer_json import JsonTokenizer  # the library is loaded where it is needed
+
+        tokenizer: TextTokenizer = JsonTokenizer.load(path)
+        begin = tokenizer.id_of(token_name(described, "bos_token"))  # type: ignore[attr-defined]
+        end = tokenizer.id_of(token_name(described, "eos_token"))  # type: ignore[attr-defined]
+        begin = next(_ids(folder / "config.json", "bos_token_id"), -1) if begin is None else begin
+        ends = {end} - {None}
+    elif (folder / "tokenizer.model").exists():
+        tokenizer = Tokenizer.load(folder / "tokenizer.model")
+        begin, ends = tokenizer.begin_id, tokenizer.end_ids
+    else:
+        return None
+    for name in ("config.json", "generation_config.json"):
+        ends |= set(_ids(folder / name, "eos_token_id"))
+    size = tokenizer.vocab_size
+    options: dict[str, Any] = {
+        "begin_id": begin if begin < size else -1,
+        "end_ids": {token for token in ends if token < size},
+        "adds_begin": adds_begin,
+    }
+    if isinstance(tokenizer, Tokenizer):
+        return Tokenizer(tokenizer.model, folder / "tokenizer.model", **options)
+    return JsonTokenizer.load(path, **options)
+
+
+def optional_json(path: Path) -> dict[str, Any]:
+    """A JSON object; an empty one when there is no such file."""
+    return read_json(path) if path.exists() else {}
+
+
+def token_name(described: Mapping[str, Any], key: str) -> str:
+    """The name of a token in a tokenizer_config.json, which has it alone or in an object; empty without."""
+    value = described.get(key)
+    if isinstance(value, Mapping):
+        value = value.get("content")
+    return value if isinstance(value, str) else ""
+
+
+def _ids(path: Path, key: str) -> Iterator[int]:
+    value = optional_json(path).get(key)
+    for token in value if isinstance(value, list) else [value]:
+        if token is None:
+            continue
+        if type(token) is not int or token < 0:
+            raise FormatError(path, f"{key} is {value!r}; it must be an id or a list of them")
+        yield token
