@@ -3,6 +3,7 @@
 #include "../abi/quant.h"
 
 #include "quant_encode.h"
+#include "quant_encode_k.h"
 #include "rows.h"
 
 typedef struct run {
@@ -120,31 +121,37 @@ static int32_t check_finite(nncuda_ctx *ctx, const nn_quantize_args *a, run *r) 
 }
 
 static void encode(int32_t format, const float *x, int64_t n, uint8_t *to) {
-  for (int64_t i = 0; i < n; i += NN_QK) {
-    const int64_t b = i / NN_QK;
+  const nn_format_block block = nn_format_block_of(format);
+  for (int64_t i = 0; i < n; i += block.elements, to += block.bytes) {
     switch (format) {
     case NNCUDA_FORMAT_Q4_0:
-      nn_encode_q4_0(x + i, (nn_block_q4_0 *)to + b);
+      nn_encode_q4_0(x + i, (nn_block_q4_0 *)to);
       break;
     case NNCUDA_FORMAT_Q4_1:
-      nn_encode_q4_1(x + i, (nn_block_q4_1 *)to + b);
+      nn_encode_q4_1(x + i, (nn_block_q4_1 *)to);
       break;
     case NNCUDA_FORMAT_Q5_0:
-      nn_encode_q5_0(x + i, (nn_block_q5_0 *)to + b);
+      nn_encode_q5_0(x + i, (nn_block_q5_0 *)to);
       break;
     case NNCUDA_FORMAT_Q5_1:
-      nn_encode_q5_1(x + i, (nn_block_q5_1 *)to + b);
+      nn_encode_q5_1(x + i, (nn_block_q5_1 *)to);
       break;
-    default:
-      nn_encode_q8_0(x + i, (nn_block_q8_0 *)to + b);
+    case NNCUDA_FORMAT_Q8_0:
+      nn_encode_q8_0(x + i, (nn_block_q8_0 *)to);
       break;
+    case NNCUDA_FORMAT_Q6_K:
+      nn_encode_q6_k(x + i, (nn_block_q6_k *)to);
+      break;
+    default: /* two blocks side by side */
+      (format == NNCUDA_FORMAT_Q4_K ? nn_encode_q4_k : nn_encode_q5_k)(x, (int)(n / block.elements), to);
+      return;
     }
   }
 }
 
 /* A format that is a dtype: rounded into aligned memory, then copied to wherever the row lies. */
 NN_INLINE void encode_dtype(const float *x, int64_t n, void *to, int32_t dtype) {
-  uint32_t aligned[NN_QK_LARGE];
+  uint32_t aligned[NN_QK_PAIR];
   NN_EACH_VECTOR(0, n, 0, 0, nn_put(aligned, i, lanes, nn_get(x, i, lanes, NNCUDA_F32, MODE), dtype, MODE));
   memcpy(to, aligned, (size_t)(n * nn_dtype_bytes(dtype)));
 }
@@ -154,9 +161,9 @@ static void quantize_task(void *arg, int64_t task, int32_t worker) {
   const run *r = arg;
   int64_t end;
   const nn_format_block block = nn_format_block_of(r->format);
-  for (int64_t at = task_begin(task, r->n, &end); at < end; at += NN_QK_LARGE) {
-    float x[NN_QK_LARGE];
-    const int64_t n = end - at < NN_QK_LARGE ? end - at : NN_QK_LARGE;
+  for (int64_t at = task_begin(task, r->n, &end); at < end; at += NN_QK_PAIR) {
+    float x[NN_QK_PAIR];
+    const int64_t n = end - at < NN_QK_PAIR ? end - at : NN_QK_PAIR;
     uint8_t *to = (uint8_t *)r->to + at / block.elements * block.bytes;
     NN_SWITCH_DTYPE(
         r->dtype,
@@ -172,9 +179,6 @@ static void quantize_task(void *arg, int64_t task, int32_t worker) {
 int32_t NN_KERNEL(quantize)(nncuda_ctx *ctx, const void *args) {
   const nn_quantize_args *a = args;
   run r = {.from = a->x, .to = a->y, .n = a->rows * a->k, .format = a->format, .dtype = a->dtype};
-  if (nn_format_block_of(a->format).elements > NN_QK) {
-    return nn_fail(ctx, NNCUDA_ERROR_UNSUPPORTED, "format is %d; this library does not store in it yet", a->format);
-  }
   if (nn_format_block_of(a->format).elements > 1) {
     const int32_t status = check_finite(ctx, a, &r);
     if (status != NNCUDA_SUCCESS) {
