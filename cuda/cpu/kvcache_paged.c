@@ -1,5 +1,6 @@
 /* Appending to paged caches: each new row is found, converted and written on its own. */
 #include "paged_cache.h"
+#include "quant_encode.h"
 
 #include "../abi/kvcache.h"
 
@@ -14,19 +15,18 @@ typedef struct append_paged {
   int64_t row_bytes;  /* of one head in a page */
 } append_paged;
 
-/* One block, its scale the largest magnitude over 127; halves are rounded away from zero. */
-static void append_q8_0(char *to, const float *x) {
-  float most = 0.0f;
-  for (int i = 0; i < Q8_0_ELEMENTS; i++) {
-    most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+/* As quantize stores it. Infinities and NaN have no place among quants: their block becomes NaN, which attention shows.
+ */
+static void append_block(nn_block_q8_0 *to, const float *x) {
+  vf zero = vf_set1(0.0f);
+  for (int i = 0; i < NN_QK; i += VF) {
+    zero = vf_fma(vf_load(x + i), vf_set1(0.0f), zero);
   }
-  const float scale = most / 127.0f, inverse = scale >= 0x1p-127f ? 1.0f / scale : 0.0f;
-  const uint16_t stored = nn_f32_to_f16(scale);
-  memcpy(to, &stored, sizeof stored);
-  for (int i = 0; i < Q8_0_ELEMENTS; i++) {
-    const float y = x[i] * inverse, whole = truncf(y), rest = y - whole;
-    const int8_t quant = (int8_t)(whole + (rest >= 0.5f ? 1.0f : rest <= -0.5f ? -1.0f : 0.0f));
-    memcpy(to + Q8_0_SCALE_BYTES + i, &quant, 1);
+  if (vf_sum(zero) == 0.0f) {
+    nn_encode_q8_0(x, to);
+  } else {
+    memset(to, 0, sizeof *to);
+    nn_q_put_f16(to->d, NAN);
   }
 }
 
@@ -35,12 +35,12 @@ NN_INLINE void append_row(char *to, const void *from, int64_t at, int64_t dim, i
   if (format == dtype) {
     memcpy(to, (const char *)from + at * nn_dtype_bytes(dtype), (size_t)(dim * nn_dtype_bytes(dtype)));
   } else if (format == NNCUDA_FORMAT_Q8_0) {
-    for (int64_t d = 0; d < dim; d += Q8_0_ELEMENTS, to += Q8_0_BYTES) {
-      float block[Q8_0_ELEMENTS];
-      for (int64_t i = 0; i < Q8_0_ELEMENTS; i += VF) {
+    for (int64_t d = 0; d < dim; d += NN_QK) {
+      float block[NN_QK];
+      for (int64_t i = 0; i < NN_QK; i += VF) {
         vf_store(block + i, vf_load_as(from, at + d + i, dtype));
       }
-      append_q8_0(to, block);
+      append_block((nn_block_q8_0 *)to + d / NN_QK, block);
     }
   } else {
     for (int64_t d = 0; d < dim; d += VF) {

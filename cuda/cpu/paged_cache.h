@@ -6,12 +6,7 @@
 #ifndef NN_CPU_PAGED_CACHE_H
 #define NN_CPU_PAGED_CACHE_H
 
-#include "../abi/format.h"
-#include "kernel.h"
-
-#include <string.h>
-
-enum { Q8_0_ELEMENTS = 32, Q8_0_BYTES = 34, Q8_0_SCALE_BYTES = 2 };
+#include "quant_blocks.h"
 
 /* The sequences of a call. */
 typedef struct paged_sequences {
@@ -54,9 +49,9 @@ static int32_t check_sequences(nncuda_ctx *ctx, const paged_sequences *s, int32_
   for (int64_t b = 0; b < s->batch; b++) {
     const int64_t fresh = s->offsets ? paged_new_tokens(s, b) : 0, length = s->lengths[b];
     if (length < fresh || length > room) {
-      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE,
-                     "lengths[%lld] is %lld; it must be %lld, the new tokens, to %lld, %d * max_pages", (long long)b,
-                     (long long)length, (long long)fresh, (long long)room, NN_PAGE_TOKENS);
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "lengths[%lld] is %lld; it must be %lld%s to %lld, %d * max_pages",
+                     (long long)b, (long long)length, (long long)fresh, s->offsets ? ", the new tokens," : "",
+                     (long long)room, NN_PAGE_TOKENS);
     }
     if (s->offsets && fresh == 0) {
       continue;
@@ -130,10 +125,8 @@ NN_INLINE vf vf_from_i8(const int8_t *p) {
  * is exact. */
 NN_INLINE vf page_columns(const char *row, int64_t d, int64_t dim, int32_t format) {
   if (format == NNCUDA_FORMAT_Q8_0) {
-    const char *block = row + d / Q8_0_ELEMENTS * Q8_0_BYTES;
-    uint16_t scale;
-    memcpy(&scale, block, sizeof scale);
-    return vf_from_i8((const int8_t *)block + Q8_0_SCALE_BYTES + d % Q8_0_ELEMENTS) * vf_set1(nn_f16_to_f32(scale));
+    const nn_block_q8_0 *block = (const nn_block_q8_0 *)row + d / NN_QK;
+    return vf_from_i8(block->q + d % NN_QK) * vf_set1(nn_q_get_f16(block->d));
   }
   const char *from = row + d * nn_dtype_bytes(format);
   return d + VF <= dim ? page_load(from, format) : page_load_part(from, dim - d, format);

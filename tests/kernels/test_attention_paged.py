@@ -1,0 +1,366 @@
+"""Attention over paged caches: against float64, and the promise that a token has the same bits in any company.
+
+The bounds on errors are those of test_attention.py: the root mean square at most twice that of the plain formula in f32
+plus one rounding to the dtype, the largest error at most four times.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import engine
+import numpy as np
+import pytest
+from engine import DTYPES, FLOATS, ROUNDING, THREADS, Engine, KernelError, isas
+from pages import STORAGE, Pages, filled, offsets
+
+from nncuda.reference import attention as reference
+
+
+@pytest.fixture(scope="module", params=isas(), ids=lambda isa: f"isa{isa}")
+def cpu(request: pytest.FixtureRequest) -> Engine:
+    return Engine(threads=2, isa=request.param)
+
+
+@dataclass(frozen=True)
+class Case:
+    heads: int
+    kv_heads: int
+    head_dim: int
+    lengths: tuple[int, ...]
+    fresh: tuple[int, ...] = ()
+    storage: str = "f16"
+    dtype: str = "f32"
+    extra: int = 0
+    """Elements behind the queries of a token, as in a fused product of queries, keys and values."""
+
+    def __str__(self) -> str:
+        sizes = f"{self.heads}/{self.kv_heads}x{self.head_dim}-{'_'.join(map(str, self.lengths))}"
+        return f"{sizes}-{self.storage}-{self.dtype}" + f"-ld{self.extra}" * bool(self.extra)
+
+    @property
+    def scale(self) -> float:
+        return float(np.float32(1 / math.sqrt(self.head_dim)))
+
+    def pages(self) -> Pages:
+        return filled(self.storage, self.kv_heads, self.head_dim, self.lengths)
+
+    def queries(self, tokens: int) -> np.ndarray:
+        """[tokens, ld_q], NaN where no query is."""
+        width = self.heads * self.head_dim
+        rows = engine.empty((tokens, width + self.extra), self.dtype)
+        rows[:, :width] = np.random.default_rng(tokens).standard_normal((tokens, width))
+        return rows
+
+
+SHAPES = [(4, 4, 64), (16, 2, 64), (12, 1, 64), (3, 3, 80), (8, 1, 128), (2, 1, 256), (130, 1, 8)]
+PREFILL = [
+    Case(4, 2, 64, (5,), (5,), "f32"),
+    Case(4, 4, 80, (1, 127, 0, 128), (1, 5, 0, 128), "f16"),
+    Case(16, 2, 64, (129, 3), (129, 2), "f16", extra=256),
+    Case(12, 1, 128, (640, 129), (30, 1), "bf16"),
+    Case(3, 1, 256, (260,), (131,), "f32", extra=8),
+    Case(8, 1, 64, (130, 40), (130, 7), "q8_0"),
+    Case(130, 1, 8, (20,), (9,), "f16"),
+    Case(3, 3, 24, (50,), (50,), "f16", "f16"),
+    Case(6, 2, 64, (150,), (40,), "bf16", "bf16", extra=128),
+    Case(2, 1, 32, (70,), (70,), "q8_0", "f16"),
+]
+DECODE = [
+    Case(4, 2, 64, (0, 1, 127, 128, 129, 640), storage="f32"),
+    Case(4, 4, 80, (3, 0, 255), extra=24),
+    Case(12, 1, 128, (640, 1), storage="bf16"),
+    Case(8, 1, 64, (300, 129), storage="q8_0", extra=128),
+    Case(2, 1, 256, (257,)),
+    Case(130, 1, 8, (140,)),
+    Case(8, 1, 64, (131, 7), dtype="f16"),
+    Case(3, 3, 24, (12,), storage="f32", dtype="bf16"),
+]
+
+
+def prefill(cpu: Engine, case: Case, pages: Pages, q: np.ndarray, at: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    out = engine.empty((len(q), case.heads, case.head_dim), case.dtype)
+    sizes = (len(q), len(lengths), *pages.sizes, case.heads, case.kv_heads, case.head_dim, q.shape[1], pages.page_bytes)
+    tables = np.ascontiguousarray(pages.table)
+    cpu.flash_attention_paged(
+        q, pages.k, pages.v, at, lengths, tables, out, *sizes, case.scale, pages.number, case.dtype
+    )
+    return out
+
+
+def decode(
+    cpu: Engine, case: Case, pages: Pages, q: np.ndarray, lengths: np.ndarray, table: np.ndarray | None = None
+) -> np.ndarray:
+    table = pages.table if table is None else table
+    out = engine.empty((len(q), case.heads, case.head_dim), case.dtype)
+    sizes = (len(q), table.shape[1], len(pages.k), case.heads, case.kv_heads, case.head_dim, q.shape[1])
+    cpu.attention_decode_paged(
+        q, pages.k, pages.v, lengths, table, out, *sizes, pages.page_bytes, case.scale, pages.number, case.dtype
+    )
+    return out
+
+
+_WANTED: dict[Case, tuple[np.ndarray, np.ndarray]] = {}
+
+
+def wanted(case: Case, q: np.ndarray, pages: Pages) -> tuple[np.ndarray, np.ndarray]:
+    """In float64 and in f32; shared by the instruction sets."""
+    if case not in _WANTED:
+        rows = q[:, : case.heads * case.head_dim].reshape(len(q), case.heads, case.head_dim)
+        common = {
+            "k_pages": pages.k,
+            "v_pages": pages.v,
+            "lengths": pages.lengths,
+            "page_table": pages.table,
+            "kv_heads": case.kv_heads,
+            "scale": case.scale,
+            "format": pages.number,
+        }
+        if case.fresh:
+            common["offsets"] = offsets(case.fresh)
+        kernel = reference.flash_attention_paged if case.fresh else reference.attention_decode_paged
+        _WANTED[case] = tuple(kernel(q=rows.astype(real), **common)["out"] for real in (np.float64, np.float32))
+    return _WANTED[case]
+
+
+def check(case: Case, got: np.ndarray, exact: np.ndarray, single: np.ndarray) -> None:
+    errors, plain = got.astype(np.float64) - exact, single.astype(np.float64) - exact
+    for measure, factor in ((lambda x: np.sqrt(np.mean(x * x)), 2), (lambda x: np.abs(x).max(), 4)):
+        bound = factor * measure(plain) + ROUNDING[case.dtype] * measure(exact)
+        assert measure(errors) <= bound, f"{measure(errors) / bound:.3g} times the bound"  # NaN fails, too
+
+
+@pytest.mark.parametrize("case", PREFILL, ids=str)
+def test_prefill(cpu: Engine, case: Case) -> None:
+    pages, q = case.pages(), case.queries(sum(case.fresh))
+    before = q.tobytes(), pages.k.tobytes(), pages.v.tobytes()
+    check(case, prefill(cpu, case, pages, q, offsets(case.fresh), pages.lengths), *wanted(case, q, pages))
+    assert before == (q.tobytes(), pages.k.tobytes(), pages.v.tobytes())
+
+
+@pytest.mark.parametrize("case", DECODE, ids=str)
+def test_decode(cpu: Engine, case: Case) -> None:
+    pages, q = case.pages(), case.queries(len(case.lengths))
+    got = decode(cpu, case, pages, q, pages.lengths)
+    check(case, got, *wanted(case, q, pages))
+    assert not got[pages.lengths == 0].any()
+
+
+def test_same_as_contiguous(cpu: Engine) -> None:
+    """Two orders of the same sums: each within its bound of float64."""
+    case = Case(8, 2, 64, (200,), (200,), "f32")
+    pages, q = case.pages(), case.queries(200)
+    k, v = (np.ascontiguousarray(pages.rows(x, 0)) for x in (pages.k, pages.v))
+    out = engine.empty((200, 8, 64), "f32")
+    cpu.flash_attention(q, k, v, out, None, 1, 200, 200, 8, 2, 64, 512, 128, case.scale, 1, "f32")
+    check(case, out, *wanted(case, q, pages))
+    check(case, prefill(cpu, case, pages, q, offsets([200]), pages.lengths), *wanted(case, q, pages))
+
+
+# ---- the promise ----
+
+LENGTH = 300
+
+
+def alone(cpu: Engine, case: Case, pages: Pages, q: np.ndarray) -> np.ndarray:
+    """Each token of a sequence by decoding, all in one batch: the same pages, seen up to one row more each time."""
+    table = np.repeat(pages.table[:1], LENGTH, axis=0)
+    return decode(cpu, case, pages, q, np.arange(1, LENGTH + 1, dtype=np.int32), table)
+
+
+@pytest.mark.parametrize("storage", STORAGE)
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape)))
+def test_prefill_is_decoding(cpu: Engine, shape: tuple[int, int, int], storage: str) -> None:
+    if storage == "q8_0" and shape[2] % 32:
+        pytest.skip("head_dim is no whole number of blocks")
+    case = Case(*shape, (LENGTH,), storage=storage)
+    pages, q = case.pages(), case.queries(LENGTH)
+    whole = prefill(cpu, case, pages, q, offsets([LENGTH]), pages.lengths)
+    assert np.isfinite(whole).all()
+    assert whole.tobytes() == alone(cpu, case, pages, q).tobytes()
+
+
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("case", [Case(8, 1, 64, (LENGTH,)), Case(2, 2, 80, (LENGTH,), storage="f32")], ids=str)
+def test_any_cut_of_a_prompt(case: Case, threads: int) -> None:
+    cpu = Engine(threads=threads)
+    pages, q = case.pages(), case.queries(LENGTH)
+    whole = alone(cpu, case, pages, q)
+    if threads != 1:
+        assert whole.tobytes() == alone(Engine(threads=1), case, pages, q).tobytes()
+    for cut in range(0, LENGTH, 7):
+        first = prefill(cpu, case, pages, q[:cut], offsets([cut]), np.array([cut], np.int32)) if cut else whole[:0]
+        rest = prefill(cpu, case, pages, q[cut:], offsets([LENGTH - cut]), pages.lengths)
+        assert np.concatenate([first, rest]).tobytes() == whole.tobytes(), f"cut at {cut}"
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_any_company(cpu: Engine, dtype: str) -> None:
+    """Sequences of a ragged call against calls of their own."""
+    case = Case(6, 2, 64, (5, 300, 128, 1, 40), (5, 120, 1, 1, 0), dtype=dtype)
+    pages, q = case.pages(), case.queries(sum(case.fresh))
+    together = prefill(cpu, case, pages, q, offsets(case.fresh), pages.lengths)
+    for b, fresh in enumerate(case.fresh):
+        rows = slice(offsets(case.fresh)[b], offsets(case.fresh)[b + 1])
+        one = Pages(case.storage, 2, 64, pages.lengths[b : b + 1], pages.table[b : b + 1], pages.k, pages.v)
+        if fresh:
+            assert prefill(cpu, case, one, q[rows], offsets([fresh]), one.lengths).tobytes() == together[rows].tobytes()
+
+
+def test_shared_pages(cpu: Engine) -> None:
+    """A prefix that two sequences share, and copies of it, give the same."""
+    case = Case(8, 2, 64, (300, 300))
+    pages, q = case.pages(), case.queries(2)
+    for x in (pages.k, pages.v):
+        x[pages.table[1, :2]] = x[pages.table[0, :2]]
+    apart = decode(cpu, case, pages, q, pages.lengths)
+    pages.table[1, :2] = pages.table[0, :2]
+    assert apart.tobytes() == decode(cpu, case, pages, q, pages.lengths).tobytes()
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_later_tokens_take_no_part(cpu: Engine, value: float) -> None:
+    """Not even times zero, when what is stored for them is not finite."""
+    case = Case(3, 1, 16, (200,), (200,), "f32")
+    pages, q = case.pages(), case.queries(200)
+    plain = prefill(cpu, case, pages, q, offsets([200]), pages.lengths)
+    for x in (pages.k, pages.v):
+        x[pages.table[0, 1]].view(np.float32).reshape(128, 16)[42:] = value  # from token 170 on
+    spoilt = prefill(cpu, case, pages, q, offsets([200]), pages.lengths)
+    assert spoilt[:170].tobytes() == plain[:170].tobytes()
+    assert not np.isfinite(spoilt[170:]).any()
+
+
+def test_infinite_scores_have_no_weight(cpu: Engine) -> None:
+    """Not in their page, and not as a page of nothing else."""
+    case = Case(1, 1, 8, (300,), storage="f32")
+    pages, q = case.pages(), np.ones((1, 8), np.float32)
+    for page in pages.table[0, :2]:
+        pages.k[page].view(np.float32)[: 8 * (5 if page == pages.table[0, 1] else 128)] = -3e38
+    got = decode(cpu, case, pages, q, pages.lengths)
+    k, v = pages.rows(pages.k, 0)[133:], pages.rows(pages.v, 0)[133:]
+    assert np.isfinite(got).all()
+    scores = k[:, 0].astype(np.float64).sum(-1) * case.scale
+    p = np.exp(scores - scores.max())
+    assert np.allclose(got[0, 0], p / p.sum() @ v[:, 0].astype(np.float64), rtol=0, atol=167 * 2.0**-24 * abs(v).max())
+
+
+@pytest.mark.parametrize("storage", ["f32", "f16", "q8_0"])
+def test_pages_at_any_address(cpu: Engine, storage: str) -> None:
+    case = Case(4, 2, 32, (140,), (20,), storage)
+    pages, q = case.pages(), case.queries(20)
+    straight = prefill(cpu, case, pages, q, offsets([20]), pages.lengths)
+    for name in ("k", "v"):
+        x = getattr(pages, name)
+        odd = np.empty(x.size + 1, np.uint8)[1:]
+        odd[:] = x.reshape(-1)
+        setattr(pages, name, odd.reshape(x.shape))
+    assert straight.tobytes() == prefill(cpu, case, pages, q, offsets([20]), pages.lengths).tobytes()
+
+
+def test_rows_of_nobody_stay(cpu: Engine) -> None:
+    case = Case(2, 1, 16, (9, 4), (3, 2), "f32")
+    pages, q = case.pages(), case.queries(8)
+    q[5:] = np.nan
+    out = prefill(cpu, case, pages, q, offsets(case.fresh), pages.lengths)
+    assert np.isfinite(out[:5]).all() and np.isnan(out[5:]).all()
+
+
+# ---- what is refused ----
+
+
+@pytest.mark.parametrize(
+    "at,lengths,page,words",
+    [
+        ([1, 3, 5], [200, 2], None, "offsets[0] is 1; it must be 0"),
+        ([0, 3, 2], [200, 2], None, "offsets[2] is 2; it must be 3 to 5, the number of tokens"),
+        ([0, -1, 5], [200, 2], None, "offsets[1] is -1; it must be 0 to 5"),
+        ([0, 3, 6], [200, 3], None, "offsets[2] is 6; it must be 3 to 5"),
+        ([0, 3, 5], [2, 2], None, "lengths[0] is 2; it must be 3, the new tokens, to 384, 128 * max_pages"),
+        ([0, 3, 5], [200, -1], None, "lengths[1] is -1; it must be 2, the new tokens"),
+        ([0, 3, 5], [385, 2], None, "lengths[0] is 385; it must be 3, the new tokens, to 384"),
+        ([0, 3, 5], [2**31 - 1, 2], None, "lengths[0] is 2147483647"),
+        ([0, 3, 5], [200, 2], (0, 0, -1), "page_table[0][0] is -1; it must be 0 to 4"),
+        ([0, 3, 5], [200, 2], (0, 1, 5), "page_table[0][1] is 5; it must be 0 to 4"),
+        ([0, 3, 5], [200, 2], (1, 0, 2**31 - 1), "page_table[1][0] is 2147483647; it must be 0 to 4"),
+    ],
+)
+def test_prefill_checks_before_it_writes(
+    at: list[int], lengths: list[int], page: tuple[int, int, int] | None, words: str
+) -> None:
+    case = Case(2, 1, 16, (200, 2))
+    pages, q = case.pages(), case.queries(5)
+    if page:
+        pages.table[page[0], page[1]] = page[2]
+    out = np.zeros((5, 2, 16), np.float32)
+    sizes = (5, 2, *pages.sizes, 2, 1, 16, 32, pages.page_bytes)
+    pointers = np.array(at, np.int32), np.array(lengths, np.int32), pages.table
+    with pytest.raises(KernelError) as error:
+        Engine().flash_attention_paged(q, pages.k, pages.v, *pointers, out, *sizes, 1.0, 1, "f32")
+    assert error.value.status == "NNCUDA_ERROR_OUT_OF_RANGE"
+    assert words in error.value.message
+    assert not out.any()
+
+
+@pytest.mark.parametrize(
+    "lengths,page,words",
+    [
+        ([200, -1], None, "lengths[1] is -1; it must be 0 to 384, 128 * max_pages"),
+        ([385, 1], None, "lengths[0] is 385; it must be 0 to 384, 128 * max_pages"),
+        ([200, 1], (0, 1, -7), "page_table[0][1] is -7; it must be 0 to 4"),
+        ([200, 129], None, "page_table[1][1] is -1; it must be 0 to 4"),
+    ],
+)
+def test_decode_checks_before_it_writes(lengths: list[int], page: tuple[int, int, int] | None, words: str) -> None:
+    case = Case(2, 1, 16, (200, 2))
+    pages, q = case.pages(), case.queries(2)
+    if page:
+        pages.table[page[0], page[1]] = page[2]
+    out = np.zeros((2, 2, 16), np.float32)
+    sizes = (2, *pages.sizes, 2, 1, 16, 32, pages.page_bytes)
+    with pytest.raises(KernelError) as error:
+        Engine().attention_decode_paged(
+            q, pages.k, pages.v, np.array(lengths, np.int32), pages.table, out, *sizes, 1.0, 1, "f32"
+        )
+    assert error.value.status == "NNCUDA_ERROR_OUT_OF_RANGE"
+    assert words in error.value.message
+    assert not out.any()
+
+
+@pytest.mark.parametrize(
+    "changed,words",
+    [
+        ({"format": 10}, "format is 10; it must be NNCUDA_FORMAT_F32 (0)"),
+        ({"format": 14}, "head_dim is 16; in this format it must be a multiple of 32"),
+        ({"page_bytes": 4095}, "page_bytes is 4095; a page of this format takes 4096 bytes"),
+        ({"ld_q": 31}, "ld_q is 31; it must be at least 32"),
+        ({"heads": 3, "kv_heads": 2}, "heads is 3; it must be a multiple of kv_heads"),
+        ({"scale": math.inf}, "scale is inf; it must be finite"),
+    ],
+)
+def test_wrong_arguments(changed: dict[str, float], words: str) -> None:
+    case = Case(2, 1, 16, (200, 2))
+    pages, q = case.pages(), case.queries(2)
+    values = {"heads": 2, "kv_heads": 1, "head_dim": 16, "ld_q": 32, "page_bytes": 4096, "scale": 1.0, "format": 1}
+    with pytest.raises(KernelError) as error:
+        Engine().attention_decode_paged(
+            q,
+            pages.k,
+            pages.v,
+            pages.lengths,
+            pages.table,
+            q.copy(),
+            2,
+            *pages.sizes,
+            *(values | changed).values(),
+            "f32",
+        )
+    assert words in error.value.message
+
+
+def test_nothing_to_do_is_a_success() -> None:
+    case = Case(2, 1, 16, (200, 2))
+    pages, q = case.pages(), case.queries(3)
+    out = prefill(Engine(), case, pages, q, offsets([0, 0]), pages.lengths)
+    assert np.isnan(out.astype(DTYPES["f32"])).all()

@@ -1,0 +1,140 @@
+"""kv_append_paged: what it stores is exact."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from engine import DTYPES, FLOATS, THREADS, Engine, KernelError, isas
+from pages import STORAGE, Pages, blank, offsets
+
+from nncuda.reference.kvcache import kv_append_paged
+
+
+@pytest.fixture(scope="module", params=isas(), ids=lambda isa: f"isa{isa}")
+def cpu(request: pytest.FixtureRequest) -> Engine:
+    return Engine(threads=2, isa=request.param)
+
+
+def append(cpu: Engine, pages: Pages, k: np.ndarray, v: np.ndarray, at: np.ndarray, ld: int, dtype: str) -> None:
+    sizes = (len(k), len(at) - 1, *pages.sizes, pages.kv_heads, pages.head_dim, ld, pages.page_bytes)
+    cpu.kv_append_paged(
+        k.reshape(-1), v.reshape(-1), at, pages.lengths, pages.table, pages.k, pages.v, *sizes, pages.number, dtype
+    )
+
+
+def numbers(tokens: int, width: int, dtype: str) -> np.ndarray:
+    return np.random.default_rng(tokens + width).standard_normal((tokens, width)).astype(DTYPES[dtype])
+
+
+CASES = [  # kv_heads, head_dim, lengths, new tokens
+    (1, 32, (1,), (1,)),
+    (2, 64, (0, 127, 128, 129, 640), (0, 1, 128, 3, 513)),
+    (3, 96, (300, 5), (44, 0)),
+    (1, 256, (130,), (130,)),
+]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("storage", STORAGE)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}x{case[1]}-{len(case[2])}")
+def test_append(cpu: Engine, case: tuple, storage: str, dtype: str) -> None:
+    """Rows of a fused product; the rows that are there already, and the pages of nobody, stay."""
+    kv_heads, head_dim, lengths, fresh = case
+    pages, width = blank(storage, kv_heads, head_dim, lengths), kv_heads * head_dim
+    fused = numbers(max(sum(fresh), 1), 3 * width, dtype)
+    rows = fused.astype(np.float32).reshape(len(fused), 3, kv_heads, head_dim)
+    wanted = kv_append_paged(
+        rows[:, 1], rows[:, 2], offsets(fresh), pages.lengths, pages.table, pages.k, pages.v, pages.number
+    )
+    before = fused.tobytes()
+    flat = fused.reshape(-1)
+    sizes = (sum(fresh), len(lengths), *pages.sizes, kv_heads, head_dim, 3 * width, pages.page_bytes)
+    pointers = offsets(fresh), pages.lengths, pages.table, pages.k, pages.v
+    cpu.kv_append_paged(flat[width:], flat[2 * width :], *pointers, *sizes, pages.number, dtype)
+    assert np.array_equal(pages.k, wanted["k_pages"]) and np.array_equal(pages.v, wanted["v_pages"])
+    assert fused.tobytes() == before
+
+
+@pytest.mark.parametrize("storage,dtype", [("f32", "f32"), ("f16", "f16"), ("bf16", "bf16"), ("f32", "bf16")])
+def test_read_back(cpu: Engine, storage: str, dtype: str) -> None:
+    """Nothing is lost where the format has room for it, at an odd head_dim as well."""
+    pages = blank(storage, 3, 13, [200])
+    k, v = numbers(200, 39, dtype), numbers(200, 39, dtype) * DTYPES[dtype](2)
+    append(cpu, pages, k, v, offsets([200]), 39, dtype)
+    for stored, rows in ((pages.k, k), (pages.v, v)):
+        assert np.array_equal(pages.rows(stored, 0).reshape(200, 39), rows.astype(np.float32))
+
+
+@pytest.mark.parametrize("storage", STORAGE)
+def test_one_by_one_is_all_at_once(cpu: Engine, storage: str) -> None:
+    k, v = numbers(140, 64, "f32"), numbers(140, 64, "f32")[::-1].copy()
+    whole, steps = blank(storage, 2, 32, [140]), blank(storage, 2, 32, [140])
+    append(cpu, whole, k, v, offsets([140]), 64, "f32")
+    for t in range(140):
+        steps.lengths[0] = t + 1
+        append(cpu, steps, k[t : t + 1], v[t : t + 1], offsets([1]), 64, "f32")
+    assert np.array_equal(whole.k, steps.k) and np.array_equal(whole.v, steps.v)
+
+
+def test_q8_0_is_quantize(cpu: Engine) -> None:
+    pages, k = blank("q8_0", 2, 64, [50]), numbers(50, 128, "f32")
+    k[3], k[4, :32], k[5] = 0, 1e-42, k[5] * np.float32(1e30)
+    append(cpu, pages, k, k, offsets([50]), 128, "f32")
+    rows = np.empty((100, 68), np.uint8)
+    cpu.quantize(k, rows, 100, 64, 68, 14, "f32")
+    assert np.array_equal(pages.k[pages.table[0, 0]].reshape(2, 128, 68)[:, :50].swapaxes(0, 1).reshape(100, 68), rows)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_what_is_not_finite_is_not_hidden(cpu: Engine, value: float) -> None:
+    pages, k = blank("q8_0", 1, 64, [2]), numbers(2, 64, "f32")
+    k[1, 40] = value
+    append(cpu, pages, k, k, offsets([2]), 64, "f32")
+    rows = pages.rows(pages.k, 0)[:, 0]
+    assert np.isnan(rows[1, 32:]).all() and np.isfinite(rows[0]).all() and np.isfinite(rows[1, :32]).all()
+
+
+@pytest.mark.parametrize("storage", STORAGE)
+def test_bits_do_not_depend_on_threads(storage: str) -> None:
+    k = numbers(700, 256, "f32")
+    found = set()
+    for threads in THREADS:
+        pages = blank(storage, 4, 64, [700])
+        append(Engine(threads=threads), pages, k, k, offsets([700]), 256, "f32")
+        found.add(pages.k.tobytes() + pages.v.tobytes())
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    "at,lengths,page,words",
+    [
+        ([2, 3, 5], [200, 2], None, "offsets[0] is 2; it must be 0"),
+        ([0, 6, 5], [200, 2], None, "offsets[1] is 6; it must be 0 to 5, the number of tokens"),
+        ([0, 4, 3], [200, 2], None, "offsets[2] is 3; it must be 4 to 5, the number of tokens"),
+        ([0, 3, 5], [200, 1], None, "lengths[1] is 1; it must be 2, the new tokens, to 384, 128 * max_pages"),
+        ([0, 3, 5], [385, 2], None, "lengths[0] is 385; it must be 3, the new tokens, to 384, 128 * max_pages"),
+        ([0, 3, 5], [200, 2], (0, 1, 5), "page_table[0][1] is 5; it must be 0 to 4"),
+        ([0, 3, 5], [200, 2], (1, 0, -(2**31)), "page_table[1][0] is -2147483648; it must be 0 to 4"),
+    ],
+)
+def test_append_checks_before_it_writes(
+    at: list[int], lengths: list[int], page: tuple[int, int, int] | None, words: str
+) -> None:
+    pages, k = blank("f16", 1, 16, [200, 2]), numbers(5, 16, "f32")
+    pages.lengths = np.array(lengths, np.int32)
+    if page:
+        pages.table[page[0], page[1]] = page[2]
+    with pytest.raises(KernelError) as error:
+        append(Engine(), pages, k, k, np.array(at, np.int32), 16, "f32")
+    assert error.value.status == "NNCUDA_ERROR_OUT_OF_RANGE"
+    assert words in error.value.message
+    assert np.all(pages.k == 0xFF) and np.all(pages.v == 0xFF)
+
+
+def test_pages_that_no_row_goes_to_are_not_looked_at(cpu: Engine) -> None:
+    """Those before the first new row, those behind the last, and all of a sequence without new tokens."""
+    pages, k = blank("f32", 1, 8, [130, 300]), numbers(2, 8, "f32")
+    place = pages.table[0, 1]
+    pages.table[0, 0] = pages.table[0, 2] = pages.table[1, 0] = -9
+    append(cpu, pages, k, k, offsets([2, 0]), 8, "f32")
+    assert np.array_equal(pages.k[place].view(np.float32)[:16], k.reshape(-1))
