@@ -69,7 +69,7 @@ class MoEConfig:
             elif field.type == "bool":
                 _require(type(value) is bool, field.name, value, "true or false")
             elif field.type == "float" or value is not None:
-                _require(_is_finite(value), field.name, value, "a finite number")
+                _require(is_finite(value), field.name, value, "a finite number")
         heads, experts = self.num_heads, self.num_experts
         _require(heads % self.num_kv_heads == 0, "num_kv_heads", self.num_kv_heads, f"a divisor of num_heads ({heads})")
         dim = self.head_dim
@@ -166,7 +166,8 @@ def _require(condition: bool, name: str, value: object, allowed: str) -> None:
         raise ValueError(f"{name} is {value!r}; it must be {allowed}")
 
 
-def _is_finite(value: object) -> bool:
+def is_finite(value: object) -> bool:
+    """Whether a value is an int or a float, of a size that a float can have."""
     try:
         return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
     except OverflowError:  # a whole number beyond what a float can hold

@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .config import _require
+from .config import _require, is_finite
 
 LAYOUTS = ("half", "interleaved")
 SCALINGS = ("none", "linear", "ntk", "llama3")
@@ -268,12 +268,14 @@ def _rope_from_folder(values: Mapping[str, Any], head_dim: int, default_base: fl
         raise ValueError(f"rotary embedding of type {kind!r}; this engine has 'default', 'linear' and 'llama3'")
     low, high = given.number("low_freq_factor"), given.number("high_freq_factor")
     factor, original = given.number("factor"), given.number("original_max_position_embeddings")
-    if base <= 0 or factor < 1 or not 0 < low < high or original < 1:
+    if base < 1 or factor < 1 or not 0 < low < high or original < 1:
         raise ValueError(
             f"rotary embedding of llama3 with base {base}, factor {factor}, low_freq_factor {low}, high_freq_factor "
-            f"{high} and original_max_position_embeddings {original}: they must be above 0, the factor and the context "
-            f"at least 1, low below high"
+            f"{high} and original_max_position_embeddings {original}: they must be above 0, the base, the factor and "
+            f"the context at least 1, low below high"
         )
+    if head_dim > 256:  # the most that a head may have: see LlamaConfig; there is a divisor for every pair of it
+        raise ValueError(f"head_dim is {head_dim}; it must be a multiple of 8, at most 256")
     divisors = llama3_divisors(base, head_dim, factor, low, high, original)
     return Rope(base=base, scaling="llama3", factor=factor, divisors=divisors)
 
@@ -285,7 +287,7 @@ def config_from_gguf(metadata: Mapping[str, Any], *, tied: bool, biased: bool, d
     None. Raises ValueError when it is of another model, lacks something, or asks for what this engine does not do.
     """
     architecture = metadata.get("general.architecture")
-    if architecture != "llama":
+    if type(architecture) is not str or architecture != "llama":
         raise ValueError(f"general.architecture is {architecture!r}; this program runs 'llama'")
     given = _Values(metadata, "llama.")
     heads, hidden = given.whole("attention.head_count"), given.whole("embedding_length")
@@ -300,7 +302,7 @@ def config_from_gguf(metadata: Mapping[str, Any], *, tied: bool, biased: bool, d
     kind = metadata.get("llama.rope.scaling.type", "linear" if "llama.rope.scale_linear" in metadata else "none")
     factor = given.number("rope.scaling.factor", given.number("rope.scale_linear", 1.0))
     longest = given.whole("nncuda.extended_context", context)
-    if kind not in ("none", "linear"):
+    if type(kind) is not str or kind not in ("none", "linear"):
         raise ValueError(f"llama.rope.scaling.type is {kind!r}; this engine has 'none' and 'linear'")
     stretched = [kind == "linear" and factor != 1, divisors is not None, longest > context]
     if sum(stretched) > 1:
@@ -313,7 +315,7 @@ def config_from_gguf(metadata: Mapping[str, Any], *, tied: bool, biased: bool, d
         rope = dataclasses.replace(rope, scaling="ntk", factor=given.number("nncuda.ntk_alpha", 1.0))
     tokens = metadata.get("tokenizer.ggml.tokens")
     return LlamaConfig(
-        vocab_size=given.whole("vocab_size", len(tokens) if tokens is not None else None),
+        vocab_size=given.whole("vocab_size", len(tokens) if isinstance(tokens, Sequence) else None),
         hidden_size=hidden,
         num_layers=given.whole("block_count"),
         num_heads=heads,
@@ -333,9 +335,9 @@ def config_from_gguf(metadata: Mapping[str, Any], *, tied: bool, biased: bool, d
 
 
 def _check_window(window: Any, name: str, context: int) -> None:
-    if window is None or window == 0:
+    if window is None:
         return
-    if type(window) is not int or window < context:
+    if type(window) is not int or 0 != window < context:
         raise ValueError(f"{name} is {window!r}; this engine attends to all of the context ({context})")
 
 
@@ -364,7 +366,7 @@ class _Values:
 
     def number(self, name: str, default: float | None = None) -> float:
         value = self._get(name, default)
-        if type(value) not in (int, float) or not math.isfinite(value):
+        if not is_finite(value):
             raise ValueError(f"{self._prefix}{name} is {value!r}; it must be a finite number")
         return float(value)
 

@@ -210,7 +210,7 @@ def _open_folder(folder: Path) -> StoredModel:
         else:
             found[theirs.replace(".mlp.gate.weight", ".block_sparse_moe.gate.weight")] = [files.stored(theirs)]
     for name, pieces in experts.items():
-        if sorted(pieces) != list(range(config.num_experts)) or name in found:
+        if len(pieces) != config.num_experts or max(pieces) >= len(pieces) or name in found:
             raise FormatError(folder, f"{name} has {len(pieces)} experts; config.json makes it {config.num_experts}")
         found[name] = [pieces[expert] for expert in range(config.num_experts)]
     return StoredModel(folder, config, _checked(folder, config, found), folder_config=values)
@@ -236,6 +236,8 @@ def _cut(folder: Path, part: str, tensor: StoredTensor, config: LlamaConfig) -> 
 
 
 def _checked(path: Path, config: LlamaConfig, found: dict[str, list[StoredTensor]]) -> StoredTensors:
+    if config.num_layers > len(found):  # before every tensor of every layer gets an entry below
+        raise FormatError(path, f"has {len(found)} tensors; the configuration makes it {config.num_layers} layers")
     shapes = config.shapes()
     if config.tie_embeddings and "model.embed_tokens.weight" in found:
         found["lm_head.weight"] = found["model.embed_tokens.weight"]
