@@ -16,8 +16,10 @@ from seeds_gguf import Seed
 
 SEEDS: dict[str, list[Seed]] = {
     "gguf": [*seeds_gguf.valid(), *seeds_gguf.hostile()],
+    "gguf_model": seeds_gguf.models(),
     "safetensors": seeds_others.safetensors_files(),
     "folder": seeds_others.folders(),
+    "folder_model": seeds_others.folder_models(),
     "config": seeds_others.configs(),
     "tokenizer_model": seeds_others.tokenizer_models(),
     "shard": seeds_others.shards(),

@@ -10,8 +10,12 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import fuzz_files
+
+if TYPE_CHECKING:
+    from nncuda.models import StoredModel
 
 TEXT = "Hello  wörld\n\t12345 <s>😀 \0é"
 
@@ -45,6 +49,25 @@ def use_gguf(path: Path) -> None:
         int(rows[0, 0]) + int(rows[-1, -1])
         if FORMATS[tensor.format].numpy is not None:
             assert tensor.numbers().shape == tensor.shape
+
+
+def use_gguf_model(path: Path) -> None:
+    """The model in a GGUF file."""
+    from nncuda.models import StoredModel
+
+    touch(StoredModel.open(path))
+
+
+def touch(model: StoredModel) -> None:
+    """The first and last byte of every tensor of a model, which has the shape that its configuration makes it."""
+    shapes = model.config.shapes()
+    assert set(model.tensors) == set(shapes)
+    for name, tensor in model.tensors.items():
+        assert tensor.shape == shapes[name] and tensor.nbytes > 0
+        rows = tensor.rows()
+        int(rows[0, 0]) + int(rows[-1, -1])
+    model.config.rope_options(model.config.extended_context)
+    model.config.to_dict()
 
 
 def use_safetensors(path: Path) -> None:
@@ -112,14 +135,26 @@ def use_tokenizer_model(path: Path) -> None:
 
 
 def use_folder(path: Path) -> None:
-    """A folder of weights, `model.safetensors` or shards with their index; with a config.json, a checkpoint."""
+    """A folder of weights, `model.safetensors` or shards with their index."""
     from nncuda.formats import read_safetensors_folder
+
+    tensors = read_safetensors_folder(unpacked(path))
+    for name in tensors:
+        assert tensors[name].nbytes >= 0
+
+
+def use_folder_model(path: Path) -> None:
+    """The model in a Hugging Face folder; of a Mixtral as a checkpoint too."""
+    from nncuda.formats.safetensors import read_json
+    from nncuda.models import StoredModel
     from nncuda.train.checkpoint import Checkpoint
 
     folder = unpacked(path)
-    tensors = Checkpoint(folder).tensors if (folder / "config.json").exists() else read_safetensors_folder(folder)
-    for name in tensors:
-        assert tensors[name].nbytes >= 0
+    touch(StoredModel.open(folder))
+    if read_json(folder / "config.json")["model_type"] == "mixtral":
+        tensors = Checkpoint(folder).tensors
+        for name in tensors:
+            assert tensors[name].nbytes > 0
 
 
 def unpacked(path: Path) -> Path:
@@ -138,8 +173,10 @@ def unpacked(path: Path) -> Path:
 
 TARGETS: dict[str, Target] = {
     "gguf": Target("x.gguf", use_gguf, fuzz_files.mutate_gguf),
+    "gguf_model": Target("x.gguf", use_gguf_model, fuzz_files.mutate_gguf),
     "safetensors": Target("x.safetensors", use_safetensors, fuzz_files.mutate_safetensors),
     "folder": Target("x.folder", use_folder, fuzz_files.mutate_folder),
+    "folder_model": Target("x.folder", use_folder_model, fuzz_files.mutate_folder),
     "config": Target("config.json", use_mixtral_config, fuzz_files.mutate_config),
     "tokenizer_model": Target("tokenizer.model", use_tokenizer_model, fuzz_files.mutate_tokenizer_model),
     "shard": Target("x.tokens", use_shard, fuzz_files.mutate_shard),

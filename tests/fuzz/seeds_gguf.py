@@ -86,7 +86,7 @@ def laid_out(weights: dict[str, tuple[str, tuple[int, ...]]], alignment: int = 3
         data += bytes(-len(data) % alignment)
         entries.append(tensor(name, sizes, number, len(data)))
         if kind == "f32":
-            data += struct.pack(f"<{count}f", *(0.01 * (i % 7) - 0.03 for i in range(count)))
+            data += struct.pack(f"<{count}f", *(0.01 * (i % 7) + 0.01 for i in range(count)))
         else:
             data += bytes(i * 7 % 48 for i in range(count // block * block_bytes))
     return entries, data
@@ -337,4 +337,71 @@ def hostile() -> list[Seed]:
         ),
         Seed("data_cut_off", gguf([], [tensor("a", (16,), 0, 0)], bytes(63)), "the file ends at byte"),
         Seed("row_not_of_blocks", gguf([], [tensor("a", (33,), 2, 0)], floats), "rows of 33 elements"),
+    ]
+
+
+def models() -> list[Seed]:
+    """Files whose container is in order, and whose model is, or is not."""
+    one = pair("general.architecture", STRING, "llama")
+
+    def without(name: str) -> bytes:
+        kept = {key: entry for key, entry in weights().items() if key != name}
+        entries, data = laid_out(kept)
+        return gguf(settings() + vocabulary(), entries, data)
+
+    def reshaped(name: str, kind: str, sizes: tuple[int, ...]) -> bytes:
+        entries, data = laid_out({**weights(), name: (kind, sizes)})
+        return gguf(settings() + vocabulary(), entries, data)
+
+    def with_divisors(count: int, kind: str = "f32") -> bytes:
+        entries, data = laid_out({**weights(), "rope_freqs.weight": (kind, (count,))})
+        return gguf(settings() + vocabulary(), entries, data)
+
+    numbers = (ARRAY, (U32, [1, 2]))
+    return [
+        *(Seed(f"valid_{kind}", model(kind), None) for kind in ("f32", "f16", "bf16", "q4_0", "q5_1", "q8_0")),
+        Seed("valid_v2", model("q8_0", version=2), None),
+        Seed("valid_gpt2", model("f16", "gpt2"), None),
+        Seed("valid_moe", model("q4_0", experts=4), None),
+        Seed("valid_tied", without("output.weight"), None),
+        Seed(
+            "valid_linear",
+            model(llama__rope__scaling__type=(STRING, "linear"), llama__rope__scaling__factor=(F32, 2.0)),
+            None,
+        ),
+        Seed("no_metadata", gguf(), "general.architecture is None"),
+        Seed("other_architecture", model(general_architecture=(STRING, "gpt2")), "general.architecture is 'gpt2'"),
+        Seed("architecture_of_numbers", model(general_architecture=numbers), "general.architecture is array"),
+        Seed("nothing_else", gguf([one]), "llama.attention.head_count is missing"),
+        Seed("heads_0", model(llama_attention_head_count=(U32, 0)), "llama.attention.head_count is 0"),
+        Seed("heads_of_text", model(llama_attention_head_count=(STRING, "4")), "head_count is '4'"),
+        Seed("heads_a_layer_that_differ", model(llama_attention_head_count_kv=numbers), "head_count_kv is array"),
+        Seed("kv_heads_no_divisor", model(llama_attention_head_count_kv=(U32, 3)), "num_kv_heads is 3"),
+        Seed("hidden_0", model(llama_embedding_length=(U32, 0)), "llama.embedding_length is 0"),
+        Seed("layers_0", model(llama_block_count=(U32, 0)), "llama.block_count is 0"),
+        Seed("layers_10000", model(llama_block_count=(U32, 10000)), "12 tensors; the configuration makes it 10000"),
+        Seed(
+            "layers_of_all_bits", model(llama_block_count=(U64, (1 << 64) - 1)), "block_count is 18446744073709551615"
+        ),
+        Seed("layers_negative", model(llama_block_count=(I32, -1)), "block_count is -1"),
+        Seed("layers_of_float", model(llama_block_count=(F32, 1.0)), "block_count is 1.0"),
+        Seed("context_0", model(llama_context_length=(U32, 0)), "llama.context_length is 0"),
+        Seed("eps_not_a_number", model(llama_attention_layer_norm_rms_epsilon=(F32, float("nan"))), "epsilon is nan"),
+        Seed("base_infinite", model(llama_rope_freq_base=(F32, float("inf"))), "freq_base is inf"),
+        Seed("base_0", model(llama_rope_freq_base=(F32, 0.0)), "rope.base is 0.0"),
+        Seed("rope_of_half_heads", model(llama_rope_dimension_count=(U32, 4)), "rope.dimension_count is 4"),
+        Seed("scaling_of_numbers", model(llama__rope__scaling__type=numbers), "rope.scaling.type is array"),
+        Seed("scaling_unknown", model(llama__rope__scaling__type=(STRING, "yarn")), "rope.scaling.type is 'yarn'"),
+        Seed("window_of_numbers", model(llama__attention__sliding_window=numbers), "sliding_window is array"),
+        Seed("tokens_of_a_number", gguf([*settings(), pair("tokenizer.ggml.tokens", U32, 5)]), "vocab_size is missing"),
+        Seed("experts_without_use", model(llama__expert_count=(U32, 4)), "expert_used_count is missing"),
+        Seed("experts_by_the_billion", model(experts=4, llama_expert_count=(U32, (1 << 31) - 1)), "has shape [4, 32]"),
+        Seed("experts_used_above_all", model(experts=4, llama_expert_used_count=(U32, 5)), "experts_per_token is 5"),
+        Seed("tensor_missing", without("blk.0.ffn_norm.weight"), "lacks the tensor"),
+        Seed("tensor_of_another_shape", reshaped("blk.0.attn_k.weight", "f32", (16, 32)), "has shape [32, 16]"),
+        Seed("tensor_of_no_model", reshaped("blk.0.what.weight", "f32", (4,)), "'blk.0.what.weight'"),
+        Seed("tensor_of_another_layer", reshaped("blk.7.attn_k.weight", "f32", (32, 16)), "model.layers.7.self_attn"),
+        Seed("norm_in_blocks", reshaped("output_norm.weight", "q8_0", (32,)), "is in q8_0"),
+        Seed("divisors_too_many", with_divisors(8), "the number of divisors of rope is 8"),
+        Seed("divisors_in_blocks", with_divisors(32, "q4_0"), "rope_freqs.weight"),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 
 from fuzz_files import pack_folder
@@ -137,6 +138,105 @@ def folders() -> list[Seed]:
         Seed("tensor_elsewhere", shards({"a": names[1], "b": names[0]}), "which lacks it"),
         Seed("tensor_missing", shards({**good, "c": names[1]}), "which lacks it"),
         Seed("tensor_twice", shards({"a": names[0], "b": names[1]}, **{names[1]: first}), "as well"),
+    ]
+
+
+LLAMA = {key: value for key, value in CONFIG.items() if not key.startswith(("num_local", "num_experts", "sliding"))} | {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+
+
+def llama_tensors(experts: int = 0) -> dict[str, list[int]]:
+    """Names and shapes of the weights of `LLAMA`, or with experts of `CONFIG`."""
+    shapes = {
+        "model.embed_tokens.weight": [64, 32],
+        "model.norm.weight": [32],
+        "lm_head.weight": [64, 32],
+        "model.layers.0.input_layernorm.weight": [32],
+        "model.layers.0.post_attention_layernorm.weight": [32],
+        "model.layers.0.self_attn.q_proj.weight": [32, 32],
+        "model.layers.0.self_attn.k_proj.weight": [16, 32],
+        "model.layers.0.self_attn.v_proj.weight": [16, 32],
+        "model.layers.0.self_attn.o_proj.weight": [32, 32],
+    }
+    parts = {"gate_proj": [64, 32], "up_proj": [64, 32], "down_proj": [32, 64]}
+    if not experts:
+        return shapes | {f"model.layers.0.mlp.{part}.weight": shape for part, shape in parts.items()}
+    shapes["model.layers.0.block_sparse_moe.gate.weight"] = [experts, 32]
+    for expert in range(experts):
+        for part, shape in zip(("w1", "w3", "w2"), parts.values(), strict=True):
+            shapes[f"model.layers.0.block_sparse_moe.experts.{expert}.{part}.weight"] = shape
+    return shapes
+
+
+def weights_file(shapes: dict[str, list[int]], dtype: str = "BF16") -> bytes:
+    """A safetensors file of tensors of zeros."""
+    entries, at = {}, 0
+    for name, shape in shapes.items():
+        size = math.prod(shape) * {"BF16": 2, "F32": 4, "I8": 1}[dtype]
+        entries[name] = entry(dtype, shape, at, at + size)
+        at += size
+    return safetensors(entries, bytes(at))
+
+
+def folder_models() -> list[Seed]:
+    """Hugging Face folders of a Llama or Mixtral."""
+
+    def llama(shapes: dict[str, list[int]] | None = None, dtype: str = "BF16", **change: object) -> bytes:
+        content = json.dumps({**LLAMA, **change}).encode()
+        return pack_folder(
+            {"config.json": content, "model.safetensors": weights_file(shapes or llama_tensors(), dtype)}
+        )
+
+    def mixtral(shapes: dict[str, list[int]] | None = None, **change: object) -> bytes:
+        weights = weights_file(shapes or llama_tensors(4), "F32")
+        return pack_folder({"config.json": config(**change), "model.safetensors": weights})
+
+    def llama3(**change: object) -> bytes:
+        return llama(rope_scaling={**LLAMA3, **change})
+
+    fewer = llama_tensors(4)
+    moved = {name.replace("experts.3.", "experts.7."): shape for name, shape in fewer.items()}
+    tied = {name: shape for name, shape in llama_tensors().items() if name != "lm_head.weight"}
+    billion = (1 << 31) - 1
+    return [
+        Seed("valid_llama", llama(), None),
+        Seed("valid_tied", llama(tied, tie_word_embeddings=True), None),
+        Seed("valid_llama3", llama3(), None),
+        Seed("valid_linear", llama(rope_scaling={"type": "linear", "factor": 2.0}), None),
+        Seed("valid_mixtral", mixtral(), None),
+        Seed("nothing", pack_folder({}), "config.json: cannot be read"),
+        Seed("no_weights", pack_folder({"config.json": json.dumps(LLAMA).encode()}), "neither model.safetensors"),
+        Seed("other_model", llama(model_type="bert"), "model_type is 'bert'"),
+        Seed("heads_0", llama(num_attention_heads=0), "num_attention_heads is 0"),
+        Seed("layers_10000", llama(num_hidden_layers=10000), "the configuration makes it 10000 layers"),
+        Seed("layers_by_the_billion", llama(num_hidden_layers=billion), "num_layers is 2147483647"),
+        Seed("hidden_beyond_32_bits", llama(hidden_size=1 << 40), "hidden_size is 1099511627776"),
+        Seed("eps_beyond_a_float", llama(rms_norm_eps=10**400), "rms_norm_eps is 1000"),
+        Seed("head_of_another_size", llama(head_dim=12), "head_dim is 12"),
+        Seed("head_by_the_billion", llama(head_dim=billion - 7, rope_scaling=LLAMA3), "head_dim is 2147483640"),
+        Seed("base_near_0", llama3(rope_theta=5e-324), "base 5e-324"),
+        Seed("factor_below_1", llama3(factor=0.5), "factor 0.5"),
+        Seed("frequencies_reversed", llama3(low_freq_factor=8.0), "low below high"),
+        Seed("frequencies_infinite", llama3(high_freq_factor=10**400), "high_freq_factor is 1000"),
+        Seed("scaling_unknown", llama(rope_scaling={"rope_type": "yarn"}), "type 'yarn'"),
+        Seed("scaling_of_a_list", llama(rope_scaling=[1]), "rope_parameters is [1]"),
+        Seed("activation", llama(hidden_act="gelu"), "hidden_act is 'gelu'"),
+        Seed("weights_of_integers", llama(dtype="I8"), "has dtype int8"),
+        Seed("tensor_missing", llama(tied), "lacks the tensor lm_head.weight"),
+        Seed("tensor_of_another_shape", llama({**llama_tensors(), "model.norm.weight": [33]}), "has shape [33]"),
+        Seed("tensor_of_no_model", llama({**llama_tensors(), "x": [1]}), "has the tensor 'x'"),
+        Seed("experts_by_the_billion", mixtral(num_local_experts=billion), "config.json makes it 2147483647"),
+        Seed("expert_missing", mixtral(moved), "has 4 experts"),
     ]
 
 

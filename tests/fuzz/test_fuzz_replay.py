@@ -13,7 +13,7 @@ from fuzz_replay import corpus
 from fuzz_seeds import SEEDS
 from fuzz_targets import TARGETS
 
-MUTATIONS = 200
+MUTATIONS = 100
 HERE = Path(__file__).parent
 
 
