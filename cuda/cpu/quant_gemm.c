@@ -2,10 +2,14 @@
 
 #include "quant_gemm_block.h"
 #include "quant_gemm_round.h"
+#include "quant_gemm_stream.h"
 #include "rows.h"
 
 /* ---- sums ---- */
 
+#if NN_SIMD_AVX512
+NN_INLINE void block_columns(const quant_piece *t, const int32_t format) { quant_stream(t, format); }
+#else
 NN_INLINE void block_columns(const quant_piece *t, int32_t format) {
   const quant_left *left = &t->job->left[QUANT_LEFT_BLOCKS];
   const int64_t blocks = t->k / QUANT_BLOCK, first = t->panel->tile * QUANT_ROWS;
@@ -35,6 +39,8 @@ NN_INLINE void block_columns(const quant_piece *t, int32_t format) {
     }
   }
 }
+
+#endif
 
 /* Lanes over k, added in a fixed tree: the same for any number of rows. */
 NN_INLINE void float_columns(const quant_piece *t, int32_t dtype) {

@@ -1,0 +1,242 @@
+/*
+ * Products of few rows with block formats (AVX-512): they wait for memory. Weights are read once, as they lie; 16 rows
+ * of them are summed side by side, one a lane. The integers of two blocks come from one vector of a row; a tree of
+ * exact additions brings those of 16 rows into one vector a block.
+ */
+#ifndef NN_CPU_QUANT_GEMM_STREAM_H
+#define NN_CPU_QUANT_GEMM_STREAM_H
+
+#include "quant_gemm_codes.h"
+
+#if NN_SIMD_AVX512
+
+enum { QUANT_STREAM_ROWS = 4 /* of the left factor, at most */ };
+
+/* Four vectors of a row each: in each 128-bit lane the sums of that lane of the four. */
+NN_INLINE __m512i quant_add_quads(__m512i a, __m512i b, __m512i c, __m512i d) {
+  const __m512i odd = _mm512_setr_epi32(1, 16, 3, 18, 5, 20, 7, 22, 9, 24, 11, 26, 13, 28, 15, 30);
+  const __m512i ab = _mm512_add_epi32(_mm512_mask_blend_epi32(0xaaaa, a, b), _mm512_permutex2var_epi32(a, odd, b));
+  const __m512i cd = _mm512_add_epi32(_mm512_mask_blend_epi32(0xaaaa, c, d), _mm512_permutex2var_epi32(c, odd, d));
+  return _mm512_add_epi32(_mm512_mask_blend_epi32(0xcccc, ab, cd),
+                          (__m512i)_mm512_shuffle_pd((__m512d)ab, (__m512d)cd, 0x55));
+}
+
+/* From four of those: the integers of the first and the second block of 16 rows. */
+NN_INLINE void quant_add_halves(const __m512i z[4], __m512i *first, __m512i *second) {
+  const __m512i low = _mm512_add_epi32(_mm512_shuffle_i32x4(z[0], z[1], 0x88), _mm512_shuffle_i32x4(z[0], z[1], 0xdd));
+  const __m512i high = _mm512_add_epi32(_mm512_shuffle_i32x4(z[2], z[3], 0x88), _mm512_shuffle_i32x4(z[2], z[3], 0xdd));
+  *first = _mm512_shuffle_i32x4(low, high, 0x88);
+  *second = _mm512_shuffle_i32x4(low, high, 0xdd);
+}
+
+/* 16 rows of weights, and what of them is the same for a run of blocks. */
+typedef struct quant_sixteen {
+  const uint8_t *row[16];
+  __m512i at; /* bytes from the first row */
+  vf scale, minimum;
+  __m512i factors[4]; /* of 256 elements: parts' scales and minima as stored */
+} quant_sixteen;
+
+NN_INLINE __m512i quant_gather(const quant_sixteen *w, uint64_t at) {
+  return _mm512_i32gather_epi32(w->at, w->row[0] + at, 1);
+}
+
+/* The f16 in the lower, or upper, half of each lane. */
+NN_INLINE vf quant_low_f16(__m512i x) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x)); }
+NN_INLINE vf quant_high_f16(__m512i x) { return quant_low_f16(_mm512_srli_epi32(x, 16)); }
+
+/* Scale and minimum of block i of 16 rows. Of formats of 256 elements, i % 8 is to be a constant. */
+NN_INLINE void quant_factors(quant_sixteen *w, uint64_t i, vf *scale, vf *minimum, int32_t format) {
+  const __m512i six = _mm512_set1_epi32(63), four = _mm512_set1_epi32(15), top = _mm512_set1_epi32(48);
+  switch (format) {
+  case NNCUDA_FORMAT_Q4_0:
+    *scale = quant_low_f16(quant_gather(w, i * 18));
+    break;
+  case NNCUDA_FORMAT_Q5_0:
+    *scale = quant_low_f16(quant_gather(w, i * 22));
+    break;
+  case NNCUDA_FORMAT_Q8_0:
+    *scale = quant_low_f16(quant_gather(w, i * 34));
+    break;
+  case NNCUDA_FORMAT_Q4_1:
+  case NNCUDA_FORMAT_Q5_1: {
+    const __m512i both = quant_gather(w, i * (format == NNCUDA_FORMAT_Q4_1 ? 20 : 24));
+    *scale = quant_low_f16(both);
+    *minimum = quant_high_f16(both);
+    break;
+  }
+  case NNCUDA_FORMAT_Q6_K:
+    if (i % 8 == 0) {
+      w->scale = quant_high_f16(quant_gather(w, i / 8 * 210 + 206)); /* from before, so as not to read past the row */
+    }
+    *scale = w->scale;
+    break;
+  default: {
+    const uint64_t part = i % 8, at = i / 8 * (format == NNCUDA_FORMAT_Q4_K ? 144 : 176);
+    if (part == 0) {
+      const __m512i both = quant_gather(w, at);
+      w->scale = quant_low_f16(both);
+      w->minimum = vf_set1(0.0f) - quant_high_f16(both);
+      for (int j = 0; j < 3; j++) {
+        w->factors[j] = quant_gather(w, at + 4 + 4 * j);
+      }
+    }
+    __m512i s, m;
+    if (part < 4) {
+      s = _mm512_and_si512(_mm512_srli_epi32(w->factors[0], (unsigned)(8 * part)), six);
+      m = _mm512_and_si512(_mm512_srli_epi32(w->factors[1], (unsigned)(8 * part)), six);
+    } else {
+      const unsigned by = (unsigned)(8 * part - 32);
+      const __m512i sh = _mm512_and_si512(_mm512_srli_epi32(w->factors[0], by + 2), top);
+      const __m512i mh = _mm512_and_si512(_mm512_srli_epi32(w->factors[1], by + 2), top);
+      s = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(w->factors[2], by), four), sh);
+      m = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(w->factors[2], by + 4), four), mh);
+    }
+    *scale = w->scale * _mm512_cvtepi32_ps(s);
+    *minimum = w->minimum * _mm512_cvtepi32_ps(m);
+  }
+  }
+}
+
+/* The scales of the four parts of 16 elements in blocks 2i and 2i+1 (q6_k) of rows 4j .. 4j+3, as quant_add_quads gives
+ * their integers. */
+NN_INLINE __m512i quant_part_scales(__m512i four, const int j) {
+  const __m512i rows = j == 0   ? _mm512_shuffle_i32x4(four, four, 0x00)
+                       : j == 1 ? _mm512_shuffle_i32x4(four, four, 0x55)
+                       : j == 2 ? _mm512_shuffle_i32x4(four, four, 0xaa)
+                                : _mm512_shuffle_i32x4(four, four, 0xff);
+  /* Byte l of each row's four into the highest of its lane in 128-bit lane l; the rest zero. */
+  const __m512i to =
+      _mm512_setr_epi32(0x00ffffff, 0x04ffffff, 0x08ffffff, 0x0cffffff, 0x01ffffff, 0x05ffffff, 0x09ffffff, 0x0dffffff,
+                        0x02ffffff, 0x06ffffff, 0x0affffff, 0x0effffff, 0x03ffffff, 0x07ffffff, 0x0bffffff, 0x0fffffff);
+  return _mm512_srai_epi32(_mm512_shuffle_epi8(rows, to), 24);
+}
+
+/* Blocks 2i and 2i+1 of 16 rows into their sums. */
+NN_INLINE void quant_stream_step(quant_sixteen *w, uint64_t i, int32_t whole, const quant_left *left, int64_t first,
+                                 int64_t k, vf *sum, const int rows, const int32_t format) {
+  const int64_t blocks = k / QUANT_BLOCK;
+  const int32_t offset = quant_offset(format);
+  __m512i x[QUANT_STREAM_ROWS], start[QUANT_STREAM_ROWS], z[QUANT_STREAM_ROWS][4];
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; r++) {
+    const int8_t *codes = left->codes + (first + r) * k + (int64_t)i * 2 * QUANT_BLOCK;
+    x[r] = _mm512_maskz_loadu_epi8(whole ? ~(__mmask64)0 : 0xffffffff, codes);
+    start[r] = _mm512_setzero_si512();
+    if (offset >= 0) { /* what the offset of all codes contributes */
+      const __m512i each = quant_dot(start[r], _mm512_set1_epi8(1), x[r], NNCUDA_FORMAT_Q4_0);
+      start[r] = _mm512_sub_epi32(start[r], _mm512_slli_epi32(each, (unsigned)offset));
+    }
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; j++) {
+    __m512i c[4];
+#pragma GCC unroll 4
+    for (int l = 0; l < 4; l++) {
+      c[l] = quant_codes(w->row[4 * j + l], i, whole, format);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+      z[r][j] = quant_add_quads(quant_dot(start[r], c[0], x[r], format), quant_dot(start[r], c[1], x[r], format),
+                                quant_dot(start[r], c[2], x[r], format), quant_dot(start[r], c[3], x[r], format));
+    }
+  }
+  if (format == NNCUDA_FORMAT_Q6_K) {
+    const __m512i four = quant_gather(w, i / 4 * 210 + 192 + i % 4 * 4);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+      const __m512i scales = quant_part_scales(four, j);
+#pragma GCC unroll 4
+      for (int r = 0; r < rows; r++) {
+        z[r][j] = _mm512_mullo_epi32(z[r][j], scales);
+      }
+    }
+  }
+  __m512i both[QUANT_STREAM_ROWS][2];
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; r++) {
+    quant_add_halves(z[r], &both[r][0], &both[r][1]);
+  }
+  for (int h = 0; h < (whole ? 2 : 1); h++) {
+    vf scale, minimum = vf_set1(0.0f);
+    quant_factors(w, 2 * i + (uint64_t)h, &scale, &minimum, format);
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+      const int64_t at = (first + r) * blocks + 2 * (int64_t)i + h;
+      sum[r] = vf_fma(vf_set1(left->scale[at]) * scale, _mm512_cvtepi32_ps(both[r][h]), sum[r]);
+      if (quant_has_minimum(format)) {
+        sum[r] = vf_fma(vf_set1(left->total[at]), minimum, sum[r]);
+      }
+    }
+  }
+}
+
+/* All columns of a piece against `rows` rows of the left factor from row `r0` on. */
+NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int rows, const int32_t format) {
+  const quant_left *left = &t->job->left[QUANT_LEFT_BLOCKS];
+  const int64_t first = t->panel->tile * QUANT_ROWS + r0, pairs = t->k / (2 * QUANT_BLOCK);
+  const int64_t ahead = 16 * t->row_bytes, step = nn_ceil_div(ahead, (pairs > 0 ? pairs : 1) * 64);
+  const int32_t large = nn_format_block_of(format).elements > QUANT_BLOCK;
+  for (int64_t c = 0; c < t->columns; c += 16) {
+    quant_sixteen w;
+    int32_t at[16];
+    for (int64_t j = 0; j < 16; j++) {
+      const int64_t row = nn_min(j, t->columns - c - 1) * t->row_bytes;
+      w.row[j] = t->w + c * t->row_bytes + row;
+      at[j] = (int32_t)row;
+    }
+    w.at = _mm512_loadu_si512(at);
+    vf sum[QUANT_STREAM_ROWS];
+    for (int r = 0; r < rows; r++) {
+      sum[r] = vf_set1(0.0f);
+    }
+    const uintptr_t next = (uintptr_t)w.row[0] + (uintptr_t)ahead;
+    uint64_t i = 0; /* unsigned, so that 4 * i + j has a remainder known beforehand */
+    int64_t line = 0;
+    while (i < (uint64_t)pairs) {
+      for (int64_t l = 0; l < step * (large ? 4 : 1); l++, line += 64) {
+        __builtin_prefetch((const void *)(next + (uintptr_t)line), 0, 2);
+      }
+      if (large) { /* 256 elements, so that what differs between their parts is constant */
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) {
+          quant_stream_step(&w, i / 4 * 4 + (uint64_t)j, 1, left, first, t->k, sum, rows, format);
+        }
+        i += 4;
+      } else {
+        quant_stream_step(&w, i, 1, left, first, t->k, sum, rows, format);
+        i++;
+      }
+    }
+    if (!large && t->k % (2 * QUANT_BLOCK) != 0) {
+      quant_stream_step(&w, i, 0, left, first, t->k, sum, rows, format);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+      vf_store(t->sums + (r0 + r) * t->ld + c, sum[r]);
+    }
+  }
+}
+
+NN_INLINE void quant_stream(const quant_piece *t, const int32_t format) {
+  int64_t r = 0;
+  for (; r + 4 <= t->panel->rows; r += 4) {
+    quant_stream_rows(t, r, 4, format);
+  }
+  switch (t->panel->rows - r) {
+  case 1:
+    quant_stream_rows(t, r, 1, format);
+    break;
+  case 2:
+    quant_stream_rows(t, r, 2, format);
+    break;
+  case 3:
+    quant_stream_rows(t, r, 3, format);
+    break;
+  default:
+    break;
+  }
+}
+
+#endif
+#endif
