@@ -31,7 +31,7 @@ from .tensor import Tensor
 
 if TYPE_CHECKING:
     from . import kernels, layers, models, reference
-    from .infer import generate
+    from .infer import LanguageModel, Sampling, generate
     from .models import MoEConfig, MoETransformer
     from .train import TrainConfig, Trainer
 
@@ -39,8 +39,10 @@ __version__ = "0.1.0"
 
 # Imported when first asked for, so that `import nncuda` costs no more than contexts and tensors do.
 _LATER = {
+    "LanguageModel": "infer",
     "MoEConfig": "models",
     "MoETransformer": "models",
+    "Sampling": "infer",
     "TrainConfig": "train",
     "Trainer": "train",
     "generate": "infer",
@@ -58,12 +60,14 @@ __all__ = [
     "Error",
     "Event",
     "Graph",
+    "LanguageModel",
     "LibraryError",
     "MoEConfig",
     "MoETransformer",
     "OutOfMemoryError",
     "OutOfRangeError",
     "Profile",
+    "Sampling",
     "StateError",
     "Stream",
     "Tensor",

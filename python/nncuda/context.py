@@ -307,6 +307,17 @@ class Context:
         pointer = self._ffi.cast("void *", address if layout.numel else 0)
         return Tensor(self, Buffer(self, pointer, layout.nbytes, keeper), layout, pointer)
 
+    def from_numpy(self, array: np.ndarray) -> Tensor:
+        """A tensor over the memory of a NumPy array, without a copy: of weights in a mapped file, for one. It is
+        read-only when the array is, and keeps it alive. BufferError on a GPU, or when the array is not C-contiguous."""
+        if self.device_type != exchange.CPU:
+            raise BufferError("memory of the host cannot be used in place by a GPU; Context.tensor(array) copies it")
+        if not array.flags.c_contiguous:
+            raise BufferError("the array is not C-contiguous; numpy.ascontiguousarray makes a copy that is")
+        layout = Layout.of(array.shape, dtypes.name_of(array.dtype), None, not array.flags.writeable)
+        pointer = self._ffi.cast("void *", array.ctypes.data if layout.numel else 0)
+        return Tensor(self, Buffer(self, pointer, layout.nbytes, array), layout, pointer)
+
     def host_array(self, shape: Any, dtype: Any = "f32") -> np.ndarray:
         """A NumPy array, its values not set, in host memory that the device copies from and to at full speed
         (page-locked on a GPU). It lives as long as anyone looks at it."""

@@ -103,7 +103,7 @@ def scatter_add(x: Tensor, ids: Tensor, table: Tensor) -> None:
 def rope_freqs(cosine: Tensor | None = None, sine: Tensor | None = None, *, first: int = 0, base: float = 10000.0, ntk_alpha: float = 1.0, positions: int | None = None, head_dim: int | None = None, ctx: Context | None = None) -> tuple[Tensor, Tensor]:
     """Tables of rotary embedding: for position p and pair i, the angle p * b^(-2i/head_dim), computed in f64; its cosine and sine, rounded to f32."""
 
-def rope_freqs_scaled(factors: Tensor | None = None, *, first: int = 0, base: float = 10000.0, ntk_alpha: float = 1.0, scale: float = 1.0, positions: int | None = None, head_dim: int | None = None, cosine: Tensor | None = None, sine: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def rope_freqs_scaled(factors: Tensor | None = None, *, first: int = 0, base: float = 10000.0, ntk_alpha: float = 1.0, scale: float = 1.0, positions: int | None = None, head_dim: int | None = None, cosine: Tensor | None = None, sine: Tensor | None = None, ctx: Context | None = None) -> tuple[Tensor, Tensor]:
     """Tables of rotary embedding as rope_freqs, stretched: for position p and pair i, the angle scale * p * b^(-2i/head_dim) / factors[i], computed in f64."""
 
 def rope_forward(x: Tensor, cosine: Tensor, sine: Tensor, positions: Tensor, *, layout: str | int = 'half', y: Tensor | None = None) -> Tensor:

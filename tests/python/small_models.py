@@ -1,11 +1,20 @@
-"""A model that is small enough to train in milliseconds, and its twin in the words of `nncuda.reference`."""
+"""Models that are small enough to train and to run in milliseconds, and their twins in the words of the reference."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
-from nncuda.models import MoEConfig
+import nncuda
+from nncuda import kernels
+from nncuda.formats.block_formats import FORMATS, StoredTensor
+from nncuda.models import MoEConfig, MoETransformer
+from nncuda.models.llama import LlamaConfig, is_plain
+from nncuda.models.stored import StoredModel, StoredTensors
 from nncuda.reference import model as reference
+from nncuda.train import TrainConfig, Trainer
+from nncuda.train.checkpoint import TrainingState, save_checkpoint
 
 TINY = MoEConfig(
     vocab_size=48,
@@ -57,3 +66,69 @@ def learnable_batch(config: MoEConfig, batch: int, length: int, seed: int = 0) -
         follows = (5 * ids[:, at - 1] + 7) % config.vocab_size
         ids[:, at] = np.where(rng.random(batch) < 0.9, follows, ids[:, at])
     return ids[:, :-1].copy(), ids[:, 1:].copy()
+
+
+def save_tiny(ctx: nncuda.Context, folder: Path) -> Path:
+    """A checkpoint of `TINY` after one step of training; its own folder."""
+    options = TrainConfig(steps=4, batch_size=2, sequence_length=8, warmup_steps=1)
+    trainer = Trainer(MoETransformer(ctx, TINY, seed=4), options)
+    trainer.train_step(*random_batch(TINY, 2, 8))
+    return save_checkpoint(folder, trainer, TrainingState(1, 2, 10, 0.5, options, 1.25), None)
+
+
+def llama_config(**changes: object) -> LlamaConfig:
+    """A small Llama whose rows are whole blocks of every format but the K ones, and whose heads are of q8_0."""
+    sizes = {
+        "vocab_size": 96,
+        "hidden_size": 64,
+        "num_layers": 2,
+        "num_heads": 4,
+        "num_kv_heads": 2,
+        "head_dim": 32,
+        "ffn_size": 96,
+        "context": 1024,
+    }
+    sizes.update(changes)
+    return LlamaConfig(**{"extended_context": sizes["context"], **sizes})
+
+
+def stored_model(
+    ctx: nncuda.Context, config: LlamaConfig, format: str = "f32", head: str | None = None, seed: int = 0
+) -> StoredModel:
+    """A model in memory with random weights, its matrices in `format` (the head in another, if one is named).
+
+    Matrices are Normal(0, gain^2 / columns), with gains at which attention and experts choose and logits differ widely.
+    """
+    rng = np.random.default_rng(seed)
+    shapes = config.shapes()
+    parts = {}
+    for name, shape in shapes.items():
+        if config.tie_embeddings and name == "lm_head.weight":
+            parts[name] = parts["model.embed_tokens.weight"]
+            continue
+        gain = next((gain for part, gain in _GAINS.items() if part in name), 1.0)
+        values = rng.standard_normal(shape, np.float32) * np.float32(gain / np.sqrt(shape[-1]))
+        chosen = "f32" if is_plain(name) else head if head and name == "lm_head.weight" else format
+        if name.endswith("norm.weight"):
+            values = 1 + values
+        block = FORMATS[chosen]
+        data = values.view(np.uint8)
+        if chosen != "f32":
+            data = kernels.quantize(ctx.tensor(values.reshape(-1, shape[-1])), format=block.code,
+                                    row_bytes=block.row_bytes(shape[-1])).numpy()  # fmt: skip
+        parts[name] = [StoredTensor(name, chosen, shape, data.reshape(-1))]
+    return StoredModel(Path("in memory"), config, StoredTensors(parts, shapes))
+
+
+_GAINS = {"embed_tokens": 8.0, "q_proj": 2.0, "k_proj": 2.0, "moe.gate": 2.0, "lm_head": 3.0}
+
+
+def numbers(ctx: nncuda.Context, stored: StoredModel) -> dict[str, np.ndarray]:
+    """What a model's weights stand for, in f64."""
+    return {
+        name: kernels.dequantize(ctx.tensor(tensor.rows()), format=tensor.code, k=tensor.columns, dtype="f32")
+        .numpy()
+        .reshape(tensor.shape)
+        .astype(np.float64)
+        for name, tensor in stored.tensors.items()
+    }

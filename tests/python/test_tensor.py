@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -170,3 +173,22 @@ def test_host_arrays_outlive_a_closed_context() -> None:
     assert array.sum() == 12 and ctx._last_handle
     del array
     assert not ctx._last_handle
+
+
+def test_from_numpy_uses_the_array_in_place(ctx: nncuda.Context) -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    tensor = ctx.from_numpy(array)
+    assert tensor.shape == (2, 3) and tensor.ptr == array.ctypes.data and not tensor.readonly
+    kernels.scale(tensor, alpha=2.0, y=tensor)
+    assert array[1, 2] == 10
+    fixed = np.frombuffer(bytes(range(8)), np.uint8)
+    assert ctx.from_numpy(fixed).readonly
+    weak = weakref.ref(array)
+    del array
+    gc.collect()
+    assert weak() is not None and tensor.numpy()[0, 1] == 2  # it lives as long as the tensor
+    assert ctx.from_numpy(np.empty((0, 4), np.float16)).size == 0
+    with pytest.raises(BufferError, match="not C-contiguous"):
+        ctx.from_numpy(np.zeros((4, 4), np.float32)[:, ::2])
+    with pytest.raises(TypeError, match="float64"):
+        ctx.from_numpy(np.zeros(3))

@@ -86,7 +86,7 @@ class Signature:
         arguments += [Argument(param, param.name, "str | None", "None", False) for param in self.dtypes]
         if self.inputs:
             arguments += outputs
-        else:
+        if not self.required:
             arguments.append(Argument(None, "ctx", "Context | None", "None", False))
         return arguments
 

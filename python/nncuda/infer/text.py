@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..formats import StreamDecoder, Tokenizer
 from ..models import MoETransformer
@@ -41,3 +41,37 @@ class TextGenerator:
     def complete(self, prompt: str, max_new_tokens: int, sampling: Sampling = GREEDY) -> str:
         """The continuation as a whole."""
         return "".join(self.stream(prompt, max_new_tokens, sampling))
+
+
+class StopStrings:
+    """Ends a text before the first of some strings, and holds back what may be the beginning of one."""
+
+    def __init__(self, strings: Sequence[str]):
+        if "" in strings:
+            raise ValueError("a stop string is empty; every text would end at once")
+        self._strings = tuple(strings)
+        self._held = ""
+
+    def push(self, text: str) -> tuple[str, bool]:
+        """What is certain of the text so far, and whether a string came up in it."""
+        if not self._strings:
+            return text, False
+        held = self._held + text
+        found = [at for at in (held.find(string) for string in self._strings) if at >= 0]
+        if found:
+            self._held = ""
+            return held[: min(found)], True
+        certain = len(held) - max(self._begun(held, string) for string in self._strings)
+        self._held = held[certain:]
+        return held[:certain], False
+
+    def flush(self) -> str:
+        """What was held back, when no more text comes."""
+        held, self._held = self._held, ""
+        return held
+
+    @staticmethod
+    def _begun(text: str, string: str) -> int:
+        """How many characters at the end of the text are the beginning of the string."""
+        most = min(len(text), len(string) - 1)
+        return next(length for length in range(most, -1, -1) if text.endswith(string[:length]))

@@ -1,0 +1,420 @@
+"""The forward pass over a stored model: weights multiplied as their file has them, keys and values in pages.
+
+Activations are f32. A token's result depends on the tokens before it in its own sequence alone, to the bit: not on who
+else is in the call, on the pieces that a prompt is cut into, nor on whether pages were shared, since every kernel that
+is called here gives a row the same bits in any company (`bindings.h`, sections quant and attention).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .. import kernels
+from ..context import Context
+from ..tensor import Tensor
+from .pages import PAGE, CachedSequence, PagedCache
+from .weights import Layer, Mixture, Weight, Weights
+
+if TYPE_CHECKING:
+    from ..models.stored import StoredModel
+
+#: Rows of the rotary embedding's tables at first; they double when a sequence goes beyond, with or without a window.
+_FIRST_POSITIONS = 4096
+
+#: Tokens of a sequence unless more are asked for: what many models were trained for, and what a cache is cheap for.
+USUAL_CONTEXT = 8192
+
+#: Sequences of full length that the cache has room for unless told otherwise; shorter ones may be more.
+_USUAL_SEQUENCES = 4
+
+#: Rows of logits made at a time when those of all tokens are wanted.
+_LOGITS_ROWS = 64
+
+#: Called with the name of a step and its result [tokens, ...], which the next step may overwrite.
+Watch = Callable[[str, Tensor], None]
+
+
+class Part(NamedTuple):
+    """What a prefill call runs of one sequence: its next ids, and whether the logits behind the last are wanted."""
+
+    sequence: CachedSequence
+    ids: Sequence[int] | np.ndarray
+    wanted: bool
+
+
+class Inputs(NamedTuple):
+    """A call's tokens on the device: of sequence b those from offsets[b] to offsets[b+1]-1, the last of its lengths[b]
+    rows. All are i32."""
+
+    ids: Tensor  # [tokens]
+    positions: Tensor  # [tokens]
+    offsets: Tensor  # [batch + 1]
+    lengths: Tensor  # [batch]
+    table: Tensor  # [batch, max_pages]
+
+
+class RopeTables:
+    """Cosines and sines of the rotary embedding: made once, doubled when a position lies beyond."""
+
+    def __init__(self, ctx: Context, model: StoredModel, context: int):
+        config = model.config
+        self._ctx = ctx
+        self._options = config.rope_options(context)
+        divisors = config.rope.divisors
+        self._factors = ctx.tensor(np.array(divisors, np.float32)) if divisors else None
+        self._head_dim = config.head_dim
+        self.positions = 0
+        self.reach(_FIRST_POSITIONS - 1)
+
+    def reach(self, position: int) -> bool:
+        """Has a row for this position; whether the tables are others now."""
+        if position < self.positions:
+            return False
+        self.positions = max(position + 1, 2 * self.positions)
+        shape = self.positions, self._head_dim // 2
+        self.cosine, self.sine = self._ctx.empty(shape), self._ctx.empty(shape)
+        kernels.rope_freqs_scaled(
+            self._factors, cosine=self.cosine, sine=self.sine, head_dim=self._head_dim, **self._options
+        )
+        return True
+
+
+class _Buffers:
+    """Where the steps of a call put their results: made once for the most rows of a call, so that no call allocates."""
+
+    def __init__(self, ctx: Context, model: StoredModel, rows: int):
+        config = model.config
+        heads, kv_heads, dim = config.num_heads, config.num_kv_heads, config.head_dim
+        self.x = ctx.empty((rows, config.hidden_size))
+        self.normed = ctx.empty((rows, config.hidden_size))
+        self.qkv = ctx.empty((rows, (heads + 2 * kv_heads) * dim))
+        self.heads = ctx.empty((rows, heads, dim))
+        experts, k = config.num_experts, config.experts_per_token
+        slots = rows * k if experts else rows
+        self.inner = ctx.empty((slots, config.ffn_size))
+        if experts:
+            self.router = ctx.empty((rows, experts))
+            self.probs = ctx.empty((rows, experts))
+            self.weights = ctx.empty((rows, k))
+            self.indices = ctx.empty((rows, k), "i32")
+            self.slot_row = ctx.empty((rows, k), "i32")
+            self.row_slot = ctx.empty((slots,), "i32")
+            self.counts = ctx.empty((experts,), "i32")
+            self.offsets = ctx.empty((experts + 1,), "i32")
+            self.gathered = ctx.empty((slots, config.hidden_size))
+            self.outputs = ctx.empty((slots, config.hidden_size))
+
+
+class Engine:
+    """Runs a stored model on a context.
+
+    context         most tokens of a sequence that see one another; by default the model's, at most 8192. A sequence
+                    that goes on beyond it drops its oldest tokens, a page of 128 at a time
+    cache_format    f16, f32, bf16 or q8_0, in which keys and values are kept
+    cache_tokens    room of the cache for all sequences together; by default four sequences of full length
+    max_batch       most sequences that are decoded together
+    piece           most tokens of a prefill call; any number gives the same bits
+
+    The weights are used in place on the CPU, where the model's file stays mapped, and copied once to a GPU.
+    """
+
+    def __init__(
+        self,
+        model: StoredModel,
+        ctx: Context,
+        *,
+        context: int | None = None,
+        cache_format: str = "f16",
+        cache_tokens: int | None = None,
+        max_batch: int = 32,
+        piece: int = 512,
+    ):
+        config = model.config
+        for name, value in (("max_batch", max_batch), ("piece", piece)):
+            if value < 1:
+                raise ValueError(f"{name} is {value}; it must be at least 1")
+        self.context = min(config.context, USUAL_CONTEXT) if context is None else context
+        if not 1 <= self.context <= config.extended_context:
+            raise ValueError(f"context is {context}; this model takes 1 to {config.extended_context} tokens")
+        if cache_tokens is None:
+            cache_tokens = min(max_batch, _USUAL_SEQUENCES) * -(-self.context // PAGE) * PAGE
+        if cache_tokens < 1:
+            raise ValueError(f"cache_tokens is {cache_tokens}; it must be at least 1")
+        self.model = model
+        self.config = config
+        self.ctx = ctx
+        self.max_batch = max_batch
+        self.piece = piece
+        self.weights = Weights(ctx, model)
+        self.rope = RopeTables(ctx, model, self.context)
+        self.cache = PagedCache(
+            ctx,
+            layers=config.num_layers,
+            kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+            pages=-(-cache_tokens // PAGE),
+            context=self.context,
+            format=cache_format,
+        )
+        self._buffers = _Buffers(ctx, model, max(piece, max_batch))
+        self._logits = ctx.empty((max(max_batch, _LOGITS_ROWS), config.vocab_size))
+        self._last = ctx.empty((max_batch, config.hidden_size))
+        self._rows = ctx.empty((max_batch,), "i32")
+        self._inputs = self.inputs(piece, max_batch)
+        self._row_bytes = 2 * config.num_layers * self.cache.page_bytes // PAGE
+
+    # Prefill
+
+    def prefill(self, parts: Sequence[Part]) -> Tensor | None:
+        """Runs the next ids of one or several sequences, at most `piece` ids and `max_batch` sequences.
+
+        Gives the logits f32 [wanted parts, vocab] behind the last id of each part that wants them, which the next call
+        overwrites; None when none does. Raises CacheFullError or ValueError when a sequence has no room, and IndexError
+        for an id outside the vocabulary, all before anything is run.
+        """
+        ids = [self.check_ids(part.ids) for part in parts]
+        self._run_parts([part.sequence for part in parts], ids)
+        ends = np.cumsum([len(part) for part in ids])
+        last = [int(end) - 1 for end, part in zip(ends, parts, strict=True) if part.wanted]
+        if not last:
+            return None
+        rows = self._rows.narrow(0, 0, len(last)).copy_(np.array(last, np.int32))
+        x = self._buffers.x.narrow(0, 0, int(ends[-1]))
+        kernels.embedding(x, rows, y=self._last.narrow(0, 0, len(last)))
+        return self._head(self._last.narrow(0, 0, len(last)))
+
+    def logits(self, ids: Sequence[int] | np.ndarray, watch: Watch | None = None) -> np.ndarray:
+        """The logits behind each of the ids, f32 [ids, vocab]. `watch` is shown what every step of the way makes."""
+        array = self.check_ids(ids)
+        if len(array) == 0:
+            raise ValueError("ids is empty; there must be at least one")
+        if len(array) > self.context:
+            raise ValueError(f"there are {len(array)} ids; the context has room for {self.context}")
+        found = np.empty((len(array), self.config.vocab_size), np.float32)
+        sequence = self.cache.open(rows=len(array))
+        try:
+            for start in range(0, len(array), self.piece):
+                piece = array[start : start + self.piece]
+                self._run_parts([sequence], [piece], watch)
+                for first in range(0, len(piece), self._logits.shape[0]):
+                    rows = min(self._logits.shape[0], len(piece) - first)
+                    logits = self._head(self._buffers.x.narrow(0, first, rows), watch)
+                    found[start + first : start + first + rows] = logits.numpy()
+        finally:
+            self.cache.close(sequence)
+        return found
+
+    def check_ids(self, ids: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The ids as an array i32. IndexError when one is outside the vocabulary."""
+        array = np.asarray(ids)
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+            raise TypeError(f"ids are a sequence of whole numbers, not {ids!r:.80}")
+        wrong = np.flatnonzero((array < 0) | (array >= self.config.vocab_size))
+        if len(wrong):
+            raise IndexError(
+                f"ids[{wrong[0]}] is {array[wrong[0]]}; this model's vocabulary has 0 .. {self.config.vocab_size - 1}"
+            )
+        return array.astype(np.int32)
+
+    def _run_parts(
+        self, sequences: Sequence[CachedSequence], ids: Sequence[np.ndarray], watch: Watch | None = None
+    ) -> None:
+        lengths = [len(part) for part in ids]
+        tokens = sum(lengths)
+        if tokens > self.piece or len(ids) > self.max_batch or 0 in lengths:
+            raise ValueError(
+                f"a call of {len(ids)} parts with {lengths} tokens; there may be {self.max_batch} parts of at least "
+                f"one token each and {self.piece} tokens in all"
+            )
+        for sequence, length in zip(sequences, lengths, strict=True):
+            self.cache.extend(sequence, length)
+        self.rope.reach(max(s.position + n for s, n in zip(sequences, lengths, strict=True)) - 1)
+        inputs = self.first_inputs(self._inputs, tokens, len(ids))
+        inputs.ids.copy_(np.concatenate(ids))
+        spans = [np.arange(s.position, s.position + n) for s, n in zip(sequences, lengths, strict=True)]
+        inputs.positions.copy_(np.concatenate(spans))
+        inputs.offsets.copy_(np.cumsum([0, *lengths]))
+        inputs.lengths.copy_(np.array([s.length + n for s, n in zip(sequences, lengths, strict=True)]))
+        inputs.table.copy_(np.stack([self.cache.table_row(sequence) for sequence in sequences]))
+        self._forward(inputs, False, watch)
+        for sequence, part in zip(sequences, ids, strict=True):
+            self.cache.advance(sequence, part.tolist())
+
+    # Decode
+
+    def inputs(self, tokens: int, batch: int) -> Inputs:
+        """Places on the device for a call's tokens."""
+        ctx = self.ctx
+        return Inputs(
+            ctx.zeros((tokens,), "i32"),
+            ctx.zeros((tokens,), "i32"),
+            ctx.zeros((batch + 1,), "i32"),
+            ctx.zeros((batch,), "i32"),
+            ctx.zeros((batch, self.cache.max_pages), "i32"),
+        )
+
+    @staticmethod
+    def first_inputs(inputs: Inputs, tokens: int, batch: int) -> Inputs:
+        """The same places, of the first tokens and sequences only."""
+        return Inputs(
+            *(t.narrow(0, 0, n) for t, n in zip(inputs, (tokens, tokens, batch + 1, batch, batch), strict=True))
+        )
+
+    def decode(self, inputs: Inputs) -> Tensor:
+        """Logits f32 [batch, vocab] behind one new token of each sequence. The calls read nothing on the host, so they
+        can be captured; pages and rotary tables must reach as far as the rows and positions do."""
+        self._forward(inputs, True)
+        return self._head(self._buffers.x.narrow(0, 0, inputs.ids.shape[0]))
+
+    # The model
+
+    def _forward(self, inputs: Inputs, decode: bool, watch: Watch | None = None) -> None:
+        """Runs all layers; the residual stream is in `_buffers.x` then."""
+        b, tokens = self._buffers, inputs.ids.shape[0]
+        x = b.x.narrow(0, 0, tokens)
+        table = self.weights.embedding
+        kernels.embedding_quant(table.data, inputs.ids, format=table.format, y=x)
+        if watch is not None:
+            watch("embedding", x)
+        for number, layer in enumerate(self.weights.layers):
+            told = None if watch is None else _within(watch, f"layers.{number}.")
+            self._attention(number, layer, x, inputs, decode, told)
+            kernels.rmsnorm(x, layer.post_norm, eps=self.config.norm_eps, y=b.normed.narrow(0, 0, tokens))
+            if told is not None:
+                told("ffn_norm", b.normed.narrow(0, 0, tokens))
+            if isinstance(layer.ffn, Mixture):
+                self._mixture(layer.ffn, x, told)
+            else:
+                inner = b.inner.narrow(0, 0, tokens)
+                gate, up, down = layer.ffn.gate, layer.ffn.up, layer.ffn.down
+                kernels.gemm_quant_swiglu(
+                    b.normed.narrow(0, 0, tokens),
+                    gate.data,
+                    up.data,
+                    format_gate=gate.format,
+                    format_up=up.format,
+                    y=inner,
+                )
+                if told is not None:
+                    told("ffn_inner", inner)
+                self._add_product(inner, down, None, x, "ffn", told)
+            if told is not None:
+                told("output", x)
+
+    def _attention(
+        self, number: int, layer: Layer, x: Tensor, inputs: Inputs, decode: bool, watch: Watch | None
+    ) -> None:
+        b, config, tokens = self._buffers, self.config, x.shape[0]
+        normed, qkv, heads = (buffer.narrow(0, 0, tokens) for buffer in (b.normed, b.qkv, b.heads))
+        kernels.rmsnorm(x, layer.input_norm, eps=config.norm_eps, y=normed)
+        kernels.gemm_quant_qkv(
+            normed,
+            layer.q.data,
+            layer.k.data,
+            layer.v.data,
+            layer.qkv_bias,
+            format_q=layer.q.format,
+            format_k=layer.k.format,
+            format_v=layer.v.format,
+            y=qkv,
+        )
+        q, k, v = self._split(qkv)
+        if watch is not None:
+            for name, tensor in (("attn_norm", normed), ("q", q), ("k", k), ("v", v)):
+                watch(name, tensor)
+        kernels.rope_qk(q, k, self.rope.cosine, self.rope.sine, inputs.positions, layout=config.rope.layout)
+        if watch is not None:
+            watch("q_rope", q)
+            watch("k_rope", k)
+        keys, values, code = self.cache.keys[number], self.cache.values[number], self.cache.format.code
+        kernels.kv_append_paged(k, v, inputs.offsets, inputs.lengths, inputs.table, keys, values, format=code)
+        common = {"format": code, "kv_heads": config.num_kv_heads, "out": heads}
+        if decode:
+            kernels.attention_decode_paged(q, keys, values, inputs.lengths, inputs.table, **common)
+        else:
+            kernels.flash_attention_paged(q, keys, values, inputs.offsets, inputs.lengths, inputs.table, **common)
+        if watch is not None:
+            watch("attention", heads)
+        self._add_product(heads.view(tokens, -1), layer.o, layer.o_bias, x, "attn_output", watch)
+        if watch is not None:
+            watch("attn_residual", x)
+
+    def _mixture(self, ffn: Mixture, x: Tensor, watch: Watch | None) -> None:
+        """x += sum over each token's experts of weight * W2 (silu(W1 h) * (W3 h)), h the normed rows."""
+        b, config, tokens = self._buffers, self.config, x.shape[0]
+        k, experts = config.experts_per_token, config.num_experts
+        normed, router, probs, weights, indices, slot_row = (
+            buffer.narrow(0, 0, tokens) for buffer in (b.normed, b.router, b.probs, b.weights, b.indices, b.slot_row)
+        )
+        row_slot, gathered, inner, outputs = (
+            buffer.narrow(0, 0, tokens * k) for buffer in (b.row_slot, b.gathered, b.inner, b.outputs)
+        )
+        kernels.gemm_quant(normed, ffn.router.data, format=ffn.router.format, y=router)
+        kernels.softmax_topk(router, k=k, norm=config.norm_topk_prob, weights=weights, indices=indices, probs=probs)
+        kernels.moe_plan(
+            indices, experts=experts, counts=b.counts, offsets=b.offsets, slot_row=slot_row, row_slot=row_slot
+        )
+        kernels.moe_gather(normed, row_slot, y=gathered)
+        kernels.gemm_quant_swiglu(
+            gathered,
+            ffn.w1.data,
+            ffn.w3.data,
+            b.offsets,
+            format_gate=ffn.w1.format,
+            format_up=ffn.w3.format,
+            y=inner,
+        )
+        kernels.gemm_quant(inner, ffn.w2.data, b.offsets, format=ffn.w2.format, y=outputs)
+        if watch is not None:
+            for name, tensor in (("router", router), ("experts", indices), ("expert_weights", weights)):
+                watch(name, tensor)
+            zero = self.ctx.zeros(x.shape)
+            watch("ffn", kernels.moe_combine(outputs, weights, slot_row, zero))
+        kernels.moe_combine(outputs, weights, slot_row, x, out=x)
+
+    def _add_product(
+        self, rows: Tensor, weight: Weight, bias: Tensor | None, x: Tensor, name: str, watch: Watch | None
+    ) -> None:
+        """x += rows * W^T + bias; whoever watches sees the product before it is added, which changes no bit."""
+        if watch is None:
+            kernels.gemm_quant(rows, weight.data, None, bias, x, format=weight.format, y=x)
+            return
+        product = self.ctx.empty(x.shape)
+        kernels.gemm_quant(rows, weight.data, None, bias, format=weight.format, y=product)
+        watch(name, product)
+        kernels.add(product, x, y=x)
+
+    def _head(self, x: Tensor, watch: Watch | None = None) -> Tensor:
+        """Logits of rows of the residual stream."""
+        rows = x.shape[0]
+        normed = self._buffers.normed.narrow(0, 0, rows)
+        kernels.rmsnorm(x, self.weights.norm, eps=self.config.norm_eps, y=normed)
+        head, logits = self.weights.head, self._logits.narrow(0, 0, rows)
+        kernels.gemm_quant(normed, head.data, format=head.format, y=logits)
+        if watch is not None:
+            watch("norm", normed)
+            watch("logits", logits)
+        return logits
+
+    def _split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Views of queries, keys and values in their common product, [tokens, heads, head_dim] each."""
+        config, rows = self.config, qkv.shape[0]
+        dim, kv_heads = config.head_dim, config.num_kv_heads
+        q_width, kv_width = config.num_heads * dim, kv_heads * dim
+        return (
+            qkv.narrow(1, 0, q_width).view(rows, config.num_heads, dim),
+            qkv.narrow(1, q_width, kv_width).view(rows, kv_heads, dim),
+            qkv.narrow(1, q_width + kv_width, kv_width).view(rows, kv_heads, dim),
+        )
+
+    def bytes_per_step(self, lengths: Iterable[int]) -> int:
+        """Bytes that one decode step must read at least: each weight once, and the rows of each sequence's cache."""
+        lengths = list(lengths)
+        return self.weights.bytes_per_step(len(lengths)) + self._row_bytes * sum(lengths)
+
+
+def _within(watch: Watch, prefix: str) -> Watch:
+    return lambda name, tensor: watch(prefix + name, tensor)

@@ -1,0 +1,301 @@
+"""`LanguageModel`: a stored model that takes text and gives text, for one prompt or many at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..context import Context
+from ..formats import StreamDecoder
+from ..models.llama import LlamaConfig
+from ..models.stored import StoredModel
+from .engine import Engine
+from .generate import GREEDY, Sampling
+from .scheduler import STOP, Request, Scheduler
+from .text import StopStrings
+
+#: Where the answer of a model without a chat template ends: at the next turn.
+PLAIN_STOPS = ("\nUser:", "\nAssistant:")
+
+Prompt = str | Sequence[int] | np.ndarray
+
+
+class Flag(Protocol):
+    """What tells a generation to end: a `threading.Event` is one."""
+
+    def is_set(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Event:
+    """One token of one prompt's continuation.
+
+    prompt      which prompt it belongs to, from 0
+    token       its id
+    text        what it adds to the text that is certain: a character that more tokens complete, or words that may be
+                the beginning of a stop string, come with a later event
+    finish      None, or why this is the prompt's last event: "end" (the model ended the text: the token is not part of
+                it), "stop" (a stop string came up: the text ends before it), "length" (max_new_tokens), "cancelled"
+                (token is -1)
+    """
+
+    prompt: int
+    token: int
+    text: str
+    finish: str | None = None
+
+
+class LanguageModel:
+    """A model, its tokenizer and a cache on a device.
+
+    >>> with LanguageModel.load("model.gguf") as model:
+    ...     for piece in model.stream("The sea is", max_new_tokens=40):
+    ...         print(piece, end="", flush=True)
+
+    `engine` is what runs the model, `scheduler` what serves several prompts at once. One thread at a time may use it.
+    """
+
+    def __init__(self, stored: StoredModel, ctx: Context, **options: Any):
+        """A model on a context that stays the caller's; `options` are those of `Engine`."""
+        self.stored = stored
+        self.ctx = ctx
+        self.tokenizer = stored.tokenizer
+        self.engine = Engine(stored, ctx, **options)
+        self.scheduler = Scheduler(self.engine)
+        self._owned: Context | None = None
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        device: str = "cpu",
+        threads: int | None = None,
+        context: int | None = None,
+        cache_format: str = "f16",
+        cache_tokens: int | None = None,
+        max_batch: int = 32,
+    ) -> LanguageModel:
+        """Opens a GGUF file, a Hugging Face folder of a Llama or Mixtral, a checkpoint or a run of this library.
+
+        Nothing is read ahead: weights are pages of the mapped file. `device` and `threads` are those of `Context`, the
+        other options those of `Engine`. Raises FormatError for a file that is none of these or wrong, ValueError for an
+        option that does not fit the model, nncuda.Error when the device fails.
+        """
+        stored = StoredModel.open(path)
+        ctx = Context(device, threads=threads)
+        try:
+            options = {"context": context, "cache_format": cache_format, "cache_tokens": cache_tokens}
+            model = cls(stored, ctx, max_batch=max_batch, **options)
+        except BaseException:
+            ctx.close()
+            raise
+        model._owned = ctx
+        return model
+
+    def close(self) -> None:
+        """Ends what is being generated and frees the memory. Closing twice is fine."""
+        if not self.ctx.closed:
+            self.scheduler.close()
+        if self._owned is not None:
+            self._owned.close()
+
+    def __enter__(self) -> LanguageModel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def config(self) -> LlamaConfig:
+        """Sizes and options of the model."""
+        return self.stored.config
+
+    @property
+    def context(self) -> int:
+        """Most tokens of a sequence that see one another."""
+        return self.engine.context
+
+    def encode(self, prompt: Prompt) -> np.ndarray:
+        """The ids of a prompt as the model reads it, i32: a text with the id that begins one, ids as they are."""
+        if not isinstance(prompt, str):
+            return self.engine.check_ids(prompt)
+        tokenizer = self._text_tokenizer()
+        return self.engine.check_ids(tokenizer.encode(prompt, begin=tokenizer.adds_begin))
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        max_new_tokens: int | None = None,
+        sampling: Sampling | Sequence[Sampling] = GREEDY,
+        *,
+        stop: str | Sequence[str] = (),
+        end_ids: Sequence[int] | None = None,
+        cancel: Flag | None = None,
+    ) -> Iterator[Event]:
+        """Continues one prompt, or several together, and gives every token as it comes.
+
+        A prompt is a text or a sequence of ids; those of a batch may have any lengths, and there may be more than
+        `max_batch`: what finds no room waits. Each ends with an event whose `finish` says why: after `max_new_tokens`
+        (by default, when the context is full; more than that and the oldest text drops out of sight), with one of
+        `end_ids` (by default those of the tokenizer), or with one of the strings in `stop`. With one `sampling`, prompt
+        i draws with seed + i. When `cancel` is set, all end before the next token. Leaving the loop frees the prompts'
+        places, too.
+
+        A prompt's tokens are the same bits whatever is generated beside it, also by other calls: two of these
+        iterators may be used in turns.
+
+        Raises ValueError, IndexError or CacheFullError, before anything runs, for what cannot be done at all.
+        """
+        ids = [self.encode(prompt) for prompt in (prompts if _several(prompts) else [prompts])]  # type: ignore
+        if isinstance(sampling, Sampling):
+            samplings = [dataclasses.replace(sampling, seed=sampling.seed + number) for number in range(len(ids))]
+        else:
+            samplings = list(sampling)
+            if len(samplings) != len(ids):
+                raise ValueError(f"there are {len(samplings)} samplings for {len(ids)} prompts")
+        stops = [stop] if isinstance(stop, str) else list(stop)
+        if stops and self.tokenizer is None:
+            raise ValueError("stop strings need a tokenizer, which this model lacks")
+        if end_ids is None:
+            end_ids = () if self.tokenizer is None else self.tokenizer.end_ids
+        lengths = [max_new_tokens if max_new_tokens is not None else self.room(one) for one in ids]
+        for one, length in zip(ids, lengths, strict=True):
+            self.scheduler.check(one, length)
+        requests = [
+            Request(one, length, how, end_ids) for one, length, how in zip(ids, lengths, samplings, strict=True)
+        ]
+        return self._events(requests, [_Text(self.tokenizer, stops) for _ in requests], cancel)
+
+    def stream(
+        self, prompt: Prompt, max_new_tokens: int | None = None, sampling: Sampling = GREEDY, **options: Any
+    ) -> Iterator[str]:
+        """The continuation of one prompt, piece by piece; the options are those of `generate`."""
+        self._text_tokenizer()
+        return (event.text for event in self.generate(prompt, max_new_tokens, sampling, **options) if event.text)
+
+    def complete(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        max_new_tokens: int | None = None,
+        sampling: Sampling | Sequence[Sampling] = GREEDY,
+        **options: Any,
+    ) -> Any:
+        """The continuation as a whole: a text for one prompt, a list of texts for several."""
+        self._text_tokenizer()
+        several = _several(prompts)
+        texts = [""] * (len(prompts) if several else 1)
+        for event in self.generate(prompts, max_new_tokens, sampling, **options):
+            texts[event.prompt] += event.text
+        return texts if several else texts[0]
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        max_new_tokens: int | None = None,
+        sampling: Sampling = GREEDY,
+        **options: Any,
+    ) -> Iterator[str]:
+        """The answer to a conversation, piece by piece, in the form that the model's chat template gives it.
+
+        Messages are mappings with "role" ("system", "user", "assistant") and "content". What of the conversation is
+        still in the cache is not computed again. A model without a template sees each turn on a line of its own, behind
+        its role, and the answer ends where it would begin the next.
+        """
+        if self.stored.chat_template.plain:
+            options.setdefault("stop", PLAIN_STOPS)
+        return self.stream(self.chat_ids(messages), max_new_tokens, sampling, **options)
+
+    def chat_ids(self, messages: Sequence[Mapping[str, str]]) -> np.ndarray:
+        """The ids of a conversation up to where the answer begins."""
+        for number, message in enumerate(messages):
+            if not {"role", "content"} <= set(message):
+                raise ValueError(f'messages[{number}] has {sorted(message)}; it must have "role" and "content"')
+        return self.engine.check_ids(self.stored.chat_template.ids(self._text_tokenizer(), messages))
+
+    def logits(self, ids: Prompt) -> np.ndarray:
+        """The logits behind each token of one text, f32 [tokens, vocab]: those of row t are for the token behind t."""
+        return self.engine.logits(self.encode(ids))
+
+    def room(self, ids: Sequence[int] | np.ndarray) -> int:
+        """How many tokens can be written behind a prompt before its beginning drops out of sight."""
+        # The last token drawn is never run.
+        return max(0, self.context - len(ids) + 1)
+
+    def _events(self, requests: list[Request], texts: list[_Text], cancel: Flag | None) -> Iterator[Event]:
+        open_requests = dict(enumerate(requests))
+        try:
+            for request in requests:
+                self.scheduler.add(request)
+            while open_requests:
+                if cancel is not None and cancel.is_set():
+                    for request in open_requests.values():
+                        self.scheduler.cancel(request)
+                elif not any(request.tokens or request.finish for request in open_requests.values()):
+                    self.scheduler.step()
+                for number, request in list(open_requests.items()):
+                    for event in self._of_request(number, request, texts[number]):
+                        if event.finish is not None:
+                            del open_requests[number]
+                        yield event
+        finally:
+            for request in open_requests.values():
+                self.scheduler.cancel(request)
+
+    def _of_request(self, number: int, request: Request, text: _Text) -> Iterator[Event]:
+        """What has come of a request since it was last asked."""
+        while request.tokens:
+            token = request.tokens.popleft()
+            finish = None if request.tokens else request.finish
+            if finish == "end":
+                yield Event(number, token, text.rest(), finish)
+                return
+            piece, stopped = text.push(token)
+            if stopped:
+                self.scheduler.cancel(request)
+                request.tokens.clear()
+                yield Event(number, token, piece, STOP)
+                return
+            yield Event(number, token, piece + text.rest() if finish else piece, finish)
+            if finish:
+                return
+        if request.finish is not None:  # without a token: cancelled, or none was asked for
+            yield Event(number, -1, text.rest(), request.finish)
+
+    def _text_tokenizer(self) -> Any:
+        if self.tokenizer is None:
+            raise ValueError(f"{self.stored.path} has no tokenizer, so it takes and gives ids alone")
+        return self.tokenizer
+
+
+class _Text:
+    """A continuation on its way from ids to text."""
+
+    def __init__(self, tokenizer: Any, stops: list[str]):
+        self._decoder = None if tokenizer is None else StreamDecoder(tokenizer)
+        self._size = 0 if tokenizer is None else tokenizer.vocab_size
+        self._stops = StopStrings(stops)
+
+    def push(self, token: int) -> tuple[str, bool]:
+        """The text that is certain now, and whether a stop string ended it."""
+        # A model may have more ids than its tokenizer: they have no text.
+        if self._decoder is None or token >= self._size:
+            return "", False
+        return self._stops.push(self._decoder.push(token))
+
+    def rest(self) -> str:
+        """What was held back, when no more comes."""
+        if self._decoder is None:
+            return ""
+        text, stopped = self._stops.push(self._decoder.flush())
+        return text if stopped else text + self._stops.flush()
+
+
+def _several(prompts: Prompt | Sequence[Prompt]) -> bool:
+    """Whether it is a sequence of prompts, rather than one: a text, an array, a sequence of ids."""
+    return not isinstance(prompts, str | np.ndarray) and not all(hasattr(one, "__index__") for one in prompts)

@@ -1,0 +1,205 @@
+"""Requests that come and go while others are decoded.
+
+A step admits requests that wait, as far as rows and pages allow, runs the next piece of their prompts, and moves every
+sequence on by one token. A request is admitted only with a promise of all the pages that it may come to need, so that
+none has to be thrown out half-way. (Yu et al. 2022, "Orca", section 3: iteration-level scheduling)
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .batch import DecodeBatch, Row
+from .engine import Engine, Part
+from .generate import GREEDY, Sampling
+from .pages import PAGE, CacheFullError
+
+#: Tokens of a prompt that are run between two steps of sequences which wait for their next token. A short piece keeps
+#: them from waiting long; a long one makes better use of the machine, and is taken when nobody waits.
+PIECE_BESIDE_DECODING = 128
+
+END, STOP, LENGTH, CANCELLED = "end", "stop", "length", "cancelled"
+
+
+class Request:
+    """A prompt on its way: `tokens` are those drawn and not yet taken, `finish` says why it ended, None until then.
+
+    `shared` is how many tokens of the prompt were found in the cache when it was admitted.
+    """
+
+    def __init__(
+        self, prompt: np.ndarray, max_new_tokens: int, sampling: Sampling = GREEDY, end_ids: Iterable[int] = ()
+    ):
+        self.prompt = prompt
+        self.max_new_tokens = max_new_tokens
+        self.sampling = sampling
+        self.end_ids = frozenset(end_ids)
+        self.tokens: deque[int] = deque()
+        self.drawn = 0
+        self.shared = 0
+        self.finish: str | None = None
+        self._row: Row | None = None  # once it is admitted
+
+    @property
+    def rows(self) -> int:
+        """Rows of the cache that it may come to need: the last token drawn is never run."""
+        return len(self.prompt) + self.max_new_tokens - 1
+
+
+@dataclass
+class Statistics:
+    """What a scheduler has done so far.
+
+    prompt_tokens   of the prompts that were admitted, and shared_tokens those of them that were in the cache already
+    prefill_tokens  run in pieces of prompts, in prefill_seconds
+    decode_tokens   drawn in decode_steps steps of the batch, in decode_seconds, which read decode_bytes at least
+    """
+
+    prompt_tokens: int = 0
+    shared_tokens: int = 0
+    prefill_tokens: int = 0
+    prefill_seconds: float = 0.0
+    decode_tokens: int = 0
+    decode_steps: int = 0
+    decode_seconds: float = 0.0
+    decode_bytes: int = 0
+
+
+class Scheduler:
+    """Serves requests on an engine, first come, first served. `statistics` counts on from its beginning."""
+
+    def __init__(self, engine: Engine):
+        self.engine = engine
+        self.batch = DecodeBatch(engine)
+        self.statistics = Statistics()
+        self._waiting: deque[Request] = deque()
+        self._prefilling: deque[Request] = deque()
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self._waiting or self._prefilling or self.batch.rows)
+
+    def check(self, prompt: np.ndarray, max_new_tokens: int) -> None:
+        """Raises ValueError when a prompt is empty or longer than the context, CacheFullError when the cache has not as
+        many pages as its continuation may come to need."""
+        cache = self.engine.cache
+        if len(prompt) == 0:
+            raise ValueError("a prompt must have at least one token: that which begins a text will do")
+        if len(prompt) > cache.context:
+            raise ValueError(f"the prompt has {len(prompt)} tokens; the context has room for {cache.context}")
+        if max_new_tokens < 0:
+            raise ValueError(f"max_new_tokens is {max_new_tokens}; it must be at least 0")
+        needed = -(-min(len(prompt) + max_new_tokens, cache.context) // PAGE)
+        if needed > cache.num_pages:
+            raise CacheFullError(
+                f"a prompt of {len(prompt)} tokens with {max_new_tokens} new ones needs {needed} pages of {PAGE} "
+                f"tokens; the cache has {cache.num_pages}: write fewer tokens, or make it larger (cache_tokens is "
+                f"{cache.num_pages * PAGE})"
+            )
+
+    def add(self, request: Request) -> None:
+        """Puts a request into the queue; it must pass `check`."""
+        if request.max_new_tokens == 0:
+            request.finish = LENGTH
+        else:
+            self._waiting.append(request)
+
+    def cancel(self, request: Request) -> None:
+        """Ends a request now, wherever it is. One that has ended stays as it is."""
+        if request.finish is None:
+            self._end(request, CANCELLED)
+
+    def step(self) -> None:
+        """One piece of prompts, if there are any, and one token for every sequence behind its prompt."""
+        parts = self._next_parts()
+        if parts:
+            self._prefill(parts)
+        if self.batch.rows:
+            self._decode()
+
+    def close(self) -> None:
+        """Cancels all requests and frees the graphs."""
+        for request in (*self._waiting, *self._prefilling, *(row.owner for row in self.batch.rows)):
+            self.cancel(request)
+        self.batch.close()
+
+    def _next_parts(self) -> list[tuple[Request, Part]]:
+        """The next piece: of prompts that are under way first, then of those that can be admitted."""
+        engine = self.engine
+        room = min(PIECE_BESIDE_DECODING, engine.piece) if self.batch.rows else engine.piece
+        parts: list[tuple[Request, Part]] = []
+        while room > 0:
+            if len(parts) == len(self._prefilling) and not self._admit():
+                break
+            request = self._prefilling[len(parts)]
+            assert request._row is not None
+            sequence = request._row.sequence
+            ids = request.prompt[sequence.length : sequence.length + room]
+            room -= len(ids)
+            parts.append((request, Part(sequence, ids, sequence.length + len(ids) == len(request.prompt))))
+        return parts
+
+    def _admit(self) -> bool:
+        """Moves the request that has waited longest to the prompts under way, if there is room for it."""
+        if not self._waiting or len(self._prefilling) + len(self.batch.rows) == self.engine.max_batch:
+            return False
+        request = self._waiting[0]
+        try:
+            sequence = self.engine.cache.open(request.prompt, request.rows)
+        except CacheFullError:  # until others end; alone it fits
+            return False
+        self._waiting.popleft()
+        request.shared = sequence.shared
+        self.statistics.prompt_tokens += len(request.prompt)
+        self.statistics.shared_tokens += sequence.shared
+        request._row = Row(sequence, request.sampling, owner=request)
+        self._prefilling.append(request)
+        return True
+
+    def _prefill(self, parts: list[tuple[Request, Part]]) -> None:
+        start = time.perf_counter()
+        logits = self.engine.prefill([part for _, part in parts])
+        done = [request for request, part in parts if part.wanted]
+        rows = [request._row for request in done if request._row is not None]
+        tokens = [] if logits is None else self.batch.first_tokens(logits, rows)
+        self.statistics.prefill_tokens += sum(len(part.ids) for _, part in parts)
+        self.statistics.prefill_seconds += time.perf_counter() - start
+        for request, row, token in zip(done, rows, tokens, strict=True):
+            self._prefilling.remove(request)
+            self.batch.join(row)
+            self._drawn(request, token)
+
+    def _decode(self) -> None:
+        rows, done, start = list(self.batch.rows), self.statistics, time.perf_counter()
+        done.decode_bytes += self.engine.bytes_per_step(row.sequence.length + 1 for row in rows)
+        tokens = self.batch.step()
+        done.decode_seconds += time.perf_counter() - start
+        done.decode_steps += 1
+        done.decode_tokens += len(tokens)
+        for row, token in zip(rows, tokens, strict=True):
+            self._drawn(row.owner, token)
+
+    def _drawn(self, request: Request, token: int) -> None:
+        request.tokens.append(token)
+        request.drawn += 1
+        if token in request.end_ids:
+            self._end(request, END)
+        elif request.drawn == request.max_new_tokens:
+            self._end(request, LENGTH)
+
+    def _end(self, request: Request, finish: str) -> None:
+        request.finish = finish
+        for queue in (self._waiting, self._prefilling):
+            if request in queue:
+                queue.remove(request)
+        row, request._row = request._row, None
+        if row is not None:
+            if row in self.batch.rows:
+                self.batch.leave(row)
+            self.engine.cache.close(row.sequence)

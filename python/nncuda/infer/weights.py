@@ -1,0 +1,129 @@
+"""The weights of a stored model as tensors of a context: in place on the CPU, copied once to a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..binding import exchange
+from ..context import Context
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from ..formats.block_formats import StoredTensor
+    from ..models.stored import StoredModel
+
+
+class Weight(NamedTuple):
+    """A stored matrix: u8 [rows, row_bytes] and its NNCUDA_FORMAT_*."""
+
+    data: Tensor
+    format: int
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A feed-forward network: down (silu(gate x) * (up x))."""
+
+    gate: Weight
+    up: Weight
+    down: Weight
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A mixture of experts: the matrices of all experts, one below the other."""
+
+    router: Weight
+    w1: Weight
+    w3: Weight
+    w2: Weight
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A block's weights; the norms and the bias are f32."""
+
+    input_norm: Tensor
+    q: Weight
+    k: Weight
+    v: Weight
+    qkv_bias: Tensor | None
+    o: Weight
+    o_bias: Tensor | None
+    post_norm: Tensor
+    ffn: Gated | Mixture
+
+
+class Weights:
+    """All weights of a model."""
+
+    def __init__(self, ctx: Context, model: StoredModel):
+        self._ctx = ctx
+        self._tensors = model.tensors
+        self._config = model.config
+        self.embedding = self._matrix("model.embed_tokens.weight")
+        self.layers = [self._layer(f"model.layers.{number}") for number in range(model.config.num_layers)]
+        self.norm = self._vector("model.norm.weight")
+        self.head = self.embedding if model.config.tie_embeddings else self._matrix("lm_head.weight")
+        del self._tensors
+        mixtures = [layer.ffn for layer in self.layers if isinstance(layer.ffn, Mixture)]
+        self._expert_bytes = sum(w.data.nbytes for ffn in mixtures for w in (ffn.w1, ffn.w3, ffn.w2))
+        every = sum(weight.data.nbytes for layer in self.layers for weight in _matrices(layer))
+        self._common_bytes = every - self._expert_bytes + self.head.data.nbytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all matrices, of a tied embedding once."""
+        embedding = 0 if self.head is self.embedding else self.embedding.data.nbytes
+        return self._common_bytes + self._expert_bytes + embedding
+
+    def bytes_per_step(self, tokens: int) -> int:
+        """Bytes that so many tokens need at least in one call: a row of the embedding each, and every matrix, of the
+        experts' as many as the tokens meet if none meets another's."""
+        config, embedding = self._config, self.embedding.data
+        met = min(1.0, tokens * config.experts_per_token / config.num_experts) if config.num_experts else 0.0
+        return self._common_bytes + int(met * self._expert_bytes) + tokens * embedding.shape[1]
+
+    def _layer(self, block: str) -> Layer:
+        attention, mixture, dense = f"{block}.self_attn", f"{block}.block_sparse_moe", f"{block}.mlp"
+        qkv_bias = o_bias = None
+        if self._config.attention_bias:
+            parts = [self._tensors[f"{attention}.{name}_proj.bias"].f32().ravel() for name in "qkv"]
+            qkv_bias = self._ctx.tensor(np.concatenate(parts))
+            o_bias = self._vector(f"{attention}.o_proj.bias")
+        ffn: Gated | Mixture
+        if self._config.num_experts:
+            names = ("gate", "w1", "w3", "w2")
+            ffn = Mixture(*(self._matrix(f"{mixture}.{name}.weight") for name in names))
+        else:
+            ffn = Gated(*(self._matrix(f"{dense}.{name}_proj.weight") for name in ("gate", "up", "down")))
+        return Layer(
+            self._vector(f"{block}.input_layernorm.weight"),
+            *(self._matrix(f"{attention}.{name}_proj.weight") for name in "qkv"),
+            qkv_bias,
+            self._matrix(f"{attention}.o_proj.weight"),
+            o_bias,
+            self._vector(f"{block}.post_attention_layernorm.weight"),
+            ffn,
+        )
+
+    def _matrix(self, name: str) -> Weight:
+        stored = self._tensors[name]
+        return Weight(self._bytes(stored), stored.code)
+
+    def _vector(self, name: str) -> Tensor:
+        """A norm's gain, or a bias, in f32."""
+        return self._ctx.tensor(self._tensors[name].f32().ravel())
+
+    def _bytes(self, stored: StoredTensor) -> Tensor:
+        rows = stored.rows()
+        return self._ctx.from_numpy(rows) if self._ctx.device_type == exchange.CPU else self._ctx.tensor(rows)
+
+
+def _matrices(layer: Layer) -> list[Weight]:
+    ffn = layer.ffn
+    inner = [ffn.router, ffn.w1, ffn.w3, ffn.w2] if isinstance(ffn, Mixture) else [ffn.gate, ffn.up, ffn.down]
+    return [layer.q, layer.k, layer.v, layer.o, *inner]

@@ -1,0 +1,376 @@
+"""The engine: the numbers of the reference, and the same bits however a text comes to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_models import TINY, llama_config, numbers, save_tiny, stored_model
+
+import nncuda
+from nncuda.formats.block_formats import FORMATS
+from nncuda.infer import Sampling, generate
+from nncuda.infer.batch import DecodeBatch, Row
+from nncuda.infer.engine import Engine, Part
+from nncuda.infer.generate import GREEDY
+from nncuda.infer.pages import PAGE, CacheFullError
+from nncuda.infer.scheduler import Request, Scheduler
+from nncuda.models import StoredModel
+from nncuda.models.llama import Rope, llama3_divisors
+from nncuda.reference import llama as reference
+from nncuda.train import Checkpoint
+
+EXPERTS = {"num_experts": 4, "experts_per_token": 2}
+
+
+def ids_of(length: int, seed: int = 0, vocab: int = 96) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, vocab, length, dtype=np.int32)
+
+
+def run(engine: Engine, requests: list[Request], steps: int = 10_000) -> list[list[int]]:
+    """The tokens of requests that are all there from the start."""
+    scheduler = Scheduler(engine)
+    for request in requests:
+        scheduler.add(request)
+    for _ in range(steps):
+        if scheduler.idle:
+            break
+        scheduler.step()
+    assert scheduler.idle and engine.cache.used == 0
+    return [list(request.tokens) for request in requests]
+
+
+@pytest.fixture
+def checkpoint(ctx: nncuda.Context, tmp_path: Path) -> Path:
+    return save_tiny(ctx, tmp_path)
+
+
+# The numbers
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"num_kv_heads": 4, "attention_bias": True, "tie_embeddings": True},
+        {"rope": Rope(base=5e5, layout="interleaved", scaling="linear", factor=4.0)},
+        {"rope": Rope(scaling="llama3", factor=8.0, divisors=llama3_divisors(1e4, 32, 8.0, 1.0, 4.0, 64))},
+        {"rope": Rope(scaling="ntk", factor=8.0), "extended_context": 4096, "context": 128},
+        {**EXPERTS, "num_kv_heads": 1},
+        {**EXPERTS, "norm_topk_prob": False, "rope": Rope(layout="interleaved")},
+    ],
+    ids=["plain", "biases, tied", "interleaved, linear", "llama3", "ntk", "experts", "experts not normalised"],
+)
+def test_logits_are_those_of_the_reference(ctx: nncuda.Context, changes: dict[str, object]) -> None:
+    """At most twice as far from float64 as the same formulas in f32."""
+    config = llama_config(**changes)
+    stored = stored_model(ctx, config)
+    ids = ids_of(150)
+    engine = Engine(stored, ctx, context=256, cache_format="f32", piece=64)
+    logits = engine.logits(ids)
+    exact = numbers(ctx, stored)
+    single = {name: array.astype(np.float32) for name, array in exact.items()}
+    wanted, plain = (reference.forward(params, config, ids) for params in (exact, single))
+    assert np.linalg.norm(logits - wanted) <= 2 * np.linalg.norm(plain - wanted)
+
+
+def test_a_mixture_is_the_training_model(ctx: nncuda.Context, checkpoint: Path) -> None:
+    """The same weights in both give the same logits but for rounding: sums of the same terms in another order."""
+    model = Checkpoint(checkpoint).model(ctx)
+    ids = ids_of(30, vocab=TINY.vocab_size)
+    theirs = model.forward(ids[None]).numpy()[0]
+    engine = Engine(StoredModel.open(checkpoint), ctx, cache_format="f32")
+    ours = engine.logits(ids)
+    bound = 100 * 2**-24 * np.abs(theirs).max()  # as between prefill and forward of the model itself
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=bound)
+    text = ids[:8].tolist()
+    assert run(engine, [Request(ids[:8], 12)])[0] == list(generate(model, text, 12))
+    sampling = Sampling(temperature=0.8, top_p=0.9, seed=3)
+    assert run(engine, [Request(ids[:8], 12, sampling)])[0] == list(generate(model, text, 12, sampling))
+
+
+def test_beyond_the_context_a_model_of_our_own_is_stretched(ctx: nncuda.Context, checkpoint: Path) -> None:
+    model = Checkpoint(checkpoint).model(ctx)
+    ids = ids_of(50, vocab=TINY.vocab_size)
+    cache = model.cache(1, 64)
+    theirs = model.prefill(ids, cache, 0).numpy()[0]
+    ours = Engine(StoredModel.open(checkpoint), ctx, context=64, cache_format="f32").logits(ids)[-1]
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=100 * 2**-24 * np.abs(theirs).max())
+
+
+def test_watching_changes_no_bit(ctx: nncuda.Context) -> None:
+    for changes in ({}, EXPERTS):
+        engine = Engine(stored_model(ctx, llama_config(**changes), "q8_0"), ctx)
+        ids, seen = ids_of(20), {}
+        watched = engine.logits(ids, lambda name, tensor: seen.update({name: tensor.numpy()}))  # noqa: B023
+        np.testing.assert_array_equal(watched, engine.logits(ids))
+        assert [name.removeprefix("layers.0.") for name in seen if name.startswith("layers.0.")][:8] == [
+            "attn_norm", "q", "k", "v", "q_rope", "k_rope", "attention", "attn_output",
+        ]  # fmt: skip
+        np.testing.assert_array_equal(seen["logits"], watched)
+        residual = seen["layers.1.attn_residual"] + seen["layers.1.ffn"]
+        np.testing.assert_allclose(residual, seen["layers.1.output"], rtol=1e-6, atol=1e-6)
+
+
+# The same bits
+
+
+@pytest.fixture(params=["q4_0, f16", "q8_0, q8_0", "f16, f16", "f32, f32", "experts, f16"])
+def engine(ctx: nncuda.Context, request: pytest.FixtureRequest) -> Engine:
+    weights, cache = request.param.split(", ")
+    experts = weights == "experts"
+    stored = stored_model(ctx, llama_config(**(EXPERTS if experts else {})), "q8_0" if experts else weights)
+    return Engine(stored, ctx, context=512, cache_format=cache, piece=200, max_batch=8, cache_tokens=16 * PAGE)
+
+
+def decoded(engine: Engine, ids: np.ndarray, split: int) -> np.ndarray:
+    """Logits behind ids[split-1:], by prefill of the first ones and decode of the others."""
+    sequence = engine.cache.open()
+    rows = []
+    for start in range(0, split, engine.piece):
+        piece = ids[start : min(split, start + engine.piece)]
+        logits = engine.prefill([Part(sequence, piece, True)])
+        assert logits is not None
+    rows.append(logits.numpy()[0])
+    inputs = engine.inputs(1, 1)
+    inputs.offsets.copy_(np.array([0, 1]))
+    for token in ids[split:]:
+        engine.cache.extend(sequence, 1)
+        for place, value in zip(inputs[:2] + inputs[3:4], (token, sequence.position, sequence.length + 1), strict=True):
+            place.copy_(np.array([value]))
+        inputs.table.copy_(engine.cache.table_row(sequence)[None])
+        rows.append(engine.decode(inputs).numpy()[0])
+        engine.cache.advance(sequence, [int(token)])
+    engine.cache.close(sequence)
+    return np.stack(rows)
+
+
+def test_prefill_and_decode_are_one_prefill_of_the_whole(engine: Engine) -> None:
+    ids = ids_of(2 * PAGE + 12)
+    whole = engine.logits(ids)
+    for split in (1, 2, 31, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE, len(ids) - 1, len(ids)):
+        engine.cache.forget()
+        np.testing.assert_array_equal(decoded(engine, ids, split), whole[split - 1 :])
+
+
+def test_every_split_of_a_short_text(ctx: nncuda.Context) -> None:
+    engine = Engine(stored_model(ctx, llama_config(), "q4_0"), ctx, context=PAGE)
+    ids = ids_of(40)
+    whole = engine.logits(ids)
+    for split in range(1, len(ids) + 1):
+        np.testing.assert_array_equal(decoded(engine, ids, split), whole[split - 1 :])
+
+
+def test_pieces_change_nothing(ctx: nncuda.Context, engine: Engine) -> None:
+    ids = ids_of(300)
+    whole = engine.logits(ids)
+    for piece in (1, 7, 128, 129, 512):
+        other = Engine(engine.model, ctx, context=512, cache_format=engine.cache.format.name, piece=piece)
+        np.testing.assert_array_equal(other.logits(ids), whole)
+
+
+def test_ragged_prompts_in_one_call(engine: Engine) -> None:
+    lengths = (1, 60, 3, 100, 17)
+    texts = [ids_of(n, seed) for seed, n in enumerate(lengths)]
+    sequences = [engine.cache.open() for _ in texts]
+    parts = [Part(s, text, n != 3) for s, text, n in zip(sequences, texts, lengths, strict=True)]
+    logits = engine.prefill(parts).numpy()
+    alone = [engine.logits(text)[-1] for text in texts if len(text) != 3]
+    np.testing.assert_array_equal(logits, np.stack(alone))
+
+
+def test_tokens_do_not_depend_on_company(engine: Engine) -> None:
+    """Random schedules: joins, leaves, cancels, shared beginnings; each request's tokens are those it draws alone."""
+    rng = np.random.default_rng(11)
+    common = ids_of(2 * PAGE, 99)
+    samplings = (GREEDY, Sampling(1.3, seed=5), Sampling(0.9, top_k=5, seed=6), Sampling(1.1, top_p=0.7, seed=7))
+    wanted = {}
+    cases = []
+    for number in range(12):
+        begin = common[: rng.integers(0, 2 * PAGE)] if number % 2 else common[:0]
+        prompt = np.concatenate([begin, ids_of(int(rng.integers(1, 150)), number)])
+        cases.append((prompt, int(rng.integers(1, 40)), samplings[number % 4]))
+        engine.cache.forget()
+        wanted[number] = run(engine, [Request(*cases[number])])[0]
+    for _ in range(3):
+        scheduler = Scheduler(engine)
+        order = rng.permutation(np.repeat(np.arange(len(cases)), 2))
+        requests = [(number, Request(*cases[number])) for number in order]
+        waiting = list(requests)
+        while waiting or not scheduler.idle:
+            for _ in range(rng.integers(0, 3)):
+                if waiting:
+                    scheduler.add(waiting.pop()[1])
+            if rng.random() < 0.05:
+                scheduler.cancel(requests[rng.integers(len(requests))][1])
+            scheduler.step()
+        scheduler.close()
+        cancelled = 0
+        for number, request in requests:
+            tokens = list(request.tokens)
+            assert tokens == wanted[number][: len(tokens)]
+            cancelled += request.finish == "cancelled"
+            assert request.finish == "cancelled" or len(tokens) == len(wanted[number])
+        assert cancelled < len(requests) / 2
+        assert engine.cache.used == 0
+
+
+def test_what_is_shared_is_not_computed_again_and_gives_the_same_bits(engine: Engine) -> None:
+    prompt = ids_of(2 * PAGE + 30)
+    first = Request(prompt, 20)
+    run(engine, [first])
+    second = Request(prompt, 20)
+    run(engine, [second])
+    assert (first.shared, second.shared) == (0, 2 * PAGE + 29)
+    assert first.tokens == second.tokens
+    # A conversation that goes on: all of the last turn but its last token, which was never run.
+    longer = np.concatenate([prompt, first.tokens, ids_of(10, 4)]).astype(np.int32)
+    third = Request(longer, 5)
+    run(engine, [third])
+    assert third.shared == len(prompt) + 19
+    engine.cache.forget()
+    fourth = Request(longer, 5)
+    run(engine, [fourth])
+    assert fourth.shared == 0 and fourth.tokens == third.tokens
+
+
+# Long sequences, full caches
+
+
+def test_the_window_goes_on_beyond_the_context(ctx: nncuda.Context) -> None:
+    """Behind the context the oldest page is out of sight, in prefill as in decode, and in any company."""
+    stored = stored_model(ctx, llama_config(), "q8_0")
+    engine = Engine(stored, ctx, context=2 * PAGE, cache_tokens=8 * PAGE)
+    prompt = ids_of(200)
+    (alone,) = run(engine, [Request(prompt, 400)])
+    both = run(engine, [Request(ids_of(20, 3), 300), Request(prompt, 400)])
+    assert both[1] == alone
+    wide = Engine(stored, ctx, context=1024)
+    (unbounded,) = run(wide, [Request(prompt, 400)])
+    # The 57th token is the last to be drawn with all of the text in sight.
+    assert alone[:57] == unbounded[:57] and alone != unbounded
+
+
+def test_long_generations_stay_finite_and_take_no_more_memory(ctx: nncuda.Context) -> None:
+    engine = Engine(stored_model(ctx, llama_config(), "q4_0"), ctx, context=512)
+    scheduler = Scheduler(engine)
+    request = Request(ids_of(5), 2000, Sampling(seed=1))
+    scheduler.add(request)
+    used = set()
+    for step in range(2000):
+        scheduler.step()
+        if step > 1:
+            used.add((ctx.bytes_used, ctx.bytes_arena))
+        if step % 100 == 0:
+            assert np.isfinite(engine._logits.narrow(0, 0, 1).numpy()).all()
+    assert len(request.tokens) == 2000 and request.finish == "length"
+    assert len(used) == 1
+    assert len(set(request.tokens)) > 48  # it draws from what it knows, not one token for ever
+
+
+def test_rotary_tables_grow_and_graphs_with_them(ctx: nncuda.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = stored_model(ctx, llama_config(), "q8_0")
+    wanted = run(Engine(stored, ctx, context=512), [Request(ids_of(40), 300)])
+    monkeypatch.setattr("nncuda.infer.engine._FIRST_POSITIONS", 64)
+    engine = Engine(stored, ctx, context=512)
+    assert engine.rope.positions == 64
+    assert run(engine, [Request(ids_of(40), 300)]) == wanted
+    assert engine.rope.positions == 512  # twice 64, three times
+
+
+def test_a_full_cache_makes_requests_wait(ctx: nncuda.Context) -> None:
+    engine = Engine(stored_model(ctx, llama_config()), ctx, context=512, cache_tokens=4 * PAGE)
+    scheduler = Scheduler(engine)
+    requests = [Request(ids_of(100, seed), 100) for seed in range(5)]
+    for request in requests:
+        scheduler.check(request.prompt, request.max_new_tokens)
+        scheduler.add(request)
+    scheduler.step()
+    assert sum(bool(request.tokens) for request in requests) == 2
+    while not scheduler.idle:
+        scheduler.step()
+    assert all(request.finish == "length" for request in requests)
+    small = Scheduler(Engine(engine.model, ctx, context=512, cache_tokens=2 * PAGE))
+    with pytest.raises(CacheFullError, match="needs 3 pages of 128 tokens; the cache has 2"):
+        small.check(ids_of(200), 100)
+
+
+def test_a_batch_is_captured_once_for_each_size(ctx: nncuda.Context) -> None:
+    engine = Engine(stored_model(ctx, llama_config()), ctx, context=256, max_batch=3)
+    batch = DecodeBatch(engine)
+    rows = []
+    for seed in range(3):
+        sequence = engine.cache.open()
+        engine.prefill([Part(sequence, ids_of(5, seed), False)])
+        rows.append(Row(sequence, GREEDY, token=seed))
+        batch.join(rows[-1])
+        batch.step()
+    with pytest.raises(ValueError, match="max_batch is 3"):
+        batch.join(Row(engine.cache.open(), GREEDY))
+    used = ctx.bytes_used
+    batch.step()
+    # As many calls as one sequence has: embedding, 9 a layer, norm, head, argmax, counting on.
+    assert [len(graph) for graph in batch._graphs.values()] == [1 + 9 * 2 + 4] * 3
+    batch.leave(rows[0])
+    batch.step()
+    batch.join(rows[0])
+    batch.step()
+    assert ctx.bytes_used == used and len(batch._graphs) == 3  # graphs own no memory
+    batch.close()
+
+
+def test_the_file_is_used_in_place(ctx: nncuda.Context) -> None:
+    stored = stored_model(ctx, llama_config(), "q8_0")
+    engine = Engine(stored, ctx, context=256)
+    for name, tensor in (("lm_head", engine.weights.head), ("model.embed_tokens", engine.weights.embedding)):
+        assert tensor.data.ptr == stored.tensors[f"{name}.weight"].data.ctypes.data
+        assert tensor.format == FORMATS["q8_0"].code
+    matrices = sum(tensor.nbytes for name, tensor in stored.tensors.items() if len(tensor.shape) > 1)
+    assert engine.weights.nbytes == matrices
+    embedding = engine.weights.embedding.data
+    cache_row = 2 * 2 * 2 * 32 * 2  # keys and values, layers, heads, elements, f16
+    assert engine.bytes_per_step([10, 5]) == matrices - embedding.nbytes + 2 * embedding.shape[1] + 15 * cache_row
+
+
+# What it refuses
+
+
+@pytest.fixture
+def small(ctx: nncuda.Context) -> Iterator[Engine]:
+    yield Engine(stored_model(ctx, llama_config()), ctx, context=256, piece=16, max_batch=2)
+
+
+def test_what_the_engine_refuses(ctx: nncuda.Context, small: Engine) -> None:
+    for options, problem in (
+        ({"context": 0}, "context is 0; this model takes 1 to 1024"),
+        ({"context": 1025}, "context is 1025; this model takes 1 to 1024"),
+        ({"cache_format": "q5_0"}, "cache_format is 'q5_0'"),
+        ({"cache_tokens": 0}, "cache_tokens is 0"),
+        ({"max_batch": 0}, "max_batch is 0"),
+        ({"piece": 0}, "piece is 0"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            Engine(small.model, ctx, **options)
+    with pytest.raises(IndexError, match=r"ids\[2\] is 96; this model's vocabulary has 0 .. 95"):
+        small.logits([1, 2, 96])
+    with pytest.raises(IndexError, match=r"ids\[0\] is -1"):
+        small.logits([-1])
+    with pytest.raises(TypeError, match="whole numbers"):
+        small.logits([1.5])
+    with pytest.raises(ValueError, match="at least one"):
+        small.logits([])
+    with pytest.raises(ValueError, match="257 ids; the context has room for 256"):
+        small.logits(ids_of(257))
+    sequence = small.cache.open()
+    with pytest.raises(ValueError, match="16 tokens in all"):
+        small.prefill([Part(sequence, ids_of(17), True)])
+    scheduler = Scheduler(small)
+    for prompt, tokens, problem in (
+        (ids_of(0), 1, "at least one token"),
+        (ids_of(257), 1, "257 tokens; the context has room for 256"),
+        (ids_of(5), -1, "max_new_tokens is -1"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            scheduler.check(prompt, tokens)
