@@ -195,6 +195,20 @@ def test_any_cut_of_a_prompt(case: Case, threads: int) -> None:
         assert np.concatenate([first, rest]).tobytes() == whole.tobytes(), f"cut at {cut}"
 
 
+@pytest.mark.parametrize("shape", [(8, 1, 64), (4, 4, 40), (130, 1, 8)], ids=lambda shape: "x".join(map(str, shape)))
+def test_pages_over_threads(shape: tuple[int, int, int]) -> None:
+    """Few rows and many keys: with several threads, tasks take a page each."""
+    case = Case(*shape, (1300,), (3,))
+    pages, q = case.pages(), case.queries(3)
+    found = set()
+    for threads in THREADS:
+        cpu = Engine(threads=threads)
+        out = prefill(cpu, case, pages, q, offsets([3]), pages.lengths)
+        assert decode(cpu, case, pages, q[2:], pages.lengths).tobytes() == out[2:].tobytes()
+        found.add(out.tobytes())
+    assert len(found) == 1
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_any_company(cpu: Engine, dtype: str) -> None:
     """Sequences of a ragged call against calls of their own."""

@@ -1,0 +1,359 @@
+/*
+ * Attention of some queries to one page of keys and values, and how pages come together (Dao 2023, "FlashAttention-2",
+ * algorithm 1; Kwon et al. 2023, "PagedAttention").
+ *
+ * What a query gets does not depend on what else is in the call. For that its sums have one order, by the positions of
+ * the keys alone, wherever they are computed:
+ *
+ *   score j       q . k_j, element after element, one chain of fma (scores are in units of ln 2)
+ *   in a page     m = largest score, p_j = 2^(score j - m); s = sum of p_j, lane j mod VF by itself, then the lanes as
+ * sum_each adds them; o = sum of p_j v_j, key after key, one chain of fma over pages    in the order of the table, from
+ * (M, S, O) = (-FLT_MAX, 0, 0): M' = max(M, m), a = 2^(M - M'), b = 2^(m - M'), S' = fma(S, a, s b), O' = fma(O, a, o
+ * b); the result is O / S
+ *
+ * Keys that a query does not see take no part: not even times zero, since what is stored for later tokens may be
+ * infinite. So it does not matter how rows are grouped into tiles, nor in which form a page's numbers are when they are
+ * multiplied.
+ */
+#ifndef NN_CPU_ATTENTION_PAGE_H
+#define NN_CPU_ATTENTION_PAGE_H
+
+#include "attention_pack.h"
+#include "paged_cache.h"
+
+#include <float.h>
+
+enum { PAGE_LD = NN_PAGE_TOKENS + 16 /* between rows of scores; the padding as in attention_tile.h */ };
+
+/* Queries and what becomes of them. Row panels are `height` rows high: tiles begin at any row, and the last one may
+ * reach beyond the rows that there are. For the same reason vectors over the rows have room for VF more. */
+typedef struct page_space {
+  int64_t rows, height;
+  float *q, *keys, *values;           /* row panels; one key panel; row panels of 128 */
+  float *scores;                      /* [height][PAGE_LD] */
+  float *part, *part_peak, *part_sum; /* of one page: row panels, and a number a row */
+  float *out, *peak, *sum;            /* of the pages so far */
+  float *keep, *take;                 /* what the two are multiplied by when they are merged */
+} page_space;
+
+/* A page of one key head. */
+typedef struct page_rows {
+  const char *k, *v, *next; /* the rows of the first token, and those that are needed after this page, or null */
+  int64_t row_bytes, dim;
+} page_rows;
+
+NN_INLINE int64_t page_height(int64_t rows) { return rows + TILE_ROWS_LOW; }
+NN_INLINE int64_t page_row_count(int64_t rows) { return round_up(rows + VF, VF); }
+
+/* Floats of a page's part, or of what was merged. */
+NN_INLINE int64_t page_part_size(int64_t rows, int64_t dim) {
+  return row_panels_size(page_height(rows), dim) + 2 * page_row_count(rows);
+}
+
+NN_INLINE int64_t page_space_size(int64_t rows, int64_t dim) {
+  const int64_t height = page_height(rows);
+  return row_panels_size(height, dim) + NR * dim + row_panels_size(NN_PAGE_TOKENS, dim) + height * PAGE_LD +
+         2 * page_part_size(rows, dim) + 2 * page_row_count(rows);
+}
+
+/* Where a page's part goes. */
+NN_INLINE void page_part_at(page_space *w, float *at, int64_t dim) {
+  w->part = at;
+  w->part_peak = at + row_panels_size(w->height, dim);
+  w->part_sum = w->part_peak + page_row_count(w->rows);
+}
+
+NN_INLINE page_space page_space_at(float *at, int64_t rows, int64_t dim) {
+  page_space w = {.rows = rows, .height = page_height(rows)};
+  w.q = at;
+  w.keys = w.q + row_panels_size(w.height, dim);
+  w.values = w.keys + NR * dim;
+  w.scores = w.values + row_panels_size(NN_PAGE_TOKENS, dim);
+  w.out = w.scores + w.height * PAGE_LD;
+  w.peak = w.out + row_panels_size(w.height, dim);
+  w.sum = w.peak + page_row_count(rows);
+  w.keep = w.sum + page_row_count(rows);
+  w.take = w.keep + page_row_count(rows);
+  page_part_at(&w, w.take + page_row_count(rows), dim);
+  return w;
+}
+
+/* ---- scores ---- */
+
+NN_TILE(page_score_tile, NR, 1, PAGE_LD)
+
+/* Keys key .. key+NR-1 of a page, transposed; zeros from `keys` on. */
+NN_INLINE void page_keys(float *panel, const page_rows *page, int64_t key, int64_t keys, int32_t format) {
+  for (int64_t first = key; first < key + NR; first += VF, panel += VF) {
+    for (int64_t d = 0; d < page->dim; d += VF) {
+      vf x[VF];
+      const char *from = page->k + first * page->row_bytes;
+      if (first + VF <= keys) {
+        NN_UNROLL for (int i = 0; i < VF; i++) {
+          x[i] = page_columns(from + i * page->row_bytes, d, page->dim, format);
+        }
+      } else {
+        for (int i = 0; i < VF; i++) {
+          x[i] = vf_set1(0.0f);
+          if (first + i < keys) {
+            x[i] = page_columns(from + i * page->row_bytes, d, page->dim, format);
+          }
+        }
+      }
+      transpose(x);
+      const int64_t columns = smaller(VF, page->dim - d);
+      NN_UNROLL for (int i = 0; i < VF; i++) {
+        if (i < columns) {
+          vf_store(panel + (d + i) * NR, x[i]);
+        }
+      }
+    }
+  }
+}
+
+NN_INLINE void page_fetch(const char *from, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) {
+    __builtin_prefetch(from + i, 0, 2);
+  }
+}
+
+/* How many keys of a page row r sees: seen + (offset + r) / group, none if negative, and 128 at most. */
+typedef struct page_sight {
+  int64_t seen, offset, group;
+} page_sight;
+
+NN_INLINE int64_t page_keys_of(page_sight s, int64_t row) {
+  return smaller(NN_PAGE_TOKENS, s.seen + (s.offset + row) / s.group);
+}
+
+/* The first row that sees any. */
+NN_INLINE int64_t page_first_row(page_sight s) { return larger(0, (1 - s.seen) * s.group - s.offset); }
+
+NN_INLINE int64_t page_tile_rows(int64_t left) { return left == 1 ? 1 : tile_rows(left); }
+
+/* Scores of rows first .. rows-1. While they are computed, the values are fetched. */
+NN_INLINE void page_scores(const page_space *w, const page_rows *page, page_sight sight, int64_t first,
+                           int32_t format) {
+  const int64_t keys = page_keys_of(sight, w->rows - 1);
+  for (int64_t key = 0; key < keys; key += NR) {
+    page_fetch(page->v + key * page->row_bytes, smaller(NR, keys - key) * page->row_bytes);
+    page_keys(w->keys, page, key, keys, format);
+    int64_t height;
+    for (int64_t r = first; r < w->rows; r += height) {
+      height = page_tile_rows(w->rows - r);
+      if (page_keys_of(sight, smaller(r + height, w->rows) - 1) <= key) {
+        continue;
+      }
+      const tile_args t = {.a = w->q + r * NR,
+                           .b = w->keys,
+                           .c = w->scores + r * PAGE_LD + key,
+                           .a_chunk = w->height * NR,
+                           .depth = page->dim,
+                           .chunk = NR,
+                           .fresh = 1};
+      if (height == 1) {
+        tile_product(&t, NR, 1, PAGE_LD, 1, 2);
+      } else {
+        page_score_tile(&t, height, 2);
+      }
+    }
+  }
+}
+
+/* ---- softmax ---- */
+
+/* Replaces the scores of rows first .. rows-1 by powers of two. */
+static void page_soften(const page_space *w, page_sight sight, int64_t first) {
+  for (int64_t r = first; r < w->rows; r += VF) {
+    vf lanes[VF];
+    int64_t count[VF];
+    for (int i = 0; i < VF; i++) {
+      const float *scores = w->scores + (r + i) * PAGE_LD;
+      count[i] = r + i < w->rows ? page_keys_of(sight, r + i) : 0;
+      vf a = vf_set1(-FLT_MAX), b = a;
+      int64_t j = 0;
+      for (; j + 2 * VF <= count[i]; j += 2 * VF) {
+        a = vf_max(vf_load(scores + j), a);
+        b = vf_max(vf_load(scores + j + VF), b);
+      }
+      for (; j < count[i]; j += VF) {
+        a = vf_max(vf_keep_part(vf_load(scores + j), smaller(VF, count[i] - j), -FLT_MAX), a);
+      }
+      lanes[i] = vf_max(a, b);
+    }
+    vf_store(w->part_peak + r, largest_each(lanes));
+    for (int i = 0; i < VF; i++) {
+      float *scores = w->scores + (r + i) * PAGE_LD;
+      const vf shift = vf_set1(w->part_peak[r + i]);
+      vf sum = vf_set1(0.0f);
+      int64_t j = 0;
+      for (; j + VF <= count[i]; j += VF) {
+        const vf p = vf_exp2(vf_load(scores + j) - shift);
+        sum = sum + p;
+        vf_store(scores + j, p);
+      }
+      if (j < count[i]) {
+        const vf p = vf_keep_part(vf_exp2(vf_load(scores + j) - shift), count[i] - j, 0.0f);
+        sum = sum + p;
+        vf_store(scores + j, p);
+      }
+      lanes[i] = sum;
+    }
+    vf_store(w->part_sum + r, sum_each(lanes));
+  }
+}
+
+/* ---- output ---- */
+
+NN_TILE(page_value_tile, PAGE_LD, 1, NR)
+
+NN_INLINE void page_values(float *panels, const page_rows *page, int64_t keys, int32_t format) {
+  for (int64_t key = 0; key < keys; key++) {
+    for (int64_t d = 0; d < page->dim; d += VF) {
+      vf_store(panels + (d / NR * NN_PAGE_TOKENS + key) * NR + d % NR,
+               page_columns(page->v + key * page->row_bytes, d, page->dim, format));
+    }
+  }
+}
+
+/* Goes on with the chain of one row, over keys from .. to-1. */
+static void page_value_rest(float *part, const float *p, const float *values, int64_t height, int64_t from, int64_t to,
+                            int64_t dim) {
+  for (int64_t d = 0; d < dim; d += VF) {
+    float *at = part + d / NR * height * NR + d % NR;
+    const float *v = values + d / NR * NN_PAGE_TOKENS * NR + d % NR;
+    vf sum = vf_load(at);
+    for (int64_t j = from; j < to; j++) {
+      sum = vf_fma(vf_set1(p[j]), vf_load(v + j * NR), sum);
+    }
+    vf_store(at, sum);
+  }
+}
+
+/* Of many rows: the values are converted once for all tiles. */
+NN_INLINE void page_output_packed(const page_space *w, const page_rows *page, page_sight sight, int64_t first,
+                                  int32_t format) {
+  page_values(w->values, page, page_keys_of(sight, w->rows - 1), format);
+  int64_t height;
+  for (int64_t r = first; r < w->rows; r += height) {
+    height = tile_rows(w->rows - r);
+    const int64_t least = page_keys_of(sight, r); /* what all rows of the tile see */
+    for (int64_t panel = 0; panel * NR < page->dim; panel++) {
+      const tile_args t = {.a = w->scores + r * PAGE_LD,
+                           .b = w->values + panel * NN_PAGE_TOKENS * NR,
+                           .c = w->part + (panel * w->height + r) * NR,
+                           .depth = least,
+                           .chunk = least,
+                           .fresh = 1};
+      page_value_tile(&t, height, panel_vectors(page->dim, panel));
+    }
+    for (int64_t i = r; i < smaller(r + height, w->rows); i++) {
+      const int64_t count = page_keys_of(sight, i);
+      if (count > least) {
+        page_value_rest(w->part + i * NR, w->scores + i * PAGE_LD, w->values, w->height, least, count, page->dim);
+      }
+    }
+  }
+}
+
+/* Vectors `vector` .. of rows `rows` from row r on, straight from the page. */
+NN_INLINE void page_output_tile(const page_space *w, const page_rows *page, int64_t r, int64_t vector, int64_t keys,
+                                int rows, int vectors, int32_t format) {
+  vf acc[TILE_ROWS_MID][4];
+  NN_UNROLL for (int i = 0; i < rows; i++) {
+    NN_UNROLL for (int v = 0; v < vectors; v++) { acc[i][v] = vf_set1(0.0f); }
+  }
+  const float *p = w->scores + r * PAGE_LD;
+  const char *from = page->v;
+  for (int64_t j = 0; j < keys; j++, from += page->row_bytes) {
+    vf x[4];
+    NN_UNROLL for (int v = 0; v < vectors; v++) {
+      x[v] = page_columns(from, (vector + v) * VF, INT32_MAX, format); /* whole vectors */
+    }
+    NN_UNROLL for (int i = 0; i < rows; i++) {
+      const vf weight = vf_set1(p[i * PAGE_LD + j]);
+      NN_UNROLL for (int v = 0; v < vectors; v++) { acc[i][v] = vf_fma(weight, x[v], acc[i][v]); }
+    }
+  }
+  NN_UNROLL for (int i = 0; i < rows; i++) {
+    NN_UNROLL for (int v = 0; v < vectors; v++) {
+      const int64_t d = (vector + v) * VF;
+      vf_store(w->part + (d / NR * w->height + r + i) * NR + d % NR, acc[i][v]);
+    }
+  }
+}
+
+/* Of so few rows that each number of the page is needed by a tile or two: nothing is stored in between. All rows see
+ * all of `keys`. */
+NN_INLINE void page_output_straight(const page_space *w, const page_rows *page, int64_t keys, int32_t format) {
+  for (int64_t vector = 0; vector * VF < page->dim;) {
+    const int64_t left = page->dim / VF - vector;
+    if (w->rows == 1 && left >= 4) {
+      page_output_tile(w, page, 0, vector, keys, 1, 4, format);
+      vector += 4;
+      continue;
+    }
+    const int64_t vectors = left >= 2 ? 2 : 1;
+    for (int64_t r = 0; r < w->rows;) {
+      const int64_t rows = w->rows - r > TILE_ROWS_LOW ? TILE_ROWS_MID : TILE_ROWS_LOW;
+      if (rows == TILE_ROWS_MID && vectors == 2) {
+        page_output_tile(w, page, r, vector, keys, TILE_ROWS_MID, 2, format);
+      } else if (rows == TILE_ROWS_MID) {
+        page_output_tile(w, page, r, vector, keys, TILE_ROWS_MID, 1, format);
+      } else if (vectors == 2) {
+        page_output_tile(w, page, r, vector, keys, TILE_ROWS_LOW, 2, format);
+      } else {
+        page_output_tile(w, page, r, vector, keys, TILE_ROWS_LOW, 1, format);
+      }
+      r += rows;
+    }
+    vector += vectors;
+  }
+}
+
+/* The page's part of the rows that see any of its keys; they begin at page_first_row. */
+static void page_part(const page_space *w, const page_rows *page, page_sight sight, int32_t page_format) {
+  const int64_t first = page_first_row(sight), keys = page_keys_of(sight, w->rows - 1);
+  const int32_t straight = w->rows <= TILE_ROWS && page->dim % VF == 0 && page_keys_of(sight, 0) == keys;
+  NN_SWITCH_PAGE(page_format, page_scores(w, page, sight, first, FORMAT));
+  page_soften(w, sight, first);
+  if (page->next) {
+    page_fetch(page->next, NR * page->row_bytes);
+  }
+  if (straight) {
+    NN_SWITCH_PAGE(page_format, page_output_straight(w, page, keys, FORMAT));
+  } else {
+    NN_SWITCH_PAGE(page_format, page_output_packed(w, page, sight, first, FORMAT));
+  }
+}
+
+/* ---- pages together ---- */
+
+static void page_nothing(const page_space *w, int64_t dim) {
+  memset(w->out, 0, (size_t)row_panels_size(w->height, dim) * sizeof(float));
+  for (int64_t r = 0; r < page_row_count(w->rows); r += VF) {
+    vf_store(w->peak + r, vf_set1(-FLT_MAX));
+    vf_store(w->sum + r, vf_set1(0.0f));
+  }
+}
+
+/* Takes a page's part of the rows from `first` on into what there is. */
+static void page_merge(const page_space *w, int64_t first, int64_t dim) {
+  for (int64_t r = first; r < w->rows; r += VF) {
+    const vf old = vf_load(w->peak + r), fresh = vf_load(w->part_peak + r), peak = vf_max(fresh, old);
+    const vf keep = vf_exp2(old - peak), take = vf_exp2(fresh - peak);
+    vf_store(w->peak + r, peak);
+    vf_store(w->keep + r, keep);
+    vf_store(w->take + r, take);
+    vf_store(w->sum + r, vf_fma(vf_load(w->sum + r), keep, vf_load(w->part_sum + r) * take));
+  }
+  for (int64_t d = 0; d < dim; d += VF) {
+    const int64_t panel = d / NR * w->height * NR + d % NR;
+    for (int64_t r = first; r < w->rows; r++) {
+      float *out = w->out + panel + r * NR;
+      vf_store(out, vf_fma(vf_load(out), vf_set1(w->keep[r]), vf_load(w->part + panel + r * NR) * vf_set1(w->take[r])));
+    }
+  }
+}
+
+#endif
