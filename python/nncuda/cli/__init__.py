@@ -21,6 +21,7 @@ _COMMANDS = {
     "generate": "nncuda.cli.generate:generate",
     "inspect": "nncuda.cli.inspect:inspect",
     "plan": "nncuda.cli.plan:plan",
+    "quantize": "nncuda.cli.quantize:quantize",
     "report": "nncuda.cli.report:report",
     "tokenizer": "nncuda.cli.tokenizer:tokenizer",
     "train": "nncuda.cli.train:train",

@@ -11,10 +11,16 @@ import click
 from rich.table import Table
 
 from ..formats import FormatError, SafetensorsFile, Tokenizer, TokenShard
-from ..formats.safetensors import SafetensorsFolder
+from ..formats.gguf import MAGIC as GGUF_MAGIC
+from ..formats.gguf import Value, open_gguf
+from ..formats.safetensors import SafetensorsFolder, read_json
 from ..formats.shards import MAGIC
+from ..models import StoredModel
 from ..train import Checkpoint, resolve_checkpoint
 from .terminal import bytes_text, console, count_text
+
+_ELEMENTS_SHOWN = 8
+_CHARACTERS_SHOWN = 200
 
 
 @click.command()
@@ -23,8 +29,9 @@ from .terminal import bytes_text, console, count_text
 def inspect(path: Path, as_json: bool) -> None:
     """Show what is in PATH: config, tensors, shapes, dtypes, sizes.
 
-    PATH is a checkpoint, a run (its last checkpoint), a Mixtral folder from elsewhere, a safetensors file, a token
-    shard or a tokenizer. Everything shown was checked; of a shard, every id.
+    PATH is a checkpoint, a run (its last checkpoint), a Llama or Mixtral folder from elsewhere, a GGUF file, a
+    safetensors file, a token shard or a tokenizer. Everything shown was checked; of a shard, every id. Long arrays of a
+    GGUF file's metadata are shortened.
     """
     content = describe(path)
     if as_json:
@@ -64,15 +71,77 @@ def describe(path: Path) -> dict[str, Any]:
             "bytes a token": shard.width,
             "tokenizer": shard.tokenizer.hex() if any(shard.tokenizer) else "unknown",
         }
+    if head.startswith(GGUF_MAGIC):
+        return _describe_gguf(path)
     if path.suffix == ".model":
         tokenizer = Tokenizer.load(path)
         return {"kind": "tokenizer", "path": str(path), "pieces": tokenizer.vocab_size}
     if path.suffix == ".safetensors":
         return {"kind": "safetensors", "path": str(path), **_describe_tensors(SafetensorsFile(path))}
-    raise FormatError(path, "is none of the files that nncuda knows: token shard, tokenizer (.model), .safetensors")
+    raise FormatError(
+        path, "is none of the files that nncuda knows: GGUF, token shard, tokenizer (.model), .safetensors"
+    )
+
+
+def _describe_gguf(path: Path) -> dict[str, Any]:
+    file = open_gguf(path)
+    rows, formats, total = [], {}, 0
+    for name, entry in file.entries.items():
+        size = max(entry.nbytes, 0)
+        rows.append({"name": name, "shape": list(entry.shape), "dtype": entry.type_name, "bytes": size})
+        count, held = formats.get(entry.type_name, (0, 0))
+        formats[entry.type_name] = count + 1, held + size
+        total += math.prod(entry.shape)
+    content: dict[str, Any] = {
+        "kind": f"GGUF, version {file.version}",
+        "path": str(path),
+        "parameters": count_text(total),
+        "metadata": {key: _shortened(entry) for key, entry in file.typed.items()},
+        "formats": {name: f"{count} tensors, {bytes_text(size)}" for name, (count, size) in sorted(formats.items())},
+    }
+    total_bytes = sum(row["bytes"] for row in rows)
+    return {**content, "total": f"{len(rows)} tensors, {bytes_text(total_bytes)}", "tensors": rows}
+
+
+def _shortened(entry: Value) -> Any:
+    if not entry.type.endswith("[]"):
+        return entry.value if entry.type != "string" else _cut(entry.value)
+    first = [_cut(value) if isinstance(value, str) else value.item() for value in entry.value[:_ELEMENTS_SHOWN]]
+    if len(entry.value) <= _ELEMENTS_SHOWN:
+        return first
+    return f"{len(entry.value)} × {entry.type[:-2]}: {', '.join(map(json.dumps, first))}, …"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CHARACTERS_SHOWN else f"{text[:_CHARACTERS_SHOWN]}… ({len(text)} characters)"
 
 
 def _describe_folder(folder: Path) -> dict[str, Any]:
+    if read_json(folder / "config.json").get("model_type") == "llama":
+        return _describe_model(StoredModel.open(folder))
+    return _describe_checkpoint(folder)
+
+
+def _describe_model(model: StoredModel) -> dict[str, Any]:
+    tensors = model.tensors
+    content: dict[str, Any] = {
+        "kind": "model",
+        "path": str(model.path),
+        "parameters": count_text(model.num_parameters),
+        "model": model.config.to_dict(),
+    }
+    if model.tokenizer is not None:
+        content["tokenizer"] = f"{model.tokenizer.vocab_size} pieces"
+    rows = [
+        {"name": part.name, "shape": list(part.shape), "dtype": part.format, "bytes": part.nbytes}
+        for name in tensors
+        for part in tensors.parts(name)
+        if name != "lm_head.weight" or not model.config.tie_embeddings
+    ]
+    return {**content, "total": f"{len(rows)} tensors, {bytes_text(tensors.nbytes)}", "tensors": rows}
+
+
+def _describe_checkpoint(folder: Path) -> dict[str, Any]:
     checkpoint = Checkpoint(folder)
     config = checkpoint.config
     content: dict[str, Any] = {

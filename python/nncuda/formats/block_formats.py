@@ -16,7 +16,7 @@ import numpy as np
 @dataclass(frozen=True)
 class BlockFormat:
     """`code` is NNCUDA_FORMAT_*, `gguf_type` the number of the type in a GGUF file, `file_type` the number by which
-    general.file_type names a model that is mostly of this format."""
+    general.file_type names a model of this format."""
 
     name: str
     code: int
@@ -54,8 +54,8 @@ FORMATS: dict[str, BlockFormat] = {
         BlockFormat("q5_0", 12, 6, 8, 32, 22),
         BlockFormat("q5_1", 13, 7, 9, 32, 24),
         BlockFormat("q8_0", 14, 8, 7, 32, 34),
-        BlockFormat("q4_k", 15, 12, 15, 256, 144),
-        BlockFormat("q5_k", 16, 13, 17, 256, 176),
+        BlockFormat("q4_k", 15, 12, 14, 256, 144),
+        BlockFormat("q5_k", 16, 13, 16, 256, 176),
         BlockFormat("q6_k", 17, 14, 18, 256, 210),
     )
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -52,7 +53,7 @@ _OF_LAYER = {
 }
 _GGUF_OF_LAYER = {ours: theirs for theirs, ours in _OF_LAYER.items()}
 _GGUF_OF_MODEL = {ours: theirs for theirs, ours in _OF_MODEL.items()}
-_ROPE_FREQUENCIES = "rope_freqs.weight"
+ROPE_FREQUENCIES = "rope_freqs.weight"
 _GGUF_NAME = re.compile(r"blk\.(\d{1,5})\.(\w+)\.(weight|bias)")
 _NAME = re.compile(r"model\.layers\.(\d{1,5})\.(.+)\.(weight|bias)")
 _EXPERT = re.compile(r"(model\.layers\.\d{1,5}\.block_sparse_moe)\.experts\.(\d{1,5})\.(w[123])\.weight")
@@ -138,6 +139,14 @@ class StoredModel:
         path = Path(path)
         return _open_folder(last_checkpoint(path)) if path.is_dir() else _open_gguf(path)
 
+    @property
+    def num_parameters(self) -> int:
+        """Parameters in all; a head that is the table of embeddings does not count."""
+        shapes = self.config.shapes()
+        if self.config.tie_embeddings:
+            del shapes["lm_head.weight"]
+        return sum(map(math.prod, shapes.values()))
+
     @functools.cached_property
     def tokenizer(self) -> TextTokenizer | None:
         """The model's tokenizer; None when the files have none. FormatError when it is wrong, or has more tokens than
@@ -168,7 +177,7 @@ class StoredModel:
 def _open_gguf(path: Path) -> StoredModel:
     file = open_gguf(path)
     try:
-        divisors = file[_ROPE_FREQUENCIES].f32() if _ROPE_FREQUENCIES in file else None
+        divisors = file[ROPE_FREQUENCIES].f32() if ROPE_FREQUENCIES in file else None
         config = config_from_gguf(
             file.metadata,
             tied="output.weight" not in file,
@@ -181,7 +190,7 @@ def _open_gguf(path: Path) -> StoredModel:
         raise FormatError(path, str(error)) from error
     found: dict[str, list[StoredTensor]] = {}
     for theirs in file:
-        if theirs == _ROPE_FREQUENCIES:
+        if theirs == ROPE_FREQUENCIES:
             continue
         name = _name_of_gguf(theirs)
         if name is None or name in found:

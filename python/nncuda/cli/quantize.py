@@ -1,0 +1,77 @@
+"""`nncuda quantize`: a model's matrices in another format, as a GGUF file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import click
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from ..context import Context
+from ..formats.block_formats import FORMATS
+from ..models import StoredModel
+from ..models.quantized import quantize_model
+from .terminal import bytes_text, console, count_text
+
+_FORMAT = click.Choice(list(FORMATS), case_sensitive=False)
+
+
+@click.command()
+@click.argument("model", metavar="IN", type=click.Path(exists=True, path_type=Path))
+@click.argument("out", metavar="OUT.gguf", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--format", "format_name", type=_FORMAT, required=True, help="Of the matrices.")
+@click.option(
+    "--output-format",
+    type=_FORMAT,
+    help="Of the LM head.  [default: q6_k where the others have fewer bits, else theirs]",
+)
+@click.option("--force", is_flag=True, help="Replace OUT.gguf if there is one.")
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
+@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
+def quantize(
+    model: Path,
+    out: Path,
+    format_name: str,
+    output_format: str | None,
+    force: bool,
+    device: str,
+    threads: int | None,
+) -> None:
+    """Write the model IN as the GGUF file OUT.gguf, which llama.cpp opens too.
+
+    IN is a Hugging Face folder of a Llama or Mixtral, a checkpoint, a run (its last checkpoint), or a GGUF file in f32,
+    f16 or bf16. Norms, biases and routers become f32. A matrix whose rows are not whole blocks of the format gets
+    another: q5_0 for q4_k, q5_1 for q5_k, q8_0 for q6_k, and f16 where even 32 does not divide them.
+    """
+    if out.exists() and not force:
+        raise click.UsageError(f"{out} exists; --force replaces it")
+    opened = StoredModel.open(model)
+    total = opened.num_parameters
+    terminal = console()
+    bar = Progress(
+        TextColumn("rounding"),
+        BarColumn(bar_width=None),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=terminal,
+        disable=not terminal.is_terminal,
+    )
+    with Context(device, threads=threads) as ctx, bar:
+        task = bar.add_task("", total=total)
+        formats = quantize_model(
+            opened,
+            out,
+            format_name,
+            ctx,
+            output_format=output_format,
+            progress=lambda elements: bar.advance(task, elements),
+        )
+    counts = ", ".join(f"{count} in {name}" for name, count in Counter(formats.values()).most_common())
+    size = out.stat().st_size
+    terminal.print(
+        f"{out}: {count_text(total)} parameters in {bytes_text(size)}, {8 * size / total:.2f} bits each; "
+        f"tensors: {counts}",
+        soft_wrap=True,
+        highlight=False,
+    )

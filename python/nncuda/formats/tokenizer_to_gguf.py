@@ -1,0 +1,151 @@
+"""The tokenizer of a folder as the metadata of a GGUF file: the other direction of `tokenizer_gguf`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .chat_template import template_from_folder
+from .errors import FormatError
+from .regular import read_regular
+from .safetensors import read_json
+from .sentencepiece_model import BPE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, UNUSED, USER_DEFINED, PieceModel
+from .tokenizer import Tokenizer
+from .tokenizer_folder import optional_json, token_name, tokenizer_from_folder
+
+
+def tokenizer_metadata(folder: Path, vocab_size: int) -> dict[str, Any]:
+    """Entries of metadata for the tokenizer of `folder`, filled up with unused tokens to the `vocab_size` of the model,
+    since readers take the number of tokens for it; and the chat template. FormatError when the tokenizer is of a kind
+    that GGUF files have no counterpart of."""
+    tokenizer = tokenizer_from_folder(folder)
+    if tokenizer is None:
+        return {"tokenizer.ggml.model": "none"}
+    if (folder / "tokenizer.model").exists():
+        values, tokens, kinds = _sentencepiece(folder)
+    else:
+        values, tokens, kinds = _byte_level(folder)
+    if len(tokens) > vocab_size:
+        raise FormatError(folder, f"has a tokenizer of {len(tokens)} tokens for a model of {vocab_size}")
+    missing = vocab_size - len(tokens)
+    tokens += [f"[PAD{index}]" for index in range(len(tokens), vocab_size)]
+    values["tokenizer.ggml.tokens"] = tokens
+    values["tokenizer.ggml.token_type"] = np.array([*kinds, *[UNUSED] * missing], np.int32)
+    if "tokenizer.ggml.scores" in values:
+        scores = values["tokenizer.ggml.scores"]
+        values["tokenizer.ggml.scores"] = np.pad(scores, (0, vocab_size - len(scores))).astype(np.float32)
+    if tokenizer.begin_id >= 0:
+        values["tokenizer.ggml.bos_token_id"] = tokenizer.begin_id
+    described = optional_json(folder / "tokenizer_config.json")
+    named = token_name(described, "eos_token")
+    ends = sorted(tokenizer.end_ids, key=lambda token: (tokens[token] != named, token))
+    for key, token in zip(("eos", "eot", "eom"), ends, strict=False):
+        values[f"tokenizer.ggml.{key}_token_id"] = token
+    if UNKNOWN in kinds:
+        values["tokenizer.ggml.unknown_token_id"] = list(kinds).index(UNKNOWN)
+    values["tokenizer.ggml.add_bos_token"] = tokenizer.adds_begin
+    values["tokenizer.ggml.add_eos_token"] = False
+    template = template_from_folder(folder)
+    if template is not None:
+        values["tokenizer.chat_template"] = template
+    return values
+
+
+def _sentencepiece(folder: Path) -> tuple[dict[str, Any], list[str], list[int]]:
+    path = folder / "tokenizer.model"
+    content = read_regular(path)
+    Tokenizer(content, path)  # SentencePiece checks it
+    try:
+        model = PieceModel.from_bytes(content)
+    except ValueError as error:
+        raise FormatError(path, f"is not a SentencePiece model ({error})") from error
+    if model.model_type not in (UNIGRAM, BPE):
+        raise FormatError(path, "is neither a BPE nor a unigram model; a GGUF file can have these")
+    if model.normalises:
+        raise FormatError(
+            path, "normalises text by a table of its own, which this program does not put into GGUF files"
+        )
+    tokens, kinds = list(model.pieces), list(model.kinds)
+    added = optional_json(folder / "tokenizer.json").get("added_tokens", [])
+    for token, name, special in _added(folder / "tokenizer.json", added):
+        if token == len(tokens):
+            tokens.append(name)
+            kinds.append(CONTROL if special else USER_DEFINED)
+    scores = np.zeros(len(tokens), np.float32)
+    scores[: len(model.scores)] = model.scores
+    values: dict[str, Any] = {
+        "tokenizer.ggml.model": "llama" if model.model_type == BPE else "t5",
+        "tokenizer.ggml.pre": "default",
+        "tokenizer.ggml.scores": scores,
+        "tokenizer.ggml.add_space_prefix": model.add_dummy_prefix,
+        "tokenizer.ggml.remove_extra_whitespaces": model.remove_extra_whitespaces,
+    }
+    return values, tokens, kinds
+
+
+def _byte_level(folder: Path) -> tuple[dict[str, Any], list[str], list[int]]:
+    from .tokenizer_json import CUTS  # the library is loaded where it is needed
+
+    path = folder / "tokenizer.json"
+    content = read_json(path)
+    model = content.get("model")
+    vocabulary = model.get("vocab") if isinstance(model, Mapping) else None
+    steps = _steps(content.get("pre_tokenizer"))
+    byte_level = any(step.get("type") == "ByteLevel" for step in steps)
+    if not isinstance(model, Mapping) or not isinstance(vocabulary, Mapping) or not byte_level:
+        raise FormatError(
+            path, "is no byte-level BPE; a folder whose tokenizer is of SentencePiece needs its tokenizer.model"
+        )
+    found = _expressions(steps)
+    whole_words = bool(model.get("ignore_merges", False))
+    cut = next((name for name, (known, whole) in CUTS.items() if (known, whole) == (found, whole_words)), None)
+    if cut is None:
+        raise FormatError(path, f"cuts text in a way that has no name in GGUF files here ({', '.join(CUTS)} have)")
+    names = {token: name for name, token in vocabulary.items()}
+    kinds = dict.fromkeys(names, NORMAL)
+    for token, name, special in _added(path, content.get("added_tokens", [])):
+        names[token], kinds[token] = name, CONTROL if special else USER_DEFINED
+    if sorted(names) != list(range(len(names))):
+        raise FormatError(path, "has tokens whose ids leave gaps")
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model.get("merges", [])]
+    values = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": cut, "tokenizer.ggml.merges": merges}
+    order = range(len(names))
+    return values, [names[token] for token in order], [kinds[token] for token in order]
+
+
+def _steps(pre_tokenizer: Any) -> list[Mapping[str, Any]]:
+    if not isinstance(pre_tokenizer, Mapping):
+        return []
+    steps = pre_tokenizer.get("pretokenizers", [pre_tokenizer])
+    return [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
+
+
+def _expressions(steps: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The expressions by which a pre-tokenizer cuts, in the words of `CUTS`; with None where there is no such word."""
+    from .tokenizer_json import CUTS
+
+    found: list[Any] = []
+    for step in steps:
+        if step.get("type") == "Split" and step.get("behavior") == "Isolated" and not step.get("invert"):
+            pattern = step.get("pattern")
+            found.append(pattern.get("Regex") if isinstance(pattern, Mapping) else None)
+        elif step.get("type") == "Digits" and step.get("individual_digits"):
+            found.append(CUTS["smollm"][0][0])
+        elif step.get("type") == "ByteLevel" and not step.get("add_prefix_space", True):
+            found += CUTS["gpt-2"][0] if step.get("use_regex", True) else ()
+        else:
+            found.append(None)
+    return tuple(found)
+
+
+def _added(path: Path, entries: Any) -> list[tuple[int, str, bool]]:
+    """Ids, names and whether they are control tokens, by id."""
+    added = []
+    for entry in entries if isinstance(entries, list) else [entries]:
+        if not isinstance(entry, Mapping) or type(entry.get("id")) is not int or type(entry.get("content")) is not str:
+            raise FormatError(path, f"added_tokens has {entry!r}; each must be an object with id and content")
+        added.append((entry["id"], entry["content"], bool(entry.get("special"))))
+    return sorted(added)

@@ -1,0 +1,190 @@
+"""Writing a stored model as a GGUF file, its matrices in another format.
+
+Tensor by tensor and within a tensor in pieces, so that what a run needs in memory is two pieces, whatever the model's
+size. The rounding is that of `kernels.quantize`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import kernels
+from ..context import Context
+from ..formats.block_formats import FORMATS, StoredTensor
+from ..formats.errors import FormatError
+from ..formats.gguf import ALIGNMENT_KEY
+from ..formats.gguf_writer import TensorPlan, write_gguf
+from ..formats.tokenizer_to_gguf import tokenizer_metadata
+from .llama import LlamaConfig, is_plain
+from .stored import ROPE_FREQUENCIES, StoredModel, gguf_name
+
+_HEAD = "lm_head.weight"
+_EMBEDDINGS = "model.embed_tokens.weight"
+_PIECE_BYTES = 64 << 20
+
+#: What a matrix gets whose rows are not whole blocks of its format: the next larger one with blocks of 32, then f16.
+FALLBACK = {"q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0"}
+
+
+def head_format(format_name: str) -> str:
+    """The format of the LM head when none is asked for: 6 bits where the others have fewer, since rounding of the head
+    goes into the logits as it is."""
+    return "q6_k" if FORMATS[format_name].bits < FORMATS["q6_k"].bits else format_name
+
+
+def plan_formats(config: LlamaConfig, format_name: str, output_format: str | None = None) -> dict[str, str]:
+    """The format of every tensor by name: f32 of norms, biases and routers; `output_format` (see `head_format`) of the
+    LM head, and of the embeddings that serve as one; `format_name`, or its `FALLBACK`, of all other matrices."""
+    formats = {}
+    for name, shape in config.shapes().items():
+        if name == _HEAD and config.tie_embeddings:
+            continue
+        wanted = format_name
+        if name == _HEAD or (name == _EMBEDDINGS and config.tie_embeddings):
+            wanted = output_format or head_format(format_name)
+        if is_plain(name):
+            wanted = "f32"
+        for fallback in (FALLBACK.get(wanted, "f16"), "f16"):
+            if shape[-1] % FORMATS[wanted].elements:
+                wanted = fallback
+        formats[name] = wanted
+    return formats
+
+
+def gguf_metadata(config: LlamaConfig) -> dict[str, Any]:
+    """A configuration in the words of GGUF files. What they have no word for stands under `llama.nncuda`."""
+    values: dict[str, Any] = {
+        "general.architecture": "llama",
+        "llama.vocab_size": config.vocab_size,
+        "llama.context_length": config.context,
+        "llama.embedding_length": config.hidden_size,
+        "llama.block_count": config.num_layers,
+        "llama.feed_forward_length": config.ffn_size,
+        "llama.attention.head_count": config.num_heads,
+        "llama.attention.head_count_kv": config.num_kv_heads,
+        "llama.attention.key_length": config.head_dim,
+        "llama.attention.value_length": config.head_dim,
+        "llama.attention.layer_norm_rms_epsilon": float(config.norm_eps),
+        "llama.rope.dimension_count": config.head_dim,
+        "llama.rope.freq_base": float(config.rope.base),
+    }
+    if config.rope.scaling == "linear":
+        values["llama.rope.scaling.type"] = "linear"
+        values["llama.rope.scaling.factor"] = float(config.rope.factor)
+    if config.rope.scaling == "ntk":
+        values["llama.nncuda.extended_context"] = config.extended_context
+        values["llama.nncuda.ntk_alpha"] = float(config.rope.factor)
+    if config.num_experts:
+        values["llama.expert_count"] = config.num_experts
+        values["llama.expert_used_count"] = config.experts_per_token
+        values["llama.expert_weights_norm"] = config.norm_topk_prob
+    return values
+
+
+def quantize_model(
+    model: StoredModel,
+    path: str | os.PathLike[str],
+    format_name: str,
+    ctx: Context,
+    *,
+    output_format: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, str]:
+    """Writes `model` to the GGUF file `path`, in one step, and returns the format of each tensor by name.
+
+    `progress` is called with the number of elements done after each piece. FormatError when the model is stored in
+    blocks already, or has a weight that is not finite, or that f16 cannot hold.
+    """
+    config, formats = model.config, plan_formats(model.config, format_name, output_format)
+    for name in formats:
+        stored = model.tensors.parts(name)[0]
+        if FORMATS[stored.format].numpy is None:
+            raise FormatError(
+                model.path,
+                f"tensor {stored.name} is in {stored.format} already; what is rounded here is f32, f16 or bf16",
+            )
+    plan = [
+        TensorPlan(gguf_name(name), formats[name], shape) for name, shape in config.shapes().items() if name in formats
+    ]
+    if config.rope.divisors:
+        plan.append(TensorPlan(ROPE_FREQUENCIES, "f32", (config.head_dim // 2,)))
+    with write_gguf(path, _metadata(model, format_name), plan) as writer:
+        for name in formats:
+            for part in model.tensors.parts(name):
+                for piece in _pieces(part, config):
+                    _check_finite(model.path, part, piece)
+                    if config.rope.layout == "half" and _is_rotated(name):
+                        piece = _interleaved(piece, config.head_dim)
+                    writer.write(gguf_name(name), _stored(ctx, model.path, part, piece, formats[name]))
+                    if progress is not None:
+                        progress(piece.size)
+        if config.rope.divisors:
+            writer.write(ROPE_FREQUENCIES, np.array(config.rope.divisors, "<f4").view(np.uint8))
+    return formats
+
+
+def _metadata(model: StoredModel, format_name: str) -> dict[str, Any]:
+    if model.file is not None:
+        kept: Mapping[str, Any] = model.file.typed
+        left_out = ("split.", "general.quantization_version", "general.file_type", ALIGNMENT_KEY)
+        values = {key: value for key, value in kept.items() if not key.startswith(left_out)}
+    else:
+        values = {**gguf_metadata(model.config), "general.name": model.path.resolve().name}
+        values.update(tokenizer_metadata(model.path, model.config.vocab_size))
+    values["general.file_type"] = FORMATS[format_name].file_type
+    if FORMATS[format_name].numpy is None:
+        values["general.quantization_version"] = 2
+    return values
+
+
+def _pieces(stored: StoredTensor, config: LlamaConfig) -> Iterator[np.ndarray]:
+    """The numbers of a tensor as [rows, columns], so many whole heads of rows at a time; a vector in one column."""
+    numbers = stored.numbers().reshape(-1, stored.columns if len(stored.shape) > 1 else 1)
+    heads = max(1, _PIECE_BYTES // (numbers.itemsize * numbers.shape[1] * config.head_dim))
+    for first in range(0, len(numbers), heads * config.head_dim):
+        yield numbers[first : first + heads * config.head_dim]
+
+
+def _is_rotated(name: str) -> bool:
+    return ".self_attn.q_proj." in name or ".self_attn.k_proj." in name
+
+
+def _interleaved(rows: np.ndarray, head_dim: int) -> np.ndarray:
+    """The rows of whole heads in the order of interleaved pairs, from that of half-split ones."""
+    pairs = rows.reshape(-1, 2, head_dim // 2, rows.shape[1])
+    return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(rows.shape)
+
+
+#: By the size of an element: its type as bits, and the bits of the exponent, all set in what is not finite.
+_EXPONENTS = {"<f4": ("<u4", 0x7F800000), "<f2": ("<u2", 0x7C00), "bfloat16": ("<u2", 0x7F80)}
+
+
+def _finite(numbers: np.ndarray) -> bool:
+    kind = "bfloat16" if numbers.dtype.name == "bfloat16" else numbers.dtype.str
+    bits, mask = _EXPONENTS[kind]
+    return not ((numbers.view(bits) & mask) == mask).any()
+
+
+def _check_finite(path: Path, stored: StoredTensor, piece: np.ndarray) -> None:
+    if not _finite(piece):
+        raise FormatError(path, f"tensor {stored.name} has values that are not finite; they cannot be rounded")
+
+
+def _stored(ctx: Context, path: Path, stored: StoredTensor, piece: np.ndarray, format_name: str) -> np.ndarray:
+    """The bytes of a piece in another format, u8 in one dimension."""
+    target = FORMATS[format_name]
+    if target.numpy == piece.dtype:
+        return np.ascontiguousarray(piece).view(np.uint8).reshape(-1)
+    if piece.shape[1] == 1:  # vectors, in f32
+        return piece.astype(np.float32).view(np.uint8).reshape(-1)
+    rounded = kernels.quantize(
+        ctx.tensor(np.ascontiguousarray(piece)), format=target.code, row_bytes=target.row_bytes(piece.shape[1])
+    ).numpy()
+    if target.numpy is not None and not _finite(rounded.view(target.numpy)):
+        raise FormatError(path, f"tensor {stored.name} has values that {format_name} cannot hold")
+    return rounded.reshape(-1)
