@@ -30,6 +30,7 @@ ROUNDINGS = {
     **dict.fromkeys(["add", "mul", "scale", "cast", "fill", "embedding", "kv_append", "kv_trim"], 0),
     **dict.fromkeys(["moe_plan", "moe_gather", "zero_grad", "argmax", "sample", "topk_sample", "topp_sample"], 0),
     **dict.fromkeys(["random_bits", "increment", "kv_append_paged"], 0),
+    **dict.fromkeys(["quantize", "dequantize", "embedding_quant"], 0),
     "silu": 5,  # exp, 1 + e, /, *
     "silu_backward": 9,  # silu's sigmoid (4), 1 - s, x *, 1 +, s *, dy *
     "swiglu": 6,
@@ -48,6 +49,9 @@ ROUNDINGS = {
     "batched_gemm": 5,
     "grouped_gemm": 4,
     "grouped_gemm_wgrad": 4,
+    "gemm_quant": 10,  # a block's two factors, its sum, the same for its minimum; + bias, silu (4), + residual
+    "gemm_quant_qkv": 5,
+    "gemm_quant_swiglu": 13,  # two products, silu, *
     "scatter_add": 1,
     "rope_freqs": 1,  # computed in float64, rounded
     "rope_freqs_scaled": 1,

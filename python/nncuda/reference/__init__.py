@@ -19,6 +19,7 @@ from nncuda.reference import (
     loss,
     moe,
     optimizer,
+    quant,
     random,
     rmsnorm,
     rope,
@@ -38,6 +39,7 @@ FAMILIES = (
     loss,
     optimizer,
     decode,
+    quant,
     random,
 )
 

@@ -12,6 +12,7 @@ from . import (
     loss,
     moe,
     optimizer,
+    quant,
     random,
     rmsnorm,
     rope,
@@ -32,6 +33,7 @@ FAMILIES = (
     loss,
     optimizer,
     decode,
+    quant,
     random,
 )
 

@@ -1,0 +1,304 @@
+"""Stored weights: block formats, and products with them.
+
+The formats are those of GGUF files (Gerganov et al., ggml-quants). A block of 32 elements stands for scale * code +
+minimum with codes of 4, 5 or 8 bits; one of 256 for the same with a scale and a minimum a part, themselves small whole
+multiples of two f16 numbers. Storing rounds in float32 in a fixed order of steps, so these functions give the same
+bytes in any precision; reading is exact but for adding the minimum. Products round their left factor to whole numbers
+too, as the header says, and are then computed in the precision of the left factor.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from nncuda.reference.arithmetic import Array, Outputs, matmul, transposed
+from nncuda.reference.elementwise import silu
+from nncuda.reference.gemm import ACTIVATION_SILU
+from nncuda.reference.rounding import from_bits, rounded, to_bits
+
+__all__ = [
+    "dequantize",
+    "embedding_quant",
+    "gemm_quant",
+    "gemm_quant_qkv",
+    "gemm_quant_swiglu",
+    "quantize",
+]
+
+F32, F16, BF16 = 0, 1, 2
+Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K = range(10, 18)
+DTYPES = {F32: "f32", F16: "f16", BF16: "bf16"}
+BLOCK = 32
+PART_FORMATS = (Q4_K, Q5_K, Q6_K)
+#: Blocks whose largest magnitude is below count as zero in the left factor of a product.
+LEAST = np.float32(2.0**-100)
+
+
+# What stored bytes stand for
+
+
+def _f16(stored: Array) -> Array:
+    """Two bytes as one number, float32: [..., 2] -> [..., 1]."""
+    return np.ascontiguousarray(stored).view(np.float16).astype(np.float32)
+
+
+def _split(stored: Array, *lengths: int) -> list[Array]:
+    """Fields of a block, one after the other."""
+    return np.split(stored, np.cumsum(lengths)[:-1], axis=-1)
+
+
+def _halves(stored: Array) -> Array:
+    """The low halves of bytes, then the high ones."""
+    return np.concatenate([stored & 15, stored >> 4], axis=-1)
+
+
+def _bits(stored: Array) -> Array:
+    """The bits of bytes, the lowest first: [..., n] -> [..., 8 n]."""
+    return np.unpackbits(np.ascontiguousarray(stored), axis=-1, bitorder="little")
+
+
+def _part_scales(stored: Array) -> tuple[Array, Array]:
+    """The 6-bit scales and minima of eight parts from 12 bytes."""
+    a, b, c = _split(stored, 4, 4, 4)
+    scales = np.concatenate([a & 63, (c & 15) | (a >> 6 << 4)], axis=-1)
+    minima = np.concatenate([b & 63, (c >> 4) | (b >> 6 << 4)], axis=-1)
+    return scales, minima
+
+
+def blocks_of(stored: Array, format: int) -> tuple[Array, Array, Array]:
+    """Rows [rows, row_bytes] as blocks of 32: codes [rows, blocks, 32], scales and minima [rows, blocks], float32.
+
+    An element is scale * code + minimum. In q6_k, whose parts have 16 elements, a code takes in its part's scale.
+    """
+    if format in PART_FORMATS:
+        return _parts_of(stored, format)
+    fields = {Q4_0: (2, 16), Q4_1: (2, 2, 16), Q5_0: (2, 4, 16), Q5_1: (2, 2, 4, 16), Q8_0: (2, 32)}[format]
+    scale, *middle, packed = _split(stored.reshape(len(stored), -1, sum(fields)), *fields)
+    minimum = np.zeros(scale.shape[:-1], np.float32)
+    if format == Q8_0:
+        return np.ascontiguousarray(packed).view(np.int8).astype(np.int64), _f16(scale)[..., 0], minimum
+    codes = _halves(packed).astype(np.int64)
+    if format in (Q5_0, Q5_1):
+        codes += 16 * _bits(middle[-1]).astype(np.int64)
+    if format in (Q4_1, Q5_1):
+        minimum = _f16(middle[0])[..., 0]
+    else:
+        codes -= 8 if format == Q4_0 else 16
+    return codes, _f16(scale)[..., 0], minimum
+
+
+def _parts_of(stored: Array, format: int) -> tuple[Array, Array, Array]:
+    rows = len(stored)
+    if format == Q6_K:
+        low, high, parts, scale = _split(stored.reshape(rows, -1, 210), 128, 64, 16, 2)
+        low = _halves(low.reshape(rows, -1, 2, 64)).reshape(rows, -1, 2, 4, 32)
+        high = high.reshape(rows, -1, 2, 1, 32) >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
+        codes = (low | high << 4).astype(np.int64).reshape(rows, -1, 16, 16) - 32
+        codes *= np.ascontiguousarray(parts).view(np.int8).astype(np.int64)[..., None]
+        codes = codes.reshape(rows, -1, BLOCK)
+        scale = np.repeat(_f16(scale), 8, axis=-1).reshape(rows, -1)
+        return codes, scale, np.zeros_like(scale)
+    extra = 32 if format == Q5_K else 0
+    scale, minimum, parts, high, packed = _split(stored.reshape(rows, -1, 144 + extra), 2, 2, 12, extra, 128)
+    codes = _halves(packed.reshape(rows, -1, 4, 32)).reshape(rows, -1, 8, 32).astype(np.int64)
+    if format == Q5_K:
+        codes += 16 * np.swapaxes(_bits(high).reshape(rows, -1, 32, 8), -1, -2).astype(np.int64)
+    scales, minima = _part_scales(parts)
+    with np.errstate(invalid="ignore"):
+        return (
+            codes.reshape(rows, -1, BLOCK),
+            (_f16(scale) * scales.astype(np.float32)).reshape(rows, -1),
+            -(_f16(minimum) * minima.astype(np.float32)).reshape(rows, -1),
+        )
+
+
+def decoded(stored: Array, format: int) -> Array:
+    """The numbers of rows [rows, row_bytes], float32."""
+    stored = np.ascontiguousarray(stored)
+    if format == F32:
+        return stored.view(np.float32)
+    if format in DTYPES:
+        return from_bits(stored.view(np.uint16), DTYPES[format])
+    codes, scale, minimum = blocks_of(stored, format)
+    with np.errstate(invalid="ignore"):
+        product = scale[..., None] * codes.astype(np.float32)
+        # -0 + 0 would lose its sign where a format has no minimum to add.
+        numbers = product + minimum[..., None] if format in (Q4_1, Q5_1, Q4_K, Q5_K) else product
+    return numbers.reshape(len(stored), -1)
+
+
+def dequantize(x: Array, format: int, dtype: str) -> Outputs:
+    """The numbers of stored rows, rounded to ``dtype``."""
+    return {"y": rounded(decoded(x, format), dtype)}
+
+
+def embedding_quant(table: Array, ids: Array, format: int, dtype: str) -> Outputs:
+    """Row ids[t] of the table, as numbers."""
+    return dequantize(table[ids], format, dtype)
+
+
+# Storing numbers
+
+
+def _inverse(scale: Array) -> Array:
+    """1/scale, 0 for 0, and 0 where it overflows: then all codes are 0."""
+    with np.errstate(divide="ignore", over="ignore"):
+        inverse = np.where(scale == 0, np.float32(0), np.float32(1) / scale)
+    return np.where(np.isinf(inverse), np.float32(0), inverse)
+
+
+def _half_bytes(x: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(x.astype(np.float16)).view(np.uint8)
+
+
+def _packed_halves(codes: Array) -> Array:
+    return ((codes[..., :16] & 15) | (codes[..., 16:] & 15) << 4).astype(np.uint8)
+
+
+def _packed(codes: Array, levels: int) -> list[Array]:
+    """The fifth bits, if there are any, and the halves of bytes."""
+    fifth = [np.packbits((codes >> 4).astype(np.uint8), axis=-1, bitorder="little")] if levels == 32 else []
+    return [*fifth, _packed_halves(codes)]
+
+
+def _symmetric(blocks: Array, levels: int) -> Array:
+    """The element of largest magnitude (the first of equals) takes the least code."""
+    at = np.argmax(np.abs(blocks), axis=-1)[..., None]
+    scale = np.take_along_axis(blocks, at, axis=-1) / np.float32(-levels // 2)
+    inverse = _inverse(scale)
+    offset = np.where((inverse == 0) & (scale != 0), np.float32(0), np.float32(levels // 2 + 0.5))
+    codes = np.clip(np.trunc(blocks * inverse + offset), 0, levels - 1).astype(np.int64)
+    return np.concatenate([_half_bytes(scale), *_packed(codes, levels)], axis=-1)
+
+
+def _asymmetric(blocks: Array, levels: int) -> Array:
+    """The least element takes code 0, the largest the last one."""
+    least = np.take_along_axis(blocks, np.argmin(blocks, axis=-1)[..., None], axis=-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scale = (np.max(blocks, axis=-1, keepdims=True) - least) / np.float32(levels - 1)
+        steps = np.trunc((blocks - least) * _inverse(scale) + np.float32(0.5))
+    codes = np.where(np.isinf(scale), 0, np.clip(np.nan_to_num(steps), 0, levels - 1)).astype(np.int64)
+    return np.concatenate([_half_bytes(scale), _half_bytes(least), *_packed(codes, levels)], axis=-1)
+
+
+def _eight_bits(blocks: Array) -> Array:
+    """Codes of -127 .. 127, halves rounded away from zero."""
+    scale = np.max(np.abs(blocks), axis=-1, keepdims=True) / np.float32(127)
+    quotient = blocks * _inverse(scale)
+    codes = np.copysign(np.floor(np.abs(quotient).astype(np.float64) + 0.5), quotient).astype(np.int8)
+    return np.concatenate([_half_bytes(scale), codes.view(np.uint8)], axis=-1)
+
+
+_STORING: dict[int, Callable[[Array], Array]] = {
+    Q4_0: lambda blocks: _symmetric(blocks, 16),
+    Q4_1: lambda blocks: _asymmetric(blocks, 16),
+    Q5_0: lambda blocks: _symmetric(blocks, 32),
+    Q5_1: lambda blocks: _asymmetric(blocks, 32),
+    Q8_0: _eight_bits,
+}
+
+
+def encoded(x: Array, format: int) -> Array:
+    """The bytes of rows [..., k]: [..., row_bytes]. Not for q4_k, q5_k and q6_k, whose scales are searched for."""
+    x = np.ascontiguousarray(x, np.float32)
+    if format == F32:
+        return x.view(np.uint8)
+    if format in DTYPES:
+        return np.ascontiguousarray(to_bits(x, DTYPES[format])).view(np.uint8)
+    stored = _STORING[format](x.reshape(*x.shape[:-1], -1, BLOCK))
+    return stored.reshape(*x.shape[:-1], -1)
+
+
+def quantize(x: Array, format: int) -> Outputs:
+    """Rows stored in a format, as the gguf package does."""
+    return {"y": encoded(x, format)}
+
+
+# Products
+
+
+def _left_factor(x: Array) -> tuple[Array, Array]:
+    """Rows as blocks of 32 whole numbers of 8 bits, and the scale of each: in float32, whatever the precision."""
+    blocks = x.astype(np.float32).reshape(len(x), x.shape[1] // BLOCK, BLOCK)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        most = np.max(np.abs(blocks), axis=-1, keepdims=True)
+        codes = np.where(most < LEAST, 0, np.rint(blocks * (np.float32(127) / most)))
+        scale = np.where(most < LEAST, 0, most / np.float32(127))[..., 0]
+    bad = ~np.isfinite(blocks).all(axis=(1, 2))
+    codes[bad], scale[bad] = 0, np.nan
+    return codes.astype(np.int64), scale
+
+
+def _product(x: Array, w: Array, format: int) -> Array:
+    """x W^T with the rows of W stored, in the precision of x."""
+    if format in DTYPES:
+        left = rounded(x, DTYPES[format]) if format != F32 else x
+        return matmul(left, transposed(decoded(w, format).astype(x.dtype)))
+    codes, scale, minimum = (part.swapaxes(0, 1) for part in blocks_of(w, format))
+    left_codes, left_scale = (part.swapaxes(0, 1) for part in _left_factor(x))
+    y = np.zeros((len(x), len(w)), x.dtype)
+    for b in range(len(codes)):  # blocks, in order
+        whole = (left_codes[b] @ codes[b].T).astype(x.dtype)
+        factor = left_scale[b].astype(x.dtype)[:, None]
+        y = y + factor * scale[b].astype(x.dtype) * whole
+        if format in (Q4_1, Q5_1, Q4_K, Q5_K):
+            y = y + factor * left_codes[b].sum(axis=-1, keepdims=True).astype(x.dtype) * minimum[b].astype(x.dtype)
+    return y
+
+
+def _groups(x: Array, offsets: Array | None, groups: int) -> list[slice]:
+    """The rows of each group."""
+    if offsets is None:
+        return [slice(0, len(x))] * min(groups, 1)
+    return [slice(offsets[g], offsets[g + 1]) for g in range(groups)]
+
+
+def _grouped(x: Array, w: Array, format: int, rows: list[slice]) -> Array:
+    """The product of each group's rows with its matrix; NaN in the rows of none."""
+    matrices = w.reshape(len(rows), -1, w.shape[-1])
+    y = np.full((len(x), matrices.shape[1]), np.nan, x.dtype)
+    for matrix, part in zip(matrices, rows, strict=True):
+        y[part] = _product(x[part], matrix, format)
+    return y
+
+
+def gemm_quant(
+    x: Array,
+    w: Array,
+    groups: int,
+    activation: int,
+    format: int,
+    offsets: Array | None = None,
+    bias: Array | None = None,
+    residual: Array | None = None,
+) -> Outputs:
+    """y = activation(x W^T + bias) + residual, each group of rows with its own W. Gale et al. 2022, "MegaBlocks"."""
+    y = _grouped(x, w, format, _groups(x, offsets, groups))
+    if bias is not None:
+        y = y + bias
+    if activation == ACTIVATION_SILU:
+        y = silu(y)["y"]
+    return {"y": y if residual is None else y + residual}
+
+
+def gemm_quant_qkv(
+    x: Array, wq: Array, wk: Array, wv: Array, format_q: int, format_k: int, format_v: int, bias: Array | None = None
+) -> Outputs:
+    """y = [x Wq^T, x Wk^T, x Wv^T] + bias."""
+    y = np.concatenate([_product(x, wq, format_q), _product(x, wk, format_k), _product(x, wv, format_v)], axis=1)
+    return {"y": y if bias is None else y + bias}
+
+
+def gemm_quant_swiglu(
+    x: Array,
+    w_gate: Array,
+    w_up: Array,
+    groups: int,
+    format_gate: int,
+    format_up: int,
+    offsets: Array | None = None,
+) -> Outputs:
+    """y = silu(x Wg^T) * (x Wu^T). Shazeer 2020, "GLU Variants", eq. 6."""
+    rows = _groups(x, offsets, groups)
+    return {"y": silu(_grouped(x, w_gate, format_gate, rows))["y"] * _grouped(x, w_up, format_up, rows)}
