@@ -32,9 +32,11 @@ WITH_LIBRARY = NNCUDA_LIBRARY=$(LIBRARY)
 SOURCES := $(shell find cuda cmake python bindings.h CMakeLists.txt pyproject.toml -type f -not -name '*.pyc' 2>/dev/null)
 C_FILES := $(shell find cuda tests python -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 TESTS ?= tests
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?=
 
 .PHONY: help run test python-test go go-test rust rust-test rust-wheel parity lib emulated cuda cuda-toolchain gpu-verify \
-  gpu-sanitize wheel bench bench-languages interop asan tsan faults fmt generate lint lock clean go-toolchain rust-toolchain
+  gpu-sanitize wheel bench bench-languages interop asan tsan faults fuzz fmt generate lint lock clean go-toolchain rust-toolchain
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -127,6 +129,9 @@ faults: go rust ## what may go wrong in a run, at every point: each allocation o
 	$(WITH_LIBRARY) NNCUDA_FAULTS=all NNCUDA_PARITY=required $(BIN)/python -m pytest -s tests/faults \
 	  tests/parity/test_parity_faults.py tests/python/test_run.py::test_killed_at_random_moments_it_always_continues
 
+fuzz: .venv-fuzz/.packages-fuzz ## every reader of outside files, on files that are meant to mislead it (FUZZ_SECONDS=60 each, FUZZ_TARGETS="gguf config")
+	PYTHONPATH=python .venv-fuzz/bin/python tests/fuzz/fuzz_run.py --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
 tsan: ## the worker pool, contexts and streams under ThreadSanitizer
 	tests/abi/sanitize.sh thread
 
@@ -154,13 +159,13 @@ generate: $(VENV)/.test ## write what is made and committed: each language's bin
 	$(BIN)/python -m nncuda.report go/report/page.html rust/nn-core/src/report/page.html
 
 lock: ## make requirements/*.txt anew (needs uv)
-	for file in run:3.10 test:3.10 interop:3.11 cuda:3.10 cuda12:3.10 sanitizer:3.10 wheel:3.10 go:3.10; do \
+	for file in run:3.10 test:3.10 interop:3.11 fuzz:3.10 cuda:3.10 cuda12:3.10 sanitizer:3.10 wheel:3.10 go:3.10; do \
 	  (cd requirements && uv pip compile --universal --python-version $${file#*:} --generate-hashes --upgrade \
 	    --custom-compile-command "make lock" -q $${file%:*}.in -o $${file%:*}.txt) || exit 1; \
 	done
 
 clean: ## remove what was built and installed here; runs/ stays
-	rm -rf build dist $(VENV) .venv-interop .venv-wheel .pytest_cache .ruff_cache
+	rm -rf build dist $(VENV) .venv-interop .venv-wheel .venv-fuzz .pytest_cache .ruff_cache
 
 # The virtual environment: locked packages, then this one, built from the sources as they are. What the tests need
 # contains what a run needs, so either serves `make run`.
@@ -175,6 +180,11 @@ clean: ## remove what was built and installed here; runs/ stays
 	@touch $@ $*/.packages-run
 
 %/.packages-wheel: requirements/wheel.txt
+	$(PYTHON) -m venv $*
+	$*/bin/python -m pip install --quiet --require-hashes -r $<
+	@touch $@
+
+%/.packages-fuzz: requirements/fuzz.txt
 	$(PYTHON) -m venv $*
 	$*/bin/python -m pip install --quiet --require-hashes -r $<
 	@touch $@
@@ -232,4 +242,4 @@ rust-toolchain:
 	@{ $(have_rust) && cargo --version >/dev/null; } || \
 	  { echo "Rust $(RUST_NEEDED) or newer is needed: https://rustup.rs installs it" >&2; exit 1; }
 
-.PRECIOUS: %/.packages-run %/.packages-wheel %/.packages-test %/.packages-interop
+.PRECIOUS: %/.packages-run %/.packages-wheel %/.packages-test %/.packages-interop %/.packages-fuzz
