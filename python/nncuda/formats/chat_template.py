@@ -167,10 +167,10 @@ def template_from_folder(folder: Path) -> str | None:
     path = folder / "tokenizer_config.json"
     template = optional_json(path).get("chat_template")
     if isinstance(template, list):
-        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
-        if "default" not in named:
+        named = [entry for entry in template if isinstance(entry, dict) and entry.get("name") == "default"]
+        if not named:
             raise FormatError(path, "has several chat templates, none of them named 'default'")
-        template = named["default"]
+        template = named[0].get("template")
     if template is not None and not isinstance(template, str):
         raise FormatError(path, "chat_template is neither a string nor a list of named ones")
     return template

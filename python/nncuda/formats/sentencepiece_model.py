@@ -55,8 +55,10 @@ class PieceModel:
             if field == 1:
                 entry = dict(_fields(_as(bytes, value)))
                 pieces.append(_as(bytes, entry.get(1, b"")).decode("utf-8"))
-                (score,) = struct.unpack("<f", _as(bytes, entry.get(2, bytes(4))))
-                scores.append(score)
+                score = _as(bytes, entry.get(2, bytes(4)))
+                if len(score) != 4:
+                    raise ValueError(f"a score has {len(score)} bytes")
+                scores.extend(struct.unpack("<f", score))
                 kinds.append(_as(int, entry.get(3, NORMAL)))
             elif field == 2:
                 trainer.update(_fields(_as(bytes, value)))

@@ -30,9 +30,9 @@ END_PIECES = frozenset(
 def tokenizer_from_gguf(metadata: Mapping[str, Any], source: str | os.PathLike[str]) -> TextTokenizer | None:
     """The tokenizer that a file has in its metadata; None when it has none, FormatError when it is wrong."""
     model = metadata.get("tokenizer.ggml.model")
-    if model is None or model == "none":
+    if model is None or (type(model) is str and model == "none"):
         return None
-    if model not in ("llama", "t5", "gpt2"):
+    if type(model) is not str or model not in ("llama", "t5", "gpt2"):
         raise FormatError(
             source, f"tokenizer.ggml.model is {model!r}; this program has the tokenizers 'llama', 't5' and 'gpt2'"
         )

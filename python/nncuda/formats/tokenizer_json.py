@@ -95,7 +95,8 @@ class JsonTokenizer:
             if token is not None:
                 return token
         with _failing(self._source, "cannot be asked for its tokens"):
-            return next((token for token in range(self._size) if self._tokenizer.decode([token]).isalnum()), 0)
+            ids = sorted(self._tokenizer.get_vocab().values())  # there may be large holes between them
+            return next((token for token in ids if self._tokenizer.decode([token]).isalnum()), 0)
 
     def id_of(self, name: str) -> int | None:
         """The id of a name in the vocabulary, or None."""
