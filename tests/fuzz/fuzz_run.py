@@ -10,8 +10,6 @@ them reach. Exit status 1 when a target had a finding.
 from __future__ import annotations
 
 import argparse
-import importlib
-import pkgutil
 import random
 import re
 import shutil
@@ -22,7 +20,7 @@ from pathlib import Path
 from fuzz_harness import limit_address_space, run_case, temporary_folder
 from fuzz_replay import CORPUS
 from fuzz_seeds import SEEDS
-from fuzz_targets import TARGETS
+from fuzz_targets import TARGETS, load_readers
 
 WORK = Path(__file__).parents[2] / "build" / "fuzz"
 LONGEST = 1 << 16
@@ -39,11 +37,7 @@ def fuzz(name: str, arguments: list[str]) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["nncuda"], enable_loader_override=False):
-        for package in ("nncuda.formats", "nncuda.models"):
-            for module in pkgutil.iter_modules(importlib.import_module(package).__path__, package + "."):
-                if not module.name.endswith("_worker"):
-                    importlib.import_module(module.name)
-        importlib.import_module("nncuda.train.checkpoint")
+        load_readers()
     target = TARGETS[name]
     folder = temporary_folder()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import seeds_gguf
 import seeds_others
+import seeds_tokenizers
 from seeds_gguf import Seed
 
 SEEDS: dict[str, list[Seed]] = {
@@ -21,7 +22,9 @@ SEEDS: dict[str, list[Seed]] = {
     "folder": seeds_others.folders(),
     "folder_model": seeds_others.folder_models(),
     "config": seeds_others.configs(),
-    "tokenizer_model": seeds_others.tokenizer_models(),
+    "tokenizer_model": seeds_tokenizers.tokenizer_models(),
+    "tokenizer_json": seeds_tokenizers.tokenizer_jsons(),
+    "template": seeds_tokenizers.templates(),
     "shard": seeds_others.shards(),
 }
 

@@ -6,6 +6,8 @@ of each, which faults where a view leaves the file), a configuration is built, t
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +17,8 @@ from typing import TYPE_CHECKING
 import fuzz_files
 
 if TYPE_CHECKING:
+    from nncuda.formats.chat_template import ChatTemplate
+    from nncuda.formats.tokenizer import TextTokenizer
     from nncuda.models import StoredModel
 
 TEXT = "Hello  wörld\n\t12345 <s>😀 \0é"
@@ -27,6 +31,15 @@ class Target:
     name: str
     use: Callable[[Path], None]
     mutate: Callable[[bytes, random.Random], bytes]
+
+
+def load_readers() -> None:
+    """Imports all that the targets use, so that no case pays for it."""
+    for package in ("nncuda.formats", "nncuda.models"):
+        for module in pkgutil.iter_modules(importlib.import_module(package).__path__, package + "."):
+            if not module.name.endswith("_worker"):  # a program of its own
+                importlib.import_module(module.name)
+    importlib.import_module("nncuda.train.checkpoint")
 
 
 def use_gguf(path: Path) -> None:
@@ -68,6 +81,27 @@ def touch(model: StoredModel) -> None:
         int(rows[0, 0]) + int(rows[-1, -1])
     model.config.rope_options(model.config.extended_context)
     model.config.to_dict()
+    if model.tokenizer is not None:
+        converse(model.tokenizer)
+    assert model.chat_template.template
+
+
+def converse(tokenizer: TextTokenizer) -> None:
+    """Texts to ids and back, and ids as they come from a model."""
+    from nncuda.formats import StreamDecoder
+
+    size = tokenizer.vocab_size
+    for text in ("", TEXT, "a" * 100):
+        for special in (False, True):
+            ids = tokenizer.encode(text, begin=True, special=special)
+            assert all(0 <= token < size for token in ids)
+            tokenizer.decode(ids)
+    decoder = StreamDecoder(tokenizer)
+    for token in sorted({0, min(1, size - 1), size // 2, size - 1}):
+        tokenizer.piece(token)
+        decoder.push(token)
+    decoder.flush()
+    assert -1 <= tokenizer.begin_id < size and all(0 <= token < size for token in tokenizer.end_ids)
 
 
 def use_safetensors(path: Path) -> None:
@@ -121,17 +155,46 @@ def raised_here(error: BaseException) -> bool:
 
 def use_tokenizer_model(path: Path) -> None:
     """A SentencePiece model, as `tokenizer.model`."""
-    from nncuda.formats import StreamDecoder, Tokenizer
+    from nncuda.formats import Tokenizer
+    from nncuda.formats.sentencepiece_model import PieceModel
 
     tokenizer = Tokenizer.load(path)
-    for text in ("", TEXT, "a" * 100):
-        tokenizer.decode(tokenizer.encode(text, begin=True, end=True))
-    size = tokenizer.vocab_size
-    decoder = StreamDecoder(tokenizer)
-    for token in {0, 1, 2, size // 2, size - 1} & set(range(size)):
-        decoder.push(token)
-    decoder.flush()
-    assert -1 <= tokenizer.begin_id < size and -1 <= tokenizer.end_id < size
+    converse(tokenizer)
+    try:
+        parts = PieceModel.from_bytes(tokenizer.model)
+    except ValueError:  # SentencePiece is content with what protobuf's rules leave open
+        return
+    assert len(parts.pieces) == tokenizer.vocab_size
+
+
+def use_tokenizer_json(path: Path) -> None:
+    """A `tokenizer.json`."""
+    from nncuda.formats.tokenizer_json import JsonTokenizer
+
+    converse(JsonTokenizer.load(path))
+
+
+def use_template(path: Path) -> None:
+    """A chat template, in the process that the program gives it."""
+    from nncuda.formats.chat_template import ChatTemplate, template_from_folder
+
+    global _template
+    if _template is None:
+        _template = ChatTemplate(None, path, begin="<s>", end="</s>")
+    folder = path.parent / "template"
+    folder.mkdir(exist_ok=True)
+    (folder / "chat_template.jinja").write_bytes(path.read_bytes())
+    text = template_from_folder(folder)
+    assert text is not None
+    ChatTemplate(text, path)
+    _template.template, _template._source, _template._seconds = text, path, template_seconds
+    messages = [{"role": role, "content": "Grüße"} for role in ("system", "user", "assistant", "user")]
+    _template.render(messages)
+
+
+# One worker for all cases, as a program has one for all turns; how long a template may take.
+_template: ChatTemplate | None = None
+template_seconds = 0.5
 
 
 def use_folder(path: Path) -> None:
@@ -179,5 +242,7 @@ TARGETS: dict[str, Target] = {
     "folder_model": Target("x.folder", use_folder_model, fuzz_files.mutate_folder),
     "config": Target("config.json", use_mixtral_config, fuzz_files.mutate_config),
     "tokenizer_model": Target("tokenizer.model", use_tokenizer_model, fuzz_files.mutate_tokenizer_model),
+    "tokenizer_json": Target("tokenizer.json", use_tokenizer_json, fuzz_files.mutate_tokenizer_json),
+    "template": Target("chat_template.jinja", use_template, fuzz_files.mutate_template),
     "shard": Target("x.tokens", use_shard, fuzz_files.mutate_shard),
 }

@@ -136,6 +136,15 @@ def vocabulary(kind: str = "llama", change: dict[int, str] | None = None, specia
     return out
 
 
+def retold(key: str, kind: int | None, content: Any, tokenizer: str = "llama", **more: Any) -> bytes:
+    """A file of metadata alone whose entry `key` of the tokenizer is another one, or missing where `kind` is None."""
+    entries = [entry for entry in vocabulary(tokenizer, **more) if not entry[8:].startswith(key.encode())]
+    if kind is not None:
+        entries.append(pair(key, kind, content))
+    words, data = laid_out(weights("f32", vocab=268 if tokenizer == "llama" else 261))
+    return gguf(settings() + entries, words, data)
+
+
 def settings(experts: int = 0, **change: tuple[int, Any] | None) -> list[bytes]:
     """Metadata of a llama of one layer; `change` gives a key, with _ for its dots, another type and value, or leaves it
     out."""
@@ -357,8 +366,40 @@ def models() -> list[Seed]:
         entries, data = laid_out({**weights(), "rope_freqs.weight": (kind, (count,))})
         return gguf(settings() + vocabulary(), entries, data)
 
+    def words(change: dict[int, str], tokenizer: str = "llama") -> bytes:
+        entries, data = laid_out(weights("f32", vocab=268 if tokenizer == "llama" else 261))
+        return gguf(settings() + vocabulary(tokenizer, change), entries, data)
+
     numbers = (ARRAY, (U32, [1, 2]))
+    ggml = "tokenizer.ggml."
+    kinds = [kind for _, _, kind in spm_vocabulary()]
     return [
+        Seed("token_byte_minus_1", words({3: "<0x-1>"}), "byte token 3 is '<0x-1>'"),
+        Seed("token_byte_of_letters", words({3: "<0xZZ>"}), "byte token 3 is '<0xZZ>'"),
+        Seed("token_byte_twice", words({3: "<0x01>"}), "byte token 4 is '<0x01>'"),
+        Seed("token_empty", words({260: ""}), "token 260 of tokenizer.ggml.tokens is empty"),
+        Seed("token_twice", words({260: "o"}), "1 tokens that others are equal to"),
+        Seed("token_with_a_zero", words({260: "a\0b"}), "null character"),
+        Seed("tokenizer_unknown", retold(ggml + "model", STRING, "plamo2"), "tokenizer.ggml.model is 'plamo2'"),
+        Seed("tokenizer_of_numbers", retold(ggml + "model", *numbers), "tokenizer.ggml.model is array"),
+        Seed("tokens_missing", retold(ggml + "tokens", None, 0), "vocab_size is missing"),
+        Seed("tokens_of_numbers", retold(ggml + "tokens", *numbers), "vocab_size is missing"),
+        Seed("kinds_missing", retold(ggml + "token_type", None, 0), "tokenizer.ggml.token_type is missing"),
+        Seed("kinds_too_few", retold(ggml + "token_type", ARRAY, (I32, kinds[:-1])), "token_type has 267 entries"),
+        Seed("kinds_of_7", retold(ggml + "token_type", ARRAY, (I32, [7, *kinds[1:]])), "token_type has 7 for token 0"),
+        Seed("kinds_of_minus_1", retold(ggml + "token_type", ARRAY, (I32, [-1, *kinds[1:]])), "has -1 for token 0"),
+        Seed("scores_missing", retold(ggml + "scores", None, 0), "tokenizer.ggml.scores is missing"),
+        Seed("scores_not_finite", retold(ggml + "scores", ARRAY, (F32, [float("nan")] * 268)), "scores has nan"),
+        Seed("scores_of_integers", retold(ggml + "scores", ARRAY, (I32, [0] * 268)), "scores is of another type"),
+        Seed("unknown_beyond_the_tokens", retold(ggml + "unknown_token_id", U32, 268), "unknown_token_id is 268"),
+        Seed("begin_beyond_the_tokens", retold(ggml + "bos_token_id", U32, 1 << 31), "bos_token_id is 2147483648"),
+        Seed("end_of_minus_1", retold(ggml + "eos_token_id", I32, -1), "eos_token_id is -1"),
+        Seed("merges_missing", retold(ggml + "merges", None, 0, "gpt2"), "tokenizer.ggml.merges is missing"),
+        Seed("merge_of_one", retold(ggml + "merges", ARRAY, (STRING, ["h"]), "gpt2"), "merge 0 is 'h'"),
+        Seed("merge_of_three", retold(ggml + "merges", ARRAY, (STRING, ["h e l"]), "gpt2"), "merge 0 is 'h e l'"),
+        Seed("merge_of_no_tokens", retold(ggml + "merges", ARRAY, (STRING, ["h x9"]), "gpt2"), "is not a tokenizer"),
+        Seed("cut_unknown", retold(ggml + "pre", STRING, "what", "gpt2"), "cuts text as 'what'"),
+        Seed("template_of_a_number", retold("tokenizer.chat_template", U32, 1), "tokenizer.chat_template is no string"),
         *(Seed(f"valid_{kind}", model(kind), None) for kind in ("f32", "f16", "bf16", "q4_0", "q5_1", "q8_0")),
         Seed("valid_v2", model("q8_0", version=2), None),
         Seed("valid_gpt2", model("f16", "gpt2"), None),

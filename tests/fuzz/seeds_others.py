@@ -1,4 +1,4 @@
-"""Small files of the other formats, valid and hostile."""
+"""Small configurations, safetensors files, folders and token shards, valid and hostile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import struct
 
 from fuzz_files import pack_folder
-from fuzz_protobuf import dump
 from seeds_gguf import Seed
 
 CONFIG = {
@@ -237,38 +236,6 @@ def folder_models() -> list[Seed]:
         Seed("tensor_of_no_model", llama({**llama_tensors(), "x": [1]}), "has the tensor 'x'"),
         Seed("experts_by_the_billion", mixtral(num_local_experts=billion), "config.json makes it 2147483647"),
         Seed("expert_missing", mixtral(moved), "has 4 experts"),
-    ]
-
-
-def piece(text: bytes, score: float = -1.0, kind: int = 1) -> list:
-    return [1, 2, dump([[1, 2, text], [2, 5, struct.pack("<f", score)], [3, 0, kind]])]
-
-
-def sentencepiece(pieces: list, trainer: list = (), normalizer: list = ()) -> bytes:  # type: ignore[assignment]
-    return dump([*pieces, [2, 2, dump(list(trainer))], [3, 2, dump(list(normalizer))]])
-
-
-def tokenizer_models() -> list[Seed]:
-    """SentencePiece models."""
-    bpe, fallback = [3, 0, 2], [35, 0, 1]
-    start = [piece(b"<unk>", 0, 2), piece(b"<s>", 0, 3), piece(b"</s>", 0, 3)]
-    every = [piece(b"<0x%02X>" % byte, 0, 6) for byte in range(256)]
-    words = [piece(text.encode(), -i) for i, text in enumerate(("▁he", "he", "ll", "o", "▁", "h", "e", "l"))]
-    wrong = "is not a SentencePiece model"
-    return [
-        Seed("valid_bpe", sentencepiece(start + every + words, [bpe, fallback]), None),
-        Seed("valid_unigram", sentencepiece(start + words, [[3, 0, 1]], [[4, 0, 0]]), None),
-        Seed("nothing", b"", wrong),
-        Seed("no_pieces", sentencepiece([]), wrong),
-        Seed("only_controls", sentencepiece(start), wrong),
-        Seed("piece_not_utf8", sentencepiece([*start, *words, piece(b"a\xff")], [bpe]), "is not UTF-8"),
-        Seed("piece_empty", sentencepiece([*start, piece(b"")], [bpe]), wrong),
-        Seed("piece_twice", sentencepiece([*start, *words, words[0]], [bpe]), wrong),
-        Seed("byte_minus_1", sentencepiece([*start, *words, piece(b"<0x-1>", 0, 6)], [bpe, fallback]), wrong),
-        Seed("byte_without_fallback", sentencepiece([*start, *words, every[0]], [bpe]), wrong),
-        Seed("bytes_missing", sentencepiece([*start, *every[1:], *words], [bpe, fallback]), wrong),
-        Seed("length_beyond_the_file", sentencepiece(start) + b"\x0a\xff\xff\xff\xff\x0f", wrong),
-        Seed("charsmap_beyond_its_end", sentencepiece(start + words, [bpe], [[2, 2, b"\0\0\0\x80" + bytes(9)]]), wrong),
     ]
 
 
