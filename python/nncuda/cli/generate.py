@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -11,18 +12,22 @@ import click
 
 from ..context import Context
 from ..formats import FormatError
-from ..infer import Sampling, TextGenerator, room
+from ..formats.safetensors import read_json
+from ..infer import LanguageModel, Sampling, TextGenerator, room
 from ..infer import generate as generate_tokens
+from ..infer.pages import CACHE_FORMATS
 from ..models import MoETransformer
 from ..models.config import Precision
 from ..train import Checkpoint, resolve_checkpoint
+from .terminal import bytes_text
 
 _USUAL_TOKENS = 128
 
 
 @click.command()
-@click.argument("model", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.argument("prompt")
+@click.argument("arguments", nargs=-1, metavar="[MODEL] [PROMPT]...")
+@click.option("--model", "model_option", metavar="PATH", help="MODEL; all arguments are prompts then.")
+@click.option("--prompt", "prompts", multiple=True, metavar="TEXT", help="A prompt; several run together.")
 @click.option(
     "--max-tokens",
     type=click.IntRange(min=0),
@@ -37,17 +42,29 @@ _USUAL_TOKENS = 128
     type=click.IntRange(-(2**63), 2**63 - 1),
     default=0,
     show_default=True,
-    help="The same seed gives the same text.",
+    help="The same seed gives the same text. Prompt i of several draws with seed + i.",
 )
 @click.option(
     "--ids", "as_ids", is_flag=True, help="PROMPT is token ids, and so is the output; no tokenizer is needed."
 )
 @click.option(
+    "--engine",
+    is_flag=True,
+    help="Run a checkpoint on the inference engine too, which reads it in place and takes several prompts.",
+)
+@click.option("--context", type=click.IntRange(min=1), help="Engine: tokens that see one another.  [default: to 8192]")
+@click.option(
+    "--cache-format",
+    type=click.Choice(CACHE_FORMATS),
+    default="f16",
+    show_default=True,
+    help="Engine: what keys and values are kept in.",
+)
+@click.option("--stats", is_flag=True, help="Engine: tokens and bytes a second, at the end, on the standard error.")
+@click.option(
     "--precision",
     type=click.Choice(get_args(Precision)),
-    default="f32",
-    show_default=True,
-    help="What to compute in; weights and cache take half the memory in bf16 and f16.",
+    help="Checkpoints: what to compute in; weights and cache take half the memory in bf16 and f16.  [default: f32]",
 )
 @click.option("--best", is_flag=True, help="Of a run, take the checkpoint with the lowest held-out loss, not the last.")
 @click.option(
@@ -55,8 +72,9 @@ _USUAL_TOKENS = 128
 )
 @click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
 def generate(
-    model: Path,
-    prompt: str,
+    arguments: tuple[str, ...],
+    model_option: str | None,
+    prompts: tuple[str, ...],
     max_tokens: int | None,
     greedy: bool,
     temperature: float,
@@ -64,53 +82,172 @@ def generate(
     top_p: float | None,
     seed: int,
     as_ids: bool,
-    precision: Precision,
+    engine: bool,
+    context: int | None,
+    cache_format: str,
+    stats: bool,
+    precision: Precision | None,
     best: bool,
     device: str,
     threads: int | None,
 ) -> None:
     """Continue PROMPT ("-" reads it from the standard input) with MODEL, and write the text as it comes.
 
-    MODEL is a checkpoint, the folder of a run, or a Mixtral folder from elsewhere that has its tokenizer.model.
+    MODEL is a GGUF file or a Hugging Face folder of a Llama, which run on the inference engine; or a checkpoint, the
+    folder of a run, or a Mixtral folder, which run as in training (the same tokens as from Go and Rust) unless --engine
+    is given.
+
+    Several prompts run together; their texts are written in order, with a line "---" between them.
 
     With --ids, PROMPT is token ids between spaces or commas, just as the model is to read them, and the output is the
     ids that follow, on one line between spaces; no id ends it early.
     """
-    if prompt == "-":
-        prompt = sys.stdin.read()
-    prompt_ids = _parse_ids(prompt) if as_ids else []
+    path, texts = _model_and_prompts(model_option, arguments, prompts)
+    texts = [sys.stdin.read() if text == "-" else text for text in texts]
     sampling = Sampling(0.0 if greedy else temperature, top_k, top_p, seed)
-    checkpoint = Checkpoint(resolve_checkpoint(model, "best" if best else "last"))
-    if not as_ids and checkpoint.tokenizer is None:
-        raise FormatError(checkpoint.folder, "holds no tokenizer.model, so it cannot take text")
-    with Context(device, threads=threads) as ctx:
-        if checkpoint.tokenizer is None or as_ids:
-            pieces = _ids_stream(checkpoint.model(ctx, precision=precision), prompt_ids, max_tokens, sampling)
-        else:
-            generator = TextGenerator(checkpoint.model(ctx, precision=precision), checkpoint.tokenizer)
+    on_engine = engine or runs_on_engine(path)
+    if on_engine:
+        if precision is not None:
+            raise click.UsageError("--precision is for checkpoints that run as in training; the engine computes in f32")
+        if path.is_dir():
+            path = resolve_checkpoint(path, "best" if best else "last")
+        start = time.perf_counter()
+        options = {"context": context, "cache_format": cache_format, "max_batch": min(len(texts), 32)}
+        with LanguageModel.load(path, device=device, threads=threads, **options) as loaded:
+            seconds = time.perf_counter() - start
+            given = [_parse_ids(text, loaded.config.vocab_size) for text in texts] if as_ids else texts
             if max_tokens is None:
-                max_tokens = min(_USUAL_TOKENS, generator.room(prompt))
-            pieces = generator.stream(prompt, max_tokens, sampling)
-        for piece in pieces:
-            click.echo(piece, nl=False)
-            sys.stdout.flush()
+                max_tokens = min(_USUAL_TOKENS, *(loaded.room(loaded.encode(prompt)) for prompt in given))
+            first = _write_events(loaded, given, max_tokens, sampling, as_ids)
+            if stats:
+                write_statistics(loaded, seconds, first)
+        return
+    if context is not None or cache_format != "f16" or stats or len(texts) > 1:
+        raise click.UsageError("--context, --cache-format, --stats and several prompts need --engine for a checkpoint")
+    with Context(device, threads=threads) as ctx:
+        checkpoint = Checkpoint(resolve_checkpoint(path, "best" if best else "last"))
+        for piece in _checkpoint_pieces(ctx, checkpoint, texts[0], max_tokens, sampling, as_ids, precision or "f32"):
+            _write(piece)
     click.echo()
 
 
-def _parse_ids(text: str) -> list[int]:
-    ids = []
+def _model_and_prompts(model: str | None, arguments: Sequence[str], prompts: Sequence[str]) -> tuple[Path, list[str]]:
+    given = list(arguments)
+    if model is None:
+        if not given:
+            raise click.UsageError("there is no MODEL: name one as the first argument or with --model")
+        model = given.pop(0)
+    texts = [*prompts, *given]
+    if not texts:
+        raise click.UsageError("there is no PROMPT: give one as an argument or with --prompt")
+    path = Path(model)
+    if not path.exists():
+        raise click.UsageError(f"MODEL {model!r} does not exist")
+    return path, texts
+
+
+def runs_on_engine(path: Path) -> bool:
+    """Whether a model runs on the engine alone: all but folders of the kind that this library trains."""
+    if path.is_file():
+        return True
+    try:
+        folder = resolve_checkpoint(path)
+        return read_json(folder / "config.json").get("model_type") != "mixtral"
+    except FormatError:
+        return False  # what is wrong is for the reader to say
+
+
+def _write_events(
+    model: LanguageModel,
+    prompts: Sequence[str] | Sequence[list[int]],
+    max_tokens: int,
+    sampling: Sampling,
+    as_ids: bool,
+) -> float:
+    """Writes the continuations in the order of the prompts; seconds until the first token."""
+    ends = () if as_ids else None
+    parts: list[list[str]] = [[] for _ in prompts]
+    ended = [False] * len(prompts)
+    now, start, first = 0, time.perf_counter(), 0.0
+    for event in model.generate(list(prompts), max_tokens, sampling, end_ids=ends):
+        first = first or time.perf_counter() - start
+        if not as_ids:
+            parts[event.prompt].append(event.text)
+        elif event.token >= 0:
+            parts[event.prompt].append(f" {event.token}" if parts[event.prompt] else str(event.token))
+        ended[event.prompt] = event.finish is not None
+        if event.prompt == now and not as_ids:
+            _write(event.text)
+        elif event.prompt == now and event.token >= 0:
+            _write(parts[now][-1])
+        while now < len(prompts) and ended[now]:
+            click.echo()
+            now += 1
+            if now < len(prompts):
+                click.echo("---")
+                _write("".join(parts[now]))
+    return first
+
+
+def write_statistics(model: LanguageModel, load_seconds: float, first_token: float) -> None:
+    """What it took, on the standard error."""
+    done = model.scheduler.statistics
+    click.echo(
+        f"loaded in {load_seconds:.2f} s; first token after {first_token:.3f} s\n"
+        f"prompt: {done.prompt_tokens} tokens, {done.shared_tokens} of them in the cache; {done.prefill_tokens} run in "
+        f"{done.prefill_seconds:.3f} s: {_rate(done.prefill_tokens, done.prefill_seconds)} tokens/s\n"
+        f"decode: {done.decode_tokens} tokens in {done.decode_steps} steps, {done.decode_seconds:.3f} s: "
+        f"{_rate(done.decode_tokens, done.decode_seconds)} tokens/s, "
+        f"{_rate(done.decode_bytes / 1e9, done.decode_seconds)} GB/s\n"
+        f"memory: weights {bytes_text(model.engine.weights.nbytes)}, cache {bytes_text(model.engine.cache.nbytes)}, "
+        f"all tensors and scratch at most {bytes_text(model.ctx.bytes_peak)}",
+        err=True,
+    )
+
+
+def _rate(amount: float, seconds: float) -> str:
+    return f"{amount / seconds:.1f}" if seconds else "-"
+
+
+def _write(text: str) -> None:
+    click.echo(text, nl=False)
+    sys.stdout.flush()
+
+
+def _checkpoint_pieces(
+    ctx: Context,
+    checkpoint: Checkpoint,
+    prompt: str,
+    max_tokens: int | None,
+    sampling: Sampling,
+    as_ids: bool,
+    precision: Precision,
+) -> Iterator[str]:
+    """The continuation by the model as it trains."""
+    if as_ids:
+        prompt_ids = _parse_ids(prompt, checkpoint.config.vocab_size)
+        yield from _ids_stream(checkpoint.model(ctx, precision=precision), prompt_ids, max_tokens, sampling)
+        return
+    if checkpoint.tokenizer is None:
+        raise FormatError(checkpoint.folder, "holds no tokenizer.model, so it cannot take text")
+    generator = TextGenerator(checkpoint.model(ctx, precision=precision), checkpoint.tokenizer)
+    if max_tokens is None:
+        max_tokens = min(_USUAL_TOKENS, generator.room(prompt))
+    yield from generator.stream(prompt, max_tokens, sampling)
+
+
+def _parse_ids(text: str, vocab: int) -> list[int]:
+    ids: list[int] = []
     for word in text.replace(",", " ").split():
         if not word.isascii() or not word.isdigit():
             raise click.UsageError(f"PROMPT has {word!r}; with --ids it is token ids, between spaces or commas")
+        if int(word) >= vocab:
+            raise ValueError(f"PROMPT[{len(ids)}] is {int(word)}; it must be 0 to {vocab - 1}")
         ids.append(int(word))
     return ids
 
 
 def _ids_stream(model: MoETransformer, prompt: list[int], max_tokens: int | None, sampling: Sampling) -> Iterator[str]:
-    vocab = model.config.vocab_size
-    for position, token in enumerate(prompt):
-        if token >= vocab:
-            raise ValueError(f"PROMPT[{position}] is {token}; it must be 0 to {vocab - 1}")
     if max_tokens is None:
         max_tokens = min(_USUAL_TOKENS, room(model, len(prompt)))
     for number, token in enumerate(generate_tokens(model, prompt, max_tokens, sampling)):

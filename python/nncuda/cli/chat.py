@@ -1,0 +1,171 @@
+"""`nncuda chat`: a conversation with a model in the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from ..infer import LanguageModel, Sampling
+from ..infer.conversation import Conversation
+from ..infer.pages import CACHE_FORMATS
+from .generate import write_statistics
+
+_HELP = """/clear   forget the conversation; the system's message stays
+/system  show the system's message, or set it: /system TEXT
+/stats   what the conversation took so far
+/exit    leave, as Ctrl-D does
+Ctrl-C stops an answer; twice without one it leaves."""
+
+
+@click.command()
+@click.argument("model", required=False, type=click.Path(exists=True, path_type=Path))
+@click.option("--model", "model_option", type=click.Path(exists=True, path_type=Path), help="MODEL, by name.")
+@click.option("--system", help="What the model is told before the conversation.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Most tokens of an answer.  [default: to the context]")
+@click.option("--temperature", type=click.FloatRange(min=0), default=0.7, show_default=True, help="0: the likeliest.")
+@click.option("--top-k", type=click.IntRange(min=1), help="Draw among the so many likeliest tokens.")
+@click.option(
+    "--top-p",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.95,
+    show_default=True,
+    help="Draw among the likeliest up to this share.",
+)
+@click.option("--seed", type=click.IntRange(-(2**63), 2**63 - 1), default=0, show_default=True)
+@click.option("--context", type=click.IntRange(min=1), help="Tokens that see one another.  [default: to 8192]")
+@click.option("--cache-format", type=click.Choice(CACHE_FORMATS), default="f16", show_default=True)
+@click.option("--stats", is_flag=True, help="Tokens and bytes a second, at the end, on the standard error.")
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
+@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
+def chat(
+    model: Path | None,
+    model_option: Path | None,
+    system: str | None,
+    max_tokens: int | None,
+    temperature: float,
+    top_k: int | None,
+    top_p: float,
+    seed: int,
+    context: int | None,
+    cache_format: str,
+    stats: bool,
+    device: str,
+    threads: int | None,
+) -> None:
+    """Talk with MODEL: a GGUF file, a Hugging Face folder of a Llama or Mixtral, a checkpoint or a run.
+
+    Each line is a message; the answer comes in the form of the model's chat template. /help lists the commands. Ctrl-C
+    stops an answer; at the prompt, Ctrl-C twice or Ctrl-D leaves.
+    """
+    path = model_option or model
+    if path is None or (model_option and model):
+        raise click.UsageError("name one MODEL, as the argument or with --model")
+    start = time.perf_counter()
+    with LanguageModel.load(
+        path, device=device, threads=threads, context=context, cache_format=cache_format, max_batch=1
+    ) as loaded:
+        seconds = time.perf_counter() - start
+        conversation = Conversation(loaded, system, Sampling(temperature, top_k, top_p, seed), max_tokens)
+        if loaded.stored.chat_template.plain:
+            click.echo("The model has no chat template: it sees lines that begin with User: and Assistant:", err=True)
+        session = _Session(conversation, seconds)
+        session.run()
+        if stats:
+            session.write_statistics()
+
+
+class _Session:
+    """The terminal's side of a conversation."""
+
+    def __init__(self, conversation: Conversation, load_seconds: float):
+        self._conversation = conversation
+        self._load_seconds = load_seconds
+        self._first_token = 0.0
+
+    def run(self) -> None:
+        """Reads messages and writes answers until the user leaves."""
+        if sys.stdin.isatty():
+            with contextlib.suppress(ImportError):  # line editing, where Python has it
+                import readline  # noqa: F401
+        interrupted = False
+        while True:
+            try:
+                line = input("> " if sys.stdin.isatty() else "")
+            except EOFError:
+                if sys.stdin.isatty():
+                    click.echo()
+                return
+            except KeyboardInterrupt:
+                click.echo()
+                if interrupted:
+                    return
+                interrupted = True
+                click.echo("Ctrl-C once more, or Ctrl-D, leaves.", err=True)
+                continue
+            interrupted = False
+            if line.strip() in ("/exit", "/quit"):
+                return
+            if line.startswith("/"):
+                self._command(line)
+            elif line.strip():
+                self._answer(line)
+
+    def _command(self, line: str) -> None:
+        name, _, rest = line.partition(" ")
+        if name == "/clear":
+            self._conversation.clear()
+        elif name == "/system":
+            if rest.strip():
+                self._conversation.system = rest.strip()
+            else:
+                click.echo(self._conversation.system or "there is none")
+        elif name == "/stats":
+            self.write_statistics()
+        elif name == "/help":
+            click.echo(_HELP)
+        else:
+            click.echo(f"There is no command {name}. {_HELP}", err=True)
+
+    def _answer(self, text: str) -> None:
+        conversation, left_out = self._conversation, self._conversation.left_out
+        start, first = time.perf_counter(), True
+        try:
+            with _interrupts() as stopped:
+                for piece in conversation.answer(text, stopped):
+                    if first and self._first_token == 0.0:
+                        self._first_token = time.perf_counter() - start
+                    # Templates end before the space that many models begin an answer with.
+                    click.echo(piece.lstrip() if first else piece, nl=False)
+                    first = False
+                    sys.stdout.flush()
+        except ValueError as error:
+            click.echo(f"Error: {error}", err=True)
+            return
+        click.echo()
+        if conversation.left_out > left_out:
+            click.echo(
+                f"(The conversation no longer fits into {conversation.model.context} tokens: its first "
+                f"{conversation.left_out} messages are left out.)",
+                err=True,
+            )
+
+    def write_statistics(self) -> None:
+        write_statistics(self._conversation.model, self._load_seconds, self._first_token)
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[threading.Event]:
+    """While it lasts, Ctrl-C sets the event instead of ending what runs."""
+    event = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: event.set())
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,218 @@
+"""Conversations, and the chat and generate commands on stored models."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from small_models import llama_config, save_tiny, stored_model
+
+import nncuda
+from nncuda import LanguageModel, Sampling
+from nncuda.bench.random_model import Shape, write_folder
+from nncuda.cli import main
+from nncuda.formats import Tokenizer
+from nncuda.infer.conversation import Conversation
+
+SHAPE = Shape(layers=2, hidden=64, ffn=96, heads=4, kv_heads=2, vocabulary=600, context=512)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("llama")
+    write_folder(path, SHAPE)
+    return path
+
+
+def nncuda_command(*arguments: object, input: str = "") -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], input=input)
+
+
+# Conversations
+
+
+@pytest.fixture
+def model(ctx: nncuda.Context, folder: Path) -> Iterator[LanguageModel]:
+    stored = stored_model(ctx, llama_config(vocab_size=SHAPE.vocabulary), "q8_0")
+    stored.__dict__["tokenizer"] = Tokenizer.load(folder / "tokenizer.model")
+    with LanguageModel(stored, ctx, context=256, max_batch=1) as made:
+        yield made
+
+
+def test_a_conversation_keeps_its_turns(model: LanguageModel) -> None:
+    conversation = Conversation(model, "be brief", max_new_tokens=10)
+    first = "".join(conversation.answer("hello"))
+    second = "".join(conversation.answer("and more"))
+    assert conversation.messages == [
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": first},
+        {"role": "user", "content": "and more"},
+        {"role": "assistant", "content": second},
+    ]
+    system = {"role": "system", "content": "be brief"}
+    assert second == "".join(model.chat([system, *conversation.messages[:3]], 10))
+    conversation.clear()
+    assert "".join(conversation.answer("hello")) == first  # greedy: as in the beginning
+
+
+def test_turns_draw_with_seeds_of_their_own(model: LanguageModel) -> None:
+    conversation = Conversation(model, sampling=Sampling(seed=3), max_new_tokens=12)
+    first = "".join(conversation.answer("hello"))
+    conversation.clear()
+    assert "".join(conversation.answer("hello")) != first
+    again = Conversation(model, sampling=Sampling(seed=3), max_new_tokens=12)
+    assert "".join(again.answer("hello")) == first
+
+
+def test_the_oldest_turns_are_left_out_when_the_context_is_full(model: LanguageModel) -> None:
+    conversation = Conversation(model, "be brief", max_new_tokens=20)
+    for turn in range(8):
+        assert "".join(conversation.answer(f"turn {turn} " + "word " * 6))
+        ids = model.chat_ids(
+            [{"role": "system", "content": "be brief"}, *conversation.messages[conversation.left_out : -1]]
+        )
+        assert len(ids) + 20 <= model.context
+    assert len(conversation.messages) == 16
+    assert 0 < conversation.left_out < 16 and conversation.left_out % 2 == 0
+    with pytest.raises(ValueError, match="the context has room for 256"):
+        list(conversation.answer("word " * 300))
+    assert len(conversation.messages) == 16  # as if it had not been asked
+
+
+def test_an_answer_that_is_stopped_stays_as_far_as_it_came(model: LanguageModel) -> None:
+    conversation = Conversation(model, max_new_tokens=100)
+    flag = threading.Event()
+    pieces = []
+    for piece in conversation.answer("hello", flag):
+        pieces.append(piece)
+        if len(pieces) == 3:
+            flag.set()
+    assert conversation.messages[-1] == {"role": "assistant", "content": "".join(pieces)}
+    assert model.engine.cache.used == 0
+    assert list(conversation.answer("go on", flag)) == []  # still set: nothing is written
+    assert len(conversation.messages) == 2
+
+
+# Commands
+
+
+def test_generate_on_the_engine(folder: Path) -> None:
+    result = nncuda_command("generate", folder, "some words", "--greedy", "--max-tokens", 12)
+    assert result.exit_code == 0, result.output
+    with LanguageModel.load(folder) as model:
+        assert result.output == model.complete("some words", 12) + "\n"
+        both = nncuda_command(
+            "generate",
+            "--model",
+            folder,
+            "--prompt",
+            "some words",
+            "--prompt",
+            "others",
+            "--seed",
+            4,
+            "--max-tokens",
+            9,
+        )
+        texts = model.complete(["some words", "others"], 9, Sampling(seed=4))
+    assert both.output == f"{texts[0]}\n---\n{texts[1]}\n"
+    shown = nncuda_command("generate", folder, "-", "--stats", "--cache-format", "f32", input="some words")
+    assert shown.exit_code == 0 and "decode: 127 tokens in 127 steps" in shown.stderr and "GB/s" in shown.stderr
+    ids = nncuda_command("generate", folder, "--ids", "5 6, 7", "8", "--max-tokens", 4, "--greedy")
+    assert [len(line.split()) for line in ids.stdout.replace("---\n", "").splitlines()] == [4, 4]
+
+
+def test_generate_from_a_checkpoint_on_both_paths(ctx: nncuda.Context, tmp_path: Path) -> None:
+    checkpoint = save_tiny(ctx, tmp_path)
+    options = ("--ids", "5 6 7", "--max-tokens", 20, "--greedy")
+    trained = nncuda_command("generate", checkpoint, *options)
+    stored = nncuda_command("generate", checkpoint, *options, "--engine", "--cache-format", "f32")
+    assert trained.exit_code == 0 and trained.output == stored.output
+    for extra, problem in (
+        (("--context", 32), "need --engine"),
+        (("--stats",), "need --engine"),
+        (("8 9",), "need --engine"),
+        (("--engine", "--precision", "bf16"), "--precision is for checkpoints"),
+    ):
+        result = nncuda_command("generate", checkpoint, *options, *extra)
+        assert result.exit_code == 2 and problem in result.stderr
+
+
+def test_wrong_use_of_generate(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "no.gguf").write_bytes(b"GGUF")
+    for arguments, code, problem in (
+        ((), 2, "there is no MODEL"),
+        ((folder,), 2, "there is no PROMPT"),
+        (("--model", tmp_path / "none", "x"), 2, "does not exist"),
+        ((tmp_path / "no.gguf", "x"), 3, "no.gguf"),
+        ((folder, "x", "--context", 100000), 3, "context is 100000; this model takes 1 to 512"),
+        ((folder, "--ids", "5 x"), 2, "PROMPT has 'x'"),
+        ((folder, "--ids", "600"), 3, "PROMPT[0] is 600; it must be 0 to 599"),
+    ):
+        result = nncuda_command("generate", *arguments)
+        assert result.exit_code == code and problem in result.stderr, result.output
+
+
+def test_chat_from_a_pipe(folder: Path) -> None:
+    lines = "hello\n\n/system be kind\n/system\n/what\n/clear\nhello\n/stats\n/exit\nnever read\n"
+    result = nncuda_command("chat", folder, "--max-tokens", 8, "--temperature", 0, "--stats", input=lines)
+    assert result.exit_code == 0, result.output
+    answers = result.stdout.splitlines()
+    assert "be kind" in answers
+    assert "no command /what" in result.stderr and "no chat template" in result.stderr
+    assert result.stderr.count("tokens/s") == 4
+    assert nncuda_command("chat").exit_code == 2
+    assert nncuda_command("chat", folder, "--model", folder).exit_code == 2
+
+
+def test_interrupts_in_a_terminal(folder: Path) -> None:
+    """Ctrl-C stops the answer and not the program; at the prompt, twice, it leaves."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nncuda", "chat", folder, "--max-tokens", "400"],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        env={**os.environ, "TERM": "dumb"},
+    )
+    os.close(slave)
+    seen = ""
+
+    def wait_for(text: str, after: int = 0) -> None:
+        nonlocal seen
+        end = time.monotonic() + 60
+        while text not in seen[after:]:
+            assert time.monotonic() < end, seen
+            if select.select([master], [], [], 1)[0]:
+                seen += os.read(master, 4096).decode("utf-8", "replace")
+
+    try:
+        wait_for("> ")
+        os.write(master, b"hello\n")
+        wait_for("hello")
+        at = len(seen)
+        while len(seen) < at + 20:  # the answer runs
+            seen += os.read(master, 4096).decode("utf-8", "replace")
+        os.kill(process.pid, signal.SIGINT)
+        wait_for("\n> ", at)
+        at = len(seen)
+        os.kill(process.pid, signal.SIGINT)
+        wait_for("leaves", at)
+        wait_for("> ", at)
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
