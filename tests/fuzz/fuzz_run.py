@@ -60,7 +60,7 @@ def fuzz(name: str, arguments: list[str]) -> None:
 def child(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """A run of `fuzz` in a process of its own, which ends with libFuzzer."""
     command = [sys.executable, __file__, name, "--libfuzzer", *map(str, arguments)]
-    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
 
 
 def run(name: str, seconds: int) -> bool:
@@ -74,15 +74,15 @@ def run(name: str, seconds: int) -> bool:
     limits = (f"-max_total_time={seconds}", "-timeout=20", "-rss_limit_mb=8192", f"-max_len={LONGEST}")
     places = [folder / "corpus", folder / "seeds", *([kept] if kept.is_dir() else [])]
     done = child(name, *limits, f"-artifact_prefix={folder / 'findings'}/", "-print_final_stats=1", *places)
-    (folder / "log").write_text(done.stderr, encoding="utf-8")
-    executed = re.findall(r"number_of_executed_units: (\d+)", done.stderr)
-    covered = re.findall(r"cov: (\d+) ft: (\d+) corp: (\d+)", done.stderr)
+    (folder / "log").write_text(done.stdout, encoding="utf-8")
+    executed = re.findall(r"number_of_executed_units: (\d+)", done.stdout)
+    covered = re.findall(r"cov: (\d+) ft: (\d+) corp: (\d+)", done.stdout)
     reached = "edges {}, features {}, corpus {}".format(*covered[-1]) if covered else "nothing reached"
     print(f"{name}: {executed[-1] if executed else 0} runs, {reached}", flush=True)
     if done.returncode == 0:
         return True
-    lines = [line for line in done.stderr.splitlines() if "Finding" in line or "ERROR" in line or "Test unit" in line]
-    print("  FINDING: " + "\n  ".join(lines[:6] or done.stderr.splitlines()[-6:]), flush=True)
+    lines = [line for line in done.stdout.splitlines() if "Finding:" in line or "ERROR" in line or "Test unit" in line]
+    print("  FINDING: " + "\n  ".join(lines[:6] or done.stdout.splitlines()[-6:]), flush=True)
     return False
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 #: Kinds of pieces, in SentencePiece's files and in GGUF's.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -49,36 +50,29 @@ class PieceModel:
     def from_bytes(cls, content: bytes) -> PieceModel:
         """Reads a file. ValueError when it is none."""
         pieces, scores, kinds = [], [], []
-        trainer: dict[int, object] = {}
-        normalizer: dict[int, object] = {}
-        for field, value in _fields(content):
+        trainer: dict[tuple[int, int], Any] = {}
+        normalizer: dict[tuple[int, int], Any] = {}
+        for field, kind, value in _fields(content):
+            # A field of another wire type is one that this message does not know: SentencePiece passes over it too.
+            if kind != _BYTES:
+                continue
             if field == 1:
-                entry = dict(_fields(_as(bytes, value)))
-                pieces.append(_as(bytes, entry.get(1, b"")).decode("utf-8"))
-                score = _as(bytes, entry.get(2, bytes(4)))
-                if len(score) != 4:
-                    raise ValueError(f"a score has {len(score)} bytes")
-                scores.extend(struct.unpack("<f", score))
-                kinds.append(_as(int, entry.get(3, NORMAL)))
-            elif field == 2:
-                trainer.update(_fields(_as(bytes, value)))
-            elif field == 3:
-                normalizer.update(_fields(_as(bytes, value)))
+                entry = {(number, wire): part for number, wire, part in _fields(value)}
+                pieces.append(entry.get((1, _BYTES), b"").decode("utf-8"))
+                scores.extend(struct.unpack("<f", entry.get((2, _FIXED32), bytes(4))))
+                kinds.append(entry.get((3, _VARINT), NORMAL))
+            elif field in (2, 3):
+                message = trainer if field == 2 else normalizer
+                message.update({(number, wire): part for number, wire, part in _fields(value)})
         return cls(
             pieces,
             scores,
             kinds,
-            _as(int, trainer.get(3, UNIGRAM)),
-            bool(normalizer.get(3, 1)),
-            bool(normalizer.get(4, 1)),
-            bool(normalizer.get(2, b"")),
+            trainer.get((3, _VARINT), UNIGRAM),
+            bool(normalizer.get((3, _VARINT), 1)),
+            bool(normalizer.get((4, _VARINT), 1)),
+            bool(normalizer.get((2, _BYTES), b"")),
         )
-
-
-def _as(kind: type, value: object):
-    if not isinstance(value, kind):
-        raise ValueError(f"a field of {kind.__name__} has another type")
-    return value
 
 
 def _varint(value: int) -> bytes:
@@ -98,7 +92,8 @@ def _block(field: int, content: bytes) -> bytes:
     return _varint(field << 3 | _BYTES) + _varint(len(content)) + content
 
 
-def _fields(content: bytes) -> Iterator[tuple[int, object]]:
+def _fields(content: bytes) -> Iterator[tuple[int, int, Any]]:
+    # Numbers and wire types of the fields, and their values: whole numbers, or bytes.
     at = 0
 
     def varint() -> int:
@@ -118,12 +113,12 @@ def _fields(content: bytes) -> Iterator[tuple[int, object]]:
         key = varint()
         kind = key & 7
         if kind == _VARINT:
-            yield key >> 3, varint()
+            yield key >> 3, kind, varint()
             continue
         if kind not in (_FIXED64, _BYTES, _FIXED32):
             raise ValueError(f"a field is of wire type {kind}")
         size = varint() if kind == _BYTES else 8 if kind == _FIXED64 else 4
         if size > len(content) - at:
             raise ValueError("the message ends inside a field")
-        yield key >> 3, content[at : at + size]
+        yield key >> 3, kind, content[at : at + size]
         at += size
