@@ -3,13 +3,14 @@
     python -m nncuda.bench.random_model /tmp/tinyllama --shape tinyllama
 
 Speed depends on sizes alone, so that no trained model needs to be fetched. Matrices are Normal(0, gain²/fan_in), with
-gains at which attention is neither flat nor one-sided and logits have a standard deviation of about 3: a likeliest token
-stands out, as in a trained model, and does not hang on the last bit. Each tensor is drawn from the seed and its own name,
-one at a time, and written at once: the largest one is what a run keeps in memory.
+gains at which attention is neither flat nor one-sided and logits have a standard deviation of about 3: a likeliest
+token stands out, as in a trained model, and does not hang on the last bit. Each tensor is drawn from the seed and its own
+name, one at a time, and written at once: the largest one is what a run keeps in memory.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import math
@@ -160,8 +161,9 @@ def text(words: int, seed: int = 0) -> str:
     return " ".join(written)
 
 
+@functools.cache
 def tokenizer(vocabulary: int) -> bytes:
-    """A SentencePiece file of the kind that llama models have: BPE, bytes for what it lacks, unknown 0, begin 1, end 2."""
+    """A SentencePiece file as llama models have it: BPE, bytes for what it lacks, unknown 0, begin 1, end 2."""
     model = io.BytesIO()
     written = text(max(20000, 40 * vocabulary))
     sentencepiece.SentencePieceTrainer.train(

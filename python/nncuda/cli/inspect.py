@@ -97,7 +97,7 @@ def _describe_gguf(path: Path) -> dict[str, Any]:
         "path": str(path),
         "parameters": count_text(total),
         "metadata": {key: _shortened(entry) for key, entry in file.typed.items()},
-        "formats": {name: f"{count} tensors, {bytes_text(size)}" for name, (count, size) in sorted(formats.items())},
+        "formats": {name: {"tensors": count, "bytes": size} for name, (count, size) in sorted(formats.items())},
     }
     total_bytes = sum(row["bytes"] for row in rows)
     return {**content, "total": f"{len(rows)} tensors, {bytes_text(total_bytes)}", "tensors": rows}
