@@ -39,6 +39,36 @@ struct nn_paged {
     return at(low, to) && token >= to.first && token < to.first + to.fresh;
   }
 
+  /* Tile number `index` of up to `each` new tokens, counted through the sequences: which of its sequence's it is. A
+   * whole warp calls it; false behind the last. */
+  __device__ __forceinline__ bool tile_at(int64_t index, int32_t each, nn_paged_sequence &to, int64_t &tile) const {
+    if (offsets == nullptr) {
+      tile = 0;
+      return index < batch && at(index, to);
+    }
+    const int lane = threadIdx.x % NN_WARP;
+    int64_t before = 0;
+    for (int64_t first = 0; first < batch; first += NN_WARP) {
+      nn_paged_sequence mine;
+      const bool there = first + lane < batch && at(first + lane, mine);
+      const int32_t tiles = there ? (int32_t)nn_ceil_div(mine.fresh, each) : 0;
+      int32_t through = tiles;
+#pragma unroll
+      for (int step = 1; step < NN_WARP; step *= 2) {
+        const int32_t other = __shfl_up_sync(NN_ALL_LANES, through, step);
+        through += lane >= step ? other : 0;
+      }
+      const unsigned later = __ballot_sync(NN_ALL_LANES, index < before + through);
+      if (later != 0) {
+        const int found = __ffs((int)later) - 1;
+        tile = index - before - __shfl_sync(NN_ALL_LANES, through - tiles, found);
+        return at(first + found, to);
+      }
+      before += __shfl_sync(NN_ALL_LANES, through, NN_WARP - 1);
+    }
+    return false;
+  }
+
   /* The page of rows 128 * i and on of a sequence; false when there is none of that number. */
   __device__ __forceinline__ bool page_at(int64_t sequence, int64_t i, int64_t &to) const {
     const int64_t at = sequence * max_pages + i;

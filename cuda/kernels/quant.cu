@@ -158,6 +158,9 @@ template <class T> static int32_t encode(nncuda_ctx *ctx, const nn_quantize_args
     return nn_launch(ctx, kernel, dim3(nn_blocks(ctx, elements, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0, x, y,
                      elements);
   }
+  if (a->format >= NNCUDA_FORMAT_Q4_K) {
+    return NNCUDA_ERROR_UNSUPPORTED;
+  }
   const int64_t parts = a->rows * (a->k / NN_PART);
   const unsigned blocks = nn_blocks(ctx, parts, THREADS, BLOCKS_PER_SM);
   const auto kernel = a->format == NNCUDA_FORMAT_Q4_0   ? encode_kernel<NNCUDA_FORMAT_Q4_0, T>

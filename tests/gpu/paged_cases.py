@@ -83,7 +83,7 @@ class Sequences:
     def decode(
         self, ctx: nncuda.Context, caches: tuple[nncuda.Tensor, nncuda.Tensor], lengths: list[int]
     ) -> np.ndarray:
-        q = np.stack([part[max(n - 1, 0)] for part, n in zip(self.q, lengths, strict=True)])
+        q = np.stack([part[min(max(n, 1), len(part)) - 1] for part, n in zip(self.q, lengths, strict=True)])
         out = kernels.attention_decode_paged(
             ctx.tensor(q), *caches, *(ctx.tensor(x) for x in (np.array(lengths, np.int32), self.table)),
             format=FORMATS[self.form], kv_heads=self.kv_heads)  # fmt: skip

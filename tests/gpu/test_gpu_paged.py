@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from paged_cases import FORMATS, Sequences
 
 import nncuda
-from paged_cases import FORMATS, Sequences
 
 
 @pytest.fixture(scope="module")
@@ -33,3 +33,85 @@ def test_appended_bytes_are_those_of_the_cpu(
         stored.append([cache.numpy() for cache in caches])
     for ours, theirs in zip(*stored, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+SHAPES = [(1, 1, 64), (8, 2, 64), (5, 1, 80), (12, 1, 128), (4, 4, 96), (3, 1, 256)]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(("heads", "kv_heads", "dim"), SHAPES)
+def test_a_token_has_the_same_bits_in_any_company(
+    gpu: nncuda.Context, cpu: nncuda.Context, form: str, heads: int, kv_heads: int, dim: int
+) -> None:
+    if form == "q8_0" and dim % 32 != 0:
+        pytest.skip("blocks of 32 do not fill a row")
+    lengths = [5, 130, 1, 261]
+    some = Sequences(lengths, heads, kv_heads, dim, form, "f32")
+    caches = some.caches(gpu)
+    all_rows = [(0, n) for n in lengths]
+    some.append(gpu, caches, all_rows)
+    whole = some.prefill(gpu, caches, all_rows)
+    theirs = some.caches(cpu)
+    some.append(cpu, theirs, all_rows)
+    for ours, other in zip(whole, some.prefill(cpu, theirs, all_rows), strict=True):
+        # Both are sums of at most 261 terms of magnitude 1 in f32, and powers of two within 2 units.
+        np.testing.assert_allclose(ours, other, rtol=0, atol=2e-5)
+    # One token at a time, together: a sequence without a token stays out.
+    for last in (1, 4, 127, 128, 129, 260, 261):
+        at = [min(last, n) for n in lengths]
+        got = some.decode(gpu, caches, at)
+        for b, n in enumerate(at):
+            np.testing.assert_array_equal(got[b], whole[b][n - 1])
+    # Pieces, some of them empty, in other memory that is filled as they come.
+    for shift in (0, 1):
+        caches = some.caches(gpu, shift)
+        begin = [0] * len(lengths)
+        for step in (3, 1, 0, 125, 90, 300):
+            cuts = [(b, min(b + step, n)) for b, n in zip(begin, lengths, strict=True)]
+            if any(end > first for first, end in cuts):
+                some.append(gpu, caches, cuts)
+                for (first, end), got, expected in zip(cuts, some.prefill(gpu, caches, cuts), whole, strict=True):
+                    np.testing.assert_array_equal(got, expected[first:end])
+            begin = [end for _, end in cuts]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_other_types_round_the_result_once(gpu: nncuda.Context, dtype: str) -> None:
+    some = Sequences([140, 3], 8, 2, 64, dtype, dtype)
+    caches = some.caches(gpu)
+    some.append(gpu, caches, [(0, 140), (0, 3)])
+    got = some.prefill(gpu, caches, [(0, 140), (0, 3)])
+    wide = Sequences([140, 3], 8, 2, 64, dtype, "f32")
+    wide.q = [part.astype(np.float32) for part in some.q]
+    for ours, exact in zip(got, wide.prefill(gpu, caches, [(0, 140), (0, 3)]), strict=True):
+        np.testing.assert_array_equal(ours, exact.astype(ours.dtype))
+    np.testing.assert_array_equal(some.decode(gpu, caches, [140, 2]), np.stack([got[0][139], got[1][1]]))
+
+
+def test_a_sequence_without_rows_gives_zeros(gpu: nncuda.Context) -> None:
+    some = Sequences([4, 1], 4, 2, 64, "f16", "f32")
+    caches = some.caches(gpu)
+    some.append(gpu, caches, [(0, 4), (0, 1)])
+    got = some.decode(gpu, caches, [4, 0])
+    assert np.all(got[1] == 0)
+    np.testing.assert_array_equal(got[0], some.prefill(gpu, caches, [(0, 4), (0, 1)])[0][3])
+
+
+def test_what_is_out_of_range_is_reported(gpu: nncuda.Context) -> None:
+    some = Sequences([130, 3], 2, 1, 64, "f16", "f32")
+    caches = some.caches(gpu)
+    some.append(gpu, caches, [(0, 130), (0, 3)])
+    good = some.table.copy()
+    some.table[0, 1] = some.pages
+    for call in (lambda: some.append(gpu, caches, [(0, 130), (0, 3)]),
+                 lambda: some.prefill(gpu, caches, [(100, 130), (2, 3)]),
+                 lambda: some.decode(gpu, caches, [130, 3])):  # fmt: skip
+        with pytest.raises(
+            nncuda.Error, match=rf"page_table\[0, 1\] is {some.pages}; it must be 0 to {some.pages - 1}"
+        ):
+            call()
+            gpu.synchronize()
+    some.table = good
+    with pytest.raises(nncuda.Error, match=r"lengths\[1\] is 400; it must be 0 to 384"):
+        some.decode(gpu, caches, [130, 400])
+    assert some.decode(gpu, caches, [130, 3]).shape == (2, 2, 64)

@@ -1,0 +1,153 @@
+/* Rounds the left factor of products with stored weights, and plans them. */
+#include "kernels/quant_gemm.cuh"
+
+/* By count, not measured on a GPU yet: the left factor is small beside the weights. */
+constexpr int THREADS = 256, BLOCKS_PER_SM = 8;
+
+/* Rows behind the last group are not read. */
+__device__ __forceinline__ int64_t rows_used(const int32_t *offsets, int64_t groups, int64_t m) {
+  if (offsets == nullptr) {
+    return m;
+  }
+  const int64_t end = offsets[groups];
+  return end < 0 ? 0 : end < m ? end : m;
+}
+
+/*
+ * Blocks of 32 to codes: 8 lanes have 4 elements each. A unit of x that is below 2^-100 counts as 0, which keeps its
+ * reciprocal finite; one that is not finite makes the unit NaN, and with it every sum that it goes into.
+ */
+template <class T, bool WIDE>
+__global__ void __launch_bounds__(THREADS) round_kernel(const T *x, uint32_t *codes, quant_unit *units, int64_t m,
+                                                        int64_t k, const int32_t *offsets, int64_t groups) {
+  constexpr int EACH = 4, LANES = NN_PART / EACH;
+  const int64_t quads = rows_used(offsets, groups, m) * (k / EACH), step = (int64_t)gridDim.x * THREADS;
+  /* Whole warps go on together, since their lanes meet. */
+  for (int64_t first = (int64_t)blockIdx.x * THREADS + threadIdx.x / NN_WARP * NN_WARP; first < quads; first += step) {
+    const int64_t i = first + threadIdx.x % NN_WARP;
+    float some[EACH];
+    nn_load_at<WIDE, EACH>(some, x, i * EACH, quads * EACH);
+    float most = 0.0f;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      most = nn_larger::of(fabsf(some[e]), most); /* NaN stays */
+    }
+    most = nn_warp_max<LANES>(most);
+    const bool finite = most <= 3.402823466e38f;
+    const bool zero = !finite || most < 0x1p-100f;
+    const float inverse = zero ? 0.0f : __fdiv_rn(127.0f, most);
+    uint32_t word = 0;
+    int sum = 0;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      const int code = zero ? 0 : (int)rintf(__fmul_rn(some[e], inverse));
+      word |= ((uint32_t)code & 255u) << (8 * e);
+      sum += code;
+    }
+    const int half = nn_warp_sum<LANES / 2>(sum), other = __shfl_xor_sync(NN_ALL_LANES, half, LANES / 2);
+    if (i < quads) {
+      codes[i] = word;
+      if (i % LANES == 0) {
+        const float d = zero ? 0.0f : __fdiv_rn(most, 127.0f);
+        units[i / LANES] = {finite ? d : __int_as_float(0x7fffffff),
+                            ((uint32_t)half & 0xffffu) | (uint32_t)other << 16};
+      }
+    }
+  }
+}
+
+/* To the type of the weights. */
+template <class F, class T>
+__global__ void __launch_bounds__(THREADS)
+    cast_kernel(const T *x, F *y, int64_t m, int64_t k, const int32_t *offsets, int64_t groups) {
+  const int64_t elements = rows_used(offsets, groups, m) * k, step = (int64_t)gridDim.x * THREADS;
+  for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < elements; i += step) {
+    y[i] = nn_from_float<F>(nn_to_float(x[i]));
+  }
+}
+
+/* ---- the plan ---- */
+
+template <class T> static int32_t round_left(nncuda_ctx *ctx, quant_product &p, const T *x) {
+  const int64_t parts = p.k / NN_PART;
+  uint32_t *const codes = static_cast<uint32_t *>(nn_scratch(ctx, (size_t)(p.m * p.k)));
+  quant_unit *const units = static_cast<quant_unit *>(nn_scratch(ctx, (size_t)(p.m * parts) * sizeof(quant_unit)));
+  if (codes == nullptr || units == nullptr) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  p.codes = reinterpret_cast<const int8_t *>(codes);
+  p.units = units;
+  const auto kernel = nn_aligned_16(x) ? round_kernel<T, true> : round_kernel<T, false>;
+  return nn_launch(ctx, kernel, dim3(nn_blocks(ctx, p.m * p.k / 4, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0, x, codes,
+                   units, p.m, p.k, p.offsets, p.groups);
+}
+
+template <class F, class T> static int32_t cast_left(nncuda_ctx *ctx, quant_product &p, const T *x, int32_t format) {
+  F *const y = static_cast<F *>(nn_scratch(ctx, (size_t)(p.m * p.k) * sizeof(F)));
+  if (y == nullptr) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  p.left[format] = y;
+  return nn_launch(ctx, cast_kernel<F, T>, dim3(nn_blocks(ctx, p.m * p.k, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0, x,
+                   y, p.m, p.k, p.offsets, p.groups);
+}
+
+/* Makes what a matrix of the format needs of the left factor, unless it is there. */
+template <class T> static int32_t make_left(nncuda_ctx *ctx, quant_product &p, const T *x, int32_t format) {
+  if (!nn_is_dtype(format)) {
+    return p.codes == nullptr ? round_left(ctx, p, x) : NNCUDA_SUCCESS;
+  }
+  if (p.left[format] != nullptr) {
+    return NNCUDA_SUCCESS;
+  }
+  int32_t status = NNCUDA_SUCCESS;
+  if (format == p.dtype) {
+    p.left[format] = x;
+  } else if (format == NNCUDA_FORMAT_F32) {
+    status = cast_left<float>(ctx, p, x, format);
+  } else if (format == NNCUDA_FORMAT_F16) {
+    status = cast_left<nn_f16>(ctx, p, x, format);
+  } else {
+    status = cast_left<nn_bf16>(ctx, p, x, format);
+  }
+  p.left_wide[format] = nn_aligned_16(p.left[format]) && nn_rows_16(p.k, p.k, format);
+  return status;
+}
+
+static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
+  quant_product p = {};
+  p.offsets = a->offsets;
+  p.bias = a->bias;
+  p.residual = a->residual;
+  p.y = a->y;
+  p.groups = a->groups;
+  p.m = a->m;
+  p.n = a->n;
+  p.k = a->k;
+  p.matrices = a->matrices;
+  p.combine = a->combine;
+  p.activation = a->activation;
+  p.dtype = a->dtype;
+  p.first_offset = nn_rule_of(ctx, "offsets", "0");
+  p.other_offsets = nn_range_of(ctx, "offsets", 0, a->m).noted("the number of rows");
+  int64_t column = 0;
+  for (int32_t i = 0; i < a->matrices; i++) {
+    const nn_quant_matrix &from = a->matrix[i];
+    const bool wide = nn_aligned_16(from.w) && from.row_bytes % 16 == 0;
+    p.matrix[i] = {static_cast<const uint8_t *>(from.w), from.n, from.row_bytes, column, 0, from.format, wide};
+    column += a->combine == NN_QUANT_COLUMNS ? from.n : 0;
+    int32_t status = NNCUDA_SUCCESS;
+    NN_SWITCH_FLOATS(a->dtype, status = make_left(ctx, p, static_cast<const T *>(a->x), from.format));
+    if (status != NNCUDA_SUCCESS) {
+      return status;
+    }
+  }
+  return quant_run_rows(ctx, p);
+}
+
+#define QUANT_GEMM(op)                                                                                                 \
+  NN_KERNEL(op) { return run(ctx, static_cast<const nn_gemm_quant_args *>(args)); }
+
+QUANT_GEMM(gemm_quant)
+QUANT_GEMM(gemm_quant_qkv)
+QUANT_GEMM(gemm_quant_swiglu)

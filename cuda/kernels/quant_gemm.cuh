@@ -1,0 +1,172 @@
+/*
+ * Products with stored weights (bindings.h, section quant): the problem as its kernels see it, which rows of x meet
+ * which matrix, and the way from finished sums to y.
+ *
+ * Files: quant_gemm.cu rounds the left factor and plans, quant_gemm_rows.cu multiplies for few rows.
+ *
+ * What decides bits is the same in all of them. With a block format the products of 32 weights are whole numbers, exact
+ * whatever instruction makes them, and the blocks of a row are added in order: sum = fma(d * scale, products, sum),
+ * then sum = fma(d * (sum of the codes), minimum, sum) where there are minima. With a format that is a dtype, runs of 8
+ * elements go in turn to 32 sums, which are added in pairs at the end. So a row has the same bits for any m.
+ */
+#ifndef NN_KERNELS_QUANT_GEMM_CUH
+#define NN_KERNELS_QUANT_GEMM_CUH
+
+#include "abi/quant.h"
+
+#include "kernels/quant_format.cuh"
+
+/* What goes with 32 codes of the left factor: their unit, and their sums by halves, 16 bits each. */
+struct quant_unit {
+  float d;
+  uint32_t sums;
+
+  __device__ __forceinline__ int low() const { return (int16_t)sums; }
+  __device__ __forceinline__ int high() const { return (int)sums >> 16; }
+  /* Of all 32, in units of x. */
+  __device__ __forceinline__ float total() const { return __fmul_rn(d, (float)(low() + high())); }
+};
+
+struct quant_weights {
+  const uint8_t *w;
+  int64_t n, row_bytes;
+  int64_t column, first_tile; /* in y; of the tiles across y */
+  int32_t format;
+  bool wide; /* rows are runs of 16 bytes */
+};
+
+struct quant_product {
+  quant_weights matrix[NN_QUANT_MATRICES];
+  const int8_t *codes;     /* [m, k], or null when no matrix is in blocks */
+  const quant_unit *units; /* [m, k / 32] */
+  const void *left[3];     /* [m, k] as f32, f16 and bf16, where a matrix is of that type */
+  const int32_t *offsets;
+  const void *bias, *residual;
+  void *y;
+  int64_t groups, m, n, k;
+  int32_t matrices, combine, activation, dtype;
+  bool left_wide[3];
+  nn_rule first_offset; /* with their words, since the host follows those */
+  nn_range other_offsets;
+
+  /* offsets[0] = 0, never falling, the last at most m. One block of a call looks, and reports the first that is bad;
+   * what tiles_of meets of them it leaves out. */
+  __device__ __forceinline__ void check_offsets() const {
+    if (offsets == nullptr || blockIdx.x != 0 || blockIdx.y != 0) {
+      return;
+    }
+    for (int64_t g = threadIdx.x; g < groups; g += blockDim.x) {
+      if (g == 0 && offsets[0] != 0) {
+        first_offset.broken_by(0, offsets[0]);
+      }
+      nn_range range = other_offsets;
+      range.low = offsets[g];
+      range.holds(g + 1, offsets[g + 1]);
+    }
+  }
+};
+
+/* Rows of x that meet one matrix of each group. */
+struct quant_rows {
+  int64_t group, first;
+  int32_t count;
+};
+
+/* Tile number `tile` of up to ROWS rows; false behind the last. A whole warp calls it. */
+template <int ROWS> __device__ __forceinline__ bool quant_find(const quant_product &p, int64_t tile, quant_rows &to) {
+  if (p.offsets == nullptr) {
+    const int64_t first = tile * ROWS;
+    to = {0, first, (int32_t)(p.m - first < ROWS ? p.m - first : ROWS)};
+    return first < p.m;
+  }
+  const int lane = threadIdx.x % NN_WARP;
+  int64_t before = 0;
+  for (int64_t group = 0; group < p.groups; group += NN_WARP) {
+    const int64_t g = group + lane;
+    int32_t begin = 0, end = 0;
+    if (g < p.groups) {
+      begin = p.offsets[g];
+      end = p.offsets[g + 1];
+    }
+    if (begin < 0 || end < begin || end > p.m) {
+      begin = end = 0;
+    }
+    const int32_t tiles = (int32_t)nn_ceil_div(end - begin, ROWS);
+    int32_t through = tiles;
+#pragma unroll
+    for (int step = 1; step < NN_WARP; step *= 2) {
+      const int32_t other = __shfl_up_sync(NN_ALL_LANES, through, step);
+      through += lane >= step ? other : 0;
+    }
+    const unsigned later = __ballot_sync(NN_ALL_LANES, tile < before + through);
+    if (later != 0) {
+      const int found = __ffs((int)later) - 1;
+      const int32_t at = (int32_t)(tile - before) - __shfl_sync(NN_ALL_LANES, through - tiles, found);
+      begin = __shfl_sync(NN_ALL_LANES, begin, found) + at * ROWS;
+      end = __shfl_sync(NN_ALL_LANES, end, found);
+      to = {group + found, begin, end - begin < ROWS ? end - begin : ROWS};
+      return true;
+    }
+    before += __shfl_sync(NN_ALL_LANES, through, NN_WARP - 1);
+  }
+  return false;
+}
+
+/* Tiles of ROWS rows that there can be at most. */
+template <int ROWS> inline int64_t quant_row_tiles(const quant_product &p) {
+  return p.offsets == nullptr ? nn_ceil_div(p.m, ROWS) : p.m / ROWS + (p.groups < p.m ? p.groups : p.m);
+}
+
+/* Lays tiles of `columns` columns across y, matrix by matrix, and counts them. */
+inline int64_t quant_column_tiles(quant_product &p, int64_t columns) {
+  int64_t tiles = 0;
+  for (int32_t i = 0; i < p.matrices; i++) {
+    p.matrix[i].first_tile = tiles;
+    tiles += p.combine == NN_QUANT_SWIGLU && i > 0 ? 0 : nn_ceil_div(p.matrix[i].n, columns);
+  }
+  return tiles;
+}
+
+/* The matrix of a tile. */
+__device__ __forceinline__ int quant_matrix_of(const quant_product &p, int64_t tile) {
+  int which = 0;
+  if (p.combine == NN_QUANT_COLUMNS) {
+    while (which + 1 < p.matrices && tile >= p.matrix[which + 1].first_tile) {
+      which++;
+    }
+  }
+  return which;
+}
+
+__device__ __forceinline__ float quant_silu(float x) { return x / (1.0f + expf(-x)); }
+
+template <class T>
+__device__ __forceinline__ void quant_finish_as(const quant_product &p, int64_t row, int64_t column, float x) {
+  if (p.bias != nullptr) {
+    x += nn_to_float(static_cast<const T *>(p.bias)[column]);
+  }
+  if (p.activation == NNCUDA_ACTIVATION_SILU) {
+    x = quant_silu(x);
+  }
+  const int64_t at = row * p.n + column;
+  if (p.residual != nullptr) {
+    x += nn_to_float(static_cast<const T *>(p.residual)[at]);
+  }
+  static_cast<T *>(p.y)[at] = nn_from_float<T>(x);
+}
+
+/* One element of y. */
+__device__ __forceinline__ void quant_finish(const quant_product &p, int64_t row, int64_t column, float x) {
+  if (p.dtype == NNCUDA_F32) {
+    quant_finish_as<float>(p, row, column, x);
+  } else if (p.dtype == NNCUDA_F16) {
+    quant_finish_as<nn_f16>(p, row, column, x);
+  } else {
+    quant_finish_as<nn_bf16>(p, row, column, x);
+  }
+}
+
+/* Starts the product; every matrix has what it needs of the left factor. */
+int32_t quant_run_rows(nncuda_ctx *ctx, quant_product &p);
+
+#endif

@@ -1,0 +1,239 @@
+/*
+ * Products with stored weights on the ordinary cores, a few rows of x at a time: decoding. It is bound by reading the
+ * weights, once for the rows of a tile. A warp has a few rows of the weights and all of k: with a block format a lane
+ * takes every 32nd part, whose whole products it leaves, with their units, in shared memory; then each sum goes through
+ * the parts in order on a lane of its own.
+ */
+#include "kernels/quant_gemm.cuh"
+
+constexpr int THREADS = 128, WARPS = THREADS / NN_WARP;
+
+/*
+ * For M rows of x: R rows of the weights a warp, and runs of 32 parts whose loads are under way together. 8 parts a
+ * lane (for M = 8: 2, which leaves registers for the sums) are 32 words under way, 4 KiB a warp; more rows a warp would
+ * leave too few warps for the small matrices of a model. By count, not measured on a GPU yet.
+ */
+template <int M> struct rows_shape {
+  static constexpr int R = M <= 4 ? 4 : 2, RUNS = M == 1 ? 2 : 1, SUMS = R * M;
+};
+
+/* The whole product and the unit of a part, and the same of its minimum. Rows of 33 (65), so that sums meet no bank
+ * twice. */
+template <int M> using quant_terms = float2[2][rows_shape<M>::SUMS][rows_shape<M>::RUNS * NN_WARP + 1];
+
+/* Rows `row` .. of a matrix of which there are `valid`. */
+struct weight_rows {
+  const uint8_t *w;
+  int64_t row_bytes;
+  int32_t valid;
+  bool wide;
+
+  __device__ __forceinline__ const uint8_t *at(int r) const { return w + (r < valid ? r : valid - 1) * row_bytes; }
+};
+
+__device__ __forceinline__ int dot_of(const uint32_t *a, const uint32_t *b, int sum) {
+#pragma unroll
+  for (int i = 0; i < NN_PART_WORDS / 2; i++) {
+    sum = __dp4a((int)a[i], (int)b[i], sum);
+  }
+  return sum;
+}
+
+/* The whole product of 32 weights and codes. */
+template <int FORMAT>
+__device__ __forceinline__ int part_product(const nn_part &part, const uint32_t (&codes)[NN_PART_WORDS],
+                                            const quant_unit &unit) {
+  using S = nn_stored<FORMAT>;
+  const int low = dot_of(part.quants, codes, -S::MIDDLE * unit.low());
+  if constexpr (S::HAS_FACTORS) {
+    const int high = dot_of(part.quants + 4, codes + 4, -S::MIDDLE * unit.high());
+    return low * part.factor[0] + high * part.factor[1];
+  } else {
+    return dot_of(part.quants + 4, codes + 4, low - S::MIDDLE * unit.high());
+  }
+}
+
+/* Sum number `lane` of R x M (weight row lane / M, row lane % M of x), where there is one. */
+template <int FORMAT, int M>
+__device__ __forceinline__ float block_sums(const quant_product &p, const weight_rows &weights, const quant_rows &rows,
+                                            quant_terms<M> &terms) {
+  using S = rows_shape<M>;
+  const int lane = threadIdx.x % NN_WARP;
+  const int32_t parts = (int32_t)(p.k / NN_PART);
+  float sum = 0.0f;
+  for (int32_t first = 0; first < parts; first += S::RUNS * NN_WARP) {
+    nn_part part[S::RUNS][S::R];
+#pragma unroll
+    for (int u = 0; u < S::RUNS; u++) {
+      const int32_t mine = first + u * NN_WARP + lane;
+#pragma unroll
+      for (int r = 0; r < S::R; r++) {
+        nn_load_part<FORMAT>(part[u][r], weights.at(r), mine < parts ? mine : 0);
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+      const int64_t row = rows.first + (m < rows.count ? m : rows.count - 1);
+#pragma unroll
+      for (int u = 0; u < S::RUNS; u++) {
+        const int32_t mine = first + u * NN_WARP + lane;
+        const int64_t at = row * parts + (mine < parts ? mine : 0);
+        const uint4 *const from = reinterpret_cast<const uint4 *>(p.codes + at * NN_PART);
+        const uint4 a = from[0], b = from[1];
+        const uint32_t codes[NN_PART_WORDS] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+        const quant_unit unit = p.units[at];
+#pragma unroll
+        for (int r = 0; r < S::R; r++) {
+          const float product = (float)part_product<FORMAT>(part[u][r], codes, unit);
+          terms[0][r * M + m][u * NN_WARP + lane] = make_float2(__fmul_rn(unit.d, part[u][r].scale), product);
+          if constexpr (nn_stored<FORMAT>::HAS_MINIMUM) {
+            terms[1][r * M + m][u * NN_WARP + lane] = make_float2(unit.total(), part[u][r].minimum);
+          }
+        }
+      }
+    }
+    __syncwarp();
+    if (lane < S::SUMS) {
+      const int count = parts - first < S::RUNS * NN_WARP ? parts - first : S::RUNS * NN_WARP;
+#pragma unroll 8
+      for (int i = 0; i < count; i++) {
+        const float2 x = terms[0][lane][i];
+        sum = fmaf(x.x, x.y, sum);
+        if constexpr (nn_stored<FORMAT>::HAS_MINIMUM) {
+          const float2 y = terms[1][lane][i];
+          sum = fmaf(y.x, y.y, sum);
+        }
+      }
+    }
+    __syncwarp();
+  }
+  return sum;
+}
+
+/* Elements i .. i+7 of a row of k; zeros behind its end. */
+template <class F>
+__device__ __forceinline__ void load_8(float (&to)[8], const uint8_t *row, int64_t i, int64_t k, bool wide) {
+  constexpr int EACH = nn_per_16<F>;
+  const uint8_t *const from = row + i * (int64_t)sizeof(F);
+  if (wide && i + 8 <= k) {
+#pragma unroll
+    for (int e = 0; e < 8; e += EACH) {
+      float some[EACH];
+      nn_load(some, reinterpret_cast<const F *>(from) + e);
+#pragma unroll
+      for (int j = 0; j < EACH; j++) {
+        to[e + j] = some[j];
+      }
+    }
+    return;
+  }
+#pragma unroll
+  for (int e = 0; e < 8; e++) {
+    to[e] = i + e < k ? nn_number_at<F>(from + e * (int)sizeof(F)) : 0.0f;
+  }
+}
+
+/* The same of weights that are of a dtype. */
+template <class F, int M>
+__device__ __forceinline__ float dtype_sums(const quant_product &p, const weight_rows &weights, const quant_rows &rows,
+                                            int32_t format) {
+  using S = rows_shape<M>;
+  const int lane = threadIdx.x % NN_WARP;
+  const uint8_t *const left = static_cast<const uint8_t *>(p.left[format]);
+  const int64_t left_bytes = p.k * (int64_t)sizeof(F);
+  float sums[S::R][M] = {};
+  for (int64_t i = lane * 8; i < p.k; i += NN_WARP * 8) {
+    float w[S::R][8];
+#pragma unroll
+    for (int r = 0; r < S::R; r++) {
+      load_8<F>(w[r], weights.at(r), i, p.k, weights.wide);
+    }
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+      float x[8];
+      load_8<F>(x, left + (rows.first + (m < rows.count ? m : rows.count - 1)) * left_bytes, i, p.k,
+                p.left_wide[format]);
+#pragma unroll
+      for (int r = 0; r < S::R; r++) {
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+          sums[r][m] = fmaf(x[e], w[r][e], sums[r][m]);
+        }
+      }
+    }
+  }
+  float mine = 0.0f;
+#pragma unroll
+  for (int r = 0; r < S::R; r++) {
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+      const float whole = nn_warp_sum(sums[r][m]);
+      mine = lane == r * M + m ? whole : mine;
+    }
+  }
+  return mine;
+}
+
+template <int M>
+__device__ __forceinline__ float sums_of(const quant_product &p, int which, int64_t column, const quant_rows &rows,
+                                         quant_terms<M> &terms) {
+  const quant_weights &matrix = p.matrix[which];
+  const int64_t left = matrix.n - column;
+  const weight_rows weights = {matrix.w + (rows.group * matrix.n + column) * matrix.row_bytes, matrix.row_bytes,
+                               (int32_t)(left < rows_shape<M>::R ? left : rows_shape<M>::R), matrix.wide};
+  NN_SWITCH_BLOCKS(matrix.format, return block_sums<FORMAT, M>(p, weights, rows, terms));
+  if (matrix.format == NNCUDA_FORMAT_F32) {
+    return dtype_sums<float, M>(p, weights, rows, matrix.format);
+  }
+  if (matrix.format == NNCUDA_FORMAT_F16) {
+    return dtype_sums<nn_f16, M>(p, weights, rows, matrix.format);
+  }
+  return dtype_sums<nn_bf16, M>(p, weights, rows, matrix.format);
+}
+
+template <int M> __global__ void __launch_bounds__(THREADS) rows_kernel(quant_product p, int64_t row_tiles) {
+  using S = rows_shape<M>;
+  __shared__ quant_terms<M> terms[WARPS];
+  const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
+  p.check_offsets();
+  const int which = quant_matrix_of(p, blockIdx.x);
+  const quant_weights &matrix = p.matrix[which];
+  const int64_t column = ((int64_t)blockIdx.x - matrix.first_tile) * (WARPS * S::R) + warp * S::R;
+  if (column >= matrix.n) {
+    return;
+  }
+  for (int64_t tile = blockIdx.y; tile < row_tiles; tile += gridDim.y) {
+    quant_rows rows;
+    if (!quant_find<M>(p, tile, rows)) {
+      return;
+    }
+    float sum = 0.0f, gate = 0.0f;
+#pragma unroll 1
+    for (int i = 0; i <= p.combine; i++) { /* the gate, then the other factor */
+      gate = sum;
+      sum = sums_of<M>(p, which + i, column, rows, terms[warp]);
+    }
+    if (p.combine == NN_QUANT_SWIGLU) {
+      sum *= quant_silu(gate);
+    }
+    const int r = lane / M, m = lane % M;
+    if (lane < S::SUMS && column + r < matrix.n && m < rows.count) {
+      quant_finish(p, rows.first + m, matrix.column + column + r, sum);
+    }
+  }
+}
+
+template <int M> static int32_t run_rows(nncuda_ctx *ctx, quant_product &p) {
+  const int64_t across = quant_column_tiles(p, WARPS * rows_shape<M>::R), down = quant_row_tiles<M>(p), most = 65535;
+  return nn_launch(ctx, rows_kernel<M>, dim3((unsigned)across, (unsigned)(down < most ? down : most)), dim3(THREADS), 0,
+                   p, down);
+}
+
+int32_t quant_run_rows(nncuda_ctx *ctx, quant_product &p) {
+  /* Rows that a group has, about. */
+  const int64_t each = p.offsets == nullptr ? p.m : nn_ceil_div(p.m, p.groups);
+  return each <= 1   ? run_rows<1>(ctx, p)
+         : each <= 2 ? run_rows<2>(ctx, p)
+         : each <= 4 ? run_rows<4>(ctx, p)
+                     : run_rows<8>(ctx, p);
+}

@@ -1,0 +1,176 @@
+"""Stored weights on a GPU: rows to numbers and back, and products, beside the CPU engine and float64.
+
+A product with a block format is defined to the bit (bindings.h, section quant), so that both engines give the same bits
+before an activation. With a format that is a dtype any order of summation is right: the bound is Higham's (2002, 3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nncuda
+from nncuda import kernels
+
+DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+BLOCKS = {"q4_0": (10, 32, 18), "q4_1": (11, 32, 20), "q5_0": (12, 32, 22), "q5_1": (13, 32, 24),
+          "q8_0": (14, 32, 34), "q4_k": (15, 256, 144), "q5_k": (16, 256, 176), "q6_k": (17, 256, 210)}  # fmt: skip
+#: Where a block has numbers of 16 bits: scales and minima, which must be finite.
+HALVES = {"q4_0": [0], "q4_1": [0, 2], "q5_0": [0], "q5_1": [0, 2], "q8_0": [0], "q4_k": [0, 2], "q5_k": [0, 2],
+          "q6_k": [208]}  # fmt: skip
+NUMBERS = {"f32": (0, 4), "f16": (1, 2), "bf16": (2, 2)}
+ROUNDING = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
+
+
+@pytest.fixture(scope="module")
+def cpu() -> Iterator[nncuda.Context]:
+    with nncuda.Context("cpu") as ctx:
+        yield ctx
+
+
+def stored(rng: np.random.Generator, form: str, rows: int, k: int) -> np.ndarray:
+    """Any bytes are right but for the scales."""
+    if form in NUMBERS:
+        return rng.standard_normal((rows, k), np.float32).astype(DTYPES[form]).view(np.uint8)
+    _, elements, size = BLOCKS[form]
+    blocks = rng.integers(0, 256, (rows * k // elements, size), np.uint8)
+    for at in HALVES[form]:
+        blocks[:, at : at + 2] = rng.normal(0, 0.05, (len(blocks), 1)).astype(np.float16).view(np.uint8)
+    return blocks.reshape(rows, -1)
+
+
+def code(form: str) -> int:
+    return (NUMBERS if form in NUMBERS else BLOCKS)[form][0]
+
+
+def placed(ctx: nncuda.Context, array: np.ndarray, shift: int = 0) -> nncuda.Tensor:
+    memory = ctx.tensor(np.concatenate([np.zeros(shift, array.dtype), array.reshape(-1)]))
+    return memory.narrow(0, shift, array.size).view(*array.shape)
+
+
+def random(rng: np.random.Generator, *shape: int, dtype: str) -> np.ndarray:
+    return rng.standard_normal(shape, np.float32).astype(DTYPES[dtype])
+
+
+@pytest.mark.parametrize("form", [*BLOCKS, *NUMBERS])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numbers_are_those_of_the_cpu(gpu: nncuda.Context, cpu: nncuda.Context, form: str, dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    rows, k = 5, 2304
+    table, ids = stored(rng, form, rows, k), np.array([4, 0, 0, 3, 1, 2, 2], np.int32)
+    x = random(rng, rows, k, dtype=dtype)
+    expected = kernels.dequantize(cpu.tensor(table), format=code(form), k=k, dtype=dtype).numpy()
+    for shift in range(4):
+        w = placed(gpu, table, shift)
+        got = kernels.dequantize(w, format=code(form), k=k, dtype=dtype).numpy()
+        np.testing.assert_array_equal(got, expected)
+        got = kernels.embedding_quant(w, gpu.tensor(ids), format=code(form), dim=k, dtype=dtype).numpy()
+        np.testing.assert_array_equal(got, expected[ids])
+        y = placed(gpu, np.zeros_like(table), shift)
+        got = kernels.quantize(placed(gpu, x, shift), format=code(form), y=y).numpy()
+        want = kernels.quantize(cpu.tensor(x), format=code(form), row_bytes=table.shape[1]).numpy()
+        np.testing.assert_array_equal(got, want)
+
+
+def test_a_bad_id_is_reported(gpu: nncuda.Context) -> None:
+    table = stored(np.random.default_rng(0), "q8_0", 3, 64)
+    kernels.embedding_quant(gpu.tensor(table), gpu.tensor(np.array([1, 3], np.int32)), format=14, dim=64, dtype="f32")
+    with pytest.raises(nncuda.Error, match=r"ids\[1\] is 3; it must be 0 to 2"):
+        gpu.synchronize()
+
+
+@pytest.mark.parametrize("form", BLOCKS)
+@pytest.mark.parametrize("k", [256, 1280])
+def test_products_with_blocks_have_the_bits_of_the_cpu(
+    gpu: nncuda.Context, cpu: nncuda.Context, form: str, k: int
+) -> None:
+    rng = np.random.default_rng(k)
+    m, n = 21, 37
+    x, w = random(rng, m, k, dtype="f32"), stored(rng, form, n, k)
+    x[3, :32] = 0
+    x[4, 32:64] *= 1e-36
+    x[5, k - 1] = np.inf
+    expected = kernels.gemm_quant(cpu.tensor(x), cpu.tensor(w), format=code(form), n=n).numpy()
+    assert np.isnan(expected[5]).all()
+    for count in (1, 2, 3, 8, m):
+        for shift in (0, 1, 2):
+            got = kernels.gemm_quant(gpu.tensor(x[:count]), placed(gpu, w, shift), format=code(form), n=n).numpy()
+            np.testing.assert_array_equal(got, expected[:count])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("form", [*NUMBERS, "q4_k", "q6_k"])
+@pytest.mark.parametrize("k", [256, 1000, 1283])
+def test_products_and_their_ends(gpu: nncuda.Context, form: str, k: int, dtype: str) -> None:
+    if form in BLOCKS:
+        k = k // 256 * 256
+    rng = np.random.default_rng(k)
+    m, n = 18, 29
+    x, w = random(rng, m, k, dtype=dtype), stored(rng, form, n, k)
+    bias, residual = random(rng, n, dtype=dtype), random(rng, m, n, dtype=dtype)
+    numbers = kernels.dequantize(gpu.tensor(w), format=code(form), k=k, dtype="f32").numpy().astype(np.float64)
+    size = np.abs(x.astype(np.float64))
+    weight = np.abs(numbers)
+    exact = x.astype(np.float64) @ numbers.T + bias.astype(np.float64)
+    # Codes are half a unit of their block off, types round once; then sums of k terms.
+    unit = size.reshape(m, -1, 32).max(-1).repeat(32, -1) / 127 / 2 if form in BLOCKS else ROUNDING[form] * size
+    bound = unit @ weight.T * 1.001 + (k + 8) * ROUNDING["f32"] * (size @ weight.T + np.abs(bias.astype(np.float64)))
+    bound = bound * 1.1 + 1e-6  # silu is nowhere steeper than 1.1
+    silu = exact / (1 + np.exp(np.minimum(-exact, 700)))
+    want = silu + residual.astype(np.float64)
+    bound += ROUNDING[dtype] * 2 * (np.abs(want) + bound)
+    whole = None
+    for count in (m, 1, 2, 4, 7, 16):
+        for shift in (0, 1):
+            parts = (gpu.tensor(array) for array in (bias, residual[:count]))
+            left, right = placed(gpu, x[:count], shift), placed(gpu, w, shift)
+            got = kernels.gemm_quant(left, right, None, *parts, format=code(form), n=n, activation="silu").numpy()
+            whole = got if whole is None else whole
+            np.testing.assert_array_equal(got, whole[:count])
+            assert np.all(np.abs(got.astype(np.float64) - want[:count]) <= bound[:count])
+
+
+@pytest.mark.parametrize("forms", [("q4_0", "q4_0", "q6_k"), ("q8_0", "f16", "f32"), ("bf16", "q5_1", "q4_k")])
+@pytest.mark.parametrize("m", [1, 5, 40])
+def test_fused_products_are_their_parts(gpu: nncuda.Context, forms: tuple[str, str, str], m: int) -> None:
+    rng = np.random.default_rng(m)
+    k, sizes = 512, (70, 33, 33)
+    x = gpu.tensor(random(rng, m, k, dtype="f32"))
+    weights = [gpu.tensor(stored(rng, form, n, k)) for form, n in zip(forms, sizes, strict=True)]
+    q, key, v = (
+        kernels.gemm_quant(x, w, format=code(form), n=w.shape[0]).numpy()
+        for w, form in zip(weights, forms, strict=True)
+    )
+    got = kernels.gemm_quant_qkv(x, *weights, format_q=code(forms[0]), format_k=code(forms[1]),
+                                 format_v=code(forms[2]), n=sum(sizes)).numpy()  # fmt: skip
+    np.testing.assert_array_equal(got, np.concatenate([q, key, v], 1))
+    gate = kernels.gemm_quant(x, weights[1], format=code(forms[1]), n=33, activation="silu").numpy()
+    got = kernels.gemm_quant_swiglu(x, weights[1], weights[2], format_gate=code(forms[1]),
+                                    format_up=code(forms[2]), n=33).numpy()  # fmt: skip
+    np.testing.assert_allclose(got, gate * v, rtol=2.0**-23)  # the product rounds once more or less
+
+
+@pytest.mark.parametrize("form", ["q4_0", "q5_k", "f16"])
+def test_each_row_meets_its_experts_matrix(gpu: nncuda.Context, form: str) -> None:
+    rng = np.random.default_rng(5)
+    groups, n, k, m = 40, 19, 256, 75
+    counts = rng.integers(0, 4, groups)
+    counts[7] = 20
+    offsets = np.concatenate([[0], np.minimum(np.cumsum(counts), m - 3)]).astype(np.int32)
+    x, w = random(rng, m, k, dtype="f32"), stored(rng, form, groups * n, k)
+    y = gpu.tensor(np.full((m, n), -7, np.float32))
+    kernels.gemm_quant(gpu.tensor(x), gpu.tensor(w), gpu.tensor(offsets), format=code(form), groups=groups, n=n, y=y)
+    got = y.numpy()
+    assert np.all(got[offsets[-1] :] == -7)
+    for g in range(groups):
+        rows = slice(offsets[g], offsets[g + 1])
+        if rows.stop > rows.start:
+            alone = kernels.gemm_quant(gpu.tensor(x[rows]), gpu.tensor(w[g * n : (g + 1) * n]), format=code(form), n=n)
+            np.testing.assert_array_equal(got[rows], alone.numpy())
+    offsets[9] = m + 1
+    kernels.gemm_quant(gpu.tensor(x), gpu.tensor(w), gpu.tensor(offsets), format=code(form), groups=groups, n=n, y=y)
+    with pytest.raises(nncuda.Error, match=r"offsets\[9\] is 76; it must be \d+ to 75, the number of rows"):
+        gpu.synchronize()
