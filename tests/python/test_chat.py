@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -216,3 +217,15 @@ def test_interrupts_in_a_terminal(folder: Path) -> None:
         process.kill()
         process.wait()
         os.close(master)
+
+
+# The page
+
+
+def test_the_examples_of_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs/inference.md").read_text()
+    examples = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert examples and '"model.gguf"' in examples[0]
+    for example in examples:
+        exec(compile(example.replace('"model.gguf"', repr(str(folder))), "docs/inference.md", "exec"), {})
+    assert "0 " in capsys.readouterr().out
