@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from . import decode, products
+from . import decode, paged, products
 from .attention import attention
 from .little import little
 from .rows import Mover
 from .work import Bar, Work
 
 _COLD_WEIGHTS = 3 << 29  # bytes of weights in rotation: far beyond any cache
+_COLD_PAGES = 1 << 28  # as many layers' caches take turns in a model
 
 
 def cpu() -> list[Work]:
@@ -28,6 +29,9 @@ def cpu() -> list[Work]:
             for tokens in (512, 2048)
             for backward in (False, True)
         ),
+        paged.prefill(512, 32, 4, 64, "fma_f32", Bar(share=0.45)),
+        paged.decode(2048, 32, 4, 64, "read", Bar(share=0.5), _COLD_PAGES),
+        paged.decode(16384, 32, 4, 64, "read", Bar(share=0.5), _COLD_PAGES),
         move.softmax(2048, 32000, Bar(times_peer=1.5)),
         move.cross_entropy(512, 32000, Bar(times_peer=2.5)),
         move.rmsnorm(2048, 768, Bar(times_peer=8.0)),

@@ -1,0 +1,70 @@
+"""Attention over paged caches, as the inference engine calls it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import kernels
+from ..context import Context
+from .work import TOLERANCES, Bar, Floor, Side, Tensors, Work, cold, normal, side
+
+_PAGE = 128
+
+
+def _work(
+    kind: str, keys: int, heads: int, kv_heads: int, dim: int, floor: Floor | None, bar: Bar, cache: float
+) -> Work:
+    """f16 pages in any order; `kind` is "decode", one query behind `keys` of them, or "prefill", a query a key."""
+    count = -(-keys // _PAGE)
+    page_bytes = kv_heads * _PAGE * dim * 2
+    queries = keys if kind == "prefill" else 1
+
+    def integers(ctx: Context, *values: int) -> object:
+        return ctx.tensor(np.array(values, np.int32))
+
+    def inputs(ctx: Context, seed: int) -> Tensors:
+        table = np.random.default_rng(seed).permutation(count).astype(np.int32)[None]
+        found = {
+            "q": normal(ctx, seed, "f32", queries, heads, dim),
+            "offsets": integers(ctx, 0, queries),
+            "lengths": integers(ctx, keys),
+            "table": ctx.tensor(table),
+            "k": ctx.zeros((count, page_bytes), "u8"),
+            "v": ctx.zeros((count, page_bytes), "u8"),
+        }
+        rows = (normal(ctx, seed, "f32", keys, kv_heads, dim, stream=stream) for stream in (1, 2))
+        whole = integers(ctx, 0, keys)
+        kernels.kv_append_paged(*rows, whole, found["lengths"], found["table"], found["k"], found["v"], format="f16")
+        return found
+
+    def ours(ctx: Context, t: Tensors) -> Side:
+        q, pages = t["q"], (t["k"], t["v"])
+        out = ctx.empty(q.shape)
+        options = {"out": out, "kv_heads": kv_heads, "format": "f16"}
+        if kind == "prefill":
+            where = t["offsets"], t["lengths"], t["table"]
+            return side(lambda: kernels.flash_attention_paged(q, *pages, *where, **options), out)
+        return side(lambda: kernels.attention_decode_paged(q, *pages, t["lengths"], t["table"], **options), out)
+
+    stored = 2.0 * keys * kv_heads * dim * 2
+    pairs = keys * (keys + 1) / 2 if kind == "prefill" else keys
+    return Work(
+        group=f"paged attention f16, {heads} heads over {kv_heads} of keys x {dim}",
+        name=f"{kind} {keys}",
+        inputs=inputs,
+        ours=ours,
+        flops=4.0 * heads * dim * pairs,
+        bytes=stored + 8.0 * queries * heads * dim,
+        floor=floor,
+        bar=bar,
+        tolerance=TOLERANCES["f32"],
+        copies=1 if kind == "prefill" else cold(stored, cache),
+    )
+
+
+def decode(keys: int, heads: int, kv_heads: int, dim: int, floor: Floor | None, bar: Bar, cache: float) -> Work:
+    return _work("decode", keys, heads, kv_heads, dim, floor, bar, cache)
+
+
+def prefill(tokens: int, heads: int, kv_heads: int, dim: int, floor: Floor | None, bar: Bar) -> Work:
+    return _work("prefill", tokens, heads, kv_heads, dim, floor, bar, 0.0)
