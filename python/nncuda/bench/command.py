@@ -19,9 +19,11 @@ from ..context import Context
 from ..models import PRESETS
 from ..models.config import Precision
 from . import ceilings as ceilings_module
+from . import model_command
 from . import run as runner
 from . import step as step_module
 from .inference import measure as measure_inference
+from .model import Work
 from .run import Row
 from .timing import ONCE, Effort
 
@@ -41,7 +43,16 @@ _STEP = "training step of"
 @click.group(invoke_without_command=True)
 @_device_option
 @_threads_option
-@click.option("--against", type=click.Choice(["torch"]), help="Measure this peer beside each work, in the same run.")
+@click.option(
+    "--against", type=click.Choice(["torch", "llama.cpp"]), help="Measure this peer beside each work, in the same run."
+)
+@click.option(
+    "--model",
+    type=click.Path(exists=True, path_type=Path),
+    help="Instead: how fast this GGUF file or Hugging Face folder runs.",
+)
+@click.option("--rounds", type=click.IntRange(1, 100), help="With --model: so many rounds.  [default: 3]")
+@click.option("--python", help="With --model: the Python that has llama-cpp-python; default: this, or .venv-interop's.")
 @click.option("--only", multiple=True, help="Works whose group or name contains this text; may be repeated.")
 @click.option("--quick", is_flag=True, help="On a GPU: tiny sizes, once each. Shows that all of it runs, not how fast.")
 @_json_option
@@ -51,15 +62,31 @@ def bench(
     device: str,
     threads: int | None,
     against: str | None,
+    model: Path | None,
+    rounds: int | None,
+    python: str | None,
     only: tuple[str, ...],
     quick: bool,
     path: Path | None,
 ) -> None:
     """Measure the kernels and the training step beside this machine's ceilings, and beside PyTorch.
 
+    With --model: prefill, decoding and memory of a stored model, and with --against llama.cpp that program on the same
+    file and with as many threads, in turns.
+
     Exits with 1 when a work failed, or gave other results than its peer.
     """
     if click_context.invoked_subcommand is not None:
+        return
+    if model is None and (against == "llama.cpp" or rounds or python):
+        raise click.UsageError("--against llama.cpp, --rounds and --python are for --model")
+    if model is not None:
+        if against == "torch" or only or quick or device != "cpu":
+            raise click.UsageError("--model is measured on the CPU, against llama.cpp or nothing, and as a whole")
+        with Context(device, threads=threads) as ctx:
+            machine, threads = _machine(ctx), ctx.threads
+        work = Work() if rounds is None else Work(rounds=rounds)
+        model_command.run(model, against, python, threads, work, machine, path, console)
         return
     from . import catalogue
 

@@ -3,14 +3,15 @@
     python -m nncuda.bench.random_model /tmp/tinyllama --shape tinyllama
 
 Speed depends on sizes alone, so that no trained model needs to be fetched. Matrices are Normal(0, gain²/fan_in), with
-gains at which attention is neither flat nor one-sided and logits have a standard deviation of about 3: a likeliest
-token stands out, as in a trained model, and does not hang on the last bit. Each tensor is drawn from the seed and its own
-name, one at a time, and written at once: the largest one is what a run keeps in memory.
+gains at which attention is neither flat nor one-sided and logits have a standard deviation of about 3. What a layer
+adds is divided by sqrt(2 layers) (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", 2.3):
+layers as strong as what they are added to, one after the other, would make much of the least rounding, and no trained
+model has them. Each tensor is drawn from the seed and its own name, one at a time, and written at once: the largest one
+is what a run keeps in memory.
 """
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import math
@@ -65,7 +66,7 @@ class Shape:
 
 SHAPES = {
     "tinyllama": Shape(layers=22, hidden=2048, ffn=5632, heads=32, kv_heads=4, vocabulary=32000),
-    "small": Shape(layers=4, hidden=512, ffn=1536, heads=8, kv_heads=2, vocabulary=2000, context=512),
+    "small": Shape(layers=4, hidden=512, ffn=1536, heads=8, kv_heads=2, vocabulary=2000),
     "6.9b": Shape(layers=30, hidden=768, ffn=6144, heads=12, kv_heads=1, vocabulary=32000, context=32768,
                   experts=16, experts_per_token=4),
 }  # fmt: skip
@@ -102,6 +103,7 @@ def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...], float]]:
     def matrix(name: str, rows: int, columns: int, gain: float = 1.0) -> tuple[str, tuple[int, ...], float]:
         return f"{name}.weight", (rows, columns), gain / math.sqrt(columns)
 
+    added = 1 / math.sqrt(2 * shape.layers)
     hidden, queries, keys = shape.hidden, shape.heads * shape.dim, shape.kv_heads * shape.dim
     # A tied matrix must serve both ends: rows of the length that an output wants.
     yield "model.embed_tokens.weight", (shape.vocabulary, hidden), 3.0 / math.sqrt(hidden) if shape.tied else 1.0
@@ -112,7 +114,7 @@ def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...], float]]:
             ("q_proj", queries, hidden, 1.5),
             ("k_proj", keys, hidden, 1.5),
             ("v_proj", keys, hidden, 1.0),
-            ("o_proj", hidden, queries, 1.0),
+            ("o_proj", hidden, queries, added),
         ):
             yield matrix(f"{base}.self_attn.{name}", rows, columns, gain)
             if shape.biases:
@@ -125,7 +127,7 @@ def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...], float]]:
             up, gate, down = ("w3", "w1", "w2") if shape.experts else ("up_proj", "gate_proj", "down_proj")
             yield matrix(f"{feed}.{gate}", shape.ffn, hidden)
             yield matrix(f"{feed}.{up}", shape.ffn, hidden)
-            yield matrix(f"{feed}.{down}", hidden, shape.ffn)
+            yield matrix(f"{feed}.{down}", hidden, shape.ffn, added)
     yield "model.norm.weight", (hidden,), 0.1
     if not shape.tied:
         yield matrix("lm_head", shape.vocabulary, hidden, 3.0)
@@ -161,7 +163,6 @@ def text(words: int, seed: int = 0) -> str:
     return " ".join(written)
 
 
-@functools.cache
 def tokenizer(vocabulary: int) -> bytes:
     """A SentencePiece file as llama models have it: BPE, bytes for what it lacks, unknown 0, begin 1, end 2."""
     model = io.BytesIO()

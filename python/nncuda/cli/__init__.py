@@ -19,6 +19,7 @@ _COMMANDS = {
     "data": "nncuda.cli.data:data",
     "demo": "nncuda.cli.demo:demo",
     "doctor": "nncuda.cli.doctor:doctor",
+    "dump": "nncuda.cli.dump:dump",
     "generate": "nncuda.cli.generate:generate",
     "inspect": "nncuda.cli.inspect:inspect",
     "plan": "nncuda.cli.plan:plan",

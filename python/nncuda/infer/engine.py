@@ -299,6 +299,13 @@ class Engine:
                     y=inner,
                 )
                 if told is not None:
+                    # The fused product keeps neither of its factors; each row of these has the bits that it used.
+                    for name, weight in (("gate", gate), ("up", up)):
+                        y = self.ctx.empty(inner.shape)
+                        told(
+                            name,
+                            kernels.gemm_quant(b.normed.narrow(0, 0, tokens), weight.data, format=weight.format, y=y),
+                        )
                     told("ffn_inner", inner)
                 self._add_product(inner, down, None, x, "ffn", told)
             if told is not None:

@@ -1,0 +1,134 @@
+"""`nncuda dump`: every step of a layer, described, kept, or compared with another's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from ..infer.dump import Difference, Dump, Statistics, compare, is_dump, take
+from ..infer.dump_transformers import PeerMissing
+from ..infer.dump_transformers import take as take_from_transformers
+from ..infer.language_model import LanguageModel
+from ..infer.pages import CACHE_FORMATS
+from .terminal import console
+
+_DIFFERENT = 1
+
+
+@click.command()
+@click.option("--model", type=click.Path(exists=True, path_type=Path), required=True,
+              help="A GGUF file, a Hugging Face folder of a Llama or Mixtral, a checkpoint or a run.")  # fmt: skip
+@click.option(
+    "--layer", "layers", type=click.IntRange(min=0), multiple=True, help="Which layer; may be repeated.  [default: 0]"
+)
+@click.option("--prompt", required=True, help="The text to run.")
+@click.option("--ids", "as_ids", is_flag=True, help="The prompt is token ids; no tokenizer is needed.")
+@click.option("--values", type=click.IntRange(0, 64), default=3, show_default=True, help="So many values of each step.")
+@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Keep all values here, as safetensors.")
+@click.option("--compare", "other", type=click.Path(exists=True, path_type=Path),
+              help="A dump of --save, or a Hugging Face folder, which transformers runs in f32.")  # fmt: skip
+@click.option("--tolerance", type=click.FloatRange(min=0), default=1e-3, show_default=True,
+              help="A value differs beyond this share of its step's largest.")  # fmt: skip
+@click.option("--cache-format", type=click.Choice(CACHE_FORMATS), default="f32",
+              show_default=True, help="In which keys and values are kept.")  # fmt: skip
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
+@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
+def dump(
+    model: Path,
+    layers: tuple[int, ...],
+    prompt: str,
+    as_ids: bool,
+    values: int,
+    save: Path | None,
+    other: Path | None,
+    tolerance: float,
+    cache_format: str,
+    device: str,
+    threads: int | None,
+) -> None:
+    """Show every step of a layer for a prompt: from the embedding over attention and experts to the logits.
+
+    The steps are those of the engine that generates, one kernel call after the other. With --compare, the first value
+    that differs is named; exit code 1 then.
+    """
+    layers = layers or (0,)
+    with LanguageModel.load(model, device=device, threads=threads, cache_format=cache_format) as loaded:
+        ids = [int(token) for token in loaded.encode(_ids(prompt) if as_ids else prompt)]
+        if not ids:
+            raise click.UsageError("the prompt is empty; it must have at least one token")
+        mine = take(loaded.engine, ids, layers, str(model))
+    terminal = console()
+    if save is not None:
+        mine.save(save)
+    if other is None:
+        _show(mine, values, terminal)
+    else:
+        theirs = _other(other, mine, layers)
+        differences = compare(mine, theirs, tolerance)
+        _show_differences(differences, theirs, tolerance, terminal)
+    if save is not None:
+        terminal.print(f"written to {save}", highlight=False, soft_wrap=True)
+    if other is not None and any(difference.index is not None for difference in differences):
+        raise SystemExit(_DIFFERENT)
+
+
+def _ids(text: str) -> list[int]:
+    try:
+        return [int(word) for word in text.replace(",", " ").split()]
+    except ValueError:
+        raise click.UsageError("with --ids the prompt is whole numbers, such as '1 15043 3186'") from None
+
+
+def _other(path: Path, mine: Dump, layers: tuple[int, ...]) -> Dump:
+    if is_dump(path):
+        return Dump.load(path)
+    if not (path / "config.json").is_file():
+        raise click.UsageError(f"{path} is neither a dump (*.safetensors) nor a Hugging Face folder with a config.json")
+    try:
+        return take_from_transformers(path, mine.ids, layers)
+    except PeerMissing as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _show(shown: Dump, values: int, terminal: Console) -> None:
+    tokens = len(shown.ids)
+    table = Table(title=f"{shown.source}: {tokens} token{'s' if tokens > 1 else ''}", title_justify="left")
+    table.add_column("step", no_wrap=True)
+    table.add_column("shape", no_wrap=True)
+    for name in ("min", "max", "mean", "std", "norm", "not finite"):
+        table.add_column(name, justify="right")
+    if values:
+        table.add_column("first values")
+    for name, array in shown.steps.items():
+        found = Statistics.of(array, values)
+        numbers = (found.least, found.greatest, found.mean, found.deviation, found.norm)
+        cells = [name, " × ".join(map(str, found.shape)), *(f"{number:.4g}" for number in numbers)]
+        cells.append(str(found.not_finite) if found.not_finite else "")
+        table.add_row(*cells, *([" ".join(f"{value:.5g}" for value in found.first)] if values else []))
+    terminal.print(table)
+
+
+def _show_differences(differences: list[Difference], theirs: Dump, tolerance: float, terminal: Console) -> None:
+    table = Table(title=f"beside {theirs.source}", title_justify="left")
+    table.add_column("step", no_wrap=True)
+    for name in ("largest difference", "mean difference", "share of largest value"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for each in differences:
+        mark = "[red]differs[/]" if each.index is not None else ""
+        table.add_row(each.step, f"{each.largest:.3g}", f"{each.mean:.3g}", f"{each.share:.2g}", mark)
+    terminal.print(table)
+    first = next((each for each in differences if each.index is not None), None)
+    if first is None:
+        terminal.print(f"no value differs by more than {tolerance:g} of its step's largest", highlight=False)
+    else:
+        terminal.print(
+            f"first difference: {first.step} {list(first.index or ())}: {np.float32(first.mine)} here, "
+            f"{np.float32(first.theirs)} there",
+            highlight=False,
+            soft_wrap=True,
+        )
