@@ -1,0 +1,241 @@
+"""Tokenizers of GGUF files and of folders: what is wrong in them is refused, text comes back as it went in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer as LibraryTokenizer
+from tokenizers import decoders, models, pre_tokenizers
+
+from nncuda.bench import random_model
+from nncuda.formats import FormatError, StreamDecoder, Tokenizer
+from nncuda.formats.gguf import open_gguf
+from nncuda.formats.gguf_writer import write_gguf
+from nncuda.formats.sentencepiece_model import PieceModel
+from nncuda.formats.tokenizer import TextTokenizer
+from nncuda.formats.tokenizer_folder import tokenizer_from_folder
+from nncuda.formats.tokenizer_gguf import tokenizer_from_gguf
+from nncuda.formats.tokenizer_json import JsonTokenizer
+from nncuda.formats.tokenizer_to_gguf import tokenizer_metadata
+
+TEXTS = ("Hello, world!", "  two  spaces\n\ttab\r\n", "ünï 日本語 🙂 e\u0301", "a\0b", "")
+
+
+@pytest.fixture(scope="module")
+def model() -> bytes:
+    return random_model.tokenizer(500)
+
+
+@pytest.fixture(scope="module")
+def sentencepiece(model: bytes, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("sentencepiece")
+    (folder / "tokenizer.model").write_bytes(model)
+    return tokenizer_metadata(folder, 500)
+
+
+def byte_level_folder(folder: Path, **described: Any) -> Path:
+    """A folder with a byte-level BPE tokenizer of the 256 bytes, "ab", "abc" and three added tokens."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: index for index, token in enumerate([*alphabet, "ab", "abc"])}
+    tokenizer = LibraryTokenizer(models.BPE(vocabulary, [("a", "b"), ("ab", "c")]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<s>", "</s>", "<|eot_id|>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>", **described}))
+    return folder
+
+
+def through_a_file(tmp_path: Path, metadata: dict[str, Any]) -> TextTokenizer | None:
+    path = tmp_path / "t.gguf"
+    with write_gguf(path, metadata, []):
+        pass
+    return tokenizer_from_gguf(open_gguf(path).metadata, path)
+
+
+def test_a_sentencepiece_model_is_the_same_from_metadata(
+    model: bytes, sentencepiece: dict[str, Any], tmp_path: Path
+) -> None:
+    ours, theirs = Tokenizer(model), through_a_file(tmp_path, sentencepiece)
+    assert theirs is not None
+    assert (theirs.begin_id, theirs.end_ids, theirs.adds_begin, theirs.vocab_size) == (1, {2}, True, 500)
+    for text in (*TEXTS, random_model.text(500)):
+        ids = ours.encode(text)
+        assert theirs.encode(text) == ids and theirs.decode(ids) == ours.decode(ids) == text
+    assert ours.encode("a</s>", special=True)[-1] == 2 and 2 not in ours.encode("a</s>")
+    assert theirs.encode("x", begin=True)[0] == 1 and theirs.piece(2) == "</s>"
+
+
+def test_the_file_of_a_sentencepiece_model_is_read_and_written(model: bytes) -> None:
+    parts = PieceModel.from_bytes(model)
+    again = PieceModel.from_bytes(parts.to_bytes())
+    assert again == parts and len(parts.pieces) == 500 and not parts.normalises
+    for at in range(0, len(model), 97):
+        try:
+            PieceModel.from_bytes(model[:at])
+        except ValueError:
+            pass  # UnicodeDecodeError is one
+
+
+@pytest.mark.parametrize("kind", ["json", "gguf"])
+def test_byte_level_bpe(kind: str, tmp_path: Path) -> None:
+    folder = byte_level_folder(tmp_path, add_bos_token=True)
+    if kind == "json":
+        tokenizer = tokenizer_from_folder(folder)
+    else:
+        tokenizer = through_a_file(tmp_path, tokenizer_metadata(folder, 261))
+    assert tokenizer is not None
+    # In a GGUF file the end of a turn is known by its name.
+    assert tokenizer.begin_id == 258 and tokenizer.end_ids == ({259} if kind == "json" else {259, 260})
+    assert tokenizer.adds_begin and tokenizer.vocab_size == 261
+    assert tokenizer.encode("abcab") == [257, 256] and tokenizer.encode("a", begin=True)[0] == 258
+    for text in TEXTS:
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.encode("a</s>", special=True)[1:] == [259]
+    plain = tokenizer.encode("a</s>")
+    assert 259 not in plain and tokenizer.decode(plain) == "a</s>"
+    assert tokenizer.decode([257, 259, 256]) == "abcab"
+    for ids, words in (([261], r"ids\[0\] is 261; it must be 0 to 260"), ([0, -1], r"ids\[1\] is -1")):
+        with pytest.raises(ValueError, match=words):
+            tokenizer.decode(ids)
+
+
+def test_streams_of_byte_level_tokens_hold_back_what_is_not_whole(tmp_path: Path) -> None:
+    tokenizer = tokenizer_from_folder(byte_level_folder(tmp_path))
+    assert tokenizer is not None
+    decoder = StreamDecoder(tokenizer)
+    text = "é 日🙂!"
+    pieces = [decoder.push(token) for token in tokenizer.encode(text)]
+    assert "".join(pieces) == text and decoder.flush() == ""
+    assert pieces.count("") == 1 + 2 + 3  # all bytes but the last of each character
+    half = tokenizer.encode("🙂")[:2]
+    assert [decoder.push(token) for token in half] == ["", ""] and "\N{REPLACEMENT CHARACTER}" in decoder.flush()
+    assert decoder.push(5000) == ""  # of a model whose vocabulary was filled up
+
+
+def test_unused_tokens_fill_the_vocabulary_of_the_model(tmp_path: Path) -> None:
+    metadata = tokenizer_metadata(byte_level_folder(tmp_path), 300)
+    assert metadata["tokenizer.ggml.tokens"][261:263] == ["[PAD261]", "[PAD262]"]
+    assert len(metadata["tokenizer.ggml.tokens"]) == len(metadata["tokenizer.ggml.token_type"]) == 300
+    with pytest.raises(FormatError, match="has a tokenizer of 261 tokens for a model of 260"):
+        tokenizer_metadata(tmp_path, 260)
+    tokenizer = through_a_file(tmp_path, metadata)
+    assert tokenizer is not None and tokenizer.vocab_size == 300
+
+
+def without(key: str) -> dict[str, Any]:
+    return {f"tokenizer.ggml.{key}": ...}
+
+
+def changed(key: str, index: int, value: Any) -> dict[str, Any]:
+    return {f"tokenizer.ggml.{key}": (index, value)}
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "another kind": ({"tokenizer.ggml.model": "bert"}, "tokenizer.ggml.model is 'bert'"),
+    "no tokens": (without("tokens"), "tokenizer.ggml.tokens is missing"),
+    "tokens that are numbers": ({"tokenizer.ggml.tokens": [1, 2]}, "tokenizer.ggml.tokens is no array of strings"),
+    "no types": (without("token_type"), "tokenizer.ggml.token_type is missing"),
+    "no scores": (without("scores"), "tokenizer.ggml.scores is missing"),
+    "fewer scores than tokens": (
+        {"tokenizer.ggml.scores": np.zeros(499, np.float32)},
+        "tokenizer.ggml.scores has 499 entries, tokenizer.ggml.tokens 500",
+    ),
+    "a score that is no number": (changed("scores", 7, np.nan), "tokenizer.ggml.scores has nan for token 7"),
+    "a type beyond all": (changed("token_type", 9, 7), "tokenizer.ggml.token_type has 7 for token 9; it is 1 to 6"),
+    "a type of 0": (changed("token_type", 9, 0), "tokenizer.ggml.token_type has 0 for token 9"),
+    "an empty token": (changed("tokens", 300, ""), "token 300 of tokenizer.ggml.tokens is empty"),
+    "a token twice": (changed("tokens", 300, "<s>"), "has 1 tokens that others are equal to"),
+    "a byte that is none": (changed("tokens", 5, "<0xGG>"), "byte token 5 is '<0xGG>'; it must be <0x00> to <0xFF>"),
+    "a byte too few": (changed("token_type", 5, 1), "has 255 byte tokens; there must be 256, or none"),
+    "no unknown token": (changed("token_type", 0, 1), "has 0 unknown tokens; there must be one"),
+    "two unknown tokens": (changed("token_type", 300, 2), "has 2 unknown tokens"),
+    "a begin beyond all": ({"tokenizer.ggml.bos_token_id": 500}, "bos_token_id is 500; it must be the id of a token"),
+    "an end of -1": ({"tokenizer.ggml.eos_token_id": -1}, "eos_token_id is -1; it must be the id of a token, 0 to 499"),
+    "an end of 2^32 - 1": ({"tokenizer.ggml.eot_token_id": 2**32 - 1}, "eot_token_id is 4294967295"),
+    "another unknown token": ({"tokenizer.ggml.unknown_token_id": 3}, "is 3, but the unknown token is 0"),
+    "a flag that is a number": ({"tokenizer.ggml.add_bos_token": 1}, "add_bos_token is 1; it must be a bool"),
+}
+
+
+def apply(metadata: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    made = dict(metadata)
+    for key, value in changes.items():
+        if value is ...:
+            del made[key]
+        elif isinstance(value, tuple):
+            made[key] = list(made[key]) if isinstance(made[key], list) else made[key].copy()
+            made[key][value[0]] = value[1]
+        else:
+            made[key] = value
+    return made
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_metadata_that_are_wrong_are_refused(case: str, sentencepiece: dict[str, Any], tmp_path: Path) -> None:
+    changes, words = WRONG[case]
+    with pytest.raises(FormatError) as caught:
+        through_a_file(tmp_path, apply(sentencepiece, changes))
+    assert words in str(caught.value) and "t.gguf" in str(caught.value)
+
+
+WRONG_BPE: dict[str, tuple[dict[str, Any], str]] = {
+    "another cut": ({"tokenizer.ggml.pre": "hunyuan"}, "cuts text as 'hunyuan'; this program knows gpt-2, llama-bpe"),
+    "no cut": (without("pre"), "cuts text as ''"),
+    "no merges": (without("merges"), "tokenizer.ggml.merges is missing"),
+    "a merge of one": (changed("merges", 1, "abc"), "merge 1 is 'abc'; it must be two tokens with a space between"),
+    "a merge of three": (changed("merges", 0, "a b c"), "merge 0 is 'a b c'"),
+    "a merge of what is no token": (changed("merges", 0, "abc abc"), "is not a tokenizer of byte-level BPE"),
+    "a token twice": (changed("tokens", 3, "ab"), "has 1 tokens that others are equal to"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_BPE)
+def test_byte_level_metadata_that_are_wrong_are_refused(case: str, tmp_path: Path) -> None:
+    changes, words = WRONG_BPE[case]
+    metadata = tokenizer_metadata(byte_level_folder(tmp_path), 261)
+    with pytest.raises(FormatError) as caught:
+        through_a_file(tmp_path, apply(metadata, changes))
+    assert words in str(caught.value)
+
+
+def test_files_without_a_tokenizer(tmp_path: Path) -> None:
+    assert through_a_file(tmp_path, {}) is None
+    assert tokenizer_from_folder(tmp_path) is None
+    assert tokenizer_metadata(tmp_path, 10) == {"tokenizer.ggml.model": "none"}
+    assert through_a_file(tmp_path, {"tokenizer.ggml.model": "none"}) is None
+
+
+def test_what_ends_an_answer_stands_in_several_files(tmp_path: Path) -> None:
+    folder = byte_level_folder(tmp_path)
+    (folder / "config.json").write_text(json.dumps({"eos_token_id": 259, "bos_token_id": 258}))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [259, 260]}))
+    tokenizer = tokenizer_from_folder(folder)
+    assert tokenizer is not None and tokenizer.end_ids == {259, 260} and not tokenizer.adds_begin
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ["</s>"]}))
+    with pytest.raises(FormatError, match=r"generation_config.json: eos_token_id is \['</s>'\]"):
+        tokenizer_from_folder(folder)
+
+
+def test_a_file_cannot_ask_for_filled_up_or_cut_texts(tmp_path: Path) -> None:
+    path = byte_level_folder(tmp_path) / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["padding"] = {
+        "strategy": {"Fixed": 10**9},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "!",
+    }
+    content["truncation"] = {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0}
+    path.write_text(json.dumps(content))
+    assert JsonTokenizer.load(path).encode("abcab") == [257, 256]
+    for wrong in ("{}", "[1, 2]", "nothing", '{"model": {"type": "BPE", "vocab": {}, "merges": []}}'):
+        path.write_text(wrong)
+        with pytest.raises(FormatError, match=r"tokenizer\.json: is"):
+            JsonTokenizer.load(path)
