@@ -6,11 +6,15 @@ import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from nncuda.binding import library
+from nncuda.cli import main
+from nncuda.cli.terminal import spoken
 from nncuda.formats import FormatError
 from nncuda.formats.block_formats import FORMATS, OTHER_GGUF_TYPES, StoredTensor
 from nncuda.formats.gguf import VALUE_TYPES, GGUFFile, SplitGGUF, StringArray, Value, open_gguf
@@ -324,3 +328,27 @@ def test_sizes_of_blocks_are_those_of_the_library() -> None:
         FORMATS["q4_k"].row_bytes(128)
     scalar = StoredTensor("x", "f32", (), np.zeros(4, np.uint8))
     assert scalar.columns == 1 and scalar.elements == 1 and scalar.row_bytes == 4
+
+
+def test_what_a_file_says_gives_no_orders_to_the_terminal(tmp_path: Path) -> None:
+    """Neither escape sequences nor rich's markup, of which a closing tag alone would end the command."""
+    name = "[/b]\x1b[2J\x07[link=x]"
+    path = write(tmp_path / "a.gguf", {"general.name": name, name: 1}, {name: ("f32", (1,), np.zeros(4, np.uint8))})
+    result = CliRunner().invoke(main, ["inspect", str(path)])
+    assert result.exit_code == 0 and "\x1b" not in result.output and "\x07" not in result.output
+    assert result.output.count(r"[/b]\x1b[2J\x07[link=x]") == 3
+    data = path.read_bytes()
+    at = data.rindex(name.encode())  # the name of the tensor; its type is behind one dimension
+    kind = at + len(name) + 4 + 8
+    path.write_bytes(data[: kind - 8] + struct.pack("<QI", 99, 8) + data[kind + 4 :])  # rows of 99 elements of q8_0
+    with pytest.raises(FormatError) as caught:
+        GGUFFile(path)
+    assert "rows of 99" in str(caught.value) and "\x1b" not in str(caught.value)
+
+
+def test_what_a_model_writes_gives_no_orders_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "a\tb\n\x1b]0;title\x07é"
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: True))
+    assert spoken(text) == "a\tb\n\\x1b]0;title\\x07é"
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: False))
+    assert spoken(text) == text

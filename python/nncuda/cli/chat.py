@@ -16,6 +16,7 @@ from ..infer import LanguageModel, Sampling
 from ..infer.conversation import Conversation
 from ..infer.pages import CACHE_FORMATS
 from .generate import write_statistics
+from .terminal import spoken
 
 _HELP = """/clear   forget the conversation; the system's message stays
 /system  show the system's message, or set it: /system TEXT
@@ -142,7 +143,7 @@ class _Session:
                     if first and self._first_token == 0.0:
                         self._first_token = time.perf_counter() - start
                     # Templates end before the space that many models begin an answer with.
-                    click.echo(piece.lstrip() if first else piece, nl=False)
+                    click.echo(spoken(piece.lstrip() if first else piece), nl=False)
                     first = False
                     sys.stdout.flush()
         except ValueError as error:

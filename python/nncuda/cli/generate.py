@@ -19,7 +19,7 @@ from ..infer.pages import CACHE_FORMATS
 from ..models import MoETransformer
 from ..models.config import Precision
 from ..train import Checkpoint, resolve_checkpoint
-from .terminal import bytes_text
+from .terminal import bytes_text, spoken
 
 _USUAL_TOKENS = 128
 
@@ -210,7 +210,7 @@ def _rate(amount: float, seconds: float) -> str:
 
 
 def _write(text: str) -> None:
-    click.echo(text, nl=False)
+    click.echo(spoken(text), nl=False)
     sys.stdout.flush()
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import click
 from rich.table import Table
+from rich.text import Text
 
 from ..formats import FormatError, SafetensorsFile, Tokenizer, TokenShard
+from ..formats.errors import printable
 from ..formats.gguf import MAGIC as GGUF_MAGIC
 from ..formats.gguf import Value, open_gguf
 from ..formats.safetensors import SafetensorsFolder, read_json
@@ -43,15 +45,20 @@ def inspect(path: Path, as_json: bool) -> None:
             table = Table("tensor", "shape", "dtype", "size")
             for tensor in value:
                 shape = " × ".join(map(str, tensor["shape"])) or "scalar"
-                table.add_row(tensor["name"], shape, tensor["dtype"], bytes_text(tensor["bytes"]))
+                table.add_row(_shown(tensor["name"]), shape, tensor["dtype"], bytes_text(tensor["bytes"]))
             terminal.print(table)
         elif isinstance(value, dict):
             table = Table(name, "", show_header=True)
             for key, entry in value.items():
-                table.add_row(key, json.dumps(entry) if isinstance(entry, dict) else str(entry))
+                table.add_row(_shown(key), _shown(json.dumps(entry) if isinstance(entry, dict) else str(entry)))
             terminal.print(table)
         else:
-            terminal.print(f"{name}: {value}", highlight=False, soft_wrap=True)
+            terminal.print(_shown(f"{name}: {value}"), highlight=False, soft_wrap=True)
+
+
+def _shown(text: str) -> Text:
+    # Names and values are those of a file: neither orders to the terminal nor rich's markup.
+    return Text(printable(text))
 
 
 def describe(path: Path) -> dict[str, Any]:

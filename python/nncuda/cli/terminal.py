@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+
 from rich.console import Console
+
+from ..formats.errors import printable
 
 
 def console() -> Console:
     """A console for results. Where the output is no terminal, lines are not cut to one's width."""
     found = Console()
     return found if found.is_terminal else Console(width=120)
+
+
+def spoken(text: str) -> str:
+    """Text that a model wrote, as it goes to the standard output: to a terminal without escape sequences, which would
+    be orders to it; to a file or pipe as it is."""
+    if not sys.stdout.isatty():
+        return text
+    return "".join(sign if sign in "\n\t" else printable(sign) for sign in text)
 
 
 def bytes_text(count: int) -> str:

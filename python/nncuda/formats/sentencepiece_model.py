@@ -60,7 +60,8 @@ class PieceModel:
                 entry = {(number, wire): part for number, wire, part in _fields(value)}
                 pieces.append(entry.get((1, _BYTES), b"").decode("utf-8"))
                 scores.extend(struct.unpack("<f", entry.get((2, _FIXED32), bytes(4))))
-                kinds.append(entry.get((3, _VARINT), NORMAL))
+                kind = entry.get((3, _VARINT), NORMAL)
+                kinds.append(kind if NORMAL <= kind <= BYTE else NORMAL)  # as protobuf takes names it does not know
             elif field in (2, 3):
                 message = trainer if field == 2 else normalizer
                 message.update({(number, wire): part for number, wire, part in _fields(value)})
