@@ -7,6 +7,7 @@ of each, which faults where a view leaves the file), a configuration is built, t
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import random
 from collections.abc import Callable
@@ -44,10 +45,12 @@ def load_readers() -> None:
 
 def use_gguf(path: Path) -> None:
     """All metadata and every tensor of a GGUF file."""
+    from nncuda.cli.inspect import describe
     from nncuda.formats.block_formats import FORMATS
     from nncuda.formats.gguf import open_gguf
 
     file = open_gguf(path)
+    json.dumps(describe(path))  # nncuda inspect
     for value in file.metadata.values():
         if not isinstance(value, (int, float, bool, str)):
             for index in {0, len(value) // 2, len(value) - 1} & set(range(len(value))):
@@ -208,12 +211,19 @@ def use_folder(path: Path) -> None:
 
 def use_folder_model(path: Path) -> None:
     """The model in a Hugging Face folder; of a Mixtral as a checkpoint too."""
+    from nncuda.formats import FormatError
     from nncuda.formats.safetensors import read_json
+    from nncuda.formats.tokenizer_to_gguf import tokenizer_metadata
     from nncuda.models import StoredModel
     from nncuda.train.checkpoint import Checkpoint
 
     folder = unpacked(path)
-    touch(StoredModel.open(folder))
+    model = StoredModel.open(folder)
+    touch(model)
+    try:
+        tokenizer_metadata(folder, model.config.vocab_size)  # nncuda quantize
+    except FormatError:  # tokenizers that GGUF files have no counterpart of run all the same
+        pass
     if read_json(folder / "config.json")["model_type"] == "mixtral":
         tensors = Checkpoint(folder).tensors
         for name in tensors:
