@@ -129,8 +129,6 @@ NN_INLINE int64_t page_keys_of(page_sight s, int64_t row) {
 /* The first row that sees any. */
 NN_INLINE int64_t page_first_row(page_sight s) { return larger(0, (1 - s.seen) * s.group - s.offset); }
 
-NN_INLINE int64_t page_tile_rows(int64_t left) { return left == 1 ? 1 : tile_rows(left); }
-
 /* Scores of rows first .. rows-1. While they are computed, the values are fetched. */
 NN_INLINE void page_scores(const page_space *w, const page_rows *page, page_sight sight, int64_t first,
                            int32_t format) {
@@ -140,7 +138,7 @@ NN_INLINE void page_scores(const page_space *w, const page_rows *page, page_sigh
     page_keys(w->keys, page, key, keys, format);
     int64_t height;
     for (int64_t r = first; r < w->rows; r += height) {
-      height = page_tile_rows(w->rows - r);
+      height = tile_rows(w->rows - r);
       if (page_keys_of(sight, smaller(r + height, w->rows) - 1) <= key) {
         continue;
       }
@@ -151,11 +149,48 @@ NN_INLINE void page_scores(const page_space *w, const page_rows *page, page_sigh
                            .depth = page->dim,
                            .chunk = NR,
                            .fresh = 1};
-      if (height == 1) {
-        tile_product(&t, NR, 1, PAGE_LD, 1, 2);
-      } else {
-        page_score_tile(&t, height, 2);
+      page_score_tile(&t, height, 2);
+    }
+  }
+}
+
+/* Keys key .. key+VF-1 of a page, transposed in registers and used up there. */
+NN_INLINE void page_score_block(const page_space *w, const page_rows *page, int64_t key, int64_t keys, int rows,
+                                int32_t format) {
+  vf acc[TILE_ROWS_MID];
+  NN_UNROLL for (int r = 0; r < rows; r++) { acc[r] = vf_set1(0.0f); }
+  const char *from = page->k + key * page->row_bytes;
+  for (int64_t d = 0; d < page->dim; d += VF) {
+    vf x[VF];
+    if (key + VF <= keys) {
+      NN_UNROLL for (int i = 0; i < VF; i++) { x[i] = page_columns(from + i * page->row_bytes, d, INT32_MAX, format); }
+    } else {
+      NN_UNROLL for (int i = 0; i < VF; i++) {
+        x[i] = vf_set1(0.0f);
+        if (key + i < keys) {
+          x[i] = page_columns(from + i * page->row_bytes, d, INT32_MAX, format);
+        }
       }
+    }
+    transpose(x);
+    const float *q = w->q + d / NR * w->height * NR + d % NR;
+    NN_UNROLL for (int i = 0; i < VF; i++) {
+      NN_UNROLL for (int r = 0; r < rows; r++) { acc[r] = vf_fma(vf_set1(q[r * NR + i]), x[i], acc[r]); }
+    }
+  }
+  NN_UNROLL for (int r = 0; r < rows; r++) { vf_store(w->scores + r * PAGE_LD + key, acc[r]); }
+}
+
+/* Of at most TILE_ROWS_MID rows that see all of `keys`: transposed keys are not worth storing for them. */
+NN_INLINE void page_scores_straight(const page_space *w, const page_rows *page, int64_t keys, int32_t format) {
+  for (int64_t key = 0; key < keys; key += VF) {
+    page_fetch(page->v + key * page->row_bytes, smaller(VF, keys - key) * page->row_bytes);
+    if (w->rows > TILE_ROWS_LOW) {
+      page_score_block(w, page, key, keys, TILE_ROWS_MID, format);
+    } else if (w->rows > 1) {
+      page_score_block(w, page, key, keys, TILE_ROWS_LOW, format);
+    } else {
+      page_score_block(w, page, key, keys, 1, format);
     }
   }
 }
@@ -315,7 +350,11 @@ NN_INLINE void page_output_straight(const page_space *w, const page_rows *page, 
 static void page_part(const page_space *w, const page_rows *page, page_sight sight, int32_t page_format) {
   const int64_t first = page_first_row(sight), keys = page_keys_of(sight, w->rows - 1);
   const int32_t straight = w->rows <= TILE_ROWS && page->dim % VF == 0 && page_keys_of(sight, 0) == keys;
-  NN_SWITCH_PAGE(page_format, page_scores(w, page, sight, first, FORMAT));
+  if (straight && w->rows <= TILE_ROWS_MID) {
+    NN_SWITCH_PAGE(page_format, page_scores_straight(w, page, keys, FORMAT));
+  } else {
+    NN_SWITCH_PAGE(page_format, page_scores(w, page, sight, first, FORMAT));
+  }
   page_soften(w, sight, first);
   if (page->next) {
     page_fetch(page->next, NR * page->row_bytes);
