@@ -127,6 +127,45 @@ def test_unused_tokens_fill_the_vocabulary_of_the_model(tmp_path: Path) -> None:
     assert tokenizer is not None and tokenizer.vocab_size == 300
 
 
+def test_sentencepiece_in_the_form_of_merges(tmp_path: Path) -> None:
+    """Folders that transformers 5 writes have no tokenizer.model; a GGUF file has scores in place of merges."""
+    names = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        "▁",
+        "a",
+        "b",
+        "▁a",
+        "ab",
+        "▁ab",
+        "ba",
+    ]
+    vocabulary = {name: token for token, name in enumerate(names)}
+    merges = [("a", "b"), ("▁", "a"), ("▁", "ab"), ("▁a", "b"), ("b", "a")]
+    library = LibraryTokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    library.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    library.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    library.add_special_tokens(["<s>", "</s>"])
+    library.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>"}))
+    ours = through_a_file(tmp_path, tokenizer_metadata(tmp_path, len(names)))
+    theirs = tokenizer_from_folder(tmp_path)
+    assert isinstance(ours, Tokenizer) and isinstance(theirs, JsonTokenizer)
+    for text in ("ab", "a ab ba", "bab aab", "é!", "🙂 b"):
+        ids = theirs.encode(text)
+        assert ours.encode(text) == ids and ours.decode(ids) == theirs.decode(ids) == text
+    assert ours.encode("ab ba") == [vocabulary[name] for name in ("▁ab", "▁", "ba")]
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    content["model"]["unk_token"] = None
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(FormatError, match="unknown token '', which is none of its tokens"):
+        tokenizer_metadata(tmp_path, len(names))
+
+
 def without(key: str) -> dict[str, Any]:
     return {f"tokenizer.ggml.{key}": ...}
 

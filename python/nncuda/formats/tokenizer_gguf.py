@@ -19,7 +19,7 @@ from .gguf import StringArray
 from .sentencepiece_model import BPE, BYTE, CONTROL, UNIGRAM, UNKNOWN, USER_DEFINED, PieceModel
 from .tokenizer import TextTokenizer, Tokenizer
 
-_BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
+BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 
 #: Control tokens that end an answer wherever they are, since many files name only one end.
 END_PIECES = frozenset(
@@ -147,7 +147,7 @@ class _Metadata:
             raise FormatError(self.source, f"tokenizer.ggml.scores has {scores[at]} for token {at}; it must be finite")
         spelled = {}
         for index in np.flatnonzero(kinds == BYTE).tolist():
-            match = _BYTE_PIECE.fullmatch(tokens[index])
+            match = BYTE_PIECE.fullmatch(tokens[index])
             if match is None or match[1] in spelled:
                 raise FormatError(
                     self.source, f"byte token {index} is {tokens[index]!r}; it must be <0x00> to <0xFF>, each once"

@@ -12,9 +12,10 @@ from .chat_template import template_from_folder
 from .errors import FormatError
 from .regular import read_regular
 from .safetensors import read_json
-from .sentencepiece_model import BPE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, UNUSED, USER_DEFINED, PieceModel
+from .sentencepiece_model import BPE, BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, UNUSED, USER_DEFINED, PieceModel
 from .tokenizer import Tokenizer
 from .tokenizer_folder import optional_json, token_name, tokenizer_from_folder
+from .tokenizer_gguf import BYTE_PIECE
 
 
 def tokenizer_metadata(folder: Path, vocab_size: int) -> dict[str, Any]:
@@ -95,10 +96,12 @@ def _byte_level(folder: Path) -> tuple[dict[str, Any], list[str], list[int]]:
     vocabulary = model.get("vocab") if isinstance(model, Mapping) else None
     steps = _steps(content.get("pre_tokenizer"))
     byte_level = any(step.get("type") == "ByteLevel" for step in steps)
-    if not isinstance(model, Mapping) or not isinstance(vocabulary, Mapping) or not byte_level:
-        raise FormatError(
-            path, "is no byte-level BPE; a folder whose tokenizer is of SentencePiece needs its tokenizer.model"
-        )
+    if not isinstance(model, Mapping) or not isinstance(vocabulary, Mapping) or model.get("type") != "BPE":
+        raise FormatError(path, "is no BPE; a GGUF file needs the tokenizer.model of this tokenizer")
+    if model.get("byte_fallback"):
+        return _from_merges(path, content, model, vocabulary)
+    if not byte_level:
+        raise FormatError(path, "is neither a byte-level BPE nor one of SentencePiece; GGUF files have these")
     found = _expressions(steps)
     whole_words = bool(model.get("ignore_merges", False))
     cut = next((name for name, (known, whole) in CUTS.items() if (known, whole) == (found, whole_words)), None)
@@ -110,16 +113,56 @@ def _byte_level(folder: Path) -> tuple[dict[str, Any], list[str], list[int]]:
         names[token], kinds[token] = name, CONTROL if special else USER_DEFINED
     if sorted(names) != list(range(len(names))):
         raise FormatError(path, "has tokens whose ids leave gaps")
-    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model.get("merges", [])]
+    merges = [" ".join(merge) for merge in _merges(model)]
     values = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": cut, "tokenizer.ggml.merges": merges}
     order = range(len(names))
     return values, [names[token] for token in order], [kinds[token] for token in order]
 
 
-def _steps(pre_tokenizer: Any) -> list[Mapping[str, Any]]:
-    if not isinstance(pre_tokenizer, Mapping):
+def _merges(model: Mapping[str, Any]) -> list[tuple[str, str]]:
+    # A merge is "a b" in older files, ["a", "b"] in newer ones; the library has checked them.
+    return [tuple(merge.split(" ", 1) if isinstance(merge, str) else merge) for merge in model.get("merges", [])]
+
+
+def _from_merges(
+    path: Path, content: Mapping[str, Any], model: Mapping[str, Any], vocabulary: Mapping[str, int]
+) -> tuple[dict[str, Any], list[str], list[int]]:
+    """A BPE model of SentencePiece in the form that transformers gives it: merges in their order instead of scores."""
+    names = {token: name for name, token in vocabulary.items()}
+    kinds = {token: BYTE if BYTE_PIECE.fullmatch(name) else NORMAL for token, name in names.items()}
+    for token, name, special in _added(path, content.get("added_tokens", [])):
+        names[token], kinds[token] = name, CONTROL if special else USER_DEFINED
+    unknown = model.get("unk_token") or token_name(optional_json(path.with_name("tokenizer_config.json")), "unk_token")
+    if unknown not in vocabulary:
+        raise FormatError(path, f"has the unknown token {unknown!r}, which is none of its tokens; GGUF files need one")
+    kinds[vocabulary[unknown]] = UNKNOWN
+    if sorted(names) != list(range(len(names))):
+        raise FormatError(path, "has tokens whose ids leave gaps")
+    # What is merged first has the highest score. Pieces that no merge makes are never chosen by score.
+    scores = np.zeros(len(names), np.float32)
+    for rank, pair in reversed(list(enumerate(_merges(model)))):
+        scores[vocabulary["".join(pair)]] = -rank
+    steps = [*_steps(content.get("normalizer"), "normalizers"), *_steps(content.get("pre_tokenizer"))]
+    prefix = any(
+        step.get("type") == "Prepend" or (step.get("type") == "Metaspace" and step.get("prepend_scheme") != "never")
+        for step in steps
+    )
+    values = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.pre": "default",
+        "tokenizer.ggml.scores": scores,
+        "tokenizer.ggml.add_space_prefix": prefix,
+        "tokenizer.ggml.remove_extra_whitespaces": False,
+    }
+    order = range(len(names))
+    return values, [names[token] for token in order], [kinds[token] for token in order]
+
+
+def _steps(whole: Any, parts: str = "pretokenizers") -> list[Mapping[str, Any]]:
+    """The steps of a pre-tokenizer or normalizer, which may be a sequence of them."""
+    if not isinstance(whole, Mapping):
         return []
-    steps = pre_tokenizer.get("pretokenizers", [pre_tokenizer])
+    steps = whole.get(parts, [whole])
     return [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
 
 
