@@ -10,6 +10,7 @@ import pytest
 from small_models import TINY, llama_config, numbers, save_tiny, stored_model
 
 import nncuda
+from nncuda.context import INSTRUCTION_SETS
 from nncuda.formats.block_formats import FORMATS
 from nncuda.infer import Sampling, generate
 from nncuda.infer.batch import DecodeBatch, Row
@@ -155,12 +156,17 @@ def test_prefill_and_decode_are_one_prefill_of_the_whole(engine: Engine) -> None
         np.testing.assert_array_equal(decoded(engine, ids, split), whole[split - 1 :])
 
 
-def test_every_split_of_a_short_text(ctx: nncuda.Context) -> None:
-    engine = Engine(stored_model(ctx, llama_config(), "q4_0"), ctx, context=PAGE)
-    ids = ids_of(40)
-    whole = engine.logits(ids)
-    for split in range(1, len(ids) + 1):
-        np.testing.assert_array_equal(decoded(engine, ids, split), whole[split - 1 :])
+@pytest.mark.parametrize("isa", INSTRUCTION_SETS)
+def test_every_split_of_a_short_text(ctx: nncuda.Context, isa: str) -> None:
+    if INSTRUCTION_SETS.index(isa) > INSTRUCTION_SETS.index(ctx.isa):
+        pytest.skip(f"this processor has no {isa}")
+    ctx.isa = isa
+    for weights, changes in (("q4_0", {}), ("f16", EXPERTS)):
+        engine = Engine(stored_model(ctx, llama_config(**changes), weights), ctx, context=PAGE)
+        ids = ids_of(40)
+        whole = engine.logits(ids)
+        for split in range(1, len(ids) + 1, 1 if weights == "q4_0" else 13):
+            np.testing.assert_array_equal(decoded(engine, ids, split), whole[split - 1 :])
 
 
 def test_pieces_change_nothing(ctx: nncuda.Context, engine: Engine) -> None:
