@@ -56,9 +56,9 @@ def test_a_conversation_keeps_its_turns(model: LanguageModel) -> None:
     second = "".join(conversation.answer("and more"))
     assert conversation.messages == [
         {"role": "user", "content": "hello"},
-        {"role": "assistant", "content": first},
+        {"role": "assistant", "content": first.strip()},
         {"role": "user", "content": "and more"},
-        {"role": "assistant", "content": second},
+        {"role": "assistant", "content": second.strip()},
     ]
     system = {"role": "system", "content": "be brief"}
     assert second == "".join(model.chat([system, *conversation.messages[:3]], 10))
@@ -96,9 +96,9 @@ def test_an_answer_that_is_stopped_stays_as_far_as_it_came(model: LanguageModel)
     pieces = []
     for piece in conversation.answer("hello", flag):
         pieces.append(piece)
-        if len(pieces) == 3:
+        if len("".join(pieces).strip()) > 3:
             flag.set()
-    assert conversation.messages[-1] == {"role": "assistant", "content": "".join(pieces)}
+    assert conversation.messages[-1] == {"role": "assistant", "content": "".join(pieces).strip()}
     assert model.engine.cache.used == 0
     assert list(conversation.answer("go on", flag)) == []  # still set: nothing is written
     assert len(conversation.messages) == 2

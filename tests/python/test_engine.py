@@ -298,6 +298,11 @@ def test_a_full_cache_makes_requests_wait(ctx: nncuda.Context) -> None:
     while not scheduler.idle:
         scheduler.step()
     assert all(request.finish == "length" for request in requests)
+    held = engine.cache.open(rows=4 * PAGE)
+    scheduler.add(Request(ids_of(100), 2))
+    with pytest.raises(CacheFullError, match="0 of the cache's 4 are available"):
+        scheduler.step()
+    engine.cache.close(held)
     small = Scheduler(Engine(engine.model, ctx, context=512, cache_tokens=2 * PAGE))
     with pytest.raises(CacheFullError, match="needs 3 pages of 128 tokens; the cache has 2"):
         small.check(ids_of(200), 100)

@@ -54,8 +54,9 @@ class Conversation:
                 answer += piece
                 yield piece
         finally:
-            if answer:
-                self.messages.append({"role": "assistant", "content": answer})
+            # Without the space that begins most answers: templates write it themselves, or the model does again.
+            if answer.strip():
+                self.messages.append({"role": "assistant", "content": answer.strip()})
             else:
                 self.messages.pop()
 

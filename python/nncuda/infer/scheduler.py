@@ -95,7 +95,7 @@ class Scheduler:
             raise ValueError(f"the prompt has {len(prompt)} tokens; the context has room for {cache.context}")
         if max_new_tokens < 0:
             raise ValueError(f"max_new_tokens is {max_new_tokens}; it must be at least 0")
-        needed = -(-min(len(prompt) + max_new_tokens, cache.context) // PAGE)
+        needed = -(-min(len(prompt) + max(max_new_tokens, 1) - 1, cache.context) // PAGE)
         if needed > cache.num_pages:
             raise CacheFullError(
                 f"a prompt of {len(prompt)} tokens with {max_new_tokens} new ones needs {needed} pages of {PAGE} "
@@ -116,7 +116,10 @@ class Scheduler:
             self._end(request, CANCELLED)
 
     def step(self) -> None:
-        """One piece of prompts, if there are any, and one token for every sequence behind its prompt."""
+        """One piece of prompts, if there are any, and one token for every sequence behind its prompt.
+
+        Raises CacheFullError when requests wait for pages that none of the others holds.
+        """
         parts = self._next_parts()
         if parts:
             self._prefill(parts)
@@ -152,7 +155,9 @@ class Scheduler:
         request = self._waiting[0]
         try:
             sequence = self.engine.cache.open(request.prompt, request.rows)
-        except CacheFullError:  # until others end; alone it fits
+        except CacheFullError:
+            if not self._prefilling and not self.batch.rows:
+                raise  # nobody ends and makes room: whoever else holds pages must
             return False
         self._waiting.popleft()
         request.shared = sequence.shared
