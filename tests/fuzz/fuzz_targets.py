@@ -40,7 +40,8 @@ def load_readers() -> None:
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__, package + "."):
             if not module.name.endswith("_worker"):  # a program of its own
                 importlib.import_module(module.name)
-    importlib.import_module("nncuda.train.checkpoint")
+    for name in ("nncuda.cli.inspect", "nncuda.train.checkpoint"):
+        importlib.import_module(name)
 
 
 def use_gguf(path: Path) -> None:

@@ -23,6 +23,7 @@ def tokenizer_models() -> list[Seed]:
     start = [piece(b"<unk>", 0, 2), piece(b"<s>", 0, 3), piece(b"</s>", 0, 3)]
     every = [piece(b"<0x%02X>" % byte, 0, 6) for byte in range(256)]
     words = [piece(text.encode(), -i) for i, text in enumerate(("▁he", "he", "ll", "o", "▁", "h", "e", "l"))]
+    charsmap = struct.pack("<I", 1024) + bytes(1024) + b"a" * 5000 + b"\0"
     wrong = "is not a SentencePiece model"
     return [
         Seed("valid_bpe", sentencepiece(start + every + words, [bpe, fallback]), None),
@@ -37,6 +38,7 @@ def tokenizer_models() -> list[Seed]:
         Seed("byte_without_fallback", sentencepiece([*start, *words, every[0]], [bpe]), wrong),
         Seed("bytes_missing", sentencepiece([*start, *every[1:], *words], [bpe, fallback]), wrong),
         Seed("length_beyond_the_file", sentencepiece(start) + b"\x0a\xff\xff\xff\xff\x0f", wrong),
+        Seed("charsmap_of_long_texts", sentencepiece(start + words, [bpe], [[2, 2, charsmap]]), "makes 5000 bytes"),
         Seed("charsmap_beyond_its_end", sentencepiece(start + words, [bpe], [[2, 2, b"\0\0\0\x80" + bytes(9)]]), wrong),
     ]
 
@@ -81,6 +83,10 @@ def split(pattern: str) -> dict[str, object]:
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
 
 
+def replaced(pattern: dict[str, str], content: str) -> dict[str, object]:
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
 def tokenizer_jsons() -> list[Seed]:
     """Files named tokenizer.json."""
     pieces = [["<unk>", 0.0], ["▁he", -1.0], ["l", -2.0], ["o", -2.5], ["▁", -3.0]]
@@ -89,6 +95,9 @@ def tokenizer_jsons() -> list[Seed]:
     far = {"h": 0, "l": 1, "ö": (1 << 32) - 1}
     filled = {"strategy": {"Fixed": 1 << 31}, "direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "x"}
     wrong = "is not a tokenizer"
+
+    doubled = {"type": "Sequence", "normalizers": [replaced({"String": "a"}, "aa")] * 60}
+    flood = {"type": "Sequence", "decoders": [replaced({"Regex": ""}, "a" * 2000)]}
 
     def file(value: object) -> bytes:
         return json.dumps(value).encode()
@@ -111,6 +120,8 @@ def tokenizer_jsons() -> list[Seed]:
         Seed("regex_wrong", file(bpe(pre_tokenizer=split("("))), wrong),
         Seed("unigram_without_pieces", file(bpe(model={**unigram, "vocab": []}, added_tokens=[])), wrong),
         Seed("unknown_beyond_the_pieces", file(bpe(model={**unigram, "unk_id": 9})), wrong),
+        Seed("text_doubled_60_times", file(bpe(normalizer=doubled)), "normalizer makes texts 1.15292e+18 times longer"),
+        Seed("texts_in_place_of_nothing", file(bpe(decoder=flood)), "decoder makes texts 2001 times longer"),
         Seed("dropout_of_2", file(bpe(dropout=2.0)), wrong),
     ]
 

@@ -76,6 +76,25 @@ class PieceModel:
         )
 
 
+def longest_replacement(charsmap: bytes) -> int:
+    """Bytes of the longest text that a compiled map of characters puts in place of one: the map is the size of a trie
+    (u32), the trie, then the texts, each with a zero behind it."""
+    size = int.from_bytes(charsmap[:4], "little")
+    return max(map(len, charsmap[4 + size :].split(b"\0")), default=1) or 1
+
+
+def most_growth(content: bytes) -> int:
+    """How many times longer a model's maps of characters may make a text, in bytes. ValueError when it is none."""
+    maps = [
+        part
+        for field, kind, value in _fields(content)
+        if field in (3, 5) and kind == _BYTES  # the rules for texts, and those for what is decoded
+        for number, wire, part in _fields(value)
+        if number == 2 and wire == _BYTES
+    ]
+    return max(map(longest_replacement, maps), default=1)
+
+
 def _varint(value: int) -> bytes:
     value %= 2**64  # negative numbers in two's complement
     parts = bytearray()

@@ -19,6 +19,7 @@ import sentencepiece
 
 from .errors import FormatError
 from .regular import read_regular
+from .sentencepiece_model import most_growth
 
 PAD, UNKNOWN, BEGIN, END = 0, 1, 2, 3
 
@@ -132,6 +133,10 @@ def control_pattern(names: Iterable[str]) -> re.Pattern[str]:
     )
 
 
+# The longest text in Unicode's own map (NFKC) has 33 bytes.
+_MOST_GROWTH = 1000
+
+
 class Tokenizer:
     """A SentencePiece model. `model` is its file's content.
 
@@ -148,6 +153,12 @@ class Tokenizer:
         adds_begin: bool | None = None,
     ):
         self.model = model
+        try:
+            growth = most_growth(model)
+        except ValueError as error:
+            raise FormatError(source, f"is not a SentencePiece model ({error})") from error
+        if growth > _MOST_GROWTH:
+            raise FormatError(source, f"makes {growth} bytes of a character; it may be {_MOST_GROWTH}")
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except (RuntimeError, OSError, UnicodeDecodeError) as error:  # the last, of its own sentence with a piece in it

@@ -6,15 +6,20 @@ Learners")
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 
 from .errors import FormatError
 from .regular import read_regular
+from .sentencepiece_model import longest_replacement
 
 # How text is cut before merging, by the names that GGUF files have for it: the published expressions of GPT-2 and
 # Llama 3; SmolLM's is GPT-2's behind a cut at every digit. The second entry tells whether a word that is in the
@@ -48,6 +53,29 @@ def _failing(source: str | os.PathLike[str], what: str) -> Iterator[None]:
         raise FormatError(source, f"{what} ({error})") from error
 
 
+# How many times longer a text may become in the steps before and after the vocabulary, in bytes. Known files make it 3
+# times longer, a space becoming "▁"; a file could double it 60 times, which ends the process for want of memory.
+_MOST_GROWTH = 1000
+
+
+def _check_growth(tokenizer: tokenizers.Tokenizer, source: str | os.PathLike[str]) -> None:
+    for part in ("normalizer", "pre_tokenizer", "decoder"):
+        steps = getattr(tokenizer, part)
+        growth = 1.0 if steps is None else _growth(json.loads(steps.__getstate__()))
+        if growth > _MOST_GROWTH:
+            raise FormatError(source, f"its {part} makes texts {growth:.6g} times longer; it may be {_MOST_GROWTH}")
+
+
+def _growth(step: dict[str, Any]) -> float:
+    inner = next((step[key] for key in ("normalizers", "pretokenizers", "decoders") if key in step), ())
+    if step.get("type") == "Replace":
+        old, new = step["pattern"].get("String"), len(step["content"].encode())
+        return max(1.0, new / len(old.encode())) if old else 1.0 + new  # an expression may match nothing at all
+    if step.get("type") == "Precompiled":
+        return float(longest_replacement(base64.b64decode(step["precompiled_charsmap"])))
+    return min(math.prod(map(_growth, inner)), 1e300)
+
+
 class JsonTokenizer:
     """A tokenizer of the `tokenizers` library, as a `TextTokenizer`."""
 
@@ -65,6 +93,7 @@ class JsonTokenizer:
         tokenizer.no_padding()
         tokenizer.no_truncation()
         with _failing(source, "is not a tokenizer"):
+            _check_growth(tokenizer, source)
             ids = tokenizer.get_vocab().values()
             self._size = max(ids, default=-1) + 1
             first = tokenizer.encode("").ids[:1]
