@@ -1161,7 +1161,8 @@ NNCUDA_API int32_t cuda_kv_trim(nncuda_ctx *ctx, void *k_cache, void *v_cache, i
 /**
  * Writes the keys and values of new tokens into their sequences' pages. Tokens offsets[b] .. offsets[b+1]-1 become the last
  * rows of the lengths[b] that sequence b then has; row j lies in row j mod 128 of page page_table[b][j / 128]. Two sequences
- * must not write to the same row. (Kwon et al. 2023, "PagedAttention")
+ * must not write to the same row: that is the caller's duty, and what is left there otherwise is open. Numbers are rounded as
+ * by cast and quantize; in q8_0 a block with one that is not finite becomes NaN. (Kwon et al. 2023, "PagedAttention")
  * @param k in dtype [tokens:ld_kv, kv_heads, head_dim] : new keys
  * @param v in dtype [tokens:ld_kv, kv_heads, head_dim] : new values
  * @param offsets in i32 [batch+1] : first token of each sequence; offsets[0] = 0, never falling, the last at most `tokens`

@@ -23,16 +23,19 @@ template <class F, class T> __device__ __forceinline__ void append_row(uint8_t *
   }
 }
 
-/* Blocks as nn_encode_q8_0 makes them. */
+/* Blocks as nn_encode_q8_0 makes them, NaN where a number of theirs is not finite. */
 template <class T> __device__ __forceinline__ void append_blocks(uint8_t *to, const T *from, int dim) {
   constexpr int BYTES = nn_stored<NNCUDA_FORMAT_Q8_0>::BYTES;
   const int lane = threadIdx.x % NN_WARP;
   for (int d = lane; d < dim; d += NN_WARP, to += BYTES) {
     const float x = nn_to_float(from[d]);
-    const nn_step step = nn_q8_0_step(nn_warp_max(fabsf(x)));
-    to[2 + lane] = (uint8_t)nn_q8_0_quant(x, step);
+    const bool strange = !(fabsf(x) <= 3.402823466e38f);
+    const float most = nn_warp_max(strange ? __int_as_float(0x7f800000) : fabsf(x));
+    const bool finite = most <= 3.402823466e38f;
+    const nn_step step = nn_q8_0_step(finite ? most : 0.0f);
+    to[2 + lane] = finite ? (uint8_t)nn_q8_0_quant(x, step) : 0;
     if (lane == 0) {
-      nn_put_f16(to, step.scale);
+      nn_put_f16(to, finite ? step.scale : __int_as_float(0x7fffffff));
     }
   }
 }

@@ -3,7 +3,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "990b99a194631c3534fa0134bf5ab82e973bb4a3d45a3735f64acedc6707b5cc"
+const HeaderSHA256 = "be6deeb0f54d9292522f9fa614543eef466d329bccca158d7ea580d7a0003df5"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -81,7 +81,9 @@ func KVTrim(kCache, vCache, lengths *Tensor, keep int64) error {
 //
 // Writes the keys and values of new tokens into their sequences' pages. Tokens offsets[b] .. offsets[b+1]-1 become the
 // last rows of the lengths[b] that sequence b then has; row j lies in row j mod 128 of page page_table[b][j / 128]. Two
-// sequences must not write to the same row. (Kwon et al. 2023, "PagedAttention")
+// sequences must not write to the same row: that is the caller's duty, and what is left there otherwise is open.
+// Numbers are rounded as by cast and quantize; in q8_0 a block with one that is not finite becomes NaN. (Kwon et al.
+// 2023, "PagedAttention")
 //
 //   - k, in dtype [tokens:ld_kv, kv_heads, head_dim]: new keys
 //   - v, in dtype [tokens:ld_kv, kv_heads, head_dim]: new values

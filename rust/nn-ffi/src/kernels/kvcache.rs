@@ -132,8 +132,9 @@ pub fn kv_trim(k_cache: &GpuTensor<'_>, v_cache: &GpuTensor<'_>, lengths: &GpuTe
 /// Writes the keys and values of new tokens into their sequences' pages.
 ///
 /// Tokens offsets\[b\] .. offsets\[b+1\]-1 become the last rows of the lengths\[b\] that sequence b then has; row j
-/// lies in row j mod 128 of page page_table\[b\]\[j / 128\]. Two sequences must not write to the same row. (Kwon et
-/// al. 2023, "PagedAttention")
+/// lies in row j mod 128 of page page_table\[b\]\[j / 128\]. Two sequences must not write to the same row: that is
+/// the caller's duty, and what is left there otherwise is open. Numbers are rounded as by cast and quantize; in
+/// q8_0 a block with one that is not finite becomes NaN. (Kwon et al. 2023, "PagedAttention")
 ///
 /// # Arguments
 ///
