@@ -3,14 +3,11 @@
 import numpy as np
 
 from nncuda.reference.arithmetic import Array, Outputs
-from nncuda.reference.rounding import from_bits, to_bits
+from nncuda.reference.quant import decoded, encoded
 
 __all__ = ["kv_append", "kv_append_paged", "kv_trim", "rows_of_pages"]
 
 PAGE_TOKENS = 128
-F32, F16, BF16, Q8_0 = 0, 1, 2, 14
-_HALVES = {F16: "f16", BF16: "bf16"}
-_BLOCK = 32
 
 
 def kv_append(k: Array, v: Array, starts: Array, k_cache: Array, v_cache: Array) -> Outputs:
@@ -35,35 +32,6 @@ def kv_trim(k_cache: Array, v_cache: Array, lengths: Array, keep: int) -> Output
     return {"k_cache": k_out, "v_cache": v_out, "lengths": kept}
 
 
-def _encoded(x: Array, storage: int) -> Array:
-    """The bytes of rows [..., head_dim] in a format of pages: [..., row_bytes]."""
-    x = np.ascontiguousarray(x, np.float32)
-    if storage == F32:
-        return x.view(np.uint8)
-    if storage in _HALVES:
-        return np.ascontiguousarray(to_bits(x, _HALVES[storage])).view(np.uint8)
-    blocks = x.reshape(*x.shape[:-1], -1, _BLOCK)
-    scale = np.max(np.abs(blocks), axis=-1, keepdims=True) / np.float32(127)
-    with np.errstate(divide="ignore"):
-        quotient = blocks * np.where(scale == 0, np.float32(0), 1 / scale)
-    quants = np.copysign(np.floor(np.abs(quotient).astype(np.float64) + 0.5), quotient).astype(np.int8)
-    stored = np.concatenate([scale.astype(np.float16).view(np.uint8), quants.view(np.uint8)], axis=-1)
-    return stored.reshape(*x.shape[:-1], -1)
-
-
-def _decoded(stored: Array, storage: int) -> Array:
-    """The numbers (float32) of rows [..., row_bytes] in a format of pages."""
-    stored = np.ascontiguousarray(stored)
-    if storage == F32:
-        return stored.view(np.float32)
-    if storage in _HALVES:
-        return from_bits(stored.view(np.uint16), _HALVES[storage])
-    blocks = stored.reshape(*stored.shape[:-1], -1, 2 + _BLOCK)
-    scale = np.ascontiguousarray(blocks[..., :2]).view(np.float16).astype(np.float32)
-    numbers = scale * np.ascontiguousarray(blocks[..., 2:]).view(np.int8).astype(np.float32)
-    return numbers.reshape(*stored.shape[:-1], -1)
-
-
 def _by_row(pages: Array, kv_heads: int) -> Array:
     """[pages, page_bytes] as [pages, kv_heads, 128, row_bytes]; shares memory."""
     return pages.reshape(len(pages), kv_heads, PAGE_TOKENS, -1)
@@ -73,7 +41,7 @@ def rows_of_pages(pages: Array, table: Array, length: int, kv_heads: int, format
     """The first ``length`` rows of a sequence whose pages stand in ``table``: [length, kv_heads, head_dim], float32."""
     position = np.arange(length)
     rows = _by_row(pages, kv_heads)[table[position // PAGE_TOKENS], :, position % PAGE_TOKENS]
-    return _decoded(rows, format)
+    return decoded(rows, format)
 
 
 def kv_append_paged(
@@ -87,5 +55,5 @@ def kv_append_paged(
         for name, rows in (("k_pages", k[new]), ("v_pages", v[new])):
             if len(rows):
                 place = page_table[b, position // PAGE_TOKENS], slice(None), position % PAGE_TOKENS
-                _by_row(out[name], k.shape[1])[place] = _encoded(rows, format)
+                _by_row(out[name], k.shape[1])[place] = encoded(rows, format)
     return out

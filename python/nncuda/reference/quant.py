@@ -113,18 +113,18 @@ def _parts_of(stored: Array, format: int) -> tuple[Array, Array, Array]:
 
 
 def decoded(stored: Array, format: int) -> Array:
-    """The numbers of rows [rows, row_bytes], float32."""
+    """The numbers of rows [..., row_bytes], float32: [..., k]."""
     stored = np.ascontiguousarray(stored)
     if format == F32:
         return stored.view(np.float32)
     if format in DTYPES:
         return from_bits(stored.view(np.uint16), DTYPES[format])
-    codes, scale, minimum = blocks_of(stored, format)
+    codes, scale, minimum = blocks_of(stored.reshape(-1, stored.shape[-1]), format)
     with np.errstate(invalid="ignore"):
         product = scale[..., None] * codes.astype(np.float32)
         # -0 + 0 would lose its sign where a format has no minimum to add.
         numbers = product + minimum[..., None] if format in (Q4_1, Q5_1, Q4_K, Q5_K) else product
-    return numbers.reshape(len(stored), -1)
+    return numbers.reshape(*stored.shape[:-1], -1)
 
 
 def dequantize(x: Array, format: int, dtype: str) -> Outputs:
