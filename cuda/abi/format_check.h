@@ -24,8 +24,8 @@ static inline void nn_check_row_bytes(nn_call *checked, const char *format_name,
                   (long long)elements, (long long)block.elements);
   const int64_t expected = nn_mul(elements / block.elements, block.bytes);
   nn_call_require(checked, row_bytes == expected, NNCUDA_ERROR_INVALID_SIZE,
-                  "%s is %lld; %lld elements in this format take %lld bytes", bytes_name, (long long)row_bytes,
-                  (long long)elements, (long long)expected);
+                  "%s is %lld; it must be %lld, the bytes of a row in this format with %s %lld", bytes_name,
+                  (long long)row_bytes, (long long)expected, elements_name, (long long)elements);
 }
 
 /* Fails the call unless `format` is one of paged caches and `page_bytes` the size of a page in it. */
@@ -47,8 +47,9 @@ static inline void nn_check_page(nn_call *checked, int32_t format, int64_t kv_he
                   (long long)block.elements);
   const int64_t expected = nn_mul(nn_mul(kv_heads, NN_PAGE_TOKENS), nn_mul(head_dim / block.elements, block.bytes));
   nn_call_require(checked, page_bytes == expected, NNCUDA_ERROR_INVALID_SIZE,
-                  "page_bytes is %lld; a page of this format takes %lld bytes", (long long)page_bytes,
-                  (long long)expected);
+                  "page_bytes is %lld; it must be %lld, the bytes of a page in this format with kv_heads %lld and "
+                  "head_dim %lld",
+                  (long long)page_bytes, (long long)expected, (long long)kv_heads, (long long)head_dim);
 }
 
 #endif

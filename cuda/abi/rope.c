@@ -15,8 +15,11 @@ static void require_frequencies(nn_call *call_, int64_t first, int64_t positions
                   "ntk_alpha is %g; it must be finite and at least 1", ntk_alpha);
   nn_call_require(call_, head_dim != 2 || ntk_alpha == 1.0, NNCUDA_ERROR_INVALID_SIZE,
                   "head_dim is 2; it must be above 2 unless ntk_alpha is 1");
-  nn_call_require(call_, first >= 0 && nn_add(first, positions) < INT64_MAX, NNCUDA_ERROR_INVALID_VALUE,
-                  "first is %lld; it must be at least 0, and first + positions must fit", (long long)first);
+  nn_call_require(call_, first >= 0, NNCUDA_ERROR_INVALID_VALUE, "first is %lld; it must be at least 0",
+                  (long long)first);
+  nn_call_require(call_, nn_add(first, positions) < INT64_MAX, NNCUDA_ERROR_INVALID_SIZE,
+                  "positions is %lld; the last position, first + positions with first %lld, must fit into 63 bits",
+                  (long long)positions, (long long)first);
 }
 
 int32_t cuda_rope_freqs(nncuda_ctx *ctx, float *cosine, float *sine, int64_t first, int64_t positions, int64_t head_dim,

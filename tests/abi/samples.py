@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from raw import HEADER, C, Context
+from raw import HEADER, LIB, C, Context
 
 from nncuda.binding.header import Function, Param
 
@@ -16,14 +16,21 @@ _ELEMENT_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i32": 4, "i8": 1, "i64": 8, "u
 #: Sizes that must stand in a relation to others; the rest are small and different.
 _SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "capacity": 6, "len": 2, "k": 2, "cols": 5, "experts": 5,
           "kv_len": 7, "max_position": 9, "vocab": 11, "blocks": 1}  # fmt: skip
+#: And those of functions that take a format, by the size that it says: whole blocks in rows, a page a sequence.
+_FORMAT_SIZES = {"row_bytes": {"groups": 1, "k": 64, "dim": 64, "n": 5},
+                 "page_bytes": {"tokens": 5, "batch": 2, "max_pages": 1, "pages": 3}}  # fmt: skip
 #: Options without a default in the header.
 _OPTIONS = {"eps": 1e-5, "max_norm": 1.0, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.1, "growth": 2.0,
             "backoff": 0.5, "interval": 4, "warmup": 2, "total": 10, "max_lr": 1e-3, "min_lr": 1e-4, "n_decay": 0,
-            "keep": 0, "alpha": 0.5, "value": 2.0, "seed": 7, "scale": 0.25}  # fmt: skip
+            "keep": 0, "alpha": 0.5, "value": 2.0, "seed": 7, "scale": 0.25,
+            **dict.fromkeys(("format", "format_q", "format_k", "format_v", "format_gate", "format_up"),
+                            HEADER.constants["NNCUDA_FORMAT_Q8_0"])}  # fmt: skip
+#: Rows of a cache's page.
+_PAGE_ROWS = 128
 #: Integer arrays in which zero is no valid value.
 _ONES = ("step", "top_k")
 #: Integer arrays that are a permutation.
-_PERMUTATIONS = ("slot_row", "row_slot")
+_PERMUTATIONS = ("slot_row", "row_slot", "page_table")
 #: Half in the bits of each dtype: valid as weight, probability, rate, scale and temperature.
 _HALF = {"f32": 0x3F000000, "f16": 0x3800, "bf16": 0x3F00}
 
@@ -101,15 +108,17 @@ class Sample:
         sizes: Mapping[str, int] | None = None,
         dtype: str = "f32",
         context: Context | None = None,
+        options: Mapping[str, int | float] | None = None,
     ) -> None:
         self.function = function
         self._context = context
-        self.sizes = _sizes(function, sizes or {})
+        options = {param.name: _option(param) for param in function.of_kind("option")} | dict(options or {})
+        self.sizes = _sizes(function, sizes or {}, options)
         self.arguments: dict[str, int | float | None] = dict(self.sizes)
         self.dtypes = {param.name: _dtype(param, dtype) for param in function.of_kind("dtype")}
         self.arguments |= {name: HEADER.constants[f"NNCUDA_{word.upper()}"] for name, word in self.dtypes.items()}
         self.arguments |= {param.name: 0 for param in function.of_kind("flag")}
-        self.arguments |= {param.name: _option(param) for param in function.of_kind("option")}
+        self.arguments |= options
         self.buffers = {param.name: self._buffer(param) for param in function.pointers}
         self.arguments |= {name: buffer.address for name, buffer in self.buffers.items()}
 
@@ -128,7 +137,15 @@ class Sample:
             whole.view(np.uint32 if element == 4 else np.uint16)[:] = _HALF[dtype]
         elif dtype in ("i32", "i64"):
             entries = whole.view(np.int32 if element == 4 else np.int64)
-            entries[:] = np.arange(entries.size) if param.name in _PERMUTATIONS else param.name in _ONES
+            if param.name in _PERMUTATIONS:
+                entries[:] = np.arange(entries.size)
+            elif param.name == "offsets":
+                rows = next(self.sizes[name] for name in ("rows", "m", "tokens") if name in self.sizes)
+                entries[:] = np.arange(entries.size) * rows // (entries.size - 1)
+            elif param.name == "lengths" and "max_pages" in self.sizes:
+                entries[:] = _PAGE_ROWS * self.sizes["max_pages"]
+            else:
+                entries[:] = param.name in _ONES
         return Buffer(param, dtype, dims[0], stride, width, memory, Memory(memory, self._context))
 
     def put(self) -> None:
@@ -143,6 +160,15 @@ class Sample:
             if 0 <= offset < buffer.memory.nbytes:
                 return int(buffer.memory.ctypes.data) + int(offset)
         return value
+
+    @property
+    def derived(self) -> tuple[str, ...]:
+        """The sizes that others and the formats say."""
+        return tuple(_derived(self.function, self.sizes, self.arguments))
+
+    def following(self, **changed: int) -> dict[str, int]:
+        """The changed sizes, and with them those that they say."""
+        return changed | _derived(self.function, self.sizes | changed, self.arguments)
 
     def values(self, **changed: int | float | None) -> list[object]:
         """The arguments in order, without the context, with some of them changed."""
@@ -160,14 +186,42 @@ class Sample:
         return b"".join(parts)
 
 
-def _sizes(function: Function, chosen: Mapping[str, int]) -> dict[str, int]:
+def _sizes(function: Function, chosen: Mapping[str, int], options: Mapping[str, int | float]) -> dict[str, int]:
     names = [param.name for param in function.of_kind("size")]
-    sizes = {name: chosen.get(name, _SIZES.get(name, 3 + i % 3)) for i, name in enumerate(names)}
+    usual = dict(_SIZES)
+    for said, sizes in _FORMAT_SIZES.items():
+        if any(name.startswith(said) for name in names):
+            usual |= sizes
+    sizes = {name: chosen.get(name, usual.get(name, 3 + i % 3)) for i, name in enumerate(names)}
+    sizes |= {name: size for name, size in _derived(function, sizes, options).items() if name not in chosen}
     for param in function.pointers:
         if param.ld and param.ld not in chosen:
             width = int(np.prod([dim.value(sizes) for dim in param.dims[1:]]))
             sizes[param.ld] = max(width + 2, sizes[param.ld])
     return sizes
+
+
+def _derived(
+    function: Function, sizes: Mapping[str, int], arguments: Mapping[str, int | float | None]
+) -> dict[str, int]:
+    """The sizes that others and the formats say: bytes of rows and pages, columns of a joint product."""
+    said = {}
+    for name in sizes:
+        kind, _, which = name.partition("_bytes")
+        if kind == "row":
+            elements = sizes["dim"] if "dim" in sizes else sizes["k"]
+            said[name] = _format_bytes(arguments["format" + which], elements)
+        elif name == "page_bytes":
+            said[name] = _PAGE_ROWS * sizes["kv_heads"] * _format_bytes(arguments["format"], sizes["head_dim"])
+        elif name == "n" and "n_kv" in sizes:
+            said[name] = sizes["n_q"] + 2 * sizes["n_kv"]
+    return said
+
+
+def _format_bytes(format_: int | float | None, elements: int) -> int:
+    bytes_ = ctypes.c_int64()
+    assert LIB.nncuda_format_row_bytes(int(format_ or 0), elements, ctypes.byref(bytes_)) == C.SUCCESS
+    return bytes_.value
 
 
 def _dtype(param: Param, wanted: str) -> str:
@@ -183,10 +237,10 @@ def _option(param: Param) -> int | float:
     return _OPTIONS[param.name]
 
 
-_RANGE = re.compile(r"(?P<low>-?\d+) \.\. (?P<below>below )?(?P<high>[a-z_0-9*+-]+)")
+_RANGE = re.compile(r"(?P<low>-?\d+) \.\. (?P<below>below )?(?P<high>[a-z_0-9*+-]+( \* [a-z_0-9]+)?)")
 _LEAST = re.compile(r"\bat least (?P<low>-?[a-z0-9_]+)")
 _ABOVE = re.compile(r"\babove (?P<low>-?\d+)")
-_MOST = re.compile(r"\bat most (?P<high>-?[a-z0-9_]+)")
+_MOST = re.compile(r"\bat most `?(?P<high>-?[a-z0-9_]+( \* [a-z0-9_]+)?)")
 
 
 def _number(text: str, names: Mapping[str, int | float | None]) -> int | float:

@@ -159,11 +159,31 @@ def test_sizes_of_zero_do_nothing(engine, cpu, function):
         if param.name in strides:
             refuse(engine, cpu, sample, (C.ERROR_INVALID_SIZE,), param.name, **{param.name: 0})
             continue
+        changed = sample.following(**{param.name: 0}) | {param.name: 0}
         before = sample.image()
-        engine.ok(function.name, *sample.values(**{param.name: 0}))
+        engine.ok(function.name, *sample.values(**changed))
         assert sample.image() == before, f"{function.name} with {param.name} = 0 wrote something"
         nothing = {pointer.name: None for pointer in function.pointers if not pointer.nullable}
-        engine.ok(function.name, *sample.values(**{param.name: 0}, **nothing))
+        engine.ok(function.name, *sample.values(**changed, **nothing))
+
+
+@by_kernel
+def test_sizes_at_odds_with_those_that_say_them(engine, cpu, function):
+    """Bytes of rows and pages, and the columns of a joint product."""
+    sample = Sample(function, context=engine)
+    for name in sample.derived:
+        for value in (sample.sizes[name] - 1, sample.sizes[name] + 1, 2 * sample.sizes[name]):
+            refuse(engine, cpu, sample, (C.ERROR_INVALID_SIZE,), name, **{name: value})
+
+
+@by_kernel
+def test_rows_that_end_within_a_block(engine, cpu, function):
+    sample = Sample(function, context=engine)
+    elements = "head_dim" if "page_bytes" in sample.sizes else "dim" if "dim" in sample.sizes else "k"
+    for param in function.of_kind("option"):
+        if param.name.startswith("format"):
+            blocks = {param.name: HEADER.constants["NNCUDA_FORMAT_Q8_0"]}
+            refuse(engine, cpu, sample, (C.ERROR_INVALID_SIZE,), elements, **{elements: 40}, **blocks)
 
 
 @by_kernel
@@ -200,7 +220,8 @@ def test_options(engine, cpu, function):
     for param in function.of_kind("option"):
         if param.constants:
             values = [HEADER.constants[name] for name in param.constants]
-            wrong: list[int | float] = [min(values) - 1, max(values) + 1, 2**31 - 1, -(2**31)]
+            wrong: list[int | float] = [2**31 - 1, -(2**31)]
+            wrong += sorted(set(range(min(values) - 1, max(values) + 2)) - set(values))
         else:
             wrong = outside(param, sample.arguments)
         for value in wrong:
@@ -236,14 +257,47 @@ def test_indices_out_of_range(engine, cpu, function):
         engine.ok("nncuda_ctx_synchronize")
 
 
-@pytest.mark.parametrize(
-    "function", [HEADER.kernels["grouped_gemm"], HEADER.kernels["grouped_gemm_wgrad"]], ids=lambda f: f.kernel
-)
-@pytest.mark.parametrize("offsets", [(1, 2, 3), (0, 2, 1), (0, 4, 3), (0, -1, 3)])
-def test_offsets_that_fall_or_begin_late(engine, cpu, function, offsets):
-    sample = Sample(function, {"groups": 2, "rows": 5}, context=engine)
+#: Kernels whose rows lie group by group: what counts the groups, and what the rows.
+GROUPED = {
+    **dict.fromkeys(("grouped_gemm", "grouped_gemm_wgrad"), ("groups", "rows")),
+    **dict.fromkeys(("gemm_quant", "gemm_quant_swiglu"), ("groups", "m")),
+    **dict.fromkeys(("flash_attention_paged", "kv_append_paged"), ("batch", "tokens")),
+}
+
+
+@pytest.mark.parametrize("kernel", GROUPED)
+@pytest.mark.parametrize("offsets", [(1, 2, 3), (0, 2, 1), (0, 4, 3), (0, -1, 3), (0, 3, 6), (0, 6, 6)])
+def test_offsets_that_fall_or_begin_late_or_end_past_the_rows(engine, cpu, kernel, offsets):
+    sample = Sample(HEADER.kernels[kernel], dict.fromkeys(GROUPED[kernel], 2) | {GROUPED[kernel][1]: 5}, context=engine)
     sample.buffers["offsets"].numbers()[:] = offsets
     refuse(engine, cpu, sample, (C.ERROR_OUT_OF_RANGE,), "offsets")
+
+
+@pytest.mark.parametrize("kernel", ["gemm_quant", "gemm_quant_swiglu"])
+def test_groups_need_offsets(engine, cpu, kernel):
+    sample = Sample(HEADER.kernels[kernel], {"groups": 2}, context=engine)
+    refuse(engine, cpu, sample, (C.ERROR_INVALID_SIZE,), "groups", offsets=None)
+
+
+FORMATS = [name for name in HEADER.constants if name.startswith("NNCUDA_FORMAT_")]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_numbers_that_no_block_can_hold(engine, cpu, dtype, value):
+    """The first of them is told; formats that are dtypes take any."""
+    bits = {"f32": np.float32(value), "f16": np.float16(value), "bf16": np.float32(value)}[dtype].tobytes()
+    bits = np.frombuffer(bits[2:] if dtype == "bf16" else bits, np.uint8)
+    for name in FORMATS:
+        kernel, format_ = HEADER.kernels["quantize"], HEADER.constants[name]
+        sample = Sample(kernel, {"rows": 70, "k": 256}, dtype, engine, {"format": format_})
+        for at in (66 * 256 + 7, 69 * 256 + 255):
+            sample.buffers["x"].data[at * len(bits) : (at + 1) * len(bits)] = bits
+        if format_ < HEADER.constants["NNCUDA_FORMAT_Q4_0"]:
+            sample.put()
+            engine.ok(kernel.name, *sample.values())
+            continue
+        refuse(engine, cpu, sample, (C.ERROR_OUT_OF_RANGE,), "x[66][7]")
 
 
 @by_kernel
