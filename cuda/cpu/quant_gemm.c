@@ -3,12 +3,22 @@
 #include "quant_gemm_block.h"
 #include "quant_gemm_round.h"
 #include "quant_gemm_stream.h"
+#include "quant_gemm_stream_avx2.h"
+#include "quant_gemm_tile_half.h"
 #include "rows.h"
 
 /* ---- sums ---- */
 
-#if NN_SIMD_AVX512
-NN_INLINE void block_columns(const quant_piece *t, const int32_t format) { quant_stream(t, format); }
+#if NN_SIMD_AVX512 || NN_SIMD_AVX2
+NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
+#if QUANT_TILES
+  if (quant_tiled(t->panel->rows)) {
+    quant_tiles(t, format);
+    return;
+  }
+#endif
+  quant_stream(t, format);
+}
 #else
 NN_INLINE void block_columns(const quant_piece *t, int32_t format) {
   const quant_left *left = &t->job->left[QUANT_LEFT_BLOCKS];
@@ -43,7 +53,13 @@ NN_INLINE void block_columns(const quant_piece *t, int32_t format) {
 #endif
 
 /* Lanes over k, added in a fixed tree: the same for any number of rows. */
-NN_INLINE void float_columns(const quant_piece *t, int32_t dtype) {
+NN_INLINE void float_columns(const quant_piece *t, const int32_t dtype) {
+#if QUANT_TILES
+  if (dtype != NNCUDA_F32) {
+    half_tiles(t, dtype);
+    return;
+  }
+#endif
   const quant_left *left = &t->job->left[quant_left_of(t->format)];
   const int64_t first = t->panel->tile * QUANT_ROWS;
   for (int64_t c = 0; c < t->columns; c++) {
@@ -83,7 +99,14 @@ static void columns(const quant_piece *t) {
 }
 
 /* Scratch memory that `columns` needs. */
-static int64_t work_bytes(int64_t k) { return nn_round_up(k / QUANT_BLOCK * (int64_t)sizeof(quant_block), 64); }
+static int64_t work_bytes(int64_t k) {
+#if QUANT_TILES
+  (void)k;
+  return tile_work_bytes();
+#else
+  return nn_round_up(k / QUANT_BLOCK * (int64_t)sizeof(quant_block), 64);
+#endif
+}
 
 /* ---- from sums to the result ---- */
 
@@ -156,16 +179,28 @@ static void product_task(void *arg, int64_t i, int32_t worker) {
   }
 }
 
+/* Rounds QUANT_ROWS rows of a panel. */
 static void round_task(void *arg, int64_t i, int32_t worker) {
   (void)worker;
   const quant_job *job = arg;
   const nn_gemm_quant_args *x = job->args;
-  const quant_panel *panel = &job->panel[i];
+  const quant_panel *panel = &job->panel[i / job->parts];
+  const int64_t first = i % job->parts * QUANT_ROWS, end = nn_min(first + QUANT_ROWS, panel->rows);
   for (int32_t form = 0; form < QUANT_LEFTS; form++) {
     const quant_left *left = &job->left[form];
-    for (int64_t r = 0; r < panel->rows && (left->codes != NULL || left->values != NULL); r++) {
-      NN_SWITCH_DTYPE(x->dtype,
-                      quant_round_row(left, form, x->x, panel->row + r, panel->tile * QUANT_ROWS + r, x->k, DT));
+    for (int64_t r = first; r < end && (left->codes != NULL || left->values != NULL); r++) {
+      NN_SWITCH_DTYPE(x->dtype, quant_round_row(left, form, panel, r, x->x, x->k, DT));
+    }
+  }
+  const quant_left *left = &job->left[QUANT_LEFT_BLOCKS];
+  const int64_t blocks = x->k / QUANT_BLOCK;
+  if (left->codes != NULL && first < end && end - first < QUANT_ROWS && quant_tiled(panel->rows)) {
+    /* Rows that are not there have sums, too; subnormal scales among them would cost time. */
+    const int64_t at = (panel->tile * QUANT_ROWS + first) * blocks;
+    for (int64_t j = 0; j < blocks; j++) {
+      for (int64_t r = end - first; r < QUANT_ROWS; r++) {
+        left->scale[at + j * QUANT_ROWS + r] = left->total[at + j * QUANT_ROWS + r] = 0.0f;
+      }
     }
   }
 }
@@ -221,7 +256,8 @@ static int32_t take_left(nncuda_ctx *ctx, quant_job *job, int64_t tiles) {
       if (left->codes == NULL || left->scale == NULL || left->total == NULL) {
         return NNCUDA_ERROR_OUT_OF_MEMORY;
       }
-    } else if ((left->values = nn_scratch(ctx, rows * k * sizeof(float))) == NULL) {
+    } else if ((left->values = nn_scratch(ctx, rows * (size_t)nn_round_up(x->k, QUANT_BLOCK) * sizeof(float))) ==
+               NULL) {
       return NNCUDA_ERROR_OUT_OF_MEMORY;
     }
   }
@@ -273,7 +309,8 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *x) {
   if (job.scratch == NULL) {
     return NNCUDA_ERROR_OUT_OF_MEMORY;
   }
-  nn_parallel(ctx, job.panels, round_task, &job);
+  job.parts = nn_ceil_div(rows, QUANT_ROWS);
+  nn_parallel(ctx, job.panels * job.parts, round_task, &job);
   nn_parallel(ctx, job.panels * job.chunks, product_task, &job);
   return NNCUDA_SUCCESS;
 }

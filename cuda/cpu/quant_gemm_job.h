@@ -35,7 +35,8 @@ enum {
   QUANT_TASK_BYTES = 96 << 10 /* of weights in such a task */
 };
 
-/* The left factor, rounded. Tiles of QUANT_ROWS rows; a panel begins with a tile. */
+/* The left factor, rounded. Tiles of QUANT_ROWS rows; a panel begins with a tile. Where quant_tiled, a tile's codes lie
+ * as [k / 32][8][QUANT_ROWS][4], its scales as [k / 32][QUANT_ROWS]. */
 typedef struct quant_left {
   int8_t *codes; /* [tiles * QUANT_ROWS, k]; of the other forms unused */
   float *scale;  /* [tiles * QUANT_ROWS, k / 32] d */
@@ -53,6 +54,7 @@ typedef struct quant_job {
   const nn_gemm_quant_args *args;
   quant_panel *panel;
   int64_t panels;
+  int64_t parts; /* of QUANT_ROWS rows, that the longest panel has */
   quant_left left[QUANT_LEFTS];
   int64_t columns;                      /* of a task */
   int64_t chunks;                       /* tasks a panel */
@@ -89,6 +91,16 @@ NN_INLINE int32_t quant_left_of(int32_t format) {
   default:
     return QUANT_LEFT_BLOCKS;
   }
+}
+
+/* Whether a panel of so many rows goes through tile registers. */
+NN_INLINE int32_t quant_tiled(int64_t rows) {
+#if defined(__AMX_INT8__) && defined(__AMX_BF16__)
+  return rows > 1;
+#else
+  (void)rows;
+  return 0;
+#endif
 }
 
 /* a * b + c rounded once, on every instruction set. */

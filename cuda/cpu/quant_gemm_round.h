@@ -2,10 +2,37 @@
 #ifndef NN_CPU_QUANT_GEMM_ROUND_H
 #define NN_CPU_QUANT_GEMM_ROUND_H
 
-#include "quant_gemm_job.h"
+#include "quant_gemm_tile_half.h"
+
+#include <string.h>
 
 /* Magnitudes below this count as zero: 127 / a stays finite. */
 #define QUANT_LEAST 0x1p-100f
+
+#if NN_SIMD_AVX512
+
+/* Codes of 32 elements; their scale and scaled sum. */
+NN_INLINE void quant_round_block(const void *x, int64_t at, int8_t *codes, float *scale, float *total, int32_t dtype) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  vf a = vf_load_as(x, at, dtype), b = vf_load_as(x, at + VF, dtype);
+  /* As integers, magnitudes have the same order, with infinity and NaN above all numbers. */
+  const int32_t bits = _mm512_reduce_max_epi32(
+      _mm512_max_epi32(_mm512_and_si512((__m512i)a, magnitude), _mm512_and_si512((__m512i)b, magnitude)));
+  const float largest = nn_f32_from_bits((uint32_t)bits);
+  if (bits >= 0x7f800000 || largest < QUANT_LEAST) { /* codes are zero; the scale says what they stand for */
+    memset(codes, 0, QUANT_BLOCK);
+    *scale = *total = bits >= 0x7f800000 ? NAN : 0.0f;
+    return;
+  }
+  const vf inverse = vf_set1(127.0f / largest);
+  const __m512i first = _mm512_cvtps_epi32(a * inverse), second = _mm512_cvtps_epi32(b * inverse);
+  _mm_storeu_si128((__m128i *)(void *)codes, _mm512_cvtepi32_epi8(first));
+  _mm_storeu_si128((__m128i *)(void *)(codes + VF), _mm512_cvtepi32_epi8(second));
+  *scale = largest / 127.0f;
+  *total = *scale * (float)_mm512_reduce_add_epi32(_mm512_add_epi32(first, second));
+}
+
+#else
 
 /* The largest magnitude of 32 elements; NaN if one is not finite. */
 NN_INLINE float quant_largest(const void *x, int64_t at, int32_t dtype) {
@@ -39,6 +66,8 @@ NN_INLINE void quant_round_block(const void *x, int64_t at, int8_t *codes, float
   *total = d * (float)sum;
 }
 
+#endif
+
 /* A vector of x, rounded to the type that the form `left` is of. */
 NN_INLINE vf quant_round_vector(vf x, int32_t left) {
   uint16_t half[VF];
@@ -53,17 +82,44 @@ NN_INLINE vf quant_round_vector(vf x, int32_t left) {
   return x;
 }
 
-/* One row into row `to` of the rounded factor. */
-NN_INLINE void quant_round_row(const quant_left *left, int32_t form, const void *x, int64_t row, int64_t to, int64_t k,
-                               int32_t dtype) {
+/* Row r of a panel into the rounded factor. */
+NN_INLINE void quant_round_row(const quant_left *left, int32_t form, const quant_panel *panel, int64_t r, const void *x,
+                               int64_t k, int32_t dtype) {
+  const int64_t row = panel->row + r, to = panel->tile * QUANT_ROWS + r;
   if (form == QUANT_LEFT_BLOCKS) {
-    const int64_t blocks = k / QUANT_BLOCK;
+    const int64_t blocks = k / QUANT_BLOCK, tile = to / QUANT_ROWS, lane = to % QUANT_ROWS;
+    const int32_t tiled = quant_tiled(panel->rows);
     for (int64_t i = 0; i < blocks; i++) {
-      quant_round_block(x, row * k + i * QUANT_BLOCK, left->codes + to * k + i * QUANT_BLOCK,
-                        left->scale + to * blocks + i, left->total + to * blocks + i, dtype);
+      int8_t codes[QUANT_BLOCK];
+      const int64_t at = tiled ? (tile * blocks + i) * QUANT_ROWS + lane : to * blocks + i;
+      quant_round_block(x, row * k + i * QUANT_BLOCK, codes, &left->scale[at], &left->total[at], dtype);
+      if (tiled) {
+        int8_t *p = left->codes + ((tile * blocks + i) * QUANT_BLOCK * QUANT_ROWS + lane * 4);
+        for (int64_t j = 0; j < QUANT_BLOCK; j += 4, p += 4 * QUANT_ROWS) {
+          memcpy(p, codes + j, 4);
+        }
+      } else {
+        memcpy(left->codes + to * k + i * QUANT_BLOCK, codes, sizeof codes);
+      }
     }
     return;
   }
+#if QUANT_TILES
+  if (form != QUANT_LEFT_F32) {
+    const int64_t steps = nn_ceil_div(k, HALF_STEP);
+    char *tile = (char *)left->values + to / QUANT_ROWS * steps * (form == QUANT_LEFT_F16 ? 2 : 1) * HALF_LINE;
+    for (int64_t s = 0; s < steps; s++) {
+      const int64_t at = row * k + s * HALF_STEP, n = nn_min(k - s * HALF_STEP, HALF_STEP);
+      const vf none = vf_set1(0.0f);
+      const vf a = n >= VF ? vf_load_as(x, at, dtype) : vf_load_part_as(x, at, n, dtype);
+      const vf b = n == HALF_STEP ? vf_load_as(x, at + VF, dtype)
+                   : n > VF       ? vf_load_part_as(x, at + VF, n - VF, dtype)
+                                  : none;
+      half_round(tile, to % QUANT_ROWS, s, a, b, form);
+    }
+    return;
+  }
+#endif
   float *values = left->values + to * k;
   int64_t i = 0;
   for (; i + VF <= k; i += VF) {

@@ -37,6 +37,17 @@ typedef struct quant_sixteen {
   __m512i factors[4]; /* of 256 elements: parts' scales and minima as stored */
 } quant_sixteen;
 
+/* Rows c .. c+15 of a piece; behind its last row, that one. */
+NN_INLINE void quant_sixteen_at(quant_sixteen *w, const quant_piece *t, int64_t c) {
+  int32_t at[16];
+  for (int64_t j = 0; j < 16; j++) {
+    const int64_t row = nn_min(j, t->columns - c - 1) * t->row_bytes;
+    w->row[j] = t->w + c * t->row_bytes + row;
+    at[j] = (int32_t)row;
+  }
+  w->at = _mm512_loadu_si512(at);
+}
+
 NN_INLINE __m512i quant_gather(const quant_sixteen *w, uint64_t at) {
   return _mm512_i32gather_epi32(w->at, w->row[0] + at, 1);
 }
@@ -179,13 +190,7 @@ NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int row
   const int32_t large = nn_format_block_of(format).elements > QUANT_BLOCK;
   for (int64_t c = 0; c < t->columns; c += 16) {
     quant_sixteen w;
-    int32_t at[16];
-    for (int64_t j = 0; j < 16; j++) {
-      const int64_t row = nn_min(j, t->columns - c - 1) * t->row_bytes;
-      w.row[j] = t->w + c * t->row_bytes + row;
-      at[j] = (int32_t)row;
-    }
-    w.at = _mm512_loadu_si512(at);
+    quant_sixteen_at(&w, t, c);
     vf sum[QUANT_STREAM_ROWS];
     for (int r = 0; r < rows; r++) {
       sum[r] = vf_set1(0.0f);
@@ -220,21 +225,13 @@ NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int row
 
 NN_INLINE void quant_stream(const quant_piece *t, const int32_t format) {
   int64_t r = 0;
-  for (; r + 4 <= t->panel->rows; r += 4) {
-    quant_stream_rows(t, r, 4, format);
+#if !defined(__AMX_INT8__) /* which takes more than one row in tile registers */
+  for (; r + QUANT_STREAM_ROWS <= t->panel->rows; r += QUANT_STREAM_ROWS) {
+    quant_stream_rows(t, r, QUANT_STREAM_ROWS, format);
   }
-  switch (t->panel->rows - r) {
-  case 1:
+#endif
+  for (; r < t->panel->rows; r++) {
     quant_stream_rows(t, r, 1, format);
-    break;
-  case 2:
-    quant_stream_rows(t, r, 2, format);
-    break;
-  case 3:
-    quant_stream_rows(t, r, 3, format);
-    break;
-  default:
-    break;
   }
 }
 

@@ -54,18 +54,6 @@ def test_events_tell_every_token(model: LanguageModel, tokenizer: Tokenizer) -> 
         assert [int(row.argmax()) for row in logits[len(ids) - 1 : -1]] == [event.token for event in mine]
 
 
-def test_prompts_are_texts_or_ids_in_any_sequence(model: LanguageModel) -> None:
-    ids = model.encode("the sea")
-    assert ids.dtype == np.int32
-    one = model.complete("the sea", 8)
-    for prompt in (ids, ids.tolist(), tuple(ids), list(ids)):
-        assert model.complete(prompt, 8) == one
-    assert model.complete(["the sea", ids, ids.tolist()], 8) == [one] * 3
-    assert model.complete([ids, ids], 8) == [one] * 2
-    with pytest.raises(TypeError, match="whole numbers"):
-        model.complete(np.array([0.5, 1]), 8)
-
-
 def test_streams_and_whole_texts(model: LanguageModel) -> None:
     whole = model.complete(PROMPTS, 10)
     assert whole == texts_of(model, PROMPTS, max_new_tokens=10)

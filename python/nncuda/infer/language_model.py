@@ -298,4 +298,4 @@ class _Text:
 
 def _several(prompts: Prompt | Sequence[Prompt]) -> bool:
     """Whether it is a sequence of prompts, rather than one: a text, an array, a sequence of ids."""
-    return not isinstance(prompts, str | np.ndarray) and not all(isinstance(one, int | np.integer) for one in prompts)
+    return not isinstance(prompts, str | np.ndarray) and not all(hasattr(one, "__index__") for one in prompts)

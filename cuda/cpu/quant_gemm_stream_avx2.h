@@ -1,0 +1,259 @@
+/*
+ * Products with block formats on AVX2: as in quant_gemm_stream.h, with vectors of one block of a row, and eight rows of
+ * weights side by side.
+ */
+#ifndef NN_CPU_QUANT_GEMM_STREAM_AVX2_H
+#define NN_CPU_QUANT_GEMM_STREAM_AVX2_H
+
+#include "quant_gemm_block.h"
+
+#if NN_SIMD_AVX2
+
+enum { QUANT_STREAM_ROWS = 2 /* of the left factor, at most */ };
+
+/* What is subtracted from the bytes of quant_codes: 2^quant_offset, or nothing (-1). */
+NN_INLINE int32_t quant_offset(int32_t format) {
+  return format == NNCUDA_FORMAT_Q4_0 ? 3 : format == NNCUDA_FORMAT_Q5_0 ? 4 : format == NNCUDA_FORMAT_Q6_K ? 5 : -1;
+}
+
+NN_INLINE __m256i quant_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+
+/* 16 bytes: their low halves, then their high ones. */
+NN_INLINE __m256i quant_nibbles(const uint8_t *p) {
+  const __m128i low = _mm_loadu_si128((const __m128i *)(const void *)p);
+  return _mm256_and_si256(_mm256_inserti128_si256(_mm256_castsi128_si256(low), _mm_srli_epi16(low, 4), 1),
+                          _mm256_set1_epi8(15));
+}
+
+/* 32 bits as bytes of 16 or 0. */
+NN_INLINE __m256i quant_sixteens(uint32_t bits) {
+  const __m256i bytes =
+      _mm256_shuffle_epi8(_mm256_set1_epi32((int32_t)bits),
+                          _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303));
+  const __m256i each = _mm256_set1_epi64x((int64_t)0x8040201008040201);
+  return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(bytes, each), each), _mm256_set1_epi8(16));
+}
+
+/* Block i of 32 of a row. For formats of 256 elements, i % 8 is to be a constant. */
+NN_INLINE __m256i quant_codes(const uint8_t *row, uint64_t i, int32_t format) {
+  const __m256i four = _mm256_set1_epi8(15);
+  switch (format) {
+  case NNCUDA_FORMAT_Q4_0:
+    return quant_nibbles(row + i * 18 + 2);
+  case NNCUDA_FORMAT_Q4_1:
+    return quant_nibbles(row + i * 20 + 4);
+  case NNCUDA_FORMAT_Q5_0:
+    return _mm256_or_si256(quant_nibbles(row + i * 22 + 6), quant_sixteens(quant_u32(row + i * 22 + 2)));
+  case NNCUDA_FORMAT_Q5_1:
+    return _mm256_or_si256(quant_nibbles(row + i * 24 + 8), quant_sixteens(quant_u32(row + i * 24 + 4)));
+  case NNCUDA_FORMAT_Q8_0:
+    return quant_load(row + i * 34 + 2);
+  case NNCUDA_FORMAT_Q4_K:
+  case NNCUDA_FORMAT_Q5_K: {
+    const uint64_t part = i % 8;
+    const uint8_t *p = row + i / 8 * (format == NNCUDA_FORMAT_Q5_K ? 176 : 144);
+    __m256i q = quant_load(p + (format == NNCUDA_FORMAT_Q5_K ? 48 : 16) + part / 2 * 32);
+    q = _mm256_and_si256(part % 2 ? _mm256_srli_epi16(q, 4) : q, four);
+    if (format == NNCUDA_FORMAT_Q5_K) {
+      const __m256i bit = _mm256_set1_epi8((char)(1u << part));
+      const __m256i high = _mm256_cmpeq_epi8(_mm256_and_si256(quant_load(p + 16), bit), bit);
+      q = _mm256_or_si256(q, _mm256_and_si256(high, _mm256_set1_epi8(16)));
+    }
+    return q;
+  }
+  default: {
+    const uint64_t half = i % 8 / 4, run = i % 4;
+    const uint8_t *p = row + i / 8 * 210;
+    const __m256i low = quant_load(p + half * 64 + run % 2 * 32), high = quant_load(p + 128 + half * 32);
+    const __m256i two = run == 0   ? _mm256_slli_epi16(high, 4)
+                        : run == 1 ? _mm256_slli_epi16(high, 2)
+                        : run == 2 ? high
+                                   : _mm256_srli_epi16(high, 2);
+    return _mm256_or_si256(_mm256_and_si256(run / 2 ? _mm256_srli_epi16(low, 4) : low, four),
+                           _mm256_and_si256(two, _mm256_set1_epi8(48)));
+  }
+  }
+}
+
+/* Products of weights and of signed bytes, four a lane. Pairs fit 16 bits: 2 * 63 * 127 and, with the signs of the
+ * weights moved to x, 2 * 128 * 127. */
+NN_INLINE __m256i quant_dot(__m256i w, __m256i x, int32_t format) {
+  const __m256i pairs = format == NNCUDA_FORMAT_Q8_0 ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
+                                                     : _mm256_maddubs_epi16(w, x);
+  return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+
+/* Eight rows of weights, and what of them is the same for a run of blocks. */
+typedef struct quant_eight {
+  const uint8_t *row[8];
+  __m256i at; /* bytes from the first row */
+  vf scale, minimum;
+  __m256i factors[3];
+} quant_eight;
+
+NN_INLINE __m256i quant_gather(const quant_eight *w, uint64_t at) {
+  return _mm256_i32gather_epi32((const int *)(const void *)(w->row[0] + at), w->at, 1);
+}
+
+/* The f16 in the lower, or upper, half of each lane. */
+NN_INLINE vf quant_high_f16(__m256i x) {
+  x = _mm256_srli_epi32(x, 16);
+  return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+}
+NN_INLINE vf quant_low_f16(__m256i x) { return quant_high_f16(_mm256_slli_epi32(x, 16)); }
+
+/* Scale and minimum of block i of eight rows. Of formats of 256 elements, i % 8 is to be a constant. */
+NN_INLINE void quant_factors(quant_eight *w, uint64_t i, vf *scale, vf *minimum, int32_t format) {
+  const __m256i six = _mm256_set1_epi32(63), four = _mm256_set1_epi32(15), top = _mm256_set1_epi32(48);
+  switch (format) {
+  case NNCUDA_FORMAT_Q4_0:
+    *scale = quant_low_f16(quant_gather(w, i * 18));
+    break;
+  case NNCUDA_FORMAT_Q5_0:
+    *scale = quant_low_f16(quant_gather(w, i * 22));
+    break;
+  case NNCUDA_FORMAT_Q8_0:
+    *scale = quant_low_f16(quant_gather(w, i * 34));
+    break;
+  case NNCUDA_FORMAT_Q4_1:
+  case NNCUDA_FORMAT_Q5_1: {
+    const __m256i both = quant_gather(w, i * (format == NNCUDA_FORMAT_Q4_1 ? 20 : 24));
+    *scale = quant_low_f16(both);
+    *minimum = quant_high_f16(both);
+    break;
+  }
+  case NNCUDA_FORMAT_Q6_K:
+    if (i % 8 == 0) {
+      w->scale = quant_high_f16(quant_gather(w, i / 8 * 210 + 206)); /* from before, so as not to read past the row */
+    }
+    *scale = w->scale;
+    break;
+  default: {
+    const uint64_t part = i % 8, at = i / 8 * (format == NNCUDA_FORMAT_Q4_K ? 144 : 176);
+    if (part == 0) {
+      const __m256i both = quant_gather(w, at);
+      w->scale = quant_low_f16(both);
+      w->minimum = vf_set1(0.0f) - quant_high_f16(both);
+      for (uint64_t j = 0; j < 3; j++) {
+        w->factors[j] = quant_gather(w, at + 4 + 4 * j);
+      }
+    }
+    __m256i s, m;
+    if (part < 4) {
+      s = _mm256_and_si256(_mm256_srli_epi32(w->factors[0], (int)(8 * part)), six);
+      m = _mm256_and_si256(_mm256_srli_epi32(w->factors[1], (int)(8 * part)), six);
+    } else {
+      const int by = (int)(8 * part - 32);
+      s = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi32(w->factors[2], by), four),
+                          _mm256_and_si256(_mm256_srli_epi32(w->factors[0], by + 2), top));
+      m = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi32(w->factors[2], by + 4), four),
+                          _mm256_and_si256(_mm256_srli_epi32(w->factors[1], by + 2), top));
+    }
+    *scale = w->scale * _mm256_cvtepi32_ps(s);
+    *minimum = w->minimum * _mm256_cvtepi32_ps(m);
+  }
+  }
+}
+
+/* Four rows: in each 128-bit lane their sums of that lane. */
+NN_INLINE __m256i quant_add_quads(__m256i a, __m256i b, __m256i c, __m256i d) {
+  return _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
+}
+
+/* Block i of eight rows into their sums. */
+NN_INLINE void quant_stream_step(quant_eight *w, uint64_t i, const quant_left *left, int64_t first, int64_t k, vf *sum,
+                                 const int rows, const int32_t format) {
+  const int64_t blocks = k / QUANT_BLOCK;
+  const int32_t offset = quant_offset(format);
+  vf scale, minimum = vf_set1(0.0f);
+  quant_factors(w, i, &scale, &minimum, format);
+  __m256i part = _mm256_setzero_si256();
+  if (format == NNCUDA_FORMAT_Q6_K) {
+    part = quant_gather(w, i / 8 * 210 + 192 + i % 8 * 2);
+  }
+  __m256i c[8];
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; j++) {
+    c[j] = quant_codes(w->row[j], i, format);
+  }
+#pragma GCC unroll 2
+  for (int r = 0; r < rows; r++) {
+    const int64_t at = (first + r) * blocks + (int64_t)i;
+    const __m256i x = quant_load((const uint8_t *)left->codes + at * QUANT_BLOCK);
+    const __m256i a = quant_add_quads(quant_dot(c[0], x, format), quant_dot(c[1], x, format),
+                                      quant_dot(c[2], x, format), quant_dot(c[3], x, format));
+    const __m256i b = quant_add_quads(quant_dot(c[4], x, format), quant_dot(c[5], x, format),
+                                      quant_dot(c[6], x, format), quant_dot(c[7], x, format));
+    __m256i lower = _mm256_permute2x128_si256(a, b, 0x20), upper = _mm256_permute2x128_si256(a, b, 0x31);
+    if (offset >= 0) { /* what the offset of all codes contributes to each half */
+      __m256i each = quant_dot(_mm256_set1_epi8(1), x, NNCUDA_FORMAT_Q4_0);
+      each = _mm256_slli_epi32(quant_add_quads(each, each, each, each), offset);
+      lower = _mm256_sub_epi32(lower, _mm256_permute2x128_si256(each, each, 0x00));
+      upper = _mm256_sub_epi32(upper, _mm256_permute2x128_si256(each, each, 0x11));
+    }
+    if (format == NNCUDA_FORMAT_Q6_K) {
+      lower = _mm256_mullo_epi32(lower, _mm256_srai_epi32(_mm256_slli_epi32(part, 24), 24));
+      upper = _mm256_mullo_epi32(upper, _mm256_srai_epi32(_mm256_slli_epi32(part, 16), 24));
+    }
+    const vf integers = _mm256_cvtepi32_ps(_mm256_add_epi32(lower, upper));
+    sum[r] = vf_fma(vf_set1(left->scale[at]) * scale, integers, sum[r]);
+    if (quant_has_minimum(format)) {
+      sum[r] = vf_fma(vf_set1(left->total[at]), minimum, sum[r]);
+    }
+  }
+}
+
+/* All columns of a piece against `rows` rows of the left factor from row `r0` on. */
+NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int rows, const int32_t format) {
+  const quant_left *left = &t->job->left[QUANT_LEFT_BLOCKS];
+  const int64_t first = t->panel->tile * QUANT_ROWS + r0;
+  const uint64_t blocks = (uint64_t)(t->k / QUANT_BLOCK);
+  const int64_t lines = nn_ceil_div(8 * t->row_bytes, (int64_t)blocks * 64);
+  const int32_t large = nn_format_block_of(format).elements > QUANT_BLOCK;
+  for (int64_t c = 0; c < t->columns; c += 8) {
+    quant_eight w;
+    int32_t at[8];
+    for (int64_t j = 0; j < 8; j++) {
+      const int64_t row = nn_min(j, t->columns - c - 1) * t->row_bytes;
+      w.row[j] = t->w + c * t->row_bytes + row;
+      at[j] = (int32_t)row;
+    }
+    w.at = _mm256_loadu_si256((const __m256i *)(const void *)at);
+    vf sum[QUANT_STREAM_ROWS];
+    for (int r = 0; r < rows; r++) {
+      sum[r] = vf_set1(0.0f);
+    }
+    uintptr_t next = (uintptr_t)w.row[0] + (uintptr_t)(8 * t->row_bytes);
+    for (uint64_t i = 0; i < blocks;) {
+      for (int64_t l = 0; l < lines * (large ? 8 : 1); l++, next += 64) {
+        __builtin_prefetch((const void *)next, 0, 2);
+      }
+      if (large) { /* 256 elements, so that what differs between their parts is constant */
+#pragma GCC unroll 8
+        for (int j = 0; j < 8; j++) {
+          quant_stream_step(&w, i / 8 * 8 + (uint64_t)j, left, first, t->k, sum, rows, format);
+        }
+        i += 8;
+      } else {
+        quant_stream_step(&w, i, left, first, t->k, sum, rows, format);
+        i++;
+      }
+    }
+    for (int r = 0; r < rows; r++) {
+      vf_store(t->sums + (r0 + r) * t->ld + c, sum[r]);
+    }
+  }
+}
+
+NN_INLINE void quant_stream(const quant_piece *t, const int32_t format) {
+  int64_t r = 0;
+  for (; r + QUANT_STREAM_ROWS <= t->panel->rows; r += QUANT_STREAM_ROWS) {
+    quant_stream_rows(t, r, QUANT_STREAM_ROWS, format);
+  }
+  for (; r < t->panel->rows; r++) {
+    quant_stream_rows(t, r, 1, format);
+  }
+}
+
+#endif
+#endif

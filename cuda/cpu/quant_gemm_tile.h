@@ -1,0 +1,256 @@
+/*
+ * Products with stored weights in the tile registers of AMX. The rows of a tile of weights are 16 rows of the matrix,
+ * so that they need no transposition, and its columns, as those of the sums, 16 rows of the left factor.
+ *
+ * Block formats: a block of 32 of 16 rows is one product of depth 32, whose integers go through memory to the one fused
+ * multiply-add that each adds to its sum. 48 vector instructions on two ports, 24 cycles, are the floor of a tile of
+ * 16 x 16 x 32, of which the multiplication itself takes 16 on the side. Weights are unpacked DEPTH elements at a time
+ * for all rows of the panel. q6_k: an element's product of code and scale has 14 bits: 64 * high + low, two
+ * multiplications.
+ *
+ * f16: each factor is the sum of two bf16, exactly (11 bits are 8 and 3), and the four products go to sums of their
+ * own. bf16: four sums in turn. A multiplication waits for the last that went to its sum, so four keep the unit busy.
+ */
+#ifndef NN_CPU_QUANT_GEMM_TILE_H
+#define NN_CPU_QUANT_GEMM_TILE_H
+
+#include "quant_gemm_stream.h"
+
+#if defined(__AMX_INT8__) && defined(__AMX_BF16__)
+#define QUANT_TILES 1
+
+#include "amx.h"
+
+enum {
+  TILE = QUANT_ROWS,
+  TILE_DEPTH =
+      512, /* elements of k unpacked at once: 32 KB for TILE_GROUP tiles, which stay in L1 beside the left factor */
+  TILE_GROUP = QUANT_COLUMNS / TILE,
+  TILE_BLOCKS = TILE_DEPTH / QUANT_BLOCK,
+  TILE_SUMS = TILE * TILE
+};
+
+/* Scratch memory of a task. */
+typedef struct tile_work {
+  int8_t code[TILE_GROUP][2][TILE_BLOCKS / 2][TILE][64]; /* two blocks a line; the second for low parts (q6_k) */
+  float scale[TILE_GROUP][TILE_BLOCKS][TILE], minimum[TILE_GROUP][TILE_BLOCKS][TILE];
+  int32_t integers[2][2][TILE_SUMS];
+  float sums[]; /* [tiles of the panel][TILE_GROUP][TILE of weights][TILE] */
+} tile_work;
+
+NN_INLINE int64_t tile_work_bytes(void) {
+  return (int64_t)sizeof(tile_work) + QUANT_PANEL / TILE * TILE_GROUP * TILE_SUMS * (int64_t)sizeof(float);
+}
+
+/* Registers 0, 1, 6, 7: sums. 2, 4: 16 rows of a block of weights; 3, 5: of the left factor. */
+static void tile_blocks_open(void) {
+  struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+  } config = {.palette = 1};
+  for (int i = 0; i < 8; i++) {
+    config.row_bytes[i] = i == 2 || i == 4 ? QUANT_BLOCK : 64;
+    config.rows[i] = i == 3 || i == 5 ? QUANT_BLOCK / 4 : TILE;
+  }
+  __asm__ volatile("ldtilecfg %0" : : "m"(config));
+}
+
+/* Products of 64 codes with their scales, in two parts: code * scale = 64 * high + low. */
+NN_INLINE void tile_split_parts(__m512i codes, uint32_t scales, int8_t *high, int8_t *low) {
+  const __m512i scale = _mm512_cvtepi8_epi16(_mm512_castsi512_si256(
+      _mm512_shuffle_epi8(_mm512_broadcastd_epi32(_mm_cvtsi32_si128((int)scales)),
+                          _mm512_setr_epi64(0, 0, 0x0101010101010101, 0x0101010101010101, 0, 0, 0, 0))));
+  const __m512i other = _mm512_cvtepi8_epi16(_mm512_castsi512_si256(_mm512_shuffle_epi8(
+      _mm512_broadcastd_epi32(_mm_cvtsi32_si128((int)scales)),
+      _mm512_setr_epi64(0x0202020202020202, 0x0202020202020202, 0x0303030303030303, 0x0303030303030303, 0, 0, 0, 0))));
+  const __m512i first = _mm512_mullo_epi16(_mm512_cvtepi8_epi16(_mm512_castsi512_si256(codes)), scale);
+  const __m512i second = _mm512_mullo_epi16(_mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(codes, 1)), other);
+  const __m512i half = _mm512_set1_epi16(32);
+  const __m512i h0 = _mm512_srai_epi16(_mm512_add_epi16(first, half), 6);
+  const __m512i h1 = _mm512_srai_epi16(_mm512_add_epi16(second, half), 6);
+  const __m512i l0 = _mm512_sub_epi16(first, _mm512_slli_epi16(h0, 6));
+  const __m512i l1 = _mm512_sub_epi16(second, _mm512_slli_epi16(h1, 6));
+  _mm512_store_si512(high,
+                     _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(h0)), _mm512_cvtepi16_epi8(h1), 1));
+  _mm512_store_si512(low,
+                     _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(l0)), _mm512_cvtepi16_epi8(l1), 1));
+}
+
+/* Blocks 2i and 2i+1 of 16 rows, as pair `to` of tile g. */
+NN_INLINE void tile_unpack_pair(tile_work *work, int64_t g, quant_sixteen *w, uint64_t i, int64_t to, int32_t whole,
+                                const int32_t format) {
+  const int32_t offset = quant_offset(format);
+#pragma GCC unroll 4
+  for (int r = 0; r < TILE; r++) {
+    const __m512i codes = quant_codes(w->row[r], i, whole, format);
+    int8_t *line = work->code[g][0][to][r];
+    if (format == NNCUDA_FORMAT_Q6_K) {
+      tile_split_parts(_mm512_sub_epi8(codes, _mm512_set1_epi8(32)),
+                       quant_u32(w->row[r] + i / 4 * 210 + 192 + i % 4 * 4), line, work->code[g][1][to][r]);
+    } else {
+      _mm512_store_si512(line,
+                         offset < 0 ? codes : _mm512_sub_epi8(codes, _mm512_set1_epi8((char)(1u << (offset & 7)))));
+    }
+  }
+#pragma GCC unroll 2
+  for (int h = 0; h < 2; h++) {
+    if (h == 0 || whole) {
+      vf scale, minimum;
+      quant_factors(w, 2 * i + (uint64_t)h, &scale, &minimum, format);
+      vf_store(work->scale[g][2 * to + h], scale);
+      if (quant_has_minimum(format)) {
+        vf_store(work->minimum[g][2 * to + h], minimum);
+      }
+    }
+  }
+}
+
+/* `blocks` blocks from block `first` on. */
+NN_INLINE void tile_unpack(tile_work *work, int64_t g, quant_sixteen *w, int64_t first, int64_t blocks, uintptr_t next,
+                           int64_t lines, const int32_t format) {
+  const int32_t large = nn_format_block_of(format).elements > QUANT_BLOCK;
+  uint64_t i = (uint64_t)first / 2;
+  for (int64_t to = 0; to < blocks / 2;) {
+    for (int64_t l = 0; l < lines * (large ? 4 : 1); l++, next += 64) {
+      __builtin_prefetch((const void *)next, 0, 2);
+    }
+    if (large) {
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; j++) {
+        tile_unpack_pair(work, g, w, i / 4 * 4 + (uint64_t)j, to + j, 1, format);
+      }
+      i += 4, to += 4;
+    } else {
+      tile_unpack_pair(work, g, w, i, to, 1, format);
+      i++, to++;
+    }
+  }
+  if (blocks % 2 != 0 && !large) {
+    tile_unpack_pair(work, g, w, i, blocks / 2, 0, format);
+  }
+}
+
+/* The integers of one block into the sums of 16 rows of weights. */
+NN_INLINE void tile_add(vf *sum, int32_t (*integers)[TILE_SUMS], const float *x_scale, const float *x_total,
+                        const float *w_scale, const float *w_minimum, const int32_t format) {
+  const vf scale = vf_load(x_scale), total = vf_load(x_total);
+#pragma GCC unroll 16
+  for (int r = 0; r < TILE; r++) {
+    __m512i v = _mm512_load_si512(integers[0] + r * TILE);
+    if (format == NNCUDA_FORMAT_Q6_K) {
+      v = _mm512_add_epi32(_mm512_slli_epi32(v, 6), _mm512_load_si512(integers[1] + r * TILE));
+    }
+    sum[r] = vf_fma(scale * vf_set1(w_scale[r]), _mm512_cvtepi32_ps(v), sum[r]);
+    if (quant_has_minimum(format)) {
+      sum[r] = vf_fma(total, vf_set1(w_minimum[r]), sum[r]);
+    }
+  }
+}
+
+/* One tile of sums over `blocks` blocks: x points to the first of them. */
+NN_INLINE void tile_blocks(tile_work *work, int64_t g, const int8_t *x, const float *x_scale, const float *x_total,
+                           int64_t blocks, float *sums, int32_t fresh, const int32_t format) {
+  vf sum[TILE];
+#pragma GCC unroll 16
+  for (int r = 0; r < TILE; r++) {
+    sum[r] = fresh ? vf_set1(0.0f) : vf_load(sums + r * TILE);
+  }
+#define MULTIPLY(b, total_register, low_register)                                                                      \
+  {                                                                                                                    \
+    const int64_t b_ = (b);                                                                                            \
+    _tile_zero(total_register);                                                                                        \
+    _tile_loadd(2, &work->code[g][0][b_ / 2][0][b_ % 2 * QUANT_BLOCK], 64);                                            \
+    _tile_loadd(3, x + b_ * (TILE * QUANT_BLOCK), 64);                                                                 \
+    _tile_dpbssd(total_register, 2, 3);                                                                                \
+    if (format == NNCUDA_FORMAT_Q6_K) {                                                                                \
+      _tile_zero(low_register);                                                                                        \
+      _tile_loadd(4, &work->code[g][1][b_ / 2][0][b_ % 2 * QUANT_BLOCK], 64);                                          \
+      _tile_dpbssd(low_register, 4, 3);                                                                                \
+    }                                                                                                                  \
+  }
+#define STORE(b, total_register, low_register)                                                                         \
+  {                                                                                                                    \
+    _tile_stored(total_register, work->integers[(b) % 2][0], 64);                                                      \
+    if (format == NNCUDA_FORMAT_Q6_K) {                                                                                \
+      _tile_stored(low_register, work->integers[(b) % 2][1], 64);                                                      \
+    }                                                                                                                  \
+  }
+#define ADD(b)                                                                                                         \
+  tile_add(sum, work->integers[(b) % 2], x_scale + (b) * TILE, x_total + (b) * TILE, work->scale[g][b],                \
+           work->minimum[g][b], format)
+  /* Each block's multiplication runs beside the additions of the one before. */
+  MULTIPLY(0, 0, 6)
+  STORE(0, 0, 6)
+  int64_t b = 1;
+  for (; b + 1 < blocks; b += 2) {
+    MULTIPLY(b, 1, 7)
+    ADD(b - 1);
+    STORE(1, 1, 7)
+    MULTIPLY(b + 1, 0, 6)
+    ADD(b);
+    STORE(0, 0, 6)
+  }
+  if (b < blocks) {
+    MULTIPLY(b, 1, 7)
+    ADD(b - 1);
+    STORE(1, 1, 7)
+    b++;
+  }
+  ADD(b - 1);
+#undef MULTIPLY
+#undef STORE
+#undef ADD
+#pragma GCC unroll 16
+  for (int r = 0; r < TILE; r++) {
+    vf_store(sums + r * TILE, sum[r]);
+  }
+}
+
+/* Tiles of sums [TILE of weights][TILE], `step` apart, into the sums of the piece: columns c .. c+15. */
+static void tile_turn(const quant_piece *t, int64_t c, const float *from, int64_t step) {
+  for (int64_t r0 = 0; r0 < t->panel->rows; r0 += TILE, from += step) {
+    const int64_t rows = nn_min(TILE, t->panel->rows - r0);
+    const __m512i lanes = _mm512_slli_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), 4);
+    for (int64_t r = 0; r < rows; r++) {
+      vf_store(t->sums + (r0 + r) * t->ld + c, _mm512_i32gather_ps(lanes, from + r, 4));
+    }
+  }
+}
+
+NN_INLINE void quant_tiles(const quant_piece *t, const int32_t format) {
+  const quant_left *left = &t->job->left[QUANT_LEFT_BLOCKS];
+  tile_work *work = (tile_work *)(void *)t->work;
+  const int64_t tiles = nn_ceil_div(t->panel->rows, TILE), blocks = t->k / QUANT_BLOCK;
+  const int64_t group = tiles > 1 ? TILE_GROUP : 1; /* a single tile of rows: weights pass by once, in their order */
+  const int64_t lines = nn_ceil_div(TILE * t->row_bytes, nn_ceil_div(blocks, 2) * 64);
+  tile_blocks_open();
+  for (int64_t c = 0; c < t->columns; c += group * TILE) {
+    const int64_t here = nn_min(group, nn_ceil_div(t->columns - c, TILE));
+    quant_sixteen w[TILE_GROUP];
+    for (int64_t g = 0; g < here; g++) {
+      quant_sixteen_at(&w[g], t, c + g * TILE);
+    }
+    for (int64_t b0 = 0; b0 < blocks; b0 += TILE_BLOCKS) {
+      const int64_t count = nn_min(TILE_BLOCKS, blocks - b0);
+      for (int64_t g = 0; g < here; g++) {
+        const uintptr_t next = (uintptr_t)w[g].row[0] + (uintptr_t)(group * TILE * t->row_bytes + b0 / 2 * lines * 64);
+        tile_unpack(work, g, &w[g], b0, count, next, lines, format);
+      }
+      for (int64_t i = 0; i < tiles; i++) {
+        const int64_t at = (t->panel->tile + i) * blocks + b0;
+        for (int64_t g = 0; g < here; g++) {
+          tile_blocks(work, g, left->codes + at * (TILE * QUANT_BLOCK), left->scale + at * TILE,
+                      left->total + at * TILE, count, work->sums + (i * TILE_GROUP + g) * TILE_SUMS, b0 == 0, format);
+        }
+      }
+    }
+    for (int64_t g = 0; g < here; g++) {
+      tile_turn(t, c + g * TILE, work->sums + g * TILE_SUMS, TILE_GROUP * TILE_SUMS);
+    }
+  }
+  tile_registers_close();
+}
+
+#endif
+#endif
