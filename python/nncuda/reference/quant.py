@@ -87,16 +87,22 @@ def blocks_of(stored: Array, format: int) -> tuple[Array, Array, Array]:
     return codes, _f16(scale)[..., 0], minimum
 
 
+def _sixteen_parts(stored: Array) -> tuple[Array, Array, Array]:
+    """Blocks of q6_k: codes [rows, blocks, 16, 16], whole scales of parts [rows, blocks, 16], their unit [..., 1]."""
+    rows = len(stored)
+    low, high, parts, scale = _split(stored.reshape(rows, -1, 210), 128, 64, 16, 2)
+    low = _halves(low.reshape(rows, -1, 2, 64)).reshape(rows, -1, 2, 4, 32)
+    high = high.reshape(rows, -1, 2, 1, 32) >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
+    codes = (low | high << 4).astype(np.int64).reshape(rows, -1, 16, 16) - 32
+    return codes, np.ascontiguousarray(parts).view(np.int8).astype(np.int64), _f16(scale)
+
+
 def _parts_of(stored: Array, format: int) -> tuple[Array, Array, Array]:
     rows = len(stored)
     if format == Q6_K:
-        low, high, parts, scale = _split(stored.reshape(rows, -1, 210), 128, 64, 16, 2)
-        low = _halves(low.reshape(rows, -1, 2, 64)).reshape(rows, -1, 2, 4, 32)
-        high = high.reshape(rows, -1, 2, 1, 32) >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
-        codes = (low | high << 4).astype(np.int64).reshape(rows, -1, 16, 16) - 32
-        codes *= np.ascontiguousarray(parts).view(np.int8).astype(np.int64)[..., None]
-        codes = codes.reshape(rows, -1, BLOCK)
-        scale = np.repeat(_f16(scale), 8, axis=-1).reshape(rows, -1)
+        codes, parts, scale = _sixteen_parts(stored)
+        codes = (codes * parts[..., None]).reshape(rows, -1, BLOCK)
+        scale = np.repeat(scale, 8, axis=-1).reshape(rows, -1)
         return codes, scale, np.zeros_like(scale)
     extra = 32 if format == Q5_K else 0
     scale, minimum, parts, high, packed = _split(stored.reshape(rows, -1, 144 + extra), 2, 2, 12, extra, 128)
@@ -119,7 +125,13 @@ def decoded(stored: Array, format: int) -> Array:
         return stored.view(np.float32)
     if format in DTYPES:
         return from_bits(stored.view(np.uint16), DTYPES[format])
-    codes, scale, minimum = blocks_of(stored.reshape(-1, stored.shape[-1]), format)
+    rows = stored.reshape(-1, stored.shape[-1])
+    if format == Q6_K:
+        codes, parts, unit = _sixteen_parts(rows)
+        with np.errstate(invalid="ignore"):
+            numbers = (unit * parts.astype(np.float32))[..., None] * codes.astype(np.float32)
+        return numbers.reshape(*stored.shape[:-1], -1)
+    codes, scale, minimum = blocks_of(rows, format)
     with np.errstate(invalid="ignore"):
         product = scale[..., None] * codes.astype(np.float32)
         # -0 + 0 would lose its sign where a format has no minimum to add.
