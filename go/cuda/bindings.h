@@ -860,8 +860,8 @@ NNCUDA_API int32_t cuda_rope_freqs(nncuda_ctx *ctx, float *cosine, float *sine, 
 
 /**
  * Tables of rotary embedding as rope_freqs, stretched: for position p and pair i, the angle scale * p * b^(-2i/head_dim) /
- * factors[i], computed in f64. Position interpolation is scale = 1/factor (Chen et al. 2023, "Extending Context Window");
- * the scaling of Llama 3.1 is a table of factors (Dubey et al. 2024; GGUF's rope_freqs.weight).
+ * factors[i], computed in f64. Position interpolation is scale = 1/factor; the scaling of Llama 3.1 is a table of factors,
+ * rope_freqs.weight in GGUF files. (Chen et al. 2023, "Extending Context Window"; Dubey et al. 2024, "The Llama 3 Herd of Models")
  * @param factors in? f32 [head_dim/2] : divisors of the frequencies, finite and above 0, or null for ones
  * @param cosine out f32 [positions, head_dim/2] : cosines
  * @param sine out f32 [positions, head_dim/2] : sines
@@ -1586,8 +1586,8 @@ NNCUDA_API int32_t cuda_topp_sample(nncuda_ctx *ctx, const void *logits, const f
  * ============================================================================================================= */
 
 /**
- * Stores rows in a format. q4_0, q4_1, q5_0, q5_1 and q8_0 as the `gguf` package does, to the bit; the others by a weighted
- * least-squares search for scales and minima, part by part. (Gerganov et al., ggml-quants)
+ * Stores rows in a format. q4_0, q4_1, q5_0, q5_1 and q8_0 as the `gguf` package does, to the bit; the others by a search for
+ * the scales and minima of least squared error, part by part. (Gerganov et al., ggml-quants)
  * @param x in dtype [rows, k] : numbers; in a block format finite, or the call fails with NNCUDA_ERROR_OUT_OF_RANGE
  * @param y out u8 [rows, row_bytes] : the same in `format`
  * @param rows size : rows

@@ -3,7 +3,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "be6deeb0f54d9292522f9fa614543eef466d329bccca158d7ea580d7a0003df5"
+const HeaderSHA256 = "76849e588d61a35b67d9134458badf260e432d7d3bfa26c2e05fd39bd110db98"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -7,7 +7,7 @@ import "github.com/nncuda/nncuda/go/cuda"
 // Quantize calls cuda_quantize.
 //
 // Stores rows in a format. q4_0, q4_1, q5_0, q5_1 and q8_0 as the `gguf` package does, to the bit; the others by a
-// weighted least-squares search for scales and minima, part by part. (Gerganov et al., ggml-quants)
+// search for the scales and minima of least squared error, part by part. (Gerganov et al., ggml-quants)
 //
 //   - x, in dtype [rows, k]: numbers; in a block format finite, or the call fails with NNCUDA_ERROR_OUT_OF_RANGE
 //   - y, out u8 [rows, row_bytes]: the same in `format`

@@ -36,9 +36,9 @@ func RopeFreqs(cosine, sine *Tensor, first int64, base, ntkAlpha float64) error 
 // RopeFreqsScaled calls cuda_rope_freqs_scaled.
 //
 // Tables of rotary embedding as rope_freqs, stretched: for position p and pair i, the angle scale * p *
-// b^(-2i/head_dim) / factors[i], computed in f64. Position interpolation is scale = 1/factor (Chen et al. 2023,
-// "Extending Context Window"); the scaling of Llama 3.1 is a table of factors (Dubey et al. 2024; GGUF's
-// rope_freqs.weight).
+// b^(-2i/head_dim) / factors[i], computed in f64. Position interpolation is scale = 1/factor; the scaling of Llama 3.1
+// is a table of factors, rope_freqs.weight in GGUF files. (Chen et al. 2023, "Extending Context Window"; Dubey et al.
+// 2024, "The Llama 3 Herd of Models")
 //
 //   - factors, in f32 [head_dim/2], may be nil: divisors of the frequencies, finite and above 0, or null for ones
 //   - cosine, out f32 [positions, head_dim/2]: cosines

@@ -20,8 +20,8 @@ use crate::{Activation, DType, Format, GpuTensor, Result};
 
 /// Stores rows in a format.
 ///
-/// q4_0, q4_1, q5_0, q5_1 and q8_0 as the `gguf` package does, to the bit; the others by a weighted least-squares
-/// search for scales and minima, part by part. (Gerganov et al., ggml-quants)
+/// q4_0, q4_1, q5_0, q5_1 and q8_0 as the `gguf` package does, to the bit; the others by a search for the scales
+/// and minima of least squared error, part by part. (Gerganov et al., ggml-quants)
 ///
 /// # Arguments
 ///

@@ -52,8 +52,8 @@ pub fn rope_freqs(cosine: &GpuTensor<'_>, sine: &GpuTensor<'_>, first: i64, base
 /// Tables of rotary embedding as rope_freqs, stretched: for position p and pair i, the angle scale \* p \*
 /// b^(-2i/head_dim) / factors\[i\], computed in f64.
 ///
-/// Position interpolation is scale = 1/factor (Chen et al. 2023, "Extending Context Window"); the scaling of Llama
-/// 3.1 is a table of factors (Dubey et al. 2024; GGUF's rope_freqs.weight).
+/// Position interpolation is scale = 1/factor; the scaling of Llama 3.1 is a table of factors, rope_freqs.weight in
+/// GGUF files. (Chen et al. 2023, "Extending Context Window"; Dubey et al. 2024, "The Llama 3 Herd of Models")
 ///
 /// # Arguments
 ///
