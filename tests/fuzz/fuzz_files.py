@@ -6,6 +6,7 @@ import json
 import random
 import struct
 from pathlib import Path
+from typing import Any
 
 import fuzz_gguf
 import fuzz_json
@@ -85,6 +86,85 @@ TOKENIZER_TEXTS = (
     *("ByteFallback", "Fuse", "Split", "Isolated", "Removed", "TemplateProcessing", "NFC", "NFKC", "Precompiled"),
     *("(a+)+$", "(?:a|a)*b", "\\p{L}{1,100000}", "(", "[", "a b", "a", "b", "<0x41>", "Digits", "Punctuation"),
 )
+# Parts of a tokenizer.json that the library takes, by where they stand.
+_REGEX = (
+    {"String": " "},
+    {"String": ""},
+    {"Regex": "\\s+"},
+    {"Regex": "(?:a|aa)+c"},
+    {"Regex": ""},
+    {"Regex": "\\p{L}+|."},
+)
+TOKENIZER_PARTS: dict[str, tuple[dict[str, Any], ...]] = {
+    "normalizer": (
+        *({"type": kind} for kind in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Nmt", "StripAccents", "ByteLevel")),
+        {"type": "Strip", "strip_left": True, "strip_right": True},
+        {"type": "Prepend", "prepend": "▁"},
+        *({"type": "Replace", "pattern": pattern, "content": new} for pattern in _REGEX for new in ("", "▁", "aa")),
+        {"type": "Sequence", "normalizers": []},
+    ),
+    "pre_tokenizer": (
+        *({"type": kind} for kind in ("Whitespace", "WhitespaceSplit", "BertPreTokenizer", "UnicodeScripts")),
+        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": False},
+        {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False},
+        {"type": "Digits", "individual_digits": True},
+        {"type": "Punctuation", "behavior": "Contiguous"},
+        {"type": "CharDelimiterSplit", "delimiter": "a"},
+        {"type": "FixedLength", "length": 0},
+        *(
+            {"type": "Split", "pattern": pattern, "behavior": how, "invert": how == "Removed"}
+            for pattern in _REGEX
+            for how in ("Isolated", "Removed", "MergedWithNext")
+        ),
+        {"type": "Sequence", "pretokenizers": []},
+    ),
+    "decoder": (
+        *({"type": kind} for kind in ("ByteFallback", "Fuse")),
+        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+        {"type": "WordPiece", "prefix": "", "cleanup": True},
+        {"type": "BPEDecoder", "suffix": ""},
+        {"type": "CTC", "pad_token": "", "word_delimiter_token": "a", "cleanup": True},
+        {"type": "Strip", "content": " ", "start": 1 << 31, "stop": 1},
+        *({"type": "Replace", "pattern": pattern, "content": "▁a"} for pattern in _REGEX),
+        {"type": "Sequence", "decoders": []},
+    ),
+    "post_processor": (
+        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        {"type": "BertProcessing", "sep": ["a", 1 << 31], "cls": ["b", 0]},
+        {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [1, (1 << 32) - 1], "tokens": ["<s>", "a"]}},
+        },
+    ),
+    "truncation": ({"direction": "Right", "max_length": 0, "strategy": "LongestFirst", "stride": 1 << 31},),
+    "model": (
+        {"type": "WordLevel", "vocab": {"a": 0, "<unk>": 7}, "unk_token": "<unk>"},
+        {
+            "type": "WordPiece",
+            "unk_token": "<unk>",
+            "continuing_subword_prefix": "",
+            "max_input_chars_per_word": 0,
+            "vocab": {"a": 0, "<unk>": 1},
+        },
+        {
+            "type": "Unigram",
+            "unk_id": None,
+            "vocab": [["a", 1e308], ["", 0.0], ["<0x61>", -1e308]],
+            "byte_fallback": True,
+        },
+        {
+            "type": "BPE",
+            "unk_token": None,
+            "byte_fallback": True,
+            "ignore_merges": True,
+            "vocab": {"a": 0, "b": 1, "ab": 2, "<0x0A>": 3},
+            "merges": [["a", "b"]],
+        },
+    ),
+}
 TEMPLATE_PIECES = (
     "{% for m in messages %}",
     "{% endfor %}",
@@ -161,7 +241,21 @@ def mutate_tokenizer_model(data: bytes, rng: random.Random) -> bytes:
 
 
 def mutate_tokenizer_json(data: bytes, rng: random.Random) -> bytes:
-    """A `tokenizer.json`."""
+    """A `tokenizer.json`: one of its parts another, or a change inside it."""
+    if rng.random() < 0.5:
+        try:
+            whole_file = json.loads(data)
+            slot = rng.choice(list(TOKENIZER_PARTS))
+            part = rng.choice(TOKENIZER_PARTS[slot])
+            inner = next((key for key in part if part.get("type") == "Sequence" and key != "type"), None)
+            if inner:
+                part = {**part, inner: [rng.choice(TOKENIZER_PARTS[slot]) for _ in range(rng.randrange(5))]}
+            whole_file[slot] = part
+            data = json.dumps(whole_file).encode()
+        except (ValueError, RecursionError, TypeError):
+            pass
+        if rng.random() < 0.6:
+            return data
     return fuzz_json.mutate(data, rng, TOKENIZER_KEYS, TOKENIZER_TEXTS)
 
 

@@ -15,7 +15,6 @@ from fuzz_values import byte_level, real32, text, whole
 
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 STRING, ARRAY = 8, 9
-MOST_FIELDS = 4096
 KEYS = (
     "general.architecture",
     "general.alignment",
@@ -103,7 +102,7 @@ class Walk:
         self.data_start = min(len(data), self.at + pad)
 
     def _take(self, size: int, kind: str) -> int:
-        if self.at + size > len(self.data) or len(self.fields) >= MOST_FIELDS:
+        if self.at + size > len(self.data):
             raise IndexError
         start, self.at = self.at, self.at + size
         if size:
@@ -136,8 +135,11 @@ class Walk:
                 if self.at > len(self.data):
                     raise IndexError
             elif inner in (STRING, ARRAY):
-                for _ in range(count):
+                for index in range(count):
+                    named = len(self.fields)
                     self._value(inner, depth + 1)
+                    if 2 <= index < count - 1:  # a vocabulary would outweigh all the rest
+                        del self.fields[named:]
         elif kind in SIZES:
             return self._take(SIZES[kind], "real" if kind == 6 else "value")
         else:
