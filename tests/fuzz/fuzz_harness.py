@@ -13,18 +13,20 @@ import signal
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fuzz_targets import Target
 
 # Processor seconds a case. The slowest valid seed takes a hundredth of this.
 LIMIT_SECONDS = 2.0
 
 # Python objects take more room than the bytes they were read from: an empty object of JSON, two bytes and a comma,
 # becomes 64 bytes of dict and 8 of the list that holds it; an array of GGUF of one byte an element, 8 bytes a pointer.
-# A tokenizer keeps each piece in several tables. So a case may take 64 bytes a byte, and what it takes to begin with.
+# A tokenizer keeps each piece in several tables. So a case may take 64 bytes a byte, and what its target takes anyway.
 MEMORY_FACTOR = 64
-MEMORY_BASE = 16 << 20
 
 # What a process may map beyond what it has mapped at the start: for what the readers' libraries take in C++ and Rust,
 # which tracemalloc does not see. A request above this fails, and so shows.
@@ -54,9 +56,9 @@ def _stop(*_: object) -> None:
     raise TooSlow
 
 
-def run_case(use: Callable[[Path], None], data: bytes, name: str, folder: Path) -> Outcome:
-    """Writes `data` to `folder/name` and lets `use` open it and do with it what the program does."""
-    path = folder / name
+def run_case(target: Target, data: bytes, folder: Path) -> Outcome:
+    """Writes `data` to a file in `folder` and lets the target open it and do with it what the program does."""
+    path = folder / target.name
     path.write_bytes(data)
     before = tracemalloc.is_tracing()
     if not before:
@@ -68,7 +70,7 @@ def run_case(use: Callable[[Path], None], data: bytes, name: str, folder: Path) 
     signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_SECONDS)
     outcome = Outcome("read", "")
     try:
-        use(path)
+        target.use(path)
     except ValueError as error:
         outcome = _judge(error, path)
     except (KeyboardInterrupt, SystemExit):
@@ -85,7 +87,7 @@ def run_case(use: Callable[[Path], None], data: bytes, name: str, folder: Path) 
         tracemalloc.stop()
     if outcome.verdict != "finding" and seconds > LIMIT_SECONDS:  # in C++, where no signal handler of ours runs
         return Outcome("finding", f"takes {seconds:.1f} s")
-    allowed = MEMORY_BASE + MEMORY_FACTOR * len(data)
+    allowed = target.memory + MEMORY_FACTOR * len(data)
     if outcome.verdict != "finding" and peak > allowed:
         return Outcome("finding", f"takes {peak} bytes of memory for a file of {len(data)}, more than {allowed}")
     return outcome

@@ -71,7 +71,7 @@ def main() -> None:
             out.write(json.dumps({"begins": name}) + "\n")
             # Seeds are judged by their sentences, so that a slow machine must not be the reason of a refusal.
             fuzz_targets.template_seconds = 60.0 if name.startswith("seed") and "forever" not in name else 0.5
-            outcome = run_case(target.use, data, target.name, Path(folder))
+            outcome = run_case(target, data, Path(folder))
             out.write(json.dumps({"case": name, "verdict": outcome.verdict, "text": outcome.text}) + "\n")
             if outcome.verdict == "finding" and options.keep:
                 options.keep.mkdir(parents=True, exist_ok=True)

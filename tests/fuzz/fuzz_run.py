@@ -42,7 +42,7 @@ def fuzz(name: str, arguments: list[str]) -> None:
     folder = temporary_folder()
 
     def one(data: bytes) -> None:
-        outcome = run_case(target.use, data, target.name, Path(folder.name))
+        outcome = run_case(target, data, Path(folder.name))
         if outcome.verdict == "finding":
             raise Finding(outcome.text)
 

@@ -27,11 +27,13 @@ TEXT = "Hello  wörld\n\t12345 <s>😀 \0é"
 
 @dataclass(frozen=True)
 class Target:
-    """`name` of the file that holds a case; `use` opens it; `mutate` makes another case of one."""
+    """`name` of the file that holds a case; `use` opens it; `mutate` makes another case of one. It may take `memory`
+    bytes beside a multiple of the file."""
 
     name: str
     use: Callable[[Path], None]
     mutate: Callable[[bytes, random.Random], bytes]
+    memory: int = 16 << 20
 
 
 def load_readers() -> None:
@@ -254,6 +256,12 @@ TARGETS: dict[str, Target] = {
     "config": Target("config.json", use_mixtral_config, fuzz_files.mutate_config),
     "tokenizer_model": Target("tokenizer.model", use_tokenizer_model, fuzz_files.mutate_tokenizer_model),
     "tokenizer_json": Target("tokenizer.json", use_tokenizer_json, fuzz_files.mutate_tokenizer_json),
-    "template": Target("chat_template.jinja", use_template, fuzz_files.mutate_template),
+    "template": Target(
+        # The text of a template is bounded by itself: LONGEST_TEXT, up to 6 bytes a character in JSON, in a few copies.
+        "chat_template.jinja",
+        use_template,
+        fuzz_files.mutate_template,
+        128 << 20,
+    ),
     "shard": Target("x.tokens", use_shard, fuzz_files.mutate_shard),
 }

@@ -102,6 +102,7 @@ def safetensors_files() -> list[Seed]:
         Seed("overlap", safetensors({"a": one, "b": one}, bytes(8)), wrong),
         Seed("offsets_reversed", safetensors({"a": entry("F32", [2], 8, 0)}, bytes(8)), wrong),
         Seed("product_wraps", safetensors({"a": entry("F32", [1 << 32, 1 << 32], 0, 0)}), wrong),
+        Seed("dimension_beside_a_0", safetensors({"a": entry("F32", [0, (1 << 64) - 4], 0, 0)}), "beyond any memory"),
         Seed("negative", safetensors({"a": entry("F32", [-1, -2], 0, 8)}, bytes(8)), wrong),
         Seed("dtype_unknown", safetensors({"a": entry("F33", [2], 0, 8)}, bytes(8)), wrong),
         Seed("dtype_without_numpy", safetensors({"a": entry("F8_E4M3", [2], 0, 2)}, bytes(2)), "has dtype F8_E4M3"),

@@ -165,7 +165,7 @@ def templates() -> list[Seed]:
         "memory_of_a_list": ("{{ ([0] * 2000000000) | length }}", memory),
         "memory_of_a_width": ("{{ '%2000000000d' % 1 }}", memory),
         "memory_doubled": (doubled, memory),
-        "too_much_text": ("{% for i in range(9000) %}{{ 'a' * 9000 }}{% endfor %}", "writes more than 16777216"),
+        "too_much_text": ("{% for i in range(9000) %}{{ 'a' * 9000 }}{% endfor %}", "writes more than 4194304"),
     }
     out = [Seed(name, text.encode(), expected) for name, (text, expected) in seeds.items()]
     out.append(Seed("not_utf8", b"a\xff", "is not UTF-8"))

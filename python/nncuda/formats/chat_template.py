@@ -34,7 +34,7 @@ PLAIN = (
 )
 
 LONGEST_TEMPLATE = 1 << 20  # characters
-LONGEST_TEXT = 1 << 24  # characters
+LONGEST_TEXT = 1 << 22  # characters: about a million tokens
 _MEMORY = 1 << 29  # bytes
 _WORKER = Path(__file__).with_name("chat_template_worker.py")
 

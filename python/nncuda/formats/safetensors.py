@@ -72,7 +72,10 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
             dtype = _DTYPES.get(entry.get_dtype())
             if dtype is None:
                 raise FormatError(path, f"tensor {name!r} has dtype {entry.get_dtype()}, which this program cannot use")
-            self._entries[name] = dtype, tuple(entry.get_shape())
+            shape = tuple(entry.get_shape())
+            if math.prod(max(size, 1) for size in shape) * dtype.itemsize >= 2**63:  # beside a 0 the package allows it
+                raise FormatError(path, f"tensor {name!r} has shape {list(shape)}, which is beyond any memory")
+            self._entries[name] = dtype, shape
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._entries:
