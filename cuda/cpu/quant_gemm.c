@@ -1,11 +1,11 @@
 #include "quant_gemm_job.h"
 
 #include "quant_gemm_block.h"
+#include "quant_gemm_float.h"
 #include "quant_gemm_round.h"
 #include "quant_gemm_stream.h"
 #include "quant_gemm_stream_avx2.h"
 #include "quant_gemm_tile_half.h"
-#include "rows.h"
 
 /* ---- sums ---- */
 
@@ -52,35 +52,26 @@ NN_INLINE void block_columns(const quant_piece *t, int32_t format) {
 
 #endif
 
-/* Lanes over k, added in a fixed tree: the same for any number of rows. */
-NN_INLINE void float_columns(const quant_piece *t, const int32_t dtype) {
-#if QUANT_TILES
-  if (dtype != NNCUDA_F32) {
-    half_tiles(t, dtype);
-    return;
-  }
-#endif
-  const quant_left *left = &t->job->left[quant_left_of(t->format)];
-  const int64_t first = t->panel->tile * QUANT_ROWS;
-  for (int64_t c = 0; c < t->columns; c++) {
-    for (int64_t r = 0; r < t->panel->rows; r++) {
-      t->sums[r * t->ld + c] =
-          nn_dot(left->values, (first + r) * t->k, NNCUDA_F32, t->w + c * t->row_bytes, 0, dtype, t->k);
-    }
-  }
-}
-
 static void columns(const quant_piece *t) {
   switch (t->format) {
   case NNCUDA_FORMAT_F32:
     float_columns(t, NNCUDA_F32);
     break;
+#if QUANT_TILES
+  case NNCUDA_FORMAT_F16:
+    half_tiles(t, NNCUDA_FORMAT_F16);
+    break;
+  case NNCUDA_FORMAT_BF16:
+    half_tiles(t, NNCUDA_FORMAT_BF16);
+    break;
+#else
   case NNCUDA_FORMAT_F16:
     float_columns(t, NNCUDA_F16);
     break;
   case NNCUDA_FORMAT_BF16:
     float_columns(t, NNCUDA_BF16);
     break;
+#endif
 #define CASE(name)                                                                                                     \
   case NNCUDA_FORMAT_##name:                                                                                           \
     block_columns(t, NNCUDA_FORMAT_##name);                                                                            \

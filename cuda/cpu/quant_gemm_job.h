@@ -93,10 +93,10 @@ NN_INLINE int32_t quant_left_of(int32_t format) {
   }
 }
 
-/* Whether a panel of so many rows goes through tile registers. */
+/* Whether a panel of so many rows goes through tile registers: block formats do from three rows on. */
 NN_INLINE int32_t quant_tiled(int64_t rows) {
 #if defined(__AMX_INT8__) && defined(__AMX_BF16__)
-  return rows > 1;
+  return rows > 2;
 #else
   (void)rows;
   return 0;

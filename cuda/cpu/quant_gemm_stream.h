@@ -10,7 +10,12 @@
 
 #if NN_SIMD_AVX512
 
-enum { QUANT_STREAM_ROWS = 4 /* of the left factor, at most */ };
+/* Rows of the left factor, at most. */
+#if defined(__AMX_INT8__)
+enum { QUANT_STREAM_ROWS = 2 }; /* more of them go through tile registers */
+#else
+enum { QUANT_STREAM_ROWS = 4 };
+#endif
 
 /* Four vectors of a row each: in each 128-bit lane the sums of that lane of the four. */
 NN_INLINE __m512i quant_add_quads(__m512i a, __m512i b, __m512i c, __m512i d) {
@@ -225,11 +230,9 @@ NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int row
 
 NN_INLINE void quant_stream(const quant_piece *t, const int32_t format) {
   int64_t r = 0;
-#if !defined(__AMX_INT8__) /* which takes more than one row in tile registers */
   for (; r + QUANT_STREAM_ROWS <= t->panel->rows; r += QUANT_STREAM_ROWS) {
     quant_stream_rows(t, r, QUANT_STREAM_ROWS, format);
   }
-#endif
   for (; r < t->panel->rows; r++) {
     quant_stream_rows(t, r, 1, format);
   }
