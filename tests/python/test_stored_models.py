@@ -234,6 +234,15 @@ def test_inspect_shows_a_gguf_file_and_a_folder(folders: dict[str, Path], tmp_pa
     assert len(content["tensors"]) == 2 + 9 * 2 and content["model"]["tie_embeddings"] is True
 
 
+def test_inspect_shows_a_mixtral_that_only_the_engine_runs(folders: dict[str, Path], tmp_path: Path) -> None:
+    values = json.loads((folders["mixtral"] / "config.json").read_text())
+    (tmp_path / "model.safetensors").write_bytes((folders["mixtral"] / "model.safetensors").read_bytes())
+    for scaling, words in (("linear", '"scaling": "linear"'), ("yarn", "rotary embedding of type 'yarn'")):
+        values["rope_scaling"] = {"type": scaling, "factor": 2.0}
+        (tmp_path / "config.json").write_text(json.dumps(values))
+        assert words in CliRunner().invoke(main, ["inspect", str(tmp_path), "--json"]).output
+
+
 # Configurations
 
 

@@ -126,7 +126,14 @@ def _cut(text: str) -> str:
 def _describe_folder(folder: Path) -> dict[str, Any]:
     if read_json(folder / "config.json").get("model_type") == "llama":
         return _describe_model(StoredModel.open(folder))
-    return _describe_checkpoint(folder)
+    try:
+        return _describe_checkpoint(folder)
+    except FormatError as error:
+        # The engine runs Mixtrals that cannot be trained here, such as those with a scaled rotary embedding.
+        try:
+            return _describe_model(StoredModel.open(folder))
+        except FormatError:
+            raise error from None
 
 
 def _describe_model(model: StoredModel) -> dict[str, Any]:

@@ -27,27 +27,23 @@ def tokenizer_from_folder(folder: Path) -> TextTokenizer | None:
     if path.exists():
         from .tokenizer_json import JsonTokenizer  # the library is loaded where it is needed
 
-        tokenizer: TextTokenizer = JsonTokenizer.load(path)
-        begin = tokenizer.id_of(token_name(described, "bos_token"))  # type: ignore[attr-defined]
-        end = tokenizer.id_of(token_name(described, "eos_token"))  # type: ignore[attr-defined]
+        tokenizer: TextTokenizer = (library := JsonTokenizer.load(path))
+        begin, end = (library.id_of(token_name(described, name)) for name in ("bos_token", "eos_token"))
         begin = next(_ids(folder / "config.json", "bos_token_id"), -1) if begin is None else begin
         ends = {end} - {None}
+        usual = library.first_id == begin >= 0
     elif (folder / "tokenizer.model").exists():
         tokenizer = Tokenizer.load(folder / "tokenizer.model")
-        begin, ends = tokenizer.begin_id, tokenizer.end_ids
+        begin, ends, usual = tokenizer.begin_id, tokenizer.end_ids, tokenizer.adds_begin
     else:
         return None
     for name in ("config.json", "generation_config.json"):
         ends |= set(_ids(folder / name, "eos_token_id"))
     size = tokenizer.vocab_size
-    options: dict[str, Any] = {
-        "begin_id": begin if begin < size else -1,
-        "end_ids": {token for token in ends if token < size},
-        "adds_begin": adds_begin,
-    }
-    if isinstance(tokenizer, Tokenizer):
-        return Tokenizer(tokenizer.model, folder / "tokenizer.model", **options)
-    return JsonTokenizer.load(path, **options)
+    tokenizer.begin_id = begin if begin < size else -1
+    tokenizer.end_ids = frozenset(token for token in ends if token < size)
+    tokenizer.adds_begin = usual if adds_begin is None else adds_begin
+    return tokenizer
 
 
 def optional_json(path: Path) -> dict[str, Any]:

@@ -77,7 +77,8 @@ def _growth(step: dict[str, Any]) -> float:
 
 
 class JsonTokenizer:
-    """A tokenizer of the `tokenizers` library, as a `TextTokenizer`."""
+    """A tokenizer of the `tokenizers` library, as a `TextTokenizer`. `first_id` is what it puts before a text of its own
+    accord, -1 for nothing; unless told otherwise, it adds the begin id when that is the same."""
 
     def __init__(
         self,
@@ -96,12 +97,12 @@ class JsonTokenizer:
             _check_growth(tokenizer, source)
             ids = tokenizer.get_vocab().values()
             self._size = max(ids, default=-1) + 1
-            first = tokenizer.encode("").ids[:1]
+            self.first_id = next(iter(tokenizer.encode("").ids), -1)
         if self._size == 0:
             raise FormatError(source, "is a tokenizer without tokens")
         self.begin_id = begin_id
         self.end_ids = frozenset(end_ids)
-        self.adds_begin = first == [begin_id] if adds_begin is None else adds_begin
+        self.adds_begin = self.first_id == begin_id >= 0 if adds_begin is None else adds_begin
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **options: object) -> JsonTokenizer:

@@ -160,7 +160,7 @@ def _interleaved(rows: np.ndarray, head_dim: int) -> np.ndarray:
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(rows.shape)
 
 
-#: By the size of an element: its type as bits, and the bits of the exponent, all set in what is not finite.
+# By dtype: that of the bits, and the bits of the exponent, which are all set in what is not finite.
 _EXPONENTS = {"<f4": ("<u4", 0x7F800000), "<f2": ("<u2", 0x7C00), "bfloat16": ("<u2", 0x7F80)}
 
 

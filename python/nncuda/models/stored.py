@@ -16,7 +16,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -126,10 +125,8 @@ class StoredModel:
         config: LlamaConfig,
         tensors: StoredTensors,
         file: GGUFFile | SplitGGUF | None = None,
-        folder_config: Mapping[str, Any] | None = None,
     ):
         self.path, self.config, self.tensors, self.file = path, config, tensors, file
-        self.folder_config = folder_config
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> StoredModel:
@@ -222,7 +219,7 @@ def _open_folder(folder: Path) -> StoredModel:
         if len(pieces) != config.num_experts or max(pieces) >= len(pieces) or name in found:
             raise FormatError(folder, f"{name} has {len(pieces)} experts; config.json makes it {config.num_experts}")
         found[name] = [pieces[expert] for expert in range(config.num_experts)]
-    return StoredModel(folder, config, _checked(folder, config, found), folder_config=values)
+    return StoredModel(folder, config, _checked(folder, config, found))
 
 
 def _cut(folder: Path, part: str, tensor: StoredTensor, config: LlamaConfig) -> dict[str, list[StoredTensor]]:
