@@ -77,8 +77,8 @@ def _growth(step: dict[str, Any]) -> float:
 
 
 class JsonTokenizer:
-    """A tokenizer of the `tokenizers` library, as a `TextTokenizer`. `first_id` is what it puts before a text of its own
-    accord, -1 for nothing; unless told otherwise, it adds the begin id when that is the same."""
+    """A tokenizer of the `tokenizers` library, as a `TextTokenizer`. `first_id` is what the file lets it put before
+    a text, -1 for nothing; unless told otherwise, it adds the begin id when that is the same."""
 
     def __init__(
         self,
