@@ -5,6 +5,7 @@
 #include "abi/quant.h"
 
 #include "kernels/quant_encode.cuh"
+#include "kernels/quant_search.cuh"
 
 /* By count, not measured on a GPU yet: 17 KiB of shared memory a block leave room for eight of them. */
 constexpr int WARPS = 4, THREADS = WARPS * NN_WARP, BLOCKS_PER_SM = 8;
@@ -118,8 +119,17 @@ __device__ __forceinline__ void copy_out(uint8_t *to, const uint8_t *from, int b
   }
 }
 
+/* Blocks have no place for what is not finite. */
+__device__ __forceinline__ float finite_or_zero(float x, int64_t i, const nn_rule &finite) {
+  if (nn_beyond(x)) {
+    finite.broken(i, (double)x);
+    return 0.0f;
+  }
+  return x;
+}
+
 template <int FORMAT, class T>
-__global__ void __launch_bounds__(THREADS) encode_kernel(const T *x, uint8_t *y, int64_t parts) {
+__global__ void __launch_bounds__(THREADS) encode_kernel(const T *x, uint8_t *y, int64_t parts, nn_rule finite) {
   constexpr int BYTES = nn_stored<FORMAT>::BYTES;
   __shared__ part_numbers all[WARPS];
   __shared__ __align__(16) uint8_t all_stored[WARPS][nn_round_up(NN_WARP * BYTES, 16)];
@@ -130,7 +140,8 @@ __global__ void __launch_bounds__(THREADS) encode_kernel(const T *x, uint8_t *y,
   for (int64_t first = (int64_t)blockIdx.x * THREADS + warp * NN_WARP; first < parts; first += step) {
     const int count = (int)(parts - first < NN_WARP ? parts - first : NN_WARP);
     for (int i = 0; i < count; i++) {
-      numbers[i][lane] = nn_to_float(x[(first + i) * NN_PART + lane]);
+      const int64_t at = (first + i) * NN_PART + lane;
+      numbers[i][lane] = finite_or_zero(nn_to_float(x[at]), at, finite);
     }
     __syncwarp();
     if (lane < count) {
@@ -141,6 +152,34 @@ __global__ void __launch_bounds__(THREADS) encode_kernel(const T *x, uint8_t *y,
       }
       nn_encode<FORMAT>(mine, stored + lane * BYTES);
     }
+    __syncwarp();
+    copy_out(y + first * BYTES, stored, count * BYTES);
+    __syncwarp();
+  }
+}
+
+/* Blocks of 256: a lane has a part of 32 elements (q6_k: of 16), a warp four blocks (two). */
+template <int FORMAT, class T>
+__global__ void __launch_bounds__(THREADS) search_kernel(const T *x, uint8_t *y, int64_t blocks, nn_rule finite) {
+  using S = nn_searched<FORMAT>;
+  constexpr int BYTES = nn_stored<FORMAT>::BYTES, BLOCKS = NN_WARP / S::PARTS;
+  __shared__ __align__(16) uint8_t all_stored[WARPS][nn_round_up(BLOCKS * BYTES, 16)];
+  __shared__ uint8_t all_quants[WARPS][NN_WARP * S::N];
+  const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
+  uint8_t *const stored = all_stored[warp], *const quants = all_quants[warp];
+  const int64_t step = (int64_t)gridDim.x * WARPS * BLOCKS;
+  for (int64_t first = ((int64_t)blockIdx.x * WARPS + warp) * BLOCKS; first < blocks; first += step) {
+    const int count = (int)(blocks - first < BLOCKS ? blocks - first : BLOCKS), mine = lane / S::PARTS;
+    nn_search<FORMAT> search;
+    const int64_t from = (first * S::PARTS + lane) * S::N;
+#pragma unroll
+    for (int i = 0; i < S::N; i++) {
+      const float number = mine < count ? nn_to_float(x[from + i]) : 0.0f;
+      search.x[i] = finite_or_zero(number, from + i, finite);
+    }
+    search.choose(quants + lane * S::N);
+    __syncwarp();
+    nn_put_block<FORMAT>(stored + mine * BYTES, search, quants + mine * 256, lane % S::PARTS);
     __syncwarp();
     copy_out(y + first * BYTES, stored, count * BYTES);
     __syncwarp();
@@ -158,17 +197,18 @@ template <class T> static int32_t encode(nncuda_ctx *ctx, const nn_quantize_args
     return nn_launch(ctx, kernel, dim3(nn_blocks(ctx, elements, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0, x, y,
                      elements);
   }
-  if (a->format >= NNCUDA_FORMAT_Q4_K) {
-    return NNCUDA_ERROR_UNSUPPORTED;
-  }
   const int64_t parts = a->rows * (a->k / NN_PART);
-  const unsigned blocks = nn_blocks(ctx, parts, THREADS, BLOCKS_PER_SM);
-  const auto kernel = a->format == NNCUDA_FORMAT_Q4_0   ? encode_kernel<NNCUDA_FORMAT_Q4_0, T>
-                      : a->format == NNCUDA_FORMAT_Q4_1 ? encode_kernel<NNCUDA_FORMAT_Q4_1, T>
-                      : a->format == NNCUDA_FORMAT_Q5_0 ? encode_kernel<NNCUDA_FORMAT_Q5_0, T>
-                      : a->format == NNCUDA_FORMAT_Q5_1 ? encode_kernel<NNCUDA_FORMAT_Q5_1, T>
-                                                        : encode_kernel<NNCUDA_FORMAT_Q8_0, T>;
-  return nn_launch(ctx, kernel, dim3(blocks), dim3(THREADS), 0, x, y, parts);
+  const nn_rule finite = nn_rule_of(ctx, "x", "finite");
+  const dim3 grid(nn_blocks(ctx, parts, THREADS, BLOCKS_PER_SM));
+  NN_SWITCH_BLOCKS(a->format, {
+    constexpr bool SEARCHES = nn_stored<FORMAT>::BLOCK == 256;
+    if constexpr (SEARCHES) {
+      return nn_launch(ctx, search_kernel<FORMAT, T>, grid, dim3(THREADS), 0, x, y, parts / 8, finite);
+    } else {
+      return nn_launch(ctx, encode_kernel<FORMAT, T>, grid, dim3(THREADS), 0, x, y, parts, finite);
+    }
+  });
+  return NNCUDA_ERROR_INTERNAL; /* the entry knows no other format */
 }
 
 NN_KERNEL(quantize) {

@@ -121,7 +121,7 @@ def sizes(drawn: Drawn, call: Call) -> None:
         call["kv_heads"] = drawn(st.sampled_from([n for n in range(1, call.heads + 1) if call.heads % n == 0]))
     if "blocks" in call:
         call["blocks"] = -(-call.n // 256)
-    if function.kernel == "rope_freqs":
+    if function.kernel in ("rope_freqs", "rope_freqs_scaled"):
         call["head_dim"] = max(4, call.head_dim)
     if function.kernel == "kv_append":
         call["capacity"] = max(call.capacity, call.len)
@@ -144,7 +144,7 @@ def option(drawn: Drawn, call: Call, param: header.Param) -> Any:
     if param.root_of:
         return float(np.float32(call[param.root_of] ** -0.5))
     if param.name == "scale":
-        return 0.35
+        return 0.35 if call.function.section != "rope" else drawn(st.sampled_from((1.0, 0.25)))
     if param.name == "keep":
         return drawn(st.integers(0, call.capacity))
     if call.get("dtype") in ("i32", "i8") and param.name == "value":
@@ -334,6 +334,7 @@ RECIPES: dict[str, Recipe] = {
     "grouped_gemm_wgrad": grouped,
     "embedding": lambda d, c: {"ids": d.integers(c.tokens, high=c.vocab)},
     "scatter_add": lambda d, c: {"ids": d.integers(c.tokens, high=c.vocab)},
+    "rope_freqs_scaled": lambda d, c: {"factors": d.uniform(c.head_dim // 2, low=0.5, high=32)},
     "rope_forward": rotary,
     "rope_backward": rotary,
     "rope_qk": rotary,
