@@ -47,23 +47,6 @@ struct paged_attention {
   bool wide;                                        /* rows of pages are runs of 16 bytes */
 };
 
-/* Queries and results are few beside the pages: their type is asked for at each of their elements. */
-__device__ __forceinline__ float element_of(const void *x, int64_t i, int32_t dtype) {
-  return dtype == NNCUDA_F32   ? static_cast<const float *>(x)[i]
-         : dtype == NNCUDA_F16 ? nn_to_float(static_cast<const nn_f16 *>(x)[i])
-                               : nn_to_float(static_cast<const nn_bf16 *>(x)[i]);
-}
-
-__device__ __forceinline__ void put_element(void *y, int64_t i, float x, int32_t dtype) {
-  if (dtype == NNCUDA_F32) {
-    static_cast<float *>(y)[i] = x;
-  } else if (dtype == NNCUDA_F16) {
-    static_cast<nn_f16 *>(y)[i] = nn_from_float<nn_f16>(x);
-  } else {
-    static_cast<nn_bf16 *>(y)[i] = nn_from_float<nn_bf16>(x);
-  }
-}
-
 /* Elements d .. d+7 of a row of a page; zeros behind its end. */
 template <class F>
 __device__ __forceinline__ void page_8(float (&to)[8], const uint8_t *row, int d, const paged_attention &p) {
@@ -269,7 +252,7 @@ template <class F, int D, int ROWS> __global__ void __launch_bounds__(THREADS) p
   for (int i = threadIdx.x; i < ROWS * D; i += THREADS) {
     const int r = i / D, d = i % D;
     space.q[i] = r < rows.count && d < p.dim
-                     ? nn_times(element_of(p.q, rows.at(r, p.ld_q, p.dim) + d, p.dtype), p.factor)
+                     ? nn_times(nn_element_of(p.q, rows.at(r, p.ld_q, p.dim) + d, p.dtype), p.factor)
                      : 0.0f;
   }
   for (int r = threadIdx.x; r < ROWS; r += THREADS) {
@@ -336,7 +319,7 @@ template <class F, int D, int ROWS> __global__ void __launch_bounds__(THREADS) p
 #pragma unroll
       for (int e = 0; e < 8; e++) {
         if (column + e < p.dim) {
-          put_element(p.out, to + column + e, out[j][e] / (pages == 0 ? 1.0f : space.sum[r]), p.dtype);
+          nn_put_element(p.out, to + column + e, out[j][e] / (pages == 0 ? 1.0f : space.sum[r]), p.dtype);
         }
       }
     }
@@ -370,7 +353,7 @@ __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(paged_attention p)
       const float2 by = merge(peak, sum, part[p.dim], part[p.dim + 1]);
       out = merged(out, part[d], by);
     }
-    put_element(p.out, row * p.dim + d, out / (pages == 0 ? 1.0f : sum), p.dtype);
+    nn_put_element(p.out, row * p.dim + d, out / (pages == 0 ? 1.0f : sum), p.dtype);
   }
 }
 

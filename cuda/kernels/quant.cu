@@ -159,8 +159,9 @@ __global__ void __launch_bounds__(THREADS) encode_kernel(const T *x, uint8_t *y,
 }
 
 /* Blocks of 256: a lane has a part of 32 elements (q6_k: of 16), a warp four blocks (two). */
-template <int FORMAT, class T>
-__global__ void __launch_bounds__(THREADS) search_kernel(const T *x, uint8_t *y, int64_t blocks, nn_rule finite) {
+template <int FORMAT>
+__global__ void __launch_bounds__(THREADS)
+    search_kernel(const void *x, int32_t dtype, uint8_t *y, int64_t blocks, nn_rule finite) {
   using S = nn_searched<FORMAT>;
   constexpr int BYTES = nn_stored<FORMAT>::BYTES, BLOCKS = NN_WARP / S::PARTS;
   __shared__ __align__(16) uint8_t all_stored[WARPS][nn_round_up(BLOCKS * BYTES, 16)];
@@ -174,7 +175,7 @@ __global__ void __launch_bounds__(THREADS) search_kernel(const T *x, uint8_t *y,
     const int64_t from = (first * S::PARTS + lane) * S::N;
 #pragma unroll
     for (int i = 0; i < S::N; i++) {
-      const float number = mine < count ? nn_to_float(x[from + i]) : 0.0f;
+      const float number = mine < count ? nn_element_of(x, from + i, dtype) : 0.0f;
       search.x[i] = finite_or_zero(number, from + i, finite);
     }
     search.choose(quants + lane * S::N);
@@ -203,7 +204,7 @@ template <class T> static int32_t encode(nncuda_ctx *ctx, const nn_quantize_args
   NN_SWITCH_BLOCKS(a->format, {
     constexpr bool SEARCHES = nn_stored<FORMAT>::BLOCK == 256;
     if constexpr (SEARCHES) {
-      return nn_launch(ctx, search_kernel<FORMAT, T>, grid, dim3(THREADS), 0, x, y, parts / 8, finite);
+      return nn_launch(ctx, search_kernel<FORMAT>, grid, dim3(THREADS), 0, x, a->dtype, y, parts / 8, finite);
     } else {
       return nn_launch(ctx, encode_kernel<FORMAT, T>, grid, dim3(THREADS), 0, x, y, parts, finite);
     }

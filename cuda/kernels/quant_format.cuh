@@ -68,6 +68,23 @@ template <class F> __device__ __forceinline__ void nn_put_number(uint8_t *to, fl
   }
 }
 
+/* Where elements are few beside other work, their type is asked for at each of them, which spares a kernel a type. */
+__device__ __forceinline__ float nn_element_of(const void *x, int64_t i, int32_t dtype) {
+  return dtype == NNCUDA_F32   ? static_cast<const float *>(x)[i]
+         : dtype == NNCUDA_F16 ? nn_to_float(static_cast<const nn_f16 *>(x)[i])
+                               : nn_to_float(static_cast<const nn_bf16 *>(x)[i]);
+}
+
+__device__ __forceinline__ void nn_put_element(void *y, int64_t i, float x, int32_t dtype) {
+  if (dtype == NNCUDA_F32) {
+    static_cast<float *>(y)[i] = x;
+  } else if (dtype == NNCUDA_F16) {
+    static_cast<nn_f16 *>(y)[i] = nn_from_float<nn_f16>(x);
+  } else {
+    static_cast<nn_bf16 *>(y)[i] = nn_from_float<nn_bf16>(x);
+  }
+}
+
 __device__ __forceinline__ float nn_low_f16(uint32_t x) { return nn_f16_to_f32((uint16_t)x); }
 __device__ __forceinline__ float nn_high_f16(uint32_t x) { return nn_f16_to_f32((uint16_t)(x >> 16)); }
 

@@ -193,7 +193,8 @@ __device__ __forceinline__ float sums_of(const quant_product &p, int which, int6
 
 template <int M> __global__ void __launch_bounds__(THREADS) rows_kernel(quant_product p, int64_t row_tiles) {
   using S = rows_shape<M>;
-  __shared__ quant_terms<M> terms[WARPS];
+  NN_SHARED_BYTES(shared); /* where a matrix is in blocks */
+  quant_terms<M> *const terms = reinterpret_cast<quant_terms<M> *>(shared);
   const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
   p.check_offsets();
   const int which = quant_matrix_of(p, blockIdx.x);
@@ -225,8 +226,8 @@ template <int M> __global__ void __launch_bounds__(THREADS) rows_kernel(quant_pr
 
 template <int M> static int32_t run_rows(nncuda_ctx *ctx, quant_product &p) {
   const int64_t across = quant_column_tiles(p, WARPS * rows_shape<M>::R), down = quant_row_tiles<M>(p), most = 65535;
-  return nn_launch(ctx, rows_kernel<M>, dim3((unsigned)across, (unsigned)(down < most ? down : most)), dim3(THREADS), 0,
-                   p, down);
+  return nn_launch(ctx, rows_kernel<M>, dim3((unsigned)across, (unsigned)(down < most ? down : most)), dim3(THREADS),
+                   p.codes == nullptr ? 0 : WARPS * sizeof(quant_terms<M>), p, down);
 }
 
 int32_t quant_run_rows(nncuda_ctx *ctx, quant_product &p) {
