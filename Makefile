@@ -36,7 +36,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
 
 .PHONY: help run test python-test go go-test rust rust-test rust-wheel parity lib emulated cuda cuda-toolchain gpu-verify \
-  gpu-sanitize wheel bench bench-languages interop asan tsan faults fuzz fmt generate lint lock clean go-toolchain rust-toolchain
+  gpu-sanitize wheel bench bench-languages interop interop-large asan tsan faults fuzz fmt generate lint lock clean go-toolchain rust-toolchain
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -119,8 +119,13 @@ bench-languages: go rust ## the same training step, decoding and call from Pytho
 	cp $(CARGO_TARGET_DIR)/release/nncuda-rs $(BINARIES)/nncuda-rs
 	$(WITH_LIBRARY) $(BIN)/python -m nncuda.bench.languages $(BINARIES)/nncuda-go $(BINARIES)/nncuda-rs
 
-interop: .venv-interop/.interop ## the tests against torch and transformers, which it installs; writes what `make test` checks
-	NNCUDA_INTEROP=live .venv-interop/bin/python -m pytest tests/interop
+interop: .venv-interop/.interop rust-toolchain ## the tests against torch, transformers, llama.cpp and candle, which it installs; writes what `make test` checks
+	cd tests/interop/candle && $(CARGO) build --release
+	NNCUDA_INTEROP=live NNCUDA_CANDLE=$(CARGO_TARGET_DIR)/release/candle-logits .venv-interop/bin/python -m pytest tests/interop
+
+interop-large: .venv-interop/.interop ## a model of TinyLlama's shape against transformers in f32 (9 GB of memory, 5 GB of disk)
+	.venv-interop/bin/python -m nncuda.bench.random_model build/tinyllama --shape tinyllama --dtype f32
+	NNCUDA_INTEROP=live NNCUDA_LARGE=build/tinyllama .venv-interop/bin/python -m pytest -s tests/interop/test_llama_live.py -k large
 
 asan: $(VENV)/.test ## the tests of the ABI under AddressSanitizer and UndefinedBehaviorSanitizer
 	PYTHON=$(CURDIR)/$(BIN)/python tests/abi/sanitize.sh address
@@ -189,9 +194,10 @@ clean: ## remove what was built and installed here; runs/ stays
 	$*/bin/python -m pip install --quiet --require-hashes -r $<
 	@touch $@
 
-%/.packages-interop: requirements/interop.txt
+# llama.cpp is built from source here, as it is meant to be for the machine that it runs on.
+%/.packages-interop: requirements/interop.txt tests/interop/amx_tiles.h
 	$(PYTHON) -m venv $*
-	$*/bin/python -m pip install --quiet --require-hashes -r $<
+	CXXFLAGS="-include $(CURDIR)/tests/interop/amx_tiles.h" $*/bin/python -m pip install --quiet --require-hashes -r $<
 	@touch $@
 
 define install

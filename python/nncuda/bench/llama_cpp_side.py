@@ -13,13 +13,16 @@ import llama_cpp as api
 import numpy as np
 
 
+# The library keeps calling it as long as the process lives.
+_QUIET = api.llama_log_callback(lambda level, text, data: None)
+
+
 class LlamaCpp:
     """The methods of `Side`."""
 
     def __init__(self, model: str, threads: int, context: int, rows: int) -> None:
         self.name = f"llama.cpp (llama-cpp-python {api.__version__})"
-        self._quiet = api.llama_log_callback(lambda level, text, data: None)
-        api.llama_log_set(self._quiet, ctypes.c_void_p(0))
+        api.llama_log_set(_QUIET, ctypes.c_void_p(0))
         api.llama_backend_init()
         self._model = api.llama_model_load_from_file(model.encode(), api.llama_model_default_params())
         if not self._model:

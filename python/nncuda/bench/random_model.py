@@ -187,11 +187,13 @@ def tokenizer(vocabulary: int) -> bytes:
     return model.getvalue()
 
 
-def write_folder(folder: Path, shape: Shape, seed: int = 0, dtype: str = "f16") -> None:
-    """Writes config.json, model.safetensors and the tokenizer's files."""
+def write_folder(
+    folder: Path, shape: Shape, seed: int = 0, dtype: str = "f16", tokenizer_file: bytes | None = None
+) -> None:
+    """Writes config.json, model.safetensors and the tokenizer's files; a tokenizer is trained unless one is given."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config(shape) | {"torch_dtype": _TORCH[dtype]}, indent=1) + "\n")
-    (folder / "tokenizer.model").write_bytes(tokenizer(shape.vocabulary))
+    (folder / "tokenizer.model").write_bytes(tokenizer_file or tokenizer(shape.vocabulary))
     (folder / "tokenizer_config.json").write_text(json.dumps(_TOKENIZER_CONFIG, indent=1) + "\n")
     label, kind = _DTYPES[dtype]
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
