@@ -12,7 +12,6 @@ import time
 import llama_cpp as api
 import numpy as np
 
-
 # The library keeps calling it as long as the process lives.
 _QUIET = api.llama_log_callback(lambda level, text, data: None)
 
