@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import random
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -52,7 +53,9 @@ def fuzz(name: str, arguments: list[str]) -> None:
             return atheris.Mutate(data, longest)
         return target.mutate(data, rng)[:longest]
 
-    atheris.Setup([sys.argv[0], *arguments], one, custom_mutator=mutate)
+    # What libFuzzer starts itself by, through a shell, when it merges.
+    command = shlex.join([sys.executable, str(Path(__file__).resolve()), name, "--libfuzzer"])
+    atheris.Setup([command, *arguments], one, custom_mutator=mutate)
     limit_address_space()
     atheris.Fuzz()
 
@@ -114,7 +117,7 @@ def main() -> None:
         fuzz(sys.argv[1], sys.argv[3:])
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
-    parser.add_argument("--seconds", type=int, default=60, help="of each target")
+    parser.add_argument("--seconds", type=int, default=60, help="of each target; 0: with --keep alone")
     parser.add_argument("--keep", action="store_true", help="renew the kept corpus")
     options = parser.parse_args()
     unknown = set(options.targets) - set(TARGETS)
@@ -122,7 +125,8 @@ def main() -> None:
         parser.error(f"there is no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
     good = True
     for name in options.targets or TARGETS:
-        good &= run(name, options.seconds)
+        if options.seconds > 0:
+            good &= run(name, options.seconds)
         if options.keep:
             keep(name)
     sys.exit(0 if good else 1)

@@ -264,13 +264,18 @@ def hostile() -> list[Seed]:
             "string 1 of tokenizer.ggml.tokens takes 2147483656 bytes",
         ),
         Seed(
-            "cve_2026_27940_count_of_tensors",  # n × the size of a description wraps, and with it what is allocated
+            "cve_2026_27940_size_and_overhead",  # fits 64 bits; with what a reader adds for its objects it wraps
+            gguf([], [tensor("a", (big - 128,), 0, 0)], floats),
+            "tensor 'a' has",
+        ),
+        Seed(
+            "count_of_tensors_times_their_size",  # n × the size of a description wraps, and with it what is allocated
             gguf(two, [tensor("a", (16,), 0, 0)], floats, counts=((1 << 63) // 184 + 1, 2)),
             f"promises {(1 << 63) // 184 + 1} tensors",
         ),
         Seed(
-            "cve_2026_27940_size_near_the_top",  # padding it to the alignment wraps to nothing
-            gguf([], [tensor("a", ((1 << 62) - 1,), 0, 0), tensor("b", (8,), 0, 32)], floats),
+            "padding_of_a_size_near_the_top",  # padding it to the alignment wraps to nothing
+            gguf([], [tensor("a", (big - 1,), 0, 0), tensor("b", (8,), 0, 32)], floats),
             "tensor 'a' has",
         ),
         Seed(
@@ -291,7 +296,7 @@ def hostile() -> list[Seed]:
             gguf([pair("general.alignment", U32, 1 << 31)], [tensor("a", (4,), 0, 0)], floats),
             "tensor 'a' has 16 bytes from byte 2147483648",
         ),
-        Seed("count_of_pairs", gguf(two, counts=(0, 1 << 40)), "promises 1099511627776 entries"),
+        Seed("cve_2024_23605_count_of_pairs", gguf(two, counts=(0, 1 << 40)), "promises 1099511627776 entries"),
         Seed("count_of_pairs_all_bits", gguf(two, counts=(0, (1 << 64) - 1)), "promises 18446744073709551615 entries"),
         Seed("count_of_pairs_one_more", gguf(two, counts=(0, 3)) + bytes(16), "key of metadata has 0 bytes"),
         Seed("key_longer_than_the_file", gguf([struct.pack("<Q", 60000) + b"k" * 64]), "takes 60000 bytes"),
