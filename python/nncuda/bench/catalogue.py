@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import decode, paged, products
+from . import decode, paged, products, stored
 from .attention import attention
 from .little import little
 from .rows import Mover
@@ -16,11 +16,22 @@ def cpu() -> list[Work]:
     """The sizes of the `small` model and of a batch of a few sequences."""
     shapes = [(2048, 768, 768), (2048, 768, 6144), (2048, 6144, 768), (512, 768, 32000), (2048, 2048, 2048)]
     rows = [(768, 6144), (2048, 5632), (2048, 32000)]
+    layer = [(2048, 5632), (5632, 2048), (2048, 2048)]  # of TinyLlama
     move = Mover("f32")
     return [
         *(products.gemm(*shape, "f32", "fma_f32", Bar(times_peer=1.0)) for shape in shapes),
         *(products.gemm(*shape, "bf16", "dot_bf16", Bar(times_peer=0.95)) for shape in shapes),
         *(products.gemv(k, n, dtype, _COLD_WEIGHTS) for dtype in ("f32", "bf16") for k, n in rows),
+        *(
+            stored.product(1, k, n, name, "read", Bar(share=share), _COLD_WEIGHTS)
+            for name, share in (("q4_0", 0.85), ("q8_0", 0.90), ("q6_k", None), ("f16", 0.85))
+            for k, n in (*layer, (2048, 32000))
+        ),
+        *(
+            stored.product(512, k, n, name, "dot_bf16" if name == "f16" else "dot_int8", Bar())
+            for name in ("q4_0", "q8_0", "q6_k", "f16")
+            for k, n in layer
+        ),
         *(
             attention(
                 tokens, 12, 12, 64, "f32", backward, "fma_f32",

@@ -16,7 +16,7 @@ from ..context import Context
 from ..tensor import Tensor
 
 Tensors = dict[str, Tensor]
-Floor = Literal["fma_f32", "dot_bf16", "read", "copy"]
+Floor = Literal["fma_f32", "dot_bf16", "dot_int8", "read", "copy"]
 
 #: By how much two sides may differ, as a share of the largest value: what the factors' precision makes of sums.
 TOLERANCES = {"f32": 1e-4, "tf32": 1e-2, "f16": 5e-3, "bf16": 2e-2}
