@@ -35,16 +35,14 @@ def test_appended_bytes_are_those_of_the_cpu(
         np.testing.assert_array_equal(ours, theirs)
 
 
-SHAPES = [(1, 1, 64), (8, 2, 64), (5, 1, 80), (12, 1, 128), (4, 4, 96), (3, 1, 256)]
+SHAPES = [("f16", 1, 1, 64), ("f16", 5, 1, 80), ("f16", 12, 1, 128), ("f16", 3, 1, 256), ("f32", 8, 2, 64),
+          ("f32", 2, 1, 136), ("bf16", 4, 4, 96), ("q8_0", 8, 2, 64), ("q8_0", 3, 1, 160)]  # fmt: skip
 
 
-@pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize(("heads", "kv_heads", "dim"), SHAPES)
+@pytest.mark.parametrize(("form", "heads", "kv_heads", "dim"), SHAPES)
 def test_a_token_has_the_same_bits_in_any_company(
     gpu: nncuda.Context, cpu: nncuda.Context, form: str, heads: int, kv_heads: int, dim: int
 ) -> None:
-    if form == "q8_0" and dim % 32 != 0:
-        pytest.skip("blocks of 32 do not fill a row")
     lengths = [5, 130, 1, 261]
     some = Sequences(lengths, heads, kv_heads, dim, form, "f32")
     caches = some.caches(gpu)
@@ -57,7 +55,7 @@ def test_a_token_has_the_same_bits_in_any_company(
         # Both are sums of at most 261 terms of magnitude 1 in f32, and powers of two within 2 units.
         np.testing.assert_allclose(ours, other, rtol=0, atol=2e-5)
     # One token at a time, together: a sequence without a token stays out.
-    for last in (1, 4, 127, 128, 129, 260, 261):
+    for last in (1, 128, 129, 261):
         at = [min(last, n) for n in lengths]
         got = some.decode(gpu, caches, at)
         for b, n in enumerate(at):

@@ -109,6 +109,14 @@ def gpu(quick: bool = False) -> list[Work]:
         *moving(Mover("f32", cache)),
         Mover("f32", cache).adamw(of(100_000_000, 4096), share),
         *little(of(8, 3), hidden, heads, dim, experts, k, ffn, of(128, 20), of(100, 3)),
+        *(
+            products.stored(m, of(2048, 256), of(n, 40), form, Bar(share=0.70 if m == 1 else None), turns)
+            for form in ("q4_0", "q8_0", "q6_k", "f16")
+            for m, n in ((1, 5632), (1, 32000), (of(512, 9), 5632))
+        ),
+        paged.prefill(of(512, 130), of(32, 4), of(4, 2), of(64, 32), None, Bar()),
+        paged.decode(of(2048, 131), of(32, 4), of(4, 2), of(64, 32), None, Bar(), cache),
+        paged.decode(of(16384, 257), of(32, 4), of(4, 2), of(64, 32), None, Bar(), cache),
         decode.top_p(draws, words, None, Bar(times_peer=5.0), "sort", cache),
         decode.top_k(draws, words, None, Bar(times_peer=5.0), "sort", cache),
     ]

@@ -6,6 +6,7 @@ import numpy as np
 
 from .. import kernels
 from ..context import Context
+from ..formats.block_formats import FORMATS
 from .work import SIZES, TOLERANCES, Bar, Floor, Side, Tensors, Work, cold, normal, side
 
 
@@ -59,6 +60,33 @@ def gemv(k: int, n: int, dtype: str, cache: float) -> Work:
         peer="linear",
         tolerance=TOLERANCES[dtype],
         copies=max(2, cold(needed, cache)),
+    )
+
+
+def stored(m: int, k: int, n: int, form: str, bar: Bar, cache: float) -> Work:
+    """y = x Wᵀ with W in a format of GGUF files, for a GPU; of few rows W is all that is read."""
+    row_bytes = FORMATS[form].row_bytes(k)
+
+    def inputs(ctx: Context, seed: int) -> Tensors:
+        w = kernels.quantize(normal(ctx, seed, "f32", n, k, stream=1), format=FORMATS[form].code, row_bytes=row_bytes)
+        return {"x": normal(ctx, seed, "f32", m, k), "w": w}
+
+    def ours(ctx: Context, t: Tensors) -> Side:
+        y = ctx.empty((m, n), "f32")
+        return side(lambda: kernels.gemm_quant(t["x"], t["w"], format=FORMATS[form].code, y=y), y)
+
+    needed = float(n * row_bytes)
+    return Work(
+        group=f"products with stored weights, {form}",
+        name=f"{m}x{k}x{n}",
+        inputs=inputs,
+        ours=ours,
+        flops=2.0 * m * k * n,
+        bytes=needed + 4.0 * m * (k + n),
+        floor="copy" if m == 1 else None,
+        bar=bar,
+        copies=cold(needed, cache),
+        captured=cache > 0,
     )
 
 
