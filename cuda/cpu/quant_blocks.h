@@ -90,73 +90,90 @@ NN_INLINE void nn_q_put_scales(uint8_t packed[NN_Q_SCALE_BYTES], const uint8_t s
   }
 }
 
-/* y[i] = d * q[i] + m for the n quants of a part. */
-NN_INLINE void nn_q_expand(const uint8_t *q, int n, float d, float m, float *y) {
-  for (int i = 0; i < n; i++) {
+/* Sixteen quants from halves of bytes (`shift` 0 or 4) and, as their further bits, what is in the bytes of `high` from
+ * bit `shift_high` on (`mask_high` of it; 0 for none). */
+NN_INLINE void nn_q_sixteen(const uint8_t *restrict low, int shift, const uint8_t *restrict high, int shift_high,
+                            int mask_high, int *restrict q) {
+  for (int i = 0; i < 16; i++) {
+    q[i] = (low[i] >> shift & 15) | (mask_high ? (high[i] >> shift_high & mask_high) << 4 : 0);
+  }
+}
+
+/* Sixteen of q5_0 and q5_1: bit i of `high` is the fifth bit of quant i. */
+NN_INLINE void nn_q_sixteen_fifths(const uint8_t *restrict low, int shift, uint32_t high, int *restrict q) {
+  for (int i = 0; i < 16; i++) {
+    q[i] = (low[i] >> shift & 15) | (int)(high >> i & 1) << 4;
+  }
+}
+
+/* y[i] = d * q[i] + m. */
+NN_INLINE void nn_q_expand(const int *restrict q, float d, float m, float *restrict y) {
+  for (int i = 0; i < 16; i++) {
     y[i] = d * (float)q[i] + m;
   }
 }
 
-/* y[i] = d * (q[i] - middle). */
-NN_INLINE void nn_q_expand_signed(const uint8_t *q, int n, int middle, float d, float *y) {
-  for (int i = 0; i < n; i++) {
-    y[i] = d * (float)((int)q[i] - middle);
-  }
-}
-
-/* The 32 quants of halves of bytes and of fifth bits. */
-NN_INLINE void nn_q_halves(const uint8_t packed[16], uint8_t q[NN_QK]) {
+/* y[i] = d * (q[i] - middle); without a sum, so that zeros keep their sign. */
+NN_INLINE void nn_q_expand_signed(const int *restrict q, int middle, float d, float *restrict y) {
   for (int i = 0; i < 16; i++) {
-    q[i] = packed[i] & 15;
-    q[i + 16] = packed[i] >> 4;
-  }
-}
-
-NN_INLINE void nn_q_fifths(const uint8_t packed[16], const uint8_t high[4], uint8_t q[NN_QK]) {
-  nn_q_halves(packed, q);
-  for (int i = 0; i < NN_QK; i++) {
-    q[i] |= (uint8_t)((high[i / 8] >> (i % 8) & 1) << 4);
+    y[i] = d * (float)(q[i] - middle);
   }
 }
 
 static inline void nn_decode_q4_0(const void *from, int64_t blocks, float *y) {
   const nn_block_q4_0 *block = from;
-  uint8_t q[NN_QK];
+  int q[16];
   for (int64_t b = 0; b < blocks; b++, y += NN_QK) {
-    nn_q_halves(block[b].q, q);
-    nn_q_expand_signed(q, NN_QK, 8, nn_q_get_f16(block[b].d), y);
+    const float d = nn_q_get_f16(block[b].d);
+    for (int half = 0; half < 2; half++) {
+      nn_q_sixteen(block[b].q, 4 * half, NULL, 0, 0, q);
+      nn_q_expand_signed(q, 8, d, y + 16 * half);
+    }
   }
 }
 
 static inline void nn_decode_q4_1(const void *from, int64_t blocks, float *y) {
   const nn_block_q4_1 *block = from;
-  uint8_t q[NN_QK];
+  int q[16];
   for (int64_t b = 0; b < blocks; b++, y += NN_QK) {
-    nn_q_halves(block[b].q, q);
-    nn_q_expand(q, NN_QK, nn_q_get_f16(block[b].d), nn_q_get_f16(block[b].m), y);
+    const float d = nn_q_get_f16(block[b].d), m = nn_q_get_f16(block[b].m);
+    for (int half = 0; half < 2; half++) {
+      nn_q_sixteen(block[b].q, 4 * half, NULL, 0, 0, q);
+      nn_q_expand(q, d, m, y + 16 * half);
+    }
   }
 }
 
 static inline void nn_decode_q5_0(const void *from, int64_t blocks, float *y) {
   const nn_block_q5_0 *block = from;
-  uint8_t q[NN_QK];
+  int q[16];
   for (int64_t b = 0; b < blocks; b++, y += NN_QK) {
-    nn_q_fifths(block[b].q, block[b].high, q);
-    nn_q_expand_signed(q, NN_QK, 16, nn_q_get_f16(block[b].d), y);
+    const float d = nn_q_get_f16(block[b].d);
+    uint32_t high;
+    memcpy(&high, block[b].high, sizeof high);
+    for (int half = 0; half < 2; half++) {
+      nn_q_sixteen_fifths(block[b].q, 4 * half, high >> 16 * half, q);
+      nn_q_expand_signed(q, 16, d, y + 16 * half);
+    }
   }
 }
 
 static inline void nn_decode_q5_1(const void *from, int64_t blocks, float *y) {
   const nn_block_q5_1 *block = from;
-  uint8_t q[NN_QK];
+  int q[16];
   for (int64_t b = 0; b < blocks; b++, y += NN_QK) {
-    nn_q_fifths(block[b].q, block[b].high, q);
-    nn_q_expand(q, NN_QK, nn_q_get_f16(block[b].d), nn_q_get_f16(block[b].m), y);
+    const float d = nn_q_get_f16(block[b].d), m = nn_q_get_f16(block[b].m);
+    uint32_t high;
+    memcpy(&high, block[b].high, sizeof high);
+    for (int half = 0; half < 2; half++) {
+      nn_q_sixteen_fifths(block[b].q, 4 * half, high >> 16 * half, q);
+      nn_q_expand(q, d, m, y + 16 * half);
+    }
   }
 }
 
-static inline void nn_decode_q8_0(const void *from, int64_t blocks, float *y) {
-  const nn_block_q8_0 *block = from;
+static inline void nn_decode_q8_0(const void *from, int64_t blocks, float *restrict y) {
+  const nn_block_q8_0 *restrict block = from;
   for (int64_t b = 0; b < blocks; b++, y += NN_QK) {
     const float d = nn_q_get_f16(block[b].d);
     for (int i = 0; i < NN_QK; i++) {
@@ -165,35 +182,33 @@ static inline void nn_decode_q8_0(const void *from, int64_t blocks, float *y) {
   }
 }
 
+/* A block of q4_k or q5_k, `high` null for the former. */
+NN_INLINE void nn_decode_eight_parts(const uint8_t d_bytes[2], const uint8_t m_bytes[2], const uint8_t *scales,
+                                     const uint8_t *low, const uint8_t *high, float *y) {
+  const float d = nn_q_get_f16(d_bytes), m = nn_q_get_f16(m_bytes);
+  uint8_t scale[8], minimum[8];
+  int q[16];
+  nn_q_get_scales(scales, scale, minimum);
+  for (int j = 0; j < 8; j++) {
+    const float part = d * (float)scale[j], least = -(m * (float)minimum[j]);
+    for (int i = 0; i < NN_QK; i += 16) {
+      nn_q_sixteen(low + j / 2 * 32 + i, j % 2 * 4, high == NULL ? NULL : high + i, j, high == NULL ? 0 : 1, q);
+      nn_q_expand(q, part, least, y + j * NN_QK + i);
+    }
+  }
+}
+
 static inline void nn_decode_q4_k(const void *from, int64_t blocks, float *y) {
   const nn_block_q4_k *block = from;
   for (int64_t b = 0; b < blocks; b++, y += NN_QK_LARGE) {
-    const float d = nn_q_get_f16(block[b].d), m = nn_q_get_f16(block[b].m);
-    uint8_t scale[8], minimum[8], q[NN_QK];
-    nn_q_get_scales(block[b].scales, scale, minimum);
-    for (int j = 0; j < 8; j++) {
-      const uint8_t *packed = block[b].q + j / 2 * 32;
-      for (int i = 0; i < NN_QK; i++) {
-        q[i] = j % 2 ? packed[i] >> 4 : packed[i] & 15;
-      }
-      nn_q_expand(q, NN_QK, d * (float)scale[j], -(m * (float)minimum[j]), y + j * NN_QK);
-    }
+    nn_decode_eight_parts(block[b].d, block[b].m, block[b].scales, block[b].q, NULL, y);
   }
 }
 
 static inline void nn_decode_q5_k(const void *from, int64_t blocks, float *y) {
   const nn_block_q5_k *block = from;
   for (int64_t b = 0; b < blocks; b++, y += NN_QK_LARGE) {
-    const float d = nn_q_get_f16(block[b].d), m = nn_q_get_f16(block[b].m);
-    uint8_t scale[8], minimum[8], q[NN_QK];
-    nn_q_get_scales(block[b].scales, scale, minimum);
-    for (int j = 0; j < 8; j++) {
-      const uint8_t *packed = block[b].q + j / 2 * 32;
-      for (int i = 0; i < NN_QK; i++) {
-        q[i] = (uint8_t)((j % 2 ? packed[i] >> 4 : packed[i] & 15) | (block[b].high[i] >> j & 1) << 4);
-      }
-      nn_q_expand(q, NN_QK, d * (float)scale[j], -(m * (float)minimum[j]), y + j * NN_QK);
-    }
+    nn_decode_eight_parts(block[b].d, block[b].m, block[b].scales, block[b].q, block[b].high, y);
   }
 }
 
@@ -201,17 +216,14 @@ static inline void nn_decode_q5_k(const void *from, int64_t blocks, float *y) {
  * % 2), two more from bits 2j and 2j+1 of `high`. */
 static inline void nn_decode_q6_k(const void *from, int64_t blocks, float *y) {
   const nn_block_q6_k *block = from;
+  int q[16];
   for (int64_t b = 0; b < blocks; b++, y += NN_QK_LARGE) {
     const float d = nn_q_get_f16(block[b].d);
-    uint8_t q[NN_QK];
-    for (int j = 0; j < 8; j++) {
-      const uint8_t *low = block[b].low + j / 4 * 64 + j % 2 * 32, *high = block[b].high + j / 4 * 32;
-      const int shift_low = j % 4 / 2 * 4, shift_high = j % 4 * 2;
-      for (int i = 0; i < NN_QK; i++) {
-        q[i] = (uint8_t)((low[i] >> shift_low & 15) | (high[i] >> shift_high & 3) << 4);
-      }
-      nn_q_expand_signed(q, 16, 32, d * (float)block[b].scales[2 * j], y + j * NN_QK);
-      nn_q_expand_signed(q + 16, 16, 32, d * (float)block[b].scales[2 * j + 1], y + j * NN_QK + 16);
+    for (int part = 0; part < 16; part++) {
+      const int half = part / 8, j = part / 2 % 4, i = part % 2 * 16;
+      const uint8_t *low = block[b].low + half * 64 + j % 2 * 32 + i, *high = block[b].high + half * 32 + i;
+      nn_q_sixteen(low, j / 2 * 4, high, 2 * j, 3, q);
+      nn_q_expand_signed(q, 32, d * (float)block[b].scales[part], y + part * 16);
     }
   }
 }
