@@ -347,7 +347,7 @@ def test_decode_checks_before_it_writes(lengths: list[int], page: tuple[int, int
     [
         ({"format": 10}, "format is 10; it must be NNCUDA_FORMAT_F32 (0)"),
         ({"format": 14}, "head_dim is 16; in this format it must be a multiple of 32"),
-        ({"page_bytes": 4095}, "page_bytes is 4095; a page of this format takes 4096 bytes"),
+        ({"page_bytes": 4095}, "page_bytes is 4095; it must be 4096, the bytes of a page in this format"),
         ({"ld_q": 31}, "ld_q is 31; it must be at least 32"),
         ({"heads": 3, "kv_heads": 2}, "heads is 3; it must be a multiple of kv_heads"),
         ({"scale": math.inf}, "scale is inf; it must be finite"),
