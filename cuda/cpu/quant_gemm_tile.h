@@ -7,9 +7,6 @@
  * 16 x 16 x 32, of which the multiplication itself takes 16 on the side. Weights are unpacked DEPTH elements at a time
  * for all rows of the panel. q6_k: an element's product of code and scale has 14 bits: 64 * high + low, two
  * multiplications.
- *
- * f16: each factor is the sum of two bf16, exactly (11 bits are 8 and 3), and the four products go to sums of their
- * own. bf16: four sums in turn. A multiplication waits for the last that went to its sum, so four keep the unit busy.
  */
 #ifndef NN_CPU_QUANT_GEMM_TILE_H
 #define NN_CPU_QUANT_GEMM_TILE_H
