@@ -88,6 +88,9 @@ struct nn_paged {
       }
       nn_range range = other_offsets;
       range.low = from;
+      if (from < 0 || from > range.high) { /* that one is the bad one */
+        continue;
+      }
       if (offsets == nullptr || range.holds(i + 1, end)) {
         range = length;
         range.low = end - from;

@@ -61,7 +61,9 @@ struct quant_product {
       }
       nn_range range = other_offsets;
       range.low = offsets[g];
-      range.holds(g + 1, offsets[g + 1]);
+      if (range.low >= 0 && range.low <= range.high) { /* else that one is the bad one */
+        range.holds(g + 1, offsets[g + 1]);
+      }
     }
   }
 };
