@@ -139,18 +139,36 @@ NN_INLINE void finish_row(const nn_gemm_quant_args *x, const float *sums, const 
 
 /* ---- tasks ---- */
 
+typedef struct place {
+  const quant_panel *panel;
+  int32_t matrix;
+  int64_t column; /* of the result, where the matrix begins */
+  int64_t first;  /* row of the matrix */
+  const uint8_t *w;
+} place;
+
+/* What task i multiplies with; of the gated unit the first matrix. */
+static place place_of(const quant_job *job, int64_t i) {
+  const nn_gemm_quant_args *x = job->args;
+  place p = {.panel = &job->panel[i / job->chunks]};
+  const int64_t chunk = i % job->chunks;
+  while (x->combine != NN_QUANT_SWIGLU && chunk >= job->chunk[p.matrix + 1]) {
+    p.column += x->matrix[p.matrix++].n;
+  }
+  const nn_quant_matrix *w = &x->matrix[p.matrix];
+  p.first = (chunk - job->chunk[p.matrix]) * job->columns;
+  p.w = (const uint8_t *)w->w + (p.panel->group * w->n + p.first) * w->row_bytes;
+  return p;
+}
+
 static void product_task(void *arg, int64_t i, int32_t worker) {
   const quant_job *job = arg;
   const nn_gemm_quant_args *x = job->args;
-  const quant_panel *panel = &job->panel[i / job->chunks];
-  const int64_t chunk = i % job->chunks;
-  const int32_t gated = x->combine == NN_QUANT_SWIGLU;
-  int32_t matrix = 0;
-  int64_t column = 0; /* of the result, where the matrix begins */
-  while (!gated && chunk >= job->chunk[matrix + 1]) {
-    column += x->matrix[matrix++].n;
-  }
-  const int64_t first = (chunk - job->chunk[matrix]) * job->columns;
+  const place at = place_of(job, i);
+  const quant_panel *panel = at.panel;
+  const int32_t gated = x->combine == NN_QUANT_SWIGLU, matrix = at.matrix;
+  const int64_t column = at.column, first = at.first, then = i + job->threads;
+  const uint8_t *next = then < job->panels * job->chunks ? place_of(job, then).w : at.w;
   char *scratch = job->scratch + worker * job->scratch_step;
   float *sums = (float *)(void *)scratch, *up = sums + panel->rows * job->ld;
   quant_piece piece = {.job = job, .panel = panel, .k = x->k, .sums = sums, .ld = job->ld};
@@ -161,6 +179,10 @@ static void product_task(void *arg, int64_t i, int32_t worker) {
     piece.row_bytes = w->row_bytes;
     piece.columns = nn_min(job->columns, w->n - first);
     piece.format = w->format;
+    piece.next = next;
+    if (gated && j == 0) {
+      piece.next = (const uint8_t *)x->matrix[1].w + (panel->group * x->matrix[1].n + first) * x->matrix[1].row_bytes;
+    }
     columns(&piece);
     piece.sums = up;
   }
@@ -284,7 +306,7 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *x) {
       return status;
     }
   }
-  quant_job job = {.args = x};
+  quant_job job = {.args = x, .threads = nn_threads(ctx)};
   const int64_t tiles = cut_rows(ctx, &job);
   if (tiles < 0) {
     return NNCUDA_ERROR_OUT_OF_MEMORY;

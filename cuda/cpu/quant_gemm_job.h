@@ -62,6 +62,7 @@ typedef struct quant_job {
   char *scratch;
   int64_t scratch_step; /* bytes a worker */
   int64_t ld;           /* of sums */
+  int64_t threads;      /* that take tasks in turn; decides what is fetched ahead, and nothing else */
 } quant_job;
 
 /* A task's part of the product with one matrix: sums[r * ld + c] = row r of the panel times row c of `w`. */
@@ -69,6 +70,7 @@ typedef struct quant_piece {
   const quant_job *job;
   const quant_panel *panel;
   const uint8_t *w;
+  const uint8_t *next; /* weights that the same worker will probably read then: to be fetched behind the last ones */
   int64_t row_bytes, columns, k;
   int32_t format;
   float *sums;
@@ -79,6 +81,11 @@ typedef struct quant_piece {
 NN_INLINE int64_t nn_min(int64_t a, int64_t b) { return a < b ? a : b; }
 NN_INLINE int64_t nn_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 NN_INLINE int64_t nn_round_up(int64_t a, int64_t b) { return nn_ceil_div(a, b) * b; }
+
+/* Where the weights behind columns c .. c+count-1 of a piece begin. */
+NN_INLINE uintptr_t quant_next(const quant_piece *t, int64_t c, int64_t count) {
+  return (uintptr_t)(c + count < t->columns ? t->w + (c + count) * t->row_bytes : t->next);
+}
 
 NN_INLINE int32_t quant_left_of(int32_t format) {
   switch (format) {

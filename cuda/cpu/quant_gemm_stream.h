@@ -200,7 +200,7 @@ NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int row
     for (int r = 0; r < rows; r++) {
       sum[r] = vf_set1(0.0f);
     }
-    const uintptr_t next = (uintptr_t)w.row[0] + (uintptr_t)ahead;
+    const uintptr_t next = quant_next(t, c, 16);
     uint64_t i = 0; /* unsigned, so that 4 * i + j has a remainder known beforehand */
     int64_t line = 0;
     while (i < (uint64_t)pairs) {

@@ -162,7 +162,7 @@ NN_INLINE void half_tiles(const quant_piece *t, const int32_t format) {
     for (int64_t r = 0; r < TILE; r++) {
       w.row[r] = t->w + (c + nn_min(r, w.rows - 1)) * t->row_bytes;
     }
-    const uintptr_t next = (uintptr_t)w.row[0] + (uintptr_t)(TILE * t->row_bytes);
+    const uintptr_t next = quant_next(t, c, TILE);
     if (tiles == 1) { /* weights pass by once; as they lie, where they can be read so */
       half_zero();
       for (int64_t s = 0; s < steps; s++) {

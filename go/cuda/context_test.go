@@ -137,6 +137,20 @@ func TestVersionAndWords(t *testing.T) {
 	}
 }
 
+func TestRowBytesOfFormats(t *testing.T) {
+	for format, want := range map[cuda.Format]int64{
+		cuda.FormatF32: 2048, cuda.FormatF16: 1024, cuda.FormatQ40: 288, cuda.FormatQ80: 544, cuda.FormatQ6K: 420,
+	} {
+		if got, err := format.RowBytes(512); err != nil || got != want {
+			t.Errorf("512 elements in format %d take %d bytes (%v); they should take %d", format, got, err, want)
+		}
+	}
+	_, err := cuda.FormatQ80.RowBytes(33)
+	refused(t, err, cuda.ErrInvalidSize, "nncuda_format_row_bytes")
+	_, err = cuda.Format(77).RowBytes(32)
+	refused(t, err, cuda.ErrInvalidValue, "nncuda_format_row_bytes")
+}
+
 func TestDTypes(t *testing.T) {
 	for _, name := range []string{"f32", "f16", "bf16", "i32", "i8", "i64", "u8"} {
 		dtype, err := cuda.ParseDType(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from small_models import TINY, llama_config, numbers, save_tiny, stored_model
 import nncuda
 from nncuda.context import INSTRUCTION_SETS
 from nncuda.formats.block_formats import FORMATS
+from nncuda.formats.mapped import map_file, release
 from nncuda.infer import Sampling, generate
 from nncuda.infer.batch import DecodeBatch, Row
 from nncuda.infer.engine import Engine, Part
@@ -334,7 +336,8 @@ def test_a_batch_is_captured_once_for_each_size(ctx: nncuda.Context) -> None:
 
 def test_the_file_is_used_in_place(ctx: nncuda.Context) -> None:
     stored = stored_model(ctx, llama_config(), "q8_0")
-    engine = Engine(stored, ctx, context=256)
+    engine = Engine(stored, ctx, context=256, weights="file")
+    assert not engine.weights.in_memory
     for name, tensor in (("lm_head", engine.weights.head), ("model.embed_tokens", engine.weights.embedding)):
         assert tensor.data.ptr == stored.tensors[f"{name}.weight"].data.ctypes.data
         assert tensor.format == FORMATS["q8_0"].code
@@ -343,6 +346,33 @@ def test_the_file_is_used_in_place(ctx: nncuda.Context) -> None:
     embedding = engine.weights.embedding.data
     cache_row = 2 * 2 * 2 * 32 * 2  # keys and values, layers, heads, elements, f16
     assert engine.bytes_per_step([10, 5]) == matrices - embedding.nbytes + 2 * embedding.shape[1] + 15 * cache_row
+
+
+def test_weights_in_memory_are_the_same_and_let_go_of_the_file(ctx: nncuda.Context, checkpoint: Path) -> None:
+    stored = StoredModel.open(checkpoint)
+    before, ids = ctx.bytes_used, ids_of(20, vocab=48)
+    wanted = Engine(stored, ctx, weights="file").logits(ids)
+    for place in ("memory", "auto"):  # so small a model always fits
+        engine = Engine(stored, ctx, weights=place)
+        assert engine.weights.in_memory
+        head = stored.tensors["lm_head.weight"].data
+        assert engine.weights.head.data.ptr != head.ctypes.data
+        np.testing.assert_array_equal(engine.weights.head.data.numpy().ravel(), head)  # read again from the file
+        np.testing.assert_array_equal(engine.logits(ids), wanted)
+    assert ctx.bytes_used - before > stored.tensors.nbytes
+
+
+def test_pages_of_a_mapping_are_given_back_whole_and_alone(tmp_path: Path) -> None:
+    page = mmap.PAGESIZE
+    content = np.random.default_rng(0).integers(0, 256, 5 * page, np.uint8)
+    (tmp_path / "file").write_bytes(content.tobytes())
+    mapped = np.frombuffer(map_file(tmp_path / "file", "file", 1), np.uint8)
+    for first, last in ((0, 5 * page), (100, 3 * page + 7), (10, 20), (page, 2 * page)):
+        release(mapped[first:last])
+        np.testing.assert_array_equal(mapped, content)
+    own = np.arange(3 * page, dtype=np.uint8)
+    release(own)  # memory of no file stays as it is
+    np.testing.assert_array_equal(own, np.arange(3 * page, dtype=np.uint8))
 
 
 # What it refuses
@@ -361,6 +391,7 @@ def test_what_the_engine_refuses(ctx: nncuda.Context, small: Engine) -> None:
         ({"cache_tokens": 0}, "cache_tokens is 0"),
         ({"max_batch": 0}, "max_batch is 0"),
         ({"piece": 0}, "piece is 0"),
+        ({"weights": "disk"}, "weights is 'disk'; it must be one of auto, memory, file"),
     ):
         with pytest.raises(ValueError, match=problem):
             Engine(small.model, ctx, **options)

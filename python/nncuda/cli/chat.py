@@ -15,6 +15,7 @@ import click
 from ..infer import LanguageModel, Sampling
 from ..infer.conversation import Conversation
 from ..infer.pages import CACHE_FORMATS
+from ..infer.weights import PLACES
 from .generate import write_statistics
 from .terminal import spoken
 
@@ -42,6 +43,13 @@ Ctrl-C stops an answer; twice without one it leaves."""
 @click.option("--seed", type=click.IntRange(-(2**63), 2**63 - 1), default=0, show_default=True)
 @click.option("--context", type=click.IntRange(min=1), help="Tokens that see one another.  [default: to 8192]")
 @click.option("--cache-format", type=click.Choice(CACHE_FORMATS), default="f16", show_default=True)
+@click.option(
+    "--weights",
+    type=click.Choice(PLACES),
+    default="auto",
+    show_default=True,
+    help="On a CPU: copied into memory, which is read faster, or in the mapped file; auto: as memory allows.",
+)
 @click.option("--stats", is_flag=True, help="Tokens and bytes a second, at the end, on the standard error.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
 @click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
@@ -56,6 +64,7 @@ def chat(
     seed: int,
     context: int | None,
     cache_format: str,
+    weights: str,
     stats: bool,
     device: str,
     threads: int | None,
@@ -69,9 +78,8 @@ def chat(
     if path is None or (model_option and model):
         raise click.UsageError("name one MODEL, as the argument or with --model")
     start = time.perf_counter()
-    with LanguageModel.load(
-        path, device=device, threads=threads, context=context, cache_format=cache_format, max_batch=1
-    ) as loaded:
+    options = {"context": context, "cache_format": cache_format, "weights": weights}
+    with LanguageModel.load(path, device=device, threads=threads, max_batch=1, **options) as loaded:
         seconds = time.perf_counter() - start
         conversation = Conversation(loaded, system, Sampling(temperature, top_k, top_p, seed), max_tokens)
         if loaded.stored.chat_template.plain:

@@ -16,6 +16,7 @@ from ..formats.safetensors import read_json
 from ..infer import LanguageModel, Sampling, TextGenerator, room
 from ..infer import generate as generate_tokens
 from ..infer.pages import CACHE_FORMATS
+from ..infer.weights import PLACES
 from ..models import MoETransformer
 from ..models.config import Precision
 from ..train import Checkpoint, resolve_checkpoint
@@ -50,7 +51,7 @@ _USUAL_TOKENS = 128
 @click.option(
     "--engine",
     is_flag=True,
-    help="Run a checkpoint on the inference engine too, which reads it in place and takes several prompts.",
+    help="Run a checkpoint on the inference engine too, which takes several prompts.",
 )
 @click.option("--context", type=click.IntRange(min=1), help="Engine: tokens that see one another.  [default: to 8192]")
 @click.option(
@@ -59,6 +60,13 @@ _USUAL_TOKENS = 128
     default="f16",
     show_default=True,
     help="Engine: what keys and values are kept in.",
+)
+@click.option(
+    "--weights",
+    type=click.Choice(PLACES),
+    default="auto",
+    show_default=True,
+    help="Engine, CPU: copied into memory, which is read faster, or in the mapped file; auto: as memory allows.",
 )
 @click.option("--stats", is_flag=True, help="Engine: tokens and bytes a second, at the end, on the standard error.")
 @click.option(
@@ -85,6 +93,7 @@ def generate(
     engine: bool,
     context: int | None,
     cache_format: str,
+    weights: str,
     stats: bool,
     precision: Precision | None,
     best: bool,
@@ -112,8 +121,9 @@ def generate(
         if path.is_dir():
             path = resolve_checkpoint(path, "best" if best else "last")
         start = time.perf_counter()
-        options = {"context": context, "cache_format": cache_format, "max_batch": min(len(texts), 32)}
-        with LanguageModel.load(path, device=device, threads=threads, **options) as loaded:
+        options = {"context": context, "cache_format": cache_format, "weights": weights}
+        rows = min(len(texts), 32)
+        with LanguageModel.load(path, device=device, threads=threads, max_batch=rows, **options) as loaded:
             seconds = time.perf_counter() - start
             given = [_parse_ids(text, loaded.config.vocab_size) for text in texts] if as_ids else texts
             if max_tokens is None:
@@ -122,8 +132,10 @@ def generate(
             if stats:
                 write_statistics(loaded, seconds, first)
         return
-    if context is not None or cache_format != "f16" or stats or len(texts) > 1:
-        raise click.UsageError("--context, --cache-format, --stats and several prompts need --engine for a checkpoint")
+    if context is not None or (cache_format, weights) != ("f16", "auto") or stats or len(texts) > 1:
+        raise click.UsageError(
+            "--context, --cache-format, --weights, --stats and several prompts need --engine for a checkpoint"
+        )
     with Context(device, threads=threads) as ctx:
         checkpoint = Checkpoint(resolve_checkpoint(path, "best" if best else "last"))
         for piece in _checkpoint_pieces(ctx, checkpoint, texts[0], max_tokens, sampling, as_ids, precision or "f32"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import mmap
 import os
 
+import numpy as np
+
 from .errors import FormatError
 from .regular import open_regular
 
@@ -24,3 +26,19 @@ def map_file(path: str | os.PathLike[str], kind: str, least: int) -> mmap.mmap:
             return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
         except OSError as error:
             raise FormatError(path, f"cannot be mapped: {error.strerror or error}") from error
+
+
+def release(array: np.ndarray) -> None:
+    """Gives the whole pages under a view of a mapped file back to the system: they are read again when they are looked
+    at. Nothing happens to an array that is no such view, or where the system cannot."""
+    root: object = array
+    while isinstance(root, np.ndarray):
+        root = root.base
+    mapped = root.obj if isinstance(root, memoryview) else root
+    if not isinstance(mapped, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    begin = array.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
+    start = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = (begin + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    if end > start:
+        mapped.madvise(mmap.MADV_DONTNEED, start, end - start)

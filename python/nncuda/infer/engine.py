@@ -117,8 +117,7 @@ class Engine:
     cache_tokens    room of the cache for all sequences together; by default four sequences of full length
     max_batch       most sequences that are decoded together
     piece           most tokens of a prefill call; any number gives the same bits
-
-    The weights are used in place on the CPU, where the model's file stays mapped, and copied once to a GPU.
+    weights         where the weights lie on a CPU, "auto", "memory" or "file" (`Weights`); the bits are the same
     """
 
     def __init__(
@@ -131,6 +130,7 @@ class Engine:
         cache_tokens: int | None = None,
         max_batch: int = 32,
         piece: int = 512,
+        weights: str = "auto",
     ):
         config = model.config
         for name, value in (("max_batch", max_batch), ("piece", piece)):
@@ -148,7 +148,7 @@ class Engine:
         self.ctx = ctx
         self.max_batch = max_batch
         self.piece = piece
-        self.weights = Weights(ctx, model)
+        self.weights = Weights(ctx, model, weights)
         self.rope = RopeTables(ctx, model, self.context)
         self.cache = PagedCache(
             ctx,

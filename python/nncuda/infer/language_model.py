@@ -80,18 +80,20 @@ class LanguageModel:
         cache_format: str = "f16",
         cache_tokens: int | None = None,
         max_batch: int = 32,
+        weights: str = "auto",
     ) -> LanguageModel:
         """Opens a GGUF file, a Hugging Face folder of a Llama or Mixtral, a checkpoint or a run of this library.
 
-        Nothing is read ahead: weights are pages of the mapped file. `device` and `threads` are those of `Context`, the
-        other options those of `Engine`. Raises FormatError for a file that is none of these or wrong, ValueError for an
-        option that does not fit the model, nncuda.Error when the device fails.
+        Weights are copied into memory unless they would take more than half of what is free, and used in the mapped
+        file otherwise; `weights` "memory" or "file" insists on one. `device` and `threads` are those of `Context`, the
+        other options those of `Engine`. Raises FormatError for a file that is none of these or wrong, ValueError for
+        an option that does not fit the model, nncuda.Error when the device fails.
         """
         stored = StoredModel.open(path)
         ctx = Context(device, threads=threads)
         try:
             options = {"context": context, "cache_format": cache_format, "cache_tokens": cache_tokens}
-            model = cls(stored, ctx, max_batch=max_batch, **options)
+            model = cls(stored, ctx, max_batch=max_batch, weights=weights, **options)
         except BaseException:
             ctx.close()
             raise

@@ -1,4 +1,9 @@
-"""The weights of a stored model as tensors of a context: in place on the CPU, copied once to a GPU."""
+"""The weights of a stored model as tensors of a context: on the CPU copied once or in place, on a GPU copied once.
+
+Pages of a file are of 4 KiB, the context's memory has pages of 2 MiB: decoding, which reads all weights a token, is a
+fifth faster from those, and reading a file that the system holds in memory costs as much as some 30 tokens. In place, a
+model may be larger than the memory, and programs that run the same file share it.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,16 @@ import numpy as np
 
 from ..binding import exchange
 from ..context import Context
+from ..formats.mapped import release
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
     from ..formats.block_formats import StoredTensor
     from ..models.stored import StoredModel
+
+
+#: Where the weights lie on a CPU.
+PLACES = ("auto", "memory", "file")
 
 
 class Weight(NamedTuple):
@@ -58,9 +68,18 @@ class Layer:
 
 
 class Weights:
-    """All weights of a model."""
+    """All weights of a model.
 
-    def __init__(self, ctx: Context, model: StoredModel):
+    `place` is "memory" (copied into the context's), "file" (the pages of the mapped file) or "auto": in memory unless
+    that would take more than half of what is free. On a GPU they are in its memory. `in_memory` says what it came to.
+    """
+
+    def __init__(self, ctx: Context, model: StoredModel, place: str = "auto"):
+        if place not in PLACES:
+            raise ValueError(f"weights is {place!r}; it must be one of {', '.join(PLACES)}")
+        on_gpu = ctx.device_type != exchange.CPU
+        fits = model.tensors.nbytes <= ctx.memory_info()[0] // 2
+        self.in_memory = on_gpu or place == "memory" or (place == "auto" and fits)
         self._ctx = ctx
         self._tensors = model.tensors
         self._config = model.config
@@ -120,7 +139,11 @@ class Weights:
 
     def _bytes(self, stored: StoredTensor) -> Tensor:
         rows = stored.rows()
-        return self._ctx.from_numpy(rows) if self._ctx.device_type == exchange.CPU else self._ctx.tensor(rows)
+        if not self.in_memory:
+            return self._ctx.from_numpy(rows)
+        tensor = self._ctx.tensor(rows)
+        release(rows)  # so that the file's pages do not count beside the copy
+        return tensor
 
 
 def _matrices(layer: Layer) -> list[Weight]:
