@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use nn_cuda::Library;
 
-use crate::{Device, Error, Result, Status};
+use crate::{Device, Error, Format, Result, Status};
 
 /// Version, compiler, instruction sets and CUDA architectures of the library's build, as one line.
 ///
@@ -56,6 +56,25 @@ pub fn device_text(device: Device) -> Result<String> {
 /// [`Error::Load`] when there is no library.
 pub fn status_text(status: Status) -> Result<String> {
     Ok(meaning(nn_cuda::library()?, status.code()))
+}
+
+/// Bytes that a row of so many elements takes in a format.
+///
+/// # Errors
+///
+/// [`Status::InvalidSize`] when the row does not end with a whole block, [`Error::Load`] when there is no library.
+pub fn row_bytes(format: Format, elements: i64) -> Result<i64> {
+    let library = nn_cuda::library()?;
+    let mut bytes = 0;
+    // SAFETY: `bytes` may be written.
+    let code = unsafe { (library.nncuda_format_row_bytes)(format as i32, elements, &raw mut bytes) };
+    match Status::from_code(code) {
+        None => Ok(bytes),
+        Some(status) => {
+            let message = meaning(library, code);
+            Err(Error::Call { status, function: "nncuda_format_row_bytes", message })
+        }
+    }
 }
 
 /// A C string as a `String`; empty for a null pointer.

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use nn_ffi::catalogue::{Argument, KERNELS, Kernel, Kind, Slot};
-use nn_ffi::{Context, DType, Device, Error, Result, Status, library};
+use nn_ffi::{Context, DType, Device, Error, Format, Result, Status, library};
 
 fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
@@ -128,5 +128,16 @@ fn checked_calls_by_name_name_what_does_not_belong() -> Result<()> {
         .collect();
     let wrong = epilogue.call_checked(&arguments).expect_err("no activation has the number 9").to_string();
     assert_eq!(wrong, "Integer(9) was given where a value of the option belongs");
+    Ok(())
+}
+
+#[test]
+fn rows_of_formats_have_the_bytes_of_their_blocks() -> Result<()> {
+    let sizes = [(Format::F32, 2048), (Format::Bf16, 1024), (Format::Q40, 288), (Format::Q80, 544), (Format::Q6K, 420)];
+    for (format, bytes) in sizes {
+        assert_eq!(library::row_bytes(format, 512)?, bytes, "{format:?}");
+    }
+    let refused = library::row_bytes(Format::Q80, 33);
+    assert!(matches!(refused, Err(Error::Call { status: Status::InvalidSize, .. })), "{refused:?}");
     Ok(())
 }
