@@ -226,7 +226,8 @@ __device__ __forceinline__ void page_part(const paged_attention &p, const paged_
   }
 }
 
-template <class F, int D, int ROWS> __global__ void __launch_bounds__(THREADS) paged_kernel(paged_attention p) {
+/* One block a multiprocessor is promised, no more: left to itself, ptxas spills a few registers to fit another. */
+template <class F, int D, int ROWS> __global__ void __launch_bounds__(THREADS, 1) paged_kernel(paged_attention p) {
   using L = paged_layout<D, ROWS>;
   NN_SHARED_BYTES(shared);
   const paged_space<D, ROWS> space(shared);
