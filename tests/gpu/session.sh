@@ -112,6 +112,7 @@ for each in "${parts[@]}"; do
     measure products 60 "products bf16" "products f32" "products tf32"
     measure grouped 60 grouped_gemm
     measure attention 60 flash_attention
+    measure stored 60 "products with stored weights" "paged attention"
     measure memory 90 element-wise "rows " "experts " optimizer
     measure little 45 "little work" "decode top"
     ;;

@@ -63,4 +63,8 @@ def test_only_what_no_tensor_tells_is_passed():
         name: [param.name for param in signature(function).arguments if param.kind in ("size", "dtype")]
         for name, function in KERNELS.items()
     }
-    assert {name: sizes for name, sizes in passed.items() if sizes} == {"flash_attention": ["batch"]}
+    assert {name: sizes for name, sizes in passed.items() if sizes} == {
+        "flash_attention": ["batch"],
+        "flash_attention_paged": ["kv_heads"],
+        "attention_decode_paged": ["kv_heads"],
+    }

@@ -124,12 +124,16 @@ def _cut(text: str) -> str:
 
 
 def _describe_folder(folder: Path) -> dict[str, Any]:
-    if read_json(folder / "config.json").get("model_type") == "llama":
+    training = (folder / "training.json").exists()
+    if not training and read_json(folder / "config.json").get("model_type") == "llama":
         return _describe_model(StoredModel.open(folder))
     try:
         return _describe_checkpoint(folder)
     except FormatError as error:
-        # The engine runs Mixtrals that cannot be trained here, such as those with a scaled rotary embedding.
+        # The engine runs Mixtrals that cannot be trained here, such as those with a scaled rotary embedding. What has
+        # been trained here is a checkpoint or wrong.
+        if training:
+            raise
         try:
             return _describe_model(StoredModel.open(folder))
         except FormatError:
