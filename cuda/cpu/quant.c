@@ -116,8 +116,8 @@ static int32_t check_finite(nncuda_ctx *ctx, const nn_quantize_args *a, run *r) 
   while (isfinite(nn_load_as(a->x, i, a->dtype))) {
     i++;
   }
-  return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "x[%lld][%lld] is %g; in a block format every number must be finite",
-                 (long long)(i / a->k), (long long)(i % a->k), (double)nn_load_as(a->x, i, a->dtype));
+  return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "x[%lld] is %g; it must be finite", (long long)i,
+                 (double)nn_load_as(a->x, i, a->dtype));
 }
 
 static void encode(int32_t format, const float *x, int64_t n, uint8_t *to) {

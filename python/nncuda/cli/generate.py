@@ -159,12 +159,13 @@ def _model_and_prompts(model: str | None, arguments: Sequence[str], prompts: Seq
 
 
 def runs_on_engine(path: Path) -> bool:
-    """Whether a model runs on the engine alone: all but folders of the kind that this library trains."""
+    """Whether a model runs on the engine alone: all but what was trained here, and folders of the kind that is."""
     if path.is_file():
         return True
     try:
         folder = resolve_checkpoint(path)
-        return read_json(folder / "config.json").get("model_type") != "mixtral"
+        trained = (folder / "training.json").exists()
+        return not trained and read_json(folder / "config.json").get("model_type") != "mixtral"
     except FormatError:
         return False  # what is wrong is for the reader to say
 
