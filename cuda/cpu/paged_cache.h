@@ -49,9 +49,9 @@ static int32_t check_sequences(nncuda_ctx *ctx, const paged_sequences *s, int32_
   for (int64_t b = 0; b < s->batch; b++) {
     const int64_t fresh = s->offsets ? paged_new_tokens(s, b) : 0, length = s->lengths[b];
     if (length < fresh || length > room) {
-      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "lengths[%lld] is %lld; it must be %lld%s to %lld, %d * max_pages",
-                     (long long)b, (long long)length, (long long)fresh, s->offsets ? ", the new tokens," : "",
-                     (long long)room, NN_PAGE_TOKENS);
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE,
+                     "lengths[%lld] is %lld; it must be %lld to %lld, the new tokens to %d * max_pages", (long long)b,
+                     (long long)length, (long long)fresh, (long long)room, NN_PAGE_TOKENS);
     }
     if (s->offsets && fresh == 0) {
       continue;
@@ -60,7 +60,7 @@ static int32_t check_sequences(nncuda_ctx *ctx, const paged_sequences *s, int32_
     for (int64_t i = all ? 0 : (length - fresh) / NN_PAGE_TOKENS; i < end; i++) {
       const int32_t page = s->page_table[b * s->max_pages + i];
       if (page < 0 || page >= s->pages) {
-        return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "page_table[%lld][%lld] is %d; it must be 0 to %lld",
+        return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "page_table[%lld, %lld] is %d; it must be 0 to %lld",
                        (long long)b, (long long)i, page, (long long)s->pages - 1);
       }
     }

@@ -111,10 +111,10 @@ def test_bits_do_not_depend_on_threads(storage: str) -> None:
         ([2, 3, 5], [200, 2], None, "offsets[0] is 2; it must be 0"),
         ([0, 6, 5], [200, 2], None, "offsets[1] is 6; it must be 0 to 5, the number of tokens"),
         ([0, 4, 3], [200, 2], None, "offsets[2] is 3; it must be 4 to 5, the number of tokens"),
-        ([0, 3, 5], [200, 1], None, "lengths[1] is 1; it must be 2, the new tokens, to 384, 128 * max_pages"),
-        ([0, 3, 5], [385, 2], None, "lengths[0] is 385; it must be 3, the new tokens, to 384, 128 * max_pages"),
-        ([0, 3, 5], [200, 2], (0, 1, 5), "page_table[0][1] is 5; it must be 0 to 4"),
-        ([0, 3, 5], [200, 2], (1, 0, -(2**31)), "page_table[1][0] is -2147483648; it must be 0 to 4"),
+        ([0, 3, 5], [200, 1], None, "lengths[1] is 1; it must be 2 to 384, the new tokens to 128 * max_pages"),
+        ([0, 3, 5], [385, 2], None, "lengths[0] is 385; it must be 3 to 384, the new tokens to 128 * max_pages"),
+        ([0, 3, 5], [200, 2], (0, 1, 5), "page_table[0, 1] is 5; it must be 0 to 4"),
+        ([0, 3, 5], [200, 2], (1, 0, -(2**31)), "page_table[1, 0] is -2147483648; it must be 0 to 4"),
     ],
 )
 def test_append_checks_before_it_writes(
