@@ -173,15 +173,7 @@ static int64_t cut(paged *f) {
 }
 
 static int32_t paged_attention(nncuda_ctx *ctx, const nn_attention_decode_paged_args *a) {
-  paged f = {.a = a,
-             .sequences = {.offsets = a->offsets,
-                           .lengths = a->lengths,
-                           .page_table = a->page_table,
-                           .tokens = a->tokens,
-                           .batch = a->batch,
-                           .max_pages = a->max_pages,
-                           .pages = a->pages},
-             .group = a->heads / a->kv_heads};
+  paged f = {.a = a, .sequences = PAGED_SEQUENCES(a), .group = a->heads / a->kv_heads};
   const int32_t status = check_sequences(ctx, &f.sequences, 1);
   if (status != NNCUDA_SUCCESS) {
     return status;

@@ -77,14 +77,7 @@ static void append_paged_task(void *arg, int64_t i, int32_t worker) {
 
 int32_t NN_KERNEL(kv_append_paged)(nncuda_ctx *ctx, const void *args) {
   const nn_kv_append_paged_args *a = args;
-  append_paged p = {.a = a,
-                    .sequences = {.offsets = a->offsets,
-                                  .lengths = a->lengths,
-                                  .page_table = a->page_table,
-                                  .tokens = a->tokens,
-                                  .batch = a->batch,
-                                  .max_pages = a->max_pages,
-                                  .pages = a->pages}};
+  append_paged p = {.a = a, .sequences = PAGED_SEQUENCES(a)};
   const int32_t status = check_sequences(ctx, &p.sequences, 0);
   if (status != NNCUDA_SUCCESS) {
     return status;

@@ -15,6 +15,10 @@ typedef struct paged_sequences {
   int64_t tokens, batch, max_pages, pages;
 } paged_sequences;
 
+/* Those of a kernel's arguments, whichever of the kernels. */
+#define PAGED_SEQUENCES(a)                                                                                             \
+  {(a)->offsets, (a)->lengths, (a)->page_table, (a)->tokens, (a)->batch, (a)->max_pages, (a)->pages}
+
 NN_INLINE int64_t paged_first_token(const paged_sequences *s, int64_t b) { return s->offsets ? s->offsets[b] : b; }
 
 NN_INLINE int64_t paged_new_tokens(const paged_sequences *s, int64_t b) {

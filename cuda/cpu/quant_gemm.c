@@ -10,6 +10,16 @@
 /* ---- sums ---- */
 
 #if NN_SIMD_AVX512 || NN_SIMD_AVX2
+NN_INLINE void quant_stream(const quant_piece *t, const int32_t format) {
+  int64_t r = 0;
+  for (; r + QUANT_STREAM_ROWS <= t->panel->rows; r += QUANT_STREAM_ROWS) {
+    quant_stream_rows(t, r, QUANT_STREAM_ROWS, format);
+  }
+  for (; r < t->panel->rows; r++) {
+    quant_stream_rows(t, r, 1, format);
+  }
+}
+
 NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
 #if QUANT_TILES
   if (quant_tiled(t->panel->rows)) {

@@ -7,6 +7,7 @@
 #define NN_CPU_QUANT_GEMM_STREAM_H
 
 #include "quant_gemm_codes.h"
+#include "quant_gemm_rows.h"
 
 #if NN_SIMD_AVX512
 
@@ -34,86 +35,6 @@ NN_INLINE void quant_add_halves(const __m512i z[4], __m512i *first, __m512i *sec
   *second = _mm512_shuffle_i32x4(low, high, 0xdd);
 }
 
-/* 16 rows of weights, and what of them is the same for a run of blocks. */
-typedef struct quant_sixteen {
-  const uint8_t *row[16];
-  __m512i at; /* bytes from the first row */
-  vf scale, minimum;
-  __m512i factors[4]; /* of 256 elements: parts' scales and minima as stored */
-} quant_sixteen;
-
-/* Rows c .. c+15 of a piece; behind its last row, that one. */
-NN_INLINE void quant_sixteen_at(quant_sixteen *w, const quant_piece *t, int64_t c) {
-  int32_t at[16];
-  for (int64_t j = 0; j < 16; j++) {
-    const int64_t row = nn_min(j, t->columns - c - 1) * t->row_bytes;
-    w->row[j] = t->w + c * t->row_bytes + row;
-    at[j] = (int32_t)row;
-  }
-  w->at = _mm512_loadu_si512(at);
-}
-
-NN_INLINE __m512i quant_gather(const quant_sixteen *w, uint64_t at) {
-  return _mm512_i32gather_epi32(w->at, w->row[0] + at, 1);
-}
-
-/* The f16 in the lower, or upper, half of each lane. */
-NN_INLINE vf quant_low_f16(__m512i x) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x)); }
-NN_INLINE vf quant_high_f16(__m512i x) { return quant_low_f16(_mm512_srli_epi32(x, 16)); }
-
-/* Scale and minimum of block i of 16 rows. Of formats of 256 elements, i % 8 is to be a constant. */
-NN_INLINE void quant_factors(quant_sixteen *w, uint64_t i, vf *scale, vf *minimum, int32_t format) {
-  const __m512i six = _mm512_set1_epi32(63), four = _mm512_set1_epi32(15), top = _mm512_set1_epi32(48);
-  switch (format) {
-  case NNCUDA_FORMAT_Q4_0:
-    *scale = quant_low_f16(quant_gather(w, i * 18));
-    break;
-  case NNCUDA_FORMAT_Q5_0:
-    *scale = quant_low_f16(quant_gather(w, i * 22));
-    break;
-  case NNCUDA_FORMAT_Q8_0:
-    *scale = quant_low_f16(quant_gather(w, i * 34));
-    break;
-  case NNCUDA_FORMAT_Q4_1:
-  case NNCUDA_FORMAT_Q5_1: {
-    const __m512i both = quant_gather(w, i * (format == NNCUDA_FORMAT_Q4_1 ? 20 : 24));
-    *scale = quant_low_f16(both);
-    *minimum = quant_high_f16(both);
-    break;
-  }
-  case NNCUDA_FORMAT_Q6_K:
-    if (i % 8 == 0) {
-      w->scale = quant_high_f16(quant_gather(w, i / 8 * 210 + 206)); /* from before, so as not to read past the row */
-    }
-    *scale = w->scale;
-    break;
-  default: {
-    const uint64_t part = i % 8, at = i / 8 * (format == NNCUDA_FORMAT_Q4_K ? 144 : 176);
-    if (part == 0) {
-      const __m512i both = quant_gather(w, at);
-      w->scale = quant_low_f16(both);
-      w->minimum = vf_set1(0.0f) - quant_high_f16(both);
-      for (int j = 0; j < 3; j++) {
-        w->factors[j] = quant_gather(w, at + 4 + 4 * j);
-      }
-    }
-    __m512i s, m;
-    if (part < 4) {
-      s = _mm512_and_si512(_mm512_srli_epi32(w->factors[0], (unsigned)(8 * part)), six);
-      m = _mm512_and_si512(_mm512_srli_epi32(w->factors[1], (unsigned)(8 * part)), six);
-    } else {
-      const unsigned by = (unsigned)(8 * part - 32);
-      const __m512i sh = _mm512_and_si512(_mm512_srli_epi32(w->factors[0], by + 2), top);
-      const __m512i mh = _mm512_and_si512(_mm512_srli_epi32(w->factors[1], by + 2), top);
-      s = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(w->factors[2], by), four), sh);
-      m = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(w->factors[2], by + 4), four), mh);
-    }
-    *scale = w->scale * _mm512_cvtepi32_ps(s);
-    *minimum = w->minimum * _mm512_cvtepi32_ps(m);
-  }
-  }
-}
-
 /* The scales of the four parts of 16 elements in blocks 2i and 2i+1 (q6_k) of rows 4j .. 4j+3, as quant_add_quads gives
  * their integers. */
 NN_INLINE __m512i quant_part_scales(__m512i four, const int j) {
@@ -129,7 +50,7 @@ NN_INLINE __m512i quant_part_scales(__m512i four, const int j) {
 }
 
 /* Blocks 2i and 2i+1 of 16 rows into their sums. */
-NN_INLINE void quant_stream_step(quant_sixteen *w, uint64_t i, int32_t whole, const quant_left *left, int64_t first,
+NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, int32_t whole, const quant_left *left, int64_t first,
                                  int64_t k, vf *sum, const int rows, const int32_t format) {
   const int64_t blocks = k / QUANT_BLOCK;
   const int32_t offset = quant_offset(format);
@@ -194,8 +115,8 @@ NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int row
   const int64_t ahead = 16 * t->row_bytes, step = nn_ceil_div(ahead, (pairs > 0 ? pairs : 1) * 64);
   const int32_t large = nn_format_block_of(format).elements > QUANT_BLOCK;
   for (int64_t c = 0; c < t->columns; c += 16) {
-    quant_sixteen w;
-    quant_sixteen_at(&w, t, c);
+    quant_rows w;
+    quant_rows_at(&w, t, c);
     vf sum[QUANT_STREAM_ROWS];
     for (int r = 0; r < rows; r++) {
       sum[r] = vf_set1(0.0f);
@@ -225,16 +146,6 @@ NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int row
     for (int r = 0; r < rows; r++) {
       vf_store(t->sums + (r0 + r) * t->ld + c, sum[r]);
     }
-  }
-}
-
-NN_INLINE void quant_stream(const quant_piece *t, const int32_t format) {
-  int64_t r = 0;
-  for (; r + QUANT_STREAM_ROWS <= t->panel->rows; r += QUANT_STREAM_ROWS) {
-    quant_stream_rows(t, r, QUANT_STREAM_ROWS, format);
-  }
-  for (; r < t->panel->rows; r++) {
-    quant_stream_rows(t, r, 1, format);
   }
 }
 

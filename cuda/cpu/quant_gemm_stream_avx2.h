@@ -5,7 +5,7 @@
 #ifndef NN_CPU_QUANT_GEMM_STREAM_AVX2_H
 #define NN_CPU_QUANT_GEMM_STREAM_AVX2_H
 
-#include "quant_gemm_block.h"
+#include "quant_gemm_rows.h"
 
 #if NN_SIMD_AVX2
 
@@ -83,85 +83,13 @@ NN_INLINE __m256i quant_dot(__m256i w, __m256i x, int32_t format) {
   return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-/* Eight rows of weights, and what of them is the same for a run of blocks. */
-typedef struct quant_eight {
-  const uint8_t *row[8];
-  __m256i at; /* bytes from the first row */
-  vf scale, minimum;
-  __m256i factors[3];
-} quant_eight;
-
-NN_INLINE __m256i quant_gather(const quant_eight *w, uint64_t at) {
-  return _mm256_i32gather_epi32((const int *)(const void *)(w->row[0] + at), w->at, 1);
-}
-
-/* The f16 in the lower, or upper, half of each lane. */
-NN_INLINE vf quant_high_f16(__m256i x) {
-  x = _mm256_srli_epi32(x, 16);
-  return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
-}
-NN_INLINE vf quant_low_f16(__m256i x) { return quant_high_f16(_mm256_slli_epi32(x, 16)); }
-
-/* Scale and minimum of block i of eight rows. Of formats of 256 elements, i % 8 is to be a constant. */
-NN_INLINE void quant_factors(quant_eight *w, uint64_t i, vf *scale, vf *minimum, int32_t format) {
-  const __m256i six = _mm256_set1_epi32(63), four = _mm256_set1_epi32(15), top = _mm256_set1_epi32(48);
-  switch (format) {
-  case NNCUDA_FORMAT_Q4_0:
-    *scale = quant_low_f16(quant_gather(w, i * 18));
-    break;
-  case NNCUDA_FORMAT_Q5_0:
-    *scale = quant_low_f16(quant_gather(w, i * 22));
-    break;
-  case NNCUDA_FORMAT_Q8_0:
-    *scale = quant_low_f16(quant_gather(w, i * 34));
-    break;
-  case NNCUDA_FORMAT_Q4_1:
-  case NNCUDA_FORMAT_Q5_1: {
-    const __m256i both = quant_gather(w, i * (format == NNCUDA_FORMAT_Q4_1 ? 20 : 24));
-    *scale = quant_low_f16(both);
-    *minimum = quant_high_f16(both);
-    break;
-  }
-  case NNCUDA_FORMAT_Q6_K:
-    if (i % 8 == 0) {
-      w->scale = quant_high_f16(quant_gather(w, i / 8 * 210 + 206)); /* from before, so as not to read past the row */
-    }
-    *scale = w->scale;
-    break;
-  default: {
-    const uint64_t part = i % 8, at = i / 8 * (format == NNCUDA_FORMAT_Q4_K ? 144 : 176);
-    if (part == 0) {
-      const __m256i both = quant_gather(w, at);
-      w->scale = quant_low_f16(both);
-      w->minimum = vf_set1(0.0f) - quant_high_f16(both);
-      for (uint64_t j = 0; j < 3; j++) {
-        w->factors[j] = quant_gather(w, at + 4 + 4 * j);
-      }
-    }
-    __m256i s, m;
-    if (part < 4) {
-      s = _mm256_and_si256(_mm256_srli_epi32(w->factors[0], (int)(8 * part)), six);
-      m = _mm256_and_si256(_mm256_srli_epi32(w->factors[1], (int)(8 * part)), six);
-    } else {
-      const int by = (int)(8 * part - 32);
-      s = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi32(w->factors[2], by), four),
-                          _mm256_and_si256(_mm256_srli_epi32(w->factors[0], by + 2), top));
-      m = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi32(w->factors[2], by + 4), four),
-                          _mm256_and_si256(_mm256_srli_epi32(w->factors[1], by + 2), top));
-    }
-    *scale = w->scale * _mm256_cvtepi32_ps(s);
-    *minimum = w->minimum * _mm256_cvtepi32_ps(m);
-  }
-  }
-}
-
 /* Four rows: in each 128-bit lane their sums of that lane. */
 NN_INLINE __m256i quant_add_quads(__m256i a, __m256i b, __m256i c, __m256i d) {
   return _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
 }
 
 /* Block i of eight rows into their sums. */
-NN_INLINE void quant_stream_step(quant_eight *w, uint64_t i, const quant_left *left, int64_t first, int64_t k, vf *sum,
+NN_INLINE void quant_stream_step(quant_rows *w, uint64_t i, const quant_left *left, int64_t first, int64_t k, vf *sum,
                                  const int rows, const int32_t format) {
   const int64_t blocks = k / QUANT_BLOCK;
   const int32_t offset = quant_offset(format);
@@ -211,19 +139,13 @@ NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int row
   const int64_t lines = nn_ceil_div(8 * t->row_bytes, (int64_t)blocks * 64);
   const int32_t large = nn_format_block_of(format).elements > QUANT_BLOCK;
   for (int64_t c = 0; c < t->columns; c += 8) {
-    quant_eight w;
-    int32_t at[8];
-    for (int64_t j = 0; j < 8; j++) {
-      const int64_t row = nn_min(j, t->columns - c - 1) * t->row_bytes;
-      w.row[j] = t->w + c * t->row_bytes + row;
-      at[j] = (int32_t)row;
-    }
-    w.at = _mm256_loadu_si256((const __m256i *)(const void *)at);
+    quant_rows w;
+    quant_rows_at(&w, t, c);
     vf sum[QUANT_STREAM_ROWS];
     for (int r = 0; r < rows; r++) {
       sum[r] = vf_set1(0.0f);
     }
-    uintptr_t next = (uintptr_t)w.row[0] + (uintptr_t)(8 * t->row_bytes);
+    uintptr_t next = quant_next(t, c, 8);
     for (uint64_t i = 0; i < blocks;) {
       for (int64_t l = 0; l < lines * (large ? 8 : 1); l++, next += 64) {
         __builtin_prefetch((const void *)next, 0, 2);
@@ -242,16 +164,6 @@ NN_INLINE void quant_stream_rows(const quant_piece *t, int64_t r0, const int row
     for (int r = 0; r < rows; r++) {
       vf_store(t->sums + (r0 + r) * t->ld + c, sum[r]);
     }
-  }
-}
-
-NN_INLINE void quant_stream(const quant_piece *t, const int32_t format) {
-  int64_t r = 0;
-  for (; r + QUANT_STREAM_ROWS <= t->panel->rows; r += QUANT_STREAM_ROWS) {
-    quant_stream_rows(t, r, QUANT_STREAM_ROWS, format);
-  }
-  for (; r < t->panel->rows; r++) {
-    quant_stream_rows(t, r, 1, format);
   }
 }
 

@@ -41,16 +41,10 @@ NN_INLINE int64_t tile_work_bytes(void) {
 
 /* Registers 0, 1, 6, 7: sums. 2, 4: 16 rows of a block of weights; 3, 5: of the left factor. */
 static void tile_blocks_open(void) {
-  struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-  } config = {.palette = 1};
-  for (int i = 0; i < 8; i++) {
-    config.row_bytes[i] = i == 2 || i == 4 ? QUANT_BLOCK : 64;
-    config.rows[i] = i == 3 || i == 5 ? QUANT_BLOCK / 4 : TILE;
-  }
-  __asm__ volatile("ldtilecfg %0" : : "m"(config));
+  tile_configuration config = tile_registers_full();
+  config.row_bytes[2] = config.row_bytes[4] = QUANT_BLOCK;
+  config.rows[3] = config.rows[5] = QUANT_BLOCK / 4;
+  tile_registers_configure(&config);
 }
 
 /* Products of 64 codes with their scales, in two parts: code * scale = 64 * high + low. */
@@ -75,7 +69,7 @@ NN_INLINE void tile_split_parts(__m512i codes, uint32_t scales, int8_t *high, in
 }
 
 /* Blocks 2i and 2i+1 of 16 rows, as pair `to` of tile g. */
-NN_INLINE void tile_unpack_pair(tile_work *work, int64_t g, quant_sixteen *w, uint64_t i, int64_t to, int32_t whole,
+NN_INLINE void tile_unpack_pair(tile_work *work, int64_t g, quant_rows *w, uint64_t i, int64_t to, int32_t whole,
                                 const int32_t format) {
   const int32_t offset = quant_offset(format);
 #pragma GCC unroll 4
@@ -104,7 +98,7 @@ NN_INLINE void tile_unpack_pair(tile_work *work, int64_t g, quant_sixteen *w, ui
 }
 
 /* `blocks` blocks from block `first` on. */
-NN_INLINE void tile_unpack(tile_work *work, int64_t g, quant_sixteen *w, int64_t first, int64_t blocks, uintptr_t next,
+NN_INLINE void tile_unpack(tile_work *work, int64_t g, quant_rows *w, int64_t first, int64_t blocks, uintptr_t next,
                            int64_t lines, const int32_t format) {
   const int32_t large = nn_format_block_of(format).elements > QUANT_BLOCK;
   uint64_t i = (uint64_t)first / 2;
@@ -224,14 +218,14 @@ NN_INLINE void quant_tiles(const quant_piece *t, const int32_t format) {
   tile_blocks_open();
   for (int64_t c = 0; c < t->columns; c += group * TILE) {
     const int64_t here = nn_min(group, nn_ceil_div(t->columns - c, TILE));
-    quant_sixteen w[TILE_GROUP];
+    quant_rows w[TILE_GROUP];
     for (int64_t g = 0; g < here; g++) {
-      quant_sixteen_at(&w[g], t, c + g * TILE);
+      quant_rows_at(&w[g], t, c + g * TILE);
     }
     for (int64_t b0 = 0; b0 < blocks; b0 += TILE_BLOCKS) {
       const int64_t count = nn_min(TILE_BLOCKS, blocks - b0);
       for (int64_t g = 0; g < here; g++) {
-        const uintptr_t next = (uintptr_t)w[g].row[0] + (uintptr_t)(group * TILE * t->row_bytes + b0 / 2 * lines * 64);
+        const uintptr_t next = quant_next(t, c + g * TILE, group * TILE) + (uintptr_t)(b0 / 2 * lines * 64);
         tile_unpack(work, g, &w[g], b0, count, next, lines, format);
       }
       for (int64_t i = 0; i < tiles; i++) {

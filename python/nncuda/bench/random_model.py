@@ -1,6 +1,6 @@
 """Llama and Mixtral folders with random weights, as Hugging Face keeps them: what speed and agreement are measured on.
 
-    python -m nncuda.bench.random_model /tmp/tinyllama --shape tinyllama
+    python -m nncuda.bench.random_model build/tinyllama --shape tinyllama
 
 Speed depends on sizes alone, so that no trained model needs to be fetched. Matrices are Normal(0, gain²/fan_in), with
 gains at which attention is neither flat nor one-sided and logits have a standard deviation of about 3. What a layer
