@@ -14,7 +14,8 @@ static inline void nn_check_row_bytes(nn_call *checked, const char *format_name,
   nn_call_require(
       checked, block.elements != 0, NNCUDA_ERROR_INVALID_VALUE,
       "%s is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2) or a block format, "
-      "NNCUDA_FORMAT_Q4_0 (10) to NNCUDA_FORMAT_Q6_K (17)",
+      "NNCUDA_FORMAT_Q4_0 (10) to NNCUDA_FORMAT_Q6_K (17), or in a product NNCUDA_FORMAT_Q4_0_R16 (30), "
+      "NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
       format_name, format);
   if (block.elements == 0) {
     return;
@@ -26,6 +27,21 @@ static inline void nn_check_row_bytes(nn_call *checked, const char *format_name,
   nn_call_require(checked, row_bytes == expected, NNCUDA_ERROR_INVALID_SIZE,
                   "%s is %lld; it must be %lld, the bytes of a row in this format with %s %lld", bytes_name,
                   (long long)row_bytes, (long long)expected, elements_name, (long long)elements);
+}
+
+/* Fails the call where rows lie side by side, since it takes them one by one. */
+static inline void nn_check_not_interleaved(nn_call *checked, const char *format_name, int32_t format) {
+  nn_call_require(checked, nn_format_of_interleaved(format) < 0, NNCUDA_ERROR_INVALID_VALUE,
+                  "%s is %d, sixteen rows side by side, which only products take; here it must be %d", format_name,
+                  format, nn_format_of_interleaved(format));
+}
+
+/* Fails the call unless the rows of a matrix in an _R16 format are whole sixteens. */
+static inline void nn_check_interleaved_rows(nn_call *checked, const char *format_name, int32_t format,
+                                             const char *rows_name, int64_t rows) {
+  nn_call_require(checked, nn_format_of_interleaved(format) < 0 || rows % NN_INTERLEAVED_ROWS == 0,
+                  NNCUDA_ERROR_INVALID_SIZE, "%s is %lld; with %s %d it must be a multiple of 16", rows_name,
+                  (long long)rows, format_name, format);
 }
 
 /* Fails the call unless `format` is one of paged caches and `page_bytes` the size of a page in it. */

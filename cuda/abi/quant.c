@@ -5,6 +5,9 @@
 #define CHECK_ROW(format, elements, row_bytes)                                                                         \
   nn_check_row_bytes(&call, #format, format, #elements, elements, #row_bytes, row_bytes)
 
+#define CHECK_ALONE(format) nn_check_not_interleaved(&call, #format, format)
+#define CHECK_SIXTEENS(format, rows) nn_check_interleaved_rows(&call, #format, format, #rows, rows)
+
 /* Groups without offsets would not say which rows are whose. */
 #define CHECK_GROUPS()                                                                                                 \
   NN_REQUIRE(offsets != NULL || groups <= 1, NNCUDA_ERROR_INVALID_SIZE,                                                \
@@ -18,6 +21,7 @@ int32_t cuda_quantize(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int
   NN_SIZE(k);
   NN_SIZE(row_bytes);
   CHECK_ROW(format, k, row_bytes);
+  CHECK_ALONE(format);
   NN_IN(x, dtype, rows, k);
   NN_OUT(y, NN_U8, rows, row_bytes);
   return NN_LAUNCH(nn_quantize_args, .x = x, .y = y, .rows = rows, .k = k, .row_bytes = row_bytes, .format = format,
@@ -32,6 +36,7 @@ int32_t cuda_dequantize(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, i
   NN_SIZE(k);
   NN_SIZE(row_bytes);
   CHECK_ROW(format, k, row_bytes);
+  CHECK_ALONE(format);
   NN_IN(x, NN_U8, rows, row_bytes);
   NN_OUT(y, dtype, rows, k);
   return NN_LAUNCH(nn_dequantize_args, .x = x, .y = y, .rows = rows, .k = k, .row_bytes = row_bytes, .format = format,
@@ -47,6 +52,7 @@ int32_t cuda_embedding_quant(nncuda_ctx *ctx, const void *table, const int32_t *
   NN_SIZE(dim);
   NN_SIZE(row_bytes);
   CHECK_ROW(format, dim, row_bytes);
+  CHECK_ALONE(format);
   NN_IN(table, NN_U8, vocab, row_bytes);
   NN_IN(ids, NNCUDA_I32, tokens);
   NN_OUT(y, dtype, tokens, dim);
@@ -66,6 +72,7 @@ int32_t cuda_gemm_quant(nncuda_ctx *ctx, const void *x, const void *w, const int
   NN_SIZE(row_bytes);
   CHECK_GROUPS();
   CHECK_ROW(format, k, row_bytes);
+  CHECK_SIXTEENS(format, n);
   NN_REQUIRE(activation == NNCUDA_ACTIVATION_NONE || activation == NNCUDA_ACTIVATION_SILU, NNCUDA_ERROR_INVALID_VALUE,
              "activation is %d; it must be NNCUDA_ACTIVATION_NONE (0) or NNCUDA_ACTIVATION_SILU (1)", activation);
   NN_IN(x, dtype, m, k);
@@ -101,6 +108,9 @@ int32_t cuda_gemm_quant_qkv(nncuda_ctx *ctx, const void *x, const void *wq, cons
   CHECK_ROW(format_q, k, row_bytes_q);
   CHECK_ROW(format_k, k, row_bytes_k);
   CHECK_ROW(format_v, k, row_bytes_v);
+  CHECK_SIXTEENS(format_q, n_q);
+  CHECK_SIXTEENS(format_k, n_kv);
+  CHECK_SIXTEENS(format_v, n_kv);
   NN_IN(x, dtype, m, k);
   NN_IN(wq, NN_U8, n_q, row_bytes_q);
   NN_IN(wk, NN_U8, n_kv, row_bytes_k);
@@ -131,6 +141,8 @@ int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const void *w_gat
   CHECK_GROUPS();
   CHECK_ROW(format_gate, k, row_bytes_gate);
   CHECK_ROW(format_up, k, row_bytes_up);
+  CHECK_SIXTEENS(format_gate, n);
+  CHECK_SIXTEENS(format_up, n);
   NN_IN(x, dtype, m, k);
   NN_IN(w_gate, NN_U8, nn_mul(groups, n), row_bytes_gate);
   NN_IN(w_up, NN_U8, nn_mul(groups, n), row_bytes_up);
@@ -141,4 +153,22 @@ int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const void *w_gat
                    .matrix = {{w_gate, n, row_bytes_gate, format_gate}, {w_up, n, row_bytes_up, format_up}},
                    .offsets = offsets, .y = y, .groups = groups, .m = m, .n = n, .k = k, .matrices = 2,
                    .combine = NN_QUANT_SWIGLU, .activation = NNCUDA_ACTIVATION_NONE, .dtype = dtype);
+}
+
+int32_t cuda_interleave_rows(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k, int64_t row_bytes,
+                             int32_t format) {
+  NN_BEGIN(interleave_rows);
+  NN_SIZE(rows);
+  NN_SIZE(k);
+  NN_SIZE(row_bytes);
+  NN_REQUIRE(nn_format_interleaved(format) >= 0, NNCUDA_ERROR_INVALID_VALUE,
+             "format is %d; it must be NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q8_0 (14) or NNCUDA_FORMAT_Q6_K (17)",
+             format);
+  CHECK_ROW(format, k, row_bytes);
+  NN_REQUIRE(rows % NN_INTERLEAVED_ROWS == 0, NNCUDA_ERROR_INVALID_SIZE, "rows is %lld; it must be a multiple of 16",
+             (long long)rows);
+  NN_IN(x, NN_U8, rows, row_bytes);
+  NN_OUT(y, NN_U8, rows, row_bytes);
+  return NN_LAUNCH(nn_interleave_rows_args, .x = x, .y = y, .rows = rows, .k = k, .row_bytes = row_bytes,
+                   .format = format);
 }

@@ -50,4 +50,11 @@ typedef struct nn_gemm_quant_args {
 typedef nn_gemm_quant_args nn_gemm_quant_qkv_args;
 typedef nn_gemm_quant_args nn_gemm_quant_swiglu_args;
 
+typedef struct nn_interleave_rows_args {
+  const void *x;
+  void *y;
+  int64_t rows, k, row_bytes;
+  int32_t format; /* of x */
+} nn_interleave_rows_args;
+
 #endif

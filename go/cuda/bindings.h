@@ -32,7 +32,7 @@
  *     @param NAME handle[?] : text                                   a stream, event, graph or piece of memory, as it is
  *     @param NAME size | option [default VALUE] | flag | dtype : text    a scalar
  *   The context needs no line. DIR is in, out (overwritten), inout (read and overwritten) or acc (added to); with a `?` it may be null. DTYPE is f32,
- *   bf16, i32, i64, u8, or the name of the parameter that says it. DIMS is a shape over the size parameters; `^flag` behind it
+ *   bf16, i32, i64, i8, u8, or the name of the parameter that says it. DIMS is a shape over the size parameters; `^flag` behind it
  *   means that its last two dimensions are swapped when that flag is set. A dtype line lists what it may be. VALUE is what
  *   languages with default arguments use when the option is left out: a number, a constant, or 1/sqrt(SIZE).
  */
@@ -55,7 +55,7 @@ extern "C" {
 
 /* Major: a signature, a meaning or a number changed. Minor: something was added. A binding refuses another major. */
 #define NNCUDA_ABI_MAJOR 1
-#define NNCUDA_ABI_MINOR 3
+#define NNCUDA_ABI_MINOR 4
 
 /* Status codes. Grouped by ten, append-only: a number is never reused. */
 enum {
@@ -89,7 +89,7 @@ enum {
 };
 
 /* Formats in which weights and caches are stored: dtypes, under their numbers, and blocks of GGUF, in which 32 or 256
- * neighbouring elements of a row share scales. Append-only. */
+ * neighbouring elements of a row share scales. _R16: the same bytes in an order made for products. Append-only. */
 enum {
   NNCUDA_FORMAT_F32 = 0,
   NNCUDA_FORMAT_F16 = 1,
@@ -101,7 +101,10 @@ enum {
   NNCUDA_FORMAT_Q8_0 = 14, /* 34 bytes for 32: f16 scale, 8 bits each */
   NNCUDA_FORMAT_Q4_K = 15, /* 144 bytes for 256: eight parts with 6-bit scales and minima, 4 bits each */
   NNCUDA_FORMAT_Q5_K = 16, /* 176 bytes for 256: eight parts with 6-bit scales and minima, 5 bits each */
-  NNCUDA_FORMAT_Q6_K = 17  /* 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each */
+  NNCUDA_FORMAT_Q6_K = 17, /* 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each */
+  NNCUDA_FORMAT_Q4_0_R16 = 30, /* q4_0, sixteen rows side by side: cuda_interleave_rows */
+  NNCUDA_FORMAT_Q8_0_R16 = 34, /* q8_0, likewise */
+  NNCUDA_FORMAT_Q6_K_R16 = 37  /* q6_k, likewise */
 };
 
 /* Devices, numbered as in DLPack. */
@@ -1700,6 +1703,120 @@ NNCUDA_API int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const 
                                           const int32_t *offsets, void *y, int64_t groups, int64_t m, int64_t n,
                                           int64_t k, int64_t row_bytes_gate, int64_t row_bytes_up,
                                           int32_t format_gate, int32_t format_up, int32_t dtype);
+
+/**
+ * Puts the stored rows of a matrix into the order that products on a CPU read fastest: sixteen of them side by side, so that
+ * one word of each fills a vector. Products with the result have the same bits. Of each sixteen rows, block after block of
+ * `format`; of a block its fields, cut into words of four bytes; of each field or word those of the sixteen rows. q4_0: the
+ * scale, 4 words. q8_0: the scale, 8 words. q6_k: the f16 scale, the scale of each of 16 parts (one byte each), then for both
+ * halves of 128 elements and for i = 0 .. 7 words i and 8 + i of the half's low bits and word i of its high bits.
+ * @param x in u8 [rows, row_bytes] : rows in `format`
+ * @param y out u8 [rows, row_bytes] : the same in its _R16 form
+ * @param rows size : rows, a multiple of 16
+ * @param k size : elements a row, whole blocks
+ * @param row_bytes size : bytes a row
+ * @param format option : NNCUDA_FORMAT_Q4_0, NNCUDA_FORMAT_Q8_0 or NNCUDA_FORMAT_Q6_K
+ */
+NNCUDA_API int32_t cuda_interleave_rows(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k,
+                                        int64_t row_bytes, int32_t format);
+
+/* ================================================================================================================
+ * section: ternary
+ * Linear layers with weights -1, 0 and 1 and 8-bit activations. (Ma et al. 2024, "The Era of 1-bit LLMs"; Ma et al. 2025,
+ * "BitNet b1.58 2B4T Technical Report")
+ *
+ * Packed weights (tern2) have two bits each, code + 1, in words of four bytes: of sixteen rows and sixteen columns at a time,
+ * byte j of the word of row r has at bits 2i the weight of row r and column j + 4i. Words lie as [row / 16][column / 16][row
+ * mod 16]; rows and columns that fill up the last sixteen have code 0. Integer products are exact in 32 bits, and so the same
+ * to the bit on every engine and instruction set.
+ * ============================================================================================================= */
+
+/**
+ * Rounds rows to 8 bits, each with a scale of its own: with a = max(max |x|, 1e-5), codes = rint(x * (127/a)), ties to even,
+ * scale = a/127, all in f32. A row with a value that is not finite gets codes 0 and scale NaN. (Ma et al. 2024, eq. 4)
+ * @param x in dtype [rows, cols] : activations
+ * @param codes out i8 [rows, cols] : -127 .. 127
+ * @param scale out f32 [rows] : x is about codes * scale
+ * @param rows size : rows
+ * @param cols size : columns
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_act_quant_i8(nncuda_ctx *ctx, const void *x, void *codes, float *scale, int64_t rows,
+                                     int64_t cols, int32_t dtype);
+
+/**
+ * RMSNorm and act_quant_i8 in one pass: the bits of cuda_rmsnorm, its result rounded to dtype, then of cuda_act_quant_i8.
+ * @param x in dtype [rows, cols] : input
+ * @param weight in dtype [cols] : gain
+ * @param codes out i8 [rows, cols] : the norm in 8 bits
+ * @param scale out f32 [rows] : the norm is about codes * scale
+ * @param rows size : rows
+ * @param cols size : columns
+ * @param eps option : added to the mean square, at least 0
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_rmsnorm_quant_i8(nncuda_ctx *ctx, const void *x, const void *weight, void *codes,
+                                         float *scale, int64_t rows, int64_t cols, float eps, int32_t dtype);
+
+/**
+ * Ternary weights by their mean magnitude: with s = max(mean |x|, 1e-5), codes = rint(x * (1/s)) cut to -1 .. 1, ties to even.
+ * The mean is taken in f64: in each row, column by column, sixteen sums, of the columns equal modulo 16, then sum j + sum
+ * j + 8, the same with 4, 2 and 1; then row after row; the quotient is rounded to f32 once. A value that is not finite makes
+ * the call fail with NNCUDA_ERROR_OUT_OF_RANGE. (Ma et al. 2024, eqs. 1 to 3)
+ * @param x in dtype [n, k] : weights
+ * @param codes out i8 [n, k] : -1, 0, 1
+ * @param scale out f32 [1] : s; x is about codes * scale
+ * @param n size : outputs
+ * @param k size : inputs
+ * @param dtype dtype : f32, f16, bf16
+ */
+NNCUDA_API int32_t cuda_ternary_quantize(nncuda_ctx *ctx, const void *x, void *codes, float *scale, int64_t n,
+                                         int64_t k, int32_t dtype);
+
+/**
+ * Packs ternary weights. A code other than -1, 0 and 1 makes the call fail with NNCUDA_ERROR_OUT_OF_RANGE.
+ * @param codes in i8 [n, k] : -1, 0, 1
+ * @param w out u8 [stored, row_bytes] : packed weights
+ * @param n size : outputs
+ * @param k size : inputs
+ * @param stored size : n rounded up to a multiple of 16
+ * @param row_bytes size : k/16 rounded up, times 4
+ */
+NNCUDA_API int32_t cuda_ternary_pack(nncuda_ctx *ctx, const void *codes, void *w, int64_t n, int64_t k,
+                                     int64_t stored, int64_t row_bytes);
+
+/**
+ * The codes of packed weights. Two bits that are no code (3) make the call fail with NNCUDA_ERROR_OUT_OF_RANGE.
+ * @param w in u8 [stored, row_bytes] : packed weights
+ * @param codes out i8 [n, k] : -1, 0, 1
+ * @param n size : outputs
+ * @param k size : inputs
+ * @param stored size : n rounded up to a multiple of 16
+ * @param row_bytes size : k/16 rounded up, times 4
+ */
+NNCUDA_API int32_t cuda_ternary_unpack(nncuda_ctx *ctx, const void *w, void *codes, int64_t n, int64_t k,
+                                       int64_t stored, int64_t row_bytes);
+
+/**
+ * A linear layer with ternary weights: y = float(codes * W^T) * (scale * w_scale) + residual, the product of integers exact,
+ * its conversion to f32, the product of the scales, the product of the two and the sum each rounded once to f32. With dtype
+ * i32, y is the integers, and scale, w_scale and residual must be null. Two bits 3, which are no code, count as 2.
+ * @param codes in i8 [m, k] : activations, from act_quant_i8 or rmsnorm_quant_i8
+ * @param scale in? f32 [m] : of each row of the activations; null for i32
+ * @param w in u8 [stored, row_bytes] : weights from ternary_pack
+ * @param w_scale in? f32 [n] : of each output, so that matrices with scales of their own can be one; null for i32
+ * @param residual in? dtype [m, n] : added at the end, or null
+ * @param y out dtype [m, n] alias residual : result
+ * @param m size : rows
+ * @param n size : outputs
+ * @param k size : inputs, at most 262144
+ * @param stored size : n rounded up to a multiple of 16
+ * @param row_bytes size : k/16 rounded up, times 4
+ * @param dtype dtype : f32, f16, bf16, i32
+ */
+NNCUDA_API int32_t cuda_bitlinear(nncuda_ctx *ctx, const void *codes, const float *scale, const void *w,
+                                  const float *w_scale, const void *residual, void *y, int64_t m, int64_t n, int64_t k,
+                                  int64_t stored, int64_t row_bytes, int32_t dtype);
 
 /* ================================================================================================================
  * section: random

@@ -341,6 +341,27 @@ static inline int32_t call_cuda_gemm_quant_qkv(nncuda_ctx *ctx, uintptr_t x, uin
 static inline int32_t call_cuda_gemm_quant_swiglu(nncuda_ctx *ctx, uintptr_t x, uintptr_t w_gate, uintptr_t w_up, uintptr_t offsets, uintptr_t y, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes_gate, int64_t row_bytes_up, int32_t format_gate, int32_t format_up, int32_t dtype) {
   return nn_api.cuda_gemm_quant_swiglu(ctx, (const void *)x, (const void *)w_gate, (const void *)w_up, (const int32_t *)offsets, (void *)y, groups, m, n, k, row_bytes_gate, row_bytes_up, format_gate, format_up, dtype);
 }
+static inline int32_t call_cuda_interleave_rows(nncuda_ctx *ctx, uintptr_t x, uintptr_t y, int64_t rows, int64_t k, int64_t row_bytes, int32_t format) {
+  return nn_api.cuda_interleave_rows(ctx, (const void *)x, (void *)y, rows, k, row_bytes, format);
+}
+static inline int32_t call_cuda_act_quant_i8(nncuda_ctx *ctx, uintptr_t x, uintptr_t codes, uintptr_t scale, int64_t rows, int64_t cols, int32_t dtype) {
+  return nn_api.cuda_act_quant_i8(ctx, (const void *)x, (void *)codes, (float *)scale, rows, cols, dtype);
+}
+static inline int32_t call_cuda_rmsnorm_quant_i8(nncuda_ctx *ctx, uintptr_t x, uintptr_t weight, uintptr_t codes, uintptr_t scale, int64_t rows, int64_t cols, float eps, int32_t dtype) {
+  return nn_api.cuda_rmsnorm_quant_i8(ctx, (const void *)x, (const void *)weight, (void *)codes, (float *)scale, rows, cols, eps, dtype);
+}
+static inline int32_t call_cuda_ternary_quantize(nncuda_ctx *ctx, uintptr_t x, uintptr_t codes, uintptr_t scale, int64_t n, int64_t k, int32_t dtype) {
+  return nn_api.cuda_ternary_quantize(ctx, (const void *)x, (void *)codes, (float *)scale, n, k, dtype);
+}
+static inline int32_t call_cuda_ternary_pack(nncuda_ctx *ctx, uintptr_t codes, uintptr_t w, int64_t n, int64_t k, int64_t stored, int64_t row_bytes) {
+  return nn_api.cuda_ternary_pack(ctx, (const void *)codes, (void *)w, n, k, stored, row_bytes);
+}
+static inline int32_t call_cuda_ternary_unpack(nncuda_ctx *ctx, uintptr_t w, uintptr_t codes, int64_t n, int64_t k, int64_t stored, int64_t row_bytes) {
+  return nn_api.cuda_ternary_unpack(ctx, (const void *)w, (void *)codes, n, k, stored, row_bytes);
+}
+static inline int32_t call_cuda_bitlinear(nncuda_ctx *ctx, uintptr_t codes, uintptr_t scale, uintptr_t w, uintptr_t w_scale, uintptr_t residual, uintptr_t y, int64_t m, int64_t n, int64_t k, int64_t stored, int64_t row_bytes, int32_t dtype) {
+  return nn_api.cuda_bitlinear(ctx, (const void *)codes, (const float *)scale, (const void *)w, (const float *)w_scale, (const void *)residual, (void *)y, m, n, k, stored, row_bytes, dtype);
+}
 static inline int32_t call_cuda_random_bits(nncuda_ctx *ctx, uintptr_t y, int64_t n, int64_t seed, int64_t stream, int64_t offset) {
   return nn_api.cuda_random_bits(ctx, (int32_t *)y, n, seed, stream, offset);
 }

@@ -86,7 +86,8 @@ const (
 )
 
 // Format is an enum of bindings.h. Formats in which weights and caches are stored: dtypes, under their numbers, and
-// blocks of GGUF, in which 32 or 256 neighbouring elements of a row share scales. Append-only.
+// blocks of GGUF, in which 32 or 256 neighbouring elements of a row share scales. _R16: the same bytes in an order made
+// for products. Append-only.
 type Format int32
 
 // Values of Format.
@@ -123,6 +124,15 @@ const (
 
 	// FormatQ6K is NNCUDA_FORMAT_Q6_K: 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each.
 	FormatQ6K Format = 17
+
+	// FormatQ40R16 is NNCUDA_FORMAT_Q4_0_R16: q4_0, sixteen rows side by side: cuda_interleave_rows.
+	FormatQ40R16 Format = 30
+
+	// FormatQ80R16 is NNCUDA_FORMAT_Q8_0_R16: q8_0, likewise.
+	FormatQ80R16 Format = 34
+
+	// FormatQ6KR16 is NNCUDA_FORMAT_Q6_K_R16: q6_k, likewise.
+	FormatQ6KR16 Format = 37
 )
 
 // Device is an enum of bindings.h. Devices, numbered as in DLPack.

@@ -109,3 +109,17 @@ func (ctx *Context) GemmQuantSwiGLU(x, wGate, wUp, offsets, y Memory, groups, m,
 		C.int32_t(formatUp), C.int32_t(dtype))
 	return in.leave("cuda_gemm_quant_swiglu", status)
 }
+
+// InterleaveRows calls cuda_interleave_rows as it is in bindings.h: sizes are not compared with those of the buffers.
+// See tensor.InterleaveRows.
+func (ctx *Context) InterleaveRows(x, y Memory, rows, k, rowBytes int64, format int32) error {
+	in := ctx.enter()
+	xAt := in.at("x", x)
+	yAt := in.at("y", y)
+	if in.refused() {
+		return in.refuse("cuda_interleave_rows")
+	}
+	status := C.call_cuda_interleave_rows(in.handle, xAt, yAt, C.int64_t(rows), C.int64_t(k), C.int64_t(rowBytes),
+		C.int32_t(format))
+	return in.leave("cuda_interleave_rows", status)
+}

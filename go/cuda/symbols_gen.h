@@ -112,6 +112,13 @@
   X(cuda_gemm_quant) \
   X(cuda_gemm_quant_qkv) \
   X(cuda_gemm_quant_swiglu) \
+  X(cuda_interleave_rows) \
+  X(cuda_act_quant_i8) \
+  X(cuda_rmsnorm_quant_i8) \
+  X(cuda_ternary_quantize) \
+  X(cuda_ternary_pack) \
+  X(cuda_ternary_unpack) \
+  X(cuda_bitlinear) \
   X(cuda_random_bits) \
   X(cuda_uniform) \
   X(cuda_normal)

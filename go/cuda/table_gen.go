@@ -3,7 +3,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "76849e588d61a35b67d9134458badf260e432d7d3bfa26c2e05fd39bd110db98"
+const HeaderSHA256 = "efc1f226a7d0b4b4da144a5930a05ac951a6a98855b9c8e7a8f4393fbbc9f48d"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -916,6 +916,74 @@ var kernels = []Kernel{
 		{Name: "row_bytes_up", Kind: SizeParam, C: "int64_t"},
 		{Name: "format_gate", Kind: OptionParam, C: "int32_t"},
 		{Name: "format_up", Kind: OptionParam, C: "int32_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "interleave_rows", Function: "InterleaveRows", Family: "quant", Params: []Param{
+		{Name: "x", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[rows, row_bytes]", Reads: true},
+		{Name: "y", Kind: PointerParam, C: "void *", DType: "u8", Shape: "[rows, row_bytes]", Writes: true},
+		{Name: "rows", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
+		{Name: "format", Kind: OptionParam, C: "int32_t"},
+	}},
+	{Name: "act_quant_i8", Function: "ActQuantI8", Family: "ternary", Params: []Param{
+		{Name: "x", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows, cols]", Reads: true},
+		{Name: "codes", Kind: PointerParam, C: "void *", DType: "i8", Shape: "[rows, cols]", Writes: true},
+		{Name: "scale", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[rows]", Writes: true},
+		{Name: "rows", Kind: SizeParam, C: "int64_t"},
+		{Name: "cols", Kind: SizeParam, C: "int64_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "rmsnorm_quant_i8", Function: "RMSNormQuantI8", Family: "ternary", Params: []Param{
+		{Name: "x", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[rows, cols]", Reads: true},
+		{Name: "weight", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[cols]", Reads: true},
+		{Name: "codes", Kind: PointerParam, C: "void *", DType: "i8", Shape: "[rows, cols]", Writes: true},
+		{Name: "scale", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[rows]", Writes: true},
+		{Name: "rows", Kind: SizeParam, C: "int64_t"},
+		{Name: "cols", Kind: SizeParam, C: "int64_t"},
+		{Name: "eps", Kind: OptionParam, C: "float"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "ternary_quantize", Function: "TernaryQuantize", Family: "ternary", Params: []Param{
+		{Name: "x", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[n, k]", Reads: true},
+		{Name: "codes", Kind: PointerParam, C: "void *", DType: "i8", Shape: "[n, k]", Writes: true},
+		{Name: "scale", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[1]", Writes: true},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
+	}},
+	{Name: "ternary_pack", Function: "TernaryPack", Family: "ternary", Params: []Param{
+		{Name: "codes", Kind: PointerParam, C: "const void *", DType: "i8", Shape: "[n, k]", Reads: true},
+		{Name: "w", Kind: PointerParam, C: "void *", DType: "u8", Shape: "[stored, row_bytes]", Writes: true},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "stored", Kind: SizeParam, C: "int64_t"},
+		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
+	}},
+	{Name: "ternary_unpack", Function: "TernaryUnpack", Family: "ternary", Params: []Param{
+		{Name: "w", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[stored, row_bytes]", Reads: true},
+		{Name: "codes", Kind: PointerParam, C: "void *", DType: "i8", Shape: "[n, k]", Writes: true},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "stored", Kind: SizeParam, C: "int64_t"},
+		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
+	}},
+	{Name: "bitlinear", Function: "Bitlinear", Family: "ternary", Params: []Param{
+		{Name: "codes", Kind: PointerParam, C: "const void *", DType: "i8", Shape: "[m, k]", Reads: true},
+		{Name: "scale", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[m]", Reads: true,
+			Nullable: true},
+		{Name: "w", Kind: PointerParam, C: "const void *", DType: "u8", Shape: "[stored, row_bytes]", Reads: true},
+		{Name: "w_scale", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true,
+			Nullable: true},
+		{Name: "residual", Kind: PointerParam, C: "const void *", DType: "dtype", Shape: "[m, n]", Reads: true,
+			Nullable: true},
+		{Name: "y", Kind: PointerParam, C: "void *", DType: "dtype", Shape: "[m, n]", Writes: true,
+			Alias: []string{"residual"}},
+		{Name: "m", Kind: SizeParam, C: "int64_t"},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "k", Kind: SizeParam, C: "int64_t"},
+		{Name: "stored", Kind: SizeParam, C: "int64_t"},
+		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
 		{Name: "dtype", Kind: DTypeParam, C: "int32_t"},
 	}},
 	{Name: "random_bits", Function: "RandomBits", Family: "random", Params: []Param{

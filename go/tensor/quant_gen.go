@@ -237,3 +237,35 @@ func GemmQuantSwiGLU(x, wGate, wUp, offsets, y *Tensor, formatGate, formatUp cud
 		int64(groups), int64(m), int64(n), int64(k), int64(rowBytesGate), int64(rowBytesUp), formatGate, formatUp,
 		dtype)
 }
+
+// InterleaveRows calls cuda_interleave_rows.
+//
+// Puts the stored rows of a matrix into the order that products on a CPU read fastest: sixteen of them side by side, so
+// that one word of each fills a vector. Products with the result have the same bits. Of each sixteen rows, block after
+// block of `format`; of a block its fields, cut into words of four bytes; of each field or word those of the sixteen
+// rows. q4_0: the scale, 4 words. q8_0: the scale, 8 words. q6_k: the f16 scale, the scale of each of 16 parts (one
+// byte each), then for both halves of 128 elements and for i = 0 .. 7 words i and 8 + i of the half's low bits and word
+// i of its high bits.
+//
+//   - x, in u8 [rows, row_bytes]: rows in `format`
+//   - y, out u8 [rows, row_bytes]: the same in its _R16 form
+//   - k: elements a row, whole blocks
+//   - format: NNCUDA_FORMAT_Q4_0, NNCUDA_FORMAT_Q8_0 or NNCUDA_FORMAT_Q6_K
+func InterleaveRows(x, y *Tensor, k int, format int32) error {
+	check := begin("interleave_rows", "rows and row_bytes from x")
+	if !check.required("x", x, 2, dense) ||
+		!check.required("y", y, 2, dense) {
+		return check.err
+	}
+	check.size("k", k)
+	rows := x.extent(2, 0)
+	rowBytes := x.extent(2, 1)
+	check.dtype("x", x, cuda.U8)
+	check.dtype("y", y, cuda.U8)
+	check.shape("x", x, "[rows, row_bytes]", rows, rowBytes)
+	check.shape("y", y, "[rows, row_bytes]", rows, rowBytes)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.InterleaveRows(x.memory(), y.memory(), int64(rows), int64(k), int64(rowBytes), format)
+}

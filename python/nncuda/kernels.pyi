@@ -21,6 +21,9 @@ FORMAT_Q8_0: int
 FORMAT_Q4_K: int
 FORMAT_Q5_K: int
 FORMAT_Q6_K: int
+FORMAT_Q4_0_R16: int
+FORMAT_Q8_0_R16: int
+FORMAT_Q6_K_R16: int
 
 def silu(x: Tensor, *, y: Tensor | None = None) -> Tensor:
     """SiLU: y = x * sigmoid(x)."""
@@ -225,6 +228,27 @@ def gemm_quant_qkv(x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, bias: Tensor |
 
 def gemm_quant_swiglu(x: Tensor, w_gate: Tensor, w_up: Tensor, offsets: Tensor | None = None, *, format_gate: str | int, format_up: str | int, groups: int | None = None, n: int | None = None, y: Tensor | None = None) -> Tensor:
     """The gated unit in one call: y = silu(x * Wg^T) * (x * Wu^T), each product and the silu in f32."""
+
+def interleave_rows(x: Tensor, *, format: int, k: int | None = None, y: Tensor | None = None) -> Tensor:
+    """Puts the stored rows of a matrix into the order that products on a CPU read fastest: sixteen of them side by side, so that one word of each fills a vector."""
+
+def act_quant_i8(x: Tensor, *, codes: Tensor | None = None, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Rounds rows to 8 bits, each with a scale of its own: with a = max(max |x|, 1e-5), codes = rint(x * (127/a)), ties to even, scale = a/127, all in f32."""
+
+def rmsnorm_quant_i8(x: Tensor, weight: Tensor, *, eps: float, codes: Tensor | None = None, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """RMSNorm and act_quant_i8 in one pass: the bits of cuda_rmsnorm, its result rounded to dtype, then of cuda_act_quant_i8."""
+
+def ternary_quantize(x: Tensor, *, codes: Tensor | None = None, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Ternary weights by their mean magnitude: with s = max(mean |x|, 1e-5), codes = rint(x * (1/s)) cut to -1 .. 1, ties to even."""
+
+def ternary_pack(codes: Tensor, *, stored: int | None = None, row_bytes: int | None = None, w: Tensor | None = None) -> Tensor:
+    """Packs ternary weights."""
+
+def ternary_unpack(w: Tensor, *, n: int | None = None, k: int | None = None, codes: Tensor | None = None) -> Tensor:
+    """The codes of packed weights."""
+
+def bitlinear(codes: Tensor, scale: Tensor | None, w: Tensor, w_scale: Tensor | None = None, residual: Tensor | None = None, *, n: int | None = None, dtype: str | None = None, y: Tensor | None = None) -> Tensor:
+    """A linear layer with ternary weights: y = float(codes * W^T) * (scale * w_scale) + residual, the product of integers exact, its conversion to f32, the product of the scales, the product of the two and the sum each rounded once to f32."""
 
 def random_bits(y: Tensor | None = None, *, seed: int, stream: int = 0, offset: int = 0, n: int | tuple[int, ...] | None = None, ctx: Context | None = None) -> Tensor:
     """The generator's own 32-bit words."""

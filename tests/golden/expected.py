@@ -152,7 +152,7 @@ def quantised(function: header.Function, given: Arguments, scalars: Arguments) -
         value = given.get(param.name, scalars.get(param.name))
         if isinstance(value, np.ndarray):
             kind = element_type(param, scalars)
-            whole = {"i32": np.int32, "i64": np.int64, "u8": np.uint8}.get(kind)
+            whole = {"i32": np.int32, "i64": np.int64, "i8": np.int8, "u8": np.uint8}.get(kind)
             found[param.name] = value.astype(whole) if whole else rounded(value.astype(np.float64), kind)
         elif param.ctype == "float":
             found[param.name] = scalars[param.name] = float(np.float32(value))
@@ -316,7 +316,7 @@ def encoded(value: Array, kind: str) -> Array:
     if kind in ("f16", "bf16"):
         return to_bits(value, kind).view(np.float16 if kind == "f16" else ml_dtypes.bfloat16)
     with np.errstate(over="ignore"):
-        return value.astype({"f32": np.float32, "i32": np.int32, "i64": np.int64, "u8": np.uint8}[kind])
+        return value.astype({"f32": np.float32, "i32": np.int32, "i64": np.int64, "i8": np.int8, "u8": np.uint8}[kind])
 
 
 def build(case: Case, draws: int = DRAWS) -> Built:

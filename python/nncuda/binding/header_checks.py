@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .header import Param
 
 #: dtypes that a pointer's line may name itself; any other word must be a `dtype` parameter of the same function.
-FIXED_DTYPES = ("f32", "bf16", "i32", "i64", "u8", "handle")
+FIXED_DTYPES = ("f32", "bf16", "i32", "i64", "i8", "u8", "handle")
 #: dtypes that a `dtype` line may allow.
 VALUE_DTYPES = ("f32", "f16", "bf16", "i32", "i8")
 
@@ -18,6 +18,7 @@ _POINTEE_OF_DTYPE = {
     "bf16": ("void",),
     "i32": ("int32_t",),
     "i64": ("int64_t",),
+    "i8": ("void",),
     "u8": ("void", "char"),
 }
 

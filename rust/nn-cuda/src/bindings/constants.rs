@@ -6,7 +6,7 @@
 pub const NNCUDA_ABI_MAJOR: i32 = 1;
 
 /// Minor version of the contract: something was added.
-pub const NNCUDA_ABI_MINOR: i32 = 3;
+pub const NNCUDA_ABI_MINOR: i32 = 4;
 
 // Status codes. Grouped by ten, append-only: a number is never reused.
 /// 0.
@@ -59,7 +59,8 @@ pub const NNCUDA_I32: i32 = 3;
 pub const NNCUDA_I8: i32 = 4;
 
 // Formats in which weights and caches are stored: dtypes, under their numbers, and blocks of GGUF, in which 32 or
-// 256 neighbouring elements of a row share scales. Append-only.
+// 256 neighbouring elements of a row share scales. _R16: the same bytes in an order made for products.
+// Append-only.
 /// 0.
 pub const NNCUDA_FORMAT_F32: i32 = 0;
 /// 1.
@@ -82,6 +83,12 @@ pub const NNCUDA_FORMAT_Q4_K: i32 = 15;
 pub const NNCUDA_FORMAT_Q5_K: i32 = 16;
 /// 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each
 pub const NNCUDA_FORMAT_Q6_K: i32 = 17;
+/// q4_0, sixteen rows side by side: cuda_interleave_rows
+pub const NNCUDA_FORMAT_Q4_0_R16: i32 = 30;
+/// q8_0, likewise
+pub const NNCUDA_FORMAT_Q8_0_R16: i32 = 34;
+/// q6_k, likewise
+pub const NNCUDA_FORMAT_Q6_K_R16: i32 = 37;
 
 // Devices, numbered as in DLPack.
 /// 1.

@@ -1421,6 +1421,111 @@ pub type cuda_gemm_quant_swiglu = unsafe extern "C" fn(
     dtype: i32,
 ) -> i32;
 
+/// Puts the stored rows of a matrix into the order that products on a CPU read fastest: sixteen of them side by
+/// side, so that one word of each fills a vector.
+///
+/// C: `int32_t cuda_interleave_rows(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k, int64_t row_bytes, int32_t format);`
+pub type cuda_interleave_rows = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    x: *const c_void,
+    y: *mut c_void,
+    rows: i64,
+    k: i64,
+    row_bytes: i64,
+    format: i32,
+) -> i32;
+
+/// Rounds rows to 8 bits, each with a scale of its own: with a = max(max |x|, 1e-5), codes = rint(x \* (127/a)),
+/// ties to even, scale = a/127, all in f32.
+///
+/// C: `int32_t cuda_act_quant_i8(nncuda_ctx *ctx, const void *x, void *codes, float *scale, int64_t rows, int64_t cols, int32_t dtype);`
+pub type cuda_act_quant_i8 = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    x: *const c_void,
+    codes: *mut c_void,
+    scale: *mut f32,
+    rows: i64,
+    cols: i64,
+    dtype: i32,
+) -> i32;
+
+/// RMSNorm and act_quant_i8 in one pass: the bits of cuda_rmsnorm, its result rounded to dtype, then of
+/// cuda_act_quant_i8.
+///
+/// C: `int32_t cuda_rmsnorm_quant_i8(nncuda_ctx *ctx, const void *x, const void *weight, void *codes, float *scale, int64_t rows, int64_t cols, float eps, int32_t dtype);`
+pub type cuda_rmsnorm_quant_i8 = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    x: *const c_void,
+    weight: *const c_void,
+    codes: *mut c_void,
+    scale: *mut f32,
+    rows: i64,
+    cols: i64,
+    eps: f32,
+    dtype: i32,
+) -> i32;
+
+/// Ternary weights by their mean magnitude: with s = max(mean |x|, 1e-5), codes = rint(x \* (1/s)) cut to -1 .. 1,
+/// ties to even.
+///
+/// C: `int32_t cuda_ternary_quantize(nncuda_ctx *ctx, const void *x, void *codes, float *scale, int64_t n, int64_t k, int32_t dtype);`
+pub type cuda_ternary_quantize = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    x: *const c_void,
+    codes: *mut c_void,
+    scale: *mut f32,
+    n: i64,
+    k: i64,
+    dtype: i32,
+) -> i32;
+
+/// Packs ternary weights.
+///
+/// C: `int32_t cuda_ternary_pack(nncuda_ctx *ctx, const void *codes, void *w, int64_t n, int64_t k, int64_t stored, int64_t row_bytes);`
+pub type cuda_ternary_pack = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    codes: *const c_void,
+    w: *mut c_void,
+    n: i64,
+    k: i64,
+    stored: i64,
+    row_bytes: i64,
+) -> i32;
+
+/// The codes of packed weights.
+///
+/// C: `int32_t cuda_ternary_unpack(nncuda_ctx *ctx, const void *w, void *codes, int64_t n, int64_t k, int64_t stored, int64_t row_bytes);`
+pub type cuda_ternary_unpack = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    w: *const c_void,
+    codes: *mut c_void,
+    n: i64,
+    k: i64,
+    stored: i64,
+    row_bytes: i64,
+) -> i32;
+
+/// A linear layer with ternary weights: y = float(codes \* W^T) \* (scale \* w_scale) + residual, the product of
+/// integers exact, its conversion to f32, the product of the scales, the product of the two and the sum each
+/// rounded once to f32.
+///
+/// C: `int32_t cuda_bitlinear(nncuda_ctx *ctx, const void *codes, const float *scale, const void *w, const float *w_scale, const void *residual, void *y, int64_t m, int64_t n, int64_t k, int64_t stored, int64_t row_bytes, int32_t dtype);`
+pub type cuda_bitlinear = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    codes: *const c_void,
+    scale: *const f32,
+    w: *const c_void,
+    w_scale: *const f32,
+    residual: *const c_void,
+    y: *mut c_void,
+    m: i64,
+    n: i64,
+    k: i64,
+    stored: i64,
+    row_bytes: i64,
+    dtype: i32,
+) -> i32;
+
 /// The generator's own 32-bit words.
 ///
 /// C: `int32_t cuda_random_bits(nncuda_ctx *ctx, int32_t *y, int64_t n, int64_t seed, int64_t stream, int64_t offset);`

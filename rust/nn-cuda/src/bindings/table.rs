@@ -237,6 +237,20 @@ pub struct Functions {
     pub cuda_gemm_quant_qkv: functions::cuda_gemm_quant_qkv,
     /// See [`functions::cuda_gemm_quant_swiglu`].
     pub cuda_gemm_quant_swiglu: functions::cuda_gemm_quant_swiglu,
+    /// See [`functions::cuda_interleave_rows`].
+    pub cuda_interleave_rows: functions::cuda_interleave_rows,
+    /// See [`functions::cuda_act_quant_i8`].
+    pub cuda_act_quant_i8: functions::cuda_act_quant_i8,
+    /// See [`functions::cuda_rmsnorm_quant_i8`].
+    pub cuda_rmsnorm_quant_i8: functions::cuda_rmsnorm_quant_i8,
+    /// See [`functions::cuda_ternary_quantize`].
+    pub cuda_ternary_quantize: functions::cuda_ternary_quantize,
+    /// See [`functions::cuda_ternary_pack`].
+    pub cuda_ternary_pack: functions::cuda_ternary_pack,
+    /// See [`functions::cuda_ternary_unpack`].
+    pub cuda_ternary_unpack: functions::cuda_ternary_unpack,
+    /// See [`functions::cuda_bitlinear`].
+    pub cuda_bitlinear: functions::cuda_bitlinear,
     /// See [`functions::cuda_random_bits`].
     pub cuda_random_bits: functions::cuda_random_bits,
     /// See [`functions::cuda_uniform`].
@@ -247,7 +261,7 @@ pub struct Functions {
 
 impl Functions {
     /// The names of all functions, in the header's order.
-    pub const NAMES: [&'static CStr; 115] = [
+    pub const NAMES: [&'static CStr; 122] = [
         c"nncuda_abi_version",
         c"nncuda_build_info",
         c"nncuda_status_name",
@@ -360,6 +374,13 @@ impl Functions {
         c"cuda_gemm_quant",
         c"cuda_gemm_quant_qkv",
         c"cuda_gemm_quant_swiglu",
+        c"cuda_interleave_rows",
+        c"cuda_act_quant_i8",
+        c"cuda_rmsnorm_quant_i8",
+        c"cuda_ternary_quantize",
+        c"cuda_ternary_pack",
+        c"cuda_ternary_unpack",
+        c"cuda_bitlinear",
         c"cuda_random_bits",
         c"cuda_uniform",
         c"cuda_normal",
@@ -488,9 +509,16 @@ impl Functions {
                 cuda_gemm_quant: transmute::<Address, functions::cuda_gemm_quant>(at(109)?),
                 cuda_gemm_quant_qkv: transmute::<Address, functions::cuda_gemm_quant_qkv>(at(110)?),
                 cuda_gemm_quant_swiglu: transmute::<Address, functions::cuda_gemm_quant_swiglu>(at(111)?),
-                cuda_random_bits: transmute::<Address, functions::cuda_random_bits>(at(112)?),
-                cuda_uniform: transmute::<Address, functions::cuda_uniform>(at(113)?),
-                cuda_normal: transmute::<Address, functions::cuda_normal>(at(114)?),
+                cuda_interleave_rows: transmute::<Address, functions::cuda_interleave_rows>(at(112)?),
+                cuda_act_quant_i8: transmute::<Address, functions::cuda_act_quant_i8>(at(113)?),
+                cuda_rmsnorm_quant_i8: transmute::<Address, functions::cuda_rmsnorm_quant_i8>(at(114)?),
+                cuda_ternary_quantize: transmute::<Address, functions::cuda_ternary_quantize>(at(115)?),
+                cuda_ternary_pack: transmute::<Address, functions::cuda_ternary_pack>(at(116)?),
+                cuda_ternary_unpack: transmute::<Address, functions::cuda_ternary_unpack>(at(117)?),
+                cuda_bitlinear: transmute::<Address, functions::cuda_bitlinear>(at(118)?),
+                cuda_random_bits: transmute::<Address, functions::cuda_random_bits>(at(119)?),
+                cuda_uniform: transmute::<Address, functions::cuda_uniform>(at(120)?),
+                cuda_normal: transmute::<Address, functions::cuda_normal>(at(121)?),
             })
         }
     }

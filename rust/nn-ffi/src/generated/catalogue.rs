@@ -6,7 +6,7 @@ use crate::catalogue::{Direction, Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 71] = [
+pub static KERNELS: [Kernel; 78] = [
     Kernel {
         name: "silu",
         section: "elementwise",
@@ -2186,6 +2186,197 @@ pub static KERNELS: [Kernel; 71] = [
             )
         },
         checked: checked::gemm_quant_swiglu,
+    },
+    Kernel {
+        name: "interleave_rows",
+        section: "quant",
+        parameters: &[
+            Parameter::tensor("x", Direction::In, "u8", "[rows, row_bytes]", "", &[]),
+            Parameter::tensor("y", Direction::Out, "u8", "[rows, row_bytes]", "", &[]),
+            Parameter::integer("rows"),
+            Parameter::integer("k"),
+            Parameter::integer("row_bytes"),
+            Parameter::integer("format"),
+        ],
+        // SAFETY: the caller vouches for the pointers.
+        call: |functions, ctx, slots| unsafe {
+            (functions.cuda_interleave_rows)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].int64(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int32(),
+            )
+        },
+        checked: checked::interleave_rows,
+    },
+    Kernel {
+        name: "act_quant_i8",
+        section: "ternary",
+        parameters: &[
+            Parameter::tensor("x", Direction::In, "dtype", "[rows, cols]", "", &[]),
+            Parameter::tensor("codes", Direction::Out, "i8", "[rows, cols]", "", &[]),
+            Parameter::tensor("scale", Direction::Out, "f32", "[rows]", "", &[]),
+            Parameter::integer("rows"),
+            Parameter::integer("cols"),
+            Parameter::dtype("dtype"),
+        ],
+        // SAFETY: the caller vouches for the pointers.
+        call: |functions, ctx, slots| unsafe {
+            (functions.cuda_act_quant_i8)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer().cast(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int32(),
+            )
+        },
+        checked: checked::act_quant_i8,
+    },
+    Kernel {
+        name: "rmsnorm_quant_i8",
+        section: "ternary",
+        parameters: &[
+            Parameter::tensor("x", Direction::In, "dtype", "[rows, cols]", "", &[]),
+            Parameter::tensor("weight", Direction::In, "dtype", "[cols]", "", &[]),
+            Parameter::tensor("codes", Direction::Out, "i8", "[rows, cols]", "", &[]),
+            Parameter::tensor("scale", Direction::Out, "f32", "[rows]", "", &[]),
+            Parameter::integer("rows"),
+            Parameter::integer("cols"),
+            Parameter::float("eps"),
+            Parameter::dtype("dtype"),
+        ],
+        // SAFETY: the caller vouches for the pointers.
+        call: |functions, ctx, slots| unsafe {
+            (functions.cuda_rmsnorm_quant_i8)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer(),
+                slots[3].pointer().cast(),
+                slots[4].int64(),
+                slots[5].int64(),
+                slots[6].float(),
+                slots[7].int32(),
+            )
+        },
+        checked: checked::rmsnorm_quant_i8,
+    },
+    Kernel {
+        name: "ternary_quantize",
+        section: "ternary",
+        parameters: &[
+            Parameter::tensor("x", Direction::In, "dtype", "[n, k]", "", &[]),
+            Parameter::tensor("codes", Direction::Out, "i8", "[n, k]", "", &[]),
+            Parameter::tensor("scale", Direction::Out, "f32", "[1]", "", &[]),
+            Parameter::integer("n"),
+            Parameter::integer("k"),
+            Parameter::dtype("dtype"),
+        ],
+        // SAFETY: the caller vouches for the pointers.
+        call: |functions, ctx, slots| unsafe {
+            (functions.cuda_ternary_quantize)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].pointer().cast(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int32(),
+            )
+        },
+        checked: checked::ternary_quantize,
+    },
+    Kernel {
+        name: "ternary_pack",
+        section: "ternary",
+        parameters: &[
+            Parameter::tensor("codes", Direction::In, "i8", "[n, k]", "", &[]),
+            Parameter::tensor("w", Direction::Out, "u8", "[stored, row_bytes]", "", &[]),
+            Parameter::integer("n"),
+            Parameter::integer("k"),
+            Parameter::integer("stored"),
+            Parameter::integer("row_bytes"),
+        ],
+        // SAFETY: the caller vouches for the pointers.
+        call: |functions, ctx, slots| unsafe {
+            (functions.cuda_ternary_pack)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].int64(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int64(),
+            )
+        },
+        checked: checked::ternary_pack,
+    },
+    Kernel {
+        name: "ternary_unpack",
+        section: "ternary",
+        parameters: &[
+            Parameter::tensor("w", Direction::In, "u8", "[stored, row_bytes]", "", &[]),
+            Parameter::tensor("codes", Direction::Out, "i8", "[n, k]", "", &[]),
+            Parameter::integer("n"),
+            Parameter::integer("k"),
+            Parameter::integer("stored"),
+            Parameter::integer("row_bytes"),
+        ],
+        // SAFETY: the caller vouches for the pointers.
+        call: |functions, ctx, slots| unsafe {
+            (functions.cuda_ternary_unpack)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer(),
+                slots[2].int64(),
+                slots[3].int64(),
+                slots[4].int64(),
+                slots[5].int64(),
+            )
+        },
+        checked: checked::ternary_unpack,
+    },
+    Kernel {
+        name: "bitlinear",
+        section: "ternary",
+        parameters: &[
+            Parameter::tensor("codes", Direction::In, "i8", "[m, k]", "", &[]),
+            Parameter::tensor("scale", Direction::In, "f32", "[m]", "", &[]),
+            Parameter::tensor("w", Direction::In, "u8", "[stored, row_bytes]", "", &[]),
+            Parameter::tensor("w_scale", Direction::In, "f32", "[n]", "", &[]),
+            Parameter::tensor("residual", Direction::In, "dtype", "[m, n]", "", &[]),
+            Parameter::tensor("y", Direction::Out, "dtype", "[m, n]", "", &["residual"]),
+            Parameter::integer("m"),
+            Parameter::integer("n"),
+            Parameter::integer("k"),
+            Parameter::integer("stored"),
+            Parameter::integer("row_bytes"),
+            Parameter::dtype("dtype"),
+        ],
+        // SAFETY: the caller vouches for the pointers.
+        call: |functions, ctx, slots| unsafe {
+            (functions.cuda_bitlinear)(
+                ctx,
+                slots[0].pointer(),
+                slots[1].pointer().cast(),
+                slots[2].pointer(),
+                slots[3].pointer().cast(),
+                slots[4].pointer(),
+                slots[5].pointer(),
+                slots[6].int64(),
+                slots[7].int64(),
+                slots[8].int64(),
+                slots[9].int64(),
+                slots[10].int64(),
+                slots[11].int32(),
+            )
+        },
+        checked: checked::bitlinear,
     },
     Kernel {
         name: "random_bits",

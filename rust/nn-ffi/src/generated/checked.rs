@@ -635,6 +635,52 @@ pub(super) fn gemm_quant_swiglu(arguments: &[Argument<'_>]) -> Result<()> {
     )
 }
 
+pub(super) fn interleave_rows(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::interleave_rows(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[3].size()?,
+        arguments[5].int32()?,
+    )
+}
+
+pub(super) fn act_quant_i8(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::act_quant_i8(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+}
+
+pub(super) fn rmsnorm_quant_i8(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::rmsnorm_quant_i8(
+        arguments[0].tensor()?,
+        arguments[1].tensor()?,
+        arguments[2].tensor()?,
+        arguments[3].tensor()?,
+        arguments[6].float()?,
+    )
+}
+
+pub(super) fn ternary_quantize(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::ternary_quantize(arguments[0].tensor()?, arguments[1].tensor()?, arguments[2].tensor()?)
+}
+
+pub(super) fn ternary_pack(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::ternary_pack(arguments[0].tensor()?, arguments[1].tensor()?)
+}
+
+pub(super) fn ternary_unpack(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::ternary_unpack(arguments[0].tensor()?, arguments[1].tensor()?)
+}
+
+pub(super) fn bitlinear(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::bitlinear(
+        arguments[0].tensor()?,
+        arguments[1].optional()?,
+        arguments[2].tensor()?,
+        arguments[3].optional()?,
+        arguments[4].optional()?,
+        arguments[5].tensor()?,
+    )
+}
+
 pub(super) fn random_bits(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::random_bits(arguments[0].tensor()?, arguments[2].int64()?, arguments[3].int64()?, arguments[4].int64()?)
 }

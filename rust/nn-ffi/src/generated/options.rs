@@ -49,7 +49,8 @@ impl Activation {
 }
 
 /// Formats in which weights and caches are stored: dtypes, under their numbers, and blocks of GGUF, in which 32 or
-/// 256 neighbouring elements of a row share scales. Append-only.
+/// 256 neighbouring elements of a row share scales. _R16: the same bytes in an order made for products.
+/// Append-only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum Format {
@@ -76,6 +77,12 @@ pub enum Format {
     Q5K = nn_cuda::NNCUDA_FORMAT_Q5_K,
     /// 210 bytes for 256: sixteen parts with 8-bit scales, 6 bits each
     Q6K = nn_cuda::NNCUDA_FORMAT_Q6_K,
+    /// q4_0, sixteen rows side by side: cuda_interleave_rows
+    Q40R16 = nn_cuda::NNCUDA_FORMAT_Q4_0_R16,
+    /// q8_0, likewise
+    Q80R16 = nn_cuda::NNCUDA_FORMAT_Q8_0_R16,
+    /// q6_k, likewise
+    Q6KR16 = nn_cuda::NNCUDA_FORMAT_Q6_K_R16,
 }
 
 impl Format {
@@ -94,6 +101,9 @@ impl Format {
             nn_cuda::NNCUDA_FORMAT_Q4_K => Some(Self::Q4K),
             nn_cuda::NNCUDA_FORMAT_Q5_K => Some(Self::Q5K),
             nn_cuda::NNCUDA_FORMAT_Q6_K => Some(Self::Q6K),
+            nn_cuda::NNCUDA_FORMAT_Q4_0_R16 => Some(Self::Q40R16),
+            nn_cuda::NNCUDA_FORMAT_Q8_0_R16 => Some(Self::Q80R16),
+            nn_cuda::NNCUDA_FORMAT_Q6_K_R16 => Some(Self::Q6KR16),
             _ => None,
         }
     }

@@ -27,6 +27,7 @@ mod random;
 mod rmsnorm;
 mod rope;
 mod softmax;
+mod ternary;
 
 pub use attention::*;
 pub use decode::*;
@@ -42,3 +43,4 @@ pub use random::*;
 pub use rmsnorm::*;
 pub use rope::*;
 pub use softmax::*;
+pub use ternary::*;

@@ -424,3 +424,47 @@ pub fn gemm_quant_swiglu(
     let tensors = [Some(x.tensor), Some(w_gate.tensor), Some(w_up.tensor), tensor(&offsets), Some(y.tensor)];
     call.finish(status, &tensors)
 }
+
+/// Puts the stored rows of a matrix into the order that products on a CPU read fastest: sixteen of them side by
+/// side, so that one word of each fills a vector.
+///
+/// Products with the result have the same bits. Of each sixteen rows, block after block of `format`; of a block its
+/// fields, cut into words of four bytes; of each field or word those of the sixteen rows. q4_0: the scale, 4 words.
+/// q8_0: the scale, 8 words. q6_k: the f16 scale, the scale of each of 16 parts (one byte each), then for both
+/// halves of 128 elements and for i = 0 .. 7 words i and 8 + i of the half's low bits and word i of its high bits.
+///
+/// # Arguments
+///
+/// - `x`: u8 `[rows, row_bytes]`, rows in `format`
+/// - `y`: u8 `[rows, row_bytes]`, the same in its _R16 form; overwritten
+/// - `k`: elements a row, whole blocks
+/// - `format`: NNCUDA_FORMAT_Q4_0, NNCUDA_FORMAT_Q8_0 or NNCUDA_FORMAT_Q6_K
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn interleave_rows(x: &GpuTensor<'_>, y: &GpuTensor<'_>, k: usize, format: i32) -> Result<()> {
+    let call = Call::new("cuda_interleave_rows", x);
+    let x = call.dense::<2>("x", "[rows, row_bytes]", x)?.of(DType::U8)?;
+    let y = call.dense::<2>("y", "[rows, row_bytes]", y)?.of(DType::U8)?;
+    let rows = x.dims[0];
+    let row_bytes = x.dims[1];
+    const SIZES: [(&str, &str); 3] = [("rows", "from x"), ("row_bytes", "from x"), ("k", "given")];
+    let sizes = Sizes { names: &SIZES, values: &[rows, row_bytes, k] };
+    y.expect([rows, row_bytes], sizes)?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_interleave_rows)(
+            call.handle(),
+            x.pointer(),
+            y.pointer(),
+            rows as i64,
+            k as i64,
+            row_bytes as i64,
+            format,
+        )
+    };
+    let tensors = [Some(x.tensor), Some(y.tensor)];
+    call.finish(status, &tensors)
+}
