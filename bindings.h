@@ -1715,7 +1715,7 @@ NNCUDA_API int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const 
  * @param rows size : rows, a multiple of 16
  * @param k size : elements a row, whole blocks
  * @param row_bytes size : bytes a row
- * @param format option : NNCUDA_FORMAT_Q4_0, NNCUDA_FORMAT_Q8_0 or NNCUDA_FORMAT_Q6_K
+ * @param format option : NNCUDA_FORMAT_*: Q4_0, Q8_0 or Q6_K
  */
 NNCUDA_API int32_t cuda_interleave_rows(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k,
                                         int64_t row_bytes, int32_t format);

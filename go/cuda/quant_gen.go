@@ -112,7 +112,7 @@ func (ctx *Context) GemmQuantSwiGLU(x, wGate, wUp, offsets, y Memory, groups, m,
 
 // InterleaveRows calls cuda_interleave_rows as it is in bindings.h: sizes are not compared with those of the buffers.
 // See tensor.InterleaveRows.
-func (ctx *Context) InterleaveRows(x, y Memory, rows, k, rowBytes int64, format int32) error {
+func (ctx *Context) InterleaveRows(x, y Memory, rows, k, rowBytes int64, format Format) error {
 	in := ctx.enter()
 	xAt := in.at("x", x)
 	yAt := in.at("y", y)

@@ -3,7 +3,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "efc1f226a7d0b4b4da144a5930a05ac951a6a98855b9c8e7a8f4393fbbc9f48d"
+const HeaderSHA256 = "258cd3b30f2bb24e0110259867ca36691d425121873ef96ad4af15f06f7ee2d5"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -968,7 +968,7 @@ var kernels = []Kernel{
 		{Name: "stored", Kind: SizeParam, C: "int64_t"},
 		{Name: "row_bytes", Kind: SizeParam, C: "int64_t"},
 	}},
-	{Name: "bitlinear", Function: "Bitlinear", Family: "ternary", Params: []Param{
+	{Name: "bitlinear", Function: "BitLinear", Family: "ternary", Params: []Param{
 		{Name: "codes", Kind: PointerParam, C: "const void *", DType: "i8", Shape: "[m, k]", Reads: true},
 		{Name: "scale", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[m]", Reads: true,
 			Nullable: true},

@@ -81,9 +81,9 @@ func (ctx *Context) TernaryUnpack(w, codes Memory, n, k, stored, rowBytes int64)
 	return in.leave("cuda_ternary_unpack", status)
 }
 
-// Bitlinear calls cuda_bitlinear as it is in bindings.h: sizes are not compared with those of the buffers. See
-// tensor.Bitlinear.
-func (ctx *Context) Bitlinear(codes, scale, w, wScale, residual, y Memory, m, n, k, stored, rowBytes int64,
+// BitLinear calls cuda_bitlinear as it is in bindings.h: sizes are not compared with those of the buffers. See
+// tensor.BitLinear.
+func (ctx *Context) BitLinear(codes, scale, w, wScale, residual, y Memory, m, n, k, stored, rowBytes int64,
 	dtype DType) error {
 	in := ctx.enter()
 	codesAt := in.at("codes", codes)

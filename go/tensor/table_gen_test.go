@@ -94,7 +94,7 @@ var typed = []typedKernel{
 	{"ternary_quantize", tensor.TernaryQuantize, []string{"x", "codes", "scale"}},
 	{"ternary_pack", tensor.TernaryPack, []string{"codes", "w"}},
 	{"ternary_unpack", tensor.TernaryUnpack, []string{"w", "codes"}},
-	{"bitlinear", tensor.Bitlinear, []string{"codes", "scale", "w", "w_scale", "residual", "y"}},
+	{"bitlinear", tensor.BitLinear, []string{"codes", "scale", "w", "w_scale", "residual", "y"}},
 	{"random_bits", tensor.RandomBits, []string{"y", "seed", "stream", "offset"}},
 	{"uniform", tensor.Uniform, []string{"y", "low", "high", "seed", "stream", "offset"}},
 	{"normal", tensor.Normal, []string{"y", "mean", "std", "seed", "stream", "offset"}},

@@ -152,7 +152,7 @@ func TernaryUnpack(w, codes *Tensor) error {
 	return check.ctx.TernaryUnpack(w.memory(), codes.memory(), int64(n), int64(k), int64(stored), int64(rowBytes))
 }
 
-// Bitlinear calls cuda_bitlinear.
+// BitLinear calls cuda_bitlinear.
 //
 // A linear layer with ternary weights: y = float(codes * W^T) * (scale * w_scale) + residual, the product of integers
 // exact, its conversion to f32, the product of the scales, the product of the two and the sum each rounded once to f32.
@@ -166,7 +166,7 @@ func TernaryUnpack(w, codes *Tensor) error {
 //     i32
 //   - residual, in dtype [m, n], may be nil: added at the end, or null
 //   - y, out dtype [m, n], may be residual itself: result
-func Bitlinear(codes, scale, w, wScale, residual, y *Tensor) error {
+func BitLinear(codes, scale, w, wScale, residual, y *Tensor) error {
 	check := begin("bitlinear", "m and k from codes, stored and row_bytes from w, n from y")
 	if !check.required("codes", codes, 2, dense) ||
 		!check.optional("scale", scale, 1, dense) ||
@@ -196,6 +196,6 @@ func Bitlinear(codes, scale, w, wScale, residual, y *Tensor) error {
 	if check.err != nil {
 		return check.err
 	}
-	return check.ctx.Bitlinear(codes.memory(), scale.memory(), w.memory(), wScale.memory(), residual.memory(),
+	return check.ctx.BitLinear(codes.memory(), scale.memory(), w.memory(), wScale.memory(), residual.memory(),
 		y.memory(), int64(m), int64(n), int64(k), int64(stored), int64(rowBytes), dtype)
 }

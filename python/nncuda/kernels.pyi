@@ -229,7 +229,7 @@ def gemm_quant_qkv(x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, bias: Tensor |
 def gemm_quant_swiglu(x: Tensor, w_gate: Tensor, w_up: Tensor, offsets: Tensor | None = None, *, format_gate: str | int, format_up: str | int, groups: int | None = None, n: int | None = None, y: Tensor | None = None) -> Tensor:
     """The gated unit in one call: y = silu(x * Wg^T) * (x * Wu^T), each product and the silu in f32."""
 
-def interleave_rows(x: Tensor, *, format: int, k: int | None = None, y: Tensor | None = None) -> Tensor:
+def interleave_rows(x: Tensor, *, format: str | int, k: int | None = None, y: Tensor | None = None) -> Tensor:
     """Puts the stored rows of a matrix into the order that products on a CPU read fastest: sixteen of them side by side, so that one word of each fills a vector."""
 
 def act_quant_i8(x: Tensor, *, codes: Tensor | None = None, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -12,9 +12,9 @@ MARK = "// Code generated from bindings.h by `python -m nncuda.binding.golang`. 
 
 #: How words of the header's names are written in Go where it is not with a capital alone.
 _WORDS = {
-    "abi": "ABI", "adamw": "AdamW", "bf16": "BF16", "kv": "KV", "lr": "LR", "moe": "MoE", "ntk": "NTK", "qk": "QK",
-    "qkv": "QKV", "relu2": "ReLU2",
-    "rmsnorm": "RMSNorm", "silu": "SiLU", "swiglu": "SwiGLU", "topk": "TopK", "topp": "TopP", "wgrad": "WGrad",
+    "abi": "ABI", "adamw": "AdamW", "bf16": "BF16", "bitlinear": "BitLinear", "kv": "KV", "lr": "LR", "moe": "MoE",
+    "ntk": "NTK", "qk": "QK", "qkv": "QKV", "relu2": "ReLU2", "rmsnorm": "RMSNorm", "silu": "SiLU",
+    "swiglu": "SwiGLU", "topk": "TopK", "topp": "TopP", "wgrad": "WGrad",
 }  # fmt: skip
 #: Parameters whose name means something else in Go.
 _TAKEN = {"len": "length", "cap": "capacity", "type": "kind", "range": "span", "check": "checked", "cuda": "kernel"}

@@ -640,7 +640,7 @@ pub(super) fn interleave_rows(arguments: &[Argument<'_>]) -> Result<()> {
         arguments[0].tensor()?,
         arguments[1].tensor()?,
         arguments[3].size()?,
-        arguments[5].int32()?,
+        arguments[5].choice(Format::from_code)?,
     )
 }
 

@@ -438,12 +438,12 @@ pub fn gemm_quant_swiglu(
 /// - `x`: u8 `[rows, row_bytes]`, rows in `format`
 /// - `y`: u8 `[rows, row_bytes]`, the same in its _R16 form; overwritten
 /// - `k`: elements a row, whole blocks
-/// - `format`: NNCUDA_FORMAT_Q4_0, NNCUDA_FORMAT_Q8_0 or NNCUDA_FORMAT_Q6_K
+/// - `format`: NNCUDA_FORMAT_\*: Q4_0, Q8_0 or Q6_K
 ///
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn interleave_rows(x: &GpuTensor<'_>, y: &GpuTensor<'_>, k: usize, format: i32) -> Result<()> {
+pub fn interleave_rows(x: &GpuTensor<'_>, y: &GpuTensor<'_>, k: usize, format: Format) -> Result<()> {
     let call = Call::new("cuda_interleave_rows", x);
     let x = call.dense::<2>("x", "[rows, row_bytes]", x)?.of(DType::U8)?;
     let y = call.dense::<2>("y", "[rows, row_bytes]", y)?.of(DType::U8)?;
@@ -462,7 +462,7 @@ pub fn interleave_rows(x: &GpuTensor<'_>, y: &GpuTensor<'_>, k: usize, format: i
             rows as i64,
             k as i64,
             row_bytes as i64,
-            format,
+            format as i32,
         )
     };
     let tensors = [Some(x.tensor), Some(y.tensor)];
