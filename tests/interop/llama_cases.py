@@ -13,7 +13,8 @@ from nncuda.models.quantized import quantize_model
 from nncuda.models.stored import StoredModel
 
 RECORDED = Path(__file__).parent / "recorded"
-#: Made by random_model.tokenizer(600); committed, since another release of SentencePiece may train another one.
+#: Made by random_tokenizer.sentencepiece_model(600); committed, since another release of SentencePiece may train
+#: another one.
 TOKENIZER = RECORDED / "llama_tokenizer.model"
 
 _SMALL = Shape(layers=3, hidden=64, ffn=96, heads=4, kv_heads=2, vocabulary=600, context=512)

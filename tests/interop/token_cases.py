@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from nncuda.bench import random_model
+from nncuda.bench import random_tokenizer
 from nncuda.formats import train_tokenizer
 from nncuda.formats.gguf_writer import write_gguf
 from nncuda.formats.tokenizer_folder import tokenizer_from_folder
@@ -27,7 +27,7 @@ TEXTS = (
     "<|end|>hi</s><s>",
     "<user>hi",
     "a\u00a0b\u3000c …—“q”",
-    random_model.text(300),
+    random_tokenizer.text(300),
     "\n\n\n",
     "   ",
 )
@@ -49,10 +49,10 @@ _MODEL = {
 def make_folder(folder: Path, kind: str) -> None:
     """A folder with a tokenizer of about 500 tokens, as Hugging Face keeps them."""
     folder.mkdir()
-    learned = random_model.text(20000) + " We're it's I'll 1234 56 789 don't CAN'T\n\n  x  y\t z\r\n 日本語 ünï"
+    learned = random_tokenizer.text(20000) + " We're it's I'll 1234 56 789 don't CAN'T\n\n  x  y\t z\r\n 日本語 ünï"
     lines = [learned[at : at + 500] for at in range(0, len(learned), 500)]
     if kind == "sentencepiece":
-        (folder / "tokenizer.model").write_bytes(random_model.tokenizer(500))
+        (folder / "tokenizer.model").write_bytes(random_tokenizer.sentencepiece_model(500))
         return
     if kind == "unigram":
         (folder / "tokenizer.model").write_bytes(train_tokenizer(lines, vocab_size=600))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nncuda.bench import random_model
+from nncuda.bench import random_tokenizer
 from nncuda.formats import FormatError, Tokenizer
 from nncuda.formats.chat_template import (
     LONGEST_TEMPLATE,
@@ -118,7 +118,7 @@ def test_where_folders_keep_their_template(tmp_path: Path) -> None:
 
 
 def test_ids_begin_once() -> None:
-    tokenizer = Tokenizer(random_model.tokenizer(500))
+    tokenizer = Tokenizer(random_tokenizer.sentencepiece_model(500))
     for template in ("{{ bos_token }}a{{ eos_token }}", "a{{ eos_token }}"):
         ids = ChatTemplate(template, "model", begin="<s>", end="</s>").ids(tokenizer, TALK)
         assert ids[0] == 1 and ids[-1] == 2 and 1 not in ids[1:]

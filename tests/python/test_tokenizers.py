@@ -11,7 +11,7 @@ import pytest
 from tokenizers import Tokenizer as LibraryTokenizer
 from tokenizers import decoders, models, pre_tokenizers
 
-from nncuda.bench import random_model
+from nncuda.bench import random_tokenizer
 from nncuda.formats import FormatError, StreamDecoder, Tokenizer
 from nncuda.formats.gguf import open_gguf
 from nncuda.formats.gguf_writer import write_gguf
@@ -27,7 +27,7 @@ TEXTS = ("Hello, world!", "  two  spaces\n\ttab\r\n", "ünï 日本語 🙂 e\u0
 
 @pytest.fixture(scope="module")
 def model() -> bytes:
-    return random_model.tokenizer(500)
+    return random_tokenizer.sentencepiece_model(500)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_a_sentencepiece_model_is_the_same_from_metadata(
     ours, theirs = Tokenizer(model), through_a_file(tmp_path, sentencepiece)
     assert theirs is not None
     assert (theirs.begin_id, theirs.end_ids, theirs.adds_begin, theirs.vocab_size) == (1, {2}, True, 500)
-    for text in (*TEXTS, random_model.text(500)):
+    for text in (*TEXTS, random_tokenizer.text(500)):
         ids = ours.encode(text)
         assert theirs.encode(text) == ids and theirs.decode(ids) == ours.decode(ids) == text
     assert ours.encode("a</s>", special=True)[-1] == 2 and 2 not in ours.encode("a</s>")

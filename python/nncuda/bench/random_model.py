@@ -1,18 +1,19 @@
-"""Llama and Mixtral folders with random weights, as Hugging Face keeps them: what speed and agreement are measured on.
+"""Llama, Mixtral and BitNet folders with random weights, as Hugging Face keeps them: what speed and agreement are
+measured on.
 
     python -m nncuda.bench.random_model build/tinyllama --shape tinyllama
+    python -m nncuda.bench.random_model build/bitnet --shape bitnet-2b-4t --dtype bf16
 
 Speed depends on sizes alone, so that no trained model needs to be fetched. Matrices are Normal(0, gain²/fan_in), with
 gains at which attention is neither flat nor one-sided and logits have a standard deviation of about 3. What a layer
 adds is divided by sqrt(2 layers) (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", 2.3):
 layers as strong as what they are added to, one after the other, would make much of the least rounding, and no trained
-model has them. Each tensor is drawn from the seed and its own name, one at a time, and written at once: the largest one
-is what a run keeps in memory.
+model has them. BitNets have master weights, which are rounded to -1, 0 and 1 when they are loaded. Each tensor is
+drawn from the seed and its own name and written in pieces of rows, so that a run of any size takes little memory.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import zlib
@@ -24,7 +25,11 @@ from typing import Any
 import click
 import ml_dtypes
 import numpy as np
-import sentencepiece
+
+from . import random_tokenizer
+
+#: Elements drawn at a time.
+_PIECE = 1 << 22
 
 _DTYPES: dict[str, tuple[str, Any]] = {
     "f32": ("F32", np.float32),
@@ -35,8 +40,8 @@ _DTYPES: dict[str, tuple[str, Any]] = {
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a model. `experts` above 0 makes it a Mixtral; `tied` uses the embedding as the output matrix, too;
-    `biases` gives q, k, v and o one each; `rope_scaling` is that key of config.json."""
+    """Sizes of a model. `experts` above 0 makes it a Mixtral, `bitnet` a BitNet b1.58; `tied` uses the embedding as the
+    output matrix, too; `biases` gives q, k, v and o one each; `rope_scaling` is that key of config.json."""
 
     layers: int
     hidden: int
@@ -53,6 +58,7 @@ class Shape:
     tied: bool = False
     biases: bool = False
     rope_scaling: dict[str, Any] | None = None
+    bitnet: bool = False
 
     @property
     def dim(self) -> int:
@@ -69,15 +75,35 @@ SHAPES = {
     "small": Shape(layers=4, hidden=512, ffn=1536, heads=8, kv_heads=2, vocabulary=2000),
     "6.9b": Shape(layers=30, hidden=768, ffn=6144, heads=12, kv_heads=1, vocabulary=32000, context=32768,
                   experts=16, experts_per_token=4),
+    # Ma et al. 2025, "BitNet b1.58 2B4T Technical Report", and the published config.json.
+    "bitnet-2b-4t": Shape(layers=30, hidden=2560, ffn=6912, heads=20, kv_heads=5, vocabulary=128256, context=4096,
+                          rope_base=500000.0, tied=True, bitnet=True),
+    "bitnet-small": Shape(layers=4, hidden=512, ffn=1536, heads=8, kv_heads=2, vocabulary=4000, rope_base=500000.0,
+                          tied=True, bitnet=True),
 }  # fmt: skip
 
 
 def config(shape: Shape) -> dict[str, Any]:
     """The content of config.json."""
-    moe = {"num_local_experts": shape.experts, "num_experts_per_tok": shape.experts_per_token, "sliding_window": None}
+    if shape.bitnet:
+        kind, name = "bitnet", "BitNet"
+        # What transformers asks for to round master weights while it runs.
+        online = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "online"}
+        own: dict[str, Any] = {"attention_bias": False, "quantization_config": online}
+    elif shape.experts:
+        kind, name = "mixtral", "Mixtral"
+        own = {
+            "num_local_experts": shape.experts,
+            "num_experts_per_tok": shape.experts_per_token,
+            "sliding_window": None,
+        }
+    else:
+        kind, name = "llama", "Llama"
+        own = {"attention_bias": shape.biases, "mlp_bias": False}
+    begin, end = random_tokenizer.ends(shape.vocabulary) if shape.bitnet else (1, 2)
     return {
-        "architectures": ["MixtralForCausalLM" if shape.experts else "LlamaForCausalLM"],
-        "model_type": "mixtral" if shape.experts else "llama",
+        "architectures": [f"{name}ForCausalLM"],
+        "model_type": kind,
         "vocab_size": shape.vocabulary,
         "hidden_size": shape.hidden,
         "intermediate_size": shape.ffn,
@@ -89,11 +115,11 @@ def config(shape: Shape) -> dict[str, Any]:
         "rms_norm_eps": shape.eps,
         "rope_theta": shape.rope_base,
         "rope_scaling": shape.rope_scaling,
-        "hidden_act": "silu",
+        "hidden_act": "relu2" if shape.bitnet else "silu",
         "tie_word_embeddings": shape.tied,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        **(moe if shape.experts else {"attention_bias": shape.biases, "mlp_bias": False}),
+        "bos_token_id": begin,
+        "eos_token_id": end,
+        **own,
     }
 
 
@@ -103,7 +129,9 @@ def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...], float]]:
     def matrix(name: str, rows: int, columns: int, gain: float = 1.0) -> tuple[str, tuple[int, ...], float]:
         return f"{name}.weight", (rows, columns), gain / math.sqrt(columns)
 
-    added = 1 / math.sqrt(2 * shape.layers)
+    added, sharp = 1 / math.sqrt(2 * shape.layers), 1.5
+    if shape.bitnet:  # rounding to -1, 0 and 1 by the mean magnitude leaves 0.66 of a normal matrix's deviation
+        added, sharp = 1.5 * added, 1.5 * sharp
     hidden, queries, keys = shape.hidden, shape.heads * shape.dim, shape.kv_heads * shape.dim
     # A tied matrix must serve both ends: rows of the length that an output wants.
     yield "model.embed_tokens.weight", (shape.vocabulary, hidden), 3.0 / math.sqrt(hidden) if shape.tied else 1.0
@@ -111,8 +139,8 @@ def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...], float]]:
         base = f"model.layers.{layer}"
         yield f"{base}.input_layernorm.weight", (hidden,), 0.1
         for name, rows, columns, gain in (
-            ("q_proj", queries, hidden, 1.5),
-            ("k_proj", keys, hidden, 1.5),
+            ("q_proj", queries, hidden, sharp),
+            ("k_proj", keys, hidden, sharp),
             ("v_proj", keys, hidden, 1.0),
             ("o_proj", hidden, queries, added),
         ):
@@ -120,6 +148,9 @@ def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...], float]]:
             if shape.biases:
                 yield f"{base}.self_attn.{name}.bias", (rows,), 0.3
         yield f"{base}.post_attention_layernorm.weight", (hidden,), 0.1
+        if shape.bitnet:
+            yield f"{base}.self_attn.attn_sub_norm.weight", (queries,), 0.1
+            yield f"{base}.mlp.ffn_sub_norm.weight", (shape.ffn,), 0.1
         if shape.experts:
             yield matrix(f"{base}.block_sparse_moe.gate", shape.experts, hidden, 2.0)
         for expert in range(max(shape.experts, 1)):
@@ -133,68 +164,30 @@ def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...], float]]:
         yield matrix("lm_head", shape.vocabulary, hidden, 3.0)
 
 
-def draw(name: str, size: tuple[int, ...], deviation: float, seed: int) -> np.ndarray:
-    """The f32 tensor of this name."""
-    values = np.random.default_rng([seed, zlib.crc32(name.encode())]).standard_normal(size, dtype=np.float32)
-    values *= np.float32(deviation)
-    if name.endswith("norm.weight"):
-        values += 1
-    return values
-
-
-def text(words: int, seed: int = 0) -> str:
-    """Made-up text: words of syllables, frequent ones short, with numbers, signs and letters of several scripts."""
-    rng = np.random.default_rng(seed)
-    syllables = [a + b for a in "bdfghjklmnprstvwyz" for b in ("a", "e", "i", "o", "u", "ai", "ön", "er", "is", "ou")]
-    lengths = rng.integers(1, 5, 40000)
-    known = ["".join(rng.choice(syllables, n)) for n in np.sort(lengths)]
-    drawn = np.minimum((rng.pareto(0.6, words) * 20).astype(np.int64), len(known) - 1)
-    signs = rng.random(words)
-    written = []
-    for index, sign in zip(drawn, signs, strict=True):
-        word = known[index]
-        if sign < 0.05:
-            word = word.capitalize() + ("," if sign < 0.03 else ".")
-        elif sign < 0.07:
-            word = str(int(sign * 1e9) % 10000)
-        elif sign < 0.09:
-            word = "".join(map(chr, rng.integers(0x4E00, 0x4E80, 2))) + chr(0x3B1 + index % 24)
-        written.append(word)
-    return " ".join(written)
-
-
-def tokenizer(vocabulary: int) -> bytes:
-    """A SentencePiece file as llama models have it: BPE, bytes for what it lacks, unknown 0, begin 1, end 2."""
-    model = io.BytesIO()
-    written = text(max(20000, 40 * vocabulary))
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(written[at : at + 1000] for at in range(0, len(written), 1000)),
-        model_writer=model,
-        vocab_size=vocabulary,
-        model_type="bpe",
-        byte_fallback=True,
-        split_digits=True,
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=False,
-        allow_whitespace_only_pieces=True,
-        unk_id=0,
-        bos_id=1,
-        eos_id=2,
-        pad_id=-1,
-        num_threads=1,
-        minloglevel=2,
-    )
-    return model.getvalue()
+def draw(name: str, size: tuple[int, ...], deviation: float, seed: int) -> Iterator[np.ndarray]:
+    """The f32 tensor of this name in pieces of rows, whose number changes no bit."""
+    generator = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    rows = max(1, _PIECE // math.prod(size[1:]))
+    for first in range(0, size[0], rows):
+        values = generator.standard_normal((min(rows, size[0] - first), *size[1:]), dtype=np.float32)
+        values *= np.float32(deviation)
+        if name.endswith("norm.weight"):
+            values += 1
+        yield values
 
 
 def write_folder(
     folder: Path, shape: Shape, seed: int = 0, dtype: str = "f16", tokenizer_file: bytes | None = None
 ) -> None:
-    """Writes config.json, model.safetensors and the tokenizer's files; a tokenizer is trained unless one is given."""
+    """Writes config.json, model.safetensors and the tokenizer's files; a tokenizer is trained unless one is given, as
+    the bytes of a tokenizer.model, or for a BitNet of a tokenizer.json."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config(shape) | {"torch_dtype": _TORCH[dtype]}, indent=1) + "\n")
-    (folder / "tokenizer.model").write_bytes(tokenizer_file or tokenizer(shape.vocabulary))
-    (folder / "tokenizer_config.json").write_text(json.dumps(_TOKENIZER_CONFIG, indent=1) + "\n")
+    make = random_tokenizer.byte_level if shape.bitnet else random_tokenizer.sentencepiece_model
+    described = random_tokenizer.BYTE_LEVEL_CONFIG if shape.bitnet else random_tokenizer.SENTENCEPIECE_CONFIG
+    kept = "tokenizer.json" if shape.bitnet else "tokenizer.model"
+    (folder / kept).write_bytes(tokenizer_file or make(shape.vocabulary))
+    (folder / "tokenizer_config.json").write_text(json.dumps(described, indent=1) + "\n")
     label, kind = _DTYPES[dtype]
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
@@ -206,20 +199,11 @@ def write_folder(
     with open(folder / "model.safetensors", "wb") as file:
         file.write(len(encoded).to_bytes(8, "little") + encoded)
         for name, size, deviation in tensors(shape):
-            file.write(draw(name, size, deviation, seed).astype(kind).tobytes())
+            for piece in draw(name, size, deviation, seed):
+                file.write(piece.astype(kind).view(np.uint8).data)
 
 
 _TORCH = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
-
-_TOKENIZER_CONFIG = {
-    "tokenizer_class": "LlamaTokenizer",
-    "bos_token": "<s>",
-    "eos_token": "</s>",
-    "unk_token": "<unk>",
-    "add_bos_token": True,
-    "add_eos_token": False,
-    "legacy": False,
-}
 
 
 @click.command()
