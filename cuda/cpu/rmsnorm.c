@@ -1,6 +1,6 @@
 #include "../abi/rmsnorm.h"
 
-#include "rows.h"
+#include "rmsnorm_row.h"
 
 /*
  * An output larger than the second-level caches goes past them, sooner than elsewhere: what reads a norm next is a
@@ -13,10 +13,6 @@ enum { STREAM_BYTES = 4 << 20 };
 enum { FETCH_ROWS = 2 };
 
 NN_INLINE int32_t worth_streaming(int64_t n, int32_t dtype) { return n >= STREAM_BYTES / nn_dtype_bytes(dtype); }
-
-NN_INLINE float rstd_of(const void *x, int64_t at, int64_t cols, float eps, int32_t dtype) {
-  return 1.0f / sqrtf(nn_dot(x, at, dtype, x, at, dtype, cols) / (float)cols + eps);
-}
 
 /* ---- forward: of x, or of x + residual, which is kept in `sum` ---- */
 
@@ -48,15 +44,14 @@ NN_INLINE void forward_piece(const forward_job *shared, int64_t piece, int32_t d
                             MODE));
       x = job.sum; /* as it was rounded, for that is what the backward call will see */
     }
-    const float rstd = rstd_of(x, at, cols, job.eps, dtype);
+    const float rstd = nn_rstd(x, at, cols, job.eps, dtype);
     if (job.rstd != NULL) {
       job.rstd[r] = rstd;
     }
     const vf factor = vf_set1(rstd);
-    NN_EACH_VECTOR(at, at + cols, job.stream, nn_stream_head(job.y, at, dtype),
-                   nn_put(job.y, i, lanes,
-                          nn_get(x, i, lanes, dtype, MODE) * factor * nn_get(job.weight, i - at, lanes, dtype, MODE),
-                          dtype, MODE));
+    NN_EACH_VECTOR(
+        at, at + cols, job.stream, nn_stream_head(job.y, at, dtype),
+        nn_put(job.y, i, lanes, nn_norm_vector(x, job.weight, factor, at, i - at, lanes, dtype, MODE), dtype, MODE));
   }
   if (job.stream) {
     nn_stream_fence();

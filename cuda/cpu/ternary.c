@@ -1,0 +1,318 @@
+/* What stands before products with ternary weights: activations in 8 bits, weights from their mean, and their packing.
+ */
+#include "../abi/ternary.h"
+
+#include "rmsnorm_row.h"
+
+#include <string.h>
+
+/* ---- activations in 8 bits ---- */
+
+/* Magnitudes of a row below this count as this: 127 / a stays finite. */
+#define LEAST 1e-5f
+
+/* Codes of the first `lanes` lanes, which are -127 .. 127 when rounded, to nearest-even. */
+NN_INLINE void put_codes(int8_t *codes, vf x, int64_t lanes) {
+#if NN_SIMD_AVX512
+  _mm_mask_storeu_epi8(codes, vf_mask(lanes), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)));
+#else
+  float lane[VF];
+  vf_store(lane, vf_round(x));
+  for (int64_t i = 0; i < lanes; i++) {
+    codes[i] = (int8_t)(int32_t)lane[i];
+  }
+#endif
+}
+
+/* The largest magnitude of a row; NaN if an element is not finite. */
+NN_INLINE float largest_of(const void *x, int64_t at, int64_t cols, int32_t dtype) {
+  const vf zero = vf_set1(0.0f);
+  vf most[NN_GROUP], odd[NN_GROUP]; /* x - x is NaN where x is not finite, else zero */
+  for (int g = 0; g < NN_GROUP; g++) {
+    most[g] = odd[g] = zero;
+  }
+  int64_t i = 0;
+  for (; i + NN_GROUP * VF <= cols; i += NN_GROUP * VF) {
+    for (int g = 0; g < NN_GROUP; g++) {
+      const vf v = vf_load_as(x, at + i + g * VF, dtype);
+      most[g] = vf_max(vf_max(v, zero - v), most[g]);
+      odd[g] += v - v;
+    }
+  }
+  for (int g = 0; i < cols; i += VF, g++) {
+    const vf v = vf_load_part_as(x, at + i, cols - i < VF ? cols - i : VF, dtype);
+    most[g] = vf_max(vf_max(v, zero - v), most[g]);
+    odd[g] += v - v;
+  }
+  const float none = nn_group_sum(odd);
+  return none == none ? vf_maximum(vf_max(vf_max(most[0], most[1]), vf_max(most[2], most[3]))) : none;
+}
+
+/* `cols` elements from element `at` of x as codes; returns their scale. */
+NN_INLINE float quantize_row(const void *x, int64_t at, int8_t *codes, int64_t cols, int32_t dtype) {
+  const float most = largest_of(x, at, cols, dtype), a = most < LEAST ? LEAST : most;
+  if (!(a < INFINITY)) {
+    memset(codes, 0, (size_t)cols);
+    return NAN;
+  }
+  const vf inverse = vf_set1(127.0f / a);
+  NN_EACH_VECTOR(0, cols, 0, 0, put_codes(codes + i, nn_get(x, at + i, lanes, dtype, MODE) * inverse, lanes));
+  return a / 127.0f;
+}
+
+NN_INLINE void act_quant_rows(const nn_act_quant_i8_args *a, int64_t task, int32_t dtype) {
+  int64_t count;
+  const int64_t first = nn_first_row(task, nn_rows_per_task(a->cols), a->rows, &count);
+  for (int64_t r = first; r < first + count; r++) {
+    a->scale[r] = quantize_row(a->x, r * a->cols, a->codes + r * a->cols, a->cols, dtype);
+  }
+}
+
+static void act_quant_task(void *arg, int64_t task, int32_t worker) {
+  (void)worker;
+  const nn_act_quant_i8_args *a = arg;
+  NN_SWITCH_DTYPE(a->dtype, act_quant_rows(a, task, DT));
+}
+
+int32_t NN_KERNEL(act_quant_i8)(nncuda_ctx *ctx, const void *args) {
+  nn_act_quant_i8_args a = *(const nn_act_quant_i8_args *)args;
+  const int64_t block = nn_rows_per_task(a.cols);
+  nn_parallel(ctx, (a.rows + block - 1) / block, act_quant_task, &a);
+  return NNCUDA_SUCCESS;
+}
+
+typedef struct norm_job {
+  const nn_rmsnorm_quant_i8_args *args;
+  char *row; /* the norm of a row, rounded, for each worker */
+  int64_t row_step;
+} norm_job;
+
+NN_INLINE void norm_rows(const norm_job *job, int64_t task, int32_t worker, int32_t dtype) {
+  const nn_rmsnorm_quant_i8_args *a = job->args;
+  void *row = job->row + worker * job->row_step;
+  int64_t count;
+  const int64_t first = nn_first_row(task, nn_rows_per_task(a->cols), a->rows, &count), cols = a->cols;
+  for (int64_t r = first; r < first + count; r++) {
+    const vf factor = vf_set1(nn_rstd(a->x, r * cols, cols, a->eps, dtype));
+    NN_EACH_VECTOR(
+        0, cols, 0, 0,
+        nn_put(row, i, lanes, nn_norm_vector(a->x, a->weight, factor, r * cols, i, lanes, dtype, MODE), dtype, MODE));
+    a->scale[r] = quantize_row(row, 0, a->codes + r * cols, cols, dtype);
+  }
+}
+
+static void norm_task(void *arg, int64_t task, int32_t worker) {
+  const norm_job *job = arg;
+  NN_SWITCH_DTYPE(job->args->dtype, norm_rows(job, task, worker, DT));
+}
+
+int32_t NN_KERNEL(rmsnorm_quant_i8)(nncuda_ctx *ctx, const void *args) {
+  norm_job job = {.args = args};
+  const int64_t block = nn_rows_per_task(job.args->cols);
+  job.row_step = (job.args->cols * nn_dtype_bytes(job.args->dtype) + 127) / 64 * 64;
+  job.row = nn_scratch(ctx, (size_t)(nn_threads(ctx) * job.row_step));
+  if (job.row == NULL) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  nn_parallel(ctx, (job.args->rows + block - 1) / block, norm_task, &job);
+  return NNCUDA_SUCCESS;
+}
+
+/* ---- ternary weights from their mean ---- */
+
+/* Columns that are summed apart, as the header says. */
+enum { SUMS = 16 };
+
+typedef struct mean_job {
+  const nn_ternary_quantize_args *args;
+  double *total; /* of each row's magnitudes; NaN if one is not finite */
+  float inverse;
+} mean_job;
+
+NN_INLINE void total_rows(const mean_job *job, int64_t task, int32_t dtype) {
+  const nn_ternary_quantize_args *a = job->args;
+  int64_t count;
+  const int64_t first = nn_first_row(task, nn_rows_per_task(a->k), a->n, &count);
+  for (int64_t r = first; r < first + count; r++) {
+    double sum[SUMS] = {0.0}, odd = 0.0;
+    for (int64_t i = 0; i < a->k; i++) {
+      const float v = nn_load_as(a->x, r * a->k + i, dtype);
+      sum[i % SUMS] += (double)fabsf(v);
+      odd += (double)(v - v);
+    }
+    for (int width = SUMS / 2; width > 0; width /= 2) {
+      for (int j = 0; j < width; j++) {
+        sum[j] += sum[j + width];
+      }
+    }
+    job->total[r] = sum[0] + odd;
+  }
+}
+
+NN_INLINE void round_rows(const mean_job *job, int64_t task, int32_t dtype) {
+  const nn_ternary_quantize_args *a = job->args;
+  int64_t count;
+  const int64_t first = nn_first_row(task, nn_rows_per_task(a->k), a->n, &count);
+  const vf inverse = vf_set1(job->inverse), one = vf_set1(1.0f), minus = vf_set1(-1.0f);
+  NN_EACH_VECTOR(
+      first * a->k, (first + count) * a->k, 0, 0,
+      put_codes(a->codes + i, vf_max(vf_min(nn_get(a->x, i, lanes, dtype, MODE) * inverse, one), minus), lanes));
+}
+
+static void total_task(void *arg, int64_t task, int32_t worker) {
+  (void)worker;
+  const mean_job *job = arg;
+  NN_SWITCH_DTYPE(job->args->dtype, total_rows(job, task, DT));
+}
+
+static void round_task(void *arg, int64_t task, int32_t worker) {
+  (void)worker;
+  const mean_job *job = arg;
+  NN_SWITCH_DTYPE(job->args->dtype, round_rows(job, task, DT));
+}
+
+int32_t NN_KERNEL(ternary_quantize)(nncuda_ctx *ctx, const void *args) {
+  const nn_ternary_quantize_args *a = args;
+  mean_job job = {.args = a};
+  const int64_t block = nn_rows_per_task(a->k), tasks = (a->n + block - 1) / block;
+  job.total = nn_scratch(ctx, (size_t)a->n * sizeof *job.total);
+  if (job.total == NULL) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  nn_parallel(ctx, tasks, total_task, &job);
+  double total = 0.0;
+  for (int64_t r = 0; r < a->n; r++) {
+    if (!(job.total[r] < (double)INFINITY)) {
+      int64_t i = r * a->k;
+      while (isfinite(nn_load_as(a->x, i, a->dtype))) {
+        i++;
+      }
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "x[%lld] is %g; it must be finite", (long long)i,
+                     (double)nn_load_as(a->x, i, a->dtype));
+    }
+    total += job.total[r];
+  }
+  const float mean = (float)(total / ((double)a->n * (double)a->k)), s = mean < LEAST ? LEAST : mean;
+  job.inverse = 1.0f / s;
+  nn_parallel(ctx, tasks, round_task, &job);
+  *a->scale = s;
+  return NNCUDA_SUCCESS;
+}
+
+/* ---- packing ---- */
+
+enum { ROWS = NN_TERNARY_ROWS, COLUMNS = NN_TERNARY_COLUMNS };
+
+/* Codes between the packed and the plain form, sixteen rows a task. */
+typedef struct pack_job {
+  const int8_t *codes;
+  uint8_t *w;
+  int8_t *out;
+  int64_t *bad; /* of each task: the first element that is no code, or -1 */
+  int64_t n, k, row_bytes;
+} pack_job;
+
+static void check_codes_task(void *arg, int64_t task, int32_t worker) {
+  (void)worker;
+  const pack_job *job = arg;
+  const int64_t begin = task * ROWS * job->k, rest = (job->n - task * ROWS) * job->k;
+  const int64_t count = rest < ROWS * job->k ? rest : ROWS * job->k;
+  uint8_t wrong = 0;
+  for (int64_t i = begin; i < begin + count; i++) {
+    wrong |= (uint8_t)(job->codes[i] + 1) > 2;
+  }
+  job->bad[task] = -1;
+  for (int64_t i = begin; wrong && i < begin + count; i++) {
+    if ((uint8_t)(job->codes[i] + 1) > 2) {
+      job->bad[task] = i;
+      break;
+    }
+  }
+}
+
+static void pack_task(void *arg, int64_t task, int32_t worker) {
+  (void)worker;
+  const pack_job *job = arg;
+  uint8_t *w = job->w + task * ROWS * job->row_bytes;
+  for (int64_t b = 0; b < job->row_bytes / 4; b++) {
+    for (int64_t r = 0; r < ROWS; r++, w += 4) {
+      const int64_t row = task * ROWS + r, first = b * COLUMNS;
+      int8_t code[COLUMNS] = {0};
+      if (row < job->n) {
+        const int64_t left = job->k - first;
+        memcpy(code, job->codes + row * job->k + first, (size_t)(left < COLUMNS ? left : COLUMNS));
+      }
+      for (int j = 0; j < 4; j++) {
+        w[j] = (uint8_t)((code[j] + 1) | (code[j + 4] + 1) << 2 | (code[j + 8] + 1) << 4 | (code[j + 12] + 1) << 6);
+      }
+    }
+  }
+}
+
+static void unpack_task(void *arg, int64_t task, int32_t worker) {
+  (void)worker;
+  const pack_job *job = arg;
+  job->bad[task] = -1;
+  for (int64_t r = 0; r < ROWS && task * ROWS + r < job->n; r++) {
+    const uint8_t *w = job->w + task * ROWS * job->row_bytes + r * 4;
+    int8_t *codes = job->out + (task * ROWS + r) * job->k;
+    uint8_t wrong = 0;
+    for (int64_t c = 0; c < job->k; c += COLUMNS, w += ROWS * 4) {
+      int8_t code[COLUMNS];
+      for (int i = 0; i < COLUMNS; i++) {
+        code[i] = (int8_t)((w[i % 4] >> (i / 4 * 2) & 3) - 1);
+      }
+      const int64_t count = job->k - c < COLUMNS ? job->k - c : COLUMNS;
+      memcpy(codes + c, code, (size_t)count);
+      for (int64_t i = 0; i < count; i++) {
+        wrong |= code[i] > 1;
+      }
+    }
+    for (int64_t c = 0; wrong && job->bad[task] < 0 && c < job->k; c++) {
+      if (codes[c] > 1) {
+        job->bad[task] = (task * ROWS + r) * job->k + c;
+      }
+    }
+  }
+}
+
+/* Room for what the tasks find; null when there is no memory. */
+static int64_t *take_bad(nncuda_ctx *ctx, int64_t tasks) { return nn_scratch(ctx, (size_t)tasks * sizeof(int64_t)); }
+
+static int32_t refuse_bad(nncuda_ctx *ctx, const int64_t *bad, int64_t tasks, const int8_t *codes) {
+  for (int64_t t = 0; t < tasks; t++) {
+    if (bad[t] >= 0) {
+      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "codes[%lld] is %d; it must be -1 to 1", (long long)bad[t],
+                     codes[bad[t]]);
+    }
+  }
+  return NNCUDA_SUCCESS;
+}
+
+int32_t NN_KERNEL(ternary_pack)(nncuda_ctx *ctx, const void *args) {
+  const nn_ternary_pack_args *a = args;
+  const int64_t tasks = a->stored / ROWS;
+  pack_job job = {.codes = a->codes, .w = a->w, .n = a->n, .k = a->k, .row_bytes = a->row_bytes};
+  job.bad = take_bad(ctx, tasks);
+  if (job.bad == NULL) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  nn_parallel(ctx, tasks, check_codes_task, &job);
+  const int32_t status = refuse_bad(ctx, job.bad, tasks, a->codes);
+  if (status == NNCUDA_SUCCESS) {
+    nn_parallel(ctx, tasks, pack_task, &job);
+  }
+  return status;
+}
+
+int32_t NN_KERNEL(ternary_unpack)(nncuda_ctx *ctx, const void *args) {
+  const nn_ternary_unpack_args *a = args;
+  const int64_t tasks = a->stored / ROWS;
+  pack_job job = {.w = (uint8_t *)(uintptr_t)a->w, .out = a->codes, .n = a->n, .k = a->k, .row_bytes = a->row_bytes};
+  job.bad = take_bad(ctx, tasks);
+  if (job.bad == NULL) {
+    return NNCUDA_ERROR_OUT_OF_MEMORY;
+  }
+  nn_parallel(ctx, tasks, unpack_task, &job);
+  return refuse_bad(ctx, job.bad, tasks, a->codes);
+}
