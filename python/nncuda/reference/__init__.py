@@ -24,6 +24,7 @@ from nncuda.reference import (
     rmsnorm,
     rope,
     softmax,
+    ternary,
 )
 
 FAMILIES = (
@@ -40,6 +41,7 @@ FAMILIES = (
     optimizer,
     decode,
     quant,
+    ternary,
     random,
 )
 

@@ -22,14 +22,19 @@ __all__ = [
     "gemm_quant",
     "gemm_quant_qkv",
     "gemm_quant_swiglu",
+    "interleave_rows",
     "quantize",
 ]
 
 F32, F16, BF16 = 0, 1, 2
 Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K = range(10, 18)
+Q4_0_R16, Q8_0_R16, Q6_K_R16 = 30, 34, 37
 DTYPES = {F32: "f32", F16: "f16", BF16: "bf16"}
 BLOCK = 32
 PART_FORMATS = (Q4_K, Q5_K, Q6_K)
+#: Formats whose rows lie side by side, sixteen at a time, and what they are otherwise.
+INTERLEAVED = {Q4_0_R16: Q4_0, Q8_0_R16: Q8_0, Q6_K_R16: Q6_K}
+SIDE_BY_SIDE = 16
 #: Blocks whose largest magnitude is below count as zero in the left factor of a product.
 LEAST = np.float32(2.0**-100)
 
@@ -227,6 +232,55 @@ def quantize(x: Array, format: int) -> Outputs:
     return {"y": encoded(x, format)}
 
 
+# Rows side by side
+
+
+def _words(begin: int, count: int) -> list[tuple[int, int]]:
+    return [(begin + 4 * i, 4) for i in range(count)]
+
+
+def _pieces(format: int) -> list[tuple[int, int]]:
+    """What a block is cut into: where each piece begins in it and how many bytes it has, in the order of storage."""
+    if format == Q4_0:
+        return [(0, 2), *_words(2, 4)]
+    if format == Q8_0:
+        return [(0, 2), *_words(2, 8)]
+    parts = [(192 + part, 1) for part in range(16)]
+    words = []
+    for half in range(2):
+        low, high = _words(64 * half, 16), _words(128 + 32 * half, 8)
+        for i in range(8):
+            words += [low[i], low[8 + i], high[i]]
+    return [(208, 2), *parts, *words]
+
+
+def _order(format: int) -> tuple[Array, int]:
+    """Where each byte of the same block of sixteen rows side by side comes from in them, one after the other; and the
+    bytes of a block."""
+    pieces = _pieces(format)
+    block = sum(length for _, length in pieces)
+    rows = block * np.arange(SIDE_BY_SIDE)[:, None]
+    return np.concatenate([(rows + np.arange(at, at + length)).ravel() for at, length in pieces]), block
+
+
+def interleave_rows(x: Array, format: int) -> Outputs:
+    """Each sixteen rows side by side: block after block, of a block piece after piece, of a piece row after row."""
+    order, block = _order(format)
+    blocks = x.reshape(-1, SIDE_BY_SIDE, x.shape[1] // block, block).swapaxes(1, 2)
+    tiles = blocks.reshape(-1, SIDE_BY_SIDE * block)
+    return {"y": tiles[:, order].reshape(x.shape)}
+
+
+def rows_of(y: Array, format: int) -> Array:
+    """Rows one after the other again, from one of the INTERLEAVED formats; those of any other format as they are."""
+    if format not in INTERLEAVED:
+        return y
+    order, block = _order(INTERLEAVED[format])
+    tiles = y.reshape(-1, SIDE_BY_SIDE * block)[:, np.argsort(order)]
+    blocks = tiles.reshape(-1, y.shape[1] // block, SIDE_BY_SIDE, block).swapaxes(1, 2)
+    return blocks.reshape(y.shape)
+
+
 # Products
 
 
@@ -244,6 +298,7 @@ def _left_factor(x: Array) -> tuple[Array, Array]:
 
 def _product(x: Array, w: Array, format: int) -> Array:
     """x W^T with the rows of W stored, in the precision of x."""
+    w, format = rows_of(w, format), INTERLEAVED.get(format, format)
     if format in DTYPES:
         left = rounded(x, DTYPES[format]) if format != F32 else x
         return matmul(left, transposed(decoded(w, format).astype(x.dtype)))
