@@ -102,8 +102,12 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
         format_name = _FORMAT_OF_DTYPE.get(dtype)
         if format_name is None:
             raise FormatError(self.path, f"tensor {name!r} has dtype {dtype}; weights are f32, f16 or bf16")
+        return StoredTensor(name, format_name, shape, self.mapped(name))
+
+    def mapped(self, name: str) -> np.ndarray:
+        """The bytes of a tensor of any dtype, u8 [bytes], over the mapped pages of the file."""
         start, end = self._places[name]
-        return StoredTensor(name, format_name, shape, self._bytes[start:end])
+        return self._bytes[start:end]
 
     @functools.cached_property
     def _bytes(self) -> np.ndarray:
@@ -215,6 +219,10 @@ class SafetensorsFolder(Mapping[str, np.ndarray]):
     def stored(self, name: str) -> StoredTensor:
         """A tensor over the mapped pages of its file, as `SafetensorsFile.stored`."""
         return self._home[name].stored(name)
+
+    def mapped(self, name: str) -> np.ndarray:
+        """The bytes of a tensor, as `SafetensorsFile.mapped`."""
+        return self._home[name].mapped(name)
 
     def file_name(self, name: str) -> str:
         """The file that holds a tensor."""

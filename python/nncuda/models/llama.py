@@ -1,7 +1,8 @@
 """What a Llama is made of, and how GGUF files and Hugging Face folders describe one.
 
 A Llama here is a pre-norm decoder with RMSNorm, rotary attention of grouped heads and a SwiGLU, or a mixture of SwiGLU
-experts behind a router (Mixtral, and this library's own models). Tensors are named as in Hugging Face transformers:
+experts behind a router (Mixtral, and this library's own models), or with ternary weights, further norms and a squared
+ReLU as the gate (BitNet b1.58). Tensors are named as in Hugging Face transformers:
 
     model.embed_tokens.weight                                  [vocab, hidden]
     for each layer L, with the prefix model.layers.L:
@@ -14,9 +15,12 @@ experts behind a router (Mixtral, and this library's own models). Tensors are na
       block_sparse_moe.gate.weight                             [experts, hidden]
       block_sparse_moe.{w1,w3}.weight                          [experts, ffn, hidden]: gate and up
       block_sparse_moe.w2.weight                               [experts, hidden, ffn]: down
+    with sub_norms, before the projections of the attention and of the feed-forward network:
+      self_attn.attn_sub_norm.weight, mlp.ffn_sub_norm.weight  [heads * head_dim], [ffn]
     model.norm.weight, lm_head.weight                          [hidden], [vocab, hidden]
 
-(Touvron et al. 2023, "Llama 2"; Jiang et al. 2024, "Mixtral of Experts")
+(Touvron et al. 2023, "Llama 2"; Jiang et al. 2024, "Mixtral of Experts"; Ma et al. 2025, "BitNet b1.58 2B4T Technical
+Report")
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from .config import _require, is_finite
 
 LAYOUTS = ("half", "interleaved")
 SCALINGS = ("none", "linear", "ntk", "llama3")
+ACTIVATIONS = ("silu", "relu2")
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,10 @@ class LlamaConfig:
     norm_topk_prob      whether a token's expert weights are divided by their sum
     tie_embeddings      whether the LM head is the table of embeddings
     attention_bias      whether the four products of attention have biases
+    activation          of the gate: "silu", or "relu2", max(x, 0)^2
+    sub_norms           whether there are norms before the projections of attention and feed-forward network
+    ternary             whether the weights of all layers' products are -1, 0 and 1 times a number, and activations are
+                        rounded to 8 bits before them
 
     Others as in `MoEConfig`.
     """
@@ -99,6 +108,9 @@ class LlamaConfig:
     norm_topk_prob: bool = True
     tie_embeddings: bool = False
     attention_bias: bool = False
+    activation: str = "silu"
+    sub_norms: bool = False
+    ternary: bool = False
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -123,6 +135,10 @@ class LlamaConfig:
         longest, ntk = self.extended_context, self.rope.scaling == "ntk"
         allowed = f"at least context ({self.context})" if ntk else f"context ({self.context}) without the scaling ntk"
         _require(longest >= self.context if ntk else longest == self.context, "extended_context", longest, allowed)
+        _require(self.activation in ACTIVATIONS, "activation", self.activation, f"one of {', '.join(ACTIVATIONS)}")
+        if self.sub_norms or self.ternary or self.activation != "silu":
+            _require(not self.num_experts, "num_experts", self.num_experts, "0 in a model of the kind of BitNet")
+        _require(not (self.ternary and self.attention_bias), "attention_bias", True, "false with ternary weights")
         divisors = len(self.rope.divisors)
         _require(divisors in (0, dim // 2), "the number of divisors of rope", divisors, f"head_dim / 2 ({dim // 2})")
 
@@ -156,6 +172,8 @@ class LlamaConfig:
                 shapes[f"{prefix}.self_attn.{part}_proj.weight"] = (rows, columns)
                 if self.attention_bias:
                     shapes[f"{prefix}.self_attn.{part}_proj.bias"] = (rows,)
+            if self.sub_norms:
+                shapes[f"{prefix}.self_attn.attn_sub_norm.weight"] = (queries,)
             shapes[f"{prefix}.post_attention_layernorm.weight"] = (hidden,)
             if self.num_experts:
                 experts = self.num_experts
@@ -167,6 +185,8 @@ class LlamaConfig:
                 shapes[f"{prefix}.mlp.gate_proj.weight"] = (ffn, hidden)
                 shapes[f"{prefix}.mlp.up_proj.weight"] = (ffn, hidden)
                 shapes[f"{prefix}.mlp.down_proj.weight"] = (hidden, ffn)
+            if self.sub_norms:
+                shapes[f"{prefix}.mlp.ffn_sub_norm.weight"] = (ffn,)
         shapes["model.norm.weight"] = (hidden,)
         shapes["lm_head.weight"] = (self.vocab_size, hidden)
         return shapes
@@ -194,7 +214,7 @@ def llama3_divisors(
 
 
 # Small weights, which are multiplied element by element in f32 and so cannot be in blocks.
-_PLAIN = ("layernorm.weight", ".bias", "model.norm.weight", "block_sparse_moe.gate.weight")
+_PLAIN = ("layernorm.weight", "sub_norm.weight", ".bias", "model.norm.weight", "block_sparse_moe.gate.weight")
 
 
 def is_plain(name: str) -> bool:
@@ -202,20 +222,30 @@ def is_plain(name: str) -> bool:
     return name.endswith(_PLAIN)
 
 
+def is_projection(name: str) -> bool:
+    """Whether a tensor is one of the matrices that are ternary in a model with ternary weights."""
+    return name.endswith("_proj.weight")
+
+
 def config_from_folder(values: Mapping[str, Any]) -> LlamaConfig:
-    """Reads the content of a `config.json` of Hugging Face transformers, model_type llama or mixtral.
+    """Reads the content of a `config.json` of Hugging Face transformers, model_type llama, mixtral or bitnet.
 
     Raises ValueError when it is of another model, lacks something, or asks for what this engine does not do.
     """
     kind = values.get("model_type")
-    if kind not in ("llama", "mixtral"):
-        raise ValueError(f"the model_type is {kind!r}; this program runs 'llama' and 'mixtral'")
+    if kind not in ("llama", "mixtral", "bitnet"):
+        raise ValueError(f"the model_type is {kind!r}; this program runs 'llama', 'mixtral' and 'bitnet'")
     given = _Values(values)
-    mixtral = kind == "mixtral"
-    for name in ("hidden_act", "mlp_bias", "partial_rotary_factor"):
-        needed = {"hidden_act": "silu", "mlp_bias": False, "partial_rotary_factor": 1.0}[name]
+    mixtral, bitnet = kind == "mixtral", kind == "bitnet"
+    for name, needed in (("mlp_bias", False), ("partial_rotary_factor", 1.0)):
         if values.get(name) not in (None, needed):
             raise ValueError(f"{name} is {values[name]!r}; this engine has {needed!r}")
+    activation = values.get("hidden_act")
+    if activation is None:
+        activation = "relu2" if bitnet else "silu"
+    elif type(activation) is not str or activation not in (ACTIVATIONS if bitnet else ("silu",)):
+        has = "'silu' and 'relu2'" if bitnet else "'silu'"
+        raise ValueError(f"hidden_act is {activation!r}; this engine has {has} for model_type {kind!r}")
     heads, hidden = given.whole("num_attention_heads"), given.whole("hidden_size")
     head_dim = given.whole("head_dim", hidden // heads)
     context = given.whole("max_position_embeddings", None if mixtral else 2048)
@@ -224,7 +254,8 @@ def config_from_folder(values: Mapping[str, Any]) -> LlamaConfig:
     known = ("extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor")
     if not isinstance(extra, Mapping) or any(name not in known for name in extra):
         raise ValueError(f"the options under 'nncuda' must be among {', '.join(known)}")
-    rope = _rope_from_folder(values, head_dim, 1e6 if mixtral else 1e4)  # transformers' own defaults
+    base = {"mixtral": 1e6, "bitnet": 5e5}.get(kind, 1e4)  # this and others are transformers' own defaults
+    rope = _rope_from_folder(values, head_dim, base)
     longest = _Values(extra).whole("extended_context", context)
     if longest > context:
         if rope.scaling != "none":
@@ -235,18 +266,21 @@ def config_from_folder(values: Mapping[str, Any]) -> LlamaConfig:
         hidden_size=hidden,
         num_layers=given.whole("num_hidden_layers"),
         num_heads=heads,
-        num_kv_heads=given.whole("num_key_value_heads", 8 if mixtral else heads),
+        num_kv_heads=given.whole("num_key_value_heads", 8 if mixtral else 5 if bitnet else heads),
         head_dim=head_dim,
         ffn_size=given.whole("intermediate_size"),
         context=context,
         extended_context=longest,
-        norm_eps=given.number("rms_norm_eps", 1e-5 if mixtral else 1e-6),
+        norm_eps=given.number("rms_norm_eps", 1e-5 if mixtral or bitnet else 1e-6),
         rope=rope,
         num_experts=given.whole("num_local_experts", 8) if mixtral else 0,
         experts_per_token=given.whole("num_experts_per_tok", 2) if mixtral else 0,
         norm_topk_prob=_Values(extra).flag("norm_topk_prob", True),
         tie_embeddings=given.flag("tie_word_embeddings", False),
         attention_bias=given.flag("attention_bias", False),
+        activation=activation,
+        sub_norms=bitnet,
+        ternary=bitnet,
     )
 
 
@@ -280,30 +314,40 @@ def _rope_from_folder(values: Mapping[str, Any], head_dim: int, default_base: fl
     return Rope(base=base, scaling="llama3", factor=factor, divisors=divisors)
 
 
+#: The gate's activation by the architecture of a GGUF file with ternary weights: llama.cpp computes all of "bitnet"
+#: with SiLU, as the first such models had it; bitnet.cpp gave those with a squared ReLU other names.
+BITNET_ARCHITECTURES = {"bitnet": "silu", "bitnet-25": "relu2", "bitnet-b1.58": "relu2"}
+
+
 def config_from_gguf(metadata: Mapping[str, Any], *, tied: bool, biased: bool, divisors: Any = None) -> LlamaConfig:
-    """Reads the metadata of a GGUF file of the architecture llama (which Mixtral's have too).
+    """Reads the metadata of a GGUF file of the architecture llama (which Mixtral's have too) or of a BitNet.
 
     `tied`: there is no output.weight; `biased`: attention has biases; `divisors`: the values of rope_freqs.weight, or
     None. Raises ValueError when it is of another model, lacks something, or asks for what this engine does not do.
     """
     architecture = metadata.get("general.architecture")
-    if type(architecture) is not str or architecture != "llama":
-        raise ValueError(f"general.architecture is {architecture!r}; this program runs 'llama'")
-    given = _Values(metadata, "llama.")
+    if type(architecture) is not str or architecture not in ("llama", *BITNET_ARCHITECTURES):
+        names = ", ".join(map(repr, ("llama", *BITNET_ARCHITECTURES)))
+        raise ValueError(f"general.architecture is {architecture!r}; this program runs {names}")
+    bitnet = architecture in BITNET_ARCHITECTURES
+    prefix = f"{architecture}."
+    given = _Values(metadata, prefix)
     heads, hidden = given.whole("attention.head_count"), given.whole("embedding_length")
     head_dim = given.whole("attention.key_length", hidden // heads)
     for name in ("attention.value_length", "rope.dimension_count"):
         if given.whole(name, head_dim) != head_dim:
-            raise ValueError(f"llama.{name} is {given.whole(name)}; it must be the size of a head ({head_dim})")
+            raise ValueError(f"{prefix}{name} is {given.whole(name)}; it must be the size of a head ({head_dim})")
     context = given.whole("context_length")
-    _check_window(metadata.get("llama.attention.sliding_window"), "llama.attention.sliding_window", context)
+    window = prefix + "attention.sliding_window"
+    _check_window(metadata.get(window), window, context)
     experts = given.whole("expert_count", 0)
-    rope = Rope(base=given.number("rope.freq_base", 10000.0), layout="interleaved")
-    kind = metadata.get("llama.rope.scaling.type", "linear" if "llama.rope.scale_linear" in metadata else "none")
+    rope = Rope(base=given.number("rope.freq_base", 10000.0), layout="half" if bitnet else "interleaved")
+    linear = prefix + "rope.scale_linear"
+    kind = metadata.get(prefix + "rope.scaling.type", "linear" if linear in metadata else "none")
     factor = given.number("rope.scaling.factor", given.number("rope.scale_linear", 1.0))
     longest = given.whole("nncuda.extended_context", context)
     if type(kind) is not str or kind not in ("none", "linear"):
-        raise ValueError(f"llama.rope.scaling.type is {kind!r}; this engine has 'none' and 'linear'")
+        raise ValueError(f"{prefix}rope.scaling.type is {kind!r}; this engine has 'none' and 'linear'")
     stretched = [kind == "linear" and factor != 1, divisors is not None, longest > context]
     if sum(stretched) > 1:
         raise ValueError("the rotary embedding is scaled in more than one way (linear, rope_freqs.weight, ntk)")
@@ -331,6 +375,9 @@ def config_from_gguf(metadata: Mapping[str, Any], *, tied: bool, biased: bool, d
         norm_topk_prob=given.flag("expert_weights_norm", True),
         tie_embeddings=tied,
         attention_bias=biased,
+        activation=BITNET_ARCHITECTURES.get(architecture, "silu"),
+        sub_norms=bitnet,
+        ternary=bitnet,
     )
 
 

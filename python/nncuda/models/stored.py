@@ -1,4 +1,4 @@
-"""Stored models: a Llama in a GGUF file or in a Hugging Face folder, as one description.
+"""Stored models: a Llama or BitNet in a GGUF file or in a Hugging Face folder, as one description.
 
 Nothing is read ahead, copied or converted: tensors are the mapped pages of the files, in their format and in the order
 of rows they have. (GGUF files order the rows of queries and keys for interleaved pairs, folders for half-split ones;
@@ -25,10 +25,12 @@ from ..formats.errors import FormatError
 from ..formats.gguf import GGUFFile, SplitGGUF, open_gguf
 from ..formats.run_folder import last_checkpoint
 from ..formats.safetensors import read_json, read_safetensors_folder
+from ..formats.ternary import TernaryMatrix
 from ..formats.tokenizer import TextTokenizer
 from ..formats.tokenizer_folder import tokenizer_from_folder
 from ..formats.tokenizer_gguf import tokenizer_from_gguf
-from .llama import LlamaConfig, config_from_folder, config_from_gguf, is_plain
+from .bitnet import is_part_of_matrix, matrices_from_folder, quantization_from_folder
+from .llama import LlamaConfig, config_from_folder, config_from_gguf, is_plain, is_projection
 
 _OF_MODEL = {
     "token_embd.weight": "model.embed_tokens.weight",
@@ -45,6 +47,8 @@ _OF_LAYER = {
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
+    "attn_sub_norm": "self_attn.attn_sub_norm",
+    "ffn_sub_norm": "mlp.ffn_sub_norm",
     "ffn_gate_inp": "block_sparse_moe.gate",
     "ffn_gate_exps": "block_sparse_moe.w1",
     "ffn_up_exps": "block_sparse_moe.w3",
@@ -117,7 +121,8 @@ def _in_one_piece(parts: list[StoredTensor]) -> np.ndarray:
 
 
 class StoredModel:
-    """A model as its files have it: `config`, `tensors`, `path`, and `file`, the opened GGUF file, None of a folder."""
+    """A model as its files have it: `config`, `path`, and `file`, the opened GGUF file, None of a folder; `tensors`,
+    and `matrices`, in a model with ternary weights those of its layers, which are not among `tensors`."""
 
     def __init__(
         self,
@@ -125,14 +130,25 @@ class StoredModel:
         config: LlamaConfig,
         tensors: StoredTensors,
         file: GGUFFile | SplitGGUF | None = None,
+        matrices: Mapping[str, TernaryMatrix] | None = None,
     ):
         self.path, self.config, self.tensors, self.file = path, config, tensors, file
+        self.matrices: Mapping[str, TernaryMatrix] = matrices or {}
+
+    def ternary(self, name: str) -> TernaryMatrix:
+        """A matrix of a layer of a model with ternary weights, by its name in `LlamaConfig.shapes`; else KeyError."""
+        return self.matrices[name]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors in the files; the head of a tied model counts once."""
+        return self.tensors.nbytes + sum(matrix.nbytes for matrix in self.matrices.values())
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> StoredModel:
-        """Opens a GGUF file (of a split one its first part), a Hugging Face folder of a Llama or Mixtral, a checkpoint,
-        or the last checkpoint of a run. All but the values of the tensors is checked; FormatError says what is wrong.
-        """
+        """Opens a GGUF file (of a split one its first part), a Hugging Face folder of a Llama, Mixtral or BitNet, a
+        checkpoint, or the last checkpoint of a run. All but the values of the tensors is checked; FormatError says what
+        is wrong."""
         path = Path(path)
         return _open_folder(last_checkpoint(path)) if path.is_dir() else _open_gguf(path)
 
@@ -200,13 +216,19 @@ def _open_folder(folder: Path) -> StoredModel:
     values = read_json(folder / "config.json")
     try:
         config = config_from_folder(values)
+        quantization = quantization_from_folder(values) if config.ternary else None
     except ValueError as error:
         raise FormatError(folder / "config.json", str(error)) from error
     files = read_safetensors_folder(folder)
+    matrices = None if quantization is None else matrices_from_folder(folder, config, quantization, files)
     found: dict[str, list[StoredTensor]] = {}
     experts: dict[str, dict[int, StoredTensor]] = {}
     for theirs in files:
         if _REDUNDANT.fullmatch(theirs) or (theirs == "lm_head.weight" and config.tie_embeddings):
+            continue
+        if matrices is not None and is_part_of_matrix(theirs):
+            if theirs not in matrices and theirs.removesuffix("_scale") not in matrices:
+                raise FormatError(folder, f"has the tensor {theirs!r}, which is none of a model of this configuration")
             continue
         if match := _EXPERT.fullmatch(theirs):
             experts.setdefault(f"{match[1]}.{match[3]}.weight", {})[int(match[2])] = files.stored(theirs)
@@ -219,7 +241,7 @@ def _open_folder(folder: Path) -> StoredModel:
         if len(pieces) != config.num_experts or max(pieces) >= len(pieces) or name in found:
             raise FormatError(folder, f"{name} has {len(pieces)} experts; config.json makes it {config.num_experts}")
         found[name] = [pieces[expert] for expert in range(config.num_experts)]
-    return StoredModel(folder, config, _checked(folder, config, found))
+    return StoredModel(folder, config, _checked(folder, config, found), matrices=matrices)
 
 
 def _cut(folder: Path, part: str, tensor: StoredTensor, config: LlamaConfig) -> dict[str, list[StoredTensor]]:
@@ -245,6 +267,8 @@ def _checked(path: Path, config: LlamaConfig, found: dict[str, list[StoredTensor
     if config.num_layers > len(found):  # before every tensor of every layer gets an entry below
         raise FormatError(path, f"has {len(found)} tensors; the configuration makes it {config.num_layers} layers")
     shapes = config.shapes()
+    if config.ternary:
+        shapes = {name: shape for name, shape in shapes.items() if not is_projection(name)}
     if config.tie_embeddings and "model.embed_tokens.weight" in found:
         found["lm_head.weight"] = found["model.embed_tokens.weight"]
     for name in found:

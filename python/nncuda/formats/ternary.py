@@ -1,0 +1,198 @@
+"""Matrices of -1, 0 and 1 times one number, in every form in which files have them.
+
+W = codes * scale, whatever a file's own convention is. The number of `weight_scale` in a Hugging Face folder is that
+factor or what to divide by, and the forms differ in where a code lies: `docs/formats.md` has all of them. (Ma et al.
+2024, "The Era of 1-bit LLMs")
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from .block_formats import StoredTensor
+from .errors import FormatError
+
+_LANES = 16  # rows and columns of a unit of tern2, and sums of a row of `absmean`
+_LEAST_SCALE = np.float32(1e-5)
+
+
+class TernaryMatrix:
+    """A stored matrix [n, k] of ternary weights; what is wrong with its bytes is a FormatError where it is found.
+
+    name    of the tensor in its file
+    form    "f32", "f16", "bf16": master weights, which become ternary by `absmean`; "packed": Hugging Face's; "codes":
+            its codes as numbers; "tern2": this library's
+    shape   (n, k)
+    data    u8 [bytes], over the file's pages
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        name: str,
+        form: str,
+        shape: tuple[int, int],
+        data: np.ndarray,
+        decode: Callable[[TernaryMatrix], tuple[np.ndarray, float]],
+        master: np.ndarray | None = None,
+    ):
+        self.path, self.name, self.form, self.shape, self.data = path, name, form, shape, data
+        self._decode = decode
+        self._scale: float | None = None
+        #: Master weights as they are stored, [n, k]; None of the other forms. `kernels.ternary_quantize` makes of them
+        #: the same codes and scale as this class.
+        self.master = master
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the file."""
+        return self.data.nbytes
+
+    @property
+    def scale(self) -> float:
+        """W = codes * scale; the value of an f32, above 0."""
+        if self._scale is None:
+            self.codes()
+        assert self._scale is not None
+        return self._scale
+
+    def codes(self) -> np.ndarray:
+        """-1, 0 and 1, i8 [n, k]; made anew by each call."""
+        codes, self._scale = self._decode(self)
+        return codes
+
+    def wrong(self, problem: str) -> FormatError:
+        """A FormatError about this matrix."""
+        return FormatError(self.path, f"tensor {self.name} {problem}")
+
+
+def checked_scale(value: float, wrong: Callable[[str], FormatError], name: str = "weight_scale") -> float:
+    """A scale of a file, which must be finite and above 0."""
+    if not math.isfinite(value) or value <= 0:
+        raise wrong(f"has the {name} {value}; it must be finite and above 0")
+    return value
+
+
+def absmean(weights: np.ndarray) -> tuple[np.ndarray, np.float32]:
+    """Codes, i8 [n, k], and scale of weights [n, k] in f32, f16 or bf16: the bits of `kernels.ternary_quantize`.
+    ValueError for a weight that is not finite.
+
+    With s = max(mean |x|, 1e-5), codes = rint(x * (1/s)) cut to -1 .. 1. The mean is taken in f64 and in the order that
+    `bindings.h` lays down. (Ma et al. 2024, eqs. 1 to 3)
+    """
+    rows, columns = weights.shape
+    values = weights.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise ValueError("has values that are not finite; they have no mean")
+    if not values.size:
+        return np.zeros(weights.shape, np.int8), _LEAST_SCALE
+    sums = np.zeros((rows, _LANES))
+    for first in range(0, columns, _LANES):
+        part = np.abs(values[:, first : first + _LANES])
+        sums[:, : part.shape[1]] += part
+    for half in (8, 4, 2, 1):
+        sums = sums[:, :half] + sums[:, half : 2 * half]
+    total = np.cumsum(sums[:, 0])[-1]
+    scale = max(np.float32(total / (rows * columns)), _LEAST_SCALE)
+    values *= np.float32(1) / scale
+    np.rint(values, out=values)
+    return np.clip(values, -1, 1, out=values).astype(np.int8), scale
+
+
+def from_master(path: str | os.PathLike[str], stored: StoredTensor) -> TernaryMatrix:
+    """Master weights, in f32, f16 or bf16."""
+
+    def decode(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
+        try:
+            codes, scale = absmean(stored.numbers())
+        except ValueError as error:
+            raise matrix.wrong(str(error)) from error
+        return codes, float(scale)
+
+    rows, columns = stored.shape
+    return TernaryMatrix(path, stored.name, stored.format, (rows, columns), stored.data, decode, stored.numbers())
+
+
+def from_numbers(path: str | os.PathLike[str], stored: StoredTensor, scale: float) -> TernaryMatrix:
+    """Codes that are stored as the numbers -1, 0 and 1, in f32, f16 or bf16."""
+
+    def decode(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
+        numbers = stored.numbers()
+        ones = np.ones((), numbers.dtype)
+        codes = (numbers == ones).astype(np.int8) - (numbers == -ones)
+        if (np.abs(codes) != (numbers != 0)).any():
+            raise matrix.wrong("has values other than -1, 0 and 1 beside its weight_scale")
+        return codes, scale
+
+    rows, columns = stored.shape
+    return TernaryMatrix(path, stored.name, "codes", (rows, columns), stored.data, decode)
+
+
+@functools.cache
+def _codes_of_bits(shift: int) -> np.ndarray:
+    """For each byte the code in its two bits from `shift` on."""
+    return ((np.arange(256) >> shift & 3) - 1).astype(np.int8)
+
+
+def _check_bits(matrix: TernaryMatrix, packed: np.ndarray) -> None:
+    if (packed & packed >> 1 & 0x55).any():
+        raise matrix.wrong("has two bits 3, which are no ternary weight")
+
+
+def from_packed(
+    path: str | os.PathLike[str], name: str, shape: tuple[int, int], data: np.ndarray, scale: float
+) -> TernaryMatrix:
+    """Hugging Face's packed weights: byte [r, c] of u8 [n/4, k] has at bits 2i the code of row r + i * n/4, plus 1."""
+
+    def decode(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
+        packed = matrix.data.reshape(shape[0] // 4, shape[1])
+        _check_bits(matrix, packed)
+        codes = np.empty((4, *packed.shape), np.int8)
+        for quarter in range(4):
+            np.take(_codes_of_bits(2 * quarter), packed, out=codes[quarter])
+        return codes.reshape(shape), scale
+
+    return TernaryMatrix(path, name, "packed", shape, data, decode)
+
+
+def tern2_shape(shape: tuple[int, int]) -> tuple[int, int]:
+    """Stored rows and bytes a row of a matrix [n, k] in tern2."""
+    rows, columns = (-(-size // _LANES) for size in shape)
+    return rows * _LANES, columns * 4
+
+
+def from_tern2(
+    path: str | os.PathLike[str], name: str, shape: tuple[int, int], data: np.ndarray, scale: float
+) -> TernaryMatrix:
+    """This library's packed weights: the bytes that `kernels.ternary_pack` makes."""
+
+    def decode(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
+        _check_bits(matrix, matrix.data)
+        return tern2_codes(matrix.data, shape), scale
+
+    return TernaryMatrix(path, name, "tern2", shape, data, decode)
+
+
+def tern2_codes(data: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """The codes, i8 [n, k], of the bytes of tern2: byte j of the word of row r and sixteen columns has at bits 2i the
+    weight of column j + 4i; words lie as [row / 16][column / 16][row mod 16]."""
+    stored, row_bytes = tern2_shape(shape)
+    words = data.reshape(stored // _LANES, row_bytes // 4, _LANES, 4).swapaxes(1, 2)
+    codes = np.empty((stored // _LANES, _LANES, row_bytes // 4, 4, 4), np.int8)
+    for part in range(4):
+        codes[:, :, :, part] = np.take(_codes_of_bits(2 * part), words)
+    return np.ascontiguousarray(codes.reshape(stored, -1)[: shape[0], : shape[1]])
+
+
+def tern2_bytes(codes: np.ndarray) -> np.ndarray:
+    """The bytes of tern2, u8 [stored, row_bytes], of codes i8 [n, k]: those of `kernels.ternary_pack`."""
+    stored, row_bytes = tern2_shape(codes.shape)  # type: ignore[arg-type]
+    whole = np.pad(codes, ((0, stored - codes.shape[0]), (0, row_bytes * 4 - codes.shape[1])))
+    bits = (whole + 1).view(np.uint8).reshape(stored // _LANES, _LANES, row_bytes // 4, 4, 4)
+    words = bits[:, :, :, 0] | bits[:, :, :, 1] << 2 | bits[:, :, :, 2] << 4 | bits[:, :, :, 3] << 6
+    return np.ascontiguousarray(words.swapaxes(1, 2)).reshape(stored, row_bytes)

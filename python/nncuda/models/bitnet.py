@@ -1,0 +1,140 @@
+"""The ternary matrices of a stored BitNet: which tensors of its files they are made of, and in which convention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..formats.errors import FormatError
+from ..formats.safetensors import SafetensorsFolder
+from ..formats.ternary import (
+    TernaryMatrix,
+    checked_scale,
+    from_master,
+    from_numbers,
+    from_packed,
+    from_tern2,
+    tern2_shape,
+)
+from .llama import LlamaConfig, is_projection
+
+#: `quant_method` in the config.json of a folder whose matrices are in tern2.
+OUR_METHOD = "nncuda-tern2"
+_SCALE = "_scale"
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """What `quantization_config` says.
+
+    packed      ours: tern2, and `weight_scale` f32 [1] is the factor
+    online      master weights: scale and codes come from them
+    divides     weights are to be divided by `weight_scale`, and not multiplied
+    """
+
+    packed: bool = False
+    online: bool = True
+    divides: bool = False
+
+
+def quantization_from_folder(values: Mapping[str, Any]) -> Quantization:
+    """Reads `quantization_config` of a config.json; without it, weights are master weights.
+
+    `linear_class` "bitlinear", the default, divides by weight_scale, "autobitlinear" multiplies; `quantization_mode`
+    "online" has master weights. (transformers, `integrations/bitnet.py`) ValueError for what this engine does not do.
+    """
+    given = values.get("quantization_config")
+    if given is None:
+        return Quantization()
+    if not isinstance(given, Mapping):
+        raise ValueError(f"quantization_config is {given!r}; it must be an object")
+    method = given.get("quant_method")
+    if method == OUR_METHOD:
+        return Quantization(packed=True, online=False)
+    if method != "bitnet":
+        raise ValueError(f"quant_method is {method!r}; this program reads 'bitnet' and {OUR_METHOD!r}")
+    linear, mode = given.get("linear_class", "bitlinear"), given.get("quantization_mode", "offline")
+    for name, value, allowed in (
+        ("linear_class", linear, ("bitlinear", "autobitlinear")),
+        ("quantization_mode", mode, ("offline", "online")),
+        ("use_rms_norm", given.get("use_rms_norm", False), (False,)),
+    ):
+        if value not in allowed:
+            raise ValueError(f"{name} is {value!r}; it may be {' or '.join(map(repr, allowed))}")
+    kept = given.get("modules_to_not_convert") or ()
+    if isinstance(kept, str) or any(not isinstance(name, str) or "_proj" in name or "layers" in name for name in kept):
+        raise ValueError(f"modules_to_not_convert is {kept!r}; this engine has ternary weights in all layers")
+    return Quantization(online=mode == "online" and linear == "autobitlinear", divides=linear == "bitlinear")
+
+
+def matrices_from_folder(
+    folder: Path, config: LlamaConfig, quantization: Quantization, files: SafetensorsFolder
+) -> dict[str, TernaryMatrix]:
+    """The matrices by the names of `LlamaConfig.shapes`; all but the codes is checked."""
+    shapes = config.shapes()
+    matrices = {}
+    for name in filter(is_projection, shapes):
+        if name not in files:
+            raise FormatError(folder, f"lacks the tensor {name} of shape {list(shapes[name])}")
+        matrices[name] = _matrix(folder, name, shapes[name], quantization, files)
+    return matrices
+
+
+def is_part_of_matrix(name: str) -> bool:
+    """Whether a tensor of a folder is one that `matrices_from_folder` reads."""
+    return is_projection(name.removesuffix(_SCALE))
+
+
+def _matrix(
+    folder: Path, name: str, shape: tuple[int, ...], quantization: Quantization, files: SafetensorsFolder
+) -> TernaryMatrix:
+    rows, columns = shape
+    dtype, found = files.dtype(name), files.shape(name)
+    bytes_stored = dtype == np.uint8
+
+    def need(right: tuple[int, ...], what: str) -> None:
+        if found != right:
+            raise FormatError(
+                folder, f"tensor {name} has shape {list(found)}; the configuration makes it {list(right)}{what}"
+            )
+
+    if quantization.packed:
+        if not bytes_stored:
+            raise FormatError(folder, f"tensor {name} has dtype {dtype}; weights of {OUR_METHOD} are uint8")
+        need(tern2_shape((rows, columns)), " in tern2")
+        return from_tern2(folder, name, (rows, columns), files.mapped(name), _scale(folder, name, quantization, files))
+    if bytes_stored:
+        if quantization.online:
+            raise FormatError(
+                folder,
+                f"tensor {name} has dtype uint8, packed weights, which its config.json has none of",
+            )
+        if rows % 4:
+            raise FormatError(folder, f"tensor {name} has {rows} outputs; packed weights need a multiple of 4")
+        need((rows // 4, columns), ", four outputs to a byte")
+        return from_packed(folder, name, (rows, columns), files.mapped(name), _scale(folder, name, quantization, files))
+    stored = files.stored(name)
+    need((rows, columns), "")
+    if quantization.online:
+        return from_master(folder, stored)
+    return from_numbers(folder, stored, _scale(folder, name, quantization, files))
+
+
+def _scale(folder: Path, name: str, quantization: Quantization, files: SafetensorsFolder) -> float:
+    key = name + _SCALE
+    if key not in files:
+        raise FormatError(folder, f"lacks the tensor {key}, the scale of {name}")
+    if files.shape(key) not in ((), (1,)):
+        raise FormatError(folder, f"tensor {key} has shape {list(files.shape(key))}; it must be [1]")
+    value = files.stored(key).f32().reshape(-1)[0]
+
+    def wrong(problem: str) -> FormatError:
+        return FormatError(folder, f"tensor {name} {problem}")
+
+    checked_scale(float(value), wrong)
+    with np.errstate(over="ignore"):
+        return checked_scale(float(np.float32(1) / value), wrong, "factor") if quantization.divides else float(value)

@@ -1,0 +1,167 @@
+"""BitNets in files: every form gives the same codes and scales, and what is wrong is refused with a sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from nncuda.formats import FormatError, write_safetensors
+from nncuda.formats.ternary import absmean, tern2_bytes, tern2_codes
+from nncuda.models import StoredModel
+from nncuda.models.llama import is_projection
+
+CONFIG: dict[str, Any] = {
+    "architectures": ["BitNetForCausalLM"],
+    "model_type": "bitnet",
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "hidden_act": "relu2",
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 500000.0,
+    "tie_word_embeddings": True,
+}
+Q = "model.layers.1.self_attn.q_proj.weight"
+
+
+def bitnet_config(**changes: Any) -> dict[str, Any]:
+    """`CONFIG` with changes; `...` takes a key away."""
+    return {key: value for key, value in {**CONFIG, **changes}.items() if value is not ...}
+
+
+def method(linear_class: str = "autobitlinear", mode: str = "offline", **more: Any) -> dict[str, Any]:
+    return {"quant_method": "bitnet", "linear_class": linear_class, "quantization_mode": mode, **more}
+
+
+def shapes_of(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    hidden, ffn = config["hidden_size"], config["intermediate_size"]
+    keys = hidden // config["num_attention_heads"] * config["num_key_value_heads"]
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (config["vocab_size"], hidden)}
+    for layer in range(config["num_hidden_layers"]):
+        rows = {"q": hidden, "k": keys, "v": keys, "o": hidden}
+        block = f"model.layers.{layer}"
+        shapes |= {f"{block}.self_attn.{part}_proj.weight": (size, hidden) for part, size in rows.items()}
+        shapes |= {f"{block}.mlp.{part}_proj.weight": (ffn, hidden) for part in ("gate", "up")}
+        shapes[f"{block}.mlp.down_proj.weight"] = (hidden, ffn)
+        shapes[f"{block}.self_attn.attn_sub_norm.weight"] = (hidden,)
+        shapes[f"{block}.mlp.ffn_sub_norm.weight"] = (ffn,)
+        for norm in ("input_layernorm", "post_attention_layernorm"):
+            shapes[f"{block}.{norm}.weight"] = (hidden,)
+    shapes["model.norm.weight"] = (hidden,)
+    if not config["tie_word_embeddings"]:
+        shapes["lm_head.weight"] = (config["vocab_size"], hidden)
+    return shapes
+
+
+def master_weights(config: Mapping[str, Any], seed: int = 0) -> dict[str, np.ndarray]:
+    """Random weights of a model, bf16."""
+    rng = np.random.default_rng(seed)
+    return {
+        name: (0.05 * rng.standard_normal(shape, np.float32)).astype(ml_dtypes.bfloat16)
+        for name, shape in shapes_of(config).items()
+    }
+
+
+def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(dict(config)))
+    write_safetensors(folder / "model.safetensors", tensors)
+    return folder
+
+
+def test_absmean_is_what_its_definition_says() -> None:
+    rng = np.random.default_rng(5)
+    for shape in ((1, 1), (3, 16), (5, 23), (32, 128)):
+        x = rng.standard_normal(shape, np.float32)
+        codes, scale = absmean(x)
+        mean = np.float64(0)
+        for row in x.astype(np.float64):
+            sums = [np.float64(0)] * 16
+            for column, value in enumerate(row):
+                sums[column % 16] += abs(value)
+            for half in (8, 4, 2, 1):
+                sums = [sums[j] + sums[j + half] for j in range(half)]
+            mean += sums[0]
+        assert scale == np.float32(mean / x.size) and scale.dtype == np.float32
+        expected = np.clip(np.rint(x * (np.float32(1) / scale)), -1, 1)
+        np.testing.assert_array_equal(codes, expected.astype(np.int8))
+    codes, scale = absmean(np.zeros((4, 4), np.float32))
+    assert scale == np.float32(1e-5) and not codes.any()
+    with pytest.raises(ValueError, match="not finite"):
+        absmean(np.array([[1.0, np.inf]], np.float32))
+
+
+def test_tern2_is_what_the_header_says() -> None:
+    rng = np.random.default_rng(6)
+    for shape in ((1, 1), (16, 16), (20, 37), (48, 64)):
+        codes = rng.integers(-1, 2, shape).astype(np.int8)
+        packed = tern2_bytes(codes)
+        rows, columns = -(-shape[0] // 16), -(-shape[1] // 16)
+        assert packed.shape == (16 * rows, 4 * columns)
+        flat = packed.reshape(-1)
+        for r in range(16 * rows):
+            for c in range(16 * columns):
+                word = ((r // 16) * columns + c // 16) * 16 + r % 16
+                bits = flat[4 * word + c % 4] >> (2 * (c % 16 // 4)) & 3
+                assert bits == 1 + (codes[r, c] if r < shape[0] and c < shape[1] else 0)
+        np.testing.assert_array_equal(tern2_codes(packed, shape), codes)
+
+
+def test_a_folder_of_master_weights(tmp_path: Path) -> None:
+    tensors = master_weights(CONFIG)
+    for name, quantization in (("plain", ...), ("online", method(mode="online"))):
+        model = StoredModel.open(
+            write_folder(tmp_path / name, bitnet_config(quantization_config=quantization), tensors)
+        )
+        config = model.config
+        assert (config.activation, config.sub_norms, config.ternary, config.tie_embeddings) == (
+            "relu2",
+            True,
+            True,
+            True,
+        )
+        assert (config.rope.base, config.rope.layout, config.norm_eps) == (500000.0, "half", 1e-5)
+        shapes = config.shapes()
+        assert set(model.matrices) == set(filter(is_projection, shapes))
+        assert set(model.tensors) | set(model.matrices) == set(shapes)
+        assert model.nbytes == sum(array.nbytes for array in tensors.values())
+        for key, matrix in model.matrices.items():
+            codes, scale = absmean(tensors[key])
+            assert matrix.shape == shapes[key] and matrix.form == "bf16" and matrix.scale == scale
+            np.testing.assert_array_equal(matrix.codes(), codes)
+            np.testing.assert_array_equal(matrix.master, tensors[key])
+    with pytest.raises(KeyError):
+        model.ternary("model.norm.weight")
+
+
+REFUSED = {
+    "activation": (bitnet_config(hidden_act="gelu"), "hidden_act is 'gelu'; this engine has 'silu' and 'relu2'"),
+    "method": (bitnet_config(quantization_config={"quant_method": "gptq"}), "quant_method is 'gptq'"),
+    "linear class": (bitnet_config(quantization_config=method("linear")), "linear_class is 'linear'; it may be"),
+    "mode": (bitnet_config(quantization_config=method(mode="off")), "quantization_mode is 'off'; it may be"),
+    "norm before": (bitnet_config(quantization_config=method(use_rms_norm=True)), "use_rms_norm is True"),
+    "bias": (bitnet_config(attention_bias=True), "attention_bias is True; it must be false with ternary weights"),
+    "kept": (
+        bitnet_config(quantization_config=method(modules_to_not_convert=["o_proj"])),
+        "modules_to_not_convert is ['o_proj']",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_configurations_that_are_refused(case: str, tmp_path: Path) -> None:
+    config, words = REFUSED[case]
+    write_folder(tmp_path, config, master_weights(CONFIG))
+    with pytest.raises(FormatError) as caught:
+        StoredModel.open(tmp_path)
+    assert words in str(caught.value)
