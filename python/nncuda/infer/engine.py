@@ -7,7 +7,7 @@ is called here gives a row the same bits in any company (`bindings.h`, sections 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,7 +16,9 @@ from .. import kernels
 from ..context import Context
 from ..tensor import Tensor
 from .pages import PAGE, CachedSequence, PagedCache
-from .weights import Layer, Mixture, Weight, Weights
+from .stored_layers import StoredLayers
+from .watch import Watch, within
+from .weights import Weights
 
 if TYPE_CHECKING:
     from ..models.stored import StoredModel
@@ -32,9 +34,6 @@ _USUAL_SEQUENCES = 4
 
 #: Rows of logits made at a time when those of all tokens are wanted.
 _LOGITS_ROWS = 64
-
-#: Called with the name of a step and its result [tokens, ...], which the next step may overwrite.
-Watch = Callable[[str, Tensor], None]
 
 
 class Part(NamedTuple):
@@ -80,32 +79,6 @@ class RopeTables:
             self._factors, cosine=self.cosine, sine=self.sine, head_dim=self._head_dim, **self._options
         )
         return True
-
-
-class _Buffers:
-    """Where the steps of a call put their results: made once for the most rows of a call, so that no call allocates."""
-
-    def __init__(self, ctx: Context, model: StoredModel, rows: int):
-        config = model.config
-        heads, kv_heads, dim = config.num_heads, config.num_kv_heads, config.head_dim
-        self.x = ctx.empty((rows, config.hidden_size))
-        self.normed = ctx.empty((rows, config.hidden_size))
-        self.qkv = ctx.empty((rows, (heads + 2 * kv_heads) * dim))
-        self.heads = ctx.empty((rows, heads, dim))
-        experts, k = config.num_experts, config.experts_per_token
-        slots = rows * k if experts else rows
-        self.inner = ctx.empty((slots, config.ffn_size))
-        if experts:
-            self.router = ctx.empty((rows, experts))
-            self.probs = ctx.empty((rows, experts))
-            self.weights = ctx.empty((rows, k))
-            self.indices = ctx.empty((rows, k), "i32")
-            self.slot_row = ctx.empty((rows, k), "i32")
-            self.row_slot = ctx.empty((slots,), "i32")
-            self.counts = ctx.empty((experts,), "i32")
-            self.offsets = ctx.empty((experts + 1,), "i32")
-            self.gathered = ctx.empty((slots, config.hidden_size))
-            self.outputs = ctx.empty((slots, config.hidden_size))
 
 
 class Engine:
@@ -159,8 +132,13 @@ class Engine:
             context=self.context,
             format=cache_format,
         )
-        self._buffers = _Buffers(ctx, model, max(piece, max_batch))
+        # Where the steps of a call put their results: made once for the most rows of a call, so that no call allocates.
+        rows = max(piece, max_batch)
+        self._layers = StoredLayers(ctx, config, rows)
+        self._x = ctx.empty((rows, config.hidden_size))
+        self._heads = ctx.empty((rows, config.num_heads, config.head_dim))
         self._logits = ctx.empty((max(max_batch, _LOGITS_ROWS), config.vocab_size))
+        self._normed = ctx.empty((self._logits.shape[0], config.hidden_size))
         self._last = ctx.empty((max_batch, config.hidden_size))
         self._rows = ctx.empty((max_batch,), "i32")
         self._inputs = self.inputs(piece, max_batch)
@@ -182,7 +160,7 @@ class Engine:
         if not last:
             return None
         rows = self._rows.narrow(0, 0, len(last)).copy_(np.array(last, np.int32))
-        x = self._buffers.x.narrow(0, 0, int(ends[-1]))
+        x = self._x.narrow(0, 0, int(ends[-1]))
         kernels.embedding(x, rows, y=self._last.narrow(0, 0, len(last)))
         return self._head(self._last.narrow(0, 0, len(last)))
 
@@ -201,7 +179,7 @@ class Engine:
                 self._run_parts([sequence], [piece], watch)
                 for first in range(0, len(piece), self._logits.shape[0]):
                     rows = min(self._logits.shape[0], len(piece) - first)
-                    logits = self._head(self._buffers.x.narrow(0, first, rows), watch)
+                    logits = self._head(self._x.narrow(0, first, rows), watch)
                     found[start + first : start + first + rows] = logits.numpy()
         finally:
             self.cache.close(sequence)
@@ -267,70 +245,34 @@ class Engine:
         """Logits f32 [batch, vocab] behind one new token of each sequence. The calls read nothing on the host, so they
         can be captured; pages and rotary tables must reach as far as the rows and positions do."""
         self._forward(inputs, True)
-        return self._head(self._buffers.x.narrow(0, 0, inputs.ids.shape[0]))
+        return self._head(self._x.narrow(0, 0, inputs.ids.shape[0]))
 
     # The model
 
     def _forward(self, inputs: Inputs, decode: bool, watch: Watch | None = None) -> None:
-        """Runs all layers; the residual stream is in `_buffers.x` then."""
-        b, tokens = self._buffers, inputs.ids.shape[0]
-        x = b.x.narrow(0, 0, tokens)
+        """Runs all layers; the residual stream is in `_x` then."""
+        x = self._x.narrow(0, 0, inputs.ids.shape[0])
         table = self.weights.embedding
         kernels.embedding_quant(table.data, inputs.ids, format=table.format, y=x)
         if watch is not None:
             watch("embedding", x)
         for number, layer in enumerate(self.weights.layers):
-            told = None if watch is None else _within(watch, f"layers.{number}.")
-            self._attention(number, layer, x, inputs, decode, told)
-            kernels.rmsnorm(x, layer.post_norm, eps=self.config.norm_eps, y=b.normed.narrow(0, 0, tokens))
+            told = within(watch, f"layers.{number}.")
+            heads = self._attention(number, self._layers.qkv(layer, x, told), inputs, decode, told)
+            self._layers.attended(layer, heads, x, told)
             if told is not None:
-                told("ffn_norm", b.normed.narrow(0, 0, tokens))
-            if isinstance(layer.ffn, Mixture):
-                self._mixture(layer.ffn, x, told)
-            else:
-                inner = b.inner.narrow(0, 0, tokens)
-                gate, up, down = layer.ffn.gate, layer.ffn.up, layer.ffn.down
-                kernels.gemm_quant_swiglu(
-                    b.normed.narrow(0, 0, tokens),
-                    gate.data,
-                    up.data,
-                    format_gate=gate.format,
-                    format_up=up.format,
-                    y=inner,
-                )
-                if told is not None:
-                    # The fused product keeps neither of its factors; each row of these has the bits that it used.
-                    for name, weight in (("gate", gate), ("up", up)):
-                        y = self.ctx.empty(inner.shape)
-                        told(
-                            name,
-                            kernels.gemm_quant(b.normed.narrow(0, 0, tokens), weight.data, format=weight.format, y=y),
-                        )
-                    told("ffn_inner", inner)
-                self._add_product(inner, down, None, x, "ffn", told)
+                told("attn_residual", x)
+            self._layers.feed_forward(layer, x, told)
             if told is not None:
                 told("output", x)
 
-    def _attention(
-        self, number: int, layer: Layer, x: Tensor, inputs: Inputs, decode: bool, watch: Watch | None
-    ) -> None:
-        b, config, tokens = self._buffers, self.config, x.shape[0]
-        normed, qkv, heads = (buffer.narrow(0, 0, tokens) for buffer in (b.normed, b.qkv, b.heads))
-        kernels.rmsnorm(x, layer.input_norm, eps=config.norm_eps, y=normed)
-        kernels.gemm_quant_qkv(
-            normed,
-            layer.q.data,
-            layer.k.data,
-            layer.v.data,
-            layer.qkv_bias,
-            format_q=layer.q.format,
-            format_k=layer.k.format,
-            format_v=layer.v.format,
-            y=qkv,
-        )
+    def _attention(self, number: int, qkv: Tensor, inputs: Inputs, decode: bool, watch: Watch | None) -> Tensor:
+        """Puts a layer's keys and values into the cache; what attention gives, f32 [tokens, heads * head_dim]."""
+        config, tokens = self.config, qkv.shape[0]
+        heads = self._heads.narrow(0, 0, tokens)
         q, k, v = self._split(qkv)
         if watch is not None:
-            for name, tensor in (("attn_norm", normed), ("q", q), ("k", k), ("v", v)):
+            for name, tensor in (("q", q), ("k", k), ("v", v)):
                 watch(name, tensor)
         kernels.rope_qk(q, k, self.rope.cosine, self.rope.sine, inputs.positions, layout=config.rope.layout)
         if watch is not None:
@@ -345,59 +287,12 @@ class Engine:
             kernels.flash_attention_paged(q, keys, values, inputs.offsets, inputs.lengths, inputs.table, **common)
         if watch is not None:
             watch("attention", heads)
-        self._add_product(heads.view(tokens, -1), layer.o, layer.o_bias, x, "attn_output", watch)
-        if watch is not None:
-            watch("attn_residual", x)
-
-    def _mixture(self, ffn: Mixture, x: Tensor, watch: Watch | None) -> None:
-        """x += sum over each token's experts of weight * W2 (silu(W1 h) * (W3 h)), h the normed rows."""
-        b, config, tokens = self._buffers, self.config, x.shape[0]
-        k, experts = config.experts_per_token, config.num_experts
-        normed, router, probs, weights, indices, slot_row = (
-            buffer.narrow(0, 0, tokens) for buffer in (b.normed, b.router, b.probs, b.weights, b.indices, b.slot_row)
-        )
-        row_slot, gathered, inner, outputs = (
-            buffer.narrow(0, 0, tokens * k) for buffer in (b.row_slot, b.gathered, b.inner, b.outputs)
-        )
-        kernels.gemm_quant(normed, ffn.router.data, format=ffn.router.format, y=router)
-        kernels.softmax_topk(router, k=k, norm=config.norm_topk_prob, weights=weights, indices=indices, probs=probs)
-        kernels.moe_plan(
-            indices, experts=experts, counts=b.counts, offsets=b.offsets, slot_row=slot_row, row_slot=row_slot
-        )
-        kernels.moe_gather(normed, row_slot, y=gathered)
-        kernels.gemm_quant_swiglu(
-            gathered,
-            ffn.w1.data,
-            ffn.w3.data,
-            b.offsets,
-            format_gate=ffn.w1.format,
-            format_up=ffn.w3.format,
-            y=inner,
-        )
-        kernels.gemm_quant(inner, ffn.w2.data, b.offsets, format=ffn.w2.format, y=outputs)
-        if watch is not None:
-            for name, tensor in (("router", router), ("experts", indices), ("expert_weights", weights)):
-                watch(name, tensor)
-            zero = self.ctx.zeros(x.shape)
-            watch("ffn", kernels.moe_combine(outputs, weights, slot_row, zero))
-        kernels.moe_combine(outputs, weights, slot_row, x, out=x)
-
-    def _add_product(
-        self, rows: Tensor, weight: Weight, bias: Tensor | None, x: Tensor, name: str, watch: Watch | None
-    ) -> None:
-        """x += rows * W^T + bias; whoever watches sees the product before it is added, which changes no bit."""
-        if watch is None:
-            kernels.gemm_quant(rows, weight.data, None, bias, x, format=weight.format, y=x)
-            return
-        product = self.ctx.empty(x.shape)
-        kernels.gemm_quant(rows, weight.data, None, bias, format=weight.format, y=product)
-        watch(name, product)
-        kernels.add(product, x, y=x)
+        return heads.view(tokens, -1)
 
     def _head(self, x: Tensor, watch: Watch | None = None) -> Tensor:
         """Logits of rows of the residual stream."""
         rows = x.shape[0]
-        normed = self._buffers.normed.narrow(0, 0, rows)
+        normed = self._normed.narrow(0, 0, rows)
         kernels.rmsnorm(x, self.weights.norm, eps=self.config.norm_eps, y=normed)
         head, logits = self.weights.head, self._logits.narrow(0, 0, rows)
         kernels.gemm_quant(normed, head.data, format=head.format, y=logits)
@@ -421,7 +316,3 @@ class Engine:
         """Bytes that one decode step must read at least: each weight once, and the rows of each sequence's cache."""
         lengths = list(lengths)
         return self.weights.bytes_per_step(len(lengths)) + self._row_bytes * sum(lengths)
-
-
-def _within(watch: Watch, prefix: str) -> Watch:
-    return lambda name, tensor: watch(prefix + name, tensor)
