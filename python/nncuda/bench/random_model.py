@@ -40,8 +40,9 @@ _DTYPES: dict[str, tuple[str, Any]] = {
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a model. `experts` above 0 makes it a Mixtral, `bitnet` a BitNet b1.58; `tied` uses the embedding as the
-    output matrix, too; `biases` gives q, k, v and o one each; `rope_scaling` is that key of config.json."""
+    """Sizes of a model. `experts` above 0 makes it a Mixtral, `bitnet` a BitNet b1.58, with SiLU in place of the
+    squared ReLU of its gate if `silu`, as llama.cpp computes them all; `tied` uses the embedding as the output matrix,
+    too; `biases` gives q, k, v and o one each; `rope_scaling` is that key of config.json."""
 
     layers: int
     hidden: int
@@ -59,6 +60,7 @@ class Shape:
     biases: bool = False
     rope_scaling: dict[str, Any] | None = None
     bitnet: bool = False
+    silu: bool = False
 
     @property
     def dim(self) -> int:
@@ -115,7 +117,7 @@ def config(shape: Shape) -> dict[str, Any]:
         "rms_norm_eps": shape.eps,
         "rope_theta": shape.rope_base,
         "rope_scaling": shape.rope_scaling,
-        "hidden_act": "relu2" if shape.bitnet else "silu",
+        "hidden_act": "relu2" if shape.bitnet and not shape.silu else "silu",
         "tie_word_embeddings": shape.tied,
         "bos_token_id": begin,
         "eos_token_id": end,
@@ -212,9 +214,12 @@ _TORCH = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 @click.option("--dtype", type=click.Choice(sorted(_DTYPES)), default="f16", show_default=True, help="Of the weights.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--layers", type=click.IntRange(min=1), help="So many layers instead.")
-def main(folder: Path, name: str, dtype: str, seed: int, layers: int | None) -> None:
+@click.option("--untied", is_flag=True, help="A matrix of its own at the output, whatever the shape has.")
+@click.option("--silu", is_flag=True, help="A BitNet with SiLU for its squared ReLU: the one that llama.cpp computes.")
+def main(folder: Path, name: str, dtype: str, seed: int, layers: int | None, untied: bool, silu: bool) -> None:
     """Write a folder with a model of random weights."""
     shape = SHAPES[name] if layers is None else replace(SHAPES[name], layers=layers)
+    shape = replace(shape, tied=shape.tied and not untied, silu=silu)
     write_folder(folder, shape, seed, dtype)
     click.echo(f"{folder}: {shape.parameters:,} parameters in {dtype}")
 
