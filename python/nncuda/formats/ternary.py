@@ -66,6 +66,11 @@ class TernaryMatrix:
         codes, self._scale = self._decode(self)
         return codes
 
+    def tern2(self) -> np.ndarray:
+        """The bytes of a matrix in the form "tern2", checked, u8 [stored, row_bytes]; no copy."""
+        _check_bits(self, self.data)
+        return self.data.reshape(tern2_shape(self.shape))
+
     def wrong(self, problem: str) -> FormatError:
         """A FormatError about this matrix."""
         return FormatError(self.path, f"tensor {self.name} {problem}")

@@ -8,7 +8,7 @@ is called here gives a row the same bits in any company (`bindings.h`, sections 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ..context import Context
 from ..tensor import Tensor
 from .pages import PAGE, CachedSequence, PagedCache
 from .stored_layers import StoredLayers
+from .ternary_layers import TernaryLayers
 from .watch import Watch, within
 from .weights import Weights
 
@@ -134,7 +135,7 @@ class Engine:
         )
         # Where the steps of a call put their results: made once for the most rows of a call, so that no call allocates.
         rows = max(piece, max_batch)
-        self._layers = StoredLayers(ctx, config, rows)
+        self._layers: Any = (TernaryLayers if config.ternary else StoredLayers)(ctx, config, rows)
         self._x = ctx.empty((rows, config.hidden_size))
         self._heads = ctx.empty((rows, config.num_heads, config.head_dim))
         self._logits = ctx.empty((max(max_batch, _LOGITS_ROWS), config.vocab_size))

@@ -16,6 +16,7 @@ from ..binding import exchange
 from ..context import Context
 from ..formats.mapped import release
 from ..tensor import Tensor
+from .ternary_weights import TernaryLayer, ternary_layers
 
 if TYPE_CHECKING:
     from ..formats.block_formats import StoredTensor
@@ -31,6 +32,10 @@ class Weight(NamedTuple):
 
     data: Tensor
     format: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.data.nbytes
 
 
 @dataclass(frozen=True)
@@ -66,12 +71,20 @@ class Layer:
     post_norm: Tensor
     ffn: Gated | Mixture
 
+    @property
+    def matrices(self) -> list[Weight]:
+        ffn = self.ffn
+        inner = [ffn.router, ffn.w1, ffn.w3, ffn.w2] if isinstance(ffn, Mixture) else [ffn.gate, ffn.up, ffn.down]
+        return [self.q, self.k, self.v, self.o, *inner]
+
 
 class Weights:
     """All weights of a model.
 
     `place` is "memory" (copied into the context's), "file" (the pages of the mapped file) or "auto": in memory unless
     that would take more than half of what is free. On a GPU they are in its memory. `in_memory` says what it came to.
+    Ternary weights are always packed into the context's memory, so of such a model this is about the embedding and the
+    head alone.
     """
 
     def __init__(self, ctx: Context, model: StoredModel, place: str = "auto"):
@@ -84,13 +97,18 @@ class Weights:
         self._tensors = model.tensors
         self._config = model.config
         self.embedding = self._matrix("model.embed_tokens.weight")
-        self.layers = [self._layer(f"model.layers.{number}") for number in range(model.config.num_layers)]
+        self.layers: list[Layer] | list[TernaryLayer]
+        if model.config.ternary:
+            self.layers = list(ternary_layers(ctx, model))
+            ctx.trim()  # what was needed to pack them
+        else:
+            self.layers = [self._layer(f"model.layers.{number}") for number in range(model.config.num_layers)]
         self.norm = self._vector("model.norm.weight")
         self.head = self.embedding if model.config.tie_embeddings else self._matrix("lm_head.weight")
         del self._tensors
-        mixtures = [layer.ffn for layer in self.layers if isinstance(layer.ffn, Mixture)]
+        mixtures = [layer.ffn for layer in self.layers if isinstance(layer, Layer) and isinstance(layer.ffn, Mixture)]
         self._expert_bytes = sum(w.data.nbytes for ffn in mixtures for w in (ffn.w1, ffn.w3, ffn.w2))
-        every = sum(weight.data.nbytes for layer in self.layers for weight in _matrices(layer))
+        every = sum(weight.nbytes for layer in self.layers for weight in layer.matrices)
         self._common_bytes = every - self._expert_bytes + self.head.data.nbytes
 
     @property
@@ -144,9 +162,3 @@ class Weights:
         tensor = self._ctx.tensor(rows)
         release(rows)  # so that the file's pages do not count beside the copy
         return tensor
-
-
-def _matrices(layer: Layer) -> list[Weight]:
-    ffn = layer.ffn
-    inner = [ffn.router, ffn.w1, ffn.w3, ffn.w2] if isinstance(ffn, Mixture) else [ffn.gate, ffn.up, ffn.down]
-    return [layer.q, layer.k, layer.v, layer.o, *inner]

@@ -1,0 +1,79 @@
+"""The products of a BitNet's layers: activations in 8 bits times weights -1, 0 and 1.
+
+Each row is normed and rounded to 8 bits by its largest magnitude before a product, whose integers are exact. (Ma et al.
+2025, "BitNet b1.58 2B4T Technical Report", section 2)
+"""
+
+from __future__ import annotations
+
+from .. import kernels
+from ..context import Context
+from ..models.llama import LlamaConfig
+from ..tensor import Tensor
+from .ternary_weights import TernaryLayer, TernaryWeight
+from .watch import Watch
+
+
+class TernaryLayers:
+    """As `StoredLayers`, of a model with ternary weights."""
+
+    def __init__(self, ctx: Context, config: LlamaConfig, rows: int):
+        self._ctx, self._config = ctx, config
+        queries = config.num_heads * config.head_dim
+        self._codes = ctx.empty((rows * max(config.hidden_size, queries, config.ffn_size),), "i8")
+        self._scale = ctx.empty((rows,))
+        self._qkv = ctx.empty((rows, queries + 2 * config.num_kv_heads * config.head_dim))
+        self._gate_up = ctx.empty((rows, 2 * config.ffn_size))
+        self._inner = ctx.empty((rows, config.ffn_size))
+        self._gate = kernels.relu2_gate if config.activation == "relu2" else kernels.swiglu
+
+    def qkv(self, layer: TernaryLayer, x: Tensor, watch: Watch | None) -> Tensor:
+        """Queries, keys and values of the normed rows, side by side: f32 [tokens, (heads + 2 kv_heads) * head_dim]."""
+        codes, scale = self._rounded(x, layer.input_norm, "attn_norm", watch)
+        qkv = self._qkv.narrow(0, 0, x.shape[0])
+        return kernels.bitlinear(codes, scale, layer.qkv.data, layer.qkv.scale, y=qkv)
+
+    def attended(self, layer: TernaryLayer, heads: Tensor, x: Tensor, watch: Watch | None) -> None:
+        """x += the projection of what attention gave, f32 [tokens, heads * head_dim], normed and rounded."""
+        codes, scale = self._rounded(heads, layer.attention_norm, "attn_sub_norm", watch)
+        self._add_product(codes, scale, layer.o, x, "attn_output", watch)
+
+    def feed_forward(self, layer: TernaryLayer, x: Tensor, watch: Watch | None) -> None:
+        """x += the feed-forward network of the normed rows."""
+        tokens, width = x.shape[0], self._config.ffn_size
+        codes, scale = self._rounded(x, layer.post_norm, "ffn_norm", watch)
+        both, inner = self._gate_up.narrow(0, 0, tokens), self._inner.narrow(0, 0, tokens)
+        kernels.bitlinear(codes, scale, layer.gate_up.data, layer.gate_up.scale, y=both)
+        gate, up = both.narrow(1, 0, width), both.narrow(1, width, width)
+        self._gate(gate, up, y=inner)
+        if watch is not None:
+            for name, tensor in (("gate", gate), ("up", up), ("ffn_inner", inner)):
+                watch(name, tensor)
+        codes, scale = self._rounded(inner, layer.ffn_norm, "ffn_sub_norm", watch)
+        self._add_product(codes, scale, layer.down, x, "ffn", watch)
+
+    def _rounded(self, x: Tensor, gain: Tensor | None, name: str, watch: Watch | None) -> tuple[Tensor, Tensor]:
+        """Codes i8 [tokens, width] and scales f32 [tokens] of the rows, normed where there is a gain."""
+        tokens, eps = x.shape[0], self._config.norm_eps
+        codes, scale = self._codes.narrow(0, 0, x.size).view(x.shape), self._scale.narrow(0, 0, tokens)
+        if gain is None:
+            kernels.act_quant_i8(x, codes=codes, scale=scale)
+        else:
+            kernels.rmsnorm_quant_i8(x, gain, eps=eps, codes=codes, scale=scale)
+        if watch is not None:
+            if gain is not None:  # the fused kernel keeps no norm, and rounds these bits
+                watch(name, kernels.rmsnorm(x, gain, eps=eps))
+            watch(f"{name}_codes", codes)
+            watch(f"{name}_scale", scale)
+        return codes, scale
+
+    def _add_product(
+        self, codes: Tensor, scale: Tensor, weight: TernaryWeight, x: Tensor, name: str, watch: Watch | None
+    ) -> None:
+        """x += the product; whoever watches sees it before it is added, which changes no bit."""
+        if watch is None:
+            kernels.bitlinear(codes, scale, weight.data, weight.scale, x, y=x)
+            return
+        product = kernels.bitlinear(codes, scale, weight.data, weight.scale, y=self._ctx.empty(x.shape))
+        watch(name, product)
+        kernels.add(product, x, y=x)
