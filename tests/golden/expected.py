@@ -30,7 +30,8 @@ ROUNDINGS = {
     **dict.fromkeys(["add", "mul", "scale", "cast", "fill", "embedding", "kv_append", "kv_trim"], 0),
     **dict.fromkeys(["moe_plan", "moe_gather", "zero_grad", "argmax", "sample", "topk_sample", "topp_sample"], 0),
     **dict.fromkeys(["random_bits", "increment", "kv_append_paged"], 0),
-    **dict.fromkeys(["quantize", "dequantize", "embedding_quant"], 0),
+    **dict.fromkeys(["quantize", "dequantize", "embedding_quant", "interleave_rows"], 0),
+    **dict.fromkeys(["act_quant_i8", "ternary_quantize", "ternary_pack", "ternary_unpack", "bitlinear"], 0),
     "silu": 5,  # exp, 1 + e, /, *
     "silu_backward": 9,  # silu's sigmoid (4), 1 - s, x *, 1 +, s *, dy *
     "swiglu": 6,
@@ -42,6 +43,7 @@ ROUNDINGS = {
     "softmax_topk_backward": 6,
     "rmsnorm": 6,  # square, mean, + eps, sqrt, 1 /, *, *
     "rmsnorm_residual": 7,
+    "rmsnorm_quant_i8": 7,  # of its scale: the norm, / 127
     "rmsnorm_backward": 8,
     "gemm": 2,  # *, +
     "gemm_beta": 5,
@@ -85,10 +87,13 @@ ROUNDINGS = {
 
 #: Outputs that are rounded to few bits by chance: what a fixture expects of them is exact, since no
 #: input lies where rounding in float32 on the way decides (see settled).
-BY_CHANCE = {"adamw_step_bf16": ("m", "v"), "adamw_step_f8": ("m", "r")}
-#: What settled moves the inputs by, as a share of each: twice what eight roundings of float32 come to, and no
+BY_CHANCE = {"adamw_step_bf16": ("m", "v"), "adamw_step_f8": ("m", "r"), "rmsnorm_quant_i8": ("codes",)}
+#: What settled moves the inputs of a step by, as a share of each: twice what eight roundings of float32 come to, and no
 #: kernel makes more between an input and what is rounded by chance.
 SHAKE = 2.0**-20
+#: What it moves a norm by: 64 roundings. Six are those of the formula; a sum of squares in four lanes of 200 / 4 each
+#: makes 54, and counts half behind the root.
+SHAKE_NORM = 2.0**-18
 
 
 class CaseError(ValueError):
@@ -216,10 +221,32 @@ def expected_and_errors(
     return expected, errors
 
 
+def undecided_codes(given: Arguments) -> Array:
+    """Where the codes of a norm are others when it moves a SHAKE_NORM, against the largest of its row and with it; and
+    where the largest of a row is itself rounded to another number of 16 bits, since that moves all codes of the row."""
+    with np.errstate(invalid="ignore"):
+        norm, dtype = reference.rmsnorm.rmsnorm(given["x"], given["weight"], given["eps"])["y"], given["dtype"]
+    largest = np.abs(norm) == np.max(np.abs(norm), axis=1, keepdims=True)
+    moved = {}
+    for others in (-SHAKE_NORM, SHAKE_NORM):
+        for most in (-SHAKE_NORM, SHAKE_NORM):
+            moved[others, most] = rounded(norm * (1 + np.where(largest, most, others)), dtype)
+    if dtype != "f32":
+        up, down = moved[SHAKE_NORM, SHAKE_NORM], moved[-SHAKE_NORM, -SHAKE_NORM]
+        unsure = largest & (up != down) & np.isfinite(norm)
+        if unsure.any():
+            return np.flatnonzero(unsure)
+    wanted = reference.ternary.act_quant_i8(rounded(norm, dtype))["codes"]
+    codes = [reference.ternary.act_quant_i8(numbers)["codes"] for numbers in moved.values()]
+    return np.flatnonzero(np.any([other != wanted for other in codes], axis=0))
+
+
 def undecided(function: header.Function, given: Arguments) -> Array:
     """The elements of outputs that are rounded by chance which lie so near to where they are rounded otherwise that
     float32 may get there: those that are others with the gradients and the moments a SHAKE larger or smaller. All four
     ways, since the new moments are sums of those two and move most when both parts do so one way."""
+    if function.kernel == "rmsnorm_quant_i8":
+        return undecided_codes(given)
     wanted = call(function, given, np.float64)
     found: set[int] = set()
     for gradients in (-SHAKE, SHAKE):
@@ -236,25 +263,26 @@ def undecided(function: header.Function, given: Arguments) -> Array:
     return np.array(sorted(found), np.int64)
 
 
-def smaller(function: header.Function, name: str, values: Array) -> Array:
+def smaller(function: header.Function, name: str, values: Array, given: Arguments) -> Array:
     """The values of an input times 13/16, as its dtype has them."""
-    return rounded(values * 0.8125, function.by_name[name].dtype)
+    return rounded(values * 0.8125, element_type(function.by_name[name], given))
 
 
 def settled(function: header.Function, given: Arguments) -> Arguments:
-    """The arguments with other gradients where float32 would decide an output that is rounded by chance; with other
-    moments where gradients are too small to move it. CaseError when that does not help."""
+    """The arguments with other gradients (or numbers of a norm) where float32 would decide an output that is rounded by
+    chance; with other moments where gradients are too small to move it. CaseError when that does not help."""
     if function.kernel not in BY_CHANCE or ("skip" in given and given["skip"][0]):  # a skipped step rounds nothing
         return given
     for attempt in range(40):
         at = undecided(function, given)
         if len(at) == 0:
             return given
-        for name in ("grad",) if attempt < 20 else ("m", "v", "r"):
+        for name in ("grad", "x") if attempt < 20 else ("m", "v", "r", "x"):
             if name in given:
                 values = given[name].copy()
+                flat = values.reshape(-1)
                 whole = values.dtype.kind == "u"  # the codes of magnitudes, which ascend with them
-                values[at] = values[at] - (values[at] & 0x7F > 1) if whole else smaller(function, name, values[at])
+                flat[at] = flat[at] - (flat[at] & 0x7F > 1) if whole else smaller(function, name, flat[at], given)
                 given = {**given, name: values}
     raise CaseError(f"{function.name}: element {at[0]} stays where the rounding of float32 decides")
 

@@ -169,7 +169,7 @@ def random_case(drawn: Drawn, function: header.Function) -> Case:
     if function.kernel in ROWS:
         call.content = drawn(st.sampled_from(CONTENTS))
     dtypes = {param.name: call[param.name] for param in function.of_kind("dtype")}
-    kinds = dict.fromkeys(dtypes.values()) or ("i32" if function.kernel in WHOLE_NUMBERS else "f32",)
+    kinds = dict.fromkeys(dtypes.values()) or (WHOLE_NUMBERS.get(function.kernel, "f32"),)
     return Case(function.kernel, f"{'-'.join(kinds)}.{call}", lambda d: arguments(d, call), dtypes)
 
 

@@ -17,6 +17,7 @@ from . import (
     rmsnorm,
     rope,
     softmax,
+    ternary,
 )
 from .case import Case
 
@@ -34,6 +35,7 @@ FAMILIES = (
     optimizer,
     decode,
     quant,
+    ternary,
     random,
 )
 

@@ -20,8 +20,12 @@ from nncuda.reference.rounding import rounded
 FLOATS = ("f32", "f16", "bf16")
 #: Sizes around the widths of vectors and of two tiles.
 TAILS = (1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)
-#: Kernels without a floating-point argument.
-WHOLE_NUMBERS = ("moe_plan", "random_bits", "increment")
+#: Kernels without a floating-point argument, and what the names of their cases begin with.
+WHOLE_NUMBERS = {
+    **dict.fromkeys(("moe_plan", "random_bits", "increment"), "i32"),
+    **dict.fromkeys(("ternary_pack", "ternary_unpack"), "i8"),
+    "interleave_rows": "u8",
+}
 
 Arguments = dict[str, Any]
 
@@ -78,7 +82,7 @@ class Case:
 def case(kernel: str, label: str, recipe: Callable[[Draw], Arguments], dtype: str = "", **dtypes: str) -> Case:
     """A case of one dtype; ``dtypes`` names further dtype parameters."""
     named = {"dtype": dtype, **dtypes} if dtype else dict(dtypes)
-    kinds = dict.fromkeys(named.values()) or ("i32" if kernel in WHOLE_NUMBERS else "f32",)
+    kinds = dict.fromkeys(named.values()) or (WHOLE_NUMBERS.get(kernel, "f32"),)
     return Case(kernel, f"{'-'.join(kinds)}.{label}", recipe, named)
 
 

@@ -3,12 +3,15 @@
 import numpy as np
 
 from nncuda.formats.block_formats import FORMATS
-from nncuda.reference.quant import encoded
+from nncuda.reference.quant import encoded, interleave_rows
 
 from .case import FLOATS, case
 from .gemm import GROUPS, offsets, unread
 
+#: Formats whose rows lie side by side, and what they are otherwise.
+SIDE_BY_SIDE = {f"{name}_r16": name for name in ("q4_0", "q8_0", "q6_k")}
 CODES = {name: entry.code for name, entry in FORMATS.items()}
+CODES |= {name: CODES[plain] + 20 for name, plain in SIDE_BY_SIDE.items()}
 BLOCKS = {name: entry.elements for name, entry in FORMATS.items()}
 #: Formats in blocks of 32, which store as the gguf package does.
 SMALL = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
@@ -18,6 +21,9 @@ HALVES = {"q4_1": (0, 2), "q5_1": (0, 2), "q4_k": (0, 2), "q5_k": (0, 2), "q6_k"
 
 def weights(d, rows, k, name, scale=2.0**-7):
     """Stored rows: any bytes, but for the scales, which are near ``scale`` and of both signs."""
+    if name in SIDE_BY_SIDE:
+        plain = SIDE_BY_SIDE[name]
+        return interleave_rows(weights(d, rows, k, plain, scale), CODES[plain])["y"]
     entry = FORMATS[name]
     if entry.elements == 1:
         return encoded(d.bell(rows, k), entry.code)
@@ -38,6 +44,7 @@ def cases():
     yield from groups()
     yield from hard_numbers()
     yield from many_formats()
+    yield from side_by_side()
 
 
 def storing(dtype):
@@ -295,3 +302,115 @@ def many_formats():
                 },
                 dtype,
             )
+
+
+def side_by_side():
+    """Sixteen rows side by side: the order of the bytes, and products in it."""
+    for name in SIDE_BY_SIDE.values():
+        for rows, blocks in ((16, 1), (16, 3), (48, 2)) if name != "q6_k" else ((16, 1), (32, 2)):
+            k = BLOCKS[name] * blocks
+            yield case(
+                "interleave_rows",
+                f"{name}-rows{rows}-k{k}",
+                lambda d, rows=rows, k=k, name=name: {
+                    "x": d.integers(rows, FORMATS[name].row_bytes(k), high=256).astype(np.uint8),
+                    "k": k,
+                    "format": CODES[name],
+                },
+            )
+    for name, plain in SIDE_BY_SIDE.items():
+        block = BLOCKS[plain]
+        for dtype in FLOATS:
+            for m, n, blocks in ((1, 16, 1), (1, 48, 3), (2, 16, 2), (3, 32, 1), (17, 16, 1)):
+                if plain == "q6_k" and (n > 16 or blocks > 2 or (m == 17 and dtype != "f32")):
+                    continue
+                k = block * blocks
+                yield case(
+                    "gemm_quant",
+                    f"{name}-m{m}-n{n}-k{k}",
+                    lambda d, m=m, n=n, k=k, name=name: side_product(d, m, n, k, name),
+                    dtype,
+                )
+            yield case(
+                "gemm_quant",
+                f"{name}-m2-n16-k{block}-all",
+                lambda d, k=block, name=name: {
+                    **side_product(d, 2, 16, k, name),
+                    "bias": d.bell(16),
+                    "residual": d.bell(2, 16),
+                    "activation": 1,
+                },
+                dtype,
+            )
+        for label in ("ragged", "room") if plain != "q6_k" else ("one",):
+            counts, rows = GROUPS[label]
+            yield case(
+                "gemm_quant",
+                f"{name}-{label}-n16-k{block}",
+                lambda d, counts=counts, rows=rows, k=block, name=name: {
+                    **side_product(d, rows, len(counts) * 16, k, name),
+                    "x": unread(d.bell(rows, k), sum(counts)),
+                    "offsets": offsets(counts),
+                    "bias": d.bell(16),
+                    "residual": unread(d.bell(rows, 16), sum(counts)),
+                    "groups": len(counts),
+                },
+                "f32",
+            )
+            yield case(
+                "gemm_quant_swiglu",
+                f"{name}-{label}-n16-k{block}",
+                lambda d, counts=counts, rows=rows, k=block, name=name: {
+                    "x": unread(d.bell(rows, k), sum(counts)),
+                    "w_gate": weights(d, len(counts) * 16, k, name),
+                    "w_up": weights(d, len(counts) * 16, k, name),
+                    "offsets": offsets(counts),
+                    "groups": len(counts),
+                    "format_gate": CODES[name],
+                    "format_up": CODES[name],
+                },
+                "f32",
+            )
+    for dtype in FLOATS:
+        for m, n, k, gate, up in (
+            (1, 32, 64, "q4_0_r16", "q4_0_r16"),
+            (3, 16, 32, "q8_0_r16", "q4_0_r16"),
+            (17, 16, 32, "q4_0_r16", "q5_1"),
+        ):
+            yield case(
+                "gemm_quant_swiglu",
+                f"{gate}-{up}-m{m}-n{n}-k{k}",
+                lambda d, m=m, n=n, k=k, gate=gate, up=up: {
+                    "x": d.bell(m, k),
+                    "w_gate": weights(d, n, k, gate),
+                    "w_up": weights(d, n, k, up),
+                    "groups": 1,
+                    "format_gate": CODES[gate],
+                    "format_up": CODES[up],
+                },
+                dtype,
+            )
+        for m, k, names in (
+            (1, 64, ("q4_0_r16", "q4_0_r16", "q4_0_r16")),
+            (2, 32, ("q8_0_r16", "q8_0_r16", "q4_1")),
+            (17, 32, ("q4_0_r16", "q5_0", "q8_0_r16")),
+            (3, 256, ("q4_0_r16", "q8_0_r16", "q6_k_r16")),
+        ):
+            yield case(
+                "gemm_quant_qkv",
+                f"side-by-side-m{m}-q32-kv16-k{k}",
+                lambda d, m=m, k=k, names=names: {
+                    "x": d.bell(m, k),
+                    "wq": weights(d, 32, k, names[0]),
+                    "wk": weights(d, 16, k, names[1]),
+                    "wv": weights(d, 16, k, names[2]),
+                    "bias": d.bell(64) if m == 2 else None,
+                    "n": 64,
+                    **{f"format_{x}": CODES[name] for x, name in zip("qkv", names, strict=True)},
+                },
+                dtype,
+            )
+
+
+def side_product(d, m, n, k, name):
+    return {"x": d.bell(m, k), "w": weights(d, n, k, name), "groups": 1, "activation": 0, "format": CODES[name]}
