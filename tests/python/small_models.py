@@ -8,9 +8,10 @@ import numpy as np
 
 import nncuda
 from nncuda import kernels
+from nncuda.formats import ternary
 from nncuda.formats.block_formats import FORMATS, StoredTensor
 from nncuda.models import MoEConfig, MoETransformer
-from nncuda.models.llama import LlamaConfig, is_plain
+from nncuda.models.llama import LlamaConfig, is_plain, is_projection
 from nncuda.models.stored import StoredModel, StoredTensors
 from nncuda.reference import model as reference
 from nncuda.train import TrainConfig, Trainer
@@ -92,16 +93,21 @@ def llama_config(**changes: object) -> LlamaConfig:
     return LlamaConfig(**{"extended_context": sizes["context"], **sizes})
 
 
+#: Of `llama_config`, for a model with ternary weights.
+BITNET = {"activation": "relu2", "sub_norms": True, "ternary": True}
+
+
 def stored_model(
     ctx: nncuda.Context, config: LlamaConfig, format: str = "f32", head: str | None = None, seed: int = 0
 ) -> StoredModel:
-    """A model in memory with random weights, its matrices in `format` (the head in another, if one is named).
+    """A model in memory with random weights, its matrices in `format` (the head in another, if one is named); those of
+    a BitNet's layers as master weights in f32.
 
     Matrices are Normal(0, gain^2 / columns), with gains at which attention and experts choose and logits differ widely.
     """
     rng = np.random.default_rng(seed)
     shapes = config.shapes()
-    parts = {}
+    parts, matrices = {}, {}
     for name, shape in shapes.items():
         if config.tie_embeddings and name == "lm_head.weight":
             parts[name] = parts["model.embed_tokens.weight"]
@@ -111,24 +117,29 @@ def stored_model(
         chosen = "f32" if is_plain(name) else head if head and name == "lm_head.weight" else format
         if name.endswith("norm.weight"):
             values = 1 + values
+        if config.ternary and is_projection(name):
+            stored = StoredTensor(name, "f32", shape, values.view(np.uint8).reshape(-1))
+            matrices[name] = ternary.from_master("in memory", stored)
+            continue
         block = FORMATS[chosen]
         data = values.view(np.uint8)
         if chosen != "f32":
             data = kernels.quantize(ctx.tensor(values.reshape(-1, shape[-1])), format=block.code,
                                     row_bytes=block.row_bytes(shape[-1])).numpy()  # fmt: skip
         parts[name] = [StoredTensor(name, chosen, shape, data.reshape(-1))]
-    return StoredModel(Path("in memory"), config, StoredTensors(parts, shapes))
+    return StoredModel(Path("in memory"), config, StoredTensors(parts, shapes), matrices=matrices)
 
 
 _GAINS = {"embed_tokens": 8.0, "q_proj": 2.0, "k_proj": 2.0, "moe.gate": 2.0, "lm_head": 3.0}
 
 
 def numbers(ctx: nncuda.Context, stored: StoredModel) -> dict[str, np.ndarray]:
-    """What a model's weights stand for, in f64."""
-    return {
+    """What a model's weights stand for, in f64; of a BitNet the master weights."""
+    tensors = {
         name: kernels.dequantize(ctx.tensor(tensor.rows()), format=tensor.code, k=tensor.columns, dtype="f32")
         .numpy()
         .reshape(tensor.shape)
-        .astype(np.float64)
         for name, tensor in stored.tensors.items()
     }
+    tensors |= {name: matrix.master for name, matrix in stored.matrices.items()}
+    return {name: array.astype(np.float64) for name, array in tensors.items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import TINY, llama_config, numbers, save_tiny, stored_model
+from small_models import BITNET, TINY, llama_config, numbers, save_tiny, stored_model
 
 import nncuda
 from nncuda.context import INSTRUCTION_SETS
@@ -16,13 +16,16 @@ from nncuda.formats.block_formats import FORMATS
 from nncuda.formats.mapped import map_file, release
 from nncuda.infer import Sampling, generate
 from nncuda.infer.batch import DecodeBatch, Row
+from nncuda.infer.dump import take
 from nncuda.infer.engine import Engine, Part
 from nncuda.infer.generate import GREEDY
 from nncuda.infer.pages import PAGE, CacheFullError
 from nncuda.infer.scheduler import Request, Scheduler
 from nncuda.models import StoredModel
 from nncuda.models.llama import Rope, llama3_divisors
+from nncuda.reference import bitnet, ternary
 from nncuda.reference import llama as reference
+from nncuda.reference.arithmetic import Outputs
 from nncuda.train import Checkpoint
 
 EXPERTS = {"num_experts": 4, "experts_per_token": 2}
@@ -79,6 +82,70 @@ def test_logits_are_those_of_the_reference(ctx: nncuda.Context, changes: dict[st
     assert np.linalg.norm(logits - wanted) <= 2 * np.linalg.norm(plain - wanted)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"activation": "silu", "tie_embeddings": True, "rope": Rope(base=5e5)},
+        {"sub_norms": False, "hidden_size": 72, "head_dim": 24, "num_kv_heads": 1, "ffn_size": 91},
+    ],
+    ids=["plain", "silu, tied", "no sub norms, rows that are not whole groups"],
+)
+def test_logits_of_a_bitnet_are_those_of_the_reference(ctx: nncuda.Context, changes: dict[str, object]) -> None:
+    """With the codes that the engine took: at most twice as far from float64 as the same formulas in f32. And those are
+    the nearest ones, up to twice the distance of what the two round, where that is in the middle between two."""
+    config = llama_config(**{**BITNET, **changes})
+    stored = stored_model(ctx, config)
+    ids = ids_of(150)
+    engine = Engine(stored, ctx, context=256, cache_format="f32", piece=64)
+    steps = take(engine, ids.tolist(), range(config.num_layers), "engine").steps
+    exact = numbers(ctx, stored)
+    single = {name: array.astype(np.float32) for name, array in exact.items()}
+    passes = []
+    for params in (exact, single):
+        unrounded: dict[str, np.ndarray] = {}
+
+        def rounding(name: str, rows: np.ndarray, unrounded: dict[str, np.ndarray] = unrounded) -> Outputs:
+            scale = np.maximum(np.abs(rows).max(axis=1), 1e-5) / 127
+            unrounded[name] = rows / scale[:, None]
+            return {"codes": steps[f"{name}_codes"], "scale": scale}
+
+        passes.append((bitnet.forward(params, config, ids, rounding), unrounded))
+    (wanted, units), (plain, plain_units) = passes
+    assert len(units) == 4 * config.num_layers
+    for name, values in units.items():
+        apart = np.abs(values - plain_units[name]).max()
+        assert np.abs(steps[f"{name}_codes"] - values).max() <= 0.5 + 2 * apart
+    assert np.linalg.norm(steps["logits"] - wanted) <= 2 * np.linalg.norm(plain - wanted)
+    alone = bitnet.forward(exact, config, ids)  # takes codes of its own
+    assert np.corrcoef(steps["logits"].ravel(), alone.ravel())[0, 1] > 0.999
+
+
+def test_the_steps_of_a_bitnet_have_the_bits_of_their_definition(ctx: nncuda.Context) -> None:
+    config = llama_config(**BITNET)
+    stored = stored_model(ctx, config, "q8_0")
+    steps = take(Engine(stored, ctx), ids_of(20).tolist(), [1], "engine").steps
+    layer = {name.removeprefix("layers.1."): array for name, array in steps.items() if name.startswith("layers.1.")}
+    for name in ("attn_norm", "attn_sub_norm", "ffn_norm", "ffn_sub_norm"):
+        rounded = ternary.act_quant_i8(layer[name])
+        np.testing.assert_array_equal(layer[f"{name}_codes"], rounded["codes"])
+        np.testing.assert_array_equal(layer[f"{name}_scale"], rounded["scale"])
+    for name, of, part in (
+        *((f"{name}", "attn_norm", f"self_attn.{name}_proj") for name in "qkv"),
+        ("attn_output", "attn_sub_norm", "self_attn.o_proj"),
+        *((name, "ffn_norm", f"mlp.{name}_proj") for name in ("gate", "up")),
+        ("ffn", "ffn_sub_norm", "mlp.down_proj"),
+    ):
+        matrix = stored.ternary(f"model.layers.1.{part}.weight")
+        codes, rows = matrix.codes(), layer[f"{of}_codes"]
+        w, scales = ternary.ternary_pack(codes)["w"], np.full(len(codes), matrix.scale, np.float32)
+        product = ternary.bitlinear(rows, w, len(codes), "f32", layer[f"{of}_scale"], scales)["y"]
+        np.testing.assert_array_equal(layer[name].reshape(product.shape), product, err_msg=name)
+    inner = np.maximum(layer["gate"], 0).astype(np.float64) ** 2 * layer["up"]
+    np.testing.assert_allclose(layer["ffn_inner"], inner, rtol=2**-22)  # two roundings
+    np.testing.assert_array_equal(layer["output"], layer["attn_residual"] + layer["ffn"])
+
+
 def test_a_mixture_is_the_training_model(ctx: nncuda.Context, checkpoint: Path) -> None:
     """The same weights in both give the same logits but for rounding: sums of the same terms in another order."""
     model = Checkpoint(checkpoint).model(ctx)
@@ -104,14 +171,18 @@ def test_beyond_the_context_a_model_of_our_own_is_stretched(ctx: nncuda.Context,
 
 
 def test_watching_changes_no_bit(ctx: nncuda.Context) -> None:
-    for changes in ({}, EXPERTS):
+    attention = ["q", "k", "v", "q_rope", "k_rope", "attention"]
+    for changes, named in (
+        ({}, ["attn_norm", *attention, "attn_output"]),
+        (EXPERTS, ["attn_norm", *attention, "attn_output"]),
+        (BITNET, ["attn_norm", "attn_norm_codes", "attn_norm_scale", *attention, "attn_sub_norm"]),
+    ):
         engine = Engine(stored_model(ctx, llama_config(**changes), "q8_0"), ctx)
         ids, seen = ids_of(20), {}
         watched = engine.logits(ids, lambda name, tensor: seen.update({name: tensor.numpy()}))  # noqa: B023
         np.testing.assert_array_equal(watched, engine.logits(ids))
-        assert [name.removeprefix("layers.0.") for name in seen if name.startswith("layers.0.")][:8] == [
-            "attn_norm", "q", "k", "v", "q_rope", "k_rope", "attention", "attn_output",
-        ]  # fmt: skip
+        names = [name.removeprefix("layers.0.") for name in seen if name.startswith("layers.0.")]
+        assert names[: len(named)] == named
         np.testing.assert_array_equal(seen["logits"], watched)
         residual = seen["layers.1.attn_residual"] + seen["layers.1.ffn"]
         np.testing.assert_allclose(residual, seen["layers.1.output"], rtol=1e-6, atol=1e-6)
@@ -120,11 +191,13 @@ def test_watching_changes_no_bit(ctx: nncuda.Context) -> None:
 # The same bits
 
 
-@pytest.fixture(params=["q4_0, f16", "q8_0, q8_0", "f16, f16", "f32, f32", "experts, f16"])
+@pytest.fixture(
+    params=["q4_0, f16", "q8_0, q8_0", "f16, f16", "f32, f32", "experts, f16", "ternary, f16", "ternary, q8_0"]
+)
 def engine(ctx: nncuda.Context, request: pytest.FixtureRequest) -> Engine:
     weights, cache = request.param.split(", ")
-    experts = weights == "experts"
-    stored = stored_model(ctx, llama_config(**(EXPERTS if experts else {})), "q8_0" if experts else weights)
+    changes = {"experts": EXPERTS, "ternary": BITNET}.get(weights, {})
+    stored = stored_model(ctx, llama_config(**changes), "q8_0" if changes else weights)
     return Engine(stored, ctx, context=512, cache_format=cache, piece=200, max_batch=8, cache_tokens=16 * PAGE)
 
 
@@ -163,7 +236,7 @@ def test_every_split_of_a_short_text(ctx: nncuda.Context, isa: str) -> None:
     if INSTRUCTION_SETS.index(isa) > INSTRUCTION_SETS.index(ctx.isa):
         pytest.skip(f"this processor has no {isa}")
     ctx.isa = isa
-    for weights, changes in (("q4_0", {}), ("f16", EXPERTS)):
+    for weights, changes in (("q4_0", {}), ("f16", EXPERTS), ("q8_0", BITNET)):
         engine = Engine(stored_model(ctx, llama_config(**changes), weights), ctx, context=PAGE)
         ids = ids_of(40)
         whole = engine.logits(ids)
@@ -247,9 +320,10 @@ def test_what_is_shared_is_not_computed_again_and_gives_the_same_bits(engine: En
 # Long sequences, full caches
 
 
-def test_the_window_goes_on_beyond_the_context(ctx: nncuda.Context) -> None:
+@pytest.mark.parametrize("changes", [{}, BITNET], ids=["llama", "bitnet"])
+def test_the_window_goes_on_beyond_the_context(ctx: nncuda.Context, changes: dict[str, object]) -> None:
     """Behind the context the oldest page is out of sight, in prefill as in decode, and in any company."""
-    stored = stored_model(ctx, llama_config(), "q8_0")
+    stored = stored_model(ctx, llama_config(**changes), "q8_0")
     engine = Engine(stored, ctx, context=2 * PAGE, cache_tokens=8 * PAGE)
     prompt = ids_of(200)
     (alone,) = run(engine, [Request(prompt, 400)])
@@ -310,8 +384,9 @@ def test_a_full_cache_makes_requests_wait(ctx: nncuda.Context) -> None:
         small.check(ids_of(200), 100)
 
 
-def test_a_batch_is_captured_once_for_each_size(ctx: nncuda.Context) -> None:
-    engine = Engine(stored_model(ctx, llama_config()), ctx, context=256, max_batch=3)
+@pytest.mark.parametrize(("changes", "calls"), [({}, 9), (BITNET, 12)], ids=["llama", "bitnet"])
+def test_a_batch_is_captured_once_for_each_size(ctx: nncuda.Context, changes: dict[str, object], calls: int) -> None:
+    engine = Engine(stored_model(ctx, llama_config(**changes)), ctx, context=256, max_batch=3)
     batch = DecodeBatch(engine)
     rows = []
     for seed in range(3):
@@ -324,8 +399,8 @@ def test_a_batch_is_captured_once_for_each_size(ctx: nncuda.Context) -> None:
         batch.join(Row(engine.cache.open(), GREEDY))
     used = ctx.bytes_used
     batch.step()
-    # As many calls as one sequence has: embedding, 9 a layer, norm, head, argmax, counting on.
-    assert [len(graph) for graph in batch._graphs.values()] == [1 + 9 * 2 + 4] * 3
+    # As many calls as one sequence has: embedding, those of two layers, norm, head, argmax, counting on.
+    assert [len(graph) for graph in batch._graphs.values()] == [1 + calls * 2 + 4] * 3
     batch.leave(rows[0])
     batch.step()
     batch.join(rows[0])

@@ -14,7 +14,7 @@ from nncuda.reference import attention, elementwise, rmsnorm, rope, softmax
 from nncuda.reference.arithmetic import Array
 from nncuda.reference.layers import Parameters, linear
 
-__all__ = ["forward", "tables"]
+__all__ = ["attended", "forward", "tables"]
 
 
 def tables(config: LlamaConfig, positions: int, dtype: type = np.float64) -> tuple[Array, Array]:
@@ -55,12 +55,17 @@ def self_attention(x: Array, params: Parameters, prefix: str, config: LlamaConfi
         bias = params[f"{prefix}.{name}_proj.bias"] if config.attention_bias else 0
         return linear(h, params[f"{prefix}.{name}_proj.weight"]) + bias
 
-    q, k, v = (product(x, name).reshape(len(x), -1, config.head_dim) for name in "qkv")
+    return product(attended(*(product(x, name) for name in "qkv"), config, cosine, sine), "o")
+
+
+def attended(q: Array, k: Array, v: Array, config: LlamaConfig, cosine: Array, sine: Array) -> Array:
+    """What attention gives to the projection, [length, heads * head_dim], of rows of queries, keys and values."""
+    q, k, v = (rows.reshape(len(rows), -1, config.head_dim) for rows in (q, k, v))
     layout = rope.HALF if config.rope.layout == "half" else rope.INTERLEAVED
-    turned = rope.rope_qk(q, k, cosine, sine, np.arange(len(x)), layout)
+    turned = rope.rope_qk(q, k, cosine, sine, np.arange(len(q)), layout)
     scale = 1 / math.sqrt(config.head_dim)
     out = attention.flash_attention(turned["q"], turned["k"], v, 1, scale, causal=1)["out"]
-    return product(out.reshape(len(x), -1), "o")
+    return out.reshape(len(q), -1)
 
 
 def gated(x: Array, gate: Array, up: Array, down: Array) -> Array:
