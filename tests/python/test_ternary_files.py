@@ -165,3 +165,37 @@ def test_configurations_that_are_refused(case: str, tmp_path: Path) -> None:
     with pytest.raises(FormatError) as caught:
         StoredModel.open(tmp_path)
     assert words in str(caught.value)
+
+
+def gguf_folder(path: Path, form: str, tensors: Mapping[str, np.ndarray], architecture: str = "bitnet-b1.58") -> Path:
+    """A GGUF file of the model with these master weights, its matrices in a ternary type."""
+    from nncuda.formats.gguf_writer import TensorPlan, write_gguf
+    from nncuda.formats.ternary_blocks import ternary_bytes
+    from nncuda.models.gguf_names import gguf_name
+
+    keys = {"context_length": 64, "embedding_length": 256, "block_count": 2, "feed_forward_length": 512}
+    keys |= {"attention.head_count": 4, "attention.head_count_kv": 2, "rope.dimension_count": 64, "vocab_size": 64}
+    metadata = {"general.architecture": architecture} | {f"{architecture}.{key}": value for key, value in keys.items()}
+    metadata |= {f"{architecture}.attention.layer_norm_rms_epsilon": 1e-5, f"{architecture}.rope.freq_base": 5e5}
+    ternary = set(filter(is_projection, tensors))
+    plan = [TensorPlan(gguf_name(n), form if n in ternary else "f32", x.shape) for n, x in tensors.items()]
+    with write_gguf(path, metadata, plan) as writer:
+        for name, array in tensors.items():
+            if name in ternary:
+                writer.write(gguf_name(name), ternary_bytes(form, *absmean(array)))
+            else:
+                writer.write(gguf_name(name), array.astype("<f4").view(np.uint8).reshape(-1))
+    return path
+
+
+@pytest.mark.parametrize("form", ["tq1_0", "tq2_0", "i2_s"])
+def test_a_gguf_file(form: str, tmp_path: Path) -> None:
+    tensors = master_weights(bitnet_config(hidden_size=256, intermediate_size=512))
+    model = StoredModel.open(gguf_folder(tmp_path / "m.gguf", form, tensors))
+    assert model.config.activation == "relu2" and model.config.rope.layout == "half" and model.config.tie_embeddings
+    for name, matrix in model.matrices.items():
+        codes, scale = absmean(tensors[name])
+        assert matrix.form == form and matrix.scale == (scale if form == "i2_s" else np.float16(scale))
+        np.testing.assert_array_equal(matrix.codes(), codes)
+    other = StoredModel.open(gguf_folder(tmp_path / "m.gguf", form, tensors, "bitnet"))
+    assert other.config.activation == "silu"

@@ -41,6 +41,39 @@ class BlockFormat:
             raise ValueError(f"a row of {elements} elements is not whole blocks of {self.name} ({self.elements} each)")
         return elements // self.elements * self.bytes
 
+    def tensor_bytes(self, shape: tuple[int, ...]) -> int:
+        """Bytes of a tensor in a GGUF file; ValueError as of `row_bytes`."""
+        return math.prod(shape[:-1]) * self.row_bytes(shape[-1])
+
+
+@dataclass(frozen=True)
+class TernaryFormat:
+    """A type of GGUF files for matrices of -1, 0 and 1 (`formats.ternary_blocks`). `gguf_type`, `file_type`, `elements`
+    and `bytes` as of a `BlockFormat`; `tail` bytes follow the last row."""
+
+    name: str
+    gguf_type: int
+    file_type: int
+    elements: int  # of a block
+    bytes: int  # of a block
+    tail: int = 0
+
+    def tensor_bytes(self, shape: tuple[int, ...]) -> int:
+        """Bytes of a tensor; ValueError when its rows are not whole blocks."""
+        if shape[-1] % self.elements:
+            raise ValueError(f"a row of {shape[-1]} elements is not whole blocks of {self.name} ({self.elements} each)")
+        return math.prod(shape) // self.elements * self.bytes + self.tail
+
+
+#: By name: llama.cpp's two, and the one of bitnet.cpp.
+TERNARY_FORMATS: dict[str, TernaryFormat] = {
+    entry.name: entry
+    for entry in (
+        TernaryFormat("tq1_0", 34, 36, 256, 54),
+        TernaryFormat("tq2_0", 35, 37, 256, 66),
+        TernaryFormat("i2_s", 36, 40, 128, 32, 32),
+    )
+}
 
 #: By name.
 FORMATS: dict[str, BlockFormat] = {
@@ -63,6 +96,7 @@ _NUMPY = {"f32": np.dtype("<f4"), "f16": np.dtype("<f2"), "bf16": np.dtype(ml_dt
 
 #: By the number of the type in a GGUF file.
 FORMAT_OF_GGUF_TYPE: dict[int, BlockFormat] = {entry.gguf_type: entry for entry in FORMATS.values()}
+TERNARY_FORMAT_OF_GGUF_TYPE: dict[int, TernaryFormat] = {entry.gguf_type: entry for entry in TERNARY_FORMATS.values()}
 
 #: Types of GGUF files that this program only names: their numbers, names, and elements and bytes of a block.
 OTHER_GGUF_TYPES: dict[int, tuple[str, int, int]] = {
@@ -84,8 +118,6 @@ OTHER_GGUF_TYPES: dict[int, tuple[str, int, int]] = {
     27: ("i64", 1, 8),
     28: ("f64", 1, 8),
     29: ("iq1_m", 256, 56),
-    34: ("tq1_0", 256, 54),
-    35: ("tq2_0", 256, 66),
     39: ("mxfp4", 32, 17),
     40: ("nvfp4", 64, 36),
 }

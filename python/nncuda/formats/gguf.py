@@ -9,6 +9,7 @@ of the mapped file.
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 import mmap
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from .block_formats import FORMAT_OF_GGUF_TYPE, OTHER_GGUF_TYPES, StoredTensor
+from .block_formats import FORMAT_OF_GGUF_TYPE, OTHER_GGUF_TYPES, TERNARY_FORMAT_OF_GGUF_TYPE, StoredTensor
 from .errors import FormatError
 from .mapped import map_file
 
@@ -151,7 +152,15 @@ class GGUFFile(Mapping[str, StoredTensor]):
                 self.path,
                 f"tensor {name!r} is of type {entry.type_name}; this program reads {', '.join(sorted(_USABLE))}",
             )
-        return StoredTensor(name, entry.type_name, entry.shape, self._bytes[entry.offset : entry.offset + entry.nbytes])
+        return StoredTensor(name, entry.type_name, entry.shape, self.mapped(name))
+
+    def mapped(self, name: str) -> np.ndarray:
+        """The bytes of a tensor of a known type, u8 [bytes], over the mapped pages of the file."""
+        entry = self.entries[name]
+        return self._bytes[entry.offset : entry.offset + max(entry.nbytes, 0)]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.entries)
@@ -186,6 +195,13 @@ class SplitGGUF(Mapping[str, StoredTensor]):
 
     def __getitem__(self, name: str) -> StoredTensor:
         return self._home[name][name]
+
+    def mapped(self, name: str) -> np.ndarray:
+        """The bytes of a tensor, as `GGUFFile.mapped`."""
+        return self._home[name].mapped(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.entries)
@@ -349,7 +365,21 @@ class _Reader:
                     self.path, f"tensor {name!r} begins at byte {entry.offset}, inside tensor {before!r} before it"
                 )
             end, before = entry.offset + max(entry.nbytes, 1), name
+        self._check_i2_s(entries, alignment)
         return entries
+
+    def _check_i2_s(self, entries: Mapping[str, TensorEntry], alignment: int) -> None:
+        # Number 36 has been another type in other programs. As an i2_s, a tensor ends where the next begins.
+        starts = [*sorted(entry.offset for entry in entries.values()), self.size]
+        for name, entry in entries.items():
+            if entry.type_name == "i2_s":
+                room = starts[bisect.bisect_right(starts, entry.offset)] - entry.offset
+                if room >= entry.nbytes + alignment:
+                    raise FormatError(
+                        self.path,
+                        f"tensor {name!r} of type 36 has {room} bytes to the next tensor; as i2_s it takes "
+                        f"{entry.nbytes}, so that this is another type of this number",
+                    )
 
     def tensor(self, name: str, alignment: int) -> tuple[str, tuple[int, ...], int, int]:
         dimensions = self.scalar("<I", f"the number of dimensions of tensor {name!r}")
@@ -363,13 +393,17 @@ class _Reader:
         offset = self.scalar("<Q", f"the offset of tensor {name!r}")
         if offset % alignment:
             raise self.wrong(f"tensor {name!r} has the offset {offset}; it must be a multiple of {alignment}")
+        tail = 0
         if number in FORMAT_OF_GGUF_TYPE:
             known = FORMAT_OF_GGUF_TYPE[number]
             kind, block, block_bytes = known.name, known.elements, known.bytes
+        elif number in TERNARY_FORMAT_OF_GGUF_TYPE:
+            ternary = TERNARY_FORMAT_OF_GGUF_TYPE[number]
+            kind, block, block_bytes, tail = ternary.name, ternary.elements, ternary.bytes, ternary.tail
         elif number in OTHER_GGUF_TYPES:
             kind, block, block_bytes = OTHER_GGUF_TYPES[number]
         else:
             return f"unknown ({number})", tuple(reversed(sizes)), offset, -1
         if sizes[0] % block:
             raise self.wrong(f"tensor {name!r} has rows of {sizes[0]} elements; blocks of {kind} have {block}")
-        return kind, tuple(reversed(sizes)), offset, elements // block * block_bytes
+        return kind, tuple(reversed(sizes)), offset, elements // block * block_bytes + tail

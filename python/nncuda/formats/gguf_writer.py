@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from .atomic import replace_file
-from .block_formats import FORMATS
+from .block_formats import FORMATS, TERNARY_FORMATS, BlockFormat, TernaryFormat
 from .gguf import ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC, SCALARS, VALUE_TYPES, Value
 
 VERSION = 3
@@ -26,19 +26,21 @@ _DTYPES = {np.dtype(form): kind for kind, form in SCALARS.items() if kind != "bo
 
 @dataclass(frozen=True)
 class TensorPlan:
-    """A tensor to be written: `format` a name of `FORMATS`, `shape` row-major."""
+    """A tensor to be written: `format` a name of `FORMATS` or `TERNARY_FORMATS`, `shape` row-major."""
 
     name: str
     format: str
     shape: tuple[int, ...]
 
     @property
+    def layout(self) -> BlockFormat | TernaryFormat:
+        """Its format."""
+        return FORMATS.get(self.format) or TERNARY_FORMATS[self.format]
+
+    @property
     def nbytes(self) -> int:
         """ValueError when the rows are not whole blocks."""
-        rows = 1
-        for size in self.shape[:-1]:
-            rows *= size
-        return rows * FORMATS[self.format].row_bytes(self.shape[-1])
+        return self.layout.tensor_bytes(self.shape)
 
 
 def value_of(value: Any) -> Value:
@@ -139,7 +141,7 @@ def write_gguf(
                     f"tensor {tensor.name!r} of shape {list(tensor.shape)}: a name has 1 to 64 bytes, "
                     f"a shape 1 to 4 dimensions of 1 or more"
                 )
-            number = FORMATS[tensor.format].gguf_type
+            number = tensor.layout.gguf_type
             head.append(_string(tensor.name) + struct.pack(f"<I{len(sizes)}QIQ", len(sizes), *sizes, number, offset))
             offset += -(-tensor.nbytes // alignment) * alignment
         size = sum(map(len, head))

@@ -26,7 +26,7 @@ class TernaryMatrix:
 
     name    of the tensor in its file
     form    "f32", "f16", "bf16": master weights, which become ternary by `absmean`; "packed": Hugging Face's; "codes":
-            its codes as numbers; "tern2": this library's
+            its codes as numbers; "tern2": this library's; "tq1_0", "tq2_0", "i2_s": those of GGUF files
     shape   (n, k)
     data    u8 [bytes], over the file's pages
     """
@@ -139,12 +139,13 @@ def from_numbers(path: str | os.PathLike[str], stored: StoredTensor, scale: floa
 
 
 @functools.cache
-def _codes_of_bits(shift: int) -> np.ndarray:
+def codes_of_bits(shift: int) -> np.ndarray:
     """For each byte the code in its two bits from `shift` on."""
     return ((np.arange(256) >> shift & 3) - 1).astype(np.int8)
 
 
-def _check_bits(matrix: TernaryMatrix, packed: np.ndarray) -> None:
+def check_bits(matrix: TernaryMatrix, packed: np.ndarray) -> None:
+    """FormatError unless all pairs of bits are 0, 1 or 2."""
     if (packed & packed >> 1 & 0x55).any():
         raise matrix.wrong("has two bits 3, which are no ternary weight")
 
@@ -156,10 +157,10 @@ def from_packed(
 
     def decode(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
         packed = matrix.data.reshape(shape[0] // 4, shape[1])
-        _check_bits(matrix, packed)
+        check_bits(matrix, packed)
         codes = np.empty((4, *packed.shape), np.int8)
         for quarter in range(4):
-            np.take(_codes_of_bits(2 * quarter), packed, out=codes[quarter])
+            np.take(codes_of_bits(2 * quarter), packed, out=codes[quarter])
         return codes.reshape(shape), scale
 
     return TernaryMatrix(path, name, "packed", shape, data, decode)
@@ -177,7 +178,7 @@ def from_tern2(
     """This library's packed weights: the bytes that `kernels.ternary_pack` makes."""
 
     def decode(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
-        _check_bits(matrix, matrix.data)
+        check_bits(matrix, matrix.data)
         return tern2_codes(matrix.data, shape), scale
 
     return TernaryMatrix(path, name, "tern2", shape, data, decode)
@@ -190,7 +191,7 @@ def tern2_codes(data: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     words = data.reshape(stored // _LANES, row_bytes // 4, _LANES, 4).swapaxes(1, 2)
     codes = np.empty((stored // _LANES, _LANES, row_bytes // 4, 4, 4), np.int8)
     for part in range(4):
-        codes[:, :, :, part] = np.take(_codes_of_bits(2 * part), words)
+        codes[:, :, :, part] = np.take(codes_of_bits(2 * part), words)
     return np.ascontiguousarray(codes.reshape(stored, -1)[: shape[0], : shape[1]])
 
 

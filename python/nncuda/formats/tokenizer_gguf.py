@@ -42,7 +42,9 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any], source: str | os.PathLike[s
     kinds = given.kinds(size)
     ends = {given.id(f"tokenizer.ggml.{name}_token_id", size) for name in ("eos", "eot", "eom")}
     ends |= {index for index, token in enumerate(tokens) if token in END_PIECES and kinds[index] == CONTROL}
-    cut = given.get("tokenizer.ggml.pre", str, "") if model == "gpt2" else ""
+    # The converter of bitnet.cpp does not name the pre-tokenizer of its models, which have Llama 3's tokenizer.
+    unnamed = "llama-bpe" if metadata.get("general.architecture") in ("bitnet-25", "bitnet-b1.58") else ""
+    cut = given.get("tokenizer.ggml.pre", str, unnamed) if model == "gpt2" else ""
     options: dict[str, Any] = {
         "begin_id": given.id("tokenizer.ggml.bos_token_id", size),
         "end_ids": ends - {-1},

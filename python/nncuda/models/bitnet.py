@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ..formats.block_formats import TERNARY_FORMATS, StoredTensor
 from ..formats.errors import FormatError
+from ..formats.gguf import GGUFFile, SplitGGUF
 from ..formats.safetensors import SafetensorsFolder
 from ..formats.ternary import (
     TernaryMatrix,
@@ -20,6 +22,8 @@ from ..formats.ternary import (
     from_tern2,
     tern2_shape,
 )
+from ..formats.ternary_blocks import from_blocks, from_multiples
+from .gguf_names import gguf_name
 from .llama import LlamaConfig, is_projection
 
 #: `quant_method` in the config.json of a folder whose matrices are in tern2.
@@ -78,14 +82,55 @@ def matrices_from_folder(
     shapes = config.shapes()
     matrices = {}
     for name in filter(is_projection, shapes):
-        if name not in files:
-            raise FormatError(folder, f"lacks the tensor {name} of shape {list(shapes[name])}")
+        _check_there(folder, name, shapes[name], files)
         matrices[name] = _matrix(folder, name, shapes[name], quantization, files)
     return matrices
 
 
+def _check_there(path: Path, name: str, shape: tuple[int, ...], files: Mapping[str, Any]) -> None:
+    if name not in files:
+        raise FormatError(path, f"lacks the tensor {name} of shape {list(shape)}")
+
+
+def matrices_from_gguf(path: Path, config: LlamaConfig, file: GGUFFile | SplitGGUF) -> dict[str, TernaryMatrix]:
+    """The matrices of a GGUF file by the names of `LlamaConfig.shapes`; all but the codes is checked.
+
+    A tensor `NAME.scale`, f32 [1], multiplies the matrix `NAME.weight`: so does llama.cpp.
+    """
+    shapes = config.shapes()
+    matrices = {}
+    for name in filter(is_projection, shapes):
+        theirs, shape = gguf_name(name), shapes[name]
+        _check_there(path, theirs, shape, file)
+        entry, factor = file.entries[theirs], 1.0
+        if entry.shape != shape:
+            problem = f"has shape {list(entry.shape)}; the configuration makes it {list(shape)}"
+            raise FormatError(path, f"tensor {theirs} {problem}")
+        scale = theirs.removesuffix("weight") + "scale"
+        if scale in file:
+            factor = _one_number(path, scale, file[scale])
+            checked_scale(factor, lambda problem, key=scale: FormatError(path, f"tensor {key} {problem}"), "value")
+        if entry.type_name in TERNARY_FORMATS:
+            rows, columns = shape
+            matrices[name] = from_blocks(path, theirs, entry.type_name, (rows, columns), file.mapped(theirs), factor)
+        elif entry.type_name in ("f32", "f16", "bf16"):
+            matrices[name] = from_multiples(path, file[theirs], factor)
+        else:
+            known = ", ".join(("f32", "f16", "bf16", *TERNARY_FORMATS))
+            raise FormatError(path, f"tensor {theirs} is of type {entry.type_name}; ternary weights are {known}")
+    return matrices
+
+
+def _one_number(path: Path, name: str, stored: StoredTensor) -> float:
+    if stored.elements != 1 or stored.format not in ("f32", "f16", "bf16"):
+        raise FormatError(
+            path, f"tensor {name} is {stored.format} {list(stored.shape)}; it must be one number in f32, f16 or bf16"
+        )
+    return float(stored.f32().reshape(-1)[0])
+
+
 def is_part_of_matrix(name: str) -> bool:
-    """Whether a tensor of a folder is one that `matrices_from_folder` reads."""
+    """Whether a tensor of a folder is one that `matrices_from_folder` reads, if it is one of the model."""
     return is_projection(name.removesuffix(_SCALE))
 
 
@@ -128,9 +173,7 @@ def _scale(folder: Path, name: str, quantization: Quantization, files: Safetenso
     key = name + _SCALE
     if key not in files:
         raise FormatError(folder, f"lacks the tensor {key}, the scale of {name}")
-    if files.shape(key) not in ((), (1,)):
-        raise FormatError(folder, f"tensor {key} has shape {list(files.shape(key))}; it must be [1]")
-    value = files.stored(key).f32().reshape(-1)[0]
+    value = np.float32(_one_number(folder, key, files.stored(key)))
 
     def wrong(problem: str) -> FormatError:
         return FormatError(folder, f"tensor {name} {problem}")

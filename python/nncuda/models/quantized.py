@@ -20,8 +20,9 @@ from ..formats.errors import FormatError
 from ..formats.gguf import ALIGNMENT_KEY
 from ..formats.gguf_writer import TensorPlan, write_gguf
 from ..formats.tokenizer_to_gguf import tokenizer_metadata
+from .gguf_names import ROPE_FREQUENCIES, gguf_name
 from .llama import LlamaConfig, is_plain
-from .stored import ROPE_FREQUENCIES, StoredModel, gguf_name
+from .stored import StoredModel
 
 _HEAD = "lm_head.weight"
 _EMBEDDINGS = "model.embed_tokens.weight"

@@ -29,53 +29,14 @@ from ..formats.ternary import TernaryMatrix
 from ..formats.tokenizer import TextTokenizer
 from ..formats.tokenizer_folder import tokenizer_from_folder
 from ..formats.tokenizer_gguf import tokenizer_from_gguf
-from .bitnet import is_part_of_matrix, matrices_from_folder, quantization_from_folder
+from .bitnet import is_part_of_matrix, matrices_from_folder, matrices_from_gguf, quantization_from_folder
+from .gguf_names import ROPE_FREQUENCIES, gguf_name, name_of_gguf
 from .llama import LlamaConfig, config_from_folder, config_from_gguf, is_plain, is_projection
 
-_OF_MODEL = {
-    "token_embd.weight": "model.embed_tokens.weight",
-    "output_norm.weight": "model.norm.weight",
-    "output.weight": "lm_head.weight",
-}
-_OF_LAYER = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-    "attn_sub_norm": "self_attn.attn_sub_norm",
-    "ffn_sub_norm": "mlp.ffn_sub_norm",
-    "ffn_gate_inp": "block_sparse_moe.gate",
-    "ffn_gate_exps": "block_sparse_moe.w1",
-    "ffn_up_exps": "block_sparse_moe.w3",
-    "ffn_down_exps": "block_sparse_moe.w2",
-}
-_GGUF_OF_LAYER = {ours: theirs for theirs, ours in _OF_LAYER.items()}
-_GGUF_OF_MODEL = {ours: theirs for theirs, ours in _OF_MODEL.items()}
-ROPE_FREQUENCIES = "rope_freqs.weight"
-_GGUF_NAME = re.compile(r"blk\.(\d{1,5})\.(\w+)\.(weight|bias)")
-_NAME = re.compile(r"model\.layers\.(\d{1,5})\.(.+)\.(weight|bias)")
 _EXPERT = re.compile(r"(model\.layers\.\d{1,5}\.block_sparse_moe)\.experts\.(\d{1,5})\.(w[123])\.weight")
 _FUSED = re.compile(r"(model\.layers\.\d{1,5})\.mlp\.experts\.(gate_up_proj|down_proj)")
 # Tables that old versions of transformers saved with the weights; the configuration gives them too.
 _REDUNDANT = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
-
-
-def gguf_name(name: str) -> str:
-    """What GGUF files call a tensor of `LlamaConfig.shapes`."""
-    match = _NAME.fullmatch(name)
-    return f"blk.{match[1]}.{_GGUF_OF_LAYER[match[2]]}.{match[3]}" if match else _GGUF_OF_MODEL[name]
-
-
-def _name_of_gguf(name: str) -> str | None:
-    match = _GGUF_NAME.fullmatch(name)
-    if match and match[2] in _OF_LAYER:
-        return f"model.layers.{int(match[1])}.{_OF_LAYER[match[2]]}.{match[3]}"
-    return _OF_MODEL.get(name)
 
 
 class StoredTensors(Mapping[str, StoredTensor]):
@@ -190,7 +151,9 @@ class StoredModel:
 def _open_gguf(path: Path) -> StoredModel:
     file = open_gguf(path)
     try:
-        divisors = file[ROPE_FREQUENCIES].f32() if ROPE_FREQUENCIES in file else None
+        # BitNet files of bitnet.cpp have the frequencies themselves under this name, and nothing reads them there.
+        scaled = ROPE_FREQUENCIES in file and file.metadata.get("general.architecture") == "llama"
+        divisors = file[ROPE_FREQUENCIES].f32() if scaled else None
         config = config_from_gguf(
             file.metadata,
             tied="output.weight" not in file,
@@ -201,15 +164,20 @@ def _open_gguf(path: Path) -> StoredModel:
         raise
     except (ValueError, TypeError) as error:
         raise FormatError(path, str(error)) from error
+    _check_layers(path, config, len(file))
+    matrices = matrices_from_gguf(path, config, file) if config.ternary else {}
     found: dict[str, list[StoredTensor]] = {}
     for theirs in file:
         if theirs == ROPE_FREQUENCIES:
             continue
-        name = _name_of_gguf(theirs)
-        if name is None or name in found:
+        whole = name_of_gguf(re.sub(r"\.scale$", ".weight", theirs))
+        if whole in matrices and theirs.startswith(gguf_name(whole).removesuffix("weight")):
+            continue
+        name = name_of_gguf(theirs)
+        if name is None or name in found or name in matrices:
             raise FormatError(path, f"has the tensor {theirs!r}, which is none of a model of this architecture")
         found[name] = [file[theirs]]
-    return StoredModel(path, config, _checked(path, config, found), file=file)
+    return StoredModel(path, config, _checked(path, config, found), file, matrices)
 
 
 def _open_folder(folder: Path) -> StoredModel:
@@ -220,6 +188,7 @@ def _open_folder(folder: Path) -> StoredModel:
     except ValueError as error:
         raise FormatError(folder / "config.json", str(error)) from error
     files = read_safetensors_folder(folder)
+    _check_layers(folder, config, len(files))
     matrices = None if quantization is None else matrices_from_folder(folder, config, quantization, files)
     found: dict[str, list[StoredTensor]] = {}
     experts: dict[str, dict[int, StoredTensor]] = {}
@@ -263,9 +232,12 @@ def _cut(folder: Path, part: str, tensor: StoredTensor, config: LlamaConfig) -> 
     }
 
 
+def _check_layers(path: Path, config: LlamaConfig, tensors: int) -> None:
+    if config.num_layers > tensors:  # before every tensor of every layer gets an entry in a table
+        raise FormatError(path, f"has {tensors} tensors; the configuration makes it {config.num_layers} layers")
+
+
 def _checked(path: Path, config: LlamaConfig, found: dict[str, list[StoredTensor]]) -> StoredTensors:
-    if config.num_layers > len(found):  # before every tensor of every layer gets an entry below
-        raise FormatError(path, f"has {len(found)} tensors; the configuration makes it {config.num_layers} layers")
     shapes = config.shapes()
     if config.ternary:
         shapes = {name: shape for name, shape in shapes.items() if not is_projection(name)}

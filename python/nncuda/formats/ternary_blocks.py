@@ -1,0 +1,171 @@
+"""The types of GGUF files for ternary matrices: tq1_0 and tq2_0 of llama.cpp, i2_s of bitnet.cpp.
+
+tq1_0, 256 elements in 54 bytes: 48 bytes and 4 bytes of digits base 3, code + 1, the first digit the most significant,
+as ceil(256/243 times the number), so that multiplying by 3 brings up one digit after the other; then the scale, f16.
+Digit d of byte b is element 32d + b for the first 32 bytes, 160 + 16d + b for the next 16, 240 + 4d + b for the last
+four, which have 4 digits in the place of 5. tq2_0, 256 in 66 bytes: 64 bytes with two bits a code, plus 1, then the
+scale, f16; bits 2i of byte 32h + b are element 128h + 32i + b. (https://github.com/ggml-org/ggml, `ggml-common.h`)
+
+i2_s: 128 elements in 32 bytes, bits 6 - 2i of byte b being code + 1 of element 32i + b; after the last block one scale,
+f32, and 28 bytes of padding. (https://github.com/microsoft/BitNet, `utils/convert-hf-to-gguf-bitnet.py`)
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from .block_formats import TERNARY_FORMATS, StoredTensor
+from .ternary import TernaryMatrix, check_bits, checked_scale, codes_of_bits
+
+# Bytes of digits, elements before them, digits a byte.
+_TQ1_0_PARTS = ((slice(0, 32), 0, 5), (slice(32, 48), 160, 5), (slice(48, 52), 240, 4))
+
+
+@functools.cache
+def _codes_of_digit(digit: int) -> np.ndarray:
+    """For each byte of tq1_0 the code in a digit, 0 the most significant."""
+    fraction = np.arange(256) * 3**digit & 255
+    return ((fraction * 3 >> 8) - 1).astype(np.int8)
+
+
+def _tq1_0_codes(blocks: np.ndarray) -> np.ndarray:
+    codes = np.empty((len(blocks), 256), np.int8)
+    for part, first, digits in _TQ1_0_PARTS:
+        width = part.stop - part.start
+        for digit in range(digits):
+            at = first + digit * width
+            codes[:, at : at + width] = np.take(_codes_of_digit(digit), blocks[:, part])
+    return codes
+
+
+def _tq1_0_bytes(codes: np.ndarray) -> np.ndarray:
+    blocks = np.empty((len(codes), 54), np.uint8)
+    for part, first, digits in _TQ1_0_PARTS:
+        width = part.stop - part.start
+        number = np.zeros((len(codes), width), np.uint16)
+        for digit in range(5):
+            at = first + digit * width
+            number *= 3
+            if digit < digits:
+                number += (codes[:, at : at + width] + 1).astype(np.uint16)
+        blocks[:, part] = (number * 256 + 242) // 243
+    return blocks
+
+
+def _tq2_0_codes(blocks: np.ndarray) -> np.ndarray:
+    halves = blocks[:, :64].reshape(-1, 2, 32)
+    codes = np.empty((len(blocks), 2, 4, 32), np.int8)
+    for part in range(4):
+        codes[:, :, part] = np.take(codes_of_bits(2 * part), halves)
+    return codes.reshape(-1, 256)
+
+
+def _tq2_0_bytes(codes: np.ndarray) -> np.ndarray:
+    bits = (codes + 1).view(np.uint8).reshape(-1, 2, 4, 32)
+    blocks = np.empty((len(codes), 66), np.uint8)
+    packed = bits[:, :, 0] | bits[:, :, 1] << 2 | bits[:, :, 2] << 4 | bits[:, :, 3] << 6
+    blocks[:, :64] = packed.reshape(-1, 64)
+    return blocks
+
+
+def ternary_bytes(format_name: str, codes: np.ndarray, scale: float = 1.0) -> np.ndarray:
+    """The bytes, u8 in one dimension, of codes i8 [n, k] in a format of `TERNARY_FORMATS`. ValueError when the rows are
+    not whole blocks. tq1_0 and tq2_0 round `scale` to f16, in which 1 is exact."""
+    entry = TERNARY_FORMATS[format_name]
+    size = entry.tensor_bytes(codes.shape)
+    blocks = np.ascontiguousarray(codes).reshape(-1, entry.elements)
+    if format_name == "i2_s":
+        out = np.zeros(size, np.uint8)
+        bits = (blocks + 1).view(np.uint8).reshape(-1, 4, 32)
+        packed = bits[:, 0] << 6 | bits[:, 1] << 4 | bits[:, 2] << 2 | bits[:, 3]
+        out[: -entry.tail] = packed.reshape(-1)
+        out[-entry.tail :][:4] = np.array([scale], "<f4").view(np.uint8)
+        return out
+    out = (_tq1_0_bytes if format_name == "tq1_0" else _tq2_0_bytes)(blocks)
+    out[:, -2:] = np.array([scale], "<f2").view(np.uint8)
+    return out.reshape(-1)
+
+
+def from_blocks(
+    path: str | os.PathLike[str],
+    name: str,
+    format_name: str,
+    shape: tuple[int, int],
+    data: np.ndarray,
+    factor: float = 1.0,
+) -> TernaryMatrix:
+    """A matrix in a format of `TERNARY_FORMATS`; its scale is what the format has, times `factor`."""
+
+    def decode(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
+        codes, scale = _DECODERS[format_name](matrix)
+        with np.errstate(over="ignore"):
+            whole = float(np.float32(scale) * np.float32(factor))
+        return codes.reshape(shape), checked_scale(whole, matrix.wrong, "scale")
+
+    return TernaryMatrix(path, name, format_name, shape, data, decode)
+
+
+def _i2_s(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
+    tail = TERNARY_FORMATS["i2_s"].tail
+    scale = checked_scale(float(matrix.data[-tail:][:4].view("<f4")[0]), matrix.wrong, "scale")
+    packed = matrix.data[:-tail].reshape(-1, 32)
+    check_bits(matrix, packed)
+    codes = np.empty((len(packed), 4, 32), np.int8)
+    for part in range(4):
+        codes[:, part] = np.take(codes_of_bits(6 - 2 * part), packed)
+    return codes, scale
+
+
+def _tq1_0(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
+    blocks = matrix.data.reshape(-1, 54)
+    return _scaled(matrix, _tq1_0_codes(blocks), blocks)
+
+
+def _tq2_0(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
+    blocks = matrix.data.reshape(-1, 66)
+    check_bits(matrix, blocks[:, :64])
+    return _scaled(matrix, _tq2_0_codes(blocks), blocks)
+
+
+def _scaled(matrix: TernaryMatrix, codes: np.ndarray, blocks: np.ndarray) -> tuple[np.ndarray, float]:
+    """The codes of blocks, those in blocks of scale 0 being 0, and the scale that all others share."""
+    scales = np.ascontiguousarray(blocks[:, -2:]).view("<f2")[:, 0].astype(np.float32)
+    if not (np.isfinite(scales).all() and (scales >= 0).all()):
+        raise matrix.wrong("has a block whose scale is not finite, or below 0")
+    codes[scales == 0] = 0
+    used = np.unique(scales[codes.any(axis=1)])
+    if len(used) > 1:
+        raise matrix.wrong(
+            f"has blocks of {len(used)} scales, {used[0]} to {used[-1]}; a matrix is multiplied with one scale here"
+        )
+    return codes, float(used[0] if len(used) else scales.max(initial=0) or 1)
+
+
+_DECODERS: dict[str, Callable[[TernaryMatrix], tuple[np.ndarray, float]]] = {
+    "i2_s": _i2_s,
+    "tq1_0": _tq1_0,
+    "tq2_0": _tq2_0,
+}
+
+
+def from_multiples(path: str | os.PathLike[str], stored: StoredTensor, factor: float = 1.0) -> TernaryMatrix:
+    """A matrix in f32, f16 or bf16 all of whose values are 0 or of one magnitude."""
+
+    def decode(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
+        values = stored.f32()
+        largest = np.abs(values).max(initial=0)
+        codes = (values == largest).astype(np.int8) - (values == -largest)
+        if not np.isfinite(largest) or np.count_nonzero(codes) != np.count_nonzero(values):
+            raise matrix.wrong(
+                "has values of more than one magnitude; the weights of a GGUF file must be ternary already"
+            )
+        with np.errstate(over="ignore"):
+            whole = float(np.float32(largest or 1) * np.float32(factor))
+        return codes, checked_scale(whole, matrix.wrong, "scale")
+
+    rows, columns = stored.shape
+    return TernaryMatrix(path, stored.name, "codes", (rows, columns), stored.data, decode)
