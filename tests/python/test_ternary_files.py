@@ -199,3 +199,54 @@ def test_a_gguf_file(form: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(matrix.codes(), codes)
     other = StoredModel.open(gguf_folder(tmp_path / "m.gguf", form, tensors, "bitnet"))
     assert other.config.activation == "silu"
+
+
+OURS = {"quant_method": "nncuda-tern2"}
+
+
+def with_matrices(tensors: Mapping[str, np.ndarray], make: Any) -> dict[str, np.ndarray]:
+    """`tensors`, each matrix being what `make` makes of its codes and scale: a matrix and its weight_scale."""
+    found: dict[str, np.ndarray] = {}
+    for name, array in tensors.items():
+        if is_projection(name):
+            found[name], scale = make(*absmean(array))
+            found[f"{name}_scale"] = np.array([scale]).astype(scale.dtype)
+        else:
+            found[name] = array
+    return found
+
+
+def packed_by_hand(codes: np.ndarray) -> np.ndarray:
+    """Hugging Face's packing, a byte at a time."""
+    quarter = len(codes) // 4
+    packed = np.zeros((quarter, codes.shape[1]), np.uint8)
+    for row in range(len(codes)):
+        packed[row % quarter] |= (codes[row] + 1).astype(np.uint8) << 2 * (row // quarter)
+    return packed
+
+
+FORMS: dict[str, tuple[dict[str, Any], Any]] = {
+    "autobitlinear, packed": (method(), lambda codes, scale: (packed_by_hand(codes), scale)),
+    "bitlinear, packed": (method("bitlinear"), lambda codes, scale: (packed_by_hand(codes), np.float32(1) / scale)),
+    "autobitlinear, numbers": (method(), lambda codes, scale: (codes.astype(ml_dtypes.bfloat16), scale)),
+    "ours": (OURS, lambda codes, scale: (tern2_bytes(codes), scale)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_folder_of_ternary_weights(form: str, tmp_path: Path) -> None:
+    config = bitnet_config(hidden_size=40, intermediate_size=52)
+    masters = master_weights(config)
+    quantization, make = FORMS[form]
+    tensors = with_matrices(masters, make)
+    model = StoredModel.open(write_folder(tmp_path, {**config, "quantization_config": quantization}, tensors))
+    for name, matrix in model.matrices.items():
+        codes, scale = absmean(masters[name])
+        stored = tensors[f"{name}_scale"][0]
+        # Of a number and its inverse, each rounded, the product is 1 to one unit in the last place or so.
+        assert matrix.scale == (np.float32(1) / stored if "bitlinear, packed" == form else scale)
+        assert abs(matrix.scale / scale - 1) < 2**-23
+        np.testing.assert_array_equal(matrix.codes(), codes)
+        assert matrix.master is None and matrix.shape == codes.shape
+    if form == "ours":
+        np.testing.assert_array_equal(model.ternary(Q).tern2(), tensors[Q])

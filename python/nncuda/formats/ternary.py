@@ -68,8 +68,12 @@ class TernaryMatrix:
 
     def tern2(self) -> np.ndarray:
         """The bytes of a matrix in the form "tern2", checked, u8 [stored, row_bytes]; no copy."""
-        _check_bits(self, self.data)
-        return self.data.reshape(tern2_shape(self.shape))
+        check_bits(self, self.data)
+        packed = self.data.reshape(tern2_shape(self.shape))
+        rows, columns = self.shape
+        if (rows % _LANES or columns % _LANES) and (tern2_bytes(tern2_codes(packed, self.shape)) != packed).any():
+            raise self.wrong("has weights other than 0 behind its last row or column")
+        return packed
 
     def wrong(self, problem: str) -> FormatError:
         """A FormatError about this matrix."""
@@ -178,8 +182,7 @@ def from_tern2(
     """This library's packed weights: the bytes that `kernels.ternary_pack` makes."""
 
     def decode(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
-        check_bits(matrix, matrix.data)
-        return tern2_codes(matrix.data, shape), scale
+        return tern2_codes(matrix.tern2(), shape), scale
 
     return TernaryMatrix(path, name, "tern2", shape, data, decode)
 
