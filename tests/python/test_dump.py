@@ -134,11 +134,16 @@ def test_experts(tmp_path: Path) -> None:
     np.testing.assert_allclose(steps["layers.0.output"], added, rtol=1e-5, atol=1e-6)
 
 
-def test_command(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("bitnet", [False, True], ids=["llama", "bitnet"])
+def test_command(folder: Path, bitnet: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if bitnet:
+        folder = tmp_path / "bitnet"
+        random_model.write_folder(folder, dataclasses.replace(SHAPE, bitnet=True), dtype="bf16")
     saved = tmp_path / "dump.safetensors"
     common = ["--model", str(folder), "--prompt", "1 7 300", "--ids", "--threads", "1"]
     shown = CliRunner().invoke(command, [*common, "--save", str(saved)])
     assert shown.exit_code == 0 and "layers.0.q_rope" in shown.output and "3 × 520" in shown.output, shown.output
+    assert ("layers.0.attn_sub_norm_codes" in shown.output) == bitnet
     again = CliRunner().invoke(command, [*common, "--compare", str(saved)])
     assert again.exit_code == 0 and "no value differs" in again.output, again.output
     coarse = CliRunner().invoke(command, [*common, "--cache-format", "bf16", "--compare", str(saved)])

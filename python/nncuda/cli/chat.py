@@ -69,7 +69,7 @@ def chat(
     device: str,
     threads: int | None,
 ) -> None:
-    """Talk with MODEL: a GGUF file, a Hugging Face folder of a Llama or Mixtral, a checkpoint or a run.
+    """Talk with MODEL: a GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint or a run.
 
     Each line is a message; the answer comes in the form of the model's chat template. /help lists the commands. Ctrl-C
     stops an answer; at the prompt, Ctrl-C twice or Ctrl-D leaves.

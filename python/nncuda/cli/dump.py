@@ -21,7 +21,7 @@ _DIFFERENT = 1
 
 @click.command()
 @click.option("--model", type=click.Path(exists=True, path_type=Path), required=True,
-              help="A GGUF file, a Hugging Face folder of a Llama or Mixtral, a checkpoint or a run.")  # fmt: skip
+              help="A GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint or a run.")  # fmt: skip
 @click.option(
     "--layer", "layers", type=click.IntRange(min=0), multiple=True, help="Which layer; may be repeated.  [default: 0]"
 )

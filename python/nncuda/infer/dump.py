@@ -10,12 +10,20 @@ The steps of layer L, in order, for a prompt of T tokens:
     layers.L.attn_output                        [T, hidden]: projected
     layers.L.attn_residual                      [T, hidden]: added to what came in
     layers.L.ffn_norm                           [T, hidden]
-    layers.L.gate, .up, .ffn_inner              [T, ffn]: both products, and silu(gate) * up
+    layers.L.gate, .up, .ffn_inner              [T, ffn]: both products, and silu(gate) * up, or max(gate, 0)^2 * up
     layers.L.router                             [T, experts], and for each of the k experts of a token
     layers.L.experts, .expert_weights           [T, k]: which they are, and how much each counts
     layers.L.ffn                                [T, hidden]: the feed-forward network, or its experts, weighted
     layers.L.output                             [T, hidden]
     norm, logits                                [T, hidden], [T, vocab]
+
+A model with ternary weights has, in front of each product, what goes into it: NAME_codes in 8 bits, and NAME_scale [T],
+which they are multiplied with, for each NAME of
+
+    layers.L.attn_norm, .attn_sub_norm          [T, hidden], [T, heads * head_dim], in front of q, k, v and attn_output
+    layers.L.ffn_norm, .ffn_sub_norm            [T, hidden], [T, ffn], in front of gate, up and ffn
+
+where the norm itself is not shown if the model lacks it.
 
 Queries and keys are kept with the pairs of rotary embedding half a head apart, as Hugging Face has them, also where a
 GGUF file has a pair side by side, so that dumps of both can be compared.

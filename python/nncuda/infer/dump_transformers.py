@@ -16,8 +16,10 @@ class PeerMissing(RuntimeError):
 
 
 def take(folder: Path, ids: Sequence[int], layers: Collection[int]) -> Dump:
-    """Runs a folder's Llama or Mixtral over a prompt. PeerMissing without transformers and torch; ValueError for a
-    model whose parts have other names."""
+    """Runs a folder's Llama, Mixtral or BitNet over a prompt. PeerMissing without transformers and torch, and for a
+    BitNet accelerate; ValueError for a model whose parts have other names.
+
+    Of a BitNet there are no codes: transformers keeps rounded rows as the numbers that they stand for."""
     try:
         import torch
         import transformers
@@ -27,9 +29,12 @@ def take(folder: Path, ids: Sequence[int], layers: Collection[int]) -> Dump:
             "(pip install transformers torch); a dump that --save wrote is compared without them"
         ) from error
 
-    model: Any = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager"
-    )
+    try:
+        model: Any = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, attn_implementation="eager"
+        )
+    except ImportError as error:  # what only some models need
+        raise PeerMissing(f"transformers cannot run the model in {folder}: {error}") from error
     steps: dict[str, np.ndarray] = {}
     hooks: list[Any] = []
 
@@ -68,14 +73,18 @@ def take(folder: Path, ids: Sequence[int], layers: Collection[int]) -> Dump:
             behind(layer.self_attn.q_proj, f"{base}.q", heads)
             behind(layer.self_attn.k_proj, f"{base}.k", kv_heads)
             behind(layer.self_attn.v_proj, f"{base}.v", kv_heads)
-            before(layer.self_attn.o_proj, f"{base}.attention", heads)
+            before(getattr(layer.self_attn, "attn_sub_norm", layer.self_attn.o_proj), f"{base}.attention", heads)
+            if hasattr(layer.self_attn, "attn_sub_norm"):
+                behind(layer.self_attn.attn_sub_norm, f"{base}.attn_sub_norm")
             behind(layer.self_attn.o_proj, f"{base}.attn_output")
             before(layer.post_attention_layernorm, f"{base}.attn_residual")
             behind(layer.post_attention_layernorm, f"{base}.ffn_norm")
             if hasattr(layer.mlp, "gate_proj"):
                 behind(layer.mlp.gate_proj, f"{base}.gate")
                 behind(layer.mlp.up_proj, f"{base}.up")
-                before(layer.mlp.down_proj, f"{base}.ffn_inner")
+                before(getattr(layer.mlp, "ffn_sub_norm", layer.mlp.down_proj), f"{base}.ffn_inner")
+            if hasattr(layer.mlp, "ffn_sub_norm"):
+                behind(layer.mlp.ffn_sub_norm, f"{base}.ffn_sub_norm")
             behind(layer.mlp, f"{base}.ffn")
             behind(layer, f"{base}.output")
         behind(model.model.norm, "norm")

@@ -82,7 +82,7 @@ class LanguageModel:
         max_batch: int = 32,
         weights: str = "auto",
     ) -> LanguageModel:
-        """Opens a GGUF file, a Hugging Face folder of a Llama or Mixtral, a checkpoint or a run of this library.
+        """Opens a GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint or a run of this library.
 
         Weights are copied into memory unless they would take more than half of what is free, and used in the mapped
         file otherwise; `weights` "memory" or "file" insists on one. `device` and `threads` are those of `Context`, the
