@@ -102,9 +102,9 @@ def generate(
 ) -> None:
     """Continue PROMPT ("-" reads it from the standard input) with MODEL, and write the text as it comes.
 
-    MODEL is a GGUF file or a Hugging Face folder of a Llama or BitNet, which run on the inference engine; or a checkpoint, the
-    folder of a run, or a Mixtral folder, which run as in training (the same tokens as from Go and Rust) unless --engine
-    is given.
+    MODEL is a GGUF file or a Hugging Face folder of a Llama or BitNet, which run on the inference engine; or a
+    checkpoint, the folder of a run, or a Mixtral folder, which run as in training (the same tokens as from Go and Rust)
+    unless --engine is given.
 
     Several prompts run together; their texts are written in order, with a line "---" between them.
 
