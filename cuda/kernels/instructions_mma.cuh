@@ -199,4 +199,33 @@ __device__ __forceinline__ void nn_mma_m16n8k8_tf32(float (&d)[4], const uint32_
 #endif
 }
 
+/*
+ * d += a * b for whole numbers: a 16 x 32 and b 32 x 8 of signed bytes, four in a register with the lowest k in the
+ * lowest byte, d 16 x 8 in 32 bits. Exact. PTX 9.7.14.5.10:
+ *   a[0]: row g, k = 4t .. 4t + 3            a[1]: row g + 8, the same k
+ *   a[2]: row g, k = 4t + 16 .. 4t + 19      a[3]: row g + 8, the same k
+ *   b0: k = 4t .. 4t + 3, column g           b1: k = 4t + 16 .. 4t + 19, column g           d as above
+ * sm_75+; before sm_80 as four of 8 x 8 x 16 (PTX 9.7.14.5.3), whose d are columns 2t and 2t + 1 of row g.
+ */
+__device__ __forceinline__ void nn_mma_m16n8k32_s8(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+               "{%0, %1, %2, %3};"
+               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#elif __CUDA_ARCH__ >= 750
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+      asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                   : "+r"(d[2 * half]), "+r"(d[2 * half + 1])
+                   : "r"(a[2 * k + half]), "r"(k == 0 ? b0 : b1));
+    }
+  }
+#else
+  nn_absent(d, a, b0, b1);
+#endif
+}
+
 #endif

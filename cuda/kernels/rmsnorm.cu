@@ -1,6 +1,6 @@
 #include "abi/rmsnorm.h"
 
-#include "kernels/rows.cuh"
+#include "kernels/rmsnorm_row.cuh"
 
 /* ---- forward: of x, or of x + residual, which is kept in `sum` ---- */
 
@@ -47,27 +47,18 @@ __global__ void __launch_bounds__(SHAPE::THREADS) rmsnorm_kernel(forward a) {
           nn_row_store<WIDE>(sum, at + (v * LANES + lane) * N, end, values[v]);
         }
       }
-#pragma unroll
-      for (int v = 0; v < VECTORS; v++) {
-#pragma unroll
-        for (int e = 0; e < N; e++) {
-          squares = fmaf(values[v][e], values[v][e], squares);
-        }
-      }
+      nn_rms_square(squares, values);
     };
     const auto store = [&](int64_t at, float rstd) {
 #pragma unroll
       for (int v = 0; v < VECTORS; v++) {
         float gain[N];
         nn_row_load<WIDE>(gain, weight, at + (v * LANES + lane) * N, end, 0.0f);
-#pragma unroll
-        for (int e = 0; e < N; e++) {
-          values[v][e] = values[v][e] * rstd * gain[e];
-        }
+        nn_rms_apply(values[v], rstd, gain);
         nn_row_store<WIDE>(y, at + (v * LANES + lane) * N, end, values[v]);
       }
     };
-    const auto rstd_of = [&] { return 1.0f / sqrtf(nn_row_sum<LANES>(squares, shared[turn]) / (float)a.cols + a.eps); };
+    const auto rstd_of = [&] { return nn_rms_rstd<LANES>(squares, a.cols, a.eps, shared[turn]); };
     float rstd;
     if constexpr (SHAPE::form != NN_ROW_LONG) {
       square(0);

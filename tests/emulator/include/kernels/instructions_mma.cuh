@@ -203,4 +203,29 @@ inline void nn_mma_m16n8k8_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t 
   }
 }
 
+/*
+ * PTX 9.7.14.5.10 for .s8, turned round: A (row, k) is byte k % 4 of register row / 8 + 2 * (k / 16) of lane
+ * 4 * (row % 8) + k % 16 / 4, B (k, col) byte k % 4 of register k / 16 of lane 4 * col + k % 16 / 4.
+ */
+inline void nn_mma_m16n8k32_s8(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                               nn_site site = nn_site::here()) {
+  nn_emulated_requires(750, "mma.m16n8k32 of s8");
+  struct fragments {
+    uint32_t a[4], b[2];
+  };
+  const fragments mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  const fragments *lanes = nn_emulated_gather(0xffffffffu, mine, site.in("mma.m16n8k32 of s8"));
+  const int g = (int)nn_emulated_lane() / 4, t = (int)nn_emulated_lane() % 4;
+  for (int i = 0; i < 4; i++) {
+    const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
+    uint32_t sum = (uint32_t)d[i]; /* wraps, as without .satfinite */
+    for (int k = 0; k < 32; k++) {
+      const uint32_t left = lanes[4 * (row % 8) + k % 16 / 4].a[row / 8 + 2 * (k / 16)];
+      const uint32_t right = lanes[4 * column + k % 16 / 4].b[k / 16];
+      sum += (uint32_t)((int8_t)(left >> 8 * (k % 4)) * (int8_t)(right >> 8 * (k % 4)));
+    }
+    d[i] = (int32_t)sum;
+  }
+}
+
 #endif

@@ -1,0 +1,32 @@
+/* RMSNorm of a row in registers (Zhang and Sennrich 2019): all kernels that norm have these bits. */
+#ifndef NN_KERNELS_RMSNORM_ROW_CUH
+#define NN_KERNELS_RMSNORM_ROW_CUH
+
+#include "kernels/rows.cuh"
+
+/* Adds the squares of a thread's elements, in their order. */
+template <int VECTORS, int N>
+__device__ __forceinline__ void nn_rms_square(float &squares, const float (&values)[VECTORS][N]) {
+#pragma unroll
+  for (int v = 0; v < VECTORS; v++) {
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      squares = fmaf(values[v][e], values[v][e], squares);
+    }
+  }
+}
+
+/* 1 / sqrt(mean square + eps), from the squares of the LANES threads of a row. `shared` as nn_row_sum has it. */
+template <int LANES>
+__device__ __forceinline__ float nn_rms_rstd(float squares, int64_t cols, float eps, float *shared) {
+  return 1.0f / sqrtf(nn_row_sum<LANES>(squares, shared) / (float)cols + eps);
+}
+
+template <int N> __device__ __forceinline__ void nn_rms_apply(float (&values)[N], float rstd, const float (&gain)[N]) {
+#pragma unroll
+  for (int e = 0; e < N; e++) {
+    values[e] = values[e] * rstd * gain[e];
+  }
+}
+
+#endif
