@@ -26,12 +26,12 @@ static inline void tile_registers_configure(const tile_configuration *config) {
   __asm__ volatile("ldtilecfg %0" : : "m"(*config));
 }
 
-static void tile_registers_open(void) {
+static inline void tile_registers_open(void) {
   const tile_configuration config = tile_registers_full();
   tile_registers_configure(&config);
 }
 
 /* Idle tile registers would make every later switch of threads save them. */
-static void tile_registers_close(void) { _tile_release(); }
+static inline void tile_registers_close(void) { _tile_release(); }
 
 #endif

@@ -1,74 +1,124 @@
-/*
- * Linear layers with ternary weights.
- *
- * A task owns some panels of sixteen rows of weights, that is columns of the result, and some rows of the activations;
- * it leaves their integers in scratch memory and makes the result of them there. Integers are exact, so no order of
- * additions matters; what follows is done element by element, with one rounding an operation.
- *
- * Weights are multiplied as stored, code + 1, so each integer is above the true one by the sum of its row of
- * activations, which is found once a call.
- */
-#include "../abi/ternary.h"
-
-#include "kernel.h"
-
-#include <string.h>
+/* Linear layers with ternary weights: how a call is cut into tasks, and how integers become the result. */
+#include "ternary_gemm_plain.h"
+#include "ternary_gemm_tile.h"
+#include "ternary_gemm_vector.h"
 
 enum {
-  PANEL = NN_TERNARY_ROWS,
-  STEP = NN_TERNARY_COLUMNS,
-  STEP_BYTES = PANEL * 4,   /* of a panel's weights of one step */
-  MOST_ROWS = 64,           /* of activations in a task */
-  TASK_BYTES = 96 << 10,    /* of weights in a task */
-  MOST_COLUMNS = 64 * PANEL /* of a task */
+  MOST_ROWS = 256,       /* of activations in a task */
+  FEW_ROWS = 16,         /* up to these, tasks are cut by bytes of weights */
+  TASK_BYTES = 96 << 10, /* then */
+  MOST_PANELS = 64,      /* then */
+  MANY_ROWS_PANELS = 8,  /* otherwise */
+  TILED_ROWS = 3,        /* from these on, rows go through tile registers where there are any */
+  LEFT_ROWS = 16         /* rows of activations that a task takes over */
 };
 
 typedef struct gemm_job {
   const nn_bitlinear_args *args;
-  const int8_t *x; /* [m, depth]: activations, zeros after k */
-  int64_t depth;   /* k rounded up to whole steps */
-  int32_t *total;  /* [m] sums of the rows of x */
-  int64_t panels;  /* of a task */
-  int64_t chunks;  /* tasks that own the same rows of activations */
-  int32_t *sums;   /* [MOST_ROWS, panels * PANEL] a worker */
-  int64_t ld;      /* of sums */
+  ternary_left left;
+  int32_t tiled;
+  int64_t rows;   /* of activations in a task */
+  int64_t panels; /* of weights in a task */
+  int64_t chunks; /* tasks with the same rows */
+  char *scratch;
+  int64_t scratch_step; /* bytes a worker: sums, then what the product needs */
+  int64_t sums_bytes, ld;
+  int64_t tasks, threads; /* threads decide what is fetched ahead, and nothing else */
 } gemm_job;
 
-NN_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-NN_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+/* ---- by instruction set ---- */
 
-/* The integers of a panel with one row of activations. */
-NN_INLINE void panel_row(const uint8_t *w, const int8_t *x, int64_t steps, int32_t total, int32_t *sums) {
-  int32_t sum[PANEL];
-  for (int r = 0; r < PANEL; r++) {
-    sum[r] = -total;
+#if NN_SIMD_AVX512 || NN_SIMD_AVX2
+/* Row r of the activations as it is, zeros after it. */
+NN_INLINE void vector_take_row(const ternary_left *left, int64_t r, const int8_t *codes, int64_t k) {
+  int8_t *x = (int8_t *)(uintptr_t)left->x + r * left->depth;
+  int32_t total = 0;
+  memcpy(x, codes, (size_t)k);
+  memset(x + k, 0, (size_t)(left->depth - k));
+  for (int64_t c = 0; c < k; c++) {
+    total += codes[c];
   }
-  for (int64_t s = 0; s < steps; s++, w += STEP_BYTES, x += STEP) {
-    for (int r = 0; r < PANEL; r++) {
-      for (int i = 0; i < STEP; i++) {
-        sum[r] += (w[4 * r + i % 4] >> (i / 4 * 2) & 3) * x[i];
-      }
-    }
+  left->total[r] = total;
+}
+#endif
+
+static void take_row(const gemm_job *job, int64_t r) {
+  const nn_bitlinear_args *a = job->args;
+  const int8_t *codes = a->codes + r * a->k;
+#if TERNARY_TILES
+  if (job->tiled) {
+    tile_take_row(&job->left, r, codes, a->k);
+    return;
   }
-  memcpy(sums, sum, sizeof sum);
+#endif
+#if NN_SIMD_AVX512 || NN_SIMD_AVX2
+  vector_take_row(&job->left, r, codes, a->k);
+#else
+  plain_take_row(&job->left, r, codes, a->k);
+#endif
+}
+
+static void product(const gemm_job *job, const ternary_piece *piece) {
+#if TERNARY_TILES
+  if (job->tiled) {
+    tile_product(piece);
+    return;
+  }
+#endif
+  (void)job;
+#if NN_SIMD_AVX512 || NN_SIMD_AVX2
+  vector_product(piece);
+#else
+  plain_product(piece);
+#endif
+}
+
+/* How activations are kept: multiples of rows and columns, bytes each. */
+static void choose_form(gemm_job *job, int64_t *rows, int64_t *columns, int64_t *bytes) {
+  *rows = 1, *columns = STEP, *bytes = 1;
+#if TERNARY_TILES
+  job->tiled = job->args->m >= TILED_ROWS;
+  if (job->tiled) {
+    *rows = TILE, *columns = TILE_DEPTH;
+  }
+#elif !NN_SIMD_AVX512 && !NN_SIMD_AVX2
+  *bytes = sizeof(int16_t);
+#endif
+  (void)job;
+}
+
+static int64_t work_bytes(void) {
+#if TERNARY_TILES
+  return sizeof(tile_work);
+#else
+  return 0;
+#endif
 }
 
 /* ---- from integers to the result ---- */
 
-typedef int32_t integers __attribute__((vector_size(sizeof(vf)), aligned(4), may_alias));
+typedef int32_t lanes_i32 __attribute__((vector_size(sizeof(vf))));
 
 NN_INLINE vf load(const void *p, int64_t i, int64_t n, int32_t dtype) {
   return n == VF ? vf_load_as(p, i, dtype) : vf_load_part_as(p, i, n, dtype);
 }
 
+NN_INLINE lanes_i32 true_integers(const int32_t *sums, int32_t total) {
+  lanes_i32 v;
+  memcpy(&v, sums, sizeof v);
+  return v - total;
+}
+
 /* `count` integers into row `row` of the result, from `column` on. `sums` may be read up to whole vectors. */
-NN_INLINE void finish_row(const nn_bitlinear_args *a, const int32_t *sums, int64_t row, int64_t column, int64_t count,
+NN_INLINE void finish_row(const gemm_job *job, const int32_t *sums, int64_t row, int64_t column, int64_t count,
                           int32_t dtype) {
+  const nn_bitlinear_args *a = job->args;
+  const int32_t total = job->left.total[row];
   const vf scale = vf_set1(a->scale[row]);
   for (int64_t i = 0; i < count; i += VF) {
     const int64_t n = least(VF, count - i), at = row * a->n + column + i;
-    const vf whole = __builtin_convertvector(*(const integers *)(const void *)(sums + i), vf);
-    vf v = whole * (scale * load(a->w_scale, column + i, n, NNCUDA_F32));
+    vf v = __builtin_convertvector(true_integers(sums + i, total), vf);
+    v = v * (scale * load(a->w_scale, column + i, n, NNCUDA_F32));
     if (a->residual != NULL) {
       v = v + load(a->residual, at, n, dtype);
     }
@@ -80,77 +130,77 @@ NN_INLINE void finish_row(const nn_bitlinear_args *a, const int32_t *sums, int64
   }
 }
 
-static void finish(const nn_bitlinear_args *a, const int32_t *sums, int64_t row, int64_t column, int64_t count) {
+static void finish(const gemm_job *job, const int32_t *sums, int64_t row, int64_t column, int64_t count) {
+  const nn_bitlinear_args *a = job->args;
   if (a->dtype == NNCUDA_I32) {
-    memcpy((int32_t *)a->y + row * a->n + column, sums, (size_t)count * sizeof *sums);
+    int32_t *y = (int32_t *)a->y + row * a->n + column;
+    for (int64_t i = 0; i < count; i++) {
+      y[i] = sums[i] - job->left.total[row];
+    }
     return;
   }
-  NN_SWITCH_DTYPE(a->dtype, finish_row(a, sums, row, column, count, DT));
+  NN_SWITCH_DTYPE(a->dtype, finish_row(job, sums, row, column, count, DT));
 }
 
 /* ---- tasks ---- */
 
+static const uint8_t *panel_at(const gemm_job *job, int64_t task) {
+  const nn_bitlinear_args *a = job->args;
+  return (const uint8_t *)a->w + task % job->chunks * job->panels * PANEL * a->row_bytes;
+}
+
 static void product_task(void *arg, int64_t task, int32_t worker) {
   const gemm_job *job = arg;
   const nn_bitlinear_args *a = job->args;
-  const int64_t row = task / job->chunks * MOST_ROWS, rows = least(MOST_ROWS, a->m - row);
-  const int64_t panel = task % job->chunks * job->panels, panels = least(job->panels, a->stored / PANEL - panel);
-  int32_t *sums = job->sums + worker * MOST_ROWS * job->ld;
-  for (int64_t p = 0; p < panels; p++) {
-    const uint8_t *w = (const uint8_t *)a->w + (panel + p) * PANEL * a->row_bytes;
-    for (int64_t r = 0; r < rows; r++) {
-      panel_row(w, job->x + (row + r) * job->depth, a->row_bytes / 4, job->total[row + r],
-                sums + r * job->ld + p * PANEL);
-    }
-  }
-  for (int64_t r = 0; r < rows; r++) {
-    finish(a, sums + r * job->ld, row + r, panel * PANEL, least(panels * PANEL, a->n - panel * PANEL));
+  const int64_t panel = task % job->chunks * job->panels, then = task + job->threads;
+  char *scratch = job->scratch + worker * job->scratch_step;
+  ternary_piece piece = {.left = &job->left,
+                         .row = task / job->chunks * job->rows,
+                         .w = panel_at(job, task),
+                         .next = panel_at(job, then < job->tasks ? then : task),
+                         .panels = least(job->panels, a->stored / PANEL - panel),
+                         .panel_bytes = PANEL * a->row_bytes,
+                         .sums = (int32_t *)(void *)scratch,
+                         .ld = job->ld,
+                         .work = scratch + job->sums_bytes};
+  piece.rows = least(job->rows, a->m - piece.row);
+  product(job, &piece);
+  for (int64_t r = 0; r < piece.rows; r++) {
+    finish(job, piece.sums + r * piece.ld, piece.row + r, panel * PANEL,
+           least(piece.panels * PANEL, a->n - panel * PANEL));
   }
 }
 
-/* The activations with zeros after them where k ends within a step, and their sums. */
-static int32_t take_left(nncuda_ctx *ctx, gemm_job *job) {
-  const nn_bitlinear_args *a = job->args;
-  job->depth = ceil_div(a->k, STEP) * STEP;
-  job->total = nn_scratch(ctx, (size_t)a->m * sizeof *job->total);
-  if (job->total == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
+static void left_task(void *arg, int64_t task, int32_t worker) {
+  (void)worker;
+  const gemm_job *job = arg;
+  const int64_t end = least((task + 1) * LEFT_ROWS, job->args->m);
+  for (int64_t r = task * LEFT_ROWS; r < end; r++) {
+    take_row(job, r);
   }
-  job->x = a->codes;
-  if (job->depth != a->k) {
-    int8_t *x = nn_scratch(ctx, (size_t)(a->m * job->depth));
-    if (x == NULL) {
-      return NNCUDA_ERROR_OUT_OF_MEMORY;
-    }
-    for (int64_t r = 0; r < a->m; r++) {
-      memcpy(x + r * job->depth, a->codes + r * a->k, (size_t)a->k);
-      memset(x + r * job->depth + a->k, 0, (size_t)(job->depth - a->k));
-    }
-    job->x = x;
-  }
-  for (int64_t r = 0; r < a->m; r++) {
-    int32_t sum = 0;
-    for (int64_t i = 0; i < job->depth; i++) {
-      sum += job->x[r * job->depth + i];
-    }
-    job->total[r] = sum;
-  }
-  return NNCUDA_SUCCESS;
 }
 
 int32_t NN_KERNEL(bitlinear)(nncuda_ctx *ctx, const void *args) {
   const nn_bitlinear_args *a = args;
-  gemm_job job = {.args = a};
-  if (take_left(ctx, &job) != NNCUDA_SUCCESS) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
-  job.panels = least(TASK_BYTES / (PANEL * a->row_bytes) + 1, MOST_COLUMNS / PANEL);
+  gemm_job job = {.args = a, .threads = nn_threads(ctx)};
+  int64_t rows, columns, bytes;
+  choose_form(&job, &rows, &columns, &bytes);
+  job.left.depth = round_up(a->k, columns);
+  job.left.x = nn_scratch(ctx, (size_t)(round_up(a->m, rows) * job.left.depth * bytes));
+  job.left.total = nn_scratch(ctx, (size_t)a->m * sizeof *job.left.total);
+  job.rows = least(MOST_ROWS, a->m);
+  job.panels = a->m > FEW_ROWS ? MANY_ROWS_PANELS : least(TASK_BYTES / (PANEL * a->row_bytes) + 1, MOST_PANELS);
+  job.panels = least(round_up(job.panels, 4), a->stored / PANEL); /* whole groups, in every kernel */
   job.chunks = ceil_div(a->stored / PANEL, job.panels);
   job.ld = job.panels * PANEL;
-  job.sums = nn_scratch(ctx, (size_t)(nn_threads(ctx) * MOST_ROWS * job.ld) * sizeof *job.sums);
-  if (job.sums == NULL) {
+  job.sums_bytes = round_up(job.rows, PANEL) * job.ld * (int64_t)sizeof(int32_t);
+  job.scratch_step = round_up(job.sums_bytes + work_bytes(), 4096) + 128; /* workers' lines in different sets */
+  job.scratch = nn_scratch(ctx, (size_t)(job.threads * job.scratch_step));
+  if (job.left.x == NULL || job.left.total == NULL || job.scratch == NULL) {
     return NNCUDA_ERROR_OUT_OF_MEMORY;
   }
-  nn_parallel(ctx, ceil_div(a->m, MOST_ROWS) * job.chunks, product_task, &job);
+  job.tasks = ceil_div(a->m, job.rows) * job.chunks;
+  nn_parallel(ctx, ceil_div(a->m, LEFT_ROWS), left_task, &job);
+  nn_parallel(ctx, job.tasks, product_task, &job);
   return NNCUDA_SUCCESS;
 }

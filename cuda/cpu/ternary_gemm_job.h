@@ -1,0 +1,54 @@
+/*
+ * A product with ternary weights being computed, as its files share it.
+ *
+ * A task owns some panels of sixteen rows of weights, that is columns of the result, and some rows of the activations;
+ * it leaves their integers in scratch memory and makes the result of them there. Integers are exact, so that the order
+ * of additions does not matter; what follows is done element by element, with one rounding an operation.
+ *
+ * Weights are multiplied as stored, code + 1, so each integer of a task is above the true one by the sum of its row of
+ * activations, which is found once a call.
+ */
+#ifndef NN_CPU_TERNARY_GEMM_JOB_H
+#define NN_CPU_TERNARY_GEMM_JOB_H
+
+#include "../abi/ternary.h"
+
+#include "kernel.h"
+
+#include <string.h>
+
+enum {
+  PANEL = NN_TERNARY_ROWS,
+  STEP = NN_TERNARY_COLUMNS,
+  STEP_BYTES = PANEL * 4 /* of a panel's weights */
+};
+
+/* Rows of activations as the kernels read them: see the `_take_row` of each. */
+typedef struct ternary_left {
+  const void *x;
+  int64_t depth;  /* k rounded up to what is multiplied at once; columns after k are zero */
+  int32_t *total; /* [m] sums of the rows */
+} ternary_left;
+
+/* A task's part of the product: sums[r * ld + c] = row r of the activations times row c of the weights' bits. */
+typedef struct ternary_piece {
+  const ternary_left *left;
+  int64_t row, rows;
+  const uint8_t *w;
+  const uint8_t *next; /* weights that the same worker will probably read then: to be fetched behind the last ones */
+  int64_t panels, panel_bytes;
+  int32_t *sums; /* rows and columns rounded up to 16 */
+  int64_t ld;
+  char *work; /* tile_work_bytes */
+} ternary_piece;
+
+NN_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+NN_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+NN_INLINE int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+/* Panel p of a piece, or as far behind those that are read after it. */
+NN_INLINE const uint8_t *panel_after(const ternary_piece *t, int64_t p) {
+  return p < t->panels ? t->w + p * t->panel_bytes : t->next + (p - t->panels) * t->panel_bytes;
+}
+
+#endif

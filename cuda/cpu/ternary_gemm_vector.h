@@ -1,0 +1,221 @@
+/*
+ * Products with ternary weights in vectors, for few rows or where there are no tile registers.
+ *
+ * A vector of packed weights has four columns of each of its rows in each of its four fields of two bits. With VNNI,
+ * the fields are multiplied where they stand: masked but not shifted they are the codes times 1, 4, 16 and 64, which
+ * have a sum each and come out at the end by shifts that are exact; the largest, 192 * 128 * k / 4, stays below 2^31.
+ * That is eight instructions on two ports for 64 bytes of weights and one row of activations, four cycles. Without VNNI
+ * products go through 16 bits, where the fields must be shifted, and are added there over eight steps: at most 8 * 8 *
+ * 3 * 128.
+ */
+#ifndef NN_CPU_TERNARY_GEMM_VECTOR_H
+#define NN_CPU_TERNARY_GEMM_VECTOR_H
+
+#include "ternary_gemm_job.h"
+
+#if NN_SIMD_AVX512 || NN_SIMD_AVX2
+
+/* Rows of weights in a vector; the vectors of a panel are its units. */
+enum { UNIT = VF, PANEL_UNITS = PANEL / UNIT };
+
+#if NN_SIMD_AVX512
+NN_INLINE vi unit_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
+NN_INLINE vi unit_and(vi a, int32_t mask) { return _mm512_and_si512(a, _mm512_set1_epi32(mask)); }
+NN_INLINE vi unit_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
+NN_INLINE vi unit_shift(vi a, const unsigned bits) { return _mm512_srai_epi32(a, bits); }
+NN_INLINE vi unit_zero(void) { return _mm512_setzero_si512(); }
+NN_INLINE void unit_store(int32_t *p, vi x) { _mm512_storeu_si512(p, x); }
+NN_INLINE vi unit_words(int32_t x) { return _mm512_set1_epi32(x); }
+#else
+NN_INLINE vi unit_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+NN_INLINE vi unit_and(vi a, int32_t mask) { return _mm256_and_si256(a, _mm256_set1_epi32(mask)); }
+NN_INLINE vi unit_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
+NN_INLINE vi unit_shift(vi a, const int bits) { return _mm256_srli_epi32(a, bits); }
+NN_INLINE vi unit_zero(void) { return _mm256_setzero_si256(); }
+NN_INLINE void unit_store(int32_t *p, vi x) { _mm256_storeu_si256((__m256i *)(void *)p, x); }
+NN_INLINE vi unit_words(int32_t x) { return _mm256_set1_epi32(x); }
+#endif
+
+NN_INLINE vi four_columns(const int8_t *x) {
+  int32_t word;
+  memcpy(&word, x, sizeof word);
+  return unit_words(word);
+}
+
+/* What one pass over some units of weights reads and writes. */
+typedef struct unit_pass {
+  const uint8_t *w[4];     /* of each unit */
+  const uint8_t *fetch[4]; /* lines to ask for meanwhile */
+  const int8_t *x;
+  int64_t depth;
+  int32_t *sums;
+  int64_t ld;
+} unit_pass;
+
+#if defined(__AVX512VNNI__)
+
+enum { ROWS_MOST = 6, UNITS_MOST = 4, STEPS_AT_ONCE = 1 };
+
+/* The units of a pass with so many rows of activations: 24 sums are what the registers hold. */
+NN_INLINE int units_of(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
+
+NN_INLINE void unit_product(const unit_pass *p, const int rows, const int units) {
+  vi sum[ROWS_MOST][UNITS_MOST][4];
+#pragma GCC unroll 24
+  for (int i = 0; i < rows * units * 4; i++) {
+    sum[i / (units * 4)][i / 4 % units][i % 4] = unit_zero();
+  }
+  for (int64_t c = 0; c < p->depth; c += STEP) {
+    vi w[UNITS_MOST];
+#pragma GCC unroll 4
+    for (int u = 0; u < units; u++) {
+      w[u] = unit_load(p->w[u] + c * 4);
+      __builtin_prefetch(p->fetch[u] + c * 4, 0, 2);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+      vi x[ROWS_MOST];
+#pragma GCC unroll 6
+      for (int r = 0; r < rows; r++) {
+        x[r] = four_columns(p->x + r * p->depth + c + 4 * i);
+      }
+#pragma GCC unroll 4
+      for (int u = 0; u < units; u++) {
+        const vi codes = unit_and(w[u], 0x03030303 << (2 * i));
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) {
+          sum[r][u][i] = _mm512_dpbusd_epi32(sum[r][u][i], codes, x[r]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+    for (int u = 0; u < units; u++) {
+      const vi *s = sum[r][u];
+      unit_store(p->sums + r * p->ld + u * UNIT,
+                 unit_add(unit_add(s[0], unit_shift(s[1], 2)), unit_add(unit_shift(s[2], 4), unit_shift(s[3], 6))));
+    }
+  }
+}
+
+#else
+
+#if NN_SIMD_AVX512
+NN_INLINE vi unit_dot(vi codes, vi x) { return _mm512_maddubs_epi16(codes, x); }
+NN_INLINE vi unit_add_halves(vi a, vi b) { return _mm512_add_epi16(a, b); }
+NN_INLINE vi unit_widen(vi a) { return _mm512_madd_epi16(a, _mm512_set1_epi16(1)); }
+#else
+NN_INLINE vi unit_dot(vi codes, vi x) { return _mm256_maddubs_epi16(codes, x); }
+NN_INLINE vi unit_add_halves(vi a, vi b) { return _mm256_add_epi16(a, b); }
+NN_INLINE vi unit_widen(vi a) { return _mm256_madd_epi16(a, _mm256_set1_epi16(1)); }
+#endif
+
+enum { ROWS_MOST = 4, UNITS_MOST = 2, STEPS_AT_ONCE = 8 };
+
+NN_INLINE int units_of(int rows) { return rows == 1 ? 2 : 1; }
+
+NN_INLINE void unit_product(const unit_pass *p, const int rows, const int units) {
+  vi sum[ROWS_MOST][UNITS_MOST];
+#pragma GCC unroll 4
+  for (int i = 0; i < rows * units; i++) {
+    sum[i / units][i % units] = unit_zero();
+  }
+  for (int64_t first = 0; first < p->depth; first += STEPS_AT_ONCE * STEP) {
+    const int64_t end = least(first + STEPS_AT_ONCE * STEP, p->depth);
+    vi half[ROWS_MOST][UNITS_MOST];
+#pragma GCC unroll 4
+    for (int i = 0; i < rows * units; i++) {
+      half[i / units][i % units] = unit_zero();
+    }
+    for (int64_t c = first; c < end; c += STEP) {
+      vi w[UNITS_MOST];
+#pragma GCC unroll 4
+      for (int u = 0; u < units; u++) {
+        w[u] = unit_load(p->w[u] + c * 4);
+        __builtin_prefetch(p->fetch[u] + c * 4, 0, 2);
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; i++) {
+        vi codes[UNITS_MOST];
+#pragma GCC unroll 2
+        for (int u = 0; u < units; u++) {
+          codes[u] = unit_and(i == 0 ? w[u] : unit_shift(w[u], 2 * i), 0x03030303);
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+          const vi x = four_columns(p->x + r * p->depth + c + 4 * i);
+#pragma GCC unroll 2
+          for (int u = 0; u < units; u++) {
+            half[r][u] = unit_add_halves(half[r][u], unit_dot(codes[u], x));
+          }
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < rows * units; i++) {
+      sum[i / units][i % units] = unit_add(sum[i / units][i % units], unit_widen(half[i / units][i % units]));
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < rows * units; i++) {
+    unit_store(p->sums + i / units * p->ld + i % units * UNIT, sum[i / units][i % units]);
+  }
+}
+
+#endif
+
+/* Units `first` .. `end`-1 with `rows` rows of activations from row `r` of the piece on. */
+NN_INLINE void pass_over(const ternary_piece *t, int64_t first, int64_t end, int64_t r, const int rows) {
+  const ternary_left *left = t->left;
+  unit_pass p = {.x = (const int8_t *)left->x + (t->row + r) * left->depth, .depth = left->depth, .ld = t->ld};
+  const int units = units_of(rows);
+  for (int64_t u = first; u < end;) {
+    const int64_t here = u + units <= end ? units : 1;
+    for (int64_t i = 0; i < here; i++) {
+      const int64_t panel = (u + i) / PANEL_UNITS, in_panel = (u + i) % PANEL_UNITS * UNIT * 4;
+      p.w[i] = t->w + panel * t->panel_bytes + in_panel;
+      /* The first rows bring in what comes after these units: as many bytes of it as they read. */
+      p.fetch[i] = r > 0 ? p.w[i] : panel_after(t, panel + ceil_div(here, PANEL_UNITS)) + in_panel;
+    }
+    p.sums = t->sums + r * t->ld + u * UNIT;
+    if (here == units) {
+      unit_product(&p, rows, units);
+    } else {
+      unit_product(&p, rows, 1);
+    }
+    u += here;
+  }
+}
+
+/* Units that all rows pass over while they are in a cache. */
+enum { UNITS_NEAR = 4 };
+
+static void vector_product(const ternary_piece *t) {
+  const int64_t units = t->panels * PANEL_UNITS;
+  for (int64_t u = 0; u < units; u += UNITS_NEAR) {
+    const int64_t end = least(u + UNITS_NEAR, units);
+    for (int64_t r = 0; r < t->rows; r += ROWS_MOST) {
+      switch (least(ROWS_MOST, t->rows - r)) {
+#define CASE(n)                                                                                                        \
+  case n:                                                                                                              \
+    pass_over(t, u, end, r, n);                                                                                        \
+    break;
+        CASE(1)
+        CASE(2)
+        CASE(3)
+#if defined(__AVX512VNNI__)
+        CASE(4)
+        CASE(5)
+#endif
+      default:
+        pass_over(t, u, end, r, ROWS_MOST);
+#undef CASE
+      }
+    }
+  }
+}
+
+#endif
+#endif
