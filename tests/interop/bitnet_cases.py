@@ -1,0 +1,88 @@
+"""The BitNets that our engine and other programs run, live and as recorded: seeded, so that nothing large is kept.
+
+Hugging Face folders have their ternary weights in three forms, which transformers' loaders read with opposite ideas of
+`weight_scale`; with s = mean |W|, and W taken for codes * s:
+
+    online       no `weight_scale`: masters, which `AutoBitLinear` (linear_class "autobitlinear", mode "online") rounds
+                 whenever it is called
+    multiplies   codes, four to a byte, and weight_scale = s, by which `AutoBitLinear` (mode "offline") MULTIPLIES its
+                 product; the published 2B-4T is of this form
+    divides      the same bytes and weight_scale = 1/s, by which `BitLinear` (linear_class "bitlinear", the default)
+                 DIVIDES its product
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from nncuda.bench.random_model import Shape, write_folder
+from nncuda.formats.ternary import absmean
+
+RECORDED = Path(__file__).parent / "recorded"
+#: Made by random_tokenizer.byte_level(600); committed, since another release of `tokenizers` may train another one.
+TOKENIZER = RECORDED / "bitnet_tokenizer.json"
+
+_SMALL = Shape(layers=3, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=600, context=1024, rope_base=500000.0,
+               bitnet=True)  # fmt: skip
+#: "odd" has rows that fill neither sixteen columns nor sixteen rows, and are no whole blocks of any format.
+SHAPES = {
+    "untied": _SMALL,
+    "tied": replace(_SMALL, tied=True),
+    "odd": replace(_SMALL, hidden=120, ffn=212, heads=5, kv_heads=1, layers=2),
+}
+FORMS = ("online", "multiplies", "divides")
+#: What is compared with transformers: each form once, and each shape in the form whose products are exact there.
+CASES = tuple((shape, form) for shape in SHAPES for form in (FORMS if shape == "untied" else ("divides",)))
+
+#: Positions, of which 500 must have a margin beyond the noise, and every how many logits are kept.
+POSITIONS, JUDGED, KEPT_EVERY = 1000, 500, 40
+
+
+def prompt(shape: Shape, count: int = POSITIONS) -> list[int]:
+    """Ids of text, without those of bytes and controls."""
+    return np.random.default_rng(5).integers(300, shape.vocabulary - 16, count).tolist()
+
+
+def packed(codes: np.ndarray) -> np.ndarray:
+    """u8 [outputs/4, inputs], as transformers packs: bits 2i of row r are row r + i * outputs/4, plus 1."""
+    quarters = (codes + 1).astype(np.uint8).reshape(4, -1, codes.shape[1])
+    return quarters[0] | quarters[1] << 2 | quarters[2] << 4 | quarters[3] << 6
+
+
+def packed_folder(masters: Path, folder: Path, form: str) -> Path:
+    """A folder with masters in another form: "multiplies" or "divides"."""
+    folder.mkdir(parents=True)
+    for file in masters.iterdir():
+        if file.name not in ("config.json", "model.safetensors"):
+            shutil.copy(file, folder)
+    content = json.loads((masters / "config.json").read_text())
+    kind = {"multiplies": "autobitlinear", "divides": "bitlinear"}[form]
+    content["quantization_config"] = {"quant_method": "bitnet", "linear_class": kind, "quantization_mode": "offline"}
+    (folder / "config.json").write_text(json.dumps(content, indent=1))
+    tensors = {}
+    with safe_open(masters / "model.safetensors", "np") as file:
+        for name in file.keys():
+            array = file.get_tensor(name).astype(np.float32)
+            if name.endswith("_proj.weight"):
+                codes, scale = absmean(array)
+                array = packed(codes)
+                stored = scale if form == "multiplies" else np.float32(1) / scale
+                tensors[f"{name}_scale"] = np.array([stored], np.float32)
+            tensors[name] = array
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def folder(place: Path, shape: str, form: str) -> Path:
+    """The folder of a case of `CASES`, written into `place`."""
+    masters = place / f"{shape}-masters"
+    if not masters.exists():
+        write_folder(masters, SHAPES[shape], seed=1, dtype="f32", tokenizer_file=TOKENIZER.read_bytes())
+    return masters if form == "online" else packed_folder(masters, place / f"{shape}-{form}", form)
