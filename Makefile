@@ -123,10 +123,10 @@ interop: .venv-interop/.interop rust-toolchain ## the tests against torch, trans
 	cd tests/interop/candle && $(CARGO) build --release
 	NNCUDA_INTEROP=live NNCUDA_CANDLE=$(CARGO_TARGET_DIR)/release/candle-logits .venv-interop/bin/python -m pytest tests/interop
 
-interop-large: .venv-interop/.interop ## models of the shapes of TinyLlama and of BitNet 2B-4T against transformers in f32 (9 GB of memory, 12 GB of disk)
+interop-large: .venv-interop/.interop ## models of the shapes of TinyLlama and of BitNet 2B-4T against transformers in f32 (9 GB of memory, 10 GB of disk)
 	.venv-interop/bin/python -m nncuda.bench.random_model build/tinyllama --shape tinyllama --dtype f32
 	NNCUDA_INTEROP=live NNCUDA_LARGE=build/tinyllama .venv-interop/bin/python -m pytest -s tests/interop/test_llama_live.py -k large
-	.venv-interop/bin/python -m nncuda.bench.random_model build/bitnet-2b-4t --shape bitnet-2b-4t --dtype bf16 --untied
+	.venv-interop/bin/python -m nncuda.bench.random_model build/bitnet-2b-4t --shape bitnet-2b-4t --dtype bf16
 	NNCUDA_INTEROP=live NNCUDA_LARGE_BITNET=build/bitnet-2b-4t .venv-interop/bin/python -m pytest -s tests/interop/test_bitnet_live.py -k large
 
 asan: $(VENV)/.test ## the tests of the ABI under AddressSanitizer and UndefinedBehaviorSanitizer

@@ -19,11 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from nncuda.bench.random_model import Shape, write_folder
-from nncuda.formats.ternary import absmean
+from nncuda.models.stored import StoredModel
 
 RECORDED = Path(__file__).parent / "recorded"
 #: Made by random_tokenizer.byte_level(600); committed, since another release of `tokenizers` may train another one.
@@ -66,16 +65,14 @@ def packed_folder(masters: Path, folder: Path, form: str) -> Path:
     kind = {"multiplies": "autobitlinear", "divides": "bitlinear"}[form]
     content["quantization_config"] = {"quant_method": "bitnet", "linear_class": kind, "quantization_mode": "offline"}
     (folder / "config.json").write_text(json.dumps(content, indent=1))
-    tensors = {}
-    with safe_open(masters / "model.safetensors", "np") as file:
-        for name in file.keys():
-            array = file.get_tensor(name).astype(np.float32)
-            if name.endswith("_proj.weight"):
-                codes, scale = absmean(array)
-                array = packed(codes)
-                stored = scale if form == "multiplies" else np.float32(1) / scale
-                tensors[f"{name}_scale"] = np.array([stored], np.float32)
-            tensors[name] = array
+    model, tensors = StoredModel.open(masters), {}
+    for name, stored in model.tensors.items():
+        if name != "lm_head.weight" or not model.config.tie_embeddings:
+            tensors[name] = stored.f32()
+    for name, matrix in model.matrices.items():
+        tensors[name] = packed(matrix.codes())
+        scale = np.float32(matrix.scale)
+        tensors[f"{name}_scale"] = np.array([scale if form == "multiplies" else np.float32(1) / scale])
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
 
