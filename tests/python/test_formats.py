@@ -123,6 +123,13 @@ def test_safetensors_are_the_same_bytes_every_time(tmp_path: Path) -> None:
         write_safetensors(tmp_path / "three", TENSORS, {"a": "1", "b": "2"})
 
 
+def test_whether_a_tensor_is_there_is_told_without_reading_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_safetensors(tmp_path / "model.safetensors", {"x": np.zeros(3, np.float32)})
+    monkeypatch.setattr(SafetensorsFile, "__getitem__", None)
+    for file in (SafetensorsFile(tmp_path / "model.safetensors"), read_safetensors_folder(tmp_path)):
+        assert "x" in file and "y" not in file
+
+
 def test_truncated_safetensors(tmp_path: Path) -> None:
     """Cut at every byte: each is an error, none a crash or a wrong tensor."""
     write_safetensors(tmp_path / "whole", {"x": np.arange(8, dtype=np.float32)})

@@ -82,6 +82,9 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
             raise KeyError(name)
         return self._file.get_tensor(name)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries  # without reading it, as a Mapping's own would
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
@@ -201,6 +204,9 @@ class SafetensorsFolder(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._home[name][name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._home  # without reading it, as a Mapping's own would
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._home)
