@@ -7,7 +7,6 @@ factor or what to divide by, and the forms differ in where a code lies: `docs/fo
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 from collections.abc import Callable
@@ -142,10 +141,12 @@ def from_numbers(path: str | os.PathLike[str], stored: StoredTensor, scale: floa
     return TernaryMatrix(path, stored.name, "codes", (rows, columns), stored.data, decode)
 
 
-@functools.cache
-def codes_of_bits(shift: int) -> np.ndarray:
-    """For each byte the code in its two bits from `shift` on."""
-    return ((np.arange(256) >> shift & 3) - 1).astype(np.int8)
+def codes_of_bits(packed: np.ndarray, shift: int) -> np.ndarray:
+    """For each byte the code in its two bits from `shift` on, i8."""
+    codes = packed >> shift
+    codes &= 3
+    codes -= 1  # 0 to 255, which is -1 in i8
+    return codes.view(np.int8)
 
 
 def check_bits(matrix: TernaryMatrix, packed: np.ndarray) -> None:
@@ -164,7 +165,7 @@ def from_packed(
         check_bits(matrix, packed)
         codes = np.empty((4, *packed.shape), np.int8)
         for quarter in range(4):
-            np.take(codes_of_bits(2 * quarter), packed, out=codes[quarter])
+            codes[quarter] = codes_of_bits(packed, 2 * quarter)
         return codes.reshape(shape), scale
 
     return TernaryMatrix(path, name, "packed", shape, data, decode)
@@ -194,7 +195,7 @@ def tern2_codes(data: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     words = data.reshape(stored // _LANES, row_bytes // 4, _LANES, 4).swapaxes(1, 2)
     codes = np.empty((stored // _LANES, _LANES, row_bytes // 4, 4, 4), np.int8)
     for part in range(4):
-        codes[:, :, :, part] = np.take(codes_of_bits(2 * part), words)
+        codes[:, :, :, part] = codes_of_bits(words, 2 * part)
     return np.ascontiguousarray(codes.reshape(stored, -1)[: shape[0], : shape[1]])
 
 

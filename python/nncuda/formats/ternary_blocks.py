@@ -12,7 +12,6 @@ f32, and 28 bytes of padding. (https://github.com/microsoft/BitNet, `utils/conve
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable
 
@@ -25,11 +24,14 @@ from .ternary import TernaryMatrix, check_bits, checked_scale, codes_of_bits
 _TQ1_0_PARTS = ((slice(0, 32), 0, 5), (slice(32, 48), 160, 5), (slice(48, 52), 240, 4))
 
 
-@functools.cache
-def _codes_of_digit(digit: int) -> np.ndarray:
-    """For each byte of tq1_0 the code in a digit, 0 the most significant."""
-    fraction = np.arange(256) * 3**digit & 255
-    return ((fraction * 3 >> 8) - 1).astype(np.int8)
+def _codes_of_digit(packed: np.ndarray, digit: int) -> np.ndarray:
+    """For each byte of tq1_0 the code in a digit, 0 the most significant, i8."""
+    fraction = (packed * np.uint8(3**digit)).astype(np.uint16)  # the byte wraps: what stood before the point is gone
+    fraction *= 3
+    fraction >>= 8
+    codes = fraction.astype(np.uint8)
+    codes -= 1
+    return codes.view(np.int8)
 
 
 def _tq1_0_codes(blocks: np.ndarray) -> np.ndarray:
@@ -38,7 +40,7 @@ def _tq1_0_codes(blocks: np.ndarray) -> np.ndarray:
         width = part.stop - part.start
         for digit in range(digits):
             at = first + digit * width
-            codes[:, at : at + width] = np.take(_codes_of_digit(digit), blocks[:, part])
+            codes[:, at : at + width] = _codes_of_digit(blocks[:, part], digit)
     return codes
 
 
@@ -60,7 +62,7 @@ def _tq2_0_codes(blocks: np.ndarray) -> np.ndarray:
     halves = blocks[:, :64].reshape(-1, 2, 32)
     codes = np.empty((len(blocks), 2, 4, 32), np.int8)
     for part in range(4):
-        codes[:, :, part] = np.take(codes_of_bits(2 * part), halves)
+        codes[:, :, part] = codes_of_bits(halves, 2 * part)
     return codes.reshape(-1, 256)
 
 
@@ -116,7 +118,7 @@ def _i2_s(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
     check_bits(matrix, packed)
     codes = np.empty((len(packed), 4, 32), np.int8)
     for part in range(4):
-        codes[:, part] = np.take(codes_of_bits(6 - 2 * part), packed)
+        codes[:, part] = codes_of_bits(packed, 6 - 2 * part)
     return codes, scale
 
 
