@@ -16,6 +16,7 @@ from .failures import FailureGroup
 _COMMANDS = {
     "bench": "nncuda.bench.command:bench",
     "chat": "nncuda.cli.chat:chat",
+    "convert": "nncuda.cli.convert:convert",
     "data": "nncuda.cli.data:data",
     "demo": "nncuda.cli.demo:demo",
     "doctor": "nncuda.cli.doctor:doctor",

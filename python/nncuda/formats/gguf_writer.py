@@ -12,13 +12,14 @@ import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from .atomic import replace_file
 from .block_formats import FORMATS, TERNARY_FORMATS, BlockFormat, TernaryFormat
 from .gguf import ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC, SCALARS, VALUE_TYPES, Value
+from .piece_writer import PieceWriter
 
 VERSION = 3
 _DTYPES = {np.dtype(form): kind for kind, form in SCALARS.items() if kind != "bool"} | {np.dtype(np.bool_): "bool"}
@@ -86,39 +87,10 @@ def _encoded(entry: Value) -> bytes:
     return head + body
 
 
-class GGUFWriter:
-    """Made by `write_gguf`. Takes the bytes of the tensors in the order of the plan, each in pieces of any size."""
-
-    def __init__(self, file: BinaryIO, plan: Sequence[TensorPlan], alignment: int):
-        self._file, self._plan, self._alignment = file, list(plan), alignment
-        self._current = self._written = 0
-
-    def write(self, name: str, data: np.ndarray) -> None:
-        """Appends bytes (u8, dense) to tensor `name`, which is the next of the plan until all its bytes are there."""
-        if self._current == len(self._plan):
-            raise ValueError(f"the bytes of {name} come after the last tensor")
-        tensor = self._plan[self._current]
-        if name != tensor.name or data.dtype != np.uint8 or not data.flags.c_contiguous:
-            raise ValueError(f"{data.dtype} of {name} do not fit; dense u8 of {tensor.name} come next")
-        if self._written + data.nbytes > tensor.nbytes:
-            raise ValueError(f"{self._written + data.nbytes} bytes for {name}, which has {tensor.nbytes}")
-        self._file.write(data.data)
-        self._written += data.nbytes
-        if self._written == tensor.nbytes:
-            self._file.write(bytes(-tensor.nbytes % self._alignment))
-            self._current, self._written = self._current + 1, 0
-
-    def check_whole(self) -> None:
-        """Raises ValueError unless all bytes of all tensors were written."""
-        if self._current != len(self._plan):
-            tensor = self._plan[self._current]
-            raise ValueError(f"{self._written} of {tensor.nbytes} bytes of {tensor.name} were written")
-
-
 @contextlib.contextmanager
 def write_gguf(
     path: str | os.PathLike[str], metadata: Mapping[str, Any], plan: Sequence[TensorPlan]
-) -> Iterator[GGUFWriter]:
+) -> Iterator[PieceWriter]:
     """Yields a writer for the bytes of the tensors of `plan`; at the end the file is whole and has its name.
 
     Values of metadata are plain ones (see `value_of`) or `Value`s. Raises OSError when the system refuses, ValueError
@@ -146,6 +118,6 @@ def write_gguf(
             offset += -(-tensor.nbytes // alignment) * alignment
         size = sum(map(len, head))
         file.writelines([*head, bytes(-size % alignment)])
-        writer = GGUFWriter(file, plan, alignment)
+        writer = PieceWriter(file, plan, alignment)
         yield writer
         writer.check_whole()

@@ -26,7 +26,8 @@ from .errors import FormatError
 from .mapped import map_file
 from .regular import open_regular, read_regular
 
-_DTYPES: dict[str, np.dtype] = {
+#: By the name that files have for them.
+DTYPES: dict[str, np.dtype] = {
     "F64": np.dtype(np.float64),
     "F32": np.dtype(np.float32),
     "F16": np.dtype(np.float16),
@@ -69,7 +70,7 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
         self._entries: dict[str, tuple[np.dtype, tuple[int, ...]]] = {}
         for name in self._file.keys():
             entry = self._file.get_slice(name)
-            dtype = _DTYPES.get(entry.get_dtype())
+            dtype = DTYPES.get(entry.get_dtype())
             if dtype is None:
                 raise FormatError(path, f"tensor {name!r} has dtype {entry.get_dtype()}, which this program cannot use")
             shape = tuple(entry.get_shape())
@@ -147,7 +148,7 @@ def write_safetensors(
             f"{len(metadata)} entries of metadata; at most one, or the bytes of the file are not determined"
         )
     for name, array in tensors.items():
-        if array.dtype not in _DTYPES.values():
+        if array.dtype not in DTYPES.values():
             raise TypeError(f"tensor {name!r} has dtype {array.dtype}, which safetensors does not know")
     dense = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     try:

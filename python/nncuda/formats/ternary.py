@@ -171,6 +171,12 @@ def from_packed(
     return TernaryMatrix(path, name, "packed", shape, data, decode)
 
 
+def packed_rows(codes: np.ndarray) -> np.ndarray:
+    """The bytes of Hugging Face's packing, u8 [n/4, k], of codes i8 [n, k], n a multiple of 4."""
+    quarters = (codes + 1).view(np.uint8).reshape(4, -1, codes.shape[1])
+    return quarters[0] | quarters[1] << 2 | quarters[2] << 4 | quarters[3] << 6
+
+
 def tern2_shape(shape: tuple[int, int]) -> tuple[int, int]:
     """Stored rows and bytes a row of a matrix [n, k] in tern2."""
     rows, columns = (-(-size // _LANES) for size in shape)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, processors
 
 from .errors import FormatError
 from .regular import read_regular
@@ -137,6 +137,16 @@ class JsonTokenizer:
         if not 0 <= token < self._size:
             raise ValueError(f"the id is {token}; it must be 0 to {self._size - 1}")
         return self._tokenizer.id_to_token(token) or ""
+
+    def to_json(self) -> str:
+        """The content of a tokenizer.json, which puts the begin id before a text where this tokenizer is to."""
+        whole = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
+        if self.adds_begin and self.first_id != self.begin_id:
+            name = self.piece(self.begin_id)
+            whole.post_processor = processors.TemplateProcessing(
+                single=[name, "$A"], pair=[name, "$A", name, "$B"], special_tokens=[(name, self.begin_id)]
+            )
+        return whole.to_str(pretty=False)
 
     def encode(self, text: str, *, begin: bool = False, special: bool = False) -> list[int]:
         """Ids of a text, as in `TextTokenizer`."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..formats.block_formats import TERNARY_FORMATS, StoredTensor
+from ..formats.block_formats import FORMATS, TERNARY_FORMATS, StoredTensor
 from ..formats.errors import FormatError
 from ..formats.gguf import GGUFFile, SplitGGUF
 from ..formats.safetensors import SafetensorsFolder
@@ -26,6 +26,8 @@ from ..formats.ternary_blocks import from_blocks, from_multiples
 from .gguf_names import gguf_name
 from .llama import LlamaConfig, is_projection
 
+#: The tensors of a BitNet that may be in blocks.
+TABLES = ("model.embed_tokens.weight", "lm_head.weight")
 #: `quant_method` in the config.json of a folder whose matrices are in tern2.
 OUR_METHOD = "nncuda-tern2"
 _SCALE = "_scale"
@@ -38,11 +40,13 @@ class Quantization:
     packed      ours: tern2, and `weight_scale` f32 [1] is the factor
     online      master weights: scale and codes come from them
     divides     weights are to be divided by `weight_scale`, and not multiplied
+    blocks      ours: the formats of `TABLES` that are in blocks, by name
     """
 
     packed: bool = False
     online: bool = True
     divides: bool = False
+    blocks: Mapping[str, str] = field(default_factory=dict)
 
 
 def quantization_from_folder(values: Mapping[str, Any]) -> Quantization:
@@ -58,7 +62,13 @@ def quantization_from_folder(values: Mapping[str, Any]) -> Quantization:
         raise ValueError(f"quantization_config is {given!r}; it must be an object")
     method = given.get("quant_method")
     if method == OUR_METHOD:
-        return Quantization(packed=True, online=False)
+        blocks = given.get("blocks", {})
+        known = [name for name, entry in FORMATS.items() if entry.numpy is None]
+        if not isinstance(blocks, Mapping) or any(
+            name not in TABLES or not isinstance(found, str) or found not in known for name, found in blocks.items()
+        ):
+            raise ValueError(f"blocks is {blocks!r}; it may give {' and '.join(TABLES)} one of {', '.join(known)}")
+        return Quantization(packed=True, online=False, blocks=blocks)
     if method != "bitnet":
         raise ValueError(f"quant_method is {method!r}; this program reads 'bitnet' and {OUR_METHOD!r}")
     linear, mode = given.get("linear_class", "bitlinear"), given.get("quantization_mode", "offline")
@@ -127,6 +137,21 @@ def _one_number(path: Path, name: str, stored: StoredTensor) -> float:
             path, f"tensor {name} is {stored.format} {list(stored.shape)}; it must be one number in f32, f16 or bf16"
         )
     return float(stored.f32().reshape(-1)[0])
+
+
+def table_in_blocks(
+    folder: Path, config: LlamaConfig, name: str, format_name: str, files: SafetensorsFolder
+) -> StoredTensor:
+    """One of `TABLES` that a folder of ours has in blocks: their bytes, u8 [vocab, row_bytes]."""
+    shape = config.vocab_size, config.hidden_size
+    try:
+        right = shape[0], FORMATS[format_name].row_bytes(shape[1])
+    except ValueError as error:
+        raise FormatError(folder, f"tensor {name}: {error}") from error
+    if files.dtype(name) != np.uint8 or files.shape(name) != right:
+        found = f"is {files.dtype(name)} {list(files.shape(name))}"
+        raise FormatError(folder, f"tensor {name} {found}; in {format_name} it is uint8 {list(right)}")
+    return StoredTensor(name, format_name, shape, files.mapped(name))
 
 
 def is_part_of_matrix(name: str) -> bool:

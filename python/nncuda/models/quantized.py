@@ -15,13 +15,13 @@ import numpy as np
 
 from .. import kernels
 from ..context import Context
-from ..formats.block_formats import FORMATS, StoredTensor
+from ..formats.block_formats import FORMATS, BlockFormat, StoredTensor, TernaryFormat
 from ..formats.errors import FormatError
 from ..formats.gguf import ALIGNMENT_KEY
 from ..formats.gguf_writer import TensorPlan, write_gguf
 from ..formats.tokenizer_to_gguf import tokenizer_metadata
 from .gguf_names import ROPE_FREQUENCIES, gguf_name
-from .llama import LlamaConfig, is_plain
+from .llama import BITNET_ARCHITECTURES, LlamaConfig, is_plain
 from .stored import StoredModel
 
 _HEAD = "lm_head.weight"
@@ -59,8 +59,10 @@ def plan_formats(config: LlamaConfig, format_name: str, output_format: str | Non
 
 def gguf_metadata(config: LlamaConfig) -> dict[str, Any]:
     """A configuration in the words of GGUF files. What they have no word for stands under `llama.nncuda`."""
+    architecture = "llama"
+    if config.ternary:
+        architecture = {BITNET_ARCHITECTURES[name]: name for name in ("bitnet", "bitnet-b1.58")}[config.activation]
     values: dict[str, Any] = {
-        "general.architecture": "llama",
         "llama.vocab_size": config.vocab_size,
         "llama.context_length": config.context,
         "llama.embedding_length": config.hidden_size,
@@ -84,7 +86,8 @@ def gguf_metadata(config: LlamaConfig) -> dict[str, Any]:
         values["llama.expert_count"] = config.num_experts
         values["llama.expert_used_count"] = config.experts_per_token
         values["llama.expert_weights_norm"] = config.norm_topk_prob
-    return values
+    values = {key.replace("llama", architecture, 1): value for key, value in values.items()}
+    return {"general.architecture": architecture, **values}
 
 
 def quantize_model(
@@ -101,6 +104,8 @@ def quantize_model(
     `progress` is called with the number of elements done after each piece. FormatError when the model is stored in
     blocks already, or has a weight that is not finite, or that f16 cannot hold.
     """
+    if model.config.ternary:
+        raise FormatError(model.path, "has ternary weights; nncuda convert writes them in other forms")
     config, formats = model.config, plan_formats(model.config, format_name, output_format)
     for name in formats:
         stored = model.tensors.parts(name)[0]
@@ -114,14 +119,14 @@ def quantize_model(
     ]
     if config.rope.divisors:
         plan.append(TensorPlan(ROPE_FREQUENCIES, "f32", (config.head_dim // 2,)))
-    with write_gguf(path, _metadata(model, format_name), plan) as writer:
+    with write_gguf(path, file_metadata(model, FORMATS[format_name]), plan) as writer:
         for name in formats:
             for part in model.tensors.parts(name):
-                for piece in _pieces(part, config):
-                    _check_finite(model.path, part, piece)
+                for piece in pieces(part, config):
+                    check_finite(model.path, part, piece)
                     if config.rope.layout == "half" and _is_rotated(name):
                         piece = _interleaved(piece, config.head_dim)
-                    writer.write(gguf_name(name), _stored(ctx, model.path, part, piece, formats[name]))
+                    writer.write(gguf_name(name), stored_bytes(ctx, model.path, part, piece, formats[name]))
                     if progress is not None:
                         progress(piece.size)
         if config.rope.divisors:
@@ -129,7 +134,8 @@ def quantize_model(
     return formats
 
 
-def _metadata(model: StoredModel, format_name: str) -> dict[str, Any]:
+def file_metadata(model: StoredModel, layout: BlockFormat | TernaryFormat) -> dict[str, Any]:
+    """All metadata of a GGUF file of this model with its matrices in a format: the tokenizer, and what a file had."""
     if model.file is not None:
         kept: Mapping[str, Any] = model.file.typed
         left_out = ("split.", "general.quantization_version", "general.file_type", ALIGNMENT_KEY)
@@ -137,13 +143,13 @@ def _metadata(model: StoredModel, format_name: str) -> dict[str, Any]:
     else:
         values = {**gguf_metadata(model.config), "general.name": model.path.resolve().name}
         values.update(tokenizer_metadata(model.path, model.config.vocab_size))
-    values["general.file_type"] = FORMATS[format_name].file_type
-    if FORMATS[format_name].numpy is None:
+    values["general.file_type"] = layout.file_type
+    if not isinstance(layout, BlockFormat) or layout.numpy is None:
         values["general.quantization_version"] = 2
     return values
 
 
-def _pieces(stored: StoredTensor, config: LlamaConfig) -> Iterator[np.ndarray]:
+def pieces(stored: StoredTensor, config: LlamaConfig) -> Iterator[np.ndarray]:
     """The numbers of a tensor as [rows, columns], so many whole heads of rows at a time; a vector in one column."""
     numbers = stored.numbers().reshape(-1, stored.columns if len(stored.shape) > 1 else 1)
     heads = max(1, _PIECE_BYTES // (numbers.itemsize * numbers.shape[1] * config.head_dim))
@@ -171,12 +177,13 @@ def _finite(numbers: np.ndarray) -> bool:
     return not ((numbers.view(bits) & mask) == mask).any()
 
 
-def _check_finite(path: Path, stored: StoredTensor, piece: np.ndarray) -> None:
+def check_finite(path: Path, stored: StoredTensor, piece: np.ndarray) -> None:
+    """FormatError for a piece of a tensor with a value that is not finite."""
     if not _finite(piece):
         raise FormatError(path, f"tensor {stored.name} has values that are not finite; they cannot be rounded")
 
 
-def _stored(ctx: Context, path: Path, stored: StoredTensor, piece: np.ndarray, format_name: str) -> np.ndarray:
+def stored_bytes(ctx: Context, path: Path, stored: StoredTensor, piece: np.ndarray, format_name: str) -> np.ndarray:
     """The bytes of a piece in another format, u8 in one dimension."""
     target = FORMATS[format_name]
     if target.numpy == piece.dtype:

@@ -29,7 +29,13 @@ from ..formats.ternary import TernaryMatrix
 from ..formats.tokenizer import TextTokenizer
 from ..formats.tokenizer_folder import tokenizer_from_folder
 from ..formats.tokenizer_gguf import tokenizer_from_gguf
-from .bitnet import is_part_of_matrix, matrices_from_folder, matrices_from_gguf, quantization_from_folder
+from .bitnet import (
+    is_part_of_matrix,
+    matrices_from_folder,
+    matrices_from_gguf,
+    quantization_from_folder,
+    table_in_blocks,
+)
 from .gguf_names import ROPE_FREQUENCIES, gguf_name, name_of_gguf
 from .llama import LlamaConfig, config_from_folder, config_from_gguf, is_plain, is_projection
 
@@ -198,6 +204,9 @@ def _open_folder(folder: Path) -> StoredModel:
         if matrices is not None and is_part_of_matrix(theirs):
             if theirs not in matrices and theirs.removesuffix("_scale") not in matrices:
                 raise FormatError(folder, f"has the tensor {theirs!r}, which is none of a model of this configuration")
+            continue
+        if quantization is not None and theirs in quantization.blocks:
+            found[theirs] = [table_in_blocks(folder, config, theirs, quantization.blocks[theirs], files)]
             continue
         if match := _EXPERT.fullmatch(theirs):
             experts.setdefault(f"{match[1]}.{match[3]}.weight", {})[int(match[2])] = files.stored(theirs)

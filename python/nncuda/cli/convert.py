@@ -1,0 +1,96 @@
+"""`nncuda convert`: a BitNet in another form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from ..context import Context
+from ..formats.block_formats import FORMATS
+from ..models import StoredModel
+from ..models.converted import FOLDERS, FORMS, convert_model, head_name
+from .terminal import bytes_text, console, count_text
+
+_HEADS = [name for name in FORMATS if name != "f32"]
+
+
+@click.command()
+@click.argument("model", metavar="IN", type=click.Path(exists=True, path_type=Path))
+@click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
+@click.option(
+    "--to", "form", type=click.Choice(FORMS, case_sensitive=False), required=True, help="The form of the matrices."
+)
+@click.option(
+    "--head",
+    type=click.Choice(_HEADS, case_sensitive=False),
+    help="Format of the LM head, or of the embeddings that serve as one; the effect on logits is measured.  "
+    "[default: as it is]",
+)
+@click.option("--force", is_flag=True, help="Replace OUT if it is a file.")
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
+@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
+def convert(model: Path, out: Path, form: str, head: str | None, force: bool, device: str, threads: int | None) -> None:
+    """Write the BitNet IN in another form as OUT. Weights and scales stay the same, to the bit.
+
+    \b
+    hf         a Hugging Face folder: -1, 0 and 1 in bf16, and their scale
+    hf-packed  the same with four weights to a byte
+    packed     a folder of this library: the bytes that products read, which loads fastest
+    i2_s       a GGUF file of bitnet.cpp
+    tq1_0      a GGUF file of llama.cpp, five weights to a byte
+    tq2_0      a GGUF file of llama.cpp, four weights to a byte
+
+    IN is a Hugging Face folder with master weights or packed ones, a folder of this library, or a GGUF file.
+    """
+    if out.exists() and form in FOLDERS:
+        raise click.UsageError(f"{out} exists; a folder is never replaced")
+    if out.exists() and not force:
+        raise click.UsageError(f"{out} exists; --force replaces it")
+    if out.resolve() == model.resolve():
+        raise click.UsageError("OUT is IN; they must be two files")
+    opened = StoredModel.open(model)
+    total = opened.num_parameters
+    terminal = console()
+    bar = Progress(
+        TextColumn("writing"),
+        BarColumn(bar_width=None),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=terminal,
+        disable=not terminal.is_terminal,
+    )
+    with Context(device, threads=threads) as ctx, bar:
+        task = bar.add_task("", total=total)
+        convert_model(opened, out, form, ctx, head=head, progress=lambda elements: bar.advance(task, elements))
+    written = StoredModel.open(out)
+    size = sum(path.stat().st_size for path in out.iterdir()) if out.is_dir() else out.stat().st_size
+    matrices = sum(matrix.nbytes for matrix in written.matrices.values())
+    stored = written.tensors[head_name(written.config)]
+    terminal.print(
+        f"{out}: {count_text(total)} parameters in {bytes_text(size)}: ternary matrices {bytes_text(matrices)}, "
+        f"LM head {bytes_text(stored.nbytes)} in {stored.format}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    before = opened.tensors[head_name(opened.config)].format
+    if head is not None and stored.format != before:
+        terminal.print(_effect(model, out, before, device, threads), soft_wrap=True, highlight=False)
+
+
+def _effect(model: Path, out: Path, before: str, device: str, threads: int | None) -> str:
+    from ..infer.language_model import LanguageModel  # the engine is loaded where it is needed
+    from ..infer.logits_effect import logits_effect
+
+    context = min(512, StoredModel.open(model).config.context)
+
+    def load(path: Path) -> LanguageModel:
+        return LanguageModel.load(path, device=device, threads=threads, context=context, max_batch=1)
+
+    effect = logits_effect(lambda: load(model), lambda: load(out))
+    return (
+        f"against the head in {before}, {effect.positions} positions: divergence {effect.divergence:.2g} nats (at most "
+        f"{effect.largest_divergence:.2g}), the same first token in {100 * effect.same_first:.1f} %, logits differ by "
+        f"at most {effect.difference:.2g} (their deviation is {effect.deviation:.2g})"
+    )
