@@ -21,7 +21,9 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
+import nncuda
 from nncuda.bench.random_model import Shape, write_folder
+from nncuda.models.converted import convert_model
 from nncuda.models.stored import StoredModel
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -39,6 +41,13 @@ SHAPES = {
 FORMS = ("online", "multiplies", "divides")
 #: What is compared with transformers: each form once, and each shape in the form whose products are exact there.
 CASES = tuple((shape, form) for shape in SHAPES for form in (FORMS if shape == "untied" else ("divides",)))
+
+#: In GGUF files: rows of whole blocks of 256, and the only kind of BitNet that llama.cpp computes (SiLU, a tied head).
+IN_GGUF = replace(_SMALL, layers=2, ffn=768, tied=True, silu=True)
+GGUF_FORMATS = ("tq2_0", "tq1_0")
+GGUF_PROMPT, GGUF_GREEDY = 40, 50
+#: What the `gguf` package writes: one layer, so that the file is small enough to be kept.
+BY_PACKAGE = replace(_SMALL, layers=1, ffn=256, vocabulary=32, tied=True, silu=True)
 
 #: Positions, of which 500 must have a margin beyond the noise, and every how many logits are kept.
 POSITIONS, JUDGED, KEPT_EVERY = 1000, 500, 40
@@ -83,3 +92,38 @@ def folder(place: Path, shape: str, form: str) -> Path:
     if not masters.exists():
         write_folder(masters, SHAPES[shape], seed=1, dtype="f32", tokenizer_file=TOKENIZER.read_bytes())
     return masters if form == "online" else packed_folder(masters, place / f"{shape}-{form}", form)
+
+
+def gguf_files(ctx: nncuda.Context, place: Path) -> dict[str, Path]:
+    """`IN_GGUF` in each of `GGUF_FORMATS`, as `nncuda convert` writes it."""
+    write_folder(place / "masters", IN_GGUF, seed=2, dtype="f32", tokenizer_file=TOKENIZER.read_bytes())
+    model, files = StoredModel.open(place / "masters"), {}
+    for form in GGUF_FORMATS:
+        files[form] = place / f"{form}.gguf"
+        convert_model(model, files[form], form, ctx, head="q8_0")
+    return files
+
+
+def tensors_by_package() -> dict[str, np.ndarray]:
+    """What the `gguf` package is given of `BY_PACKAGE`, by its own names: ternary matrices as numbers, f32, one in
+    eight of their blocks without any weight but 0, whose scale the package makes 0."""
+    rng = np.random.default_rng(4)
+
+    def matrix(rows: int, columns: int, scale: float) -> np.ndarray:
+        codes = rng.integers(-1, 2, (rows, columns // 256, 256))
+        codes[rng.random(codes.shape[:2]) < 1 / 8] = 0
+        return (codes.reshape(rows, columns) * scale).astype(np.float32)
+
+    hidden, ffn, keys = BY_PACKAGE.hidden, BY_PACKAGE.ffn, BY_PACKAGE.kv_heads * BY_PACKAGE.dim
+    made = {
+        "token_embd.weight": rng.standard_normal((BY_PACKAGE.vocabulary, hidden), np.float32),
+        "output_norm.weight": np.ones(hidden, np.float32),
+    }
+    sizes = {"attn_norm": hidden, "attn_sub_norm": hidden, "ffn_norm": hidden, "ffn_sub_norm": ffn}
+    made |= {f"blk.0.{name}.weight": np.linspace(0.5, 1.5, size, dtype=np.float32) for name, size in sizes.items()}
+    shapes = {"attn_q": (hidden, hidden), "attn_k": (keys, hidden), "attn_v": (keys, hidden)}
+    shapes |= {"attn_output": (hidden, hidden), "ffn_gate": (ffn, hidden), "ffn_up": (ffn, hidden)}
+    shapes["ffn_down"] = (hidden, ffn)
+    for number, (name, shape) in enumerate(shapes.items()):
+        made[f"blk.0.{name}.weight"] = matrix(*shape, 0.03125 * (number + 1))  # which f16 holds
+    return made
