@@ -97,7 +97,7 @@ def test_logits_of_a_bitnet_are_those_of_the_reference(ctx: nncuda.Context, chan
     config = llama_config(**{**BITNET, **changes})
     stored = stored_model(ctx, config)
     ids = ids_of(150)
-    engine = Engine(stored, ctx, context=256, cache_format="f32", piece=64)
+    engine = Engine(stored, ctx, context=256, cache_format="f32", piece=140)
     steps = take(engine, ids.tolist(), range(config.num_layers), "engine").steps
     exact = numbers(ctx, stored)
     single = {name: array.astype(np.float32) for name, array in exact.items()}

@@ -93,7 +93,7 @@ def take(engine: Engine, ids: Sequence[int], layers: Collection[int], source: st
             parts.setdefault(name, []).append(_halves(array) if side_by_side and step in _ROTATED else array.copy())
 
     engine.logits(ids, watch)
-    # A long prompt is run in pieces, and gives each step several times.
+    # A long prompt is run in pieces, and some steps take fewer rows at a time: these come several times.
     return Dump(source, tuple(ids), {name: np.concatenate(pieces) for name, pieces in parts.items()})
 
 

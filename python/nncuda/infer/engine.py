@@ -138,8 +138,8 @@ class Engine:
         self._layers: Any = (TernaryLayers if config.ternary else StoredLayers)(ctx, config, rows)
         self._x = ctx.empty((rows, config.hidden_size))
         self._heads = ctx.empty((rows, config.num_heads, config.head_dim))
-        self._logits = ctx.empty((max(max_batch, _LOGITS_ROWS), config.vocab_size))
-        self._normed = ctx.empty((self._logits.shape[0], config.hidden_size))
+        self._logits = ctx.empty((max_batch, config.vocab_size))
+        self._normed = ctx.empty((max(max_batch, _LOGITS_ROWS), config.hidden_size))
         self._last = ctx.empty((max_batch, config.hidden_size))
         self._rows = ctx.empty((max_batch,), "i32")
         self._inputs = self.inputs(piece, max_batch)
@@ -163,7 +163,7 @@ class Engine:
         rows = self._rows.narrow(0, 0, len(last)).copy_(np.array(last, np.int32))
         x = self._x.narrow(0, 0, int(ends[-1]))
         kernels.embedding(x, rows, y=self._last.narrow(0, 0, len(last)))
-        return self._head(self._last.narrow(0, 0, len(last)))
+        return self._head(self._last.narrow(0, 0, len(last)), self._logits)
 
     def logits(self, ids: Sequence[int] | np.ndarray, watch: Watch | None = None) -> np.ndarray:
         """The logits behind each of the ids, f32 [ids, vocab]. `watch` is shown what every step of the way makes."""
@@ -173,14 +173,16 @@ class Engine:
         if len(array) > self.context:
             raise ValueError(f"there are {len(array)} ids; the context has room for {self.context}")
         found = np.empty((len(array), self.config.vocab_size), np.float32)
+        # Of its own: with a large vocabulary these are tens of megabytes, which drawing tokens has no use for.
+        block = self.ctx.empty((min(len(array), _LOGITS_ROWS), self.config.vocab_size))
         sequence = self.cache.open(rows=len(array))
         try:
             for start in range(0, len(array), self.piece):
                 piece = array[start : start + self.piece]
                 self._run_parts([sequence], [piece], watch)
-                for first in range(0, len(piece), self._logits.shape[0]):
-                    rows = min(self._logits.shape[0], len(piece) - first)
-                    logits = self._head(self._x.narrow(0, first, rows), watch)
+                for first in range(0, len(piece), block.shape[0]):
+                    rows = min(block.shape[0], len(piece) - first)
+                    logits = self._head(self._x.narrow(0, first, rows), block, watch)
                     found[start + first : start + first + rows] = logits.numpy()
         finally:
             self.cache.close(sequence)
@@ -246,7 +248,7 @@ class Engine:
         """Logits f32 [batch, vocab] behind one new token of each sequence. The calls read nothing on the host, so they
         can be captured; pages and rotary tables must reach as far as the rows and positions do."""
         self._forward(inputs, True)
-        return self._head(self._x.narrow(0, 0, inputs.ids.shape[0]))
+        return self._head(self._x.narrow(0, 0, inputs.ids.shape[0]), self._logits)
 
     # The model
 
@@ -290,12 +292,12 @@ class Engine:
             watch("attention", heads)
         return heads.view(tokens, -1)
 
-    def _head(self, x: Tensor, watch: Watch | None = None) -> Tensor:
-        """Logits of rows of the residual stream."""
+    def _head(self, x: Tensor, target: Tensor, watch: Watch | None = None) -> Tensor:
+        """Logits of rows of the residual stream, in the first rows of `target`."""
         rows = x.shape[0]
         normed = self._normed.narrow(0, 0, rows)
         kernels.rmsnorm(x, self.weights.norm, eps=self.config.norm_eps, y=normed)
-        head, logits = self.weights.head, self._logits.narrow(0, 0, rows)
+        head, logits = self.weights.head, target.narrow(0, 0, rows)
         kernels.gemm_quant(normed, head.data, format=head.format, y=logits)
         if watch is not None:
             watch("norm", normed)

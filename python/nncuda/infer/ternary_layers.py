@@ -13,6 +13,10 @@ from ..tensor import Tensor
 from .ternary_weights import TernaryLayer, TernaryWeight
 from .watch import Watch
 
+#: Rows that the feed-forward network takes at a time: its inner width is several times that of the residual stream, and
+#: more rows would only need more memory.
+_FFN_ROWS = 128
+
 
 class TernaryLayers:
     """As `StoredLayers`, of a model with ternary weights."""
@@ -20,11 +24,12 @@ class TernaryLayers:
     def __init__(self, ctx: Context, config: LlamaConfig, rows: int):
         self._ctx, self._config = ctx, config
         queries = config.num_heads * config.head_dim
-        self._codes = ctx.empty((rows * max(config.hidden_size, queries, config.ffn_size),), "i8")
+        widths = rows * max(config.hidden_size, queries), min(rows, _FFN_ROWS) * config.ffn_size
+        self._codes = ctx.empty((max(widths),), "i8")
         self._scale = ctx.empty((rows,))
         self._qkv = ctx.empty((rows, queries + 2 * config.num_kv_heads * config.head_dim))
-        self._gate_up = ctx.empty((rows, 2 * config.ffn_size))
-        self._inner = ctx.empty((rows, config.ffn_size))
+        self._gate_up = ctx.empty((min(rows, _FFN_ROWS), 2 * config.ffn_size))
+        self._inner = ctx.empty((min(rows, _FFN_ROWS), config.ffn_size))
         self._gate = kernels.relu2_gate if config.activation == "relu2" else kernels.swiglu
 
     def qkv(self, layer: TernaryLayer, x: Tensor, watch: Watch | None) -> Tensor:
@@ -40,6 +45,10 @@ class TernaryLayers:
 
     def feed_forward(self, layer: TernaryLayer, x: Tensor, watch: Watch | None) -> None:
         """x += the feed-forward network of the normed rows."""
+        for first in range(0, x.shape[0], _FFN_ROWS):
+            self._feed_forward(layer, x.narrow(0, first, min(_FFN_ROWS, x.shape[0] - first)), watch)
+
+    def _feed_forward(self, layer: TernaryLayer, x: Tensor, watch: Watch | None) -> None:
         tokens, width = x.shape[0], self._config.ffn_size
         codes, scale = self._rounded(x, layer.post_norm, "ffn_norm", watch)
         both, inner = self._gate_up.narrow(0, 0, tokens), self._inner.narrow(0, 0, tokens)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from ..tensor import Tensor
 
-#: Called with the name of a step and its result [tokens, ...], which the next step may overwrite.
+#: Called with the name of a step and its result [tokens, ...], which the next step may overwrite. Steps that take some
+#: of the tokens at a time call it as often.
 Watch = Callable[[str, Tensor], None]
 
 
