@@ -97,8 +97,6 @@ static int64_t work_bytes(void) {
 
 /* ---- from integers to the result ---- */
 
-typedef int32_t lanes_i32 __attribute__((vector_size(sizeof(vf))));
-
 NN_INLINE vf load(const void *p, int64_t i, int64_t n, int32_t dtype) {
   return n == VF ? vf_load_as(p, i, dtype) : vf_load_part_as(p, i, n, dtype);
 }

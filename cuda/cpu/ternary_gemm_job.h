@@ -23,6 +23,9 @@ enum {
   STEP_BYTES = PANEL * 4 /* of a panel's weights */
 };
 
+/* Sums have the type of the lanes that instructions add in: with another one, compilers keep them in two places. */
+typedef int32_t lanes_i32 __attribute__((vector_size(sizeof(vf))));
+
 /* Rows of activations as the kernels read them: see the `_take_row` of each. */
 typedef struct ternary_left {
   const void *x;

@@ -20,16 +20,14 @@ enum { UNIT = VF, PANEL_UNITS = PANEL / UNIT };
 
 #if NN_SIMD_AVX512
 NN_INLINE vi unit_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
-NN_INLINE vi unit_and(vi a, int32_t mask) { return _mm512_and_si512(a, _mm512_set1_epi32(mask)); }
-NN_INLINE vi unit_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
-NN_INLINE vi unit_shift(vi a, const unsigned bits) { return _mm512_srai_epi32(a, bits); }
+NN_INLINE vi unit_and(vi a, vi b) { return _mm512_and_si512(a, b); }
+NN_INLINE vi unit_shift(vi a, const unsigned bits) { return _mm512_srli_epi32(a, bits); }
 NN_INLINE vi unit_zero(void) { return _mm512_setzero_si512(); }
 NN_INLINE void unit_store(int32_t *p, vi x) { _mm512_storeu_si512(p, x); }
 NN_INLINE vi unit_words(int32_t x) { return _mm512_set1_epi32(x); }
 #else
 NN_INLINE vi unit_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
-NN_INLINE vi unit_and(vi a, int32_t mask) { return _mm256_and_si256(a, _mm256_set1_epi32(mask)); }
-NN_INLINE vi unit_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
+NN_INLINE vi unit_and(vi a, vi b) { return _mm256_and_si256(a, b); }
 NN_INLINE vi unit_shift(vi a, const int bits) { return _mm256_srli_epi32(a, bits); }
 NN_INLINE vi unit_zero(void) { return _mm256_setzero_si256(); }
 NN_INLINE void unit_store(int32_t *p, vi x) { _mm256_storeu_si256((__m256i *)(void *)p, x); }
@@ -54,113 +52,144 @@ typedef struct unit_pass {
 
 #if defined(__AVX512VNNI__)
 
-enum { ROWS_MOST = 6, UNITS_MOST = 4, STEPS_AT_ONCE = 1 };
+enum { ROWS_MOST = 6, UNITS_MOST = 4 };
 
 /* The units of a pass with so many rows of activations: 24 sums are what the registers hold. */
 NN_INLINE int units_of(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 
-NN_INLINE void unit_product(const unit_pass *p, const int rows, const int units) {
-  vi sum[ROWS_MOST][UNITS_MOST][4];
-#pragma GCC unroll 24
-  for (int i = 0; i < rows * units * 4; i++) {
-    sum[i / (units * 4)][i / 4 % units][i % 4] = unit_zero();
+/* The sums of one field of two bits: `mask` where it stands, x where its columns begin in each row. */
+NN_INLINE void field_product(lanes_i32 sum[ROWS_MOST][UNITS_MOST], const vi w[UNITS_MOST], vi mask, const int8_t *x,
+                             int64_t depth, const int rows, const int units) {
+  vi codes[UNITS_MOST];
+#pragma GCC unroll 4
+  for (int u = 0; u < units; u++) {
+    codes[u] = unit_and(w[u], mask);
   }
-  for (int64_t c = 0; c < p->depth; c += STEP) {
+#pragma GCC unroll 6
+  for (int r = 0; r < rows; r++) {
+    const vi four = four_columns(x + r * depth);
+#pragma GCC unroll 4
+    for (int u = 0; u < units; u++) {
+      sum[r][u] = (lanes_i32)_mm512_dpbusd_epi32((vi)sum[r][u], codes[u], four);
+    }
+  }
+}
+
+NN_INLINE void unit_product(const unit_pass *p, const int rows, const int units) {
+  const vi m0 = unit_words(0x03030303), m1 = unit_words(0x0c0c0c0c), m2 = unit_words(0x30303030);
+  const vi m3 = unit_words((int32_t)0xc0c0c0c0);
+  const unit_pass t = *p;
+  lanes_i32 s0[ROWS_MOST][UNITS_MOST], s1[ROWS_MOST][UNITS_MOST];
+  lanes_i32 s2[ROWS_MOST][UNITS_MOST], s3[ROWS_MOST][UNITS_MOST];
+#pragma GCC unroll 6
+  for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+    for (int u = 0; u < units; u++) {
+      s0[r][u] = s1[r][u] = s2[r][u] = s3[r][u] = (lanes_i32)unit_zero();
+    }
+  }
+  for (int64_t c = 0; c < t.depth; c += STEP) {
     vi w[UNITS_MOST];
 #pragma GCC unroll 4
     for (int u = 0; u < units; u++) {
-      w[u] = unit_load(p->w[u] + c * 4);
-      __builtin_prefetch(p->fetch[u] + c * 4, 0, 2);
+      w[u] = unit_load(t.w[u] + c * 4);
+      __builtin_prefetch(t.fetch[u] + c * 4, 0, 2);
     }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-      vi x[ROWS_MOST];
-#pragma GCC unroll 6
-      for (int r = 0; r < rows; r++) {
-        x[r] = four_columns(p->x + r * p->depth + c + 4 * i);
-      }
-#pragma GCC unroll 4
-      for (int u = 0; u < units; u++) {
-        const vi codes = unit_and(w[u], 0x03030303 << (2 * i));
-#pragma GCC unroll 6
-        for (int r = 0; r < rows; r++) {
-          sum[r][u][i] = _mm512_dpbusd_epi32(sum[r][u][i], codes, x[r]);
-        }
-      }
-    }
+    field_product(s0, w, m0, t.x + c, t.depth, rows, units);
+    field_product(s1, w, m1, t.x + c + 4, t.depth, rows, units);
+    field_product(s2, w, m2, t.x + c + 8, t.depth, rows, units);
+    field_product(s3, w, m3, t.x + c + 12, t.depth, rows, units);
   }
 #pragma GCC unroll 6
   for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 4
     for (int u = 0; u < units; u++) {
-      const vi *s = sum[r][u];
-      unit_store(p->sums + r * p->ld + u * UNIT,
-                 unit_add(unit_add(s[0], unit_shift(s[1], 2)), unit_add(unit_shift(s[2], 4), unit_shift(s[3], 6))));
+      unit_store(t.sums + r * t.ld + u * UNIT, (vi)(s0[r][u] + (s1[r][u] >> 2) + (s2[r][u] >> 4) + (s3[r][u] >> 6)));
     }
   }
 }
 
 #else
 
+typedef int16_t lanes_i16 __attribute__((vector_size(sizeof(vf))));
+
 #if NN_SIMD_AVX512
-NN_INLINE vi unit_dot(vi codes, vi x) { return _mm512_maddubs_epi16(codes, x); }
-NN_INLINE vi unit_add_halves(vi a, vi b) { return _mm512_add_epi16(a, b); }
-NN_INLINE vi unit_widen(vi a) { return _mm512_madd_epi16(a, _mm512_set1_epi16(1)); }
+NN_INLINE lanes_i16 unit_dot(vi codes, vi x) { return (lanes_i16)_mm512_maddubs_epi16(codes, x); }
+NN_INLINE lanes_i32 unit_widen(lanes_i16 a) { return (lanes_i32)_mm512_madd_epi16((vi)a, _mm512_set1_epi16(1)); }
 #else
-NN_INLINE vi unit_dot(vi codes, vi x) { return _mm256_maddubs_epi16(codes, x); }
-NN_INLINE vi unit_add_halves(vi a, vi b) { return _mm256_add_epi16(a, b); }
-NN_INLINE vi unit_widen(vi a) { return _mm256_madd_epi16(a, _mm256_set1_epi16(1)); }
+NN_INLINE lanes_i16 unit_dot(vi codes, vi x) { return (lanes_i16)_mm256_maddubs_epi16(codes, x); }
+NN_INLINE lanes_i32 unit_widen(lanes_i16 a) { return (lanes_i32)_mm256_madd_epi16((vi)a, _mm256_set1_epi16(1)); }
 #endif
 
 enum { ROWS_MOST = 4, UNITS_MOST = 2, STEPS_AT_ONCE = 8 };
 
 NN_INLINE int units_of(int rows) { return rows == 1 ? 2 : 1; }
 
-NN_INLINE void unit_product(const unit_pass *p, const int rows, const int units) {
-  vi sum[ROWS_MOST][UNITS_MOST];
-#pragma GCC unroll 4
-  for (int i = 0; i < rows * units; i++) {
-    sum[i / units][i % units] = unit_zero();
+/* The sums of one field of two bits, shifted down: x where its columns begin in each row. */
+NN_INLINE void field_product(lanes_i16 half[ROWS_MOST][UNITS_MOST], const vi w[UNITS_MOST], const int field, vi mask,
+                             const int8_t *x, int64_t depth, const int rows, const int units) {
+  vi codes[UNITS_MOST];
+#pragma GCC unroll 2
+  for (int u = 0; u < units; u++) {
+    codes[u] = unit_and(field == 0 ? w[u] : unit_shift(w[u], 2 * field), mask);
   }
-  for (int64_t first = 0; first < p->depth; first += STEPS_AT_ONCE * STEP) {
-    const int64_t end = least(first + STEPS_AT_ONCE * STEP, p->depth);
-    vi half[ROWS_MOST][UNITS_MOST];
 #pragma GCC unroll 4
-    for (int i = 0; i < rows * units; i++) {
-      half[i / units][i % units] = unit_zero();
+  for (int r = 0; r < rows; r++) {
+    const vi four = four_columns(x + r * depth);
+#pragma GCC unroll 2
+    for (int u = 0; u < units; u++) {
+      half[r][u] += unit_dot(codes[u], four);
+    }
+  }
+}
+
+NN_INLINE void unit_product(const unit_pass *p, const int rows, const int units) {
+  const vi mask = unit_words(0x03030303);
+  const unit_pass t = *p;
+  lanes_i32 sum[ROWS_MOST][UNITS_MOST];
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 2
+    for (int u = 0; u < units; u++) {
+      sum[r][u] = (lanes_i32)unit_zero();
+    }
+  }
+  for (int64_t first = 0; first < t.depth; first += STEPS_AT_ONCE * STEP) {
+    const int64_t end = least(first + STEPS_AT_ONCE * STEP, t.depth);
+    lanes_i16 half[ROWS_MOST][UNITS_MOST];
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 2
+      for (int u = 0; u < units; u++) {
+        half[r][u] = (lanes_i16)unit_zero();
+      }
     }
     for (int64_t c = first; c < end; c += STEP) {
       vi w[UNITS_MOST];
-#pragma GCC unroll 4
+#pragma GCC unroll 2
       for (int u = 0; u < units; u++) {
-        w[u] = unit_load(p->w[u] + c * 4);
-        __builtin_prefetch(p->fetch[u] + c * 4, 0, 2);
+        w[u] = unit_load(t.w[u] + c * 4);
+        __builtin_prefetch(t.fetch[u] + c * 4, 0, 2);
       }
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; i++) {
-        vi codes[UNITS_MOST];
-#pragma GCC unroll 2
-        for (int u = 0; u < units; u++) {
-          codes[u] = unit_and(i == 0 ? w[u] : unit_shift(w[u], 2 * i), 0x03030303);
-        }
-#pragma GCC unroll 4
-        for (int r = 0; r < rows; r++) {
-          const vi x = four_columns(p->x + r * p->depth + c + 4 * i);
-#pragma GCC unroll 2
-          for (int u = 0; u < units; u++) {
-            half[r][u] = unit_add_halves(half[r][u], unit_dot(codes[u], x));
-          }
-        }
-      }
+      field_product(half, w, 0, mask, t.x + c, t.depth, rows, units);
+      field_product(half, w, 1, mask, t.x + c + 4, t.depth, rows, units);
+      field_product(half, w, 2, mask, t.x + c + 8, t.depth, rows, units);
+      field_product(half, w, 3, mask, t.x + c + 12, t.depth, rows, units);
     }
 #pragma GCC unroll 4
-    for (int i = 0; i < rows * units; i++) {
-      sum[i / units][i % units] = unit_add(sum[i / units][i % units], unit_widen(half[i / units][i % units]));
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 2
+      for (int u = 0; u < units; u++) {
+        sum[r][u] += unit_widen(half[r][u]);
+      }
     }
   }
 #pragma GCC unroll 4
-  for (int i = 0; i < rows * units; i++) {
-    unit_store(p->sums + i / units * p->ld + i % units * UNIT, sum[i / units][i % units]);
+  for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 2
+    for (int u = 0; u < units; u++) {
+      unit_store(t.sums + r * t.ld + u * UNIT, (vi)sum[r][u]);
+    }
   }
 }
 
