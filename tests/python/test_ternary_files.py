@@ -10,7 +10,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from nncuda import Context, kernels
+from nncuda.cli import main
 from nncuda.formats import FormatError, write_safetensors
 from nncuda.formats.ternary import absmean, tern2_bytes, tern2_codes
 from nncuda.models import StoredModel
@@ -99,6 +102,20 @@ def test_absmean_is_what_its_definition_says() -> None:
     assert scale == np.float32(1e-5) and not codes.any()
     with pytest.raises(ValueError, match="not finite"):
         absmean(np.array([[1.0, np.inf]], np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_the_kernels_give_the_same_bits(dtype: Any, ctx: Context) -> None:
+    for shape in ((1, 1), (20, 37), (1500, 48)):  # the last is read in two pieces
+        x = np.random.default_rng(7).standard_normal(shape, np.float32).astype(dtype)
+        codes, scale = absmean(x)
+        by_kernel, its_scale = kernels.ternary_quantize(ctx.tensor(x))
+        np.testing.assert_array_equal(by_kernel.numpy(), codes)
+        assert its_scale.numpy()[0] == scale
+        packed = tern2_bytes(codes)
+        stored, row_bytes = packed.shape
+        by_kernel = kernels.ternary_pack(by_kernel, stored=stored, row_bytes=row_bytes)
+        np.testing.assert_array_equal(by_kernel.numpy(), packed)
 
 
 def test_tern2_is_what_the_header_says() -> None:
@@ -250,3 +267,27 @@ def test_a_folder_of_ternary_weights(form: str, tmp_path: Path) -> None:
         assert matrix.master is None and matrix.shape == codes.shape
     if form == "ours":
         np.testing.assert_array_equal(model.ternary(Q).tern2(), tensors[Q])
+
+
+def test_inspect_shows_ternary_matrices(tmp_path: Path) -> None:
+    masters = master_weights(bitnet_config(hidden_size=256, intermediate_size=512))
+    gguf_folder(tmp_path / "m.gguf", "i2_s", masters)
+    write_folder(tmp_path / "folder", bitnet_config(hidden_size=256, intermediate_size=512), masters)
+    codes, scale = absmean(masters[Q])
+    for path, name, dtype, size in (
+        ("m.gguf", "blk.1.attn_q.weight", "i2_s", 256 * 64 + 32),
+        ("folder", Q, "ternary, bf16", 2 * 256 * 256),
+    ):
+        run = CliRunner().invoke(main, ["inspect", str(tmp_path / path), "--json"])
+        assert run.exit_code == 0, run.output
+        row = {"name": name, "shape": [256, 256], "dtype": dtype, "bytes": size}
+        assert row in json.loads(run.output)["tensors"]
+        run = CliRunner().invoke(main, ["inspect", str(tmp_path / path), "--json", "--ternary"])
+        row |= {"scale": float(scale), "zeros": 1 - np.count_nonzero(codes) / codes.size}
+        assert row in json.loads(run.output)["tensors"]
+        shown = CliRunner().invoke(main, ["inspect", str(tmp_path / path), "--ternary"]).output
+        assert f"{scale:.6g}" in shown
+    write_safetensors(tmp_path / "x.safetensors", {"a": np.zeros(2, np.float32)})
+    for arguments in (["--ternary"], ["--ternary", "--json"]):
+        run = CliRunner().invoke(main, ["inspect", str(tmp_path / "x.safetensors"), *arguments])
+        assert run.exit_code == 3

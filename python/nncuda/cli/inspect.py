@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 from rich.table import Table
 from rich.text import Text
 
@@ -28,24 +29,32 @@ _CHARACTERS_SHOWN = 200
 @click.command()
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def inspect(path: Path, as_json: bool) -> None:
+@click.option(
+    "--ternary", is_flag=True, help="Read all ternary weights: the scale and the share of zeros of each matrix."
+)
+def inspect(path: Path, as_json: bool, ternary: bool) -> None:
     """Show what is in PATH: config, tensors, shapes, dtypes, sizes.
 
-    PATH is a checkpoint, a run (its last checkpoint), a Llama or Mixtral folder from elsewhere, a GGUF file, a
+    PATH is a checkpoint, a run (its last checkpoint), a Llama, Mixtral or BitNet folder from elsewhere, a GGUF file, a
     safetensors file, a token shard or a tokenizer. Everything shown was checked; of a shard, every id. Long arrays of a
     GGUF file's metadata are shortened.
     """
     content = describe(path)
+    if ternary:
+        content["tensors"] = _with_ternary(path, content.get("tensors", []))
     if as_json:
         click.echo(json.dumps(content, indent=2))
         return
     terminal = console()
     for name, value in content.items():
         if name == "tensors":
-            table = Table("tensor", "shape", "dtype", "size")
+            table = Table("tensor", "shape", "dtype", "size", *(("scale", "zeros") if ternary else ()))
             for tensor in value:
                 shape = " × ".join(map(str, tensor["shape"])) or "scalar"
-                table.add_row(_shown(tensor["name"]), shape, tensor["dtype"], bytes_text(tensor["bytes"]))
+                row = [_shown(tensor["name"]), shape, tensor["dtype"], bytes_text(tensor["bytes"])]
+                if "scale" in tensor:
+                    row += [f"{tensor['scale']:.6g}", f"{100 * tensor['zeros']:.1f} %"]
+                table.add_row(*row)
             terminal.print(table)
         elif isinstance(value, dict):
             table = Table(name, "", show_header=True)
@@ -90,6 +99,18 @@ def describe(path: Path) -> dict[str, Any]:
     )
 
 
+def _with_ternary(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """`rows`, those of ternary matrices with scale and share of zeros."""
+    model = StoredModel.open(path)
+    if not model.matrices:
+        raise FormatError(path, "has no ternary weights")
+    found = {}
+    for matrix in model.matrices.values():
+        zeros = 1 - np.count_nonzero(matrix.codes()) / matrix.elements
+        found[matrix.name] = {"scale": matrix.scale, "zeros": zeros}
+    return [{**row, **found.get(row["name"], {})} for row in rows]
+
+
 def _describe_gguf(path: Path) -> dict[str, Any]:
     file = open_gguf(path)
     rows, formats, total = [], {}, 0
@@ -125,7 +146,7 @@ def _cut(text: str) -> str:
 
 def _describe_folder(folder: Path) -> dict[str, Any]:
     training = (folder / "training.json").exists()
-    if not training and read_json(folder / "config.json").get("model_type") == "llama":
+    if not training and read_json(folder / "config.json").get("model_type") in ("llama", "bitnet"):
         return _describe_model(StoredModel.open(folder))
     try:
         return _describe_checkpoint(folder)
@@ -150,13 +171,17 @@ def _describe_model(model: StoredModel) -> dict[str, Any]:
     }
     if model.tokenizer is not None:
         content["tokenizer"] = f"{model.tokenizer.vocab_size} pieces"
-    rows = [
-        {"name": part.name, "shape": list(part.shape), "dtype": part.format, "bytes": part.nbytes}
-        for name in tensors
-        for part in tensors.parts(name)
-        if name != "lm_head.weight" or not model.config.tie_embeddings
-    ]
-    return {**content, "total": f"{len(rows)} tensors, {bytes_text(tensors.nbytes)}", "tensors": rows}
+    rows = []
+    for name in model.config.shapes():
+        if name in model.matrices:
+            matrix = model.matrices[name]
+            form = f"ternary, {matrix.form}"
+            rows.append({"name": matrix.name, "shape": list(matrix.shape), "dtype": form, "bytes": matrix.nbytes})
+        elif name != "lm_head.weight" or not model.config.tie_embeddings:
+            for part in tensors.parts(name):
+                shape = list(part.shape)
+                rows.append({"name": part.name, "shape": shape, "dtype": part.format, "bytes": part.nbytes})
+    return {**content, "total": f"{len(rows)} tensors, {bytes_text(model.nbytes)}", "tensors": rows}
 
 
 def _describe_checkpoint(folder: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from .block_formats import StoredTensor
 from .errors import FormatError
 
 _LANES = 16  # rows and columns of a unit of tern2, and sums of a row of `absmean`
+_PIECE_ROWS = 1024  # that are in f32 at a time
 _LEAST_SCALE = np.float32(1e-5)
 
 
@@ -46,6 +47,11 @@ class TernaryMatrix:
         #: Master weights as they are stored, [n, k]; None of the other forms. `kernels.ternary_quantize` makes of them
         #: the same codes and scale as this class.
         self.master = master
+
+    @property
+    def elements(self) -> int:
+        """Weights."""
+        return self.shape[0] * self.shape[1]
 
     @property
     def nbytes(self) -> int:
@@ -94,22 +100,29 @@ def absmean(weights: np.ndarray) -> tuple[np.ndarray, np.float32]:
     `bindings.h` lays down. (Ma et al. 2024, eqs. 1 to 3)
     """
     rows, columns = weights.shape
-    values = weights.astype(np.float32)
-    if not np.isfinite(values).all():
-        raise ValueError("has values that are not finite; they have no mean")
-    if not values.size:
-        return np.zeros(weights.shape, np.int8), _LEAST_SCALE
-    sums = np.zeros((rows, _LANES))
-    for first in range(0, columns, _LANES):
-        part = np.abs(values[:, first : first + _LANES])
-        sums[:, : part.shape[1]] += part
-    for half in (8, 4, 2, 1):
-        sums = sums[:, :half] + sums[:, half : 2 * half]
-    total = np.cumsum(sums[:, 0])[-1]
-    scale = max(np.float32(total / (rows * columns)), _LEAST_SCALE)
-    values *= np.float32(1) / scale
-    np.rint(values, out=values)
-    return np.clip(values, -1, 1, out=values).astype(np.int8), scale
+    codes = np.empty(weights.shape, np.int8)
+    pieces = [slice(first, first + _PIECE_ROWS) for first in range(0, rows, _PIECE_ROWS)]
+    total = np.float64(0)
+    for piece in pieces:
+        values = np.abs(weights[piece].astype(np.float32))
+        if not np.isfinite(values).all():
+            raise ValueError("has values that are not finite; they have no mean")
+        sums = np.zeros((len(values), _LANES))
+        for first in range(0, columns, _LANES):
+            part = values[:, first : first + _LANES]
+            sums[:, : part.shape[1]] += part
+        for half in (8, 4, 2, 1):
+            sums = sums[:, :half] + sums[:, half:]
+        total = np.cumsum([total, *sums[:, 0]])[-1]
+    mean = np.float32(total / (rows * columns)) if codes.size else np.float32(0)
+    scale = max(mean, _LEAST_SCALE)
+    inverse = np.float32(1) / scale
+    for piece in pieces:
+        values = weights[piece].astype(np.float32)
+        values *= inverse
+        np.rint(values, out=values)
+        codes[piece] = np.clip(values, -1, 1, out=values)
+    return codes, scale
 
 
 def from_master(path: str | os.PathLike[str], stored: StoredTensor) -> TernaryMatrix:
