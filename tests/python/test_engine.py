@@ -35,9 +35,9 @@ def ids_of(length: int, seed: int = 0, vocab: int = 96) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, vocab, length, dtype=np.int32)
 
 
-def run(engine: Engine, requests: list[Request], steps: int = 10_000) -> list[list[int]]:
+def run(engine: Engine, requests: list[Request], steps: int = 10_000, ahead: bool = False) -> list[list[int]]:
     """The tokens of requests that are all there from the start."""
-    scheduler = Scheduler(engine)
+    scheduler = Scheduler(engine, ahead)
     for request in requests:
         scheduler.add(request)
     for _ in range(steps):
@@ -275,8 +275,8 @@ def test_tokens_do_not_depend_on_company(engine: Engine) -> None:
         cases.append((prompt, int(rng.integers(1, 40)), samplings[number % 4]))
         engine.cache.forget()
         wanted[number] = run(engine, [Request(*cases[number])])[0]
-    for _ in range(3):
-        scheduler = Scheduler(engine)
+    for ahead in (False, True, True):
+        scheduler = Scheduler(engine, ahead)
         order = rng.permutation(np.repeat(np.arange(len(cases)), 2))
         requests = [(number, Request(*cases[number])) for number in order]
         waiting = list(requests)
@@ -327,8 +327,9 @@ def test_the_window_goes_on_beyond_the_context(ctx: nncuda.Context, changes: dic
     engine = Engine(stored, ctx, context=2 * PAGE, cache_tokens=8 * PAGE)
     prompt = ids_of(200)
     (alone,) = run(engine, [Request(prompt, 400)])
-    both = run(engine, [Request(ids_of(20, 3), 300), Request(prompt, 400)])
-    assert both[1] == alone
+    for ahead in (False, True):
+        both = run(engine, [Request(ids_of(20, 3), 300), Request(prompt, 400)], ahead=ahead)
+        assert both[1] == alone
     wide = Engine(stored, ctx, context=1024)
     (unbounded,) = run(wide, [Request(prompt, 400)])
     # The 57th token is the last to be drawn with all of the text in sight.
@@ -360,6 +361,8 @@ def test_rotary_tables_grow_and_graphs_with_them(ctx: nncuda.Context, monkeypatc
     assert engine.rope.positions == 64
     assert run(engine, [Request(ids_of(40), 300)]) == wanted
     assert engine.rope.positions == 512  # twice 64, three times
+    engine = Engine(stored, ctx, context=512)
+    assert run(engine, [Request(ids_of(40), 300)], ahead=True) == wanted and engine.rope.positions == 512
 
 
 def test_a_full_cache_makes_requests_wait(ctx: nncuda.Context) -> None:
@@ -382,6 +385,40 @@ def test_a_full_cache_makes_requests_wait(ctx: nncuda.Context) -> None:
     small = Scheduler(Engine(engine.model, ctx, context=512, cache_tokens=2 * PAGE))
     with pytest.raises(CacheFullError, match="needs 3 pages of 128 tokens; the cache has 2"):
         small.check(ids_of(200), 100)
+
+
+def test_a_batch_runs_ahead_where_the_next_step_is_certain(ctx: nncuda.Context) -> None:
+    engine = Engine(stored_model(ctx, llama_config()), ctx, context=256)
+    (wanted,) = run(engine, [Request(ids_of(10), 20)])
+    scheduler = Scheduler(engine, ahead=True)
+    first, second = Request(ids_of(10), 20), Request(ids_of(30, 1), 3)
+    scheduler.add(first)
+    under_way = []
+    for step in range(20):
+        if step == 5:
+            scheduler.add(second)
+        if scheduler.idle:
+            break
+        scheduler.step()
+        under_way.append(len(scheduler.batch._under_way))
+    # The first drawn token comes with the prompt. Who joins waits for the step that is under way; the last token of
+    # either is no reason to compute another.
+    assert under_way == [1] * 5 + [0, 1, 0] + [1] * 10 + [0]
+    assert list(first.tokens) == wanted and scheduler.idle
+    # A text that ends without notice leaves a step behind, in which nobody has a part.
+    scheduler.add(Request(ids_of(10), 20, end_ids=wanted[3:4]))
+    while not scheduler.idle:
+        scheduler.step()
+    assert len(scheduler.batch._under_way) == 1
+    third = Request(ids_of(10), 20)
+    scheduler.add(third)
+    while not scheduler.idle:
+        scheduler.step()
+    assert list(third.tokens) == wanted
+    scheduler.close()
+    assert not scheduler.batch._under_way
+    with pytest.raises(ValueError, match="no sequences"):
+        scheduler.batch.step()
 
 
 @pytest.mark.parametrize(("changes", "calls"), [({}, 9), (BITNET, 12)], ids=["llama", "bitnet"])

@@ -4,10 +4,14 @@ A row of the batch is one sequence. Rows join and leave between steps; the last 
 captured for each number of rows, when there are so many for the first time, and replayed from then on: capturing costs
 the host what calling costs, once, and a batch padded to some larger size would cost every step the products of rows
 that nobody asked for. From step to step only the drawn ids come back; what the host sends is new pages.
+
+A batch may run ahead: as the ids that a step reads are on the device already, it can be started before the host has
+read them. Then the device never waits for the host, and a row that ends has run one step in vain.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +19,14 @@ from typing import Any
 import numpy as np
 
 from .. import kernels
+from ..binding import exchange
 from ..context import Context
 from ..graphs import Graph
-from ..tensor import HostCopy, Tensor
+from ..tensor import Tensor
 from .engine import Engine
 from .generate import Sampling
 from .pages import CachedSequence
+from .transfers import Beside, Waiting
 
 
 @dataclass(eq=False)
@@ -79,10 +85,12 @@ class RowSampler:
 
 
 class DecodeBatch:
-    """Up to `engine.max_batch` sequences."""
+    """Up to `engine.max_batch` sequences. `ahead` tells whether it may run ahead, by default on a GPU: on a CPU there
+    is no time to win, and steps in vain cost some. The tokens are the same."""
 
-    def __init__(self, engine: Engine):
+    def __init__(self, engine: Engine, ahead: bool | None = None):
         ctx, most = engine.ctx, engine.max_batch
+        self._ahead = ctx.device_type != exchange.CPU if ahead is None else ahead
         self._engine = engine
         self.rows: list[Row] = []
         # One after the other on the device, so that they travel in one copy: ids, positions, lengths.
@@ -94,7 +102,9 @@ class DecodeBatch:
         self._sampler = RowSampler(ctx, most)
         self._first_sampler = RowSampler(ctx, most)
         self._first_ids = ctx.zeros((most,), "i32")
-        self._read_ids = HostCopy(ids).read
+        table = self._inputs.table
+        self._transfers = Beside(ctx, ids, table) if self._ahead else Waiting(ids, table)
+        self._under_way: deque[list[Row]] = deque()  # the rows of steps whose ids were not read, at most two
         self._graphs: dict[tuple[int, bool], Graph] = {}
         self._tables = engine.rope.positions  # how far those of the graphs reach
         self._changed = False  # whether the rows on the device are not those of `rows`
@@ -125,18 +135,51 @@ class DecodeBatch:
             self.rows[at] = last
         self._changed = True
 
-    def step(self) -> list[int]:
-        """Runs the last token of each row and draws the next ones."""
-        engine, rows = self._engine, self.rows
+    def step(self, go_on: bool = False) -> list[tuple[Row, int]]:
+        """Runs the last token of each row and draws the next one: gives each row with it.
+
+        With `go_on`, a batch that runs ahead starts the step behind this one, too: every row has room for its token,
+        but for what the next tokens say, each is wanted, and none joins before. ValueError without rows.
+        """
+        if not self.rows:
+            raise ValueError("the batch has no sequences")
+        drawn: list[tuple[Row, int]] = []
+        while not drawn:  # a step of rows that all have left since gives nothing
+            if not self._under_way:
+                self._start()
+            if go_on and self._ahead and self._can_run_ahead():
+                self._start()
+            drawn = self._take()
+        return drawn
+
+    def close(self) -> None:
+        """Waits for what is under way and frees the graphs."""
+        while self._under_way:
+            self._take()
+        for graph in self._graphs.values():
+            graph.close()
+        self._graphs.clear()
+
+    def _can_run_ahead(self) -> bool:
+        """Whether the step behind that under way needs nothing but pages: the same rows, none at the context's end, and
+        rotary tables that reach far enough."""
+        if self._changed or len(self._under_way) > 1:
+            return False
+        context, positions = self._engine.cache.context, self._engine.rope.positions
+        return all(row.sequence.length + 2 <= context and row.sequence.position + 1 < positions for row in self.rows)
+
+    def _start(self) -> None:
+        """Gives the next step of all rows to the device."""
+        engine, rows, before = self._engine, self.rows, len(self._under_way)
         cache = engine.cache
         for at, row in enumerate(rows):
-            dropped = cache.make_room(row.sequence)
-            if cache.extend(row.sequence, 1) or dropped:
-                self._inputs.table.narrow(0, at, 1).copy_(cache.table_row(row.sequence)[None])
-            self._changed |= dropped
+            if not before:
+                self._changed |= cache.make_room(row.sequence)
+            if cache.extend(row.sequence, 1 + before) and not self._changed:
+                self._transfers.page(at, len(row.sequence.pages) - 1, row.sequence.pages[-1])
         if self._changed:
             self._send()
-        engine.rope.reach(max(row.sequence.position for row in rows))
+        engine.rope.reach(max(row.sequence.position for row in rows) + before)
         if engine.rope.positions != self._tables:
             self._tables = engine.rope.positions
             for graph in self._graphs.values():
@@ -146,19 +189,22 @@ class DecodeBatch:
         graph = self._graphs.get(key)
         if graph is None:
             graph = self._graphs[key] = self._capture()
+        self._transfers.begin()
         graph.launch()
-        ids: list[int] = self._read_ids()[: len(rows)].tolist()
-        for row, token in zip(rows, ids, strict=True):
-            cache.advance(row.sequence, (row.token,))
-            row.token = token
-            row.draws += 1
-        return ids
+        self._transfers.end()
+        self._under_way.append(list(rows))
 
-    def close(self) -> None:
-        """Frees the graphs."""
-        for graph in self._graphs.values():
-            graph.close()
-        self._graphs.clear()
+    def _take(self) -> list[tuple[Row, int]]:
+        """Reads what the oldest step under way has drawn, for the rows that have not left since."""
+        rows = self._under_way.popleft()
+        drawn = []
+        for row, token in zip(rows, self._transfers.ids().tolist(), strict=False):
+            if row in self.rows:
+                self._engine.cache.advance(row.sequence, (row.token,))
+                row.token = token
+                row.draws += 1
+                drawn.append((row, token))
+        return drawn
 
     def _send(self) -> None:
         rows = self.rows

@@ -71,11 +71,12 @@ class Statistics:
 
 
 class Scheduler:
-    """Serves requests on an engine, first come, first served. `statistics` counts on from its beginning."""
+    """Serves requests on an engine, first come, first served. `statistics` counts on from its beginning; `ahead` is
+    that of `DecodeBatch`."""
 
-    def __init__(self, engine: Engine):
+    def __init__(self, engine: Engine, ahead: bool | None = None):
         self.engine = engine
-        self.batch = DecodeBatch(engine)
+        self.batch = DecodeBatch(engine, ahead)
         self.statistics = Statistics()
         self._waiting: deque[Request] = deque()
         self._prefilling: deque[Request] = deque()
@@ -183,11 +184,13 @@ class Scheduler:
     def _decode(self) -> None:
         rows, done, start = list(self.batch.rows), self.statistics, time.perf_counter()
         done.decode_bytes += self.engine.bytes_per_step(row.sequence.length + 1 for row in rows)
-        tokens = self.batch.step()
+        # Whether all of them want the token behind the next one, too, and keep one another's company until then.
+        go_on = not self._prefilling and all(row.owner.drawn + 1 < row.owner.max_new_tokens for row in rows)
+        tokens = self.batch.step(go_on)
         done.decode_seconds += time.perf_counter() - start
         done.decode_steps += 1
         done.decode_tokens += len(tokens)
-        for row, token in zip(rows, tokens, strict=True):
+        for row, token in tokens:
             self._drawn(row.owner, token)
 
     def _drawn(self, request: Request, token: int) -> None:
