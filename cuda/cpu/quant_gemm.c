@@ -3,6 +3,8 @@
 #include "quant_gemm_block.h"
 #include "quant_gemm_float.h"
 #include "quant_gemm_round.h"
+#include "quant_gemm_sides.h"
+#include "quant_gemm_sides_tile.h"
 #include "quant_gemm_stream.h"
 #include "quant_gemm_stream_avx2.h"
 #include "quant_gemm_tile_half.h"
@@ -30,19 +32,39 @@ NN_INLINE void block_columns(const quant_piece *t, const int32_t format) {
   quant_stream(t, format);
 }
 #else
-NN_INLINE void block_columns(const quant_piece *t, int32_t format) {
-  const quant_left *left = &t->job->left[QUANT_LEFT_BLOCKS];
-  const int64_t blocks = t->k / QUANT_BLOCK, first = t->panel->tile * QUANT_ROWS;
-  quant_block *row = (quant_block *)(void *)t->work;
-  for (int64_t c = 0; c < t->columns; c++) {
+/* The blocks of column c of a piece. */
+NN_INLINE void unpack_row(const quant_piece *t, int64_t c, quant_block *row, int32_t format) {
+  const int64_t blocks = t->k / QUANT_BLOCK;
+  if (t->format == format) {
     for (int64_t i = 0; i < blocks; i++) {
       quant_unpack(t->w + c * t->row_bytes, i, &row[i], format);
     }
+    return;
+  }
+  const interleave_order order = interleave_order_of(format);
+  const int64_t each = nn_format_block_of(format).elements / QUANT_BLOCK, lane = c % NN_INTERLEAVED_ROWS;
+  for (int64_t i = 0; i < blocks; i += each) {
+    uint8_t stored[INTERLEAVE_BLOCK_BYTES];
+    interleave_block(&order, t->w + (c - lane) * t->row_bytes, i / each, lane, stored);
+    for (int64_t j = 0; j < each; j++) {
+      quant_unpack(stored, j, &row[i + j], format);
+    }
+  }
+}
+
+NN_INLINE void block_columns(const quant_piece *t, int32_t format) {
+  const int32_t form = quant_left_of(t->format);
+  const quant_left *left = &t->job->left[form];
+  const int64_t blocks = t->k / QUANT_BLOCK, first = t->panel->tile * QUANT_ROWS;
+  const int64_t row_codes = quant_left_codes(form, t->k);
+  quant_block *row = (quant_block *)(void *)t->work;
+  for (int64_t c = 0; c < t->columns; c++) {
+    unpack_row(t, c, row, format);
     for (int64_t r = 0; r < t->panel->rows; r++) {
       const int64_t at = (first + r) * blocks;
       float sum = 0.0f;
       for (int64_t i = 0; i < blocks; i++) {
-        const int8_t *x = left->codes + (at + i) * QUANT_BLOCK;
+        const int8_t *x = left->codes + (first + r) * row_codes + i * QUANT_BLOCK;
         const quant_block *b = &row[i];
         int32_t half[2] = {0, 0};
         for (int j = 0; j < QUANT_BLOCK; j++) {
@@ -60,6 +82,25 @@ NN_INLINE void block_columns(const quant_piece *t, int32_t format) {
   }
 }
 
+NN_INLINE void side_columns(const quant_piece *t, const int32_t format) { block_columns(t, format); }
+#endif
+
+#if NN_SIMD_AVX512 || NN_SIMD_AVX2
+NN_INLINE void side_columns(const quant_piece *t, const int32_t format) {
+#if QUANT_TILES
+  if (quant_tiled(t->panel->rows)) {
+    side_tiles(t, format);
+    return;
+  }
+#endif
+  int64_t r = 0;
+  for (; r + SIDE_ROWS <= t->panel->rows; r += SIDE_ROWS) {
+    side_rows(t, r, SIDE_ROWS, format);
+  }
+  for (; r < t->panel->rows; r++) {
+    side_rows(t, r, 1, format);
+  }
+}
 #endif
 
 static void columns(const quant_piece *t) {
@@ -93,6 +134,15 @@ static void columns(const quant_piece *t) {
     CASE(Q8_0)
     CASE(Q4_K)
     CASE(Q5_K)
+  case NNCUDA_FORMAT_Q4_0_R16:
+    side_columns(t, NNCUDA_FORMAT_Q4_0);
+    break;
+  case NNCUDA_FORMAT_Q8_0_R16:
+    side_columns(t, NNCUDA_FORMAT_Q8_0);
+    break;
+  case NNCUDA_FORMAT_Q6_K_R16:
+    side_columns(t, NNCUDA_FORMAT_Q6_K);
+    break;
   default:
     block_columns(t, NNCUDA_FORMAT_Q6_K);
 #undef CASE
@@ -180,9 +230,10 @@ static void product_task(void *arg, int64_t i, int32_t worker) {
   const int64_t column = at.column, first = at.first, then = i + job->threads;
   const uint8_t *next = then < job->panels * job->chunks ? place_of(job, then).w : at.w;
   char *scratch = job->scratch + worker * job->scratch_step;
-  float *sums = (float *)(void *)scratch, *up = sums + panel->rows * job->ld;
+  const int64_t of_rows = nn_round_up(panel->rows, QUANT_ROWS) * job->ld;
+  float *sums = (float *)(void *)scratch, *up = sums + of_rows;
   quant_piece piece = {.job = job, .panel = panel, .k = x->k, .sums = sums, .ld = job->ld};
-  piece.work = (char *)(up + (gated ? panel->rows * job->ld : 0));
+  piece.work = (char *)(up + (gated ? of_rows : 0));
   for (int32_t j = matrix; j < (gated ? 2 : matrix + 1); j++) {
     const nn_quant_matrix *w = &x->matrix[j];
     piece.w = (const uint8_t *)w->w + (panel->group * w->n + first) * w->row_bytes;
@@ -215,14 +266,15 @@ static void round_task(void *arg, int64_t i, int32_t worker) {
       NN_SWITCH_DTYPE(x->dtype, quant_round_row(left, form, panel, r, x->x, x->k, DT));
     }
   }
-  const quant_left *left = &job->left[QUANT_LEFT_BLOCKS];
-  const int64_t blocks = x->k / QUANT_BLOCK;
-  if (left->codes != NULL && first < end && end - first < QUANT_ROWS && quant_tiled(panel->rows)) {
+  if (first < end && end - first < QUANT_ROWS && quant_tiled(panel->rows)) {
     /* Rows that are not there have sums, too; subnormal scales among them would cost time. */
-    const int64_t at = (panel->tile * QUANT_ROWS + first) * blocks;
-    for (int64_t j = 0; j < blocks; j++) {
-      for (int64_t r = end - first; r < QUANT_ROWS; r++) {
-        left->scale[at + j * QUANT_ROWS + r] = left->total[at + j * QUANT_ROWS + r] = 0.0f;
+    const int64_t blocks = x->k / QUANT_BLOCK, at = (panel->tile * QUANT_ROWS + first) * blocks;
+    for (int32_t form = QUANT_LEFT_BLOCKS; form <= QUANT_LEFT_SIDES; form++) {
+      const quant_left *left = &job->left[form];
+      for (int64_t j = 0; j < blocks && left->codes != NULL; j++) {
+        for (int64_t r = end - first; r < QUANT_ROWS; r++) {
+          left->scale[at + j * QUANT_ROWS + r] = left->total[at + j * QUANT_ROWS + r] = 0.0f;
+        }
       }
     }
   }
@@ -265,18 +317,20 @@ static int64_t cut_rows(nncuda_ctx *ctx, quant_job *job) {
 /* Memory for the left factor in each form that the matrices need. */
 static int32_t take_left(nncuda_ctx *ctx, quant_job *job, int64_t tiles) {
   const nn_gemm_quant_args *x = job->args;
-  const size_t rows = (size_t)tiles * QUANT_ROWS, k = (size_t)x->k, blocks = k / QUANT_BLOCK;
+  const size_t rows = (size_t)tiles * QUANT_ROWS, blocks = (size_t)x->k / QUANT_BLOCK;
   for (int32_t i = 0; i < x->matrices; i++) {
     const int32_t form = quant_left_of(x->matrix[i].format);
     quant_left *left = &job->left[form];
     if (left->codes != NULL || left->values != NULL) {
       continue;
     }
-    if (form == QUANT_LEFT_BLOCKS) {
-      left->codes = nn_scratch(ctx, rows * k);
+    if (form == QUANT_LEFT_BLOCKS || form == QUANT_LEFT_SIDES) {
+      left->codes = nn_scratch(ctx, rows * (size_t)quant_left_codes(form, x->k));
       left->scale = nn_scratch(ctx, rows * blocks * sizeof(float));
       left->total = nn_scratch(ctx, rows * blocks * sizeof(float));
-      if (left->codes == NULL || left->scale == NULL || left->total == NULL) {
+      left->sums = form == QUANT_LEFT_SIDES ? nn_scratch(ctx, rows * blocks * 2 * sizeof(int32_t)) : NULL;
+      if (left->codes == NULL || left->scale == NULL || left->total == NULL ||
+          (form == QUANT_LEFT_SIDES && left->sums == NULL)) {
         return NNCUDA_ERROR_OUT_OF_MEMORY;
       }
     } else if ((left->values = nn_scratch(ctx, rows * (size_t)nn_round_up(x->k, QUANT_BLOCK) * sizeof(float))) ==

@@ -25,7 +25,7 @@
 enum { QUANT_BLOCK = 32 };
 
 /* Forms that the left factor is rounded to; one for each kind of format that a call has. */
-enum { QUANT_LEFT_BLOCKS, QUANT_LEFT_F32, QUANT_LEFT_F16, QUANT_LEFT_BF16, QUANT_LEFTS };
+enum { QUANT_LEFT_BLOCKS, QUANT_LEFT_SIDES, QUANT_LEFT_F32, QUANT_LEFT_F16, QUANT_LEFT_BF16, QUANT_LEFTS };
 
 enum {
   QUANT_ROWS = 16,            /* rows of the left factor in a tile */
@@ -35,12 +35,14 @@ enum {
   QUANT_TASK_BYTES = 96 << 10 /* of weights in such a task */
 };
 
-/* The left factor, rounded. Tiles of QUANT_ROWS rows; a panel begins with a tile. Where quant_tiled, a tile's codes lie
- * as [k / 32][8][QUANT_ROWS][4], its scales as [k / 32][QUANT_ROWS]. */
+/* The left factor, rounded. Tiles of QUANT_ROWS rows; a panel begins with a tile. Where quant_tiled, a tile's scales
+ * lie as [k / 32][QUANT_ROWS], its codes as [k / 32][8][QUANT_ROWS][4] for weights row by row, and as [k /
+ * 64][QUANT_ROWS][64] for those side by side: the factor that has its rows as they are is the other one. */
 typedef struct quant_left {
-  int8_t *codes; /* [tiles * QUANT_ROWS, k]; of the other forms unused */
+  int8_t *codes; /* [tiles * QUANT_ROWS, k, for sides rounded up to 64]; of f32, f16 and bf16 unused */
   float *scale;  /* [tiles * QUANT_ROWS, k / 32] d */
   float *total;  /* as scale: d * (float)(sum of codes) */
+  int32_t *sums; /* of sides, where not tiled: [tiles * QUANT_ROWS, k / 16] sums of 16 codes */
   float *values; /* [tiles * QUANT_ROWS, k] */
 } quant_left;
 
@@ -87,6 +89,11 @@ NN_INLINE uintptr_t quant_next(const quant_piece *t, int64_t c, int64_t count) {
   return (uintptr_t)(c + count < t->columns ? t->w + (c + count) * t->row_bytes : t->next);
 }
 
+/* Codes of a row of the left factor. */
+NN_INLINE int64_t quant_left_codes(int32_t form, int64_t k) {
+  return form == QUANT_LEFT_SIDES ? nn_round_up(k, 2 * QUANT_BLOCK) : k;
+}
+
 NN_INLINE int32_t quant_left_of(int32_t format) {
   switch (format) {
   case NNCUDA_FORMAT_F32:
@@ -96,7 +103,7 @@ NN_INLINE int32_t quant_left_of(int32_t format) {
   case NNCUDA_FORMAT_BF16:
     return QUANT_LEFT_BF16;
   default:
-    return QUANT_LEFT_BLOCKS;
+    return nn_format_of_interleaved(format) < 0 ? QUANT_LEFT_BLOCKS : QUANT_LEFT_SIDES;
   }
 }
 

@@ -11,8 +11,9 @@
 
 #if NN_SIMD_AVX512
 
-/* Codes of 32 elements; their scale and scaled sum. */
-NN_INLINE void quant_round_block(const void *x, int64_t at, int8_t *codes, float *scale, float *total, int32_t dtype) {
+/* Codes of 32 elements; their scale; the sums of either half of the codes. */
+NN_INLINE void quant_round_block(const void *x, int64_t at, int8_t *codes, float *scale, int32_t sums[2],
+                                 int32_t dtype) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   vf a = vf_load_as(x, at, dtype), b = vf_load_as(x, at + VF, dtype);
   /* As integers, magnitudes have the same order, with infinity and NaN above all numbers. */
@@ -21,7 +22,8 @@ NN_INLINE void quant_round_block(const void *x, int64_t at, int8_t *codes, float
   const float largest = nn_f32_from_bits((uint32_t)bits);
   if (bits >= 0x7f800000 || largest < QUANT_LEAST) { /* codes are zero; the scale says what they stand for */
     memset(codes, 0, QUANT_BLOCK);
-    *scale = *total = bits >= 0x7f800000 ? NAN : 0.0f;
+    *scale = bits >= 0x7f800000 ? NAN : 0.0f;
+    sums[0] = sums[1] = 0;
     return;
   }
   const vf inverse = vf_set1(127.0f / largest);
@@ -29,7 +31,8 @@ NN_INLINE void quant_round_block(const void *x, int64_t at, int8_t *codes, float
   _mm_storeu_si128((__m128i *)(void *)codes, _mm512_cvtepi32_epi8(first));
   _mm_storeu_si128((__m128i *)(void *)(codes + VF), _mm512_cvtepi32_epi8(second));
   *scale = largest / 127.0f;
-  *total = *scale * (float)_mm512_reduce_add_epi32(_mm512_add_epi32(first, second));
+  sums[0] = _mm512_reduce_add_epi32(first);
+  sums[1] = _mm512_reduce_add_epi32(second);
 }
 
 #else
@@ -47,23 +50,22 @@ NN_INLINE float quant_largest(const void *x, int64_t at, int32_t dtype) {
   return none == none ? largest : none;
 }
 
-/* Codes of 32 elements; their scale and scaled sum. */
-NN_INLINE void quant_round_block(const void *x, int64_t at, int8_t *codes, float *scale, float *total, int32_t dtype) {
+/* Codes of 32 elements; their scale; the sums of either half of the codes. */
+NN_INLINE void quant_round_block(const void *x, int64_t at, int8_t *codes, float *scale, int32_t sums[2],
+                                 int32_t dtype) {
   const float largest = quant_largest(x, at, dtype);
   const int32_t zero = !(largest >= QUANT_LEAST); /* NaN, too: its scale says it */
   const vf inverse = vf_set1(zero ? 0.0f : 127.0f / largest);
-  int32_t sum = 0;
+  sums[0] = sums[1] = 0;
   float lanes[QUANT_BLOCK];
   for (int64_t i = 0; i < QUANT_BLOCK; i += VF) {
     vf_store(lanes + i, vf_round((zero ? vf_set1(0.0f) : vf_load_as(x, at + i, dtype)) * inverse));
   }
   for (int64_t i = 0; i < QUANT_BLOCK; i++) {
     codes[i] = (int8_t)(int32_t)lanes[i];
-    sum += codes[i];
+    sums[i / 16] += codes[i];
   }
-  const float d = largest < QUANT_LEAST ? 0.0f : largest / 127.0f;
-  *scale = d;
-  *total = d * (float)sum;
+  *scale = largest < QUANT_LEAST ? 0.0f : largest / 127.0f;
 }
 
 #endif
@@ -82,24 +84,40 @@ NN_INLINE vf quant_round_vector(vf x, int32_t left) {
   return x;
 }
 
+/* Codes of block i of row `to` to where the products look for them. */
+NN_INLINE void quant_put_codes(const quant_left *left, int32_t form, int32_t tiled, int64_t to, int64_t i, int64_t k,
+                               const int8_t codes[QUANT_BLOCK]) {
+  const int64_t tile = to / QUANT_ROWS, lane = to % QUANT_ROWS, row_codes = quant_left_codes(form, k);
+  if (!tiled) {
+    memcpy(left->codes + to * row_codes + i * QUANT_BLOCK, codes, QUANT_BLOCK);
+  } else if (form == QUANT_LEFT_SIDES) {
+    int8_t *pair = left->codes + tile * QUANT_ROWS * row_codes + i / 2 * (2 * QUANT_BLOCK * QUANT_ROWS);
+    memcpy(pair + lane * 2 * QUANT_BLOCK + i % 2 * QUANT_BLOCK, codes, QUANT_BLOCK);
+  } else {
+    int8_t *p = left->codes + (tile * k + i * QUANT_BLOCK) * QUANT_ROWS + lane * 4;
+    for (int64_t j = 0; j < QUANT_BLOCK; j += 4, p += 4 * QUANT_ROWS) {
+      memcpy(p, codes + j, 4);
+    }
+  }
+}
+
 /* Row r of a panel into the rounded factor. */
 NN_INLINE void quant_round_row(const quant_left *left, int32_t form, const quant_panel *panel, int64_t r, const void *x,
                                int64_t k, int32_t dtype) {
   const int64_t row = panel->row + r, to = panel->tile * QUANT_ROWS + r;
-  if (form == QUANT_LEFT_BLOCKS) {
+  if (form == QUANT_LEFT_BLOCKS || form == QUANT_LEFT_SIDES) {
     const int64_t blocks = k / QUANT_BLOCK, tile = to / QUANT_ROWS, lane = to % QUANT_ROWS;
     const int32_t tiled = quant_tiled(panel->rows);
     for (int64_t i = 0; i < blocks; i++) {
       int8_t codes[QUANT_BLOCK];
+      int32_t sums[2];
       const int64_t at = tiled ? (tile * blocks + i) * QUANT_ROWS + lane : to * blocks + i;
-      quant_round_block(x, row * k + i * QUANT_BLOCK, codes, &left->scale[at], &left->total[at], dtype);
-      if (tiled) {
-        int8_t *p = left->codes + ((tile * blocks + i) * QUANT_BLOCK * QUANT_ROWS + lane * 4);
-        for (int64_t j = 0; j < QUANT_BLOCK; j += 4, p += 4 * QUANT_ROWS) {
-          memcpy(p, codes + j, 4);
-        }
-      } else {
-        memcpy(left->codes + to * k + i * QUANT_BLOCK, codes, sizeof codes);
+      quant_round_block(x, row * k + i * QUANT_BLOCK, codes, &left->scale[at], sums, dtype);
+      left->total[at] = left->scale[at] * (float)(sums[0] + sums[1]);
+      quant_put_codes(left, form, tiled, to, i, k, codes);
+      if (form == QUANT_LEFT_SIDES && !tiled) {
+        left->sums[2 * at] = sums[0];
+        left->sums[2 * at + 1] = sums[1];
       }
     }
     return;

@@ -94,6 +94,10 @@ FORMATS: dict[str, BlockFormat] = {
 }
 _NUMPY = {"f32": np.dtype("<f4"), "f16": np.dtype("<f2"), "bf16": np.dtype(ml_dtypes.bfloat16)}
 
+#: The codes of formats that have a form with sixteen rows side by side (`kernels.interleave_rows`), and of that form.
+INTERLEAVED = {10: 30, 14: 34, 17: 37}
+INTERLEAVED_ROWS = 16
+
 #: By the number of the type in a GGUF file.
 FORMAT_OF_GGUF_TYPE: dict[int, BlockFormat] = {entry.gguf_type: entry for entry in FORMATS.values()}
 TERNARY_FORMAT_OF_GGUF_TYPE: dict[int, TernaryFormat] = {entry.gguf_type: entry for entry in TERNARY_FORMATS.values()}

@@ -1,0 +1,257 @@
+/*
+ * Products of few rows with the _R16 formats, sixteen rows of weights side by side: a word of each row fills a vector,
+ * so that sums stay in their lanes and a matrix is one run of memory. What is left is little enough for two threads of
+ * one core to wait for memory: 27 vector instructions for the 288 bytes of 16 blocks of q4_0.
+ */
+#ifndef NN_CPU_QUANT_GEMM_SIDES_H
+#define NN_CPU_QUANT_GEMM_SIDES_H
+
+#include "quant_gemm_stream.h"
+#include "quant_gemm_stream_avx2.h"
+#include "quant_interleave.h"
+
+#if NN_SIMD_AVX512 || NN_SIMD_AVX2
+
+/* Vectors that hold a word of each of 16 rows, and rows of the left factor that are multiplied at once. */
+enum { SIDE_PARTS = QUANT_ROWS / VF, SIDE_ROWS = QUANT_STREAM_ROWS };
+/* How far ahead weights are fetched. */
+enum { SIDE_AHEAD = 3072 };
+
+#if NN_SIMD_AVX512
+typedef __m512i si;
+NN_INLINE si si_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
+NN_INLINE si si_all(int32_t x) { return _mm512_set1_epi32(x); }
+NN_INLINE si si_and(si a, int32_t byte) { return _mm512_and_si512(a, _mm512_set1_epi8((char)byte)); }
+/* Bits of `mask` from a, the others from b. */
+NN_INLINE si si_mix(int32_t mask, si a, si b) {
+  return _mm512_ternarylogic_epi32(_mm512_set1_epi8((char)mask), a, b, 0xca);
+}
+NN_INLINE si si_right(si a, unsigned n) { return _mm512_srli_epi16(a, n); }
+NN_INLINE si si_left(si a, unsigned n) { return _mm512_slli_epi16(a, n); }
+NN_INLINE si si_scales(const uint8_t *p) {
+  return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+NN_INLINE vf si_float(si a) { return _mm512_cvtepi32_ps(a); }
+NN_INLINE si si_times(si a, si b) { return _mm512_mullo_epi32(a, b); }
+#else
+typedef __m256i si;
+NN_INLINE si si_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+NN_INLINE si si_all(int32_t x) { return _mm256_set1_epi32(x); }
+NN_INLINE si si_and(si a, int32_t byte) { return _mm256_and_si256(a, _mm256_set1_epi8((char)byte)); }
+/* Bits of `mask` from a, the others from b. */
+NN_INLINE si si_mix(int32_t mask, si a, si b) {
+  const si m = _mm256_set1_epi8((char)mask);
+  return _mm256_or_si256(_mm256_and_si256(m, a), _mm256_andnot_si256(m, b));
+}
+NN_INLINE si si_right(si a, int n) { return _mm256_srli_epi16(a, n); }
+NN_INLINE si si_left(si a, int n) { return _mm256_slli_epi16(a, n); }
+NN_INLINE si si_scales(const uint8_t *p) {
+  return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+NN_INLINE vf si_float(si a) { return _mm256_cvtepi32_ps(a); }
+NN_INLINE si si_times(si a, si b) { return _mm256_mullo_epi32(a, b); }
+#endif
+
+/* sums + the products of a word of each row with the same word of the left factor. `full`: bytes of w use all 8 bits.
+ */
+NN_INLINE si si_dot(si sums, si w, const int8_t *word, const int full) {
+  const si x = si_all((int32_t)quant_u32((const uint8_t *)word));
+#if defined(__AVX512VNNI__) && NN_SIMD_AVX512
+  (void)full;
+  return _mm512_dpbusd_epi32(sums, w, x);
+#elif NN_SIMD_AVX512
+  return quant_dot(sums, w, x, full ? NNCUDA_FORMAT_Q8_0 : NNCUDA_FORMAT_Q4_0);
+#else
+  return (si)((quant_integers)sums + (quant_integers)quant_dot(w, x, full ? NNCUDA_FORMAT_Q8_0 : NNCUDA_FORMAT_Q4_0));
+#endif
+}
+
+/* As bytes of q8_0 enter si_dot: with VNNI, whose first factor has no sign, 128 more. */
+NN_INLINE si side_signed(si w) {
+#if defined(__AVX512VNNI__) && NN_SIMD_AVX512
+  return _mm512_xor_si512(w, _mm512_set1_epi8(-128));
+#else
+  return w;
+#endif
+}
+
+/* What the bytes of side_integers are above the codes. */
+NN_INLINE int32_t side_offset(int32_t format) {
+  const int32_t offset = quant_offset(format);
+  return offset < 0 ? 0 : 1 << offset;
+}
+
+/* Weights that are on their way: the lines of this piece in order, then those that follow. */
+typedef struct side_fetch {
+  uintptr_t at, end, next;
+} side_fetch;
+
+NN_INLINE void side_fetch_line(side_fetch *f) {
+  __builtin_prefetch((const void *)f->at, 0, 2);
+  f->at += 64;
+  if (f->at >= f->end) {
+    f->at = f->next, f->end = UINTPTR_MAX;
+  }
+}
+
+/* A block of q4_0 or q8_0 of 16 rows against `rows` rows of the left factor. */
+NN_INLINE void side_block(const uint8_t *w, const quant_left *left, int64_t first, int64_t i, int64_t k,
+                          vf sum[][SIDE_PARTS], const int rows, const int32_t format) {
+  const int64_t blocks = k / QUANT_BLOCK, row_codes = quant_left_codes(QUANT_LEFT_SIDES, k);
+  const uint8_t *codes = w + 2 * QUANT_ROWS;
+  const int words = format == NNCUDA_FORMAT_Q4_0 ? 4 : 8;
+  for (int part = 0; part < SIDE_PARTS; part++) {
+    si low[SIDE_ROWS], high[SIDE_ROWS];
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+      low[r] = high[r] = si_all(0);
+    }
+#pragma GCC unroll 8
+    for (int g = 0; g < words; g++) {
+      const si v = si_load(codes + g * 4 * QUANT_ROWS + part * 4 * VF);
+      const int8_t *x = left->codes + first * row_codes + i * QUANT_BLOCK + 4 * g;
+      if (format == NNCUDA_FORMAT_Q8_0) {
+        const si c = side_signed(v);
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) { /* two chains, so that neither waits for itself */
+          if (g % 2 == 0) {
+            low[r] = si_dot(low[r], c, x + r * row_codes, 1);
+          } else {
+            high[r] = si_dot(high[r], c, x + r * row_codes, 1);
+          }
+        }
+      } else {
+        const si a = si_and(v, 15);
+#if defined(__AVX512VNNI__) && NN_SIMD_AVX512
+        const si b = si_and(v, 0xf0); /* 16 times the codes, taken out below */
+#else
+        const si b = si_and(si_right(v, 4), 15);
+#endif
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+          low[r] = si_dot(low[r], a, x + r * row_codes, 0);
+          high[r] = si_dot(high[r], b, x + r * row_codes + QUANT_BLOCK / 2, 0);
+        }
+      }
+    }
+    const vf scale = vf_from_f16((const uint16_t *)(const void *)w + part * VF);
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+      const int64_t at = (first + r) * blocks + i;
+#if defined(__AVX512VNNI__) && NN_SIMD_AVX512
+      const si upper = format == NNCUDA_FORMAT_Q4_0 ? _mm512_srai_epi32(high[r], 4) : high[r];
+#else
+      const si upper = high[r];
+#endif
+      const int32_t above = side_offset(format) * (left->sums[2 * at] + left->sums[2 * at + 1]);
+      const si integers = (si)((quant_integers)low[r] + (quant_integers)upper - (quant_integers)si_all(above));
+      sum[r][part] = vf_fma(vf_set1(left->scale[at]) * scale, si_float(integers), sum[r][part]);
+    }
+  }
+}
+
+/* A block of 256 of q6_k of 16 rows: eight blocks, from i on. In either half of it words i and 8 + i of low bits and
+ * word i of high bits make words of four blocks. */
+NN_INLINE void side_large(const uint8_t *w, const quant_left *left, int64_t first, int64_t i, int64_t k,
+                          vf sum[][SIDE_PARTS], const int rows, side_fetch *fetch) {
+  const int64_t blocks = k / QUANT_BLOCK, row_codes = quant_left_codes(QUANT_LEFT_SIDES, k);
+  for (int part = 0; part < SIDE_PARTS; part++) {
+    const vf scale = vf_from_f16((const uint16_t *)(const void *)w + part * VF);
+    for (int64_t half = 0; half < 2; half++) {
+      const uint8_t *scales = w + 2 * QUANT_ROWS + half * 8 * QUANT_ROWS + part * VF;
+      const uint8_t *codes = w + 18 * QUANT_ROWS + half * 24 * 4 * QUANT_ROWS + part * 4 * VF;
+      const int64_t block = i + half * 4;
+      si total[SIDE_ROWS][4];
+#pragma GCC unroll 2
+      for (int p = 0; p < 2; p++) { /* of 16 elements of each block, which have a scale */
+        si dot[SIDE_ROWS][4];
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+          dot[r][0] = dot[r][1] = dot[r][2] = dot[r][3] = si_all(0);
+        }
+#pragma GCC unroll 4
+        for (int g = 0; g < 4; g++) {
+          const uint8_t *words = codes + (p * 4 + g) * 3 * 4 * QUANT_ROWS;
+          const si a = si_load(words), b = si_load(words + 4 * QUANT_ROWS), h = si_load(words + 8 * QUANT_ROWS);
+          const si c[4] = {si_and(si_mix(15, a, si_left(h, 4)), 63), si_and(si_mix(15, b, si_left(h, 2)), 63),
+                           si_and(si_mix(15, si_right(a, 4), h), 63),
+                           si_and(si_mix(15, si_right(b, 4), si_right(h, 2)), 63)};
+#pragma GCC unroll 4
+          for (int r = 0; r < rows; r++) {
+            const int8_t *x = left->codes + (first + r) * row_codes + block * QUANT_BLOCK + p * 16 + g * 4;
+#pragma GCC unroll 4
+            for (int run = 0; run < 4; run++) {
+              dot[r][run] = si_dot(dot[r][run], c[run], x + run * QUANT_BLOCK, 0);
+            }
+          }
+          if (part == 0) { /* 64 lines of 24 words, a line for the rest */
+            side_fetch_line(fetch);
+            side_fetch_line(fetch);
+            side_fetch_line(fetch);
+          }
+        }
+#pragma GCC unroll 4
+        for (int run = 0; run < 4; run++) {
+          const si s = si_scales(scales + (2 * run + p) * QUANT_ROWS);
+#pragma GCC unroll 4
+          for (int r = 0; r < rows; r++) {
+            const int32_t above = 32 * left->sums[2 * ((first + r) * blocks + block + run) + p];
+            const si scaled = si_times((si)((quant_integers)dot[r][run] - (quant_integers)si_all(above)), s);
+            total[r][run] = p == 0 ? scaled : (si)((quant_integers)total[r][run] + (quant_integers)scaled);
+          }
+        }
+      }
+#pragma GCC unroll 4
+      for (int run = 0; run < 4; run++) {
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+          const vf x_scale = vf_set1(left->scale[(first + r) * blocks + block + run]);
+          sum[r][part] = vf_fma(x_scale * scale, si_float(total[r][run]), sum[r][part]);
+        }
+      }
+    }
+  }
+}
+
+/* All columns of a piece, whole sixteens, against `rows` rows of the left factor from row `r0` on. */
+NN_INLINE void side_rows(const quant_piece *t, int64_t r0, const int rows, const int32_t format) {
+  const quant_left *left = &t->job->left[QUANT_LEFT_SIDES];
+  const int64_t first = t->panel->tile * QUANT_ROWS + r0, blocks = t->k / QUANT_BLOCK;
+  const nn_format_block block = nn_format_block_of(format);
+  const int64_t each = block.elements / QUANT_BLOCK, step = QUANT_ROWS * block.bytes;
+  const uint8_t *w = t->w;
+  side_fetch fetch = {.end = (uintptr_t)(w + t->columns * t->row_bytes), .next = (uintptr_t)t->next};
+  fetch.at = (uintptr_t)w + SIDE_AHEAD;
+  if (fetch.at >= fetch.end) {
+    fetch.at = fetch.next, fetch.end = UINTPTR_MAX;
+  }
+  for (int64_t c = 0; c < t->columns; c += QUANT_ROWS) {
+    vf sum[SIDE_ROWS][SIDE_PARTS];
+    for (int r = 0; r < rows; r++) {
+      for (int part = 0; part < SIDE_PARTS; part++) {
+        sum[r][part] = vf_set1(0.0f);
+      }
+    }
+    for (int64_t i = 0; i < blocks; i += each, w += step) {
+      if (format == NNCUDA_FORMAT_Q6_K) {
+        for (int64_t l = 0; l < (step - 3072) / 64 + (i / each) % 2; l++) {
+          side_fetch_line(&fetch);
+        }
+        side_large(w, left, first, i, t->k, sum, rows, &fetch);
+      } else {
+        for (int64_t l = 0; l < step / 64 + i % 2; l++) { /* half a line more than that */
+          side_fetch_line(&fetch);
+        }
+        side_block(w, left, first, i, t->k, sum, rows, format);
+      }
+    }
+    for (int r = 0; r < rows; r++) {
+      for (int part = 0; part < SIDE_PARTS; part++) {
+        vf_store(t->sums + (r0 + r) * t->ld + c + part * VF, sum[r][part]);
+      }
+    }
+  }
+}
+
+#endif
+#endif
