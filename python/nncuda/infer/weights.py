@@ -1,7 +1,7 @@
 """The weights of a stored model as tensors of a context: on the CPU copied once or in place, on a GPU copied once.
 
-The copy on a CPU has the rows of q4_0, q8_0 and q6_k matrices side by side, as products read them fastest: the same bytes,
-the same results to the bit. A table of embeddings, of which a token reads one row, stays as it is.
+The copy on a CPU has the rows of q4_0, q8_0 and q6_k matrices side by side, as products read them fastest: the same
+bytes, the same results to the bit. A table of embeddings, of which a token reads one row, stays as it is.
 
 Pages of a file are of 4 KiB, the context's memory has pages of 2 MiB: decoding, which reads all weights a token, is a
 fifth faster from those, and reading a file that the system holds in memory costs as much as some 30 tokens. In place, a
@@ -154,8 +154,8 @@ class Weights:
         )
 
     def _table(self, name: str, tied: bool) -> Weight:
-        """The embeddings. Where a tied head is a copy with its rows side by side, they stay in the file: so little of them
-        is read."""
+        """The embeddings. Where a tied head is a copy with its rows side by side, they stay in the file: so little of
+        them is read."""
         stored = self._tensors[name]
         alone = tied and self._is_interleaved(stored)
         return Weight(self._ctx.from_numpy(stored.rows()) if alone else self._bytes(stored), stored.code)
