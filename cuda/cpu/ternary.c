@@ -249,29 +249,43 @@ static void pack_task(void *arg, int64_t task, int32_t worker) {
   }
 }
 
-static void unpack_task(void *arg, int64_t task, int32_t worker) {
+/* The code of column c of the packed row whose first word is at w. */
+NN_INLINE int8_t code_of(const uint8_t *w, int64_t c) {
+  return (int8_t)((w[c / COLUMNS * (ROWS * 4) + c % 4] >> (c % COLUMNS / 4 * 2) & 3) - 1);
+}
+
+static void check_bits_task(void *arg, int64_t task, int32_t worker) {
   (void)worker;
   const pack_job *job = arg;
   job->bad[task] = -1;
+  for (int64_t r = 0; r < ROWS && task * ROWS + r < job->n && job->bad[task] < 0; r++) {
+    const uint8_t *w = job->w + task * ROWS * job->row_bytes + r * 4;
+    uint32_t wrong = 0;
+    for (int64_t b = 0; b < job->row_bytes / 4; b++) {
+      uint32_t word;
+      memcpy(&word, w + b * (ROWS * 4), sizeof word);
+      wrong |= word & word >> 1 & 0x55555555u;
+    }
+    for (int64_t c = 0; wrong && job->bad[task] < 0 && c < job->k; c++) {
+      if (code_of(w, c) > 1) {
+        job->bad[task] = (task * ROWS + r) * job->k + c;
+      }
+    }
+  }
+}
+
+static void unpack_task(void *arg, int64_t task, int32_t worker) {
+  (void)worker;
+  const pack_job *job = arg;
   for (int64_t r = 0; r < ROWS && task * ROWS + r < job->n; r++) {
     const uint8_t *w = job->w + task * ROWS * job->row_bytes + r * 4;
     int8_t *codes = job->out + (task * ROWS + r) * job->k;
-    uint8_t wrong = 0;
     for (int64_t c = 0; c < job->k; c += COLUMNS, w += ROWS * 4) {
       int8_t code[COLUMNS];
       for (int i = 0; i < COLUMNS; i++) {
-        code[i] = (int8_t)((w[i % 4] >> (i / 4 * 2) & 3) - 1);
+        code[i] = code_of(w, i);
       }
-      const int64_t count = job->k - c < COLUMNS ? job->k - c : COLUMNS;
-      memcpy(codes + c, code, (size_t)count);
-      for (int64_t i = 0; i < count; i++) {
-        wrong |= code[i] > 1;
-      }
-    }
-    for (int64_t c = 0; wrong && job->bad[task] < 0 && c < job->k; c++) {
-      if (codes[c] > 1) {
-        job->bad[task] = (task * ROWS + r) * job->k + c;
-      }
+      memcpy(codes + c, code, (size_t)(job->k - c < COLUMNS ? job->k - c : COLUMNS));
     }
   }
 }
@@ -279,11 +293,12 @@ static void unpack_task(void *arg, int64_t task, int32_t worker) {
 /* Room for what the tasks find; null when there is no memory. */
 static int64_t *take_bad(nncuda_ctx *ctx, int64_t tasks) { return nn_scratch(ctx, (size_t)tasks * sizeof(int64_t)); }
 
+/* Fails the call for the first element that is no code: one of `codes`, or packed, where it can only be 2. */
 static int32_t refuse_bad(nncuda_ctx *ctx, const int64_t *bad, int64_t tasks, const int8_t *codes) {
   for (int64_t t = 0; t < tasks; t++) {
     if (bad[t] >= 0) {
       return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "codes[%lld] is %d; it must be -1 to 1", (long long)bad[t],
-                     codes[bad[t]]);
+                     codes != NULL ? codes[bad[t]] : 2);
     }
   }
   return NNCUDA_SUCCESS;
@@ -313,6 +328,10 @@ int32_t NN_KERNEL(ternary_unpack)(nncuda_ctx *ctx, const void *args) {
   if (job.bad == NULL) {
     return NNCUDA_ERROR_OUT_OF_MEMORY;
   }
-  nn_parallel(ctx, tasks, unpack_task, &job);
-  return refuse_bad(ctx, job.bad, tasks, a->codes);
+  nn_parallel(ctx, tasks, check_bits_task, &job);
+  const int32_t status = refuse_bad(ctx, job.bad, tasks, NULL);
+  if (status == NNCUDA_SUCCESS) {
+    nn_parallel(ctx, tasks, unpack_task, &job);
+  }
+  return status;
 }

@@ -18,3 +18,10 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Context]:
     on_gpu = request.param == "cuda"
     with Context(device=C.DEVICE_CUDA) if on_gpu else Context(threads=2) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def cpu() -> Iterator[Context]:
+    """What a GPU's refusals are compared with."""
+    with Context(threads=1) as made:
+        yield made

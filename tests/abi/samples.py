@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from raw import HEADER, LIB, C, Context
+from raw import HEADER, LIB, C, Context, status_name
 
 from nncuda.binding.header import Function, Param
 
@@ -19,6 +19,10 @@ _SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "capacity": 6, "len": 2, "k
 #: And those of functions that take a format, by the size that it says: whole blocks in rows, a page a sequence.
 _FORMAT_SIZES = {"row_bytes": {"groups": 1, "k": 64, "dim": 64, "n": 5},
                  "page_bytes": {"tokens": 5, "batch": 2, "max_pages": 1, "pages": 3}}  # fmt: skip
+#: And those of single functions.
+_KERNEL_SIZES = {"interleave_rows": {"rows": 32}}
+#: Rows and columns of packed ternary weights that lie together, and the bytes of the columns.
+_TERNARY, _TERNARY_BYTES = 16, 4
 #: Options without a default in the header.
 _OPTIONS = {"eps": 1e-5, "max_norm": 1.0, "beta1": 0.9, "beta2": 0.95, "weight_decay": 0.1, "growth": 2.0,
             "backoff": 0.5, "interval": 4, "warmup": 2, "total": 10, "max_lr": 1e-3, "min_lr": 1e-4, "n_decay": 0,
@@ -35,6 +39,7 @@ _PERMUTATIONS = ("slot_row", "row_slot", "page_table")
 _HALF = {"f32": 0x3F000000, "f16": 0x3800, "bf16": 0x3F00}
 
 _GUARD = 256
+_ADDRESS = re.compile("0x[0-9a-f]+")
 
 
 class Memory:
@@ -135,6 +140,8 @@ class Sample:
         whole = memory[_GUARD : _GUARD + bytes_]
         if dtype in _HALF:
             whole.view(np.uint32 if element == 4 else np.uint16)[:] = _HALF[dtype]
+        elif dtype == "i8":
+            whole[:] = 1
         elif dtype in ("i32", "i64"):
             entries = whole.view(np.int32 if element == 4 else np.int64)
             if param.name in _PERMUTATIONS:
@@ -192,6 +199,7 @@ def _sizes(function: Function, chosen: Mapping[str, int], options: Mapping[str, 
     for said, sizes in _FORMAT_SIZES.items():
         if any(name.startswith(said) for name in names):
             usual |= sizes
+    usual |= _KERNEL_SIZES.get(function.kernel, {})
     sizes = {name: chosen.get(name, usual.get(name, 3 + i % 3)) for i, name in enumerate(names)}
     sizes |= {name: size for name, size in _derived(function, sizes, options).items() if name not in chosen}
     for param in function.pointers:
@@ -208,7 +216,11 @@ def _derived(
     said = {}
     for name in sizes:
         kind, _, which = name.partition("_bytes")
-        if kind == "row":
+        if name == "stored":
+            said[name] = -(-sizes["n"] // _TERNARY) * _TERNARY
+        elif kind == "row" and "stored" in sizes:
+            said[name] = -(-sizes["k"] // _TERNARY) * _TERNARY_BYTES
+        elif kind == "row":
             elements = sizes["dim"] if "dim" in sizes else sizes["k"]
             said[name] = _format_bytes(arguments["format" + which], elements)
         elif name == "page_bytes":
@@ -272,8 +284,36 @@ def outside(param: Param, names: Mapping[str, int | float | None]) -> list[int |
     return values
 
 
+def refuse(
+    context: Context,
+    cpu: Context,
+    sample: Sample,
+    statuses: tuple[int, ...],
+    word: str,
+    **changed: int | float | None,
+) -> None:
+    """The changed call must fail with one of the statuses, name the argument and write nothing."""
+    sample.put()
+    at_once = not context.on_gpu or C.ERROR_OUT_OF_RANGE not in statuses
+    before = sample.image(outputs=at_once)
+    name = sample.function.name
+    status = context.call(name, *sample.values(**changed))
+    if not at_once:
+        assert status == C.SUCCESS, f"{name} with {changed}: {status_name(status)}, {context.error!r}"
+        status = context.call("nncuda_ctx_synchronize")
+    sentence = context.error
+    assert status in statuses, f"{name} with {changed}: {status_name(status)}, {sentence!r}"
+    assert sentence.startswith(f"{name}: "), sentence
+    assert word in sentence, f"{name} with {changed}: {sentence!r} does not name {word}"
+    assert sample.image(outputs=at_once) == before, f"{name} with {changed} wrote although it failed"
+    if context.on_gpu:
+        there = [sample.on_host(value) for value in sample.values(**changed)]
+        assert cpu.call(name, *there) == status
+        assert _ADDRESS.sub("0x", sentence) == _ADDRESS.sub("0x", cpu.error)
+
+
 def pointer(value: int | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(value)
 
 
-__all__ = ["Buffer", "C", "Memory", "Sample", "outside", "pointer"]
+__all__ = ["Buffer", "C", "Memory", "Sample", "outside", "pointer", "refuse"]

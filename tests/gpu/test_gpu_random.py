@@ -20,8 +20,11 @@ from nncuda.golden import Runner
 
 pytestmark = pytest.mark.skipif(not gpus(), reason="no GPU, real or emulated")
 
-#: Stored rows and pages are bytes in a format, which no drawing of numbers makes: test_gpu_quant.py, test_gpu_paged.py.
-OF_BYTES = [kernel for kernel in HEADER.kernels if "quant" in kernel or "paged" in kernel]
+#: Stored rows, packed weights and pages are bytes in a format, which no drawing of numbers makes: test_gpu_quant.py,
+#: test_gpu_paged.py.
+OF_BYTES = [
+    kernel for kernel in HEADER.kernels if HEADER.kernels[kernel].section in ("quant", "ternary") or "paged" in kernel
+]
 KERNELS = sorted((HEADER.kernels[kernel] for kernel in HEADER.kernels if kernel not in OF_BYTES), key=lambda f: f.name)
 #: The same calls on every run; more of the kernels with most ways through them. An emulated GPU takes about half a
 #: second for those of a kernel.
