@@ -13,7 +13,18 @@ import fuzz_json
 import fuzz_protobuf
 from fuzz_values import TEXTS, byte_level, whole
 
-SAFETENSORS_KEYS = ("dtype", "shape", "data_offsets", "__metadata__", "format", "model.norm.weight", "lm_head.weight")
+SAFETENSORS_KEYS = (
+    "dtype",
+    "shape",
+    "data_offsets",
+    "__metadata__",
+    "format",
+    "model.norm.weight",
+    "lm_head.weight",
+    "model.layers.0.self_attn.q_proj.weight",
+    "model.layers.0.self_attn.q_proj.weight_scale",
+    "model.layers.0.mlp.ffn_sub_norm.weight",
+)
 DTYPES = ("F64", "F32", "F16", "BF16", "I64", "I32", "I8", "U8", "BOOL", "F8_E4M3", "F4", "C64", "X", "")
 CONFIG_KEYS = (
     "model_type",
@@ -42,6 +53,12 @@ CONFIG_KEYS = (
     "tie_word_embeddings",
     "attention_bias",
     "mlp_bias",
+    "quantization_config",
+    "quant_method",
+    "linear_class",
+    "quantization_mode",
+    "modules_to_not_convert",
+    "blocks",
     "sliding_window",
     "router_aux_loss_coef",
     "initializer_range",
@@ -62,6 +79,7 @@ CONFIG_KEYS = (
 CONFIG_TEXTS = (
     *TEXTS,
     *("llama", "mixtral", "silu", "gelu", "default", "linear", "dynamic", "yarn", "llama3", "ntk"),
+    *("bitnet", "relu2", "bitlinear", "autobitlinear", "online", "offline", "nncuda-tern2", "q8_0", "q6_k"),
     *("model.safetensors", "/etc/passwd", "..", ".", "model-00001-of-00002.safetensors", "a/../b", "x\0y"),
 )
 TOKENIZER_KEYS = (

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import seeds_gguf
 import seeds_others
+import seeds_ternary
 import seeds_tokenizers
 from seeds_gguf import Seed
 
@@ -21,6 +22,8 @@ SEEDS: dict[str, list[Seed]] = {
     "safetensors": seeds_others.safetensors_files(),
     "folder": seeds_others.folders(),
     "folder_model": seeds_others.folder_models(),
+    "bitnet_gguf": seeds_ternary.ggufs(),
+    "bitnet_folder": seeds_ternary.folders(),
     "config": seeds_others.configs(),
     "tokenizer_model": seeds_tokenizers.tokenizer_models(),
     "tokenizer_json": seeds_tokenizers.tokenizer_jsons(),

@@ -80,7 +80,14 @@ def use_gguf_model(path: Path) -> None:
 def touch(model: StoredModel) -> None:
     """The first and last byte of every tensor of a model, which has the shape that its configuration makes it."""
     shapes = model.config.shapes()
-    assert set(model.tensors) == set(shapes)
+    assert not set(model.tensors) & set(model.matrices)
+    assert set(model.tensors) | set(model.matrices) == set(shapes)
+    for name, matrix in model.matrices.items():
+        codes = matrix.codes()
+        assert codes.shape == shapes[name] and codes.dtype == "int8"
+        assert -1 <= codes.min() and codes.max() <= 1 and 0 < matrix.scale < float("inf")
+        if matrix.form == "tern2":
+            assert matrix.tern2().nbytes == matrix.nbytes
     for name, tensor in model.tensors.items():
         assert tensor.shape == shapes[name] and tensor.nbytes > 0
         rows = tensor.rows()
@@ -253,6 +260,8 @@ TARGETS: dict[str, Target] = {
     "safetensors": Target("x.safetensors", use_safetensors, fuzz_files.mutate_safetensors),
     "folder": Target("x.folder", use_folder, fuzz_files.mutate_folder),
     "folder_model": Target("x.folder", use_folder_model, fuzz_files.mutate_folder),
+    "bitnet_gguf": Target("x.gguf", use_gguf_model, fuzz_files.mutate_gguf),
+    "bitnet_folder": Target("x.folder", use_folder_model, fuzz_files.mutate_folder),
     "config": Target("config.json", use_mixtral_config, fuzz_files.mutate_config),
     "tokenizer_model": Target("tokenizer.model", use_tokenizer_model, fuzz_files.mutate_tokenizer_model),
     "tokenizer_json": Target("tokenizer.json", use_tokenizer_json, fuzz_files.mutate_tokenizer_json),

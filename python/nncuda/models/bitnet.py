@@ -79,8 +79,8 @@ def quantization_from_folder(values: Mapping[str, Any]) -> Quantization:
     ):
         if value not in allowed:
             raise ValueError(f"{name} is {value!r}; it may be {' or '.join(map(repr, allowed))}")
-    kept = given.get("modules_to_not_convert") or ()
-    if isinstance(kept, str) or any(not isinstance(name, str) or "_proj" in name or "layers" in name for name in kept):
+    kept = given.get("modules_to_not_convert") or []
+    if not isinstance(kept, list) or any(type(name) is not str or "_proj" in name or "layers" in name for name in kept):
         raise ValueError(f"modules_to_not_convert is {kept!r}; this engine has ternary weights in all layers")
     return Quantization(online=mode == "online" and linear == "autobitlinear", divides=linear == "bitlinear")
 
