@@ -173,6 +173,7 @@ def _copy(
         check_finite(model.path, stored, piece)
         writer.write(theirs, stored_bytes(ctx, model.path, stored, piece, format_name))
         progress(piece.size)
+    release(stored.data)
 
 
 def _write_folder(
