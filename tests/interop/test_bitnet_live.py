@@ -22,8 +22,11 @@ from click.testing import CliRunner
 from safetensors.numpy import save_file
 from test_bitnet import RECORD, check_folder, check_logits, kept
 
+import nncuda
 from nncuda.cli.dump import dump
 from nncuda.infer.language_model import LanguageModel
+from nncuda.models.converted import convert_model
+from nncuda.models.stored import StoredModel
 
 if os.environ.get("NNCUDA_INTEROP") != "live":
     pytest.skip("runs in `make interop`, which installs the other programs", allow_module_level=True)
@@ -53,6 +56,7 @@ def _logits(path: Path, ids: list[int], form: str, attention: str = "eager") -> 
     assert type(model) is transformers.BitNetForCausalLM
     linear = [module for name, module in model.named_modules() if name.endswith("_proj")]
     assert len(linear) == 7 * model.config.num_hidden_layers and {type(each) for each in linear} == {_CLASSES[form]}
+    model.float()  # of a quantised model it leaves numbers as the file has them, whatever dtype it is asked for
     with torch.no_grad():
         return model(input_ids=torch.tensor([ids])).logits[0].numpy()
 
@@ -81,6 +85,16 @@ def test_transformers(tmp_path: Path, shape: str, record: dict[str, np.ndarray])
         if (shape, form) in CASES:
             found |= {f"{shape}.{form}.{name}": array for name, array in kept(theirs[form]).items()}
     record |= found
+
+
+@pytest.mark.parametrize("form", ["hf", "hf-packed"])
+def test_what_convert_writes(tmp_path: Path, form: str) -> None:
+    """Folders of `nncuda convert` say the same to transformers, to the bit."""
+    masters, ids = folder(tmp_path, "untied", "online"), prompt(SHAPES["untied"], 40)
+    with nncuda.Context("cpu") as ctx:
+        convert_model(StoredModel.open(masters), tmp_path / form, form, ctx)
+    theirs = _logits(folder(tmp_path, "untied", "multiplies"), ids, "multiplies")
+    np.testing.assert_array_equal(_logits(tmp_path / form, ids, "multiplies"), theirs)
 
 
 def test_packed_as_by_transformers() -> None:
