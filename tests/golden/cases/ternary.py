@@ -88,13 +88,33 @@ def weights(dtype):
     )
     large = {"f32": 1e37, "f16": 15000.0, "bf16": 1e37}[dtype]
     yield case("ternary_quantize", "large", lambda d, s=large: one(d, 4, 50, s), dtype)
-    # Magnitudes so different that another order of the sums would give another mean.
     yield case(
         "ternary_quantize",
-        "order",
+        "wide",
         lambda d: {"x": d.bell(7, 83) * 2.0 ** d.integers(7, 83, low=-14, high=11)},
         dtype,
     )
+    if dtype == "f32":
+        for label, recipe in ORDERS.items():
+            yield case("ternary_quantize", label, lambda d, recipe=recipe: {"x": recipe()}, dtype)
+
+
+def in_the_middle(n, k, small):
+    """Without `small`, places of 2^-54, the sum of row 0 is 1 + 2^-24: the mean lies in the middle between two numbers
+    of f32 and goes to the lower. A place that float64 does not lose on the way decides for the upper."""
+    x = np.zeros((n, k))
+    x[0, 0], x[0, 16] = 1.0, -(2.0**-24)
+    for row, column in small:
+        x[row, column] = 2.0**-54
+    return x
+
+
+#: What is lost and what not hangs on the order of the sums.
+ORDERS = {
+    "order-kept": lambda: in_the_middle(1, 32, [(0, column) for column in range(1, 16)]),
+    "order-lost-in-a-row": lambda: in_the_middle(1, 64, [(0, column) for column in (32, 8, 4, 2, 1)]),
+    "order-lost-over-rows": lambda: in_the_middle(16, 32, [(row, 3) for row in range(1, 16)]),
+}
 
 
 def codes(d, n, k):
