@@ -474,6 +474,22 @@ def test_weights_in_memory_are_the_same_and_let_go_of_the_file(ctx: nncuda.Conte
     assert ctx.bytes_used - before > stored.tensors.nbytes
 
 
+@pytest.mark.parametrize("tied", [False, True])
+def test_copies_in_pieces_have_the_same_bits(ctx: nncuda.Context, monkeypatch: pytest.MonkeyPatch, tied: bool) -> None:
+    for weights in ("q8_0", "f16"):
+        stored, ids = stored_model(ctx, llama_config(tie_embeddings=tied), weights), ids_of(20)
+        engines = [Engine(stored, ctx, weights="file"), Engine(stored, ctx, weights="memory")]
+        monkeypatch.setattr("nncuda.infer.weights._PIECE", 3000)
+        engines.append(Engine(stored, ctx, weights="memory"))
+        monkeypatch.undo()
+        matrices = sum(tensor.nbytes for name, tensor in stored.tensors.items() if len(tensor.shape) > 1)
+        once = matrices - tied * stored.tensors["lm_head.weight"].nbytes
+        assert [engine.weights.nbytes for engine in engines] == [once] * 3
+        logits = [engine.logits(ids) for engine in engines]
+        np.testing.assert_array_equal(logits[1], logits[0])
+        np.testing.assert_array_equal(logits[2], logits[0])
+
+
 def test_pages_of_a_mapping_are_given_back_whole_and_alone(tmp_path: Path) -> None:
     page = mmap.PAGESIZE
     content = np.random.default_rng(0).integers(0, 256, 5 * page, np.uint8)

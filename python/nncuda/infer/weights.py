@@ -10,6 +10,7 @@ model may be larger than the memory, and programs that run the same file share i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from ..formats.block_formats import StoredTensor
     from ..models.stored import StoredModel
 
+
+#: Bytes of a file that are read before their pages are given back.
+_PIECE = 1 << 24
 
 #: Where the weights lie on a CPU.
 PLACES = ("auto", "memory", "file")
@@ -120,7 +124,7 @@ class Weights:
     @property
     def nbytes(self) -> int:
         """Bytes of all matrices, of a tied embedding once."""
-        embedding = 0 if self.head is self.embedding else self.embedding.data.nbytes
+        embedding = 0 if self._config.tie_embeddings else self.embedding.data.nbytes
         return self._common_bytes + self._expert_bytes + embedding
 
     def bytes_per_step(self, tokens: int) -> int:
@@ -174,9 +178,9 @@ class Weights:
         stored = self._tensors[name]
         if not self._is_interleaved(stored):
             return Weight(self._bytes(stored), stored.code)
-        rows = stored.rows()
-        sides = kernels.interleave_rows(self._ctx.from_numpy(rows), format=stored.code, k=stored.columns)
-        release(rows)  # so that the file's pages do not count beside the copy
+        sides = self._ctx.empty(stored.rows().shape, "u8")
+        for rows, place in _pieces(stored.rows(), sides):
+            kernels.interleave_rows(self._ctx.from_numpy(rows), format=stored.code, k=stored.columns, y=place)
         return Weight(sides, INTERLEAVED[stored.code])
 
     def _vector(self, name: str) -> Tensor:
@@ -187,6 +191,17 @@ class Weights:
         rows = stored.rows()
         if not self.in_memory:
             return self._ctx.from_numpy(rows)
-        tensor = self._ctx.tensor(rows)
-        release(rows)  # so that the file's pages do not count beside the copy
+        tensor = self._ctx.empty(rows.shape, "u8")
+        for source, place in _pieces(rows, tensor):
+            place.copy_(source)
         return tensor
+
+
+def _pieces(rows: np.ndarray, target: Tensor) -> Iterator[tuple[np.ndarray, Tensor]]:
+    """A matrix of a file in pieces of whole groups of rows, each with its place in a copy. Behind a piece the file's
+    pages are given back, so that they do not count beside the copy."""
+    step = max(1, _PIECE // (INTERLEAVED_ROWS * rows.shape[1])) * INTERLEAVED_ROWS
+    for first in range(0, len(rows), step):
+        piece = rows[first : first + step]
+        yield piece, target.narrow(0, first, len(piece))
+        release(piece)
