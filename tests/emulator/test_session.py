@@ -38,7 +38,7 @@ def test_a_session_measures_keeps_and_goes_on(tmp_path: Path) -> None:
     assert "this one is emulated" in (tmp_path / "out/verify.log").read_text()
     assert done.returncode == 1 and done.stdout.endswith(f"----\n{summary}")
     figures = json.loads((tmp_path / "out/bench.json").read_text())
-    assert list(figures) == ["products", "grouped", "attention", "stored", "memory", "little", "steps"]
+    assert list(figures) == ["products", "grouped", "attention", "stored", "ternary", "memory", "little", "steps"]
     for name, part in figures.items():
         assert f"bench {name}: passed" in summary
         assert part["steps"] if name == "steps" else part["rows"]

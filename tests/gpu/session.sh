@@ -113,6 +113,7 @@ for each in "${parts[@]}"; do
     measure grouped 60 grouped_gemm
     measure attention 60 flash_attention
     measure stored 60 "products with stored weights" "paged attention"
+    measure ternary 60 "products with ternary weights"
     measure memory 90 element-wise "rows " "experts " optimizer
     measure little 45 "little work" "decode top"
     ;;

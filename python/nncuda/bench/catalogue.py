@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import decode, paged, products, stored
+from . import decode, paged, products, stored, ternary
 from .attention import attention
 from .little import little
 from .rows import Mover
@@ -113,6 +113,12 @@ def gpu(quick: bool = False) -> list[Work]:
             products.stored(m, of(2048, 256), of(n, 40), form, Bar(share=0.70 if m == 1 else None), turns)
             for form in ("q4_0", "q8_0", "q6_k", "f16")
             for m, n in ((1, 5632), (1, 32000), (of(512, 9), 5632))
+        ),
+        *(
+            ternary.product(m, of(k, 64), of(n, 40), Bar(times_peer=times if m == 1 else None), part, calls)
+            for part, calls in ((turns, 1), (0.0, of(100, 3)))
+            for k, n, times in ((2560, 2560, 1.4), (2560, 13824, 3.2), (6912, 2560, 2.7))  # of BitNet b1.58 2B-4T
+            for m in (1, of(64, 6), of(512, 9))
         ),
         paged.prefill(of(512, 130), of(32, 4), of(4, 2), of(64, 32), None, Bar()),
         paged.decode(of(2048, 131), of(32, 4), of(4, 2), of(64, 32), None, Bar(), cache),
