@@ -21,7 +21,7 @@ LIBRARIES = {path.stem.rpartition("_")[2]: path for path in sorted((ROOT / "buil
 #: All of tests/gpu runs on the architectures whose kernels differ most: all that is above sm_75 but Hopper takes the
 #: kernels of 80. On the others, the fixtures do, and what every architecture has tensor cores of its own for.
 GOLDEN = ROOT / "tests/gpu/test_gpu_golden.py"
-OWN = [GOLDEN, ROOT / "tests/gpu/test_gpu_gemm.py", ROOT / "tests/gpu/test_gpu_attention.py"]
+OWN = [GOLDEN, *(ROOT / f"tests/gpu/test_gpu_{name}.py" for name in ("gemm", "attention", "ternary"))]
 WHOLE = ("80", "90")
 #: The tests of bad input are those of the CPU, with each engine.
 FILES = [*sorted((ROOT / "tests/gpu").glob("test_gpu_*.py")), ROOT / "tests/abi/test_bad_input.py"]
