@@ -1,6 +1,6 @@
 #include "abi/rmsnorm.h"
 
-#include "kernels/rmsnorm_row.cuh"
+#include "kernels/norm_row.cuh"
 
 /* ---- forward: of x, or of x + residual, which is kept in `sum` ---- */
 

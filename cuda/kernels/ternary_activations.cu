@@ -3,7 +3,7 @@
 #include "abi/ternary.h"
 
 /* after the ABI's */
-#include "kernels/rmsnorm_row.cuh"
+#include "kernels/norm_row.cuh"
 
 /* Magnitudes of a row below this count as this: 127 / a stays finite. */
 constexpr float LEAST = 1e-5f, LARGEST = 3.402823466e38f;

@@ -30,14 +30,14 @@ struct ternary_tile {
 };
 
 /*
- * A warp of 64 rows and 32 tokens reads 4 KiB of shared memory, of which the weights are a half of a quarter of their
- * products' share, for 32 instructions. With few tokens, or small matrices, four warps share k of one such tile, since
- * tiles alone would leave most of a GPU idle; 8 tokens are a batch that decodes. Three stages of 128 x 128 are 60 KiB,
- * so two blocks fit from sm_80 on, one on sm_75. By count, not measured on a GPU yet.
+ * A warp of 64 rows and 32 tokens reads 3 KiB of shared memory, a third of it weights, for 32 instructions. With few
+ * tokens, or small matrices, four warps share k of one such tile, since tiles alone would leave most of a GPU idle; 8
+ * tokens are a batch that decodes. Large tiles are 128 rows and 64 tokens: registers leave room for three such blocks
+ * from sm_80 on. By count, not measured on a GPU yet.
  */
 using tile_8 = ternary_tile<1, 1, 4, 4, 1, 4, 4, 4>;
 using tile_32 = ternary_tile<1, 1, 4, 4, 4, 4, 4, 4>;
-using tile_128 = ternary_tile<2, 4, 1, 4, 4, 2, 3, 1>;
+using tile_64 = ternary_tile<2, 2, 1, 4, 4, 2, 4, 3>;
 
 /* Rows of codes are UNITS x 16 bytes, whole lines of 128: odd ones have the halves of a line changed over. */
 template <class TILE> __device__ __forceinline__ int codes_at(int token, int unit) {
@@ -197,7 +197,7 @@ int32_t ternary_run_mma(nncuda_ctx *ctx, const ternary_product &p) {
   if (p.m <= tile_8::TOKENS) {
     return run<tile_8>(ctx, p);
   }
-  /* Large tiles where they are half full and enough for all multiprocessors. */
-  return p.m > tile_128::TOKENS / 2 && tiles_of<tile_128>(p) >= nn_gpu_sms(ctx) ? run<tile_128>(ctx, p)
-                                                                                : run<tile_32>(ctx, p);
+  /* Large tiles where they are more than half full and enough for all multiprocessors. */
+  return p.m > tile_64::TOKENS / 2 && tiles_of<tile_64>(p) >= nn_gpu_sms(ctx) ? run<tile_64>(ctx, p)
+                                                                              : run<tile_32>(ctx, p);
 }

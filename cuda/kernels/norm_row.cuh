@@ -1,6 +1,6 @@
 /* RMSNorm of a row in registers (Zhang and Sennrich 2019): all kernels that norm have these bits. */
-#ifndef NN_KERNELS_RMSNORM_ROW_CUH
-#define NN_KERNELS_RMSNORM_ROW_CUH
+#ifndef NN_KERNELS_NORM_ROW_CUH
+#define NN_KERNELS_NORM_ROW_CUH
 
 #include "kernels/rows.cuh"
 
