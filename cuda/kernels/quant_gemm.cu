@@ -134,10 +134,11 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
   for (int32_t i = 0; i < a->matrices; i++) {
     const nn_quant_matrix &from = a->matrix[i];
     const bool wide = nn_aligned_16(from.w) && from.row_bytes % 16 == 0;
-    p.matrix[i] = {static_cast<const uint8_t *>(from.w), from.n, from.row_bytes, column, 0, from.format, wide};
+    const int32_t plain = nn_format_of_interleaved(from.format), format = plain < 0 ? from.format : plain;
+    p.matrix[i] = {static_cast<const uint8_t *>(from.w), from.n, from.row_bytes, column, 0, format, wide, plain >= 0};
     column += a->combine == NN_QUANT_COLUMNS ? from.n : 0;
     int32_t status = NNCUDA_SUCCESS;
-    NN_SWITCH_FLOATS(a->dtype, status = make_left(ctx, p, static_cast<const T *>(a->x), from.format));
+    NN_SWITCH_FLOATS(a->dtype, status = make_left(ctx, p, static_cast<const T *>(a->x), format));
     if (status != NNCUDA_SUCCESS) {
       return status;
     }

@@ -33,6 +33,7 @@ struct quant_weights {
   int64_t column, first_tile; /* in y; of the tiles across y */
   int32_t format;
   bool wide; /* rows are runs of 16 bytes */
+  bool side; /* they lie sixteen side by side: the _R16 form of `format` */
 };
 
 struct quant_product {

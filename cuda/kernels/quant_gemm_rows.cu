@@ -5,6 +5,7 @@
  * the parts in order on a lane of its own.
  */
 #include "kernels/quant_gemm.cuh"
+#include "kernels/quant_interleaved.cuh"
 
 constexpr int THREADS = 128, WARPS = THREADS / NN_WARP;
 
@@ -21,15 +22,26 @@ template <int M> struct rows_shape {
  * twice. */
 template <int M> using quant_terms = float2[2][rows_shape<M>::SUMS][rows_shape<M>::RUNS * NN_WARP + 1];
 
-/* Rows `row` .. of a matrix of which there are `valid`. */
+/* Rows `row` .. of a matrix of which there are `valid`. Where they lie side by side, from row `side_row` of the sixteen
+ * rows at w on; a warp's are all of one sixteen. */
 struct weight_rows {
   const uint8_t *w;
   int64_t row_bytes;
-  int32_t valid;
+  int32_t valid, side_row;
   bool wide;
 
-  __device__ __forceinline__ const uint8_t *at(int r) const { return w + (r < valid ? r : valid - 1) * row_bytes; }
+  __device__ __forceinline__ int there(int r) const { return r < valid ? r : valid - 1; }
+  __device__ __forceinline__ const uint8_t *at(int r) const { return w + there(r) * row_bytes; }
 };
+
+template <int FORMAT, bool SIDE>
+__device__ __forceinline__ void load_part(nn_part &to, const weight_rows &weights, int r, int32_t part) {
+  if constexpr (SIDE) {
+    nn_load_side_part<FORMAT>(to, weights.w, weights.side_row + weights.there(r), part);
+  } else {
+    nn_load_part<FORMAT>(to, weights.at(r), part);
+  }
+}
 
 __device__ __forceinline__ int dot_of(const uint32_t *a, const uint32_t *b, int sum) {
 #pragma unroll
@@ -54,7 +66,7 @@ __device__ __forceinline__ int part_product(const nn_part &part, const uint32_t 
 }
 
 /* Sum number `lane` of R x M (weight row lane / M, row lane % M of x), where there is one. */
-template <int FORMAT, int M>
+template <int FORMAT, bool SIDE, int M>
 __device__ __forceinline__ float block_sums(const quant_product &p, const weight_rows &weights, const quant_rows &rows,
                                             quant_terms<M> &terms) {
   using S = rows_shape<M>;
@@ -68,7 +80,7 @@ __device__ __forceinline__ float block_sums(const quant_product &p, const weight
       const int32_t mine = first + u * NN_WARP + lane;
 #pragma unroll
       for (int r = 0; r < S::R; r++) {
-        nn_load_part<FORMAT>(part[u][r], weights.at(r), mine < parts ? mine : 0);
+        load_part<FORMAT, SIDE>(part[u][r], weights, r, mine < parts ? mine : 0);
       }
     }
 #pragma unroll
@@ -178,10 +190,14 @@ template <int M>
 __device__ __forceinline__ float sums_of(const quant_product &p, int which, int64_t column, const quant_rows &rows,
                                          quant_terms<M> &terms) {
   const quant_weights &matrix = p.matrix[which];
-  const int64_t left = matrix.n - column;
-  const weight_rows weights = {matrix.w + (rows.group * matrix.n + column) * matrix.row_bytes, matrix.row_bytes,
-                               (int32_t)(left < rows_shape<M>::R ? left : rows_shape<M>::R), matrix.wide};
-  NN_SWITCH_BLOCKS(matrix.format, return block_sums<FORMAT, M>(p, weights, rows, terms));
+  const int64_t left = matrix.n - column, first = rows.group * matrix.n + column;
+  const int32_t side_row = matrix.side ? (int32_t)(first % NN_SIDE) : 0;
+  const weight_rows weights = {matrix.w + (first - side_row) * matrix.row_bytes, matrix.row_bytes,
+                               (int32_t)(left < rows_shape<M>::R ? left : rows_shape<M>::R), side_row, matrix.wide};
+  if (matrix.side) {
+    NN_SWITCH_INTERLEAVED(matrix.format, return (block_sums<FORMAT, true, M>(p, weights, rows, terms)));
+  }
+  NN_SWITCH_BLOCKS(matrix.format, return (block_sums<FORMAT, false, M>(p, weights, rows, terms)));
   if (matrix.format == NNCUDA_FORMAT_F32) {
     return dtype_sums<float, M>(p, weights, rows, matrix.format);
   }

@@ -174,3 +174,60 @@ def test_each_row_meets_its_experts_matrix(gpu: nncuda.Context, form: str) -> No
     kernels.gemm_quant(gpu.tensor(x), gpu.tensor(w), gpu.tensor(offsets), format=code(form), groups=groups, n=n, y=y)
     with pytest.raises(nncuda.Error, match=r"offsets\[9\] is 76; it must be \d+ to 75, the number of rows"):
         gpu.synchronize()
+
+
+#: Of a block, the fields of an _R16 form in their order (bindings.h, cuda_interleave_rows): first byte and bytes.
+FIELDS = {
+    "q4_0": [(0, 2), *((2 + 4 * i, 4) for i in range(4))],
+    "q8_0": [(0, 2), *((2 + 4 * i, 4) for i in range(8))],
+    "q6_k": [
+        (208, 2),
+        *((192 + i, 1) for i in range(16)),
+        *(
+            (at, 4)
+            for h in (0, 1)
+            for i in range(8)
+            for at in (64 * h + 4 * i, 64 * h + 32 + 4 * i, 128 + 32 * h + 4 * i)
+        ),
+    ],
+}
+
+
+def side_by_side(rows: np.ndarray, form: str) -> np.ndarray:
+    blocks = rows.reshape(len(rows) // 16, 16, -1, BLOCKS[form][2]).transpose(0, 2, 1, 3)
+    fields = [blocks[..., at : at + size].reshape(*blocks.shape[:2], -1) for at, size in FIELDS[form]]
+    return np.concatenate(fields, -1).reshape(rows.shape)
+
+
+@pytest.mark.parametrize("form", FIELDS)
+def test_rows_side_by_side_have_the_bits_of_rows(gpu: nncuda.Context, form: str) -> None:
+    rng = np.random.default_rng(7)
+    m, n, k, groups = 21, 48, 768, 3
+    x, table, bias = random(rng, m, k, dtype="f32"), stored(rng, form, groups * n, k), random(rng, n, dtype="f32")
+    x[5, 7] = np.nan
+    side, number = side_by_side(table, form), code(form) + 20
+    for shift in range(3):
+        y = placed(gpu, np.zeros_like(table), shift)
+        kernels.interleave_rows(placed(gpu, table, 3 - shift), format=code(form), k=k, y=y)
+        np.testing.assert_array_equal(y.numpy(), side)
+        for count in (1, 2, 3, 8, m):
+            left = gpu.tensor(x[:count])
+            alone, beside = (
+                kernels.gemm_quant(left, placed(gpu, w, shift), None, gpu.tensor(bias), format=f, n=n)
+                for w, f in ((table[:n], code(form)), (side[:n], number))
+            )
+            np.testing.assert_array_equal(beside.numpy(), alone.numpy())
+    offsets = gpu.tensor(np.array([0, 4, 4, m - 2], np.int32))
+    plain, sixteens = gpu.tensor(table), gpu.tensor(side)
+    options = {"groups": groups, "n": n}
+    pairs = [
+        [
+            kernels.gemm_quant_swiglu(gpu.tensor(x), w, plain, offsets, format_gate=f, format_up=code(form), **options,
+                                      y=gpu.zeros((m, n), "f32")),
+            kernels.gemm_quant_qkv(gpu.tensor(x), plain.narrow(0, 0, 33), w.narrow(0, 0, n), w.narrow(0, n, n),
+                                   format_q=code(form), format_k=f, format_v=f, n=33 + 2 * n),
+        ]
+        for w, f in ((plain, code(form)), (sixteens, number))
+    ]  # fmt: skip
+    for alone, beside in zip(*pairs, strict=True):
+        np.testing.assert_array_equal(beside.numpy(), alone.numpy())
