@@ -15,7 +15,7 @@ from nncuda.infer.pages import PAGE
 from nncuda.infer.scheduler import Request, Scheduler
 
 sys.path.append(str(Path(__file__).parents[1] / "python"))
-from small_models import llama_config, stored_model
+from small_models import BITNET, llama_config, stored_model
 
 EXPERTS = {"num_experts": 4, "experts_per_token": 2}
 
@@ -32,10 +32,10 @@ def run(engine: Engine, requests: list[Request]) -> list[list[int]]:
 
 @pytest.mark.parametrize(
     ("weights", "cache", "changes"),
-    [("q4_0", "f16", {}), ("f32", "f32", {}), ("q8_0", "q8_0", EXPERTS)],
-    ids=["q4_0", "f32", "experts"],
+    [("q4_0", "f16", {}), ("f32", "f32", {}), ("q8_0", "q8_0", EXPERTS), ("f16", "f16", BITNET)],
+    ids=["q4_0", "f32", "experts", "bitnet"],
 )
-def test_engine(gpu: nncuda.Context, weights: str, cache: str, changes: dict[str, int]) -> None:
+def test_engine(gpu: nncuda.Context, weights: str, cache: str, changes: dict[str, object]) -> None:
     config = llama_config(vocab_size=64, context=256, num_layers=1, **changes)
     ids = np.random.default_rng(0).integers(0, 64, PAGE + 6, dtype=np.int32)
     with nncuda.Context(threads=2) as cpu:
