@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from collections.abc import Iterator
 
 import engine
 import numpy as np
@@ -74,33 +75,80 @@ def test_the_largest_sums() -> None:
                 assert np.all(integers(cpu, codes[:m], w, 16) == code * (bits - 1) * k), f"{code} x {bits - 1}"
 
 
-def at_the_end_of_a_page(memory: mmap.mmap, array: np.ndarray) -> np.ndarray:
-    """A copy that ends where the last page but one does; the last may not be touched."""
-    end = len(memory) - mmap.PAGESIZE
-    place = np.frombuffer(memory, array.dtype, array.size, end - array.nbytes).reshape(array.shape)
-    place[...] = array
-    return place
+class Walled:
+    """Copies of arrays that end with a page behind which nothing may be touched, and begin at any address."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._areas: list[mmap.mmap] = []
+
+    def place(self, array: np.ndarray) -> np.ndarray:
+        pages = -(-array.nbytes // mmap.PAGESIZE)
+        area = mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE)
+        there = np.frombuffer(area, array.dtype, array.size, pages * mmap.PAGESIZE - array.nbytes).reshape(array.shape)
+        there[...] = array
+        self._areas.append(area)
+        self._protect(area, 0)
+        return there
+
+    def _protect(self, area: mmap.mmap, access: int) -> None:
+        last = np.frombuffer(area, np.uint8).ctypes.data + len(area) - mmap.PAGESIZE
+        assert self._libc.mprotect(ctypes.c_void_p(last), ctypes.c_size_t(mmap.PAGESIZE), access) == 0
+
+    def open(self) -> None:
+        for area in self._areas:
+            self._protect(area, 3)
 
 
-def test_nothing_is_read_behind_codes_and_weights() -> None:
-    """Both end with a page behind which nothing may be touched, and begin at any address."""
-    rng = np.random.default_rng(10)
-    libc = ctypes.CDLL(None, use_errno=True)
-    page = mmap.PAGESIZE
-    areas = [mmap.mmap(-1, 65 * page) for _ in range(3)]
-    behind = [ctypes.c_void_p(np.frombuffer(area, np.uint8).ctypes.data + 64 * page) for area in areas]
-    for address in behind:
-        assert libc.mprotect(address, ctypes.c_size_t(page), 0) == 0
+@pytest.fixture
+def walled() -> Iterator[Walled]:
+    made = Walled()
+    yield made
+    made.open()
+
+
+@pytest.mark.parametrize("dtype", (*FLOATS, "i32"))
+def test_nothing_is_touched_behind_a_product(walled: Walled, dtype: str) -> None:
+    rng = np.random.default_rng(2)
     for m, n, k in SHAPES:
-        codes = rng.integers(-127, 128, (m, k), np.int8)
-        w = reference.ternary_pack(rng.integers(-1, 2, (n, k), np.int8))["w"]
-        room = at_the_end_of_a_page(areas[2], np.zeros((m, n), np.int32))
+        codes = walled.place(rng.integers(-127, 128, (m, k), np.int8))
+        weights = rng.integers(-1, 2, (n, k), np.int8)
+        w = walled.place(reference.ternary_pack(weights)["w"])
+        whole = codes.astype(np.int64) @ weights.astype(np.int64).T
+        scale = w_scale = residual = None
+        if dtype != "i32":
+            scale, w_scale = (walled.place(rng.uniform(0.01, 0.1, size).astype(np.float32)) for size in (m, n))
+            residual = walled.place(rng.standard_normal((m, n), np.float32).astype(DTYPES[dtype]))
+            whole = whole.astype(np.float32) * (scale[:, None] * w_scale) + residual.astype(np.float32)
+        y = walled.place(engine.empty((m, n), dtype))
         for cpu in engines():
-            there = at_the_end_of_a_page(areas[0], codes), at_the_end_of_a_page(areas[1], w)
-            cpu.bitlinear(there[0], None, there[1], None, None, room, m, n, k, *w.shape, "i32")
-            assert np.array_equal(room, integers(cpu, codes, w, n)), f"{m} x {n} x {k}"
-    for address in behind:
-        assert libc.mprotect(address, ctypes.c_size_t(page), 3) == 0
+            cpu.bitlinear(codes, scale, w, w_scale, residual, y, m, n, k, *w.shape, dtype)
+            assert y.tobytes() == whole.astype(y.dtype).tobytes(), f"{m} x {n} x {k}"
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_nothing_is_touched_behind_rows(walled: Walled, dtype: str) -> None:
+    """What rounds to whole numbers, and what packs them."""
+    rng = np.random.default_rng(3)
+    for rows, cols in ((1, 1), (3, 15), (2, 33), (5, 100), (1, 257)):
+        x = walled.place(rng.standard_normal((rows, cols), np.float32).astype(DTYPES[dtype]))
+        gain = walled.place(rng.standard_normal(cols, np.float32).astype(DTYPES[dtype]))
+        codes, scale = walled.place(engine.empty((rows, cols), "i8")), walled.place(engine.empty(rows, "f32"))
+        expected = reference.act_quant_i8(x.astype(np.float64))
+        ternary = reference.ternary_quantize(x.astype(np.float64))
+        packed = reference.ternary_pack(ternary["codes"])["w"]
+        w, one = walled.place(np.full_like(packed, 0x5A)), walled.place(engine.empty(1, "f32"))
+        for cpu in engines():
+            cpu.rmsnorm_quant_i8(x, gain, codes, scale, rows, cols, 1e-5, dtype)
+            assert np.all(np.isfinite(scale)) and np.all(np.abs(codes.astype(int)).max(axis=1) == 127)
+            cpu.act_quant_i8(x, codes, scale, rows, cols, dtype)
+            assert np.array_equal(codes, expected["codes"]) and np.array_equal(scale, expected["scale"])
+            cpu.ternary_quantize(x, codes, one, rows, cols, dtype)
+            assert np.array_equal(codes, ternary["codes"]) and one == ternary["scale"]
+            cpu.ternary_pack(codes, w, rows, cols, *w.shape)
+            assert np.array_equal(w, packed)
+            cpu.ternary_unpack(w, codes, rows, cols, *w.shape)
+            assert np.array_equal(codes, ternary["codes"])
 
 
 def test_refused_content_writes_nothing() -> None:
