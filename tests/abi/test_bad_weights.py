@@ -93,21 +93,22 @@ def test_what_rows_side_by_side_are_made_of(engine, cpu):
 
 @pytest.mark.parametrize("value", [2, -2, 127, -128])
 def test_codes_that_are_not_ternary(engine, cpu, value):
-    """The first of them is told."""
+    """One at a time: of several, a GPU tells the one that it comes upon."""
     n, k = 37, 21
     sample = Sample(HEADER.kernels["ternary_pack"], {"n": n, "k": k}, context=engine)
     codes = sample.buffers["codes"].data.view(np.int8)
-    for first in (n * k - 1, 16 * k, 16 * k - 1, 7, 0):
-        codes[first] = value
-        refuse(engine, cpu, sample, (C.ERROR_OUT_OF_RANGE,), f"codes[{first}] is {value}; it must be -1 to 1")
+    for at in (n * k - 1, 16 * k, 16 * k - 1, 7, 0):
+        codes[at] = value
+        refuse(engine, cpu, sample, (C.ERROR_OUT_OF_RANGE,), f"codes[{at}] is {value}; it must be -1 to 1")
+        codes[at] = 0
 
 
 def test_packed_bits_that_are_no_code(engine, cpu):
     n, k = 19, 37
     sample = Sample(HEADER.kernels["ternary_unpack"], {"n": n, "k": k}, context=engine)
     w = sample.buffers["w"].data
-    w[:] = 0b01010101
     for row, column in ((18, 36), (16, 0), (15, 35), (3, 14), (3, 13), (0, 0)):
+        w[:] = 0b01010101
         word = (row // 16 * 3 + column // 16) * 16 + row % 16
         w[4 * word + column % 4] |= 3 << (column % 16 // 4 * 2)
         refuse(engine, cpu, sample, (C.ERROR_OUT_OF_RANGE,), f"codes[{row * k + column}] is 2; it must be -1 to 1")
@@ -119,9 +120,12 @@ def test_weights_without_a_mean(engine, cpu, dtype, value):
     n, k = 40, 35
     bits = pattern(value, dtype)
     sample = Sample(HEADER.kernels["ternary_quantize"], {"n": n, "k": k}, dtype, engine)
-    for first in (n * k - 1, 17 * k + 16, 17 * k + 3, 0):
-        sample.buffers["x"].data[first * len(bits) : (first + 1) * len(bits)] = bits
-        refuse(engine, cpu, sample, (C.ERROR_OUT_OF_RANGE,), f"x[{first}] is ")
+    x = sample.buffers["x"].data
+    for at in (n * k - 1, 17 * k + 16, 17 * k + 3, 0):
+        place = slice(at * len(bits), (at + 1) * len(bits))
+        kept, x[place] = x[place].copy(), bits
+        refuse(engine, cpu, sample, (C.ERROR_OUT_OF_RANGE,), f"x[{at}] is ")
+        x[place] = kept
 
 
 def test_integers_have_no_scales(engine, cpu):
