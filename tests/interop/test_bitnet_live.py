@@ -56,7 +56,9 @@ def _logits(path: Path, ids: list[int], form: str, attention: str = "eager") -> 
     assert type(model) is transformers.BitNetForCausalLM
     linear = [module for name, module in model.named_modules() if name.endswith("_proj")]
     assert len(linear) == 7 * model.config.num_hidden_layers and {type(each) for each in linear} == {_CLASSES[form]}
-    model.float()  # of a quantised model it leaves numbers as the file has them, whatever dtype it is asked for
+    # Of a quantised model it leaves numbers as the file has them, whatever dtype it is asked for, and then refuses to
+    # be converted as a model; as a module it is.
+    torch.nn.Module.float(model)
     with torch.no_grad():
         return model(input_ids=torch.tensor([ids])).logits[0].numpy()
 
