@@ -12,6 +12,8 @@ from small_models import BITNET, TINY, llama_config, numbers, save_tiny, stored_
 
 import nncuda
 from nncuda.context import INSTRUCTION_SETS
+from nncuda.formats import FormatError
+from nncuda.formats import ternary as ternary_files
 from nncuda.formats.block_formats import FORMATS
 from nncuda.formats.mapped import map_file, release
 from nncuda.infer import Sampling, generate
@@ -144,6 +146,37 @@ def test_the_steps_of_a_bitnet_have_the_bits_of_their_definition(ctx: nncuda.Con
     inner = np.maximum(layer["gate"], 0).astype(np.float64) ** 2 * layer["up"]
     np.testing.assert_allclose(layer["ffn_inner"], inner, rtol=2**-22)  # two roundings
     np.testing.assert_array_equal(layer["output"], layer["attn_residual"] + layer["ffn"])
+
+
+@pytest.mark.parametrize("ffn", [96, 84], ids=["whole groups of rows", "parts of groups"])
+def test_the_form_of_ternary_weights_changes_no_bit(ctx: nncuda.Context, ffn: int) -> None:
+    config, ids = llama_config(**BITNET, ffn_size=ffn), ids_of(20)
+    stored = stored_model(ctx, config, "q8_0")
+    wanted = Engine(stored, ctx).logits(ids)
+    for form in ("tern2", "packed"):
+        matrices = {}
+        for name, matrix in stored.matrices.items():
+            codes = matrix.codes()
+            if form == "tern2":
+                data, make = ternary_files.tern2_bytes(codes), ternary_files.from_tern2
+            else:
+                quarters = (codes + 1).view(np.uint8).reshape(4, -1, codes.shape[1])
+                data = np.bitwise_or.reduce(quarters << np.array([0, 2, 4, 6], np.uint8)[:, None, None])
+                make = ternary_files.from_packed
+            matrices[name] = make("in memory", name, matrix.shape, data.reshape(-1), matrix.scale)
+        other = StoredModel(stored.path, config, stored.tensors, matrices=matrices)
+        np.testing.assert_array_equal(Engine(other, ctx).logits(ids), wanted)
+        bad = matrices["model.layers.1.mlp.down_proj.weight"]
+        bad.data[5] = 0xFF
+        with pytest.raises(FormatError, match=r"layers.1.mlp.down_proj.weight.*two bits 3"):
+            Engine(other, ctx)
+
+
+def test_master_weights_must_be_finite(ctx: nncuda.Context) -> None:
+    stored = stored_model(ctx, llama_config(**BITNET))
+    stored.ternary("model.layers.0.self_attn.k_proj.weight").master[3, 4] = np.nan
+    with pytest.raises(FormatError, match=r"layers.0.self_attn.k_proj.weight has values that are not finite"):
+        Engine(stored, ctx)
 
 
 def test_a_mixture_is_the_training_model(ctx: nncuda.Context, checkpoint: Path) -> None:

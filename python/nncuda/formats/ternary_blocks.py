@@ -138,6 +138,8 @@ def _scaled(matrix: TernaryMatrix, codes: np.ndarray, blocks: np.ndarray) -> tup
     scales = np.ascontiguousarray(blocks[:, -2:]).view("<f2")[:, 0].astype(np.float32)
     if not (np.isfinite(scales).all() and (scales >= 0).all()):
         raise matrix.wrong("has a block whose scale is not finite, or below 0")
+    if scales.size and scales[0] > 0 and (scales == scales[0]).all():
+        return codes, float(scales[0])  # as files of one scale have it; what follows takes as long as the codes did
     codes[scales == 0] = 0
     used = np.unique(scales[codes.any(axis=1)])
     if len(used) > 1:

@@ -1,13 +1,15 @@
 """The weights of a model with ternary weights: packed as products read them, whatever form the files have.
 
 They are always copied: matrices that are multiplied with the same rows are one, packed again with a scale an output.
-One matrix at a time is read, and the file's pages are given back behind it, so that loading takes hardly more memory
-than running.
+One matrix at a time is packed, while a thread decodes the next, and the file's pages are given back behind it, so that
+loading takes less memory than running.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
 #: Rows that lie side by side in a packed matrix; matrices of whole such groups are packed on their own.
 _SIDE = 16
+
+#: The matrices of a layer in the order in which they are read, and how many of them follow each other in one.
+_ORDER = (*(f"self_attn.{name}" for name in "qkvo"), "mlp.gate", "mlp.up", "mlp.down")
+_STACKED = (3, 1, 2, 1)
 
 
 class TernaryWeight(NamedTuple):
@@ -64,27 +70,56 @@ def ternary_layers(ctx: Context, model: StoredModel) -> Iterator[TernaryLayer]:
     def vector(name: str) -> Tensor:
         return ctx.tensor(model.tensors[f"{name}.weight"].f32().ravel())
 
-    for number in range(model.config.num_layers):
-        block = f"model.layers.{number}"
-        attention, ffn = f"{block}.self_attn", f"{block}.mlp"
+    def block(number: int) -> str:
+        return f"model.layers.{number}"
 
-        def weight(module: str, parts: str) -> TernaryWeight:
-            return packed(ctx, [model.ternary(f"{module}.{part}_proj.weight") for part in parts.split()])
+    layers = range(model.config.num_layers)
+    order = [model.ternary(f"{block(number)}.{name}_proj.weight") for number in layers for name in _ORDER]
+    with ThreadPoolExecutor(1) as beside:
+        weights = _packed(ctx, order, beside)
+        for number in layers:
+            qkv, o, gate_up, down = itertools.islice(weights, 4)
+            attention, ffn = f"{block(number)}.self_attn", f"{block(number)}.mlp"
+            yield TernaryLayer(
+                input_norm=vector(f"{block(number)}.input_layernorm"),
+                qkv=qkv,
+                attention_norm=vector(f"{attention}.attn_sub_norm") if model.config.sub_norms else None,
+                o=o,
+                post_norm=vector(f"{block(number)}.post_attention_layernorm"),
+                gate_up=gate_up,
+                ffn_norm=vector(f"{ffn}.ffn_sub_norm") if model.config.sub_norms else None,
+                down=down,
+            )
 
-        yield TernaryLayer(
-            input_norm=vector(f"{block}.input_layernorm"),
-            qkv=weight(attention, "q k v"),
-            attention_norm=vector(f"{attention}.attn_sub_norm") if model.config.sub_norms else None,
-            o=weight(attention, "o"),
-            post_norm=vector(f"{block}.post_attention_layernorm"),
-            gate_up=weight(ffn, "gate up"),
-            ffn_norm=vector(f"{ffn}.ffn_sub_norm") if model.config.sub_norms else None,
-            down=weight(ffn, "down"),
-        )
+
+def _packed(ctx: Context, order: Sequence[TernaryMatrix], beside: Executor) -> Iterator[TernaryWeight]:
+    """The weights of all layers; while one matrix is packed, the next is decoded."""
+    ahead = [beside.submit(_decoded, order[0])] if order else []
+
+    def decoded(at: int) -> np.ndarray | None:
+        codes = ahead.pop().result()
+        if at + 1 < len(order):
+            ahead.append(beside.submit(_decoded, order[at + 1]))
+        return codes
+
+    at = 0
+    while at < len(order):
+        for count in _STACKED:
+            yield packed(ctx, order[at : at + count], map(decoded, range(at, at + count)))
+            at += count
 
 
-def packed(ctx: Context, matrices: Sequence[TernaryMatrix]) -> TernaryWeight:
-    """Matrices of as many columns as one, the rows of the first on top."""
+def _decoded(matrix: TernaryMatrix) -> np.ndarray | None:
+    """A matrix's codes; None where a kernel makes them, or none are needed."""
+    return None if matrix.master is not None or matrix.form == "tern2" else matrix.codes()
+
+
+def packed(
+    ctx: Context, matrices: Sequence[TernaryMatrix], decoded: Iterator[np.ndarray | None] | None = None
+) -> TernaryWeight:
+    """Matrices of as many columns as one, the rows of the first on top; `decoded` are their codes in turn, if somebody
+    has them."""
+    decoded = map(_decoded, matrices) if decoded is None else decoded
     heights, columns = [matrix.shape[0] for matrix in matrices], matrices[0].shape[1]
     data = ctx.empty(tern2_shape((sum(heights), columns)), "u8")
     scales = []
@@ -96,30 +131,43 @@ def packed(ctx: Context, matrices: Sequence[TernaryMatrix]) -> TernaryWeight:
         place = data.narrow(0, first, stored)
         first += stored
         if group[0].form == "tern2" and len(group) == 1:
+            next(decoded)
             place.copy_(group[0].tern2())
             scales.append(group[0].scale)
         else:
-            codes = ctx.empty((rows, columns), "i8")
-            at = 0
-            for matrix in group:
-                scales.append(_codes(ctx, matrix, codes.narrow(0, at, matrix.shape[0])))
-                at += matrix.shape[0]
+            parts = [_codes(ctx, matrix, next(decoded)) for matrix in group]
+            scales += [scale for _, scale in parts]
+            codes = parts[0][0] if len(parts) == 1 else _stacked(ctx, [part for part, _ in parts])
             kernels.ternary_pack(codes, stored=stored, row_bytes=row_bytes, w=place)
         for matrix in group:
             release(matrix.data)  # so that the file's pages do not count beside the copy
     return TernaryWeight(data, ctx.tensor(np.repeat(np.array(scales, np.float32), heights)))
 
 
-def _codes(ctx: Context, matrix: TernaryMatrix, codes: Tensor) -> float:
-    """Puts a matrix's codes into `codes`, i8 [n, k], and gives its scale."""
+def _stacked(ctx: Context, parts: Sequence[Tensor]) -> Tensor:
+    whole = ctx.empty((sum(len(part) for part in parts), parts[0].shape[1]), "i8")
+    at = 0
+    for part in parts:
+        whole.narrow(0, at, len(part)).copy_(part)
+        at += len(part)
+    return whole
+
+
+def _codes(ctx: Context, matrix: TernaryMatrix, decoded: np.ndarray | None) -> tuple[Tensor, float]:
+    """A matrix's codes on the device, i8 [n, k], and its scale."""
     master = matrix.master
     if master is None:
-        codes.copy_(matrix.codes())
-        return matrix.scale
+        codes = matrix.codes() if decoded is None else decoded
+        return _given(ctx, codes), matrix.scale
     if master.ctypes.data % master.itemsize:  # files put tensors anywhere
         master = master.copy()
-    x = ctx.from_numpy(master) if ctx.device_type == exchange.CPU else ctx.tensor(master)
     try:
-        return float(kernels.ternary_quantize(x, codes=codes)[1])
+        codes, scale = kernels.ternary_quantize(_given(ctx, master))
+        return codes, float(scale)
     except OutOfRangeError:
         raise matrix.wrong("has values that are not finite; they have no mean") from None
+
+
+def _given(ctx: Context, array: np.ndarray) -> Tensor:
+    """An array for a kernel: in place on a CPU."""
+    return ctx.from_numpy(array) if ctx.device_type == exchange.CPU else ctx.tensor(array)
