@@ -1,9 +1,12 @@
 /*
  * Products with ternary weights through tile registers (AMX). A step of a panel, field by field, is already four rows
- * of a right operand: [k / 4][16 rows of weights][4]. So weights are unpacked by shifts and masks alone, DEPTH columns
- * of a group of panels at a time, and stay in the first cache while all rows of activations pass over them; the
- * activations lie tile after tile, as they are read. Products of 16 x 16 x 64 take 16 cycles each, which is the floor
- * from about 32 rows on.
+ * of a right operand: [k / 4][16 rows of weights][4]. So weights are unpacked by shifts and masks alone, a block of
+ * columns at a time that stays in the first cache; the activations lie tile after tile, as they are read. Sums stay in
+ * their registers over all of k. To put them by between blocks instead, and unpack once for all rows, measured slower
+ * up to 32 rows of activations, the same at 64, and a tenth faster at 128.
+ *
+ * A product of 16 x 16 x 64 takes 16 cycles, which is the floor from about 32 rows on. Up to 16 rows it is what
+ * unpacking stores, 16 cycles for 256 bytes of packed weights, or memory.
  */
 #ifndef NN_CPU_TERNARY_GEMM_TILE_H
 #define NN_CPU_TERNARY_GEMM_TILE_H
@@ -19,13 +22,12 @@ enum {
   TILE = PANEL,
   TILE_DEPTH = 64, /* columns of a tile: four steps of a panel */
   TILE_BYTES = TILE * TILE_DEPTH,
-  GROUP = 2,      /* panels that are unpacked together */
-  GROUP_TILES = 8 /* tiles of each of them: 512 columns */
+  BLOCK_TILES = 16 /* tiles of weights in a block, 16 KB, whatever the number of panels */
 };
 
 /* Scratch memory of a task. */
 typedef struct tile_work {
-  uint8_t codes[GROUP][GROUP_TILES][TILE_BYTES];
+  uint8_t codes[BLOCK_TILES][TILE_BYTES];
 } tile_work;
 
 /* Row r of the activations as row r % 16 of tiles [r / 16][column / 64]. */
@@ -45,9 +47,11 @@ NN_INLINE void tile_take_row(const ternary_left *left, int64_t r, const int8_t *
  */
 NN_INLINE void tile_unpack(uint8_t *codes, const uint8_t *w, int64_t steps, const uint8_t *fetch) {
   const __m512i mask = _mm512_set1_epi8(3);
-  for (int64_t s = 0; s < steps; s++, w += STEP_BYTES, fetch += STEP_BYTES, codes += 4 * STEP_BYTES) {
-    const __m512i words = _mm512_loadu_si512(w);
-    __builtin_prefetch(fetch, 0, 2);
+  for (int64_t s = 0; s < steps; s++, codes += 4 * STEP_BYTES) {
+    const __m512i words = _mm512_loadu_si512(w + s * STEP_BYTES);
+    if (fetch != NULL) {
+      __builtin_prefetch(fetch + s * STEP_BYTES, 0, 2);
+    }
     _mm512_store_si512(codes, _mm512_and_si512(words, mask));
     _mm512_store_si512(codes + STEP_BYTES, _mm512_and_si512(_mm512_srli_epi32(words, 2), mask));
     _mm512_store_si512(codes + 2 * STEP_BYTES, _mm512_and_si512(_mm512_srli_epi32(words, 4), mask));
@@ -55,91 +59,107 @@ NN_INLINE void tile_unpack(uint8_t *codes, const uint8_t *w, int64_t steps, cons
   }
 }
 
-/* `tall` tiles of activations times `wide` panels over `tiles` tiles of columns. Registers: sums 0 .. 3, activations 4
- * and 5, weights 6 and 7. */
-NN_INLINE void tile_block(const int8_t *x, int64_t x_step, const uint8_t (*codes)[GROUP_TILES][TILE_BYTES],
-                          int64_t tiles, int32_t *sums, int64_t ld, int32_t fresh, const int tall, const int wide) {
-  const int64_t bytes = ld * (int64_t)sizeof *sums;
-  int32_t *low = sums + TILE * ld;
-  if (fresh) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    _tile_loadd(0, sums, bytes);
+/* Adds the products of one tile of activations with up to four panels, `step` tiles apart, to registers 0 .. 3. */
+NN_INLINE void tile_line(const int8_t *x, const uint8_t (*codes)[TILE_BYTES], int64_t step, int64_t tiles,
+                         int64_t wide) {
+  for (int64_t i = 0; i < tiles; i++, x += TILE_BYTES, codes++) {
+    _tile_loadd(4, x, TILE_DEPTH);
+    _tile_loadd(5, codes[0], TILE_DEPTH);
+    _tile_dpbsud(0, 4, 5);
     if (wide > 1) {
-      _tile_loadd(1, sums + TILE, bytes);
+      _tile_loadd(6, codes[step], TILE_DEPTH);
+      _tile_dpbsud(1, 4, 6);
     }
-    if (tall > 1) {
-      _tile_loadd(2, low, bytes);
-      if (wide > 1) {
-        _tile_loadd(3, low + TILE, bytes);
-      }
+    if (wide > 2) {
+      _tile_loadd(7, codes[2 * step], TILE_DEPTH);
+      _tile_dpbsud(2, 4, 7);
     }
-  }
-  for (int64_t i = 0; i < tiles; i++) {
-    _tile_loadd(4, x + i * TILE_BYTES, TILE_DEPTH);
-    _tile_loadd(6, codes[0][i], TILE_DEPTH);
-    _tile_dpbsud(0, 4, 6);
-    if (wide > 1) {
-      _tile_loadd(7, codes[1][i], TILE_DEPTH);
-      _tile_dpbsud(1, 4, 7);
-    }
-    if (tall > 1) {
-      _tile_loadd(5, x + x_step + i * TILE_BYTES, TILE_DEPTH);
-      _tile_dpbsud(2, 5, 6);
-      if (wide > 1) {
-        _tile_dpbsud(3, 5, 7);
-      }
-    }
-  }
-  _tile_stored(0, sums, bytes);
-  if (wide > 1) {
-    _tile_stored(1, sums + TILE, bytes);
-  }
-  if (tall > 1) {
-    _tile_stored(2, low, bytes);
-    if (wide > 1) {
-      _tile_stored(3, low + TILE, bytes);
+    if (wide > 3) {
+      _tile_loadd(5, codes[3 * step], TILE_DEPTH);
+      _tile_dpbsud(3, 4, 5);
     }
   }
 }
 
-static void tile_product(const ternary_piece *t) {
+/* Those of two tiles of activations, `below` bytes apart, with up to two panels: 0 and 1, then 2 and 3 of the second.
+ */
+NN_INLINE void tile_square(const int8_t *x, int64_t below, const uint8_t (*codes)[TILE_BYTES], int64_t step,
+                           int64_t tiles, int64_t wide) {
+  for (int64_t i = 0; i < tiles; i++, x += TILE_BYTES, codes++) {
+    _tile_loadd(4, x, TILE_DEPTH);
+    _tile_loadd(6, codes[0], TILE_DEPTH);
+    _tile_dpbsud(0, 4, 6);
+    _tile_loadd(5, x + below, TILE_DEPTH);
+    _tile_dpbsud(2, 5, 6);
+    if (wide > 1) {
+      _tile_loadd(7, codes[step], TILE_DEPTH);
+      _tile_dpbsud(1, 4, 7);
+      _tile_dpbsud(3, 5, 7);
+    }
+  }
+}
+
+/* The sums of panels p .. p+wide-1 with tiles `i` .. `i`+tall-1 of the piece's rows; `most` is the largest `wide` of
+ * the call. */
+static void tile_sums(const ternary_piece *t, int64_t p, int64_t i, int64_t wide, int64_t most, int32_t tall) {
   const ternary_left *left = t->left;
   tile_work *work = (tile_work *)(void *)t->work;
-  const int64_t steps = t->panel_bytes / STEP_BYTES, all = left->depth / TILE_DEPTH;
-  const int64_t x_step = TILE * left->depth, high = ceil_div(t->rows, TILE);
+  const int64_t steps = t->panel_bytes / STEP_BYTES, tiles = left->depth / TILE_DEPTH, step = BLOCK_TILES / most;
+  const int64_t below = TILE * left->depth, ld = t->ld * (int64_t)sizeof *t->sums;
+  const int8_t *x = (const int8_t *)left->x + (t->row / TILE + i) * below;
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (int64_t first = 0; first < tiles; first += step) {
+    const int64_t here = least(step, tiles - first), from = first * (TILE_DEPTH / STEP);
+    for (int64_t g = 0; g < wide; g++) {
+      const uint8_t *w = t->w + (p + g) * t->panel_bytes + from * STEP_BYTES;
+      const int64_t count = least(here * (TILE_DEPTH / STEP), steps - from);
+      if (i == 0) {
+        tile_unpack(work->codes[g * step], w, count, panel_after(t, p + g + wide) + from * STEP_BYTES);
+      } else { /* what comes next is on its way */
+        tile_unpack(work->codes[g * step], w, count, NULL);
+      }
+    }
+    if (tall > 1) {
+      tile_square(x + first * TILE_BYTES, below, work->codes, step, here, wide);
+    } else {
+      tile_line(x + first * TILE_BYTES, work->codes, step, here, wide);
+    }
+  }
+  int32_t *sums = t->sums + i * TILE * t->ld + p * PANEL;
+  _tile_stored(0, sums, ld);
+  if (wide > 1) {
+    _tile_stored(1, sums + PANEL, ld);
+  }
+  if (tall > 1) { /* then no more than two panels */
+    _tile_stored(2, sums + TILE * t->ld, ld);
+    if (wide > 1) {
+      _tile_stored(3, sums + TILE * t->ld + PANEL, ld);
+    }
+    return;
+  }
+  if (wide > 2) {
+    _tile_stored(2, sums + 2 * PANEL, ld);
+  }
+  if (wide > 3) {
+    _tile_stored(3, sums + 3 * PANEL, ld);
+  }
+}
+
+static void tile_product(const ternary_piece *t) {
+  const int64_t high = ceil_div(t->rows, TILE), most = high > 1 ? 2 : 4;
   tile_configuration config = tile_registers_full();
   if (t->rows < TILE) { /* a product takes as many cycles as it has rows */
-    config.rows[0] = config.rows[1] = config.rows[4] = (uint8_t)t->rows;
+    for (int r = 0; r <= 4; r++) {
+      config.rows[r] = (uint8_t)t->rows;
+    }
   }
   tile_registers_configure(&config);
-  for (int64_t p = 0; p < t->panels; p += GROUP) {
-    const int64_t wide = least(GROUP, t->panels - p);
-    for (int64_t first = 0; first < all; first += GROUP_TILES) {
-      const int64_t tiles = least(GROUP_TILES, all - first), step = first * (TILE_DEPTH / STEP);
-      for (int64_t g = 0; g < wide; g++) {
-        tile_unpack(work->codes[g][0], t->w + (p + g) * t->panel_bytes + step * STEP_BYTES,
-                    least(tiles * (TILE_DEPTH / STEP), steps - step), panel_after(t, p + g + wide) + step * STEP_BYTES);
-      }
-      for (int64_t i = 0; i < high; i += 2) {
-        const int8_t *x = (const int8_t *)left->x + (t->row / TILE + i) * x_step + first * TILE_BYTES;
-        int32_t *sums = t->sums + i * TILE * t->ld + p * PANEL;
-        const int tall = i + 1 < high ? 2 : 1;
-        switch (2 * tall + (int)wide) {
-#define CASE(high_, wide_)                                                                                             \
-  case 2 * (high_) + (wide_):                                                                                          \
-    tile_block(x, x_step, work->codes, tiles, sums, t->ld, first == 0, high_, wide_);                                  \
-    break;
-          CASE(1, 1)
-          CASE(1, 2)
-          CASE(2, 1)
-          CASE(2, 2)
-#undef CASE
-        }
-      }
+  for (int64_t p = 0; p < t->panels; p += most) {
+    for (int64_t i = 0; i < high; i += 2) {
+      tile_sums(t, p, i, least(most, t->panels - p), most, i + 1 < high ? 2 : 1);
     }
   }
   tile_registers_close();

@@ -17,6 +17,7 @@ def cpu() -> list[Work]:
     shapes = [(2048, 768, 768), (2048, 768, 6144), (2048, 6144, 768), (512, 768, 32000), (2048, 2048, 2048)]
     rows = [(768, 6144), (2048, 5632), (2048, 32000)]
     layer = [(2048, 5632), (5632, 2048), (2048, 2048)]  # of TinyLlama
+    bitnet = [(2560, 3840), (2560, 2560), (2560, 13824), (6912, 2560)]  # of BitNet b1.58 2B-4T
     move = Mover("f32")
     return [
         *(products.gemm(*shape, "f32", "fma_f32", Bar(times_peer=1.0)) for shape in shapes),
@@ -32,6 +33,8 @@ def cpu() -> list[Work]:
             for name in ("q4_0", "q8_0", "q6_k", "f16")
             for k, n in layer
         ),
+        *(stored.ternary(1, k, n, "read", Bar(share=0.80), _COLD_WEIGHTS) for k, n in bitnet),
+        *(stored.ternary(64, k, n, "dot_int8", Bar()) for k, n in bitnet),
         *(
             attention(
                 tokens, 12, 12, 64, "f32", backward, "fma_f32",
