@@ -42,11 +42,11 @@ def product(m: int, k: int, n: int, name: str, floor: Floor, bar: Bar, cache: fl
 
 def ternary(m: int, k: int, n: int, floor: Floor, bar: Bar, cache: float = 0) -> Work:
     """A linear layer with packed ternary weights on activations in 8 bits; cold weights as in `product`."""
-    stored = -(-n // 16) * 16
+    stored, row_bytes = -(-n // 16) * 16, -(-k // 16) * 4
 
     def inputs(ctx: Context, seed: int) -> Tensors:
         codes, _ = kernels.ternary_quantize(normal(ctx, seed, "f32", _DIFFERENT_ROWS, k, std=0.02, stream=1))
-        packed = kernels.ternary_pack(codes).numpy()
+        packed = kernels.ternary_pack(codes, stored=_DIFFERENT_ROWS, row_bytes=row_bytes).numpy()
         w = np.tile(packed, (-(-stored // _DIFFERENT_ROWS), 1))[:stored]
         left, scale = kernels.act_quant_i8(normal(ctx, seed, "f32", m, k))
         w_scale = ctx.tensor(np.full(n, 0.02, np.float32))
@@ -56,7 +56,7 @@ def ternary(m: int, k: int, n: int, floor: Floor, bar: Bar, cache: float = 0) ->
         y = ctx.empty((m, n), "f32")
         return side(lambda: kernels.bitlinear(t["codes"], t["scale"], t["w"], t["w_scale"], n=n, y=y), y)
 
-    needed = float(stored * (-(-k // 16) * 4))
+    needed = float(stored * row_bytes)
     return Work(
         group="products with ternary weights" + (", cold" if cache else ""),
         name=f"{m}x{k}x{n}",
