@@ -12,9 +12,9 @@ constexpr int THREADS = 256, BLOCKS_PER_SM = 8;
 /* Columns that are summed apart, by a lane each. */
 constexpr int SUMS = 16;
 
+/* A row with a value that is not finite has a total that is not. */
 template <class T>
-__global__ void __launch_bounds__(THREADS)
-    row_totals_kernel(const T *x, double *totals, int64_t n, int64_t k, nn_rule finite) {
+__global__ void __launch_bounds__(THREADS) row_totals_kernel(const T *x, double *totals, int64_t n, int64_t k) {
   constexpr int ROWS = THREADS / SUMS;
   const int lane = threadIdx.x % SUMS;
   /* Whole warps go on together, since their lanes meet. */
@@ -23,12 +23,7 @@ __global__ void __launch_bounds__(THREADS)
     double sum = 0.0;
 #pragma unroll 8
     for (int64_t i = row * k + lane, end = row < n ? (row + 1) * k : 0; i < end; i += SUMS) {
-      const float number = fabsf(nn_to_float(x[i]));
-      if (number <= 3.402823466e38f) {
-        sum += (double)number;
-      } else {
-        finite.broken(i, (double)nn_to_float(x[i]));
-      }
+      sum += (double)fabsf(nn_to_float(x[i]));
     }
     sum = nn_warp_sum<SUMS>(sum); /* sums j and j + 8, then 4, 2 and 1 apart */
     if (lane == 0 && row < n) {
@@ -37,20 +32,47 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* One warp adds the rows' totals in order: 32 are read together, and each lane adds all of them. */
-__global__ void __launch_bounds__(NN_WARP) mean_kernel(const double *totals, float *scale, int64_t n, double elements) {
+/* Reports the first element of a row that is not finite. A whole warp calls it. */
+template <class T>
+__device__ __forceinline__ void report_first(const T *x, int64_t row, int64_t k, const nn_rule &finite) {
   const int lane = threadIdx.x;
+  for (int64_t first = row * k; first < (row + 1) * k; first += NN_WARP) {
+    const int64_t i = first + lane;
+    const float number = i < (row + 1) * k ? nn_to_float(x[i]) : 0.0f;
+    const unsigned bad = __ballot_sync(NN_ALL_LANES, !(fabsf(number) <= 3.402823466e38f));
+    if (bad != 0) {
+      if (lane == __ffs((int)bad) - 1) {
+        finite.broken(i, (double)number);
+      }
+      return;
+    }
+  }
+}
+
+/* One warp adds the rows' totals in order: 32 are read together, and each lane adds all of them. Rows that are not
+ * finite are left out; the first is reported, whatever order the blocks before ran in. */
+template <class T>
+__global__ void __launch_bounds__(NN_WARP)
+    mean_kernel(const T *x, const double *totals, float *scale, int64_t n, int64_t k, nn_rule finite) {
+  const int lane = threadIdx.x;
+  bool told = false;
   double total = 0.0, next = lane < n ? totals[lane] : 0.0;
   for (int64_t first = 0; first < n; first += NN_WARP) {
-    const double some = next;
+    const bool counts = next <= 1.7976931348623157e308;
+    const double some = counts ? next : 0.0;
     const int64_t mine = first + NN_WARP + lane;
     next = mine < n ? totals[mine] : 0.0;
+    const unsigned bad = __ballot_sync(NN_ALL_LANES, !counts);
+    if (bad != 0 && !told) {
+      report_first(x, first + __ffs((int)bad) - 1, k, finite);
+      told = true;
+    }
 #pragma unroll
     for (int i = 0; i < NN_WARP; i++) {
       total += __shfl_sync(NN_ALL_LANES, some, i); /* adding 0 behind the last changes nothing */
     }
   }
-  const float mean = (float)(total / elements);
+  const float mean = (float)(total / ((double)n * (double)k));
   if (lane == 0) {
     *scale = mean < 1e-5f ? 1e-5f : mean;
   }
@@ -75,10 +97,10 @@ template <class T> static int32_t quantize(nncuda_ctx *ctx, const nn_ternary_qua
   const T *const x = static_cast<const T *>(a->x);
   const int64_t elements = a->n * a->k;
   int32_t status = nn_launch(ctx, row_totals_kernel<T>, dim3(nn_blocks(ctx, a->n, THREADS / SUMS, BLOCKS_PER_SM)),
-                             dim3(THREADS), 0, x, totals, a->n, a->k, nn_rule_of(ctx, "x", "finite"));
+                             dim3(THREADS), 0, x, totals, a->n, a->k);
   if (status == NNCUDA_SUCCESS) {
-    status = nn_launch(ctx, mean_kernel, dim3(1), dim3(NN_WARP), 0, static_cast<const double *>(totals), a->scale, a->n,
-                       (double)a->n * (double)a->k);
+    status = nn_launch(ctx, mean_kernel<T>, dim3(1), dim3(NN_WARP), 0, x, static_cast<const double *>(totals), a->scale,
+                       a->n, a->k, nn_rule_of(ctx, "x", "finite"));
   }
   if (status == NNCUDA_SUCCESS) {
     status = nn_launch(ctx, round_kernel<T>, dim3(nn_blocks(ctx, elements, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0,
