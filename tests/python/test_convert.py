@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -16,8 +17,9 @@ from nncuda import Context
 from nncuda.bench.random_model import Shape
 from nncuda.bench.random_model import write_folder as write_random_folder
 from nncuda.cli import main
-from nncuda.formats import FormatError
+from nncuda.formats import FormatError, SafetensorsFile
 from nncuda.formats.block_formats import TERNARY_FORMATS
+from nncuda.formats.ternary import absmean
 from nncuda.models import StoredModel
 from nncuda.models.converted import FOLDERS, FORMS, convert_model
 
@@ -42,7 +44,8 @@ def ctx():
 
 def converted(ctx: Context, source: Path, folder: Path, form: str, head: str | None = None) -> Path:
     out = folder / (form if form in FOLDERS else f"{form}.gguf")
-    convert_model(StoredModel.open(source), out, form, ctx, head=head)
+    dtype = "f32" if form.startswith("hf") else None
+    convert_model(StoredModel.open(source), out, form, ctx, head=head, dtype=dtype)
     return out
 
 
@@ -77,6 +80,21 @@ def test_blocks_keep_the_scale_in_a_tensor_beside_them(tmp_path: Path, ctx: Cont
     blocks = file.mapped("blk.0.ffn_down.weight").reshape(-1, 66)
     assert (np.ascontiguousarray(blocks[:, -2:]).view("<f2") == 1).all()
     assert file["blk.0.ffn_down.scale"].shape == (1,)
+
+
+@pytest.mark.parametrize("form", ["hf", "hf-packed"])
+def test_folders_of_hugging_face_have_one_dtype(form: str, tmp_path: Path, ctx: Context) -> None:
+    """transformers multiplies what it finds, and refuses two dtypes."""
+    masters = master_weights(CONFIG)
+    write_folder(tmp_path / "masters", CONFIG, masters)
+    gguf = converted(ctx, tmp_path / "masters", tmp_path, "i2_s")  # whose norms are f32
+    convert_model(StoredModel.open(gguf), tmp_path / "out", form, ctx)
+    file = SafetensorsFile(tmp_path / "out" / "model.safetensors")
+    assert {str(file.dtype(name)) for name in file} == {"bfloat16"} | ({"uint8"} if form == "hf-packed" else set())
+    for name, matrix in StoredModel.open(tmp_path / "out").matrices.items():
+        codes, scale = absmean(masters[name])
+        np.testing.assert_array_equal(matrix.codes(), codes)
+        assert matrix.scale == scale.astype(ml_dtypes.bfloat16)
 
 
 def test_the_activation_names_the_architecture(tmp_path: Path, ctx: Context) -> None:
@@ -125,9 +143,13 @@ def test_the_tokenizer_goes_along_and_the_head_is_measured(form: str, tmp_path: 
 def test_what_is_refused(tmp_path: Path, ctx: Context) -> None:
     write_folder(tmp_path / "masters", CONFIG, master_weights(CONFIG))
     opened = StoredModel.open(tmp_path / "masters")
-    with pytest.raises(FormatError, match="a folder of the form hf-packed has f32, f16 and bf16"):
-        convert_model(opened, tmp_path / "no", "hf-packed", ctx, head="q8_0")
+    with pytest.raises(ValueError, match="has one dtype for all numbers, and no other for its head"):
+        convert_model(opened, tmp_path / "no", "hf-packed", ctx, head="f16")
+    with pytest.raises(ValueError, match="i2_s has no dtype to choose; hf and hf-packed have"):
+        convert_model(opened, tmp_path / "no", "i2_s", ctx, dtype="f16")
     packed = converted(ctx, tmp_path / "masters", tmp_path, "packed", "q6_k")
+    with pytest.raises(FormatError, match="a folder of the form hf has f32, f16 and bf16"):
+        convert_model(StoredModel.open(packed), tmp_path / "no", "hf", ctx)
     with pytest.raises(FormatError, match="is in q6_k already; rounding it again, to q8_0, would add errors"):
         convert_model(StoredModel.open(packed), tmp_path / "no", "packed", ctx, head="q8_0")
     odd = bitnet_config(hidden_size=96, num_hidden_layers=1)

@@ -28,14 +28,29 @@ _HEADS = [name for name in FORMATS if name != "f32"]
     help="Format of the LM head, or of the embeddings that serve as one; the effect on logits is measured.  "
     "[default: as it is]",
 )
+@click.option(
+    "--dtype",
+    type=click.Choice(("f32", "f16", "bf16"), case_sensitive=False),
+    help="Of all numbers of hf and hf-packed, the scales too; f32 keeps these.  [default: that of the embeddings]",
+)
 @click.option("--force", is_flag=True, help="Replace OUT if it is a file.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
 @click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
-def convert(model: Path, out: Path, form: str, head: str | None, force: bool, device: str, threads: int | None) -> None:
-    """Write the BitNet IN in another form as OUT. Weights and scales stay the same, to the bit.
+def convert(
+    model: Path,
+    out: Path,
+    form: str,
+    head: str | None,
+    dtype: str | None,
+    force: bool,
+    device: str,
+    threads: int | None,
+) -> None:
+    """Write the BitNet IN in another form as OUT. Weights stay the same, and scales, but in hf and hf-packed, where
+    they are rounded to the dtype.
 
     \b
-    hf         a Hugging Face folder: -1, 0 and 1 in bf16, and their scale
+    hf         a Hugging Face folder: -1, 0 and 1 as numbers, and their scale
     hf-packed  the same with four weights to a byte
     packed     a folder of this library: the bytes that products read, which loads fastest
     i2_s       a GGUF file of bitnet.cpp
@@ -63,7 +78,9 @@ def convert(model: Path, out: Path, form: str, head: str | None, force: bool, de
     )
     with Context(device, threads=threads) as ctx, bar:
         task = bar.add_task("", total=total)
-        convert_model(opened, out, form, ctx, head=head, progress=lambda elements: bar.advance(task, elements))
+        convert_model(
+            opened, out, form, ctx, head=head, dtype=dtype, progress=lambda elements: bar.advance(task, elements)
+        )
     written = StoredModel.open(out)
     size = sum(path.stat().st_size for path in out.iterdir()) if out.is_dir() else out.stat().st_size
     matrices = sum(matrix.nbytes for matrix in written.matrices.values())

@@ -12,19 +12,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ..context import Context
 from ..formats.atomic import write_folder
-from ..formats.block_formats import FORMATS, TERNARY_FORMATS
+from ..formats.block_formats import FORMATS, TERNARY_FORMATS, StoredTensor
 from ..formats.errors import FormatError
 from ..formats.gguf_writer import TensorPlan, write_gguf
 from ..formats.mapped import release
 from ..formats.piece_writer import PieceWriter
 from ..formats.safetensors import read_json
 from ..formats.safetensors_writer import ArrayPlan, write_in_pieces
-from ..formats.ternary import packed_rows, tern2_bytes, tern2_shape
+from ..formats.ternary import checked_scale, packed_rows, tern2_bytes, tern2_shape
 from ..formats.ternary_blocks import ternary_bytes
 from ..formats.tokenizer_to_folder import write_tokenizer
 from .bitnet import OUR_METHOD, TABLES
@@ -38,7 +37,6 @@ from .stored import StoredModel
 FOLDERS = ("hf", "hf-packed", "packed")
 FORMS = (*FOLDERS, *TERNARY_FORMATS)
 
-_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer.model",
@@ -62,22 +60,32 @@ def convert_model(
     ctx: Context,
     *,
     head: str | None = None,
+    dtype: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> None:
     """Writes `model`, which has ternary weights, in one of `FORMS`, in one step; a folder must not exist before.
 
     `head` is the format of the LM head, or of the embeddings that serve as one; without it they stay as they are.
+    `dtype` is that of all numbers in the forms of Hugging Face, the scales included, since transformers computes in the
+    one that it finds; without it that of the embeddings. f32 keeps a scale as it is.
     `progress` is called with the number of elements done after each piece. FormatError when the model has no ternary
     weights, or something in it is wrong or has no place in that form.
     """
     config = model.config
     if not config.ternary:
         raise FormatError(model.path, "has no ternary weights; nncuda quantize writes other models")
+    one_dtype = form in ("hf", "hf-packed")
+    if head is not None and one_dtype:
+        raise ValueError(f"a folder of the form {form} has one dtype for all numbers, and no other for its head")
+    if dtype is not None and not one_dtype:
+        raise ValueError(f"{form} has no dtype to choose; hf and hf-packed have")
     formats = {}
     for name, stored in model.tensors.items():
         if name == TABLES[1] and config.tie_embeddings:
             continue
         formats[name] = "f32" if is_plain(name) and form not in FOLDERS else stored.format
+        if one_dtype:
+            formats[name] = dtype or model.tensors[TABLES[0]].format
         if head is not None and name == head_name(config):
             formats[name] = head
         if formats[name] != stored.format and FORMATS[stored.format].numpy is None:
@@ -169,11 +177,32 @@ def _copy(
         writer.write(theirs, stored.data)
         progress(stored.elements)
         return
+    if len(stored.shape) == 1:
+        writer.write(theirs, _vector(model, stored, format_name))
+        progress(stored.elements)
+        return
     for piece in pieces(stored, model.config):
         check_finite(model.path, stored, piece)
         writer.write(theirs, stored_bytes(ctx, model.path, stored, piece, format_name))
         progress(piece.size)
     release(stored.data)
+
+
+def _vector(model: StoredModel, stored: StoredTensor, format_name: str) -> np.ndarray:
+    """The bytes of a norm in another dtype."""
+    check_finite(model.path, stored, stored.numbers())
+    with np.errstate(over="ignore"):
+        values = stored.f32().astype(FORMATS[format_name].numpy)
+    if not np.isfinite(values.astype(np.float32)).all():
+        raise FormatError(model.path, f"tensor {stored.name} has values that {format_name} cannot hold")
+    return values.view(np.uint8)
+
+
+def _scale_bytes(model: StoredModel, name: str, scale: float, dtype: np.dtype) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        value = np.array([scale], np.float32).astype(dtype)
+    checked_scale(float(value[0]), model.ternary(name).wrong, f"scale in {dtype.name}")
+    return value.view(np.uint8)
 
 
 def _write_folder(
@@ -192,37 +221,43 @@ def _write_folder(
         for name in _TOKENIZER_FILES:
             if (model.path / name).exists():
                 shutil.copyfile(model.path / name, folder / name)
-    plan = list(_folder_plan(model, form, formats))
+    floats = _float_dtype(form, formats)
+    plan = list(_folder_plan(model, form, formats, floats))
     with write_in_pieces(folder / "model.safetensors", plan) as writer:
         for name in model.config.shapes():
             if name in model.matrices:
                 codes, scale = _codes(model, name)
-                writer.write(name, _folder_bytes(form, codes).reshape(-1))
-                writer.write(f"{name}_scale", np.array([scale], "<f4").view(np.uint8))
+                writer.write(name, _folder_bytes(form, codes, floats).reshape(-1))
+                writer.write(f"{name}_scale", _scale_bytes(model, name, scale, floats))
                 progress(codes.size)
             elif name in formats:
                 _copy(writer, model, name, name, formats[name], ctx, progress)
 
 
-def _folder_bytes(form: str, codes: np.ndarray) -> np.ndarray:
+def _float_dtype(form: str, formats: dict[str, str]) -> np.dtype:
+    """The dtype of the scales, and of codes as numbers."""
+    found = None if form == "packed" else FORMATS[formats[TABLES[0]]].numpy
+    return found or np.dtype(np.float32)
+
+
+def _folder_bytes(form: str, codes: np.ndarray, floats: np.dtype) -> np.ndarray:
     if form == "packed":
         return tern2_bytes(codes)
     if form == "hf-packed":
         return packed_rows(codes)
-    table = np.array([-1, 0, 1]).astype(_BFLOAT16).view(np.uint16)
-    return np.take(table, codes + 1).view(np.uint8)
+    return np.take(np.array([-1, 0, 1]).astype(floats), codes + 1).view(np.uint8)
 
 
-def _folder_plan(model: StoredModel, form: str, formats: dict[str, str]) -> Iterator[ArrayPlan]:
+def _folder_plan(model: StoredModel, form: str, formats: dict[str, str], floats: np.dtype) -> Iterator[ArrayPlan]:
     for name, shape in model.config.shapes().items():
         if name in model.matrices:
             rows, columns = shape
             if form == "hf":
-                yield ArrayPlan(name, _BFLOAT16, shape)
+                yield ArrayPlan(name, floats, shape)
             else:
                 packed = tern2_shape((rows, columns)) if form == "packed" else (rows // 4, columns)
                 yield ArrayPlan(name, np.dtype(np.uint8), packed)
-            yield ArrayPlan(f"{name}_scale", np.dtype(np.float32), (1,))
+            yield ArrayPlan(f"{name}_scale", floats, (1,))
         elif name in formats:
             entry = FORMATS[formats[name]]
             if entry.numpy is None:
@@ -233,7 +268,13 @@ def _folder_plan(model: StoredModel, form: str, formats: dict[str, str]) -> Iter
 
 def _folder_config(model: StoredModel, form: str, formats: dict[str, str]) -> dict[str, Any]:
     """The content of config.json: that of the folder, or made of the configuration, and how the weights are stored."""
-    values = read_json(model.path / "config.json") if model.file is None else config_to_folder(model.config)
+    if model.file is None:
+        values = read_json(model.path / "config.json")
+    else:
+        begin, ends = (-1, ()) if model.tokenizer is None else (model.tokenizer.begin_id, model.tokenizer.end_ids)
+        values = config_to_folder(model.config)
+        # Without them, transformers takes those of 2B-4T.
+        values |= {"bos_token_id": begin if begin >= 0 else None, "eos_token_id": sorted(ends) or None}
     if form == "packed":
         method: dict[str, Any] = {"quant_method": OUR_METHOD}
         blocks = {name: found for name, found in formats.items() if FORMATS[found].numpy is None}
@@ -241,6 +282,7 @@ def _folder_config(model: StoredModel, form: str, formats: dict[str, str]) -> di
             method["blocks"] = blocks
     else:
         method = {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": "offline"}
+        values |= dict.fromkeys(("dtype", "torch_dtype"), _float_dtype(form, formats).name)
     return {**values, "quantization_config": method}
 
 
