@@ -134,18 +134,26 @@ NN_INLINE void total_rows(const mean_job *job, int64_t task, int32_t dtype) {
   int64_t count;
   const int64_t first = nn_first_row(task, nn_rows_per_task(a->k), a->n, &count);
   for (int64_t r = first; r < first + count; r++) {
-    double sum[SUMS] = {0.0}, odd = 0.0;
-    for (int64_t i = 0; i < a->k; i++) {
-      const float v = nn_load_as(a->x, r * a->k + i, dtype);
-      sum[i % SUMS] += (double)fabsf(v);
-      odd += (double)(v - v);
+    double sum[SUMS] = {0.0};
+    vf odd = vf_set1(0.0f); /* x - x is NaN where x is not finite, else zero */
+    for (int64_t i = 0; i < a->k; i += SUMS) {
+      float x[SUMS] = {0.0f};
+      for (int64_t j = 0; j < SUMS && i + j < a->k; j += VF) {
+        const int64_t at = r * a->k + i + j, left = a->k - i - j;
+        const vf v = left < VF ? vf_load_part_as(a->x, at, left, dtype) : vf_load_as(a->x, at, dtype);
+        odd += v - v;
+        vf_store(x + j, v);
+      }
+      for (int j = 0; j < SUMS; j++) {
+        sum[j] += (double)fabsf(x[j]);
+      }
     }
     for (int width = SUMS / 2; width > 0; width /= 2) {
       for (int j = 0; j < width; j++) {
         sum[j] += sum[j + width];
       }
     }
-    job->total[r] = sum[0] + odd;
+    job->total[r] = sum[0] + (double)vf_sum(odd);
   }
 }
 
