@@ -7,6 +7,10 @@
  * That is eight instructions on two ports for 64 bytes of weights and one row of activations, four cycles. Without VNNI
  * products go through 16 bits, where the fields must be shifted, and are added there over eight steps: at most 8 * 8 *
  * 3 * 128.
+ *
+ * Tried: five ternary digits to a byte, which takes a fifth less memory. Two look-ups and two comparisons for 64 bytes
+ * make it 10.8 ps a weight on one core of 3.1 GHz beside 5.2 ps here, where reading two bits from memory of 27 GB/s
+ * takes 9.3: it would wait for the core instead.
  */
 #ifndef NN_CPU_TERNARY_GEMM_VECTOR_H
 #define NN_CPU_TERNARY_GEMM_VECTOR_H
