@@ -34,8 +34,7 @@ if os.environ.get("NNCUDA_INTEROP") != "live":
 
 import gguf
 import llama_cpp
-
-from nncuda.bench.llama_cpp_side import LlamaCpp
+from llama_cpp_apart import LlamaCpp
 
 
 @pytest.fixture(scope="module")

@@ -40,8 +40,7 @@ if os.environ.get("NNCUDA_INTEROP") != "live":
 import llama_cpp
 import torch
 import transformers
-
-from nncuda.bench.llama_cpp_side import LlamaCpp
+from llama_cpp_apart import LlamaCpp
 
 CANDLE = os.environ.get("NNCUDA_CANDLE", "")
 LARGE = os.environ.get("NNCUDA_LARGE")
