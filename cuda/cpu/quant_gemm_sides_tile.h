@@ -123,35 +123,9 @@ NN_INLINE void side_blocks(tile_work *work, int64_t g, const int8_t *x, const fl
       _tile_dpbssd(low_register, 2, 5);                                                                                \
     }                                                                                                                  \
   }
-#define STORE(b, total_register, low_register)                                                                         \
-  {                                                                                                                    \
-    _tile_stored(total_register, work->integers[(b) % 2][0], 64);                                                      \
-    if (format == NNCUDA_FORMAT_Q6_K) {                                                                                \
-      _tile_stored(low_register, work->integers[(b) % 2][1], 64);                                                      \
-    }                                                                                                                  \
-  }
 #define ADD(b) side_add(sum, work->integers[(b) % 2], x_scale + (b) * TILE, work->scale[g][b], rows, format)
-  /* Each block's multiplication runs beside the additions of the one before. */
-  MULTIPLY(0, 0, 6)
-  STORE(0, 0, 6)
-  int64_t b = 1;
-  for (; b + 1 < count; b += 2) {
-    MULTIPLY(b, 1, 7)
-    ADD(b - 1);
-    STORE(1, 1, 7)
-    MULTIPLY(b + 1, 0, 6)
-    ADD(b);
-    STORE(0, 0, 6)
-  }
-  if (b < count) {
-    MULTIPLY(b, 1, 7)
-    ADD(b - 1);
-    STORE(1, 1, 7)
-    b++;
-  }
-  ADD(b - 1);
+  TILE_RUN(count)
 #undef MULTIPLY
-#undef STORE
 #undef ADD
 #pragma GCC unroll 16
   for (int r = 0; r < rows; r++) {

@@ -139,6 +139,37 @@ NN_INLINE void tile_add(vf *sum, int32_t (*integers)[TILE_SUMS], const float *x_
   }
 }
 
+/* The integers of block b, in either half of `integers` by turns. */
+#define TILE_STORE(b, total_register, low_register)                                                                    \
+  {                                                                                                                    \
+    _tile_stored(total_register, work->integers[(b) % 2][0], 64);                                                      \
+    if (format == NNCUDA_FORMAT_Q6_K) {                                                                                \
+      _tile_stored(low_register, work->integers[(b) % 2][1], 64);                                                      \
+    }                                                                                                                  \
+  }
+
+/* All blocks of a tile, by the caller's MULTIPLY(block, register, register of low parts) and ADD(block): each block's
+ * multiplication runs beside the additions of the one before. */
+#define TILE_RUN(count)                                                                                                \
+  MULTIPLY(0, 0, 6)                                                                                                    \
+  TILE_STORE(0, 0, 6)                                                                                                  \
+  int64_t b = 1;                                                                                                       \
+  for (; b + 1 < (count); b += 2) {                                                                                    \
+    MULTIPLY(b, 1, 7)                                                                                                  \
+    ADD(b - 1);                                                                                                        \
+    TILE_STORE(1, 1, 7)                                                                                                \
+    MULTIPLY(b + 1, 0, 6)                                                                                              \
+    ADD(b);                                                                                                            \
+    TILE_STORE(0, 0, 6)                                                                                                \
+  }                                                                                                                    \
+  if (b < (count)) {                                                                                                   \
+    MULTIPLY(b, 1, 7)                                                                                                  \
+    ADD(b - 1);                                                                                                        \
+    TILE_STORE(1, 1, 7)                                                                                                \
+    b++;                                                                                                               \
+  }                                                                                                                    \
+  ADD(b - 1);
+
 /* One tile of sums over `blocks` blocks: x points to the first of them. */
 NN_INLINE void tile_blocks(tile_work *work, int64_t g, const int8_t *x, const float *x_scale, const float *x_total,
                            int64_t blocks, float *sums, int32_t fresh, const int32_t format) {
@@ -160,37 +191,11 @@ NN_INLINE void tile_blocks(tile_work *work, int64_t g, const int8_t *x, const fl
       _tile_dpbssd(low_register, 4, 3);                                                                                \
     }                                                                                                                  \
   }
-#define STORE(b, total_register, low_register)                                                                         \
-  {                                                                                                                    \
-    _tile_stored(total_register, work->integers[(b) % 2][0], 64);                                                      \
-    if (format == NNCUDA_FORMAT_Q6_K) {                                                                                \
-      _tile_stored(low_register, work->integers[(b) % 2][1], 64);                                                      \
-    }                                                                                                                  \
-  }
 #define ADD(b)                                                                                                         \
   tile_add(sum, work->integers[(b) % 2], x_scale + (b) * TILE, x_total + (b) * TILE, work->scale[g][b],                \
            work->minimum[g][b], format)
-  /* Each block's multiplication runs beside the additions of the one before. */
-  MULTIPLY(0, 0, 6)
-  STORE(0, 0, 6)
-  int64_t b = 1;
-  for (; b + 1 < blocks; b += 2) {
-    MULTIPLY(b, 1, 7)
-    ADD(b - 1);
-    STORE(1, 1, 7)
-    MULTIPLY(b + 1, 0, 6)
-    ADD(b);
-    STORE(0, 0, 6)
-  }
-  if (b < blocks) {
-    MULTIPLY(b, 1, 7)
-    ADD(b - 1);
-    STORE(1, 1, 7)
-    b++;
-  }
-  ADD(b - 1);
+  TILE_RUN(blocks)
 #undef MULTIPLY
-#undef STORE
 #undef ADD
 #pragma GCC unroll 16
   for (int r = 0; r < TILE; r++) {
