@@ -238,21 +238,36 @@ static void check_codes_task(void *arg, int64_t task, int32_t worker) {
   }
 }
 
+/* Codes of a step of a row as a word. Four at a time: of -1, 0 and 1 the lower two bits are 3, 0 and 1, and with 1
+ * added no byte reaches into the next. */
+NN_INLINE uint32_t pack_word(const int8_t code[COLUMNS]) {
+  const uint32_t bits = 0x03030303u, ones = 0x01010101u;
+  uint32_t four[COLUMNS / 4], word = 0;
+  memcpy(four, code, sizeof four);
+  for (int i = 0; i < COLUMNS / 4; i++) {
+    word |= (((four[i] & bits) + ones) & bits) << (2 * i);
+  }
+  return word;
+}
+
 static void pack_task(void *arg, int64_t task, int32_t worker) {
   (void)worker;
   const pack_job *job = arg;
-  uint8_t *w = job->w + task * ROWS * job->row_bytes;
-  for (int64_t b = 0; b < job->row_bytes / 4; b++) {
-    for (int64_t r = 0; r < ROWS; r++, w += 4) {
-      const int64_t row = task * ROWS + r, first = b * COLUMNS;
-      int8_t code[COLUMNS] = {0};
-      if (row < job->n) {
-        const int64_t left = job->k - first;
-        memcpy(code, job->codes + row * job->k + first, (size_t)(left < COLUMNS ? left : COLUMNS));
+  for (int64_t r = 0; r < ROWS; r++) {
+    const int64_t row = task * ROWS + r;
+    uint8_t *w = job->w + task * ROWS * job->row_bytes + r * 4;
+    for (int64_t c = 0; c < job->row_bytes / 4 * COLUMNS; c += COLUMNS, w += ROWS * 4) {
+      uint32_t word;
+      if (row < job->n && c + COLUMNS <= job->k) {
+        word = pack_word(job->codes + row * job->k + c);
+      } else {
+        int8_t code[COLUMNS] = {0};
+        if (row < job->n) {
+          memcpy(code, job->codes + row * job->k + c, (size_t)(job->k - c));
+        }
+        word = pack_word(code);
       }
-      for (int j = 0; j < 4; j++) {
-        w[j] = (uint8_t)((code[j] + 1) | (code[j + 4] + 1) << 2 | (code[j + 8] + 1) << 4 | (code[j + 12] + 1) << 6);
-      }
+      memcpy(w, &word, sizeof word);
     }
   }
 }
