@@ -14,7 +14,12 @@
 
 #if QUANT_TILES
 
-enum { HALF_STEP = 32 /* elements of k in a tile */, HALF_STEPS = 16 /* unpacked at once */, HALF_LINE = 1024 };
+enum {
+  HALF_STEP = 32 /* elements of k in a tile */,
+  HALF_STEPS = 16 /* unpacked at once */,
+  HALF_LINE = 1024,
+  HALF_AHEAD = 320
+};
 
 /* Two vectors of f32, of which the upper halves alone are taken: lane by lane, pairs of bf16. */
 NN_INLINE __m512i half_pairs(vf a, vf b) {
@@ -57,21 +62,49 @@ typedef struct half_weights {
   int64_t row_bytes, k, rows;
 } half_weights;
 
-/* Step s of 16 rows. */
-NN_INLINE void half_unpack(const half_weights *w, int64_t s, char *to, const int32_t format) {
+/* Asks for what the 16 rows have some steps on; behind their ends, for the first of the rows at `next`. Little ahead,
+ * so that each row is a run of its own to the processor, too: asking for the next rows as a whole, in order, reads a
+ * quarter less a second. */
+NN_INLINE void half_fetch(const half_weights *w, int64_t row_bytes, int64_t s, uintptr_t next) {
+  const int64_t at = s * 64 + HALF_AHEAD;
+#pragma GCC unroll 16
+  for (int r = 0; r < TILE; r++) {
+    const uintptr_t p =
+        at < row_bytes ? (uintptr_t)w->row[r] + (uintptr_t)at : next + (uintptr_t)(r * row_bytes + at - row_bytes);
+    __builtin_prefetch((const void *)p, 0, 2);
+  }
+}
+
+/* Step s of 16 rows, of which all 32 elements are there, or not (`whole`): known when compiling, since a branch a row
+ * would take as long as the rest. Conversions from memory need no instruction that moves lanes. */
+NN_INLINE void half_unpack_rows(const half_weights *w, int64_t s, char *to, const int whole, const int32_t format) {
   const int64_t left = w->k - s * HALF_STEP;
 #pragma GCC unroll 16
   for (int r = 0; r < TILE; r++) {
-    const __m512i both = half_load(w->row[r] + s * 64, left);
-    if (format == NNCUDA_FORMAT_F16) {
-      __m512i high, low;
+    const uint8_t *p = w->row[r] + s * 64;
+    if (format != NNCUDA_FORMAT_F16) {
+      _mm512_store_si512(to + r * 64, half_load(p, whole ? HALF_STEP : left));
+      continue;
+    }
+    __m512i high, low;
+    if (whole) {
+      half_split(vf_from_f16((const uint16_t *)(const void *)p), vf_from_f16((const uint16_t *)(const void *)(p + 32)),
+                 &high, &low);
+    } else {
+      const __m512i both = half_load(p, left);
       half_split(_mm512_cvtph_ps(_mm512_castsi512_si256(both)), _mm512_cvtph_ps(_mm512_extracti64x4_epi64(both, 1)),
                  &high, &low);
-      _mm512_store_si512(to + r * 64, high);
-      _mm512_store_si512(to + HALF_LINE + r * 64, low);
-    } else {
-      _mm512_store_si512(to + r * 64, both);
     }
+    _mm512_store_si512(to + r * 64, high);
+    _mm512_store_si512(to + HALF_LINE + r * 64, low);
+  }
+}
+
+NN_INLINE void half_unpack(const half_weights *w, int64_t s, char *to, const int32_t format) {
+  if ((s + 1) * HALF_STEP <= w->k) {
+    half_unpack_rows(w, s, to, 1, format);
+  } else {
+    half_unpack_rows(w, s, to, 0, format);
   }
 }
 
@@ -166,9 +199,7 @@ NN_INLINE void half_tiles(const quant_piece *t, const int32_t format) {
     if (tiles == 1) { /* weights pass by once; as they lie, where they can be read so */
       half_zero();
       for (int64_t s = 0; s < steps; s++) {
-        for (int64_t l = 0; l < HALF_LINE; l += 64) {
-          __builtin_prefetch((const void *)(next + (uintptr_t)(s * HALF_LINE + l)), 0, 2);
-        }
+        half_fetch(&w, t->row_bytes, s, next);
         char *here = codes + s % 4 * step_bytes;
         if (!f16 && w.rows == TILE && (s + 1) * HALF_STEP <= t->k) {
           half_multiply((const char *)w.row[0] + s * 64, t->row_bytes, left + s * step_bytes, s, few, format);
@@ -182,9 +213,7 @@ NN_INLINE void half_tiles(const quant_piece *t, const int32_t format) {
     for (int64_t s0 = 0; s0 < steps && tiles > 1; s0 += HALF_STEPS) {
       const int64_t end = nn_min(s0 + HALF_STEPS, steps);
       for (int64_t s = s0; s < end; s++) {
-        for (int64_t l = 0; l < HALF_LINE; l += 64) {
-          __builtin_prefetch((const void *)(next + (uintptr_t)(s * HALF_LINE + l)), 0, 2);
-        }
+        half_fetch(&w, t->row_bytes, s, next);
         half_unpack(&w, s, codes + (s - s0) * step_bytes, format);
       }
       for (int64_t i = 0; i < tiles; i++) {
