@@ -1,7 +1,7 @@
 /*
  * Products of few rows with the _R16 formats, sixteen rows of weights side by side: a word of each row fills a vector,
- * so that sums stay in their lanes and a matrix is one run of memory. What is left is little enough for two threads of
- * one core to wait for memory: 27 vector instructions for the 288 bytes of 16 blocks of q4_0.
+ * so that sums stay in their lanes and a matrix is one run of memory. What is left is little beside the reading: 27
+ * vector instructions for the 288 bytes of 16 blocks of q4_0.
  */
 #ifndef NN_CPU_QUANT_GEMM_SIDES_H
 #define NN_CPU_QUANT_GEMM_SIDES_H
