@@ -14,12 +14,22 @@ import nncuda
 from nncuda.binding import library
 
 
-@pytest.fixture
-def gpu() -> Iterator[nncuda.Context]:
+def opened() -> Iterator[nncuda.Context]:
     if not gpus():
         pytest.skip(f"no GPU: {library.load().why_no_device(CUDA, 0)}")
     with nncuda.Context("cuda") as ctx:
         yield ctx
+
+
+@pytest.fixture
+def gpu() -> Iterator[nncuda.Context]:
+    yield from opened()
+
+
+@pytest.fixture(scope="module")
+def one_gpu() -> Iterator[nncuda.Context]:
+    """For inputs that many cases share."""
+    yield from opened()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,8 +6,6 @@ bits. What a kernel reads behind its inputs is made wrong on purpose.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -18,13 +16,6 @@ from nncuda import kernels
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 #: A vector each for 8 lanes, a warp, a block, and rows that are read again; whole vectors and odd ends.
 WIDTHS = [1, 7, 24, 64, 65, 1000, 1024, 1025, 2560, 8192, 8200, 20001]
-
-
-@pytest.fixture(scope="module")
-def one_gpu() -> Iterator[nncuda.Context]:
-    """For inputs that many cases share."""
-    with nncuda.Context("cuda") as ctx:
-        yield ctx
 
 
 def placed(ctx: nncuda.Context, array: np.ndarray, shift: int = 0) -> nncuda.Tensor:
