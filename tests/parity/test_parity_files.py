@@ -120,7 +120,11 @@ def of_records(expected: Path, found: Path) -> str:
 
 # Options of commands that Python alone has: those of its inference engine.
 ENGINE = {"--model", "--prompt", "--engine", "--context", "--cache-format", "--weights", "--stats"}
-AHEAD = {("go", "generate"): ENGINE, ("rust", "generate"): ENGINE}
+AHEAD = {
+    (language, command): options
+    for language in ("go", "rust")
+    for command, options in (("generate", ENGINE), ("inspect", {"--ternary"}))
+}
 
 
 @pytest.mark.case("help: the same options with the same words")
