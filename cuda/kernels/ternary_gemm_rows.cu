@@ -50,8 +50,9 @@ __device__ __forceinline__ uint4 load_weights(const ternary_product &p, int64_t 
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
+/* One block a multiprocessor is promised, no more: left to itself, ptxas spills a few registers to fit another. */
 template <int M, int PANELS, bool WIDE>
-__global__ void __launch_bounds__(THREADS) rows_kernel(ternary_product p, int64_t row_tiles) {
+__global__ void __launch_bounds__(THREADS, 1) rows_kernel(ternary_product p, int64_t row_tiles) {
   constexpr int UNITS = THREADS / QUADS, LOADS = UNDER_WAY<M, PANELS>, SUMS = PANELS * TERNARY_PANEL * M;
   static_assert(SUMS <= THREADS, "a thread each adds and finishes the block's sums");
   __shared__ int32_t shared[WARPS][SUMS];
