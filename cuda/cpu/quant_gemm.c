@@ -273,7 +273,10 @@ static void round_task(void *arg, int64_t i, int32_t worker) {
       const quant_left *left = &job->left[form];
       for (int64_t j = 0; j < blocks && left->codes != NULL; j++) {
         for (int64_t r = end - first; r < QUANT_ROWS; r++) {
-          left->scale[at + j * QUANT_ROWS + r] = left->total[at + j * QUANT_ROWS + r] = 0.0f;
+          left->scale[at + j * QUANT_ROWS + r] = 0.0f;
+          if (left->total != NULL) {
+            left->total[at + j * QUANT_ROWS + r] = 0.0f;
+          }
         }
       }
     }
@@ -327,10 +330,12 @@ static int32_t take_left(nncuda_ctx *ctx, quant_job *job, int64_t tiles) {
     if (form == QUANT_LEFT_BLOCKS || form == QUANT_LEFT_SIDES) {
       left->codes = nn_scratch(ctx, rows * (size_t)quant_left_codes(form, x->k));
       left->scale = nn_scratch(ctx, rows * blocks * sizeof(float));
-      left->total = nn_scratch(ctx, rows * blocks * sizeof(float));
-      left->sums = form == QUANT_LEFT_SIDES ? nn_scratch(ctx, rows * blocks * 2 * sizeof(int32_t)) : NULL;
-      if (left->codes == NULL || left->scale == NULL || left->total == NULL ||
-          (form == QUANT_LEFT_SIDES && left->sums == NULL)) {
+      if (form == QUANT_LEFT_BLOCKS) {
+        left->total = nn_scratch(ctx, rows * blocks * sizeof(float));
+      } else {
+        left->sums = nn_scratch(ctx, rows * blocks * 2 * sizeof(int32_t));
+      }
+      if (left->codes == NULL || left->scale == NULL || (left->total == NULL && left->sums == NULL)) {
         return NNCUDA_ERROR_OUT_OF_MEMORY;
       }
     } else if ((left->values = nn_scratch(ctx, rows * (size_t)nn_round_up(x->k, QUANT_BLOCK) * sizeof(float))) ==

@@ -41,7 +41,7 @@ enum {
 typedef struct quant_left {
   int8_t *codes; /* [tiles * QUANT_ROWS, k, for sides rounded up to 64]; of f32, f16 and bf16 unused */
   float *scale;  /* [tiles * QUANT_ROWS, k / 32] d */
-  float *total;  /* as scale: d * (float)(sum of codes) */
+  float *total;  /* of blocks: as scale, d * (float)(sum of codes) */
   int32_t *sums; /* of sides, where not tiled: [tiles * QUANT_ROWS, k / 16] sums of 16 codes */
   float *values; /* [tiles * QUANT_ROWS, k] */
 } quant_left;

@@ -113,9 +113,10 @@ NN_INLINE void quant_round_row(const quant_left *left, int32_t form, const quant
       int32_t sums[2];
       const int64_t at = tiled ? (tile * blocks + i) * QUANT_ROWS + lane : to * blocks + i;
       quant_round_block(x, row * k + i * QUANT_BLOCK, codes, &left->scale[at], sums, dtype);
-      left->total[at] = left->scale[at] * (float)(sums[0] + sums[1]);
       quant_put_codes(left, form, tiled, to, i, k, codes);
-      if (form == QUANT_LEFT_SIDES && !tiled) {
+      if (form == QUANT_LEFT_BLOCKS) {
+        left->total[at] = left->scale[at] * (float)(sums[0] + sums[1]);
+      } else if (!tiled) {
         left->sums[2 * at] = sums[0];
         left->sums[2 * at + 1] = sums[1];
       }

@@ -150,8 +150,17 @@ NN_INLINE void side_block(const uint8_t *w, const quant_left *left, int64_t firs
   }
 }
 
-/* A block of 256 of q6_k of 16 rows: eight blocks, from i on. In either half of it words i and 8 + i of low bits and
- * word i of high bits make words of four blocks. */
+/* Of a half of a block of 256 of q6_k: words i and 8 + i of low bits and word i of high bits, which lie together, as
+ * word i of four blocks. */
+NN_INLINE void side_large_words(const uint8_t *words, si c[4]) {
+  const si a = si_load(words), b = si_load(words + 4 * QUANT_ROWS), h = si_load(words + 8 * QUANT_ROWS);
+  c[0] = si_and(si_mix(15, a, si_left(h, 4)), 63);
+  c[1] = si_and(si_mix(15, b, si_left(h, 2)), 63);
+  c[2] = si_and(si_mix(15, si_right(a, 4), h), 63);
+  c[3] = si_and(si_mix(15, si_right(b, 4), si_right(h, 2)), 63);
+}
+
+/* A block of 256 of q6_k of 16 rows: eight blocks, from i on. */
 NN_INLINE void side_large(const uint8_t *w, const quant_left *left, int64_t first, int64_t i, int64_t k,
                           vf sum[][SIDE_PARTS], const int rows, side_fetch *fetch) {
   const int64_t blocks = k / QUANT_BLOCK, row_codes = quant_left_codes(QUANT_LEFT_SIDES, k);
@@ -171,11 +180,8 @@ NN_INLINE void side_large(const uint8_t *w, const quant_left *left, int64_t firs
         }
 #pragma GCC unroll 4
         for (int g = 0; g < 4; g++) {
-          const uint8_t *words = codes + (p * 4 + g) * 3 * 4 * QUANT_ROWS;
-          const si a = si_load(words), b = si_load(words + 4 * QUANT_ROWS), h = si_load(words + 8 * QUANT_ROWS);
-          const si c[4] = {si_and(si_mix(15, a, si_left(h, 4)), 63), si_and(si_mix(15, b, si_left(h, 2)), 63),
-                           si_and(si_mix(15, si_right(a, 4), h), 63),
-                           si_and(si_mix(15, si_right(b, 4), si_right(h, 2)), 63)};
+          si c[4];
+          side_large_words(codes + (p * 4 + g) * 3 * 4 * QUANT_ROWS, c);
 #pragma GCC unroll 4
           for (int r = 0; r < rows; r++) {
             const int8_t *x = left->codes + (first + r) * row_codes + block * QUANT_BLOCK + p * 16 + g * 4;

@@ -52,11 +52,8 @@ NN_INLINE void side_unpack_large(tile_work *work, int64_t g, int64_t b, const ui
         scales[run] = _mm512_mask_mov_epi16(_mm512_slli_epi32(s, 16), 0x55555555, s);
       }
       for (int64_t i = 4 * p; i < 4 * p + 4; i++) {
-        const uint8_t *words = codes + i * 12 * QUANT_ROWS;
-        const si a = si_load(words), c = si_load(words + 4 * QUANT_ROWS), h = si_load(words + 8 * QUANT_ROWS);
-        const si code[4] = {si_and(si_mix(15, a, si_left(h, 4)), 63), si_and(si_mix(15, c, si_left(h, 2)), 63),
-                            si_and(si_mix(15, si_right(a, 4), h), 63),
-                            si_and(si_mix(15, si_right(c, 4), si_right(h, 2)), 63)};
+        si code[4];
+        side_large_words(codes + i * 12 * QUANT_ROWS, code);
         for (int64_t run = 0; run < 4; run++) {
           const int64_t to = b + half * 4 + run;
           side_split(code[run], scales[run], side_codes(work, g, 0, to) + i * 64, side_codes(work, g, 1, to) + i * 64);
