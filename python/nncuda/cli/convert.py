@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from ..context import Context
 from ..formats.block_formats import FORMATS
 from ..models import StoredModel
 from ..models.converted import FOLDERS, FORMS, convert_model, head_name
+from .progress import element_progress
 from .terminal import bytes_text, console, count_text
 
 _HEADS = [name for name in FORMATS if name != "f32"]
@@ -68,15 +68,7 @@ def convert(
     opened = StoredModel.open(model)
     total = opened.num_parameters
     terminal = console()
-    bar = Progress(
-        TextColumn("writing"),
-        BarColumn(bar_width=None),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=terminal,
-        disable=not terminal.is_terminal,
-    )
-    with Context(device, threads=threads) as ctx, bar:
+    with Context(device, threads=threads) as ctx, element_progress("writing", terminal) as bar:
         task = bar.add_task("", total=total)
         convert_model(
             opened, out, form, ctx, head=head, dtype=dtype, progress=lambda elements: bar.advance(task, elements)

@@ -6,12 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 import click
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from ..context import Context
 from ..formats.block_formats import FORMATS
 from ..models import StoredModel
 from ..models.quantized import quantize_model
+from .progress import element_progress
 from .terminal import bytes_text, console, count_text
 
 _FORMAT = click.Choice(list(FORMATS), case_sensitive=False)
@@ -49,15 +49,7 @@ def quantize(
     opened = StoredModel.open(model)
     total = opened.num_parameters
     terminal = console()
-    bar = Progress(
-        TextColumn("rounding"),
-        BarColumn(bar_width=None),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=terminal,
-        disable=not terminal.is_terminal,
-    )
-    with Context(device, threads=threads) as ctx, bar:
+    with Context(device, threads=threads) as ctx, element_progress("rounding", terminal) as bar:
         task = bar.add_task("", total=total)
         formats = quantize_model(
             opened,
