@@ -30,6 +30,11 @@ func Wrap(path string, err error) error {
 	return &Error{Path: path, Problem: err.Error(), Cause: err}
 }
 
+// Missing is the error of a file or folder that should hold something which is not there.
+func Missing(path, problem string) error {
+	return &Error{Path: path, Problem: problem, Cause: fs.ErrNotExist}
+}
+
 // CannotRead is the error of a file that the system does not let us read.
 func CannotRead(path string, err error) error {
 	return &Error{Path: path, Problem: "cannot be read: " + systemReason(err), Cause: err}

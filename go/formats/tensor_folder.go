@@ -53,7 +53,7 @@ func filesOf(folder string) (names []string, weightMap *Object, err error) {
 	}
 	path := filepath.Join(folder, indexName)
 	if _, err := os.Stat(path); err != nil {
-		return nil, nil, &Error{Path: folder, Problem: "holds neither " + singleName + " nor " + indexName}
+		return nil, nil, Missing(folder, "holds neither "+singleName+" nor "+indexName)
 	}
 	index, err := ReadJSON(path)
 	if err != nil {

@@ -53,7 +53,7 @@ type reader struct {
 func Read(folder string) (*formats.Object, error) {
 	path := filepath.Join(folder, "metrics.jsonl")
 	if !isFile(path) {
-		return nil, &formats.Error{Path: folder, Problem: "is no training run: it holds no metrics.jsonl"}
+		return nil, formats.Missing(folder, "is no training run: it holds no metrics.jsonl")
 	}
 	r := &reader{notes: []any{}, points: make(map[string][]point)}
 	var err error

@@ -41,7 +41,7 @@ type Checkpoint struct {
 // OpenCheckpoint opens and checks a folder.
 func OpenCheckpoint(folder string) (*Checkpoint, error) {
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return nil, &formats.Error{Path: folder, Problem: "is not a folder"}
+		return nil, &formats.Error{Path: folder, Problem: "is not a folder", Cause: err}
 	}
 	path := filepath.Join(folder, "config.json")
 	values, err := formats.ReadJSON(path)
@@ -123,7 +123,7 @@ func (c *Checkpoint) Trainer(ctx *cuda.Context) (*Trainer, error) {
 
 // untrainable is the error of a folder that has a model alone.
 func (c *Checkpoint) untrainable() error {
-	return &formats.Error{Path: c.Folder, Problem: "has no training.json: it can be run, but not trained further"}
+	return formats.Missing(c.Folder, "has no training.json: it can be run, but not trained further")
 }
 
 // trainerWith is Trainer with options that are not quite those that were saved.

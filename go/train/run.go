@@ -110,7 +110,7 @@ func ResumeAdmitted(
 	root := filepath.Join(folder, "checkpoints")
 	found := ListCheckpoints(root)
 	if len(found) == 0 {
-		return nil, &formats.Error{Path: root, Problem: "holds no checkpoint to resume from"}
+		return nil, formats.Missing(root, "holds no checkpoint to resume from")
 	}
 	checkpoint, err := OpenCheckpoint(found[len(found)-1])
 	if err != nil {

@@ -253,13 +253,13 @@ func ResolveCheckpoint(path string, best bool) (string, error) {
 	if best {
 		folder, err := bestCheckpoint(root)
 		if err == nil && folder == "" {
-			err = &formats.Error{Path: root, Problem: "holds no evaluated checkpoint yet"}
+			err = formats.Missing(root, "holds no evaluated checkpoint yet")
 		}
 		return folder, err
 	}
 	folders := ListCheckpoints(root)
 	if len(folders) == 0 {
-		return "", &formats.Error{Path: root, Problem: "holds no checkpoint yet"}
+		return "", formats.Missing(root, "holds no checkpoint yet")
 	}
 	return folders[len(folders)-1], nil
 }

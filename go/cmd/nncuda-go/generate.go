@@ -158,7 +158,7 @@ type generation struct {
 
 func (g *generation) run(ctx context.Context, flags *generateFlags, stop func() bool, std streams) (err error) {
 	if !flags.ids && g.checkpoint.Tokenizer == nil {
-		return &formats.Error{Path: g.checkpoint.Folder, Problem: "holds no tokenizer.model, so it cannot take text"}
+		return formats.Missing(g.checkpoint.Folder, "holds no tokenizer.model, so it cannot take text")
 	}
 	device, err := flags.device.open()
 	if err != nil {
