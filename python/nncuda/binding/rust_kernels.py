@@ -15,7 +15,7 @@ from .signature import Signature, Solve, signature
 #: Enums of the header that are types of their own in Rust: the prefix of their constants, and the type.
 ENUMS = {"NNCUDA_ROPE_": "RopeLayout", "NNCUDA_ACTIVATION_": "Activation", "NNCUDA_FORMAT_": "Format"}
 _SCALARS = {"int32_t": "i32", "int64_t": "i64", "float": "f32", "double": "f64"}
-_TENSOR, _OPTIONAL = "&GpuTensor<'_>", "Option<&GpuTensor<'_>>"
+_TENSOR, _OPTIONAL = "&Tensor", "Option<&Tensor>"
 
 
 def files(contract: Header) -> dict[str, str]:
@@ -63,7 +63,7 @@ def _section(section: Section) -> str:
         for name in ("Sizes", "plus", "pointer", "tensor", "times")
         if re.search(rf"(?<![.\w]){name}(\(| {{)", text)
     ]
-    names = sorted({*(name for name in (*ENUMS.values(), "DType") if name in text), "GpuTensor", "Result"})
+    names = sorted({*(name for name in (*ENUMS.values(), "DType") if name in text), "Tensor", "Result"})
     about = f"Kernels of the section {section.name} of bindings.h." + (f"\n\n{section.text}" if section.text else "")
     allow = []
     if any(len(signature(function).arguments) > 7 for function in kernels):

@@ -99,15 +99,15 @@ fn print(result: Table, json: bool) -> std::result::Result<(), Failure> {
 }
 
 /// Tokens a second over so many steps.
-fn train_speed(trainer: &mut Trainer<'_>, windows: &TokenWindows, steps: usize) -> Result<f64> {
-    let (config, ctx) = (trainer.config().clone(), trainer.model().context());
+fn train_speed(trainer: &mut Trainer, windows: &TokenWindows, steps: usize) -> Result<f64> {
+    let (config, ctx) = (trainer.config().clone(), trainer.model().context().clone());
     let mut began = Instant::now();
     for step in 0..WARM_STEPS + steps {
         if step == WARM_STEPS {
             ctx.synchronize()?;
             began = Instant::now();
         }
-        let batch = windows.batch(ctx, config.seed, (step * config.batch_size) as u64, config.batch_size)?;
+        let batch = windows.batch(&ctx, config.seed, (step * config.batch_size) as u64, config.batch_size)?;
         trainer.train_step(&batch)?;
     }
     ctx.synchronize()?;
@@ -115,7 +115,7 @@ fn train_speed(trainer: &mut Trainer<'_>, windows: &TokenWindows, steps: usize) 
 }
 
 /// Tokens a second of a sequence that goes on greedily.
-fn decode_speed(model: &MoETransformer<'_>, count: usize) -> Result<f64> {
+fn decode_speed(model: &MoETransformer, count: usize) -> Result<f64> {
     let prompt: Vec<i32> = PROMPT.collect();
     let mut tokens = generate(model, &prompt, WARM_TOKENS + count, &Sampling::default(), None)?;
     let mut take = |count: usize| {

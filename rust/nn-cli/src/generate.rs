@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
     let strategy = DecodingStrategy::new(temperature, arguments.top_k, arguments.top_p)?;
     let sampling = Sampling { strategy, seed: arguments.seed };
     let checkpoint = Checkpoint::open(&resolve_checkpoint(&arguments.model, arguments.best)?)?;
-    let missing = || Error::format(&checkpoint.folder, "holds no tokenizer.model, so it cannot take text");
+    let missing = || Error::missing(&checkpoint.folder, "holds no tokenizer.model, so it cannot take text");
     let tokenizer = if arguments.ids { None } else { Some(checkpoint.tokenizer.as_ref().ok_or_else(missing)?) };
     let ctx = arguments.device.open()?;
     let model = checkpoint.model(&ctx, false, arguments.precision)?;
@@ -127,7 +127,7 @@ fn parse_ids(text: &str) -> std::result::Result<Vec<u64>, Failure> {
     Ok(ids)
 }
 
-fn check_ids(model: &MoETransformer<'_>, ids: Vec<u64>) -> Result<Vec<i32>> {
+fn check_ids(model: &MoETransformer, ids: Vec<u64>) -> Result<Vec<i32>> {
     let vocab = model.config().vocab_size;
     let mut checked = Vec::with_capacity(ids.len());
     for (position, id) in ids.into_iter().enumerate() {

@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: Arguments, interrupts: &Interrupts) -> Result<(), F
     Ok(())
 }
 
-fn start<'ctx>(arguments: &Arguments, ctx: &'ctx Context) -> Result<TrainingRun<'ctx>, Failure> {
+fn start(arguments: &Arguments, ctx: &Context) -> Result<TrainingRun, Failure> {
     let file = arguments.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
     let flags = [&arguments.data, &arguments.held_out, &arguments.tokenizer];
     let [data, held_out, tokenizer] = file.data()?;
@@ -98,22 +98,22 @@ fn start<'ctx>(arguments: &Arguments, ctx: &'ctx Context) -> Result<TrainingRun<
     Ok(start_with(&arguments.run, ctx, model, options, data, held_out.as_deref(), tokenizer.as_deref())?)
 }
 
-fn start_with<'ctx>(
+fn start_with(
     run: &Path,
-    ctx: &'ctx Context,
+    ctx: &Context,
     model: MoEConfig,
     options: TrainConfig,
     data: &Path,
     held_out: Option<&Path>,
     tokenizer: Option<&Path>,
-) -> nn_core::Result<TrainingRun<'ctx>> {
+) -> nn_core::Result<TrainingRun> {
     let tokenizer = tokenizer.map(Tokenizer::load).transpose()?;
     let training = TrainingRun::start(run, ctx, model, options, data, held_out, tokenizer)?;
     Sources::new(data, held_out.map(PathBuf::from)).write(run, &training, PROGRAM)?;
     Ok(training)
 }
 
-fn resume<'ctx>(arguments: &Arguments, ctx: &'ctx Context) -> Result<TrainingRun<'ctx>, Failure> {
+fn resume(arguments: &Arguments, ctx: &Context) -> Result<TrainingRun, Failure> {
     let others = [
         (arguments.config.is_some(), "config"),
         (arguments.preset.is_some(), "preset"),
@@ -143,7 +143,7 @@ fn resume<'ctx>(arguments: &Arguments, ctx: &'ctx Context) -> Result<TrainingRun
 }
 
 /// Runs to the end with a progress bar; an interrupt makes it save and stop.
-fn run_with_progress(training: &mut TrainingRun<'_>) -> Result<(), Failure> {
+fn run_with_progress(training: &mut TrainingRun) -> Result<(), Failure> {
     let mut terminal = io::stdout();
     let (model, steps) = (training.trainer().model(), training.trainer().config().steps);
     let config = model.config();
@@ -182,7 +182,7 @@ fn run_with_progress(training: &mut TrainingRun<'_>) -> Result<(), Failure> {
 }
 
 /// The same for programs: the standard output gets the lines of metrics.jsonl, each as soon as it is there.
-fn run_with_records(training: &mut TrainingRun<'_>) -> Result<(), Failure> {
+fn run_with_records(training: &mut TrainingRun) -> Result<(), Failure> {
     let mut output = io::stdout();
     training.run(|event| {
         if let Event::Record(record) = event {

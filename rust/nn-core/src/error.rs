@@ -1,10 +1,12 @@
 //! What can go wrong, each kind with the exit code that the commands end with.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error of this crate. The text is one sentence that names what was wrong and what would be right.
-#[derive(Debug, thiserror::Error)]
+/// An error of this crate. The text is one sentence that names what was wrong and what would be right; `Debug` gives the
+/// same, so that a `main` that returns the error prints it.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file is corrupt, truncated, or of another kind.
@@ -14,6 +16,8 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong with it.
         problem: String,
+        /// What the system said, where it could not be read: `NotFound` for a file that is missing.
+        source: Option<io::Error>,
     },
     /// A value, an option or a shape is not one that may be.
     #[error("{0}")]
@@ -49,7 +53,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// A file that is not what it should be.
     pub fn format(path: impl AsRef<Path>, problem: impl Into<String>) -> Self {
-        Error::Format { path: path.as_ref().to_owned(), problem: problem.into() }
+        Error::Format { path: path.as_ref().to_owned(), problem: problem.into(), source: None }
+    }
+
+    /// A file or folder that should hold something which is not there.
+    pub fn missing(path: impl AsRef<Path>, problem: impl Into<String>) -> Self {
+        let source = Some(io::ErrorKind::NotFound.into());
+        Error::Format { path: path.as_ref().to_owned(), problem: problem.into(), source }
     }
 
     /// A value that is not one that may be.
@@ -63,8 +73,9 @@ impl Error {
     }
 
     /// A file that the system does not let us read.
-    pub fn unreadable(path: impl AsRef<Path>, source: &io::Error) -> Self {
-        Error::format(path, format!("cannot be read: {}", system_text(source)))
+    pub fn unreadable(path: impl AsRef<Path>, source: io::Error) -> Self {
+        let problem = format!("cannot be read: {}", system_text(&source));
+        Error::Format { path: path.as_ref().to_owned(), problem, source: Some(source) }
     }
 
     /// The same fault as one of the file that the wrong value came from.
@@ -87,11 +98,46 @@ impl Error {
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// What the system said, without the number that the standard library adds.
 fn system_text(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error ") {
         Some(end) => text[..end].to_owned(),
         None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+    use crate::train::Checkpoint;
+
+    #[test]
+    fn a_main_that_returns_an_error_prints_its_sentence() {
+        let device = nn_ffi::Error::Value("no such thing".into());
+        for error in [Error::format("x.json", "is not JSON"), Error::value("seed is 1.5"), device.into()] {
+            assert_eq!(format!("{error:?}"), error.to_string());
+        }
+        let missing = Error::from(nn_ffi::Error::from(nn_ffi::LoadError::NotTheLibrary { path: "x.so".into() }));
+        assert_eq!(format!("{missing:?}"), "x.so is no libnncuda: it has no nncuda_abi_version");
+    }
+
+    #[test]
+    fn what_the_system_said_is_the_source() {
+        let kind = |path: &str| {
+            let error = Checkpoint::open(Path::new(path)).expect_err("it is no checkpoint");
+            error.source().and_then(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind)
+        };
+        assert_eq!(kind("/no/such/folder"), Some(io::ErrorKind::NotFound));
+        assert_eq!(kind(env!("CARGO_MANIFEST_DIR")), Some(io::ErrorKind::NotFound), "it has no config.json");
+        assert_eq!(kind(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")), None, "a file is no folder");
     }
 }

@@ -1,6 +1,6 @@
 //! Generation of tokens: prefill of each prompt, then decode of all sequences together over a cache.
 
-use nn_ffi::{DType, DecodingStrategy, GpuTensor, Replay, Run, Sampler};
+use nn_ffi::{DType, DecodingStrategy, Replay, Run, Sampler, Tensor};
 
 use crate::error::{Error, Result};
 use crate::layer::KVCache;
@@ -19,18 +19,18 @@ pub struct Sampling {
 ///
 /// The calls of a step are captured once and replayed; from step to step nothing but the ids comes back.
 #[derive(Debug)]
-struct Sequences<'m, 'ctx> {
-    model: &'m MoETransformer<'ctx>,
-    cache: KVCache<'ctx>,
-    logits: GpuTensor<'ctx>,
-    ids: GpuTensor<'ctx>,
-    sampler: Sampler<'ctx>,
-    replay: Replay<'ctx>,
+struct Sequences<'m> {
+    model: &'m MoETransformer,
+    cache: KVCache,
+    logits: Tensor,
+    ids: Tensor,
+    sampler: Sampler,
+    replay: Replay,
 }
 
-impl<'m, 'ctx> Sequences<'m, 'ctx> {
+impl<'m> Sequences<'m> {
     fn new(
-        model: &'m MoETransformer<'ctx>,
+        model: &'m MoETransformer,
         prompts: &[Vec<i32>],
         capacity: usize,
         sampling: &Sampling,
@@ -69,8 +69,8 @@ impl<'m, 'ctx> Sequences<'m, 'ctx> {
 
 /// Tokens of several sequences, step by step; see `generate_batch`.
 #[derive(Debug)]
-pub struct BatchGeneration<'m, 'ctx> {
-    sequences: Option<Sequences<'m, 'ctx>>,
+pub struct BatchGeneration<'m> {
+    sequences: Option<Sequences<'m>>,
     ended: Vec<bool>,
     end_id: Option<i32>,
     /// Steps that may still come.
@@ -78,7 +78,7 @@ pub struct BatchGeneration<'m, 'ctx> {
     started: bool,
 }
 
-impl Iterator for BatchGeneration<'_, '_> {
+impl Iterator for BatchGeneration<'_> {
     type Item = Result<Vec<Option<i32>>>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -93,7 +93,7 @@ impl Iterator for BatchGeneration<'_, '_> {
     }
 }
 
-impl BatchGeneration<'_, '_> {
+impl BatchGeneration<'_> {
     fn advance(&mut self) -> Result<Vec<Option<i32>>> {
         let Some(sequences) = &mut self.sequences else { return Ok(Vec::new()) };
         if self.started {
@@ -111,7 +111,7 @@ impl BatchGeneration<'_, '_> {
 }
 
 /// How many tokens a model can write behind a prompt of so many; 0 when the prompt alone is too long.
-pub fn room(model: &MoETransformer<'_>, prompt: usize) -> usize {
+pub fn room(model: &MoETransformer, prompt: usize) -> usize {
     // The last token written is not read again, so it needs no room.
     (model.config().extended_context + 1).saturating_sub(prompt)
 }
@@ -123,14 +123,14 @@ pub fn room(model: &MoETransformer<'_>, prompt: usize) -> usize {
 /// does not reach that far, and a device error of status out-of-range when it holds an id outside the vocabulary. A
 /// sequence's tokens do not depend on the others of the batch, except through the last bits of products over other
 /// numbers of rows.
-pub fn generate_batch<'m, 'ctx>(
-    model: &'m MoETransformer<'ctx>,
+pub fn generate_batch<'m>(
+    model: &'m MoETransformer,
     prompts: &[Vec<i32>],
     max_new_tokens: usize,
     sampling: &Sampling,
     end_id: Option<i32>,
     capture: bool,
-) -> Result<BatchGeneration<'m, 'ctx>> {
+) -> Result<BatchGeneration<'m>> {
     let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
     if prompts.is_empty() || prompts.iter().any(Vec::is_empty) {
         return Err(Error::value("a prompt must have at least one token: that which begins a text will do"));
@@ -146,13 +146,13 @@ pub fn generate_batch<'m, 'ctx>(
 }
 
 /// Continues one prompt, token by token, up to and including `end_id`; see `generate_batch`.
-pub fn generate<'m, 'ctx>(
-    model: &'m MoETransformer<'ctx>,
+pub fn generate<'m>(
+    model: &'m MoETransformer,
     prompt: &[i32],
     max_new_tokens: usize,
     sampling: &Sampling,
     end_id: Option<i32>,
-) -> Result<impl Iterator<Item = Result<i32>> + use<'m, 'ctx>> {
+) -> Result<impl Iterator<Item = Result<i32>> + use<'m>> {
     let steps = generate_batch(model, &[prompt.to_vec()], max_new_tokens, sampling, end_id, true)?;
     // A batch of one ends with its only sequence.
     Ok(steps.filter_map(|tokens| tokens.map(|tokens| tokens.first().copied().flatten()).transpose()))

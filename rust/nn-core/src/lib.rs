@@ -5,7 +5,8 @@
 //! order and with their numbers: after the same steps from the same seed the tensors of the three are the same, and a
 //! run that was begun in one language goes on in another.
 //!
-//! Everything that computes borrows a [`nn_ffi::Context`], which decides the device.
+//! Everything that computes holds a [`nn_ffi::Context`], which decides the device. Threads may share models and trainers:
+//! `examples/share_model.rs` does.
 //!
 //! ```
 //! use nn_core::generate::{Sampling, generate};

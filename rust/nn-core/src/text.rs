@@ -7,14 +7,14 @@ use crate::tokenizer::{StreamDecoder, Tokenizer};
 
 /// Continues texts. Every text begins with the tokenizer's begin id, as in training.
 #[derive(Clone, Copy, Debug)]
-pub struct TextGenerator<'m, 'ctx> {
-    model: &'m MoETransformer<'ctx>,
+pub struct TextGenerator<'m> {
+    model: &'m MoETransformer,
     tokenizer: &'m Tokenizer,
 }
 
-impl<'m, 'ctx> TextGenerator<'m, 'ctx> {
+impl<'m> TextGenerator<'m> {
     /// A generator. `Error::Value` when the tokenizer is of another vocabulary.
-    pub fn new(model: &'m MoETransformer<'ctx>, tokenizer: &'m Tokenizer) -> Result<Self> {
+    pub fn new(model: &'m MoETransformer, tokenizer: &'m Tokenizer) -> Result<Self> {
         let (pieces, vocab) = (tokenizer.vocab_size(), model.config().vocab_size);
         if pieces != vocab {
             return Err(Error::value(format!("the tokenizer has {pieces} pieces, the model's vocabulary {vocab}")));
@@ -28,7 +28,7 @@ impl<'m, 'ctx> TextGenerator<'m, 'ctx> {
         prompt: &str,
         max_new_tokens: usize,
         sampling: &Sampling,
-    ) -> Result<impl Iterator<Item = Result<String>> + use<'m, 'ctx>> {
+    ) -> Result<impl Iterator<Item = Result<String>> + use<'m>> {
         let ids = self.tokenizer.encode(prompt, true);
         let end_id = self.tokenizer.end_id();
         let mut decoder = StreamDecoder::new(self.tokenizer)?;

@@ -28,12 +28,12 @@ impl Workshop {
         self.root.path().join(name)
     }
 
-    fn start<'ctx>(&self, ctx: &'ctx Context, name: &str, options: TrainConfig) -> TrainingRun<'ctx> {
+    fn start(&self, ctx: &Context, name: &str, options: TrainConfig) -> TrainingRun {
         let data = self.path("data.tokens");
         TrainingRun::start(&self.path(name), ctx, tiny::model(), options, &data, None, None).unwrap()
     }
 
-    fn resume<'ctx>(&self, ctx: &'ctx Context, name: &str, changes: &Table) -> TrainingRun<'ctx> {
+    fn resume(&self, ctx: &Context, name: &str, changes: &Table) -> TrainingRun {
         TrainingRun::resume(&self.path(name), ctx, &Sources::new(self.path("data.tokens"), None), changes).unwrap()
     }
 
@@ -42,14 +42,14 @@ impl Workshop {
     }
 }
 
-fn message(run: &mut TrainingRun<'_>) -> String {
+fn message(run: &mut TrainingRun) -> String {
     let error = run.run(|_| Ok(())).unwrap_err();
     assert!(matches!(error, Error::Diverged(_)) && error.exit_code() == 1, "{error}");
     error.to_string()
 }
 
 /// Plants a value in a parameter of a run, at one place.
-fn plant(run: &TrainingRun<'_>, name: &str, at: usize, value: f32) {
+fn plant(run: &TrainingRun, name: &str, at: usize, value: f32) {
     let model = run.trainer().model();
     let mut values: Vec<f32> = model.parameters().get(name).unwrap().to_vec().unwrap();
     values[at] = value;

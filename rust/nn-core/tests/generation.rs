@@ -7,7 +7,7 @@ use nn_core::generate::{Sampling, generate, generate_batch, room};
 use nn_core::model::MoETransformer;
 use nn_ffi::{Context, DecodingStrategy, Status};
 
-fn model(ctx: &Context) -> MoETransformer<'_> {
+fn model(ctx: &Context) -> MoETransformer {
     MoETransformer::random(ctx, tiny::model(), 3).unwrap()
 }
 

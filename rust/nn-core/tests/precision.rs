@@ -17,20 +17,20 @@ fn scaled(loss_scale: f64) -> TrainConfig {
     TrainConfig { loss_scale, ..options(Precision::F16) }
 }
 
-fn trainer(ctx: &Context, options: TrainConfig, capture: bool) -> Trainer<'_> {
+fn trainer(ctx: &Context, options: TrainConfig, capture: bool) -> Trainer {
     let model = MoETransformer::random_in(ctx, tiny::model(), options.seed, true, options.precision).unwrap();
     Trainer::new(model, options, capture).unwrap()
 }
 
 /// The bits of all that a trainer keeps, the weights that the model computes with included.
-fn state(trainer: &Trainer<'_>) -> Vec<Vec<u32>> {
+fn state(trainer: &Trainer) -> Vec<Vec<u32>> {
     let mut state = tiny::state(trainer).to_vec();
     state.push(tiny::bits(trainer.model().weights()));
     state
 }
 
 /// The bits of what a step tells; of a loss that is no number, whether it is one.
-fn told(trainer: &mut Trainer<'_>, batch: &Batch) -> [u64; 6] {
+fn told(trainer: &mut Trainer, batch: &Batch) -> [u64; 6] {
     let result = trainer.train_step(batch).unwrap();
     let numbers = [result.loss(), result.aux_loss(), result.grad_norm(), result.learning_rate()];
     let [loss, aux, norm, rate] = numbers.map(|number| Some(number.unwrap()).filter(|number| number.is_finite()));
@@ -40,7 +40,7 @@ fn told(trainer: &mut Trainer<'_>, batch: &Batch) -> [u64; 6] {
 }
 
 /// An arena of parameters as `precision` holds them.
-fn rounded(arena: &ParameterArena<'_>, precision: Precision) -> Vec<u32> {
+fn rounded(arena: &ParameterArena, precision: Precision) -> Vec<u32> {
     let ctx = arena.data().context();
     let narrow = ctx.empty(arena.data().shape(), precision.dtype()).unwrap();
     kernels::cast(arena.data(), &narrow).unwrap();
@@ -203,7 +203,7 @@ fn inference_in_sixteen_bits() {
     let model = |training, precision| MoETransformer::random_in(&ctx, tiny::model(), 4, training, precision).unwrap();
     let exact = model(false, Precision::F32);
     let prompt = [5, 6, 7];
-    let tokens = |model: &MoETransformer<'_>| -> Vec<i32> {
+    let tokens = |model: &MoETransformer| -> Vec<i32> {
         generate(model, &prompt, 12, &Sampling::default(), None).unwrap().collect::<Result<_, _>>().unwrap()
     };
     for precision in SIXTEEN {

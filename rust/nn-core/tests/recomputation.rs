@@ -9,7 +9,7 @@ use nn_ffi::Context;
 /// Every so many blocks, and whether the experts of the others.
 const WAYS: [(usize, bool); 5] = [(1, false), (2, false), (3, false), (0, true), (2, true)];
 
-fn trainer(ctx: &Context, model: MoEConfig, options: TrainConfig, capture: bool) -> Trainer<'_> {
+fn trainer(ctx: &Context, model: MoEConfig, options: TrainConfig, capture: bool) -> Trainer {
     let model = MoETransformer::random_in(ctx, model, 2, true, options.precision).unwrap();
     Trainer::new(model, options, capture).unwrap()
 }

@@ -33,16 +33,16 @@ impl Workshop {
         self.root.path().join(name)
     }
 
-    fn start<'ctx>(&self, ctx: &'ctx Context, name: &str) -> Result<TrainingRun<'ctx>> {
+    fn start(&self, ctx: &Context, name: &str) -> Result<TrainingRun> {
         self.start_with(ctx, name, tiny::options())
     }
 
-    fn start_with<'ctx>(&self, ctx: &'ctx Context, name: &str, options: TrainConfig) -> Result<TrainingRun<'ctx>> {
+    fn start_with(&self, ctx: &Context, name: &str, options: TrainConfig) -> Result<TrainingRun> {
         let (data, held_out) = (self.path("data.tokens"), self.path("held-out.tokens"));
         TrainingRun::start(&self.path(name), ctx, tiny::model(), options, &data, Some(&held_out), None)
     }
 
-    fn resume<'ctx>(&self, ctx: &'ctx Context, name: &str) -> Result<TrainingRun<'ctx>> {
+    fn resume(&self, ctx: &Context, name: &str) -> Result<TrainingRun> {
         let (data, held_out) = (self.path("data.tokens"), self.path("held-out.tokens"));
         TrainingRun::resume(&self.path(name), ctx, &Sources::new(data, Some(held_out)), &Table::new())
     }

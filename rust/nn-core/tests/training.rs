@@ -7,14 +7,14 @@ use nn_core::model::{MoETransformer, Precision};
 use nn_core::train::{TrainConfig, Trainer};
 use nn_ffi::Context;
 
-fn trainer(ctx: &Context, capture: bool) -> Trainer<'_> {
+fn trainer(ctx: &Context, capture: bool) -> Trainer {
     let options = tiny::options();
     let model = MoETransformer::random_in(ctx, tiny::model(), options.seed, true, options.precision).unwrap();
     Trainer::new(model, options, capture).unwrap()
 }
 
 /// Some steps, of two shapes in turns.
-fn train(trainer: &mut Trainer<'_>) -> Vec<[u64; 4]> {
+fn train(trainer: &mut Trainer) -> Vec<[u64; 4]> {
     let step = |seed: u64| {
         let (rows, length) = if seed % 7 == 6 { (3, 9) } else { (5, 13) };
         let result = trainer.train_step(&tiny::batch(rows, length, seed)).unwrap();

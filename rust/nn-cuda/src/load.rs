@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::{CStr, OsString, c_void};
+use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -17,8 +18,8 @@ const BUILT_LIBRARY: Option<&str> = option_env!("NNCUDA_BUILT_LIBRARY");
 /// What the system's loader is asked for.
 const SYSTEM_NAMES: [&str; 2] = ["libnncuda.so", "libnncuda.so.1"];
 
-/// Why there is no library.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why there is no library, in one sentence. `Debug` gives the same, so that a `main` that returns the error prints it.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// No file was found, or none that could be opened.
@@ -58,6 +59,12 @@ pub enum LoadError {
         /// The function's name.
         function: &'static str,
     },
+}
+
+impl fmt::Debug for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// The open library: its functions, where it came from and which version of the contract it speaks.

@@ -7,12 +7,13 @@ use std::ptr::{self, NonNull};
 use std::slice;
 
 use crate::context::Released;
-use crate::{Context, Element, GpuTensor, Result};
+use crate::handle::Handle;
+use crate::{Context, Element, Result, Tensor};
 
-/// Device memory for elements of a type: a [`GpuTensor`] of one dimension whose dtype the compiler knows.
+/// Device memory for elements of a type: a [`Tensor`] of one dimension whose dtype the compiler knows.
 #[derive(Clone)]
-pub struct DeviceBuffer<'ctx, T: Element> {
-    tensor: GpuTensor<'ctx>,
+pub struct DeviceBuffer<T: Element> {
+    tensor: Tensor,
     _element: PhantomData<T>,
 }
 
@@ -22,7 +23,7 @@ impl Context {
     /// # Errors
     ///
     /// [`Status::OutOfMemory`](crate::Status::OutOfMemory) when the device has no more; the context stays usable.
-    pub fn buffer<T: Element>(&self, len: usize) -> Result<DeviceBuffer<'_, T>> {
+    pub fn buffer<T: Element>(&self, len: usize) -> Result<DeviceBuffer<T>> {
         Ok(DeviceBuffer { tensor: self.zeros(&[len], T::DTYPE)?, _element: PhantomData })
     }
 
@@ -31,7 +32,7 @@ impl Context {
     /// # Errors
     ///
     /// As [`buffer`](Self::buffer).
-    pub fn buffer_of<T: Element>(&self, values: &[T]) -> Result<DeviceBuffer<'_, T>> {
+    pub fn buffer_of<T: Element>(&self, values: &[T]) -> Result<DeviceBuffer<T>> {
         Ok(DeviceBuffer { tensor: self.tensor(values, &[values.len()])?, _element: PhantomData })
     }
 
@@ -40,20 +41,21 @@ impl Context {
     /// # Errors
     ///
     /// [`Status::OutOfMemory`](crate::Status::OutOfMemory) when the host has no more.
-    pub fn pinned<T: Element>(&self, len: usize) -> Result<PinnedBuffer<'_, T>> {
-        self.release_waiting();
+    pub fn pinned<T: Element>(&self, len: usize) -> Result<PinnedBuffer<T>> {
         let bytes = crate::Layout::dense(&[len], T::DTYPE)?.bytes();
+        let turn = self.turn();
+        turn.release_waiting();
         let mut pointer = ptr::null_mut();
         // SAFETY: the context lives and `pointer` may be written.
-        let code = unsafe { (self.library().nncuda_malloc_host)(self.handle(), bytes as i64, &raw mut pointer) };
-        self.check("nncuda_malloc_host", code)?;
+        let code = unsafe { (turn.functions().nncuda_malloc_host)(turn.handle(), bytes as i64, &raw mut pointer) };
+        turn.check("nncuda_malloc_host", code)?;
         // SAFETY: the memory was just allocated with this many bytes; of none there is nothing to write.
         unsafe { ptr::write_bytes(pointer.cast::<u8>(), 0, bytes) };
-        Ok(PinnedBuffer { context: self, pointer: NonNull::new(pointer.cast()), len })
+        Ok(PinnedBuffer { context: self.clone(), memory: Handle::new(pointer.cast()), len })
     }
 }
 
-impl<'ctx, T: Element> DeviceBuffer<'ctx, T> {
+impl<T: Element> DeviceBuffer<T> {
     /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -68,7 +70,7 @@ impl<'ctx, T: Element> DeviceBuffer<'ctx, T> {
 
     /// The same memory as a tensor of one dimension, as kernels take it.
     #[must_use]
-    pub fn as_tensor(&self) -> &GpuTensor<'ctx> {
+    pub fn as_tensor(&self) -> &Tensor {
         &self.tensor
     }
 
@@ -77,7 +79,7 @@ impl<'ctx, T: Element> DeviceBuffer<'ctx, T> {
     /// # Errors
     ///
     /// [`Error::Shape`](crate::Error::Shape) when the shape has another number of elements.
-    pub fn view(&self, shape: &[usize]) -> Result<GpuTensor<'ctx>> {
+    pub fn view(&self, shape: &[usize]) -> Result<Tensor> {
         self.tensor.view(shape)
     }
 
@@ -100,47 +102,52 @@ impl<'ctx, T: Element> DeviceBuffer<'ctx, T> {
     }
 }
 
-impl<T: Element> fmt::Debug for DeviceBuffer<'_, T> {
+impl<T: Element> fmt::Debug for DeviceBuffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DeviceBuffer({:?})", self.tensor)
     }
 }
 
 /// Host memory that the device copies from and to at full speed; a slice otherwise.
-pub struct PinnedBuffer<'ctx, T: Element> {
-    context: &'ctx Context,
-    pointer: Option<NonNull<T>>,
+pub struct PinnedBuffer<T: Element> {
+    context: Context,
+    memory: Option<Handle<T>>,
     len: usize,
 }
 
-impl<T: Element> Deref for PinnedBuffer<'_, T> {
+impl<T: Element> PinnedBuffer<T> {
+    fn first(&self) -> *mut T {
+        self.memory.map_or(NonNull::dangling().as_ptr(), Handle::as_ptr)
+    }
+}
+
+impl<T: Element> Deref for PinnedBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        let pointer = self.pointer.unwrap_or(NonNull::dangling());
         // SAFETY: the memory is this buffer's alone, aligned for every element type, and holds `len` elements, which
-        // were zeros at first; of no elements there is no memory, and any pointer will do.
-        unsafe { slice::from_raw_parts(pointer.as_ptr(), self.len) }
+        // were zeros at first; of no elements there is no memory, and any pointer will do. Elements are numbers, which
+        // any thread may read.
+        unsafe { slice::from_raw_parts(self.first(), self.len) }
     }
 }
 
-impl<T: Element> DerefMut for PinnedBuffer<'_, T> {
+impl<T: Element> DerefMut for PinnedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        let pointer = self.pointer.unwrap_or(NonNull::dangling());
         // SAFETY: as above, and `self` is borrowed mutably.
-        unsafe { slice::from_raw_parts_mut(pointer.as_ptr(), self.len) }
+        unsafe { slice::from_raw_parts_mut(self.first(), self.len) }
     }
 }
 
-impl<T: Element> Drop for PinnedBuffer<'_, T> {
+impl<T: Element> Drop for PinnedBuffer<T> {
     fn drop(&mut self) {
-        if let Some(pointer) = self.pointer {
-            self.context.release(Released::HostMemory(pointer.cast()));
+        if let Some(memory) = self.memory {
+            self.context.release(Released::HostMemory(memory.cast()));
         }
     }
 }
 
-impl<T: Element> fmt::Debug for PinnedBuffer<'_, T> {
+impl<T: Element> fmt::Debug for PinnedBuffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PinnedBuffer({} of {})", self.len, T::DTYPE)
     }

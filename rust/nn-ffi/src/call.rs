@@ -6,18 +6,19 @@ use std::ptr;
 
 use nn_cuda::{Functions, nncuda_ctx};
 
-use crate::{Context, DType, Error, GpuTensor, Result};
+use crate::context::Turn;
+use crate::{DType, Error, Result, Tensor};
 
-/// A call of a kernel on the context of its first tensor.
+/// A call of a kernel on the context of its first tensor, whose turn it has from the checks to the end.
 pub(crate) struct Call<'t> {
     function: &'static str,
-    context: &'t Context,
+    turn: Turn<'t>,
 }
 
 impl<'t> Call<'t> {
     #[inline]
-    pub(crate) fn new(function: &'static str, first: &'t GpuTensor<'_>) -> Self {
-        Self { function, context: first.context() }
+    pub(crate) fn new(function: &'static str, first: &'t Tensor) -> Self {
+        Self { function, turn: first.context().turn() }
     }
 
     /// A tensor that must be dense.
@@ -26,7 +27,7 @@ impl<'t> Call<'t> {
         &self,
         name: &'static str,
         shape: &'static str,
-        tensor: &'t GpuTensor<'t>,
+        tensor: &'t Tensor,
     ) -> Result<Operand<'t, N>> {
         if !tensor.layout().is_dense() {
             return Err(self.not_dense(name, tensor));
@@ -40,9 +41,9 @@ impl<'t> Call<'t> {
         &self,
         name: &'static str,
         shape: &'static str,
-        tensor: &'t GpuTensor<'t>,
+        tensor: &'t Tensor,
     ) -> Result<Operand<'t, N>> {
-        if !ptr::eq(tensor.context(), self.context) {
+        if !tensor.context().is(self.turn.context()) {
             return Err(self.foreign(name));
         }
         if tensor.allocation().in_flight() {
@@ -72,28 +73,24 @@ impl<'t> Call<'t> {
 
     #[inline]
     pub(crate) fn functions(&self) -> &'static Functions {
-        self.context.library()
+        self.turn.functions()
     }
 
     #[inline]
     pub(crate) fn handle(&self) -> *mut nncuda_ctx {
-        self.context.handle()
+        self.turn.handle()
     }
 
     /// Turns the status of the call into a result, and has a capture that goes on keep the memory of the tensors.
     #[inline]
-    pub(crate) fn finish(&self, code: i32, tensors: &[Option<&GpuTensor<'_>>]) -> Result<()> {
-        if code != 0 {
-            return self.context.check(self.function, code);
-        }
-        if self.context.capturing.get() {
-            self.context.keep(tensors);
-        }
+    pub(crate) fn finish(&self, code: i32, tensors: &[Option<&Tensor>]) -> Result<()> {
+        self.turn.check(self.function, code)?;
+        self.turn.keep(tensors);
         Ok(())
     }
 
     #[cold]
-    fn not_dense(&self, name: &str, tensor: &GpuTensor<'_>) -> Error {
+    fn not_dense(&self, name: &str, tensor: &Tensor) -> Error {
         let (len, stride) = (tensor.layout().row_len(), tensor.layout().row_stride());
         let message = format!(
             "{name} must be dense, but its rows of {len} elements lie {stride} apart; contiguous() makes a dense copy"
@@ -113,7 +110,7 @@ impl<'t> Call<'t> {
     }
 
     #[cold]
-    fn rank(&self, name: &str, shape: &str, tensor: &GpuTensor<'_>) -> Error {
+    fn rank(&self, name: &str, shape: &str, tensor: &Tensor) -> Error {
         Error::shape(kernel(self.function), format!("{name} has shape {:?}; {shape} was expected", tensor.shape()))
     }
 
@@ -135,7 +132,7 @@ fn kernel(function: &'static str) -> &'static str {
 /// The shape of a tensor with as many dimensions as the header's: one takes everything flattened, and more than those are
 /// folded into the first. `None` when there are too few, or too many of a tensor that is not dense.
 #[inline]
-fn fold<const N: usize>(tensor: &GpuTensor<'_>) -> Option<[usize; N]> {
+fn fold<const N: usize>(tensor: &Tensor) -> Option<[usize; N]> {
     let shape = tensor.shape();
     let mut dims = [1; N];
     if N == 1 {
@@ -174,7 +171,7 @@ pub(crate) struct Operand<'t, const N: usize> {
     function: &'static str,
     name: &'static str,
     shape: &'static str,
-    pub(crate) tensor: &'t GpuTensor<'t>,
+    pub(crate) tensor: &'t Tensor,
     pub(crate) dims: [usize; N],
 }
 
@@ -301,7 +298,7 @@ pub(crate) fn pointer<const N: usize>(operand: &Option<Operand<'_, N>>) -> *mut 
 
 /// The tensor of an operand that may be absent.
 #[inline]
-pub(crate) fn tensor<'t, const N: usize>(operand: &Option<Operand<'t, N>>) -> Option<&'t GpuTensor<'t>> {
+pub(crate) fn tensor<'t, const N: usize>(operand: &Option<Operand<'t, N>>) -> Option<&'t Tensor> {
     operand.as_ref().map(|operand| operand.tensor)
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 
 use nn_cuda::{Functions, nncuda_ctx};
 
-use crate::{Context, Error, GpuTensor, Result};
+use crate::{Context, Error, Result, Tensor};
 
 pub use crate::generated::catalogue::KERNELS;
 
@@ -153,7 +153,7 @@ impl Slot {
 #[derive(Clone, Copy, Debug)]
 pub enum Argument<'a> {
     /// A tensor, or none where there may be none.
-    Tensor(Option<&'a GpuTensor<'a>>),
+    Tensor(Option<&'a Tensor>),
     /// A size, flag, enum, option or dtype code.
     Integer(i64),
     /// A floating-point number.
@@ -161,11 +161,11 @@ pub enum Argument<'a> {
 }
 
 impl<'a> Argument<'a> {
-    pub(crate) fn tensor(self) -> Result<&'a GpuTensor<'a>> {
+    pub(crate) fn tensor(self) -> Result<&'a Tensor> {
         self.optional()?.ok_or_else(|| self.wrong("tensor"))
     }
 
-    pub(crate) fn optional(self) -> Result<Option<&'a GpuTensor<'a>>> {
+    pub(crate) fn optional(self) -> Result<Option<&'a Tensor>> {
         if let Self::Tensor(tensor) = self { Ok(tensor) } else { Err(self.wrong("tensor")) }
     }
 
@@ -260,8 +260,9 @@ impl Kernel {
         if !fit {
             return Err(self.takes(&arguments));
         }
+        let turn = context.turn();
         // SAFETY: the context lives, and the caller vouches for the pointers.
-        let code = unsafe { (self.call)(context.library(), context.handle(), arguments) };
-        context.check(self.name, code)
+        let code = unsafe { (self.call)(turn.functions(), turn.handle(), arguments) };
+        turn.check(self.name, code)
     }
 }

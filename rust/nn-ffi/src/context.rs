@@ -1,59 +1,133 @@
 //! The context: a device with its stream, workers, memory pool and scratch arena.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::fmt;
-use std::ptr::{self, NonNull};
-use std::rc::Rc;
+use std::ptr;
+use std::sync::Arc;
 
-use nn_cuda::{Library, nncuda_ctx, nncuda_event, nncuda_stream};
+use nn_cuda::{Functions, Library, nncuda_ctx, nncuda_event, nncuda_stream};
+use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 
 use crate::graph::Capture;
+use crate::handle::Handle;
 use crate::library::{describe, device_count, meaning, text};
 use crate::memory::Allocation;
 use crate::{Device, Error, InstructionSet, Result, Status};
 
 /// A device to compute on, with its stream, worker threads, pool of freed memory and scratch arena.
 ///
-/// Calls on one context happen in order, one thread at a time; different contexts are independent. A context may be made
-/// in one thread and used in another (`Send`), but not shared between threads (it is not `Sync`): the library would
-/// refuse the second of two calls at once, and its sentence about a failure lasts only until the next call, so that no
-/// two threads could have both a context and its errors.
+/// A `Context` is a handle: clones are the same context. Tensors, streams, events and graphs hold one, too, and the device
+/// is given up when the last of them is dropped, on whichever thread.
 ///
-/// Tensors, streams, events and graphs borrow their context, which therefore cannot be dropped or moved while they live:
+/// Any number of threads may share a context and what was made on it. Its calls are made one at a time: a thread waits
+/// while another one is inside a call, or [captures](Self::capture) a graph. Threads that shall compute at the same time
+/// need a context each.
 ///
-/// ```compile_fail,E0597
-/// let tensor = {
-///     let context = nn_ffi::Context::new(nn_ffi::Device::Cpu).unwrap();
-///     context.zeros(&[2], nn_ffi::DType::F32).unwrap()
-/// };
-/// println!("{:?}", tensor.shape());
 /// ```
+/// use nn_ffi::{Context, DType, Device, kernels};
 ///
-/// ```compile_fail,E0277
-/// let context = nn_ffi::Context::new(nn_ffi::Device::Cpu).unwrap();
+/// # fn main() -> nn_ffi::Result<()> {
+/// let sum = Context::new(Device::Cpu)?.zeros(&[2], DType::F32)?; // keeps its context
+/// let one = sum.context().tensor(&[1.0_f32, 1.0], &[2])?;
 /// std::thread::scope(|scope| {
-///     scope.spawn(|| context.synchronize());
+///     for _ in 0..4 {
+///         scope.spawn(|| kernels::add(&sum, &one, &sum));
+///     }
 /// });
+/// assert_eq!(sum.to_vec::<f32>()?, [4.0, 4.0]);
+/// # Ok(()) }
 /// ```
-pub struct Context {
+#[derive(Clone)]
+pub struct Context(Arc<Shared>);
+
+struct Shared {
     library: &'static Library,
-    handle: NonNull<nncuda_ctx>,
+    handle: Handle<nncuda_ctx>,
     device: Device,
+    /// Whoever holds it may call the library; the thread that does may take it again, as calls inside a capture do.
+    turn: ReentrantMutex<State>,
+}
+
+/// What goes with the turn.
+#[derive(Default)]
+struct State {
     /// What the capture that goes on, if one does, has to keep.
-    pub(crate) capture: RefCell<Option<Capture>>,
-    /// Whether one goes on, which every kernel call asks.
-    pub(crate) capturing: Cell<bool>,
-    /// How many copies streams have been given that are not known to be done.
-    pub(crate) copies: Cell<usize>,
+    capture: RefCell<Option<Capture>>,
     /// What could not be given back while a graph was captured.
     waiting: RefCell<Vec<Released>>,
 }
 
-// SAFETY: the library lets any thread use a context, one at a time, which `!Sync` ensures. Everything that shares
-// ownership of what is inside (tensors, graphs) borrows the context, so that none of it exists when it moves; what was
-// leaked by `mem::forget` is never touched again. `capture` is empty then, since a capture borrows the context too.
-unsafe impl Send for Context {}
+/// The right to call the library with a context. Another thread waits until it is dropped.
+pub(crate) struct Turn<'c> {
+    context: &'c Context,
+    state: ReentrantMutexGuard<'c, State>,
+}
+
+impl<'c> Turn<'c> {
+    #[inline]
+    pub(crate) fn context(&self) -> &'c Context {
+        self.context
+    }
+
+    #[inline]
+    pub(crate) fn functions(&self) -> &'static Functions {
+        self.context.0.library
+    }
+
+    /// What the library's functions take first. No pointer to it may outlive the turn.
+    #[inline]
+    pub(crate) fn handle(&self) -> *mut nncuda_ctx {
+        self.context.0.handle.as_ptr()
+    }
+
+    /// Turns a status into a result, with the context's own sentence.
+    #[inline]
+    pub(crate) fn check(&self, function: &'static str, code: i32) -> Result<()> {
+        if code == 0 { Ok(()) } else { Err(self.failure(function, code)) }
+    }
+
+    #[cold]
+    fn failure(&self, function: &'static str, code: i32) -> Error {
+        // SAFETY: the context lives, and the sentence lasts until its next call, which needs the turn.
+        let sentence = unsafe { text((self.functions().nncuda_last_error)(self.handle())) };
+        let message = if sentence.is_empty() { meaning(self.context.0.library, code) } else { sentence };
+        Error::Call { status: Status::from_code(code).unwrap_or(Status::Internal), function, message }
+    }
+
+    /// The capture that goes on, if one does.
+    #[inline]
+    pub(crate) fn capture(&self) -> &RefCell<Option<Capture>> {
+        &self.state.capture
+    }
+
+    #[inline]
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.state.capture.borrow().is_some()
+    }
+
+    pub(crate) fn release_waiting(&self) {
+        if !self.state.waiting.borrow().is_empty() {
+            let waiting = self.state.waiting.take();
+            let left = waiting.into_iter().filter(|what| !self.try_release(*what)).collect();
+            self.state.waiting.replace(left);
+        }
+    }
+
+    fn try_release(&self, what: Released) -> bool {
+        let (library, handle) = (self.functions(), self.handle());
+        // SAFETY: the context lives; what is given back is its own, and whoever gave it to `release` uses it no more.
+        let code = unsafe {
+            match what {
+                Released::Memory(pointer) => (library.nncuda_free)(handle, pointer.as_ptr()),
+                Released::HostMemory(pointer) => (library.nncuda_free_host)(handle, pointer.as_ptr()),
+                Released::Stream(stream) => (library.nncuda_stream_destroy)(handle, stream.as_ptr()),
+                Released::Event(event) => (library.nncuda_event_destroy)(handle, event.as_ptr()),
+            }
+        };
+        code == 0
+    }
+}
 
 impl Context {
     /// A context of a device.
@@ -73,7 +147,7 @@ impl Context {
     /// As [`new`](Self::new), and when the processor does not have that many threads or that instruction set.
     pub fn open(device: Device, threads: Option<usize>, isa: Option<InstructionSet>) -> Result<Self> {
         let context = Self::new(device)?;
-        if device == Device::Auto && context.device != Device::Cpu {
+        if device == Device::Auto && context.device() != Device::Cpu {
             return Ok(context);
         }
         threads.map_or(Ok(()), |threads| context.set_threads(threads))?;
@@ -96,16 +170,10 @@ impl Context {
         let mut handle = ptr::null_mut();
         // SAFETY: `handle` may be written.
         let code = unsafe { (library.nncuda_ctx_create)(kind, index, &raw mut handle) };
-        match (Status::from_code(code), NonNull::new(handle)) {
-            (None, Some(handle)) => Ok(Self {
-                library,
-                handle,
-                device,
-                capture: RefCell::default(),
-                capturing: Cell::new(false),
-                copies: Cell::new(0),
-                waiting: RefCell::default(),
-            }),
+        match (Status::from_code(code), Handle::new(handle)) {
+            (None, Some(handle)) => {
+                Ok(Self(Arc::new(Shared { library, handle, device, turn: ReentrantMutex::default() })))
+            }
             (status, _) => {
                 let status = status.unwrap_or(Status::Internal);
                 let why =
@@ -122,9 +190,10 @@ impl Context {
     ///
     /// The first that the device met since the last time: on a GPU, indices out of range are found here.
     pub fn synchronize(&self) -> Result<()> {
+        let turn = self.turn();
         // SAFETY: the context lives.
-        let code = unsafe { (self.library.nncuda_ctx_synchronize)(self.handle()) };
-        self.check("nncuda_ctx_synchronize", code)
+        let code = unsafe { (turn.functions().nncuda_ctx_synchronize)(turn.handle()) };
+        turn.check("nncuda_ctx_synchronize", code)
     }
 
     // What it is
@@ -132,27 +201,28 @@ impl Context {
     /// The device that it is of; never `Auto`.
     #[must_use]
     pub fn device(&self) -> Device {
-        self.device
+        self.0.device
     }
 
     /// The device in words: processor or GPU, instruction sets or compute capability, memory.
     #[must_use]
     pub fn device_text(&self) -> String {
-        let (kind, index) = self.device.numbers();
-        describe(self.library, kind, index).1
+        let (kind, index) = self.device().numbers();
+        describe(self.0.library, kind, index).1
     }
 
     fn get(&self, attribute: i32) -> Result<i64> {
-        let mut value = 0;
+        let (turn, mut value) = (self.turn(), 0);
         // SAFETY: the context lives and `value` may be written.
-        let code = unsafe { (self.library.nncuda_ctx_get)(self.handle(), attribute, &raw mut value) };
-        self.check("nncuda_ctx_get", code).map(|()| value)
+        let code = unsafe { (turn.functions().nncuda_ctx_get)(turn.handle(), attribute, &raw mut value) };
+        turn.check("nncuda_ctx_get", code).map(|()| value)
     }
 
     fn set(&self, attribute: i32, value: i64) -> Result<()> {
+        let turn = self.turn();
         // SAFETY: the context lives.
-        let code = unsafe { (self.library.nncuda_ctx_set)(self.handle(), attribute, value) };
-        self.check("nncuda_ctx_set", code)
+        let code = unsafe { (turn.functions().nncuda_ctx_set)(turn.handle(), attribute, value) };
+        turn.check("nncuda_ctx_set", code)
     }
 
     fn count(&self, attribute: i32) -> Result<usize> {
@@ -185,7 +255,7 @@ impl Context {
     pub fn isa(&self) -> Result<Option<InstructionSet>> {
         let number = self.get(nn_cuda::NNCUDA_CTX_ISA)?;
         let named = InstructionSet::ALL.into_iter().find(|isa| *isa as i64 == number);
-        Ok(named.filter(|_| self.device == Device::Cpu))
+        Ok(named.filter(|_| self.device() == Device::Cpu))
     }
 
     /// Sets the instruction set of the CPU engine.
@@ -204,7 +274,7 @@ impl Context {
     /// [`Error::Call`] when the device has failed.
     pub fn compute_capability(&self) -> Result<Option<u32>> {
         let number = self.get(nn_cuda::NNCUDA_CTX_ISA)?;
-        Ok(u32::try_from(number).ok().filter(|_| self.device != Device::Cpu))
+        Ok(u32::try_from(number).ok().filter(|_| self.device() != Device::Cpu))
     }
 
     /// Whether f32 products on a GPU may round their factors to tf32, 10 bits of mantissa; they may not unless set.
@@ -285,10 +355,10 @@ impl Context {
     ///
     /// [`Error::Call`] when the device has failed.
     pub fn memory_info(&self) -> Result<(usize, usize)> {
-        let (mut free, mut total) = (0, 0);
+        let (turn, mut free, mut total) = (self.turn(), 0, 0);
         // SAFETY: the context lives and both numbers may be written.
-        let code = unsafe { (self.library.nncuda_memory_info)(self.handle(), &raw mut free, &raw mut total) };
-        self.check("nncuda_memory_info", code)?;
+        let code = unsafe { (turn.functions().nncuda_memory_info)(turn.handle(), &raw mut free, &raw mut total) };
+        turn.check("nncuda_memory_info", code)?;
         Ok((usize::try_from(free).unwrap_or(0), usize::try_from(total).unwrap_or(0)))
     }
 
@@ -303,109 +373,79 @@ impl Context {
     /// [`Status::InvalidValue`] when `first` is negative or `windows` below 1.
     pub fn data_order(&self, seed: i64, first: i64, count: usize, windows: i64) -> Result<Vec<i64>> {
         let mut indices = vec![0_i64; count];
-        let room = i64::try_from(count).unwrap_or(i64::MAX);
+        let (turn, room) = (self.turn(), i64::try_from(count).unwrap_or(i64::MAX));
         // SAFETY: the context lives and `indices` has room for `count` numbers.
         let code = unsafe {
-            (self.library.nncuda_data_order)(self.handle(), seed, first, room, windows, indices.as_mut_ptr())
+            (turn.functions().nncuda_data_order)(turn.handle(), seed, first, room, windows, indices.as_mut_ptr())
         };
-        self.check("nncuda_data_order", code).map(|()| indices)
+        turn.check("nncuda_data_order", code).map(|()| indices)
     }
 
     // For the rest of the crate
 
-    pub(crate) fn library(&self) -> &'static Library {
-        self.library
-    }
-
-    pub(crate) fn handle(&self) -> *mut nncuda_ctx {
-        self.handle.as_ptr()
-    }
-
-    /// Turns a status into a result, with the context's own sentence.
+    /// Waits until no other thread is inside a call.
     #[inline]
-    pub(crate) fn check(&self, function: &'static str, code: i32) -> Result<()> {
-        if code == 0 { Ok(()) } else { Err(self.failure(function, code)) }
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        Turn { context: self, state: self.0.turn.lock() }
     }
 
-    #[cold]
-    fn failure(&self, function: &'static str, code: i32) -> Error {
-        // SAFETY: the context lives, and the sentence lasts until its next call, of which there is none before it is
-        // copied.
-        let sentence = unsafe { text((self.library.nncuda_last_error)(self.handle())) };
-        let message = if sentence.is_empty() { meaning(self.library, code) } else { sentence };
-        Error::Call { status: Status::from_code(code).unwrap_or(Status::Internal), function, message }
+    /// Whether both are the same context.
+    #[inline]
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Uninitialised memory; `None` for no bytes.
-    pub(crate) fn allocate(&self, bytes: usize) -> Result<Rc<Allocation<'_>>> {
-        let captured = self.capture.borrow().as_ref().map(Capture::memory);
+    pub(crate) fn allocate(&self, bytes: usize) -> Result<Arc<Allocation>> {
+        let turn = self.turn();
+        let captured = turn.capture().borrow().as_ref().map(Capture::memory);
         if captured.is_none() {
-            self.release_waiting();
+            turn.release_waiting();
         }
         let reused = captured.as_ref().and_then(|capture| capture.take(bytes));
-        let pointer = match reused {
-            Some(pointer) => Some(pointer),
+        let memory = match reused {
+            Some(memory) => Some(memory),
             None => {
                 let mut pointer = ptr::null_mut();
                 // No layout is larger than isize::MAX bytes.
                 let wanted = bytes as i64;
                 // SAFETY: the context lives and `pointer` may be written.
-                let code = unsafe { (self.library.nncuda_malloc)(self.handle(), wanted, &raw mut pointer) };
-                self.check("nncuda_malloc", code)?;
-                NonNull::new(pointer)
+                let code = unsafe { (turn.functions().nncuda_malloc)(turn.handle(), wanted, &raw mut pointer) };
+                turn.check("nncuda_malloc", code)?;
+                Handle::new(pointer)
             }
         };
-        Ok(Rc::new(Allocation::new(self, pointer, bytes, captured)))
+        Ok(Arc::new(Allocation::new(self, memory, bytes, captured)))
     }
 
     /// Gives something back, now or when the capture that goes on has ended.
     pub(crate) fn release(&self, what: Released) {
-        if self.capturing.get() || !self.try_release(what) {
-            self.waiting.borrow_mut().push(what);
+        let turn = self.turn();
+        if turn.is_capturing() || !turn.try_release(what) {
+            turn.state.waiting.borrow_mut().push(what);
         }
-    }
-
-    pub(crate) fn release_waiting(&self) {
-        if !self.waiting.borrow().is_empty() {
-            let waiting = self.waiting.take();
-            let left = waiting.into_iter().filter(|what| !self.try_release(*what)).collect();
-            self.waiting.replace(left);
-        }
-    }
-
-    fn try_release(&self, what: Released) -> bool {
-        let (library, handle) = (self.library, self.handle());
-        // SAFETY: the context lives; what is given back is its own, and whoever gave it to `release` uses it no more.
-        let code = unsafe {
-            match what {
-                Released::Memory(pointer) => (library.nncuda_free)(handle, pointer.as_ptr()),
-                Released::HostMemory(pointer) => (library.nncuda_free_host)(handle, pointer.as_ptr()),
-                Released::Stream(stream) => (library.nncuda_stream_destroy)(handle, stream.as_ptr()),
-                Released::Event(event) => (library.nncuda_event_destroy)(handle, event.as_ptr()),
-            }
-        };
-        code == 0
     }
 }
 
-/// Something of a context that its owner has let go.
+/// Something of a context whose owner is gone.
 #[derive(Clone, Copy)]
 pub(crate) enum Released {
-    Memory(NonNull<c_void>),
-    HostMemory(NonNull<c_void>),
-    Stream(NonNull<nncuda_stream>),
-    Event(NonNull<nncuda_event>),
+    Memory(Handle<c_void>),
+    HostMemory(Handle<c_void>),
+    Stream(Handle<nncuda_stream>),
+    Event(Handle<nncuda_event>),
 }
 
-impl Drop for Context {
+impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: the context lives, and nothing borrows it any more. It frees its memory, what waits included.
-        unsafe { (self.library.nncuda_ctx_destroy)(self.handle()) };
+        // SAFETY: the context lives, and whatever was made on it held it and so is gone. It frees its memory, what waits
+        // included.
+        unsafe { (self.library.nncuda_ctx_destroy)(self.handle.as_ptr()) };
     }
 }
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("device", &self.device).finish_non_exhaustive()
+        f.debug_struct("Context").field("device", &self.device()).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! Drawing tokens on the device.
 
-use crate::{Context, DType, Error, GpuTensor, Result, kernels};
+use crate::{Context, DType, Error, Result, Tensor, kernels};
 
 /// How the next token is chosen from the logits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -83,22 +83,22 @@ impl DecodingStrategy {
 /// Draws tokens for a batch of sequences on the device, one draw after the other, which are counted there too: captured
 /// calls draw anew at each launch.
 #[derive(Debug)]
-pub struct Sampler<'ctx> {
+pub struct Sampler {
     strategy: DecodingStrategy,
-    temperature: GpuTensor<'ctx>,
-    seeds: GpuTensor<'ctx>,
-    steps: GpuTensor<'ctx>,
-    top_k: Option<GpuTensor<'ctx>>,
-    top_p: Option<GpuTensor<'ctx>>,
+    temperature: Tensor,
+    seeds: Tensor,
+    steps: Tensor,
+    top_k: Option<Tensor>,
+    top_p: Option<Tensor>,
 }
 
-impl<'ctx> Sampler<'ctx> {
+impl Sampler {
     /// A sampler for `rows` sequences. The same seed gives the same tokens; sequence r uses `seed + r`, modulo 2^64.
     ///
     /// # Errors
     ///
     /// As [`Context::empty`].
-    pub fn new(context: &'ctx Context, strategy: DecodingStrategy, seed: i64, rows: usize) -> Result<Self> {
+    pub fn new(context: &Context, strategy: DecodingStrategy, seed: i64, rows: usize) -> Result<Self> {
         let (top_k, top_p) = strategy.limits();
         let seeds: Vec<i64> = (0..rows).map(|row| seed.wrapping_add(row as i64)).collect();
         Ok(Self {
@@ -122,7 +122,7 @@ impl<'ctx> Sampler<'ctx> {
     /// # Errors
     ///
     /// [`Error`] when the shapes are others, or the library refuses.
-    pub fn draw(&self, logits: &GpuTensor<'_>, ids: &GpuTensor<'_>) -> Result<()> {
+    pub fn draw(&self, logits: &Tensor, ids: &Tensor) -> Result<()> {
         if self.strategy.temperature() == 0.0 {
             return kernels::argmax(logits, ids);
         }

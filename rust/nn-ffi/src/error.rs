@@ -8,8 +8,9 @@ use crate::Status;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why something could not be done. Each is one sentence that names what was wrong and what would be right. A failed call
-/// has its status behind it, in parentheses; `{:#}` leaves that out.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// has its status behind it, in parentheses; `{:#}` leaves that out. `Debug` gives the same, so that a `main` that returns
+/// the error prints it.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The library refused a call, or the device failed in it.
@@ -36,6 +37,12 @@ pub enum Error {
     /// There is no libnncuda, or none that this program can use.
     #[error(transparent)]
     Load(#[from] nn_cuda::LoadError),
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 fn call_text(status: &Status, _: &&str, message: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {

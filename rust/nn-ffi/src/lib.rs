@@ -29,12 +29,12 @@
 //! | what | for what |
 //! |---|---|
 //! | [`Context`] | a device: its memory, workers, attributes, profile and trace |
-//! | [`GpuTensor`], [`DeviceBuffer`] | memory with a shape and a dtype; memory with a type of Rust |
+//! | [`Tensor`], [`DeviceBuffer`] | memory with a shape and a dtype; memory with a type of Rust |
 //! | [`kernels`] | every kernel, its sizes told by its tensors |
-//! | [`CudaGraph`], [`Replay`] | calls that are recorded once and run again |
+//! | [`Graph`], [`Replay`] | calls that are recorded once and run again |
 //! | [`Stream`], [`Event`], [`PinnedBuffer`] | copies beside the kernels |
 //! | [`DecodingStrategy`], [`Sampler`] | tokens drawn on the device |
-//! | [`GpuTrainer`] | AdamW with schedule and clipping, resident on the device |
+//! | [`Optimizer`] | AdamW with schedule and clipping, on the device |
 //! | [`catalogue`] | the kernels as data, for tests that call them by name |
 //!
 //! The same call with the same inputs gives the same bits, in every language that makes it and with any number of threads.
@@ -42,7 +42,7 @@
 //! # Unsafe code
 //!
 //! All of the workspace's stands in this crate and in `nn-cuda`, each block with its reason. What is here turns on three
-//! things. A tensor keeps its memory and borrows its context, so that no call gets a pointer that is gone. A kernel's
+//! things. A tensor keeps its memory and its context, so that no call gets a pointer that is gone. A kernel's
 //! function checks all shapes and dtypes against each other, so that no call gets a size that is not there; what lies in
 //! memory (indices, offsets) the library checks. And device memory is never seen through a Rust reference: values cross
 //! by copies, which borrow the host's side for as long as they take, and while a stream copies a tensor, nothing else may
@@ -64,17 +64,18 @@ mod error;
 mod fake;
 mod generated;
 mod graph;
+mod handle;
 pub mod kernels;
 mod layout;
 pub mod library;
 mod memory;
 mod moments;
+mod optimizer;
 mod profile;
 mod replay;
 mod scaling;
 mod stream;
 mod tensor;
-mod train;
 
 pub use buffer::{DeviceBuffer, PinnedBuffer};
 pub use context::Context;
@@ -84,13 +85,13 @@ pub use dtype::{Bf16, DType, Element, F16};
 pub use error::{Error, Result};
 pub use generated::options::{Activation, Format, RopeLayout};
 pub use generated::status::Status;
-pub use graph::CudaGraph;
+pub use graph::Graph;
 pub use layout::{Layout, MAX_RANK};
 pub use moments::{Moments, MomentsKind};
 pub use nn_cuda::LoadError;
+pub use optimizer::{Optimizer, UpdateOptions};
 pub use profile::Profile;
 pub use replay::{Replay, Run};
 pub use scaling::{LossScalingOptions, LossScalingState};
 pub use stream::{Copies, Event, Stream};
-pub use tensor::GpuTensor;
-pub use train::{GpuTrainer, UpdateOptions};
+pub use tensor::Tensor;

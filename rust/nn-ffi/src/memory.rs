@@ -3,118 +3,129 @@
 //! Memory is freed when the last tensor over it is gone. Two things stand against doing so at once: while a graph is
 //! captured nothing can be given back, and what captured calls use must stay as long as the graph can be launched.
 
-use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::ptr::NonNull;
-use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Context;
 use crate::context::Released;
+use crate::handle::Handle;
 
 /// A piece of device memory; `None` when it has no bytes.
-pub(crate) struct Allocation<'ctx> {
-    context: &'ctx Context,
-    pointer: Option<NonNull<c_void>>,
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    context: Context,
+    memory: Option<Handle<c_void>>,
     bytes: usize,
-    captured: Option<Rc<CapturedMemory>>,
+    captured: Option<Arc<CapturedMemory>>,
     /// Copies that a stream has been given and may not have done yet.
-    copies: Cell<usize>,
+    copies: AtomicUsize,
 }
 
-impl<'ctx> Allocation<'ctx> {
+impl Allocation {
     pub(crate) fn new(
-        context: &'ctx Context,
-        pointer: Option<NonNull<c_void>>,
+        context: &Context,
+        memory: Option<Handle<c_void>>,
         bytes: usize,
-        captured: Option<Rc<CapturedMemory>>,
+        captured: Option<Arc<CapturedMemory>>,
     ) -> Self {
-        Self { context, pointer, bytes, captured, copies: Cell::new(0) }
+        Self { context: context.clone(), memory, bytes, captured, copies: AtomicUsize::new(0) }
     }
 
-    pub(crate) fn pointer(&self) -> Option<NonNull<c_void>> {
-        self.pointer
+    pub(crate) fn memory(&self) -> Option<Handle<c_void>> {
+        self.memory
     }
 
-    pub(crate) fn context(&self) -> &'ctx Context {
-        self.context
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
     }
 
-    /// Whether a stream may be copying from or to it now.
+    /// Whether a stream may be copying from or to it now. A copy begins only with the context's turn, so the answer "no"
+    /// holds for as long as the caller has that.
     #[inline]
     pub(crate) fn in_flight(&self) -> bool {
-        self.context.copies.get() != 0 && self.copies.get() != 0
+        self.copies.load(Ordering::Acquire) != 0
     }
 
     /// Counts a copy that a stream was given.
     pub(crate) fn take_off(&self) {
-        for count in self.counts() {
-            count.set(count.get() + 1);
+        for copies in self.counters() {
+            copies.fetch_add(1, Ordering::AcqRel);
         }
     }
 
     /// Counts a copy that is done.
     pub(crate) fn land(&self) {
-        for count in self.counts() {
-            count.set(count.get() - 1);
+        for copies in self.counters() {
+            copies.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
     /// Whoever counts its copies.
-    fn counts(&self) -> impl Iterator<Item = &Cell<usize>> {
-        [&self.copies, &self.context.copies].into_iter().chain(self.captured.as_ref().map(|capture| &capture.copies))
+    fn counters(&self) -> impl Iterator<Item = &AtomicUsize> {
+        [&self.copies].into_iter().chain(self.captured.as_ref().map(|capture| &capture.copies))
     }
 
     /// Whether it was allocated while this capture went on.
-    pub(crate) fn is_of(&self, capture: &Rc<CapturedMemory>) -> bool {
-        self.captured.as_ref().is_some_and(|own| Rc::ptr_eq(own, capture))
+    pub(crate) fn is_of(&self, capture: &Arc<CapturedMemory>) -> bool {
+        self.captured.as_ref().is_some_and(|own| Arc::ptr_eq(own, capture))
     }
 }
 
-impl Drop for Allocation<'_> {
+impl Drop for Allocation {
     fn drop(&mut self) {
-        let Some(pointer) = self.pointer else { return };
-        match &self.captured {
-            Some(capture) if capture.open.get() => capture.put(self.bytes, pointer),
-            _ => self.context.release(Released::Memory(pointer)),
+        let Some(memory) = self.memory else { return };
+        let taken = self.captured.as_ref().is_some_and(|capture| capture.put(self.bytes, memory));
+        if !taken {
+            self.context.release(Released::Memory(memory));
         }
     }
 }
 
+/// Pieces of memory by their size.
+type Pieces = HashMap<usize, Vec<Handle<c_void>>>;
+
 /// What was allocated while a graph was captured, and is used by no tensor now. Only later calls of the same capture may
 /// use it again: every launch repeats their order.
-#[derive(Default)]
+#[derive(Debug)]
 pub(crate) struct CapturedMemory {
-    open: Cell<bool>,
+    /// `None` when the graph is gone.
+    free: Mutex<Option<Pieces>>,
     /// Copies of its memory that a stream has been given and may not have done yet.
-    copies: Cell<usize>,
-    free: RefCell<HashMap<usize, Vec<NonNull<c_void>>>>,
+    copies: AtomicUsize,
 }
 
 impl CapturedMemory {
-    pub(crate) fn new() -> Rc<Self> {
-        Rc::new(Self { open: Cell::new(true), ..Self::default() })
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { free: Mutex::new(Some(Pieces::new())), copies: AtomicUsize::new(0) })
     }
 
     /// Whether a stream may be copying from or to some of it now.
     pub(crate) fn in_flight(&self) -> bool {
-        self.copies.get() != 0
+        self.copies.load(Ordering::Acquire) != 0
     }
 
-    fn put(&self, bytes: usize, pointer: NonNull<c_void>) {
-        self.free.borrow_mut().entry(bytes).or_default().push(pointer);
+    /// Nothing panics while it is held.
+    fn free(&self) -> MutexGuard<'_, Option<Pieces>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a piece that no tensor uses any more; false when the graph is gone.
+    fn put(&self, bytes: usize, memory: Handle<c_void>) -> bool {
+        self.free().as_mut().map(|free| free.entry(bytes).or_default().push(memory)).is_some()
     }
 
     /// A piece of this size that no tensor uses now.
-    pub(crate) fn take(&self, bytes: usize) -> Option<NonNull<c_void>> {
-        self.free.borrow_mut().get_mut(&bytes)?.pop()
+    pub(crate) fn take(&self, bytes: usize) -> Option<Handle<c_void>> {
+        self.free().as_mut()?.get_mut(&bytes)?.pop()
     }
 
     /// Ends it: what is still in use is freed as any other memory from here on, and what is not is given to `context`.
     pub(crate) fn close(&self, context: &Context) {
-        self.open.set(false);
-        for pointer in self.free.take().into_values().flatten() {
-            context.release(Released::Memory(pointer));
+        let free = self.free().take();
+        for memory in free.into_iter().flat_map(HashMap::into_values).flatten() {
+            context.release(Released::Memory(memory));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The moments of AdamW, in what they are kept in.
 
-use crate::{Context, DType, GpuTensor, Result, UpdateOptions, kernels};
+use crate::{Context, DType, Result, Tensor, UpdateOptions, kernels};
 
 /// Parameters that share a scale, as in bindings.h.
 const BLOCK: usize = 256;
@@ -37,14 +37,14 @@ impl MomentsKind {
 
 /// Both moments of all parameters, zero at first.
 #[derive(Debug)]
-pub struct Moments<'ctx> {
+pub struct Moments {
     kind: MomentsKind,
-    data: [GpuTensor<'ctx>; 2],
-    scales: Option<[GpuTensor<'ctx>; 2]>,
+    data: [Tensor; 2],
+    scales: Option<[Tensor; 2]>,
 }
 
-impl<'ctx> Moments<'ctx> {
-    pub(crate) fn new(context: &'ctx Context, count: usize, kind: MomentsKind) -> Result<Self> {
+impl Moments {
+    pub(crate) fn new(context: &Context, count: usize, kind: MomentsKind) -> Result<Self> {
         let (shape, scales) = ([count], [kind.scales(count)]);
         let data = || context.zeros(&shape, kind.dtype());
         let scale = || context.zeros(&scales, DType::F32);
@@ -65,22 +65,22 @@ impl<'ctx> Moments<'ctx> {
 
     /// First and second moments, or their codes, `[parameters]`. Resuming writes them.
     #[must_use]
-    pub fn data(&self) -> &[GpuTensor<'ctx>; 2] {
+    pub fn data(&self) -> &[Tensor; 2] {
         &self.data
     }
 
     /// Scales of the codes of the first and of the second moments, f32; `None` where there are no codes.
     #[must_use]
-    pub fn scales(&self) -> Option<&[GpuTensor<'ctx>; 2]> {
+    pub fn scales(&self) -> Option<&[Tensor; 2]> {
         self.scales.as_ref()
     }
 
     /// The form of AdamW for these moments.
     pub(crate) fn step(
         &self,
-        [gradients, rate, step, clip, parameters]: [&GpuTensor<'ctx>; 5],
-        skip: Option<&GpuTensor<'ctx>>,
-        rounded: Option<&GpuTensor<'ctx>>,
+        [gradients, rate, step, clip, parameters]: [&Tensor; 5],
+        skip: Option<&Tensor>,
+        rounded: Option<&Tensor>,
         options: &UpdateOptions,
     ) -> Result<()> {
         let [m, v] = &self.data;

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use crate::moments::{Moments, MomentsKind};
 use crate::replay::{Replay, Run};
 use crate::scaling::{FiniteWatch, LossScaling, LossScalingOptions, LossScalingState};
-use crate::{Context, DType, Error, GpuTensor, Result, kernels};
+use crate::{Context, DType, Error, Result, Tensor, kernels};
 
 /// Constants of the updates. Numbers that users give in double precision are rounded to `f32` once, here.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,25 +44,25 @@ pub struct UpdateOptions {
 /// shape, and replayed from then on with the same bits.
 ///
 /// A model that computes in 16 bits does it on a rounded copy of the parameters, which every update writes. With loss
-/// scaling the caller's gradients are those of the losses times [`GpuTrainer::loss_scale`]; a step whose gradients
+/// scaling the caller's gradients are those of the losses times [`Optimizer::loss_scale`]; a step whose gradients
 /// overflow is skipped: parameters, moments and the schedule stay as they are. (Micikevicius et al. 2018, section 3)
 /// Without loss scaling such a step ends the training: neither it nor any step behind it updates anything.
 #[derive(Debug)]
-pub struct GpuTrainer<'ctx> {
-    context: &'ctx Context,
-    parameters: GpuTensor<'ctx>,
-    gradients: GpuTensor<'ctx>,
-    rounded: Option<GpuTensor<'ctx>>,
-    moments: Moments<'ctx>,
+pub struct Optimizer {
+    context: Context,
+    parameters: Tensor,
+    gradients: Tensor,
+    rounded: Option<Tensor>,
+    moments: Moments,
     /// Updates, which is steps without those that were skipped.
-    step: GpuTensor<'ctx>,
-    rate: GpuTensor<'ctx>,
-    norm: GpuTensor<'ctx>,
-    clip: GpuTensor<'ctx>,
-    overflow: Overflow<'ctx>,
+    step: Tensor,
+    rate: Tensor,
+    norm: Tensor,
+    clip: Tensor,
+    overflow: Overflow,
     options: UpdateOptions,
     capture: bool,
-    replay: Option<(Vec<usize>, Replay<'ctx>)>,
+    replay: Option<(Vec<usize>, Replay)>,
     /// Why the last step ran call by call.
     eager_reason: Option<String>,
     /// Steps, known here so that nobody has to wait for the device.
@@ -71,14 +71,14 @@ pub struct GpuTrainer<'ctx> {
 
 /// What becomes of a step whose gradients are not finite.
 #[derive(Debug)]
-enum Overflow<'ctx> {
+enum Overflow {
     /// It is skipped, and the loss scale backs off.
-    Scaled(LossScaling<'ctx>),
+    Scaled(LossScaling),
     /// From it on nothing is updated.
-    Watched(FiniteWatch<'ctx>),
+    Watched(FiniteWatch),
 }
 
-impl<'ctx> GpuTrainer<'ctx> {
+impl Optimizer {
     /// A trainer of parameters, whose gradients lie in the other tensor; the moments are zero and no step is done. Each
     /// update writes the parameters to `rounded`, too, if it is given: dense, of as many elements, f16 or bf16.
     /// Without `capture` every step makes its calls one by one: the same bits, later.
@@ -88,31 +88,31 @@ impl<'ctx> GpuTrainer<'ctx> {
     /// [`Error::Shape`] when a tensor is not dense, of its dtype and of as many elements, [`Error::Value`] when more
     /// parameters shall decay than there are, and as [`Context::empty`].
     pub fn new(
-        parameters: &GpuTensor<'ctx>,
-        gradients: &GpuTensor<'ctx>,
-        rounded: Option<&GpuTensor<'ctx>>,
+        parameters: &Tensor,
+        gradients: &Tensor,
+        rounded: Option<&Tensor>,
         options: UpdateOptions,
         capture: bool,
     ) -> Result<Self> {
         let context = parameters.context();
         let len = parameters.len();
-        let fits = |tensor: &GpuTensor<'_>| tensor.layout().is_dense() && tensor.len() == len;
-        let wide = |tensor: &GpuTensor<'_>| tensor.dtype() == DType::F32 && fits(tensor);
+        let fits = |tensor: &Tensor| tensor.layout().is_dense() && tensor.len() == len;
+        let wide = |tensor: &Tensor| tensor.dtype() == DType::F32 && fits(tensor);
         if !wide(parameters) || !wide(gradients) {
             let message = format!("{parameters:?} and {gradients:?} must be dense, of f32 and of one size");
-            return Err(Error::shape("GpuTrainer", message));
+            return Err(Error::shape("Optimizer", message));
         }
         let narrow = |dtype| matches!(dtype, DType::F16 | DType::BF16);
         if let Some(tensor) = rounded.filter(|tensor| !fits(tensor) || !narrow(tensor.dtype())) {
             let message = format!("{tensor:?} must be dense, of f16 or bf16 and of {len} elements");
-            return Err(Error::shape("GpuTrainer", message));
+            return Err(Error::shape("Optimizer", message));
         }
         if !(0..=len as i64).contains(&options.decayed) {
             return Err(Error::Value(format!("decayed is {}; it must be 0 to {len}", options.decayed)));
         }
         let one = || context.zeros(&[1], DType::F32);
         Ok(Self {
-            context,
+            context: context.clone(),
             parameters: parameters.clone(),
             gradients: gradients.clone(),
             rounded: rounded.cloned(),
@@ -135,7 +135,7 @@ impl<'ctx> GpuTrainer<'ctx> {
 
     /// Both moments, of the parameters' layout. Resuming writes them.
     #[must_use]
-    pub fn moments(&self) -> &Moments<'ctx> {
+    pub fn moments(&self) -> &Moments {
         &self.moments
     }
 
@@ -154,7 +154,7 @@ impl<'ctx> GpuTrainer<'ctx> {
         self.scaling().map(LossScaling::state).transpose()
     }
 
-    fn scaling(&self) -> Option<&LossScaling<'ctx>> {
+    fn scaling(&self) -> Option<&LossScaling> {
         match &self.overflow {
             Overflow::Scaled(scaling) => Some(scaling),
             Overflow::Watched(_) => None,
@@ -202,14 +202,14 @@ impl<'ctx> GpuTrainer<'ctx> {
     /// What the losses of the last step were multiplied by, f32 `[1]`; `None` when losses are not scaled. Every step sets
     /// it before its forward pass.
     #[must_use]
-    pub fn loss_scale(&self) -> Option<&GpuTensor<'ctx>> {
+    pub fn loss_scale(&self) -> Option<&Tensor> {
         self.scaling().map(|scaling| &scaling.scale)
     }
 
     /// 1 when the last step updated nothing, i32 `[1]`: its gradients were not finite, or, where losses are not scaled,
     /// those of a step before it.
     #[must_use]
-    pub fn skip(&self) -> &GpuTensor<'ctx> {
+    pub fn skip(&self) -> &Tensor {
         match &self.overflow {
             Overflow::Scaled(scaling) => &scaling.skip,
             Overflow::Watched(watch) => &watch.skip,
@@ -218,13 +218,13 @@ impl<'ctx> GpuTrainer<'ctx> {
 
     /// Global norm of the gradients of the last step before clipping, of the scaled losses where they are, f32 `[1]`.
     #[must_use]
-    pub fn norm(&self) -> &GpuTensor<'ctx> {
+    pub fn norm(&self) -> &Tensor {
         &self.norm
     }
 
     /// Learning rate of the last step that was not skipped, f32 `[1]`.
     #[must_use]
-    pub fn rate(&self) -> &GpuTensor<'ctx> {
+    pub fn rate(&self) -> &Tensor {
         &self.rate
     }
 
@@ -249,7 +249,7 @@ impl<'ctx> GpuTrainer<'ctx> {
             // The memory of a graph for another shape goes first.
             other => {
                 captured_for = other.filter(|(_, replay)| replay.is_captured()).map(|(known, _)| known);
-                Replay::new(self.context, self.capture)
+                Replay::new(&self.context, self.capture)
             }
         };
         let run = replay.run_or_call(|| {
@@ -269,7 +269,7 @@ impl<'ctx> GpuTrainer<'ctx> {
     }
 
     /// Why a step of this shape ran call by call behind steps of another, `None` when it was replayed.
-    fn reason(&self, shape: &[usize], replay: &Replay<'_>, captured_for: Option<&[usize]>) -> Option<String> {
+    fn reason(&self, shape: &[usize], replay: &Replay, captured_for: Option<&[usize]>) -> Option<String> {
         if replay.is_captured() {
             return None;
         }

@@ -3,6 +3,7 @@
 use std::ffi::c_char;
 use std::ptr;
 
+use crate::context::Turn;
 use crate::{Context, Result};
 
 /// What the profiler measured.
@@ -16,32 +17,34 @@ pub struct Profile {
     pub chrome_trace: String,
 }
 
-type Report<'f> = &'f dyn Fn(*mut c_char, i64, *mut i64) -> i32;
+type Report<'f> = &'f dyn Fn(&Turn<'_>, *mut c_char, i64, *mut i64) -> i32;
 
 impl Context {
-    /// Runs `work` and measures its kernel calls.
+    /// Runs `work` and measures the kernel calls made meanwhile, on whichever thread.
     ///
     /// # Errors
     ///
     /// That of `work`, or [`Error::Call`](crate::Error::Call) when the profiler runs already.
     pub fn profile<R, E: From<crate::Error>>(&self, work: impl FnOnce() -> Result<R, E>) -> Result<(R, Profile), E> {
-        // SAFETY: the context lives.
-        let code = unsafe { (self.library().nncuda_profile_begin)(self.handle()) };
-        self.check("nncuda_profile_begin", code)?;
-        let running = Running {
-            context: self,
-            end: |context| {
+        let running = Running::begin(
+            self,
+            |turn| {
                 // SAFETY: the context lives.
-                let code = unsafe { (context.library().nncuda_profile_end)(context.handle()) };
-                context.check("nncuda_profile_end", code)
+                let code = unsafe { (turn.functions().nncuda_profile_begin)(turn.handle()) };
+                turn.check("nncuda_profile_begin", code)
             },
-        };
+            |turn| {
+                // SAFETY: the context lives.
+                let code = unsafe { (turn.functions().nncuda_profile_end)(turn.handle()) };
+                turn.check("nncuda_profile_end", code)
+            },
+        )?;
         let result = work();
         running.stop()?;
         let report = |form: i32| {
-            self.sized_text("nncuda_profile_report", &|text, capacity, needed| {
+            self.sized_text("nncuda_profile_report", &|turn, text, capacity, needed| {
                 // SAFETY: the context lives; `text` has the given room, or there is none and it is null.
-                unsafe { (self.library().nncuda_profile_report)(self.handle(), form, text, capacity, needed) }
+                unsafe { (turn.functions().nncuda_profile_report)(turn.handle(), form, text, capacity, needed) }
             })
         };
         let profile = Profile {
@@ -63,46 +66,57 @@ impl Context {
         values: i64,
         work: impl FnOnce() -> Result<R, E>,
     ) -> Result<(R, String), E> {
-        // SAFETY: the context lives.
-        let code = unsafe { (self.library().nncuda_trace_begin)(self.handle(), values) };
-        self.check("nncuda_trace_begin", code)?;
-        let running = Running {
-            context: self,
-            end: |context| {
+        let running = Running::begin(
+            self,
+            |turn| {
                 // SAFETY: the context lives.
-                let code = unsafe { (context.library().nncuda_trace_end)(context.handle()) };
-                context.check("nncuda_trace_end", code)
+                let code = unsafe { (turn.functions().nncuda_trace_begin)(turn.handle(), values) };
+                turn.check("nncuda_trace_begin", code)
             },
-        };
+            |turn| {
+                // SAFETY: the context lives.
+                let code = unsafe { (turn.functions().nncuda_trace_end)(turn.handle()) };
+                turn.check("nncuda_trace_end", code)
+            },
+        )?;
         let result = work();
         running.stop()?;
-        let lines = self.sized_text("nncuda_trace_read", &|text, capacity, needed| {
+        let lines = self.sized_text("nncuda_trace_read", &|turn, text, capacity, needed| {
             // SAFETY: the context lives; `text` has the given room, or there is none and it is null.
-            unsafe { (self.library().nncuda_trace_read)(self.handle(), text, capacity, needed) }
+            unsafe { (turn.functions().nncuda_trace_read)(turn.handle(), text, capacity, needed) }
         })?;
         Ok((result?, lines))
     }
 
     /// A text whose size is asked for first.
     fn sized_text(&self, function: &'static str, read: Report<'_>) -> Result<String> {
-        let mut needed = 0;
-        self.check(function, read(ptr::null_mut(), 0, &raw mut needed))?;
+        let (turn, mut needed) = (self.turn(), 0);
+        turn.check(function, read(&turn, ptr::null_mut(), 0, &raw mut needed))?;
         let mut bytes = vec![0_u8; usize::try_from(needed).unwrap_or(0)];
-        self.check(function, read(bytes.as_mut_ptr().cast(), bytes.len() as i64, &raw mut needed))?;
+        turn.check(function, read(&turn, bytes.as_mut_ptr().cast(), bytes.len() as i64, &raw mut needed))?;
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
         Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
     }
 }
 
 /// Ends a profile or trace, after a panic too.
-struct Running<'ctx> {
-    context: &'ctx Context,
-    end: fn(&Context) -> Result<()>,
+struct Running<'c> {
+    context: &'c Context,
+    end: fn(&Turn<'_>) -> Result<()>,
 }
 
-impl Running<'_> {
+impl<'c> Running<'c> {
+    fn begin(
+        context: &'c Context,
+        begin: impl FnOnce(&Turn<'_>) -> Result<()>,
+        end: fn(&Turn<'_>) -> Result<()>,
+    ) -> Result<Self> {
+        begin(&context.turn())?;
+        Ok(Self { context, end })
+    }
+
     fn stop(self) -> Result<()> {
-        let ended = (self.end)(self.context);
+        let ended = (self.end)(&self.context.turn());
         std::mem::forget(self);
         ended
     }
@@ -111,6 +125,6 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         // A panic is under way: nobody could be told of an error.
-        let _ = (self.end)(self.context);
+        let _ = (self.end)(&self.context.turn());
     }
 }

@@ -2,18 +2,18 @@
 
 use std::fmt::Display;
 
-use crate::{Context, CudaGraph, Error, Result};
+use crate::{Context, Error, Graph, Result};
 
 /// The same calls, time after time: of a training step, or of a token.
 ///
 /// A first run makes them one by one: whatever is made once (tables, say) is made there. The second is captured as a
 /// graph, and replayed from then on with the same bits: between its calls the host has nothing to do.
 #[derive(Debug)]
-pub struct Replay<'ctx> {
-    context: &'ctx Context,
+pub struct Replay {
+    context: Context,
     capture: bool,
     runs: usize,
-    graph: Option<CudaGraph<'ctx>>,
+    graph: Option<Graph>,
     refused: Option<String>,
 }
 
@@ -26,11 +26,11 @@ pub enum Run {
     Graph,
 }
 
-impl<'ctx> Replay<'ctx> {
+impl Replay {
     /// Nothing has run yet. Without `capture` every run makes its calls one by one.
     #[must_use]
-    pub fn new(context: &'ctx Context, capture: bool) -> Self {
-        Self { context, capture, runs: 0, graph: None, refused: None }
+    pub fn new(context: &Context, capture: bool) -> Self {
+        Self { context: context.clone(), capture, runs: 0, graph: None, refused: None }
     }
 
     /// Whether the next run replays a graph.
@@ -91,7 +91,7 @@ impl<'ctx> Replay<'ctx> {
         Ok(Run::Calls)
     }
 
-    fn launch_first(&mut self, graph: CudaGraph<'ctx>) -> Result<()> {
+    fn launch_first(&mut self, graph: Graph) -> Result<()> {
         // Kept only once it has run: a launch that fails leaves the next run to try again.
         graph.launch()?;
         self.graph = Some(graph);

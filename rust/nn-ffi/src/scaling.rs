@@ -1,7 +1,7 @@
 //! What becomes of a step whose gradients are not finite: dynamic loss scaling, which training in f16 needs, skips it and
 //! goes on; without it nothing is updated from there on. All of it happens on the device, and nothing is read back.
 
-use crate::{Context, DType, GpuTensor, Result, kernels};
+use crate::{Context, DType, Result, Tensor, kernels};
 
 /// How the scale of the losses moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,19 +32,19 @@ pub struct LossScalingState {
 /// A step whose gradients overflow is skipped, and the scale backs off; after so many good steps it grows.
 /// (Micikevicius et al. 2018, section 3.2)
 #[derive(Debug)]
-pub(crate) struct LossScaling<'ctx> {
+pub(crate) struct LossScaling {
     options: LossScalingOptions,
-    next: GpuTensor<'ctx>,
-    good_steps: GpuTensor<'ctx>,
-    skipped: GpuTensor<'ctx>,
+    next: Tensor,
+    good_steps: Tensor,
+    skipped: Tensor,
     /// Of the last step, f32 `[1]`.
-    pub(crate) scale: GpuTensor<'ctx>,
+    pub(crate) scale: Tensor,
     /// 1 when the last step was skipped, i32 `[1]`.
-    pub(crate) skip: GpuTensor<'ctx>,
+    pub(crate) skip: Tensor,
 }
 
-impl<'ctx> LossScaling<'ctx> {
-    pub(crate) fn new(context: &'ctx Context, options: LossScalingOptions) -> Result<Self> {
+impl LossScaling {
+    pub(crate) fn new(context: &Context, options: LossScalingOptions) -> Result<Self> {
         let scaling = Self {
             options,
             next: context.empty(&[1], DType::F32)?,
@@ -78,7 +78,7 @@ impl<'ctx> LossScaling<'ctx> {
     }
 
     /// Sets `skip`, and the scale of the next step, from the norm f32 `[1]` of the gradients of the scaled losses.
-    pub(crate) fn update(&self, norm: &GpuTensor<'ctx>) -> Result<()> {
+    pub(crate) fn update(&self, norm: &Tensor) -> Result<()> {
         let LossScalingOptions { growth, backoff, interval, .. } = self.options;
         kernels::loss_scale_update(
             norm,
@@ -96,19 +96,19 @@ impl<'ctx> LossScaling<'ctx> {
 /// Finds the first step whose gradients are not finite, and has nothing updated from that step on: the weights stay those
 /// that it met, however much later somebody looks.
 #[derive(Debug)]
-pub(crate) struct FiniteWatch<'ctx> {
+pub(crate) struct FiniteWatch {
     /// Sum of the norms of all steps, f32 `[1]`: once it is not finite it never is again.
-    sum: GpuTensor<'ctx>,
+    sum: Tensor,
     /// What `loss_scale_update` takes beside the sum. Its scale is 1 and stays 1.
-    scale: GpuTensor<'ctx>,
-    good_steps: GpuTensor<'ctx>,
-    skipped: GpuTensor<'ctx>,
+    scale: Tensor,
+    good_steps: Tensor,
+    skipped: Tensor,
     /// 1 from the first step on whose gradients were not finite, i32 `[1]`.
-    pub(crate) skip: GpuTensor<'ctx>,
+    pub(crate) skip: Tensor,
 }
 
-impl<'ctx> FiniteWatch<'ctx> {
-    pub(crate) fn new(context: &'ctx Context) -> Result<Self> {
+impl FiniteWatch {
+    pub(crate) fn new(context: &Context) -> Result<Self> {
         Ok(Self {
             sum: context.zeros(&[1], DType::F32)?,
             scale: context.tensor(&[1.0f32], &[1])?,
@@ -125,7 +125,7 @@ impl<'ctx> FiniteWatch<'ctx> {
     }
 
     /// Sets `skip` from the norm f32 `[1]` of a step's gradients and those before.
-    pub(crate) fn update(&self, norm: &GpuTensor<'ctx>) -> Result<()> {
+    pub(crate) fn update(&self, norm: &Tensor) -> Result<()> {
         kernels::add(norm, &self.sum, &self.sum)?;
         kernels::loss_scale_update(&self.sum, &self.scale, &self.good_steps, &self.skipped, &self.skip, 1.0, 1.0, 1)
     }

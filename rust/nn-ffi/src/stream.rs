@@ -1,28 +1,29 @@
 //! Streams and events: copies beside the kernels, which run on the context's own stream, and what orders the two.
 
 use std::cell::RefCell;
+use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem;
-use std::ptr::{self, NonNull};
-use std::rc::Rc;
+use std::ptr;
+use std::sync::Arc;
 
 use nn_cuda::{nncuda_event, nncuda_stream};
 
-use crate::context::Released;
+use crate::context::{Released, Turn};
+use crate::handle::Handle;
 use crate::memory::Allocation;
-use crate::{Context, Element, Error, GpuTensor, Result};
+use crate::{Context, Element, Error, Result, Tensor};
 
 /// Carries copies beside the kernels.
-pub struct Stream<'ctx> {
-    context: &'ctx Context,
-    handle: NonNull<nncuda_stream>,
+pub struct Stream {
+    context: Context,
+    handle: Handle<nncuda_stream>,
 }
 
 /// A point in a stream's work.
-pub struct Event<'ctx> {
-    context: &'ctx Context,
-    handle: NonNull<nncuda_event>,
+pub struct Event {
+    context: Context,
+    handle: Handle<nncuda_event>,
 }
 
 impl Context {
@@ -31,13 +32,14 @@ impl Context {
     /// # Errors
     ///
     /// [`Error::Call`] while a graph is captured, or when the device has no more of them.
-    pub fn stream(&self) -> Result<Stream<'_>> {
-        self.release_waiting();
+    pub fn stream(&self) -> Result<Stream> {
+        let turn = self.turn();
+        turn.release_waiting();
         let mut handle = ptr::null_mut();
         // SAFETY: the context lives and `handle` may be written.
-        let code = unsafe { (self.library().nncuda_stream_create)(self.handle(), &raw mut handle) };
-        let made = self.check("nncuda_stream_create", code).map(|()| NonNull::new(handle));
-        made?.map(|handle| Stream { context: self, handle }).ok_or_else(|| self.nothing("nncuda_stream_create"))
+        let code = unsafe { (turn.functions().nncuda_stream_create)(turn.handle(), &raw mut handle) };
+        let handle = made(&turn, "nncuda_stream_create", code, handle)?;
+        Ok(Stream { context: self.clone(), handle })
     }
 
     /// A new event. Until it is recorded it counts as happened.
@@ -45,13 +47,14 @@ impl Context {
     /// # Errors
     ///
     /// [`Error::Call`] while a graph is captured, or when the device has no more of them.
-    pub fn event(&self) -> Result<Event<'_>> {
-        self.release_waiting();
+    pub fn event(&self) -> Result<Event> {
+        let turn = self.turn();
+        turn.release_waiting();
         let mut handle = ptr::null_mut();
         // SAFETY: the context lives and `handle` may be written.
-        let code = unsafe { (self.library().nncuda_event_create)(self.handle(), &raw mut handle) };
-        let made = self.check("nncuda_event_create", code).map(|()| NonNull::new(handle));
-        made?.map(|handle| Event { context: self, handle }).ok_or_else(|| self.nothing("nncuda_event_create"))
+        let code = unsafe { (turn.functions().nncuda_event_create)(turn.handle(), &raw mut handle) };
+        let handle = made(&turn, "nncuda_event_create", code, handle)?;
+        Ok(Event { context: self.clone(), handle })
     }
 
     /// Kernels and copies of the context's own stream wait for the event from now on.
@@ -59,32 +62,38 @@ impl Context {
     /// # Errors
     ///
     /// [`Error::Call`] while a graph is captured, or when the event is of another context.
-    pub fn wait(&self, event: &Event<'_>) -> Result<()> {
+    pub fn wait(&self, event: &Event) -> Result<()> {
         self.order(ptr::null_mut(), event)
     }
 
-    fn order(&self, stream: *mut nncuda_stream, event: &Event<'_>) -> Result<()> {
+    fn order(&self, stream: *mut nncuda_stream, event: &Event) -> Result<()> {
+        let turn = self.turn();
         // SAFETY: context, stream and event live; an event of another context is refused.
-        let code = unsafe { (self.library().nncuda_stream_wait_event)(self.handle(), stream, event.handle.as_ptr()) };
-        self.check("nncuda_stream_wait_event", code)
-    }
-
-    fn nothing(&self, function: &'static str) -> Error {
-        self.check(function, nn_cuda::NNCUDA_ERROR_INTERNAL).expect_err("this is no success")
+        let code = unsafe { (turn.functions().nncuda_stream_wait_event)(turn.handle(), stream, event.handle.as_ptr()) };
+        turn.check("nncuda_stream_wait_event", code)
     }
 }
 
-impl<'ctx> Stream<'ctx> {
+/// What a function has made, which reported `code`.
+fn made<T>(turn: &Turn<'_>, function: &'static str, code: i32, handle: *mut T) -> Result<Handle<T>> {
+    turn.check(function, code)?;
+    Handle::new(handle).ok_or_else(|| {
+        let none = turn.check(function, nn_cuda::NNCUDA_ERROR_INTERNAL);
+        none.expect_err("the status is no success")
+    })
+}
+
+impl Stream {
     /// Waits until the stream has done all that was given to it.
     ///
     /// # Errors
     ///
     /// The first that the device met.
     pub fn synchronize(&self) -> Result<()> {
+        let turn = self.context.turn();
         // SAFETY: context and stream live.
-        let code =
-            unsafe { (self.context.library().nncuda_stream_synchronize)(self.context.handle(), self.handle.as_ptr()) };
-        self.context.check("nncuda_stream_synchronize", code)
+        let code = unsafe { (turn.functions().nncuda_stream_synchronize)(turn.handle(), self.handle.as_ptr()) };
+        turn.check("nncuda_stream_synchronize", code)
     }
 
     /// What is given to the stream from now on waits for the event.
@@ -92,7 +101,7 @@ impl<'ctx> Stream<'ctx> {
     /// # Errors
     ///
     /// [`Error::Call`] while a graph is captured, or when the event is of another context.
-    pub fn wait(&self, event: &Event<'_>) -> Result<()> {
+    pub fn wait(&self, event: &Event) -> Result<()> {
         self.context.order(self.handle.as_ptr(), event)
     }
 
@@ -143,9 +152,9 @@ impl<'ctx> Stream<'ctx> {
 
 /// The copies that a stream was given in a scope.
 struct Given<'env> {
-    stream: &'env Stream<'env>,
-    /// Memory that is copied from or to, which must not be freed before that is done. The lifetime is that of the scope.
-    kept: RefCell<Vec<Rc<Allocation<'static>>>>,
+    stream: &'env Stream,
+    /// Memory that is copied from or to, which must not be freed before that is done.
+    kept: RefCell<Vec<Arc<Allocation>>>,
 }
 
 impl Given<'_> {
@@ -181,7 +190,7 @@ impl<'scope> Copies<'scope, '_> {
     /// # Errors
     ///
     /// [`Error::Shape`] when dtype or number differ, or the tensor is not dense; [`Error::Call`] while a graph is captured.
-    pub fn upload<T: Element>(&'scope self, target: &GpuTensor<'scope>, source: &'scope [T]) -> Result<()> {
+    pub fn upload<T: Element>(&'scope self, target: &Tensor, source: &'scope [T]) -> Result<()> {
         target.matches::<T>("upload", source.len())?;
         let bytes = size_of_val(source);
         let kind = nn_cuda::NNCUDA_HOST_TO_DEVICE;
@@ -194,7 +203,7 @@ impl<'scope> Copies<'scope, '_> {
     /// # Errors
     ///
     /// As [`upload`](Self::upload).
-    pub fn download<T: Element>(&'scope self, target: &'scope mut [T], source: &GpuTensor<'scope>) -> Result<()> {
+    pub fn download<T: Element>(&'scope self, target: &'scope mut [T], source: &Tensor) -> Result<()> {
         source.matches::<T>("download", target.len())?;
         let bytes = size_of_val(target);
         let kind = nn_cuda::NNCUDA_DEVICE_TO_HOST;
@@ -208,24 +217,23 @@ impl<'scope> Copies<'scope, '_> {
     unsafe fn copy(
         &'scope self,
         operation: &'static str,
-        tensor: &GpuTensor<'scope>,
-        target: *mut std::ffi::c_void,
-        source: *const std::ffi::c_void,
+        tensor: &Tensor,
+        target: *mut c_void,
+        source: *const c_void,
         bytes: usize,
         kind: i32,
     ) -> Result<()> {
         let stream = self.given.stream;
-        let context = stream.context;
-        let allocation = tensor.allocation();
+        let (context, allocation) = (&stream.context, tensor.allocation());
         if !tensor.layout().is_dense() {
             return Err(Error::shape(operation, format!("{tensor:?} must be dense")));
         }
-        if !ptr::eq(tensor.context(), context) {
+        if !tensor.context().is(context) {
             return Err(Error::shape(operation, "the tensor is of another context than the stream".to_owned()));
         }
+        let turn = context.turn();
         // Copies of one stream are in order; beside one of another stream this would find half of it.
-        let own =
-            self.given.kept.borrow().iter().any(|kept| Rc::as_ptr(kept).cast::<()>() == Rc::as_ptr(allocation).cast());
+        let own = self.given.kept.borrow().iter().any(|kept| Arc::ptr_eq(kept, allocation));
         if allocation.in_flight() && !own {
             return Err(Error::shape(operation, "another stream is copying the tensor".to_owned()));
         }
@@ -237,30 +245,25 @@ impl<'scope> Copies<'scope, '_> {
         // SAFETY: context and stream live; the memory is kept, and the slice borrowed, until the stream has been waited
         // for at the end of the scope. Kernels and other copies refuse the tensor until then.
         let code =
-            unsafe { (context.library().nncuda_memcpy_async)(context.handle(), handle, target, source, bytes, kind) };
-        context.check("nncuda_memcpy_async", code)?;
+            unsafe { (turn.functions().nncuda_memcpy_async)(turn.handle(), handle, target, source, bytes, kind) };
+        turn.check("nncuda_memcpy_async", code)?;
         allocation.take_off();
-        // SAFETY: only the lifetime of the reference to the context changes: it lives for the scope, at whose end what is
-        // kept is dropped.
-        let kept = unsafe { mem::transmute::<Rc<Allocation<'_>>, Rc<Allocation<'static>>>(Rc::clone(allocation)) };
-        self.given.kept.borrow_mut().push(kept);
+        self.given.kept.borrow_mut().push(Arc::clone(allocation));
         Ok(())
     }
 }
 
-impl Event<'_> {
+impl Event {
     /// Happens when the stream (without one: the context's own) has done all that was given to it so far.
     ///
     /// # Errors
     ///
     /// [`Error::Call`] while a graph is captured, or when the stream is of another context.
-    pub fn record(&self, stream: Option<&Stream<'_>>) -> Result<()> {
-        let stream = stream.map_or(ptr::null_mut(), |stream| stream.handle.as_ptr());
+    pub fn record(&self, stream: Option<&Stream>) -> Result<()> {
+        let (turn, stream) = (self.context.turn(), stream.map_or(ptr::null_mut(), |stream| stream.handle.as_ptr()));
         // SAFETY: context, stream and event live; a stream of another context is refused.
-        let code = unsafe {
-            (self.context.library().nncuda_event_record)(self.context.handle(), stream, self.handle.as_ptr())
-        };
-        self.context.check("nncuda_event_record", code)
+        let code = unsafe { (turn.functions().nncuda_event_record)(turn.handle(), stream, self.handle.as_ptr()) };
+        turn.check("nncuda_event_record", code)
     }
 
     /// Waits until the event has happened.
@@ -269,10 +272,10 @@ impl Event<'_> {
     ///
     /// The first that the device met.
     pub fn synchronize(&self) -> Result<()> {
+        let turn = self.context.turn();
         // SAFETY: context and event live.
-        let code =
-            unsafe { (self.context.library().nncuda_event_synchronize)(self.context.handle(), self.handle.as_ptr()) };
-        self.context.check("nncuda_event_synchronize", code)
+        let code = unsafe { (turn.functions().nncuda_event_synchronize)(turn.handle(), self.handle.as_ptr()) };
+        turn.check("nncuda_event_synchronize", code)
     }
 
     /// Whether the event has happened.
@@ -281,12 +284,11 @@ impl Event<'_> {
     ///
     /// The first that the device met.
     pub fn happened(&self) -> Result<bool> {
-        let mut happened = 0;
+        let (turn, mut happened) = (self.context.turn(), 0);
         // SAFETY: context and event live and `happened` may be written.
-        let code = unsafe {
-            (self.context.library().nncuda_event_query)(self.context.handle(), self.handle.as_ptr(), &raw mut happened)
-        };
-        self.context.check("nncuda_event_query", code).map(|()| happened != 0)
+        let code =
+            unsafe { (turn.functions().nncuda_event_query)(turn.handle(), self.handle.as_ptr(), &raw mut happened) };
+        turn.check("nncuda_event_query", code).map(|()| happened != 0)
     }
 
     /// Milliseconds from this event to a later one; both must have happened.
@@ -294,30 +296,28 @@ impl Event<'_> {
     /// # Errors
     ///
     /// [`Error::Call`] when one of them has not.
-    pub fn milliseconds_to(&self, end: &Event<'_>) -> Result<f32> {
-        let mut milliseconds = 0.0;
+    pub fn milliseconds_to(&self, end: &Event) -> Result<f32> {
+        let (turn, mut milliseconds) = (self.context.turn(), 0.0);
         let (start, end) = (self.handle.as_ptr(), end.handle.as_ptr());
         // SAFETY: context and events live and `milliseconds` may be written; an event of another context is refused.
-        let code = unsafe {
-            (self.context.library().nncuda_event_elapsed)(self.context.handle(), start, end, &raw mut milliseconds)
-        };
-        self.context.check("nncuda_event_elapsed", code).map(|()| milliseconds)
+        let code = unsafe { (turn.functions().nncuda_event_elapsed)(turn.handle(), start, end, &raw mut milliseconds) };
+        turn.check("nncuda_event_elapsed", code).map(|()| milliseconds)
     }
 }
 
-impl Drop for Stream<'_> {
+impl Drop for Stream {
     fn drop(&mut self) {
         self.context.release(Released::Stream(self.handle));
     }
 }
 
-impl Drop for Event<'_> {
+impl Drop for Event {
     fn drop(&mut self) {
         self.context.release(Released::Event(self.handle));
     }
 }
 
-impl fmt::Debug for Stream<'_> {
+impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stream").finish_non_exhaustive()
     }
@@ -329,7 +329,7 @@ impl fmt::Debug for Copies<'_, '_> {
     }
 }
 
-impl fmt::Debug for Event<'_> {
+impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Event").finish_non_exhaustive()
     }

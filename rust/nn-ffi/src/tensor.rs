@@ -4,8 +4,11 @@
 //!
 //! The elements of a tensor are device memory, not Rust memory: no reference into it is ever handed out, on the CPU engine
 //! neither. Values cross by copies. So several tensors may look at the same memory (`view`, `narrow`, `clone`), and
-//! kernels take inputs and outputs alike as `&GpuTensor`, without a rule of Rust about aliasing being touched; which
+//! kernels take inputs and outputs alike as `&Tensor`, without a rule of Rust about aliasing being touched; which
 //! outputs may be which inputs is the kernels' contract, and the library checks it.
+//!
+//! Threads may share tensors, and so memory: whoever writes while another one reads gets the values of one order of the calls or
+//! the other, since a context makes its calls one at a time.
 //!
 //! What must hold for memory safety is that no call reads or writes outside of its tensors' memory. A tensor's layout
 //! never describes more than the memory that it keeps alive; a kernel's function checks all shapes against each other
@@ -14,20 +17,22 @@
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr;
-use std::rc::Rc;
+use std::sync::Arc;
 
+use crate::context::Turn;
+use crate::handle::Handle;
 use crate::memory::Allocation;
 use crate::{Context, DType, Element, Error, Layout, Result};
 
 /// Memory of a context with a shape and a dtype.
 ///
-/// Clones, views and narrowed tensors share memory, which is freed when the last of them is gone. They borrow the context,
-/// which therefore outlives them.
+/// Clones, views and narrowed tensors share memory, which is freed when the last of them is gone. Each keeps its context, and
+/// may be used by any thread.
 #[derive(Clone)]
-pub struct GpuTensor<'ctx> {
-    allocation: Rc<Allocation<'ctx>>,
-    /// Address of the first element; null when there is none.
-    pointer: *mut c_void,
+pub struct Tensor {
+    allocation: Arc<Allocation>,
+    /// The first element; `None` when there is none.
+    first: Option<Handle<c_void>>,
     layout: Layout,
 }
 
@@ -37,11 +42,10 @@ impl Context {
     /// # Errors
     ///
     /// [`Status::OutOfMemory`](crate::Status::OutOfMemory) when the device has no more; the context stays usable.
-    pub fn empty(&self, shape: &[usize], dtype: DType) -> Result<GpuTensor<'_>> {
+    pub fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let layout = Layout::dense(shape, dtype)?;
         let allocation = self.allocate(layout.bytes())?;
-        let pointer = allocation.pointer().map_or(ptr::null_mut(), ptr::NonNull::as_ptr);
-        Ok(GpuTensor { allocation, pointer, layout })
+        Ok(Tensor { first: allocation.memory(), allocation, layout })
     }
 
     /// A tensor of zeros.
@@ -49,7 +53,7 @@ impl Context {
     /// # Errors
     ///
     /// As [`empty`](Self::empty).
-    pub fn zeros(&self, shape: &[usize], dtype: DType) -> Result<GpuTensor<'_>> {
+    pub fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let tensor = self.empty(shape, dtype)?;
         tensor.zero()?;
         Ok(tensor)
@@ -60,7 +64,7 @@ impl Context {
     /// # Errors
     ///
     /// [`Error::Shape`] when there are not, and as [`empty`](Self::empty).
-    pub fn tensor<T: Element>(&self, values: &[T], shape: &[usize]) -> Result<GpuTensor<'_>> {
+    pub fn tensor<T: Element>(&self, values: &[T], shape: &[usize]) -> Result<Tensor> {
         let layout = Layout::dense(shape, T::DTYPE)?;
         if layout.len() != values.len() {
             let message = format!("{} values cannot fill a tensor of shape {shape:?}", values.len());
@@ -72,12 +76,12 @@ impl Context {
     }
 }
 
-impl<'ctx> GpuTensor<'ctx> {
+impl Tensor {
     // What it is
 
     /// The context whose memory it is.
     #[must_use]
-    pub fn context(&self) -> &'ctx Context {
+    pub fn context(&self) -> &Context {
         self.allocation.context()
     }
 
@@ -114,10 +118,10 @@ impl<'ctx> GpuTensor<'ctx> {
     /// Address of the first element on the device; null when there is none. For calls by name.
     #[must_use]
     pub fn pointer(&self) -> *mut c_void {
-        self.pointer
+        self.first.map_or(ptr::null_mut(), Handle::as_ptr)
     }
 
-    pub(crate) fn allocation(&self) -> &Rc<Allocation<'ctx>> {
+    pub(crate) fn allocation(&self) -> &Arc<Allocation> {
         &self.allocation
     }
 
@@ -142,8 +146,8 @@ impl<'ctx> GpuTensor<'ctx> {
     pub fn narrow(&self, dim: usize, start: usize, len: usize) -> Result<Self> {
         let (layout, offset) = self.layout.narrow(dim, start, len)?;
         // The address is only ever followed by the library, which wrapping arithmetic suits as well as any.
-        let pointer = self.pointer.cast::<u8>().wrapping_add(offset * self.dtype().size()).cast();
-        Ok(Self { allocation: Rc::clone(&self.allocation), pointer, layout })
+        let first = Handle::new(self.pointer().wrapping_byte_add(offset * self.dtype().size()));
+        Ok(Self { allocation: Arc::clone(&self.allocation), first, layout })
     }
 
     /// Itself when it is dense, else a dense copy.
@@ -168,15 +172,14 @@ impl<'ctx> GpuTensor<'ctx> {
     ///
     /// [`Error::Call`] when the device has failed.
     pub fn zero(&self) -> Result<()> {
-        self.on_ground("zero")?;
-        let context = self.context();
+        let turn = self.turn("zero")?;
         for (offset, bytes) in self.runs() {
-            let target = self.pointer.cast::<u8>().wrapping_add(offset).cast();
+            let target = self.pointer().wrapping_byte_add(offset);
             // SAFETY: context and memory live, and the bytes are this tensor's.
-            let code = unsafe { (context.library().nncuda_memset)(context.handle(), target, 0, bytes as i64) };
-            context.check("nncuda_memset", code)?;
+            let code = unsafe { (turn.functions().nncuda_memset)(turn.handle(), target, 0, bytes as i64) };
+            turn.check("nncuda_memset", code)?;
         }
-        self.keep_with(None);
+        turn.keep(&[Some(self)]);
         Ok(())
     }
 
@@ -186,24 +189,24 @@ impl<'ctx> GpuTensor<'ctx> {
     /// # Errors
     ///
     /// [`Error::Shape`] when shape, dtype or context differ.
-    pub fn copy_from(&self, source: &GpuTensor<'_>) -> Result<()> {
-        if !ptr::eq(source.context(), self.context()) {
+    pub fn copy_from(&self, source: &Tensor) -> Result<()> {
+        if !source.context().is(self.context()) {
             return Err(Error::shape("copy_from", "the tensors are of different contexts".to_owned()));
         }
         if source.shape() != self.shape() || source.dtype() != self.dtype() {
             let message = format!("{source:?} cannot be copied into {self:?}: shape and dtype must be the same");
             return Err(Error::shape("copy_from", message));
         }
-        self.on_ground("copy_from")?;
+        let turn = self.turn("copy_from")?;
         source.on_ground("copy_from")?;
         let whole = self.layout.is_dense() && source.layout.is_dense();
         let (rows, bytes) = if whole { (1, self.layout.bytes()) } else { (self.shape()[0], self.row_bytes()) };
         for row in 0..rows {
             let target = self.address(row * self.layout.row_stride());
             let from = source.address(row * source.layout.row_stride());
-            self.copy(target, from, bytes, nn_cuda::NNCUDA_DEVICE_TO_DEVICE)?;
+            copy(&turn, target, from, bytes, nn_cuda::NNCUDA_DEVICE_TO_DEVICE)?;
         }
-        self.keep_with(Some(source));
+        turn.keep(&[Some(self), Some(source)]);
         Ok(())
     }
 
@@ -214,8 +217,7 @@ impl<'ctx> GpuTensor<'ctx> {
     /// [`Error::Shape`] when the type is that of another dtype or there are not as many values as elements.
     pub fn copy_from_slice<T: Element>(&self, values: &[T]) -> Result<()> {
         self.matches::<T>("copy_from_slice", values.len())?;
-        self.on_ground("copy_from_slice")?;
-        self.upload(values.as_ptr().cast())
+        self.upload("copy_from_slice", values.as_ptr().cast())
     }
 
     /// Overwrites the values with bytes of the host: the elements as they lie in the memory of a little-endian machine.
@@ -225,8 +227,7 @@ impl<'ctx> GpuTensor<'ctx> {
     /// [`Error::Shape`] when there are not as many bytes as the elements have.
     pub fn copy_from_bytes(&self, bytes: &[u8]) -> Result<()> {
         self.matches_bytes("copy_from_bytes", bytes.len())?;
-        self.on_ground("copy_from_bytes")?;
-        self.upload(bytes.as_ptr().cast())
+        self.upload("copy_from_bytes", bytes.as_ptr().cast())
     }
 
     /// Copies the values to the host, after all work given to the context is done.
@@ -278,6 +279,13 @@ impl<'ctx> GpuTensor<'ctx> {
 
     // Behind the copies
 
+    /// The context's turn, for work on this tensor.
+    fn turn(&self, operation: &'static str) -> Result<Turn<'_>> {
+        let turn = self.context().turn();
+        self.on_ground(operation)?;
+        Ok(turn)
+    }
+
     /// Requires that no stream is copying the memory: a copy beside another would find half of it.
     fn on_ground(&self, operation: &'static str) -> Result<()> {
         if !self.allocation.in_flight() {
@@ -313,7 +321,7 @@ impl<'ctx> GpuTensor<'ctx> {
     }
 
     fn address(&self, element: usize) -> *mut c_void {
-        self.pointer.cast::<u8>().wrapping_add(element * self.dtype().size()).cast()
+        self.pointer().wrapping_byte_add(element * self.dtype().size())
     }
 
     /// Offset and length in bytes of each dense run.
@@ -326,45 +334,37 @@ impl<'ctx> GpuTensor<'ctx> {
     }
 
     /// `values` must be readable for as many bytes as the elements have.
-    fn upload(&self, values: *const c_void) -> Result<()> {
-        let mut from = values.cast::<u8>();
+    fn upload(&self, operation: &'static str, values: *const c_void) -> Result<()> {
+        let (turn, mut from) = (self.turn(operation)?, values);
         for (offset, bytes) in self.runs() {
-            let target = self.pointer.cast::<u8>().wrapping_add(offset).cast();
-            self.copy(target, from.cast(), bytes, nn_cuda::NNCUDA_HOST_TO_DEVICE)?;
-            from = from.wrapping_add(bytes);
+            let target = self.pointer().wrapping_byte_add(offset);
+            copy(&turn, target, from, bytes, nn_cuda::NNCUDA_HOST_TO_DEVICE)?;
+            from = from.wrapping_byte_add(bytes);
         }
         Ok(())
     }
 
     /// `values` must be writable for as many bytes as the elements have.
     fn download(&self, values: *mut c_void) -> Result<()> {
-        self.on_ground("copy to the host")?;
-        let mut target = values.cast::<u8>();
+        let (turn, mut target) = (self.turn("copy to the host")?, values);
         for (offset, bytes) in self.runs() {
-            let from = self.pointer.cast::<u8>().wrapping_add(offset);
-            self.copy(target.cast(), from.cast(), bytes, nn_cuda::NNCUDA_DEVICE_TO_HOST)?;
-            target = target.wrapping_add(bytes);
+            let from = self.pointer().wrapping_byte_add(offset);
+            copy(&turn, target, from, bytes, nn_cuda::NNCUDA_DEVICE_TO_HOST)?;
+            target = target.wrapping_byte_add(bytes);
         }
         Ok(())
     }
-
-    fn copy(&self, target: *mut c_void, source: *const c_void, bytes: usize, kind: i32) -> Result<()> {
-        let context = self.context();
-        // SAFETY: the context lives; both sides were computed from tensors that live, or are slices of the caller's that
-        // hold as many bytes, and the call is done with the host's side when it returns.
-        let code = unsafe { (context.library().nncuda_memcpy)(context.handle(), target, source, bytes as i64, kind) };
-        context.check("nncuda_memcpy", code)
-    }
-
-    fn keep_with(&self, other: Option<&GpuTensor<'_>>) {
-        if self.context().capturing.get() {
-            self.context().keep(&[Some(self), other]);
-        }
-    }
 }
 
-impl fmt::Debug for GpuTensor<'_> {
+fn copy(turn: &Turn<'_>, target: *mut c_void, source: *const c_void, bytes: usize, kind: i32) -> Result<()> {
+    // SAFETY: the context lives; both sides were computed from tensors that live, or are slices of the caller's that hold
+    // as many bytes, and the call is done with the host's side when it returns.
+    let code = unsafe { (turn.functions().nncuda_memcpy)(turn.handle(), target, source, bytes as i64, kind) };
+    turn.check("nncuda_memcpy", code)
+}
+
+impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "GpuTensor({:?}, {})", self.layout, self.context().device())
+        write!(f, "Tensor({:?}, {})", self.layout, self.context().device())
     }
 }

@@ -2,12 +2,12 @@
 
 mod device;
 
-use nn_ffi::{Context, DType, DecodingStrategy, GpuTensor, Replay, Result, Sampler, kernels};
+use nn_ffi::{Context, DType, DecodingStrategy, Replay, Result, Sampler, Tensor, kernels};
 
 const ROWS: usize = 3;
 const VOCAB: usize = 50;
 
-fn logits(context: &Context) -> Result<GpuTensor<'_>> {
+fn logits(context: &Context) -> Result<Tensor> {
     let logits = context.empty(&[ROWS, VOCAB], DType::F32)?;
     kernels::normal(&logits, 0.0, 2.0, 11, 0, 0)?;
     Ok(logits)
@@ -54,7 +54,7 @@ fn the_same_seed_gives_the_same_tokens_captured_or_not() -> Result<()> {
 fn row_r_draws_as_a_sampler_of_seed_plus_r() -> Result<()> {
     let context = device::context();
     let logits = logits(&context)?;
-    let draw = |seed: i64, rows: &GpuTensor<'_>| -> Result<Vec<i32>> {
+    let draw = |seed: i64, rows: &Tensor| -> Result<Vec<i32>> {
         let ids = context.zeros(&[rows.shape()[0]], DType::I32)?;
         let sampler = Sampler::new(&context, DecodingStrategy::Sample { temperature: 1.0 }, seed, rows.shape()[0])?;
         sampler.draw(rows, &ids)?;

@@ -6,12 +6,12 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nn_ffi::{
-    DType, Error, GpuTensor, GpuTrainer, LossScalingOptions, LossScalingState, MomentsKind, Replay, Result, Run,
-    Status, UpdateOptions, kernels,
+    DType, Error, LossScalingOptions, LossScalingState, MomentsKind, Optimizer, Replay, Result, Run, Status, Tensor,
+    UpdateOptions, kernels,
 };
 
 /// A few products and norms, so that sums have many terms.
-fn work(x: &GpuTensor<'_>, weight: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+fn work(x: &Tensor, weight: &Tensor, y: &Tensor) -> Result<()> {
     let context = x.context();
     let hidden = context.empty(&[x.shape()[0], weight.shape()[0]], DType::F32)?;
     kernels::gemm(x, weight, &hidden, false, true)?;
@@ -36,9 +36,8 @@ fn a_graph_gives_the_bits_of_its_calls() -> Result<()> {
         kernels::normal(&x, 0.0, 1.0, seed, 0, 0)?;
         work(&x, &weight, &eager)?;
         graph.launch()?;
-        let bits = |tensor: &GpuTensor<'_>| {
-            tensor.to_vec::<f32>().map(|values| values.iter().map(|value| value.to_bits()).collect())
-        };
+        let bits =
+            |tensor: &Tensor| tensor.to_vec::<f32>().map(|values| values.iter().map(|value| value.to_bits()).collect());
         let (one, other): (Vec<u32>, Vec<u32>) = (bits(&eager)?, bits(&captured)?);
         assert_eq!(one, other);
     }
@@ -184,7 +183,7 @@ fn fit(capture: bool, steps: usize, resume_at: Option<usize>) -> Result<Vec<u32>
     let context = device::context();
     let (parameters, gradients) = (context.zeros(&[16], DType::F32)?, context.zeros(&[16], DType::F32)?);
     kernels::normal(&parameters, 0.0, 0.5, 3, 0, 0)?;
-    let mut trainer = GpuTrainer::new(&parameters, &gradients, None, OPTIONS, capture)?;
+    let mut trainer = Optimizer::new(&parameters, &gradients, None, OPTIONS, capture)?;
     let (x, wanted, y) =
         (context.empty(&[8, 4], DType::F32)?, context.empty(&[8, 4], DType::F32)?, context.empty(&[8, 4], DType::F32)?);
     for step in 0..steps {
@@ -193,7 +192,7 @@ fn fit(capture: bool, steps: usize, resume_at: Option<usize>) -> Result<Vec<u32>
             let [first, second] = trainer.moments().data();
             let moments = (first.to_vec::<f32>()?, second.to_vec::<f32>()?);
             let done = trainer.steps_done();
-            trainer = GpuTrainer::new(&parameters, &gradients, None, OPTIONS, capture)?;
+            trainer = Optimizer::new(&parameters, &gradients, None, OPTIONS, capture)?;
             let [first, second] = trainer.moments().data();
             first.copy_from_slice(&moments.0)?;
             second.copy_from_slice(&moments.1)?;
@@ -235,13 +234,13 @@ fn training_has_the_same_bits_captured_or_not_and_resumed_or_not() -> Result<()>
 fn a_step_that_fails_does_not_count() -> Result<()> {
     let context = device::context();
     let parameters = context.zeros(&[16], DType::F32)?;
-    let mut trainer = GpuTrainer::new(&parameters, &parameters, None, OPTIONS, true)?;
+    let mut trainer = Optimizer::new(&parameters, &parameters, None, OPTIONS, true)?;
     for _ in 0..4 {
         let failed = trainer.step(&[1], || Err(Error::Value("no data".to_owned())));
         assert_eq!(failed.err(), Some(Error::Value("no data".to_owned())));
     }
     assert_eq!(trainer.steps_done(), 0);
-    let wrong = GpuTrainer::new(&parameters, &context.zeros(&[15], DType::F32)?, None, OPTIONS, true);
+    let wrong = Optimizer::new(&parameters, &context.zeros(&[15], DType::F32)?, None, OPTIONS, true);
     assert!(wrong.expect_err("there are 15 gradients for 16 parameters").to_string().contains("of one size"));
     Ok(())
 }
@@ -250,7 +249,7 @@ fn a_step_that_fails_does_not_count() -> Result<()> {
 fn why_a_step_runs_call_by_call_is_told() -> Result<()> {
     let context = device::context();
     let (parameters, gradients) = (context.zeros(&[16], DType::F32)?, context.zeros(&[16], DType::F32)?);
-    let mut trainer = GpuTrainer::new(&parameters, &gradients, None, OPTIONS, true)?;
+    let mut trainer = Optimizer::new(&parameters, &gradients, None, OPTIONS, true)?;
     assert_eq!(trainer.eager_reason(), None);
     let table = [
         ([8, 4], Some("the first step of batches [8, 4] runs call by call")),
@@ -264,7 +263,7 @@ fn why_a_step_runs_call_by_call_is_told() -> Result<()> {
         trainer.step(&shape, || kernels::fill(&gradients, 0.5))?;
         assert_eq!(trainer.eager_reason(), reason);
     }
-    let mut eager = GpuTrainer::new(&parameters, &gradients, None, OPTIONS, false)?;
+    let mut eager = Optimizer::new(&parameters, &gradients, None, OPTIONS, false)?;
     for _ in 0..2 {
         eager.step(&[8, 4], || kernels::fill(&gradients, 0.5))?;
         assert_eq!(eager.eager_reason(), Some("capture is off"));
@@ -277,7 +276,7 @@ fn a_step_that_cannot_be_captured_goes_on_call_by_call() -> Result<()> {
     let context = device::context();
     let trained = |capture: bool, look: bool| -> Result<(Vec<f32>, Option<String>, usize)> {
         let (parameters, gradients) = (context.zeros(&[16], DType::F32)?, context.zeros(&[16], DType::F32)?);
-        let mut trainer = GpuTrainer::new(&parameters, &gradients, None, OPTIONS, capture)?;
+        let mut trainer = Optimizer::new(&parameters, &gradients, None, OPTIONS, capture)?;
         let mut made = 0;
         for shape in [[1, 1], [1, 1], [1, 1], [2, 1]] {
             trainer.step(&shape, || {
@@ -305,9 +304,9 @@ fn nothing_is_updated_from_the_first_step_on_whose_gradients_are_not_finite() ->
     let context = device::context();
     for bad in [f32::NAN, f32::INFINITY] {
         let (parameters, gradients) = (context.zeros(&[16], DType::F32)?, context.zeros(&[16], DType::F32)?);
-        let mut trainer = GpuTrainer::new(&parameters, &gradients, None, OPTIONS, true)?;
+        let mut trainer = Optimizer::new(&parameters, &gradients, None, OPTIONS, true)?;
         let source = context.zeros(&[16], DType::F32)?;
-        let step = |trainer: &mut GpuTrainer<'_>, value: f32| -> Result<Vec<u32>> {
+        let step = |trainer: &mut Optimizer, value: f32| -> Result<Vec<u32>> {
             source.copy_from_slice(&[value; 16])?;
             trainer.step(&[1], || gradients.copy_from(&source))?;
             let [first, second] = trainer.moments().data();
@@ -338,16 +337,16 @@ fn what_cannot_be_trained_is_refused() -> Result<()> {
     let parameters = context.zeros(&[16], DType::F32)?;
     for (len, dtype) in [(15, DType::BF16), (16, DType::F32)] {
         let rounded = context.zeros(&[len], dtype)?;
-        let wrong = GpuTrainer::new(&parameters, &parameters, Some(&rounded), OPTIONS, true);
+        let wrong = Optimizer::new(&parameters, &parameters, Some(&rounded), OPTIONS, true);
         assert!(wrong.expect_err("a copy of another size or dtype").to_string().contains("of f16 or bf16"));
     }
     let state = LossScalingState { scale: 8.0, good_steps: 1, skipped: 2 };
-    let mut plain = GpuTrainer::new(&parameters, &parameters, None, OPTIONS, true)?;
+    let mut plain = Optimizer::new(&parameters, &parameters, None, OPTIONS, true)?;
     assert!(plain.restore(3, Some(state)).is_err() && plain.restore(-1, None).is_err());
     assert_eq!((plain.loss_scaling()?, plain.loss_scale().is_none(), plain.skip().item::<i32>()?), (None, true, 0));
     let scaling = LossScalingOptions { scale: 4.0, growth: 2.0, backoff: 0.5, interval: 3 };
     let options = UpdateOptions { loss_scaling: Some(scaling), ..OPTIONS };
-    let mut scaled = GpuTrainer::new(&parameters, &parameters, None, options, true)?;
+    let mut scaled = Optimizer::new(&parameters, &parameters, None, options, true)?;
     assert!(scaled.restore(3, None).is_err() && scaled.restore(1, Some(state)).is_err());
     scaled.restore(3, Some(state))?;
     assert_eq!((scaled.steps_done(), scaled.loss_scaling()?), (3, Some(state)));

@@ -1,13 +1,13 @@
 //! What tensors' shapes tell a kernel, and what is said when they disagree.
 
-use nn_ffi::{Activation, Context, DType, Device, Error, GpuTensor, Result, RopeLayout, Status, kernels};
+use nn_ffi::{Activation, Context, DType, Device, Error, Result, RopeLayout, Status, Tensor, kernels};
 
 fn cpu() -> Context {
     Context::open(Device::Cpu, Some(1), None).expect("there is a CPU")
 }
 
 /// A tensor of small whole numbers.
-fn numbers<'ctx>(context: &'ctx Context, shape: &[usize]) -> GpuTensor<'ctx> {
+fn numbers(context: &Context, shape: &[usize]) -> Tensor {
     let values: Vec<f32> = (0..shape.iter().product()).map(|index: usize| (index % 7) as f32 - 3.0).collect();
     context.tensor(&values, shape).expect("it fits")
 }

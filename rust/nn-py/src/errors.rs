@@ -50,7 +50,7 @@ fn class<'py>(py: Python<'py>, name: &str, bases: &[&Bound<'py, PyType>], about:
 pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let text = error.to_string();
     let made = match error {
-        Error::Format { path, problem } => {
+        Error::Format { path, problem, .. } => {
             named(py, "FormatError", &text, &[("path", path.to_string_lossy().as_ref()), ("problem", problem)], 0)
         }
         Error::OutOfRange(_) => named(py, "OutOfRangeError", &text, &[], Status::OutOfRange.code()),

@@ -4,10 +4,10 @@
 
 mod errors;
 mod model;
+mod shared;
 mod tokenizer;
 mod trainer;
 mod values;
-mod worker;
 
 /// nncuda's MoE transformer and trainer, in Rust: the same numbers as `nncuda`'s, to the bit.
 #[pyo3::pymodule]

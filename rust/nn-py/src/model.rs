@@ -1,8 +1,8 @@
 //! `nncuda_rs.Model`, and the tokens that it writes.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender};
 
 use nn_core::generate::{Sampling, generate};
 use nn_core::model::{MoEConfig, MoETransformer, Precision};
@@ -13,16 +13,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::exception;
+use crate::shared::{Holding, Place, Shared, broken};
 use crate::values::{Ids, Tensors, array, dictionary, table};
-use crate::worker::{Holding, Place, Worker, broken};
 
 /// A decoder-only transformer whose feed-forward networks are mixtures of experts, in Rust.
 ///
-/// It lives in a thread of its own. Calls from several Python threads wait for one another; while one waits, the others
-/// run.
+/// Calls from several Python threads wait for one another; while one computes or waits, the others run.
 #[pyclass(frozen, module = "nncuda_rs")]
 pub(crate) struct Model {
-    pub(crate) worker: Arc<Worker>,
+    pub(crate) shared: Shared,
     pub(crate) config: MoEConfig,
 }
 
@@ -31,7 +30,7 @@ pub(crate) fn model_config(py: Python<'_>, config: Option<&Bound<'_, PyDict>>) -
     MoEConfig::from_table(&table(config)?).map_err(|error| exception(py, &error))
 }
 
-fn holding(model: MoETransformer<'_>) -> Holding<'_> {
+fn holding(model: MoETransformer) -> Holding {
     Holding::Model(Box::new(model))
 }
 
@@ -63,10 +62,10 @@ impl Model {
         let place = Place::new(device, threads, isa).map_err(|error| exception(py, &error))?;
         let (config, precision) = (model_config(py, config)?, self::precision(py, precision)?);
         let sizes = config.clone();
-        let worker = Worker::start(py, place, move |ctx| {
+        let shared = Shared::new(py, place, move |ctx| {
             MoETransformer::random_in(ctx, sizes, seed, training, precision).map(holding)
         })?;
-        Ok(Self { worker: Arc::new(worker), config })
+        Ok(Self { shared, config })
     }
 
     /// The model of a checkpoint, of the last (or `best`) checkpoint of a run, or of a Mixtral folder from elsewhere, to
@@ -90,8 +89,8 @@ impl Model {
         let precision = self::precision(py, precision)?;
         let checkpoint = open(py, path, best)?;
         let config = checkpoint.config.clone();
-        let worker = Worker::start(py, place, move |ctx| checkpoint.model(ctx, training, precision).map(holding))?;
-        Ok(Self { worker: Arc::new(worker), config })
+        let shared = Shared::new(py, place, move |ctx| checkpoint.model(ctx, training, precision).map(holding))?;
+        Ok(Self { shared, config })
     }
 
     /// All options by name.
@@ -102,20 +101,20 @@ impl Model {
 
     /// A copy of each parameter by name, float32 arrays in the order of the arena, whatever the precision.
     fn parameters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.worker.call(py, |holding| Tensors::of(holding.model().parameters()))?.arrays(py)
+        self.shared.call(py, |holding| Tensors::of(holding.model().parameters()))?.arrays(py)
     }
 
     /// A copy of each parameter's gradient by name, as the last step left them. Raises ValueError for a model that was
     /// made for inference.
     fn gradients<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.worker.call(py, |holding| Tensors::of(holding.model().gradients()?))?.arrays(py)
+        self.shared.call(py, |holding| Tensors::of(holding.model().gradients()?))?.arrays(py)
     }
 
     /// Logits float32 [batch, length, vocab] of all positions of ids int32 [batch, length].
     fn logits<'py>(&self, py: Python<'py>, input_ids: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         let ids = Ids::new("input_ids", input_ids)?;
         let shape = [ids.rows, ids.length, self.config.vocab_size];
-        let logits = self.worker.call(py, move |holding| {
+        let logits = self.shared.call(py, move |holding| {
             let model = holding.model();
             let ids = model.context().tensor(&ids.values, &[ids.rows, ids.length])?;
             Ok(model.forward(&ids)?.to_vec::<f32>()?)
@@ -131,7 +130,7 @@ impl Model {
         targets: &Bound<'_, PyAny>,
     ) -> PyResult<(f64, u64)> {
         let (ids, wanted) = Ids::pair(input_ids, targets)?;
-        self.worker.call(py, move |holding| {
+        self.shared.call(py, move |holding| {
             let model = holding.model();
             let shape = [ids.rows, ids.length];
             let ids = model.context().tensor(&ids.values, &shape)?;
@@ -141,7 +140,7 @@ impl Model {
 
     /// Continues a prompt of token ids, token by token, up to and including `end_id`.
     ///
-    /// The tokens are computed ahead of who takes them, in the model's thread; other calls of the model wait until all
+    /// The tokens are computed ahead of who takes them, in a thread; other calls of the model wait until all
     /// are there or the iterator is dropped. Raises ValueError when the prompt is empty or the model does not reach that
     /// far, and OutOfRangeError when an id is no token.
     #[pyo3(signature = (prompt, max_new_tokens, *, temperature=0.0, top_k=None, top_p=None, seed=0, end_id=None))]
@@ -161,9 +160,10 @@ impl Model {
         let strategy = strategy.map_err(|error| exception(py, &error.into()))?;
         // Seeds count modulo 2^64.
         let sampling = Sampling { strategy, seed: seed as i64 };
-        let (tokens, written) = mpsc::channel();
-        self.worker.send(move |holding| write(holding.model(), &prompt, max_new_tokens, &sampling, end_id, &tokens))?;
-        Ok(Generation { tokens: Mutex::new(written), _worker: Arc::clone(&self.worker) })
+        let tokens = self.shared.stream(py, move |holding, tokens| {
+            write(holding.model(), &prompt, max_new_tokens, &sampling, end_id, tokens);
+        })?;
+        Ok(Generation { tokens: Mutex::new(tokens) })
     }
 }
 
@@ -175,7 +175,7 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf, best: bool) -> PyResult<Checkp
 
 /// Sends tokens until there are no more, or nobody takes them.
 fn write(
-    model: &MoETransformer<'_>,
+    model: &MoETransformer,
     prompt: &[i32],
     max_new_tokens: usize,
     sampling: &Sampling,
@@ -198,8 +198,6 @@ fn write(
 #[pyclass(frozen, module = "nncuda_rs")]
 pub(crate) struct Generation {
     tokens: Mutex<Receiver<nn_core::Result<i32>>>,
-    /// The model's thread must not end while it writes.
-    _worker: Arc<Worker>,
 }
 
 #[pymethods]

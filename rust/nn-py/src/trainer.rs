@@ -1,7 +1,6 @@
 //! `nncuda_rs.Trainer`, and what a step of it did.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use nn_core::format::Table;
 use nn_core::model::MoETransformer;
@@ -12,14 +11,14 @@ use pyo3::types::PyDict;
 
 use crate::errors::exception;
 use crate::model::{Model, model_config, open};
+use crate::shared::{Holding, Place, Shared};
 use crate::values::{Ids, Tensors, dictionary, table};
-use crate::worker::{Holding, Place, Worker};
 
 /// Trains a model with AdamW, in Rust.
 #[pyclass(frozen, module = "nncuda_rs")]
 pub(crate) struct Trainer {
     model: Py<Model>,
-    worker: Arc<Worker>,
+    shared: Shared,
     config: TrainConfig,
 }
 
@@ -50,11 +49,11 @@ impl Trainer {
         let sizes = self::model_config(py, model_config)?;
         let config = TrainConfig::from_table(&table(train_config)?).map_err(wrong)?;
         let (model, options) = (sizes.clone(), config.clone());
-        let worker = Worker::start(py, place, move |ctx| {
+        let shared = Shared::new(py, place, move |ctx| {
             let model = MoETransformer::random_in(ctx, model, seed, true, options.precision)?;
             Ok(Holding::Trainer(Box::new(train::Trainer::new(model, options, capture)?)))
         })?;
-        Self::with(py, worker, sizes, config)
+        Self::with(py, shared, sizes, config)
     }
 
     /// The trainer of a checkpoint, or of the last (or `best`) checkpoint of a run: weights, moments, step and options
@@ -75,11 +74,10 @@ impl Trainer {
         let checkpoint = open(py, path, best)?;
         let sizes = checkpoint.config.clone();
         let changes = table(changes)?;
-        let worker = Worker::start(py, place, move |ctx| {
-            Ok(Holding::Trainer(Box::new(checkpoint.trainer_with(ctx, &changes)?)))
-        })?;
-        let config = worker.call(py, |holding| Ok(holding.trainer()?.config().clone()))?;
-        Self::with(py, worker, sizes, config)
+        let shared =
+            Shared::new(py, place, move |ctx| Ok(Holding::Trainer(Box::new(checkpoint.trainer_with(ctx, &changes)?))))?;
+        let config = shared.call(py, |holding| Ok(holding.trainer()?.config().clone()))?;
+        Self::with(py, shared, sizes, config)
     }
 
     /// The model that is trained, as it is now; it changes with every step.
@@ -97,26 +95,26 @@ impl Trainer {
     /// Steps done, those that were skipped included.
     #[getter]
     fn step(&self, py: Python<'_>) -> PyResult<usize> {
-        self.worker.call(py, |holding| Ok(holding.trainer()?.step()))
+        self.shared.call(py, |holding| Ok(holding.trainer()?.step()))
     }
 
     /// Why the last step ran call by call; None when it was replayed, or there was none yet.
     #[getter]
     fn eager_reason(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        self.worker.call(py, |holding| Ok(holding.trainer()?.eager_reason().map(str::to_owned)))
+        self.shared.call(py, |holding| Ok(holding.trainer()?.eager_reason().map(str::to_owned)))
     }
 
     /// The first step since this trainer began whose gradients were not finite, from which on nothing was updated; None
     /// when there was none, and in f16, where such steps are skipped and training goes on.
     #[getter]
     fn diverged_at(&self, py: Python<'_>) -> PyResult<Option<usize>> {
-        self.worker.call(py, |holding| holding.trainer()?.diverged_at())
+        self.shared.call(py, |holding| holding.trainer()?.diverged_at())
     }
 
     /// What the next step's loss scaling depends on: scale, good_steps, skipped; None in another precision than f16.
     #[getter]
     fn loss_scaling<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let state = self.worker.call(py, |holding| holding.trainer()?.loss_scaling())?;
+        let state = self.shared.call(py, |holding| holding.trainer()?.loss_scaling())?;
         let values = state.map(|state| {
             let (scale, good_steps, skipped) = (state.scale.into(), state.good_steps.into(), state.skipped.into());
             Table::from([("scale", scale), ("good_steps", good_steps), ("skipped", skipped)])
@@ -136,7 +134,7 @@ impl Trainer {
         targets: &Bound<'_, PyAny>,
     ) -> PyResult<StepResult> {
         let (ids, wanted) = Ids::pair(input_ids, targets)?;
-        self.worker.call(py, move |holding| {
+        self.shared.call(py, move |holding| {
             let Ids { rows, length, values: inputs } = ids;
             let result = holding.trainer()?.train_step(&Batch { rows, length, inputs, targets: wanted.values })?;
             Ok(StepResult {
@@ -155,7 +153,7 @@ impl Trainer {
 
     /// Copies of the first and of the second moments by parameter, float32 arrays.
     fn moments<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
-        let [first, second] = self.worker.call(py, |holding| {
+        let [first, second] = self.shared.call(py, |holding| {
             let moments = holding.trainer()?.moments();
             let codes = "the moments are codes of 8 bits; save_checkpoint writes them with their scales";
             let [first, second] = moments.ok_or_else(|| nn_core::Error::value(codes))?;
@@ -180,7 +178,7 @@ impl Trainer {
         held_out_loss: Option<f64>,
         tokenizer: Option<PathBuf>,
     ) -> PyResult<PathBuf> {
-        self.worker.call(py, move |holding| {
+        self.shared.call(py, move |holding| {
             let tokenizer = tokenizer.map(Tokenizer::load).transpose()?;
             let trainer = holding.trainer()?;
             let (step, train) = (trainer.step(), trainer.config().clone());
@@ -193,10 +191,9 @@ impl Trainer {
 }
 
 impl Trainer {
-    fn with(py: Python<'_>, worker: Worker, sizes: nn_core::model::MoEConfig, config: TrainConfig) -> PyResult<Self> {
-        let worker = Arc::new(worker);
-        let model = Py::new(py, Model { worker: Arc::clone(&worker), config: sizes })?;
-        Ok(Self { model, worker, config })
+    fn with(py: Python<'_>, shared: Shared, sizes: nn_core::model::MoEConfig, config: TrainConfig) -> PyResult<Self> {
+        let model = Py::new(py, Model { shared: shared.clone(), config: sizes })?;
+        Ok(Self { model, shared, config })
     }
 }
 

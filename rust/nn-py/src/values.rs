@@ -51,7 +51,7 @@ pub(crate) fn dictionary<'py>(py: Python<'py>, options: &Table) -> PyResult<Boun
     Ok(made)
 }
 
-/// Ids of a batch, on their way to the model's thread.
+/// Ids of a batch, copied from Python.
 pub(crate) struct Ids {
     pub(crate) rows: usize,
     pub(crate) length: usize,
@@ -93,14 +93,14 @@ impl Ids {
     }
 }
 
-/// An arena on its way from the model's thread: all its elements, and name, shape and place of each tensor.
+/// An arena on its way to Python: all its elements, and name, shape and place of each tensor.
 pub(crate) struct Tensors {
     values: Vec<f32>,
     places: Vec<(String, Vec<usize>, usize)>,
 }
 
 impl Tensors {
-    pub(crate) fn of(arena: &ParameterArena<'_>) -> nn_core::Result<Self> {
+    pub(crate) fn of(arena: &ParameterArena) -> nn_core::Result<Self> {
         let specs = arena.layout().specs().iter();
         let places = specs.map(|spec| (spec.name.clone(), spec.shape.clone(), spec.offset)).collect();
         Ok(Self { values: arena.to_vec()?, places })

@@ -20,7 +20,7 @@ pub use value::{Table, Value};
 
 /// A JSON file that holds an object.
 pub fn read_json(path: &Path) -> Result<Table> {
-    let bytes = std::fs::read(path).map_err(|error| Error::unreadable(path, &error))?;
+    let bytes = std::fs::read(path).map_err(|error| Error::unreadable(path, error))?;
     let value = parse_json(&bytes).map_err(|problem| Error::format(path, format!("is not JSON ({problem})")))?;
     match value {
         Value::Table(table) => Ok(table),

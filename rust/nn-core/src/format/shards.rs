@@ -47,7 +47,7 @@ pub struct TokenShard {
 impl TokenShard {
     /// Opens a shard.
     pub fn open(path: &Path) -> Result<Self> {
-        let unreadable = |error: std::io::Error| Error::unreadable(path, &error);
+        let unreadable = |error: std::io::Error| Error::unreadable(path, error);
         let file = File::open(path).map_err(unreadable)?;
         let size = file.metadata().map_err(unreadable)?.len();
         let mut head = [0; HEADER_BYTES];
@@ -145,7 +145,7 @@ impl TokenShard {
 
     /// Reads from the file. `Error::Format` when it ends before it did.
     fn with_file(&self, read: impl FnOnce(&mut File) -> std::io::Result<()>) -> Result<()> {
-        let unreadable = |error: std::io::Error| Error::unreadable(&self.path, &error);
+        let unreadable = |error: std::io::Error| Error::unreadable(&self.path, error);
         let mut file = File::open(&self.path).map_err(unreadable)?;
         match read(&mut file) {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {

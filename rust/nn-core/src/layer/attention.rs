@@ -1,6 +1,6 @@
 //! Causal self-attention with rotary embedding and shared key heads, in training and over a cache.
 
-use nn_ffi::{DType, GpuTensor, RopeLayout, kernels};
+use nn_ffi::{DType, RopeLayout, Tensor, kernels};
 
 use super::cache::KVCache;
 use super::linear::Linear;
@@ -14,11 +14,11 @@ use crate::error::{Error, Result};
 /// is multi-query attention, with as many as query heads multi-head.
 /// (Vaswani et al. 2017, eq. 1; Shazeer 2019, multi-query; Su et al. 2021, rotary)
 #[derive(Debug)]
-pub struct MQAttention<'ctx> {
+pub struct MQAttention {
     /// The fused projection of queries, keys and values.
-    pub qkv: Linear<'ctx>,
+    pub qkv: Linear,
     /// The projection of the heads' outputs.
-    pub output: Linear<'ctx>,
+    pub output: Linear,
     /// Query heads.
     pub heads: usize,
     /// Key and value heads.
@@ -29,26 +29,21 @@ pub struct MQAttention<'ctx> {
 
 /// What the backward of attention needs of its forward.
 #[derive(Debug)]
-pub struct MQAttentionKept<'ctx> {
-    qkv: GpuTensor<'ctx>,
-    heads: GpuTensor<'ctx>,
-    lse: GpuTensor<'ctx>,
+pub struct MQAttentionKept {
+    qkv: Tensor,
+    heads: Tensor,
+    lse: Tensor,
 }
 
-impl<'ctx> MQAttention<'ctx> {
+impl MQAttention {
     /// x `[batch*length, hidden]`, sequences one after the other, to the same shape.
-    pub fn forward(&self, x: &GpuTensor<'ctx>, batch: usize, rotation: &Rotation<'ctx>) -> Result<GpuTensor<'ctx>> {
+    pub fn forward(&self, x: &Tensor, batch: usize, rotation: &Rotation) -> Result<Tensor> {
         let (out, _) = self.forward_keeping(x, batch, rotation)?;
         Ok(out)
     }
 
     /// As `forward`, with what `backward` needs.
-    pub fn forward_keeping(
-        &self,
-        x: &GpuTensor<'ctx>,
-        batch: usize,
-        rotation: &Rotation<'ctx>,
-    ) -> Result<(GpuTensor<'ctx>, MQAttentionKept<'ctx>)> {
+    pub fn forward_keeping(&self, x: &Tensor, batch: usize, rotation: &Rotation) -> Result<(Tensor, MQAttentionKept)> {
         let (ctx, [rows, _]) = (x.context(), sizes("x", x)?);
         let length = rows
             .checked_div(batch)
@@ -68,12 +63,12 @@ impl<'ctx> MQAttention<'ctx> {
     /// Gradient of x from dy, both `[batch*length, hidden]`.
     pub fn backward(
         &self,
-        dy: &GpuTensor<'ctx>,
-        x: &GpuTensor<'ctx>,
-        kept: MQAttentionKept<'ctx>,
-        rotation: &Rotation<'ctx>,
+        dy: &Tensor,
+        x: &Tensor,
+        kept: MQAttentionKept,
+        rotation: &Rotation,
         beta: f32,
-    ) -> Result<GpuTensor<'ctx>> {
+    ) -> Result<Tensor> {
         let ctx = x.context();
         let dheads = ctx.empty(kept.heads.shape(), x.dtype())?;
         self.output.backward(dy, &kept.heads, &dheads, beta)?;
@@ -94,13 +89,7 @@ impl<'ctx> MQAttention<'ctx> {
     }
 
     /// As `forward` for the next tokens of one sequence, x `[length, hidden]`, which follow those in row `row`.
-    pub fn prefill(
-        &self,
-        x: &GpuTensor<'ctx>,
-        cache: &KVCache<'ctx>,
-        layer: usize,
-        row: usize,
-    ) -> Result<GpuTensor<'ctx>> {
+    pub fn prefill(&self, x: &Tensor, cache: &KVCache, layer: usize, row: usize) -> Result<Tensor> {
         let [length, _] = sizes("x", x)?;
         let before = cache.used(row)?;
         let qkv = self.qkv.forward(x)?;
@@ -110,7 +99,7 @@ impl<'ctx> MQAttention<'ctx> {
         let (keys, values) = (keys.narrow(0, row, 1)?, values.narrow(0, row, 1)?);
         kernels::kv_append(&k, &v, &cache.starts.narrow(0, row, 1)?, &keys, &values)?;
         if before > 0 {
-            let all = |cached: &GpuTensor<'ctx>| cached.view(&cached.shape()[1..])?.narrow(0, 0, before + length);
+            let all = |cached: &Tensor| cached.view(&cached.shape()[1..])?.narrow(0, 0, before + length);
             (k, v) = (all(&keys)?, all(&values)?);
         }
         let heads = x.context().empty(&[length, self.heads, self.head_dim], x.dtype())?;
@@ -119,7 +108,7 @@ impl<'ctx> MQAttention<'ctx> {
     }
 
     /// One new token a sequence, x `[batch, hidden]`.
-    pub fn decode(&self, x: &GpuTensor<'ctx>, cache: &KVCache<'ctx>, layer: usize) -> Result<GpuTensor<'ctx>> {
+    pub fn decode(&self, x: &Tensor, cache: &KVCache, layer: usize) -> Result<Tensor> {
         let [batch, _] = sizes("x", x)?;
         let qkv = self.qkv.forward(x)?;
         let [q, k, v] = self.split(&qkv)?;
@@ -131,7 +120,7 @@ impl<'ctx> MQAttention<'ctx> {
         self.output.forward(&heads.view(&[batch, self.heads * self.head_dim])?)
     }
 
-    fn rotate(&self, q: &GpuTensor<'ctx>, k: &GpuTensor<'ctx>, rotation: &Rotation<'ctx>) -> Result<()> {
+    fn rotate(&self, q: &Tensor, k: &Tensor, rotation: &Rotation) -> Result<()> {
         let Rotation { cosine, sine, positions } = rotation;
         Ok(kernels::rope_qk(q, k, cosine, sine, positions, RopeLayout::Half)?)
     }
@@ -142,7 +131,7 @@ impl<'ctx> MQAttention<'ctx> {
     }
 
     /// Views of the queries, keys and values in the fused product, `[tokens, heads, head_dim]` each.
-    fn split(&self, qkv: &GpuTensor<'ctx>) -> Result<[GpuTensor<'ctx>; 3]> {
+    fn split(&self, qkv: &Tensor) -> Result<[Tensor; 3]> {
         let ([rows, _], dim) = (sizes("the fused product", qkv)?, self.head_dim);
         let part = |first: usize, heads: usize| qkv.narrow(1, first * dim, heads * dim)?.view(&[rows, heads, dim]);
         let (heads, kv_heads) = (self.heads, self.kv_heads);

@@ -1,6 +1,6 @@
 //! One block: h = x + attention(norm(x)); out = h + moe(norm(h)).
 
-use nn_ffi::GpuTensor;
+use nn_ffi::Tensor;
 
 use super::attention::{MQAttention, MQAttentionKept};
 use super::cache::KVCache;
@@ -11,15 +11,15 @@ use crate::error::Result;
 
 /// Pre-norm attention and mixture of experts around the residual stream.
 #[derive(Debug)]
-pub struct TransformerBlock<'ctx> {
+pub struct TransformerBlock {
     /// The norm before attention.
-    pub input_norm: RMSNorm<'ctx>,
+    pub input_norm: RMSNorm,
     /// Attention.
-    pub attention: MQAttention<'ctx>,
+    pub attention: MQAttention,
     /// The norm before the mixture.
-    pub post_norm: RMSNorm<'ctx>,
+    pub post_norm: RMSNorm,
     /// The mixture of experts.
-    pub moe: MoELayer<'ctx>,
+    pub moe: MoELayer,
     /// Whether `backward` finds again, by the same calls, all but the block's input.
     /// (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4)
     pub recompute: bool,
@@ -28,14 +28,14 @@ pub struct TransformerBlock<'ctx> {
 /// What the backward of a block needs of its forward: the block's input (which is the output of the block before), and
 /// the rest unless that is found again.
 #[derive(Debug)]
-pub struct BlockKept<'ctx> {
-    x: GpuTensor<'ctx>,
-    rest: Rest<'ctx>,
+pub struct BlockKept {
+    x: Tensor,
+    rest: Rest,
 }
 
 #[derive(Debug)]
-enum Rest<'ctx> {
-    Kept(Box<(Attended<'ctx>, MoEKept<'ctx>)>),
+enum Rest {
+    Kept(Box<(Attended, MoEKept)>),
     /// For a batch of so many sequences, with so many slots an expert.
     Again {
         batch: usize,
@@ -45,18 +45,18 @@ enum Rest<'ctx> {
 
 /// The stream between the two halves, the norms' outputs and deviations, and what attention keeps.
 #[derive(Debug)]
-struct Attended<'ctx> {
-    normed: GpuTensor<'ctx>,
-    rstd: GpuTensor<'ctx>,
-    attention: MQAttentionKept<'ctx>,
-    middle: GpuTensor<'ctx>,
-    post_normed: GpuTensor<'ctx>,
-    post_rstd: GpuTensor<'ctx>,
+struct Attended {
+    normed: Tensor,
+    rstd: Tensor,
+    attention: MQAttentionKept,
+    middle: Tensor,
+    post_normed: Tensor,
+    post_rstd: Tensor,
 }
 
-impl<'ctx> TransformerBlock<'ctx> {
+impl TransformerBlock {
     /// x `[batch*length, hidden]` to the same shape. No expert drops a token.
-    pub fn forward(&self, x: &GpuTensor<'ctx>, batch: usize, rotation: &Rotation<'ctx>) -> Result<GpuTensor<'ctx>> {
+    pub fn forward(&self, x: &Tensor, batch: usize, rotation: &Rotation) -> Result<Tensor> {
         let middle = self.attention.forward(&self.input_norm.forward(x)?, batch, rotation)?;
         let normed = self.post_norm.forward_residual(&middle, x)?;
         self.moe.forward(&normed, &middle)
@@ -66,12 +66,12 @@ impl<'ctx> TransformerBlock<'ctx> {
     /// the experts were used.
     pub fn forward_keeping(
         &self,
-        x: GpuTensor<'ctx>,
+        x: Tensor,
         batch: usize,
-        rotation: &Rotation<'ctx>,
+        rotation: &Rotation,
         capacity: i64,
-        aux: &GpuTensor<'ctx>,
-    ) -> Result<(GpuTensor<'ctx>, ExpertUse<'ctx>, BlockKept<'ctx>)> {
+        aux: &Tensor,
+    ) -> Result<(Tensor, ExpertUse, BlockKept)> {
         let attended = self.attend(&x, batch, rotation)?;
         let (out, moe) = self.moe.forward_keeping(&attended.post_normed, &attended.middle, capacity, Some(aux))?;
         let experts = moe.expert_use();
@@ -79,7 +79,7 @@ impl<'ctx> TransformerBlock<'ctx> {
         Ok((out, experts, BlockKept { x, rest }))
     }
 
-    fn attend(&self, x: &GpuTensor<'ctx>, batch: usize, rotation: &Rotation<'ctx>) -> Result<Attended<'ctx>> {
+    fn attend(&self, x: &Tensor, batch: usize, rotation: &Rotation) -> Result<Attended> {
         let (normed, rstd) = self.input_norm.forward_keeping(x)?;
         let (middle, attention) = self.attention.forward_keeping(&normed, batch, rotation)?;
         let (post_normed, post_rstd) = self.post_norm.forward_residual_keeping(&middle, x)?;
@@ -89,12 +89,12 @@ impl<'ctx> TransformerBlock<'ctx> {
     /// Gradient of the block's input from dout, both `[batch*length, hidden]`.
     pub fn backward(
         &self,
-        dout: GpuTensor<'ctx>,
-        kept: BlockKept<'ctx>,
-        rotation: &Rotation<'ctx>,
-        aux_factor: &GpuTensor<'ctx>,
+        dout: Tensor,
+        kept: BlockKept,
+        rotation: &Rotation,
+        aux_factor: &Tensor,
         beta: f32,
-    ) -> Result<GpuTensor<'ctx>> {
+    ) -> Result<Tensor> {
         let BlockKept { x, rest } = kept;
         let (attended, moe) = match rest {
             Rest::Kept(kept) => *kept,
@@ -115,20 +115,14 @@ impl<'ctx> TransformerBlock<'ctx> {
     }
 
     /// The next tokens of one sequence into row `row` of the cache, x `[length, hidden]`.
-    pub fn prefill(
-        &self,
-        x: &GpuTensor<'ctx>,
-        cache: &KVCache<'ctx>,
-        layer: usize,
-        row: usize,
-    ) -> Result<GpuTensor<'ctx>> {
+    pub fn prefill(&self, x: &Tensor, cache: &KVCache, layer: usize, row: usize) -> Result<Tensor> {
         let middle = self.attention.prefill(&self.input_norm.forward(x)?, cache, layer, row)?;
         let normed = self.post_norm.forward_residual(&middle, x)?;
         self.moe.forward(&normed, &middle)
     }
 
     /// One new token a sequence, x `[batch, hidden]`.
-    pub fn decode(&self, x: &GpuTensor<'ctx>, cache: &KVCache<'ctx>, layer: usize) -> Result<GpuTensor<'ctx>> {
+    pub fn decode(&self, x: &Tensor, cache: &KVCache, layer: usize) -> Result<Tensor> {
         let middle = self.attention.decode(&self.input_norm.forward(x)?, cache, layer)?;
         let normed = self.post_norm.forward_residual(&middle, x)?;
         self.moe.forward(&normed, &middle)

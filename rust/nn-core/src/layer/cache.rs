@@ -1,6 +1,6 @@
 //! Keys and values of past tokens.
 
-use nn_ffi::{DType, GpuTensor, kernels};
+use nn_ffi::{DType, Tensor, kernels};
 
 use super::rope::{RopeTables, Rotation};
 use crate::error::{Error, Result};
@@ -10,27 +10,27 @@ use crate::error::{Error, Result};
 ///
 /// The rotary embedding's tables are the cache's own, so that sequences of any length can be run in turns.
 #[derive(Debug)]
-pub struct KVCache<'ctx> {
+pub struct KVCache {
     /// Of each layer, `[batch, capacity, kv_heads, head_dim]`.
-    keys: Vec<GpuTensor<'ctx>>,
-    values: Vec<GpuTensor<'ctx>>,
+    keys: Vec<Tensor>,
+    values: Vec<Tensor>,
     /// i32 `[batch]` on the device: the tokens of each sequence, which is the position of its next one.
-    pub starts: GpuTensor<'ctx>,
+    pub starts: Tensor,
     /// i32 `[batch]` on the device: starts + 1, what the next token looks at, itself included.
-    pub lengths: GpuTensor<'ctx>,
+    pub lengths: Tensor,
     capacity: usize,
     /// The tokens of each sequence as the host knows them, so that it need not read them back.
     used: Vec<usize>,
-    counters: GpuTensor<'ctx>,
-    cosine: GpuTensor<'ctx>,
-    sine: GpuTensor<'ctx>,
-    positions: GpuTensor<'ctx>,
+    counters: Tensor,
+    cosine: Tensor,
+    sine: Tensor,
+    positions: Tensor,
 }
 
-impl<'ctx> KVCache<'ctx> {
+impl KVCache {
     /// An empty cache for `batch` sequences, whose keys and values have a dtype.
     pub fn new(
-        rope: &RopeTables<'ctx>,
+        rope: &RopeTables,
         layers: usize,
         batch: usize,
         capacity: usize,
@@ -63,7 +63,7 @@ impl<'ctx> KVCache<'ctx> {
     }
 
     /// Keys and values of a layer, `[batch, capacity, kv_heads, head_dim]`. `Error::Value` when there is no such layer.
-    pub fn layer(&self, layer: usize) -> Result<(&GpuTensor<'ctx>, &GpuTensor<'ctx>)> {
+    pub fn layer(&self, layer: usize) -> Result<(&Tensor, &Tensor)> {
         let found = self.keys.get(layer).zip(self.values.get(layer));
         found.ok_or_else(|| Error::value(format!("layer {layer} of a cache of {} layers", self.keys.len())))
     }
@@ -111,13 +111,13 @@ impl<'ctx> KVCache<'ctx> {
     }
 
     /// What rotates `length` tokens of a sequence behind its first `before`.
-    pub fn prompt_rotation(&self, before: usize, length: usize) -> Result<Rotation<'ctx>> {
+    pub fn prompt_rotation(&self, before: usize, length: usize) -> Result<Rotation> {
         let positions = self.positions.narrow(0, before, length)?;
         Ok(Rotation { cosine: self.cosine.clone(), sine: self.sine.clone(), positions })
     }
 
     /// What rotates the next token of each sequence.
-    pub fn next_rotation(&self) -> Rotation<'ctx> {
+    pub fn next_rotation(&self) -> Rotation {
         Rotation { cosine: self.cosine.clone(), sine: self.sine.clone(), positions: self.starts.clone() }
     }
 }

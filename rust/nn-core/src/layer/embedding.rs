@@ -1,24 +1,24 @@
 //! The token embedding.
 
-use nn_ffi::{GpuTensor, kernels};
+use nn_ffi::{Tensor, kernels};
 
 use super::{Weight, sizes};
 use crate::error::Result;
 
 /// Rows of a table `[vocab, hidden]`.
 #[derive(Debug)]
-pub struct Embedding<'ctx> {
-    weight: Weight<'ctx>,
+pub struct Embedding {
+    weight: Weight,
 }
 
-impl<'ctx> Embedding<'ctx> {
+impl Embedding {
     /// An embedding over a table `[vocab, hidden]`.
-    pub fn new(weight: Weight<'ctx>) -> Self {
+    pub fn new(weight: Weight) -> Self {
         Self { weight }
     }
 
     /// ids i32 `[tokens]` to rows `[tokens, hidden]`.
-    pub fn forward(&self, ids: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
+    pub fn forward(&self, ids: &Tensor) -> Result<Tensor> {
         let ([tokens], [_, hidden]) = (sizes("ids", ids)?, sizes("the table", &self.weight.value)?);
         let rows = ids.context().empty(&[tokens, hidden], self.weight.value.dtype())?;
         kernels::embedding(&self.weight.value, ids, &rows)?;
@@ -26,7 +26,7 @@ impl<'ctx> Embedding<'ctx> {
     }
 
     /// Adds dy `[tokens, hidden]` to the rows of the gradient that were taken.
-    pub fn backward(&self, dy: &GpuTensor<'ctx>, ids: &GpuTensor<'ctx>) -> Result<()> {
+    pub fn backward(&self, dy: &Tensor, ids: &Tensor) -> Result<()> {
         Ok(kernels::scatter_add(dy, ids, self.weight.grad()?)?)
     }
 }

@@ -1,33 +1,33 @@
 //! The linear layer without a bias.
 
-use nn_ffi::{DType, GpuTensor, kernels};
+use nn_ffi::{DType, Tensor, kernels};
 
 use super::{Weight, sizes};
 use crate::error::Result;
 
 /// y = x W^T for a weight `[out, in]`.
 #[derive(Debug)]
-pub struct Linear<'ctx> {
-    weight: Weight<'ctx>,
+pub struct Linear {
+    weight: Weight,
 }
 
-impl<'ctx> Linear<'ctx> {
+impl Linear {
     /// A layer over a weight `[out, in]`.
-    pub fn new(weight: Weight<'ctx>) -> Self {
+    pub fn new(weight: Weight) -> Self {
         Self { weight }
     }
 
     /// x `[rows, in]` to y `[rows, out]` of the same dtype.
-    pub fn forward(&self, x: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.forward_as(x, x.dtype())
     }
 
     /// As `forward`, but y is f32 in every precision.
-    pub fn forward_f32(&self, x: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
+    pub fn forward_f32(&self, x: &Tensor) -> Result<Tensor> {
         self.forward_as(x, DType::F32)
     }
 
-    fn forward_as(&self, x: &GpuTensor<'ctx>, dtype: DType) -> Result<GpuTensor<'ctx>> {
+    fn forward_as(&self, x: &Tensor, dtype: DType) -> Result<Tensor> {
         let [rows, _] = sizes("x", x)?;
         let y = x.context().empty(&[rows, self.outputs()?], dtype)?;
         self.forward_into(x, &y)?;
@@ -35,30 +35,24 @@ impl<'ctx> Linear<'ctx> {
     }
 
     /// As `forward`, into a y that is given, of x's dtype or f32.
-    pub fn forward_into(&self, x: &GpuTensor<'ctx>, y: &GpuTensor<'ctx>) -> Result<()> {
+    pub fn forward_into(&self, x: &Tensor, y: &Tensor) -> Result<()> {
         Ok(kernels::gemm(x, &self.weight.value, y, false, true)?)
     }
 
     /// Overwrites dx `[rows, in]` by the gradient of x from dy `[rows, out]`. dx may be x itself, whose values are then
     /// spent.
-    pub fn backward(&self, dy: &GpuTensor<'ctx>, x: &GpuTensor<'ctx>, dx: &GpuTensor<'ctx>, beta: f32) -> Result<()> {
+    pub fn backward(&self, dy: &Tensor, x: &Tensor, dx: &Tensor, beta: f32) -> Result<()> {
         self.backward_weight(dy, x, beta)?;
         Ok(kernels::gemm(dy, &self.weight.value, dx, false, false)?)
     }
 
     /// As `backward`, but adds to what dx is.
-    pub fn backward_adding(
-        &self,
-        dy: &GpuTensor<'ctx>,
-        x: &GpuTensor<'ctx>,
-        dx: &GpuTensor<'ctx>,
-        beta: f32,
-    ) -> Result<()> {
+    pub fn backward_adding(&self, dy: &Tensor, x: &Tensor, dx: &Tensor, beta: f32) -> Result<()> {
         self.backward_weight(dy, x, beta)?;
         Ok(kernels::gemm_beta(dy, &self.weight.value, dx, 1.0, 1.0, false, false)?)
     }
 
-    fn backward_weight(&self, dy: &GpuTensor<'ctx>, x: &GpuTensor<'ctx>, beta: f32) -> Result<()> {
+    fn backward_weight(&self, dy: &Tensor, x: &Tensor, beta: f32) -> Result<()> {
         Ok(kernels::gemm_beta(dy, x, self.weight.grad()?, 1.0, beta, true, false)?)
     }
 

@@ -29,12 +29,12 @@ pub use moe::{ExpertUse, MoEKept, MoELayer, Router, Routing, SwiGLU};
 pub use norm::RMSNorm;
 pub use rope::{RopeTables, Rotation};
 
-use nn_ffi::GpuTensor;
+use nn_ffi::Tensor;
 
 use crate::error::{Error, Result};
 
 /// The sizes of a tensor that must have so many dimensions.
-fn sizes<const N: usize>(what: &str, tensor: &GpuTensor<'_>) -> Result<[usize; N]> {
+fn sizes<const N: usize>(what: &str, tensor: &Tensor) -> Result<[usize; N]> {
     tensor.shape().try_into().map_err(|_| {
         let shape = tensor.shape();
         Error::value(format!("{what} has shape {shape:?}; it must have {N} dimensions"))
@@ -43,20 +43,20 @@ fn sizes<const N: usize>(what: &str, tensor: &GpuTensor<'_>) -> Result<[usize; N
 
 /// A parameter and its gradient, views of the arenas; without a gradient, for inference only.
 #[derive(Debug)]
-pub struct Weight<'ctx> {
+pub struct Weight {
     /// The values.
-    pub value: GpuTensor<'ctx>,
-    grad: Option<GpuTensor<'ctx>>,
+    pub value: Tensor,
+    grad: Option<Tensor>,
 }
 
-impl<'ctx> Weight<'ctx> {
+impl Weight {
     /// A parameter of a layer.
-    pub fn new(value: GpuTensor<'ctx>, grad: Option<GpuTensor<'ctx>>) -> Self {
+    pub fn new(value: Tensor, grad: Option<Tensor>) -> Self {
         Self { value, grad }
     }
 
     /// The gradient. `Error::Value` when the layer was made for inference.
-    pub fn grad(&self) -> Result<&GpuTensor<'ctx>> {
+    pub fn grad(&self) -> Result<&Tensor> {
         self.grad.as_ref().ok_or_else(|| Error::value("this layer was made for inference: it has no gradients"))
     }
 }

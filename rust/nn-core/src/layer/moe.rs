@@ -1,6 +1,6 @@
 //! The mixture of experts: a router that picks k experts a token, and the experts' feed-forward networks.
 
-use nn_ffi::{DType, GpuTensor, kernels};
+use nn_ffi::{DType, Tensor, kernels};
 
 use super::linear::Linear;
 use super::{Weight, sizes};
@@ -8,30 +8,30 @@ use crate::error::Result;
 
 /// Where each token goes: what router and experts hand to one another.
 #[derive(Clone, Debug)]
-pub struct Routing<'ctx> {
+pub struct Routing {
     /// f32 `[tokens, k]`, the weight of each choice.
-    pub weights: GpuTensor<'ctx>,
+    pub weights: Tensor,
     /// i32 `[tokens, k]`, the experts chosen, likeliest first.
-    pub indices: GpuTensor<'ctx>,
+    pub indices: Tensor,
     /// f32 `[tokens, experts]`, all probabilities.
-    pub probs: GpuTensor<'ctx>,
+    pub probs: Tensor,
     /// i32 `[experts]`, slots that chose each expert, dropped ones included.
-    pub counts: GpuTensor<'ctx>,
+    pub counts: Tensor,
     /// i32 `[experts + 1]`, the first row of each expert.
-    pub offsets: GpuTensor<'ctx>,
+    pub offsets: Tensor,
     /// i32 `[tokens, k]`, the row of each slot, -1 if dropped.
-    pub slot_row: GpuTensor<'ctx>,
+    pub slot_row: Tensor,
     /// i32 `[tokens * k]`, the slot of each row.
-    pub row_slot: GpuTensor<'ctx>,
+    pub row_slot: Tensor,
 }
 
 /// Softmax over the experts, the k likeliest, and the plan of which row each slot takes.
 ///
 /// The load-balancing loss is alpha * sum over experts of f * P. (Fedus, Zoph, Shazeer 2021, eq. 4-6)
 #[derive(Debug)]
-pub struct Router<'ctx> {
+pub struct Router {
     /// The product that gives the experts' logits, `[experts, hidden]`.
-    pub gate: Linear<'ctx>,
+    pub gate: Linear,
     /// Experts a token.
     pub k: usize,
     /// Whether a token's weights are divided by their sum.
@@ -40,12 +40,12 @@ pub struct Router<'ctx> {
     pub alpha: f64,
 }
 
-impl<'ctx> Router<'ctx> {
+impl Router {
     /// Routes x `[tokens, hidden]`; adds the load-balancing loss to `aux` f32 `[1]` where given. An expert takes at
     /// most `capacity` slots; 0 for no limit.
     ///
     /// The logits are f32 in every precision: rounded to 16 bits, experts would tie that are not alike.
-    pub fn forward(&self, x: &GpuTensor<'ctx>, capacity: i64, aux: Option<&GpuTensor<'ctx>>) -> Result<Routing<'ctx>> {
+    pub fn forward(&self, x: &Tensor, capacity: i64, aux: Option<&Tensor>) -> Result<Routing> {
         let (ctx, [tokens, _], experts) = (x.context(), sizes("x", x)?, self.gate.outputs()?);
         let logits = self.gate.forward_f32(x)?;
         let routing = Routing {
@@ -69,11 +69,11 @@ impl<'ctx> Router<'ctx> {
     /// Adds to dx what reaches x through the weights and, times `aux_factor` f32 `[1]`, through the balancing loss.
     pub fn backward(
         &self,
-        dweights: &GpuTensor<'ctx>,
-        x: &GpuTensor<'ctx>,
-        routing: &Routing<'ctx>,
-        dx: &GpuTensor<'ctx>,
-        aux_factor: &GpuTensor<'ctx>,
+        dweights: &Tensor,
+        x: &Tensor,
+        routing: &Routing,
+        dx: &Tensor,
+        aux_factor: &Tensor,
         beta: f32,
     ) -> Result<()> {
         let Routing { weights, indices, probs, counts, .. } = routing;
@@ -88,24 +88,24 @@ impl<'ctx> Router<'ctx> {
 /// The experts' feed-forward networks: y = W2 (silu(W1 x) * (W3 x)), rows sorted by expert, so that each product runs
 /// over all experts at once. (Shazeer 2020, "GLU Variants", eq. 6; Gale et al. 2022, "MegaBlocks")
 #[derive(Debug)]
-pub struct SwiGLU<'ctx> {
+pub struct SwiGLU {
     /// `[experts, 2*ffn, hidden]`, the rows of W1 before those of W3.
-    pub w13: Weight<'ctx>,
+    pub w13: Weight,
     /// `[experts, hidden, ffn]`.
-    pub w2: Weight<'ctx>,
+    pub w2: Weight,
 }
 
 /// What the experts' products take in and give between: the tokens in row order, gate and up, and what W2 takes in.
 #[derive(Debug)]
-struct Inside<'ctx> {
-    rows: GpuTensor<'ctx>,
-    gate_up: GpuTensor<'ctx>,
-    active: GpuTensor<'ctx>,
+struct Inside {
+    rows: Tensor,
+    gate_up: Tensor,
+    active: Tensor,
 }
 
-impl<'ctx> SwiGLU<'ctx> {
+impl SwiGLU {
     /// x `[tokens, hidden]` in row order, and what its experts make of it before W2.
-    fn inside(&self, x: &GpuTensor<'ctx>, routing: &Routing<'ctx>) -> Result<Inside<'ctx>> {
+    fn inside(&self, x: &Tensor, routing: &Routing) -> Result<Inside> {
         let (ctx, [count], [_, hidden]) = (x.context(), sizes("the plan", &routing.row_slot)?, sizes("x", x)?);
         let [_, width, _] = sizes("w13", &self.w13.value)?;
         let rows = ctx.empty(&[count, hidden], x.dtype())?;
@@ -119,20 +119,14 @@ impl<'ctx> SwiGLU<'ctx> {
     }
 
     /// The experts' outputs in row order, `[tokens*k, hidden]`.
-    fn outputs(&self, inside: &Inside<'ctx>, offsets: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
+    fn outputs(&self, inside: &Inside, offsets: &Tensor) -> Result<Tensor> {
         let y = inside.rows.context().empty(inside.rows.shape(), inside.rows.dtype())?;
         kernels::grouped_gemm(&inside.active, &self.w2.value, offsets, &y, 0.0, true)?;
         Ok(y)
     }
 
     /// The gradient of the rows, `[tokens*k, hidden]`, in their memory.
-    fn backward(
-        &self,
-        dy: GpuTensor<'ctx>,
-        inside: Inside<'ctx>,
-        offsets: &GpuTensor<'ctx>,
-        beta: f32,
-    ) -> Result<GpuTensor<'ctx>> {
+    fn backward(&self, dy: Tensor, inside: Inside, offsets: &Tensor, beta: f32) -> Result<Tensor> {
         let Inside { rows, gate_up, active } = inside;
         let [gate, up] = halves(&gate_up)?;
         kernels::grouped_gemm_wgrad(&dy, &active, offsets, self.w2.grad()?, beta)?;
@@ -150,20 +144,20 @@ impl<'ctx> SwiGLU<'ctx> {
 
 /// How a layer used its experts, for whoever watches the balance.
 #[derive(Clone, Debug)]
-pub struct ExpertUse<'ctx> {
+pub struct ExpertUse {
     /// Slots that chose each expert, i32 `[experts]`.
-    pub counts: GpuTensor<'ctx>,
+    pub counts: Tensor,
     /// Experts of each token, likeliest first, i32 `[tokens, experts_per_token]`.
-    pub choices: GpuTensor<'ctx>,
+    pub choices: Tensor,
 }
 
 /// out = residual + sum over a token's experts of weight * expert(x).
 #[derive(Debug)]
-pub struct MoELayer<'ctx> {
+pub struct MoELayer {
     /// What picks the experts.
-    pub router: Router<'ctx>,
+    pub router: Router,
     /// The experts.
-    pub experts: SwiGLU<'ctx>,
+    pub experts: SwiGLU,
     /// Whether `backward` finds again, by the same calls, what the experts' products take in and give between.
     pub recompute: bool,
 }
@@ -171,22 +165,22 @@ pub struct MoELayer<'ctx> {
 /// What the backward of the mixture needs of its forward: the routing, the experts' outputs, and, unless that is found
 /// again, what their products take in and give between.
 #[derive(Debug)]
-pub struct MoEKept<'ctx> {
-    routing: Routing<'ctx>,
-    y: GpuTensor<'ctx>,
-    inside: Option<Inside<'ctx>>,
+pub struct MoEKept {
+    routing: Routing,
+    y: Tensor,
+    inside: Option<Inside>,
 }
 
-impl<'ctx> MoEKept<'ctx> {
+impl MoEKept {
     /// How the layer used its experts.
-    pub fn expert_use(&self) -> ExpertUse<'ctx> {
+    pub fn expert_use(&self) -> ExpertUse {
         ExpertUse { counts: self.routing.counts.clone(), choices: self.routing.indices.clone() }
     }
 }
 
-impl<'ctx> MoELayer<'ctx> {
+impl MoELayer {
     /// x and residual `[tokens, hidden]` to the same shape. No expert drops a token.
-    pub fn forward(&self, x: &GpuTensor<'ctx>, residual: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
+    pub fn forward(&self, x: &Tensor, residual: &Tensor) -> Result<Tensor> {
         let (out, _) = self.forward_keeping(x, residual, 0, None)?;
         Ok(out)
     }
@@ -195,11 +189,11 @@ impl<'ctx> MoELayer<'ctx> {
     /// given.
     pub fn forward_keeping(
         &self,
-        x: &GpuTensor<'ctx>,
-        residual: &GpuTensor<'ctx>,
+        x: &Tensor,
+        residual: &Tensor,
         capacity: i64,
-        aux: Option<&GpuTensor<'ctx>>,
-    ) -> Result<(GpuTensor<'ctx>, MoEKept<'ctx>)> {
+        aux: Option<&Tensor>,
+    ) -> Result<(Tensor, MoEKept)> {
         let kept = self.run(x, capacity, aux, !self.recompute)?;
         let out = x.context().empty(x.shape(), x.dtype())?;
         let Routing { weights, slot_row, .. } = &kept.routing;
@@ -208,17 +202,11 @@ impl<'ctx> MoELayer<'ctx> {
     }
 
     /// All that `backward` needs, for x whose `forward` kept nothing; the balancing loss has been counted already.
-    pub fn forward_again(&self, x: &GpuTensor<'ctx>, capacity: i64) -> Result<MoEKept<'ctx>> {
+    pub fn forward_again(&self, x: &Tensor, capacity: i64) -> Result<MoEKept> {
         self.run(x, capacity, None, true)
     }
 
-    fn run(
-        &self,
-        x: &GpuTensor<'ctx>,
-        capacity: i64,
-        aux: Option<&GpuTensor<'ctx>>,
-        keep_inside: bool,
-    ) -> Result<MoEKept<'ctx>> {
+    fn run(&self, x: &Tensor, capacity: i64, aux: Option<&Tensor>, keep_inside: bool) -> Result<MoEKept> {
         let routing = self.router.forward(x, capacity, aux)?;
         let inside = self.experts.inside(x, &routing)?;
         let y = self.experts.outputs(&inside, &routing.offsets)?;
@@ -226,14 +214,7 @@ impl<'ctx> MoELayer<'ctx> {
     }
 
     /// Gradient of x from dout, both `[tokens, hidden]`; the residual's gradient is dout itself.
-    pub fn backward(
-        &self,
-        dout: &GpuTensor<'ctx>,
-        x: &GpuTensor<'ctx>,
-        kept: MoEKept<'ctx>,
-        aux_factor: &GpuTensor<'ctx>,
-        beta: f32,
-    ) -> Result<GpuTensor<'ctx>> {
+    pub fn backward(&self, dout: &Tensor, x: &Tensor, kept: MoEKept, aux_factor: &Tensor, beta: f32) -> Result<Tensor> {
         let MoEKept { routing, y, inside } = kept;
         let inside = inside.map_or_else(|| self.experts.inside(x, &routing), Ok)?;
         let Routing { weights, slot_row, row_slot, .. } = &routing;
@@ -249,7 +230,7 @@ impl<'ctx> MoELayer<'ctx> {
 }
 
 /// The gate and up halves of a fused product, as views.
-fn halves<'ctx>(gate_up: &GpuTensor<'ctx>) -> Result<[GpuTensor<'ctx>; 2]> {
+fn halves(gate_up: &Tensor) -> Result<[Tensor; 2]> {
     let [_, width] = sizes("the fused product", gate_up)?;
     let ffn = width / 2;
     Ok([gate_up.narrow(1, 0, ffn)?, gate_up.narrow(1, ffn, ffn)?])

@@ -1,77 +1,100 @@
 //! Tables of the rotary embedding.
 
-use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use nn_ffi::{Context, DType, GpuTensor, kernels};
+use nn_ffi::{Context, DType, Tensor, kernels};
 
 use crate::error::Result;
 
 /// Cosines and sines `[positions, head_dim/2]` and the position of each token i32 `[tokens]`: how a call rotates.
 #[derive(Clone, Debug)]
-pub struct Rotation<'ctx> {
+pub struct Rotation {
     /// Cosines.
-    pub cosine: GpuTensor<'ctx>,
+    pub cosine: Tensor,
     /// Sines.
-    pub sine: GpuTensor<'ctx>,
+    pub sine: Tensor,
     /// Rows of the two.
-    pub positions: GpuTensor<'ctx>,
+    pub positions: Tensor,
 }
 
 /// Cosines and sines of the rotary embedding, made once for as many positions as were ever asked for.
 #[derive(Debug)]
-pub struct RopeTables<'ctx> {
-    ctx: &'ctx Context,
+pub struct RopeTables {
+    ctx: Context,
     /// Elements a head.
     pub head_dim: usize,
     base: f64,
     ntk_alpha: f64,
-    tables: RefCell<Option<(GpuTensor<'ctx>, GpuTensor<'ctx>)>>,
+    tables: Kept<(Tensor, Tensor)>,
     /// `[batch, length]` of the last length, for the largest batch.
-    positions: RefCell<Option<GpuTensor<'ctx>>>,
+    positions: Kept<Tensor>,
 }
 
-impl<'ctx> RopeTables<'ctx> {
+/// What was made last. No call of the device is made while it is locked: another thread may have the context to itself
+/// and wait for what is in here. Two threads may so make the same thing, of which one is kept.
+#[derive(Debug)]
+struct Kept<T>(Mutex<Option<T>>);
+
+impl<T: Clone> Kept<T> {
+    fn none() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    /// What is kept where it will do, else what `make` makes, which is kept from now on.
+    fn get_or_make(&self, will_do: impl Fn(&T) -> bool, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        if let Some(kept) = self.lock().as_ref().filter(|kept| will_do(kept)) {
+            return Ok(kept.clone());
+        }
+        let made = make()?;
+        let mut kept = self.lock();
+        if let Some(of_another_thread) = kept.as_ref().filter(|kept| will_do(kept)) {
+            return Ok(of_another_thread.clone());
+        }
+        let replaced = kept.replace(made.clone());
+        drop(kept);
+        drop(replaced); // gives memory back, which is a call of the device
+        Ok(made)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RopeTables {
     /// Tables for a base and its NTK-aware factor, 1 for none.
-    pub fn new(ctx: &'ctx Context, head_dim: usize, base: f64, ntk_alpha: f64) -> Self {
-        Self { ctx, head_dim, base, ntk_alpha, tables: RefCell::new(None), positions: RefCell::new(None) }
+    pub fn new(ctx: &Context, head_dim: usize, base: f64, ntk_alpha: f64) -> Self {
+        Self { ctx: ctx.clone(), head_dim, base, ntk_alpha, tables: Kept::none(), positions: Kept::none() }
     }
 
     /// The device.
-    pub fn context(&self) -> &'ctx Context {
-        self.ctx
+    pub fn context(&self) -> &Context {
+        &self.ctx
     }
 
     /// Cosines and sines, `[at least length, head_dim/2]`.
-    pub fn tables(&self, length: usize) -> Result<(GpuTensor<'ctx>, GpuTensor<'ctx>)> {
-        let mut kept = self.tables.borrow_mut();
-        if let Some((cosine, sine)) = kept.as_ref().filter(|(cosine, _)| cosine.shape()[0] >= length) {
-            return Ok((cosine.clone(), sine.clone()));
-        }
-        let shape = [length, self.head_dim / 2];
-        let (cosine, sine) = (self.ctx.empty(&shape, DType::F32)?, self.ctx.empty(&shape, DType::F32)?);
-        kernels::rope_freqs(&cosine, &sine, 0, self.base, self.ntk_alpha)?;
-        *kept = Some((cosine.clone(), sine.clone()));
-        Ok((cosine, sine))
+    pub fn tables(&self, length: usize) -> Result<(Tensor, Tensor)> {
+        let long_enough = |(cosine, _): &(Tensor, Tensor)| cosine.shape()[0] >= length;
+        self.tables.get_or_make(long_enough, || {
+            let shape = [length, self.head_dim / 2];
+            let (cosine, sine) = (self.ctx.empty(&shape, DType::F32)?, self.ctx.empty(&shape, DType::F32)?);
+            kernels::rope_freqs(&cosine, &sine, 0, self.base, self.ntk_alpha)?;
+            Ok((cosine, sine))
+        })
     }
 
     /// 0 .. length-1 for each of `batch` sequences, i32 `[batch*length]`.
-    pub fn positions(&self, batch: usize, length: usize) -> Result<GpuTensor<'ctx>> {
-        let mut kept = self.positions.borrow_mut();
-        let fits = |kept: &&GpuTensor<'ctx>| kept.shape()[1] == length && kept.shape()[0] >= batch;
-        let positions = match kept.as_ref().filter(fits) {
-            Some(positions) => positions.clone(),
-            None => {
-                let rows: Vec<i32> = (0..batch).flat_map(|_| 0..length as i32).collect();
-                let made = self.ctx.tensor(&rows, &[batch, length])?;
-                *kept = Some(made.clone());
-                made
-            }
-        };
+    pub fn positions(&self, batch: usize, length: usize) -> Result<Tensor> {
+        let fits = |kept: &Tensor| kept.shape()[1] == length && kept.shape()[0] >= batch;
+        let positions = self.positions.get_or_make(fits, || {
+            let rows: Vec<i32> = (0..batch).flat_map(|_| 0..length as i32).collect();
+            Ok(self.ctx.tensor(&rows, &[batch, length])?)
+        })?;
         Ok(positions.narrow(0, 0, batch)?.view(&[batch * length])?)
     }
 
     /// What rotates `batch` sequences of `length` tokens from their beginnings.
-    pub fn rotation(&self, batch: usize, length: usize) -> Result<Rotation<'ctx>> {
+    pub fn rotation(&self, batch: usize, length: usize) -> Result<Rotation> {
         let (cosine, sine) = self.tables(length)?;
         Ok(Rotation { cosine, sine, positions: self.positions(batch, length)? })
     }

@@ -1,8 +1,8 @@
 //! One buffer of a layout: the parameters themselves, their gradients, or a moment of the optimiser.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
-use nn_ffi::{Context, DType, GpuTensor, kernels};
+use nn_ffi::{Context, DType, Tensor, kernels};
 
 use super::config::MoEConfig;
 use super::parameters::{ParameterLayout, ParameterSpec};
@@ -12,24 +12,24 @@ use crate::format::value::quoted;
 
 /// One buffer of a layout: f32, or of the 16-bit precision that a model computes in.
 #[derive(Debug)]
-pub struct ParameterArena<'ctx> {
-    layout: Rc<ParameterLayout>,
-    data: GpuTensor<'ctx>,
+pub struct ParameterArena {
+    layout: Arc<ParameterLayout>,
+    data: Tensor,
 }
 
-impl<'ctx> ParameterArena<'ctx> {
+impl ParameterArena {
     /// An arena of zeros.
-    pub fn zeros(ctx: &'ctx Context, layout: &Rc<ParameterLayout>, dtype: DType) -> Result<Self> {
+    pub fn zeros(ctx: &Context, layout: &Arc<ParameterLayout>, dtype: DType) -> Result<Self> {
         Ok(Self::over(layout, ctx.zeros(&[layout.size()], dtype)?))
     }
 
     /// An arena over a tensor `[layout.size()]`.
-    pub fn over(layout: &Rc<ParameterLayout>, data: GpuTensor<'ctx>) -> Self {
-        Self { layout: Rc::clone(layout), data }
+    pub fn over(layout: &Arc<ParameterLayout>, data: Tensor) -> Self {
+        Self { layout: Arc::clone(layout), data }
     }
 
     /// All elements, `[layout.size()]`.
-    pub fn data(&self) -> &GpuTensor<'ctx> {
+    pub fn data(&self) -> &Tensor {
         &self.data
     }
 
@@ -43,13 +43,13 @@ impl<'ctx> ParameterArena<'ctx> {
     }
 
     /// A view of one parameter. `Error::Value` when there is none of this name.
-    pub fn get(&self, name: &str) -> Result<GpuTensor<'ctx>> {
+    pub fn get(&self, name: &str) -> Result<Tensor> {
         let spec = self.spec(name)?;
         self.fused(name, &spec.shape)
     }
 
     /// A view of neighbouring parameters as one tensor of `shape`, from parameter `first` on.
-    pub fn fused(&self, first: &str, shape: &[usize]) -> Result<GpuTensor<'ctx>> {
+    pub fn fused(&self, first: &str, shape: &[usize]) -> Result<Tensor> {
         let spec = self.spec(first)?;
         Ok(self.data.narrow(0, spec.offset, shape.iter().product())?.view(shape)?)
     }
@@ -75,7 +75,7 @@ impl<'ctx> ParameterArena<'ctx> {
     }
 
     /// Rounds the values of another arena of the same layout into this one.
-    pub(crate) fn round(&self, exact: &ParameterArena<'ctx>) -> Result<()> {
+    pub(crate) fn round(&self, exact: &ParameterArena) -> Result<()> {
         Ok(kernels::cast(&exact.data, &self.data)?)
     }
 
@@ -111,7 +111,7 @@ impl<'ctx> ParameterArena<'ctx> {
 }
 
 /// The values of a tensor of f32, bf16 or f16, which f32 holds exactly, on the host.
-pub(crate) fn host_values(tensor: &GpuTensor<'_>) -> Result<Vec<f32>> {
+pub(crate) fn host_values(tensor: &Tensor) -> Result<Vec<f32>> {
     if tensor.dtype() == DType::F32 {
         return Ok(tensor.to_vec()?);
     }

@@ -2,11 +2,10 @@
 
 mod finite;
 
-use std::cell::OnceCell;
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
 
-use nn_ffi::{Context, DType, GpuTensor, kernels};
+use nn_ffi::{Context, DType, Tensor, kernels};
 
 use super::arena::ParameterArena;
 use super::config::MoEConfig;
@@ -48,48 +47,48 @@ impl MoEConfig {
 /// weights are a rounded copy of. `gradients` is f32 of the same layout, or none for a model that only infers.
 /// (Micikevicius et al. 2018, section 3)
 #[derive(Debug)]
-pub struct MoETransformer<'ctx> {
-    ctx: &'ctx Context,
+pub struct MoETransformer {
+    ctx: Context,
     config: MoEConfig,
-    layout: Rc<ParameterLayout>,
+    layout: Arc<ParameterLayout>,
     precision: Precision,
-    parameters: ParameterArena<'ctx>,
-    gradients: Option<ParameterArena<'ctx>>,
+    parameters: ParameterArena,
+    gradients: Option<ParameterArena>,
     /// Where `parameters` are not what it computes with.
-    rounded: Option<ParameterArena<'ctx>>,
-    rope: RopeTables<'ctx>,
+    rounded: Option<ParameterArena>,
+    rope: RopeTables,
     /// For sequences beyond `context`.
-    stretched: OnceCell<RopeTables<'ctx>>,
-    embedding: Embedding<'ctx>,
-    blocks: Vec<TransformerBlock<'ctx>>,
-    norm: RMSNorm<'ctx>,
-    head: Linear<'ctx>,
+    stretched: OnceLock<RopeTables>,
+    embedding: Embedding,
+    blocks: Vec<TransformerBlock>,
+    norm: RMSNorm,
+    head: Linear,
 }
 
 /// What a call of `forward_backward` reads, and where its results go.
 #[derive(Debug)]
-pub struct Gradients<'a, 'ctx> {
+pub struct Gradients<'a> {
     /// i32 `[batch, length]`.
-    pub ids: &'a GpuTensor<'ctx>,
+    pub ids: &'a Tensor,
     /// i32 `[batch, length]`; `IGNORE_INDEX` counts for nothing.
-    pub targets: &'a GpuTensor<'ctx>,
+    pub targets: &'a Tensor,
     /// f32 `[1]`, factor of the sum of the cross-entropies.
-    pub loss_factor: &'a GpuTensor<'ctx>,
+    pub loss_factor: &'a Tensor,
     /// f32 `[1]`, factor of the load-balancing loss.
-    pub aux_factor: &'a GpuTensor<'ctx>,
+    pub aux_factor: &'a Tensor,
     /// f32 `[loss_pieces(tokens)]`, takes the sums of the cross-entropies, without their factor.
-    pub losses: &'a GpuTensor<'ctx>,
+    pub losses: &'a Tensor,
     /// f32 `[1]`, to which the load-balancing loss, without its factor, is added.
-    pub aux: &'a GpuTensor<'ctx>,
+    pub aux: &'a Tensor,
     /// Whether the gradients are added to those that are there.
     pub accumulate: bool,
 }
 
-impl<'ctx> MoETransformer<'ctx> {
+impl MoETransformer {
     /// A model whose weights are all zero, to be loaded; with gradients when it is for training.
-    pub fn zeros(ctx: &'ctx Context, config: MoEConfig, training: bool, precision: Precision) -> Result<Self> {
+    pub fn zeros(ctx: &Context, config: MoEConfig, training: bool, precision: Precision) -> Result<Self> {
         config.validate()?;
-        let layout = Rc::new(ParameterLayout::new(&config)?);
+        let layout = Arc::new(ParameterLayout::new(&config)?);
         let arena = |dtype| ParameterArena::zeros(ctx, &layout, dtype);
         let parameters = arena(if training { DType::F32 } else { precision.dtype() })?;
         let gradients = training.then(|| arena(DType::F32)).transpose()?;
@@ -100,9 +99,9 @@ impl<'ctx> MoETransformer<'ctx> {
         let blocks = (0..config.num_layers).map(|layer| views.block(&config, layer)).collect::<Result<_>>()?;
         let norm = RMSNorm::new(views.weight("model.norm.weight")?, config.norm_eps);
         let head = Linear::new(views.weight("lm_head.weight")?);
-        let stretched = OnceCell::new();
+        let stretched = OnceLock::new();
         Ok(Self {
-            ctx,
+            ctx: ctx.clone(),
             config,
             layout,
             precision,
@@ -119,13 +118,13 @@ impl<'ctx> MoETransformer<'ctx> {
     }
 
     /// A model with random weights from `seed`, for training in f32.
-    pub fn random(ctx: &'ctx Context, config: MoEConfig, seed: i64) -> Result<Self> {
+    pub fn random(ctx: &Context, config: MoEConfig, seed: i64) -> Result<Self> {
         Self::random_in(ctx, config, seed, true, Precision::F32)
     }
 
     /// A model with random weights from `seed`, to compute in `precision`; with gradients when it is for training.
     pub fn random_in(
-        ctx: &'ctx Context,
+        ctx: &Context,
         config: MoEConfig,
         seed: i64,
         training: bool,
@@ -139,7 +138,7 @@ impl<'ctx> MoETransformer<'ctx> {
 
     /// A model with the weights of a folder; with gradients when it is for training.
     pub fn load(
-        ctx: &'ctx Context,
+        ctx: &Context,
         config: MoEConfig,
         weights: &MixtralWeights,
         training: bool,
@@ -160,8 +159,8 @@ impl<'ctx> MoETransformer<'ctx> {
     }
 
     /// The device.
-    pub fn context(&self) -> &'ctx Context {
-        self.ctx
+    pub fn context(&self) -> &Context {
+        &self.ctx
     }
 
     /// Its sizes and options.
@@ -170,7 +169,7 @@ impl<'ctx> MoETransformer<'ctx> {
     }
 
     /// Where each parameter lies in the arenas.
-    pub fn layout(&self) -> &Rc<ParameterLayout> {
+    pub fn layout(&self) -> &Arc<ParameterLayout> {
         &self.layout
     }
 
@@ -180,17 +179,17 @@ impl<'ctx> MoETransformer<'ctx> {
     }
 
     /// What it computes with, of the dtype of its precision.
-    pub fn weights(&self) -> &ParameterArena<'ctx> {
+    pub fn weights(&self) -> &ParameterArena {
         self.rounded.as_ref().unwrap_or(&self.parameters)
     }
 
     /// What is trained and saved.
-    pub fn parameters(&self) -> &ParameterArena<'ctx> {
+    pub fn parameters(&self) -> &ParameterArena {
         &self.parameters
     }
 
     /// Their gradients. `Error::Value` when the model was made for inference.
-    pub fn gradients(&self) -> Result<&ParameterArena<'ctx>> {
+    pub fn gradients(&self) -> Result<&ParameterArena> {
         let missing = || Error::value("this model was made for inference: it has no gradients");
         self.gradients.as_ref().ok_or_else(missing)
     }
@@ -202,7 +201,7 @@ impl<'ctx> MoETransformer<'ctx> {
     }
 
     /// Logits f32 `[batch, length, vocab]` of all positions of ids i32 `[batch, length]`. No expert drops a token.
-    pub fn forward(&self, ids: &GpuTensor<'ctx>) -> Result<GpuTensor<'ctx>> {
+    pub fn forward(&self, ids: &Tensor) -> Result<Tensor> {
         let (ids, batch, length) = flat(ids)?;
         let x = self.norm.forward(&self.stream(&ids, batch)?)?;
         Ok(self.head.forward_f32(&x)?.view(&[batch, length, self.config.vocab_size])?)
@@ -210,7 +209,7 @@ impl<'ctx> MoETransformer<'ctx> {
 
     /// Sum of the cross-entropy over the targets that are not `IGNORE_INDEX`, and their number, for ids and targets
     /// i32 `[batch, length]`. No expert drops a token.
-    pub fn evaluate(&self, ids: &GpuTensor<'ctx>, targets: &GpuTensor<'ctx>) -> Result<(f64, u64)> {
+    pub fn evaluate(&self, ids: &Tensor, targets: &Tensor) -> Result<(f64, u64)> {
         let (ids, batch, _) = flat(ids)?;
         let (targets, _, _) = flat(targets)?;
         let x = self.norm.forward(&self.stream(&ids, batch)?)?;
@@ -229,7 +228,7 @@ impl<'ctx> MoETransformer<'ctx> {
 
     /// Gradients of loss_factor * (sum of cross-entropies) + aux_factor * (load-balancing loss), into `gradients`. Gives
     /// how each layer used its experts.
-    pub fn forward_backward(&self, call: &Gradients<'_, 'ctx>) -> Result<Vec<ExpertUse<'ctx>>> {
+    pub fn forward_backward(&self, call: &Gradients<'_>) -> Result<Vec<ExpertUse>> {
         let (ids, batch, length) = flat(call.ids)?;
         let (targets, _, _) = flat(call.targets)?;
         let capacity = self.config.capacity(batch * length);
@@ -239,7 +238,7 @@ impl<'ctx> MoETransformer<'ctx> {
         }
         let rotation = self.rope.rotation(batch, length)?;
         let mut x = self.embedding.forward(&ids)?;
-        let mut kept: Vec<BlockKept<'ctx>> = Vec::with_capacity(self.blocks.len());
+        let mut kept: Vec<BlockKept> = Vec::with_capacity(self.blocks.len());
         let mut uses = Vec::with_capacity(self.blocks.len());
         for block in &self.blocks {
             let (out, experts, of_block) = block.forward_keeping(x, batch, &rotation, capacity, call.aux)?;
@@ -279,7 +278,7 @@ impl<'ctx> MoETransformer<'ctx> {
     ///
     /// With a capacity beyond `context` the base of its rotary embedding grows by `ntk_alpha`. `Error::Value` when the
     /// model does not reach that far.
-    pub fn cache(&self, batch: usize, capacity: usize) -> Result<KVCache<'ctx>> {
+    pub fn cache(&self, batch: usize, capacity: usize) -> Result<KVCache> {
         let config = &self.config;
         if capacity > config.extended_context {
             let most = config.extended_context;
@@ -289,20 +288,14 @@ impl<'ctx> MoETransformer<'ctx> {
             &self.rope
         } else {
             self.stretched
-                .get_or_init(|| RopeTables::new(self.ctx, config.head_dim, config.rope_base, config.ntk_alpha))
+                .get_or_init(|| RopeTables::new(&self.ctx, config.head_dim, config.rope_base, config.ntk_alpha))
         };
         KVCache::new(rope, config.num_layers, batch, capacity, config.num_kv_heads, self.precision.dtype())
     }
 
     /// Runs a prompt into row `row` of a cache, which must be empty, a long one in parts; the logits of its last token
     /// go to `logits` f32 `[1, vocab]`.
-    pub fn prefill(
-        &self,
-        prompt: &[i32],
-        cache: &mut KVCache<'ctx>,
-        row: usize,
-        logits: &GpuTensor<'ctx>,
-    ) -> Result<()> {
+    pub fn prefill(&self, prompt: &[i32], cache: &mut KVCache, row: usize, logits: &Tensor) -> Result<()> {
         let used = cache.used(row)?;
         if used > 0 {
             return Err(Error::value(format!("sequence {row} has {used} tokens; a prompt needs an empty one")));
@@ -330,7 +323,7 @@ impl<'ctx> MoETransformer<'ctx> {
     ///
     /// All that changes from step to step is on the device, so the calls can be captured and replayed. On the host they
     /// count one step, the graph's first launch; whoever launches it again counts that (`KVCache::count`).
-    pub fn decode(&self, ids: &GpuTensor<'ctx>, cache: &mut KVCache<'ctx>, logits: &GpuTensor<'ctx>) -> Result<()> {
+    pub fn decode(&self, ids: &Tensor, cache: &mut KVCache, logits: &Tensor) -> Result<()> {
         cache.require_room(1, None)?;
         let mut x = self.embedding.forward(ids)?;
         for (layer, block) in self.blocks.iter().enumerate() {
@@ -340,7 +333,7 @@ impl<'ctx> MoETransformer<'ctx> {
         self.head.forward_into(&self.norm.forward(&x)?, logits)
     }
 
-    fn stream(&self, ids: &GpuTensor<'ctx>, batch: usize) -> Result<GpuTensor<'ctx>> {
+    fn stream(&self, ids: &Tensor, batch: usize) -> Result<Tensor> {
         let rotation = self.rope.rotation(batch, ids.len() / batch)?;
         let mut x = self.embedding.forward(ids)?;
         for block in &self.blocks {
@@ -352,13 +345,7 @@ impl<'ctx> MoETransformer<'ctx> {
     /// Cross-entropy and its gradient, chunk by chunk; the gradient of `normed` takes its place.
     ///
     /// The logits and their gradient are f32; only where it enters the products is the gradient rounded to 16 bits.
-    fn loss(
-        &self,
-        normed: &GpuTensor<'ctx>,
-        targets: &GpuTensor<'ctx>,
-        call: &Gradients<'_, 'ctx>,
-        beta: f32,
-    ) -> Result<()> {
+    fn loss(&self, normed: &Tensor, targets: &Tensor, call: &Gradients<'_>, beta: f32) -> Result<()> {
         for (piece, Range { start, end }) in self.chunks(normed.len() / self.config.hidden_size).enumerate() {
             let x = normed.narrow(0, start, end - start)?;
             let wanted = targets.narrow(0, start, end - start)?;
@@ -389,14 +376,14 @@ impl<'ctx> MoETransformer<'ctx> {
         Ok(())
     }
 
-    fn chunks(&self, tokens: usize) -> impl Iterator<Item = Range<usize>> + use<'ctx> {
+    fn chunks(&self, tokens: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let rows = self.config.logits_rows();
         (0..tokens).step_by(rows).map(move |start| start..tokens.min(start + rows))
     }
 }
 
 /// ids `[batch, length]` as `[batch * length]`, and the two sizes.
-fn flat<'ctx>(ids: &GpuTensor<'ctx>) -> Result<(GpuTensor<'ctx>, usize, usize)> {
+fn flat(ids: &Tensor) -> Result<(Tensor, usize, usize)> {
     let [batch, length] = *ids.shape() else {
         return Err(Error::value(format!("ids have shape {:?}; they must be [batch, length]", ids.shape())));
     };
@@ -407,23 +394,23 @@ fn flat<'ctx>(ids: &GpuTensor<'ctx>) -> Result<(GpuTensor<'ctx>, usize, usize)> 
 }
 
 /// The arenas that layers take their views from.
-struct Views<'a, 'ctx> {
-    weights: &'a ParameterArena<'ctx>,
-    gradients: Option<&'a ParameterArena<'ctx>>,
+struct Views<'a> {
+    weights: &'a ParameterArena,
+    gradients: Option<&'a ParameterArena>,
 }
 
-impl<'ctx> Views<'_, 'ctx> {
-    fn weight(&self, name: &str) -> Result<Weight<'ctx>> {
+impl Views<'_> {
+    fn weight(&self, name: &str) -> Result<Weight> {
         let grad = self.gradients.map(|arena| arena.get(name)).transpose()?;
         Ok(Weight::new(self.weights.get(name)?, grad))
     }
 
-    fn fused(&self, first: &str, shape: &[usize]) -> Result<Weight<'ctx>> {
+    fn fused(&self, first: &str, shape: &[usize]) -> Result<Weight> {
         let grad = self.gradients.map(|arena| arena.fused(first, shape)).transpose()?;
         Ok(Weight::new(self.weights.fused(first, shape)?, grad))
     }
 
-    fn block(&self, config: &MoEConfig, layer: usize) -> Result<TransformerBlock<'ctx>> {
+    fn block(&self, config: &MoEConfig, layer: usize) -> Result<TransformerBlock> {
         let prefix = format!("model.layers.{layer}");
         let (hidden, ffn, experts) = (config.hidden_size, config.ffn_size, config.num_experts);
         let qkv_rows = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim;

@@ -48,7 +48,7 @@ const MOST_COUNTED_TOKENS: u64 = 100_000_000;
 pub fn read_run(folder: &Path) -> Result<Table> {
     let path = folder.join("metrics.jsonl");
     if !path.is_file() {
-        return Err(Error::format(folder, "is no training run: it holds no metrics.jsonl"));
+        return Err(Error::missing(folder, "is no training run: it holds no metrics.jsonl"));
     }
     let mut notes = Notes::default();
     let records = read_lines(&path, &mut notes)?;
@@ -159,7 +159,7 @@ type Record = (i64, Table);
 /// The objects of a JSONL file that have a step, in the order of steps. A last line without its end is one that is
 /// being written.
 fn read_lines(path: &Path, notes: &mut Notes) -> Result<Vec<Record>> {
-    let bytes = fs::read(path).map_err(|error| Error::unreadable(path, &error))?;
+    let bytes = fs::read(path).map_err(|error| Error::unreadable(path, error))?;
     let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     let mut found = Vec::new();
     for (index, line) in lines.iter().enumerate() {

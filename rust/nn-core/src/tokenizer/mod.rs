@@ -65,7 +65,7 @@ impl Tokenizer {
     /// Reads a tokenizer file. A file that is no whole SentencePiece model of type unigram or BPE is an `Error::Format`.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let file = fs::read(path).map_err(|error| Error::unreadable(path, &error))?;
+        let file = fs::read(path).map_err(|error| Error::unreadable(path, error))?;
         Self::from_bytes(file, path)
     }
 

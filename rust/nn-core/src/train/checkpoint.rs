@@ -91,7 +91,8 @@ impl Checkpoint {
     /// Opens a folder. `Error::Format` names what is wrong with it.
     pub fn open(folder: &Path) -> Result<Self> {
         if !folder.is_dir() {
-            return Err(Error::format(folder, "is not a folder"));
+            let problem = "is not a folder";
+            return Err(if folder.exists() { Error::format(folder, problem) } else { Error::missing(folder, problem) });
         }
         let path = folder.join("config.json");
         let config = config_from_mixtral(&read_json(&path)?).map_err(|error| error.in_file(&path))?;
@@ -105,23 +106,18 @@ impl Checkpoint {
     }
 
     /// The model with these weights, to compute in `precision`; with gradients when it is for training.
-    pub fn model<'ctx>(
-        &self,
-        ctx: &'ctx Context,
-        training: bool,
-        precision: Precision,
-    ) -> Result<MoETransformer<'ctx>> {
+    pub fn model(&self, ctx: &Context, training: bool, precision: Precision) -> Result<MoETransformer> {
         MoETransformer::load(ctx, self.config.clone(), &self.weights, training, precision)
             .map_err(|error| error.in_file(&self.folder))
     }
 
     /// Model, moments and step as they were saved.
-    pub fn trainer<'ctx>(&self, ctx: &'ctx Context) -> Result<Trainer<'ctx>> {
+    pub fn trainer(&self, ctx: &Context) -> Result<Trainer> {
         self.trainer_with(ctx, &Table::new())
     }
 
     /// The same, with other values of some options: those of `TrainConfig::CHANGEABLE`.
-    pub fn trainer_with<'ctx>(&self, ctx: &'ctx Context, changes: &Table) -> Result<Trainer<'ctx>> {
+    pub fn trainer_with(&self, ctx: &Context, changes: &Table) -> Result<Trainer> {
         let (state, file) = self.to_train()?;
         let options = state.train.changed(changes)?;
         let model = self.model(ctx, true, state.train.precision)?;
@@ -137,7 +133,7 @@ impl Checkpoint {
     /// Where the training stands, and the file of the moments, checked.
     pub(super) fn to_train(&self) -> Result<(&TrainingState, SafetensorsFile)> {
         let Some(state) = &self.training else {
-            return Err(Error::format(&self.folder, "has no training.json: it can be run, but not trained further"));
+            return Err(Error::missing(&self.folder, "has no training.json: it can be run, but not trained further"));
         };
         let path = self.folder.join("optimizer.safetensors");
         let file = SafetensorsFile::open(&path)?;
@@ -150,7 +146,7 @@ impl Checkpoint {
 /// Writes `root`/step-NNNNNNNN, in one step, and returns it.
 pub fn save_checkpoint(
     root: &Path,
-    trainer: &Trainer<'_>,
+    trainer: &Trainer,
     state: &TrainingState,
     tokenizer: Option<&Tokenizer>,
 ) -> Result<PathBuf> {
@@ -263,11 +259,11 @@ pub fn list_checkpoints(root: &Path) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(root) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Error::unreadable(root, &error)),
+        Err(error) => return Err(Error::unreadable(root, error)),
     };
     let mut found = Vec::new();
     for entry in entries {
-        let path = entry.map_err(|error| Error::unreadable(root, &error))?.path();
+        let path = entry.map_err(|error| Error::unreadable(root, error))?.path();
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let digits = name.strip_prefix("step-").unwrap_or_default();
         if digits.len() >= 8 && digits.bytes().all(|digit| digit.is_ascii_digit()) && path.is_dir() {
@@ -315,5 +311,5 @@ pub fn resolve_checkpoint(path: &Path, best: bool) -> Result<PathBuf> {
     } else {
         (list_checkpoints(&root)?.pop(), "holds no checkpoint yet")
     };
-    found.ok_or_else(|| Error::format(&root, problem))
+    found.ok_or_else(|| Error::missing(&root, problem))
 }

@@ -13,9 +13,9 @@ pub fn open_shards(source: &Path) -> Result<Vec<TokenShard>> {
     if !source.is_dir() {
         return Ok(vec![TokenShard::open(source)?]);
     }
-    let entries = std::fs::read_dir(source).map_err(|error| Error::unreadable(source, &error))?;
+    let entries = std::fs::read_dir(source).map_err(|error| Error::unreadable(source, error))?;
     let mut files: Vec<PathBuf> = entries
-        .map(|entry| entry.map(|entry| entry.path()).map_err(|error| Error::unreadable(source, &error)))
+        .map(|entry| entry.map(|entry| entry.path()).map_err(|error| Error::unreadable(source, error)))
         .collect::<Result<_>>()?;
     files.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(".tokens")));
     files.sort();

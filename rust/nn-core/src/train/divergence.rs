@@ -10,7 +10,7 @@ const ADVICE: &str = "the last checkpoint is from before. A lower learning rate 
 
 /// The error of a loss or gradients that are not finite, with where that began: found by running the batch of that step
 /// again, call by call. `reported` stands for the loss when the search itself fails.
-pub(super) fn not_finite(trainer: &mut Trainer<'_>, batch: Result<Batch>, step: usize, reported: f64) -> Error {
+pub(super) fn not_finite(trainer: &mut Trainer, batch: Result<Batch>, step: usize, reported: f64) -> Error {
     let found = batch.and_then(|batch| Ok((trainer.gradients_again(&batch)?, origin(trainer, &batch)?)));
     let (loss, origin) =
         found.unwrap_or_else(|error| (reported, format!("where it began could not be found ({error:#})")));
@@ -18,13 +18,13 @@ pub(super) fn not_finite(trainer: &mut Trainer<'_>, batch: Result<Batch>, step: 
 }
 
 /// The error of a reported loss that is finite and above the limit. Looks at the gradients of the last step.
-pub(super) fn too_large(trainer: &Trainer<'_>, loss: f64, step: usize, limit: f64) -> Result<Error> {
+pub(super) fn too_large(trainer: &Trainer, loss: f64, step: usize, limit: f64) -> Result<Error> {
     let (loss, limit, largest) = (short_text(loss, 4), short_text(limit, 4), largest_gradient(trainer)?);
     Ok(Error::Diverged(format!("the loss is {loss} at step {step}, above max_loss ({limit}): {largest}; {ADVICE}")))
 }
 
 /// What is not finite first, in the order in which a step makes it: weights, outputs of layers, gradients.
-fn origin(trainer: &Trainer<'_>, batch: &Batch) -> Result<String> {
+fn origin(trainer: &Trainer, batch: &Batch) -> Result<String> {
     let model = trainer.model();
     for spec in model.layout().specs() {
         if let Some(place) = bad_element(spec, &host_values(&model.weights().get(&spec.name)?)?) {
@@ -70,7 +70,7 @@ fn backward_order(specs: &[ParameterSpec], layers: usize) -> impl Iterator<Item 
 }
 
 /// The parameter whose gradient has the largest norm, the loss scale divided out; of equals the first in the arena.
-fn largest_gradient(trainer: &Trainer<'_>) -> Result<String> {
+fn largest_gradient(trainer: &Trainer) -> Result<String> {
     let gradients = trainer.model().gradients()?;
     let mut largest: Option<(&str, f64)> = None;
     for spec in trainer.model().layout().specs() {

@@ -1,6 +1,6 @@
 //! What the calls of a training step read and write, for one shape of batch.
 
-use nn_ffi::{DType, GpuTensor, kernels};
+use nn_ffi::{DType, Tensor, kernels};
 
 use super::data::Batch;
 use crate::error::Result;
@@ -9,54 +9,54 @@ use crate::sum::exact_sum;
 
 /// What a step of this shape reads and writes, in memory that stays, so that its calls can be captured and replayed.
 #[derive(Debug)]
-pub(super) struct StepMemory<'ctx> {
+pub(super) struct StepMemory {
     shape: [usize; 2],
     /// Targets of the batch that count.
     tokens: usize,
-    micro_batches: Vec<MicroBatch<'ctx>>,
+    micro_batches: Vec<MicroBatch>,
     /// The share of each micro-batch in the batch.
     pub(super) shares: Vec<f64>,
-    inputs: GpuTensor<'ctx>,
-    targets: GpuTensor<'ctx>,
-    loss_factor: GpuTensor<'ctx>,
-    scaled: Option<Scaled<'ctx>>,
+    inputs: Tensor,
+    targets: Tensor,
+    loss_factor: Tensor,
+    scaled: Option<Scaled>,
     /// Sums of cross-entropies.
-    losses: GpuTensor<'ctx>,
+    losses: Tensor,
     /// The balancing loss of each micro-batch.
-    pub(super) aux: GpuTensor<'ctx>,
+    pub(super) aux: Tensor,
     /// How the last micro-batch used the experts of each layer.
-    pub(super) uses: Vec<ExpertUse<'ctx>>,
+    pub(super) uses: Vec<ExpertUse>,
 }
 
 /// The parts of a step's memory that a micro-batch reads and writes.
 #[derive(Debug)]
-struct MicroBatch<'ctx> {
+struct MicroBatch {
     rows: usize,
-    inputs: GpuTensor<'ctx>,
-    targets: GpuTensor<'ctx>,
-    aux_factor: GpuTensor<'ctx>,
-    losses: GpuTensor<'ctx>,
-    aux: GpuTensor<'ctx>,
+    inputs: Tensor,
+    targets: Tensor,
+    aux_factor: Tensor,
+    losses: Tensor,
+    aux: Tensor,
 }
 
 /// The factors of both losses times the scale of a step, f32 `[1]`.
 #[derive(Debug)]
-struct Scaled<'ctx> {
-    scale: GpuTensor<'ctx>,
-    loss_factor: GpuTensor<'ctx>,
+struct Scaled {
+    scale: Tensor,
+    loss_factor: Tensor,
     /// One a micro-batch.
-    aux_factors: Vec<GpuTensor<'ctx>>,
+    aux_factors: Vec<Tensor>,
 }
 
-impl<'ctx> StepMemory<'ctx> {
+impl StepMemory {
     /// Memory for steps of `[batch, length]` ids, in micro-batches of at most `micro` sequences. With `scale`, f32 `[1]`,
     /// the gradients are those of the losses times it.
     pub(super) fn new(
-        model: &MoETransformer<'ctx>,
+        model: &MoETransformer,
         batch: usize,
         length: usize,
         micro: usize,
-        scale: Option<&GpuTensor<'ctx>>,
+        scale: Option<&Tensor>,
     ) -> Result<Self> {
         let ctx = model.context();
         let starts = (0..batch).step_by(micro);
@@ -112,7 +112,7 @@ impl<'ctx> StepMemory<'ctx> {
     }
 
     /// Takes a batch of this shape, `tokens` of whose targets count.
-    pub(super) fn fill(&mut self, model: &MoETransformer<'ctx>, batch: &Batch, tokens: usize) -> Result<()> {
+    pub(super) fn fill(&mut self, model: &MoETransformer, batch: &Batch, tokens: usize) -> Result<()> {
         self.tokens = tokens;
         self.inputs.copy_from_slice(&batch.inputs)?;
         self.targets.copy_from_slice(&batch.targets)?;
@@ -129,7 +129,7 @@ impl<'ctx> StepMemory<'ctx> {
     }
 
     /// The calls that give the batch's gradients and losses. Gives how the last micro-batch used the experts.
-    pub(super) fn calls(&self, model: &MoETransformer<'ctx>) -> Result<Vec<ExpertUse<'ctx>>> {
+    pub(super) fn calls(&self, model: &MoETransformer) -> Result<Vec<ExpertUse>> {
         self.aux.zero()?;
         if let Some(Scaled { scale, loss_factor, aux_factors }) = &self.scaled {
             kernels::mul(&self.loss_factor, scale, loss_factor)?;

@@ -9,7 +9,7 @@ use crate::format::{Table, Value, atomic, parse_json};
 
 /// The lines of a metrics file as they stand there, with their values; what a kill cut off is left out.
 fn read_lines(path: &Path) -> Result<Vec<(String, Table)>> {
-    let bytes = std::fs::read(path).map_err(|error| Error::unreadable(path, &error))?;
+    let bytes = std::fs::read(path).map_err(|error| Error::unreadable(path, error))?;
     let text = String::from_utf8(bytes).map_err(|error| Error::format(path, format!("is not text ({error})")))?;
     let mut records = Vec::new();
     for line in text.lines() {

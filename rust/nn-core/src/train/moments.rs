@@ -1,7 +1,7 @@
 //! The moments of AdamW in a checkpoint: those of f32 and bf16 by the parameters' names, codes and scales as four tensors
 //! over the whole arena, since a block may begin in one parameter and end in the next.
 
-use nn_ffi::{Bf16, DType, GpuTensor, MomentsKind};
+use nn_ffi::{Bf16, DType, MomentsKind, Tensor};
 
 use super::trainer::Trainer;
 use crate::error::{Error, Result};
@@ -58,7 +58,7 @@ fn parts(layout: &ParameterLayout, kind: MomentsKind) -> Vec<Part> {
     found
 }
 
-fn tensor<'ctx>(trainer: &Trainer<'ctx>, part: &Part) -> Result<GpuTensor<'ctx>> {
+fn tensor(trainer: &Trainer, part: &Part) -> Result<Tensor> {
     let moments = trainer.device_moments();
     match (part.offset, moments.scales()) {
         (Some(offset), _) => Ok(moments.data()[part.moment].narrow(0, offset, part.shape.iter().product())?),
@@ -90,7 +90,7 @@ pub(super) fn check(file: &SafetensorsFile, layout: &ParameterLayout, kind: Mome
 }
 
 /// Takes what a checkpoint kept, which was checked.
-pub(super) fn load(trainer: &Trainer<'_>, file: &SafetensorsFile, layout: &ParameterLayout) -> Result<()> {
+pub(super) fn load(trainer: &Trainer, file: &SafetensorsFile, layout: &ParameterLayout) -> Result<()> {
     for part in parts(layout, trainer.config().moments) {
         let (target, bytes) = (tensor(trainer, &part)?, file.read_bytes(&part.name)?);
         let (words, halves) = (bytes.as_chunks::<4>().0, bytes.as_chunks::<2>().0);
@@ -109,7 +109,7 @@ pub(super) fn load(trainer: &Trainer<'_>, file: &SafetensorsFile, layout: &Param
 }
 
 /// The tensors as they are written.
-pub(super) fn sources<'a>(trainer: &'a Trainer<'_>) -> Vec<Source<'a>> {
+pub(super) fn sources<'a>(trainer: &'a Trainer) -> Vec<Source<'a>> {
     let source = |part: Part| Source {
         name: part.name.clone(),
         shape: part.shape.clone(),

@@ -49,9 +49,9 @@ pub enum Event<'a> {
 /// The order of the data is a function of seed and position, and a checkpoint holds all that a step depends on, so a
 /// run that was stopped anywhere and taken up again passes through the same bits as one that was not.
 #[derive(Debug)]
-pub struct TrainingRun<'ctx> {
+pub struct TrainingRun {
     folder: PathBuf,
-    trainer: Trainer<'ctx>,
+    trainer: Trainer,
     data: TokenWindows,
     held_out: Option<TokenWindows>,
     tokenizer: Option<Tokenizer>,
@@ -60,11 +60,11 @@ pub struct TrainingRun<'ctx> {
     stop: Arc<AtomicBool>,
 }
 
-impl<'ctx> TrainingRun<'ctx> {
+impl TrainingRun {
     /// A new run. `Error::Exists` when the folder holds checkpoints already.
     pub fn start(
         folder: &Path,
-        ctx: &'ctx Context,
+        ctx: &Context,
         model: MoEConfig,
         train: TrainConfig,
         data: &Path,
@@ -84,7 +84,7 @@ impl<'ctx> TrainingRun<'ctx> {
 
     /// Takes a run up from its last checkpoint, with the options that it was started with but for `changes`, which may be
     /// of those in `TrainConfig::CHANGEABLE`. `Error::Format` when the data is not what it was started on.
-    pub fn resume(folder: &Path, ctx: &'ctx Context, sources: &Sources, changes: &Table) -> Result<Self> {
+    pub fn resume(folder: &Path, ctx: &Context, sources: &Sources, changes: &Table) -> Result<Self> {
         Self::resume_admitted(folder, ctx, sources, changes, &|_, _| Ok(()))
     }
 
@@ -92,14 +92,14 @@ impl<'ctx> TrainingRun<'ctx> {
     /// refuse before memory is taken.
     pub fn resume_admitted(
         folder: &Path,
-        ctx: &'ctx Context,
+        ctx: &Context,
         sources: &Sources,
         changes: &Table,
         admit: &dyn Fn(&MoEConfig, &TrainConfig) -> Result<()>,
     ) -> Result<Self> {
         let root = folder.join("checkpoints");
         let Some(last) = list_checkpoints(&root)?.pop() else {
-            return Err(Error::format(root, "holds no checkpoint to resume from"));
+            return Err(Error::missing(root, "holds no checkpoint to resume from"));
         };
         let checkpoint = Checkpoint::open(&last)?;
         let (state, _) = checkpoint.to_train()?;
@@ -122,7 +122,7 @@ impl<'ctx> TrainingRun<'ctx> {
 
     fn new(
         folder: &Path,
-        trainer: Trainer<'ctx>,
+        trainer: Trainer,
         data: TokenWindows,
         held_out: Option<TokenWindows>,
         tokenizer: Option<Tokenizer>,
@@ -146,7 +146,7 @@ impl<'ctx> TrainingRun<'ctx> {
     }
 
     /// The trainer.
-    pub fn trainer(&self) -> &Trainer<'ctx> {
+    pub fn trainer(&self) -> &Trainer {
         &self.trainer
     }
 
@@ -171,12 +171,12 @@ impl<'ctx> TrainingRun<'ctx> {
     /// `Error::Diverged` when a loss or gradients are not finite, or a reported loss is above `max_loss`; it says where
     /// that began. It is looked for whenever the run reports, evaluates or saves, so that no checkpoint is of a step
     /// behind it.
-    pub fn run(&mut self, mut report: impl FnMut(Event<'_>) -> Result<()>) -> Result<Option<Progress>> {
+    pub fn run(&mut self, mut report: impl FnMut(Event) -> Result<()>) -> Result<Option<Progress>> {
         let root = self.checkpoints();
         std::fs::create_dir_all(&root).map_err(|error| Error::io(&root, error))?;
         atomic::remove_leftovers(&root)?;
         let mut log = MetricsLog::open(&self.folder, self.trainer.step())?;
-        let mut reporter = |record: &Table, report: &mut dyn FnMut(Event<'_>) -> Result<()>| {
+        let mut reporter = |record: &Table, report: &mut dyn FnMut(Event) -> Result<()>| {
             log.write(record)?;
             report(Event::Record(record))
         };
@@ -321,7 +321,7 @@ struct Measures {
 }
 
 impl Measures {
-    fn of(result: &StepResult<'_, '_>) -> Result<Self> {
+    fn of(result: &StepResult<'_>) -> Result<Self> {
         let shares = |counts: Vec<i32>| {
             let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
             let share = |count: i32| Value::Float(rounded(f64::from(count) / total, 5));

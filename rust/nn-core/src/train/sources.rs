@@ -48,7 +48,7 @@ impl Sources {
     }
 
     /// Writes the `run.json` of a run that was just started on these by `program`, a name and its version.
-    pub fn write(&self, folder: &Path, run: &TrainingRun<'_>, program: &str) -> Result<()> {
+    pub fn write(&self, folder: &Path, run: &TrainingRun, program: &str) -> Result<()> {
         let resolved = |path: &PathBuf| {
             let path = path.canonicalize().map_err(|error| Error::io(path, error))?;
             Ok::<_, Error>(path.to_string_lossy().into_owned())

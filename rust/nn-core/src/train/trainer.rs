@@ -1,6 +1,6 @@
 //! One training step: gradients over micro-batches, clipping, schedule, AdamW.
 
-use nn_ffi::{GpuTrainer, LossScalingOptions, LossScalingState, Moments, UpdateOptions};
+use nn_ffi::{LossScalingOptions, LossScalingState, Moments, Optimizer, UpdateOptions};
 
 use super::config::TrainConfig;
 use super::data::Batch;
@@ -14,27 +14,27 @@ use crate::sum::exact_sum;
 /// The state beside the model's parameters: first and second moments in what the option says, the step, and the loss
 /// scale of a model in f16.
 #[derive(Debug)]
-pub struct Trainer<'ctx> {
-    model: MoETransformer<'ctx>,
+pub struct Trainer {
+    model: MoETransformer,
     config: TrainConfig,
-    moments: Option<[ParameterArena<'ctx>; 2]>,
-    device: GpuTrainer<'ctx>,
-    memory: Option<StepMemory<'ctx>>,
+    moments: Option<[ParameterArena; 2]>,
+    device: Optimizer,
+    memory: Option<StepMemory>,
 }
 
 /// What a step did. Values stay on the device until they are asked for; they last until the next step, which the borrow
 /// of the trainer sees to.
 #[derive(Debug)]
-pub struct StepResult<'a, 'ctx> {
-    device: &'a GpuTrainer<'ctx>,
-    memory: &'a StepMemory<'ctx>,
+pub struct StepResult<'a> {
+    device: &'a Optimizer,
+    memory: &'a StepMemory,
     /// Steps done, this one included.
     pub step: usize,
     /// Targets that counted.
     pub tokens: usize,
 }
 
-impl StepResult<'_, '_> {
+impl StepResult<'_> {
     /// Mean cross-entropy over the targets of the whole batch, in nats.
     pub fn loss(&self) -> Result<f64> {
         self.memory.loss()
@@ -84,13 +84,13 @@ impl StepResult<'_, '_> {
     }
 }
 
-impl<'ctx> Trainer<'ctx> {
+impl Trainer {
     /// A trainer at step 0. `Error::Value` when the model was made for inference, computes in another precision, has
     /// fewer blocks than `activation_checkpointing`, or does not take sequences this long.
     ///
     /// Steps of one shape of batch are captured as a graph and replayed; without `capture` they are not: the same bits,
     /// later.
-    pub fn new(mut model: MoETransformer<'ctx>, config: TrainConfig, capture: bool) -> Result<Self> {
+    pub fn new(mut model: MoETransformer, config: TrainConfig, capture: bool) -> Result<Self> {
         config.validate()?;
         let (length, context) = (config.sequence_length, model.config().context);
         if length > context {
@@ -128,7 +128,7 @@ impl<'ctx> Trainer<'ctx> {
         };
         let (parameters, gradients) = (model.parameters().data(), model.gradients()?.data());
         let rounded = (precision != Precision::F32).then(|| model.weights().data());
-        let device = GpuTrainer::new(parameters, gradients, rounded, options, capture)?;
+        let device = Optimizer::new(parameters, gradients, rounded, options, capture)?;
         let arenas = device.moments().scales().is_none();
         let moments = arenas
             .then(|| device.moments().data().each_ref().map(|data| ParameterArena::over(model.layout(), data.clone())));
@@ -136,7 +136,7 @@ impl<'ctx> Trainer<'ctx> {
     }
 
     /// The model.
-    pub fn model(&self) -> &MoETransformer<'ctx> {
+    pub fn model(&self) -> &MoETransformer {
         &self.model
     }
 
@@ -146,12 +146,12 @@ impl<'ctx> Trainer<'ctx> {
     }
 
     /// First and second moments; `None` when they are kept in 8 bits, see [`Trainer::device_moments`].
-    pub fn moments(&self) -> Option<&[ParameterArena<'ctx>; 2]> {
+    pub fn moments(&self) -> Option<&[ParameterArena; 2]> {
         self.moments.as_ref()
     }
 
     /// Both moments as they lie on the device, whatever they are kept in.
-    pub fn device_moments(&self) -> &Moments<'ctx> {
+    pub fn device_moments(&self) -> &Moments {
         self.device.moments()
     }
 
@@ -214,7 +214,7 @@ impl<'ctx> Trainer<'ctx> {
     }
 
     /// The memory of steps of this shape, to be put back: that which there is, else a new one.
-    fn memory_for(&mut self, batch: &Batch) -> Result<StepMemory<'ctx>> {
+    fn memory_for(&mut self, batch: &Batch) -> Result<StepMemory> {
         match self.memory.take().filter(|memory| memory.fits(batch)) {
             Some(memory) => Ok(memory),
             None => {
@@ -229,7 +229,7 @@ impl<'ctx> Trainer<'ctx> {
     /// The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into
     /// micro-batches, plus that of the load-balancing loss, which is the mean over micro-batches by their tokens.
     /// `Error::Value` when no target counts, and `Error::OutOfRange` when an id is no token; the parameters then stay.
-    pub fn train_step(&mut self, batch: &Batch) -> Result<StepResult<'_, 'ctx>> {
+    pub fn train_step(&mut self, batch: &Batch) -> Result<StepResult<'_>> {
         let expected = batch.rows.checked_mul(batch.length);
         if expected != Some(batch.inputs.len()) || expected != Some(batch.targets.len()) {
             let (inputs, targets, rows, length) = (batch.inputs.len(), batch.targets.len(), batch.rows, batch.length);

@@ -74,12 +74,12 @@ pub(crate) fn shard(path: &Path, count: usize, seed: u64) {
 }
 
 /// The bits of an arena, as f32.
-pub(crate) fn bits(arena: &ParameterArena<'_>) -> Vec<u32> {
+pub(crate) fn bits(arena: &ParameterArena) -> Vec<u32> {
     arena.to_vec().unwrap().into_iter().map(f32::to_bits).collect()
 }
 
 /// The bits of all that a trainer keeps: parameters and both moments.
-pub(crate) fn state(trainer: &Trainer<'_>) -> [Vec<u32>; 3] {
+pub(crate) fn state(trainer: &Trainer) -> [Vec<u32>; 3] {
     let [first, second] = trainer.moments().unwrap();
     [trainer.model().parameters(), first, second].map(bits)
 }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
 use std::thread;
 
 use super::{library, state};
@@ -15,7 +16,7 @@ fn context() -> Context {
 /// Pieces of memory, streams and events that the library has given and not got back.
 fn held(context: &Context) -> (usize, usize) {
     // SAFETY: the context lives, and nobody else looks at its state now.
-    let state = unsafe { state(context.handle()) };
+    let state = unsafe { state(context.turn().handle()) };
     (state.memory.len(), state.handles)
 }
 
@@ -185,18 +186,95 @@ fn a_context_moves_with_what_waits_in_it() -> Result<()> {
         Ok::<_, Error>(())
     })?;
     assert_eq!(held(&context).0, 1);
-    drop(tensor);
-    let context = thread::spawn(move || {
-        let sum = (|| -> Result<f32> {
-            let one = context.tensor(&[1.0_f32], &[1])?;
-            kernels::add(&one, &one, &one)?;
-            one.item()
-        })();
-        assert_eq!(sum, Ok(2.0));
-        context
+    let elsewhere = context.clone();
+    let sum = thread::spawn(move || {
+        let one = elsewhere.tensor(&[1.0_f32], &[1])?;
+        kernels::add(&one, &one, &one)?;
+        one.item::<f32>()
     });
-    let context = context.join().expect("the thread ends");
+    assert_eq!(sum.join().expect("the thread ends"), Ok(2.0));
     assert_eq!(held(&context), (0, 0));
+    Ok(())
+}
+
+#[test]
+fn threads_share_a_context_and_its_tensors() -> Result<()> {
+    let (threads, rounds) = (4, if cfg!(miri) { 5 } else { 500 });
+    let context = context();
+    let (sum, one) = (context.zeros(&[1], DType::F32)?, context.tensor(&[1.0_f32], &[1])?);
+    thread::scope(|scope| {
+        let work = || -> Result<()> {
+            for _ in 0..rounds {
+                let own = context.zeros(&[3], DType::F32)?;
+                kernels::add(&sum, &one, &sum)?;
+                assert_eq!(own.view(&[3])?.to_vec::<f32>()?, [0.0; 3]);
+            }
+            Ok(())
+        };
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        running.into_iter().try_for_each(|thread| thread.join().expect("it ends"))
+    })?;
+    assert_eq!((sum.item::<f32>()?, held(&context)), ((threads * rounds) as f32, (2, 0)));
+    Ok(())
+}
+
+#[test]
+fn the_last_tensor_gives_up_its_context_on_any_thread() -> Result<()> {
+    let tensor = context().zeros(&[2], DType::F32)?;
+    let graph = tensor.context().capture(|| kernels::add(&tensor, &tensor, &tensor))?;
+    let values = thread::spawn(move || {
+        drop(tensor.clone());
+        tensor.copy_from_slice(&[1.0_f32, 2.0])?;
+        graph.launch()?;
+        drop(graph);
+        tensor.to_vec::<f32>()
+    });
+    // Miri would report a context that is leaked, or used after its end.
+    assert_eq!(values.join().expect("the thread ends"), Ok(vec![2.0, 4.0]));
+    Ok(())
+}
+
+#[test]
+fn a_capture_holds_calls_of_its_own_thread_alone() -> Result<()> {
+    let context = context();
+    let (own, other) = (context.tensor(&[1.0_f32], &[1])?, context.tensor(&[1.0_f32], &[1])?);
+    let (begun, captures) = mpsc::channel();
+    let graph = thread::scope(|scope| {
+        let other = &other;
+        let beside = scope.spawn(move || {
+            captures.recv().expect("it is sent while the capture goes on");
+            kernels::add(other, other, other)?; // waits for its end
+            other.item::<f32>()
+        });
+        let graph = context.capture(|| {
+            begun.send(()).expect("the thread waits");
+            for _ in 0..20 {
+                thread::yield_now();
+                kernels::add(&own, &own, &own)?;
+            }
+            Ok::<_, Error>(())
+        });
+        assert_eq!(beside.join().expect("the thread ends"), Ok(2.0), "it was computed, not recorded");
+        graph
+    })?;
+    assert_eq!((graph.calls()?, own.item::<f32>()?), (20, 1.0));
+    Ok(())
+}
+
+#[test]
+fn no_thread_uses_a_tensor_in_flight() -> Result<()> {
+    let context = context();
+    let (tensor, values) = (context.zeros(&[2], DType::F32)?, [3.0_f32, 4.0]);
+    context.stream()?.scope(|copies| -> Result<()> {
+        copies.upload(&tensor, &values)?;
+        let refused = thread::scope(|scope| {
+            let used = scope.spawn(|| (kernels::add(&tensor, &tensor, &tensor), tensor.zero(), tensor.to_vec::<f32>()));
+            used.join().expect("the thread ends")
+        });
+        assert!(matches!(refused, (Err(_), Err(_), Err(_))), "{refused:?}");
+        Ok(())
+    })??;
+    assert_eq!(tensor.to_vec::<f32>()?, values);
     Ok(())
 }
 

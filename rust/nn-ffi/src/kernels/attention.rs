@@ -9,7 +9,7 @@
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
 use crate::call::{Call, Sizes, plus, pointer, tensor, times};
-use crate::{DType, Format, GpuTensor, Result};
+use crate::{DType, Format, Result, Tensor};
 
 /// Scores: s = scale \* q \* k^T, with -inf where `causal` hides the key.
 ///
@@ -26,13 +26,7 @@ use crate::{DType, Format, GpuTensor, Result};
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn attention_scores(
-    q: &GpuTensor<'_>,
-    k: &GpuTensor<'_>,
-    scores: &GpuTensor<'_>,
-    scale: f32,
-    causal: bool,
-) -> Result<()> {
+pub fn attention_scores(q: &Tensor, k: &Tensor, scores: &Tensor, scale: f32, causal: bool) -> Result<()> {
     let call = Call::new("cuda_attention_scores", q);
     let q = call.dense::<4>("q", "[batch, q_len, heads, head_dim]", q)?;
     let k = call.dense::<4>("k", "[batch, kv_len, kv_heads, head_dim]", k)?;
@@ -93,7 +87,7 @@ pub fn attention_scores(
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn attention_output(probs: &GpuTensor<'_>, v: &GpuTensor<'_>, out: &GpuTensor<'_>) -> Result<()> {
+pub fn attention_output(probs: &Tensor, v: &Tensor, out: &Tensor) -> Result<()> {
     let call = Call::new("cuda_attention_output", probs);
     let probs = call.dense::<4>("probs", "[batch, heads, q_len, kv_len]", probs)?;
     let v = call.dense::<4>("v", "[batch, kv_len, kv_heads, head_dim]", v)?;
@@ -160,11 +154,11 @@ pub fn attention_output(probs: &GpuTensor<'_>, v: &GpuTensor<'_>, out: &GpuTenso
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn flash_attention(
-    q: &GpuTensor<'_>,
-    k: &GpuTensor<'_>,
-    v: &GpuTensor<'_>,
-    out: &GpuTensor<'_>,
-    lse: Option<&GpuTensor<'_>>,
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    out: &Tensor,
+    lse: Option<&Tensor>,
     batch: usize,
     scale: f32,
     causal: bool,
@@ -253,15 +247,15 @@ pub fn flash_attention(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn flash_attention_backward(
-    dout: &GpuTensor<'_>,
-    q: &GpuTensor<'_>,
-    k: &GpuTensor<'_>,
-    v: &GpuTensor<'_>,
-    out: &GpuTensor<'_>,
-    lse: &GpuTensor<'_>,
-    dq: &GpuTensor<'_>,
-    dk: &GpuTensor<'_>,
-    dv: &GpuTensor<'_>,
+    dout: &Tensor,
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    out: &Tensor,
+    lse: &Tensor,
+    dq: &Tensor,
+    dk: &Tensor,
+    dv: &Tensor,
     scale: f32,
     causal: bool,
 ) -> Result<()> {
@@ -367,11 +361,11 @@ pub fn flash_attention_backward(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn attention_decode(
-    q: &GpuTensor<'_>,
-    k_cache: &GpuTensor<'_>,
-    v_cache: &GpuTensor<'_>,
-    lengths: &GpuTensor<'_>,
-    out: &GpuTensor<'_>,
+    q: &Tensor,
+    k_cache: &Tensor,
+    v_cache: &Tensor,
+    lengths: &Tensor,
+    out: &Tensor,
     scale: f32,
 ) -> Result<()> {
     let call = Call::new("cuda_attention_decode", q);
@@ -455,13 +449,13 @@ pub fn attention_decode(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn flash_attention_paged(
-    q: &GpuTensor<'_>,
-    k_pages: &GpuTensor<'_>,
-    v_pages: &GpuTensor<'_>,
-    offsets: &GpuTensor<'_>,
-    lengths: &GpuTensor<'_>,
-    page_table: &GpuTensor<'_>,
-    out: &GpuTensor<'_>,
+    q: &Tensor,
+    k_pages: &Tensor,
+    v_pages: &Tensor,
+    offsets: &Tensor,
+    lengths: &Tensor,
+    page_table: &Tensor,
+    out: &Tensor,
     kv_heads: usize,
     scale: f32,
     format: Format,
@@ -561,12 +555,12 @@ pub fn flash_attention_paged(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn attention_decode_paged(
-    q: &GpuTensor<'_>,
-    k_pages: &GpuTensor<'_>,
-    v_pages: &GpuTensor<'_>,
-    lengths: &GpuTensor<'_>,
-    page_table: &GpuTensor<'_>,
-    out: &GpuTensor<'_>,
+    q: &Tensor,
+    k_pages: &Tensor,
+    v_pages: &Tensor,
+    lengths: &Tensor,
+    page_table: &Tensor,
+    out: &Tensor,
     kv_heads: usize,
     scale: f32,
     format: Format,

@@ -10,7 +10,7 @@
 //! outside their ranges are NNCUDA_ERROR_OUT_OF_RANGE.
 
 use crate::call::{Call, Sizes, pointer, tensor};
-use crate::{DType, GpuTensor, Result};
+use crate::{DType, Result, Tensor};
 
 /// The first token of each row in the order above.
 ///
@@ -22,7 +22,7 @@ use crate::{DType, GpuTensor, Result};
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn argmax(logits: &GpuTensor<'_>, ids: &GpuTensor<'_>) -> Result<()> {
+pub fn argmax(logits: &Tensor, ids: &Tensor) -> Result<()> {
     let call = Call::new("cuda_argmax", logits);
     let logits = call.dense::<2>("logits", "[rows, vocab]", logits)?;
     let ids = call.dense::<1>("ids", "[rows]", ids)?.of(DType::I32)?;
@@ -61,13 +61,7 @@ pub fn argmax(logits: &GpuTensor<'_>, ids: &GpuTensor<'_>) -> Result<()> {
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn sample(
-    logits: &GpuTensor<'_>,
-    temperature: &GpuTensor<'_>,
-    seeds: &GpuTensor<'_>,
-    steps: &GpuTensor<'_>,
-    ids: &GpuTensor<'_>,
-) -> Result<()> {
+pub fn sample(logits: &Tensor, temperature: &Tensor, seeds: &Tensor, steps: &Tensor, ids: &Tensor) -> Result<()> {
     let call = Call::new("cuda_sample", logits);
     let logits = call.dense::<2>("logits", "[rows, vocab]", logits)?;
     let temperature = call.dense::<1>("temperature", "[rows]", temperature)?.of(DType::F32)?;
@@ -120,12 +114,12 @@ pub fn sample(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn topk_sample(
-    logits: &GpuTensor<'_>,
-    temperature: &GpuTensor<'_>,
-    top_k: &GpuTensor<'_>,
-    seeds: &GpuTensor<'_>,
-    steps: &GpuTensor<'_>,
-    ids: &GpuTensor<'_>,
+    logits: &Tensor,
+    temperature: &Tensor,
+    top_k: &Tensor,
+    seeds: &Tensor,
+    steps: &Tensor,
+    ids: &Tensor,
 ) -> Result<()> {
     let call = Call::new("cuda_topk_sample", logits);
     let logits = call.dense::<2>("logits", "[rows, vocab]", logits)?;
@@ -190,13 +184,13 @@ pub fn topk_sample(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn topp_sample(
-    logits: &GpuTensor<'_>,
-    temperature: &GpuTensor<'_>,
-    top_k: Option<&GpuTensor<'_>>,
-    top_p: &GpuTensor<'_>,
-    seeds: &GpuTensor<'_>,
-    steps: &GpuTensor<'_>,
-    ids: &GpuTensor<'_>,
+    logits: &Tensor,
+    temperature: &Tensor,
+    top_k: Option<&Tensor>,
+    top_p: &Tensor,
+    seeds: &Tensor,
+    steps: &Tensor,
+    ids: &Tensor,
 ) -> Result<()> {
     let call = Call::new("cuda_topp_sample", logits);
     let logits = call.dense::<2>("logits", "[rows, vocab]", logits)?;

@@ -3,7 +3,7 @@
 //! Kernels of the section elementwise of bindings.h.
 
 use crate::call::{Call, Sizes};
-use crate::{DType, GpuTensor, Result};
+use crate::{DType, Result, Tensor};
 
 /// SiLU: y = x \* sigmoid(x).
 ///
@@ -17,7 +17,7 @@ use crate::{DType, GpuTensor, Result};
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn silu(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+pub fn silu(x: &Tensor, y: &Tensor) -> Result<()> {
     let call = Call::new("cuda_silu", x);
     let x = call.dense::<1>("x", "[n]", x)?;
     let y = call.dense::<1>("y", "[n]", y)?;
@@ -48,7 +48,7 @@ pub fn silu(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn silu_backward(dy: &GpuTensor<'_>, x: &GpuTensor<'_>, dx: &GpuTensor<'_>) -> Result<()> {
+pub fn silu_backward(dy: &Tensor, x: &Tensor, dx: &Tensor) -> Result<()> {
     let call = Call::new("cuda_silu_backward", dy);
     let dy = call.dense::<1>("dy", "[n]", dy)?;
     let x = call.dense::<1>("x", "[n]", x)?;
@@ -88,7 +88,7 @@ pub fn silu_backward(dy: &GpuTensor<'_>, x: &GpuTensor<'_>, dx: &GpuTensor<'_>) 
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn add(a: &GpuTensor<'_>, b: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+pub fn add(a: &Tensor, b: &Tensor, y: &Tensor) -> Result<()> {
     let call = Call::new("cuda_add", a);
     let a = call.dense::<1>("a", "[n]", a)?;
     let b = call.dense::<1>("b", "[n]", b)?;
@@ -121,7 +121,7 @@ pub fn add(a: &GpuTensor<'_>, b: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn mul(a: &GpuTensor<'_>, b: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+pub fn mul(a: &Tensor, b: &Tensor, y: &Tensor) -> Result<()> {
     let call = Call::new("cuda_mul", a);
     let a = call.dense::<1>("a", "[n]", a)?;
     let b = call.dense::<1>("b", "[n]", b)?;
@@ -154,7 +154,7 @@ pub fn mul(a: &GpuTensor<'_>, b: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn scale(x: &GpuTensor<'_>, y: &GpuTensor<'_>, alpha: f32) -> Result<()> {
+pub fn scale(x: &Tensor, y: &Tensor, alpha: f32) -> Result<()> {
     let call = Call::new("cuda_scale", x);
     let x = call.dense::<1>("x", "[n]", x)?;
     let y = call.dense::<1>("y", "[n]", y)?;
@@ -187,7 +187,7 @@ pub fn scale(x: &GpuTensor<'_>, y: &GpuTensor<'_>, alpha: f32) -> Result<()> {
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn swiglu(gate: &GpuTensor<'_>, up: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+pub fn swiglu(gate: &Tensor, up: &Tensor, y: &Tensor) -> Result<()> {
     let call = Call::new("cuda_swiglu", gate);
     let gate = call.strided::<2>("gate", "[rows:ld, dim]", gate)?;
     let up = call.strided::<2>("up", "[rows:ld, dim]", up)?;
@@ -233,13 +233,7 @@ pub fn swiglu(gate: &GpuTensor<'_>, up: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Re
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn swiglu_backward(
-    dy: &GpuTensor<'_>,
-    gate: &GpuTensor<'_>,
-    up: &GpuTensor<'_>,
-    dgate: &GpuTensor<'_>,
-    dup: &GpuTensor<'_>,
-) -> Result<()> {
+pub fn swiglu_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, dgate: &Tensor, dup: &Tensor) -> Result<()> {
     let call = Call::new("cuda_swiglu_backward", dy);
     let dy = call.dense::<2>("dy", "[rows, dim]", dy)?;
     let gate = call.strided::<2>("gate", "[rows:ld, dim]", gate)?;
@@ -293,7 +287,7 @@ pub fn swiglu_backward(
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn relu2_gate(gate: &GpuTensor<'_>, up: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+pub fn relu2_gate(gate: &Tensor, up: &Tensor, y: &Tensor) -> Result<()> {
     let call = Call::new("cuda_relu2_gate", gate);
     let gate = call.strided::<2>("gate", "[rows:ld, dim]", gate)?;
     let up = call.strided::<2>("up", "[rows:ld, dim]", up)?;
@@ -336,7 +330,7 @@ pub fn relu2_gate(gate: &GpuTensor<'_>, up: &GpuTensor<'_>, y: &GpuTensor<'_>) -
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn cast(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+pub fn cast(x: &Tensor, y: &Tensor) -> Result<()> {
     let call = Call::new("cuda_cast", x);
     let x = call.dense::<1>("x", "[n]", x)?;
     let y = call.dense::<1>("y", "[n]", y)?;
@@ -365,7 +359,7 @@ pub fn cast(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn fill(y: &GpuTensor<'_>, value: f32) -> Result<()> {
+pub fn fill(y: &Tensor, value: f32) -> Result<()> {
     let call = Call::new("cuda_fill", y);
     let y = call.dense::<1>("y", "[n]", y)?;
     let n = y.dims[0];
@@ -390,7 +384,7 @@ pub fn fill(y: &GpuTensor<'_>, value: f32) -> Result<()> {
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn increment(x: &GpuTensor<'_>, by: i32) -> Result<()> {
+pub fn increment(x: &Tensor, by: i32) -> Result<()> {
     let call = Call::new("cuda_increment", x);
     let x = call.dense::<1>("x", "[n]", x)?.of(DType::I32)?;
     let n = x.dims[0];

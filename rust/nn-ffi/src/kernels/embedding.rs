@@ -3,7 +3,7 @@
 //! Kernels of the section embedding of bindings.h.
 
 use crate::call::{Call, Sizes};
-use crate::{DType, GpuTensor, Result};
+use crate::{DType, Result, Tensor};
 
 /// Gathers rows of a table: y\[t\] = table\[ids\[t\]\].
 ///
@@ -16,7 +16,7 @@ use crate::{DType, GpuTensor, Result};
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn embedding(table: &GpuTensor<'_>, ids: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+pub fn embedding(table: &Tensor, ids: &Tensor, y: &Tensor) -> Result<()> {
     let call = Call::new("cuda_embedding", table);
     let table = call.dense::<2>("table", "[vocab, dim]", table)?;
     let ids = call.dense::<1>("ids", "[tokens]", ids)?.of(DType::I32)?;
@@ -60,7 +60,7 @@ pub fn embedding(table: &GpuTensor<'_>, ids: &GpuTensor<'_>, y: &GpuTensor<'_>) 
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn scatter_add(x: &GpuTensor<'_>, ids: &GpuTensor<'_>, table: &GpuTensor<'_>) -> Result<()> {
+pub fn scatter_add(x: &Tensor, ids: &Tensor, table: &Tensor) -> Result<()> {
     let call = Call::new("cuda_scatter_add", x);
     let x = call.dense::<2>("x", "[tokens, dim]", x)?;
     let ids = call.dense::<1>("ids", "[tokens]", ids)?.of(DType::I32)?;

@@ -6,7 +6,7 @@
 //! Processors that multiply bf16 themselves (AVX512_BF16, AMX) take its subnormals, below 2^-126, as zero.
 
 use crate::call::{Call, Sizes, plus, pointer, tensor};
-use crate::{Activation, DType, GpuTensor, Result};
+use crate::{Activation, DType, Result, Tensor};
 
 /// Matrix product: C = op(A) \* op(B).
 ///
@@ -21,7 +21,7 @@ use crate::{Activation, DType, GpuTensor, Result};
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn gemm(a: &GpuTensor<'_>, b: &GpuTensor<'_>, c: &GpuTensor<'_>, trans_a: bool, trans_b: bool) -> Result<()> {
+pub fn gemm(a: &Tensor, b: &Tensor, c: &Tensor, trans_a: bool, trans_b: bool) -> Result<()> {
     let call = Call::new("cuda_gemm", a);
     let a = call.dense::<2>("a", "[m, k]^trans_a", a)?.swapped(trans_a)?;
     let b = call.dense::<2>("b", "[k, n]^trans_b", b)?.swapped(trans_b)?;
@@ -75,9 +75,9 @@ pub fn gemm(a: &GpuTensor<'_>, b: &GpuTensor<'_>, c: &GpuTensor<'_>, trans_a: bo
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn gemm_beta(
-    a: &GpuTensor<'_>,
-    b: &GpuTensor<'_>,
-    c: &GpuTensor<'_>,
+    a: &Tensor,
+    b: &Tensor,
+    c: &Tensor,
     alpha: f32,
     beta: f32,
     trans_a: bool,
@@ -141,11 +141,11 @@ pub fn gemm_beta(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn gemm_epilogue(
-    a: &GpuTensor<'_>,
-    b: &GpuTensor<'_>,
-    bias: Option<&GpuTensor<'_>>,
-    residual: Option<&GpuTensor<'_>>,
-    c: &GpuTensor<'_>,
+    a: &Tensor,
+    b: &Tensor,
+    bias: Option<&Tensor>,
+    residual: Option<&Tensor>,
+    c: &Tensor,
     activation: Activation,
 ) -> Result<()> {
     let call = Call::new("cuda_gemm_epilogue", a);
@@ -219,9 +219,9 @@ pub fn gemm_epilogue(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn batched_gemm(
-    a: &GpuTensor<'_>,
-    b: &GpuTensor<'_>,
-    c: &GpuTensor<'_>,
+    a: &Tensor,
+    b: &Tensor,
+    c: &Tensor,
     alpha: f32,
     beta: f32,
     trans_a: bool,
@@ -283,14 +283,7 @@ pub fn batched_gemm(
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn grouped_gemm(
-    a: &GpuTensor<'_>,
-    b: &GpuTensor<'_>,
-    offsets: &GpuTensor<'_>,
-    c: &GpuTensor<'_>,
-    beta: f32,
-    trans_b: bool,
-) -> Result<()> {
+pub fn grouped_gemm(a: &Tensor, b: &Tensor, offsets: &Tensor, c: &Tensor, beta: f32, trans_b: bool) -> Result<()> {
     let call = Call::new("cuda_grouped_gemm", a);
     let a = call.dense::<2>("a", "[rows, k]", a)?;
     let b = call.dense::<3>("b", "[groups, k, n]^trans_b", b)?.swapped(trans_b)?;
@@ -346,13 +339,7 @@ pub fn grouped_gemm(
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn grouped_gemm_wgrad(
-    a: &GpuTensor<'_>,
-    b: &GpuTensor<'_>,
-    offsets: &GpuTensor<'_>,
-    c: &GpuTensor<'_>,
-    beta: f32,
-) -> Result<()> {
+pub fn grouped_gemm_wgrad(a: &Tensor, b: &Tensor, offsets: &Tensor, c: &Tensor, beta: f32) -> Result<()> {
     let call = Call::new("cuda_grouped_gemm_wgrad", a);
     let a = call.dense::<2>("a", "[rows, m]", a)?;
     let b = call.dense::<2>("b", "[rows, n]", b)?;

@@ -5,7 +5,7 @@
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
 use crate::call::{Call, Sizes, plus, times};
-use crate::{DType, Format, GpuTensor, Result};
+use crate::{DType, Format, Result, Tensor};
 
 /// Appends the keys and values of new tokens to each sequence's cache, at rows starts\[b\] .. starts\[b\]+len-1.
 ///
@@ -20,13 +20,7 @@ use crate::{DType, Format, GpuTensor, Result};
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn kv_append(
-    k: &GpuTensor<'_>,
-    v: &GpuTensor<'_>,
-    starts: &GpuTensor<'_>,
-    k_cache: &GpuTensor<'_>,
-    v_cache: &GpuTensor<'_>,
-) -> Result<()> {
+pub fn kv_append(k: &Tensor, v: &Tensor, starts: &Tensor, k_cache: &Tensor, v_cache: &Tensor) -> Result<()> {
     let call = Call::new("cuda_kv_append", k);
     let k = call.strided::<3>("k", "[batch*len:ld_kv, kv_heads, head_dim]", k)?;
     let v = call.strided::<3>("v", "[batch*len:ld_kv, kv_heads, head_dim]", v)?;
@@ -89,7 +83,7 @@ pub fn kv_append(
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn kv_trim(k_cache: &GpuTensor<'_>, v_cache: &GpuTensor<'_>, lengths: &GpuTensor<'_>, keep: i64) -> Result<()> {
+pub fn kv_trim(k_cache: &Tensor, v_cache: &Tensor, lengths: &Tensor, keep: i64) -> Result<()> {
     let call = Call::new("cuda_kv_trim", k_cache);
     let k_cache = call.dense::<4>("k_cache", "[batch, capacity, kv_heads, head_dim]", k_cache)?;
     let v_cache = call.dense::<4>("v_cache", "[batch, capacity, kv_heads, head_dim]", v_cache)?;
@@ -154,13 +148,13 @@ pub fn kv_trim(k_cache: &GpuTensor<'_>, v_cache: &GpuTensor<'_>, lengths: &GpuTe
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn kv_append_paged(
-    k: &GpuTensor<'_>,
-    v: &GpuTensor<'_>,
-    offsets: &GpuTensor<'_>,
-    lengths: &GpuTensor<'_>,
-    page_table: &GpuTensor<'_>,
-    k_pages: &GpuTensor<'_>,
-    v_pages: &GpuTensor<'_>,
+    k: &Tensor,
+    v: &Tensor,
+    offsets: &Tensor,
+    lengths: &Tensor,
+    page_table: &Tensor,
+    k_pages: &Tensor,
+    v_pages: &Tensor,
     format: Format,
 ) -> Result<()> {
     let call = Call::new("cuda_kv_append_paged", k);

@@ -3,7 +3,7 @@
 //! Kernels of the section loss of bindings.h.
 
 use crate::call::{Call, Sizes, pointer, tensor};
-use crate::{DType, GpuTensor, Result};
+use crate::{DType, Result, Tensor};
 
 /// Cross-entropy of each row: losses = lse - logits\[target\], lse = log(sum(exp(logits))); zero where the target
 /// is ignore_index.
@@ -24,12 +24,12 @@ use crate::{DType, GpuTensor, Result};
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn cross_entropy_forward(
-    logits: &GpuTensor<'_>,
-    targets: &GpuTensor<'_>,
-    losses: Option<&GpuTensor<'_>>,
-    lse: &GpuTensor<'_>,
-    loss_sum: &GpuTensor<'_>,
-    count: &GpuTensor<'_>,
+    logits: &Tensor,
+    targets: &Tensor,
+    losses: Option<&Tensor>,
+    lse: &Tensor,
+    loss_sum: &Tensor,
+    count: &Tensor,
     ignore_index: i32,
 ) -> Result<()> {
     let call = Call::new("cuda_cross_entropy_forward", logits);
@@ -98,11 +98,11 @@ pub fn cross_entropy_forward(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn cross_entropy_backward(
-    logits: &GpuTensor<'_>,
-    targets: &GpuTensor<'_>,
-    lse: &GpuTensor<'_>,
-    grad_scale: &GpuTensor<'_>,
-    dlogits: &GpuTensor<'_>,
+    logits: &Tensor,
+    targets: &Tensor,
+    lse: &Tensor,
+    grad_scale: &Tensor,
+    dlogits: &Tensor,
     ignore_index: i32,
 ) -> Result<()> {
     let call = Call::new("cuda_cross_entropy_backward", logits);
@@ -157,7 +157,7 @@ pub fn cross_entropy_backward(
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn aux_loss_forward(probs: &GpuTensor<'_>, counts: &GpuTensor<'_>, loss: &GpuTensor<'_>, alpha: f32) -> Result<()> {
+pub fn aux_loss_forward(probs: &Tensor, counts: &Tensor, loss: &Tensor, alpha: f32) -> Result<()> {
     let call = Call::new("cuda_aux_loss_forward", probs);
     let probs = call.dense::<2>("probs", "[tokens, experts]", probs)?.of(DType::F32)?;
     let counts = call.dense::<1>("counts", "[experts]", counts)?.of(DType::I32)?;
@@ -198,12 +198,7 @@ pub fn aux_loss_forward(probs: &GpuTensor<'_>, counts: &GpuTensor<'_>, loss: &Gp
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn aux_loss_backward(
-    counts: &GpuTensor<'_>,
-    grad_scale: &GpuTensor<'_>,
-    dprobs: &GpuTensor<'_>,
-    alpha: f32,
-) -> Result<()> {
+pub fn aux_loss_backward(counts: &Tensor, grad_scale: &Tensor, dprobs: &Tensor, alpha: f32) -> Result<()> {
     let call = Call::new("cuda_aux_loss_backward", counts);
     let counts = call.dense::<1>("counts", "[experts]", counts)?.of(DType::I32)?;
     let grad_scale = call.dense::<1>("grad_scale", "[1]", grad_scale)?.of(DType::F32)?;

@@ -6,7 +6,7 @@
 //! which the rows of expert e are offsets\[e\] .. offsets\[e+1\]-1, in token order.
 
 use crate::call::{Call, Sizes, plus, pointer, tensor, times};
-use crate::{DType, GpuTensor, Result};
+use crate::{DType, Result, Tensor};
 
 /// Plans which row each slot takes.
 ///
@@ -26,11 +26,11 @@ use crate::{DType, GpuTensor, Result};
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn moe_plan(
-    indices: &GpuTensor<'_>,
-    counts: &GpuTensor<'_>,
-    offsets: &GpuTensor<'_>,
-    slot_row: &GpuTensor<'_>,
-    row_slot: &GpuTensor<'_>,
+    indices: &Tensor,
+    counts: &Tensor,
+    offsets: &Tensor,
+    slot_row: &Tensor,
+    row_slot: &Tensor,
     capacity: i64,
 ) -> Result<()> {
     let call = Call::new("cuda_moe_plan", indices);
@@ -81,7 +81,7 @@ pub fn moe_plan(
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn moe_gather(x: &GpuTensor<'_>, row_slot: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+pub fn moe_gather(x: &Tensor, row_slot: &Tensor, y: &Tensor) -> Result<()> {
     let call = Call::new("cuda_moe_gather", x);
     let x = call.dense::<2>("x", "[tokens, dim]", x)?;
     let row_slot = call.dense::<1>("row_slot", "[tokens*k]", row_slot)?.of(DType::I32)?;
@@ -123,7 +123,7 @@ pub fn moe_gather(x: &GpuTensor<'_>, row_slot: &GpuTensor<'_>, y: &GpuTensor<'_>
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn moe_gather_backward(dy: &GpuTensor<'_>, slot_row: &GpuTensor<'_>, dx: &GpuTensor<'_>) -> Result<()> {
+pub fn moe_gather_backward(dy: &Tensor, slot_row: &Tensor, dx: &Tensor) -> Result<()> {
     let call = Call::new("cuda_moe_gather_backward", dy);
     let dy = call.dense::<2>("dy", "[tokens*k, dim]", dy)?;
     let slot_row = call.dense::<2>("slot_row", "[tokens, k]", slot_row)?.of(DType::I32)?;
@@ -170,11 +170,11 @@ pub fn moe_gather_backward(dy: &GpuTensor<'_>, slot_row: &GpuTensor<'_>, dx: &Gp
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn moe_combine(
-    y: &GpuTensor<'_>,
-    weights: &GpuTensor<'_>,
-    slot_row: &GpuTensor<'_>,
-    residual: Option<&GpuTensor<'_>>,
-    out: &GpuTensor<'_>,
+    y: &Tensor,
+    weights: &Tensor,
+    slot_row: &Tensor,
+    residual: Option<&Tensor>,
+    out: &Tensor,
 ) -> Result<()> {
     let call = Call::new("cuda_moe_combine", y);
     let y = call.dense::<2>("y", "[tokens*k, dim]", y)?;
@@ -240,13 +240,13 @@ pub fn moe_combine(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn moe_combine_backward(
-    dout: &GpuTensor<'_>,
-    y: &GpuTensor<'_>,
-    weights: &GpuTensor<'_>,
-    slot_row: &GpuTensor<'_>,
-    row_slot: &GpuTensor<'_>,
-    dy: &GpuTensor<'_>,
-    dweights: &GpuTensor<'_>,
+    dout: &Tensor,
+    y: &Tensor,
+    weights: &Tensor,
+    slot_row: &Tensor,
+    row_slot: &Tensor,
+    dy: &Tensor,
+    dweights: &Tensor,
 ) -> Result<()> {
     let call = Call::new("cuda_moe_combine_backward", dout);
     let dout = call.dense::<2>("dout", "[tokens, dim]", dout)?;

@@ -19,7 +19,7 @@
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
 use crate::call::{Call, Sizes, pointer, tensor};
-use crate::{DType, GpuTensor, Result};
+use crate::{DType, Result, Tensor};
 
 /// AdamW with decoupled weight decay, for t = step\[0\] \>= 1 and g = grad \* grad_scale: m = beta1\*m +
 /// (1-beta1)\*g; v = beta2\*v + (1-beta2)\*g^2; param = param\*(1 - lr\*weight_decay) - lr \* (m/(1-beta1^t)) /
@@ -48,15 +48,15 @@ use crate::{DType, GpuTensor, Result};
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn adamw_step(
-    grad: &GpuTensor<'_>,
-    lr: &GpuTensor<'_>,
-    step: &GpuTensor<'_>,
-    grad_scale: Option<&GpuTensor<'_>>,
-    skip: Option<&GpuTensor<'_>>,
-    param: &GpuTensor<'_>,
-    m: &GpuTensor<'_>,
-    v: &GpuTensor<'_>,
-    param_copy: Option<&GpuTensor<'_>>,
+    grad: &Tensor,
+    lr: &Tensor,
+    step: &Tensor,
+    grad_scale: Option<&Tensor>,
+    skip: Option<&Tensor>,
+    param: &Tensor,
+    m: &Tensor,
+    v: &Tensor,
+    param_copy: Option<&Tensor>,
     n_decay: i64,
     beta1: f32,
     beta2: f32,
@@ -164,15 +164,15 @@ pub fn adamw_step(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn adamw_step_bf16(
-    grad: &GpuTensor<'_>,
-    lr: &GpuTensor<'_>,
-    step: &GpuTensor<'_>,
-    grad_scale: Option<&GpuTensor<'_>>,
-    skip: Option<&GpuTensor<'_>>,
-    param: &GpuTensor<'_>,
-    m: &GpuTensor<'_>,
-    v: &GpuTensor<'_>,
-    param_copy: Option<&GpuTensor<'_>>,
+    grad: &Tensor,
+    lr: &Tensor,
+    step: &Tensor,
+    grad_scale: Option<&Tensor>,
+    skip: Option<&Tensor>,
+    param: &Tensor,
+    m: &Tensor,
+    v: &Tensor,
+    param_copy: Option<&Tensor>,
     n_decay: i64,
     beta1: f32,
     beta2: f32,
@@ -289,17 +289,17 @@ pub fn adamw_step_bf16(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn adamw_step_f8(
-    grad: &GpuTensor<'_>,
-    lr: &GpuTensor<'_>,
-    step: &GpuTensor<'_>,
-    grad_scale: Option<&GpuTensor<'_>>,
-    skip: Option<&GpuTensor<'_>>,
-    param: &GpuTensor<'_>,
-    m: &GpuTensor<'_>,
-    m_scale: &GpuTensor<'_>,
-    r: &GpuTensor<'_>,
-    r_scale: &GpuTensor<'_>,
-    param_copy: Option<&GpuTensor<'_>>,
+    grad: &Tensor,
+    lr: &Tensor,
+    step: &Tensor,
+    grad_scale: Option<&Tensor>,
+    skip: Option<&Tensor>,
+    param: &Tensor,
+    m: &Tensor,
+    m_scale: &Tensor,
+    r: &Tensor,
+    r_scale: &Tensor,
+    param_copy: Option<&Tensor>,
     n_decay: i64,
     beta1: f32,
     beta2: f32,
@@ -398,7 +398,7 @@ pub fn adamw_step_f8(
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn zero_grad(grad: &GpuTensor<'_>) -> Result<()> {
+pub fn zero_grad(grad: &Tensor) -> Result<()> {
     let call = Call::new("cuda_zero_grad", grad);
     let grad = call.dense::<1>("grad", "[n]", grad)?;
     let n = grad.dims[0];
@@ -422,7 +422,7 @@ pub fn zero_grad(grad: &GpuTensor<'_>) -> Result<()> {
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn grad_norm(grad: &GpuTensor<'_>, norm: &GpuTensor<'_>) -> Result<()> {
+pub fn grad_norm(grad: &Tensor, norm: &Tensor) -> Result<()> {
     let call = Call::new("cuda_grad_norm", grad);
     let grad = call.dense::<1>("grad", "[n]", grad)?;
     let norm = call.dense::<1>("norm", "[1]", norm)?.of(DType::F32)?;
@@ -457,10 +457,10 @@ pub fn grad_norm(grad: &GpuTensor<'_>, norm: &GpuTensor<'_>) -> Result<()> {
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn grad_clip(
-    norm: &GpuTensor<'_>,
-    loss_scale: Option<&GpuTensor<'_>>,
-    scale: &GpuTensor<'_>,
-    grad: Option<&GpuTensor<'_>>,
+    norm: &Tensor,
+    loss_scale: Option<&Tensor>,
+    scale: &Tensor,
+    grad: Option<&Tensor>,
     max_norm: f32,
 ) -> Result<()> {
     let call = Call::new("cuda_grad_clip", norm);
@@ -523,9 +523,9 @@ pub fn grad_clip(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn lr_schedule(
-    skip: Option<&GpuTensor<'_>>,
-    step: &GpuTensor<'_>,
-    lr: &GpuTensor<'_>,
+    skip: Option<&Tensor>,
+    step: &Tensor,
+    lr: &Tensor,
     warmup: i64,
     total: i64,
     max_lr: f32,
@@ -583,11 +583,11 @@ pub fn lr_schedule(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn loss_scale_update(
-    norm: &GpuTensor<'_>,
-    loss_scale: &GpuTensor<'_>,
-    good_steps: &GpuTensor<'_>,
-    skipped: &GpuTensor<'_>,
-    skip: &GpuTensor<'_>,
+    norm: &Tensor,
+    loss_scale: &Tensor,
+    good_steps: &Tensor,
+    skipped: &Tensor,
+    skip: &Tensor,
     growth: f32,
     backoff: f32,
     interval: i64,

@@ -16,7 +16,7 @@
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
 use crate::call::{Call, Sizes, plus, pointer, tensor, times};
-use crate::{Activation, DType, Format, GpuTensor, Result};
+use crate::{Activation, DType, Format, Result, Tensor};
 
 /// Stores rows in a format.
 ///
@@ -32,7 +32,7 @@ use crate::{Activation, DType, Format, GpuTensor, Result};
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn quantize(x: &GpuTensor<'_>, y: &GpuTensor<'_>, format: Format) -> Result<()> {
+pub fn quantize(x: &Tensor, y: &Tensor, format: Format) -> Result<()> {
     let call = Call::new("cuda_quantize", x);
     let x = call.dense::<2>("x", "[rows, k]", x)?;
     let y = call.dense::<2>("y", "[rows, row_bytes]", y)?.of(DType::U8)?;
@@ -73,7 +73,7 @@ pub fn quantize(x: &GpuTensor<'_>, y: &GpuTensor<'_>, format: Format) -> Result<
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn dequantize(x: &GpuTensor<'_>, y: &GpuTensor<'_>, format: Format) -> Result<()> {
+pub fn dequantize(x: &Tensor, y: &Tensor, format: Format) -> Result<()> {
     let call = Call::new("cuda_dequantize", x);
     let x = call.dense::<2>("x", "[rows, row_bytes]", x)?.of(DType::U8)?;
     let y = call.dense::<2>("y", "[rows, k]", y)?;
@@ -114,7 +114,7 @@ pub fn dequantize(x: &GpuTensor<'_>, y: &GpuTensor<'_>, format: Format) -> Resul
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn embedding_quant(table: &GpuTensor<'_>, ids: &GpuTensor<'_>, y: &GpuTensor<'_>, format: Format) -> Result<()> {
+pub fn embedding_quant(table: &Tensor, ids: &Tensor, y: &Tensor, format: Format) -> Result<()> {
     let call = Call::new("cuda_embedding_quant", table);
     let table = call.dense::<2>("table", "[vocab, row_bytes]", table)?.of(DType::U8)?;
     let ids = call.dense::<1>("ids", "[tokens]", ids)?.of(DType::I32)?;
@@ -169,12 +169,12 @@ pub fn embedding_quant(table: &GpuTensor<'_>, ids: &GpuTensor<'_>, y: &GpuTensor
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn gemm_quant(
-    x: &GpuTensor<'_>,
-    w: &GpuTensor<'_>,
-    offsets: Option<&GpuTensor<'_>>,
-    bias: Option<&GpuTensor<'_>>,
-    residual: Option<&GpuTensor<'_>>,
-    y: &GpuTensor<'_>,
+    x: &Tensor,
+    w: &Tensor,
+    offsets: Option<&Tensor>,
+    bias: Option<&Tensor>,
+    residual: Option<&Tensor>,
+    y: &Tensor,
     activation: Activation,
     format: Format,
 ) -> Result<()> {
@@ -264,12 +264,12 @@ pub fn gemm_quant(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn gemm_quant_qkv(
-    x: &GpuTensor<'_>,
-    wq: &GpuTensor<'_>,
-    wk: &GpuTensor<'_>,
-    wv: &GpuTensor<'_>,
-    bias: Option<&GpuTensor<'_>>,
-    y: &GpuTensor<'_>,
+    x: &Tensor,
+    wq: &Tensor,
+    wk: &Tensor,
+    wv: &Tensor,
+    bias: Option<&Tensor>,
+    y: &Tensor,
     format_q: Format,
     format_k: Format,
     format_v: Format,
@@ -361,11 +361,11 @@ pub fn gemm_quant_qkv(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn gemm_quant_swiglu(
-    x: &GpuTensor<'_>,
-    w_gate: &GpuTensor<'_>,
-    w_up: &GpuTensor<'_>,
-    offsets: Option<&GpuTensor<'_>>,
-    y: &GpuTensor<'_>,
+    x: &Tensor,
+    w_gate: &Tensor,
+    w_up: &Tensor,
+    offsets: Option<&Tensor>,
+    y: &Tensor,
     format_gate: Format,
     format_up: Format,
 ) -> Result<()> {
@@ -443,7 +443,7 @@ pub fn gemm_quant_swiglu(
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn interleave_rows(x: &GpuTensor<'_>, y: &GpuTensor<'_>, k: usize, format: Format) -> Result<()> {
+pub fn interleave_rows(x: &Tensor, y: &Tensor, k: usize, format: Format) -> Result<()> {
     let call = Call::new("cuda_interleave_rows", x);
     let x = call.dense::<2>("x", "[rows, row_bytes]", x)?.of(DType::U8)?;
     let y = call.dense::<2>("y", "[rows, row_bytes]", y)?.of(DType::U8)?;

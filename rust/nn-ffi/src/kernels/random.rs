@@ -7,7 +7,7 @@
 //! on its own.
 
 use crate::call::Call;
-use crate::{DType, GpuTensor, Result};
+use crate::{DType, Result, Tensor};
 
 /// The generator's own 32-bit words.
 ///
@@ -21,7 +21,7 @@ use crate::{DType, GpuTensor, Result};
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn random_bits(y: &GpuTensor<'_>, seed: i64, stream: i64, offset: i64) -> Result<()> {
+pub fn random_bits(y: &Tensor, seed: i64, stream: i64, offset: i64) -> Result<()> {
     let call = Call::new("cuda_random_bits", y);
     let y = call.dense::<1>("y", "[n]", y)?.of(DType::I32)?;
     let n = y.dims[0];
@@ -48,7 +48,7 @@ pub fn random_bits(y: &GpuTensor<'_>, seed: i64, stream: i64, offset: i64) -> Re
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn uniform(y: &GpuTensor<'_>, low: f32, high: f32, seed: i64, stream: i64, offset: i64) -> Result<()> {
+pub fn uniform(y: &Tensor, low: f32, high: f32, seed: i64, stream: i64, offset: i64) -> Result<()> {
     let call = Call::new("cuda_uniform", y);
     let y = call.dense::<1>("y", "[n]", y)?;
     let n = y.dims[0];
@@ -87,7 +87,7 @@ pub fn uniform(y: &GpuTensor<'_>, low: f32, high: f32, seed: i64, stream: i64, o
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn normal(y: &GpuTensor<'_>, mean: f32, std: f32, seed: i64, stream: i64, offset: i64) -> Result<()> {
+pub fn normal(y: &Tensor, mean: f32, std: f32, seed: i64, stream: i64, offset: i64) -> Result<()> {
     let call = Call::new("cuda_normal", y);
     let y = call.dense::<1>("y", "[n]", y)?;
     let n = y.dims[0];

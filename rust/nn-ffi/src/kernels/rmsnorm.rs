@@ -5,7 +5,7 @@
 //! Arithmetic inside is f32 for every dtype.
 
 use crate::call::{Call, Sizes, pointer, tensor};
-use crate::{DType, GpuTensor, Result};
+use crate::{DType, Result, Tensor};
 
 /// RMSNorm: y = x \* rstd \* weight, rstd = 1 / sqrt(mean(x^2) + eps).
 ///
@@ -22,13 +22,7 @@ use crate::{DType, GpuTensor, Result};
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn rmsnorm(
-    x: &GpuTensor<'_>,
-    weight: &GpuTensor<'_>,
-    y: &GpuTensor<'_>,
-    rstd: Option<&GpuTensor<'_>>,
-    eps: f32,
-) -> Result<()> {
+pub fn rmsnorm(x: &Tensor, weight: &Tensor, y: &Tensor, rstd: Option<&Tensor>, eps: f32) -> Result<()> {
     let call = Call::new("cuda_rmsnorm", x);
     let x = call.dense::<2>("x", "[rows, cols]", x)?;
     let weight = call.dense::<1>("weight", "[cols]", weight)?;
@@ -84,12 +78,12 @@ pub fn rmsnorm(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn rmsnorm_residual(
-    x: &GpuTensor<'_>,
-    residual: &GpuTensor<'_>,
-    weight: &GpuTensor<'_>,
-    sum: &GpuTensor<'_>,
-    y: &GpuTensor<'_>,
-    rstd: Option<&GpuTensor<'_>>,
+    x: &Tensor,
+    residual: &Tensor,
+    weight: &Tensor,
+    sum: &Tensor,
+    y: &Tensor,
+    rstd: Option<&Tensor>,
     eps: f32,
 ) -> Result<()> {
     let call = Call::new("cuda_rmsnorm_residual", x);
@@ -157,13 +151,13 @@ pub fn rmsnorm_residual(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn rmsnorm_backward(
-    dy: &GpuTensor<'_>,
-    x: &GpuTensor<'_>,
-    weight: &GpuTensor<'_>,
-    rstd: &GpuTensor<'_>,
-    dresidual: Option<&GpuTensor<'_>>,
-    dx: &GpuTensor<'_>,
-    dweight: &GpuTensor<'_>,
+    dy: &Tensor,
+    x: &Tensor,
+    weight: &Tensor,
+    rstd: &Tensor,
+    dresidual: Option<&Tensor>,
+    dx: &Tensor,
+    dweight: &Tensor,
 ) -> Result<()> {
     let call = Call::new("cuda_rmsnorm_backward", dy);
     let dy = call.dense::<2>("dy", "[rows, cols]", dy)?;

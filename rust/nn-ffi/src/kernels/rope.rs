@@ -3,7 +3,7 @@
 //! Kernels of the section rope of bindings.h.
 
 use crate::call::{Call, Sizes, pointer, tensor};
-use crate::{DType, GpuTensor, Result, RopeLayout};
+use crate::{DType, Result, RopeLayout, Tensor};
 
 /// Tables of rotary embedding: for position p and pair i, the angle p \* b^(-2i/head_dim), computed in f64; its
 /// cosine and sine, rounded to f32.
@@ -22,7 +22,7 @@ use crate::{DType, GpuTensor, Result, RopeLayout};
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn rope_freqs(cosine: &GpuTensor<'_>, sine: &GpuTensor<'_>, first: i64, base: f64, ntk_alpha: f64) -> Result<()> {
+pub fn rope_freqs(cosine: &Tensor, sine: &Tensor, first: i64, base: f64, ntk_alpha: f64) -> Result<()> {
     let call = Call::new("cuda_rope_freqs", cosine);
     let cosine = call.dense::<2>("cosine", "[positions, head_dim/2]", cosine)?.of(DType::F32)?;
     let sine = call.dense::<2>("sine", "[positions, head_dim/2]", sine)?.of(DType::F32)?;
@@ -69,9 +69,9 @@ pub fn rope_freqs(cosine: &GpuTensor<'_>, sine: &GpuTensor<'_>, first: i64, base
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn rope_freqs_scaled(
-    factors: Option<&GpuTensor<'_>>,
-    cosine: &GpuTensor<'_>,
-    sine: &GpuTensor<'_>,
+    factors: Option<&Tensor>,
+    cosine: &Tensor,
+    sine: &Tensor,
     first: i64,
     base: f64,
     ntk_alpha: f64,
@@ -129,11 +129,11 @@ pub fn rope_freqs_scaled(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn rope_forward(
-    x: &GpuTensor<'_>,
-    cosine: &GpuTensor<'_>,
-    sine: &GpuTensor<'_>,
-    positions: &GpuTensor<'_>,
-    y: &GpuTensor<'_>,
+    x: &Tensor,
+    cosine: &Tensor,
+    sine: &Tensor,
+    positions: &Tensor,
+    y: &Tensor,
     layout: RopeLayout,
 ) -> Result<()> {
     let call = Call::new("cuda_rope_forward", x);
@@ -196,11 +196,11 @@ pub fn rope_forward(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn rope_qk(
-    q: &GpuTensor<'_>,
-    k: &GpuTensor<'_>,
-    cosine: &GpuTensor<'_>,
-    sine: &GpuTensor<'_>,
-    positions: &GpuTensor<'_>,
+    q: &Tensor,
+    k: &Tensor,
+    cosine: &Tensor,
+    sine: &Tensor,
+    positions: &Tensor,
     layout: RopeLayout,
 ) -> Result<()> {
     let call = Call::new("cuda_rope_qk", q);
@@ -270,11 +270,11 @@ pub fn rope_qk(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn rope_backward(
-    dy: &GpuTensor<'_>,
-    cosine: &GpuTensor<'_>,
-    sine: &GpuTensor<'_>,
-    positions: &GpuTensor<'_>,
-    dx: &GpuTensor<'_>,
+    dy: &Tensor,
+    cosine: &Tensor,
+    sine: &Tensor,
+    positions: &Tensor,
+    dx: &Tensor,
     layout: RopeLayout,
 ) -> Result<()> {
     let call = Call::new("cuda_rope_backward", dy);

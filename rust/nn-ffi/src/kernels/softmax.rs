@@ -3,7 +3,7 @@
 //! Kernels of the section softmax of bindings.h.
 
 use crate::call::{Call, Sizes, pointer, tensor};
-use crate::{DType, GpuTensor, Result};
+use crate::{DType, Result, Tensor};
 
 /// Softmax of each row: y = exp(x - max) / sum(exp(x - max)).
 ///
@@ -18,7 +18,7 @@ use crate::{DType, GpuTensor, Result};
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn softmax(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
+pub fn softmax(x: &Tensor, y: &Tensor) -> Result<()> {
     let call = Call::new("cuda_softmax", x);
     let x = call.dense::<2>("x", "[rows, cols]", x)?;
     let y = call.dense::<2>("y", "[rows, cols]", y)?;
@@ -49,7 +49,7 @@ pub fn softmax(x: &GpuTensor<'_>, y: &GpuTensor<'_>) -> Result<()> {
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn softmax_backward(dy: &GpuTensor<'_>, y: &GpuTensor<'_>, dx: &GpuTensor<'_>) -> Result<()> {
+pub fn softmax_backward(dy: &Tensor, y: &Tensor, dx: &Tensor) -> Result<()> {
     let call = Call::new("cuda_softmax_backward", dy);
     let dy = call.dense::<2>("dy", "[rows, cols]", dy)?;
     let y = call.dense::<2>("y", "[rows, cols]", y)?;
@@ -98,13 +98,7 @@ pub fn softmax_backward(dy: &GpuTensor<'_>, y: &GpuTensor<'_>, dx: &GpuTensor<'_
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn softmax_topk(
-    x: &GpuTensor<'_>,
-    weights: &GpuTensor<'_>,
-    indices: &GpuTensor<'_>,
-    probs: &GpuTensor<'_>,
-    norm: bool,
-) -> Result<()> {
+pub fn softmax_topk(x: &Tensor, weights: &Tensor, indices: &Tensor, probs: &Tensor, norm: bool) -> Result<()> {
     let call = Call::new("cuda_softmax_topk", x);
     let x = call.dense::<2>("x", "[rows, cols]", x)?;
     let weights = call.dense::<2>("weights", "[rows, k]", weights)?.of(DType::F32)?;
@@ -158,12 +152,12 @@ pub fn softmax_topk(
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn softmax_topk_backward(
-    dweights: &GpuTensor<'_>,
-    weights: &GpuTensor<'_>,
-    indices: &GpuTensor<'_>,
-    probs: &GpuTensor<'_>,
-    dprobs: Option<&GpuTensor<'_>>,
-    dx: &GpuTensor<'_>,
+    dweights: &Tensor,
+    weights: &Tensor,
+    indices: &Tensor,
+    probs: &Tensor,
+    dprobs: Option<&Tensor>,
+    dx: &Tensor,
     norm: bool,
 ) -> Result<()> {
     let call = Call::new("cuda_softmax_topk_backward", dweights);

@@ -11,7 +11,7 @@
 //! products are exact in 32 bits, and so the same to the bit on every engine and instruction set.
 
 use crate::call::{Call, Sizes, pointer, tensor};
-use crate::{DType, GpuTensor, Result};
+use crate::{DType, Result, Tensor};
 
 /// Rounds rows to 8 bits, each with a scale of its own: with a = max(max |x|, 1e-5), codes = rint(x \* (127/a)),
 /// ties to even, scale = a/127, all in f32.
@@ -27,7 +27,7 @@ use crate::{DType, GpuTensor, Result};
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn act_quant_i8(x: &GpuTensor<'_>, codes: &GpuTensor<'_>, scale: &GpuTensor<'_>) -> Result<()> {
+pub fn act_quant_i8(x: &Tensor, codes: &Tensor, scale: &Tensor) -> Result<()> {
     let call = Call::new("cuda_act_quant_i8", x);
     let x = call.dense::<2>("x", "[rows, cols]", x)?;
     let codes = call.dense::<2>("codes", "[rows, cols]", codes)?.of(DType::I8)?;
@@ -70,13 +70,7 @@ pub fn act_quant_i8(x: &GpuTensor<'_>, codes: &GpuTensor<'_>, scale: &GpuTensor<
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn rmsnorm_quant_i8(
-    x: &GpuTensor<'_>,
-    weight: &GpuTensor<'_>,
-    codes: &GpuTensor<'_>,
-    scale: &GpuTensor<'_>,
-    eps: f32,
-) -> Result<()> {
+pub fn rmsnorm_quant_i8(x: &Tensor, weight: &Tensor, codes: &Tensor, scale: &Tensor, eps: f32) -> Result<()> {
     let call = Call::new("cuda_rmsnorm_quant_i8", x);
     let x = call.dense::<2>("x", "[rows, cols]", x)?;
     let weight = call.dense::<1>("weight", "[cols]", weight)?;
@@ -126,7 +120,7 @@ pub fn rmsnorm_quant_i8(
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn ternary_quantize(x: &GpuTensor<'_>, codes: &GpuTensor<'_>, scale: &GpuTensor<'_>) -> Result<()> {
+pub fn ternary_quantize(x: &Tensor, codes: &Tensor, scale: &Tensor) -> Result<()> {
     let call = Call::new("cuda_ternary_quantize", x);
     let x = call.dense::<2>("x", "[n, k]", x)?;
     let codes = call.dense::<2>("codes", "[n, k]", codes)?.of(DType::I8)?;
@@ -167,7 +161,7 @@ pub fn ternary_quantize(x: &GpuTensor<'_>, codes: &GpuTensor<'_>, scale: &GpuTen
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn ternary_pack(codes: &GpuTensor<'_>, w: &GpuTensor<'_>) -> Result<()> {
+pub fn ternary_pack(codes: &Tensor, w: &Tensor) -> Result<()> {
     let call = Call::new("cuda_ternary_pack", codes);
     let codes = call.dense::<2>("codes", "[n, k]", codes)?.of(DType::I8)?;
     let w = call.dense::<2>("w", "[stored, row_bytes]", w)?.of(DType::U8)?;
@@ -204,7 +198,7 @@ pub fn ternary_pack(codes: &GpuTensor<'_>, w: &GpuTensor<'_>) -> Result<()> {
 /// # Errors
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
-pub fn ternary_unpack(w: &GpuTensor<'_>, codes: &GpuTensor<'_>) -> Result<()> {
+pub fn ternary_unpack(w: &Tensor, codes: &Tensor) -> Result<()> {
     let call = Call::new("cuda_ternary_unpack", w);
     let w = call.dense::<2>("w", "[stored, row_bytes]", w)?.of(DType::U8)?;
     let codes = call.dense::<2>("codes", "[n, k]", codes)?.of(DType::I8)?;
@@ -249,12 +243,12 @@ pub fn ternary_unpack(w: &GpuTensor<'_>, codes: &GpuTensor<'_>) -> Result<()> {
 ///
 /// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
 pub fn bitlinear(
-    codes: &GpuTensor<'_>,
-    scale: Option<&GpuTensor<'_>>,
-    w: &GpuTensor<'_>,
-    w_scale: Option<&GpuTensor<'_>>,
-    residual: Option<&GpuTensor<'_>>,
-    y: &GpuTensor<'_>,
+    codes: &Tensor,
+    scale: Option<&Tensor>,
+    w: &Tensor,
+    w_scale: Option<&Tensor>,
+    residual: Option<&Tensor>,
+    y: &Tensor,
 ) -> Result<()> {
     let call = Call::new("cuda_bitlinear", codes);
     let codes = call.dense::<2>("codes", "[m, k]", codes)?.of(DType::I8)?;

@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 
 use nn_ffi::catalogue::{Argument, Kernel, Kind, Slot};
-use nn_ffi::{Context, DType, Error, GpuTensor, Result};
+use nn_ffi::{Context, DType, Error, Result, Tensor};
 
 use crate::compare::compare;
 use crate::fixtures::Case;
 use crate::runner::{Outcome, blank, dtype, scalar};
 
 /// A tensor of a case, and the memory that it may be a part of.
-struct Placed<'ctx> {
-    whole: GpuTensor<'ctx>,
-    tensor: GpuTensor<'ctx>,
+struct Placed {
+    whole: Tensor,
+    tensor: Tensor,
     bytes: usize,
 }
 
@@ -63,13 +63,13 @@ pub(crate) fn run(context: &Context, case: &Case) -> Result<Vec<Outcome>> {
 }
 
 /// A tensor of a shape, its rows as far apart as the case has them, filled with the content.
-fn place<'ctx>(
-    context: &'ctx Context,
+fn place(
+    context: &Context,
     shape: &[usize],
     stride: Option<usize>,
     dtype: DType,
     mut content: Vec<u8>,
-) -> Result<Placed<'ctx>> {
+) -> Result<Placed> {
     let bytes = content.len();
     let inner: usize = shape[1..].iter().product();
     let (whole, tensor) = match stride.filter(|stride| *stride > inner && shape[0] > 1) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 
 use nn_ffi::catalogue::{Kernel, Kind, Parameter, Slot};
-use nn_ffi::{Context, DType, Error, GpuTensor, Result};
+use nn_ffi::{Context, DType, Error, Result, Tensor};
 use serde_json::Value;
 
 use crate::compare::compare;
@@ -22,14 +22,14 @@ pub(crate) struct Outcome {
 }
 
 /// Device memory of one parameter between guards, and the bytes that it was filled with.
-struct Buffer<'ctx> {
-    memory: GpuTensor<'ctx>,
+struct Buffer {
+    memory: Tensor,
     start: usize,
     image: Vec<u8>,
 }
 
-impl<'ctx> Buffer<'ctx> {
-    fn new(context: &'ctx Context, content: &[u8], itemsize: usize, aligned: bool) -> Result<Self> {
+impl Buffer {
+    fn new(context: &Context, content: &[u8], itemsize: usize, aligned: bool) -> Result<Self> {
         // Memory is aligned to 256 bytes: one element further on, the data is aligned to its element alone.
         let start = GUARD + if aligned { 0 } else { itemsize };
         let mut image = vec![GUARD_BYTE; start + content.len() + GUARD];

@@ -24,7 +24,7 @@ impl SafetensorsFolder {
             return Self::of(vec![SafetensorsFile::open(&single)?]);
         }
         if !index_path.exists() {
-            return Err(Error::format(folder, "holds neither model.safetensors nor model.safetensors.index.json"));
+            return Err(Error::missing(folder, "holds neither model.safetensors nor model.safetensors.index.json"));
         }
         let index = read_json(&index_path)?;
         let weight_map: Option<Vec<(&str, &str)>> = index

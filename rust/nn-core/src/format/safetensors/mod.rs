@@ -109,7 +109,7 @@ pub struct SafetensorsFile {
 impl SafetensorsFile {
     /// Opens a file. `Error::Format` when it is truncated, or no safetensors file.
     pub fn open(path: &Path) -> Result<Self> {
-        let unreadable = |error: std::io::Error| Error::unreadable(path, &error);
+        let unreadable = |error: std::io::Error| Error::unreadable(path, error);
         let wrong = |why: &str| Error::format(path, format!("is truncated, or not a safetensors file (header: {why})"));
         let file = File::open(path).map_err(unreadable)?;
         let size = file.metadata().map_err(unreadable)?.len();
@@ -190,7 +190,7 @@ impl SafetensorsFile {
         let mut bytes = vec![0; count * size];
         self.file
             .read_exact_at(&mut bytes, entry.offset + start as u64 * entry.dtype.size)
-            .map_err(|error| Error::unreadable(&self.path, &error))?;
+            .map_err(|error| Error::unreadable(&self.path, error))?;
         let words = bytes.chunks_exact(size);
         Ok(match entry.dtype {
             F32 => words.map(|bytes| f32::from_le_bytes(sized(bytes))).collect(),
@@ -212,7 +212,7 @@ impl SafetensorsFile {
         let missing = || Error::format(&self.path, format!("holds no tensor {}", quoted(name)));
         let entry = self.entries.get(name).ok_or_else(missing)?;
         let mut bytes = vec![0; entry.count() * entry.dtype.size as usize];
-        self.file.read_exact_at(&mut bytes, entry.offset).map_err(|error| Error::unreadable(&self.path, &error))?;
+        self.file.read_exact_at(&mut bytes, entry.offset).map_err(|error| Error::unreadable(&self.path, error))?;
         Ok(bytes)
     }
 }

@@ -1,6 +1,6 @@
 //! A search for the first output of a forward pass that is not finite.
 
-use nn_ffi::GpuTensor;
+use nn_ffi::Tensor;
 
 use super::{MoETransformer, flat};
 use crate::error::Result;
@@ -21,7 +21,7 @@ pub(crate) struct BadOutput {
 
 impl BadOutput {
     /// The first of an output `[rows, columns]` whose first row is that of token `first`, if there is one.
-    fn find(layer: Option<String>, output: &GpuTensor<'_>, first: usize) -> Result<Option<Self>> {
+    fn find(layer: Option<String>, output: &Tensor, first: usize) -> Result<Option<Self>> {
         let columns = output.shape().last().copied().unwrap_or(1);
         let values = host_values(output)?;
         let bad = values.iter().position(|value| !value.is_finite());
@@ -29,17 +29,17 @@ impl BadOutput {
     }
 }
 
-impl<'ctx> MoETransformer<'ctx> {
+impl MoETransformer {
     /// Runs the forward pass of training on ids i32 `[batch, length]`, each output copied to the host and looked at before
     /// the next is made, and gives the first element that is not finite.
     ///
     /// What attention gives is looked at before the stream is added to it; of the mixture of experts, whose last call
     /// adds it, the stream behind the block.
-    pub(crate) fn find_bad_output(&self, ids: &GpuTensor<'ctx>) -> Result<Option<BadOutput>> {
+    pub(crate) fn find_bad_output(&self, ids: &Tensor) -> Result<Option<BadOutput>> {
         let (ids, batch, length) = flat(ids)?;
         let capacity = self.config.capacity(batch * length);
         let rotation = self.rope.rotation(batch, length)?;
-        let look = |layer: String, output: &GpuTensor<'ctx>| BadOutput::find(Some(layer), output, 0);
+        let look = |layer: String, output: &Tensor| BadOutput::find(Some(layer), output, 0);
         let mut x = self.embedding.forward(&ids)?;
         if let Some(bad) = look("model.embed_tokens".into(), &x)? {
             return Ok(Some(bad));
