@@ -4,9 +4,8 @@
 // methods named after the kernels call them as bindings.h declares them. Most programs call the kernels through package
 // tensor instead, which knows shapes and finds the sizes from them.
 //
-// The library libnncuda is loaded when the first function needs it: from the file that the environment variable
-// NNCUDA_LIBRARY names, else from the source tree of this package, else wherever the system's loader finds it. Nothing
-// of CUDA is needed to build.
+// The library libnncuda is loaded when the first function needs it; [Load] says where it is looked for. Nothing of CUDA is
+// needed to build.
 //
 // # Errors
 //

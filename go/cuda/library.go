@@ -8,17 +8,14 @@ package cuda
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"unsafe"
 )
-
-// LibraryVariable names the environment variable with the path of the library. When it is set nothing else is tried.
-const LibraryVariable = "NNCUDA_LIBRARY"
 
 // loaded is the outcome of the one search for the library that a process makes.
 var loaded struct {
@@ -27,10 +24,19 @@ var loaded struct {
 	err  error
 }
 
-// Load finds and opens libnncuda, once in a process; everything that needs the library calls it. The error says in one
-// sentence which places were tried and what to do.
+// Load finds and opens libnncuda, once in a process; everything that needs the library calls it. It is looked for in
+// these places, and the first file that there is counts:
+//
+//  1. the file that NNCUDA_LIBRARY names; when it is set, no other place is tried;
+//  2. beside the program: libnncuda.so in the folder of the executable, or in ../lib from there;
+//  3. the Python environment in use, where `pip install nncuda` puts it: that of VIRTUAL_ENV, else of CONDA_PREFIX, else of
+//     the first python3 on PATH;
+//  4. build/lib of the source tree that this package was compiled from, where `make lib` puts it;
+//  5. libnncuda.so and libnncuda.so.1 as the system's loader finds them.
+//
+// The error, a [*LibraryError], names the places that were tried and what to do.
 func Load() error {
-	loaded.once.Do(func() { loaded.path, loaded.err = load(candidates()) })
+	loaded.once.Do(func() { loaded.path, loaded.err = load(candidates(os.Getenv, program())) })
 	return loaded.err
 }
 
@@ -40,45 +46,30 @@ func LibraryPath() (string, error) {
 	return loaded.path, err
 }
 
-// A place is where the library may be.
-type place struct {
-	name string // in words
-	path string // a path, or a bare name for the system's loader
-}
-
-func candidates() []place {
-	if path := os.Getenv(LibraryVariable); path != "" {
-		return []place{{"the environment variable " + LibraryVariable, path}}
-	}
-	var places []place
-	// The source tree that this package was compiled from. Built with -trimpath its place is not known.
-	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
-		built := filepath.Join(filepath.Dir(file), "..", "..", "build", "lib", "libnncuda.so")
-		places = append(places, place{"the source tree", built})
-	}
-	return append(places, place{"the system", "libnncuda.so"}, place{"the system", "libnncuda.so.1"})
-}
-
 func load(places []place) (string, error) {
-	var problems []string
+	var tried []string
 	for _, place := range places {
-		if filepath.Base(place.path) != place.path {
-			if _, err := os.Stat(place.path); err != nil {
-				problems = append(problems, place.name+": "+place.path+" does not exist")
-				continue
+		err := place.err
+		if err == nil && filepath.Base(place.path) != place.path {
+			if _, missing := os.Stat(place.path); missing != nil {
+				err = errors.New(place.path + " does not exist")
 			}
 		}
-		opened, err := open(place.path)
 		if err == nil {
-			return place.path, nil
+			opened, failure := open(place.path)
+			if failure == nil || opened {
+				return place.path, failure // a file of that name with the wrong content: another place would hide it
+			}
+			err = failure
 		}
-		if opened {
-			return place.path, err // the right name with the wrong content: another place would hide it
-		}
-		problems = append(problems, place.name+": "+err.Error())
+		tried = append(tried, "  "+place.name+": "+err.Error())
 	}
-	return "", &LibraryError{"libnncuda.so was not found. Tried: " + strings.Join(problems, "; ") +
-		". Build it with `make lib` in the source tree, or set " + LibraryVariable + " to the file"}
+	remedy := "Install it (`pip install nncuda`, which is found while its environment is active, or `make install` in the " +
+		"source tree), or set " + LibraryVariable + " to the file"
+	if len(places) == 1 { // only the file that it names is tried alone
+		remedy = LibraryVariable + " is set, so no other place is tried: correct it or unset it"
+	}
+	return "", &LibraryError{libraryFile + " was not found:\n" + strings.Join(tried, "\n") + "\n" + remedy}
 }
 
 // open fills the table of functions. opened says whether there was a library at all.
@@ -97,7 +88,7 @@ func open(path string) (opened bool, err error) {
 	case C.NN_NOT_NNCUDA:
 		return true, &LibraryError{path + " is no libnncuda: it has no nncuda_abi_version"}
 	case C.NN_OTHER_VERSION:
-		return true, &LibraryError{fmt.Sprintf("%s has ABI version %d.%d, but this package was made for %d.%d: the major "+
+		return true, &LibraryError{fmt.Sprintf("%s has ABI version %d.%d, but this program was made for %d.%d: the major "+
 			"version must be the same and the minor version not lower. Install matching versions of both",
 			path, version/1000, version%1000, C.NNCUDA_ABI_MAJOR, C.NNCUDA_ABI_MINOR)}
 	default:

@@ -20,6 +20,14 @@ from .binding import exchange, header, library
 from .golden import verified
 
 _GIB = 1 << 30
+#: Why the library of a place was taken, by the names that `binding.library.candidates` gives them.
+_WHY = {
+    library.ENVIRONMENT_VARIABLE: "chosen by NNCUDA_LIBRARY",
+    "the package": "the one inside the package",
+    "the Python environment in use": "that of the Python environment in use: the package has none",
+    "the source tree": "the one of make lib: neither the package nor the Python environment in use has one",
+    "the system": "found by the system's loader, and nowhere before",
+}
 
 
 @dataclass(frozen=True)
@@ -45,8 +53,7 @@ def examine() -> list[Finding]:
     except (errors.LibraryError, FileNotFoundError) as error:
         remedy = "install nncuda again (pip install --force-reinstall nncuda), or unset or correct NNCUDA_LIBRARY"
         return [*findings, Finding("library", "not usable", str(error), remedy, fatal=True)]
-    chosen = " (chosen by NNCUDA_LIBRARY)" if os.environ.get(library.ENVIRONMENT_VARIABLE) else ""
-    findings.append(Finding("library", f"{loaded.path}{chosen}"))
+    findings.append(_library(loaded))
     findings.append(Finding("build", loaded.build_info))
     findings.append(_abi(loaded))
     findings.append(_gpu(loaded))
@@ -93,6 +100,10 @@ def _exchange() -> Finding:
         "nncuda was installed without a C++ compiler, so DLPack and memoryview do not work",
         "install a C++17 compiler (Debian: apt install g++) and install nncuda again",
     )
+
+
+def _library(loaded: library.Library) -> Finding:
+    return Finding("library", f"{loaded.path} ({_WHY[loaded.place]})")
 
 
 def _abi(loaded: library.Library) -> Finding:

@@ -1,24 +1,34 @@
-//! Decides which libnncuda the crate loads at run time, and builds it when there is none to take.
+//! Finds a libnncuda for the crate to load at run time, and builds one when there is none.
 //!
-//! In this order: the file that `NNCUDA_LIBRARY` names; the library that pkg-config knows as `nncuda`; a build from the
-//! source tree that holds this crate, through CMake, with the GPU engine when a CUDA compiler is found. Set
-//! `NNCUDA_NO_BUILD` to do without the last. Nothing is linked: the path is handed to the crate, which opens the file
-//! when the first context is made, so that the same program runs with another library, or says that it finds none.
+//! In this order: the file that `NNCUDA_LIBRARY` names; the one of the Python environment in use; `build/lib` of the source
+//! tree that holds this crate, where `make lib` puts it; the one that pkg-config knows as `nncuda`; a build of that source
+//! tree through CMake, with the GPU engine when a CUDA compiler is found. Set `NNCUDA_NO_BUILD` to do without the last.
+//! Nothing is linked: the path is handed to the crate, which opens the file when the first context is made, so that the same
+//! program runs with another library, or says that it finds none.
+
+#[path = "src/places.rs"]
+mod places;
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// What a build of the library reads, from the root of the source tree.
 const SOURCES: [&str; 4] = ["CMakeLists.txt", "bindings.h", "cmake", "cuda"];
 
+/// How not to build it.
+const INSTALL: &str = "install one (`pip install nncuda` in the Python environment in use, or `make install` in the source \
+                       tree), or set NNCUDA_LIBRARY to the file";
+
 fn main() {
-    println!("cargo:rerun-if-changed=build.rs");
-    for variable in ["NNCUDA_LIBRARY", "NNCUDA_NO_BUILD", "CUDACXX", "CUDA_HOME"] {
-        println!("cargo:rerun-if-env-changed={variable}");
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/places.rs");
+    for variable in ["NNCUDA_LIBRARY", "NNCUDA_NO_BUILD", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDACXX", "CUDA_HOME"] {
+        println!("cargo::rerun-if-env-changed={variable}");
     }
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
     match library(&root) {
-        Ok(Some(path)) => println!("cargo:rustc-env=NNCUDA_BUILT_LIBRARY={}", path.display()),
+        Ok(Some(path)) => println!("cargo::rustc-env=NNCUDA_BUILT_LIBRARY={}", path.display()),
         Ok(None) => {}
         Err(sentence) => {
             // Cargo shows what a build script that fails has printed; a panic's backtrace would bury the sentence.
@@ -28,7 +38,7 @@ fn main() {
     }
 }
 
-/// The library's file, or nothing when it shall be looked for by the system at run time.
+/// The library's file, or nothing when it shall be looked for at run time alone.
 fn library(root: &Path) -> Result<Option<PathBuf>, String> {
     if let Some(chosen) = env::var_os("NNCUDA_LIBRARY").filter(|value| !value.is_empty()) {
         let path = PathBuf::from(&chosen);
@@ -40,27 +50,43 @@ fn library(root: &Path) -> Result<Option<PathBuf>, String> {
             }
         };
     }
-    if let Ok(found) = pkg_config::Config::new().cargo_metadata(false).probe("nncuda") {
-        let file = found.link_paths.iter().map(|folder| folder.join("libnncuda.so")).find(|file| file.exists());
-        if file.is_some() {
-            return Ok(file);
-        }
+    if let Some(installed) = installed(root) {
+        println!("cargo::rerun-if-changed={}", installed.display()); // it may be taken away
+        return Ok(Some(installed));
     }
     if env::var_os("NNCUDA_NO_BUILD").is_some_and(|value| !value.is_empty() && value != "0") {
         return Ok(None);
     }
     if !root.join("CMakeLists.txt").exists() {
         return Err(format!(
-            "there is no libnncuda: pkg-config does not know nncuda, and {} is not the library's source tree. Set \
-             NNCUDA_LIBRARY to the file, or NNCUDA_NO_BUILD=1 to leave it to the system's loader at run time",
+            "There is no libnncuda, and {} is not the library's source tree. To mend that, {INSTALL}. With NNCUDA_NO_BUILD=1 the crate \
+             builds without one, and the program looks for it when it runs.",
             root.display()
         ));
     }
     for source in SOURCES {
-        println!("cargo:rerun-if-changed={}", root.join(source).display());
+        println!("cargo::rerun-if-changed={}", root.join(source).display());
     }
+    let began = Instant::now();
     // The profile is the library's own in every build of the crate: unoptimised kernels are of no use to anybody.
     let built =
         cmake::Config::new(root).profile("Release").define("NNCUDA_CUDA", "AUTO").build_target("nncuda").build();
+    // Cargo shows this when the script has ended, and never what it prints before.
+    println!(
+        "cargo::warning=no libnncuda is installed, so CMake built one from {}, in {:.0} s. To skip this, {INSTALL}",
+        root.canonicalize().unwrap_or_else(|_| root.to_owned()).display(),
+        began.elapsed().as_secs_f64()
+    );
     Ok(Some(built.join("build/libnncuda.so")))
+}
+
+/// A library that is there already.
+fn installed(root: &Path) -> Option<PathBuf> {
+    let of_python = places::in_python(|name| env::var_os(name)).unwrap_or_default();
+    let of_the_tree = root.join("build/lib").join(places::FILE);
+    let at_hand = of_python.into_iter().chain([of_the_tree]).find(|file| file.is_file());
+    at_hand.and_then(|file| file.canonicalize().ok()).or_else(|| {
+        let found = pkg_config::Config::new().cargo_metadata(false).probe("nncuda").ok()?;
+        found.link_paths.iter().map(|folder| folder.join(places::FILE)).find(|file| file.exists())
+    })
 }

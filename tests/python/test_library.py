@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
@@ -104,11 +106,72 @@ def test_environment_variable_comes_first_and_alone(tmp_path: Path) -> None:
     missing = tmp_path / "nowhere.so"
     result = python("import nncuda; nncuda.Context()", NNCUDA_LIBRARY=str(missing))
     assert result.returncode == 1
-    assert f"NNCUDA_LIBRARY: {missing} does not exist" in result.stderr
+    assert f"  NNCUDA_LIBRARY: {missing} does not exist\n" in result.stderr
+    assert result.stderr.endswith("NNCUDA_LIBRARY is set, so no other place is tried: correct it or unset it\n")
     foreign = tmp_path / "text.so"
     foreign.write_text("no library")
     result = python("import nncuda; nncuda.Context()", NNCUDA_LIBRARY=str(foreign))
     assert "LibraryError" in result.stderr and str(foreign) in result.stderr
+
+
+@pytest.fixture
+def source_tree(tmp_path: Path) -> Path:
+    """The package in a source tree, without a library."""
+    tree = tmp_path / "tree"
+    shutil.copytree(Path(library.__file__).parent.parent, tree / "python" / "nncuda", ignore=_no_libraries)
+    shutil.copyfile(header.find(), tree / "bindings.h")
+    return tree
+
+
+def _no_libraries(_: str, names: list[str]) -> list[str]:
+    return [name for name in names if name == "__pycache__" or ".so" in name or name == "bindings.h"]
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """The python of an environment with the packages of this one's, but without nncuda."""
+    venv.create(tmp_path / "venv", with_pip=False)
+    inside, mine = (sysconfig.get_path("purelib", vars={"base": base}) for base in (str(tmp_path / "venv"), sys.prefix))
+    for entry in Path(mine).iterdir():
+        if not entry.name.startswith(("nncuda", "_nncuda")):
+            (Path(inside) / entry.name).symlink_to(entry)
+    return tmp_path / "venv" / "bin" / "python"
+
+
+def test_each_place_in_turn(source_tree: Path, bare_python: Path) -> None:
+    """Real folders: a library in each of the places is found when those before it have none, and doctor says which."""
+    environment = {name: value for name, value in os.environ.items() if name != library.ENVIRONMENT_VARIABLE}
+    environment |= {"PYTHONPATH": str(source_tree / "python"), "LD_LIBRARY_PATH": str(source_tree / "system")}
+
+    def run(code: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([bare_python, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+
+    missing = run("import nncuda; nncuda.Context()").stderr.splitlines()
+    places = [line.strip().partition(":")[0] for line in missing[-7:-1]]
+    one = bare_python.parent.parent.glob("lib/python3*/site-packages")
+    installed = next(one) / "nncuda" / library.file_name()
+    package = source_tree / "python" / "nncuda" / library.file_name()
+    expected = ["NNCUDA_LIBRARY", "the package", "the Python environment in use", "the source tree", "the system"]
+    assert missing[-8].endswith("was not found:") and places == [*expected, "the system"], missing
+    assert f"  the package: {package} does not exist" in missing
+    assert f"  the Python environment in use: {installed} does not exist" in missing
+    assert "`pip install nncuda`" in missing[-1] and "`make install`" in missing[-1]
+
+    code = "from nncuda import doctor; from nncuda.binding import library; loaded = library.load();"
+    code += "print(loaded.path, doctor._library(loaded).value, sep='\\n')"
+    system = source_tree / "system" / f"{library.file_name()}.1"
+    for file, name, why in (
+        (system, system.name, "by the system's loader"),
+        (source_tree / "build" / "lib" / library.file_name(), None, "make lib"),
+        (installed, None, "the Python environment in use"),
+        (package, None, "inside the package"),
+    ):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.symlink_to(library.load().path)
+        done = run(code)
+        assert done.returncode == 0, done.stderr
+        path, found = done.stdout.splitlines()
+        assert path == (name or str(file)) and found.startswith(f"{path} (") and why in found
 
 
 def test_import_needs_no_library(tmp_path: Path) -> None:
@@ -117,11 +180,3 @@ def test_import_needs_no_library(tmp_path: Path) -> None:
     result = python(code, NNCUDA_LIBRARY=str(tmp_path / "nowhere.so"))
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "Matrix product"
-
-
-def test_places_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NNCUDA_LIBRARY", raising=False)
-    places = [place for place, _ in library.candidates()]
-    assert list(dict.fromkeys(places)) == ["the package", "the system"]
-    monkeypatch.setenv("NNCUDA_LIBRARY", "/some/where.so")
-    assert library.candidates() == [("the environment variable NNCUDA_LIBRARY", "/some/where.so")]

@@ -125,8 +125,14 @@ func exitCode(err error) int {
 	return exitWrongFile
 }
 
-// sentence is an error on one line: of the system, the path and its reason.
-func sentence(err error) string { return strings.ReplaceAll(words(err), "\n", "; ") }
+// sentence is an error on one line: of the system, the path and its reason. Only that of a missing library is a list.
+func sentence(err error) string {
+	var library *cuda.LibraryError
+	if errors.As(err, &library) {
+		return library.Error()
+	}
+	return strings.ReplaceAll(words(err), "\n", "; ")
+}
 
 func words(err error) string {
 	var path *fs.PathError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes.util
 import functools
 import os
 import sys
@@ -26,6 +25,7 @@ DEVICES = {"cpu": 1, "cuda": 2}
 class Library:
     """The loaded library: `lib` has its functions (cffi), `ffi` makes their arguments."""
 
+    place: str  # one of those that `candidates` gives
     path: str
     ffi: cffi.FFI
     lib: Any
@@ -105,15 +105,23 @@ def file_name() -> str:
 
 
 def candidates() -> list[tuple[str, str]]:
-    """Where the library is looked for, in order: (place, path or name for the system's loader)."""
+    """Where the library is looked for, in order: (place, path or name for the system's loader).
+
+    When NNCUDA_LIBRARY is set nothing else is tried. Otherwise: inside this package; in the Python environment in use,
+    for an editable installation, which runs the source tree's modules; in build/lib of the source tree, where
+    `make lib` puts it; where the system's loader looks.
+    """
     chosen = os.environ.get(ENVIRONMENT_VARIABLE)
     if chosen:
-        return [(f"the environment variable {ENVIRONMENT_VARIABLE}", chosen)]
-    package = Path(__file__).resolve().parent.parent
-    # An editable installation runs the source tree's modules, but its library lies where packages are installed.
-    installed = Path(sysconfig.get_path("platlib")) / "nncuda"
-    found = [("the package", str(folder / file_name())) for folder in dict.fromkeys((package, installed))]
-    return [*found, ("the system", ctypes.util.find_library("nncuda") or file_name())]
+        return [(ENVIRONMENT_VARIABLE, chosen)]
+    name, package = file_name(), Path(__file__).resolve().parent.parent
+    folders = {package: "the package"}
+    folders.setdefault(Path(sysconfig.get_path("platlib")) / "nncuda", "the Python environment in use")
+    tree = package.parent.parent
+    if (tree / "bindings.h").is_file():
+        folders[tree / "build" / "lib"] = "the source tree"
+    found = [(place, str(folder / name)) for folder, place in folders.items()]
+    return [*found, ("the system", name), ("the system", f"{name}.1")]
 
 
 @functools.cache
@@ -122,21 +130,26 @@ def load() -> Library:
     header = header_module.parse()
     ffi = cffi.FFI()
     ffi.cdef(header.cdef)
-    problems = []
-    for place, path in candidates():
+    places = candidates()
+    tried = [] if places[0][0] == ENVIRONMENT_VARIABLE else [f"{ENVIRONMENT_VARIABLE}: is not set"]
+    for place, path in places:
         if os.path.dirname(path) and not os.path.exists(path):
-            problems.append(f"{place}: {path} does not exist")
+            tried.append(f"{place}: {path} does not exist")
             continue
         try:
             lib = ffi.dlopen(path)
         except OSError as error:
-            problems.append(f"{place}: {error}")
+            tried.append(f"{place}: {error}")
             continue
-        return Library(path, ffi, lib, header, check_abi(lib, header.abi, path))
-    raise errors.LibraryError(
-        f"{file_name()} was not found. Tried: " + "; ".join(problems) + ". Build it with CMake and set "
-        f"{ENVIRONMENT_VARIABLE} to the file, or install the package with pip, which builds it"
+        # Of a file with the wrong content this is an error: another place would hide it.
+        return Library(place, path, ffi, lib, header, check_abi(lib, header.abi, path))
+    remedy = (
+        "Install it (`pip install nncuda`, which is found while its environment is active, or `make install` in the "
+        f"source tree), or set {ENVIRONMENT_VARIABLE} to the file"
     )
+    if len(places) == 1:
+        remedy = f"{ENVIRONMENT_VARIABLE} is set, so no other place is tried: correct it or unset it"
+    raise errors.LibraryError("\n".join([f"{file_name()} was not found:", *(f"  {line}" for line in tried), remedy]))
 
 
 def check_abi(lib: Any, expected: tuple[int, int], path: str) -> tuple[int, int]:

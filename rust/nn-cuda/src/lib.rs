@@ -1,8 +1,8 @@
 //! Raw bindings of `libnncuda`, and the library's build.
 //!
 //! The functions of `bindings.h` are reached through a table of pointers, [`Functions`], which is filled when the library
-//! is opened at run time: the same program runs with the library that this crate's build made or found, with another one
-//! that `NNCUDA_LIBRARY` names, and says in one sentence what to do when there is none. The constants, the functions'
+//! is opened at run time: the same program runs with any build of the library that [`library`] finds, and says what to do
+//! when there is none. The constants, the functions'
 //! types and the table are made from the header; `python -m nncuda.binding.rust rust` writes them anew.
 //!
 //! ```
@@ -23,6 +23,7 @@
 
 mod bindings;
 mod load;
+mod places;
 
 pub use bindings::*;
 pub use load::{LIBRARY_VARIABLE, Library, LoadError, library};

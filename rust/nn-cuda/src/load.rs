@@ -1,19 +1,23 @@
 //! Finds libnncuda, opens it and checks its ABI version.
 
 use std::env;
+use std::error::Error as _;
 use std::ffi::{CStr, OsString, c_void};
 use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::{Functions, NNCUDA_ABI_MAJOR, NNCUDA_ABI_MINOR, functions};
+use crate::{Functions, NNCUDA_ABI_MAJOR, NNCUDA_ABI_MINOR, functions, places};
 
 /// Names the library's file at run time, and nothing else is tried then: a test or a developer gets exactly that build.
 pub const LIBRARY_VARIABLE: &str = "NNCUDA_LIBRARY";
 
 /// What the build of this crate made or found; absent where it was told not to.
 const BUILT_LIBRARY: Option<&str> = option_env!("NNCUDA_BUILT_LIBRARY");
+
+/// The third place.
+const PYTHON: &str = "the Python environment in use";
 
 /// What the system's loader is asked for.
 const SYSTEM_NAMES: [&str; 2] = ["libnncuda.so", "libnncuda.so.1"];
@@ -22,14 +26,17 @@ const SYSTEM_NAMES: [&str; 2] = ["libnncuda.so", "libnncuda.so.1"];
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// No file was found, or none that could be opened.
-    #[error(
-        "libnncuda.so was not found. Tried: {}. Build it with `make lib` and set NNCUDA_LIBRARY to the file",
-        tried.join("; ")
-    )]
+    /// In none of the places is a file, or none that can be opened.
+    #[error("libnncuda.so was not found:\n  {}\n{}", tried.join("\n  "), remedy(tried))]
     NotFound {
         /// Each place, and what was wrong there.
         tried: Vec<String>,
+    },
+    /// A file could not be opened.
+    #[error("{reason}")]
+    NotOpened {
+        /// What the system's loader said, which names the file.
+        reason: String,
     },
     /// The file was opened, but it is no libnncuda.
     #[error("{} is no libnncuda: it has no nncuda_abi_version", path.display())]
@@ -67,6 +74,15 @@ impl fmt::Debug for LoadError {
     }
 }
 
+fn remedy(tried: &[String]) -> &'static str {
+    if tried.len() == 1 {
+        // Only what it names is tried alone.
+        return "NNCUDA_LIBRARY is set, so no other place is tried: correct it or unset it";
+    }
+    "Install it (`pip install nncuda`, which is found while its environment is active, or `make install` in the source \
+     tree), or set NNCUDA_LIBRARY to the file"
+}
+
 /// The open library: its functions, where it came from and which version of the contract it speaks.
 #[derive(Clone, Debug)]
 pub struct Library {
@@ -81,7 +97,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// [`LoadError::NotFound`] when it cannot be opened, the others when it is no libnncuda of this ABI version.
+    /// [`LoadError::NotOpened`] when it cannot be opened, the others when it is no libnncuda of this ABI version.
     ///
     /// # Safety
     ///
@@ -90,8 +106,10 @@ impl Library {
     pub unsafe fn open(path: &Path) -> Result<Self, LoadError> {
         // SAFETY: the caller vouches for the file.
         let opened = unsafe { libloading::Library::new(path) };
-        let file =
-            opened.map_err(|error| LoadError::NotFound { tried: vec![format!("{}: {error}", path.display())] })?;
+        let file = opened.map_err(|error| {
+            // What the system's loader said is the source.
+            LoadError::NotOpened { reason: error.source().map_or_else(|| error.to_string(), ToString::to_string) }
+        })?;
         let file: &'static libloading::Library = Box::leak(Box::new(file));
         let address = |name: &CStr| -> Option<*const c_void> {
             // SAFETY: only the symbol's address is taken here, as a pointer that is not followed.
@@ -145,20 +163,37 @@ impl Deref for Library {
 
 /// The library of this process, opened by the first call.
 ///
-/// In this order: the file that `NNCUDA_LIBRARY` names, and then nothing else; the one that the build of this crate made
-/// or found; `libnncuda.so` and `libnncuda.so.1` as the system's loader finds them.
+/// It is looked for in these places, and the first file that there is counts:
+///
+/// 1. the file that `NNCUDA_LIBRARY` names; when it is set, no other place is tried;
+/// 2. beside the program: `libnncuda.so` in the folder of the executable, or in `../lib` from there;
+/// 3. the Python environment in use, where `pip install nncuda` puts it: that of `VIRTUAL_ENV`, else of `CONDA_PREFIX`, else
+///    of the first `python3` on `PATH`;
+/// 4. the file that was found or made when this crate was built;
+/// 5. `libnncuda.so` and `libnncuda.so.1` as the system's loader finds them.
 ///
 /// # Errors
 ///
 /// [`LoadError`] names the places that were tried and what to do. It stays what it was: a process opens the library once.
 pub fn library() -> Result<&'static Library, LoadError> {
     static LIBRARY: OnceLock<Result<Library, LoadError>> = OnceLock::new();
-    LIBRARY.get_or_init(|| search(env::var_os(LIBRARY_VARIABLE))).as_ref().map_err(Clone::clone)
+    let search = || search(candidates(|name| env::var_os(name), env::current_exe().ok().as_deref()));
+    LIBRARY.get_or_init(search).as_ref().map_err(Clone::clone)
 }
 
-fn search(chosen: Option<OsString>) -> Result<Library, LoadError> {
+/// Where the library may be: the place in words, and a file, a bare name for the system's loader, or why there is neither.
+type Candidate = (&'static str, Result<PathBuf, String>);
+
+fn search(candidates: Vec<Candidate>) -> Result<Library, LoadError> {
     let mut tried = Vec::new();
-    for (place, path) in candidates(chosen) {
+    for (place, candidate) in candidates {
+        let path = match candidate {
+            Err(why) => {
+                tried.push(format!("{place}: {why}"));
+                continue;
+            }
+            Ok(path) => path,
+        };
         if path.parent().is_some_and(|folder| !folder.as_os_str().is_empty()) && !path.exists() {
             tried.push(format!("{place}: {} does not exist", path.display()));
             continue;
@@ -166,21 +201,30 @@ fn search(chosen: Option<OsString>) -> Result<Library, LoadError> {
         // SAFETY: these are the places where a libnncuda belongs; whoever puts another file there, or names one, has
         // this process run what is in it, as with any shared library.
         match unsafe { Library::open(&path) } {
-            Err(LoadError::NotFound { tried: reasons }) => tried.push(format!("{place}: {}", reasons.join("; "))),
-            found_or_wrong => return found_or_wrong,
+            Err(LoadError::NotOpened { reason }) => tried.push(format!("{place}: {reason}")),
+            found_or_wrong => return found_or_wrong, // another place would hide what is wrong
         }
     }
     Err(LoadError::NotFound { tried })
 }
 
-/// Where the library is looked for, in order: (place, file or name for the system's loader).
-fn candidates(chosen: Option<OsString>) -> Vec<(String, PathBuf)> {
-    if let Some(chosen) = chosen.filter(|value| !value.is_empty()) {
-        return vec![(format!("the environment variable {LIBRARY_VARIABLE}"), PathBuf::from(chosen))];
+fn candidates(variable: impl Fn(&str) -> Option<OsString>, program: Option<&Path>) -> Vec<Candidate> {
+    if let Some(chosen) = variable(LIBRARY_VARIABLE).filter(|value| !value.is_empty()) {
+        return vec![(LIBRARY_VARIABLE, Ok(PathBuf::from(chosen)))];
     }
-    let built = BUILT_LIBRARY.map(|path| ("the build".to_owned(), PathBuf::from(path)));
-    let system = SYSTEM_NAMES.map(|name| ("the system".to_owned(), PathBuf::from(name)));
-    built.into_iter().chain(system).collect()
+    let mut places: Vec<Candidate> = vec![(LIBRARY_VARIABLE, Err("is not set".to_owned()))];
+    let folder = program.and_then(Path::parent);
+    let beside = folder.into_iter().flat_map(|folder| [Some(folder), folder.parent()]);
+    for (folder, below) in beside.flatten().zip(["", "lib"]) {
+        places.push(("beside the program", Ok(folder.join(below).join(places::FILE))));
+    }
+    match places::in_python(variable) {
+        Ok(files) => places.extend(files.into_iter().map(|file| (PYTHON, Ok(file)))),
+        Err(why) => places.push((PYTHON, Err(why))),
+    }
+    places.extend(BUILT_LIBRARY.map(|path| ("the build of this program", Ok(PathBuf::from(path)))));
+    places.extend(SYSTEM_NAMES.map(|name| ("the system", Ok(PathBuf::from(name)))));
+    places
 }
 
 fn check_abi(path: &Path, found: (i32, i32)) -> Result<(), LoadError> {
@@ -193,23 +237,100 @@ fn check_abi(path: &Path, found: (i32, i32)) -> Result<(), LoadError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
-    #[test]
-    fn the_named_file_is_the_only_place() {
-        let error = search(Some("/no/such/libnncuda.so".into())).expect_err("there is no such file");
-        let tried = "the environment variable NNCUDA_LIBRARY: /no/such/libnncuda.so does not exist".to_owned();
-        assert_eq!(error, LoadError::NotFound { tried: vec![tried] });
+    /// A folder of its own for a test.
+    fn folder(name: &str) -> PathBuf {
+        let folder = env::temp_dir().join(format!("nn-cuda-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("there is room");
+        folder
+    }
+
+    /// Makes a file and gives its path.
+    fn file(path: PathBuf) -> PathBuf {
+        fs::create_dir_all(path.parent().expect("it has a folder")).expect("there is room");
+        fs::write(&path, "no library").expect("there is room");
+        path
+    }
+
+    fn environment(of: &[(&str, &Path)]) -> impl Fn(&str) -> Option<OsString> + use<> {
+        let of: Vec<_> = of.iter().map(|(name, value)| ((*name).to_owned(), value.as_os_str().to_owned())).collect();
+        move |name| of.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone())
+    }
+
+    fn in_python(of: &[(&str, &Path)]) -> Vec<PathBuf> {
+        places::in_python(environment(of)).expect("there is an environment")
     }
 
     #[test]
-    fn without_a_name_the_build_comes_first_and_the_system_last() {
-        let places: Vec<_> = candidates(None).into_iter().map(|(place, _)| place).collect();
-        assert_eq!(places.last().map(String::as_str), Some("the system"));
-        assert_eq!(
-            places.first().map(String::as_str),
-            Some(if BUILT_LIBRARY.is_some() { "the build" } else { "the system" })
+    fn the_named_file_is_the_only_place() {
+        let named = environment(&[(LIBRARY_VARIABLE, Path::new("/no/such/libnncuda.so"))]);
+        let error = search(candidates(named, None)).expect_err("there is no such file");
+        let tried = "NNCUDA_LIBRARY: /no/such/libnncuda.so does not exist".to_owned();
+        assert_eq!(error, LoadError::NotFound { tried: vec![tried] });
+        assert!(
+            error.to_string().ends_with("NNCUDA_LIBRARY is set, so no other place is tried: correct it or unset it")
         );
-        assert_eq!(candidates(Some(OsString::new())), candidates(None), "an empty name is none");
+    }
+
+    #[test]
+    fn places_are_tried_in_order_and_all_are_named() {
+        let (empty, program) = (folder("order"), Path::new("/opt/it/bin/program"));
+        let named = environment(&[(LIBRARY_VARIABLE, Path::new("")), ("VIRTUAL_ENV", &empty)]);
+        let places = candidates(&named, Some(program));
+        let words: Vec<_> = places.iter().map(|(place, _)| *place).collect();
+        let first = ["NNCUDA_LIBRARY", "beside the program", "beside the program", PYTHON];
+        let last = ["the build of this program", "the system", "the system"];
+        assert_eq!(words, [&first[..], if BUILT_LIBRARY.is_some() { &last } else { &last[1..] }].concat());
+        // Without what may be there: another build, and a library of the system's.
+        let mut searched: Vec<_> = places.into_iter().take(first.len()).collect();
+        searched.push(("the system", Ok("libnncuda-none.so".into())));
+        let sentence = search(searched).expect_err("none of them is there").to_string();
+        let python = format!("{}/lib/python3*/site-packages/nncuda/libnncuda.so", empty.display());
+        let lines: Vec<_> = sentence.lines().collect();
+        let expected = [
+            "libnncuda.so was not found:",
+            "  NNCUDA_LIBRARY: is not set",
+            "  beside the program: /opt/it/bin/libnncuda.so does not exist",
+            "  beside the program: /opt/it/lib/libnncuda.so does not exist",
+            &format!("  the Python environment in use: {python} does not exist"),
+        ];
+        assert_eq!(lines[..5], expected);
+        assert!(lines[5].starts_with("  the system: libnncuda-none.so: "), "{sentence}");
+        for way in ["`pip install nncuda`", "`make install`", "set NNCUDA_LIBRARY"] {
+            assert!(lines[6].contains(way), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_python_environment_is_found_without_python() {
+        let root = folder("python");
+        let library = |prefix: &str, python: &str| file(root.join(prefix).join(python).join("nncuda/libnncuda.so"));
+        let (venv, conda) = (root.join("venv"), root.join("conda"));
+        let of_venv = library("venv", "lib/python3.12/site-packages");
+        let of_conda = library("conda", "lib/python3.9/site-packages");
+        assert_eq!(in_python(&[("VIRTUAL_ENV", &venv), ("CONDA_PREFIX", &conda)]), std::slice::from_ref(&of_venv));
+        assert_eq!(in_python(&[("VIRTUAL_ENV", Path::new("")), ("CONDA_PREFIX", &conda)]), [of_conda]);
+        // Of two versions the newer; a file that is not there is not given.
+        let newer = library("conda", "lib64/python3.10/dist-packages");
+        assert_eq!(in_python(&[("CONDA_PREFIX", &conda)])[0], newer);
+        // An environment that is on PATH, but not activated, has no packages of the user or of the system.
+        file(venv.join("bin/python3"));
+        file(venv.join("pyvenv.cfg"));
+        let of_user = library("home/.local", "lib/python3.12/site-packages");
+        let (path, home) = (env::join_paths([root.join("none"), venv.join("bin")]).expect("a path"), root.join("home"));
+        assert_eq!(in_python(&[("PATH", Path::new(&path)), ("HOME", &home)]), [of_venv]);
+        // Another python3 has those of the user, and those of the prefix that it is a link to.
+        file(root.join("opt/bin/python3"));
+        fs::create_dir_all(root.join("usr/bin")).expect("there is room");
+        std::os::unix::fs::symlink(root.join("opt/bin/python3"), root.join("usr/bin/python3")).expect("there is room");
+        let of_opt = library("opt", "lib/python3.12/site-packages");
+        let usr = root.join("usr/bin");
+        assert_eq!(in_python(&[("PATH", &usr), ("HOME", &home)]), [of_user, of_opt]);
+        let none = places::in_python(environment(&[("PATH", &root)])).expect_err("there is no python3");
+        assert!(none.ends_with("there is no python3 on PATH"), "{none}");
     }
 }

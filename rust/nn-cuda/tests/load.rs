@@ -36,9 +36,8 @@ fn open(path: &Path) -> Result<Library, LoadError> {
 #[test]
 fn a_missing_file_is_named() {
     let error = open(Path::new("/no/such/libnncuda.so")).expect_err("there is no such file");
-    let sentence = error.to_string();
-    assert!(sentence.starts_with("libnncuda.so was not found. Tried: /no/such/libnncuda.so"), "{sentence}");
-    assert!(sentence.contains("make lib"), "{sentence}");
+    assert!(error.to_string().contains("/no/such/libnncuda.so: "), "{error}");
+    assert!(matches!(error, LoadError::NotOpened { .. }));
 }
 
 #[test]
