@@ -2,8 +2,8 @@
 //!
 //! The functions of `bindings.h` are reached through a table of pointers, [`Functions`], which is filled when the library
 //! is opened at run time: the same program runs with any build of the library that [`library`] finds, and says what to do
-//! when there is none. The constants, the functions'
-//! types and the table are made from the header; `python -m nncuda.binding.rust rust` writes them anew.
+//! when there is none. The constants, the functions' types and the table are made from the header;
+//! `python -m nncuda.binding.rust rust` writes them anew.
 //!
 //! ```
 //! let library = nn_cuda::library().expect("the build made it");
@@ -26,4 +26,4 @@ mod load;
 mod places;
 
 pub use bindings::*;
-pub use load::{LIBRARY_VARIABLE, Library, LoadError, library};
+pub use load::{LIBRARY_VARIABLE, Library, LoadError, library, suggest};

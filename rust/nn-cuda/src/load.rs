@@ -166,7 +166,7 @@ impl Deref for Library {
 /// It is looked for in these places, and the first file that there is counts:
 ///
 /// 1. the file that `NNCUDA_LIBRARY` names; when it is set, no other place is tried;
-/// 2. beside the program: `libnncuda.so` in the folder of the executable, or in `../lib` from there;
+/// 2. beside the program: where it says with [`suggest`], in the folder of the executable, or in `../lib` from there;
 /// 3. the Python environment in use, where `pip install nncuda` puts it: that of `VIRTUAL_ENV`, else of `CONDA_PREFIX`, else
 ///    of the first `python3` on `PATH`;
 /// 4. the file that was found or made when this crate was built;
@@ -177,8 +177,16 @@ impl Deref for Library {
 /// [`LoadError`] names the places that were tried and what to do. It stays what it was: a process opens the library once.
 pub fn library() -> Result<&'static Library, LoadError> {
     static LIBRARY: OnceLock<Result<Library, LoadError>> = OnceLock::new();
-    let search = || search(candidates(|name| env::var_os(name), env::current_exe().ok().as_deref()));
+    let search = || search(candidates(|name| env::var_os(name), SUGGESTED.get(), env::current_exe().ok().as_deref()));
     LIBRARY.get_or_init(search).as_ref().map_err(Clone::clone)
+}
+
+static SUGGESTED: OnceLock<PathBuf> = OnceLock::new();
+
+/// Has [`library`] look for this file before others, unless `NNCUDA_LIBRARY` names one: for what is no program of its own,
+/// such as a module of Python. Only the first suggestion counts, and only before the library is opened.
+pub fn suggest(file: PathBuf) {
+    let _ = SUGGESTED.set(file);
 }
 
 /// Where the library may be: the place in words, and a file, a bare name for the system's loader, or why there is neither.
@@ -208,11 +216,16 @@ fn search(candidates: Vec<Candidate>) -> Result<Library, LoadError> {
     Err(LoadError::NotFound { tried })
 }
 
-fn candidates(variable: impl Fn(&str) -> Option<OsString>, program: Option<&Path>) -> Vec<Candidate> {
+fn candidates(
+    variable: impl Fn(&str) -> Option<OsString>,
+    suggested: Option<&PathBuf>,
+    program: Option<&Path>,
+) -> Vec<Candidate> {
     if let Some(chosen) = variable(LIBRARY_VARIABLE).filter(|value| !value.is_empty()) {
         return vec![(LIBRARY_VARIABLE, Ok(PathBuf::from(chosen)))];
     }
     let mut places: Vec<Candidate> = vec![(LIBRARY_VARIABLE, Err("is not set".to_owned()))];
+    places.extend(suggested.map(|file| ("beside the program", Ok(file.clone()))));
     let folder = program.and_then(Path::parent);
     let beside = folder.into_iter().flat_map(|folder| [Some(folder), folder.parent()]);
     for (folder, below) in beside.flatten().zip(["", "lib"]) {
@@ -268,7 +281,7 @@ mod tests {
     #[test]
     fn the_named_file_is_the_only_place() {
         let named = environment(&[(LIBRARY_VARIABLE, Path::new("/no/such/libnncuda.so"))]);
-        let error = search(candidates(named, None)).expect_err("there is no such file");
+        let error = search(candidates(named, Some(&"/suggested.so".into()), None)).expect_err("there is no such file");
         let tried = "NNCUDA_LIBRARY: /no/such/libnncuda.so does not exist".to_owned();
         assert_eq!(error, LoadError::NotFound { tried: vec![tried] });
         assert!(
@@ -280,9 +293,10 @@ mod tests {
     fn places_are_tried_in_order_and_all_are_named() {
         let (empty, program) = (folder("order"), Path::new("/opt/it/bin/program"));
         let named = environment(&[(LIBRARY_VARIABLE, Path::new("")), ("VIRTUAL_ENV", &empty)]);
-        let places = candidates(&named, Some(program));
+        let places = candidates(&named, Some(&"/suggested.so".into()), Some(program));
         let words: Vec<_> = places.iter().map(|(place, _)| *place).collect();
-        let first = ["NNCUDA_LIBRARY", "beside the program", "beside the program", PYTHON];
+        let beside = "beside the program";
+        let first = [LIBRARY_VARIABLE, beside, beside, beside, PYTHON];
         let last = ["the build of this program", "the system", "the system"];
         assert_eq!(words, [&first[..], if BUILT_LIBRARY.is_some() { &last } else { &last[1..] }].concat());
         // Without what may be there: another build, and a library of the system's.
@@ -294,14 +308,15 @@ mod tests {
         let expected = [
             "libnncuda.so was not found:",
             "  NNCUDA_LIBRARY: is not set",
+            "  beside the program: /suggested.so does not exist",
             "  beside the program: /opt/it/bin/libnncuda.so does not exist",
             "  beside the program: /opt/it/lib/libnncuda.so does not exist",
             &format!("  the Python environment in use: {python} does not exist"),
         ];
-        assert_eq!(lines[..5], expected);
-        assert!(lines[5].starts_with("  the system: libnncuda-none.so: "), "{sentence}");
+        assert_eq!(lines[..6], expected);
+        assert!(lines[6].starts_with("  the system: libnncuda-none.so: "), "{sentence}");
         for way in ["`pip install nncuda`", "`make install`", "set NNCUDA_LIBRARY"] {
-            assert!(lines[6].contains(way), "{sentence}");
+            assert!(lines[7].contains(way), "{sentence}");
         }
     }
 

@@ -88,7 +88,7 @@ pub use generated::status::Status;
 pub use graph::Graph;
 pub use layout::{Layout, MAX_RANK};
 pub use moments::{Moments, MomentsKind};
-pub use nn_cuda::LoadError;
+pub use nn_cuda::{LoadError, suggest};
 pub use optimizer::{Optimizer, UpdateOptions};
 pub use profile::Profile;
 pub use replay::{Replay, Run};

@@ -12,6 +12,8 @@ mod values;
 /// nncuda's MoE transformer and trainer, in Rust: the same numbers as `nncuda`'s, to the bit.
 #[pyo3::pymodule]
 mod nncuda_rs {
+    use std::path::PathBuf;
+
     use pyo3::prelude::*;
 
     #[pymodule_export]
@@ -23,6 +25,9 @@ mod nncuda_rs {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // Where pip puts the library, whichever Python runs this.
+        let packages = module.py().import("sysconfig")?.call_method1("get_path", ("platlib",))?;
+        nn_ffi::suggest(packages.extract::<PathBuf>()?.join("nncuda").join("libnncuda.so"));
         crate::errors::add_to(module)
     }
 }
