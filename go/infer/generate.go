@@ -29,8 +29,8 @@ type Request struct {
 // overwritten by the next.
 //
 // It ends when all sequences have ended, after MaxNewTokens, when ctx is done, whose error it gives, or with another
-// error: that of a prompt that is empty, of a model that does not reach that far, or cuda.ErrOutOfRange for an id
-// outside the vocabulary. A sequence's tokens do not depend on the others of the batch, except through the last bits of
+// error: that of a prompt that is empty, of a model that does not reach that far, cuda.ErrOutOfRange for an id outside
+// the vocabulary, or model.ErrInUse when another goroutine is using the model while this one runs a step. A sequence's tokens do not depend on the others of the batch, except through the last bits of
 // products over other numbers of rows.
 func Batch(ctx context.Context, m *model.MoETransformer, request Request) iter.Seq2[[]int32, error] {
 	return func(yield func([]int32, error) bool) {
@@ -106,13 +106,17 @@ func newSequences(m *model.MoETransformer, request Request) (*sequences, error) 
 	if request.MaxNewTokens > m.Config.ExtendedContext {
 		capacity = request.MaxNewTokens // refused below, whatever the prompt; their sum may not fit an int
 	}
-	err := firstError(
-		func() (err error) { s.cache, err = m.Cache(rows, capacity); return },
-		func() (err error) { s.logits, err = tensor.New(ctx, cuda.F32, rows, m.Config.VocabSize); return },
-		func() (err error) { s.ids, err = tensor.New(ctx, cuda.I32, rows); return },
-		func() (err error) { s.sampler, err = newSampler(ctx, request.Sampling, rows); return },
-		func() error { return s.prefill(request.Prompts) },
-	)
+	err := m.Exclusive(func() error {
+		return firstError(
+			func() (err error) { s.cache, err = m.Cache(rows, capacity); return },
+			func() (err error) { s.logits, err = tensor.New(ctx, cuda.F32, rows, m.Config.VocabSize); return },
+			func() (err error) { s.ids, err = tensor.New(ctx, cuda.I32, rows); return },
+			func() (err error) { s.sampler, err = newSampler(ctx, request.Sampling, rows); return },
+		)
+	})
+	if err == nil {
+		err = s.prefill(request.Prompts)
+	}
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -129,7 +133,9 @@ func (s *sequences) prefill(prompts [][]int32) error {
 			return err
 		}
 	}
-	return layer.Run(s.model.Context(), func(p *layer.Pass) { s.sampler.draw(p, s.logits, s.ids) })
+	return s.model.Exclusive(func() error {
+		return layer.Run(s.model.Context(), func(p *layer.Pass) { s.sampler.draw(p, s.logits, s.ids) })
+	})
 }
 
 func (s *sequences) close() error {
@@ -154,7 +160,7 @@ func (s *sequences) run(ctx context.Context, request Request, give func([]int32)
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		if err := tensor.ReadInto(s.ids, ids); err != nil {
+		if err := s.model.Exclusive(func() error { return tensor.ReadInto(s.ids, ids) }); err != nil {
 			return false, err
 		}
 		for row, id := range ids {
@@ -170,7 +176,7 @@ func (s *sequences) run(ctx context.Context, request Request, give func([]int32)
 		if left == 1 || !slices.Contains(ended, false) {
 			return false, nil
 		}
-		if err := s.step(left == 2); err != nil {
+		if err := s.model.Exclusive(func() error { return s.step(left == 2) }); err != nil {
 			return false, err
 		}
 	}

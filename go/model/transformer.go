@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/layer"
@@ -32,7 +33,8 @@ const PrefillPart = 6144
 
 // MoETransformer is a decoder-only transformer whose feed-forward networks are mixtures of experts.
 //
-// Token ids are int32. A model must be closed, and belongs to the goroutine that calls it.
+// Token ids are int32. A model must be closed. Goroutines may share it, but it serves one at a time: a call on a model
+// that another goroutine is using is ErrInUse.
 // (Micikevicius et al. 2018, section 3)
 type MoETransformer struct {
 	Config     Config
@@ -49,6 +51,7 @@ type MoETransformer struct {
 	norm      *layer.RMSNorm
 	head      *layer.Linear
 	observer  Observer
+	inUse     atomic.Bool // by a goroutine, in Exclusive
 }
 
 // New makes a model with random weights from `seed`, ready to train in a precision.
@@ -114,7 +117,9 @@ func newZero(ctx *cuda.Context, config Config, precision Precision, training boo
 }
 
 // Close frees parameters, gradients and all that the layers hold.
-func (m *MoETransformer) Close() error {
+func (m *MoETransformer) Close() error { return m.Exclusive(m.free) }
+
+func (m *MoETransformer) free() error {
 	var err error
 	for _, block := range m.blocks {
 		err = errors.Join(err, block.MoE.Close())
@@ -146,7 +151,7 @@ func (m *MoETransformer) Logits(ids []int32, batch int) (*tensor.Tensor, error) 
 		return nil, err
 	}
 	var logits *tensor.Tensor
-	err := layer.Run(m.ctx, func(p *layer.Pass) {
+	err := m.run(func(p *layer.Pass) {
 		x := m.stream(p, upload(p, ids), batch)
 		logits = p.Keep(m.logits(p, x))
 	})
@@ -162,7 +167,7 @@ func (m *MoETransformer) Evaluate(ids, targets []int32, batch int) (total float6
 	if len(targets) != len(ids) {
 		return 0, 0, fmt.Errorf("there are %d targets for %d ids", len(targets), len(ids))
 	}
-	err = layer.Run(m.ctx, func(p *layer.Pass) {
+	err = m.run(func(p *layer.Pass) {
 		inputs, wanted := upload(p, ids), upload(p, targets)
 		x := m.stream(p, inputs, batch)
 		for _, chunk := range m.chunks(len(ids)) {
@@ -181,6 +186,11 @@ func (m *MoETransformer) Evaluate(ids, targets []int32, batch int) (total float6
 		}
 	})
 	return total, count, err
+}
+
+// run runs a pass that has the model to itself.
+func (m *MoETransformer) run(pass func(*layer.Pass)) error {
+	return m.Exclusive(func() error { return layer.Run(m.ctx, pass) })
 }
 
 // logits runs the head over rows of the stream, to f32 in every precision.
@@ -333,7 +343,7 @@ func (m *MoETransformer) Cache(batch, capacity int) (*layer.KVCache, error) {
 // Prefill runs a prompt into row `row` of a cache, which must be empty; a long one in parts. The logits f32 [1, vocab]
 // of its last token go to `logits`.
 func (m *MoETransformer) Prefill(prompt []int32, cache *layer.KVCache, row int, logits *tensor.Tensor) error {
-	return m.prefill(prompt, cache, row, logits, PrefillPart)
+	return m.Exclusive(func() error { return m.prefill(prompt, cache, row, logits, PrefillPart) })
 }
 
 func (m *MoETransformer) prefill(

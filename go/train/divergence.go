@@ -154,7 +154,7 @@ func (t *Trainer) lossAndGradients(inputs, targets []int32, batch int) (loss flo
 		return 0, err
 	}
 	tokens := countTargets(targets)
-	err = calls.run(inputs, targets, tokens, func() error { return nil })
+	err = t.Model.Exclusive(func() error { return calls.run(inputs, targets, tokens, func() error { return nil }) })
 	if err == nil {
 		result := StepResult{Tokens: tokens, trainer: t, calls: calls}
 		loss, err = result.Loss()

@@ -19,7 +19,6 @@ func TestMissingFilesAreToldFromWrongOnes(t *testing.T) {
 	check(t, os.WriteFile(file, []byte("{"), 0o666))
 	check(t, os.MkdirAll(filepath.Join(folder, "run", "checkpoints"), 0o777))
 	none := filepath.Join(folder, "none")
-	second := func(_ any, err error) error { return err }
 	for name, test := range map[string]struct {
 		err     error
 		missing bool

@@ -84,7 +84,9 @@ func (t *Trainer) build() error {
 }
 
 // Close frees moments and what the captured step holds.
-func (t *Trainer) Close() error {
+func (t *Trainer) Close() error { return t.Model.Exclusive(t.free) }
+
+func (t *Trainer) free() error {
 	var err error
 	if t.calls != nil {
 		err = t.calls.close()
@@ -145,7 +147,8 @@ func (t *Trainer) Restore(step int, state *LossScaling) error {
 //
 // The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into micro-batches,
 // plus that of the load-balancing loss, which is the mean over micro-batches by their tokens. It is an error when no
-// target counts, and cuda.ErrOutOfRange when an id is outside the vocabulary; the parameters then stay.
+// target counts, cuda.ErrOutOfRange when an id is outside the vocabulary, and model.ErrInUse when another goroutine is
+// using the model; the parameters then stay.
 func (t *Trainer) TrainStep(inputs, targets []int32, batch int) (*StepResult, error) {
 	if batch < 1 || len(inputs) != len(targets) || len(inputs) == 0 || len(inputs)%batch != 0 {
 		return nil, fmt.Errorf("%d input ids and %d targets must have one shape, [%d, length]",
@@ -162,14 +165,19 @@ func (t *Trainer) TrainStep(inputs, targets []int32, batch int) (*StepResult, er
 	if tokens == 0 {
 		return nil, errors.New("no target counts: all are -100")
 	}
-	if err := t.prepare(batch, length); err != nil {
-		return nil, err
-	}
-	if err := t.calls.run(inputs, targets, tokens, t.update); err != nil {
-		return nil, err
-	}
-	t.done++
-	return &StepResult{Step: t.done, Tokens: tokens, trainer: t, calls: t.calls}, nil
+	var result *StepResult
+	err := t.Model.Exclusive(func() error {
+		if err := t.prepare(batch, length); err != nil {
+			return err
+		}
+		if err := t.calls.run(inputs, targets, tokens, t.update); err != nil {
+			return err
+		}
+		t.done++
+		result = &StepResult{Step: t.done, Tokens: tokens, trainer: t, calls: t.calls}
+		return nil
+	})
+	return result, err
 }
 
 // countTargets is how many targets count.
@@ -292,7 +300,7 @@ type StepResult struct {
 
 // Loss is the mean cross-entropy over the targets of the whole batch, in nats.
 func (r *StepResult) Loss() (float64, error) {
-	values, err := tensor.Read[float32](r.calls.losses)
+	values, err := read[float32](r.trainer, r.calls.losses)
 	if err != nil {
 		return 0, err
 	}
@@ -305,7 +313,7 @@ func (r *StepResult) Loss() (float64, error) {
 
 // AuxLoss is the load-balancing loss, the mean over the micro-batches by their tokens.
 func (r *StepResult) AuxLoss() (float64, error) {
-	values, err := tensor.Read[float32](r.calls.aux)
+	values, err := read[float32](r.trainer, r.calls.aux)
 	if err != nil {
 		return 0, err
 	}
@@ -319,7 +327,7 @@ func (r *StepResult) AuxLoss() (float64, error) {
 // GradNorm is the global norm of the gradients before clipping, the loss scale divided out. In a skipped step it is not
 // finite.
 func (r *StepResult) GradNorm() (float64, error) {
-	norm, err := scalar(r.trainer.norm)
+	norm, err := r.scalar(r.trainer.norm)
 	if err != nil || !r.Scaled() {
 		return norm, err
 	}
@@ -333,7 +341,7 @@ func (r *StepResult) LearningRate() (float64, error) {
 	if err != nil || skipped {
 		return math.NaN(), err
 	}
-	return scalar(r.trainer.lr)
+	return r.scalar(r.trainer.lr)
 }
 
 // Scaled tells whether losses are scaled, as in f16.
@@ -344,14 +352,14 @@ func (r *StepResult) LossScale() (float64, error) {
 	if !r.Scaled() {
 		return 1, nil
 	}
-	return scalar(r.trainer.scaling.scale)
+	return r.scalar(r.trainer.scaling.scale)
 }
 
 // Skipped tells whether nothing was updated: because the gradients were not finite, or, in another precision than f16,
 // those of a step before.
 func (r *StepResult) Skipped() (bool, error) {
-	skip, err := counter(r.trainer.skip())
-	return skip != 0, err
+	values, err := read[int32](r.trainer, r.trainer.skip())
+	return err == nil && values[0] != 0, err
 }
 
 // SkippedSteps is how many steps were skipped so far, this one included.
@@ -359,7 +367,25 @@ func (r *StepResult) SkippedSteps() (int, error) {
 	if !r.Scaled() {
 		return 0, nil
 	}
-	return counter(r.trainer.scaling.skipped)
+	values, err := read[int32](r.trainer, r.trainer.scaling.skipped)
+	if err != nil {
+		return 0, err
+	}
+	return int(values[0]), nil
+}
+
+func (r *StepResult) scalar(of *tensor.Tensor) (float64, error) {
+	values, err := read[float32](r.trainer, of)
+	if err != nil {
+		return 0, err
+	}
+	return float64(values[0]), nil
+}
+
+// read gives the values of a tensor that steps write, unless another goroutine is using the model.
+func read[T tensor.Element](t *Trainer, of *tensor.Tensor) (values []T, err error) {
+	err = t.Model.Exclusive(func() (err error) { values, err = tensor.Read[T](of); return err })
+	return values, err
 }
 
 func scalar(of *tensor.Tensor) (float64, error) {
