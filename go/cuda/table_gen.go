@@ -1,5 +1,7 @@
 // Code generated from bindings.h by `python -m nncuda.binding.golang`. DO NOT EDIT.
 
+//go:build cgo
+
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.

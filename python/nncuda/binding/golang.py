@@ -146,7 +146,7 @@ def _constants(contract: Header) -> str:
 def _table(source: bytes, contract: Header) -> str:
     digest = hashlib.sha256(source).hexdigest()
     lines = [
-        MARK, "", "package cuda", "",
+        MARK, "", "//go:build cgo", "", "package cuda", "",
         "// HeaderSHA256 is the hash of the bindings.h that this package was made from.",
         f'const HeaderSHA256 = "{digest}"', "",
         "// kernels lists every kernel, in the header's order.",
