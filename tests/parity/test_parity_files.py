@@ -11,7 +11,13 @@ import pytest
 from conftest import find
 from runs import OPTIONS, Workshop
 
-from nncuda.train import list_checkpoints, resolve_checkpoint
+import nncuda
+from nncuda.models import MoEConfig, MoETransformer
+from nncuda.train import TrainConfig, Trainer, list_checkpoints, resolve_checkpoint
+from nncuda.train.checkpoint import TrainingState, save_checkpoint
+
+SIZES = {"vocab_size": 32, "hidden_size": 16, "num_layers": 1, "num_heads": 2, "head_dim": 8, "num_experts": 2,
+         "experts_per_token": 1, "ffn_size": 16, "context": 16, "extended_context": 32}  # fmt: skip
 
 # Every flag of `train` with a value that is not its default.
 FLAGS = {
@@ -79,6 +85,27 @@ def test_inspect_inputs(workshop: Workshop, language: languages.Language, name: 
     path = workshop.folder / name
     difference = differences.of_values(name, described(find("python"), path), described(language, path))
     assert not difference, difference
+
+
+@pytest.mark.case("inspect for people: the values of --json as rows of tables")
+def test_inspect_for_people(language: languages.Language, tmp_path: Path) -> None:
+    """No braces, no other language's None, and a group of values as rows of its own."""
+    config = TrainConfig(precision="f16", sequence_length=8)
+    with nncuda.Context("cpu") as ctx:
+        trainer = Trainer(MoETransformer(ctx, MoEConfig(**SIZES), seed=1, precision="f16"), config)
+        state = TrainingState(3, 24, 40, 1.5, config, None, trainer.loss_scaling)
+        checkpoint = save_checkpoint(tmp_path, trainer, state)
+    shown = language.run("inspect", checkpoint).stdout
+    assert not {"{", "}", "'", "None", "True"} & {*shown.split(), *shown}, shown
+    rows = [row.strip(" │").split() for row in shown.splitlines()]
+    rows = [[cell for cell in row if cell != "│"] for row in rows]
+    content = described(language, checkpoint)
+    for row in (
+        ["precision", "f16"], ["micro_batch_size", "none"], ["norm_topk_prob", "true"], ["step", "3"],
+        ["held_out_loss", "none"], ["loss_scaling.scale", str(content["training state"]["loss_scaling"]["scale"])],
+        ["loss_scaling.skipped", "0"], ["model.norm.weight", "16", "float32", "64", "B"],
+    ):  # fmt: skip
+        assert row in rows, (row, shown)
 
 
 @pytest.mark.case("a folder of transformers")

@@ -212,7 +212,7 @@ def test_inspect(work: Path) -> None:
     text = nncuda("inspect", work / "run").output
     assert "model.layers.1.block_sparse_moe.experts.3.w2.weight" in text and "32 × 24" in text and "3.0 KiB" in text
     shard = json.loads(nncuda("inspect", work / "train.tokens", "--json").output)
-    assert shard["kind"] == "token shard" and shard["vocabulary"] == 320 and shard["bytes a token"] == 2
+    assert shard["kind"] == "token shard" and shard["vocabulary"] == 320 and shard["bytes per token"] == 2
     assert "320" in nncuda("inspect", work / "tokenizer.model").output
     optimizer = json.loads(
         nncuda("inspect", resolve_checkpoint(work / "run") / "optimizer.safetensors", "--json").output

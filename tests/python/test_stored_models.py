@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from nncuda import Context, kernels
 from nncuda.bench.random_model import Shape, write_folder
 from nncuda.cli import main
+from nncuda.cli.terminal import bytes_text
 from nncuda.formats import FormatError, SafetensorsFile, write_safetensors
 from nncuda.formats.block_formats import FORMATS
 from nncuda.formats.gguf import GGUFFile
@@ -229,6 +230,8 @@ def test_inspect_shows_a_gguf_file_and_a_folder(folders: dict[str, Path], tmp_pa
     }
     shown = run.invoke(main, ["inspect", str(tmp_path / "m.gguf")]).output
     assert "blk.1.ffn_down.weight" in shown and "64 × 96" in shown
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in shown.splitlines()]
+    assert ["q4_0", "14", bytes_text(content["formats"]["q4_0"]["bytes"])] in rows and "{" not in shown, shown
     content = json.loads(run.invoke(main, ["inspect", str(folders["tied"]), "--json"]).output)
     assert content["kind"] == "model" and content["tokenizer"] == "600 pieces"
     assert len(content["tensors"]) == 2 + 9 * 2 and content["model"]["tie_embeddings"] is True

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -25,7 +26,7 @@ func newInspect(std streams) *cobra.Command {
 		Long: `Show what is in PATH: config, tensors, shapes, dtypes, sizes.
 
 PATH is a checkpoint, a run (its last checkpoint), a Mixtral folder from elsewhere, a safetensors file, a token
-shard or a tokenizer. Everything shown was checked; of a shard, every id.`,
+shard or a tokenizer. Everything shown has been checked; of a shard, every id.`,
 		Args: exactArguments("PATH"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			defer interruptible(command.Context(), std)()
@@ -43,7 +44,7 @@ shard or a tokenizer. Everything shown was checked; of a shard, every id.`,
 			return show(std.out, content)
 		},
 	}
-	command.Flags().BoolVar(&asJSON, "json", false, "For programs.")
+	command.Flags().BoolVar(&asJSON, "json", false, "Write JSON, for programs.")
 	return command
 }
 
@@ -108,7 +109,7 @@ func describeShard(path string) (*formats.Object, error) {
 	}
 	return formats.NewObject(
 		"kind", "token shard", "path", path, "tokens", shard.Count, "vocabulary", shard.VocabSize,
-		"bytes a token", shard.Width, "tokenizer", digest,
+		"bytes per token", shard.Width, "tokenizer", digest,
 	), nil
 }
 
@@ -123,7 +124,7 @@ func describeFolder(folder string) (*formats.Object, error) {
 		content.Set("kind", "checkpoint")
 	}
 	all, active := countText(config.NumParameters()), countText(config.NumActiveParameters())
-	content.Set("parameters", fmt.Sprintf("%s, %s active a token", all, active))
+	content.Set("parameters", fmt.Sprintf("%s, %s active per token", all, active))
 	content.Set("model", config.Object())
 	if checkpoint.Tokenizer != nil {
 		content.Set("tokenizer", fmt.Sprintf("%d pieces", checkpoint.Tokenizer.VocabSize()))
@@ -166,9 +167,7 @@ func show(out io.Writer, content *formats.Object) error {
 		switch value := content.Get(name).(type) {
 		case *formats.Object:
 			fmt.Fprintf(table, "\n%s\n", name)
-			for _, key := range value.Names() {
-				fmt.Fprintf(table, "  %s\t%s\n", key, shown(value.Get(key)))
-			}
+			showValues(table, "  ", value)
 		case []any:
 			fmt.Fprint(table, "\ntensor\tshape\tdtype\tsize\n")
 			for _, row := range value {
@@ -177,15 +176,35 @@ func show(out io.Writer, content *formats.Object) error {
 				fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", tensor.Get("name"), shapeOf(tensor), tensor.Get("dtype"), size)
 			}
 		default:
+			if name == "total" {
+				fmt.Fprintln(table)
+			}
 			fmt.Fprintf(table, "%s: %v\n", name, value)
 		}
 	}
 	return table.Flush()
 }
 
+// showValues writes a line for each value that is no group, with its path: "loss_scaling.scale".
+func showValues(out io.Writer, before string, values *formats.Object) {
+	for _, key := range values.Names() {
+		if group, ok := values.Get(key).(*formats.Object); ok {
+			showValues(out, before+key+".", group)
+			continue
+		}
+		fmt.Fprintf(out, "%s%s\t%s\n", before, key, shown(values.Get(key)))
+	}
+}
+
+// shown is a value as configuration files write it.
 func shown(value any) string {
-	if text, ok := value.(string); ok {
-		return text
+	switch value := value.(type) {
+	case nil:
+		return "none"
+	case string:
+		return value
+	case bool:
+		return strconv.FormatBool(value)
 	}
 	return formats.Repr(value)
 }

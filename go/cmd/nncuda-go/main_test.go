@@ -126,7 +126,7 @@ func TestTrainResumeGenerateInspect(t *testing.T) {
 	}
 	out, _ = call(t, 0, "inspect", folder)
 	const tensor = "model.layers.1.block_sparse_moe.experts.3.w2.weight"
-	for _, words := range []string{tensor, "32 × 24", "3.0 KiB", "clip_norm", "None"} {
+	for _, words := range []string{tensor, "32 × 24", "3.0 KiB", "clip_norm", "none"} {
 		if !strings.Contains(out, words) {
 			t.Errorf("inspect does not show %q:\n%s", words, out)
 		}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,18 @@ _CHARACTERS_SHOWN = 200
 
 @click.command()
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 @click.option(
-    "--ternary", is_flag=True, help="Read all ternary weights: the scale and the share of zeros of each matrix."
+    "--ternary",
+    is_flag=True,
+    help="Also show the scale and the share of zeros of each ternary matrix, which reads them all.",
 )
 def inspect(path: Path, as_json: bool, ternary: bool) -> None:
     """Show what is in PATH: config, tensors, shapes, dtypes, sizes.
 
     PATH is a checkpoint, a run (its last checkpoint), a Llama, Mixtral or BitNet folder from elsewhere, a GGUF file, a
-    safetensors file, a token shard or a tokenizer. Everything shown was checked; of a shard, every id. Long arrays of a
-    GGUF file's metadata are shortened.
+    safetensors file, a token shard or a tokenizer. Everything shown has been checked; of a shard, every id. Long
+    arrays of a GGUF file's metadata are shortened.
     """
     content = describe(path)
     if ternary:
@@ -57,12 +60,42 @@ def inspect(path: Path, as_json: bool, ternary: bool) -> None:
                 table.add_row(*row)
             terminal.print(table)
         elif isinstance(value, dict):
-            table = Table(name, "", show_header=True)
-            for key, entry in value.items():
-                table.add_row(_shown(key), _shown(json.dumps(entry) if isinstance(entry, dict) else str(entry)))
-            terminal.print(table)
+            terminal.print(_table(name, value))
         else:
             terminal.print(_shown(f"{name}: {value}"), highlight=False, soft_wrap=True)
+
+
+def _table(name: str, values: dict[str, Any]) -> Table:
+    """A row for each value. Values that all are groups of the same names have a column for each of these."""
+    groups = [tuple(value) if isinstance(value, dict) else () for value in values.values()]
+    if groups and groups[0] and len(set(groups)) == 1:
+        table = Table(name, *("size" if key == "bytes" else key for key in groups[0]))
+        for key, group in values.items():
+            cells = (bytes_text(value) if of == "bytes" else _text(value) for of, value in group.items())
+            table.add_row(_shown(key), *map(_shown, cells))
+        return table
+    table = Table(name, "value")
+    for key, value in _flat(values):
+        table.add_row(_shown(key), _shown(_text(value)))
+    return table
+
+
+def _flat(values: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Each value that is no group, with its path: "loss_scaling.scale"."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield before + key, value
+
+
+def _text(value: Any) -> str:
+    """A value for people, as configuration files write it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)
 
 
 def _shown(text: str) -> Text:
@@ -84,7 +117,7 @@ def describe(path: Path) -> dict[str, Any]:
             "path": str(path),
             "tokens": shard.count,
             "vocabulary": shard.vocab_size,
-            "bytes a token": shard.width,
+            "bytes per token": shard.width,
             "tokenizer": shard.tokenizer.hex() if any(shard.tokenizer) else "unknown",
         }
     if head.startswith(GGUF_MAGIC):
@@ -187,10 +220,11 @@ def _describe_model(model: StoredModel) -> dict[str, Any]:
 def _describe_checkpoint(folder: Path) -> dict[str, Any]:
     checkpoint = Checkpoint(folder)
     config = checkpoint.config
+    total, active = count_text(config.num_parameters), count_text(config.num_active_parameters)
     content: dict[str, Any] = {
         "kind": "checkpoint" if checkpoint.training else "model",
         "path": str(folder),
-        "parameters": f"{count_text(config.num_parameters)}, {count_text(config.num_active_parameters)} active a token",
+        "parameters": f"{total}, {active} active per token",
         "model": config.to_dict(),
     }
     if checkpoint.tokenizer is not None:

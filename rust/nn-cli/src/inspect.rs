@@ -18,13 +18,13 @@ use crate::terminal::{bytes_text, columns, count_text};
 /// Show what is in PATH: config, tensors, shapes, dtypes, sizes.
 ///
 /// PATH is a checkpoint, a run (its last checkpoint), a Mixtral folder from elsewhere, a safetensors file, a token
-/// shard or a tokenizer. Everything shown was checked; of a shard, every id.
+/// shard or a tokenizer. Everything shown has been checked; of a shard, every id.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// A file or folder.
     #[arg(value_name = "PATH", value_parser = paths::file_or_folder)]
     path: PathBuf,
-    /// For programs.
+    /// Write JSON, for programs.
     #[arg(long)]
     json: bool,
 }
@@ -51,7 +51,7 @@ fn describe(path: &Path) -> Result<Table> {
         let mut content = of_kind("token shard");
         content.set("tokens", shard.count());
         content.set("vocabulary", shard.vocab_size());
-        content.set("bytes a token", shard.width());
+        content.set("bytes per token", shard.width());
         let digest = shard.tokenizer();
         let known = digest.iter().any(|byte| *byte != 0);
         let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -84,7 +84,7 @@ fn describe_folder(folder: &Path) -> Result<Table> {
     let mut content = Table::from([
         ("kind", kind.into()),
         ("path", folder.display().to_string().into()),
-        ("parameters", format!("{all}, {active} active a token").into()),
+        ("parameters", format!("{all}, {active} active per token").into()),
         ("model", config.to_table().into()),
     ]);
     if let Some(tokenizer) = &checkpoint.tokenizer {
@@ -124,16 +124,31 @@ fn for_people(content: &Table) -> String {
             Value::List(tensors) => {
                 let head = ["tensor", "shape", "dtype", "size"].map(String::from).to_vec();
                 let rows = tensors.iter().filter_map(Value::as_table).map(tensor_row);
+                text.push('\n');
                 text.push_str(&columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>()));
             }
             Value::Table(table) => {
-                let rows: Vec<_> = table.iter().map(|(key, entry)| vec![key.to_owned(), plain(entry)]).collect();
-                text.push_str(&format!("{name}:\n{}", columns(&rows)));
+                let mut rows = Vec::new();
+                values("", table, &mut rows);
+                text.push_str(&format!("\n{name}\n{}", columns(&rows)));
             }
-            other => text.push_str(&format!("{name}: {}\n", plain(other))),
+            other => {
+                let before = if name == "total" { "\n" } else { "" };
+                text.push_str(&format!("{before}{name}: {}\n", plain(other)));
+            }
         }
     }
     text
+}
+
+/// A row for each value that is no group, with its path: "loss_scaling.scale".
+fn values(before: &str, table: &Table, rows: &mut Vec<Vec<String>>) {
+    for (key, value) in table.iter() {
+        match value {
+            Value::Table(group) => values(&format!("{before}{key}."), group, rows),
+            value => rows.push(vec![format!("{before}{key}"), plain(value)]),
+        }
+    }
 }
 
 fn tensor_row(tensor: &Table) -> Vec<String> {
@@ -146,7 +161,12 @@ fn tensor_row(tensor: &Table) -> Vec<String> {
     vec![cell("name"), shape, cell("dtype"), size]
 }
 
-/// A value without quotes around text.
+/// A value as configuration files write it, without quotes around text.
 fn plain(value: &Value) -> String {
-    value.as_text().map_or_else(|| value.repr(), str::to_owned)
+    match value {
+        Value::None => "none".into(),
+        Value::Bool(value) => value.to_string(),
+        Value::Text(text) => text.clone(),
+        other => other.repr(),
+    }
 }
