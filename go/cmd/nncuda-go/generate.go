@@ -23,6 +23,8 @@ const usualTokens = 128
 
 // generateFlags are the flags of `generate`.
 type generateFlags struct {
+	model             string
+	prompts           []string
 	maxTokens         int
 	greedy, ids, best bool
 	temperature, topP float64
@@ -35,7 +37,7 @@ type generateFlags struct {
 func newGenerate(std streams) *cobra.Command {
 	flags := &generateFlags{}
 	command := &cobra.Command{
-		Use:   "generate [flags] MODEL PROMPT",
+		Use:   "generate [flags] [MODEL] [PROMPT]",
 		Short: "Text, or token ids, from a trained model, as they come.",
 		Long: `Continue PROMPT ("-" reads it from the standard input) with MODEL, and write the text as it comes.
 
@@ -43,13 +45,15 @@ MODEL is a checkpoint, the folder of a run, or a Mixtral folder from elsewhere t
 
 With --ids, PROMPT is token ids between spaces or commas, just as the model is to read them, and the output is the
 ids that follow, on one line between spaces; no id ends it early.`,
-		Args: exactArguments("MODEL", "PROMPT"),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			return flags.run(command, filepath.Clean(arguments[0]), arguments[1], std)
+		Args: func(_ *cobra.Command, arguments []string) error { return flags.take(arguments) },
+		RunE: func(command *cobra.Command, _ []string) error {
+			return flags.run(command, filepath.Clean(flags.model), flags.prompts[0], std)
 		},
 	}
 	set := command.Flags()
 	set.SortFlags = false
+	set.StringVar(&flags.model, "model", "", "MODEL; the argument is the prompt then.")
+	set.StringArrayVar(&flags.prompts, "prompt", nil, "The prompt.")
 	set.IntVar(&flags.maxTokens, "max-tokens", 0,
 		"Most tokens to write.  [default: 128, or as many as the model's context leaves]")
 	set.BoolVar(&flags.greedy, "greedy", false, "Always take the likeliest token.")
@@ -64,6 +68,24 @@ ids that follow, on one line between spaces; no id ends it early.`,
 		"Of a run, take the checkpoint with the lowest held-out loss, not the last.")
 	flags.device.add(set)
 	return command
+}
+
+// take finds model and prompt among flags and arguments.
+func (f *generateFlags) take(arguments []string) error {
+	if f.model == "" {
+		if len(arguments) == 0 {
+			return usagef("there is no MODEL: name one as the first argument or with --model")
+		}
+		f.model, arguments = arguments[0], arguments[1:]
+	}
+	f.prompts = append(f.prompts, arguments...)
+	switch len(f.prompts) {
+	case 0:
+		return usagef("there is no PROMPT: give one as an argument or with --prompt")
+	case 1:
+		return nil
+	}
+	return usagef("nncuda-go takes one prompt; the Python package runs several together: nncuda generate --engine")
 }
 
 // check refuses wrong values of flags.
@@ -84,6 +106,9 @@ func (f *generateFlags) check(command *cobra.Command, folder string) error {
 	case model.Precision(f.precision).Validate() != nil:
 		known := strings.Join(model.Precisions(), ", ")
 		return usagef("invalid value for '--precision': '%s' is not one of %s", f.precision, known)
+	}
+	if err := refuseGGUF(folder, "generate"); err != nil {
+		return err
 	}
 	return requirePath("MODEL", folder, folderPath)
 }
@@ -119,7 +144,7 @@ func (f *generateFlags) run(command *cobra.Command, folder, prompt string, std s
 	if err != nil {
 		return err
 	}
-	checkpoint, err := train.OpenCheckpoint(resolved)
+	checkpoint, err := openCheckpoint(resolved, "generate")
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,10 @@ func describe(path string) (*formats.Object, error) {
 		describeTensors(content, file)
 		return content, file.Close()
 	}
-	problem := "is none of the files that nncuda knows: token shard, tokenizer (.model), .safetensors"
+	if err := refuseGGUF(path, "inspect"); err != nil {
+		return nil, err
+	}
+	problem := "is none of the files that nncuda-go knows: token shard, tokenizer (.model), .safetensors"
 	return nil, &formats.Error{Path: path, Problem: problem}
 }
 
@@ -114,7 +117,7 @@ func describeShard(path string) (*formats.Object, error) {
 }
 
 func describeFolder(folder string) (*formats.Object, error) {
-	checkpoint, err := train.OpenCheckpoint(folder)
+	checkpoint, err := openCheckpoint(folder, "inspect")
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,8 @@ func newRoot(std streams) *cobra.Command {
 		Use:   "nncuda-go",
 		Short: "Train and run mixture-of-experts language models, on the CPU or on a GPU.",
 		Long: "Train and run mixture-of-experts language models, on the CPU or on a GPU.\n\n" +
-			"Tokenizers and token shards are made by the Python package: `nncuda tokenizer train`, `nncuda data encode`.",
+			"The Python package's command, nncuda, does what this one does not: it makes tokenizers and token shards (`nncuda\n" +
+			"tokenizer train`, `nncuda data encode`), and runs GGUF files, Llamas and BitNets (`nncuda generate`, `nncuda chat`).",
 		Version: train.Version,
 		Args: func(_ *cobra.Command, arguments []string) error {
 			if len(arguments) > 0 {
@@ -89,7 +90,8 @@ func newRoot(std streams) *cobra.Command {
 	root.SetOut(std.out)
 	root.SetErr(std.err)
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err.Error()} })
+	root.SetFlagErrorFunc(wrongFlag)
+	root.AddCommand(newElsewhere()...)
 	root.AddCommand(newTrain(std), newPlan(std), newGenerate(std), newInspect(std), newReport(std), newBench(std))
 	return root
 }

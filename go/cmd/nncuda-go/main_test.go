@@ -166,7 +166,7 @@ func TestPrecisionAndRecomputation(t *testing.T) {
 		t.Error("taken up, the run came to other bits")
 	}
 	out, _ = call(t, 0, "inspect", folder)
-	for _, words := range []string{"precision", "f16", "activation_checkpointing", "loss_scaling", "'good_steps'"} {
+	for _, words := range []string{"precision", "f16", "activation_checkpointing", "loss_scaling.good_steps"} {
 		if !strings.Contains(out, words) {
 			t.Errorf("inspect does not show %q:\n%s", words, out)
 		}
@@ -240,7 +240,12 @@ func TestWrongUse(t *testing.T) {
 	}{
 		{2, "missing command", nil},
 		{2, "no such command \"paint\"", []string{"paint"}},
-		{2, "missing argument 'PROMPT'", []string{"generate", work}},
+		{2, "there is no PROMPT: give one", []string{"generate", work}},
+		{2, "there is no MODEL: name one", []string{"generate"}},
+		{2, "takes one prompt", []string{"generate", work, "a", "--prompt", "b"}},
+		{2, "nncuda-go has no command 'chat'; the Python package has it: nncuda chat\n", []string{"chat", "--model", "x"}},
+		{2, "the Python package has it: nncuda generate --stats\n", []string{"generate", work, "a", "--stats"}},
+		{2, "the Python package has it: nncuda inspect --ternary\n", []string{"inspect", work, "--ternary"}},
 		{2, "unexpected extra argument (b)", []string{"inspect", work, "b"}},
 		{2, "unknown flag: --speed", []string{"train", absent, "--speed", "9"}},
 		{2, "is not a whole number", []string{"train", absent, "--steps", "many"}},
@@ -265,7 +270,7 @@ func TestWrongUse(t *testing.T) {
 		{3, "run.json: cannot be read: no such file", []string{"train", absent, "--resume"}},
 		{3, "there is no model option 'layers'", []string{"train", absent, "--data", work, "--config", wrong}},
 		{3, "none.toml: is not TOML (", []string{"train", absent, "--config", filepath.Join(work, "none.toml")}},
-		{3, "none of the files that nncuda knows", []string{"inspect", config}},
+		{3, "none of the files that nncuda-go knows", []string{"inspect", config}},
 		{3, "config.json: cannot be read", []string{"inspect", work}},
 		{3, "must be below 2147483647", []string{"generate", work, "99999999999999999999", "--ids"}},
 		{3, "device is \"gpu\"", []string{"train", absent, "--config", config, "--device", "gpu"}},
@@ -333,7 +338,7 @@ func TestKilledRunsGoOn(t *testing.T) {
 	}
 }
 
-// TestWithoutTheLibrary: one sentence says what was tried and what to do.
+// TestWithoutTheLibrary: the error says what was tried and what to do.
 func TestWithoutTheLibrary(t *testing.T) {
 	work := workplace(t)
 	process := command("train", filepath.Join(work, "run"), "--config", filepath.Join(work, "config.toml"))
@@ -341,9 +346,9 @@ func TestWithoutTheLibrary(t *testing.T) {
 	var failure bytes.Buffer
 	process.Stderr = &failure
 	err := process.Run()
-	words := "Error: libnncuda.so was not found. Tried: the environment variable " + cuda.LibraryVariable
+	words := "Error: libnncuda.so was not found:\n  " + cuda.LibraryVariable + ": "
 	if process.ProcessState.ExitCode() != 4 || !strings.HasPrefix(failure.String(), words) ||
-		strings.Count(failure.String(), "\n") != 1 {
+		strings.Count(failure.String(), "\n") != 3 {
 		t.Errorf("%v: %s", err, failure.String())
 	}
 }

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 
+use crate::elsewhere;
+
 const USAGE: u8 = 2;
 const WRONG_FILE: u8 = 3;
 
@@ -48,7 +50,10 @@ impl Failure {
 }
 
 /// What is wrong with the arguments, in the words of their parser; or the help that was asked for.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+pub(crate) fn usage(error: &clap::Error, arguments: &[String]) -> ExitCode {
+    if let Some(sentence) = elsewhere::of_arguments(error, arguments) {
+        return Failure::Usage(sentence).report();
+    }
     let text = error.render();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {

@@ -7,10 +7,11 @@ use clap::Args;
 use nn_core::generate::{Sampling, generate, room};
 use nn_core::model::{MoETransformer, Precision};
 use nn_core::text::TextGenerator;
-use nn_core::train::{Checkpoint, resolve_checkpoint};
+use nn_core::train::resolve_checkpoint;
 use nn_core::{Error, Result};
 use nn_ffi::DecodingStrategy;
 
+use crate::elsewhere::{open_checkpoint, refuse_gguf};
 use crate::failure::Failure;
 use crate::flags::{DeviceFlags, precision};
 use crate::paths;
@@ -25,12 +26,15 @@ const USUAL_TOKENS: usize = 128;
 /// ids that follow, on one line between spaces; no id ends it early.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The model.
-    #[arg(value_name = "MODEL", value_parser = paths::folder)]
-    model: PathBuf,
-    /// What to continue.
-    #[arg(value_name = "PROMPT")]
-    prompt: String,
+    /// The model, unless --model names it, and what to continue, unless --prompt has it.
+    #[arg(value_names = ["MODEL", "PROMPT"], num_args = 0..=2)]
+    arguments: Vec<String>,
+    /// MODEL; the argument is the prompt then.
+    #[arg(long, value_name = "PATH")]
+    model: Option<String>,
+    /// The prompt.
+    #[arg(long = "prompt", value_name = "TEXT", allow_hyphen_values = true)]
+    prompts: Vec<String>,
     /// Most tokens to write.  [default: 128, or as many as the model's context leaves]
     #[arg(long, value_name = "INTEGER")]
     max_tokens: Option<usize>,
@@ -75,7 +79,10 @@ fn share(text: &str) -> std::result::Result<f64, String> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
-    let mut prompt = arguments.prompt;
+    let (model, mut prompt) = model_and_prompt(arguments.model, arguments.prompts, arguments.arguments)?;
+    refuse_gguf(&model, "generate")?;
+    let model =
+        paths::folder(&model.to_string_lossy()).map_err(|problem| Failure::Usage(format!("MODEL: {problem}")))?;
     if prompt == "-" {
         prompt.clear();
         io::stdin().read_to_string(&mut prompt)?;
@@ -84,7 +91,7 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
     let temperature = if arguments.greedy { 0.0 } else { arguments.temperature };
     let strategy = DecodingStrategy::new(temperature, arguments.top_k, arguments.top_p)?;
     let sampling = Sampling { strategy, seed: arguments.seed };
-    let checkpoint = Checkpoint::open(&resolve_checkpoint(&arguments.model, arguments.best)?)?;
+    let checkpoint = open_checkpoint(&resolve_checkpoint(&model, arguments.best)?, "generate")?;
     let missing = || Error::missing(&checkpoint.folder, "holds no tokenizer.model, so it cannot take text");
     let tokenizer = if arguments.ids { None } else { Some(checkpoint.tokenizer.as_ref().ok_or_else(missing)?) };
     let ctx = arguments.device.open()?;
@@ -111,6 +118,25 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
     }
     writeln!(output)?;
     Ok(())
+}
+
+/// Model and prompt, from flags and arguments.
+fn model_and_prompt(
+    model: Option<String>,
+    mut prompts: Vec<String>,
+    arguments: Vec<String>,
+) -> std::result::Result<(PathBuf, String), Failure> {
+    let wrong = |problem: &str| Failure::Usage(problem.into());
+    let mut arguments = arguments.into_iter();
+    let model = model.or_else(|| arguments.next());
+    let model = model.ok_or_else(|| wrong("there is no MODEL: name one as the first argument or with --model"))?;
+    prompts.extend(arguments);
+    let prompt = prompts.pop().ok_or_else(|| wrong("there is no PROMPT: give one as an argument or with --prompt"))?;
+    if !prompts.is_empty() {
+        let problem = "nncuda-rs takes one prompt; the Python package runs several together: nncuda generate --engine";
+        return Err(wrong(problem));
+    }
+    Ok((PathBuf::from(model), prompt))
 }
 
 /// Token ids between spaces or commas; they may be larger than any id, which the model's vocabulary tells.

@@ -8,9 +8,10 @@ use clap::Args;
 use nn_core::format::safetensors::Entry;
 use nn_core::format::shards::MAGIC;
 use nn_core::format::{SafetensorsFile, Table, TokenShard, Tokenizer, Value};
-use nn_core::train::{Checkpoint, resolve_checkpoint};
+use nn_core::train::resolve_checkpoint;
 use nn_core::{Error, Result};
 
+use crate::elsewhere::{open_checkpoint, refuse_gguf};
 use crate::failure::Failure;
 use crate::paths;
 use crate::terminal::{bytes_text, columns, count_text};
@@ -69,15 +70,16 @@ fn describe(path: &Path) -> Result<Table> {
             describe_tensors(&mut content, SafetensorsFile::open(path)?.iter());
             Ok(content)
         }
-        _ => Err(Error::format(
-            path,
-            "is none of the files that nncuda knows: token shard, tokenizer (.model), .safetensors",
-        )),
+        _ => {
+            refuse_gguf(path, "inspect")?;
+            let known = "token shard, tokenizer (.model), .safetensors";
+            Err(Error::format(path, format!("is none of the files that nncuda-rs knows: {known}")))
+        }
     }
 }
 
 fn describe_folder(folder: &Path) -> Result<Table> {
-    let checkpoint = Checkpoint::open(folder)?;
+    let checkpoint = open_checkpoint(folder, "inspect")?;
     let config = &checkpoint.config;
     let (all, active) = (count_text(config.num_parameters()), count_text(config.num_active_parameters()));
     let kind = if checkpoint.training.is_some() { "checkpoint" } else { "model" };

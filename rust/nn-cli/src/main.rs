@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod elsewhere;
 mod failure;
 mod flags;
 mod generate;
@@ -16,6 +17,7 @@ mod report;
 mod terminal;
 mod train;
 
+use std::env;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -24,6 +26,9 @@ use failure::Failure;
 use interrupt::Interrupts;
 
 /// Train and run mixture-of-experts language models, on the CPU or on a GPU.
+///
+/// The Python package's command, nncuda, does what this one does not: it makes tokenizers and token shards (`nncuda
+/// tokenizer train`, `nncuda data encode`), and runs GGUF files, Llamas and BitNets (`nncuda generate`, `nncuda chat`).
 #[derive(Debug, Parser)]
 // A flag that is given twice has its last value, as in the other languages.
 #[command(name = "nncuda-rs", version, max_term_width = 100, args_override_self = true)]
@@ -45,7 +50,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return failure::usage(&error),
+        Err(error) => return failure::usage(&error, &env::args().collect::<Vec<_>>()),
     };
     let done = Interrupts::install().map_err(Failure::from).and_then(|interrupts| match cli.command {
         Command::Train(arguments) => train::run(*arguments, &interrupts),

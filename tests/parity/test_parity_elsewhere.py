@@ -1,0 +1,101 @@
+"""What only the Python package does: the other commands say so, and name the command that does it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import languages
+import pytest
+from conftest import find
+from runs import Workshop
+
+from nncuda import cli
+from nncuda.train import resolve_checkpoint
+
+USAGE, WRONG_FILE = 2, 3
+BUILT = [name for name in languages.NAMES if name != "python"]
+
+pytestmark = pytest.mark.case("what only Python's command does is said by the others", *BUILT)
+
+
+@pytest.fixture(params=BUILT)
+def other(request: pytest.FixtureRequest) -> languages.Language:
+    return find(request.param)
+
+
+@pytest.mark.parametrize("command", sorted(cli._COMMANDS))
+def test_commands(other: languages.Language, command: str) -> None:
+    """Each command of Python's is one of the other's, too, or the other says who has it."""
+    done = other.run(command, "--model", "x", code=USAGE)
+    own = Path(other.command[0]).name
+    said = f"Error: {own} has no command '{command}'; the Python package has it: nncuda {command}\n"
+    if other.run(command, "--help", code=None).returncode != 0:
+        assert done.stderr.endswith(said), done.stderr
+    assert (command in ("train", "plan", "generate", "inspect", "report", "bench")) == (not done.stderr.endswith(said))
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [("generate", flag) for flag in ("--engine", "--context", "--cache-format", "--weights", "--stats")]
+    + [("inspect", "--ternary")],
+)
+def test_options(other: languages.Language, command: str, flag: str) -> None:
+    done = other.run(command, "x", flag, "1", code=USAGE)
+    own = Path(other.command[0]).name
+    assert f"{own} has no option '{flag}'; the Python package has it: nncuda {command} {flag}\n" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["generate", "inspect"])
+def test_a_gguf_file(other: languages.Language, command: str, tmp_path: Path) -> None:
+    path = tmp_path / "a model.gguf"
+    path.write_bytes(b"GGUF" + bytes(60))
+    prompt = ["PROMPT"] if command == "generate" else []
+    error = other.run(command, path, *prompt, code=WRONG_FILE).stderr
+    instead = f"nncuda {command} '{path}'{' PROMPT' if prompt else ''}\n"
+    assert error.startswith(f"Error: {path}: is a GGUF file, which nncuda-") and error.endswith(f"does: {instead}"), (
+        error
+    )
+    with_flags = other.run("generate", "--model", path, "--prompt", "x", code=WRONG_FILE).stderr
+    assert "is a GGUF file" in with_flags
+    assert_python_knows(instead)
+
+
+@pytest.mark.parametrize("kind", ["llama", "bitnet"])
+@pytest.mark.parametrize("command", ["generate", "inspect"])
+def test_folders_of_other_models(
+    workshop: Workshop, other: languages.Language, command: str, kind: str, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(resolve_checkpoint(workshop.reference("ragged")), tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": kind}))
+    prompt = ["PROMPT"] if command == "generate" else []
+    error = other.run(command, folder, *prompt, code=WRONG_FILE).stderr
+    own, instead = Path(other.command[0]).name, f"nncuda {command} {folder}{' PROMPT' if prompt else ''}\n"
+    assert error == (
+        f"Error: {folder / 'config.json'}: model_type is '{kind}'; {own} runs 'mixtral' alone, the checkpoints of the "
+        f"MoE model; the Python package does: {instead}"
+    )
+
+
+def assert_python_knows(line: str) -> None:
+    """The command that is named is one, with these arguments; what it says of the model is another matter."""
+    done = subprocess.run([sys.executable, "-m", *shlex.split(line)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == WRONG_FILE, done.stderr
+
+
+def test_model_and_prompt_as_flags(workshop: Workshop, other: languages.Language) -> None:
+    """As Python's command takes them, as arguments or as flags: the same tokens."""
+    run = workshop.reference("ragged")
+    ways = (
+        [run, "2 50"], ["--model", run, "2 50"], [run, "--prompt", "2 50"], ["--model", run, "--prompt", "2 50"],
+        ["--prompt", "2 50", run],
+    )  # fmt: skip
+    written = {other.run("generate", *way, "--ids", "--max-tokens", 4, "--greedy").stdout for way in ways}
+    assert len(written) == 1 and len(written.pop().split()) == 4
+    assert "there is no MODEL" in other.run("generate", code=USAGE).stderr
+    assert "there is no PROMPT" in other.run("generate", run, code=USAGE).stderr
