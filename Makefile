@@ -56,6 +56,7 @@ go: go-toolchain $(VENV)/.test ## the Go module, and build/bin/nncuda-go
 go-test: go
 	cd go && go vet ./...
 	cd go && $(WITH_LIBRARY) go test -race -count=1 ./...
+	cd examples/serve-go && go vet ./... && go test -race -count=1 ./...
 
 rust: rust-toolchain $(VENV)/.test ## the Rust workspace, and build/bin/nncuda-rs
 	cd rust && $(WITH_LIBRARY) $(CARGO) build --workspace --exclude nn-py
@@ -146,15 +147,16 @@ fmt: $(VENV)/.test go-toolchain rust-toolchain ## format C, Python, Go and Rust
 	$(BIN)/clang-format -i $(C_FILES)
 	$(BIN)/ruff format python tests cmake
 	$(BIN)/ruff check --fix python tests cmake
-	gofmt -w go
+	gofmt -w go examples
 	cd rust && cargo fmt --all
 
 lint: $(VENV)/.test go-toolchain rust-toolchain ## check formatting and style, change nothing
 	$(BIN)/clang-format --dry-run --Werror $(C_FILES)
 	$(BIN)/ruff format --check python tests cmake
 	$(BIN)/ruff check python tests cmake
-	@unformatted=$$(gofmt -l go); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted" >&2; exit 1; }
+	@unformatted=$$(gofmt -l go examples); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted" >&2; exit 1; }
 	cd go && go vet ./... && go run $(STATICCHECK) ./...
+	cd examples/serve-go && go vet ./... && go run $(STATICCHECK) ./...
 	cd rust && cargo fmt --all --check
 	cd rust && $(WITH_LIBRARY) $(CARGO) clippy --workspace --all-targets -- -D warnings
 
