@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -37,6 +38,25 @@ def test_commands(other: languages.Language, command: str) -> None:
     if other.run(command, "--help", code=None).returncode != 0:
         assert done.stderr.endswith(said), done.stderr
     assert (command in ("train", "plan", "generate", "inspect", "report", "bench")) == (not done.stderr.endswith(said))
+
+
+def test_the_table_of_the_readme() -> None:
+    """It has every command of Python's, and "yes" where a language has it."""
+    page = (languages.ROOT / "README.md").read_text(encoding="utf-8")
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| `")
+    ]
+    told: dict[str, set[bool]] = {}
+    for first, *others in rows:
+        for command in re.findall(r"`([a-z]+)`", first):
+            told.setdefault(command, set()).add(all(cell != "no" for cell in others))
+    assert set(told) == set(cli._COMMANDS)
+    for command, everywhere in told.items():
+        for name in BUILT:
+            assert (find(name).run(command, "--help", code=None).returncode == 0) == (True in everywhere), (
+                command,
+                name,
+            )
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ def test_first_program_in_go(tmp_path: Path, of_python: tuple[str, list[str]]) -
 @pytest.mark.case("the first program of the language's page", "rust")
 def test_first_program_in_rust(of_python: tuple[str, list[str]]) -> None:
     find("rust")
-    (program,) = blocks("docs/rust.md", "rust")
+    program, shared = blocks("docs/rust.md", "rust")
     assert program == (ROOT / "rust/nn-core/examples/first_program.rs").read_text(encoding="utf-8")
+    assert shared in (ROOT / "rust/nn-core/examples/share_model.rs").read_text(encoding="utf-8")
     example = ["cargo", "run", "--quiet", "--locked", "--package", "nn-core", "--example", "first_program"]
     check(run(ROOT / "rust", *example), "docs/rust.md", of_python)
