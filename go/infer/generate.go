@@ -45,7 +45,14 @@ func Batch(ctx context.Context, m *model.MoETransformer, request Request) iter.S
 			yield(nil, err)
 			return
 		}
+		ended := false
+		defer func() {
+			if !ended { // who takes the tokens has panicked, as HTTP handlers do to break off
+				_ = sequences.close()
+			}
+		}()
 		stopped, err := sequences.run(ctx, request, func(tokens []int32) bool { return yield(tokens, nil) })
+		ended = true
 		if err = errors.Join(err, sequences.close()); err != nil && !stopped {
 			yield(nil, err)
 		}

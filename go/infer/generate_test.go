@@ -65,6 +65,25 @@ func collect(t testing.TB, m *model.MoETransformer, request infer.Request) (rows
 
 var prompts = [][]int32{{1, 2, 3, 4, 5}, {40}, {7, 7, 7}}
 
+// A panic of the loop's body gives the memory back, as newModel's cleanup checks, and the model.
+func TestALoopThatPanics(t *testing.T) {
+	made := newModel(t, 48)
+	func() {
+		defer func() { _ = recover() }()
+		for range infer.Batch(context.Background(), made, infer.Request{Prompts: prompts, MaxNewTokens: 9, EndID: infer.NoToken}) {
+			panic("on purpose")
+		}
+	}()
+	used, err := made.Context().BytesUsed()
+	check(t, err)
+	rows := collect(t, made, infer.Request{Prompts: prompts, MaxNewTokens: 9, EndID: infer.NoToken})
+	after, err := made.Context().BytesUsed()
+	check(t, err)
+	if len(rows) != 9 || after > used+4096 || used > after+4096 {
+		t.Errorf("%d rows; %d bytes are used after the panic, %d after another generation", len(rows), used, after)
+	}
+}
+
 func TestGreedyTokensAreTheLikeliest(t *testing.T) {
 	made := newModel(t, 48)
 	for row, prompt := range prompts {
