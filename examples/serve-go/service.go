@@ -90,7 +90,7 @@ func send(w io.Writer, connection *http.ResponseController, pieces iter.Seq2[str
 	return begun, nil
 }
 
-// prepare reads a request, and gives what is to be sent, piece by piece. Nothing is computed before the first is asked for.
+// prepare reads a request, and gives what is to be sent, piece by piece. The model computes nothing yet.
 func (s *service) prepare(ctx context.Context, body io.Reader) (iter.Seq2[string, error], error) {
 	asked, err := readRequest(body)
 	if err != nil {

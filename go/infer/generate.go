@@ -30,8 +30,8 @@ type Request struct {
 //
 // It ends when all sequences have ended, after MaxNewTokens, when ctx is done, whose error it gives, or with another
 // error: that of a prompt that is empty, of a model that does not reach that far, cuda.ErrOutOfRange for an id outside
-// the vocabulary, or model.ErrInUse when another goroutine is using the model while this one runs a step. A sequence's tokens do not depend on the others of the batch, except through the last bits of
-// products over other numbers of rows.
+// the vocabulary, or model.ErrInUse when another goroutine is using the model while this one runs a step. A sequence's
+// tokens do not depend on the others of the batch, except through the last bits of products over other numbers of rows.
 func Batch(ctx context.Context, m *model.MoETransformer, request Request) iter.Seq2[[]int32, error] {
 	return func(yield func([]int32, error) bool) {
 		if err := request.validate(); err != nil || request.MaxNewTokens == 0 {

@@ -41,12 +41,12 @@
 //!
 //! # Unsafe code
 //!
-//! All of the workspace's stands in this crate and in `nn-cuda`, each block with its reason. What is here turns on three
-//! things. A tensor keeps its memory and its context, so that no call gets a pointer that is gone. A kernel's
-//! function checks all shapes and dtypes against each other, so that no call gets a size that is not there; what lies in
-//! memory (indices, offsets) the library checks. And device memory is never seen through a Rust reference: values cross
-//! by copies, which borrow the host's side for as long as they take, and while a stream copies a tensor, nothing else may
-//! use it.
+//! All of the workspace's stands in this crate and in `nn-cuda`, each block with its reason. What is here turns on four
+//! things. A tensor keeps its memory and its context, so that no call gets a pointer that is gone. A context makes one call
+//! at a time, whichever threads ask, since only who has its turn gets at its handle. A kernel's function checks all shapes
+//! and dtypes against each other, so that no call gets a size that is not there; what lies in memory (indices, offsets) the
+//! library checks. And device memory is never seen through a Rust reference: values cross by copies, which borrow the
+//! host's side for as long as they take, and while a stream copies a tensor, nothing else may use it.
 //!
 //! The parts that need no library run under Miri, on a stand-in behind the same table of functions:
 //! `cargo +nightly miri test -p nn-ffi --lib`.

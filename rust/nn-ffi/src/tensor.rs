@@ -7,8 +7,8 @@
 //! kernels take inputs and outputs alike as `&Tensor`, without a rule of Rust about aliasing being touched; which
 //! outputs may be which inputs is the kernels' contract, and the library checks it.
 //!
-//! Threads may share tensors, and so memory: whoever writes while another one reads gets the values of one order of the calls or
-//! the other, since a context makes its calls one at a time.
+//! Threads may share tensors, and so memory. A context makes its calls one at a time, so a thread that reads what another
+//! one writes finds the values from before that call or from after it.
 //!
 //! What must hold for memory safety is that no call reads or writes outside of its tensors' memory. A tensor's layout
 //! never describes more than the memory that it keeps alive; a kernel's function checks all shapes against each other
@@ -26,8 +26,8 @@ use crate::{Context, DType, Element, Error, Layout, Result};
 
 /// Memory of a context with a shape and a dtype.
 ///
-/// Clones, views and narrowed tensors share memory, which is freed when the last of them is gone. Each keeps its context, and
-/// may be used by any thread.
+/// Clones, views and narrowed tensors share memory, which is freed when the last of them is gone. Each keeps its context,
+/// and may be used by any thread.
 #[derive(Clone)]
 pub struct Tensor {
     allocation: Arc<Allocation>,
