@@ -297,7 +297,7 @@ def test_too_large_a_model_is_a_memory_error() -> None:
 
 
 def test_threads_and_memory_are_given_back() -> None:
-    """The thread of a model ends with it, and its memory is free then."""
+    """The thread of a generation ends with it, and the memory of a model is free when it is gone."""
     mebibytes = 12 * 1024 * 64 * 4 * 4 / 2**20  # weights and moments of each trainer: two matrices of the vocabulary
     before = None
     for _ in range(24):
@@ -318,7 +318,7 @@ def status(name: str) -> int:
 
 
 def test_trainers_in_several_threads() -> None:
-    """Each trainer has a thread of its own, and the threads of Python that wait let one another run."""
+    """Each thread of Python that computes or waits lets the others run."""
     alone = nncuda_rs.Trainer(SMALL, STEPS, seed=SEED)
     trainers = [nncuda_rs.Trainer(SMALL, STEPS, seed=SEED) for _ in range(4)]
 

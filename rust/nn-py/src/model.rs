@@ -1,8 +1,7 @@
 //! `nncuda_rs.Model`, and the tokens that it writes.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Sender;
 
 use nn_core::generate::{Sampling, generate};
 use nn_core::model::{MoEConfig, MoETransformer, Precision};
@@ -13,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::exception;
-use crate::shared::{Holding, Place, Shared, broken};
+use crate::shared::{Holding, Items, Place, Shared};
 use crate::values::{Ids, Tensors, array, dictionary, table};
 
 /// A decoder-only transformer whose feed-forward networks are mixtures of experts, in Rust.
@@ -163,7 +162,7 @@ impl Model {
         let tokens = self.shared.stream(py, move |holding, tokens| {
             write(holding.model(), &prompt, max_new_tokens, &sampling, end_id, tokens);
         })?;
-        Ok(Generation { tokens: Mutex::new(tokens) })
+        Ok(Generation { tokens })
     }
 }
 
@@ -197,7 +196,7 @@ fn write(
 /// The tokens of a continuation, an iterator of int.
 #[pyclass(frozen, module = "nncuda_rs")]
 pub(crate) struct Generation {
-    tokens: Mutex<Receiver<nn_core::Result<i32>>>,
+    tokens: Items<nn_core::Result<i32>>,
 }
 
 #[pymethods]
@@ -207,8 +206,6 @@ impl Generation {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<i32>> {
-        // The lock is poisoned when a thread has panicked while it waited.
-        let next = py.detach(|| self.tokens.lock().ok().map(|tokens| tokens.recv().ok()));
-        next.ok_or_else(broken)?.transpose().map_err(|error| exception(py, &error))
+        self.tokens.next(py)?.transpose().map_err(|error| exception(py, &error))
     }
 }

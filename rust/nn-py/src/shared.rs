@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use nn_core::Error;
 use nn_core::model::MoETransformer;
@@ -78,21 +78,52 @@ impl Shared {
         &self,
         py: Python<'_>,
         job: impl FnOnce(&mut Holding, &mpsc::Sender<T>) + Send + 'static,
-    ) -> PyResult<Receiver<T>> {
+    ) -> PyResult<Items<T>> {
         let ((sender, items), (has, begun)) = (mpsc::channel(), mpsc::channel());
         let shared = Arc::clone(&self.0);
-        thread::Builder::new().name("nncuda_rs".into()).spawn(move || {
+        let thread = thread::Builder::new().name("nncuda_rs".into()).spawn(move || {
             if let Ok(mut holding) = shared.lock() {
                 let _ = has.send(()); // whoever asked waits for it
                 job(&mut holding, &sender);
             }
         })?;
         py.detach(move || begun.recv()).map_err(|_| broken())?;
-        Ok(items)
+        Ok(Items { items: Mutex::new(Some(items)), thread: Some(thread) })
+    }
+}
+
+/// What a thread sends. It ends when it has sent everything, or when this is dropped.
+pub(crate) struct Items<T> {
+    /// `None` once it is being dropped.
+    items: Mutex<Option<Receiver<T>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<T: Send> Items<T> {
+    /// The next item, for which Python's other threads do not wait.
+    pub(crate) fn next(&self, py: Python<'_>) -> PyResult<Option<T>> {
+        // The lock is poisoned when a thread has panicked while it waited.
+        py.detach(|| {
+            let items = self.items.lock().map_err(|_| broken())?;
+            Ok(items.as_ref().and_then(|items| items.recv().ok()))
+        })
+    }
+}
+
+impl<T> Drop for Items<T> {
+    fn drop(&mut self) {
+        // Without anyone to send to, the thread ends. It never waits for Python, so that it may be waited for.
+        if let Ok(items) = self.items.get_mut() {
+            *items = None;
+        }
+        if let Some(thread) = self.thread.take() {
+            // A panic in it has poisoned what it shares, which the next call reports.
+            let _ = thread.join();
+        }
     }
 }
 
 /// A call has panicked, which nothing that it is given should make it do.
-pub(crate) fn broken() -> PyErr {
+fn broken() -> PyErr {
     PyRuntimeError::new_err("an earlier call of this model broke down: this is a defect of nncuda_rs")
 }
