@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import dtypes
-from ..tensor import Layout
+from ..layout import Layout
 from .header import Dim, Function, Param
 
 #: In place of a layout: an output that the call allocates.
