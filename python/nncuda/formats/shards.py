@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..token_ids import whole_numbers
 from .atomic import TEMPORARY_PREFIX, sync_folder
 from .errors import FormatError
 from .regular import open_regular
@@ -115,8 +116,8 @@ def write_shard(
 ) -> int:
     """Writes a shard from arrays of ids, in their order, in one step; returns the number of tokens.
 
-    Ids of vocabularies up to 65 536 take two bytes. Raises ValueError, and writes nothing, when an id is not below
-    `vocab_size`.
+    Ids of vocabularies up to 65 536 take two bytes. Raises ValueError when an id is not below `vocab_size`, and
+    TypeError when one is no whole number; nothing is written then.
     """
     path = Path(path)
     width = 2 if vocab_size <= 1 << 16 else 4
@@ -127,7 +128,7 @@ def write_shard(
         with open(temporary, "wb") as file:
             file.write(bytes(HEADER.size))
             for ids in tokens:
-                ids = np.asarray(ids)
+                ids = whole_numbers(ids)
                 if ids.size and not (0 <= int(ids.min()) and int(ids.max()) < vocab_size):
                     raise ValueError(f"ids from {ids.min()} to {ids.max()} in a vocabulary of {vocab_size}")
                 file.write(ids.astype(dtype).tobytes())

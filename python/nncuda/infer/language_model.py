@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, Union
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from ..context import Context
 from ..formats import StreamDecoder
 from ..models.llama import LlamaConfig
 from ..models.stored import StoredModel
+from ..tensor import Tensor
+from ..token_ids import Ids
 from .engine import Engine
 from .generate import GREEDY, Sampling
 from .scheduler import STOP, Request, Scheduler
@@ -22,7 +24,8 @@ from .text import StopStrings
 #: Where the answer of a model without a chat template ends: at the next turn.
 PLAIN_STOPS = ("\nUser:", "\nAssistant:")
 
-Prompt = str | Sequence[int] | np.ndarray
+#: A text, or the ids of one.
+Prompt: TypeAlias = Union[str, Ids]  # noqa: UP007
 
 
 class Flag(Protocol):
@@ -124,7 +127,10 @@ class LanguageModel:
         return self.engine.context
 
     def encode(self, prompt: Prompt) -> np.ndarray:
-        """The ids of a prompt as the model reads it, i32: a text with the id that begins one, ids as they are."""
+        """The ids of a prompt as the model reads it, i32: a text with the id that begins one, ids as they are.
+
+        TypeError for what is neither, OutOfRangeError (an IndexError) for an id outside the vocabulary.
+        """
         if not isinstance(prompt, str):
             return self.engine.check_ids(prompt)
         tokenizer = self._text_tokenizer()
@@ -152,7 +158,8 @@ class LanguageModel:
         A prompt's tokens are the same bits whatever is generated beside it, also by other calls: two of these
         iterators may be used in turns.
 
-        Raises ValueError, IndexError or CacheFullError, before anything runs, for what cannot be done at all.
+        Raises TypeError, ValueError, OutOfRangeError or CacheFullError, before anything runs, for what cannot be done
+        at all.
         """
         ids = [self.encode(prompt) for prompt in (prompts if _several(prompts) else [prompts])]  # type: ignore
         if isinstance(sampling, Sampling):
@@ -300,4 +307,9 @@ class _Text:
 
 def _several(prompts: Prompt | Sequence[Prompt]) -> bool:
     """Whether it is a sequence of prompts, rather than one: a text, an array, a sequence of ids."""
-    return not isinstance(prompts, str | np.ndarray) and not all(hasattr(one, "__index__") for one in prompts)
+    # `Sequence` holds lists and tuples; of arrays and tensors, each is one prompt.
+    return (
+        isinstance(prompts, Sequence)
+        and not isinstance(prompts, str | bytes)
+        and any(isinstance(one, Sequence | np.ndarray | Tensor) for one in prompts)
+    )

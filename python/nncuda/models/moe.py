@@ -11,6 +11,7 @@ from ..context import Context
 from ..dtypes import to_numpy
 from ..layers import Attention, Embedding, KVCache, Linear, MoELayer, RMSNorm, RopeTables, Router, TransformerBlock
 from ..tensor import Tensor
+from ..token_ids import Ids, prompt_ids, token_ids
 from .config import MoEConfig, Precision, check_precision
 from .parameters import ParameterArena, ParameterLayout, initialize
 
@@ -116,7 +117,7 @@ class MoETransformer:
     def evaluate(self, input_ids: np.ndarray | Tensor, targets: np.ndarray | Tensor) -> tuple[float, int]:
         """Sum of the cross-entropy over the targets that are not -100, and their number. No expert drops a token."""
         ids, batch, _ = self._ids(input_ids)
-        targets, _, _ = self._ids(targets)
+        targets, _, _ = self._ids(targets, "targets", IGNORE_INDEX)
         x = self.norm.forward(self._stream(ids, batch))
         total, count = 0.0, 0
         for start, rows in self._chunks(x.shape[0]):
@@ -146,7 +147,7 @@ class MoETransformer:
         both without the factors.
         """
         ids, batch, length = self._ids(input_ids)
-        targets, _, _ = self._ids(targets)
+        targets, _, _ = self._ids(targets, "targets", IGNORE_INDEX)
         capacity = self.config.capacity(batch * length)
         beta = 1.0 if accumulate else 0.0
         if not accumulate:
@@ -222,18 +223,17 @@ class MoETransformer:
             rope = self._stretched
         return KVCache(rope, config.num_layers, batch, capacity, config.num_kv_heads, self.precision)
 
-    def prefill(self, prompt: np.ndarray, cache: KVCache, row: int, logits: Tensor | None = None) -> Tensor:
+    def prefill(self, prompt: Ids, cache: KVCache, row: int, logits: Tensor | None = None) -> Tensor:
         """Runs a prompt, ids [length], into row `row` of a cache, which must be empty; a long one in parts.
 
         Gives the logits f32 [1, vocab] of its last token, which may be given a place.
         """
-        if len(prompt) == 0:
-            raise ValueError("a prompt must have at least one token: that which begins a text will do")
+        prompt = prompt_ids(prompt, self.config.vocab_size)
         if cache.used[row]:
             raise ValueError(f"sequence {row} has {cache.used[row]} tokens; a prompt needs an empty one")
         cache.require_room(len(prompt), row)
         for start in range(0, len(prompt), PREFILL_PART):
-            part = np.asarray(prompt[start : start + PREFILL_PART], np.int32)
+            part = prompt[start : start + PREFILL_PART]
             x = self.embedding.forward(self.ctx.tensor(part))
             for layer, block in enumerate(self.blocks):
                 x = block.prefill(x, cache, layer, row)
@@ -290,12 +290,15 @@ class MoETransformer:
         rows = logits_rows(self.config.vocab_size)
         return [(start, min(rows, tokens - start)) for start in range(0, tokens, rows)]
 
-    def _ids(self, ids: np.ndarray | Tensor) -> tuple[Tensor, int, int]:
-        if len(ids.shape) != 2:
-            raise ValueError(f"ids have shape {list(ids.shape)}; they must be [batch, length]")
-        batch, length = ids.shape
+    def _ids(
+        self, ids: np.ndarray | Tensor, name: str = "input_ids", also: int | None = None
+    ) -> tuple[Tensor, int, int]:
+        """Ids on the device, flat, and their two sizes. Those of a tensor are checked there, by the kernels."""
         if not isinstance(ids, Tensor):
-            ids = self.ctx.tensor(np.ascontiguousarray(ids, np.int32))
+            ids = self.ctx.tensor(token_ids(ids, self.config.vocab_size, name, also))
+        if len(ids.shape) != 2:
+            raise ValueError(f"{name} has shape {list(ids.shape)}; it must be [batch, length]")
+        batch, length = ids.shape
         return ids.view(batch * length), batch, length
 
     def _pair(self, name: str) -> tuple[Tensor, Tensor | None]:

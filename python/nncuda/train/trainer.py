@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
-from .. import errors, kernels
+from .. import kernels
 from ..models import MoETransformer, ParameterArena
 from ..models.moe import IGNORE_INDEX
 from ..tensor import Tensor
+from ..token_ids import token_ids
 from .captured import CapturedStep
 from .config import TrainConfig
 from .divergence import Watch
@@ -167,15 +168,16 @@ class Trainer:
 
         The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into
         micro-batches, plus that of the load-balancing loss, which is the mean over micro-batches by their tokens.
-        Raises ValueError when no target counts, and nncuda.Error when an id is out of range; the parameters then stay.
+        Raises ValueError when no target counts, TypeError for what is no whole number, and OutOfRangeError when an id
+        is outside the vocabulary; the parameters then stay.
         """
-        if tuple(input_ids.shape) != tuple(targets.shape) or len(input_ids.shape) != 2:
+        # On the host, before the device is given anything: an id that is wrong leaves everything as it was.
+        inputs = token_ids(input_ids, self.model.config.vocab_size, "input_ids")
+        wanted = token_ids(targets, self.model.config.vocab_size, "targets", IGNORE_INDEX)
+        if inputs.shape != wanted.shape or inputs.ndim != 2:
             raise ValueError(
-                f"input_ids {list(input_ids.shape)} and targets {list(targets.shape)} must have one shape, "
-                "[batch, length]"
+                f"input_ids {list(inputs.shape)} and targets {list(wanted.shape)} must have one shape, [batch, length]"
             )
-        inputs = _ids("input_ids", input_ids, self.model.config.vocab_size)
-        wanted = _ids("targets", targets, self.model.config.vocab_size, IGNORE_INDEX)
         tokens = int(np.count_nonzero(wanted != IGNORE_INDEX))
         if tokens == 0:
             raise ValueError("no target counts: all are -100")
@@ -234,17 +236,3 @@ class Trainer:
             weight_decay=config.weight_decay,
             param_copy=None if model.weights is model.parameters else model.weights.data,
         )
-
-
-def _ids(name: str, ids: np.ndarray | Tensor, vocab: int, also: int | None = None) -> np.ndarray:
-    """As int32 on the host, every one a token or `also`: before the device is given anything, so that it can go on."""
-    array = ids.numpy() if isinstance(ids, Tensor) else np.asarray(ids)
-    wrong = (array < 0) | (array >= vocab)
-    if also is not None:
-        wrong &= array != also
-    if wrong.any():
-        at = np.argwhere(wrong)[0]
-        place = ", ".join(map(str, at.tolist()))
-        rule = f"0 to {vocab - 1}" + (f", or {also}" if also is not None else "")
-        raise errors.OutOfRangeError(20, f"{name}[{place}] is {array[tuple(at)]}; it must be {rule}")
-    return np.ascontiguousarray(array, np.int32)
