@@ -18,6 +18,7 @@ from .layout import Buffer, Layout, Shape, shape_of
 from .profiles import Profile, Trace
 from .streams import Event, Handle, Stream
 from .tensor import Tensor
+from .turns import Turns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,6 +54,7 @@ class Context(DeviceBound):
         # They may run in any thread, in the middle of a call too, where the context would refuse them.
         self._waiting: deque[tuple[int, Callable[[Any, Any], int], Any]] = deque()
         self._handle: Any = None
+        self._turns = Turns()
         self._library = library.load()
         kind, self.device_index = self._library.device_named(device)
         if device == "auto" and kind == "cuda":

@@ -175,15 +175,18 @@ def _tokens(
         return
     # The last token drawn is never run through the model.
     capacity = max(map(len, prompts)) + max_new_tokens - 1
-    sequences = _Sequences(model, prompts, capacity, sampling, capture)
+    with model.ctx._turns.alone("model"):
+        sequences = _Sequences(model, prompts, capacity, sampling, capture)
+        tokens = sequences.ids
     ended = [False] * len(prompts)
     for left in reversed(range(max_new_tokens)):
-        tokens = sequences.ids
         yield [None if done else token for token, done in zip(tokens, ended, strict=True)]
         ended = [done or token == end_id for token, done in zip(tokens, ended, strict=True)]
         if all(ended) or left == 0:
             return
-        sequences.step(last=left == 1)
+        with model.ctx._turns.alone("model"):
+            sequences.step(last=left == 1)
+            tokens = sequences.ids
 
 
 def generate(

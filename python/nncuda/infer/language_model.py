@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, Union
 
@@ -60,7 +61,8 @@ class LanguageModel:
     ...     for piece in model.stream("The sea is", max_new_tokens=40):
     ...         print(piece, end="", flush=True)
 
-    `engine` is what runs the model, `scheduler` what serves several prompts at once. One thread at a time may use it.
+    `engine` is what runs the model, `scheduler` what serves several prompts at once. Threads may use it at once: they
+    take turns, token by token and in order, and their prompts are decoded together.
     """
 
     def __init__(self, stored: StoredModel, ctx: Context, **options: Any):
@@ -71,6 +73,7 @@ class LanguageModel:
         self.engine = Engine(stored, ctx, **options)
         self.scheduler = Scheduler(self.engine)
         self._owned: Context | None = None
+        self._left: deque[Request] = deque()  # of iterators that nobody goes on with, to be cancelled
 
     @classmethod
     def load(
@@ -105,10 +108,11 @@ class LanguageModel:
 
     def close(self) -> None:
         """Ends what is being generated and frees the memory. Closing twice is fine."""
-        if not self.ctx.closed:
-            self.scheduler.close()
-        if self._owned is not None:
-            self._owned.close()
+        with self.ctx._turns:
+            if not self.ctx.closed:
+                self.scheduler.close()
+            if self._owned is not None:
+                self._owned.close()
 
     def __enter__(self) -> LanguageModel:
         return self
@@ -134,7 +138,9 @@ class LanguageModel:
         if not isinstance(prompt, str):
             return self.engine.check_ids(prompt)
         tokenizer = self._text_tokenizer()
-        return self.engine.check_ids(tokenizer.encode(prompt, begin=tokenizer.adds_begin))
+        with self.ctx._turns:
+            ids = tokenizer.encode(prompt, begin=tokenizer.adds_begin)
+        return self.engine.check_ids(ids)
 
     def generate(
         self,
@@ -225,11 +231,15 @@ class LanguageModel:
         for number, message in enumerate(messages):
             if not {"role", "content"} <= set(message):
                 raise ValueError(f'messages[{number}] has {sorted(message)}; it must have "role" and "content"')
-        return self.engine.check_ids(self.stored.chat_template.ids(self._text_tokenizer(), messages))
+        with self.ctx._turns:
+            ids = self.stored.chat_template.ids(self._text_tokenizer(), messages)
+        return self.engine.check_ids(ids)
 
     def logits(self, ids: Prompt) -> np.ndarray:
         """The logits behind each token of one text, f32 [tokens, vocab]: those of row t are for the token behind t."""
-        return self.engine.logits(self.encode(ids))
+        checked = self.encode(ids)
+        with self.ctx._turns:
+            return self.engine.logits(checked)
 
     def room(self, ids: Sequence[int] | np.ndarray) -> int:
         """How many tokens can be written behind a prompt before its beginning drops out of sight."""
@@ -239,22 +249,48 @@ class LanguageModel:
     def _events(self, requests: list[Request], texts: list[_Text], cancel: Flag | None) -> Iterator[Event]:
         open_requests = dict(enumerate(requests))
         try:
-            for request in requests:
-                self.scheduler.add(request)
+            with self.ctx._turns:
+                for request in requests:
+                    self.scheduler.add(request)
             while open_requests:
-                if cancel is not None and cancel.is_set():
-                    for request in open_requests.values():
-                        self.scheduler.cancel(request)
-                elif not any(request.tokens or request.finish for request in open_requests.values()):
-                    self.scheduler.step()
-                for number, request in list(open_requests.items()):
-                    for event in self._of_request(number, request, texts[number]):
-                        if event.finish is not None:
-                            del open_requests[number]
-                        yield event
+                with self.ctx._turns:
+                    events = self._next_events(open_requests, texts, cancel)
+                yield from events  # while others may take their turns
         finally:
-            for request in open_requests.values():
+            self._leave(open_requests.values())
+
+    def _next_events(self, requests: dict[int, Request], texts: list[_Text], cancel: Flag | None) -> list[Event]:
+        """What has come of some requests, after a step if nothing has; those that ended are taken out."""
+        self._cancel_left()
+        if cancel is not None and cancel.is_set():
+            for request in requests.values():
                 self.scheduler.cancel(request)
+        elif not any(request.tokens or request.finish for request in requests.values()):
+            self.scheduler.step()
+        events = []
+        for number, request in list(requests.items()):
+            for event in self._of_request(number, request, texts[number]):
+                events.append(event)
+                if event.finish is not None:
+                    del requests[number]
+        return events
+
+    def _leave(self, requests: Iterable[Request]) -> None:
+        """Cancels requests, now or, when somebody else is in the middle of a step, before the next one.
+
+        An iterator that is forgotten ends in whatever thread and moment it is collected: it must wait for nobody.
+        """
+        self._left.extend(requests)
+        turns = self.ctx._turns
+        if not turns.mine and turns.take(wait=False):
+            try:
+                self._cancel_left()
+            finally:
+                turns.give()
+
+    def _cancel_left(self) -> None:
+        while self._left:
+            self.scheduler.cancel(self._left.popleft())
 
     def _of_request(self, number: int, request: Request, text: _Text) -> Iterator[Event]:
         """What has come of a request since it was last asked."""

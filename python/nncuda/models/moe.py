@@ -12,6 +12,7 @@ from ..dtypes import to_numpy
 from ..layers import Attention, Embedding, KVCache, Linear, MoELayer, RMSNorm, RopeTables, Router, TransformerBlock
 from ..tensor import Tensor
 from ..token_ids import Ids, prompt_ids, token_ids
+from ..turns import one_thread
 from .config import MoEConfig, Precision, check_precision
 from .parameters import ParameterArena, ParameterLayout, initialize
 
@@ -35,6 +36,8 @@ class MoETransformer:
     `precision`. `parameters` is what is trained and saved: the same arena, or, when a model trains in 16 bits, f32
     values that `weights` is a rounded copy of. `gradients` is f32 of the same layout, or None for a model that only
     infers. Token ids are int32 arrays or tensors [batch, length]. (Micikevicius et al. 2018, section 3)
+
+    One thread at a time may use it, and what else is on its context: a second one gets StateError.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class MoETransformer:
         model.load_arrays(arrays)
         return model
 
+    @one_thread
     def load_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Takes the weights from arrays of any floating dtype, by the names of the layout.
 
@@ -108,12 +112,14 @@ class MoETransformer:
         if self.weights is not self.parameters:
             kernels.cast(self.parameters.data, y=self.weights.data)
 
+    @one_thread
     def forward(self, input_ids: np.ndarray | Tensor) -> Tensor:
         """Logits f32 [batch, length, vocab] of all positions. No expert drops a token."""
         ids, batch, length = self._ids(input_ids)
         x = self.norm.forward(self._stream(ids, batch))
         return self.head.forward(x, dtype="f32").view(batch, length, self.config.vocab_size)
 
+    @one_thread
     def evaluate(self, input_ids: np.ndarray | Tensor, targets: np.ndarray | Tensor) -> tuple[float, int]:
         """Sum of the cross-entropy over the targets that are not -100, and their number. No expert drops a token."""
         ids, batch, _ = self._ids(input_ids)
@@ -130,6 +136,7 @@ class MoETransformer:
             count += valid.item()
         return total, count
 
+    @one_thread
     def forward_backward(
         self,
         input_ids: np.ndarray | Tensor,
@@ -223,6 +230,7 @@ class MoETransformer:
             rope = self._stretched
         return KVCache(rope, config.num_layers, batch, capacity, config.num_kv_heads, self.precision)
 
+    @one_thread
     def prefill(self, prompt: Ids, cache: KVCache, row: int, logits: Tensor | None = None) -> Tensor:
         """Runs a prompt, ids [length], into row `row` of a cache, which must be empty; a long one in parts.
 
@@ -240,6 +248,7 @@ class MoETransformer:
             cache.advance(len(part), row)
         return self.head.forward(self.norm.forward(x.narrow(0, len(part) - 1, 1)), logits, "f32")
 
+    @one_thread
     def decode(self, ids: Tensor, cache: KVCache, logits: Tensor | None = None) -> Tensor:
         """Appends one token to each sequence of the cache, ids i32 [batch].
 

@@ -7,10 +7,12 @@ import math
 import numpy as np
 
 from .. import kernels
+from ..context import Context
 from ..models import MoETransformer, ParameterArena
 from ..models.moe import IGNORE_INDEX
 from ..tensor import Tensor
 from ..token_ids import token_ids
+from ..turns import one_thread
 from .captured import CapturedStep
 from .config import TrainConfig
 from .divergence import Watch
@@ -83,7 +85,7 @@ class Trainer:
     """Trains a model with AdamW.
 
     The state beside the model's parameters: first and second moments in what the option `moments` says, the step, and
-    the loss scale of a model in f16.
+    the loss scale of a model in f16. One thread at a time may use it: a second one gets StateError.
     """
 
     def __init__(self, model: MoETransformer, config: TrainConfig | None = None, *, capture: bool = True):
@@ -119,6 +121,11 @@ class Trainer:
         self._clip = ctx.zeros((1,))
 
     @property
+    def ctx(self) -> Context:
+        """The context of the model."""
+        return self.model.ctx
+
+    @property
     def step(self) -> int:
         """Steps done, those that were skipped included."""
         return self._done
@@ -152,6 +159,7 @@ class Trainer:
         """Lets the captured step go, with its memory; the next two steps are as the first two."""
         self._calls = None
 
+    @one_thread
     def restore(self, step: int, loss_scaling: LossScalingState | None = None) -> None:
         """Goes on behind `step`, with the `loss_scaling` of that moment when the precision is f16."""
         if (loss_scaling is None) != (self._scaling is None):
@@ -163,6 +171,7 @@ class Trainer:
         self._step.copy_(np.array([step - skipped], np.int32))
         self._done = step
 
+    @one_thread
     def train_step(self, input_ids: np.ndarray | Tensor, targets: np.ndarray | Tensor) -> StepResult:
         """One update from ids and targets [batch, length]; targets of -100 count for nothing.
 
