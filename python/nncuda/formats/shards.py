@@ -22,7 +22,7 @@ import numpy as np
 
 from ..token_ids import whole_numbers
 from .atomic import TEMPORARY_PREFIX, sync_folder
-from .errors import FormatError
+from .errors import FormatError, cannot_read
 from .regular import open_regular
 
 MAGIC = b"NNTOKENS"
@@ -52,8 +52,10 @@ class TokenShard:
             with open_regular(self.path) as file:
                 size = os.fstat(file.fileno()).st_size
                 head = file.read(HEADER.size)
+        except FormatError:
+            raise
         except OSError as error:
-            raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+            raise cannot_read(path, error) from error
         if head[:8] != MAGIC:
             raise FormatError(path, "is not a token shard: it does not begin with NNTOKENS")
         if len(head) < HEADER.size:
@@ -93,7 +95,7 @@ class TokenShard:
                     now = os.fstat(file.fileno()).st_size
                     raise FormatError(self.path, f"was cut to {now} bytes while it was in use; it had {self._size}")
         except OSError as error:
-            raise FormatError(self.path, f"cannot be read: {error.strerror or error}") from error
+            raise cannot_read(self.path, error) from error
         return tokens
 
     def check_ids(self) -> None:

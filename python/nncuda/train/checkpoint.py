@@ -14,6 +14,7 @@ simply the highest number, and "the best" the one with the lowest held-out loss.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ from ..context import Context
 from ..dtypes import to_numpy
 from ..formats import FormatError, SafetensorsFile, Tokenizer, read_safetensors_folder, write_folder, write_safetensors
 from ..formats.atomic import remove_folder
+from ..formats.errors import missing_file, unreadable
 from ..formats.run_folder import last_checkpoint, list_checkpoints
 from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, read_json, write_safetensors_folder
 from ..models import (
@@ -76,7 +78,7 @@ class Checkpoint:
     def __init__(self, folder: str | os.PathLike[str]):
         self.folder = Path(folder)
         if not self.folder.is_dir():
-            raise FormatError(folder, "is not a folder")
+            raise unreadable(folder, "is not a folder", errno.ENOTDIR if self.folder.exists() else errno.ENOENT)
         try:
             self.config: MoEConfig = config_from_mixtral(read_json(self.folder / "config.json"))
         except FormatError:
@@ -110,7 +112,7 @@ class Checkpoint:
 
     def untrainable(self) -> FormatError:
         """What to raise for a folder that has a model alone."""
-        return FormatError(self.folder, "has no training.json: it can be run, but not trained further")
+        return missing_file(self.folder, "has no training.json: it can be run, but not trained further")
 
     def trainer(
         self,
@@ -260,5 +262,5 @@ def resolve_checkpoint(path: str | os.PathLike[str], which: str = "last") -> Pat
         return path
     found = best_checkpoint(root)
     if found is None:
-        raise FormatError(root, "holds no evaluated checkpoint yet")
+        raise missing_file(root, "holds no evaluated checkpoint yet")
     return found
