@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias, Union
 
 import numpy as np
 
+from ..bound import DeviceBound
 from ..context import Context
 from ..formats import StreamDecoder
 from ..models.llama import LlamaConfig
@@ -54,7 +55,7 @@ class Event:
     finish: str | None = None
 
 
-class LanguageModel:
+class LanguageModel(DeviceBound):
     """A model, its tokenizer and a cache on a device.
 
     >>> with LanguageModel.load("model.gguf") as model:
@@ -64,6 +65,8 @@ class LanguageModel:
     `engine` is what runs the model, `scheduler` what serves several prompts at once. Threads may use it at once: they
     take turns, token by token and in order, and their prompts are decoded together.
     """
+
+    _instead = "load another from its file; threads may share one"
 
     def __init__(self, stored: StoredModel, ctx: Context, **options: Any):
         """A model on a context that stays the caller's; `options` are those of `Engine`."""
@@ -113,6 +116,14 @@ class LanguageModel:
                 self.scheduler.close()
             if self._owned is not None:
                 self._owned.close()
+
+    def __repr__(self) -> str:
+        if self.ctx.closed:
+            return f"LanguageModel({str(self.stored.path)!r}, closed)"
+        return (
+            f"LanguageModel({str(self.stored.path)!r}; {self.stored.num_parameters:,} parameters, context "
+            f"{self.context}; {self.ctx.device})"
+        )
 
     def __enter__(self) -> LanguageModel:
         return self

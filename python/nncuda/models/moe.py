@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import kernels
+from ..bound import DeviceBound
 from ..context import Context
 from ..dtypes import to_numpy
 from ..layers import Attention, Embedding, KVCache, Linear, MoELayer, RMSNorm, RopeTables, Router, TransformerBlock
@@ -15,6 +18,9 @@ from ..token_ids import Ids, prompt_ids, token_ids
 from ..turns import one_thread
 from .config import MoEConfig, Precision, check_precision
 from .parameters import ParameterArena, ParameterLayout, initialize
+
+if TYPE_CHECKING:
+    from ..formats import Tokenizer
 
 IGNORE_INDEX = -100
 
@@ -29,7 +35,7 @@ _MIN_CHUNK_ROWS = 256
 PREFILL_PART = 6144
 
 
-class MoETransformer:
+class MoETransformer(DeviceBound):
     """A decoder-only transformer whose feed-forward networks are mixtures of experts.
 
     `weights` is the arena that it computes with (see `ParameterArena`), and its activations have the same dtype, the
@@ -39,6 +45,8 @@ class MoETransformer:
 
     One thread at a time may use it, and what else is on its context: a second one gets StateError.
     """
+
+    _instead = "save(folder) writes it, and MoETransformer.from_arrays(ctx, config, model.state_dict()) makes another"
 
     def __init__(
         self,
@@ -75,7 +83,7 @@ class MoETransformer:
         cls,
         ctx: Context,
         config: MoEConfig,
-        arrays: Mapping[str, np.ndarray],
+        arrays: Mapping[str, np.ndarray | Tensor],
         *,
         training: bool = True,
         precision: Precision = "f32",
@@ -85,22 +93,68 @@ class MoETransformer:
         model.load_arrays(arrays)
         return model
 
+    @classmethod
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        ctx: Context | None = None,
+        *,
+        training: bool = False,
+        precision: Precision = "f32",
+    ) -> MoETransformer:
+        """The model that `save` wrote, of a checkpoint or of a run (the last one), or a Mixtral from elsewhere.
+
+        Without `ctx` it is on the CPU, on a context of its own. Raises FormatError for a folder that holds none.
+        """
+        from .folder import ModelFolder
+
+        opened = ModelFolder.of(folder)
+        return opened.model(Context() if ctx is None else ctx, training=training, precision=precision)
+
     @one_thread
-    def load_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Takes the weights from arrays of any floating dtype, by the names of the layout.
+    def save(self, folder: str | os.PathLike[str], tokenizer: Tokenizer | None = None) -> None:
+        """Writes config.json, the parameters and the tokenizer, in one step, as a new folder.
+
+        Hugging Face transformers opens it as a Mixtral, Go and Rust as they do a checkpoint. FileExistsError when the
+        folder is there already.
+        """
+        from .folder import save_model
+
+        save_model(folder, self, tokenizer)
+
+    def __repr__(self) -> str:
+        config = self.config
+        return (
+            f"MoETransformer({config.num_layers} layers, hidden size {config.hidden_size}, "
+            f"{config.num_experts} experts ({config.experts_per_token} a token), vocabulary {config.vocab_size}; "
+            f"{config.num_parameters:,} parameters, {config.num_active_parameters:,} active; "
+            f"{self.precision}, {self.ctx.device}{'' if self.gradients is None else ', training'})"
+        )
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The parameters by name: views, not copies, so they change as the model trains."""
+        return dict(self.parameters)
+
+    def load_state_dict(self, state: Mapping[str, np.ndarray | Tensor]) -> None:
+        """What PyTorch calls `load_arrays`."""
+        self.load_arrays(state)
+
+    @one_thread
+    def load_arrays(self, arrays: Mapping[str, np.ndarray | Tensor]) -> None:
+        """Takes the weights from arrays or tensors of any floating dtype, by the names of the layout.
 
         Raises ValueError, with nothing changed, when a name is missing or too many, or a shape is another.
         """
         expected = self.layout.shapes()
         check_names(arrays, expected)
         for name, shape in expected.items():
-            array = arrays[name]  # once, since a look-up may read a file
+            array = _on_host(arrays[name])  # once, since a look-up may read a file
             if tuple(array.shape) != shape:
                 raise ValueError(f"tensor {name} has shape {list(array.shape)}; this model needs {list(shape)}")
             if array.dtype.kind not in "fV":  # V: bfloat16, which NumPy does not know as a float
                 raise ValueError(f"tensor {name} has dtype {array.dtype}; weights are floating-point numbers")
         for name in expected:
-            target, array = self.parameters[name], arrays[name]
+            target, array = self.parameters[name], _on_host(arrays[name])
             if target.dtype == "f32" or array.dtype == to_numpy(target.dtype):
                 target.copy_(array)
             else:  # rounded by the library, so that every language rounds alike
@@ -340,6 +394,12 @@ class MoETransformer:
             RMSNorm(*self._pair(f"{prefix}.post_attention_layernorm.weight"), eps=config.norm_eps),
             MoELayer(router, w13, w2, w13_grad, w2_grad),
         )
+
+
+def _on_host(array: np.ndarray | Tensor) -> np.ndarray:
+    if not isinstance(array, Tensor):
+        return array
+    return np.asarray(array) if array.ctx.device == "cpu" else array.numpy()
 
 
 def logits_rows(vocab_size: int) -> int:

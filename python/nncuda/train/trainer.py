@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 
 from .. import kernels
+from ..bound import DeviceBound
 from ..context import Context
+from ..formats import Tokenizer
+from ..formats.run_folder import last_checkpoint
 from ..models import MoETransformer, ParameterArena
 from ..models.moe import IGNORE_INDEX
 from ..tensor import Tensor
@@ -81,12 +85,14 @@ class StepResult:
         return 0 if self._scaling is None else self._scaling.state.skipped
 
 
-class Trainer:
+class Trainer(DeviceBound):
     """Trains a model with AdamW.
 
     The state beside the model's parameters: first and second moments in what the option `moments` says, the step, and
     the loss scale of a model in f16. One thread at a time may use it: a second one gets StateError.
     """
+
+    _instead = "save_checkpoint(folder) writes it, and Trainer.load(folder) makes another"
 
     def __init__(self, model: MoETransformer, config: TrainConfig | None = None, *, capture: bool = True):
         """With `capture`, steps of one shape of batch are captured as a graph and replayed: the same bits, sooner."""
@@ -119,6 +125,34 @@ class Trainer:
         self._lr = ctx.zeros((1,))
         self._norm = ctx.zeros((1,))
         self._clip = ctx.zeros((1,))
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], ctx: Context | None = None) -> Trainer:
+        """A trainer that goes on where `save_checkpoint`, or a run, left off: to the same bits.
+
+        Of a run the last checkpoint is taken. Without `ctx` it is on the CPU, on a context of its own. Raises
+        FormatError for a folder that holds no checkpoint.
+        """
+        from .checkpoint import Checkpoint
+
+        checkpoint = Checkpoint(last_checkpoint(folder))
+        return checkpoint.trainer(Context() if ctx is None else ctx)
+
+    @one_thread
+    def save_checkpoint(self, folder: str | os.PathLike[str], tokenizer: Tokenizer | None = None) -> None:
+        """Writes model, moments, step and options, in one step, as a new folder, which `load` goes on from.
+
+        It is a folder as `MoETransformer.save` writes it, too. Of the data it says what a run would: `step` batches
+        were read. FileExistsError when the folder is there already.
+        """
+        from .checkpoint import TrainingState, write_checkpoint
+
+        position = self.step * self.config.batch_size
+        state = TrainingState(self.step, position, 1, 0.0, self.config, None, self.loss_scaling)
+        write_checkpoint(folder, self, state, tokenizer)
+
+    def __repr__(self) -> str:
+        return f"Trainer(step {self.step} of {self.config.steps}, {self.model!r})"
 
     @property
     def ctx(self) -> Context:
