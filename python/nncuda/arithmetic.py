@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, Union
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Operand: TypeAlias = Union["Tensor", float]
 
 _DTYPES = ("f32", "f16", "bf16")
+_NO_DIVISION = "no kernel divides by a tensor; on the host: ctx.tensor(a.numpy() / b.numpy())"
 
 
 class Arithmetic:
@@ -60,8 +61,8 @@ class Arithmetic:
     def __truediv__(self: Any, other: float) -> Tensor:
         return _product("/", self, _reciprocal(other))
 
-    def __rtruediv__(self: Any, other: object) -> Tensor:
-        return _reciprocal(self)
+    def __rtruediv__(self: Any, other: object) -> NoReturn:
+        raise TypeError(_NO_DIVISION)
 
     def __itruediv__(self: Any, other: float) -> Tensor:
         return _product("/=", self, _reciprocal(other), self)
@@ -70,27 +71,27 @@ class Arithmetic:
         return _product("-", self, -1.0)
 
 
-def _sum(operator: str, left: Tensor, right: Any, y: Tensor | None = None) -> Any:
+def _sum(operator: str, left: Tensor, right: Any, y: Tensor | None = None) -> Tensor:
     from . import kernels
 
     if not _fit(operator, left, right):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]  # Python's error follows
     if isinstance(right, Real):
         right = kernels.fill(ctx=left.ctx, n=left.shape, value=float(right), dtype=left.dtype)
     return kernels.add(_dense(left, y), right.contiguous(), y=y)
 
 
-def _difference(operator: str, left: Tensor, right: Any, y: Tensor | None = None) -> Any:
+def _difference(operator: str, left: Tensor, right: Any, y: Tensor | None = None) -> Tensor:
     if not _fit(operator, left, right):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]  # Python's error follows
     return _sum(operator, left, -right, y)
 
 
-def _product(operator: str, left: Tensor, right: Any, y: Tensor | None = None) -> Any:
+def _product(operator: str, left: Tensor, right: Any, y: Tensor | None = None) -> Tensor:
     from . import kernels
 
     if not _fit(operator, left, right):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]  # Python's error follows
     if isinstance(right, Real):
         return kernels.scale(_dense(left, y), alpha=float(right), y=y)
     return kernels.mul(_dense(left, y), right.contiguous(), y=y)
@@ -99,7 +100,7 @@ def _product(operator: str, left: Tensor, right: Any, y: Tensor | None = None) -
 def _reciprocal(divisor: Any) -> Any:
     """What to multiply by instead of dividing; anything that is no number stays, to be refused as a factor."""
     if isinstance(divisor, Arithmetic):
-        raise TypeError("no kernel divides by a tensor; on the host: ctx.tensor(a.numpy() / b.numpy())")
+        raise TypeError(_NO_DIVISION)
     if not isinstance(divisor, Real):
         return divisor
     value = float(divisor)

@@ -17,6 +17,10 @@ DTypeName: TypeAlias = Literal["f32", "f16", "bf16", "i32", "i8", "i64", "u8"]
 _NumpyName: TypeAlias = Literal["float32", "float16", "bfloat16", "int32", "int8", "int64", "uint8"]
 # NumPy's own classes in quotes: they are not imported before a value is converted.
 DTypeLike: TypeAlias = Union[DTypeName, _NumpyName, "np.dtype[Any]", "type[np.generic]"]
+#: Where only floating point will do.
+FloatLike: TypeAlias = Union[
+    Literal["f32", "f16", "bf16", "float32", "float16", "bfloat16"], "np.dtype[Any]", "type[np.generic]"
+]
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,8 @@ def to_numpy(name: str) -> np.dtype[Any]:
             import ml_dtypes
         except ImportError:
             raise ImportError("NumPy needs the ml_dtypes package to hold bf16: pip install ml_dtypes") from None
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     return np.dtype(DTYPES[name].numpy_name)
 
 

@@ -274,13 +274,12 @@ class Tensor(_BufferProtocol, Arithmetic):
         name = dtypes.name_of(dtype)
         if name == self.dtype:
             return self
-        for one in (self.dtype, name):
-            if one not in ("f32", "f16", "bf16"):
-                raise TypeError(
-                    f"no kernel converts {self.dtype} to {name}, only f32, f16 and bf16 to one another; on the host: "
-                    f'ctx.tensor(tensor.numpy(), "{name}")'
-                )
-        return kernels.cast(self.contiguous(), dtype_y=name)
+        if self.dtype in ("f32", "f16", "bf16") and (name == "f32" or name == "f16" or name == "bf16"):
+            return kernels.cast(self.contiguous(), dtype_y=name)
+        raise TypeError(
+            f"no kernel converts {self.dtype} to {name}, only f32, f16 and bf16 to one another; on the host: "
+            f'ctx.tensor(tensor.numpy(), "{name}")'
+        )
 
     def _rows(self, other: Tensor | None = None) -> list[tuple[tuple[Any, Any], int]]:
         """Pointers of each dense run of this tensor (and of `other`, of the same shape), and its bytes."""
@@ -365,7 +364,8 @@ class Tensor(_BufferProtocol, Arithmetic):
             raw = self.ctx._ffi.new("char[2]")
             self.ctx._copy(raw, self._pointer, 2, "device_to_host")
             return float(struct.unpack("<f", b"\0\0" + bytes(self.ctx._ffi.buffer(raw)))[0])
-        return self.numpy().reshape(()).item()
+        value: float | int = self.numpy().reshape(()).item()
+        return value
 
     def tolist(self) -> Any:
         """The values as nested lists."""

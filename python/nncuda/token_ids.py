@@ -13,6 +13,9 @@ from .tensor import Tensor
 #: Ids of one sequence.
 Ids: TypeAlias = Union[Sequence[int], np.ndarray, Tensor]  # noqa: UP007
 
+#: Ids of a batch, [batch, length].
+IdRows: TypeAlias = Union[Sequence[Sequence[int]], np.ndarray, Tensor]  # noqa: UP007
+
 _TEXTS = "TextGenerator and LanguageModel take texts, and tokenizer.encode(text) makes ids of one"
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from .. import dtypes
 from ..layout import Layout
@@ -347,7 +347,7 @@ class Planner:
     ) -> Layout:
         """The layout of an output to allocate: the shape of the first input with the same dimensions, else the
         header's."""
-        dtype = names.get(param.dtype, param.dtype)
+        dtype = cast(dtypes.DTypeName, names.get(param.dtype, param.dtype))
         shape = tuple(dim.value(known) for dim in param.dims)
         ld = known[param.ld] if param.ld and known[param.ld] != math.prod(shape[1:]) else None
         for other, layout in present:

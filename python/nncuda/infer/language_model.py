@@ -7,7 +7,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, Union
+from typing import Any, Protocol, TypeAlias, Union, overload
 
 import numpy as np
 
@@ -188,35 +188,71 @@ class LanguageModel(DeviceBound):
         stops = [stop] if isinstance(stop, str) else list(stop)
         if stops and self.tokenizer is None:
             raise ValueError("stop strings need a tokenizer, which this model lacks")
-        if end_ids is None:
-            end_ids = () if self.tokenizer is None else self.tokenizer.end_ids
+        ends: Iterable[int] = ()
+        if end_ids is not None:
+            ends = end_ids
+        elif self.tokenizer is not None:
+            ends = self.tokenizer.end_ids
         lengths = [max_new_tokens if max_new_tokens is not None else self.room(one) for one in ids]
         for one, length in zip(ids, lengths, strict=True):
             self.scheduler.check(one, length)
-        requests = [
-            Request(one, length, how, end_ids) for one, length, how in zip(ids, lengths, samplings, strict=True)
-        ]
+        requests = [Request(one, length, how, ends) for one, length, how in zip(ids, lengths, samplings, strict=True)]
         return self._events(requests, [_Text(self.tokenizer, stops) for _ in requests], cancel)
 
     def stream(
-        self, prompt: Prompt, max_new_tokens: int | None = None, sampling: Sampling = GREEDY, **options: Any
+        self,
+        prompt: Prompt,
+        max_new_tokens: int | None = None,
+        sampling: Sampling = GREEDY,
+        *,
+        stop: str | Sequence[str] = (),
+        end_ids: Sequence[int] | None = None,
+        cancel: Flag | None = None,
     ) -> Iterator[str]:
         """The continuation of one prompt, piece by piece; the options are those of `generate`."""
         self._text_tokenizer()
-        return (event.text for event in self.generate(prompt, max_new_tokens, sampling, **options) if event.text)
+        events = self.generate(prompt, max_new_tokens, sampling, stop=stop, end_ids=end_ids, cancel=cancel)
+        return (event.text for event in events if event.text)
+
+    @overload
+    def complete(  # type: ignore[overload-overlap]  # a text is a sequence of texts, too
+        self,
+        prompts: Prompt,
+        max_new_tokens: int | None = None,
+        sampling: Sampling = GREEDY,
+        *,
+        stop: str | Sequence[str] = (),
+        end_ids: Sequence[int] | None = None,
+        cancel: Flag | None = None,
+    ) -> str: ...
+
+    @overload
+    def complete(
+        self,
+        prompts: Sequence[Prompt],
+        max_new_tokens: int | None = None,
+        sampling: Sampling | Sequence[Sampling] = GREEDY,
+        *,
+        stop: str | Sequence[str] = (),
+        end_ids: Sequence[int] | None = None,
+        cancel: Flag | None = None,
+    ) -> list[str]: ...
 
     def complete(
         self,
         prompts: Prompt | Sequence[Prompt],
         max_new_tokens: int | None = None,
         sampling: Sampling | Sequence[Sampling] = GREEDY,
-        **options: Any,
-    ) -> Any:
+        *,
+        stop: str | Sequence[str] = (),
+        end_ids: Sequence[int] | None = None,
+        cancel: Flag | None = None,
+    ) -> str | list[str]:
         """The continuation as a whole: a text for one prompt, a list of texts for several."""
         self._text_tokenizer()
         several = _several(prompts)
         texts = [""] * (len(prompts) if several else 1)
-        for event in self.generate(prompts, max_new_tokens, sampling, **options):
+        for event in self.generate(prompts, max_new_tokens, sampling, stop=stop, end_ids=end_ids, cancel=cancel):
             texts[event.prompt] += event.text
         return texts if several else texts[0]
 
@@ -225,7 +261,10 @@ class LanguageModel(DeviceBound):
         messages: Sequence[Mapping[str, str]],
         max_new_tokens: int | None = None,
         sampling: Sampling = GREEDY,
-        **options: Any,
+        *,
+        stop: str | Sequence[str] | None = None,
+        end_ids: Sequence[int] | None = None,
+        cancel: Flag | None = None,
     ) -> Iterator[str]:
         """The answer to a conversation, piece by piece, in the form that the model's chat template gives it.
 
@@ -233,9 +272,10 @@ class LanguageModel(DeviceBound):
         still in the cache is not computed again. A model without a template sees each turn on a line of its own, behind
         its role, and the answer ends where it would begin the next.
         """
-        if self.stored.chat_template.plain:
-            options.setdefault("stop", PLAIN_STOPS)
-        return self.stream(self.chat_ids(messages), max_new_tokens, sampling, **options)
+        if stop is None:
+            stop = PLAIN_STOPS if self.stored.chat_template.plain else ()
+        ids = self.chat_ids(messages)
+        return self.stream(ids, max_new_tokens, sampling, stop=stop, end_ids=end_ids, cancel=cancel)
 
     def chat_ids(self, messages: Sequence[Mapping[str, str]]) -> np.ndarray:
         """The ids of a conversation up to where the answer begins."""

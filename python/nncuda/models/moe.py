@@ -12,9 +12,10 @@ from .. import kernels
 from ..bound import DeviceBound
 from ..context import Context
 from ..dtypes import to_numpy
+from ..errors import StateError
 from ..layers import Attention, Embedding, KVCache, Linear, MoELayer, RMSNorm, RopeTables, Router, TransformerBlock
 from ..tensor import Tensor
-from ..token_ids import Ids, prompt_ids, token_ids
+from ..token_ids import IdRows, Ids, prompt_ids, token_ids
 from ..turns import one_thread
 from .config import MoEConfig, Precision, check_precision
 from .parameters import ParameterArena, ParameterLayout, initialize
@@ -167,14 +168,14 @@ class MoETransformer(DeviceBound):
             kernels.cast(self.parameters.data, y=self.weights.data)
 
     @one_thread
-    def forward(self, input_ids: np.ndarray | Tensor) -> Tensor:
+    def forward(self, input_ids: IdRows) -> Tensor:
         """Logits f32 [batch, length, vocab] of all positions. No expert drops a token."""
         ids, batch, length = self._ids(input_ids)
         x = self.norm.forward(self._stream(ids, batch))
         return self.head.forward(x, dtype="f32").view(batch, length, self.config.vocab_size)
 
     @one_thread
-    def evaluate(self, input_ids: np.ndarray | Tensor, targets: np.ndarray | Tensor) -> tuple[float, int]:
+    def evaluate(self, input_ids: IdRows, targets: IdRows) -> tuple[float, int]:
         """Sum of the cross-entropy over the targets that are not -100, and their number. No expert drops a token."""
         ids, batch, _ = self._ids(input_ids)
         targets, _, _ = self._ids(targets, "targets", IGNORE_INDEX)
@@ -187,14 +188,14 @@ class MoETransformer(DeviceBound):
             )
             del logits  # before the next are made
             total += loss.item()
-            count += valid.item()
+            count += int(valid)
         return total, count
 
     @one_thread
     def forward_backward(
         self,
-        input_ids: np.ndarray | Tensor,
-        targets: np.ndarray | Tensor,
+        input_ids: IdRows,
+        targets: IdRows,
         loss_factor: Tensor,
         aux_factor: Tensor,
         losses: Tensor,
@@ -224,7 +225,7 @@ class MoETransformer(DeviceBound):
             dx = block.backward(dx, batch, aux_factor, beta)
         self.embedding.backward(dx, ids)
 
-    def outputs(self, input_ids: np.ndarray | Tensor, capacity: int = 0) -> Iterator[tuple[str, int, Tensor]]:
+    def outputs(self, input_ids: IdRows, capacity: int = 0) -> Iterator[tuple[str, int, Tensor]]:
         """What each part of the model makes of `input_ids` on the way forward, for whoever looks for a fault.
 
         A name, the token of the first row, and the rows [tokens, channels]: the embedding's, each attention's before
@@ -261,11 +262,11 @@ class MoETransformer(DeviceBound):
 
     def expert_counts(self) -> np.ndarray:
         """Slots that chose each expert in the last forward call, [layers, experts]."""
-        return np.stack([block.moe.counts.numpy() for block in self.blocks])
+        return np.stack([_of_forward(block.moe.counts).numpy() for block in self.blocks])
 
     def expert_choices(self) -> np.ndarray:
         """Experts of each token in the last forward call, likeliest first, [layers, tokens, experts_per_token]."""
-        return np.stack([block.moe.choices.numpy() for block in self.blocks])
+        return np.stack([_of_forward(block.moe.choices).numpy() for block in self.blocks])
 
     def cache(self, batch: int, capacity: int) -> KVCache:
         """An empty cache of keys and values for `batch` sequences of up to `capacity` tokens.
@@ -353,9 +354,7 @@ class MoETransformer(DeviceBound):
         rows = logits_rows(self.config.vocab_size)
         return [(start, min(rows, tokens - start)) for start in range(0, tokens, rows)]
 
-    def _ids(
-        self, ids: np.ndarray | Tensor, name: str = "input_ids", also: int | None = None
-    ) -> tuple[Tensor, int, int]:
+    def _ids(self, ids: IdRows, name: str = "input_ids", also: int | None = None) -> tuple[Tensor, int, int]:
         """Ids on the device, flat, and their two sizes. Those of a tensor are checked there, by the kernels."""
         if not isinstance(ids, Tensor):
             ids = self.ctx.tensor(token_ids(ids, self.config.vocab_size, name, also))
@@ -394,6 +393,12 @@ class MoETransformer(DeviceBound):
             RMSNorm(*self._pair(f"{prefix}.post_attention_layernorm.weight"), eps=config.norm_eps),
             MoELayer(router, w13, w2, w13_grad, w2_grad),
         )
+
+
+def _of_forward(tensor: Tensor | None) -> Tensor:
+    if tensor is None:
+        raise StateError(51, "there was no forward call yet")
+    return tensor
 
 
 def _on_host(array: np.ndarray | Tensor) -> np.ndarray:

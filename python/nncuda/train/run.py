@@ -16,8 +16,9 @@ from ..context import Context
 from ..formats import FormatError, Tokenizer
 from ..formats.atomic import remove_leftovers
 from ..formats.errors import missing_file
+from ..formats.run_folder import list_checkpoints
 from ..models import MoEConfig, MoETransformer
-from .checkpoint import Checkpoint, TrainingState, list_checkpoints, prune_checkpoints, save_checkpoint
+from .checkpoint import Checkpoint, TrainingState, prune_checkpoints, save_checkpoint
 from .config import CHANGEABLE, TrainConfig
 from .data import TokenWindows, open_shards
 from .divergence import check_convergence

@@ -15,7 +15,7 @@ from ..formats.run_folder import last_checkpoint
 from ..models import MoETransformer, ParameterArena
 from ..models.moe import IGNORE_INDEX
 from ..tensor import Tensor
-from ..token_ids import token_ids
+from ..token_ids import IdRows, token_ids
 from ..turns import one_thread
 from .captured import CapturedStep
 from .config import TrainConfig
@@ -206,7 +206,7 @@ class Trainer(DeviceBound):
         self._done = step
 
     @one_thread
-    def train_step(self, input_ids: np.ndarray | Tensor, targets: np.ndarray | Tensor) -> StepResult:
+    def train_step(self, input_ids: IdRows, targets: IdRows) -> StepResult:
         """One update from ids and targets [batch, length]; targets of -100 count for nothing.
 
         The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into
@@ -247,6 +247,7 @@ class Trainer(DeviceBound):
 
     def _update(self) -> None:
         config, model, scaling, skip = self.config, self.model, self._scaling, self._skip
+        assert model.gradients is not None  # as __init__ found
         gradients = model.gradients.data
         kernels.grad_norm(gradients, norm=self._norm)
         limit = math.inf if config.clip_norm is None else config.clip_norm
