@@ -117,6 +117,11 @@ def test_prompts_that_a_language_model_takes(language_model: LanguageModel, toke
     for prompt in (ids, tuple(ids), np.array(ids), language_model.ctx.tensor(ids)):
         assert language_model.complete(prompt, 5) == expected
         assert language_model.complete([prompt, "the sea"], 5) == [expected] * 2
+    for ends in ((ids[-1],), frozenset(ids), np.array(ids), ()):
+        language_model.complete("the sea", 2, end_ids=ends)  # type: ignore[arg-type]
+    for wrong, kind in (("</s>", TypeError), ([1.5], TypeError), ([2**32 + 1], IndexError)):
+        with pytest.raises(kind, match=r"end_ids\[0\] is "):
+            language_model.generate("the sea", 2, end_ids=wrong)  # type: ignore[arg-type]
     for wrong, kind in ((None, TypeError), ([], ValueError), ([None], TypeError)):
         with pytest.raises(kind):
             language_model.generate(wrong, 5)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from ..formats import StreamDecoder
 from ..models.llama import LlamaConfig
 from ..models.stored import StoredModel
 from ..tensor import Tensor
-from ..token_ids import Ids
+from ..token_ids import Ids, token_ids
 from .engine import Engine
 from .generate import GREEDY, Sampling
 from .scheduler import STOP, Request, Scheduler
@@ -190,7 +190,7 @@ class LanguageModel(DeviceBound):
             raise ValueError("stop strings need a tokenizer, which this model lacks")
         ends: Iterable[int] = ()
         if end_ids is not None:
-            ends = end_ids
+            ends = token_ids(list(end_ids), self.config.vocab_size, "end_ids").tolist()
         elif self.tokenizer is not None:
             ends = self.tokenizer.end_ids
         lengths = [max_new_tokens if max_new_tokens is not None else self.room(one) for one in ids]
