@@ -128,7 +128,7 @@ class Tensor(_BufferProtocol, Arithmetic):
         text = ", ".join(f"{value:.6g}" for value in values) + (", ..." if count < layout.numel else "")
         return f", values=[{text}]"
 
-    # What would silently be another thing than a reader expects is an error that says what to write instead.
+    # Operations whose usual meaning would be a mistake here raise an error that says what to write instead.
 
     def __eq__(self, other: NoReturn) -> NoReturn:  # type: ignore[override]
         raise TypeError(

@@ -67,17 +67,17 @@ def whole_numbers(values: Any, name: str = "ids") -> np.ndarray:
     if array.dtype == object and array.ndim == 0:
         raise TypeError(f"{name} is {values!r:.60}; it must be token ids, such as [1, 2, 3]")
     wrong = [at for at, value in np.ndenumerate(array) if not _is_whole(value)]
-    if wrong or array.dtype != object:
-        # Of numbers that are whole, but no integers (1.0), the first.
-        at = wrong[0] if wrong else (0,) * array.ndim
-        value = array[at] if array.dtype == object else array[at].item()
-        hint = f": {_TEXTS}" if isinstance(value, str) else ""
-        raise TypeError(f"{_named(name, at)} is {value!r:.60}; token ids are whole numbers{hint}")
-    return array  # of whole numbers beyond 64 bits
+    if not wrong:
+        return array  # objects: whole numbers beyond 64 bits
+    # Of floating-point numbers, rather a fraction than 1.0.
+    at = next((at for at in wrong if array.dtype.kind == "f" and array[at] % 1), wrong[0])
+    value = array[at] if array.dtype == object else array[at].item()
+    hint = f": {_TEXTS}" if isinstance(value, str) else ""
+    raise TypeError(f"{_named(name, at)} is {value!r:.60}; token ids are whole numbers{hint}")
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer | np.floating) and not isinstance(value, bool) and value == value // 1
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _named(name: str, at: tuple[int, ...]) -> str:

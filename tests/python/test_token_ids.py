@@ -29,6 +29,7 @@ NO_PROMPTS: list[tuple[Any, type[Exception], str]] = [
     ([-1], IndexError, r"\[0\] is -1; it must be 0 to "),
     ([1, 1.7], TypeError, r"\[1\] is 1\.7; token ids are whole numbers"),
     (np.array([1.0, 2.0]), TypeError, r"\[0\] is 1\.0; token ids are whole numbers"),
+    (np.array([np.float64(1)], object), TypeError, r"\[0\] is .*1\.0.*; token ids are whole numbers"),
     ([True], TypeError, r"\[0\] is True; token ids are whole numbers"),
     ([1, None], TypeError, r"\[1\] is None; token ids are whole numbers"),
     ([1.5, None], TypeError, r"\[0\] is 1\.5; token ids are whole numbers"),
