@@ -154,6 +154,7 @@ lint: $(VENV)/.test go-toolchain rust-toolchain ## check formatting and style, c
 	$(BIN)/clang-format --dry-run --Werror $(C_FILES)
 	$(BIN)/ruff format --check python tests cmake
 	$(BIN)/ruff check python tests cmake
+	$(BIN)/mypy
 	@unformatted=$$(gofmt -l go examples); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted" >&2; exit 1; }
 	cd go && go vet ./... && go run $(STATICCHECK) ./...
 	cd examples/serve-go && go vet ./... && go run $(STATICCHECK) ./...
@@ -174,7 +175,7 @@ lock: ## make requirements/*.txt anew (needs uv)
 	done
 
 clean: ## remove what was built and installed here; runs/ stays
-	rm -rf build dist $(VENV) .venv-interop .venv-wheel .venv-fuzz .pytest_cache .ruff_cache
+	rm -rf build dist $(VENV) .venv-interop .venv-wheel .venv-fuzz .pytest_cache .ruff_cache .mypy_cache
 
 # The virtual environment: locked packages, then this one, built from the sources as they are. What the tests need
 # contains what a run needs, so either serves `make run`.

@@ -31,7 +31,8 @@ from .tensor import Tensor
 
 if TYPE_CHECKING:
     from . import kernels, layers, models, reference
-    from .infer import LanguageModel, Sampling, generate
+    from .infer import LanguageModel, Sampling
+    from .infer.generate import generate  # of the package, the name might be that of the module
     from .models import MoEConfig, MoETransformer
     from .train import TrainConfig, Trainer
 
@@ -84,12 +85,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'nncuda' has no attribute {name!r}")
-    if not _LATER[name]:
-        return importlib.import_module(f".{name}", __name__)
-    return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
+if not TYPE_CHECKING:  # to a type checker, any name at all would be one of this module
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATER:
+            raise AttributeError(f"module 'nncuda' has no attribute {name!r}")
+        if not _LATER[name]:
+            return importlib.import_module(f".{name}", __name__)
+        return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
 
 
 def __dir__() -> list[str]:

@@ -12,20 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 from . import dtypes, errors
 from .binding import exchange, library
+from .bound import DeviceBound
 from .graphs import Capture, Graph
+from .layout import Buffer, Layout, Shape, shape_of
 from .profiles import Profile, Trace
 from .streams import Event, Handle, Stream
-from .tensor import Buffer, Layout, Tensor, _shape_of
+from .tensor import Tensor
+from .turns import Turns
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from .dtypes import DTypeLike
 
 #: From the plainest to the widest, numbered as NNCUDA_ISA_*.
 INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512bf16", "amx")
 _COPIES = {"host_to_device": 1, "device_to_host": 2, "device_to_device": 3}
 
 
-class Context:
+class Context(DeviceBound):
     """A device to compute on.
 
     `device` is "cpu", "cuda", "cuda:1", or "auto" for the first GPU if there is one, else the CPU. Of the CPU engine
@@ -38,6 +43,8 @@ class Context:
     does not have.
     """
 
+    _instead = "make another with nncuda.Context(device)"
+
     def __init__(self, device: str = "cpu", threads: int | None = None, isa: str | None = None) -> None:
         self._exports: set[int] = set()  # ids of what other libraries hold; a set, since they may let go in any thread
         self._last_handle: Any = None  # of a closed context whose memory others still look at
@@ -47,6 +54,7 @@ class Context:
         # They may run in any thread, in the middle of a call too, where the context would refuse them.
         self._waiting: deque[tuple[int, Callable[[Any, Any], int], Any]] = deque()
         self._handle: Any = None
+        self._turns = Turns()
         self._library = library.load()
         kind, self.device_index = self._library.device_named(device)
         if device == "auto" and kind == "cuda":
@@ -261,20 +269,21 @@ class Context:
                 )  # not now: the context captures, or works for another thread
         return found
 
-    def empty(self, shape: Any, dtype: Any = "f32") -> Tensor:
+    def empty(self, shape: Shape, dtype: DTypeLike = "f32") -> Tensor:
         """A tensor whose values are not set."""
-        return self._new(Layout.of(_shape_of(shape), dtypes.name_of(dtype)))
+        return self._new(Layout.of(shape_of(shape), dtypes.name_of(dtype)))
 
-    def zeros(self, shape: Any, dtype: Any = "f32") -> Tensor:
+    def zeros(self, shape: Shape, dtype: DTypeLike = "f32") -> Tensor:
         """A tensor of zeros."""
         tensor = self.empty(shape, dtype)
         self._check(self._lib.nncuda_memset(self._handle, tensor._pointer, 0, tensor.nbytes))
         return tensor
 
-    def tensor(self, values: Any, dtype: Any = None) -> Tensor:
+    def tensor(self, values: Any, dtype: DTypeLike | None = None) -> Tensor:
         """A copy of an array, a nested list, a number or a tensor.
 
-        Without `dtype`, arrays keep theirs (f64 becomes f32), Python's floats become f32 and its ints i32.
+        Without `dtype`, arrays keep theirs (f64 becomes f32), Python's floats become f32 and its ints i32. TypeError
+        for fractions, and OverflowError for numbers out of range, where the dtype is one of integers.
         """
         import numpy as np
 
@@ -289,11 +298,6 @@ class Context:
             name = "i32"
         else:
             name = dtypes.name_of(array.dtype)
-        target = dtypes.to_numpy(name)
-        if target.kind in "iu" and array.dtype.kind in "iu" and array.size:
-            limits = np.iinfo(target)
-            if array.min() < limits.min or array.max() > limits.max:
-                raise OverflowError(f"values {array.min()} .. {array.max()} do not fit into {name}")
         return self.empty(array.shape, name).copy_(array)
 
     def from_dlpack(self, array: Any) -> Tensor:
@@ -318,12 +322,12 @@ class Context:
         pointer = self._ffi.cast("void *", array.ctypes.data if layout.numel else 0)
         return Tensor(self, Buffer(self, pointer, layout.nbytes, array), layout, pointer)
 
-    def host_array(self, shape: Any, dtype: Any = "f32") -> np.ndarray:
+    def host_array(self, shape: Shape, dtype: DTypeLike = "f32") -> np.ndarray:
         """A NumPy array, its values not set, in host memory that the device copies from and to at full speed
         (page-locked on a GPU). It lives as long as anyone looks at it."""
         import numpy as np
 
-        layout = Layout.of(_shape_of(shape), dtypes.name_of(dtype))
+        layout = Layout.of(shape_of(shape), dtypes.name_of(dtype))
         array = np.asarray(exchange.HostMemory(self, layout.nbytes))
         return array.view(dtypes.to_numpy(layout.dtype)).reshape(layout.shape)
 

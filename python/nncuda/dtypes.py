@@ -2,21 +2,30 @@
 
 A dtype is a string: "f32", "f16", "bf16", "i32", "i8" are those that kernels compute with; "i64" and "u8" only hold
 seeds and bytes. Wherever a dtype is asked for, NumPy's types and names ("float32", numpy.float32, ml_dtypes.bfloat16)
-are taken as well.
+are taken as well. To a type checker the names are `DTypeName`, and all that is taken is `DTypeLike`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Union, cast
 
 if TYPE_CHECKING:
     import numpy as np
 
+DTypeName: TypeAlias = Literal["f32", "f16", "bf16", "i32", "i8", "i64", "u8"]
+_NumpyName: TypeAlias = Literal["float32", "float16", "bfloat16", "int32", "int8", "int64", "uint8"]
+# NumPy's own classes in quotes: they are not imported before a value is converted.
+DTypeLike: TypeAlias = Union[DTypeName, _NumpyName, "np.dtype[Any]", "type[np.generic]"]
+#: Where only floating point will do.
+FloatLike: TypeAlias = Union[
+    Literal["f32", "f16", "bf16", "float32", "float16", "bfloat16"], "np.dtype[Any]", "type[np.generic]"
+]
+
 
 @dataclass(frozen=True)
 class DType:
-    name: str
+    name: DTypeName
     code: int  # NNCUDA_F32 ...; -1 for those that no dtype parameter takes
     itemsize: int  # bytes
     numpy_name: str
@@ -36,27 +45,49 @@ DTYPES: dict[str, DType] = {
         DType("u8", -1, 1, "uint8", (1, 8), "B"),
     )
 }
-_BY_NUMPY_NAME = {dtype.numpy_name: name for name, dtype in DTYPES.items()}
-_BY_DLPACK = {dtype.dlpack: name for name, dtype in DTYPES.items()}
+_BY_NUMPY_NAME = {dtype.numpy_name: dtype.name for dtype in DTYPES.values()}
+_BY_DLPACK = {dtype.dlpack: dtype.name for dtype in DTYPES.values()}
 
 
-def name_of(dtype: Any) -> str:
+def name_of(dtype: object) -> DTypeName:
     """The name of a dtype given in any of the accepted forms. TypeError for anything else."""
     if isinstance(dtype, str):
         if dtype in DTYPES:
-            return dtype
+            return cast(DTypeName, dtype)
         if dtype in _BY_NUMPY_NAME:
             return _BY_NUMPY_NAME[dtype]
     else:
         import numpy as np
 
         try:
-            numpy_name = np.dtype(dtype).name
+            numpy_name = np.dtype(cast(Any, dtype)).name
         except TypeError:
             numpy_name = ""
         if numpy_name in _BY_NUMPY_NAME and dtype is not None:
             return _BY_NUMPY_NAME[numpy_name]
     raise TypeError(f"dtype is {dtype!r}; it must be one of {', '.join(DTYPES)}")
+
+
+def convert(array: np.ndarray, name: str) -> np.ndarray:
+    """A NumPy array as one of a dtype that is C-contiguous, itself when it is one already.
+
+    Numbers are rounded to floating point, but never to integers: TypeError for fractions, texts and objects where
+    whole numbers belong, OverflowError for whole numbers that do not fit.
+    """
+    import numpy as np
+
+    target, kind = to_numpy(name), array.dtype.kind
+    if array.dtype != target and array.size:
+        if kind == "O" and all(isinstance(value, int) for value in array.flat):
+            raise OverflowError(f"values up to {max(array.flat, key=abs)} do not fit into {name}")
+        if kind not in ("biu" if target.kind in "iu" else "biufV"):
+            hint = "; round them first: array.round().astype(numpy.int32)" if kind == "f" else ""
+            raise TypeError(f"values of dtype {array.dtype} cannot become {name}{hint}")
+        if target.kind in "iu" and kind != "b":
+            least, most, limits = array.min(), array.max(), np.iinfo(target)
+            if least < limits.min or most > limits.max:
+                raise OverflowError(f"values {least} .. {most} do not fit into {name}")
+    return np.ascontiguousarray(array, target).reshape(array.shape)
 
 
 def to_numpy(name: str) -> np.dtype[Any]:
@@ -68,11 +99,12 @@ def to_numpy(name: str) -> np.dtype[Any]:
             import ml_dtypes
         except ImportError:
             raise ImportError("NumPy needs the ml_dtypes package to hold bf16: pip install ml_dtypes") from None
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     return np.dtype(DTYPES[name].numpy_name)
 
 
-def from_dlpack(code: int, bits: int, lanes: int) -> str:
+def from_dlpack(code: int, bits: int, lanes: int) -> DTypeName:
     """The dtype of a DLPack type. TypeError when there is none."""
     name = _BY_DLPACK.get((code, bits)) if lanes == 1 else None
     if name is None:

@@ -53,7 +53,7 @@ class DeviceError(Error, RuntimeError):
     """The device reported a fault (the context is lost), or the library has a defect."""
 
 
-class LibraryError(Error, ImportError):
+class LibraryError(Error, ImportError):  # type: ignore[misc]  # both have a `name`; Error's is first
     """libnncuda was not found, cannot be loaded, or speaks another version of the ABI than this package."""
 
     def __init__(self, message: str) -> None:

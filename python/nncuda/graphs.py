@@ -9,7 +9,8 @@ from .streams import Handle
 
 if TYPE_CHECKING:
     from .context import Context
-    from .tensor import Buffer, Tensor
+    from .layout import Buffer
+    from .tensor import Tensor
 
 
 class Capture:

@@ -1,7 +1,8 @@
 # Generated from bindings.h by `python -m nncuda.binding.stubs python/nncuda/kernels.pyi`. Do not edit.
-from typing import Any
+from typing import Literal, overload
 
 from .context import Context
+from .dtypes import DTypeLike, FloatLike
 from .tensor import Tensor
 
 __all__: list[str]
@@ -49,10 +50,10 @@ def swiglu_backward(dy: Tensor, gate: Tensor, up: Tensor, *, dgate: Tensor | Non
 def relu2_gate(gate: Tensor, up: Tensor, *, y: Tensor | None = None) -> Tensor:
     """Squared-ReLU gate: y = max(gate, 0)^2 * up."""
 
-def cast(x: Tensor, *, dtype_y: str | None = None, y: Tensor | None = None) -> Tensor:
+def cast(x: Tensor, *, dtype_y: FloatLike | None = None, y: Tensor | None = None) -> Tensor:
     """Conversion, rounding to nearest-even; f32 too large for the 16-bit type becomes infinity, NaN stays NaN."""
 
-def fill(y: Tensor | None = None, *, value: float, n: int | tuple[int, ...] | None = None, dtype: str | None = None, ctx: Context | None = None) -> Tensor:
+def fill(y: Tensor | None = None, *, value: float, n: int | tuple[int, ...] | None = None, dtype: DTypeLike | None = None, ctx: Context | None = None) -> Tensor:
     """Sets every element to a value, rounded to the dtype (for i32 and i8 it must be a whole number in range)."""
 
 def increment(x: Tensor, *, by: int = 1) -> None:
@@ -67,34 +68,44 @@ def softmax_backward(dy: Tensor, y: Tensor, *, dx: Tensor | None = None) -> Tens
 def softmax_topk(x: Tensor, *, norm: bool = False, k: int | None = None, weights: Tensor | None = None, indices: Tensor | None = None, probs: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """The router: softmax over all columns in f32, then the k largest of each row in falling order."""
 
-def softmax_topk_backward(dweights: Tensor, weights: Tensor, indices: Tensor, probs: Tensor, dprobs: Tensor | None = None, *, norm: bool = False, dtype: str | None = None, dx: Tensor | None = None) -> Tensor:
+def softmax_topk_backward(dweights: Tensor, weights: Tensor, indices: Tensor, probs: Tensor, dprobs: Tensor | None = None, *, norm: bool = False, dtype: FloatLike | None = None, dx: Tensor | None = None) -> Tensor:
     """Gradient of the router with respect to its logits; no gradient passes through the choice of indices."""
 
-def rmsnorm(x: Tensor, weight: Tensor, *, eps: float, y: Tensor | None = None, rstd: Tensor | bool | None = None) -> Any:
+@overload
+def rmsnorm(x: Tensor, weight: Tensor, *, eps: float, y: Tensor | None = None, rstd: Literal[False] | None = None) -> Tensor:
     """RMSNorm: y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + eps)."""
 
-def rmsnorm_residual(x: Tensor, residual: Tensor, weight: Tensor, *, eps: float, sum: Tensor | None = None, y: Tensor | None = None, rstd: Tensor | bool | None = None) -> Any:
+@overload
+def rmsnorm(x: Tensor, weight: Tensor, *, eps: float, y: Tensor | None = None, rstd: Tensor | Literal[True]) -> tuple[Tensor, Tensor]:
+    """RMSNorm: y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + eps)."""
+
+@overload
+def rmsnorm_residual(x: Tensor, residual: Tensor, weight: Tensor, *, eps: float, sum: Tensor | None = None, y: Tensor | None = None, rstd: Literal[False] | None = None) -> tuple[Tensor, Tensor]:
+    """Residual sum and its RMSNorm in one pass: sum = x + residual (rounded to dtype), y = rmsnorm(sum)."""
+
+@overload
+def rmsnorm_residual(x: Tensor, residual: Tensor, weight: Tensor, *, eps: float, sum: Tensor | None = None, y: Tensor | None = None, rstd: Tensor | Literal[True]) -> tuple[Tensor, Tensor, Tensor]:
     """Residual sum and its RMSNorm in one pass: sum = x + residual (rounded to dtype), y = rmsnorm(sum)."""
 
 def rmsnorm_backward(dy: Tensor, x: Tensor, weight: Tensor, rstd: Tensor, dresidual: Tensor | None, dweight: Tensor, *, dx: Tensor | None = None) -> Tensor:
     """Gradient of RMSNorm: with xhat = x * rstd and g = dy * weight, dx = dresidual + rstd * (g - xhat * mean(g * xhat)); dweight += sum over rows of dy * xhat."""
 
-def gemm(a: Tensor, b: Tensor, *, trans_a: bool = False, trans_b: bool = False, dtype_c: str | None = None, c: Tensor | None = None) -> Tensor:
+def gemm(a: Tensor, b: Tensor, *, trans_a: bool = False, trans_b: bool = False, dtype_c: FloatLike | None = None, c: Tensor | None = None) -> Tensor:
     """Matrix product: C = op(A) * op(B)."""
 
-def gemm_beta(a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, trans_a: bool = False, trans_b: bool = False, dtype_c: str | None = None) -> Tensor:
+def gemm_beta(a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, trans_a: bool = False, trans_b: bool = False, dtype_c: FloatLike | None = None) -> Tensor:
     """Matrix product with leading dimensions: C = alpha * op(A) * op(B) + beta * C."""
 
-def gemm_epilogue(a: Tensor, b: Tensor, bias: Tensor | None = None, residual: Tensor | None = None, *, activation: str | int = 'none', c: Tensor | None = None) -> Tensor:
+def gemm_epilogue(a: Tensor, b: Tensor, bias: Tensor | None = None, residual: Tensor | None = None, *, activation: Literal['none', 'silu'] | int = 'none', c: Tensor | None = None) -> Tensor:
     """A linear layer in one pass: C = activation(A * W^T + bias) + residual."""
 
-def batched_gemm(a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, trans_a: bool = False, trans_b: bool = False, dtype_c: str | None = None) -> Tensor:
+def batched_gemm(a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 0.0, trans_a: bool = False, trans_b: bool = False, dtype_c: FloatLike | None = None) -> Tensor:
     """One product a batch entry: C[i] = alpha * op(A[i]) * op(B[i]) + beta * C[i], each dense."""
 
-def grouped_gemm(a: Tensor, b: Tensor, offsets: Tensor, c: Tensor | None = None, *, beta: float = 0.0, trans_b: bool = False, dtype_c: str | None = None) -> Tensor:
+def grouped_gemm(a: Tensor, b: Tensor, offsets: Tensor, c: Tensor | None = None, *, beta: float = 0.0, trans_b: bool = False, dtype_c: FloatLike | None = None) -> Tensor:
     """One product a group of rows (the experts' products): for each group g and its rows r in offsets[g] .. offsets[g+1]-1, C[r] = A[r] * op(B[g]) + beta * C[r]."""
 
-def grouped_gemm_wgrad(a: Tensor, b: Tensor, offsets: Tensor, c: Tensor | None = None, *, beta: float = 0.0, groups: int | None = None, dtype_c: str | None = None) -> Tensor:
+def grouped_gemm_wgrad(a: Tensor, b: Tensor, offsets: Tensor, c: Tensor | None = None, *, beta: float = 0.0, groups: int | None = None, dtype_c: FloatLike | None = None) -> Tensor:
     """The weights' gradients of grouped_gemm: C[g] = A_g^T * B_g + beta * C[g], summed over the rows of group g."""
 
 def embedding(table: Tensor, ids: Tensor, *, y: Tensor | None = None) -> Tensor:
@@ -109,13 +120,13 @@ def rope_freqs(cosine: Tensor | None = None, sine: Tensor | None = None, *, firs
 def rope_freqs_scaled(factors: Tensor | None = None, *, first: int = 0, base: float = 10000.0, ntk_alpha: float = 1.0, scale: float = 1.0, positions: int | None = None, head_dim: int | None = None, cosine: Tensor | None = None, sine: Tensor | None = None, ctx: Context | None = None) -> tuple[Tensor, Tensor]:
     """Tables of rotary embedding as rope_freqs, stretched: for position p and pair i, the angle scale * p * b^(-2i/head_dim) / factors[i], computed in f64."""
 
-def rope_forward(x: Tensor, cosine: Tensor, sine: Tensor, positions: Tensor, *, layout: str | int = 'half', y: Tensor | None = None) -> Tensor:
+def rope_forward(x: Tensor, cosine: Tensor, sine: Tensor, positions: Tensor, *, layout: Literal['half', 'interleaved'] | int = 'half', y: Tensor | None = None) -> Tensor:
     """Rotates each pair (u, v) of each head by the angle of its token's position: (u cos - v sin, v cos + u sin)."""
 
-def rope_qk(q: Tensor, k: Tensor, cosine: Tensor, sine: Tensor, positions: Tensor, *, layout: str | int = 'half') -> None:
+def rope_qk(q: Tensor, k: Tensor, cosine: Tensor, sine: Tensor, positions: Tensor, *, layout: Literal['half', 'interleaved'] | int = 'half') -> None:
     """rope_forward of queries and keys in one call, in place."""
 
-def rope_backward(dy: Tensor, cosine: Tensor, sine: Tensor, positions: Tensor, *, layout: str | int = 'half', dx: Tensor | None = None) -> Tensor:
+def rope_backward(dy: Tensor, cosine: Tensor, sine: Tensor, positions: Tensor, *, layout: Literal['half', 'interleaved'] | int = 'half', dx: Tensor | None = None) -> Tensor:
     """Gradient of rope_forward: the rotation by the opposite angle."""
 
 def attention_scores(q: Tensor, k: Tensor, *, scale: float | None = None, causal: bool = False, scores: Tensor | None = None) -> Tensor:
@@ -124,7 +135,12 @@ def attention_scores(q: Tensor, k: Tensor, *, scale: float | None = None, causal
 def attention_output(probs: Tensor, v: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Output: out = probs * v."""
 
-def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None, causal: bool = False, batch: int | None = None, q_len: int | None = None, kv_len: int | None = None, out: Tensor | None = None, lse: Tensor | bool | None = None) -> Any:
+@overload
+def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None, causal: bool = False, batch: int | None = None, q_len: int | None = None, kv_len: int | None = None, out: Tensor | None = None, lse: Literal[False] | None = None) -> Tensor:
+    """Attention without storing the scores: out = softmax(scale * q * k^T) * v, and the log-sum-exp of the scaled scores."""
+
+@overload
+def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float | None = None, causal: bool = False, batch: int | None = None, q_len: int | None = None, kv_len: int | None = None, out: Tensor | None = None, lse: Tensor | Literal[True]) -> tuple[Tensor, Tensor]:
     """Attention without storing the scores: out = softmax(scale * q * k^T) * v, and the log-sum-exp of the scaled scores."""
 
 def flash_attention_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *, scale: float | None = None, causal: bool = False, batch: int | None = None, q_len: int | None = None, kv_len: int | None = None, dq: Tensor | None = None, dk: Tensor | None = None, dv: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
@@ -133,10 +149,10 @@ def flash_attention_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out:
 def attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, lengths: Tensor, *, scale: float | None = None, out: Tensor | None = None) -> Tensor:
     """Attention of one new query a sequence over its cache, split over the keys."""
 
-def flash_attention_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, offsets: Tensor, lengths: Tensor, page_table: Tensor, *, scale: float | None = None, format: str | int = 'f16', kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
+def flash_attention_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, offsets: Tensor, lengths: Tensor, page_table: Tensor, *, scale: float | None = None, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int = 'f16', kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
     """Causal attention of new tokens over paged caches."""
 
-def attention_decode_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, lengths: Tensor, page_table: Tensor, *, scale: float | None = None, format: str | int = 'f16', kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
+def attention_decode_paged(q: Tensor, k_pages: Tensor, v_pages: Tensor, lengths: Tensor, page_table: Tensor, *, scale: float | None = None, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int = 'f16', kv_heads: int | None = None, out: Tensor | None = None) -> Tensor:
     """Attention of one new query a sequence over its pages, split over the keys."""
 
 def kv_append(k: Tensor, v: Tensor, starts: Tensor, k_cache: Tensor, v_cache: Tensor, *, batch: int | None = None, len: int | None = None) -> None:
@@ -145,7 +161,7 @@ def kv_append(k: Tensor, v: Tensor, starts: Tensor, k_cache: Tensor, v_cache: Te
 def kv_trim(k_cache: Tensor, v_cache: Tensor, lengths: Tensor, *, keep: int) -> None:
     """Drops the oldest rows of each cache so that at most `keep` remain: the newest move to the front, lengths follow."""
 
-def kv_append_paged(k: Tensor, v: Tensor, offsets: Tensor, lengths: Tensor, page_table: Tensor, k_pages: Tensor, v_pages: Tensor, *, format: str | int = 'f16') -> None:
+def kv_append_paged(k: Tensor, v: Tensor, offsets: Tensor, lengths: Tensor, page_table: Tensor, k_pages: Tensor, v_pages: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int = 'f16') -> None:
     """Writes the keys and values of new tokens into their sequences' pages."""
 
 def moe_plan(indices: Tensor, *, capacity: int = 0, tokens: int | None = None, k: int | None = None, experts: int | None = None, counts: Tensor | None = None, offsets: Tensor | None = None, slot_row: Tensor | None = None, row_slot: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -163,7 +179,12 @@ def moe_combine(y: Tensor, weights: Tensor, slot_row: Tensor, residual: Tensor |
 def moe_combine_backward(dout: Tensor, y: Tensor, weights: Tensor, slot_row: Tensor, row_slot: Tensor, *, tokens: int | None = None, k: int | None = None, dy: Tensor | None = None, dweights: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Gradients of moe_combine: dy[r] = weights[t, j] * dout[t] for the slot (t, j) of row r, zero for rows without a slot; dweights[t, j] = dout[t] . y[slot_row[t, j]], zero for dropped slots."""
 
-def cross_entropy_forward(logits: Tensor, targets: Tensor, *, ignore_index: int = -100, losses: Tensor | bool | None = None, lse: Tensor | None = None, loss_sum: Tensor | None = None, count: Tensor | None = None) -> Any:
+@overload
+def cross_entropy_forward(logits: Tensor, targets: Tensor, *, ignore_index: int = -100, losses: Literal[False] | None = None, lse: Tensor | None = None, loss_sum: Tensor | None = None, count: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Cross-entropy of each row: losses = lse - logits[target], lse = log(sum(exp(logits))); zero where the target is ignore_index."""
+
+@overload
+def cross_entropy_forward(logits: Tensor, targets: Tensor, *, ignore_index: int = -100, losses: Tensor | Literal[True], lse: Tensor | None = None, loss_sum: Tensor | None = None, count: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Cross-entropy of each row: losses = lse - logits[target], lse = log(sum(exp(logits))); zero where the target is ignore_index."""
 
 def cross_entropy_backward(logits: Tensor, targets: Tensor, lse: Tensor, grad_scale: Tensor, *, ignore_index: int = -100, dlogits: Tensor | None = None) -> Tensor:
@@ -175,22 +196,37 @@ def aux_loss_forward(probs: Tensor, counts: Tensor, loss: Tensor, *, alpha: floa
 def aux_loss_backward(counts: Tensor, grad_scale: Tensor, *, alpha: float, tokens: int | None = None, dprobs: Tensor | None = None) -> Tensor:
     """Gradient of grad_scale * aux loss with respect to probs: dprobs = grad_scale * alpha * f / tokens; none through f."""
 
-def adamw_step(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, v: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, dtype: str | None = None, param_copy: Tensor | bool | None = None) -> Tensor | None:
+@overload
+def adamw_step(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, v: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, dtype: FloatLike | None = None, param_copy: Literal[False] | None = None) -> None:
     """AdamW with decoupled weight decay, for t = step[0] >= 1 and g = grad * grad_scale: m = beta1*m + (1-beta1)*g; v = beta2*v + (1-beta2)*g^2; param = param*(1 - lr*weight_decay) - lr * (m/(1-beta1^t)) / (sqrt(v/(1-beta2^t)) + eps)."""
 
-def adamw_step_bf16(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, v: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, dtype: str | None = None, param_copy: Tensor | bool | None = None) -> Tensor | None:
+@overload
+def adamw_step(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, v: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, dtype: FloatLike | None = None, param_copy: Tensor | Literal[True]) -> Tensor:
+    """AdamW with decoupled weight decay, for t = step[0] >= 1 and g = grad * grad_scale: m = beta1*m + (1-beta1)*g; v = beta2*v + (1-beta2)*g^2; param = param*(1 - lr*weight_decay) - lr * (m/(1-beta1^t)) / (sqrt(v/(1-beta2^t)) + eps)."""
+
+@overload
+def adamw_step_bf16(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, v: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, dtype: FloatLike | None = None, param_copy: Literal[False] | None = None) -> None:
     """AdamW as adamw_step has it, its moments kept in bf16: they are widened, updated in f32, used for the parameters, and rounded by chance (see above) as they are stored."""
 
-def adamw_step_f8(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, m_scale: Tensor, r: Tensor, r_scale: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, dtype: str | None = None, param_copy: Tensor | bool | None = None) -> Tensor | None:
+@overload
+def adamw_step_bf16(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, v: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, dtype: FloatLike | None = None, param_copy: Tensor | Literal[True]) -> Tensor:
+    """AdamW as adamw_step has it, its moments kept in bf16: they are widened, updated in f32, used for the parameters, and rounded by chance (see above) as they are stored."""
+
+@overload
+def adamw_step_f8(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, m_scale: Tensor, r: Tensor, r_scale: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, dtype: FloatLike | None = None, param_copy: Literal[False] | None = None) -> None:
     """AdamW as adamw_step has it, its moments kept in 8 bits, blockwise (Dettmers, Lewis, Shleifer, Zettlemoyer 2022, section 2.1): each 256 consecutive elements, the last ones fewer, have one f32 scale s, the largest magnitude among them, and each element a code for a number q of 0 .. 1; it is s * q, the largest one exactly."""
 
-def zero_grad(grad: Tensor | None = None, *, n: int | tuple[int, ...] | None = None, dtype: str | None = None, ctx: Context | None = None) -> Tensor:
+@overload
+def adamw_step_f8(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, m_scale: Tensor, r: Tensor, r_scale: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, dtype: FloatLike | None = None, param_copy: Tensor | Literal[True]) -> Tensor:
+    """AdamW as adamw_step has it, its moments kept in 8 bits, blockwise (Dettmers, Lewis, Shleifer, Zettlemoyer 2022, section 2.1): each 256 consecutive elements, the last ones fewer, have one f32 scale s, the largest magnitude among them, and each element a code for a number q of 0 .. 1; it is s * q, the largest one exactly."""
+
+def zero_grad(grad: Tensor | None = None, *, n: int | tuple[int, ...] | None = None, dtype: FloatLike | None = None, ctx: Context | None = None) -> Tensor:
     """Sets gradients to zero."""
 
 def grad_norm(grad: Tensor, *, norm: Tensor | None = None) -> Tensor:
     """Euclidean norm: norm = sqrt(sum(grad^2))."""
 
-def grad_clip(norm: Tensor, loss_scale: Tensor | None = None, grad: Tensor | None = None, *, max_norm: float, n: int | None = None, dtype: str | None = None, scale: Tensor | None = None) -> Tensor:
+def grad_clip(norm: Tensor, loss_scale: Tensor | None = None, grad: Tensor | None = None, *, max_norm: float, n: int | None = None, dtype: FloatLike | None = None, scale: Tensor | None = None) -> Tensor:
     """Clips by the global norm: with s = loss_scale (1 if null) and g = norm/s, scale = min(1, max_norm / (g + 1e-6)) / s; where grad is given it is multiplied by scale."""
 
 def lr_schedule(skip: Tensor | None, step: Tensor, *, warmup: int, total: int, max_lr: float, min_lr: float, lr: Tensor | None = None) -> Tensor:
@@ -211,25 +247,25 @@ def topk_sample(logits: Tensor, temperature: Tensor, top_k: Tensor, seeds: Tenso
 def topp_sample(logits: Tensor, temperature: Tensor, top_k: Tensor | None, top_p: Tensor, seeds: Tensor, steps: Tensor, *, ids: Tensor | None = None) -> Tensor:
     """Draws among the shortest run of first tokens whose probability reaches top_p (of those that top_k leaves, if given)."""
 
-def quantize(x: Tensor, *, format: str | int, row_bytes: int | None = None, y: Tensor | None = None) -> Tensor:
+def quantize(x: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, row_bytes: int | None = None, y: Tensor | None = None) -> Tensor:
     """Stores rows in a format."""
 
-def dequantize(x: Tensor, *, format: str | int, k: int | None = None, dtype: str | None = None, y: Tensor | None = None) -> Tensor:
+def dequantize(x: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, k: int | None = None, dtype: FloatLike | None = None, y: Tensor | None = None) -> Tensor:
     """The numbers that stored rows stand for: in f32 as the `gguf` package computes them, to the bit, then rounded to `dtype`."""
 
-def embedding_quant(table: Tensor, ids: Tensor, *, format: str | int, dim: int | None = None, dtype: str | None = None, y: Tensor | None = None) -> Tensor:
+def embedding_quant(table: Tensor, ids: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, dim: int | None = None, dtype: FloatLike | None = None, y: Tensor | None = None) -> Tensor:
     """Gathers and dequantizes rows of a stored table: y[t] = table[ids[t]]."""
 
-def gemm_quant(x: Tensor, w: Tensor, offsets: Tensor | None = None, bias: Tensor | None = None, residual: Tensor | None = None, *, format: str | int, activation: str | int = 'none', groups: int | None = None, n: int | None = None, y: Tensor | None = None) -> Tensor:
+def gemm_quant(x: Tensor, w: Tensor, offsets: Tensor | None = None, bias: Tensor | None = None, residual: Tensor | None = None, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, activation: Literal['none', 'silu'] | int = 'none', groups: int | None = None, n: int | None = None, y: Tensor | None = None) -> Tensor:
     """A linear layer with stored weights: y = activation(x * W^T + bias) + residual."""
 
-def gemm_quant_qkv(x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, bias: Tensor | None = None, *, format_q: str | int, format_k: str | int, format_v: str | int, n: int | None = None, y: Tensor | None = None) -> Tensor:
+def gemm_quant_qkv(x: Tensor, wq: Tensor, wk: Tensor, wv: Tensor, bias: Tensor | None = None, *, format_q: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, format_k: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, format_v: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, n: int | None = None, y: Tensor | None = None) -> Tensor:
     """Queries, keys and values in one call, as they come from three gemm_quant: y = [x * Wq^T, x * Wk^T, x * Wv^T] + bias."""
 
-def gemm_quant_swiglu(x: Tensor, w_gate: Tensor, w_up: Tensor, offsets: Tensor | None = None, *, format_gate: str | int, format_up: str | int, groups: int | None = None, n: int | None = None, y: Tensor | None = None) -> Tensor:
+def gemm_quant_swiglu(x: Tensor, w_gate: Tensor, w_up: Tensor, offsets: Tensor | None = None, *, format_gate: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, format_up: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, groups: int | None = None, n: int | None = None, y: Tensor | None = None) -> Tensor:
     """The gated unit in one call: y = silu(x * Wg^T) * (x * Wu^T), each product and the silu in f32."""
 
-def interleave_rows(x: Tensor, *, format: str | int, k: int | None = None, y: Tensor | None = None) -> Tensor:
+def interleave_rows(x: Tensor, *, format: Literal['f32', 'f16', 'bf16', 'q4_0', 'q4_1', 'q5_0', 'q5_1', 'q8_0', 'q4_k', 'q5_k', 'q6_k', 'q4_0_r16', 'q8_0_r16', 'q6_k_r16'] | int, k: int | None = None, y: Tensor | None = None) -> Tensor:
     """Puts the stored rows of a matrix into the order that products on a CPU read fastest: sixteen of them side by side, so that one word of each fills a vector."""
 
 def act_quant_i8(x: Tensor, *, codes: Tensor | None = None, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -247,14 +283,14 @@ def ternary_pack(codes: Tensor, *, stored: int | None = None, row_bytes: int | N
 def ternary_unpack(w: Tensor, *, n: int | None = None, k: int | None = None, codes: Tensor | None = None) -> Tensor:
     """The codes of packed weights."""
 
-def bitlinear(codes: Tensor, scale: Tensor | None, w: Tensor, w_scale: Tensor | None = None, residual: Tensor | None = None, *, n: int | None = None, dtype: str | None = None, y: Tensor | None = None) -> Tensor:
+def bitlinear(codes: Tensor, scale: Tensor | None, w: Tensor, w_scale: Tensor | None = None, residual: Tensor | None = None, *, n: int | None = None, dtype: DTypeLike | None = None, y: Tensor | None = None) -> Tensor:
     """A linear layer with ternary weights: y = float(codes * W^T) * (scale * w_scale) + residual, the product of integers exact, its conversion to f32, the product of the scales, the product of the two and the sum each rounded once to f32."""
 
 def random_bits(y: Tensor | None = None, *, seed: int, stream: int = 0, offset: int = 0, n: int | tuple[int, ...] | None = None, ctx: Context | None = None) -> Tensor:
     """The generator's own 32-bit words."""
 
-def uniform(y: Tensor | None = None, *, seed: int, low: float = 0.0, high: float = 1.0, stream: int = 0, offset: int = 0, n: int | tuple[int, ...] | None = None, dtype: str | None = None, ctx: Context | None = None) -> Tensor:
+def uniform(y: Tensor | None = None, *, seed: int, low: float = 0.0, high: float = 1.0, stream: int = 0, offset: int = 0, n: int | tuple[int, ...] | None = None, dtype: FloatLike | None = None, ctx: Context | None = None) -> Tensor:
     """Uniform numbers: y = low + (high - low) * (word >> 8) * 2^-24, so low <= y, and y < high before rounding."""
 
-def normal(y: Tensor | None = None, *, seed: int, mean: float = 0.0, std: float = 1.0, stream: int = 0, offset: int = 0, n: int | tuple[int, ...] | None = None, dtype: str | None = None, ctx: Context | None = None) -> Tensor:
+def normal(y: Tensor | None = None, *, seed: int, mean: float = 0.0, std: float = 1.0, stream: int = 0, offset: int = 0, n: int | tuple[int, ...] | None = None, dtype: FloatLike | None = None, ctx: Context | None = None) -> Tensor:
     """Normal numbers by Box and Muller (1958): each pair of words (a, b) with u = ((a >> 8) + 1) * 2^-24, w = (b >> 8) * 2^-24 gives r*cos(2 pi w) and r*sin(2 pi w), r = sqrt(-2 log u); y = mean + std * that."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import dtypes
+from .bound import DeviceBound
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,9 +14,10 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-class Handle:
+class Handle(DeviceBound):
     """Something that the library made on a context and that is destroyed with it, or before."""
 
+    _instead = "make another with its context"
     _destroy = ""  # the function that does it
 
     def __init__(self, ctx: Context, pointer: Any) -> None:

@@ -1,93 +1,46 @@
-"""`Tensor`: memory of a context with a shape and a dtype, and `Layout`, the part of it that shapes are checked on.
+"""`Tensor`: memory of a context with a shape and a dtype.
 
 A tensor is row-major. Its first dimension may have a stride (`ld`) larger than a row, as the halves of a fused product
-have; all dimensions after the first are dense. Tensors share memory (`view`, `narrow`), keep it and their context
-alive, and give it back to the context's pool when the last of them is gone.
+have; all dimensions after the first are dense. Tensors share memory (`view`, `narrow`, slices), keep it and their
+context alive, and give it back to the context's pool when the last of them is gone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+import operator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from . import dtypes, errors
+from .arithmetic import Arithmetic
 from .binding import exchange
+from .dtypes import DTypeLike, DTypeName
+from .layout import Buffer, Layout, shape_of
 
 if TYPE_CHECKING:
     import numpy as np
 
     from .context import Context
 
+    class _BufferProtocol:
+        def __buffer__(self, flags: int, /) -> memoryview: ...
 
-class Layout:
-    """Shape, stride, dtype and whether the memory may be written. Equal layouts are one object, so that a kernel call
-    can look up its sizes by the identity of its tensors' layouts instead of computing them again."""
+else:
+    _BufferProtocol = exchange.BufferProtocol
 
-    __slots__ = ("dense", "dtype", "inner", "itemsize", "ld", "nbytes", "numel", "readonly", "shape")
-
-    _known: ClassVar[dict[tuple[Any, ...], Layout]] = {}
-
-    def __init__(self, shape: tuple[int, ...], dtype: str, ld: int, readonly: bool) -> None:
-        self.shape = shape
-        self.dtype = dtype
-        self.ld = ld
-        self.readonly = readonly
-        self.itemsize = dtypes.DTYPES[dtype].itemsize
-        self.inner = math.prod(shape[1:])  # elements of one entry of the first dimension
-        self.numel = math.prod(shape)
-        self.dense = ld == self.inner or self.numel == 0 or shape[0] == 1
-        # The last row ends after its own elements: a narrowed tensor must not claim what lies behind them.
-        self.nbytes = 0 if self.numel == 0 else ((shape[0] - 1) * ld + self.inner if shape else 1) * self.itemsize
-
-    @classmethod
-    def of(cls, shape: tuple[int, ...], dtype: str, ld: int | None = None, readonly: bool = False) -> Layout:
-        """The layout; `ld` defaults to dense. `shape` holds ints, `dtype` is a name of `dtypes.DTYPES`."""
-        key = (shape, dtype, ld, readonly)
-        layout = cls._known.get(key)
-        if layout is None:
-            inner = math.prod(shape[1:])
-            if ld is None or ld == inner:
-                # Dense is one object, however it was asked for.
-                layout = cls._known.get((shape, dtype, inner, readonly)) or cls(shape, dtype, inner, readonly)
-                cls._known[(shape, dtype, inner, readonly)] = layout
-            else:
-                layout = cls(shape, dtype, ld, readonly)
-            if len(cls._known) > 100_000:  # a program of ever new shapes must not grow for ever
-                cls._known.clear()
-            cls._known[key] = layout
-        return layout
-
-    def __repr__(self) -> str:
-        stride = "" if self.dense else f", ld={self.ld}"
-        return f"Layout({self.shape}, {self.dtype}{stride}{', readonly' if self.readonly else ''})"
+#: How many values a tensor's repr shows.
+_SHOWN = 6
 
 
-class Buffer:
-    """A piece of memory, freed when the last tensor over it is gone.
-
-    `owner` is what keeps foreign memory alive (a DLPack import); it is None for memory of the context's pool.
-    """
-
-    __slots__ = ("__weakref__", "captured", "ctx", "nbytes", "owner", "pointer")
-
-    def __init__(self, ctx: Context, pointer: Any, nbytes: int, owner: Any = None) -> None:
-        self.ctx = ctx
-        self.pointer = pointer
-        self.nbytes = nbytes
-        self.owner = owner
-        self.captured: Any = None  # the graph capture that this memory belongs to
-
-    def __del__(self) -> None:
-        if self.owner is None and self.pointer:
-            self.ctx._release(self)
-
-
-class Tensor(exchange.BufferProtocol):
+class Tensor(_BufferProtocol, Arithmetic):
     """Memory of a context with a shape and a dtype.
 
     Make one with `Context.empty`, `zeros`, `tensor` (copies an array) or `from_dlpack` (shares its memory). NumPy reads
     it without a copy through ``numpy.asarray(t)`` on the CPU engine, any other library through ``from_dlpack(t)``.
+
+    ``t[2]`` and ``t[2:5]`` are views along the first dimension; for `+`, `-`, `*` and `/` see `nncuda.arithmetic`.
+    Tensors are not compared with ``==``, which raises TypeError, and as keys of a dictionary count by identity.
     """
 
     __slots__ = ("__weakref__", "_buffer", "_layout", "_pointer", "ctx")
@@ -110,7 +63,7 @@ class Tensor(exchange.BufferProtocol):
         return self._layout.shape
 
     @property
-    def dtype(self) -> str:
+    def dtype(self) -> DTypeName:
         return self._layout.dtype
 
     @property
@@ -155,17 +108,67 @@ class Tensor(exchange.BufferProtocol):
 
     def __repr__(self) -> str:
         stride = "" if self._layout.dense else f", ld={self._layout.ld}"
-        return f"Tensor(shape={self.shape}, dtype={self.dtype}{stride}, device={self.ctx.device})"
+        return f"Tensor(shape={self.shape}, dtype={self.dtype}{stride}, device={self.ctx.device}{self._shown()})"
+
+    def _shown(self) -> str:
+        """The first values, for the repr. Not on a GPU, where reading waits for all work and would take its errors from
+        the call that is to raise them; nor where the context is closed, captures, or works for another thread."""
+        ctx, layout = self.ctx, self._layout
+        if not ctx._handle:
+            return ", closed"
+        if ctx.device_type != exchange.CPU or ctx._capture is not None:
+            return ""
+        count = min(_SHOWN, layout.numel if layout.dense else layout.inner)
+        raw = bytearray(count * layout.itemsize)
+        if count and ctx._lib.nncuda_memcpy(ctx._handle, ctx._ffi.from_buffer(raw), self._pointer, len(raw), 2):
+            return ""
+        import numpy as np
+
+        values = np.frombuffer(raw, dtypes.to_numpy(layout.dtype)).tolist()
+        text = ", ".join(f"{value:.6g}" for value in values) + (", ..." if count < layout.numel else "")
+        return f", values=[{text}]"
+
+    # Operations whose usual meaning would be a mistake here raise an error that says what to write instead.
+
+    def __eq__(self, other: NoReturn) -> NoReturn:  # type: ignore[override]
+        raise TypeError(
+            "tensors are not compared with == or !=: compare values with numpy.array_equal(a.numpy(), b.numpy()) or "
+            "a.numpy() == b.numpy(), and objects with `is`"
+        )
+
+    __ne__ = __eq__  # type: ignore[assignment]
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        if self._layout.numel != 1:
+            raise ValueError(
+                f"whether a tensor of shape {self.shape} is true is not defined: use `is not None`, .size or "
+                ".numpy().any()"
+            )
+        return bool(self.item())
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            "a Tensor cannot be pickled, since it is memory of a device: pickle tensor.numpy(), and make a tensor of "
+            "it with Context.tensor(array)"
+        )
+
+    def __copy__(self) -> Tensor:
+        """A dense copy on the same device, as ``copy.copy`` and ``copy.deepcopy`` make it."""
+        return self.ctx.empty(self.shape, self.dtype).copy_(self)
+
+    def __deepcopy__(self, memo: object) -> Tensor:
+        return self.__copy__()
 
     # Other tensors over the same memory
 
-    def view(self, *shape: int | Sequence[int]) -> Tensor:
+    def view(self, *shape: SupportsIndex | Sequence[SupportsIndex]) -> Tensor:
         """The same elements in another shape, without a copy; one dimension may be -1.
 
         Of a tensor with a row stride only the dimensions after the first may change. ValueError when the number of
         elements differs or the stride is in the way.
         """
-        wanted = _shape_of(shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape, allow_rest=True)
+        wanted = shape_of(shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape, allow_rest=True)
         layout = self._layout
         if -1 in wanted:
             known = -math.prod(wanted)
@@ -186,6 +189,49 @@ class Tensor(exchange.BufferProtocol):
                 "its first dimension must stay; contiguous() makes a dense copy"
             )
         return Tensor(self.ctx, self._buffer, view, self._pointer)
+
+    def reshape(self, *shape: SupportsIndex | Sequence[SupportsIndex]) -> Tensor:
+        """As `view`: never a copy. Where a row stride is in the way, `contiguous` makes one first."""
+        return self.view(*shape)
+
+    def __getitem__(self, key: SupportsIndex | slice) -> Tensor:
+        """A view of one entry, or of some entries, of the first dimension; a slice may have a positive step.
+
+        IndexError for an entry that is not there, TypeError for other kinds of index, ValueError for a step below 1.
+        """
+        layout = self._layout
+        if not layout.shape:
+            raise IndexError("a tensor without dimensions has no entries; item() is its value")
+        count = layout.shape[0]
+        if isinstance(key, slice):
+            start, stop, step = key.indices(count)
+            if step < 1:
+                raise ValueError(f"the step of a slice is {step}; it must be positive, so that no copy is needed")
+            length = len(range(start, stop, step))
+            part = self.narrow(0, start, max(0, (length - 1) * step + 1))
+            if step > 1:
+                part._layout = Layout.of((length, *layout.shape[1:]), layout.dtype, layout.ld * step, layout.readonly)
+            return part
+        try:
+            at = operator.index(None if isinstance(key, bool) else key)  # type: ignore[arg-type]
+        except TypeError:
+            raise TypeError(
+                f"a tensor takes one index or slice, of its first dimension, not {key!r:.60}; narrow(1, start, length) "
+                "cuts the second, and numpy() gives an array that takes any index"
+            ) from None
+        if not -count <= at < count:
+            raise IndexError(f"index {at} is not inside the first dimension of shape {layout.shape}")
+        entry = self.narrow(0, at % count, 1)
+        entry._layout = Layout.of(layout.shape[1:], layout.dtype, None, layout.readonly)
+        return entry
+
+    def __setitem__(self, key: SupportsIndex | slice, values: Any) -> None:
+        """Overwrites entries of the first dimension; see `copy_`."""
+        self[key].copy_(values)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """Views of the entries of the first dimension."""
+        return map(self.__getitem__, range(len(self)))
 
     def narrow(self, dim: int, start: int, length: int) -> Tensor:
         """Elements start .. start+length-1 of a dimension, without a copy.
@@ -210,7 +256,30 @@ class Tensor(exchange.BufferProtocol):
         """Itself when it is dense, else a dense copy."""
         if self._layout.dense:
             return self
-        return self.ctx.empty(self.shape, self.dtype).copy_(self)
+        return self.__copy__()
+
+    @property
+    def T(self) -> Tensor:
+        """The transpose of a tensor of two dimensions: a dense copy, which is made on the host. Products need none:
+        ``kernels.gemm`` has `trans_a` and `trans_b`. ValueError for other numbers of dimensions."""
+        if self.ndim != 2:
+            raise ValueError(f"T is for tensors of two dimensions; this one has shape {self.shape}")
+        return self.ctx.tensor(self.numpy().T)
+
+    def to(self, dtype: DTypeLike) -> Tensor:
+        """The values in another dtype, rounded by ``kernels.cast``; itself when it has that dtype already. TypeError
+        for what no kernel converts: f32, f16 and bf16 become one another."""
+        from . import kernels
+
+        name = dtypes.name_of(dtype)
+        if name == self.dtype:
+            return self
+        if self.dtype in ("f32", "f16", "bf16") and (name == "f32" or name == "f16" or name == "bf16"):
+            return kernels.cast(self.contiguous(), dtype_y=name)
+        raise TypeError(
+            f"no kernel converts {self.dtype} to {name}, only f32, f16 and bf16 to one another; on the host: "
+            f'ctx.tensor(tensor.numpy(), "{name}")'
+        )
 
     def _rows(self, other: Tensor | None = None) -> list[tuple[tuple[Any, Any], int]]:
         """Pointers of each dense run of this tensor (and of `other`, of the same shape), and its bytes."""
@@ -243,13 +312,17 @@ class Tensor(exchange.BufferProtocol):
     def copy_(self, source: Any) -> Tensor:
         """Overwrites the values with those of a tensor or array of the same shape; returns itself.
 
-        An array is converted to this dtype; a tensor must have it already (`kernels.cast` converts on the device).
+        An array is converted to this dtype, but fractions not to integers (TypeError), nor numbers that do not fit
+        (OverflowError); a tensor must have it already (`to` converts on the device).
         """
         if self._layout.readonly:
             raise ValueError("the tensor is read-only")
         if isinstance(source, Tensor):
             if source.shape != self.shape or source.dtype != self.dtype:
-                raise ValueError(f"cannot copy {source!r} into {self!r}: shape and dtype must be the same")
+                theirs, ours = (f"{one.dtype} of shape {one.shape}" for one in (source, self))
+                raise ValueError(f"cannot copy {theirs} into {ours}: shape and dtype must be the same")
+            if source._pointer == self._pointer and source._layout is self._layout:
+                return self
             for (to, of), nbytes in self._rows(source):
                 self.ctx._copy(to, of, nbytes, "device_to_device")
             if self.ctx._capture is not None:
@@ -257,11 +330,12 @@ class Tensor(exchange.BufferProtocol):
             return self
         import numpy as np
 
-        array = np.ascontiguousarray(source, dtypes.to_numpy(self.dtype)).reshape(np.shape(source))
+        array = np.asarray(source)
         if array.shape != self.shape:
             raise ValueError(f"an array of shape {array.shape} cannot be copied into a tensor of shape {self.shape}")
         if array.size == 0:
             return self
+        array = dtypes.convert(array, self.dtype)
         ffi = self.ctx._ffi
         data = ffi.cast("char *", array.ctypes.data)
         for (target, _), nbytes in self._rows():
@@ -290,7 +364,8 @@ class Tensor(exchange.BufferProtocol):
             raw = self.ctx._ffi.new("char[2]")
             self.ctx._copy(raw, self._pointer, 2, "device_to_host")
             return float(struct.unpack("<f", b"\0\0" + bytes(self.ctx._ffi.buffer(raw)))[0])
-        return self.numpy().reshape(()).item()
+        value: float | int = self.numpy().reshape(()).item()
+        return value
 
     def tolist(self) -> Any:
         """The values as nested lists."""
@@ -344,17 +419,6 @@ class Tensor(exchange.BufferProtocol):
     def _check_open(self) -> None:
         if not self.ctx._handle:
             raise errors.StateError(10, "the tensor's context is closed, and its memory with it")
-
-
-def _shape_of(shape: Any, allow_rest: bool = False) -> tuple[int, ...]:
-    """A shape as a tuple of ints that are not negative (-1 too where the rest may be left to the tensor)."""
-    try:
-        sizes = (shape.__index__(),) if hasattr(shape, "__index__") else tuple(size.__index__() for size in shape)
-    except (AttributeError, TypeError):
-        raise TypeError(f"a shape is an int or a sequence of ints, not {shape!r}") from None
-    if any(size < (-1 if allow_rest else 0) for size in sizes):
-        raise ValueError(f"a shape has no negative sizes: {sizes}")
-    return sizes
 
 
 class HostCopy:

@@ -8,7 +8,10 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+
+import pytest
 
 from nncuda.binding import docs, exchange, header, library
 
@@ -58,7 +61,8 @@ def test_ctypes_example() -> None:
     assert f"`{result.stdout.strip()}`" in (ROOT / "docs/ctypes.md").read_text()
 
 
-def test_examples_of_the_python_page() -> None:
+def test_examples_of_the_python_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     namespace: dict[str, object] = {}
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -69,3 +73,6 @@ def test_examples_of_the_python_page() -> None:
     assert "give batch= or q_len= or kv_len=" in printed.getvalue()
     assert "ids[1] is 99; it must be 0 to 9" in printed.getvalue()
     assert "cuda_softmax" in printed.getvalue()
+    assert "values=[2, 3, 4, 5]" in printed.getvalue()
+    assert "a.numpy() == b.numpy()" in printed.getvalue()
+    assert "prompt is the text 'Once upon a time'" in printed.getvalue()

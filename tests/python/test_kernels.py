@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -132,8 +134,10 @@ def test_sizes_in_products(ctx: nncuda.Context) -> None:
     assert (out.shape, lse.shape) == ((2, 5, 4, 8), (2, 4, 5))
     with pytest.raises(ValueError, match=r"q has 10 entries along batch\*q_len, which no q_len gives with batch = 3"):
         kernels.flash_attention(q, kv, kv, batch=3)
-    with pytest.raises(ValueError, match=r"v has shape \(8, 2, 8\); .* kv_len = 5 \(from k\)"):
+    with pytest.raises(ValueError, match=r"v has shape \(8, 2, 8\), but k \(10, 2, 8\); both must have the same shape"):
         kernels.flash_attention(q, kv, ctx.zeros((8, 2, 8)), batch=2)
+    with pytest.raises(ValueError, match=r"k has shape \(8, 2, 8\); .* batch = 3 \(given\)"):
+        kernels.flash_attention(ctx.zeros((9, 4, 8)), ctx.zeros((8, 2, 8)), ctx.zeros((8, 2, 8)), batch=3, kv_len=2)
     with pytest.raises(ValueError, match="batch is -1"):
         kernels.flash_attention(q, kv, kv, batch=-1)
     with pytest.raises(TypeError, match="a size is an int"):
@@ -236,7 +240,7 @@ def test_wrong_arguments_say_what_was_expected(ctx: nncuda.Context) -> None:
         kernels.rmsnorm(x, ctx.zeros(5), eps=0.0)
     with pytest.raises(ValueError, match=r"rmsnorm: x has shape \(4,\); \[rows, cols\] was expected"):
         kernels.rmsnorm(ctx.zeros(4), ctx.zeros(4), eps=0.0)
-    with pytest.raises(ValueError, match=r"silu: y has shape \(5,\); \[n\] with n = 12 \(from x\)"):
+    with pytest.raises(ValueError, match=r"silu: y has shape \(5,\), but x \(3, 4\); both must have the same shape"):
         kernels.silu(x, y=ctx.zeros(5))
     with pytest.raises(TypeError, match="add: b is f16, but a is f32"):
         kernels.add(x, ctx.zeros((3, 4), "f16"))
@@ -266,6 +270,68 @@ def test_wrong_arguments_say_what_was_expected(ctx: nncuda.Context) -> None:
         kernels.silu(line.narrow(0, 0, 8), y=line.narrow(0, 4, 8))
 
 
+def test_equal_counts_are_no_equal_shapes(ctx: nncuda.Context) -> None:
+    """(2, 3) and (3, 2) have as many elements, but adding them is a mistake."""
+    x = ctx.zeros((2, 3))
+    for shape in ((3, 2), (6,), (1, 2, 3), (2, 4)):
+        with pytest.raises(ValueError, match=re.escape(f"add: b has shape {shape}, but a (2, 3)")):
+            kernels.add(x, ctx.zeros(shape))
+        with pytest.raises(ValueError, match=re.escape(f"cast: y has shape {shape}, but x (2, 3)")):
+            kernels.cast(x, y=ctx.empty(shape, "bf16"))
+    logits = ctx.zeros((2, 3, 5))
+    for shape in ((2, 3), (6,)):
+        assert kernels.cross_entropy_forward(logits, ctx.zeros(shape, "i32"))[0].shape == shape
+    for shape in ((3, 2), (1, 6)):
+        with pytest.raises(ValueError, match=re.escape(f"targets has shape {shape}, so its rows are {shape}, but")):
+            kernels.cross_entropy_forward(logits, ctx.zeros(shape, "i32"))
+    # A weight has two dimensions; three are a mistake, even where their product fits.
+    with pytest.raises(ValueError, match=r"b has shape \(2, 4, 5\); \[k, n\] was expected, and k is one .* as in a"):
+        kernels.gemm(ctx.zeros((2, 3, 8)), ctx.zeros((2, 4, 5)))
+    assert kernels.gemm(ctx.zeros((2, 3, 8)), ctx.zeros((8, 5))).shape == (6, 5)
+    with pytest.raises(ValueError, match=r"weight has shape \(1, 4\); \[cols\] was expected"):
+        kernels.rmsnorm(ctx.zeros((3, 4)), ctx.zeros((1, 4)), eps=0.0)
+    with pytest.raises(ValueError, match=r"y has shape \(12,\)"):
+        kernels.normal(ctx.empty(12), n=(4, 4), seed=5)
+    with pytest.raises(ValueError, match=r"y has shape \(4, 3\), so its n are \(4, 3\), but those of n are \(3, 4\)"):
+        kernels.normal(ctx.empty((4, 3)), n=(3, 4), seed=5)
+    # Slots of tokens, taken apart: the choices of token and expert must not be swapped.
+    row_slot = kernels.moe_plan(ctx.tensor([[0, 2], [1, 2], [2, 0]]), experts=3)[3]
+    assert kernels.moe_gather(ctx.zeros((3, 4)), row_slot.view(3, 2)).shape == (6, 4)
+    with pytest.raises(ValueError, match=r"row_slot has shape \(2, 3\); \[tokens\*k\] with tokens = 3 \(from x\)"):
+        kernels.moe_gather(ctx.zeros((3, 4)), row_slot.view(2, 3))
+
+
+def pairs_of_one_shape() -> Iterator[tuple[str, header.Param, header.Param]]:
+    """Of every kernel, the first two tensors of each shape that the header gives to several."""
+    for kernel in CONTRACT.kernels.values():
+        groups: dict[tuple[object, ...], list[header.Param]] = {}
+        for param in kernel.pointers:
+            if any(dim.names for dim in param.dims):
+                groups.setdefault((param.dims, param.swap_flag), []).append(param)
+        yield from ((kernel.kernel, *group[:2]) for group in groups.values() if len(group) > 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other"), [pytest.param(*pair, id=f"{pair[0]}-{pair[2].name}") for pair in pairs_of_one_shape()]
+)
+def test_every_kernel_compares_shapes(name: str, one: header.Param, other: header.Param, ctx: nncuda.Context) -> None:
+    """Two tensors that the header gives one shape: (2, 3, ...) and (3, 2, ...) are refused."""
+    kernel = CONTRACT.kernels[name]
+    dtypes = {param.name: param.dtypes[0] for param in kernel.of_kind("dtype")}
+    arguments: dict[str, object] = {}
+    for param in kernel.params:
+        if param in (one, other) or (param.kind == "pointer" and param.reads and not param.nullable):
+            sizes = [dim.value(dict.fromkeys(dim.names, 6)) for dim in param.dims]
+            first = {one.name: (2, 3), other.name: (3, 2)}.get(param.name, sizes[:1])
+            arguments[param.name] = ctx.zeros((*first, *sizes[1:]), dtypes.get(param.dtype, param.dtype))
+        elif param.kind == "pointer" and param.reads:
+            arguments[param.name] = None
+        elif param.kind in ("option", "flag") and not param.default:
+            arguments[param.name] = 0
+    with pytest.raises(ValueError, match=f"{name}: {other.name} has shape .*, but {one.name} .* the same shape"):
+        getattr(kernels, name)(**arguments)
+
+
 def test_sizes_of_zero(ctx: nncuda.Context) -> None:
     assert kernels.gemm(ctx.zeros((0, 4)), ctx.zeros((4, 5))).shape == (0, 5)
     assert kernels.moe_gather(ctx.zeros((0, 4)), ctx.zeros(0, "i32")).shape == (0, 4)
@@ -291,6 +357,6 @@ def test_a_plan_is_made_once_for_the_same_layouts(ctx: nncuda.Context, monkeypat
 def test_a_failed_call_is_not_remembered(ctx: nncuda.Context) -> None:
     x = ctx.zeros((3, 4))
     for _ in range(2):
-        with pytest.raises(ValueError, match="expected"):
+        with pytest.raises(ValueError, match="same shape"):
             kernels.add(x, ctx.zeros(5))
     assert kernels.add(x, ctx.zeros((3, 4))).shape == (3, 4)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 try:
-    from . import _exchange
+    from . import _exchange  # type: ignore[attr-defined]  # compiled
 except ImportError as _error:  # installed without a C++ compiler, or run from the source tree
     _exchange = None
     _reason = str(_error)
@@ -143,7 +143,9 @@ def export_capsule(tensor: Tensor, max_version: tuple[int, int] | None) -> Any:
     )
 
 
-def import_capsule(array: Any, device: tuple[int, int]) -> tuple[Any, int, str, tuple[int, ...], int, bool]:
+def import_capsule(
+    array: Any, device: tuple[int, int]
+) -> tuple[Any, int, dtypes.DTypeName, tuple[int, ...], int, bool]:
     """Takes over an array's memory: keeper, address, dtype, shape, row stride in elements, read-only.
 
     BufferError when it lies on another device or its strides are none that a tensor can have.

@@ -6,6 +6,7 @@ hundreds of calls, and straight-line code that looks up a plan by its tensors' l
 
 from __future__ import annotations
 
+import itertools
 import linecache
 from dataclasses import dataclass
 from types import FunctionType
@@ -14,13 +15,15 @@ from typing import Any
 from .. import errors
 from ..tensor import Tensor
 from . import plan as planning
-from .header import Function, Header, Param
+from .header import VALUE_DTYPES, Function, Header, Param
 
 #: How many layouts a kernel remembers the sizes of.
 _PLANS_KEPT = 4096
 
 #: Types in signatures, by what an argument may be.
 _TENSOR, _OPTIONAL, _WANTED = "Tensor", "Tensor | None", "Tensor | bool | None"
+#: An optional output, to a type checker: not asked for, or asked for.
+_ABSENT, _GIVEN = "Literal[False] | None", "Tensor | Literal[True]"
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Signature:
             arguments.append(
                 Argument(param, param.name, "int | tuple[int, ...] | None" if shape else "int | None", "None", False)
             )
-        arguments += [Argument(param, param.name, "str | None", "None", False) for param in self.dtypes]
+        arguments += [Argument(param, param.name, _dtype_annotation(param), "None", False) for param in self.dtypes]
         if self.inputs:
             arguments += outputs
         if not self.required:
@@ -96,7 +99,8 @@ class Signature:
         if param.constants:
             names = choice_names(param)
             default = names[param.constants.index(param.default)] if param.default else ""
-            return Argument(param, param.name, "str | int", repr(default) if default else "", False)
+            values = ", ".join(map(repr, names))
+            return Argument(param, param.name, f"Literal[{values}] | int", repr(default) if default else "", False)
         python = "float" if param.ctype in ("float", "double") else "int"
         if param.root_of:
             return Argument(param, param.name, f"{python} | None", "None", False)
@@ -112,15 +116,23 @@ class Signature:
 
     @property
     def returns(self) -> str:
-        results = self.results
-        if not results:
-            return "None"
-        sure = [param for param in results if not param.nullable]
-        if len(results) == 1:
-            return _TENSOR if sure else _OPTIONAL
-        if len(sure) == len(results):
-            return "tuple[" + ", ".join([_TENSOR] * len(sure)) + "]"
-        return "Any"  # which outputs there are depends on which were asked for
+        """The type of the result, whatever is asked for."""
+        return " | ".join(dict.fromkeys(returns for _, returns in self.forms))
+
+    @property
+    def forms(self) -> list[tuple[dict[str, str], str]]:
+        """What a call may be, as far as types are concerned: the annotation of each optional output, and the type of
+        the result, which has those outputs that were asked for."""
+        optional = [param.name for param in self.results if param.nullable]
+        sure = len(self.results) - len(optional)
+        found = []
+        for wanted in itertools.product((False, True), repeat=len(optional)):
+            count = sure + sum(wanted)
+            returns = f"tuple[{', '.join([_TENSOR] * count)}]" if count > 1 else _TENSOR if count else "None"
+            found.append(
+                ({name: _GIVEN if yes else _ABSENT for name, yes in zip(optional, wanted, strict=True)}, returns)
+            )
+        return found
 
     @property
     def source(self) -> str:
@@ -129,16 +141,22 @@ class Signature:
         keywords = [a.source for a in self.arguments if not a.positional]
         return ", ".join(positional + (["*"] if keywords else []) + keywords)
 
-    @property
-    def stub(self) -> str:
-        """The parameter list with types."""
+    def stub(self, outputs: dict[str, str]) -> str:
+        """The parameter list with types; `outputs` has those of the optional outputs, one of `forms`."""
 
         def one(argument: Argument) -> str:
-            return f"{argument.name}: {argument.annotation}" + (f" = {argument.default}" if argument.default else "")
+            annotation = outputs.get(argument.name, argument.annotation)
+            default = "" if annotation == _GIVEN else argument.default
+            return f"{argument.name}: {annotation}" + (f" = {default}" if default else "")
 
         positional = [one(a) for a in self.arguments if a.positional]
         keywords = [one(a) for a in self.arguments if not a.positional]
         return ", ".join(positional + (["*"] if keywords else []) + keywords)
+
+
+def _dtype_annotation(param: Param) -> str:
+    allowed = {name for name in param.dtypes if name in VALUE_DTYPES}
+    return "FloatLike | None" if allowed <= {"f32", "f16", "bf16"} else "DTypeLike | None"
 
 
 def choice_names(param: Param) -> tuple[str, ...]:

@@ -11,6 +11,14 @@ How a tensor's shape meets the header's:
   ``[rows, cols]`` takes (4, 5, cols);
 - where the first dimension is a product of as many names, they are matched one by one: ``[batch*q_len, heads]`` takes
   (batch, q_len, heads) and needs no keyword.
+
+Flattening and folding must not hide a mistake, so the number of elements alone is not enough:
+
+- tensors that have the same shape in the header must have the same shape: ``add`` refuses (2, 3) with (3, 2), and
+  with (6,);
+- a dimension that several tensors have must be folded from the same sizes: logits of (batch, tokens, vocab) go with
+  targets of (batch, tokens), or with flat ones, but not with (tokens, batch);
+- a dimension that is not the first of another tensor cannot be folded: ``[k, n]`` does not take (2, 4, n).
 """
 
 from __future__ import annotations
@@ -18,10 +26,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from .. import dtypes
-from ..tensor import Layout
+from ..layout import Layout
 from .header import Dim, Function, Param
 
 #: In place of a layout: an output that the call allocates.
@@ -65,8 +73,10 @@ class Planner:
         for param, layout in present:
             if param.writes and layout.readonly:
                 raise ValueError(f"{self.name}: {param.name} is written, but its memory is read-only")
+        self._same_shapes(present, flags)
         names = self._dtypes(present, wanted, chosen)
-        known, origin, shape_of_n = self._given(sizes)
+        known, origin, shapes = self._given(sizes)
+        self._folds(present, flags, shapes)
         equations = [equation for param, layout in present for equation in self._equations(param, layout, flags)]
         self._solve(equations, known, origin)
         self._unused(known, [param for param, _ in present] + wanted)
@@ -74,28 +84,29 @@ class Planner:
         self._agree(equations, known, origin, present)
         self._strides(present, wanted, known)
         outputs = [
-            self._output(param, known, names, present, shape_of_n, flags) if layouts[param.name] is ALLOCATE else None
+            self._output(param, known, names, present, shapes, flags) if layouts[param.name] is ALLOCATE else None
             for param in self.results
         ]
         roots = [1.0 / math.sqrt(known[name] or 1) for name in self.roots]
         codes = [dtypes.DTYPES[names[param.name]].code for param in self.dtypes]
         return (*(known[name] for name in self.sizes), *codes, *roots, *outputs)
 
-    def _given(self, sizes: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, str], tuple[int, ...] | None]:
+    def _given(self, sizes: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, str], dict[str, tuple[int, ...]]]:
+        """What the keywords say: the sizes, that they say it, and those that were given as a shape."""
         known: dict[str, int] = {}
-        shape = None
+        shapes = {}
         for name, value in sizes.items():
             if value is None:
                 continue
             if isinstance(value, tuple):
-                shape = value
+                shapes[name] = value
                 value = math.prod(value)
             if not hasattr(value, "__index__"):
                 raise TypeError(f"{self.name}: {name} is {value!r}; a size is an int")
             known[name] = value.__index__()
             if known[name] < 0:
                 raise ValueError(f"{self.name}: {name} is {known[name]}; a size is not negative")
-        return known, dict.fromkeys(known, "given"), shape
+        return known, dict.fromkeys(known, "given"), shapes
 
     # dtypes
 
@@ -138,29 +149,72 @@ class Planner:
             raise TypeError(f"{self.name}: no input tells the dtype of {needing[0]}: {give}")
         return "f32" if "f32" in param.dtypes else param.dtypes[0]
 
+    # Shapes
+
+    def _dims(self, param: Param, flags: Mapping[str, Any]) -> tuple[Dim, ...]:
+        """The dimensions of a tensor, in the order that the flag says."""
+        dims = param.dims
+        swapped = param.swap_flag and flags.get(param.swap_flag)
+        return (*dims[:-2], dims[-1], dims[-2]) if swapped else dims
+
+    def _same_shapes(self, present: list[tuple[Param, Layout]], flags: Mapping[str, Any]) -> None:
+        """Refuses tensors of different shapes where the header gives them the same one."""
+        first: dict[tuple[Dim, ...], tuple[Param, Layout]] = {}
+        for param, layout in present:
+            dims = self._dims(param, flags)
+            other, other_layout = first.setdefault(dims, (param, layout))
+            if layout.shape != other_layout.shape and any(dim.names for dim in dims):
+                raise ValueError(
+                    f"{self.name}: {param.name} has shape {layout.shape}, but {other.name} {other_layout.shape}; both "
+                    "must have the same shape"
+                )
+
+    def _folds(
+        self,
+        present: list[tuple[Param, Layout]],
+        flags: Mapping[str, Any],
+        given: Mapping[str, tuple[int, ...]],
+    ) -> None:
+        """Refuses a dimension that is folded from different sizes, or that is an inner one of another tensor."""
+        inner = {dim.text: param for param, _ in present for dim in self._dims(param, flags)[1:]}
+        folded = {name: (name, shape) for name, shape in given.items() if len(shape) > 1}
+        for param, layout in present:
+            dims = self._dims(param, flags)
+            axes = layout.shape[: len(layout.shape) - len(dims) + 1]
+            if len(axes) < 2 or not dims[0].names:
+                continue
+            where = inner.get(dims[0].text)
+            if where is not None:
+                raise ValueError(
+                    f"{self.name}: {param.name} has shape {layout.shape}; {self._expected(dims)} was expected, and "
+                    f"{dims[0].text} is one dimension, as in {where.name}"
+                )
+            other, other_axes = folded.setdefault(dims[0].text, (param.name, axes))
+            if axes != other_axes:
+                raise ValueError(
+                    f"{self.name}: {param.name} has shape {layout.shape}, so its {dims[0].text} are {axes}, but those "
+                    f"of {other} are {other_axes}; both must be the same, or one of them flat"
+                )
+
     # Sizes
 
     def _equations(self, param: Param, layout: Layout, flags: Mapping[str, Any]) -> list[_Equation]:
-        dims = list(param.dims)
-        swapped = bool(param.swap_flag and flags.get(param.swap_flag))
-        if swapped:
-            dims[-2:] = [dims[-1], dims[-2]]
+        dims = self._dims(param, flags)
+        swapped = dims is not param.dims
         shape = layout.shape
         if not param.ld and not layout.dense:
             raise ValueError(
                 f"{self.name}: {param.name} must be dense, but its rows of {layout.inner} elements lie {layout.ld} "
                 "apart; contiguous() makes a dense copy"
             )
-        if len(dims) == 1:
-            return [_Equation(param, dims[0], layout.numel)]
         extra = len(shape) - len(dims)
-        if extra < 0 or (extra and (not layout.dense or (swapped and len(dims) == 2))):
-            raise ValueError(f"{self.name}: {param.name} has shape {shape}; {self._expected(dims, {})} was expected")
+        if len(dims) > 1 and (extra < 0 or (extra and (not layout.dense or (swapped and len(dims) == 2)))):
+            raise ValueError(f"{self.name}: {param.name} has shape {shape}; {self._expected(dims)} was expected")
+        first, axes = dims[0], shape[: extra + 1]
         rest = [_Equation(param, dim, size) for dim, size in zip(dims[1:], shape[extra + 1 :], strict=True)]
-        first = dims[0]
-        if extra and len(first.names) == extra + 1 and (first.coefficient, first.divisor, first.offset) == (1, 1, 0):
-            return [_Equation(param, Dim(n, (n,)), size) for n, size in zip(first.names, shape, strict=False)] + rest
-        return [_Equation(param, first, math.prod(shape[: extra + 1])), *rest]
+        if len(axes) == len(first.names) > 1 and (first.coefficient, first.divisor, first.offset) == (1, 1, 0):
+            return [_Equation(param, Dim(n, (n,)), size) for n, size in zip(first.names, axes, strict=True)] + rest
+        return [_Equation(param, first, math.prod(axes)), *rest]
 
     def _solve(self, equations: list[_Equation], known: dict[str, int], origin: dict[str, str]) -> None:
         # Inputs before outputs and plain names before expressions, so that what is reported as wrong is what a reader
@@ -253,8 +307,8 @@ class Planner:
                     else f"{self.name}: {param.name} has shape {shape_of[param.name]}; one element was expected"
                 )
 
-    def _expected(self, dims: list[Dim], known: dict[str, int]) -> str:
-        return "[" + ", ".join(str(known.get(dim.text, dim.text)) for dim in dims) + "]"
+    def _expected(self, dims: tuple[Dim, ...]) -> str:
+        return "[" + ", ".join(dim.text for dim in dims) + "]"
 
     # Strides and outputs
 
@@ -288,18 +342,18 @@ class Planner:
         known: dict[str, int],
         names: dict[str, str],
         present: list[tuple[Param, Layout]],
-        shape_of_n: tuple[int, ...] | None,
+        shapes: Mapping[str, tuple[int, ...]],
         flags: Mapping[str, Any],
     ) -> Layout:
         """The layout of an output to allocate: the shape of the first input with the same dimensions, else the
         header's."""
-        dtype = names.get(param.dtype, param.dtype)
+        dtype = cast(dtypes.DTypeName, names.get(param.dtype, param.dtype))
         shape = tuple(dim.value(known) for dim in param.dims)
         ld = known[param.ld] if param.ld and known[param.ld] != math.prod(shape[1:]) else None
         for other, layout in present:
             swapped = other.swap_flag and flags.get(other.swap_flag)
             if other.reads and other.dims == param.dims and not swapped:
                 return Layout.of(layout.shape if ld is None or len(layout.shape) == len(shape) else shape, dtype, ld)
-        if shape_of_n is not None and len(shape) == 1:
-            shape = shape_of_n
+        if len(shape) == 1:
+            shape = shapes.get(param.dims[0].text, shape)
         return Layout.of(shape, dtype, ld)

@@ -18,9 +18,10 @@ def text(contract: header.Header) -> str:
     """The stub file."""
     lines = [
         "# Generated from bindings.h by `python -m nncuda.binding.stubs python/nncuda/kernels.pyi`. Do not edit.",
-        "from typing import Any",
+        "from typing import Literal, overload",
         "",
         "from .context import Context",
+        "from .dtypes import DTypeLike, FloatLike",
         "from .tensor import Tensor",
         "",
         "__all__: list[str]",
@@ -32,7 +33,9 @@ def text(contract: header.Header) -> str:
     for function in contract.kernels.values():
         signature = generate.Signature(function, contract)
         summary = function.summary.replace("\\", "\\\\")
-        lines += ["", f"def {function.kernel}({signature.stub}) -> {signature.returns}:", f'    """{summary}"""']
+        for outputs, returns in signature.forms:
+            lines += ["", *(["@overload"] if len(signature.forms) > 1 else [])]
+            lines += [f"def {function.kernel}({signature.stub(outputs)}) -> {returns}:", f'    """{summary}"""']
     return "\n".join(lines) + "\n"
 
 

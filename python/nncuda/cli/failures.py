@@ -34,11 +34,11 @@ class FailureGroup(click.Group):
             raise
         except (Error, MemoryError) as error:
             _fail(error, NO_DEVICE)
+        except ValueError as error:  # before OSError: a FormatError may be both, and says more
+            _fail(error, WRONG_FILE)
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             _fail(f"{where}{error.strerror or error}", WRONG_FILE)
-        except ValueError as error:
-            _fail(error, WRONG_FILE)
 
 
 def _fail(error: object, code: int) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from os import PathLike
+from typing import Any
 
 
 def printable(text: str) -> str:
@@ -12,9 +15,76 @@ def printable(text: str) -> str:
 
 
 class FormatError(ValueError):
-    """A file is corrupt, truncated, or of another kind. The message names the file and what is wrong with it."""
+    """A file is corrupt, truncated, or of another kind. The message names the file and what is wrong with it.
+
+    Where the system is the reason, it is the OSError of that reason as well, with `errno` and `filename`: a file that
+    is missing is a FileNotFoundError.
+    """
 
     def __init__(self, path: str | PathLike[str], problem: str):
         super().__init__(f"{path}: {printable(problem)}")
         self.path = path
         self.problem = problem
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.path, self.problem)
+
+
+class UnreadableError(FormatError, OSError):
+    """A file that the system does not let us read."""
+
+    def __new__(cls, path: str | PathLike[str], problem: str, number: int = errno.EIO) -> UnreadableError:
+        # Without arguments: OSError would take the first for its number, and look for a subclass of its own.
+        return OSError.__new__(cls)
+
+    def __init__(self, path: str | PathLike[str], problem: str, number: int = errno.EIO):
+        super().__init__(path, problem)
+        self.errno, self.strerror, self.filename = number, os.strerror(number), os.fspath(path)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.path, self.problem, self.errno)
+
+
+class MissingFileError(UnreadableError, FileNotFoundError):
+    """A file or folder, or something that it should hold, is not there."""
+
+
+class NotAFileError(UnreadableError, IsADirectoryError):
+    """A folder stands where a file should."""
+
+
+class NotAFolderError(UnreadableError, NotADirectoryError):
+    """A file stands where a folder should."""
+
+
+class ForbiddenFileError(UnreadableError, PermissionError):
+    """A file that this user may not read."""
+
+
+_BY_NUMBER: dict[int | None, type[UnreadableError]] = {
+    errno.ENOENT: MissingFileError,
+    errno.EISDIR: NotAFileError,
+    errno.ENOTDIR: NotAFolderError,
+    errno.EACCES: ForbiddenFileError,
+    errno.EPERM: ForbiddenFileError,
+}
+
+
+def unreadable(path: str | PathLike[str], problem: str, number: int | None) -> FormatError:
+    """The error of a file for which the system has that error number, in other words than its own."""
+    return _BY_NUMBER.get(number, UnreadableError)(path, problem, errno.EIO if number is None else number)
+
+
+def cannot_read(path: str | PathLike[str], error: OSError) -> FormatError:
+    """The error of a file that the system does not let us read; a FormatError stays what it is."""
+    if isinstance(error, FormatError):
+        return error
+    return unreadable(path, f"cannot be read: {error.strerror or error}", error.errno)
+
+
+def missing_file(path: str | PathLike[str], problem: str) -> FormatError:
+    """The error of a file or folder that should hold something which is not there."""
+    return unreadable(path, problem, errno.ENOENT)

@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 
-from .errors import FormatError
+from .errors import FormatError, unreadable
 from .regular import open_regular
 
 
@@ -25,7 +25,7 @@ def map_file(path: str | os.PathLike[str], kind: str, least: int) -> mmap.mmap:
         try:
             return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
         except OSError as error:
-            raise FormatError(path, f"cannot be mapped: {error.strerror or error}") from error
+            raise unreadable(path, f"cannot be mapped: {error.strerror or error}", error.errno) from error
 
 
 def release(array: np.ndarray) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from pathlib import Path
 from typing import BinaryIO
 
-from .errors import FormatError
+from .errors import FormatError, cannot_read, unreadable
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
@@ -16,12 +16,14 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
         # A pipe is opened at once, and not when somebody writes to it.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+        raise cannot_read(path, error) from error
     except ValueError as error:  # a zero byte in the name
         raise FormatError(repr(os.fspath(path)), f"cannot be read: {error}") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise FormatError(path, "cannot be read: it is not a regular file")
+        problem = "cannot be read: it is not a regular file"
+        raise unreadable(path, problem, errno.EISDIR) if stat.S_ISDIR(mode) else FormatError(path, problem)
     return open(descriptor, "rb")
 
 
@@ -31,4 +33,4 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
         try:
             return file.read()
         except OSError as error:
-            raise FormatError(Path(path), f"cannot be read: {error.strerror or error}") from error
+            raise cannot_read(path, error) from error

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from .errors import FormatError
+from .errors import missing_file
 
 _STEP_FOLDER = re.compile(r"step-(\d{8,})")
 
@@ -29,5 +29,5 @@ def last_checkpoint(path: str | os.PathLike[str]) -> Path:
         return path
     found = list_checkpoints(root)
     if not found:
-        raise FormatError(root, "holds no checkpoint yet")
+        raise missing_file(root, "holds no checkpoint yet")
     return found[-1]

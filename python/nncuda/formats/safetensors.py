@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from .block_formats import FORMATS, StoredTensor
-from .errors import FormatError
+from .errors import FormatError, cannot_read, missing_file
 from .mapped import map_file
 from .regular import open_regular, read_regular
 
@@ -61,8 +61,10 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
             with open_regular(self.path) as file:  # the package's errors do not tell what the system said
                 self._file = safe_open(self.path, "np")
                 header = file.read(int.from_bytes(file.read(8), "little"))
+        except FormatError:
+            raise
         except OSError as error:
-            raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+            raise cannot_read(path, error) from error
         except SafetensorError as error:
             raise FormatError(path, f"is truncated, or not a safetensors file ({error})") from error
         parse_json(path, header)  # the package takes the last of two entries of one name
@@ -243,7 +245,7 @@ def read_safetensors_folder(folder: str | os.PathLike[str]) -> SafetensorsFolder
     if single.exists():
         return SafetensorsFolder([SafetensorsFile(single)])
     if not index_path.exists():
-        raise FormatError(folder, "holds neither model.safetensors nor model.safetensors.index.json")
+        raise missing_file(folder, "holds neither model.safetensors nor model.safetensors.index.json")
     weight_map = read_json(index_path).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(value, str) for value in weight_map.values()):
         raise FormatError(index_path, "has no weight_map from tensor names to file names")

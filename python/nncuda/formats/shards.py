@@ -20,8 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ..token_ids import whole_numbers
 from .atomic import TEMPORARY_PREFIX, sync_folder
-from .errors import FormatError
+from .errors import FormatError, cannot_read
 from .regular import open_regular
 
 MAGIC = b"NNTOKENS"
@@ -51,8 +52,10 @@ class TokenShard:
             with open_regular(self.path) as file:
                 size = os.fstat(file.fileno()).st_size
                 head = file.read(HEADER.size)
+        except FormatError:
+            raise
         except OSError as error:
-            raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+            raise cannot_read(path, error) from error
         if head[:8] != MAGIC:
             raise FormatError(path, "is not a token shard: it does not begin with NNTOKENS")
         if len(head) < HEADER.size:
@@ -92,7 +95,7 @@ class TokenShard:
                     now = os.fstat(file.fileno()).st_size
                     raise FormatError(self.path, f"was cut to {now} bytes while it was in use; it had {self._size}")
         except OSError as error:
-            raise FormatError(self.path, f"cannot be read: {error.strerror or error}") from error
+            raise cannot_read(self.path, error) from error
         return tokens
 
     def check_ids(self) -> None:
@@ -115,8 +118,8 @@ def write_shard(
 ) -> int:
     """Writes a shard from arrays of ids, in their order, in one step; returns the number of tokens.
 
-    Ids of vocabularies up to 65 536 take two bytes. Raises ValueError, and writes nothing, when an id is not below
-    `vocab_size`.
+    Ids of vocabularies up to 65 536 take two bytes. Raises ValueError when an id is not below `vocab_size`, and
+    TypeError when one is no whole number; nothing is written then.
     """
     path = Path(path)
     width = 2 if vocab_size <= 1 << 16 else 4
@@ -127,7 +130,7 @@ def write_shard(
         with open(temporary, "wb") as file:
             file.write(bytes(HEADER.size))
             for ids in tokens:
-                ids = np.asarray(ids)
+                ids = whole_numbers(ids)
                 if ids.size and not (0 <= int(ids.min()) and int(ids.max()) < vocab_size):
                     raise ValueError(f"ids from {ids.min()} to {ids.max()} in a vocabulary of {vocab_size}")
                 file.write(ids.astype(dtype).tobytes())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .errors import FormatError
+from .errors import FormatError, cannot_read, missing_file
 from .tokenizer import Tokenizer
 
 # Text is encoded in blocks of about this many characters, cut behind a line end.
@@ -37,7 +37,8 @@ def find_texts(
                 if not hidden and not set(inside[:-1]) & set(skip_folders) and file.is_file():
                     found[file] = None
         else:
-            raise FormatError(path, "is neither a file nor a folder")
+            problem = "is neither a file nor a folder"
+            raise FormatError(path, problem) if path.exists() else missing_file(path, problem)
     if not found:
         raise FormatError(", ".join(map(str, paths)), f"no files match {', '.join(patterns)}")
     return list(found)
@@ -50,7 +51,7 @@ def read_text(path: str | os.PathLike[str]) -> str | None:
     except UnicodeDecodeError:
         return None
     except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+        raise cannot_read(path, error) from error
     return None if "\0" in text else text
 
 

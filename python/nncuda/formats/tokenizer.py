@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import io
+import operator
 import os
 import random
 import re
@@ -126,6 +127,25 @@ class TextTokenizer(Protocol):
         ...
 
 
+def require_text(text: object) -> None:
+    """TypeError for anything but one text."""
+    if not isinstance(text, str):
+        raise TypeError(f"text is {text!r:.60}; it must be one str")
+
+
+def known_ids(ids: Iterable[int], vocab_size: int) -> list[int]:
+    """The ids to decode, as ints. TypeError for what is no whole number, ValueError for an id that is no token."""
+    known = []
+    for position, token in enumerate(ids):
+        try:
+            known.append(operator.index(token))
+        except TypeError:
+            raise TypeError(f"ids[{position}] is {token!r:.60}; it must be a whole number") from None
+        if not 0 <= known[-1] < vocab_size:
+            raise ValueError(f"ids[{position}] is {token}; it must be 0 to {vocab_size - 1}")
+    return known
+
+
 def control_pattern(names: Iterable[str]) -> re.Pattern[str]:
     """Finds the names of control tokens in a text, the longest that fits; never the empty one."""
     return re.compile(
@@ -203,6 +223,7 @@ class Tokenizer:
     def encode(self, text: str, *, begin: bool = False, end: bool = False, special: bool = False) -> list[int]:
         """Ids of a text, between the begin and end ids when asked for. `special` as in `TextTokenizer`; the text behind
         a control token starts anew, with the space that some models put before a text."""
+        require_text(text)
         if special:
             ids, at = [], 0
             for match in self._controls.finditer(text):
@@ -231,11 +252,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; pad, begin and end give nothing."""
-        size = self.vocab_size
-        for position, token in enumerate(ids):
-            if not 0 <= token < size:
-                raise ValueError(f"ids[{position}] is {token}; it must be 0 to {size - 1}")
-        return self._processor.decode([int(token) for token in ids])
+        return self._processor.decode(known_ids(ids, self.vocab_size))
 
 
 class StreamDecoder:

@@ -20,6 +20,7 @@ from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, proc
 from .errors import FormatError
 from .regular import read_regular
 from .sentencepiece_model import longest_replacement
+from .tokenizer import known_ids, require_text
 
 # How text is cut before merging, by the names that GGUF files have for it: the published expressions of GPT-2 and
 # Llama 3; SmolLM's is GPT-2's behind a cut at every digit. The second entry tells whether a word that is in the
@@ -150,6 +151,7 @@ class JsonTokenizer:
 
     def encode(self, text: str, *, begin: bool = False, special: bool = False) -> list[int]:
         """Ids of a text, as in `TextTokenizer`."""
+        require_text(text)
         with _failing(self._source, "cannot encode a text"):
             self._tokenizer.encode_special_tokens = not special
             ids = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
@@ -157,11 +159,9 @@ class JsonTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; control tokens give nothing."""
-        for position, token in enumerate(ids):
-            if not 0 <= token < self._size:
-                raise ValueError(f"ids[{position}] is {token}; it must be 0 to {self._size - 1}")
+        known = known_ids(ids, self._size)
         with _failing(self._source, "cannot decode ids"):
-            return self._tokenizer.decode([int(token) for token in ids], skip_special_tokens=True)
+            return self._tokenizer.decode(known, skip_special_tokens=True)
 
 
 def byte_level_bpe(

@@ -15,6 +15,7 @@ import numpy as np
 from .. import kernels
 from ..context import Context
 from ..tensor import Tensor
+from ..token_ids import Ids, sequence_ids
 from .pages import PAGE, CachedSequence, PagedCache
 from .stored_layers import StoredLayers
 from .ternary_layers import TernaryLayers
@@ -188,17 +189,9 @@ class Engine:
             self.cache.close(sequence)
         return found
 
-    def check_ids(self, ids: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The ids as an array i32. IndexError when one is outside the vocabulary."""
-        array = np.asarray(ids)
-        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-            raise TypeError(f"ids are a sequence of whole numbers, not {ids!r:.80}")
-        wrong = np.flatnonzero((array < 0) | (array >= self.config.vocab_size))
-        if len(wrong):
-            raise IndexError(
-                f"ids[{wrong[0]}] is {array[wrong[0]]}; this model's vocabulary has 0 .. {self.config.vocab_size - 1}"
-            )
-        return array.astype(np.int32)
+    def check_ids(self, ids: Ids) -> np.ndarray:
+        """The ids of one sequence as an array i32: see `sequence_ids`."""
+        return sequence_ids(ids, self.config.vocab_size)
 
     def _run_parts(
         self, sequences: Sequence[CachedSequence], ids: Sequence[np.ndarray], watch: Watch | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..context import Context
 from ..graphs import Graph
 from ..models import MoETransformer
 from ..tensor import HostCopy, Tensor
+from ..token_ids import Ids, prompt_ids
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,16 @@ class Sampling:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
             raise ValueError(f"temperature is {self.temperature}; it must be a finite number, at least 0")
-        if self.top_k is not None and not 1 <= self.top_k < 2**31:
-            raise ValueError(f"top_k is {self.top_k}; it must be at least 1")
+        if self.top_k is not None and not (_is_whole(self.top_k) and 1 <= self.top_k < 2**31):
+            raise ValueError(f"top_k is {self.top_k}; it must be a whole number, at least 1")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise ValueError(f"top_p is {self.top_p}; it must be above 0, at most 1")
+        if not _is_whole(self.seed):
+            raise ValueError(f"seed is {self.seed!r}; it must be a whole number")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 GREEDY = Sampling(temperature=0.0)
@@ -128,7 +135,7 @@ def room(model: MoETransformer, prompt: int) -> int:
 
 def generate_batch(
     model: MoETransformer,
-    prompts: Sequence[Sequence[int] | np.ndarray],
+    prompts: Sequence[Ids] | np.ndarray,
     max_new_tokens: int,
     sampling: Sampling = GREEDY,
     end_id: int = -1,
@@ -136,40 +143,63 @@ def generate_batch(
 ) -> Iterator[list[int | None]]:
     """Continues several prompts of any lengths at once; yields the next token of each, None behind its `end_id`.
 
-    The calls of a token are captured as a graph once and replayed, unless `capture` is off: the tokens are the same.
+    Prompts are token ids. The calls of a token are captured as a graph once and replayed, unless `capture` is off: the
+    tokens are the same.
 
-    Ends when all sequences have ended, or after `max_new_tokens`. Raises ValueError when a prompt is empty or the model
-    does not reach that far, and nncuda.OutOfRangeError when it holds an id outside the vocabulary. A sequence's tokens
-    do not depend on the others of the batch, except through the last bits of products over other numbers of rows.
+    Ends when all sequences have ended, or after `max_new_tokens`. What is wrong with the prompts is raised by the call
+    itself: ValueError when one is empty or has more than one dimension, TypeError for texts and other things that are
+    no ids, nncuda.OutOfRangeError for an id outside the vocabulary. The first token raises ValueError when the model
+    does not reach that far. A sequence's tokens do not depend on the others of the batch, except through the last bits
+    of products over other numbers of rows.
     """
-    lengths = [len(prompt) for prompt in prompts]
-    if not lengths or min(lengths) == 0:
-        raise ValueError("a prompt must have at least one token: that which begins a text will do")
+    if isinstance(prompts, str | bytes) or not isinstance(prompts, Iterable):
+        raise TypeError(f"prompts is {prompts!r:.60}; it must be a sequence of prompts, each a sequence of token ids")
+    vocab = model.config.vocab_size
+    checked = [prompt_ids(prompt, vocab, f"prompts[{number}]") for number, prompt in enumerate(prompts)]
+    if not checked:
+        raise ValueError("prompts is empty; there must be at least one")
     if max_new_tokens < 0:
         raise ValueError(f"max_new_tokens is {max_new_tokens}; it must be at least 0")
+    return _tokens(model, checked, max_new_tokens, sampling, end_id, capture)
+
+
+def _tokens(
+    model: MoETransformer,
+    prompts: list[np.ndarray],
+    max_new_tokens: int,
+    sampling: Sampling,
+    end_id: int,
+    capture: bool,
+) -> Iterator[list[int | None]]:
     if max_new_tokens == 0:
         return
     # The last token drawn is never run through the model.
-    capacity = max(lengths) + max_new_tokens - 1
-    sequences = _Sequences(model, [np.asarray(prompt) for prompt in prompts], capacity, sampling, capture)
+    capacity = max(map(len, prompts)) + max_new_tokens - 1
+    with model.ctx._turns.alone("model"):
+        sequences = _Sequences(model, prompts, capacity, sampling, capture)
+        tokens = sequences.ids
     ended = [False] * len(prompts)
     for left in reversed(range(max_new_tokens)):
-        tokens = sequences.ids
         yield [None if done else token for token, done in zip(tokens, ended, strict=True)]
         ended = [done or token == end_id for token, done in zip(tokens, ended, strict=True)]
         if all(ended) or left == 0:
             return
-        sequences.step(last=left == 1)
+        with model.ctx._turns.alone("model"):
+            sequences.step(last=left == 1)
+            tokens = sequences.ids
 
 
 def generate(
     model: MoETransformer,
-    prompt: Sequence[int] | np.ndarray,
+    prompt: Ids,
     max_new_tokens: int,
     sampling: Sampling = GREEDY,
     end_id: int = -1,
 ) -> Iterator[int]:
-    """Continues one prompt, token by token, up to and including `end_id`; see `generate_batch`."""
-    for (token,) in generate_batch(model, [prompt], max_new_tokens, sampling, end_id):
-        assert token is not None  # a batch of one ends with its only sequence
-        yield token
+    """Continues one prompt of token ids, token by token, up to and including `end_id`; see `generate_batch`.
+
+    `TextGenerator` does the same with texts.
+    """
+    ids = prompt_ids(prompt, model.config.vocab_size)
+    # A batch of one ends with its only sequence, so there is no None.
+    return (token for (token,) in generate_batch(model, [ids], max_new_tokens, sampling, end_id) if token is not None)

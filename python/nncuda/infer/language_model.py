@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, Union, overload
 
 import numpy as np
 
+from ..bound import DeviceBound
 from ..context import Context
 from ..formats import StreamDecoder
 from ..models.llama import LlamaConfig
 from ..models.stored import StoredModel
+from ..tensor import Tensor
+from ..token_ids import Ids, token_ids
 from .engine import Engine
 from .generate import GREEDY, Sampling
 from .scheduler import STOP, Request, Scheduler
@@ -22,7 +26,8 @@ from .text import StopStrings
 #: Where the answer of a model without a chat template ends: at the next turn.
 PLAIN_STOPS = ("\nUser:", "\nAssistant:")
 
-Prompt = str | Sequence[int] | np.ndarray
+#: A text, or the ids of one.
+Prompt: TypeAlias = Union[str, Ids]  # noqa: UP007
 
 
 class Flag(Protocol):
@@ -50,15 +55,18 @@ class Event:
     finish: str | None = None
 
 
-class LanguageModel:
+class LanguageModel(DeviceBound):
     """A model, its tokenizer and a cache on a device.
 
     >>> with LanguageModel.load("model.gguf") as model:
     ...     for piece in model.stream("The sea is", max_new_tokens=40):
     ...         print(piece, end="", flush=True)
 
-    `engine` is what runs the model, `scheduler` what serves several prompts at once. One thread at a time may use it.
+    `engine` is what runs the model, `scheduler` what serves several prompts at once. Threads may use it at once: they
+    take turns, token by token and in order, and their prompts are decoded together.
     """
+
+    _instead = "load another from its file; threads may share one"
 
     def __init__(self, stored: StoredModel, ctx: Context, **options: Any):
         """A model on a context that stays the caller's; `options` are those of `Engine`."""
@@ -68,6 +76,7 @@ class LanguageModel:
         self.engine = Engine(stored, ctx, **options)
         self.scheduler = Scheduler(self.engine)
         self._owned: Context | None = None
+        self._left: deque[Request] = deque()  # of iterators that nobody goes on with, to be cancelled
 
     @classmethod
     def load(
@@ -102,10 +111,19 @@ class LanguageModel:
 
     def close(self) -> None:
         """Ends what is being generated and frees the memory. Closing twice is fine."""
-        if not self.ctx.closed:
-            self.scheduler.close()
-        if self._owned is not None:
-            self._owned.close()
+        with self.ctx._turns:
+            if not self.ctx.closed:
+                self.scheduler.close()
+            if self._owned is not None:
+                self._owned.close()
+
+    def __repr__(self) -> str:
+        if self.ctx.closed:
+            return f"LanguageModel({str(self.stored.path)!r}, closed)"
+        return (
+            f"LanguageModel({str(self.stored.path)!r}; {self.stored.num_parameters:,} parameters, context "
+            f"{self.context}; {self.ctx.device})"
+        )
 
     def __enter__(self) -> LanguageModel:
         return self
@@ -124,11 +142,16 @@ class LanguageModel:
         return self.engine.context
 
     def encode(self, prompt: Prompt) -> np.ndarray:
-        """The ids of a prompt as the model reads it, i32: a text with the id that begins one, ids as they are."""
+        """The ids of a prompt as the model reads it, i32: a text with the id that begins one, ids as they are.
+
+        TypeError for what is neither, OutOfRangeError (an IndexError) for an id outside the vocabulary.
+        """
         if not isinstance(prompt, str):
             return self.engine.check_ids(prompt)
         tokenizer = self._text_tokenizer()
-        return self.engine.check_ids(tokenizer.encode(prompt, begin=tokenizer.adds_begin))
+        with self.ctx._turns:
+            ids = tokenizer.encode(prompt, begin=tokenizer.adds_begin)
+        return self.engine.check_ids(ids)
 
     def generate(
         self,
@@ -152,7 +175,8 @@ class LanguageModel:
         A prompt's tokens are the same bits whatever is generated beside it, also by other calls: two of these
         iterators may be used in turns.
 
-        Raises ValueError, IndexError or CacheFullError, before anything runs, for what cannot be done at all.
+        Raises TypeError, ValueError, OutOfRangeError or CacheFullError, before anything runs, for what cannot be done
+        at all.
         """
         ids = [self.encode(prompt) for prompt in (prompts if _several(prompts) else [prompts])]  # type: ignore
         if isinstance(sampling, Sampling):
@@ -164,35 +188,71 @@ class LanguageModel:
         stops = [stop] if isinstance(stop, str) else list(stop)
         if stops and self.tokenizer is None:
             raise ValueError("stop strings need a tokenizer, which this model lacks")
-        if end_ids is None:
-            end_ids = () if self.tokenizer is None else self.tokenizer.end_ids
+        ends: Iterable[int] = ()
+        if end_ids is not None:
+            ends = token_ids(list(end_ids), self.config.vocab_size, "end_ids").tolist()
+        elif self.tokenizer is not None:
+            ends = self.tokenizer.end_ids
         lengths = [max_new_tokens if max_new_tokens is not None else self.room(one) for one in ids]
         for one, length in zip(ids, lengths, strict=True):
             self.scheduler.check(one, length)
-        requests = [
-            Request(one, length, how, end_ids) for one, length, how in zip(ids, lengths, samplings, strict=True)
-        ]
+        requests = [Request(one, length, how, ends) for one, length, how in zip(ids, lengths, samplings, strict=True)]
         return self._events(requests, [_Text(self.tokenizer, stops) for _ in requests], cancel)
 
     def stream(
-        self, prompt: Prompt, max_new_tokens: int | None = None, sampling: Sampling = GREEDY, **options: Any
+        self,
+        prompt: Prompt,
+        max_new_tokens: int | None = None,
+        sampling: Sampling = GREEDY,
+        *,
+        stop: str | Sequence[str] = (),
+        end_ids: Sequence[int] | None = None,
+        cancel: Flag | None = None,
     ) -> Iterator[str]:
         """The continuation of one prompt, piece by piece; the options are those of `generate`."""
         self._text_tokenizer()
-        return (event.text for event in self.generate(prompt, max_new_tokens, sampling, **options) if event.text)
+        events = self.generate(prompt, max_new_tokens, sampling, stop=stop, end_ids=end_ids, cancel=cancel)
+        return (event.text for event in events if event.text)
+
+    @overload
+    def complete(  # type: ignore[overload-overlap]  # a text is a sequence of texts, too
+        self,
+        prompts: Prompt,
+        max_new_tokens: int | None = None,
+        sampling: Sampling = GREEDY,
+        *,
+        stop: str | Sequence[str] = (),
+        end_ids: Sequence[int] | None = None,
+        cancel: Flag | None = None,
+    ) -> str: ...
+
+    @overload
+    def complete(
+        self,
+        prompts: Sequence[Prompt],
+        max_new_tokens: int | None = None,
+        sampling: Sampling | Sequence[Sampling] = GREEDY,
+        *,
+        stop: str | Sequence[str] = (),
+        end_ids: Sequence[int] | None = None,
+        cancel: Flag | None = None,
+    ) -> list[str]: ...
 
     def complete(
         self,
         prompts: Prompt | Sequence[Prompt],
         max_new_tokens: int | None = None,
         sampling: Sampling | Sequence[Sampling] = GREEDY,
-        **options: Any,
-    ) -> Any:
+        *,
+        stop: str | Sequence[str] = (),
+        end_ids: Sequence[int] | None = None,
+        cancel: Flag | None = None,
+    ) -> str | list[str]:
         """The continuation as a whole: a text for one prompt, a list of texts for several."""
         self._text_tokenizer()
         several = _several(prompts)
         texts = [""] * (len(prompts) if several else 1)
-        for event in self.generate(prompts, max_new_tokens, sampling, **options):
+        for event in self.generate(prompts, max_new_tokens, sampling, stop=stop, end_ids=end_ids, cancel=cancel):
             texts[event.prompt] += event.text
         return texts if several else texts[0]
 
@@ -201,7 +261,10 @@ class LanguageModel:
         messages: Sequence[Mapping[str, str]],
         max_new_tokens: int | None = None,
         sampling: Sampling = GREEDY,
-        **options: Any,
+        *,
+        stop: str | Sequence[str] | None = None,
+        end_ids: Sequence[int] | None = None,
+        cancel: Flag | None = None,
     ) -> Iterator[str]:
         """The answer to a conversation, piece by piece, in the form that the model's chat template gives it.
 
@@ -209,20 +272,25 @@ class LanguageModel:
         still in the cache is not computed again. A model without a template sees each turn on a line of its own, behind
         its role, and the answer ends where it would begin the next.
         """
-        if self.stored.chat_template.plain:
-            options.setdefault("stop", PLAIN_STOPS)
-        return self.stream(self.chat_ids(messages), max_new_tokens, sampling, **options)
+        if stop is None:
+            stop = PLAIN_STOPS if self.stored.chat_template.plain else ()
+        ids = self.chat_ids(messages)
+        return self.stream(ids, max_new_tokens, sampling, stop=stop, end_ids=end_ids, cancel=cancel)
 
     def chat_ids(self, messages: Sequence[Mapping[str, str]]) -> np.ndarray:
         """The ids of a conversation up to where the answer begins."""
         for number, message in enumerate(messages):
             if not {"role", "content"} <= set(message):
                 raise ValueError(f'messages[{number}] has {sorted(message)}; it must have "role" and "content"')
-        return self.engine.check_ids(self.stored.chat_template.ids(self._text_tokenizer(), messages))
+        with self.ctx._turns:
+            ids = self.stored.chat_template.ids(self._text_tokenizer(), messages)
+        return self.engine.check_ids(ids)
 
     def logits(self, ids: Prompt) -> np.ndarray:
         """The logits behind each token of one text, f32 [tokens, vocab]: those of row t are for the token behind t."""
-        return self.engine.logits(self.encode(ids))
+        checked = self.encode(ids)
+        with self.ctx._turns:
+            return self.engine.logits(checked)
 
     def room(self, ids: Sequence[int] | np.ndarray) -> int:
         """How many tokens can be written behind a prompt before its beginning drops out of sight."""
@@ -232,22 +300,48 @@ class LanguageModel:
     def _events(self, requests: list[Request], texts: list[_Text], cancel: Flag | None) -> Iterator[Event]:
         open_requests = dict(enumerate(requests))
         try:
-            for request in requests:
-                self.scheduler.add(request)
+            with self.ctx._turns:
+                for request in requests:
+                    self.scheduler.add(request)
             while open_requests:
-                if cancel is not None and cancel.is_set():
-                    for request in open_requests.values():
-                        self.scheduler.cancel(request)
-                elif not any(request.tokens or request.finish for request in open_requests.values()):
-                    self.scheduler.step()
-                for number, request in list(open_requests.items()):
-                    for event in self._of_request(number, request, texts[number]):
-                        if event.finish is not None:
-                            del open_requests[number]
-                        yield event
+                with self.ctx._turns:
+                    events = self._next_events(open_requests, texts, cancel)
+                yield from events  # while others may take their turns
         finally:
-            for request in open_requests.values():
+            self._leave(open_requests.values())
+
+    def _next_events(self, requests: dict[int, Request], texts: list[_Text], cancel: Flag | None) -> list[Event]:
+        """What has come of some requests, after a step if nothing has; those that ended are taken out."""
+        self._cancel_left()
+        if cancel is not None and cancel.is_set():
+            for request in requests.values():
                 self.scheduler.cancel(request)
+        elif not any(request.tokens or request.finish for request in requests.values()):
+            self.scheduler.step()
+        events = []
+        for number, request in list(requests.items()):
+            for event in self._of_request(number, request, texts[number]):
+                events.append(event)
+                if event.finish is not None:
+                    del requests[number]
+        return events
+
+    def _leave(self, requests: Iterable[Request]) -> None:
+        """Cancels requests, now or, when somebody else is in the middle of a step, before the next one.
+
+        An iterator that is forgotten ends in whatever thread and moment it is collected: it must wait for nobody.
+        """
+        self._left.extend(requests)
+        turns = self.ctx._turns
+        if not turns.mine and turns.take(wait=False):
+            try:
+                self._cancel_left()
+            finally:
+                turns.give()
+
+    def _cancel_left(self) -> None:
+        while self._left:
+            self.scheduler.cancel(self._left.popleft())
 
     def _of_request(self, number: int, request: Request, text: _Text) -> Iterator[Event]:
         """What has come of a request since it was last asked."""
@@ -300,4 +394,9 @@ class _Text:
 
 def _several(prompts: Prompt | Sequence[Prompt]) -> bool:
     """Whether it is a sequence of prompts, rather than one: a text, an array, a sequence of ids."""
-    return not isinstance(prompts, str | np.ndarray) and not all(hasattr(one, "__index__") for one in prompts)
+    # `Sequence` holds lists and tuples; of arrays and tensors, each is one prompt.
+    return (
+        isinstance(prompts, Sequence)
+        and not isinstance(prompts, str | bytes)
+        and any(isinstance(one, Sequence | np.ndarray | Tensor) for one in prompts)
+    )

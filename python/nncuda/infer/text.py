@@ -21,10 +21,20 @@ class TextGenerator:
         self.tokenizer = tokenizer
 
     def stream(self, prompt: str, max_new_tokens: int, sampling: Sampling = GREEDY) -> Iterator[str]:
-        """The continuation, piece by piece, as soon as a piece is certain."""
-        ids = self.tokenizer.encode(prompt, begin=True)
+        """The continuation, piece by piece, as soon as a piece is certain. TypeError when the prompt is no text."""
+        ids = self._encode(prompt)
+        return self._pieces(generate(self.model, ids, max_new_tokens, sampling, self.tokenizer.end_id))
+
+    def _encode(self, prompt: str) -> list[int]:
+        if not isinstance(prompt, str):
+            raise TypeError(
+                f"prompt is {prompt!r:.60}; it must be a text: generate(model, ids, ...) continues token ids"
+            )
+        return self.tokenizer.encode(prompt, begin=True)
+
+    def _pieces(self, tokens: Iterator[int]) -> Iterator[str]:
         decoder = StreamDecoder(self.tokenizer)
-        for token in generate(self.model, ids, max_new_tokens, sampling, self.tokenizer.end_id):
+        for token in tokens:
             if token == self.tokenizer.end_id:
                 break
             text = decoder.push(token)
@@ -36,7 +46,7 @@ class TextGenerator:
 
     def room(self, prompt: str) -> int:
         """How many tokens the model can write behind a prompt; 0 when the prompt alone is too long."""
-        return room(self.model, len(self.tokenizer.encode(prompt, begin=True)))
+        return room(self.model, len(self._encode(prompt)))
 
     def complete(self, prompt: str, max_new_tokens: int, sampling: Sampling = GREEDY) -> str:
         """The continuation as a whole."""

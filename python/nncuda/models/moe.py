@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import kernels
+from ..bound import DeviceBound
 from ..context import Context
 from ..dtypes import to_numpy
+from ..errors import StateError
 from ..layers import Attention, Embedding, KVCache, Linear, MoELayer, RMSNorm, RopeTables, Router, TransformerBlock
 from ..tensor import Tensor
+from ..token_ids import IdRows, Ids, prompt_ids, token_ids
+from ..turns import one_thread
 from .config import MoEConfig, Precision, check_precision
 from .parameters import ParameterArena, ParameterLayout, initialize
+
+if TYPE_CHECKING:
+    from ..formats import Tokenizer
 
 IGNORE_INDEX = -100
 
@@ -27,14 +36,18 @@ _MIN_CHUNK_ROWS = 256
 PREFILL_PART = 6144
 
 
-class MoETransformer:
+class MoETransformer(DeviceBound):
     """A decoder-only transformer whose feed-forward networks are mixtures of experts.
 
     `weights` is the arena that it computes with (see `ParameterArena`), and its activations have the same dtype, the
     `precision`. `parameters` is what is trained and saved: the same arena, or, when a model trains in 16 bits, f32
     values that `weights` is a rounded copy of. `gradients` is f32 of the same layout, or None for a model that only
     infers. Token ids are int32 arrays or tensors [batch, length]. (Micikevicius et al. 2018, section 3)
+
+    One thread at a time may use it, and what else is on its context: a second one gets StateError.
     """
+
+    _instead = "save(folder) writes it, and MoETransformer.from_arrays(ctx, config, model.state_dict()) makes another"
 
     def __init__(
         self,
@@ -71,7 +84,7 @@ class MoETransformer:
         cls,
         ctx: Context,
         config: MoEConfig,
-        arrays: Mapping[str, np.ndarray],
+        arrays: Mapping[str, np.ndarray | Tensor],
         *,
         training: bool = True,
         precision: Precision = "f32",
@@ -81,21 +94,68 @@ class MoETransformer:
         model.load_arrays(arrays)
         return model
 
-    def load_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Takes the weights from arrays of any floating dtype, by the names of the layout.
+    @classmethod
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        ctx: Context | None = None,
+        *,
+        training: bool = False,
+        precision: Precision = "f32",
+    ) -> MoETransformer:
+        """The model that `save` wrote, of a checkpoint or of a run (the last one), or a Mixtral from elsewhere.
+
+        Without `ctx` it is on the CPU, on a context of its own. Raises FormatError for a folder that holds none.
+        """
+        from .folder import ModelFolder
+
+        opened = ModelFolder.of(folder)
+        return opened.model(Context() if ctx is None else ctx, training=training, precision=precision)
+
+    @one_thread
+    def save(self, folder: str | os.PathLike[str], tokenizer: Tokenizer | None = None) -> None:
+        """Writes config.json, the parameters and the tokenizer, in one step, as a new folder.
+
+        Hugging Face transformers opens it as a Mixtral, Go and Rust as they do a checkpoint. FileExistsError when the
+        folder is there already.
+        """
+        from .folder import save_model
+
+        save_model(folder, self, tokenizer)
+
+    def __repr__(self) -> str:
+        config = self.config
+        return (
+            f"MoETransformer({config.num_layers} layers, hidden size {config.hidden_size}, "
+            f"{config.num_experts} experts ({config.experts_per_token} a token), vocabulary {config.vocab_size}; "
+            f"{config.num_parameters:,} parameters, {config.num_active_parameters:,} active; "
+            f"{self.precision}, {self.ctx.device}{'' if self.gradients is None else ', training'})"
+        )
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The parameters by name: views, not copies, so they change as the model trains."""
+        return dict(self.parameters)
+
+    def load_state_dict(self, state: Mapping[str, np.ndarray | Tensor]) -> None:
+        """What PyTorch calls `load_arrays`."""
+        self.load_arrays(state)
+
+    @one_thread
+    def load_arrays(self, arrays: Mapping[str, np.ndarray | Tensor]) -> None:
+        """Takes the weights from arrays or tensors of any floating dtype, by the names of the layout.
 
         Raises ValueError, with nothing changed, when a name is missing or too many, or a shape is another.
         """
         expected = self.layout.shapes()
         check_names(arrays, expected)
         for name, shape in expected.items():
-            array = arrays[name]  # once, since a look-up may read a file
+            array = _on_host(arrays[name])  # once, since a look-up may read a file
             if tuple(array.shape) != shape:
                 raise ValueError(f"tensor {name} has shape {list(array.shape)}; this model needs {list(shape)}")
             if array.dtype.kind not in "fV":  # V: bfloat16, which NumPy does not know as a float
                 raise ValueError(f"tensor {name} has dtype {array.dtype}; weights are floating-point numbers")
         for name in expected:
-            target, array = self.parameters[name], arrays[name]
+            target, array = self.parameters[name], _on_host(arrays[name])
             if target.dtype == "f32" or array.dtype == to_numpy(target.dtype):
                 target.copy_(array)
             else:  # rounded by the library, so that every language rounds alike
@@ -107,16 +167,18 @@ class MoETransformer:
         if self.weights is not self.parameters:
             kernels.cast(self.parameters.data, y=self.weights.data)
 
-    def forward(self, input_ids: np.ndarray | Tensor) -> Tensor:
+    @one_thread
+    def forward(self, input_ids: IdRows) -> Tensor:
         """Logits f32 [batch, length, vocab] of all positions. No expert drops a token."""
         ids, batch, length = self._ids(input_ids)
         x = self.norm.forward(self._stream(ids, batch))
         return self.head.forward(x, dtype="f32").view(batch, length, self.config.vocab_size)
 
-    def evaluate(self, input_ids: np.ndarray | Tensor, targets: np.ndarray | Tensor) -> tuple[float, int]:
+    @one_thread
+    def evaluate(self, input_ids: IdRows, targets: IdRows) -> tuple[float, int]:
         """Sum of the cross-entropy over the targets that are not -100, and their number. No expert drops a token."""
         ids, batch, _ = self._ids(input_ids)
-        targets, _, _ = self._ids(targets)
+        targets, _, _ = self._ids(targets, "targets", IGNORE_INDEX)
         x = self.norm.forward(self._stream(ids, batch))
         total, count = 0.0, 0
         for start, rows in self._chunks(x.shape[0]):
@@ -126,13 +188,14 @@ class MoETransformer:
             )
             del logits  # before the next are made
             total += loss.item()
-            count += valid.item()
+            count += int(valid)
         return total, count
 
+    @one_thread
     def forward_backward(
         self,
-        input_ids: np.ndarray | Tensor,
-        targets: np.ndarray | Tensor,
+        input_ids: IdRows,
+        targets: IdRows,
         loss_factor: Tensor,
         aux_factor: Tensor,
         losses: Tensor,
@@ -146,7 +209,7 @@ class MoETransformer:
         both without the factors.
         """
         ids, batch, length = self._ids(input_ids)
-        targets, _, _ = self._ids(targets)
+        targets, _, _ = self._ids(targets, "targets", IGNORE_INDEX)
         capacity = self.config.capacity(batch * length)
         beta = 1.0 if accumulate else 0.0
         if not accumulate:
@@ -162,7 +225,7 @@ class MoETransformer:
             dx = block.backward(dx, batch, aux_factor, beta)
         self.embedding.backward(dx, ids)
 
-    def outputs(self, input_ids: np.ndarray | Tensor, capacity: int = 0) -> Iterator[tuple[str, int, Tensor]]:
+    def outputs(self, input_ids: IdRows, capacity: int = 0) -> Iterator[tuple[str, int, Tensor]]:
         """What each part of the model makes of `input_ids` on the way forward, for whoever looks for a fault.
 
         A name, the token of the first row, and the rows [tokens, channels]: the embedding's, each attention's before
@@ -199,11 +262,11 @@ class MoETransformer:
 
     def expert_counts(self) -> np.ndarray:
         """Slots that chose each expert in the last forward call, [layers, experts]."""
-        return np.stack([block.moe.counts.numpy() for block in self.blocks])
+        return np.stack([_of_forward(block.moe.counts).numpy() for block in self.blocks])
 
     def expert_choices(self) -> np.ndarray:
         """Experts of each token in the last forward call, likeliest first, [layers, tokens, experts_per_token]."""
-        return np.stack([block.moe.choices.numpy() for block in self.blocks])
+        return np.stack([_of_forward(block.moe.choices).numpy() for block in self.blocks])
 
     def cache(self, batch: int, capacity: int) -> KVCache:
         """An empty cache of keys and values for `batch` sequences of up to `capacity` tokens.
@@ -222,24 +285,25 @@ class MoETransformer:
             rope = self._stretched
         return KVCache(rope, config.num_layers, batch, capacity, config.num_kv_heads, self.precision)
 
-    def prefill(self, prompt: np.ndarray, cache: KVCache, row: int, logits: Tensor | None = None) -> Tensor:
+    @one_thread
+    def prefill(self, prompt: Ids, cache: KVCache, row: int, logits: Tensor | None = None) -> Tensor:
         """Runs a prompt, ids [length], into row `row` of a cache, which must be empty; a long one in parts.
 
         Gives the logits f32 [1, vocab] of its last token, which may be given a place.
         """
-        if len(prompt) == 0:
-            raise ValueError("a prompt must have at least one token: that which begins a text will do")
+        prompt = prompt_ids(prompt, self.config.vocab_size)
         if cache.used[row]:
             raise ValueError(f"sequence {row} has {cache.used[row]} tokens; a prompt needs an empty one")
         cache.require_room(len(prompt), row)
         for start in range(0, len(prompt), PREFILL_PART):
-            part = np.asarray(prompt[start : start + PREFILL_PART], np.int32)
+            part = prompt[start : start + PREFILL_PART]
             x = self.embedding.forward(self.ctx.tensor(part))
             for layer, block in enumerate(self.blocks):
                 x = block.prefill(x, cache, layer, row)
             cache.advance(len(part), row)
         return self.head.forward(self.norm.forward(x.narrow(0, len(part) - 1, 1)), logits, "f32")
 
+    @one_thread
     def decode(self, ids: Tensor, cache: KVCache, logits: Tensor | None = None) -> Tensor:
         """Appends one token to each sequence of the cache, ids i32 [batch].
 
@@ -290,12 +354,13 @@ class MoETransformer:
         rows = logits_rows(self.config.vocab_size)
         return [(start, min(rows, tokens - start)) for start in range(0, tokens, rows)]
 
-    def _ids(self, ids: np.ndarray | Tensor) -> tuple[Tensor, int, int]:
-        if len(ids.shape) != 2:
-            raise ValueError(f"ids have shape {list(ids.shape)}; they must be [batch, length]")
-        batch, length = ids.shape
+    def _ids(self, ids: IdRows, name: str = "input_ids", also: int | None = None) -> tuple[Tensor, int, int]:
+        """Ids on the device, flat, and their two sizes. Those of a tensor are checked there, by the kernels."""
         if not isinstance(ids, Tensor):
-            ids = self.ctx.tensor(np.ascontiguousarray(ids, np.int32))
+            ids = self.ctx.tensor(token_ids(ids, self.config.vocab_size, name, also))
+        if len(ids.shape) != 2:
+            raise ValueError(f"{name} has shape {list(ids.shape)}; it must be [batch, length]")
+        batch, length = ids.shape
         return ids.view(batch * length), batch, length
 
     def _pair(self, name: str) -> tuple[Tensor, Tensor | None]:
@@ -328,6 +393,18 @@ class MoETransformer:
             RMSNorm(*self._pair(f"{prefix}.post_attention_layernorm.weight"), eps=config.norm_eps),
             MoELayer(router, w13, w2, w13_grad, w2_grad),
         )
+
+
+def _of_forward(tensor: Tensor | None) -> Tensor:
+    if tensor is None:
+        raise StateError(51, "there was no forward call yet")
+    return tensor
+
+
+def _on_host(array: np.ndarray | Tensor) -> np.ndarray:
+    if not isinstance(array, Tensor):
+        return array
+    return np.asarray(array) if array.ctx.device == "cpu" else array.numpy()
 
 
 def logits_rows(vocab_size: int) -> int:

@@ -20,13 +20,14 @@ Names are those of Mixtral in Hugging Face transformers, so a checkpoint needs n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from .. import kernels
 from ..context import Context
+from ..dtypes import DTypeName
 from ..tensor import Tensor
 from .config import MoEConfig
 
@@ -93,10 +94,14 @@ class ParameterLayout:
         return {spec.name: spec.shape for spec in self.specs}
 
 
-class ParameterArena:
-    """One buffer of a layout: the parameters themselves, their gradients, or a moment of the optimiser."""
+class ParameterArena(Mapping[str, Tensor]):
+    """One buffer of a layout: the parameters themselves, their gradients, or a moment of the optimiser.
 
-    def __init__(self, ctx: Context, layout: ParameterLayout, dtype: str = "f32"):
+    A mapping from names to views of `data`, which is the whole; calling it gives the pairs: ``for name, tensor in
+    model.parameters():``.
+    """
+
+    def __init__(self, ctx: Context, layout: ParameterLayout, dtype: DTypeName = "f32"):
         self.ctx = ctx
         self.layout = layout
         self.data = ctx.zeros((layout.size,), dtype)
@@ -105,6 +110,23 @@ class ParameterArena:
         """A view of one parameter."""
         spec = self.layout[name]
         return self.data.narrow(0, spec.offset, spec.size).view(*spec.shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return (spec.name for spec in self.layout)
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    def __call__(self) -> ItemsView[str, Tensor]:
+        """Names and tensors, in the order of the arena."""
+        return self.items()
+
+    # Two arenas are never compared by their values.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"ParameterArena({len(self)} tensors, {self.layout.size:,} elements of {self.data.dtype})"
 
     def fused(self, first: str, *shape: int) -> Tensor:
         """A view of neighbouring parameters as one tensor of `shape`, from parameter `first` on."""

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ..formats import FormatError
+from ..formats.errors import cannot_read, missing_file
 from ..formats.safetensors import read_json
 from ..models import MoEConfig, config_from_mixtral
 from ..train import TrainConfig, list_checkpoints
@@ -52,7 +53,7 @@ def read_run(folder: str | os.PathLike[str]) -> dict:
     path = folder / "metrics.jsonl"
     notes: list[list] = []
     if not path.is_file():
-        raise FormatError(folder, "is no training run: it holds no metrics.jsonl")
+        raise missing_file(folder, "is no training run: it holds no metrics.jsonl")
     records = _read_lines(path, notes)
     if not records:
         raise FormatError(path, "holds no record of a step yet; the first comes after `log_every` steps")
@@ -126,7 +127,7 @@ def _read_lines(path: Path, notes: list[list]) -> list[Record]:
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+        raise cannot_read(path, error) from error
     found: list[Record] = []
     for index, line in enumerate(lines, 1):
         if not line.strip(b" \t\r"):

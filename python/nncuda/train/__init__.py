@@ -1,6 +1,7 @@
 """Training: one step, the loop around it, its data, its metrics, its checkpoints."""
 
-from .checkpoint import Checkpoint, list_checkpoints, load_model, resolve_checkpoint
+from ..formats.run_folder import list_checkpoints
+from .checkpoint import Checkpoint, load_model, resolve_checkpoint
 from .config import TrainConfig
 from .data import TokenWindows
 from .metrics import MetricsLog, read_metrics

@@ -22,19 +22,14 @@ from pathlib import Path
 
 from ..context import Context
 from ..dtypes import to_numpy
-from ..formats import FormatError, SafetensorsFile, Tokenizer, read_safetensors_folder, write_folder, write_safetensors
+from ..formats import FormatError, SafetensorsFile, Tokenizer, write_folder, write_safetensors
 from ..formats.atomic import remove_folder
+from ..formats.errors import missing_file
 from ..formats.run_folder import last_checkpoint, list_checkpoints
-from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, read_json, write_safetensors_folder
-from ..models import (
-    MoEConfig,
-    MoETransformer,
-    ParameterLayout,
-    config_from_mixtral,
-    config_to_mixtral,
-    parameters_from_mixtral,
-)
+from ..formats.safetensors import DEFAULT_SHARD_BYTES, read_json
+from ..models import MoEConfig, MoETransformer, ParameterLayout
 from ..models.config import Precision
+from ..models.folder import ModelFolder, write_model
 from ..models.moe import check_names
 from .config import LARGEST_LOSS_SCALE, LEAST_LOSS_SCALE, TrainConfig
 from .moments import check_moments, moments_shapes
@@ -67,50 +62,22 @@ class TrainingState:
         return values if self.loss_scaling is None else {**values, "loss_scaling": vars(self.loss_scaling)}
 
 
-class Checkpoint:
+class Checkpoint(ModelFolder):
     """A checkpoint folder, opened: all of it checked except the values of the tensors, nothing loaded yet.
 
     A folder from elsewhere with a Mixtral in it opens too; its `tokenizer` and `training` may be None.
     """
 
     def __init__(self, folder: str | os.PathLike[str]):
-        self.folder = Path(folder)
-        if not self.folder.is_dir():
-            raise FormatError(folder, "is not a folder")
-        try:
-            self.config: MoEConfig = config_from_mixtral(read_json(self.folder / "config.json"))
-        except FormatError:
-            raise
-        except ValueError as error:
-            raise FormatError(self.folder / "config.json", str(error)) from error
-        self.files: SafetensorsFolder = read_safetensors_folder(self.folder)
-        try:
-            self.tensors = parameters_from_mixtral(self.files)
-            layout = ParameterLayout(self.config)
-            check_names(self.tensors, layout.shapes())
-            for name, shape in layout.shapes().items():
-                if tuple(self.tensors[name].shape) != shape:
-                    found = list(self.tensors[name].shape)
-                    raise ValueError(f"tensor {name} has shape {found}; config.json makes it {list(shape)}")
-        except FormatError:
-            raise
-        except ValueError as error:
-            raise FormatError(self.folder, str(error)) from error
+        super().__init__(folder)
         path = self.folder / "tokenizer.model"
         self.tokenizer = Tokenizer.load(path) if path.exists() else None
         path = self.folder / "training.json"
         self.training = read_training_state(path) if path.exists() else None
 
-    def model(self, ctx: Context, *, training: bool = False, precision: Precision = "f32") -> MoETransformer:
-        """The model with these weights, to compute in `precision`."""
-        try:
-            return MoETransformer.from_arrays(ctx, self.config, self.tensors, training=training, precision=precision)
-        except ValueError as error:
-            raise FormatError(self.folder, str(error)) from error
-
     def untrainable(self) -> FormatError:
         """What to raise for a folder that has a model alone."""
-        return FormatError(self.folder, "has no training.json: it can be run, but not trained further")
+        return missing_file(self.folder, "has no training.json: it can be run, but not trained further")
 
     def trainer(
         self,
@@ -169,19 +136,24 @@ def save_checkpoint(
 ) -> Path:
     """Writes `root`/step-NNNNNNNN, in one step, and returns it."""
     folder = Path(root) / f"step-{state.step:08d}"
-    model = trainer.model
-    model.ctx.synchronize()
+    write_checkpoint(folder, trainer, state, tokenizer, max_shard_bytes)
+    return folder
+
+
+def write_checkpoint(
+    folder: str | os.PathLike[str],
+    trainer: Trainer,
+    state: TrainingState,
+    tokenizer: Tokenizer | None = None,
+    max_shard_bytes: int = DEFAULT_SHARD_BYTES,
+) -> None:
+    """Writes a checkpoint, in one step, as `folder`; FileExistsError when there is one."""
     with write_folder(folder) as temporary:
-        config = json.dumps(config_to_mixtral(model.config), indent=2) + "\n"
-        (temporary / "config.json").write_text(config, encoding="utf-8")
-        write_safetensors_folder(temporary, model.parameters.arrays(), {"format": "pt"}, max_shard_bytes)
-        if tokenizer is not None:
-            (temporary / "tokenizer.model").write_bytes(tokenizer.model)
+        write_model(temporary, trainer.model, tokenizer, max_shard_bytes)
         write_safetensors(temporary / "optimizer.safetensors", trainer.moments.tensors())
         values = {"format": "nncuda training state", "version": _VERSION, **state.to_dict()}
         text = json.dumps(values, indent=2) + "\n"
         (temporary / "training.json").write_text(text, encoding="utf-8")
-    return folder
 
 
 def read_training_state(path: str | os.PathLike[str]) -> TrainingState:
@@ -260,5 +232,5 @@ def resolve_checkpoint(path: str | os.PathLike[str], which: str = "last") -> Pat
         return path
     found = best_checkpoint(root)
     if found is None:
-        raise FormatError(root, "holds no evaluated checkpoint yet")
+        raise missing_file(root, "holds no evaluated checkpoint yet")
     return found

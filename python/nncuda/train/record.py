@@ -16,6 +16,7 @@ from pathlib import Path
 from ..binding import library
 from ..context import Context
 from ..formats import FormatError, TokenShard, write_file
+from ..formats.errors import cannot_read
 from ..formats.safetensors import read_json
 from ..models import MoEConfig
 from .config import TrainConfig
@@ -98,5 +99,5 @@ def digest(shards: list[TokenShard]) -> str:
                 while count := file.readinto(buffer):
                     whole.update(buffer[:count])
         except OSError as error:
-            raise FormatError(shard.path, f"cannot be read: {error.strerror or error}") from error
+            raise cannot_read(shard.path, error) from error
     return whole.hexdigest()

@@ -15,8 +15,10 @@ import numpy as np
 from ..context import Context
 from ..formats import FormatError, Tokenizer
 from ..formats.atomic import remove_leftovers
+from ..formats.errors import missing_file
+from ..formats.run_folder import list_checkpoints
 from ..models import MoEConfig, MoETransformer
-from .checkpoint import Checkpoint, TrainingState, list_checkpoints, prune_checkpoints, save_checkpoint
+from .checkpoint import Checkpoint, TrainingState, prune_checkpoints, save_checkpoint
 from .config import CHANGEABLE, TrainConfig
 from .data import TokenWindows, open_shards
 from .divergence import check_convergence
@@ -117,7 +119,7 @@ class TrainingRun:
         root = Path(folder) / "checkpoints"
         found = list_checkpoints(root)
         if not found:
-            raise FormatError(root, "holds no checkpoint to resume from")
+            raise missing_file(root, "holds no checkpoint to resume from")
         checkpoint = Checkpoint(found[-1])
         state = checkpoint.training
         if state is None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 
-from .. import errors, kernels
+from .. import kernels
+from ..bound import DeviceBound
+from ..context import Context
+from ..formats import Tokenizer
+from ..formats.run_folder import last_checkpoint
 from ..models import MoETransformer, ParameterArena
 from ..models.moe import IGNORE_INDEX
 from ..tensor import Tensor
+from ..token_ids import IdRows, token_ids
+from ..turns import one_thread
 from .captured import CapturedStep
 from .config import TrainConfig
 from .divergence import Watch
@@ -78,12 +85,14 @@ class StepResult:
         return 0 if self._scaling is None else self._scaling.state.skipped
 
 
-class Trainer:
+class Trainer(DeviceBound):
     """Trains a model with AdamW.
 
     The state beside the model's parameters: first and second moments in what the option `moments` says, the step, and
-    the loss scale of a model in f16.
+    the loss scale of a model in f16. One thread at a time may use it: a second one gets StateError.
     """
+
+    _instead = "save_checkpoint(folder) writes it, and Trainer.load(folder) makes another"
 
     def __init__(self, model: MoETransformer, config: TrainConfig | None = None, *, capture: bool = True):
         """With `capture`, steps of one shape of batch are captured as a graph and replayed: the same bits, sooner."""
@@ -116,6 +125,39 @@ class Trainer:
         self._lr = ctx.zeros((1,))
         self._norm = ctx.zeros((1,))
         self._clip = ctx.zeros((1,))
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], ctx: Context | None = None) -> Trainer:
+        """A trainer that goes on where `save_checkpoint`, or a run, left off: to the same bits.
+
+        Of a run the last checkpoint is taken. Without `ctx` it is on the CPU, on a context of its own. Raises
+        FormatError for a folder that holds no checkpoint.
+        """
+        from .checkpoint import Checkpoint
+
+        checkpoint = Checkpoint(last_checkpoint(folder))
+        return checkpoint.trainer(Context() if ctx is None else ctx)
+
+    @one_thread
+    def save_checkpoint(self, folder: str | os.PathLike[str], tokenizer: Tokenizer | None = None) -> None:
+        """Writes model, moments, step and options, in one step, as a new folder, which `load` goes on from.
+
+        It is a folder as `MoETransformer.save` writes it, too. Of the data it says what a run would: `step` batches
+        were read. FileExistsError when the folder is there already.
+        """
+        from .checkpoint import TrainingState, write_checkpoint
+
+        position = self.step * self.config.batch_size
+        state = TrainingState(self.step, position, 1, 0.0, self.config, None, self.loss_scaling)
+        write_checkpoint(folder, self, state, tokenizer)
+
+    def __repr__(self) -> str:
+        return f"Trainer(step {self.step} of {self.config.steps}, {self.model!r})"
+
+    @property
+    def ctx(self) -> Context:
+        """The context of the model."""
+        return self.model.ctx
 
     @property
     def step(self) -> int:
@@ -151,6 +193,7 @@ class Trainer:
         """Lets the captured step go, with its memory; the next two steps are as the first two."""
         self._calls = None
 
+    @one_thread
     def restore(self, step: int, loss_scaling: LossScalingState | None = None) -> None:
         """Goes on behind `step`, with the `loss_scaling` of that moment when the precision is f16."""
         if (loss_scaling is None) != (self._scaling is None):
@@ -162,20 +205,22 @@ class Trainer:
         self._step.copy_(np.array([step - skipped], np.int32))
         self._done = step
 
-    def train_step(self, input_ids: np.ndarray | Tensor, targets: np.ndarray | Tensor) -> StepResult:
+    @one_thread
+    def train_step(self, input_ids: IdRows, targets: IdRows) -> StepResult:
         """One update from ids and targets [batch, length]; targets of -100 count for nothing.
 
         The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into
         micro-batches, plus that of the load-balancing loss, which is the mean over micro-batches by their tokens.
-        Raises ValueError when no target counts, and nncuda.Error when an id is out of range; the parameters then stay.
+        Raises ValueError when no target counts, TypeError for what is no whole number, and OutOfRangeError when an id
+        is outside the vocabulary; the parameters then stay.
         """
-        if tuple(input_ids.shape) != tuple(targets.shape) or len(input_ids.shape) != 2:
+        # On the host, before the device is given anything: an id that is wrong leaves everything as it was.
+        inputs = token_ids(input_ids, self.model.config.vocab_size, "input_ids")
+        wanted = token_ids(targets, self.model.config.vocab_size, "targets", IGNORE_INDEX)
+        if inputs.shape != wanted.shape or inputs.ndim != 2:
             raise ValueError(
-                f"input_ids {list(input_ids.shape)} and targets {list(targets.shape)} must have one shape, "
-                "[batch, length]"
+                f"input_ids {list(inputs.shape)} and targets {list(wanted.shape)} must have one shape, [batch, length]"
             )
-        inputs = _ids("input_ids", input_ids, self.model.config.vocab_size)
-        wanted = _ids("targets", targets, self.model.config.vocab_size, IGNORE_INDEX)
         tokens = int(np.count_nonzero(wanted != IGNORE_INDEX))
         if tokens == 0:
             raise ValueError("no target counts: all are -100")
@@ -202,6 +247,7 @@ class Trainer:
 
     def _update(self) -> None:
         config, model, scaling, skip = self.config, self.model, self._scaling, self._skip
+        assert model.gradients is not None  # as __init__ found
         gradients = model.gradients.data
         kernels.grad_norm(gradients, norm=self._norm)
         limit = math.inf if config.clip_norm is None else config.clip_norm
@@ -234,17 +280,3 @@ class Trainer:
             weight_decay=config.weight_decay,
             param_copy=None if model.weights is model.parameters else model.weights.data,
         )
-
-
-def _ids(name: str, ids: np.ndarray | Tensor, vocab: int, also: int | None = None) -> np.ndarray:
-    """As int32 on the host, every one a token or `also`: before the device is given anything, so that it can go on."""
-    array = ids.numpy() if isinstance(ids, Tensor) else np.asarray(ids)
-    wrong = (array < 0) | (array >= vocab)
-    if also is not None:
-        wrong &= array != also
-    if wrong.any():
-        at = np.argwhere(wrong)[0]
-        place = ", ".join(map(str, at.tolist()))
-        rule = f"0 to {vocab - 1}" + (f", or {also}" if also is not None else "")
-        raise errors.OutOfRangeError(20, f"{name}[{place}] is {array[tuple(at)]}; it must be {rule}")
-    return np.ascontiguousarray(array, np.int32)

@@ -1,0 +1,84 @@
+"""A model in a folder that the rest of the world opens: config.json and safetensors, as transformers has a Mixtral."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from ..context import Context
+from ..dtypes import DTYPES
+from ..formats import FormatError, Tokenizer, read_safetensors_folder, write_folder
+from ..formats.errors import unreadable
+from ..formats.run_folder import last_checkpoint
+from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, read_json, write_safetensors_folder
+from .config import MoEConfig, Precision
+from .mixtral import config_from_mixtral, config_to_mixtral, parameters_from_mixtral
+from .moe import MoETransformer, check_names
+from .parameters import ParameterLayout
+
+
+class ModelFolder:
+    """A folder with a model, opened: all of it checked except the values of the tensors, nothing loaded yet.
+
+    `config` is the model's, `files` what was opened, `tensors` has the arrays by the names of `ParameterLayout`.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]):
+        self.folder = Path(folder)
+        if not self.folder.is_dir():
+            raise unreadable(folder, "is not a folder", errno.ENOTDIR if self.folder.exists() else errno.ENOENT)
+        try:
+            self.config: MoEConfig = config_from_mixtral(read_json(self.folder / "config.json"))
+        except FormatError:
+            raise
+        except ValueError as error:
+            raise FormatError(self.folder / "config.json", str(error)) from error
+        self.files: SafetensorsFolder = read_safetensors_folder(self.folder)
+        try:
+            self.tensors: Mapping[str, np.ndarray] = parameters_from_mixtral(self.files)
+            layout = ParameterLayout(self.config)
+            check_names(self.tensors, layout.shapes())
+            for name, shape in layout.shapes().items():
+                if tuple(self.tensors[name].shape) != shape:
+                    found = list(self.tensors[name].shape)
+                    raise ValueError(f"tensor {name} has shape {found}; config.json makes it {list(shape)}")
+        except FormatError:
+            raise
+        except ValueError as error:
+            raise FormatError(self.folder, str(error)) from error
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str]) -> ModelFolder:
+        """The folder itself, or the last checkpoint of a run."""
+        return cls(last_checkpoint(path))
+
+    def model(self, ctx: Context, *, training: bool = False, precision: Precision = "f32") -> MoETransformer:
+        """The model with these weights, to compute in `precision`."""
+        try:
+            return MoETransformer.from_arrays(ctx, self.config, self.tensors, training=training, precision=precision)
+        except ValueError as error:
+            raise FormatError(self.folder, str(error)) from error
+
+
+def save_model(folder: str | os.PathLike[str], model: MoETransformer, tokenizer: Tokenizer | None = None) -> None:
+    """Writes a model, in one step, as a new folder; FileExistsError when there is one."""
+    with write_folder(folder) as temporary:
+        write_model(temporary, model, tokenizer)
+
+
+def write_model(
+    folder: Path, model: MoETransformer, tokenizer: Tokenizer | None = None, max_shard_bytes: int = DEFAULT_SHARD_BYTES
+) -> None:
+    """Writes a model's files into a folder that is being made (see `write_folder`)."""
+    model.ctx.synchronize()
+    dtype = DTYPES[model.parameters.data.dtype].numpy_name
+    config = json.dumps({**config_to_mixtral(model.config), "torch_dtype": dtype}, indent=2) + "\n"
+    (folder / "config.json").write_text(config, encoding="utf-8")
+    write_safetensors_folder(folder, model.parameters.arrays(), {"format": "pt"}, max_shard_bytes)
+    if tokenizer is not None:
+        (folder / "tokenizer.model").write_bytes(tokenizer.model)
