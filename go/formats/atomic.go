@@ -31,14 +31,14 @@ func syncPath(path string) error {
 
 // WriteFile replaces `path` by a file that holds `data`, in one step.
 func WriteFile(path string, data []byte) error {
-	return writeFileWith(path, func(file *os.File) error {
+	return WriteFileWith(path, func(file *os.File) error {
 		_, err := file.Write(data)
 		return err
 	})
 }
 
-// writeFileWith replaces `path` by what `write` puts into a file, in one step; when it fails, nothing is left.
-func writeFileWith(path string, write func(*os.File) error) error {
+// WriteFileWith replaces `path` by what `write` puts into a file, in one step; when it fails, nothing is left.
+func WriteFileWith(path string, write func(*os.File) error) error {
 	temporary := temporaryName(path, "")
 	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {

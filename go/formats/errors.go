@@ -1,12 +1,16 @@
-// Package formats reads and writes files: JSON as the Python package writes it, token shards, folders of safetensors,
-// all of them so that a kill at any moment leaves the last whole file. Nothing in here knows a model. Every reader
-// checks a file before it hands anything out and says in one sentence what is wrong with it.
+// Package formats reads and writes files: JSON as the Python package writes it, and token shards, so that a kill at any
+// moment leaves the last whole file. Nothing in here knows a model. Every reader checks a file before it hands anything
+// out and says in one sentence what is wrong with it.
 package formats
 
 import (
 	"errors"
 	"io/fs"
+	"strconv"
+	"strings"
 	"syscall"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Error says that a file is corrupt, truncated, or of another kind. The message names the file and what is wrong.
@@ -16,7 +20,29 @@ type Error struct {
 	Cause   error // what the system or a parser said; may be nil
 }
 
-func (e *Error) Error() string { return e.Path + ": " + e.Problem }
+// Error gives the sentence, fit for a terminal: cut where it is long, and without escape sequences of a file's texts.
+func (e *Error) Error() string {
+	problem := e.Problem
+	if length := utf8.RuneCountInString(problem); length > problemCharacters {
+		letters := []rune(problem)
+		problem = string(letters[:problemCharacters/2]) + " … " + string(letters[length-problemCharacters/2:])
+	}
+	return e.Path + ": " + printable(problem)
+}
+
+// printable spells what is no printable character, such as the start of an escape sequence that clears the screen.
+func printable(text string) string {
+	var out strings.Builder
+	for _, letter := range text {
+		if unicode.IsPrint(letter) {
+			out.WriteRune(letter)
+		} else {
+			quoted := strconv.QuoteRuneToASCII(letter)
+			out.WriteString(quoted[1 : len(quoted)-1])
+		}
+	}
+	return out.String()
+}
 
 // Unwrap gives the cause, so that errors.Is(err, fs.ErrNotExist) holds for a file that is missing.
 func (e *Error) Unwrap() error { return e.Cause }

@@ -5,25 +5,20 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"os"
 	"strconv"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-const (
-	// Deeper nesting than this is an attack, not a document.
-	maxJSONDepth = 512
-	// Converting a decimal takes time that grows with the square of its digits.
-	maxJSONDigits = 4300
-)
+// ReadJSON reads a JSON file that holds an object, of at most JSONBytes.
+func ReadJSON(path string) (*Object, error) { return ReadLongJSON(path, JSONBytes) }
 
-// ReadJSON reads a JSON file that holds an object.
-func ReadJSON(path string) (*Object, error) {
-	data, err := os.ReadFile(path)
+// ReadLongJSON reads a JSON file that holds an object, of at most `most` bytes.
+func ReadLongJSON(path string, most int64) (*Object, error) {
+	data, err := ReadRegular(path, most)
 	if err != nil {
-		return nil, CannotRead(path, err)
+		return nil, err
 	}
 	value, err := ParseJSON(data)
 	if err != nil {
@@ -37,7 +32,8 @@ func ReadJSON(path string) (*Object, error) {
 }
 
 // ParseJSON reads one JSON value (RFC 8259) and, as Python's json does, NaN, Infinity and -Infinity too. Objects keep
-// their order; of a name that comes twice the last value counts. Errors name the byte.
+// their order. A key stands once in an object; nesting, digits and the number of values are bounded, so that a text takes
+// memory and time in proportion to its size. Errors name the byte.
 func ParseJSON(data []byte) (any, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("it is not UTF-8")
@@ -56,8 +52,9 @@ func ParseJSON(data []byte) (any, error) {
 }
 
 type jsonParser struct {
-	text string
-	at   int
+	text  string
+	at    int
+	marks int // brackets, braces, commas and colons so far
 }
 
 func (p *jsonParser) fail(problem string) error {
@@ -79,9 +76,21 @@ func (p *jsonParser) take(text string) bool {
 	return false
 }
 
+// mark steps over a bracket, a comma or a colon if it comes next.
+func (p *jsonParser) mark(text string) bool {
+	found := p.take(text)
+	if found {
+		p.marks++
+	}
+	return found
+}
+
 func (p *jsonParser) value(depth int) (any, error) {
-	if depth > maxJSONDepth {
-		return nil, p.fail(fmt.Sprintf("it is nested deeper than %d levels", maxJSONDepth))
+	if depth > JSONDepth {
+		return nil, p.fail(fmt.Sprintf("it is nested deeper than %d levels", JSONDepth))
+	}
+	if p.marks > JSONMarks {
+		return nil, p.fail(fmt.Sprintf("it has more than %d brackets, commas and colons", JSONMarks))
 	}
 	switch {
 	case p.take("null"):
@@ -98,9 +107,9 @@ func (p *jsonParser) value(depth int) (any, error) {
 		return math.Inf(-1), nil
 	case p.take(`"`):
 		return p.string()
-	case p.take("["):
+	case p.mark("["):
 		return p.array(depth)
-	case p.take("{"):
+	case p.mark("{"):
 		return p.object(depth)
 	}
 	return p.number()
@@ -123,7 +132,7 @@ func (p *jsonParser) array(depth int) (any, error) {
 		if p.take("]") {
 			return values, nil
 		}
-		if !p.take(",") {
+		if !p.mark(",") {
 			return nil, p.fail("a ',' or ']' was expected")
 		}
 	}
@@ -145,7 +154,7 @@ func (p *jsonParser) object(depth int) (any, error) {
 			return nil, err
 		}
 		p.space()
-		if !p.take(":") {
+		if !p.mark(":") {
 			return nil, p.fail("a ':' was expected")
 		}
 		p.space()
@@ -153,12 +162,15 @@ func (p *jsonParser) object(depth int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
+		if object.Has(name) {
+			return nil, p.fail(fmt.Sprintf("the key %s is twice in one object", Repr(name)))
+		}
 		object.Set(name, value)
 		p.space()
 		if p.take("}") {
 			return object, nil
 		}
-		if !p.take(",") {
+		if !p.mark(",") {
 			return nil, p.fail("a ',' or '}' was expected")
 		}
 	}
@@ -287,9 +299,9 @@ func (p *jsonParser) number() (any, error) {
 	if number, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return number, nil
 	}
-	if len(text) > maxJSONDigits {
+	if len(text) > JSONDigits {
 		p.at = start
-		return nil, p.fail(fmt.Sprintf("a whole number has more than %d digits", maxJSONDigits))
+		return nil, p.fail(fmt.Sprintf("a whole number has more than %d digits", JSONDigits))
 	}
 	number, ok := new(big.Int).SetString(text, 10)
 	if !ok {

@@ -44,17 +44,16 @@ func TestJSONIsThatOfPython(t *testing.T) {
 }
 
 func TestJSONThatIsRead(t *testing.T) {
-	deep := strings.Repeat("[", 500) + "1" + strings.Repeat("]", 500)
+	deep := strings.Repeat("[", 513) + strings.Repeat("]", 513)
 	for text, wanted := range map[string]string{
-		" [ 1 ,\n2\t]\r\n":         `[1, 2]`,
-		`{"a": 1, "b": 2, "a": 3}`: `{"a": 3, "b": 2}`,
-		`"\u00E9\/\ud800x\udc00"`:  `"\u00e9/\ufffdx\ufffd"`,
-		`1E2`:                      `100.0`,
-		`1e400`:                    `Infinity`,
-		`-1e400`:                   `-Infinity`,
-		`1e-400`:                   `0.0`,
-		`-0`:                       `0`,
-		deep:                       deep,
+		" [ 1 ,\n2\t]\r\n":        `[1, 2]`,
+		`"\u00E9\/\ud800x\udc00"`: `"\u00e9/\ufffdx\ufffd"`,
+		`1E2`:                     `100.0`,
+		`1e400`:                   `Infinity`,
+		`-1e400`:                  `-Infinity`,
+		`1e-400`:                  `0.0`,
+		`-0`:                      `0`,
+		deep:                      deep,
 	} {
 		value, err := formats.ParseJSON([]byte(text))
 		if err != nil || formats.JSONLine(value) != wanted {
@@ -70,7 +69,8 @@ func TestJSONThatIsRefused(t *testing.T) {
 		`"`, `"a`, `"\`, `"\x"`, `"\u12"`, `"\u12g4"`, `"\ud800\u12"`, "\"a\nb\"", "\"\x01\"",
 		`01`, `-`, `+1`, `.5`, `1.`, `1e`, `1e+`, `0x1`, `1 2`, `nul`, `True`, `nan`, `- 1`, `1_000`,
 		"\xff", "\"\xc3\"", "\ufeff1", strings.Repeat("[", 100_000), strings.Repeat(`{"a":`, 100_000),
-		strings.Repeat("1", 5000),
+		strings.Repeat("1", 5000), `{"a": 1, "b": 2, "a": 3}`, `[{"a": {"b": 1, "b": 1}}]`,
+		strings.Repeat("[", 514) + strings.Repeat("]", 514), "[1" + strings.Repeat(",1", formats.JSONMarks) + "]",
 	} {
 		if value, err := formats.ParseJSON([]byte(text)); err == nil {
 			t.Errorf("%.40q became %v", text, value)
@@ -84,6 +84,8 @@ func TestJSONFilesThatAreRefused(t *testing.T) {
 		"cut":  {`{"a": `, "is not JSON (a value was expected, at byte 6)"},
 		"list": {`[1]`, "is not a JSON object"},
 		"text": {"\xff\xfe", "is not JSON (it is not UTF-8)"},
+		"keys": {`{"a": 1, "a": 1}`, "is not JSON (the key 'a' is twice in one object, at byte 15)"},
+		"size": {strings.Repeat(" ", formats.JSONBytes+1), "has 4194305 bytes; a file of its kind may have 4194304"},
 	} {
 		path := filepath.Join(folder, name)
 		check(t, os.WriteFile(path, []byte(test.content), 0o666))
@@ -131,6 +133,7 @@ func TestObjectsKeepTheirOrder(t *testing.T) {
 func FuzzParseJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{"a": [1, -2.5e3, "\u00e9\ud83d\ude00", null, true, NaN]}`, `[[[]]]`, `"\ud800"`, `1e400`, `{"a":{"a":{}}}`,
+		`{"a":1,"a":2}`, strings.Repeat("[", 520), strings.Repeat("9", 400), `"\u0000\ud83d"`, `{"a":[{},{"b":-0}]}`,
 	} {
 		f.Add([]byte(seed))
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Object is a JSON object that keeps the order of its names, so that what is written back reads as it did.
@@ -67,8 +68,19 @@ func (o *Object) Delete(name string) any {
 	return value
 }
 
-// Repr is a value as messages show it, in the notation of Python, in which the other front end shows it too.
-func Repr(value any) string {
+// Repr is a value as messages show it, in the notation of Python, in which the other front end shows it too; cut off
+// where it is long.
+func Repr(value any) string { return Excerpt(repr(value)) }
+
+// Excerpt is a text from a file as messages show it, cut off where it is long.
+func Excerpt(text string) string {
+	if len(text) <= shownCharacters || utf8.RuneCountInString(text) <= shownCharacters {
+		return text
+	}
+	return string([]rune(text)[:shownCharacters]) + "…"
+}
+
+func repr(value any) string {
 	switch value := value.(type) {
 	case nil:
 		return "None"
@@ -84,13 +96,13 @@ func Repr(value any) string {
 	case []any:
 		parts := make([]string, len(value))
 		for at, entry := range value {
-			parts[at] = Repr(entry)
+			parts[at] = repr(entry)
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
 	case *Object:
 		parts := make([]string, 0, value.Len())
 		for _, name := range value.names {
-			parts = append(parts, reprString(name)+": "+Repr(value.values[name]))
+			parts = append(parts, reprString(name)+": "+repr(value.values[name]))
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
 	case *big.Int:

@@ -43,17 +43,15 @@ type TokenShard struct {
 
 // OpenShard checks a shard.
 func OpenShard(path string) (*TokenShard, error) {
-	info, err := os.Stat(path)
+	file, size, err := OpenRegular(path)
 	if err != nil {
-		return nil, CannotRead(path, err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, &Error{Path: path, Problem: "is not a token shard: it is no file"}
-	}
-	shard := &TokenShard{Path: path, size: info.Size()}
-	head := make([]byte, min(shard.size, shardHeaderBytes))
-	if err := shard.read(head, 0); err != nil {
 		return nil, err
+	}
+	defer file.Close() // read only: nothing can be lost
+	shard := &TokenShard{Path: path, size: size}
+	head := make([]byte, min(size, shardHeaderBytes))
+	if _, err := io.ReadFull(file, head); err != nil {
+		return nil, CannotRead(path, err)
 	}
 	if problem := shard.readHeader(head); problem != "" {
 		return nil, &Error{Path: path, Problem: problem}
@@ -110,9 +108,9 @@ func (s *TokenShard) AddTo(digest io.Writer) error {
 
 // with opens the file for one reading. One that ends too early was cut short since the shard was checked.
 func (s *TokenShard) with(reading func(*os.File) error) error {
-	file, err := os.Open(s.Path)
+	file, _, err := OpenRegular(s.Path)
 	if err != nil {
-		return CannotRead(s.Path, err)
+		return err
 	}
 	defer file.Close() // read only: nothing can be lost
 	err = reading(file)

@@ -99,7 +99,7 @@ func TestShardsThatAreRefused(t *testing.T) {
 		!strings.Contains(err.Error(), "holds the token 300; its vocabulary has 300") {
 		t.Error(err)
 	}
-	if _, err := formats.OpenShard(t.TempDir()); err == nil || !strings.Contains(err.Error(), "it is no file") {
+	if _, err := formats.OpenShard(t.TempDir()); err == nil || !strings.Contains(err.Error(), "it is not a regular file") {
 		t.Error(err)
 	}
 }

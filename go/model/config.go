@@ -38,29 +38,39 @@ type Config struct {
 
 // fields are the options of a Config, with what each must be and what it does.
 var fields = options.Fields[Config]([]options.Words{
-	{"vocab_size", "a whole number, at least 1", "tokens of the vocabulary"},
-	{"hidden_size", "a whole number, at least 1", "width of the residual stream"},
-	{"num_layers", "a whole number, at least 1", "blocks"},
-	{"num_heads", "a whole number, at least 1", "query heads of attention"},
-	{"num_kv_heads", "a whole number, at least 1",
+	{"vocab_size", "a whole number, from 1 to 2147483647", "tokens of the vocabulary"},
+	{"hidden_size", "a whole number, from 1 to 2147483647", "width of the residual stream"},
+	{"num_layers", "a whole number, from 1 to 2147483647", "blocks"},
+	{"num_heads", "a whole number, from 1 to 2147483647", "query heads of attention"},
+	{"num_kv_heads", "a whole number, from 1 to 2147483647",
 		"key and value heads: 1 is multi-query attention, num_heads multi-head"},
-	{"head_dim", "a whole number, at least 1", "elements a head; a multiple of 8, at most 256"},
-	{"num_experts", "a whole number, at least 1", "experts a layer"},
-	{"experts_per_token", "a whole number, at least 1", "how many of them each token goes to"},
-	{"ffn_size", "a whole number, at least 1", "inner width of an expert"},
-	{"context", "a whole number, at least 1",
+	{"head_dim", "a whole number, from 1 to 2147483647", "elements a head; a multiple of 8, at most 256"},
+	{"num_experts", "a whole number, from 1 to 2147483647", "experts a layer"},
+	{"experts_per_token", "a whole number, from 1 to 2147483647", "how many of them each token goes to"},
+	{"ffn_size", "a whole number, from 1 to 2147483647", "inner width of an expert"},
+	{"context", "a whole number, from 1 to 2147483647",
 		"longest sequence in training, and at inference without stretching the rotary embedding"},
-	{"extended_context", "a whole number, at least 1", "longest sequence at inference with ntk_alpha"},
-	{"rope_base", "a finite number", "base of the rotary embedding's angles"},
-	{"ntk_alpha", "a finite number", "NTK-aware factor of that base, used beyond context only"},
-	{"norm_eps", "a finite number", "added to the mean square in RMSNorm"},
+	{"extended_context", "a whole number, from 1 to 2147483647", "longest sequence at inference with ntk_alpha"},
+	{"rope_base", "a number, from 1 to 1e+12", "base of the rotary embedding's angles"},
+	{"ntk_alpha", "a number, from 1 to 1e+06", "NTK-aware factor of that base, used beyond context only"},
+	{"norm_eps", "a number, from 0 to 1", "added to the mean square in RMSNorm"},
 	{"norm_topk_prob", "true or false", "whether a token's expert weights are divided by their sum"},
-	{"capacity_factor", "a finite number above 0, or none",
+	{"capacity_factor", "a number, from 1e-06 to 65536, or none",
 		"in training an expert takes at most ceil(factor * tokens * experts_per_token / num_experts) slots " +
 			"of a micro-batch, in token order, and drops the rest; None drops nothing"},
-	{"aux_alpha", "a finite number", "weight of the load-balancing loss"},
-	{"init_std", "a finite number", "standard deviation of the initial weights"},
+	{"aux_alpha", "a number, from 0 to 1000", "weight of the load-balancing loss"},
+	{"init_std", "a number, from 0 to 100", "standard deviation of the initial weights"},
 })
+
+// bounds are the least and the largest value of each number; tests/bounds.json has the reasons.
+var bounds = options.Bounds{
+	"rope_base":       {1, 1e12},
+	"ntk_alpha":       {1, 1e6},
+	"norm_eps":        {0, 1},
+	"capacity_factor": {1e-6, 65536},
+	"aux_alpha":       {0, 1000},
+	"init_std":        {0, 100},
+}
 
 // Options lists the options, for flags and help.
 func Options() []options.Field { return fields }
@@ -118,25 +128,15 @@ func (c Config) Object() *formats.Object {
 	return object
 }
 
-// Largest value of any size, so that products of two of them fit.
-const maxSize = 1<<31 - 1
-
 // Validate says which option is outside its range.
 func (c Config) Validate() error {
 	for _, field := range fields {
-		switch value := field.Get(&c).(type) {
-		case int64:
-			if value < 1 {
-				return field.Wrong(formats.Repr(value))
-			}
-			if value > maxSize {
-				return fmt.Errorf("%s is %d; it must be at most %d", field.Name, value, maxSize)
-			}
-		case float64:
-			if math.IsNaN(value) || math.IsInf(value, 0) {
-				return field.Wrong(formats.Repr(value))
-			}
+		if count, ok := field.Get(&c).(int64); ok && (count < 1 || count > formats.MaxCount) {
+			return field.Wrong(formats.Repr(count))
 		}
+	}
+	if err := bounds.Check(&c, fields, formats.Repr); err != nil {
+		return err
 	}
 	most, group := min(c.NumExperts, 64), fmt.Sprintf("a divisor of num_heads (%d)", c.NumHeads)
 	reach := fmt.Sprintf("at least context (%d)", c.Context)
@@ -150,12 +150,6 @@ func (c Config) Validate() error {
 		{c.HeadDim%8 == 0 && c.HeadDim <= 256, "head_dim", c.HeadDim, "a multiple of 8, at most 256"},
 		{c.ExpertsPerToken <= most, "experts_per_token", c.ExpertsPerToken, fmt.Sprintf("at most %d", most)},
 		{c.ExtendedContext >= c.Context, "extended_context", c.ExtendedContext, reach},
-		{c.RopeBase > 0, "rope_base", c.RopeBase, "above 0"},
-		{c.NTKAlpha >= 1, "ntk_alpha", c.NTKAlpha, "at least 1"},
-		{c.NormEps >= 0, "norm_eps", c.NormEps, "at least 0"},
-		{c.AuxAlpha >= 0, "aux_alpha", c.AuxAlpha, "at least 0"},
-		{c.InitStd >= 0, "init_std", c.InitStd, "at least 0"},
-		{c.CapacityFactor >= 0, "capacity_factor", c.CapacityFactor, "above 0"},
 	} {
 		if !rule.holds {
 			return fmt.Errorf("%s is %s; it must be %s", rule.name, formats.Repr(rule.value), rule.rule)
@@ -164,22 +158,16 @@ func (c Config) Validate() error {
 	return c.checkTotal()
 }
 
-// Bounds on what a file may ask for, far above any model that fits into a machine.
-const (
-	maxTensors    = 1 << 18
-	maxParameters = 1 << 50
-)
-
 // checkTotal refuses sizes whose products leave what the arithmetic of sizes can hold.
 func (c Config) checkTotal() error {
-	tensors := float64(c.NumLayers) * (7 + 3*float64(c.NumExperts))
+	tensors := float64(c.NumLayers)*(7+3*float64(c.NumExperts)) + 3
 	experts := 3 * float64(c.NumExperts) * float64(c.FFNSize)
 	attention := 2 * float64(c.HeadDim) * (float64(c.NumHeads) + float64(c.NumKVHeads))
 	rows := 2*float64(c.VocabSize) + float64(c.NumLayers)*(attention+float64(c.NumExperts)+experts+2)
-	if tensors > maxTensors {
-		return fmt.Errorf("num_layers and num_experts make %.0f tensors; a model may have %d", tensors, maxTensors)
+	if tensors > formats.ModelTensors {
+		return fmt.Errorf("num_layers and num_experts make %.0f tensors; a model may have %d", tensors, formats.ModelTensors)
 	}
-	if rows*float64(c.HiddenSize) > maxParameters {
+	if (rows+1)*float64(c.HiddenSize) > formats.ModelParameters {
 		return errors.New("the sizes make a model of more parameters than any machine holds")
 	}
 	return nil

@@ -46,7 +46,7 @@ func parse(t testing.TB, text string) *formats.Object {
 func TestOptionsThatAreRefused(t *testing.T) {
 	for text, words := range map[string]string{
 		`{"layers": 3}`:                                       "there is no model option 'layers'; there are aux_alpha",
-		`{"num_layers": 0}`:                                   "num_layers is 0; it must be a whole number, at least 1",
+		`{"num_layers": 0}`:                                   "num_layers is 0; it must be a whole number, from 1 to 2147483647",
 		`{"num_layers": "2"}`:                                 "num_layers is '2'; it must be a whole number",
 		`{"num_layers": 2.0}`:                                 "num_layers is 2.0; it must be a whole number",
 		`{"num_layers": true}`:                                "num_layers is True; it must be a whole number",
@@ -54,22 +54,22 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		`{"num_layers": [1]}`:                                 "num_layers is [1]; it must be a whole number",
 		`{"vocab_size": 1e3}`:                                 "vocab_size is 1000.0; it must be a whole number",
 		`{"vocab_size": 99999999999999999999}`:                "vocab_size is 99999999999999999999; it must be",
-		`{"vocab_size": 2147483648}`:                          "vocab_size is 2147483648; it must be at most 2147483647",
-		`{"num_experts": 2147483647}`:                         "make 193273528440 tensors; a model may have 262144",
+		`{"vocab_size": 2147483648}`:                          "vocab_size is 2147483648; it must be a whole number, from 1",
+		`{"num_experts": 2147483647}`:                         "make 193273528443 tensors; a model may have 65536",
 		`{"ffn_size": 2147483647, "hidden_size": 2147483647}`: "more parameters than any machine holds",
 		`{"num_kv_heads": 5}`:                                 "num_kv_heads is 5; it must be a divisor of num_heads (12)",
 		`{"head_dim": 12}`:                                    "head_dim is 12; it must be a multiple of 8, at most 256",
 		`{"head_dim": 264}`:                                   "head_dim is 264; it must be",
 		`{"experts_per_token": 17}`:                           "experts_per_token is 17; it must be at most 16",
 		`{"extended_context": 100}`:                           "it must be at least context (32768)",
-		`{"rope_base": 0}`:                                    "rope_base is 0.0; it must be above 0",
-		`{"rope_base": NaN}`:                                  "rope_base is nan; it must be a finite number",
-		`{"ntk_alpha": 0.5}`:                                  "ntk_alpha is 0.5; it must be at least 1",
-		`{"norm_eps": -1}`:                                    "norm_eps is -1.0; it must be at least 0",
+		`{"rope_base": 0}`:                                    "rope_base is 0.0; it must be a number, from 1 to 1e+12",
+		`{"rope_base": NaN}`:                                  "rope_base is nan; it must be a number, from 1 to 1e+12",
+		`{"ntk_alpha": 0.5}`:                                  "ntk_alpha is 0.5; it must be a number, from 1 to 1e+06",
+		`{"norm_eps": -1}`:                                    "norm_eps is -1.0; it must be a number, from 0 to 1",
 		`{"norm_topk_prob": 1}`:                               "norm_topk_prob is 1; it must be true or false",
-		`{"capacity_factor": 0}`:                              "it must be a finite number above 0, or none",
-		`{"capacity_factor": -1}`:                             "capacity_factor is -1.0; it must be above 0",
-		`{"init_std": Infinity}`:                              "init_std is inf; it must be a finite number",
+		`{"capacity_factor": 0}`:                              "capacity_factor is 0; it must be a number, from 1e-06 to 65536, or none",
+		`{"capacity_factor": -1}`:                             "capacity_factor is -1.0; it must be a number, from 1e-06",
+		`{"init_std": Infinity}`:                              "init_std is inf; it must be a number, from 0 to 100",
 	} {
 		config := model.Default()
 		err := config.Assign(parse(t, text))
@@ -137,14 +137,20 @@ func TestMixtralFromElsewhere(t *testing.T) {
 		`"rope_theta": 500`: 500, `"rope_parameters": {"rope_type": "default", "rope_theta": 700}`: 700,
 		`"rope_theta": 500, "rope_scaling": null`: 500, `"rope_theta": 5, "rope_parameters": {"rope_theta": 9.5}`: 9.5,
 	} {
-		if read, err := model.ConfigFromMixtral(parse(t, with(change))); err != nil || read.RopeBase != base {
+		if read, err := model.ConfigFromMixtral(with(t, change)); err != nil || read.RopeBase != base {
 			t.Errorf("%s: %v (%v), not %v", change, read.RopeBase, err, base)
 		}
 	}
 }
 
 // with is the foreign configuration with entries over its own.
-func with(entries string) string { return strings.TrimSuffix(foreign, "}") + ", " + entries + "}" }
+func with(t testing.TB, entries string) *formats.Object {
+	whole, change := parse(t, foreign), parse(t, "{"+entries+"}")
+	for _, name := range change.Names() {
+		whole.Set(name, change.Get(name))
+	}
+	return whole
+}
 
 func TestMixtralThatIsRefused(t *testing.T) {
 	for change, words := range map[string]string{
@@ -160,8 +166,8 @@ func TestMixtralThatIsRefused(t *testing.T) {
 		`"sliding_window": 64`:                                       "attends to all of its context (128)",
 		`"sliding_window": NaN`:                                      "sliding_window is nan",
 		`"sliding_window": "all"`:                                    "it must be a number or null",
-		`"rope_theta": "big"`:                                        "rope_theta is 'big'; it must be a number",
-		`"rope_theta": -1`:                                           "rope_base is -1.0; it must be above 0",
+		`"rope_theta": "big"`:                                        "rope_theta is 'big'; it must be a number, from 1",
+		`"rope_theta": -1`:                                           "rope_theta is -1; it must be a number, from 1 to 1e+12",
 		`"rope_scaling": {"type": "yarn"}`:                           "type 'yarn'; this model has 'default'",
 		`"rope_parameters": {"rope_type": ["x"]}`:                    "rotary embedding of type ['x']",
 		`"rope_parameters": 3`:                                       "rope_parameters is 3; it must be an object",
@@ -169,14 +175,14 @@ func TestMixtralThatIsRefused(t *testing.T) {
 		`"nncuda": {"depth": 3}`:                                     "the options under 'nncuda' must be among",
 		`"nncuda": {"extended_context": 64}`:                         "extended_context is 64; it must be",
 		`"nncuda": {"norm_topk_prob": null}`:                         "norm_topk_prob is None; it must be true or false",
-		`"num_local_experts": 1000000, "num_hidden_layers": 1000000`: "make 3000007000000 tensors",
+		`"num_local_experts": 1000000, "num_hidden_layers": 1000000`: "make 3000007000003 tensors",
 	} {
-		if _, err := model.ConfigFromMixtral(parse(t, with(change))); err == nil || !strings.Contains(err.Error(), words) {
+		if _, err := model.ConfigFromMixtral(with(t, change)); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %v, not %q", change, err, words)
 		}
 	}
-	window := with(`"sliding_window": 128`)
-	if _, err := model.ConfigFromMixtral(parse(t, window)); err != nil {
+	window := with(t, `"sliding_window": 128`)
+	if _, err := model.ConfigFromMixtral(window); err != nil {
 		t.Error("a window of all the context was refused:", err)
 	}
 }
@@ -216,7 +222,12 @@ func FuzzConfigFromMixtral(f *testing.F) {
 	config := model.Default()
 	f.Add([]byte(formats.JSONDocument(config.Mixtral())))
 	f.Add([]byte(foreign))
-	f.Add([]byte(with(`"rope_parameters": {"rope_theta": 9.5}, "sliding_window": 1e400`)))
+	for _, change := range []string{
+		`"rope_parameters": {"rope_theta": 9.5}, "sliding_window": 1e400`, `"rope_theta": 5e-324`,
+		`"vocab_size": 1` + strings.Repeat("0", 400), `"rms_norm_eps": 1e308`, `"num_local_experts": 2147483647`,
+	} {
+		f.Add([]byte(formats.JSONLine(with(f, change))))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		value, err := formats.ParseJSON(data)
 		object, ok := value.(*formats.Object)

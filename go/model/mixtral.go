@@ -178,13 +178,7 @@ func ropeBase(values *formats.Object) (float64, error) {
 			base = place.Get("rope_theta")
 		}
 	}
-	switch base := base.(type) {
-	case float64:
-		return base, nil
-	case int64:
-		return float64(base), nil
-	}
-	return 0, fmt.Errorf("rope_theta is %s; it must be a number", formats.Repr(base))
+	return bounds.Number("rope_base", "rope_theta", base, formats.Repr)
 }
 
 func ownOptions(values *formats.Object) (*formats.Object, error) {

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/safetensors"
 )
 
@@ -139,7 +138,7 @@ func floats(tensor safetensors.Tensor) ([]float32, error) {
 	case safetensors.F16:
 		read = func(bytes []byte) float32 { return widenHalf(binary.LittleEndian.Uint16(bytes)) }
 	default:
-		name := formats.ElementName(tensor.DType)
+		name := tensor.DType.Name()
 		return nil, fmt.Errorf("tensor %s has dtype %s; weights are floating-point numbers", tensor.Name, name)
 	}
 	values := make([]float32, len(tensor.Bytes)/size)

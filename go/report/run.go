@@ -52,7 +52,7 @@ type reader struct {
 // It is a *formats.Error when the folder holds no metrics at all: then there is nothing to report.
 func Read(folder string) (*formats.Object, error) {
 	path := filepath.Join(folder, "metrics.jsonl")
-	if !isFile(path) {
+	if !formats.Present(path) {
 		return nil, formats.Missing(folder, "is no training run: it holds no metrics.jsonl")
 	}
 	r := &reader{notes: []any{}, points: make(map[string][]point)}
@@ -114,12 +114,6 @@ func (r *reader) note(kind string, values ...any) {
 	r.notes = append(r.notes, append([]any{kind}, values...))
 }
 
-// isFile says whether a path is that of a file. What is none, such as a pipe, might never end.
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
-}
-
 // nameOf is the name of a folder, links followed.
 func nameOf(folder string) string {
 	absolute, err := filepath.Abs(folder)
@@ -163,23 +157,21 @@ func number(value any) float64 {
 // readLines gives the objects of a JSONL file that have a step, in the order of steps. A last line without its end is one
 // that is being written.
 func (r *reader) readLines(path string) ([]*formats.Object, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, formats.CannotRead(path, err)
-	}
-	name := filepath.Base(path)
+	name, number := filepath.Base(path), 0
 	var found []*formats.Object
-	lines := bytes.Split(data, []byte("\n"))
-	for index, line := range lines {
-		if len(bytes.Trim(line, " \t\r")) == 0 {
-			continue
+	for line, err := range formats.JSONLines(path) {
+		if err != nil {
+			return nil, err
 		}
-		if record := readRecord(line); record != nil {
-			found = append(found, record)
-		} else if index == len(lines)-1 {
+		number++
+		switch {
+		case len(bytes.Trim(line.Text, " \t\r\n")) == 0:
+		case isRecord(line.Record):
+			found = append(found, line.Record)
+		case !bytes.HasSuffix(line.Text, []byte("\n")):
 			r.note("cut", name)
-		} else {
-			r.note("line", name, index+1)
+		default:
+			r.note("line", name, number)
 		}
 	}
 	slices.SortStableFunc(found, func(a, b *formats.Object) int { return int(stepOf(a) - stepOf(b)) })
@@ -188,19 +180,13 @@ func (r *reader) readLines(path string) ([]*formats.Object, error) {
 
 func stepOf(record *formats.Object) int64 { return record.Get("step").(int64) }
 
-func readRecord(line []byte) *formats.Object {
-	value, err := formats.ParseJSON(line)
-	if err != nil {
-		return nil
+// isRecord says whether an object, which may be nil, is one of a step.
+func isRecord(record *formats.Object) bool {
+	if record == nil {
+		return false
 	}
-	record, ok := value.(*formats.Object)
-	if !ok {
-		return nil
-	}
-	if step, ok := record.Get("step").(int64); !ok || step < 0 || step >= mostSteps {
-		return nil
-	}
-	return record
+	step, ok := record.Get("step").(int64)
+	return ok && step >= 0 && step < mostSteps
 }
 
 func pointsOf(records []*formats.Object, name string) []point {
@@ -315,15 +301,11 @@ func (r *reader) readCheckpoints(root string) []any {
 
 // readCheckpoint gives state, model and bytes of a checkpoint, or the name of the file in it that failed.
 func readCheckpoint(folder string) (state train.State, config model.Config, size int64, failed string) {
-	path := filepath.Join(folder, "training.json")
-	if !isFile(path) {
-		return state, config, 0, "training.json"
-	}
-	state, err := train.ReadState(path)
+	state, err := train.ReadState(filepath.Join(folder, "training.json"))
 	if err != nil {
 		return state, config, 0, "training.json"
 	}
-	values, err := readFile(filepath.Join(folder, "config.json"))
+	values, err := formats.ReadJSON(filepath.Join(folder, "config.json"))
 	if err != nil {
 		return state, config, 0, "config.json"
 	}
@@ -344,19 +326,12 @@ func readCheckpoint(folder string) (state train.State, config model.Config, size
 	return state, config, size, ""
 }
 
-func readFile(path string) (*formats.Object, error) {
-	if !isFile(path) {
-		return nil, &formats.Error{Path: path, Problem: "is no file"}
-	}
-	return formats.ReadJSON(path)
-}
-
 // readObject gives the object in a file; an empty one when there is none.
 func (r *reader) readObject(path string) *formats.Object {
-	if _, err := os.Stat(path); err != nil {
+	if !formats.Present(path) {
 		return formats.NewObject()
 	}
-	object, err := readFile(path)
+	object, err := formats.ReadJSON(path)
 	if err != nil {
 		r.note("file", filepath.Base(path))
 		return formats.NewObject()
@@ -440,7 +415,7 @@ func (r *reader) countClipped() any {
 
 func (r *reader) readSamples(path string) []any {
 	samples := []any{}
-	if !isFile(path) {
+	if !formats.Present(path) {
 		return samples
 	}
 	records, err := r.readLines(path)

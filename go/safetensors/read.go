@@ -1,38 +1,20 @@
-// Package safetensors reads and writes safetensors files.
+// Package safetensors reads and writes safetensors files, and folders of them.
 //
 // A file is eight bytes of header length (little-endian), that many bytes of JSON, then the tensors' bytes, row-major
 // and little-endian, without holes (https://github.com/huggingface/safetensors, section "Format").
 package safetensors
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
 	"math"
-	"os"
 	"slices"
 	"syscall"
+
+	"github.com/nncuda/nncuda/go/formats"
 )
-
-// maxHeader is the largest header that is read, in bytes; the format's own limit.
-const maxHeader = 100_000_000
-
-// A FormatError says what is wrong with a file.
-type FormatError struct {
-	Path    string
-	Message string
-	Cause   error // of the system, if it was that
-}
-
-// Error is the path and what is wrong there.
-func (e *FormatError) Error() string { return e.Path + ": " + e.Message }
-
-// Unwrap is what the system said, if it was that.
-func (e *FormatError) Unwrap() error { return e.Cause }
 
 // A DType is an element type as the format calls it, such as "F32".
 type DType string
@@ -69,6 +51,21 @@ func (d DType) Size() int {
 	return 0
 }
 
+var elementNames = map[DType]string{
+	F64: "float64", F32: "float32", F16: "float16", BF16: "bfloat16",
+	I64: "int64", I32: "int32", I16: "int16", I8: "int8",
+	U64: "uint64", U32: "uint32", U16: "uint16", U8: "uint8",
+	Bool: "bool",
+}
+
+// Name is what messages call an element type: "float32" for F32.
+func (d DType) Name() string {
+	if name, known := elementNames[d]; known {
+		return name
+	}
+	return string(d)
+}
+
 // A Tensor is one tensor of a file. Its bytes may lie in the mapped file: they must not be written, nor used after the
 // file was closed.
 type Tensor struct {
@@ -101,7 +98,7 @@ type File struct {
 }
 
 // Open opens a file and checks its header in full: that every tensor has as many bytes as its shape says, and that they
-// cover the data without holes or overlap. The error is a [*FormatError].
+// cover the data without holes or overlap. The error is a [*formats.Error].
 func Open(path string) (*File, error) {
 	mapped, err := mapFile(path)
 	if err != nil {
@@ -110,38 +107,24 @@ func Open(path string) (*File, error) {
 	file := &File{Path: path, mapped: mapped}
 	if err := file.parse(); err != nil {
 		_ = file.Close()
-		return nil, &FormatError{Path: path, Message: fmt.Sprintf("is truncated, or not a safetensors file (%v)", err)}
+		problem := fmt.Sprintf("is truncated, or not a safetensors file (%v)", err)
+		return nil, &formats.Error{Path: path, Problem: problem, Cause: err}
 	}
 	return file, nil
 }
 
 func mapFile(path string) ([]byte, error) {
-	fail := func(err error) ([]byte, error) {
-		reason := err
-		var wrapped *fs.PathError
-		if errors.As(err, &wrapped) {
-			reason = wrapped.Err
-		}
-		return nil, &FormatError{Path: path, Message: fmt.Sprintf("cannot be read: %v", reason), Cause: err}
-	}
-	file, err := os.Open(path)
+	file, size, err := formats.OpenRegular(path)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
-	defer file.Close()
-	info, err := file.Stat()
+	defer file.Close() // the map stays
+	if size == 0 || size > math.MaxInt {
+		return nil, &formats.Error{Path: path, Problem: "is truncated, or not a safetensors file (it is empty)"}
+	}
+	mapped, err := syscall.Mmap(int(file.Fd()), 0, int(size), syscall.PROT_READ, syscall.MAP_SHARED)
 	if err != nil {
-		return fail(err)
-	}
-	if info.IsDir() {
-		return fail(syscall.EISDIR)
-	}
-	if info.Size() == 0 || info.Size() > math.MaxInt {
-		return nil, &FormatError{Path: path, Message: "is truncated, or not a safetensors file (it is empty)"}
-	}
-	mapped, err := syscall.Mmap(int(file.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
-	if err != nil {
-		return fail(err)
+		return nil, formats.CannotRead(path, err)
 	}
 	return mapped, nil
 }
@@ -167,9 +150,10 @@ func (f *File) Tensor(name string) (Tensor, bool) {
 
 // entry is a tensor in the header.
 type entry struct {
-	DType   *DType   `json:"dtype"`
-	Shape   *[]int64 `json:"shape"`
-	Offsets *[]int64 `json:"data_offsets"`
+	name        string
+	dtype       DType
+	shape       []int
+	first, last int64 // its bytes in the data
 }
 
 func (f *File) parse() error {
@@ -177,8 +161,8 @@ func (f *File) parse() error {
 		return errors.New("it is shorter than the length of a header")
 	}
 	length := binary.LittleEndian.Uint64(f.mapped)
-	if length > maxHeader {
-		return fmt.Errorf("a header of %d bytes is larger than any may be", length)
+	if length > formats.HeaderBytes {
+		return fmt.Errorf("a header of %d bytes; one may have %d", length, formats.HeaderBytes)
 	}
 	if length > uint64(len(f.mapped)-8) {
 		return fmt.Errorf("a header of %d bytes does not fit into the file", length)
@@ -188,29 +172,22 @@ func (f *File) parse() error {
 	if err != nil {
 		return err
 	}
-	f.names = slices.SortedFunc(maps.Keys(entries), func(a, b string) int {
-		x, y := *entries[a].Offsets, *entries[b].Offsets
-		if order := slices.Compare(x, y); order != 0 {
-			return order
-		}
-		return bytes.Compare([]byte(a), []byte(b))
+	slices.SortFunc(entries, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.last, b.last), cmp.Compare(a.name, b.name))
 	})
-	f.tensors = make(map[string]Tensor, len(entries))
+	f.names, f.tensors = make([]string, 0, len(entries)), make(map[string]Tensor, len(entries))
 	end := int64(0)
-	for _, name := range f.names {
-		tensor, first, last, err := entries[name].tensor(name)
-		if err != nil {
-			return err
+	for _, entry := range entries {
+		if entry.first != end {
+			return fmt.Errorf("tensor %s begins at byte %d of the data, not at %d", formats.Repr(entry.name), entry.first, end)
 		}
-		if first != end {
-			return fmt.Errorf("tensor '%s' begins at byte %d of the data, not at %d", name, first, end)
+		if entry.last > int64(len(data)) {
+			return fmt.Errorf("tensor %s ends at byte %d of %d", formats.Repr(entry.name), entry.last, len(data))
 		}
-		if last > int64(len(data)) {
-			return fmt.Errorf("tensor '%s' ends at byte %d of %d", name, last, len(data))
-		}
-		tensor.Bytes = data[first:last:last]
-		f.tensors[name] = tensor
-		end = last
+		bytes := data[entry.first:entry.last:entry.last]
+		f.names = append(f.names, entry.name)
+		f.tensors[entry.name] = Tensor{Name: entry.name, DType: entry.dtype, Shape: entry.shape, Bytes: bytes}
+		end = entry.last
 	}
 	if end != int64(len(data)) {
 		return fmt.Errorf("the tensors cover %d bytes of %d", end, len(data))
@@ -218,73 +195,98 @@ func (f *File) parse() error {
 	return nil
 }
 
-// parseHeader reads the JSON object key by key: a name that comes twice is an error, not the later one.
-func (f *File) parseHeader(text []byte) (map[string]entry, error) {
-	if len(text) == 0 || text[0] != '{' {
+// parseHeader reads the JSON object of a header: what it says of each tensor, and the metadata.
+func (f *File) parseHeader(text []byte) ([]entry, error) {
+	value, err := formats.ParseJSON(text)
+	if err != nil {
+		return nil, fmt.Errorf("the header is not JSON: %w", err)
+	}
+	header, ok := value.(*formats.Object)
+	if !ok {
 		return nil, errors.New("the header is not a JSON object")
 	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	if _, err := decoder.Token(); err != nil {
-		return nil, fmt.Errorf("the header is not JSON: %w", err)
+	if header.Has("__metadata__") {
+		if f.Metadata, ok = texts(header.Delete("__metadata__")); !ok {
+			return nil, errors.New("the metadata is not a map from text to text")
+		}
 	}
-	entries := map[string]entry{}
-	for decoder.More() {
-		token, err := decoder.Token()
+	if header.Len() > formats.FileTensors {
+		return nil, fmt.Errorf("it has %d tensors; a file may have %d", header.Len(), formats.FileTensors)
+	}
+	entries := make([]entry, 0, header.Len())
+	for _, name := range header.Names() {
+		entry, err := parseEntry(name, header.Get(name))
 		if err != nil {
-			return nil, fmt.Errorf("the header is not JSON: %w", err)
+			return nil, err
 		}
-		name := token.(string) // the decoder takes nothing else for a key
-		if name == "__metadata__" {
-			if f.Metadata != nil {
-				return nil, errors.New("the header has two entries of metadata")
-			}
-			f.Metadata = map[string]string{}
-			if err := decoder.Decode(&f.Metadata); err != nil {
-				return nil, fmt.Errorf("the metadata is not a map from text to text: %w", err)
-			}
-			continue
-		}
-		if _, twice := entries[name]; twice {
-			return nil, fmt.Errorf("there are two tensors '%s'", name)
-		}
-		decoder.DisallowUnknownFields()
-		var tensor entry
-		if err := decoder.Decode(&tensor); err != nil {
-			return nil, fmt.Errorf("tensor '%s': %w", name, err)
-		}
-		if tensor.DType == nil || tensor.Shape == nil || tensor.Offsets == nil || len(*tensor.Offsets) != 2 {
-			return nil, fmt.Errorf("tensor '%s' lacks its dtype, its shape or its two offsets", name)
-		}
-		entries[name] = tensor
-	}
-	if _, err := decoder.Token(); err != nil {
-		return nil, fmt.Errorf("the header is not JSON: %w", err)
-	}
-	if rest := bytes.Trim(text[decoder.InputOffset():], " \t\r\n"); len(rest) != 0 {
-		return nil, errors.New("something stands behind the header's JSON object")
+		entries = append(entries, entry)
 	}
 	return entries, nil
 }
 
-// tensor checks what the header says of one tensor. first and last are its place in the data.
-func (e entry) tensor(name string) (tensor Tensor, first, last int64, err error) {
-	size := int64(e.DType.Size())
-	if size == 0 {
-		return tensor, 0, 0, fmt.Errorf("tensor '%s' has dtype %s, which this program cannot use", name, *e.DType)
+// texts is a JSON object whose values are texts.
+func texts(value any) (map[string]string, bool) {
+	object, ok := value.(*formats.Object)
+	if !ok {
+		return nil, false
 	}
-	shape := make([]int, len(*e.Shape))
+	found := make(map[string]string, object.Len())
+	for _, name := range object.Names() {
+		if found[name], ok = object.Get(name).(string); !ok {
+			return nil, false
+		}
+	}
+	return found, true
+}
+
+// parseEntry checks what the header says of one tensor.
+func parseEntry(name string, value any) (entry, error) {
+	shown, made := formats.Repr(name), entry{name: name}
+	object, _ := value.(*formats.Object)
+	if object == nil {
+		return made, fmt.Errorf("tensor %s is not described by an object", shown)
+	}
+	dtype, isText := object.Get("dtype").(string)
+	shape, isShape := wholes(object.Get("shape"))
+	offsets, areOffsets := wholes(object.Get("data_offsets"))
+	if !isText || !isShape || !areOffsets || len(offsets) != 2 {
+		return made, fmt.Errorf("tensor %s lacks its dtype, its shape or its two offsets, or they are no whole numbers", shown)
+	}
+	made.dtype = DType(dtype)
+	size := int64(made.dtype.Size())
+	if size == 0 {
+		return made, fmt.Errorf("tensor %s has dtype %s, which this program cannot use", shown, formats.Excerpt(dtype))
+	}
+	made.shape = make([]int, len(shape))
 	bytes := size
-	for i, extent := range *e.Shape {
-		if extent < 0 || (extent > 0 && bytes > math.MaxInt64/extent) {
-			return tensor, 0, 0, fmt.Errorf("tensor '%s' has the shape %v, which none can have", name, *e.Shape)
+	for i, extent := range shape {
+		if extent > 0 && bytes > math.MaxInt64/extent {
+			return made, fmt.Errorf("tensor %s has the shape %s, which none can have", shown, formats.Repr(object.Get("shape")))
 		}
 		bytes *= extent
-		shape[i] = int(extent)
+		made.shape[i] = int(extent)
 	}
-	first, last = (*e.Offsets)[0], (*e.Offsets)[1]
-	if first < 0 || last < first || last-first != bytes {
-		return tensor, 0, 0, fmt.Errorf("tensor '%s' lies at bytes %d to %d, but its shape %v of %s takes %d", name,
-			first, last, *e.Shape, *e.DType, bytes)
+	made.first, made.last = offsets[0], offsets[1]
+	if made.last < made.first || made.last-made.first != bytes {
+		return made, fmt.Errorf("tensor %s lies at bytes %d to %d, but its shape %s of %s takes %d", shown,
+			made.first, made.last, formats.Repr(object.Get("shape")), dtype, bytes)
 	}
-	return Tensor{Name: name, DType: *e.DType, Shape: shape}, first, last, nil
+	return made, nil
+}
+
+// wholes is a JSON array of whole numbers, none of them below 0.
+func wholes(value any) ([]int64, bool) {
+	list, ok := value.([]any)
+	if !ok {
+		return nil, false
+	}
+	numbers := make([]int64, len(list))
+	for at, one := range list {
+		number, ok := one.(int64)
+		if !ok || number < 0 {
+			return nil, false
+		}
+		numbers[at] = number
+	}
+	return numbers, true
 }

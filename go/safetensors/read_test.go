@@ -2,12 +2,14 @@ package safetensors_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/safetensors"
 )
 
@@ -76,12 +78,12 @@ func TestWhatIsNoSafetensorsFileIsRefused(t *testing.T) {
 	}{
 		"empty":              {nil, "it is empty"},
 		"short":              {[]byte("1234567"), "shorter than the length"},
-		"huge header":        {binary.LittleEndian.AppendUint64(nil, 1<<63), "larger than any may be"},
+		"huge header":        {binary.LittleEndian.AppendUint64(nil, 1<<63), "one may have 33554432"},
 		"header beyond end":  {binary.LittleEndian.AppendUint64(nil, 10), "does not fit"},
 		"not an object":      {image(`[]`, ""), "not a JSON object"},
-		"not JSON":           {image(`{"a":`, ""), "'a'"},
+		"not JSON":           {image(`{"a":`, ""), "not JSON"},
 		"unended":            {image(`{`, ""), "not JSON"},
-		"tail":               {image(`{}x`, ""), "behind the header"},
+		"tail":               {image(`{}x`, ""), "something follows"},
 		"metadata of number": {image(`{"__metadata__":{"a":1}}`, ""), "metadata"},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, test.content, test.words) })
@@ -91,12 +93,11 @@ func TestWhatIsNoSafetensorsFileIsRefused(t *testing.T) {
 func TestTensorsThatDoNotFitAreRefused(t *testing.T) {
 	const byteAt0 = `"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}`
 	for name, test := range map[string]struct{ tensors, data, words string }{
-		"twice":           {byteAt0 + "," + byteAt0, "x", "two tensors 'a'"},
+		"twice":           {byteAt0 + "," + byteAt0, "x", "the key 'a' is twice"},
 		"unknown dtype":   {`"a":{"dtype":"F1","shape":[1],"data_offsets":[0,1]}`, "x", "dtype F1"},
-		"unknown field":   {`"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1],"more":1}`, "x", "more"},
 		"no shape":        {`"a":{"dtype":"I8","data_offsets":[0,1]}`, "x", "lacks"},
 		"three offsets":   {`"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1,2]}`, "x", "two offsets"},
-		"negative extent": {`"a":{"dtype":"I8","shape":[-1],"data_offsets":[0,1]}`, "x", "none can have"},
+		"negative extent": {`"a":{"dtype":"I8","shape":[-1],"data_offsets":[0,1]}`, "x", "no whole numbers"},
 		"overflow":        {`"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,1]}`, "x", "none can have"},
 		"fraction":        {`"a":{"dtype":"I8","shape":[1.5],"data_offsets":[0,1]}`, "x", "'a'"},
 		"wrong size":      {`"a":{"dtype":"F32","shape":[1],"data_offsets":[0,3]}`, "xyz", "takes 4"},
@@ -111,6 +112,42 @@ func TestTensorsThatDoNotFitAreRefused(t *testing.T) {
 	}
 }
 
+// described is a header of so many tensors of one byte.
+func described(count int) string {
+	var header strings.Builder
+	for at := range count {
+		fmt.Fprintf(&header, `,"%d":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}`, at, at, at+1)
+	}
+	return "{" + strings.TrimPrefix(header.String(), ",") + "}"
+}
+
+func TestHeadersMadeToHurtAreRefused(t *testing.T) {
+	const many = formats.FileTensors + 1
+	shape := strings.Repeat("1,", 100_000) + "1"
+	for words, content := range map[string][]byte{
+		"131073 tensors; a file may have 131072": image(described(many), strings.Repeat("x", many)),
+		"more than 2097152 brackets":             image(described(200_000), strings.Repeat("x", 200_000)),
+		"a header of 33554433 bytes; one may":    image("{"+strings.Repeat(" ", formats.HeaderBytes-1)+"}", ""),
+		"its shape [1, 1, 1, 1,":                 image(`{"a":{"dtype":"U8","shape":[`+shape+`],"data_offsets":[0,2]}}`, "xy"),
+		"tensor 'aaaaaaaaaa": image(
+			`{"`+strings.Repeat("a", 99_999)+`":{"dtype":"F1","shape":[1],"data_offsets":[0,1]}}`, "x"),
+		"has dtype bbbbbbbb": image(
+			`{"a":{"dtype":"`+strings.Repeat("b", 99_999)+`","shape":[1],"data_offsets":[0,1]}}`, "x"),
+	} {
+		path := write(t, content)
+		if _, err := safetensors.Open(path); err == nil || !strings.Contains(err.Error(), words) ||
+			len(err.Error()) > len(path)+500 {
+			t.Errorf("%.800v, not %q", err, words)
+		}
+	}
+	file, err := safetensors.Open(write(t, image(described(many-1), strings.Repeat("x", many-1))))
+	check(t, err)
+	if found := len(file.Names()); found != many-1 {
+		t.Error(found)
+	}
+	check(t, file.Close())
+}
+
 func TestAFileThatIsNotThere(t *testing.T) {
 	_, err := safetensors.Open(filepath.Join(t.TempDir(), "none"))
 	if err == nil || !strings.Contains(err.Error(), ": cannot be read: no such file or directory") {
@@ -122,6 +159,15 @@ func TestAFileThatIsNotThere(t *testing.T) {
 func FuzzOpen(f *testing.F) {
 	f.Add(image(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}}`, "x"))
 	f.Add(image(`{"__metadata__":{"a":"b"}}`, ""))
+	for _, hostile := range []string{
+		`{"a":{"dtype":"I8","shape":[0,18446744073709551612],"data_offsets":[0,0]}}`,
+		`{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}`,
+		`{"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}}`,
+		`{"__metadata__":{"a":"b","a":"c"}}`, `{"a":{"dtype":"I8","shape":[1],"data_offsets":[1,0]}}`,
+		strings.Repeat(`{"a":`, 600),
+	} {
+		f.Add(image(hostile, "x"))
+	}
 	f.Fuzz(func(t *testing.T, content []byte) {
 		path := filepath.Join(t.TempDir(), "file")
 		if err := os.WriteFile(path, content, 0o600); err != nil {

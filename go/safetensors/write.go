@@ -11,6 +11,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/nncuda/nncuda/go/formats"
 )
 
 // order is the order of element types in a file: the widest first, so that every tensor is aligned to its elements. It
@@ -27,7 +29,7 @@ func Write(path string, tensors []Tensor, metadata map[string]string) error {
 	})
 	header, err := header(sorted, metadata)
 	if err != nil {
-		return &FormatError{Path: path, Message: err.Error()}
+		return &formats.Error{Path: path, Problem: err.Error(), Cause: err}
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
@@ -121,8 +123,9 @@ func header(sorted []Tensor, metadata map[string]string) ([]byte, error) {
 		text.WriteByte(' ')
 	}
 	length := text.Len() - 8
-	if length > maxHeader {
-		return nil, fmt.Errorf("its header would take %d bytes; %d are the most that a reader takes", length, maxHeader)
+	if length > formats.HeaderBytes || len(sorted) > formats.FileTensors {
+		return nil, fmt.Errorf("%d tensors and a header of %d bytes; a file may have %d and %d", len(sorted), length,
+			formats.FileTensors, formats.HeaderBytes)
 	}
 	binary.LittleEndian.PutUint64(text.Bytes(), uint64(length))
 	return text.Bytes(), nil

@@ -6,7 +6,6 @@ package tokenizer
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -43,9 +42,9 @@ func (p piece) isText() bool {
 
 // Open reads a tokenizer file. The error is a *formats.Error.
 func Open(path string) (*Tokenizer, error) {
-	content, err := os.ReadFile(path)
+	content, err := formats.ReadRegular(path, formats.TokenizerModelBytes)
 	if err != nil {
-		return nil, formats.CannotRead(path, err)
+		return nil, err
 	}
 	made, err := New(content)
 	if err != nil {

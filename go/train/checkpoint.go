@@ -31,7 +31,7 @@ import (
 type Checkpoint struct {
 	Folder    string
 	Config    model.Config
-	Files     *formats.TensorFolder
+	Files     *safetensors.Folder
 	Tokenizer *tokenizer.Tokenizer
 	Training  *State
 
@@ -52,7 +52,7 @@ func OpenCheckpoint(folder string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, formats.Wrap(path, err)
 	}
-	files, err := formats.OpenTensorFolder(folder)
+	files, err := safetensors.OpenFolder(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -72,13 +72,13 @@ func (c *Checkpoint) read() error {
 		return err
 	}
 	path := filepath.Join(c.Folder, "tokenizer.model")
-	if exists(path) {
+	if formats.Present(path) {
 		if c.Tokenizer, err = tokenizer.Open(path); err != nil {
 			return err
 		}
 	}
 	path = filepath.Join(c.Folder, "training.json")
-	if exists(path) {
+	if formats.Present(path) {
 		state, err := ReadState(path)
 		if err != nil {
 			return err
@@ -86,11 +86,6 @@ func (c *Checkpoint) read() error {
 		c.Training = &state
 	}
 	return nil
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // Close lets go of the files.
@@ -197,7 +192,7 @@ func fillCheckpoint(folder string, trainer *Trainer, state State, tokens *tokeni
 		return err
 	}
 	metadata := map[string]string{"format": "pt"}
-	if err := formats.WriteTensorFolder(folder, weights, metadata, formats.DefaultShardBytes); err != nil {
+	if err := safetensors.WriteFolder(folder, weights, metadata, safetensors.DefaultShardBytes); err != nil {
 		return err
 	}
 	if tokens != nil {

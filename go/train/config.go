@@ -3,7 +3,6 @@ package train
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -49,23 +48,23 @@ type Config struct {
 
 // fields are the options of a Config, with what each must be and what it does.
 var fields = options.Fields[Config]([]options.Words{
-	{"steps", "a whole number, at least 1", "updates in all; the schedule ends here"},
-	{"batch_size", "a whole number, at least 1", "sequences an update"},
-	{"micro_batch_size", "a whole number, at least 1",
+	{"steps", "a whole number, from 1 to 2147483647", "updates in all; the schedule ends here"},
+	{"batch_size", "a whole number, from 1 to 2147483647", "sequences an update"},
+	{"micro_batch_size", "a whole number, from 1 to 2147483647",
 		"sequences that run at once; the gradients of the micro-batches of an update are added up"},
-	{"sequence_length", "a whole number, at least 1", "tokens a sequence"},
-	{"learning_rate", "a number, at least 0", "highest rate, reached after the warm-up"},
+	{"sequence_length", "a whole number, from 1 to 2147483647", "tokens a sequence"},
+	{"learning_rate", "a number, from 0 to 1e+30", "highest rate, reached after the warm-up"},
 	{"min_rate_share", "a number, from 0 to 1", "the cosine ends at this share of it"},
-	{"warmup_steps", "a whole number, at least 0", "steps of linear warm-up"},
-	{"beta1", "a number, from 0 to 1, and below 1", "AdamW's"},
-	{"beta2", "a number, from 0 to 1, and below 1", "AdamW's"},
-	{"eps", "a number above 0", "AdamW's"},
-	{"weight_decay", "a number, at least 0", "decoupled, on matrices only"},
-	{"clip_norm", "a number above 0, or none for no clipping",
+	{"warmup_steps", "a whole number, from 0 to 2147483647", "steps of linear warm-up"},
+	{"beta1", "a number, from 0 to 0.999999", "AdamW's"},
+	{"beta2", "a number, from 0 to 0.999999", "AdamW's"},
+	{"eps", "a number, from 1e-30 to 1", "AdamW's"},
+	{"weight_decay", "a number, from 0 to 1e+30", "decoupled, on matrices only"},
+	{"clip_norm", "a number, from 1e-30 to 1e+30, or none",
 		"largest global norm of the gradients; None never clips"},
-	{"max_loss", "a number above 0, or none for 10 ln(vocab_size)",
+	{"max_loss", "a number, from 1e-30 to 1e+38, or none",
 		"a reported loss above it ends the run as diverged; None is 10 ln(vocab_size)"},
-	{"activation_checkpointing", "a whole number, at least 0",
+	{"activation_checkpointing", "a whole number, from 0 to 2147483647",
 		"to save memory, every so many blocks one keeps its input alone and recomputes the rest in backward, with " +
 			"the same bits: 1 is every block, 0 none"},
 	{"recompute_experts", "true or false",
@@ -76,18 +75,18 @@ var fields = options.Fields[Config]([]options.Words{
 		"what both moments of AdamW are kept in, to save memory: f32, bf16, or f8, which is 8-bit codes with a scale " +
 			"for every 256 parameters"},
 	{"loss_scale", "a number, from 5.96046e-08 to 1.67772e+07", "scale of the losses to begin with, with f16"},
-	{"loss_scale_growth", "a number, at least 1",
+	{"loss_scale_growth", "a number, from 1 to 1.67772e+07",
 		"factor of the scale after loss_scale_interval steps without an overflow"},
-	{"loss_scale_backoff", "a number, from 0 to 1, and above 0",
+	{"loss_scale_backoff", "a number, from 5.96046e-08 to 1",
 		"factor of the scale after a step whose gradients overflow, which is skipped"},
-	{"loss_scale_interval", "a whole number, at least 1", "steps without an overflow after which the scale grows"},
+	{"loss_scale_interval", "a whole number, from 1 to 2147483647", "steps without an overflow after which the scale grows"},
 	{"seed", "a whole number of 64 bits", "of the initial weights and of the data order"},
-	{"eval_every", "a whole number, at least 0",
+	{"eval_every", "a whole number, from 0 to 2147483647",
 		"steps between evaluations on held-out text; 0 evaluates at the end alone"},
-	{"eval_batches", "a whole number, at least 0", "batches an evaluation takes, always the same ones; 0 takes all"},
-	{"save_every", "a whole number, at least 0", "steps between checkpoints; 0 saves at the end alone"},
-	{"keep_checkpoints", "a whole number, at least 1", "how many of the newest to keep, beside the best"},
-	{"log_every", "a whole number, at least 1", "steps between lines of metrics"},
+	{"eval_batches", "a whole number, from 0 to 2147483647", "batches an evaluation takes, always the same ones; 0 takes all"},
+	{"save_every", "a whole number, from 0 to 2147483647", "steps between checkpoints; 0 saves at the end alone"},
+	{"keep_checkpoints", "a whole number, from 1 to 2147483647", "how many of the newest to keep, beside the best"},
+	{"log_every", "a whole number, from 1 to 2147483647", "steps between lines of metrics"},
 })
 
 // added are options that checkpoints did not have from the beginning. Files have them where they are not at their
@@ -109,6 +108,21 @@ func Changeable() []string {
 
 // Loss scales that the library takes.
 const leastLossScale, largestLossScale = 1.0 / (1 << 24), 1 << 24
+
+// bounds are the least and the largest value of each number; tests/bounds.json has the reasons.
+var bounds = options.Bounds{
+	"learning_rate":      {0, 1e30},
+	"min_rate_share":     {0, 1},
+	"beta1":              {0, 0.999999},
+	"beta2":              {0, 0.999999},
+	"eps":                {1e-30, 1},
+	"weight_decay":       {0, 1e30},
+	"clip_norm":          {1e-30, 1e30},
+	"max_loss":           {1e-30, 1e38},
+	"loss_scale":         {leastLossScale, largestLossScale},
+	"loss_scale_growth":  {1, largestLossScale},
+	"loss_scale_backoff": {leastLossScale, 1},
+}
 
 // Options lists the options, for flags and help.
 func Options() []options.Field { return fields }
@@ -157,37 +171,20 @@ func (c Config) with(changes *formats.Object) (Config, error) {
 	return c, c.Validate()
 }
 
-// Sizes and counts beyond this would not fit the library's 32-bit options.
-const maxCount = math.MaxInt32
-
 // Validate says which option is outside its range.
 func (c Config) Validate() error {
-	within := func(value, low, high float64) bool { return value >= low && value <= high && !math.IsInf(value, 0) }
-	count := func(value, least int) bool { return value >= least && value <= maxCount }
+	count := func(value, least int) bool { return value >= least && value <= formats.MaxCount }
 	holds := map[string]bool{
 		"steps":            count(c.Steps, 1),
 		"batch_size":       count(c.BatchSize, 1),
 		"micro_batch_size": count(c.MicroBatchSize, 0),
 		"sequence_length":  count(c.SequenceLength, 1),
-		"learning_rate":    within(c.LearningRate, 0, math.Inf(1)),
-		"min_rate_share":   within(c.MinRateShare, 0, 1),
 		"warmup_steps":     count(c.WarmupSteps, 0),
-		"beta1":            within(c.Beta1, 0, 1) && c.Beta1 < 1,
-		"beta2":            within(c.Beta2, 0, 1) && c.Beta2 < 1,
-		"eps":              within(c.Eps, 0, math.Inf(1)) && c.Eps > 0,
-		"weight_decay":     within(c.WeightDecay, 0, math.Inf(1)),
-		"clip_norm":        within(c.ClipNorm, 0, math.Inf(1)),
-		"max_loss":         within(c.MaxLoss, 0, math.Inf(1)),
-		"seed":             true,
 
 		"activation_checkpointing": count(c.ActivationCheckpointing, 0),
-		"recompute_experts":        true,
 		"precision":                c.Precision.Validate() == nil,
 		"moments":                  slices.Contains(MomentsKinds(), c.Moments),
-		"loss_scale":               within(c.LossScale, leastLossScale, largestLossScale),
-		"loss_scale_growth":        within(c.LossScaleGrowth, 1, math.Inf(1)),
-		"loss_scale_backoff":       within(c.LossScaleBackoff, 0, 1) && c.LossScaleBackoff > 0,
-		"loss_scale_interval":      c.LossScaleInterval >= 1,
+		"loss_scale_interval":      count(c.LossScaleInterval, 1),
 
 		"eval_every":       count(c.EvalEvery, 0),
 		"eval_batches":     count(c.EvalBatches, 0),
@@ -196,9 +193,12 @@ func (c Config) Validate() error {
 		"log_every":        count(c.LogEvery, 1),
 	}
 	for _, field := range fields {
-		if !holds[field.Name] {
+		if held, checked := holds[field.Name]; checked && !held {
 			return field.Wrong(formats.Repr(field.Get(&c)))
 		}
+	}
+	if err := bounds.Check(&c, fields, formats.Repr); err != nil {
+		return err
 	}
 	if c.RecomputeExperts && c.ActivationCheckpointing == 1 {
 		return errors.New("recompute_experts is for blocks that activation_checkpointing leaves; 1 leaves none")

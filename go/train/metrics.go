@@ -1,32 +1,65 @@
 package train
 
 import (
-	"errors"
-	"io/fs"
+	"bufio"
+	"bytes"
+	"math/big"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
 )
 
-// ReadMetrics gives the records of a metrics file; a last line that a kill cut off is left out.
+// ReadMetrics gives the records of a metrics file, up to a line that a kill cut off.
 func ReadMetrics(path string) ([]*formats.Object, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, formats.CannotRead(path, err)
-	}
 	var records []*formats.Object
-	for line := range strings.Lines(string(data)) {
-		value, err := formats.ParseJSON([]byte(line))
+	for line, err := range formats.JSONLines(path) {
 		if err != nil {
+			return nil, err
+		}
+		if line.Record == nil {
 			break
 		}
-		if record, ok := value.(*formats.Object); ok {
-			records = append(records, record)
-		}
+		records = append(records, line.Record)
 	}
 	return records, nil
+}
+
+// dropRecords takes the records behind `step` out of a file of them, and what stands behind a line that a kill cut off;
+// the other lines stay as they are. Nothing happens when there is no file.
+func dropRecords(path string, step int) error {
+	if !formats.Present(path) {
+		return nil
+	}
+	return formats.WriteFileWith(path, func(file *os.File) error {
+		kept := bufio.NewWriter(file)
+		for line, err := range formats.JSONLines(path) {
+			if err != nil {
+				return err
+			}
+			if line.Record == nil {
+				break
+			}
+			if !isBehind(line.Record.Get("step"), step) {
+				kept.Write(bytes.TrimRight(line.Text, "\r\n")) // Flush tells of a failure
+				kept.WriteByte('\n')
+			}
+		}
+		return kept.Flush()
+	})
+}
+
+// isBehind says whether the step of a record is a number above `step`.
+func isBehind(value any, step int) bool {
+	switch value := value.(type) {
+	case int64:
+		return value > int64(step)
+	case *big.Int:
+		return value.Sign() > 0
+	case float64:
+		return !(value <= float64(step))
+	}
+	return false
 }
 
 // metricsLog appends records to metrics.jsonl in a run folder.
@@ -36,20 +69,8 @@ type metricsLog struct{ file *os.File }
 // again.
 func openMetrics(folder string, step int) (*metricsLog, error) {
 	path := filepath.Join(folder, "metrics.jsonl")
-	records, err := ReadMetrics(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := dropRecords(path, step); err != nil {
 		return nil, err
-	}
-	if err == nil {
-		var kept strings.Builder
-		for _, record := range records {
-			if at, ok := record.Get("step").(int64); !ok || at <= int64(step) {
-				kept.WriteString(formats.JSONLine(record) + "\n")
-			}
-		}
-		if err := formats.WriteFile(path, []byte(kept.String())); err != nil {
-			return nil, err
-		}
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
 	if err != nil {

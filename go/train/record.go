@@ -3,9 +3,7 @@ package train
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -119,10 +117,10 @@ func ReadSources(folder string) (Sources, error) {
 // run without a record, or with one from before there were hashes, takes any.
 func checkDigest(folder, name, source string, windows *Windows) error {
 	path := filepath.Join(folder, recordFile)
-	record, err := formats.ReadJSON(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if !formats.Present(path) {
 		return nil
 	}
+	record, err := formats.ReadJSON(path)
 	if err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func TestResumeWithOtherOptions(t *testing.T) {
 		value int64
 		words string
 	}{
-		{"log_every", 0, "log_every is 0; it must be a whole number, at least 1"},
+		{"log_every", 0, "log_every is 0; it must be a whole number, from 1 to 2147483647"},
 		{"activation_checkpointing", 9, "activation_checkpointing is 9; this model has 2 blocks"},
 		{"activation_checkpointing", 1, "recompute_experts is for blocks that activation_checkpointing leaves"},
 		{"steps", 9, "a run goes on with the steps it has; it takes others of micro_batch_size,"},

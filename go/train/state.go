@@ -3,7 +3,6 @@ package train
 import (
 	"fmt"
 	"math"
-	"math/big"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/internal/options"
 	"github.com/nncuda/nncuda/go/model"
 )
 
@@ -89,15 +89,20 @@ func stateFrom(values *formats.Object) (State, error) {
 		names := strings.Join(found, ", ")
 		return state, fmt.Errorf("has the entries %s; some are missing or too many", names)
 	}
+	const mostWindows = 1<<62 - 1
 	for _, whole := range []struct {
-		name  string
-		least int64
-		into  *int
-	}{{"step", 0, &state.Step}, {"data_position", 0, &state.DataPosition}, {"data_windows", 1, &state.DataWindows}} {
+		name        string
+		least, most int64
+		into        *int
+	}{
+		{"step", 0, formats.MaxCount, &state.Step},
+		{"data_position", 0, mostWindows, &state.DataPosition},
+		{"data_windows", 1, mostWindows, &state.DataWindows},
+	} {
 		value, ok := values.Get(whole.name).(int64)
-		if !ok || value < whole.least || value >= 1<<62 {
-			found := formats.Repr(values.Get(whole.name))
-			return state, fmt.Errorf("%s is %s; it must be a whole number, at least %d", whole.name, found, whole.least)
+		if !ok || value < whole.least || value > whole.most {
+			rule := fmt.Sprintf("a whole number, from %d to %d", whole.least, whole.most)
+			return state, fmt.Errorf("%s is %s; it must be %s", whole.name, formats.Repr(values.Get(whole.name)), rule)
 		}
 		*whole.into = int(value)
 	}
@@ -105,18 +110,22 @@ func stateFrom(values *formats.Object) (State, error) {
 	if state.Seconds, err = number(values, "seconds"); err != nil {
 		return state, err
 	}
-	if values.Get("held_out_loss") != nil {
-		loss, err := number(values, "held_out_loss")
-		if err != nil {
+	loss, isFloat := values.Get("held_out_loss").(float64)
+	switch {
+	case values.Get("held_out_loss") == nil:
+	case isFloat && (math.IsNaN(loss) || math.IsInf(loss, 0)): // which a loss may become
+		state.HeldOutLoss = &loss
+	default:
+		if loss, err = number(values, "held_out_loss"); err != nil {
 			return state, err
 		}
 		state.HeldOutLoss = &loss
 	}
-	options, ok := values.Get("train").(*formats.Object)
+	given, ok := values.Get("train").(*formats.Object)
 	if !ok {
 		return state, fmt.Errorf("train is not an object")
 	}
-	if err := state.Train.Assign(options); err != nil {
+	if err := state.Train.Assign(given); err != nil {
 		return state, err
 	}
 	if err := state.Train.Validate(); err != nil {
@@ -143,7 +152,7 @@ func scalingFrom(value any, state State) (*LossScaling, error) {
 		return nil, fmt.Errorf("loss_scaling is %s; it must have scale, good_steps and skipped", found)
 	}
 	scale, err := number(values, "scale")
-	if err != nil || !(scale >= leastLossScale && scale <= largestLossScale) {
+	if err != nil {
 		found := formats.Repr(values.Get("scale"))
 		return nil, fmt.Errorf("the scale of loss_scaling is %s; it must be a number, 2^-24 to 2^24", found)
 	}
@@ -166,18 +175,14 @@ func scalingFrom(value any, state State) (*LossScaling, error) {
 	return scaling, nil
 }
 
+// stateBounds are the least and the largest value of the numbers of a state; tests/bounds.json has the reasons.
+var stateBounds = options.Bounds{
+	"seconds": {0, 1e12}, "held_out_loss": {-1, 1e38}, "scale": {leastLossScale, largestLossScale},
+}
+
+// number gives a number that is within its bounds.
 func number(values *formats.Object, name string) (float64, error) {
-	switch value := values.Get(name).(type) {
-	case float64:
-		return value, nil
-	case int64:
-		return float64(value), nil
-	case *big.Int:
-		decimal, _ := new(big.Float).SetInt(value).Float64()
-		return decimal, nil
-	default:
-		return 0, fmt.Errorf("%s is %s; it must be a number", name, formats.Repr(value))
-	}
+	return stateBounds.Number(name, name, values.Get(name), formats.Repr)
 }
 
 var stepFolder = regexp.MustCompile(`^step-(\d{8,})$`)
@@ -219,7 +224,8 @@ func bestCheckpoint(root string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if loss := state.HeldOutLoss; loss != nil && (best == "" || *loss < lowest) {
+		if loss := state.HeldOutLoss; loss != nil && !math.IsNaN(*loss) && !math.IsInf(*loss, 0) &&
+			(best == "" || *loss < lowest) {
 			best, lowest = folder, *loss
 		}
 	}

@@ -277,9 +277,46 @@ def mutate_tokenizer_json(data: bytes, rng: random.Random) -> bytes:
     return fuzz_json.mutate(data, rng, TOKENIZER_KEYS, TOKENIZER_TEXTS)
 
 
+RECORD_KEYS = ("step", "loss", "held_out_loss", "expert_shares", "grad_norm", "tokens", "seconds")
+TOML_VALUES = (
+    b"1", b"0", b"-1", b"1.5", b"nan", b"-inf", b"1e400", b"5e-324", b"9" * 400, b"0x" + b"f" * 900, b"true", b'"none"',
+    b'"f16"', b'"\\u0000"', b"[1, 2]", b"{a = 1}", b"1979-05-27", b"[" * 900, b"{a = " * 300, b"'a'",
+)  # fmt: skip
+
+
 def mutate_config(data: bytes, rng: random.Random) -> bytes:
     """A `config.json`, index or the like."""
     return fuzz_json.mutate(data, rng, CONFIG_KEYS, CONFIG_TEXTS)
+
+
+def mutate_lines(data: bytes, rng: random.Random) -> bytes:
+    """A JSONL file: one of its lines another, twice, gone, or a change inside it."""
+    lines = data.splitlines(keepends=True) or [b""]
+    at = rng.randrange(len(lines))
+    choice = rng.randrange(6)
+    if choice == 0:
+        lines[at:at] = [rng.choice(lines)]
+    elif choice == 1:
+        del lines[at]
+    elif choice == 2:
+        return byte_level(rng, data)
+    else:
+        lines[at] = fuzz_json.mutate(lines[at].rstrip(b"\n"), rng, RECORD_KEYS) + rng.choice((b"\n", b"\r\n", b""))
+    return b"".join(lines)
+
+
+def mutate_toml(data: bytes, rng: random.Random) -> bytes:
+    """A configuration in TOML: the name or the value of a line another, or bytes changed."""
+    lines = data.split(b"\n")
+    at = rng.randrange(len(lines))
+    name, equals, _ = lines[at].partition(b" = ")
+    if rng.randrange(6) == 0:
+        return byte_level(rng, data)
+    if not equals or rng.randrange(4) == 0:
+        lines[at] = rng.choice((b"[model]", b"[x]", b"[[train]]", b"a." * 900 + b"b = 1", name + b".x = 1", b"", b"\0"))
+    else:
+        lines[at] = name + equals + rng.choice(TOML_VALUES)
+    return b"\n".join(lines)
 
 
 def mutate_safetensors(data: bytes, rng: random.Random) -> bytes:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import seeds_gguf
 import seeds_others
+import seeds_runs
 import seeds_ternary
 import seeds_tokenizers
 from seeds_gguf import Seed
@@ -25,6 +26,9 @@ SEEDS: dict[str, list[Seed]] = {
     "bitnet_gguf": seeds_ternary.ggufs(),
     "bitnet_folder": seeds_ternary.folders(),
     "config": seeds_others.configs(),
+    "state": seeds_runs.states(),
+    "metrics": seeds_runs.metrics(),
+    "toml": seeds_runs.configurations(),
     "tokenizer_model": seeds_tokenizers.tokenizer_models(),
     "tokenizer_json": seeds_tokenizers.tokenizer_jsons(),
     "template": seeds_tokenizers.templates(),

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import fuzz_files
 
@@ -42,7 +42,7 @@ def load_readers() -> None:
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__, package + "."):
             if not module.name.endswith("_worker"):  # a program of its own
                 importlib.import_module(module.name)
-    for name in ("nncuda.cli.inspect", "nncuda.train.checkpoint"):
+    for name in ("nncuda.cli.inspect", "nncuda.cli.options", "nncuda.report", "nncuda.train.checkpoint"):
         importlib.import_module(name)
 
 
@@ -166,6 +166,41 @@ def raised_here(error: BaseException) -> bool:
     return trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith("nncuda")
 
 
+def use_state(path: Path) -> None:
+    """The `training.json` of a checkpoint."""
+    from nncuda.train.checkpoint import read_training_state
+
+    state = read_training_state(path)
+    json.dumps(state.to_dict())
+    assert 0 <= state.step < 1 << 31 and 0 <= state.seconds <= 1e12
+
+
+def use_metrics(path: Path) -> None:
+    """The `metrics.jsonl` of a run: its report, and what is left of it when the run goes on."""
+    from nncuda.report import read_run, report_html
+    from nncuda.train.metrics import drop_records, read_metrics
+
+    records = read_metrics(path)
+    assert len(report_html(read_run(path.parent))) < 1 << 20
+    drop_records(path, 2)
+    assert len(read_metrics(path)) <= len(records)
+
+
+def use_toml(path: Path) -> None:
+    """A configuration in TOML, as `nncuda train` takes it."""
+    from nncuda.cli.options import build_configs, preset_vocabulary, read_config
+    from nncuda.formats import FormatError
+
+    file = read_config(path)
+    try:
+        model, train = build_configs(file, None, {}, preset_vocabulary(file, None))
+    except ValueError as error:
+        if not raised_here(error):
+            raise
+        raise FormatError(path, str(error)) from error
+    json.dumps([model.to_dict(), train.to_dict()])
+
+
 def use_tokenizer_model(path: Path) -> None:
     """A SentencePiece model, as `tokenizer.model`."""
     from nncuda.formats import Tokenizer
@@ -182,9 +217,38 @@ def use_tokenizer_model(path: Path) -> None:
 
 def use_tokenizer_json(path: Path) -> None:
     """A `tokenizer.json`."""
-    from nncuda.formats.tokenizer_json import JsonTokenizer
+    from nncuda.formats import tokenizer_json
 
-    converse(JsonTokenizer.load(path))
+    global _tokenizers
+    if _tokenizers is None:
+        _tokenizers = _shared_sandbox()
+    tokenizer_json.Sandbox = _tokenizers.of  # type: ignore[misc, assignment]
+    converse(tokenizer_json.JsonTokenizer.load(path))
+
+
+def _shared_sandbox() -> Any:
+    from nncuda.formats.sandbox import Sandbox
+
+    class SharedSandbox(Sandbox):
+        """One process for all cases, as long as it lives: the file of a case is a request like any other."""
+
+        loaded = True
+
+        def of(self, program: str, memory: int, first: tuple[Any, float, bytes]) -> SharedSandbox:
+            self._first, self.loaded = first, False
+            return self
+
+        def ask(self, request: Any, seconds: float, data: bytes = b"") -> dict[str, Any]:
+            alive = self._process is not None and self._process.poll() is None
+            self.loaded, load = True, alive and not self.loaded
+            if load:
+                self._exchange(*self._first)  # type: ignore[misc]
+            return super().ask(request, seconds, data)
+
+    return SharedSandbox("tokenizer_worker.py", 1 << 28)
+
+
+_tokenizers: Any = None
 
 
 def use_template(path: Path) -> None:
@@ -263,6 +327,9 @@ TARGETS: dict[str, Target] = {
     "bitnet_gguf": Target("x.gguf", use_gguf_model, fuzz_files.mutate_gguf),
     "bitnet_folder": Target("x.folder", use_folder_model, fuzz_files.mutate_folder),
     "config": Target("config.json", use_mixtral_config, fuzz_files.mutate_config),
+    "state": Target("training.json", use_state, fuzz_files.mutate_config),
+    "metrics": Target("metrics.jsonl", use_metrics, fuzz_files.mutate_lines),
+    "toml": Target("x.toml", use_toml, fuzz_files.mutate_toml),
     "tokenizer_model": Target("tokenizer.model", use_tokenizer_model, fuzz_files.mutate_tokenizer_model),
     "tokenizer_json": Target("tokenizer.json", use_tokenizer_json, fuzz_files.mutate_tokenizer_json),
     "template": Target(

@@ -53,10 +53,16 @@ def configs() -> list[Seed]:
         Seed("depth_closed", raw_config("nncuda", '{"a":' * 20_000 + "1" + "}" * 20_000), "is not JSON"),
         Seed("digits", raw_config("vocab_size", "9" * 5000), "is not JSON"),
         Seed("digits_within_the_limit", raw_config("rope_theta", "9" * 4000), "rope_theta"),
-        Seed("key_twice", config()[:-1] + b', "hidden_size": 64}', "has the key 'hidden_size' twice"),
+        Seed("key_twice", config()[:-1] + b', "hidden_size": 64}', "the key 'hidden_size' is twice"),
         Seed("not_a_number", raw_config("rms_norm_eps", "NaN"), "norm_eps is nan"),
-        Seed("infinite", raw_config("rope_theta", "Infinity"), "rope_base is inf"),
-        Seed("infinite_by_its_exponent", raw_config("rope_theta", "1e999"), "rope_base is inf"),
+        Seed("infinite", raw_config("rope_theta", "Infinity"), "rope_theta is inf"),
+        Seed("infinite_by_its_exponent", raw_config("rope_theta", "1e999"), "rope_theta is inf"),
+        Seed("base_near_0", config(rope_theta=5e-324), "rope_theta is 5e-324; it must be a number, from 1 to 1e+12"),
+        Seed("base_of_400_digits", raw_config("rope_theta", "9" * 400), "rope_theta is 9999"),
+        Seed("eps_of_10", config(rms_norm_eps=10.0), "norm_eps is 10.0; it must be a number, from 0 to 1"),
+        Seed("experts_by_the_billion", config(num_local_experts=(1 << 31) - 1), "tensors; a model may have 65536"),
+        Seed("name_without_end", config(nncuda={"x" * 99_999: 1}), "the options under 'nncuda' must be among"),
+        Seed("text_without_end", config(hidden_act="x" * 99_999), "hidden_act is 'xxxx"),
         Seed("heads_0", config(num_attention_heads=0), "num_attention_heads is 0"),
         Seed("negative", config(hidden_size=-32), "hidden_size is -32"),
         Seed("number_as_text", config(hidden_size="32"), "hidden_size is '32'"),
@@ -66,7 +72,7 @@ def configs() -> list[Seed]:
         Seed("rope_of_text", config(rope_scaling="linear"), "rope_parameters is 'linear'"),
         Seed("rope_theta_of_a_list", config(rope_theta=[1]), "rope_theta is [1]"),
         Seed("other_model", config(model_type=["mixtral"]), "model_type is ['mixtral']"),
-        Seed("layers_beyond_memory", config(num_hidden_layers=1 << 40), "num_hidden_layers is 1099511627776"),
+        Seed("layers_beyond_memory", config(num_hidden_layers=1 << 40), "num_layers is 1099511627776"),
     ]
 
 
@@ -107,7 +113,12 @@ def safetensors_files() -> list[Seed]:
         Seed("dtype_unknown", safetensors({"a": entry("F33", [2], 0, 8)}, bytes(8)), wrong),
         Seed("dtype_without_numpy", safetensors({"a": entry("F8_E4M3", [2], 0, 2)}, bytes(2)), "has dtype F8_E4M3"),
         Seed("metadata_of_numbers", safetensors({"__metadata__": {"a": 1}}), wrong),
-        Seed("name_twice", safetensors(b'{"a":%b,"a":%b}' % ((json.dumps(one).encode(),) * 2), bytes(8)), "'a' twice"),
+        Seed("shape_of_100000", safetensors({"a": entry("U8", [1] * 100_000, 0, 2)}, bytes(2)), wrong),
+        Seed("shape_of_100000_beside_a_0", safetensors({"a": entry("U8", [0] + [9] * 100_000, 0, 0)}), "beyond any"),
+        Seed("name_without_end", safetensors({"a" * 99_999: entry("F8_E4M3", [1], 0, 1)}, bytes(1)), "dtype F8_E4M3"),
+        Seed(
+            "name_twice", safetensors(b'{"a":%b,"a":%b}' % ((json.dumps(one).encode(),) * 2), bytes(8)), "'a' is twice"
+        ),
     ]
 
 

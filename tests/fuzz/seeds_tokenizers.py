@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import struct
 
@@ -87,6 +88,10 @@ def replaced(pattern: dict[str, str], content: str) -> dict[str, object]:
     return {"type": "Replace", "pattern": pattern, "content": content}
 
 
+def normalizers(steps: list[dict[str, object]]) -> dict[str, object]:
+    return {"type": "Sequence", "normalizers": steps}
+
+
 def tokenizer_jsons() -> list[Seed]:
     """Files named tokenizer.json."""
     pieces = [["<unk>", 0.0], ["▁he", -1.0], ["l", -2.0], ["o", -2.5], ["▁", -3.0]]
@@ -96,7 +101,9 @@ def tokenizer_jsons() -> list[Seed]:
     filled = {"strategy": {"Fixed": 1 << 31}, "direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "x"}
     wrong = "is not a tokenizer"
 
-    doubled = {"type": "Sequence", "normalizers": [replaced({"String": "a"}, "aa")] * 60}
+    ended = "it ended its process, perhaps for want of memory"
+    before = {"type": "Prepend", "prepend": "a" * (1 << 20)}
+    table = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(bytes(8)).decode()}
     flood = {"type": "Sequence", "decoders": [replaced({"Regex": ""}, "a" * 2000)]}
 
     def file(value: object) -> bytes:
@@ -120,8 +127,13 @@ def tokenizer_jsons() -> list[Seed]:
         Seed("regex_wrong", file(bpe(pre_tokenizer=split("("))), wrong),
         Seed("unigram_without_pieces", file(bpe(model={**unigram, "vocab": []}, added_tokens=[])), wrong),
         Seed("unknown_beyond_the_pieces", file(bpe(model={**unigram, "unk_id": 9})), wrong),
-        Seed("text_doubled_60_times", file(bpe(normalizer=doubled)), "normalizer makes texts 1.15292e+18 times longer"),
-        Seed("texts_in_place_of_nothing", file(bpe(decoder=flood)), "decoder makes texts 2001 times longer"),
+        Seed("text_doubled_60_times", file(bpe(normalizer=normalizers([replaced({"String": "a"}, "aa")] * 60))), ended),
+        Seed("bytes_doubled_60_times", file(bpe(normalizer=normalizers([{"type": "ByteLevel"}] * 60))), ended),
+        Seed("text_of_a_mebibyte_before_each", file(bpe(normalizer=normalizers([before] * 30))), ended),
+        Seed("text_without_end_for_nothing", file(bpe(normalizer=replaced({"Regex": ""}, "a" * 9000000))), ended),
+        Seed("expression_that_tries_for_ever", file(bpe(pre_tokenizer=split("(a|aa)+b"))), "gives up"),
+        Seed("table_of_characters_cut_off", file(bpe(normalizer=table)), "gives up"),
+        Seed("valid_texts_in_place_of_nothing", file(bpe(decoder=flood)), None),
         Seed("dropout_of_2", file(bpe(dropout=2.0)), wrong),
     ]
 

@@ -13,8 +13,8 @@ from fuzz_replay import corpus
 from fuzz_seeds import SEEDS
 from fuzz_targets import TARGETS
 
-# Templates that run for ever take their limit of half a second each.
-MUTATIONS = {target: 30 if target == "template" else 100 for target in TARGETS}
+# Templates that run for ever take their limit of half a second each, tokenizers without end that of their memory.
+MUTATIONS = {target: {"template": 30, "tokenizer_json": 50}.get(target, 100) for target in TARGETS}
 HERE = Path(__file__).parent
 
 

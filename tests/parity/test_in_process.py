@@ -294,7 +294,7 @@ def test_errors_are_alike(ctx: nncuda.Context, tmp_path: Path) -> None:
 
 def test_too_large_a_model_is_a_memory_error() -> None:
     with pytest.raises(MemoryError) as caught:
-        nncuda_rs.Model(SMALL | {"vocab_size": 2**31, "hidden_size": 2**12}, training=False)
+        nncuda_rs.Model(SMALL | {"vocab_size": 2**31 - 1, "hidden_size": 2**12}, training=False)
     assert isinstance(caught.value, nncuda_rs.OutOfMemoryError) and caught.value.status == 30
 
 

@@ -130,12 +130,12 @@ REFUSED = {
     "growth below 1": (
         ["--precision", "f16", "--loss-scale-growth", 0.5],
         3,
-        ("loss_scale_growth is 0.5; it must be a number, at least 1",),
+        ("loss_scale_growth is 0.5; it must be a number, from 1 to 1.67772e+07",),
     ),
     "interval of 0": (
         ["--precision", "f16", "--loss-scale-interval", 0],
         3,
-        ("loss_scale_interval is 0; it must be a whole number, at least 1",),
+        ("loss_scale_interval is 0; it must be a whole number, from 1 to 2147483647",),
     ),
     "more blocks than there are": (
         ["--activation-checkpointing", 7],

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -175,6 +176,27 @@ def test_chat_from_a_pipe(folder: Path) -> None:
     assert result.stderr.count("tokens/s") == 4
     assert nncuda_command("chat").exit_code == 2
     assert nncuda_command("chat", folder, "--model", folder).exit_code == 2
+
+
+def test_a_model_whose_template_cannot_be_used(folder: Path, tmp_path: Path) -> None:
+    """It is told before the first question, as a wrong file; one that takes no message of the system, with --system."""
+    model = tmp_path / "model"
+    shutil.copytree(folder, model)
+    for template, arguments, problem in (
+        ("{{ raise_exception('never') }}", (), "the chat template fails: TemplateError: never"),
+        ("{% for m in messages %}", (), "the chat template fails: TemplateSyntaxError"),
+        ("{{ 'x' * 2000000000 }}", (), "the chat template fails: it needs too much memory"),
+        ("{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}", (), None),
+        (
+            "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}",
+            ("--system", "x"),
+            "no sys",
+        ),
+    ):
+        (model / "chat_template.jinja").write_text(template)
+        result = nncuda_command("chat", model, *arguments, "--max-tokens", 1, input="")
+        assert result.exit_code == (0 if problem is None else 3), result.output
+        assert (problem or "") in result.stderr and "Traceback" not in result.stderr
 
 
 def test_interrupts_in_a_terminal(folder: Path) -> None:

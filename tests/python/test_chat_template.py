@@ -79,7 +79,7 @@ def test_what_a_template_may_not_do_is_a_sentence(template: str, words: str) -> 
 def test_a_template_that_does_not_end_is_ended() -> None:
     loop = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
     template = ChatTemplate(loop + "{{ x }}", "model", seconds=1.0)
-    with pytest.raises(FormatError, match=r"ran for more than 1.0 s"):
+    with pytest.raises(FormatError, match=r"ran for more than 1 s"):
         template.render(TALK)
     good = ChatTemplate("{{ messages[0].content }}", "model")
     assert [good.render(TALK) for _ in range(3)] == ["Be brief."] * 3

@@ -101,7 +101,7 @@ def test_wrong_model_options(changes: dict[str, object], problem: str) -> None:
     [
         ({"steps": 0}, "steps is 0"),
         ({"micro_batch_size": 0}, "micro_batch_size is 0"),
-        ({"beta2": 1.0}, "beta2 is 1; it must be below 1"),
+        ({"beta2": 1.0}, "beta2 is 1.0; it must be a number, from 0 to 0.999999"),
         ({"eps": 0.0}, "eps is 0"),
         ({"clip_norm": 0.0}, "clip_norm is 0"),
         ({"learning_rate": float("inf")}, "learning_rate is inf"),

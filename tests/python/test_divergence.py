@@ -222,10 +222,8 @@ def test_max_loss_is_an_option(tmp_path: Path, ctx: nncuda.Context) -> None:
         start(tmp_path / "run", ctx, data, max_loss=0.5).run()
     assert TrainConfig().max_loss is None and "max_loss" not in TrainConfig().to_dict()
     assert TrainConfig(max_loss=7.0).to_dict()["max_loss"] == 7.0
-    for value, rule in ((0.0, "above 0"), (-1.0, "a number, at least 0"), (math.nan, "a number, at least 0")):
-        with pytest.raises(
-            ValueError, match=f"max_loss is {value!r}; it must be {rule}|max_loss is 0; it must be {rule}"
-        ):
+    for value in (0.0, -1.0, math.nan):
+        with pytest.raises(ValueError, match=f"max_loss is {value}; it must be a number, from 1e-30 to 1e"):
             TrainConfig(max_loss=value)
 
 

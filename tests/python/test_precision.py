@@ -335,8 +335,8 @@ def test_options() -> None:
         ({"precision": "f8"}, "precision is 'f8'; it must be one of f32, bf16, f16"),
         ({"precision": "bf16", "loss_scale": 2.0}, "loss_scale is given, but the precision is bf16"),
         ({"precision": "f16", "loss_scale": 2.0**25}, "loss_scale is 33554432.0"),
-        ({"precision": "f16", "loss_scale_growth": 0.5}, "loss_scale_growth is 0.5; it must be a number, at least 1"),
-        ({"precision": "f16", "loss_scale_backoff": 0.0}, "loss_scale_backoff is 0"),
+        ({"precision": "f16", "loss_scale_growth": 0.5}, "loss_scale_growth is 0.5; it must be a number, from 1 "),
+        ({"precision": "f16", "loss_scale_backoff": 0.0}, "loss_scale_backoff is 0.0; it must be a number, from "),
         ({"precision": "f16", "loss_scale_interval": 0}, "loss_scale_interval is 0"),
     ):
         with pytest.raises(ValueError, match=problem):

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"math/big"
 	"os"
@@ -154,9 +155,15 @@ func (f *configFile) table(name string) *formats.Object {
 }
 
 func readConfigFile(path string) (*configFile, error) {
-	data, err := os.ReadFile(path)
+	data, err := formats.ReadRegular(path, formats.TOMLBytes)
 	if err != nil {
 		return nil, err
+	}
+	for at, line := range bytes.Split(data, []byte("\n")) {
+		if len(line) > formats.TOMLLineBytes {
+			problem := fmt.Sprintf("line %d has %d bytes; one may have %d", at+1, len(line), formats.TOMLLineBytes)
+			return nil, &formats.Error{Path: path, Problem: problem}
+		}
 	}
 	var values map[string]any
 	meta, err := toml.Decode(string(data), &values)
@@ -175,7 +182,7 @@ func readConfigFile(path string) (*configFile, error) {
 		if file.tables[name] == nil {
 			file.tables[name] = formats.NewObject()
 		}
-		if len(key) == 2 {
+		if len(key) > 1 && !file.tables[name].Has(key[1]) {
 			file.tables[name].Set(key[1], plain(table[key[1]]))
 		}
 	}

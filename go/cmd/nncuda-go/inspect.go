@@ -86,7 +86,7 @@ func describe(path string) (*formats.Object, error) {
 }
 
 func beginsWith(path, text string) (bool, error) {
-	file, err := os.Open(path)
+	file, _, err := formats.OpenRegular(path)
 	if err != nil {
 		return false, err
 	}
@@ -156,7 +156,7 @@ func describeTensors(content *formats.Object, from tensors) {
 			shape[at] = extent
 		}
 		rows = append(rows, formats.NewObject(
-			"name", name, "shape", shape, "dtype", formats.ElementName(tensor.DType), "bytes", len(tensor.Bytes)))
+			"name", name, "shape", shape, "dtype", tensor.DType.Name(), "bytes", len(tensor.Bytes)))
 		total += len(tensor.Bytes)
 	}
 	content.Set("total", fmt.Sprintf("%d tensors, %s", len(rows), bytesText(total)))

@@ -80,6 +80,34 @@ func (f Field) Wrong(shown string) error {
 	return fmt.Errorf("%s is %s; it must be %s", f.Name, shown, f.Rule)
 }
 
+// Bounds are the least and the largest value of numbers by the names of their options.
+type Bounds map[string][2]float64
+
+// Check says which number of *target is outside its bounds; none is within them. `show` writes a value as messages show
+// it.
+func (b Bounds) Check(target any, fields []Field, show func(any) string) error {
+	for _, field := range fields {
+		number, ok := field.Get(target).(float64)
+		if bounds := b[field.Name]; ok && !(bounds[0] <= number && number <= bounds[1]) {
+			return field.Wrong(show(number))
+		}
+	}
+	return nil
+}
+
+// Number is a value of a file that must be a number within the bounds of an option; `name` is what the file calls it.
+func (b Bounds) Number(option, name string, value any, show func(any) string) (float64, error) {
+	number, ok := value.(float64)
+	if whole, isWhole := value.(int64); isWhole {
+		number, ok = float64(whole), true
+	}
+	least, most := b[option][0], b[option][1]
+	if !ok || !(least <= number && number <= most) {
+		return 0, fmt.Errorf("%s is %s; it must be a number, from %.6g to %.6g", name, show(value), least, most)
+	}
+	return number, nil
+}
+
 // Assign sets fields of *target from values by name, checking their types; ranges are for the struct to check. `what`
 // names the options in the error of an unknown name: "model", "training". `show` writes a value as messages show it.
 func Assign[T any](target *T, fields []Field, values Values, what string, show func(any) string) error {

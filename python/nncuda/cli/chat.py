@@ -82,6 +82,7 @@ def chat(
     with LanguageModel.load(path, device=device, threads=threads, max_batch=1, **options) as loaded:
         seconds = time.perf_counter() - start
         conversation = Conversation(loaded, system, Sampling(temperature, top_k, top_p, seed), max_tokens)
+        conversation.check()
         if loaded.stored.chat_template.plain:
             click.echo("The model has no chat template: it sees lines that begin with User: and Assistant:", err=True)
         session = _Session(conversation, seconds)

@@ -26,13 +26,14 @@ from ..formats import (
     write_file,
     write_shard,
 )
-from ..formats.safetensors import read_json
+from ..formats.json_values import read_json
 from ..formats.shards import tokenizer_digest
 from ..infer import Sampling, TextGenerator
 from ..models import MoEConfig
 from ..models.config import Precision
 from ..train import TrainConfig, TrainingRun, list_checkpoints, read_metrics
 from ..train.data import unigram_entropy
+from ..train.metrics import drop_records
 from ..train.run import Progress
 from .terminal import console
 from .train import run_with_progress
@@ -206,9 +207,7 @@ class _SampleLog:
         self.prompt = prompt
         self.every = training.trainer.config.eval_every
         self.generator = TextGenerator(training.trainer.model, tokenizer)
-        if self.path.exists():
-            kept = [record for record in read_metrics(self.path) if record.get("step", 0) <= training.trainer.step]
-            write_file(self.path, "".join(json.dumps(record) + "\n" for record in kept))
+        drop_records(self.path, training.trainer.step)
 
     def __call__(self, progress: Progress) -> None:
         if progress.step % self.every:

@@ -12,7 +12,8 @@ import click
 
 from ..context import Context
 from ..formats import FormatError
-from ..formats.safetensors import read_json
+from ..formats.json_values import read_json
+from ..formats.regular import present
 from ..infer import LanguageModel, Sampling, TextGenerator, room
 from ..infer import generate as generate_tokens
 from ..infer.pages import CACHE_FORMATS
@@ -164,7 +165,7 @@ def runs_on_engine(path: Path) -> bool:
         return True
     try:
         folder = resolve_checkpoint(path)
-        trained = (folder / "training.json").exists()
+        trained = present(folder / "training.json")
         return not trained and read_json(folder / "config.json").get("model_type") != "mixtral"
     except FormatError:
         return False  # what is wrong is for the reader to say

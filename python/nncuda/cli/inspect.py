@@ -17,7 +17,9 @@ from ..formats import FormatError, SafetensorsFile, Tokenizer, TokenShard
 from ..formats.errors import printable
 from ..formats.gguf import MAGIC as GGUF_MAGIC
 from ..formats.gguf import Value, open_gguf
-from ..formats.safetensors import SafetensorsFolder, read_json
+from ..formats.json_values import read_json
+from ..formats.regular import open_regular, present
+from ..formats.safetensors import SafetensorsFolder
 from ..formats.shards import MAGIC
 from ..models import StoredModel
 from ..train import Checkpoint, resolve_checkpoint
@@ -107,7 +109,7 @@ def describe(path: Path) -> dict[str, Any]:
     """What is in a file or folder, as plain values."""
     if path.is_dir():
         return _describe_folder(resolve_checkpoint(path))
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         head = file.read(len(MAGIC))
     if head == MAGIC:
         shard = TokenShard(path)
@@ -178,7 +180,7 @@ def _cut(text: str) -> str:
 
 
 def _describe_folder(folder: Path) -> dict[str, Any]:
-    training = (folder / "training.json").exists()
+    training = present(folder / "training.json")
     if not training and read_json(folder / "config.json").get("model_type") in ("llama", "bitnet"):
         return _describe_model(StoredModel.open(folder))
     try:

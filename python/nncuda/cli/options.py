@@ -16,6 +16,9 @@ from typing import Any, get_args
 import click
 
 from ..formats import FormatError
+from ..formats.errors import shown
+from ..formats.limits import TOML_BYTES, TOML_LINE_BYTES
+from ..formats.regular import read_regular
 from ..models import PRESETS, MoEConfig
 from ..models.config import Precision
 from ..train import TrainConfig
@@ -89,13 +92,19 @@ def _descriptions(options: type) -> dict[str, str]:
 
 def read_config(path: Path) -> dict[str, dict[str, Any]]:
     """A TOML file with the tables [model] (with `preset` if wanted), [train] and [data]; the string "none" is none."""
+    content = read_regular(path, TOML_BYTES)
+    for number, line in enumerate(content.splitlines(), 1):
+        if len(line) > TOML_LINE_BYTES:
+            raise FormatError(path, f"line {number} has {len(line)} bytes; one may have {TOML_LINE_BYTES}")
     try:
-        values = tomllib.loads(path.read_bytes().decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        values = tomllib.loads(content.decode("utf-8"))
+    except RecursionError as error:
+        raise FormatError(path, "is not TOML (it is nested too deeply)") from error
+    except ValueError as error:  # of TOML, of UTF-8, and of a whole number of more than 4300 digits
         raise FormatError(path, f"is not TOML ({error})") from error
     for name, table in values.items():
         if name not in ("model", "train", "data") or not isinstance(table, dict):
-            raise FormatError(path, f"has {name!r}; it may have the tables [model], [train] and [data]")
+            raise FormatError(path, f"has {shown(name)}; it may have the tables [model], [train] and [data]")
     return values
 
 
@@ -103,7 +112,8 @@ def preset_vocabulary(file: dict[str, dict[str, Any]], preset: str | None) -> in
     """The vocabulary of the preset that is named, or that a file names; the default one's for what is no preset, which
     `build_configs` refuses."""
     name = preset or file.get("model", {}).get("preset")
-    return PRESETS.get(str(name), {}).get("vocab_size", MoEConfig.vocab_size)
+    known = PRESETS.get(name, {}) if isinstance(name, str) else {}
+    return known.get("vocab_size", MoEConfig.vocab_size)
 
 
 def build_configs(
@@ -118,7 +128,7 @@ def build_configs(
             if flags.get(field.name) is not None:
                 tables[name][field.name] = flags[field.name]
         tables[name] = {key: None if value == "none" else value for key, value in tables[name].items()}
-    if preset is not None and preset not in PRESETS:
-        raise ValueError(f"there is no preset {preset!r}; there are {', '.join(sorted(PRESETS))}")
+    if preset is not None and (not isinstance(preset, str) or preset not in PRESETS):
+        raise ValueError(f"there is no preset {shown(preset)}; there are {', '.join(sorted(PRESETS))}")
     base = {**(PRESETS[preset] if preset else {}), "vocab_size": vocab_size}
     return MoEConfig.from_dict({**base, **tables["model"]}), TrainConfig.from_dict(tables["train"])

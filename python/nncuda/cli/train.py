@@ -16,6 +16,7 @@ from rich.text import Text
 
 from ..context import Context
 from ..formats import FormatError, Tokenizer
+from ..formats.errors import shown
 from ..models import PRESETS, MoEConfig
 from ..train import TrainConfig, TrainingRun
 from ..train.config import CHANGEABLE
@@ -119,7 +120,7 @@ def _data_paths(
     for name, value in table.items():
         if name not in names or not isinstance(value, str):
             raise FormatError(
-                config_path or "", f"[data] has {name!r}; it may have data, held_out and tokenizer, as text"
+                config_path or "", f"[data] has {shown(name)}; it may have data, held_out and tokenizer, as text"
             )
     data, held_out, tokenizer = (
         flag or (config_path.parent / table[name] if config_path and name in table else None)

@@ -7,20 +7,15 @@ limits of memory, time and output, so that the worst it can do is to fail.
 
 from __future__ import annotations
 
-import json
 import os
-import select
-import subprocess
-import sys
-import threading
-import time
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .errors import FormatError
-from .regular import read_regular
+from .limits import TEMPLATE_BYTES
+from .regular import present, read_regular
+from .sandbox import Sandbox, SandboxError
 from .tokenizer import TextTokenizer
 from .tokenizer_folder import optional_json, token_name
 
@@ -36,7 +31,6 @@ PLAIN = (
 LONGEST_TEMPLATE = 1 << 20  # characters
 LONGEST_TEXT = 1 << 22  # characters: about a million tokens
 _MEMORY = 1 << 29  # bytes
-_WORKER = Path(__file__).with_name("chat_template_worker.py")
 
 
 class ChatTemplate:
@@ -58,8 +52,7 @@ class ChatTemplate:
             problem = f"has {len(self.template)} characters; it may have {LONGEST_TEMPLATE}"
             raise FormatError(source, f"the chat template {problem}")
         self._source, self._variables, self._seconds = source, {"bos_token": begin, "eos_token": end}, seconds
-        self._lock = threading.Lock()
-        self._worker: subprocess.Popen[bytes] | None = None
+        self._sandbox = Sandbox("chat_template_worker.py", _MEMORY)
 
     def render(
         self,
@@ -74,11 +67,10 @@ class ChatTemplate:
         values = {**self._variables, **(variables or {}), "messages": list(messages)}
         values["add_generation_prompt"] = add_generation_prompt
         request = {"template": self.template, "values": values, "most": LONGEST_TEXT}
-        with self._lock:
-            answer = self._ask(json.dumps(request).encode() + b"\n")
-        if "error" in answer:
-            raise FormatError(self._source, f"the chat template fails: {answer['error']}")
-        return answer["text"]
+        try:
+            return self._sandbox.ask(request, self._seconds)["text"]
+        except SandboxError as error:
+            raise FormatError(self._source, f"the chat template {error}") from None
 
     def ids(self, tokenizer: TextTokenizer, messages: Sequence[Mapping[str, Any]], **options: Any) -> list[int]:
         """Ids of the rendered text, its control tokens recognised; the begin id once, where the tokenizer adds it or
@@ -86,66 +78,6 @@ class ChatTemplate:
         text = self.render(messages, **options)
         written = bool(self._variables["bos_token"]) and text.startswith(self._variables["bos_token"])
         return tokenizer.encode(text, begin=tokenizer.adds_begin and not written, special=not self.plain)
-
-    def _ask(self, request: bytes) -> dict[str, Any]:
-        if self._worker is None or self._worker.poll() is not None:
-            # Isolated from the user's paths; the worker needs nothing but jinja2.
-            command = [sys.executable, "-I", str(_WORKER), str(_MEMORY)]
-            self._worker = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                bufsize=0,
-                start_new_session=True,  # an interrupt of the terminal is not for it
-            )
-            weakref.finalize(self, _end, self._worker)
-        try:
-            answer = _exchange(self._worker, request, time.monotonic() + self._seconds)
-        except TimeoutError:
-            _end(self._worker)
-            raise FormatError(self._source, f"the chat template ran for more than {self._seconds} s") from None
-        except BaseException:  # an answer that comes later must not be taken for that of another request
-            _end(self._worker)
-            raise
-        if not answer:
-            _end(self._worker)
-            raise FormatError(self._source, "the chat template ended its process, perhaps for want of memory")
-        return json.loads(answer)
-
-
-def _exchange(worker: subprocess.Popen[bytes], request: bytes, deadline: float) -> bytes:
-    """One line for one line; an empty one when the worker ended."""
-    assert worker.stdin is not None and worker.stdout is not None
-    inlet, outlet = worker.stdin.fileno(), worker.stdout.fileno()
-    os.set_blocking(inlet, False)
-    left, answer = memoryview(request), []
-    while True:
-        readable, writable, _ = select.select(
-            [outlet], [inlet] if left else [], [], max(deadline - time.monotonic(), 0)
-        )
-        if not readable and not writable:
-            raise TimeoutError
-        if writable:
-            try:
-                left = left[os.write(inlet, left[:65536]) :]
-            except BrokenPipeError:
-                return b""
-        if readable:
-            part = os.read(outlet, 1 << 20)
-            answer.append(part)
-            if not part:
-                return b""
-            if part.endswith(b"\n"):
-                return b"".join(answer)
-
-
-def _end(worker: subprocess.Popen[bytes]) -> None:
-    worker.kill()
-    worker.wait()
-    for pipe in (worker.stdin, worker.stdout):
-        if pipe is not None:
-            pipe.close()
 
 
 def template_from_gguf(metadata: Mapping[str, Any], source: str | os.PathLike[str]) -> str | None:
@@ -159,9 +91,9 @@ def template_from_gguf(metadata: Mapping[str, Any], source: str | os.PathLike[st
 def template_from_folder(folder: Path) -> str | None:
     """The chat template of a folder: chat_template.jinja, or that of tokenizer_config.json (the default of several)."""
     path = folder / "chat_template.jinja"
-    if path.exists():
+    if present(path):
         try:
-            return read_regular(path).decode("utf-8")
+            return read_regular(path, TEMPLATE_BYTES).decode("utf-8")
         except UnicodeDecodeError as error:
             raise FormatError(path, f"is not UTF-8 ({error.reason} at byte {error.start})") from error
     path = folder / "tokenizer_config.json"

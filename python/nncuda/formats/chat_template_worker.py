@@ -1,16 +1,13 @@
-"""The process in which chat templates run: a request a line of JSON on the standard input, an answer a line on the
-standard output. Started by `chat_template.py` as a file, outside the package.
+"""The program that renders chat templates, in the process of a sandbox; loaded as a file, outside the package.
 
-The limits are set before the first template is seen. What a template gets beside its values is what transformers gives
-it: `raise_exception`, `strftime_now`, `tojson` without escapes, loop controls, and the blocks named `generation`.
+What a template gets beside its values is what transformers gives it: `raise_exception`, `strftime_now`, `tojson`
+without escapes, loop controls, and the blocks named `generation`.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
-import resource
-import sys
 
 import jinja2
 import jinja2.ext
@@ -52,34 +49,15 @@ def environment() -> jinja2.Environment:
     return made
 
 
-def answer(compiler: jinja2.Environment, request: dict) -> dict[str, str]:
+_COMPILER = environment()
+
+
+def answer(request: dict, _: bytes) -> dict[str, str]:
     """The text of a request, or what was wrong."""
-    try:
-        parts, size = [], 0
-        for part in compiler.from_string(request["template"]).generate(request["values"]):
-            parts.append(part)
-            size += len(part)
-            if size > request["most"]:
-                return {"error": f"it writes more than {request['most']} characters"}
-        return {"text": "".join(parts)}
-    except MemoryError:
-        return {"error": "it needs too much memory"}
-    except RecursionError:
-        return {"error": "it is nested too deeply"}
-    except Exception as error:  # whatever a template does, the answer is a sentence
-        return {"error": f"{type(error).__name__}: {error}"[:1000]}
-
-
-def main() -> None:
-    """Answers requests until the input ends."""
-    memory = int(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    compiler = environment()
-    for line in sys.stdin.buffer:
-        sys.stdout.buffer.write(json.dumps(answer(compiler, json.loads(line))).encode() + b"\n")
-        sys.stdout.buffer.flush()
-
-
-if __name__ == "__main__":
-    main()
+    parts, size = [], 0
+    for part in _COMPILER.from_string(request["template"]).generate(request["values"]):
+        parts.append(part)
+        size += len(part)
+        if size > request["most"]:
+            return {"error": f"it writes more than {request['most']} characters"}
+    return {"text": "".join(parts)}

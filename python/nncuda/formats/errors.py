@@ -7,11 +7,27 @@ import os
 from os import PathLike
 from typing import Any
 
+from .limits import PROBLEM_CHARACTERS, SHOWN_CHARACTERS
+
 
 def printable(text: str) -> str:
     """Text from a file, fit for a terminal: what is no printable character, such as the start of an escape sequence
     that clears the screen or renames the window, is spelled as in Python."""
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def shown(value: object) -> str:
+    """A value from a file as messages quote it: in Python's notation, cut off where it is long."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # the former for a whole number of more than 4300 digits
+        text = f"a {type(value).__name__} that is too large to show"
+    return excerpt(text)
+
+
+def excerpt(text: str) -> str:
+    """A text from a file as messages show it, cut off where it is long."""
+    return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
 
 
 class FormatError(ValueError):
@@ -22,6 +38,8 @@ class FormatError(ValueError):
     """
 
     def __init__(self, path: str | PathLike[str], problem: str):
+        if len(problem) > PROBLEM_CHARACTERS:
+            problem = f"{problem[: PROBLEM_CHARACTERS // 2]} … {problem[-PROBLEM_CHARACTERS // 2 :]}"
         super().__init__(f"{path}: {printable(problem)}")
         self.path = path
         self.problem = problem

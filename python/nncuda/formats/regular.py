@@ -1,4 +1,5 @@
-"""Opening what has to be a regular file: a pipe or device in a folder from elsewhere must not stop a reader."""
+"""Opening what has to be a regular file of a sane size: a pipe or a device in a folder from elsewhere must not stop a
+reader, nor a file without end take its memory."""
 
 from __future__ import annotations
 
@@ -8,6 +9,12 @@ import stat
 from typing import BinaryIO
 
 from .errors import FormatError, cannot_read, unreadable
+
+
+def present(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder has an entry of this name. A link that leads nowhere, or in a circle, is one: to read it is then
+    an error, where passing over it would give another model or run than the folder was meant to hold."""
+    return os.path.lexists(path)
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
@@ -27,10 +34,16 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     return open(descriptor, "rb")
 
 
-def read_regular(path: str | os.PathLike[str]) -> bytes:
-    """All of the file's bytes; FormatError as of `open_regular`."""
+def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes:
+    """All of the file's bytes, at most `most`; FormatError as of `open_regular`, and when there are more."""
     with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if most is not None and size > most:
+            raise FormatError(path, f"has {size} bytes; a file of its kind may have {most}")
         try:
-            return file.read()
+            content = file.read(size + 1)
         except OSError as error:
             raise cannot_read(path, error) from error
+    if len(content) > size:  # it may be one without end, whose size the system does not know
+        raise FormatError(path, f"has more than the {size} bytes that the system gives as its size")
+    return content

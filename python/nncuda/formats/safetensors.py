@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -22,9 +23,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from .block_formats import FORMATS, StoredTensor
-from .errors import FormatError, cannot_read, missing_file
+from .errors import FormatError, cannot_read, excerpt, missing_file, shown
+from .json_values import check_marks, parse_json, read_json
+from .limits import FILE_TENSORS, HEADER_BYTES, INDEX_BYTES, JSON_MARKS, NAME_BYTES
 from .mapped import map_file
-from .regular import open_regular, read_regular
+from .regular import open_regular, present
 
 #: By the name that files have for them.
 DTYPES: dict[str, np.dtype] = {
@@ -48,6 +51,13 @@ _FORMAT_OF_DTYPE = {entry.numpy: entry.name for entry in FORMATS.values() if ent
 DEFAULT_SHARD_BYTES = 5_000_000_000
 
 
+class _Entry(NamedTuple):
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    first: int  # where its bytes begin and end, counted from the end of the header
+    last: int
+
+
 class SafetensorsFile(Mapping[str, np.ndarray]):
     """A safetensors file as a mapping from name to array; each look-up reads that tensor alone.
 
@@ -59,26 +69,34 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
         self.path = Path(path)
         try:
             with open_regular(self.path) as file:  # the package's errors do not tell what the system said
-                self._file = safe_open(self.path, "np")
-                header = file.read(int.from_bytes(file.read(8), "little"))
+                self._header = _read_header(file)
+                again = Path(f"/proc/self/fd/{file.fileno()}")  # this very file, whatever has its name by now
+                self._file = safe_open(again if again.exists() else self.path, "np")
         except FormatError:
             raise
         except OSError as error:
             raise cannot_read(path, error) from error
-        except SafetensorError as error:
+        except ValueError as error:
             raise FormatError(path, f"is truncated, or not a safetensors file ({error})") from error
-        parse_json(path, header)  # the package takes the last of two entries of one name
+        except SafetensorError as error:
+            raise FormatError(path, f"is truncated, or not a safetensors file ({excerpt(str(error))})") from error
+        names = self._file.keys()
+        if len(names) > FILE_TENSORS:
+            raise FormatError(path, f"has {len(names)} tensors; a file may have {FILE_TENSORS}")
+        # What follows is as the package checked it, if each name is there once: it takes the last of two.
+        header = parse_json(path, self._header)
         self.metadata: dict[str, str] = dict(self._file.metadata() or {})
-        self._entries: dict[str, tuple[np.dtype, tuple[int, ...]]] = {}
-        for name in self._file.keys():
-            entry = self._file.get_slice(name)
-            dtype = DTYPES.get(entry.get_dtype())
-            if dtype is None:
-                raise FormatError(path, f"tensor {name!r} has dtype {entry.get_dtype()}, which this program cannot use")
-            shape = tuple(entry.get_shape())
-            if math.prod(max(size, 1) for size in shape) * dtype.itemsize >= 2**63:  # beside a 0 the package allows it
-                raise FormatError(path, f"tensor {name!r} has shape {list(shape)}, which is beyond any memory")
-            self._entries[name] = dtype, shape
+        self._entries = {name: self._entry(name, header[name]) for name in names}
+
+    def _entry(self, name: str, values: Any) -> _Entry:
+        dtype, shape = DTYPES.get(values["dtype"]), tuple(values["shape"])
+        if dtype is None:
+            problem = f"has dtype {excerpt(values['dtype'])}, which this program cannot use"
+        elif math.prod(max(size, 1) for size in shape) * dtype.itemsize >= 2**63:  # beside a 0 the package allows it
+            problem = f"has shape {shown(list(shape))}, which is beyond any memory"
+        else:
+            return _Entry(dtype, shape, *values["data_offsets"])
+        raise FormatError(self.path, f"tensor {shown(name)} {problem}")
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._entries:
@@ -96,45 +114,44 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
 
     def dtype(self, name: str) -> np.dtype:
         """The dtype of a tensor, without reading it."""
-        return self._entries[name][0]
+        return self._entries[name].dtype
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor, without reading it."""
-        return self._entries[name][1]
+        return self._entries[name].shape
 
     def stored(self, name: str) -> StoredTensor:
         """A tensor of f32, f16 or bf16 over the mapped pages of the file; FormatError for another dtype."""
-        dtype, shape = self._entries[name]
-        format_name = _FORMAT_OF_DTYPE.get(dtype)
+        entry = self._entries[name]
+        format_name = _FORMAT_OF_DTYPE.get(entry.dtype)
         if format_name is None:
-            raise FormatError(self.path, f"tensor {name!r} has dtype {dtype}; weights are f32, f16 or bf16")
-        return StoredTensor(name, format_name, shape, self.mapped(name))
+            problem = f"has dtype {entry.dtype}; weights are f32, f16 or bf16"
+            raise FormatError(self.path, f"tensor {shown(name)} {problem}")
+        return StoredTensor(name, format_name, entry.shape, self.mapped(name))
 
     def mapped(self, name: str) -> np.ndarray:
         """The bytes of a tensor of any dtype, u8 [bytes], over the mapped pages of the file."""
-        start, end = self._places[name]
-        return self._bytes[start:end]
+        entry = self._entries[name]
+        return self._bytes[entry.first : entry.last]
 
     @functools.cached_property
     def _bytes(self) -> np.ndarray:
-        return np.frombuffer(map_file(self.path, "safetensors file", 8), np.uint8)
+        raw = np.frombuffer(map_file(self.path, "safetensors file", 8), np.uint8)
+        start = 8 + len(self._header)
+        size = start + max((entry.last for entry in self._entries.values()), default=0)
+        if raw.size != size or raw[8:start].tobytes() != self._header:
+            raise FormatError(self.path, "was changed since it was opened")
+        return raw[start:]
 
-    @functools.cached_property
-    def _places(self) -> dict[str, tuple[int, int]]:
-        # The package checked all of it on opening, but tells no offsets; a file that was replaced since is told here.
-        raw = self._bytes
-        length = int.from_bytes(raw[:8].tobytes(), "little")
-        try:
-            header = json.loads(raw[8 : 8 + length].tobytes())
-            places = {}
-            for name, (dtype, shape) in self._entries.items():
-                first, last = (8 + length + offset for offset in header[name]["data_offsets"])
-                if not 0 <= first <= last <= raw.size or last - first != math.prod(shape) * dtype.itemsize:
-                    raise ValueError(name)
-                places[name] = first, last
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise FormatError(self.path, "was changed since it was opened") from error
-        return places
+
+def _read_header(file: BinaryIO) -> bytes:
+    """The JSON of a file's header, small enough to be parsed. ValueError when the file has none such."""
+    length = int.from_bytes(file.read(8), "little")
+    if length > HEADER_BYTES:
+        raise ValueError(f"a header of {length} bytes; one may have {HEADER_BYTES}")
+    header = file.read(length)
+    check_marks(header, JSON_MARKS)
+    return header
 
 
 def write_safetensors(
@@ -202,7 +219,7 @@ class SafetensorsFolder(Mapping[str, np.ndarray]):
         for file in files:
             for name in file:
                 if name in self._home:
-                    raise FormatError(file.path, f"tensor {name!r} is in {self._home[name].path.name} as well")
+                    raise FormatError(file.path, f"tensor {shown(name)} is in {self._home[name].path.name} as well")
                 self._home[name] = file
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -242,52 +259,20 @@ def read_safetensors_folder(folder: str | os.PathLike[str]) -> SafetensorsFolder
     """Opens `model.safetensors`, or all shards that `model.safetensors.index.json` names."""
     folder = Path(folder)
     single, index_path = folder / "model.safetensors", folder / "model.safetensors.index.json"
-    if single.exists():
+    if present(single):
         return SafetensorsFolder([SafetensorsFile(single)])
-    if not index_path.exists():
+    if not present(index_path):
         raise missing_file(folder, "holds neither model.safetensors nor model.safetensors.index.json")
-    weight_map = read_json(index_path).get("weight_map")
+    weight_map = read_json(index_path, INDEX_BYTES).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(value, str) for value in weight_map.values()):
         raise FormatError(index_path, "has no weight_map from tensor names to file names")
     for file_name in weight_map.values():
         if Path(file_name).name != file_name or file_name in ("", "..") or "\0" in file_name:
-            raise FormatError(index_path, f"names the file {file_name!r}, which is outside its folder")
+            raise FormatError(index_path, f"names the file {shown(file_name)}, which is outside its folder")
+        if len(file_name.encode("utf-8", "surrogatepass")) > NAME_BYTES:
+            raise FormatError(index_path, f"names the file {shown(file_name)}, longer than a name can be")
     tensors = SafetensorsFolder(SafetensorsFile(folder / name) for name in sorted(set(weight_map.values())))
     for name, file_name in weight_map.items():
         if name not in tensors or tensors.file_name(name) != file_name:
-            raise FormatError(index_path, f"says that tensor {name!r} is in {file_name}, which lacks it")
+            raise FormatError(index_path, f"says that tensor {shown(name)} is in {excerpt(file_name)}, which lacks it")
     return tensors
-
-
-def read_json(path: str | os.PathLike[str]) -> dict[str, object]:
-    """A JSON file that holds an object."""
-    return parse_json(path, read_regular(path))
-
-
-def parse_json(path: str | os.PathLike[str], text: bytes) -> dict[str, object]:
-    """The object of a JSON text that came from `path`. A key that stands twice in an object is refused: readers differ
-    in which one they take."""
-    try:
-        value = json.loads(text.decode("utf-8"), object_pairs_hook=_object)
-    except _DuplicateKey as error:
-        raise FormatError(path, f"has the key {error.args[0]!r} twice in one object") from error
-    except (ValueError, RecursionError) as error:  # among the former: UTF-8, JSON, a number of more than 4300 digits
-        raise FormatError(path, f"is not JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise FormatError(path, "is not a JSON object")
-    return value
-
-
-class _DuplicateKey(Exception):
-    pass
-
-
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise _DuplicateKey(key)
-            seen.add(key)
-    return values

@@ -86,7 +86,7 @@ class TokenShard:
         begin, end, _ = slice(start, stop).indices(self.count)
         tokens = np.empty(max(0, end - begin), np.dtype("<u2" if self.width == 2 else "<u4"))
         try:
-            with open(self.path, "rb", buffering=0) as file:
+            with open_regular(self.path) as file:
                 file.seek(HEADER.size + begin * self.width)
                 rest = memoryview(tokens).cast("B")
                 while rest and (count := file.readinto(rest)):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .errors import FormatError, cannot_read, missing_file
+from .errors import FormatError, missing_file
+from .regular import read_regular
 from .tokenizer import Tokenizer
 
 # Text is encoded in blocks of about this many characters, cut behind a line end.
@@ -47,11 +48,9 @@ def find_texts(
 def read_text(path: str | os.PathLike[str]) -> str | None:
     """The text of a file; None when it is not text: not UTF-8, or with zero bytes in it."""
     try:
-        text = Path(path).read_bytes().decode("utf-8")
+        text = read_regular(path).decode("utf-8")
     except UnicodeDecodeError:
         return None
-    except OSError as error:
-        raise cannot_read(path, error) from error
     return None if "\0" in text else text
 
 

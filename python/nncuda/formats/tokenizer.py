@@ -19,6 +19,7 @@ from typing import Protocol
 import sentencepiece
 
 from .errors import FormatError
+from .limits import TOKENIZER_MODEL_BYTES
 from .regular import read_regular
 from .sentencepiece_model import most_growth
 
@@ -197,7 +198,7 @@ class Tokenizer:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Tokenizer:
         """Reads a tokenizer file."""
-        return cls(read_regular(path), path)
+        return cls(read_regular(path, TOKENIZER_MODEL_BYTES), path)
 
     @property
     def vocab_size(self) -> int:

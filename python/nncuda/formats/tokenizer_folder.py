@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .errors import FormatError
-from .safetensors import read_json
+from .errors import FormatError, shown
+from .json_values import read_json
+from .regular import present
 from .tokenizer import TextTokenizer, Tokenizer
 
 
@@ -21,10 +22,10 @@ def tokenizer_from_folder(folder: Path) -> TextTokenizer | None:
     adds_begin = described.get("add_bos_token")
     if adds_begin not in (None, True, False):
         raise FormatError(
-            folder / "tokenizer_config.json", f"add_bos_token is {adds_begin!r}; it must be true or false"
+            folder / "tokenizer_config.json", f"add_bos_token is {shown(adds_begin)}; it must be true or false"
         )
     path = folder / "tokenizer.json"
-    if path.exists():
+    if present(path):
         from .tokenizer_json import JsonTokenizer  # the library is loaded where it is needed
 
         tokenizer: TextTokenizer = (library := JsonTokenizer.load(path))
@@ -32,7 +33,7 @@ def tokenizer_from_folder(folder: Path) -> TextTokenizer | None:
         begin = next(_ids(folder / "config.json", "bos_token_id"), -1) if begin is None else begin
         ends = {end} - {None}
         usual = library.first_id == begin >= 0
-    elif (folder / "tokenizer.model").exists():
+    elif present(folder / "tokenizer.model"):
         tokenizer = Tokenizer.load(folder / "tokenizer.model")
         begin, ends, usual = tokenizer.begin_id, tokenizer.end_ids, tokenizer.adds_begin
     else:
@@ -48,7 +49,7 @@ def tokenizer_from_folder(folder: Path) -> TextTokenizer | None:
 
 def optional_json(path: Path) -> dict[str, Any]:
     """A JSON object; an empty one when there is no such file."""
-    return read_json(path) if path.exists() else {}
+    return read_json(path) if present(path) else {}
 
 
 def token_name(described: Mapping[str, Any], key: str) -> str:
@@ -65,5 +66,5 @@ def _ids(path: Path, key: str) -> Iterator[int]:
         if token is None:
             continue
         if type(token) is not int or token < 0:
-            raise FormatError(path, f"{key} is {value!r}; it must be an id or a list of them")
+            raise FormatError(path, f"{key} is {shown(value)}; it must be an id or a list of them")
         yield token

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import FormatError
+from .errors import FormatError, shown
 from .gguf import StringArray
 from .sentencepiece_model import BPE, BYTE, CONTROL, UNIGRAM, UNKNOWN, USER_DEFINED, PieceModel
 from .tokenizer import TextTokenizer, Tokenizer
@@ -34,7 +34,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any], source: str | os.PathLike[s
         return None
     if type(model) is not str or model not in ("llama", "t5", "gpt2"):
         raise FormatError(
-            source, f"tokenizer.ggml.model is {model!r}; this program has the tokenizers 'llama', 't5' and 'gpt2'"
+            source, f"tokenizer.ggml.model is {shown(model)}; this program has the tokenizers 'llama', 't5' and 'gpt2'"
         )
     given = _Metadata(metadata, source)
     tokens = given.tokens()
@@ -73,7 +73,7 @@ def _byte_level(
         user_defined=[token for token, kind in zip(tokens, kinds, strict=True) if kind == USER_DEFINED],
         prefix_space=given.get("tokenizer.ggml.add_space_prefix", bool, False),
     )
-    return JsonTokenizer(tokenizer, given.source, **options)
+    return JsonTokenizer.of(tokenizer, given.source, **options)
 
 
 class _Metadata:
@@ -83,7 +83,7 @@ class _Metadata:
     def get(self, key: str, kind: type, default: Any) -> Any:
         value = self.metadata.get(key, default)
         if type(value) is not kind:
-            raise FormatError(self.source, f"{key} is {value!r}; it must be a {kind.__name__}")
+            raise FormatError(self.source, f"{key} is {shown(value)}; it must be a {kind.__name__}")
         return value
 
     def id(self, key: str, size: int) -> int:
@@ -92,7 +92,7 @@ class _Metadata:
         if value is None:
             return -1
         if type(value) is not int or not 0 <= value < size:
-            raise FormatError(self.source, f"{key} is {value!r}; it must be the id of a token, 0 to {size - 1}")
+            raise FormatError(self.source, f"{key} is {shown(value)}; it must be the id of a token, 0 to {size - 1}")
         return value
 
     def strings(self, key: str) -> StringArray:
@@ -136,7 +136,7 @@ class _Metadata:
             first, _, second = merge.partition(" ")
             if not first or not second or " " in second:
                 raise FormatError(
-                    self.source, f"merge {index} is {merge!r}; it must be two tokens with a space between"
+                    self.source, f"merge {index} is {shown(merge)}; it must be two tokens with a space between"
                 )
             merges.append((first, second))
         return merges
@@ -152,7 +152,7 @@ class _Metadata:
             match = BYTE_PIECE.fullmatch(tokens[index])
             if match is None or match[1] in spelled:
                 raise FormatError(
-                    self.source, f"byte token {index} is {tokens[index]!r}; it must be <0x00> to <0xFF>, each once"
+                    self.source, f"byte token {index} is {shown(tokens[index])}; it must be <0x00> to <0xFF>, each once"
                 )
             spelled[match[1]] = index
         if len(spelled) not in (0, 256):
@@ -163,7 +163,8 @@ class _Metadata:
         named = self.metadata.get("tokenizer.ggml.unknown_token_id", int(unknown[0]))
         if named != unknown[0]:
             raise FormatError(
-                self.source, f"tokenizer.ggml.unknown_token_id is {named!r}, but the unknown token is {int(unknown[0])}"
+                self.source,
+                f"tokenizer.ggml.unknown_token_id is {shown(named)}, but the unknown token is {int(unknown[0])}",
             )
         if len(set(tokens)) != len(tokens):
             raise FormatError(self.source, f"has {len(tokens) - len(set(tokens))} tokens that others are equal to")

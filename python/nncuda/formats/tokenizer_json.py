@@ -6,21 +6,22 @@ Learners")
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 
-from .errors import FormatError
+from .errors import FormatError, shown
+from .limits import TOKENIZER_JSON_BYTES
 from .regular import read_regular
-from .sentencepiece_model import longest_replacement
+from .sandbox import Sandbox, SandboxError
 from .tokenizer import known_ids, require_text
+from .tokenizer_worker import Served
 
 # How text is cut before merging, by the names that GGUF files have for it: the published expressions of GPT-2 and
 # Llama 3; SmolLM's is GPT-2's behind a cut at every digit. The second entry tells whether a word that is in the
@@ -41,64 +42,57 @@ CUTS: dict[str, tuple[tuple[str, ...], bool]] = {
 
 @contextlib.contextmanager
 def _failing(source: str | os.PathLike[str], what: str) -> Iterator[None]:
-    """What the library raises becomes a FormatError; its panics too, which derive from BaseException alone."""
+    """What the library raises, or becomes of it in a sandbox, becomes a FormatError; panics too, which derive from
+    BaseException alone."""
     try:
         yield
     except FormatError:
         raise
+    except SandboxError as error:
+        raise FormatError(source, f"{what}: it {error}") from None
     except Exception as error:
         raise FormatError(source, f"{what} ({error})") from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise FormatError(source, f"{what} ({error})") from error
+        raise FormatError(source, f"{what}: the library that reads it gives up") from error
 
 
-# How many times longer a text may become in the steps before and after the vocabulary, in bytes. Known files make it 3
-# times longer, a space becoming "▁"; a file could double it 60 times, which ends the process for want of memory.
-_MOST_GROWTH = 1000
+# Seconds for any file or text, and for each byte of it: a file of 38 MB loads in 2 s, a text of 1 MB takes half of one.
+_SECONDS, _EACH = 10.0, 1e-6
+_MEMORY = 1 << 28  # bytes before it knows the size of the file
 
-
-def _check_growth(tokenizer: tokenizers.Tokenizer, source: str | os.PathLike[str]) -> None:
-    for part in ("normalizer", "pre_tokenizer", "decoder"):
-        steps = getattr(tokenizer, part)
-        growth = 1.0 if steps is None else _growth(json.loads(steps.__getstate__()))
-        if growth > _MOST_GROWTH:
-            raise FormatError(source, f"its {part} makes texts {growth:.6g} times longer; it may be {_MOST_GROWTH}")
-
-
-def _growth(step: dict[str, Any]) -> float:
-    inner = next((step[key] for key in ("normalizers", "pretokenizers", "decoders") if key in step), ())
-    if step.get("type") == "Replace":
-        old, new = step["pattern"].get("String"), len(step["content"].encode())
-        return max(1.0, new / len(old.encode())) if old else 1.0 + new  # an expression may match nothing at all
-    if step.get("type") == "Precompiled":
-        return float(longest_replacement(base64.b64decode(step["precompiled_charsmap"])))
-    return min(math.prod(map(_growth, inner)), 1e300)
+# How many times longer rules may make the text of ids where they run in this process.
+_MOST_GROWTH = 16
 
 
 class JsonTokenizer:
-    """A tokenizer of the `tokenizers` library, as a `TextTokenizer`. `first_id` is what the file lets it put before
-    a text, -1 for nothing; unless told otherwise, it adds the begin id when that is the same."""
+    """A tokenizer of the `tokenizers` library, as a `TextTokenizer`. `first_id` is what its file lets it put before a
+    text, -1 for nothing; unless told otherwise, it adds the begin id when that is the same.
+
+    `ask` answers the requests of `tokenizer_worker.Served`, and may be given so many seconds. Names are kept here, so
+    that the ids which a model draws become text without asking, as long as the rules for that are known to be tame.
+    """
 
     def __init__(
         self,
-        tokenizer: tokenizers.Tokenizer,
+        ask: Callable[[dict[str, Any], float], dict[str, Any]],
         source: str | os.PathLike[str],
         *,
         begin_id: int = -1,
         end_ids: Iterable[int] = (),
         adds_begin: bool | None = None,
     ):
-        self._tokenizer, self._source = tokenizer, source
-        # A file may ask for texts filled up to any length, or cut.
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        with _failing(source, "is not a tokenizer"):
-            _check_growth(tokenizer, source)
-            ids = tokenizer.get_vocab().values()
-            self._size = max(ids, default=-1) + 1
-            self.first_id = next(iter(tokenizer.encode("").ids), -1)
+        self._ask, self._source = ask, source
+        with _failing(source, "is not a tokenizer that the tokenizers library can use"):
+            described = ask({"describe": True}, 2 * _SECONDS)
+            self._ids: dict[str, int] = described["vocabulary"]
+            self._names = {token: name for name, token in self._ids.items()}
+            self._names.update((token, name) for token, name in described["unlisted"])
+            self._decoder = _decoder(described["decoder"])
+        self._special = frozenset(described["special"])
+        self.first_id: int = described["first"]
+        self._size = max(self._names, default=-1) + 1
         if self._size == 0:
             raise FormatError(source, "is a tokenizer without tokens")
         self.begin_id = begin_id
@@ -106,12 +100,17 @@ class JsonTokenizer:
         self.adds_begin = self.first_id == begin_id >= 0 if adds_begin is None else adds_begin
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], **options: object) -> JsonTokenizer:
-        """Reads a tokenizer.json; options as of the class."""
-        content = read_regular(path)
-        with _failing(path, "is not a tokenizer that the tokenizers library reads"):
-            tokenizer = tokenizers.Tokenizer.from_buffer(content)
-        return cls(tokenizer, path, **options)  # type: ignore[arg-type]
+    def load(cls, path: str | os.PathLike[str], **options: Any) -> JsonTokenizer:
+        """Reads a tokenizer.json, in a sandbox; options as of the class."""
+        content = read_regular(path, TOKENIZER_JSON_BYTES)
+        sandbox = Sandbox("tokenizer_worker.py", _MEMORY, ({"load": True}, _seconds(len(content)), content))
+        return cls(sandbox.ask, path, **options)
+
+    @classmethod
+    def of(cls, tokenizer: tokenizers.Tokenizer, source: str | os.PathLike[str], **options: Any) -> JsonTokenizer:
+        """A tokenizer that this package made of parts which it checked, in this process; options as of the class."""
+        served = Served(tokenizer)
+        return cls(lambda request, _: served.answer(request), source, **options)
 
     @property
     def vocab_size(self) -> int:
@@ -125,43 +124,68 @@ class JsonTokenizer:
             token = self.id_of(name)
             if token is not None:
                 return token
-        with _failing(self._source, "cannot be asked for its tokens"):
-            ids = sorted(self._tokenizer.get_vocab().values())  # there may be large holes between them
-            return next((token for token in ids if self._tokenizer.decode([token]).isalnum()), 0)
+        return next((token for token in sorted(self._names) if self.decode([token]).isalnum()), 0)
 
     def id_of(self, name: str) -> int | None:
         """The id of a name in the vocabulary, or None."""
-        return self._tokenizer.token_to_id(name)
+        return self._ids.get(name)
 
     def piece(self, token: int) -> str:
         """The name of an id in the vocabulary; empty for one between others that has none."""
         if not 0 <= token < self._size:
             raise ValueError(f"the id is {token}; it must be 0 to {self._size - 1}")
-        return self._tokenizer.id_to_token(token) or ""
+        return self._names.get(token, "")
 
     def to_json(self) -> str:
         """The content of a tokenizer.json, which puts the begin id before a text where this tokenizer is to."""
-        whole = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
-        if self.adds_begin and self.first_id != self.begin_id:
-            name = self.piece(self.begin_id)
-            whole.post_processor = processors.TemplateProcessing(
-                single=[name, "$A"], pair=[name, "$A", name, "$B"], special_tokens=[(name, self.begin_id)]
-            )
-        return whole.to_str(pretty=False)
+        first = self.begin_id if self.adds_begin and self.first_id != self.begin_id else None
+        with _failing(self._source, "cannot be written"):
+            return self._ask({"json": first}, 2 * _SECONDS)["json"]
 
     def encode(self, text: str, *, begin: bool = False, special: bool = False) -> list[int]:
         """Ids of a text, as in `TextTokenizer`."""
         require_text(text)
         with _failing(self._source, "cannot encode a text"):
-            self._tokenizer.encode_special_tokens = not special
-            ids = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+            ids = self._ask({"encode": text, "special": special}, _seconds(len(text)))["ids"]
         return [self.begin_id, *ids] if begin and self.begin_id >= 0 else ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; control tokens give nothing."""
         known = known_ids(ids, self._size)
         with _failing(self._source, "cannot decode ids"):
-            return self._tokenizer.decode(known, skip_special_tokens=True)
+            if self._decoder is None:
+                return self._ask({"decode": known}, _seconds(len(known)))["text"]
+            names = (self._names.get(token) for token in known)
+            return self._decoder([name for name in names if name is not None and name not in self._special])
+
+
+def _seconds(size: int) -> float:
+    return _SECONDS + _EACH * size
+
+
+def _decoder(rules: dict[str, Any] | None) -> Callable[[list[str]], str] | None:
+    """What makes names of tokens to text by the rules of a file, as the library does it; None for rules that might take
+    any time or memory, and so are for a sandbox."""
+    if rules is None:
+        return " ".join
+    if _growth(rules) > _MOST_GROWTH:
+        return None
+    # The library makes rules of their JSON as a part of a tokenizer only.
+    empty = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
+    made = tokenizers.Tokenizer.from_str(json.dumps({"version": "1.0", "decoder": rules, "model": empty}))
+    return made.decoder.decode
+
+
+def _growth(rules: dict[str, Any]) -> float:
+    """How many times longer rules may make a text; infinity for those that are not looked into."""
+    kind = rules["type"]
+    if kind == "Sequence":
+        return min(math.prod(map(_growth, rules["decoders"])), math.inf)
+    if kind == "Replace":
+        old = rules["pattern"].get("String")
+        return max(1.0, len(rules["content"].encode()) / len(old.encode())) if old else math.inf
+    # A byte that is no UTF-8 becomes a sign of three.
+    return {"Fuse": 1.0, "Strip": 1.0, "Metaspace": 1.0, "ByteFallback": 1.0, "ByteLevel": 3.0}.get(kind, math.inf)
 
 
 def byte_level_bpe(
@@ -177,7 +201,7 @@ def byte_level_bpe(
     """A byte-level BPE tokenizer: token i of `tokens` has id i, `cut` is one of `CUTS`, `control` and `user_defined`
     name the tokens that no merging makes. FormatError when the parts do not fit."""
     if cut not in CUTS:
-        raise FormatError(source, f"cuts text as {cut!r}; this program knows {', '.join(CUTS)}")
+        raise FormatError(source, f"cuts text as {shown(cut)}; this program knows {', '.join(CUTS)}")
     expressions, whole_words = CUTS[cut]
     vocabulary = {token: index for index, token in enumerate(tokens)}
     if len(vocabulary) != len(tokens):

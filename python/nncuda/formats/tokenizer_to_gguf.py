@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from .chat_template import template_from_folder
-from .errors import FormatError
-from .regular import read_regular
-from .safetensors import read_json
+from .errors import FormatError, shown
+from .json_values import read_json
+from .limits import TOKENIZER_JSON_BYTES, TOKENIZER_JSON_MARKS, TOKENIZER_MODEL_BYTES
+from .regular import present, read_regular
 from .sentencepiece_model import BPE, BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, UNUSED, USER_DEFINED, PieceModel
 from .tokenizer import Tokenizer
 from .tokenizer_folder import optional_json, token_name, tokenizer_from_folder
@@ -25,7 +26,7 @@ def tokenizer_metadata(folder: Path, vocab_size: int) -> dict[str, Any]:
     tokenizer = tokenizer_from_folder(folder)
     if tokenizer is None:
         return {"tokenizer.ggml.model": "none"}
-    if (folder / "tokenizer.model").exists():
+    if present(folder / "tokenizer.model"):
         values, tokens, kinds = _sentencepiece(folder)
     else:
         values, tokens, kinds = _byte_level(folder)
@@ -57,7 +58,7 @@ def tokenizer_metadata(folder: Path, vocab_size: int) -> dict[str, Any]:
 
 def _sentencepiece(folder: Path) -> tuple[dict[str, Any], list[str], list[int]]:
     path = folder / "tokenizer.model"
-    content = read_regular(path)
+    content = read_regular(path, TOKENIZER_MODEL_BYTES)
     Tokenizer(content, path)  # SentencePiece checks it
     try:
         model = PieceModel.from_bytes(content)
@@ -70,8 +71,10 @@ def _sentencepiece(folder: Path) -> tuple[dict[str, Any], list[str], list[int]]:
             path, "normalises text by a table of its own, which this program does not put into GGUF files"
         )
     tokens, kinds = list(model.pieces), list(model.kinds)
-    added = optional_json(folder / "tokenizer.json").get("added_tokens", [])
-    for token, name, special in _added(folder / "tokenizer.json", added):
+    tokenizer_json = folder / "tokenizer.json"
+    whole = read_json(tokenizer_json, TOKENIZER_JSON_BYTES, TOKENIZER_JSON_MARKS) if present(tokenizer_json) else {}
+    added = whole.get("added_tokens", [])
+    for token, name, special in _added(tokenizer_json, added):
         if token == len(tokens):
             tokens.append(name)
             kinds.append(CONTROL if special else USER_DEFINED)
@@ -91,7 +94,7 @@ def _byte_level(folder: Path) -> tuple[dict[str, Any], list[str], list[int]]:
     from .tokenizer_json import CUTS  # the library is loaded where it is needed
 
     path = folder / "tokenizer.json"
-    content = read_json(path)
+    content = read_json(path, TOKENIZER_JSON_BYTES, TOKENIZER_JSON_MARKS)
     model = content.get("model")
     vocabulary = model.get("vocab") if isinstance(model, Mapping) else None
     steps = _steps(content.get("pre_tokenizer"))
@@ -134,7 +137,9 @@ def _from_merges(
         names[token], kinds[token] = name, CONTROL if special else USER_DEFINED
     unknown = model.get("unk_token") or token_name(optional_json(path.with_name("tokenizer_config.json")), "unk_token")
     if unknown not in vocabulary:
-        raise FormatError(path, f"has the unknown token {unknown!r}, which is none of its tokens; GGUF files need one")
+        raise FormatError(
+            path, f"has the unknown token {shown(unknown)}, which is none of its tokens; GGUF files need one"
+        )
     kinds[vocabulary[unknown]] = UNKNOWN
     if sorted(names) != list(range(len(names))):
         raise FormatError(path, "has tokens whose ids leave gaps")
@@ -189,6 +194,6 @@ def _added(path: Path, entries: Any) -> list[tuple[int, str, bool]]:
     added = []
     for entry in entries if isinstance(entries, list) else [entries]:
         if not isinstance(entry, Mapping) or type(entry.get("id")) is not int or type(entry.get("content")) is not str:
-            raise FormatError(path, f"added_tokens has {entry!r}; each must be an object with id and content")
+            raise FormatError(path, f"added_tokens has {shown(entry)}; each must be an object with id and content")
         added.append((entry["id"], entry["content"], bool(entry.get("special"))))
     return sorted(added)

@@ -35,6 +35,11 @@ class Conversation:
         self.system = system
         self._turns = 0
 
+    def check(self) -> None:
+        """Puts a short question into the model's template, as the first one would be. FormatError when the template
+        cannot be used, so that a conversation need not begin to find it out."""
+        self.model.chat_ids([*self._head(), {"role": "user", "content": "Hello"}])
+
     def clear(self) -> None:
         """Forgets all turns; the system's message stays."""
         self.messages.clear()
@@ -62,7 +67,7 @@ class Conversation:
 
     def _visible(self) -> list[dict[str, str]]:
         """The messages that the model sees: the system's and the newest exchanges that leave room for an answer."""
-        head = [] if self.system is None else [{"role": "system", "content": self.system}]
+        head = self._head()
         room = self.max_new_tokens if self.max_new_tokens is not None else int(self.model.context * _ROOM)
         while True:
             visible = head + self.messages[self.left_out :]
@@ -76,3 +81,6 @@ class Conversation:
                     f"the message and the system's make {length} tokens; the context has room for {self.model.context}"
                 )
             self.left_out += 2  # a question and its answer
+
+    def _head(self) -> list[dict[str, str]]:
+        return [] if self.system is None else [{"role": "system", "content": self.system}]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..formats.block_formats import FORMATS, TERNARY_FORMATS, StoredTensor
-from ..formats.errors import FormatError
+from ..formats.errors import FormatError, shown
 from ..formats.gguf import GGUFFile, SplitGGUF
 from ..formats.safetensors import SafetensorsFolder
 from ..formats.ternary import (
@@ -59,7 +59,7 @@ def quantization_from_folder(values: Mapping[str, Any]) -> Quantization:
     if given is None:
         return Quantization()
     if not isinstance(given, Mapping):
-        raise ValueError(f"quantization_config is {given!r}; it must be an object")
+        raise ValueError(f"quantization_config is {shown(given)}; it must be an object")
     method = given.get("quant_method")
     if method == OUR_METHOD:
         blocks = given.get("blocks", {})
@@ -67,10 +67,10 @@ def quantization_from_folder(values: Mapping[str, Any]) -> Quantization:
         if not isinstance(blocks, Mapping) or any(
             name not in TABLES or not isinstance(found, str) or found not in known for name, found in blocks.items()
         ):
-            raise ValueError(f"blocks is {blocks!r}; it may give {' and '.join(TABLES)} one of {', '.join(known)}")
+            raise ValueError(f"blocks is {shown(blocks)}; it may give {' and '.join(TABLES)} one of {', '.join(known)}")
         return Quantization(packed=True, online=False, blocks=blocks)
     if method != "bitnet":
-        raise ValueError(f"quant_method is {method!r}; this program reads 'bitnet' and {OUR_METHOD!r}")
+        raise ValueError(f"quant_method is {shown(method)}; this program reads 'bitnet' and {OUR_METHOD!r}")
     linear, mode = given.get("linear_class", "bitlinear"), given.get("quantization_mode", "offline")
     for name, value, allowed in (
         ("linear_class", linear, ("bitlinear", "autobitlinear")),
@@ -78,10 +78,10 @@ def quantization_from_folder(values: Mapping[str, Any]) -> Quantization:
         ("use_rms_norm", given.get("use_rms_norm", False), (False,)),
     ):
         if value not in allowed:
-            raise ValueError(f"{name} is {value!r}; it may be {' or '.join(map(repr, allowed))}")
+            raise ValueError(f"{name} is {shown(value)}; it may be {' or '.join(map(repr, allowed))}")
     kept = given.get("modules_to_not_convert") or []
     if not isinstance(kept, list) or any(type(name) is not str or "_proj" in name or "layers" in name for name in kept):
-        raise ValueError(f"modules_to_not_convert is {kept!r}; this engine has ternary weights in all layers")
+        raise ValueError(f"modules_to_not_convert is {shown(kept)}; this engine has ternary weights in all layers")
     return Quantization(online=mode == "online" and linear == "autobitlinear", divides=linear == "bitlinear")
 
 

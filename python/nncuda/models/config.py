@@ -7,14 +7,27 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from ..formats.errors import shown
+from ..formats.limits import COUNT, MODEL_PARAMETERS, MODEL_TENSORS
+
 #: What a model computes in.
 Precision = Literal["f32", "bf16", "f16"]
+
+#: The least and the largest value of each number; tests/bounds.json has the reasons.
+BOUNDS: dict[str, tuple[float, float]] = {
+    "rope_base": (1.0, 1e12),
+    "ntk_alpha": (1.0, 1e6),
+    "norm_eps": (0.0, 1.0),
+    "capacity_factor": (1e-6, 65536.0),
+    "aux_alpha": (0.0, 1000.0),
+    "init_std": (0.0, 100.0),
+}
 
 
 def check_precision(value: object) -> None:
     """Raises ValueError for anything but one of `Precision`."""
     if value not in get_args(Precision):
-        raise ValueError(f"precision is {value!r}; it must be one of {', '.join(get_args(Precision))}")
+        raise ValueError(f"precision is {shown(value)}; it must be one of {', '.join(get_args(Precision))}")
 
 
 @dataclass(frozen=True)
@@ -65,11 +78,11 @@ class MoEConfig:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type == "int":
-                _require(type(value) is int and value >= 1, field.name, value, "a whole number, at least 1")
+                check_count(field.name, value, 1)
             elif field.type == "bool":
                 _require(type(value) is bool, field.name, value, "true or false")
             elif field.type == "float" or value is not None:
-                _require(is_finite(value), field.name, value, "a finite number")
+                check_number(field.name, value, BOUNDS[field.name], optional=field.type != "float")
         heads, experts = self.num_heads, self.num_experts
         _require(heads % self.num_kv_heads == 0, "num_kv_heads", self.num_kv_heads, f"a divisor of num_heads ({heads})")
         dim = self.head_dim
@@ -82,19 +95,17 @@ class MoEConfig:
             self.extended_context,
             f"at least context ({self.context})",
         )
-        _require(self.rope_base > 0, "rope_base", self.rope_base, "above 0")
-        _require(self.ntk_alpha >= 1, "ntk_alpha", self.ntk_alpha, "at least 1")
-        _require(self.norm_eps >= 0, "norm_eps", self.norm_eps, "at least 0")
-        _require(self.aux_alpha >= 0, "aux_alpha", self.aux_alpha, "at least 0")
-        _require(self.init_std >= 0, "init_std", self.init_std, "at least 0")
-        if self.capacity_factor is not None:
-            _require(self.capacity_factor > 0, "capacity_factor", self.capacity_factor, "above 0")
+        tensors = self.num_layers * (7 + 3 * experts) + 3
+        if tensors > MODEL_TENSORS:
+            raise ValueError(f"num_layers and num_experts make {tensors} tensors; a model may have {MODEL_TENSORS}")
+        if self.num_parameters > MODEL_PARAMETERS:
+            raise ValueError("the sizes make a model of more parameters than any machine holds")
 
     @classmethod
     def preset(cls, name: str, **changes: object) -> MoEConfig:
         """A named configuration, with changes: "6.9b", "small" (the benchmark's) or "demo" (that of `make run`)."""
         if name not in PRESETS:
-            raise ValueError(f"there is no preset {name!r}; there are {', '.join(sorted(PRESETS))}")
+            raise ValueError(f"there is no preset {shown(name)}; there are {', '.join(sorted(PRESETS))}")
         return cls(**{**PRESETS[name], **changes})  # type: ignore[arg-type]
 
     @classmethod
@@ -103,7 +114,7 @@ class MoEConfig:
         known = {field.name for field in dataclasses.fields(cls)}
         for name in values:
             if name not in known:
-                raise ValueError(f"there is no model option {name!r}; there are {', '.join(sorted(known))}")
+                raise ValueError(f"there is no model option {shown(name)}; there are {', '.join(sorted(known))}")
         return cls(**values)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, object]:
@@ -163,7 +174,19 @@ PRESETS: dict[str, dict[str, object]] = {
 
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:
     if not condition:
-        raise ValueError(f"{name} is {value!r}; it must be {allowed}")
+        raise ValueError(f"{name} is {shown(value)}; it must be {allowed}")
+
+
+def check_count(name: str, value: object, least: int) -> None:
+    """Raises ValueError for anything but a whole number, from `least` to what kernels count in."""
+    _require(type(value) is int and least <= value <= COUNT, name, value, f"a whole number, from {least} to {COUNT}")
+
+
+def check_number(name: str, value: object, bounds: tuple[float, float], *, optional: bool = False) -> None:
+    """Raises ValueError for anything but a number within bounds. `optional` says that None would do as well."""
+    low, high = bounds
+    allowed = f"a number, from {low:g} to {high:g}{', or none' if optional else ''}"
+    _require(is_finite(value) and low <= value <= high, name, value, allowed)  # type: ignore[operator]
 
 
 def is_finite(value: object) -> bool:

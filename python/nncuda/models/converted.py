@@ -19,9 +19,10 @@ from ..formats.atomic import write_folder
 from ..formats.block_formats import FORMATS, TERNARY_FORMATS, StoredTensor
 from ..formats.errors import FormatError
 from ..formats.gguf_writer import TensorPlan, write_gguf
+from ..formats.json_values import read_json
 from ..formats.mapped import release
 from ..formats.piece_writer import PieceWriter
-from ..formats.safetensors import read_json
+from ..formats.regular import present
 from ..formats.safetensors_writer import ArrayPlan, write_in_pieces
 from ..formats.ternary import checked_scale, packed_rows, tern2_bytes, tern2_shape
 from ..formats.ternary_blocks import ternary_bytes
@@ -219,7 +220,7 @@ def _write_folder(
         write_tokenizer(model.file.metadata, model.path, folder)
     else:
         for name in _TOKENIZER_FILES:
-            if (model.path / name).exists():
+            if present(model.path / name):
                 shutil.copyfile(model.path / name, folder / name)
     floats = _float_dtype(form, formats)
     plan = list(_folder_plan(model, form, formats, floats))

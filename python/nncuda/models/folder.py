@@ -14,8 +14,9 @@ from ..context import Context
 from ..dtypes import DTYPES
 from ..formats import FormatError, Tokenizer, read_safetensors_folder, write_folder
 from ..formats.errors import unreadable
+from ..formats.json_values import read_json
 from ..formats.run_folder import last_checkpoint
-from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, read_json, write_safetensors_folder
+from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, write_safetensors_folder
 from .config import MoEConfig, Precision
 from .mixtral import config_from_mixtral, config_to_mixtral, parameters_from_mixtral
 from .moe import MoETransformer, check_names

@@ -33,11 +33,15 @@ from typing import Any
 
 import numpy as np
 
-from .config import _require, is_finite
+from ..formats.errors import shown
+from .config import BOUNDS, _require, check_count, check_number, is_finite
 
 LAYOUTS = ("half", "interleaved")
 SCALINGS = ("none", "linear", "ntk", "llama3")
 ACTIVATIONS = ("silu", "relu2")
+
+#: What positions, or a frequency, may be divided by.
+_STRETCH = (1e-6, 1e6)
 
 
 @dataclass(frozen=True)
@@ -59,15 +63,12 @@ class Rope:
     divisors: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("base", "factor"):
-            value = getattr(self, name)
-            good = type(value) in (int, float) and math.isfinite(value) and value > 0
-            _require(good, f"rope.{name}", value, "a number above 0")
+        check_number("rope.base", self.base, BOUNDS["rope_base"])
+        check_number("rope.factor", self.factor, BOUNDS["ntk_alpha"] if self.scaling == "ntk" else _STRETCH)
         _require(self.layout in LAYOUTS, "rope.layout", self.layout, f"one of {', '.join(LAYOUTS)}")
         _require(self.scaling in SCALINGS, "rope.scaling", self.scaling, f"one of {', '.join(SCALINGS)}")
-        _require(self.scaling != "ntk" or self.factor >= 1, "rope.factor", self.factor, "at least 1, as alpha of ntk")
         for value in self.divisors:
-            _require(math.isfinite(value) and value > 0, "a divisor of rope", value, "a number above 0")
+            check_number("a divisor of rope", value, _STRETCH)
         needs, has = self.scaling == "llama3", bool(self.divisors)
         _require(needs == has, "rope.divisors", self.divisors, "given with the scaling llama3, and only then")
 
@@ -115,15 +116,11 @@ class LlamaConfig:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            least = 0 if field.name in ("num_experts", "experts_per_token") else 1
             if field.type == "int":
-                # 2^31: kernels count tokens and rows in 32 bits.
-                good = type(value) is int and least <= value < 2**31
-                _require(good, field.name, value, f"a whole number, {least} to 2^31 - 1")
+                check_count(field.name, value, 0 if field.name in ("num_experts", "experts_per_token") else 1)
             elif field.type == "bool":
                 _require(type(value) is bool, field.name, value, "true or false")
-        eps = self.norm_eps
-        _require(type(eps) in (int, float) and 0 <= eps < 1, "norm_eps", eps, "a number, at least 0 and below 1")
+        check_number("norm_eps", self.norm_eps, BOUNDS["norm_eps"])
         heads, dim = self.num_heads, self.head_dim
         _require(self.num_layers <= 10000, "num_layers", self.num_layers, "at most 10000")
         _require(heads % self.num_kv_heads == 0, "num_kv_heads", self.num_kv_heads, f"a divisor of num_heads ({heads})")
@@ -234,18 +231,18 @@ def config_from_folder(values: Mapping[str, Any]) -> LlamaConfig:
     """
     kind = values.get("model_type")
     if kind not in ("llama", "mixtral", "bitnet"):
-        raise ValueError(f"the model_type is {kind!r}; this program runs 'llama', 'mixtral' and 'bitnet'")
+        raise ValueError(f"the model_type is {shown(kind)}; this program runs 'llama', 'mixtral' and 'bitnet'")
     given = _Values(values)
     mixtral, bitnet = kind == "mixtral", kind == "bitnet"
     for name, needed in (("mlp_bias", False), ("partial_rotary_factor", 1.0)):
         if values.get(name) not in (None, needed):
-            raise ValueError(f"{name} is {values[name]!r}; this engine has {needed!r}")
+            raise ValueError(f"{name} is {shown(values[name])}; this engine has {needed!r}")
     activation = values.get("hidden_act")
     if activation is None:
         activation = "relu2" if bitnet else "silu"
     elif type(activation) is not str or activation not in (ACTIVATIONS if bitnet else ("silu",)):
         has = "'silu' and 'relu2'" if bitnet else "'silu'"
-        raise ValueError(f"hidden_act is {activation!r}; this engine has {has} for model_type {kind!r}")
+        raise ValueError(f"hidden_act is {shown(activation)}; this engine has {has} for model_type {shown(kind)}")
     heads, hidden = given.whole("num_attention_heads"), given.whole("hidden_size")
     head_dim = given.whole("head_dim", hidden // heads)
     context = given.whole("max_position_embeddings", None if mixtral else 2048)
@@ -288,18 +285,20 @@ def _rope_from_folder(values: Mapping[str, Any], head_dim: int, default_base: fl
     # transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
     rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
     if not isinstance(rope, Mapping):
-        raise ValueError(f"rope_parameters is {rope!r}; it must be an object")
+        raise ValueError(f"rope_parameters is {shown(rope)}; it must be an object")
     given = _Values(rope)
     kind = rope.get("rope_type", rope.get("type", "default"))
     base = given.number("rope_theta", _Values(values).number("rope_theta", default_base))
     if rope.get("partial_rotary_factor") not in (None, 1.0):
-        raise ValueError(f"partial_rotary_factor is {rope['partial_rotary_factor']!r}; this engine turns whole heads")
+        raise ValueError(
+            f"partial_rotary_factor is {shown(rope['partial_rotary_factor'])}; this engine turns whole heads"
+        )
     if kind == "default":
         return Rope(base=base)
     if kind == "linear":
         return Rope(base=base, scaling="linear", factor=given.number("factor"))
     if kind != "llama3":
-        raise ValueError(f"rotary embedding of type {kind!r}; this engine has 'default', 'linear' and 'llama3'")
+        raise ValueError(f"rotary embedding of type {shown(kind)}; this engine has 'default', 'linear' and 'llama3'")
     low, high = given.number("low_freq_factor"), given.number("high_freq_factor")
     factor, original = given.number("factor"), given.number("original_max_position_embeddings")
     if base < 1 or factor < 1 or not 0 < low < high or original < 1:
@@ -328,7 +327,7 @@ def config_from_gguf(metadata: Mapping[str, Any], *, tied: bool, biased: bool, d
     architecture = metadata.get("general.architecture")
     if type(architecture) is not str or architecture not in ("llama", *BITNET_ARCHITECTURES):
         names = ", ".join(map(repr, ("llama", *BITNET_ARCHITECTURES)))
-        raise ValueError(f"general.architecture is {architecture!r}; this program runs {names}")
+        raise ValueError(f"general.architecture is {shown(architecture)}; this program runs {names}")
     bitnet = architecture in BITNET_ARCHITECTURES
     prefix = f"{architecture}."
     given = _Values(metadata, prefix)
@@ -347,7 +346,7 @@ def config_from_gguf(metadata: Mapping[str, Any], *, tied: bool, biased: bool, d
     factor = given.number("rope.scaling.factor", given.number("rope.scale_linear", 1.0))
     longest = given.whole("nncuda.extended_context", context)
     if type(kind) is not str or kind not in ("none", "linear"):
-        raise ValueError(f"{prefix}rope.scaling.type is {kind!r}; this engine has 'none' and 'linear'")
+        raise ValueError(f"{prefix}rope.scaling.type is {shown(kind)}; this engine has 'none' and 'linear'")
     stretched = [kind == "linear" and factor != 1, divisors is not None, longest > context]
     if sum(stretched) > 1:
         raise ValueError("the rotary embedding is scaled in more than one way (linear, rope_freqs.weight, ntk)")
@@ -385,7 +384,7 @@ def _check_window(window: Any, name: str, context: int) -> None:
     if window is None:
         return
     if type(window) is not int or 0 != window < context:
-        raise ValueError(f"{name} is {window!r}; this engine attends to all of the context ({context})")
+        raise ValueError(f"{name} is {shown(window)}; this engine attends to all of the context ({context})")
 
 
 class _Values:
@@ -406,19 +405,17 @@ class _Values:
 
     def whole(self, name: str, default: int | None = None) -> int:
         value = self._get(name, default)
-        least = 0 if default == 0 else 1
-        if type(value) is not int or not least <= value < 2**31:
-            raise ValueError(f"{self._prefix}{name} is {value!r}; it must be a whole number, {least} to 2^31 - 1")
+        check_count(self._prefix + name, value, 0 if default == 0 else 1)
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
         value = self._get(name, default)
         if not is_finite(value):
-            raise ValueError(f"{self._prefix}{name} is {value!r}; it must be a finite number")
+            raise ValueError(f"{self._prefix}{name} is {shown(value)}; it must be a finite number")
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
         value = self._get(name, default)
         if type(value) is not bool:
-            raise ValueError(f"{self._prefix}{name} is {value!r}; it must be true or false")
+            raise ValueError(f"{self._prefix}{name} is {shown(value)}; it must be true or false")
         return value

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from .config import MoEConfig
+from ..formats.errors import shown
+from .config import BOUNDS, MoEConfig, check_number
 
 _TO_MIXTRAL = {
     "vocab_size": "vocab_size",
@@ -28,7 +29,6 @@ _TO_MIXTRAL = {
     "aux_alpha": "router_aux_loss_coef",
     "init_std": "initializer_range",
 }
-_MOST_PARTS = 1 << 18
 _OURS = ("extended_context", "ntk_alpha", "norm_topk_prob", "capacity_factor")
 
 
@@ -60,10 +60,10 @@ def config_from_mixtral(values: Mapping[str, object]) -> MoEConfig:
     Raises ValueError when it is of another model, lacks something, or asks for what this model does not do.
     """
     if values.get("model_type") != "mixtral":
-        raise ValueError(f"the model_type is {values.get('model_type')!r}; this program reads 'mixtral'")
+        raise ValueError(f"the model_type is {shown(values.get('model_type'))}; this program reads 'mixtral'")
     for name, needed in (("hidden_act", "silu"), ("tie_word_embeddings", False)):
         if values.get(name, needed) != needed:
-            raise ValueError(f"{name} is {values[name]!r}; this model has {needed!r}")
+            raise ValueError(f"{name} is {shown(values[name])}; this model has {needed!r}")
     options: dict[str, object] = {}
     for ours, theirs in _TO_MIXTRAL.items():
         if values.get(theirs) is not None:
@@ -77,26 +77,21 @@ def config_from_mixtral(values: Mapping[str, object]) -> MoEConfig:
     options["rope_base"] = _rope_base(values)
     window = values.get("sliding_window")
     if window is not None and _whole(values, "sliding_window") < _whole(values, "max_position_embeddings"):
-        raise ValueError(f"sliding_window is {window}; this model attends to all of its context ({options['context']})")
+        raise ValueError(
+            f"sliding_window is {shown(window)}; this model attends to all of its context ({shown(options['context'])})"
+        )
     extra = values.get("nncuda", {})
     if not isinstance(extra, Mapping) or any(name not in _OURS for name in extra):
         raise ValueError(f"the options under 'nncuda' must be among {', '.join(_OURS)}")
     if "extended_context" not in extra:
         options.update(extended_context=options["context"], ntk_alpha=1.0)
-    config = MoEConfig.from_dict({**options, **extra})
-    # Each tensor that a configuration promises becomes an object here before the files are compared with it.
-    if config.num_layers * (config.num_experts + 1) > _MOST_PARTS:
-        raise ValueError(
-            f"num_hidden_layers is {config.num_layers} and num_local_experts {config.num_experts}; "
-            f"this program reads models of at most {_MOST_PARTS} experts in all layers together"
-        )
-    return config
+    return MoEConfig.from_dict({**options, **extra})
 
 
 def _whole(values: Mapping[str, object], name: str) -> int:
     value = values.get(name)
     if type(value) is not int or value < 1:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
+        raise ValueError(f"{name} is {shown(value)}; it must be a whole number, at least 1")
     return value
 
 
@@ -104,17 +99,13 @@ def _rope_base(values: Mapping[str, object]) -> float:
     # transformers 5 writes rope_parameters; earlier ones rope_theta and, for stretched models, rope_scaling.
     rope = values.get("rope_parameters") or values.get("rope_scaling") or {}
     if not isinstance(rope, Mapping):
-        raise ValueError(f"rope_parameters is {rope!r}; it must be an object")
+        raise ValueError(f"rope_parameters is {shown(rope)}; it must be an object")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind != "default":
-        raise ValueError(f"rotary embedding of type {kind!r}; this model has 'default'")
+        raise ValueError(f"rotary embedding of type {shown(kind)}; this model has 'default'")
     base = rope.get("rope_theta", values.get("rope_theta", 1e6))  # 1e6: Mixtral's own default
-    if type(base) not in (int, float):
-        raise ValueError(f"rope_theta is {base!r}; it must be a number")
-    try:
-        return float(base)  # type: ignore[arg-type]
-    except OverflowError as error:
-        raise ValueError(f"rope_theta is {base!r}; it must be a finite number") from error
+    check_number("rope_theta", base, BOUNDS["rope_base"])
+    return float(base)  # type: ignore[arg-type]
 
 
 def parameters_from_mixtral(tensors: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:

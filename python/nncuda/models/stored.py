@@ -21,10 +21,11 @@ import numpy as np
 
 from ..formats.block_formats import StoredTensor
 from ..formats.chat_template import ChatTemplate, special_names, template_from_folder, template_from_gguf
-from ..formats.errors import FormatError
+from ..formats.errors import FormatError, shown
 from ..formats.gguf import GGUFFile, SplitGGUF, open_gguf
+from ..formats.json_values import read_json
 from ..formats.run_folder import last_checkpoint
-from ..formats.safetensors import read_json, read_safetensors_folder
+from ..formats.safetensors import read_safetensors_folder
 from ..formats.ternary import TernaryMatrix
 from ..formats.tokenizer import TextTokenizer
 from ..formats.tokenizer_folder import tokenizer_from_folder
@@ -181,7 +182,7 @@ def _open_gguf(path: Path) -> StoredModel:
             continue
         name = name_of_gguf(theirs)
         if name is None or name in found or name in matrices:
-            raise FormatError(path, f"has the tensor {theirs!r}, which is none of a model of this architecture")
+            raise FormatError(path, f"has the tensor {shown(theirs)}, which is none of a model of this architecture")
         found[name] = [file[theirs]]
     return StoredModel(path, config, _checked(path, config, found), file, matrices)
 
@@ -203,7 +204,9 @@ def _open_folder(folder: Path) -> StoredModel:
             continue
         if matrices is not None and is_part_of_matrix(theirs):
             if theirs not in matrices and theirs.removesuffix("_scale") not in matrices:
-                raise FormatError(folder, f"has the tensor {theirs!r}, which is none of a model of this configuration")
+                raise FormatError(
+                    folder, f"has the tensor {shown(theirs)}, which is none of a model of this configuration"
+                )
             continue
         if quantization is not None and theirs in quantization.blocks:
             found[theirs] = [table_in_blocks(folder, config, theirs, quantization.blocks[theirs], files)]
@@ -254,7 +257,7 @@ def _checked(path: Path, config: LlamaConfig, found: dict[str, list[StoredTensor
         found["lm_head.weight"] = found["model.embed_tokens.weight"]
     for name in found:
         if name not in shapes:
-            raise FormatError(path, f"has the tensor {name!r}, which is none of a model of this configuration")
+            raise FormatError(path, f"has the tensor {shown(name)}, which is none of a model of this configuration")
     for name, shape in shapes.items():
         if name not in found:
             raise FormatError(path, f"lacks the tensor {name} of shape {list(shape)}")

@@ -7,7 +7,6 @@ of it. The languages read alike, so that the object is the same to the byte.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -16,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from ..formats import FormatError
-from ..formats.errors import cannot_read, missing_file
-from ..formats.safetensors import read_json
+from ..formats.errors import missing_file
+from ..formats.json_values import json_lines, read_json
+from ..formats.regular import present
 from ..models import MoEConfig, config_from_mixtral
 from ..train import TrainConfig, list_checkpoints
 from ..train.checkpoint import TrainingState, read_training_state
@@ -35,7 +35,6 @@ _NOTED = ("program", "library", "abi", "device", "data", "data_sha256", "held_ou
 
 _MOST_STEPS = 2**53  # where a float, which figures count in, would skip whole numbers
 _LARGEST_NUMBER = 1e100  # what f32 holds is far below, and sums have room above it
-_DEEPEST = 512  # more levels of nesting than this are an attack, not a record
 _MOST_EXPERTS = 4096
 _MOST_SAMPLES = 200
 _MOST_NOTES = 12
@@ -52,7 +51,7 @@ def read_run(folder: str | os.PathLike[str]) -> dict:
     folder = Path(folder)
     path = folder / "metrics.jsonl"
     notes: list[list] = []
-    if not path.is_file():
+    if not present(path):
         raise missing_file(folder, "is no training run: it holds no metrics.jsonl")
     records = _read_lines(path, notes)
     if not records:
@@ -124,43 +123,18 @@ def _read_lines(path: Path, notes: list[list]) -> list[Record]:
 
     A last line without its end is one that is being written.
     """
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise cannot_read(path, error) from error
     found: list[Record] = []
-    for index, line in enumerate(lines, 1):
-        if not line.strip(b" \t\r"):
+    for index, (line, record) in enumerate(json_lines(path), 1):
+        if not line.strip(b" \t\r\n"):
             continue
-        record = _read_record(line)
-        if record is not None:
+        step = None if record is None else record.get("step")
+        if record is not None and type(step) is int and 0 <= step < _MOST_STEPS:
             found.append(record)
-        elif index == len(lines):
+        elif not line.endswith(b"\n"):
             notes.append(["cut", path.name])
         else:
             notes.append(["line", path.name, index])
     return sorted(found, key=lambda record: record["step"])  # type: ignore[arg-type, return-value]
-
-
-def _read_record(line: bytes) -> Record | None:
-    try:
-        record = json.loads(line.decode("utf-8"))
-    except (ValueError, RecursionError):
-        return None
-    step = record.get("step") if isinstance(record, dict) else None
-    if type(step) is not int or not 0 <= step < _MOST_STEPS:
-        return None
-    brackets = line.count(b"[") + line.count(b"{")
-    return record if brackets <= _DEEPEST or _depth_is_allowed(record) else None
-
-
-def _depth_is_allowed(value: object) -> bool:
-    level, depth = [value], 0
-    while level and depth <= _DEEPEST:
-        inner = [part for part in level if isinstance(part, list | dict)]
-        level = [entry for part in inner for entry in (part.values() if isinstance(part, dict) else part)]
-        depth += 1
-    return not level
 
 
 def _points(records: list[Record], name: str) -> list[tuple[int, float]]:
@@ -207,9 +181,9 @@ def _read_checkpoints(root: Path, notes: list[list]) -> tuple[list[dict], MoECon
     for folder in list_checkpoints(root):
         name = "training.json"
         try:
-            read_state = read_training_state(_regular(folder / name))
+            read_state = read_training_state(folder / name)
             name = "config.json"
-            read_model = config_from_mixtral(read_json(_regular(folder / name)))
+            read_model = config_from_mixtral(read_json(folder / name))
             size = sum(file.stat().st_size for file in folder.iterdir())
         except (ValueError, OSError):
             if folder.exists():
@@ -228,18 +202,11 @@ def _read_checkpoints(root: Path, notes: list[list]) -> tuple[list[dict], MoECon
     return found, model, state
 
 
-def _regular(path: Path) -> Path:
-    """The path of a file. What is none, such as a pipe, might never end."""
-    if not path.is_file():
-        raise FormatError(path, "is no file")
-    return path
-
-
 def _read_object(path: Path, notes: list[list]) -> Record:
-    if not path.exists():
+    if not present(path):
         return {}
     try:
-        return read_json(_regular(path))
+        return read_json(path)
     except ValueError:
         notes.append(["file", path.name])
         return {}
@@ -285,7 +252,7 @@ def _count_clipped(norms: list[tuple[int, float]], train: TrainConfig | None) ->
 
 
 def _read_samples(path: Path, notes: list[list]) -> list[dict]:
-    if not path.is_file():
+    if not present(path):
         return []
     try:
         records = _read_lines(path, notes)
@@ -317,8 +284,7 @@ def _find_entropy(results: Record, noted: Record, model: MoEConfig | None, held_
     if all(math.isnan(value) for _, value in held_out):
         return entropy
     try:
-        files = sorted(Path(path).glob("*.tokens")) if Path(path).is_dir() else [Path(path)]
-        shards = [shard for file in files for shard in open_shards(_regular(file))]
+        shards = open_shards(path)
         fitting = all(shard.vocab_size == model.vocab_size <= _LARGEST_VOCABULARY for shard in shards)
         if not fitting or not 0 < sum(shard.count for shard in shards) <= _MOST_COUNTED_TOKENS:
             return math.nan

@@ -15,6 +15,7 @@ simply the highest number, and "the best" the one with the lowest held-out loss.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -24,11 +25,14 @@ from ..context import Context
 from ..dtypes import to_numpy
 from ..formats import FormatError, SafetensorsFile, Tokenizer, write_folder, write_safetensors
 from ..formats.atomic import remove_folder
-from ..formats.errors import missing_file
+from ..formats.errors import missing_file, shown
+from ..formats.json_values import read_json
+from ..formats.limits import COUNT
+from ..formats.regular import present
 from ..formats.run_folder import last_checkpoint, list_checkpoints
-from ..formats.safetensors import DEFAULT_SHARD_BYTES, read_json
+from ..formats.safetensors import DEFAULT_SHARD_BYTES
 from ..models import MoEConfig, MoETransformer, ParameterLayout
-from ..models.config import Precision
+from ..models.config import Precision, check_number
 from ..models.folder import ModelFolder, write_model
 from ..models.moe import check_names
 from .config import LARGEST_LOSS_SCALE, LEAST_LOSS_SCALE, TrainConfig
@@ -37,6 +41,9 @@ from .scaling import LossScalingState
 from .trainer import Trainer
 
 _VERSION = 1
+_MOST_WINDOWS = (1 << 62) - 1
+#: The least and the largest value of the numbers of a state; tests/bounds.json has the reasons.
+BOUNDS = {"seconds": (0.0, 1e12), "held_out_loss": (-1.0, 1e38)}
 
 
 @dataclass(frozen=True)
@@ -71,9 +78,9 @@ class Checkpoint(ModelFolder):
     def __init__(self, folder: str | os.PathLike[str]):
         super().__init__(folder)
         path = self.folder / "tokenizer.model"
-        self.tokenizer = Tokenizer.load(path) if path.exists() else None
+        self.tokenizer = Tokenizer.load(path) if present(path) else None
         path = self.folder / "training.json"
-        self.training = read_training_state(path) if path.exists() else None
+        self.training = read_training_state(path) if present(path) else None
 
     def untrainable(self) -> FormatError:
         """What to raise for a folder that has a model alone."""
@@ -163,21 +170,24 @@ def read_training_state(path: str | os.PathLike[str]) -> TrainingState:
         raise FormatError(path, "is not a training state of nncuda")
     version = values.pop("version", None)
     if version != _VERSION:
-        raise FormatError(path, f"is a training state of version {version!r}; this program reads version {_VERSION}")
-    whole = {"step": 0, "data_position": 0, "data_windows": 1}
+        raise FormatError(
+            path, f"is a training state of version {shown(version)}; this program reads version {_VERSION}"
+        )
+    whole = {"step": (0, COUNT), "data_position": (0, _MOST_WINDOWS), "data_windows": (1, _MOST_WINDOWS)}
     scaling = values.pop("loss_scaling", None)
     if set(values) != {*whole, "seconds", "train", "held_out_loss"}:
         raise FormatError(path, f"has the entries {', '.join(sorted(values))}; some are missing or too many")
-    for name, least in whole.items():
-        if type(values[name]) is not int or not least <= values[name] < 2**62:  # type: ignore[operator]
-            raise FormatError(path, f"{name} is {values[name]!r}; it must be a whole number, at least {least}")
-    for name in ("seconds", "held_out_loss"):
-        optional = name == "held_out_loss" and values[name] is None
-        if not optional and type(values[name]) not in (int, float):
-            raise FormatError(path, f"{name} is {values[name]!r}; it must be a number")
+    for name, (least, most) in whole.items():
+        if type(values[name]) is not int or not least <= values[name] <= most:  # type: ignore[operator]
+            problem = f"{name} is {shown(values[name])}; it must be a whole number, from {least} to {most}"
+            raise FormatError(path, problem)
     if not isinstance(values["train"], dict):
         raise FormatError(path, "train is not an object")
+    loss = values["held_out_loss"]
     try:
+        check_number("seconds", values["seconds"], BOUNDS["seconds"])
+        if loss is not None and not (isinstance(loss, float) and not math.isfinite(loss)):  # which a loss may become
+            check_number("held_out_loss", loss, BOUNDS["held_out_loss"])
         train = TrainConfig.from_dict(values["train"])
     except ValueError as error:
         raise FormatError(path, str(error)) from error
@@ -192,14 +202,14 @@ def read_training_state(path: str | os.PathLike[str]) -> TrainingState:
 def _loss_scaling(path: str | os.PathLike[str], values: object, most_skipped: int) -> LossScalingState:
     counters = {"good_steps": 2**31 - 1, "skipped": min(most_skipped, 2**31 - 1)}
     if not isinstance(values, dict) or set(values) != {"scale", *counters}:
-        raise FormatError(path, f"loss_scaling is {values!r}; it must have scale, good_steps and skipped")
+        raise FormatError(path, f"loss_scaling is {shown(values)}; it must have scale, good_steps and skipped")
     scale = values["scale"]
     if type(scale) not in (int, float) or not LEAST_LOSS_SCALE <= scale <= LARGEST_LOSS_SCALE:
-        raise FormatError(path, f"the scale of loss_scaling is {scale!r}; it must be a number, 2^-24 to 2^24")
+        raise FormatError(path, f"the scale of loss_scaling is {shown(scale)}; it must be a number, 2^-24 to 2^24")
     for name, most in counters.items():
         if type(values[name]) is not int or not 0 <= values[name] <= most:
             raise FormatError(
-                path, f"{name} of loss_scaling is {values[name]!r}; it must be a whole number, 0 to {most}"
+                path, f"{name} of loss_scaling is {shown(values[name])}; it must be a whole number, 0 to {most}"
             )
     return LossScalingState(float(scale), values["good_steps"], values["skipped"])
 
@@ -209,7 +219,7 @@ def best_checkpoint(root: str | os.PathLike[str]) -> Path | None:
     losses = []
     for number, folder in enumerate(list_checkpoints(root)):
         loss = read_training_state(folder / "training.json").held_out_loss
-        if loss is not None:
+        if loss is not None and math.isfinite(loss):
             losses.append((loss, number, folder))
     return min(losses)[2] if losses else None
 

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ..models.config import Precision, check_precision
+from ..formats.errors import shown
+from ..models.config import Precision, check_count, check_number, check_precision
 
 #: What the moments of AdamW are kept in.
 MomentsKind = Literal["f32", "bf16", "f8"]
 
 #: Loss scales that the library takes.
 LEAST_LOSS_SCALE, LARGEST_LOSS_SCALE = 2.0**-24, 2.0**24
+
+#: The least and the largest value of each number; tests/bounds.json has the reasons.
+BOUNDS: dict[str, tuple[float, float]] = {
+    "learning_rate": (0.0, 1e30),
+    "min_rate_share": (0.0, 1.0),
+    "beta1": (0.0, 0.999999),
+    "beta2": (0.0, 0.999999),
+    "eps": (1e-30, 1.0),
+    "weight_decay": (0.0, 1e30),
+    "clip_norm": (1e-30, 1e30),
+    "max_loss": (1e-30, 1e38),
+    "loss_scale": (LEAST_LOSS_SCALE, LARGEST_LOSS_SCALE),
+    "loss_scale_growth": (1.0, LARGEST_LOSS_SCALE),
+    "loss_scale_backoff": (LEAST_LOSS_SCALE, 1.0),
+}
 
 #: Options that checkpoints did not have from the beginning. Files have them where they are not at their defaults, so a
 #: run that uses none of them is the same file as ever, which programs from before them open too.
@@ -107,45 +122,27 @@ class TrainConfig:
     log_every: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "sequence_length", "log_every", "keep_checkpoints"):
-            _whole(name, getattr(self, name), 1)
+        for name in (
+            "steps", "batch_size", "micro_batch_size", "sequence_length", "log_every", "keep_checkpoints",
+            "loss_scale_interval",
+        ):  # fmt: skip
+            if name != "micro_batch_size" or self.micro_batch_size is not None:
+                check_count(name, getattr(self, name), 1)
         for name in ("warmup_steps", "activation_checkpointing", "eval_every", "eval_batches", "save_every"):
-            _whole(name, getattr(self, name), 0)
+            check_count(name, getattr(self, name), 0)
         if type(self.seed) is not int or not -(2**63) <= self.seed < 2**63:
-            raise ValueError(f"seed is {self.seed!r}; it must be a whole number of 64 bits")
-        if self.micro_batch_size is not None:
-            _whole("micro_batch_size", self.micro_batch_size, 1)
-        _number("learning_rate", self.learning_rate, 0.0, math.inf)
-        _number("min_rate_share", self.min_rate_share, 0.0, 1.0)
-        for name in ("beta1", "beta2"):
-            _number(name, getattr(self, name), 0.0, 1.0)
-            if getattr(self, name) == 1:
-                raise ValueError(f"{name} is 1; it must be below 1")
-        _number("eps", self.eps, 0.0, math.inf)
-        _number("weight_decay", self.weight_decay, 0.0, math.inf)
-        if self.eps == 0:
-            raise ValueError("eps is 0; it must be above 0")
-        if self.clip_norm is not None:
-            _number("clip_norm", self.clip_norm, 0.0, math.inf)
-            if self.clip_norm == 0:
-                raise ValueError("clip_norm is 0; it must be above 0, or none for no clipping")
-        if self.max_loss is not None:
-            _number("max_loss", self.max_loss, 0.0, math.inf)
-            if self.max_loss == 0:
-                raise ValueError("max_loss is 0; it must be above 0")
+            raise ValueError(f"seed is {shown(self.seed)}; it must be a whole number of 64 bits")
+        for name, bounds in BOUNDS.items():
+            optional = name in ("clip_norm", "max_loss")
+            if not optional or getattr(self, name) is not None:
+                check_number(name, getattr(self, name), bounds, optional=optional)
         if type(self.recompute_experts) is not bool:
-            raise ValueError(f"recompute_experts is {self.recompute_experts!r}; it must be true or false")
+            raise ValueError(f"recompute_experts is {shown(self.recompute_experts)}; it must be true or false")
         if self.recompute_experts and self.activation_checkpointing == 1:
             raise ValueError("recompute_experts is for blocks that activation_checkpointing leaves; 1 leaves none")
         check_precision(self.precision)
         if self.moments not in get_args(MomentsKind):
-            raise ValueError(f"moments is {self.moments!r}; it must be one of {', '.join(get_args(MomentsKind))}")
-        _number("loss_scale", self.loss_scale, LEAST_LOSS_SCALE, LARGEST_LOSS_SCALE)
-        _number("loss_scale_growth", self.loss_scale_growth, 1.0, math.inf)
-        _number("loss_scale_backoff", self.loss_scale_backoff, 0.0, 1.0)
-        if self.loss_scale_backoff == 0:
-            raise ValueError("loss_scale_backoff is 0; it must be above 0")
-        _whole("loss_scale_interval", self.loss_scale_interval, 1)
+            raise ValueError(f"moments is {shown(self.moments)}; it must be one of {', '.join(get_args(MomentsKind))}")
         if self.precision != "f16":
             for name in ("loss_scale", "loss_scale_growth", "loss_scale_backoff", "loss_scale_interval"):
                 if getattr(self, name) != getattr(type(self), name):
@@ -164,7 +161,7 @@ class TrainConfig:
         known = {field.name for field in dataclasses.fields(cls)}
         for name in values:
             if name not in known:
-                raise ValueError(f"there is no training option {name!r}; there are {', '.join(sorted(known))}")
+                raise ValueError(f"there is no training option {shown(name)}; there are {', '.join(sorted(known))}")
         return cls(**values)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, object]:
@@ -174,14 +171,3 @@ class TrainConfig:
             if values[name] == getattr(type(self), name):
                 del values[name]
         return values
-
-
-def _whole(name: str, value: object, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number, at least {least}")
-
-
-def _number(name: str, value: object, low: float, high: float) -> None:
-    if type(value) not in (int, float) or not math.isfinite(value) or not low <= value <= high:
-        span = f"from {low:g} to {high:g}" if math.isfinite(high) else f"at least {low:g}"
-        raise ValueError(f"{name} is {value!r}; it must be a number, {span}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import time
@@ -14,8 +15,9 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.summary import scalar
 
-from ..formats import write_file
-from ..formats.atomic import naming
+from ..formats.atomic import naming, replace_file
+from ..formats.json_values import json_lines
+from ..formats.regular import present
 
 # Name in the file, tag in TensorBoard.
 _SCALARS = {
@@ -31,16 +33,23 @@ _SCALARS = {
 
 
 def read_metrics(path: str | os.PathLike[str]) -> list[dict[str, object]]:
-    """The lines of a metrics file; a last line that a kill cut off is left out."""
-    records = []
-    for line in Path(path).read_text(encoding="utf-8").splitlines():
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            break
-        if isinstance(record, dict):
-            records.append(record)
-    return records
+    """The records of a metrics file, up to a line that a kill cut off. FormatError when it cannot be read."""
+    records = itertools.takewhile(lambda record: record is not None, (record for _, record in json_lines(path)))
+    return list(records)  # type: ignore[arg-type]
+
+
+def drop_records(path: str | os.PathLike[str], step: int) -> None:
+    """Takes the records behind `step` out of a file of them, and what stands behind a line that a kill cut off; the
+    other lines stay as they are. Nothing happens when there is no file; FormatError when it cannot be read."""
+    if not present(path):
+        return
+    with replace_file(path) as file:
+        for line, record in json_lines(path):
+            if record is None:
+                break
+            at = record.get("step")
+            if not isinstance(at, (int, float)) or at <= step:
+                file.write(line.rstrip(b"\r\n") + b"\n")
 
 
 class MetricsLog:
@@ -53,9 +62,7 @@ class MetricsLog:
     def __init__(self, folder: str | os.PathLike[str], step: int = 0, echo: TextIO | None = None):
         folder = Path(folder)
         path = folder / "metrics.jsonl"
-        if path.exists():
-            kept = [record for record in read_metrics(path) if record.get("step", 0) <= step]
-            write_file(path, "".join(json.dumps(record) + "\n" for record in kept))
+        drop_records(path, step)
         self._path = path
         self._file = open(path, "a", encoding="utf-8")
         self._echo = echo

@@ -16,8 +16,9 @@ from pathlib import Path
 from ..binding import library
 from ..context import Context
 from ..formats import FormatError, TokenShard, write_file
-from ..formats.errors import cannot_read
-from ..formats.safetensors import read_json
+from ..formats.errors import cannot_read, shown
+from ..formats.json_values import read_json
+from ..formats.regular import open_regular, present
 from ..models import MoEConfig
 from .config import TrainConfig
 
@@ -74,13 +75,13 @@ def check_digest(
 
     A run without a record, or with one from before there were hashes, takes any.
     """
-    if not (Path(folder) / _FILE).exists():
+    if not present(Path(folder) / _FILE):
         return
     recorded = read_json(Path(folder) / _FILE).get(f"{name}_sha256")
     if recorded is None:
         return
     if not isinstance(recorded, str):
-        raise FormatError(Path(folder) / _FILE, f"{name}_sha256 is {recorded!r}; it must be text")
+        raise FormatError(Path(folder) / _FILE, f"{name}_sha256 is {shown(recorded)}; it must be text")
     found = digest(shards)
     if found != recorded:
         raise FormatError(
@@ -95,7 +96,7 @@ def digest(shards: list[TokenShard]) -> str:
     whole, buffer = hashlib.sha256(), memoryview(bytearray(1 << 20))
     for shard in shards:
         try:
-            with open(shard.path, "rb", buffering=0) as file:
+            with open_regular(shard.path) as file:
                 while count := file.readinto(buffer):
                     whole.update(buffer[:count])
         except OSError as error:

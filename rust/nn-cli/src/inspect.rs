@@ -1,13 +1,12 @@
 //! `nncuda-rs inspect`: what is in a file or folder.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use nn_core::format::safetensors::Entry;
 use nn_core::format::shards::MAGIC;
-use nn_core::format::{SafetensorsFile, Table, TokenShard, Tokenizer, Value};
+use nn_core::format::{SafetensorsFile, Table, TokenShard, Tokenizer, Value, open_regular};
 use nn_core::train::resolve_checkpoint;
 use nn_core::{Error, Result};
 
@@ -42,9 +41,8 @@ fn describe(path: &Path) -> Result<Table> {
         return describe_folder(&resolve_checkpoint(path, false)?);
     }
     let mut head = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut head))
-        .map_err(|error| Error::io(path, error))?;
+    let (file, _) = open_regular(path)?;
+    file.take(MAGIC.len() as u64).read_to_end(&mut head).map_err(|error| Error::io(path, error))?;
     let of_kind = |kind: &str| Table::from([("kind", kind.into()), ("path", path.display().to_string().into())]);
     if head == MAGIC {
         let shard = TokenShard::open(path)?;

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::format::limits::PROBLEM_CHARACTERS;
+
 /// An error of this crate. The text is one sentence that names what was wrong and what would be right; `Debug` gives the
 /// same, so that a `main` that returns the error prints it.
 #[derive(thiserror::Error)]
@@ -51,15 +53,16 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// A file that is not what it should be.
+    /// A file that is not what it should be. The problem is cut where it is long, and freed of escape sequences that a
+    /// text of the file may have.
     pub fn format(path: impl AsRef<Path>, problem: impl Into<String>) -> Self {
-        Error::Format { path: path.as_ref().to_owned(), problem: problem.into(), source: None }
+        Error::Format { path: path.as_ref().to_owned(), problem: fit_for_a_terminal(&problem.into()), source: None }
     }
 
     /// A file or folder that should hold something which is not there.
     pub fn missing(path: impl AsRef<Path>, problem: impl Into<String>) -> Self {
         let source = Some(io::ErrorKind::NotFound.into());
-        Error::Format { path: path.as_ref().to_owned(), problem: problem.into(), source }
+        Error::Format { path: path.as_ref().to_owned(), problem: fit_for_a_terminal(&problem.into()), source }
     }
 
     /// A value that is not one that may be.
@@ -102,6 +105,21 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+fn fit_for_a_terminal(problem: &str) -> String {
+    let length = problem.chars().count();
+    let mut text = String::with_capacity(problem.len().min(4 * PROBLEM_CHARACTERS));
+    for (at, letter) in problem.chars().enumerate() {
+        match letter {
+            _ if length > PROBLEM_CHARACTERS && at == PROBLEM_CHARACTERS / 2 => text.push_str(" … "),
+            _ if length > PROBLEM_CHARACTERS
+                && (PROBLEM_CHARACTERS / 2..length - PROBLEM_CHARACTERS / 2).contains(&at) => {}
+            _ if letter.is_control() => text.extend(letter.escape_default()),
+            _ => text.push(letter),
+        }
+    }
+    text
 }
 
 /// What the system said, without the number that the standard library adds.

@@ -2,7 +2,8 @@
 //! and the reading from files.
 
 use crate::error::{Error, Result};
-use crate::format::value::{Value, quoted};
+use crate::format::limits::COUNT;
+use crate::format::value::{Table, Value, quoted};
 
 /// What an option may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +168,68 @@ macro_rules! options {
 }
 pub(crate) use options;
 
+/// What an option must be that is a whole number, from so many on.
+pub(crate) fn whole_rule(least: usize) -> &'static str {
+    if least == 0 { "a whole number, from 0 to 2147483647" } else { "a whole number, from 1 to 2147483647" }
+}
+
+/// The least and the largest value of a number by the name of its option, and the rule that messages give.
+pub(crate) type Bounds = (&'static str, f64, f64, &'static str);
+
+/// Refuses numbers that are outside their bounds; none is within them.
+pub(crate) fn check_bounds(values: &Table, bounds: &[Bounds]) -> Result<()> {
+    for (name, least, most, rule) in bounds {
+        let value = values.get(name).unwrap_or(&Value::None);
+        if value.as_number().is_some_and(|number| !(*least..=*most).contains(&number)) {
+            return Err(refuse(name, value, rule));
+        }
+    }
+    Ok(())
+}
+
+/// The rule of a number.
+pub(crate) fn rule_of(bounds: &[Bounds], name: &str) -> Option<&'static str> {
+    bounds.iter().find(|bounds| bounds.0 == name).map(|bounds| bounds.3)
+}
+
+/// Refuses counts that are below 1, or more than kernels count in, in the order of `names`.
+pub(crate) fn check_counts(values: &Table, names: &[&str], least: usize) -> Result<()> {
+    for name in names {
+        let value = values.get(name).unwrap_or(&Value::None);
+        if *value != Value::None && value.as_integer().is_none_or(|count: usize| !(least..=COUNT).contains(&count)) {
+            return Err(refuse(name, value, whole_rule(least)));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses the value of an option unless the condition holds.
 pub(crate) fn require<T: OptionType>(condition: bool, name: &str, value: &T, allowed: &str) -> Result<()> {
     if condition { Ok(()) } else { Err(refuse(name, &value.write(), allowed)) }
+}
+
+#[cfg(test)]
+pub(crate) mod bounds {
+    use super::*;
+
+    /// Tries the numbers of a group of tests/bounds.json at their bounds and just outside them.
+    pub(crate) fn check(group: &str, specs: &[OptionSpec], read: impl Fn(&str, Value) -> Result<()>) {
+        let known: serde_json::Value = serde_json::from_str(include_str!("../../../tests/bounds.json")).unwrap();
+        let known = known[group].as_object().unwrap();
+        let numbers = specs.iter().filter(|spec| matches!(spec.kind, Kind::Number | Kind::NumberOrNone));
+        assert_eq!(numbers.clone().count(), known.len());
+        for spec in numbers {
+            let bound = |key: &str| known[spec.name][key].as_f64().unwrap();
+            let (least, most, rule) = (bound("least"), bound("most"), known[spec.name]["rule"].as_str().unwrap());
+            for value in [least, most] {
+                read(spec.name, value.into()).unwrap_or_else(|error| panic!("{value}: {error}"));
+            }
+            let outside = [least.next_down(), most.next_up(), f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+            for value in outside.map(Value::from).into_iter().chain(["1".into(), true.into()]) {
+                let shown = value.repr();
+                let error = read(spec.name, value).expect_err(&shown).to_string();
+                assert_eq!(error, format!("{} is {shown}; it must be {rule}", spec.name));
+            }
+        }
+    }
 }

@@ -288,7 +288,7 @@ fn damaged_checkpoints_are_refused() {
         ),
         (
             |folder| edit(&folder.join("config.json"), "num_hidden_layers", 1i64 << 60),
-            "more than this program can hold",
+            "num_layers is 1152921504606846976; it must be a whole number, from 1",
         ),
         (
             |folder| edit(&folder.join("config.json"), "intermediate_size", 21i32),

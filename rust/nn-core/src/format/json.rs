@@ -1,27 +1,47 @@
 //! Reading JSON as every language of this project reads it: RFC 8259 and, as Python's json does, NaN, Infinity and
 //! -Infinity, which a loss may be.
 
-use super::value::Value;
+use std::collections::HashSet;
 
-/// Deeper nesting than this is an attack, not a document.
-const MOST_LEVELS: usize = 512;
-/// Converting a decimal takes time that grows with the square of its digits.
-const MOST_DIGITS: usize = 4300;
+use super::limits::{JSON_DEPTH, JSON_DIGITS, JSON_MARKS};
+use super::value::{Value, quoted};
 
-/// One JSON value. Tables keep their order; of a name that comes twice the last value counts. Half a surrogate pair
-/// becomes the replacement character. The error says what is wrong and at which byte.
+/// One JSON value. Tables keep their order. A key stands once in an object, since readers differ in which of two they
+/// take; nesting, digits and the number of values are bounded, so that a text takes memory and time in proportion to its
+/// size. Half a surrogate pair becomes the replacement character. The error says what is wrong and at which byte.
 pub fn parse_json(bytes: &[u8]) -> Result<Value, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| String::from("it is not UTF-8"))?;
-    let mut parser = Parser { text, at: 0 };
+    let mut parser = Parser { text, at: 0, marks: 0 };
     parser.space();
     let value = parser.value(0)?;
     parser.space();
     if parser.at < text.len() { Err(parser.problem("something follows the value")) } else { Ok(value) }
 }
 
+/// Why a JSON text has more values than its reader would take, before another reader sees it.
+pub(crate) fn check_marks(text: &[u8]) -> Result<(), String> {
+    let (mut marks, mut quoted, mut escaped) = (0, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b'[' | b'{' | b',' | b':' => marks += usize::from(!quoted),
+            _ => {}
+        }
+    }
+    if marks > JSON_MARKS { Err(too_many_marks()) } else { Ok(()) }
+}
+
+fn too_many_marks() -> String {
+    format!("it has more than {JSON_MARKS} brackets, commas and colons")
+}
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,
+    /// Brackets, braces, commas and colons so far.
+    marks: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -44,9 +64,19 @@ impl<'a> Parser<'a> {
         found
     }
 
+    /// Steps over a bracket, a comma or a colon if it comes next.
+    fn mark(&mut self, text: &str) -> bool {
+        let found = self.take(text);
+        self.marks += usize::from(found);
+        found
+    }
+
     fn value(&mut self, level: usize) -> Result<Value, String> {
-        if level > MOST_LEVELS {
-            return Err(self.problem(&format!("it is nested deeper than {MOST_LEVELS} levels")));
+        if level > JSON_DEPTH {
+            return Err(self.problem(&format!("it is nested deeper than {JSON_DEPTH} levels")));
+        }
+        if self.marks > JSON_MARKS {
+            return Err(self.problem(&too_many_marks()));
         }
         let words = [
             ("null", Value::None),
@@ -63,11 +93,18 @@ impl<'a> Parser<'a> {
         }
         if self.take("\"") {
             self.string().map(Value::Text)
-        } else if self.take("[") {
+        } else if self.mark("[") {
             self.entries("]", |parser| parser.value(level + 1)).map(Value::List)
-        } else if self.take("{") {
-            self.entries("}", |parser| parser.entry(level + 1))
-                .map(|entries| Value::Table(entries.into_iter().collect()))
+        } else if self.mark("{") {
+            let mut seen = HashSet::new();
+            let entries = self.entries("}", |parser| {
+                let (name, value) = parser.entry(level + 1)?;
+                if !seen.insert(name.clone()) {
+                    return Err(parser.problem(&format!("the key {} is twice in one object", quoted(&name))));
+                }
+                Ok((name, value))
+            });
+            entries.map(|entries| Value::Table(entries.into_iter().collect()))
         } else {
             self.number()
         }
@@ -91,7 +128,7 @@ impl<'a> Parser<'a> {
             if self.take(end) {
                 return Ok(found);
             }
-            if !self.take(",") {
+            if !self.mark(",") {
                 return Err(self.problem(&format!("a ',' or '{end}' was expected")));
             }
         }
@@ -103,7 +140,7 @@ impl<'a> Parser<'a> {
         }
         let name = self.string()?;
         self.space();
-        if !self.take(":") {
+        if !self.mark(":") {
             return Err(self.problem("a ':' was expected"));
         }
         self.space();
@@ -206,13 +243,17 @@ impl<'a> Parser<'a> {
             }
         }
         let text = &self.text[start..self.at];
-        if whole && text.len() > MOST_DIGITS {
-            return refuse(&format!("a whole number has more than {MOST_DIGITS} digits"));
+        if whole && text.len() > JSON_DIGITS {
+            return refuse(&format!("a whole number has more than {JSON_DIGITS} digits"));
         }
-        match text.parse() {
-            Ok(number) if whole => Ok(Value::Integer(number)),
-            // Too large a number becomes infinite, as in Python; whoever uses it refuses it by name.
-            _ => text.parse().map(Value::Float).or_else(|_| refuse("a value was expected")),
+        if whole && let Ok(number) = text.parse() {
+            return Ok(Value::Integer(number));
+        }
+        // With a fraction or an exponent too large a number becomes infinite, as in Python; who uses it refuses it by name.
+        match text.parse::<f64>() {
+            Ok(number) if whole && number.is_infinite() => Ok(Value::Beyond(text.len())),
+            Ok(number) => Ok(Value::Float(number)),
+            Err(_) => refuse("a value was expected"),
         }
     }
 }
@@ -224,7 +265,7 @@ mod tests {
     #[test]
     fn what_is_json_is_read() {
         for (text, read) in [
-            (r#"{"a": 1, "b": [2, {}], "a": -0}"#, r#"{"a": 0, "b": [2, {}]}"#),
+            (r#"{"a": 1, "b": [2, {}], "c": -0}"#, r#"{"a": 1, "b": [2, {}], "c": 0}"#),
             (" [NaN, -Infinity, 1e999, 1.5E+2, 0.1]\r\n", "[NaN, -Infinity, Infinity, 150.0, 0.1]"),
             (r#""\ud800\ud83d\ude00\/é\u00e9""#, r#""\ufffd\ud83d\ude00/\u00e9\u00e9""#),
         ] {
@@ -245,11 +286,16 @@ mod tests {
             ("\"a\nb\"", "a control character stands in a string, at byte 2"),
             (r#""\u12""#, "four hexadecimal digits must follow \\u, at byte 3"),
             ("\"a", "a string does not end, at byte 2"),
+            (r#"[{"a": 1, "b": 2, "a": 3}]"#, "the key 'a' is twice in one object, at byte 24"),
         ] {
             assert_eq!(parse_json(text.as_bytes()).unwrap_err(), problem, "{text}");
         }
         assert!(parse_json(b"\xff").is_err());
         assert!(parse_json("[".repeat(100_000).as_bytes()).unwrap_err().starts_with("it is nested deeper than 512"));
         assert!(parse_json("9".repeat(5000).as_bytes()).is_err());
+        assert_eq!(parse_json("9".repeat(400).as_bytes()).unwrap().repr(), "a number of 400 digits");
+        let many = format!("[1{}]", ",1".repeat(JSON_MARKS));
+        assert!(parse_json(many.as_bytes()).unwrap_err().starts_with("it has more than 2097152 brackets"));
+        assert!(parse_json(format!("\"{}\"", ",".repeat(2 * JSON_MARKS)).as_bytes()).is_ok());
     }
 }

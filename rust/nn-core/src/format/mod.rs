@@ -5,6 +5,8 @@
 
 pub mod atomic;
 pub mod json;
+pub mod limits;
+pub mod regular;
 pub mod safetensors;
 pub mod shards;
 pub mod value;
@@ -14,13 +16,19 @@ use std::path::Path;
 use crate::error::{Error, Result};
 pub use crate::tokenizer::Tokenizer;
 pub use json::parse_json;
+pub use regular::{json_lines, open_regular, present, read_regular};
 pub use safetensors::{Dtype, SafetensorsFile, SafetensorsFolder};
 pub use shards::TokenShard;
 pub use value::{Table, Value};
 
 /// A JSON file that holds an object.
 pub fn read_json(path: &Path) -> Result<Table> {
-    let bytes = std::fs::read(path).map_err(|error| Error::unreadable(path, error))?;
+    read_long_json(path, limits::JSON_BYTES)
+}
+
+/// The same, of at most so many bytes.
+pub(crate) fn read_long_json(path: &Path, most: u64) -> Result<Table> {
+    let bytes = read_regular(path, most)?;
     let value = parse_json(&bytes).map_err(|problem| Error::format(path, format!("is not JSON ({problem})")))?;
     match value {
         Value::Table(table) => Ok(table),
@@ -30,7 +38,12 @@ pub fn read_json(path: &Path) -> Result<Table> {
 
 /// A TOML file.
 pub fn read_toml(path: &Path) -> Result<Table> {
-    let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
+    let bytes = read_regular(path, limits::TOML_BYTES)?;
+    let most = limits::TOML_LINE_BYTES;
+    if let Some((at, line)) = bytes.split(|byte| *byte == b'\n').enumerate().find(|(_, line)| line.len() > most) {
+        let problem = format!("line {} has {} bytes; one may have {most}", at + 1, line.len());
+        return Err(Error::format(path, problem));
+    }
     let wrong = |problem: String| Error::format(path, format!("is not TOML ({})", problem.replace('\n', ", ")));
     let text = String::from_utf8(bytes).map_err(|error| wrong(error.utf8_error().to_string()))?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {

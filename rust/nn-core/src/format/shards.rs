@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::atomic::write_file_with;
+use super::regular::open_regular;
 use crate::error::{Error, Result};
 
 /// What a shard begins with.
@@ -48,8 +49,7 @@ impl TokenShard {
     /// Opens a shard.
     pub fn open(path: &Path) -> Result<Self> {
         let unreadable = |error: std::io::Error| Error::unreadable(path, error);
-        let file = File::open(path).map_err(unreadable)?;
-        let size = file.metadata().map_err(unreadable)?.len();
+        let (file, size) = open_regular(path)?;
         let mut head = [0; HEADER_BYTES];
         let have = HEADER_BYTES.min(usize::try_from(size).unwrap_or(HEADER_BYTES));
         file.read_exact_at(&mut head[..have], 0).map_err(unreadable)?;
@@ -146,7 +146,7 @@ impl TokenShard {
     /// Reads from the file. `Error::Format` when it ends before it did.
     fn with_file(&self, read: impl FnOnce(&mut File) -> std::io::Result<()>) -> Result<()> {
         let unreadable = |error: std::io::Error| Error::unreadable(&self.path, error);
-        let mut file = File::open(&self.path).map_err(unreadable)?;
+        let (mut file, _) = open_regular(&self.path)?;
         match read(&mut file) {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 let left = file.metadata().map_err(unreadable)?.len();

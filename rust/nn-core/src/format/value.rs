@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use super::limits::SHOWN_CHARACTERS;
+
 /// A JSON or TOML value. Tables keep their order; of a name given twice the last value counts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -14,8 +16,10 @@ pub enum Value {
     Bool(bool),
     /// A whole number.
     Integer(i128),
-    /// A number with a fraction or an exponent; TOML's may be infinite or no number.
+    /// A number with a fraction or an exponent, or a whole one beyond an `i128`; it may be infinite or no number.
     Float(f64),
+    /// A whole number that no float can hold, of so many digits. No option or record may be one.
+    Beyond(usize),
     /// Text.
     Text(String),
     /// An array.
@@ -179,28 +183,49 @@ impl Value {
         out
     }
 
-    /// As messages show it: text in quotes, and None, True and False as the other languages of this project have them.
+    /// As messages show it: text in quotes, and None, True and False as the other languages of this project have them;
+    /// cut off where it is long.
     pub fn repr(&self) -> String {
+        excerpt(self.whole_repr())
+    }
+
+    fn whole_repr(&self) -> String {
         match self {
             Value::None => "None".into(),
             Value::Bool(true) => "True".into(),
             Value::Bool(false) => "False".into(),
             Value::Integer(number) => number.to_string(),
             Value::Float(number) => float_text(*number, "inf", "nan"),
-            Value::Text(text) => quoted(text),
-            Value::List(list) => format!("[{}]", list.iter().map(Value::repr).collect::<Vec<_>>().join(", ")),
+            Value::Beyond(digits) => format!("a number of {digits} digits"),
+            Value::Text(text) => whole_quoted(text),
+            Value::List(list) => format!("[{}]", list.iter().map(Value::whole_repr).collect::<Vec<_>>().join(", ")),
             Value::Table(table) => {
-                let entries: Vec<_> =
-                    table.iter().map(|(name, value)| format!("{}: {}", quoted(name), value.repr())).collect();
+                let entries: Vec<_> = table
+                    .iter()
+                    .map(|(name, value)| format!("{}: {}", whole_quoted(name), value.whole_repr()))
+                    .collect();
                 format!("{{{}}}", entries.join(", "))
             }
         }
     }
 }
 
+/// A text from a file as messages show it, cut off where it is long.
+pub fn excerpt(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(SHOWN_CHARACTERS) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
 /// Text as messages show it: in single quotes, or in double ones where it holds single ones, with control characters
-/// escaped.
+/// escaped; cut off where it is long.
 pub fn quoted(text: &str) -> String {
+    excerpt(whole_quoted(text))
+}
+
+fn whole_quoted(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut out = String::from(quote);
     for character in text.chars() {
@@ -273,6 +298,7 @@ fn write_json(out: &mut String, value: &Value, depth: Option<usize>) {
         }
         // No JSON, strictly, but what every language here writes of a loss that is no number, and skips on reading.
         Value::Float(number) => out.push_str(&float_text(*number, "Infinity", "NaN")),
+        Value::Beyond(_) => out.push_str("Infinity"),
         Value::Text(text) => write_text(out, text),
         Value::List(list) => write_entries(out, ['[', ']'], list, depth, |out, entry, depth| {
             write_json(out, entry, depth);
@@ -402,5 +428,7 @@ mod tests {
     fn messages_quote_text() {
         assert_eq!(Value::Text("it's".into()).repr(), "\"it's\"");
         assert_eq!(Value::Text("a\tb".into()).repr(), "'a\\tb'");
+        let long = Value::List(vec!["é".repeat(9999).into(); 9]).repr();
+        assert!(long.starts_with("['éé") && long.ends_with("é…") && long.chars().count() == 101);
     }
 }

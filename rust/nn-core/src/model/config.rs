@@ -1,9 +1,10 @@
 //! What a MoE transformer is made of: every option of its architecture, and presets.
 
 use crate::error::{Error, Result};
+use crate::format::limits::{MODEL_PARAMETERS, MODEL_TENSORS};
 use crate::format::value::quoted;
 use crate::format::{Table, Value};
-use crate::options::{Kind, options, require};
+use crate::options::{Bounds, Kind, check_bounds, check_counts, options, require, rule_of, whole_rule};
 
 options! {
     /// Sizes and options of a `MoETransformer`. The defaults are the configuration "6.9b".
@@ -31,6 +32,16 @@ options! {
         init_std: f64 = 0.02, "standard deviation of the initial weights";
     }
 }
+
+/// What each number must be; tests/bounds.json has the reasons.
+pub(super) const BOUNDS: [Bounds; 6] = [
+    ("rope_base", 1.0, 1e12, "a number, from 1 to 1e+12"),
+    ("ntk_alpha", 1.0, 1e6, "a number, from 1 to 1e+06"),
+    ("norm_eps", 0.0, 1.0, "a number, from 0 to 1"),
+    ("capacity_factor", 1e-6, 65536.0, "a number, from 1e-06 to 65536, or none"),
+    ("aux_alpha", 0.0, 1000.0, "a number, from 0 to 1000"),
+    ("init_std", 0.0, 100.0, "a number, from 0 to 100"),
+];
 
 /// Names of the presets, in alphabetical order.
 pub const PRESETS: [&str; 3] = ["6.9b", "demo", "small"];
@@ -86,24 +97,18 @@ impl MoEConfig {
 
     fn allowed(name: &str) -> &'static str {
         match Self::OPTIONS.iter().find(|spec| spec.name == name).map(|spec| spec.kind) {
-            Some(Kind::Whole) => "a whole number, at least 1",
             Some(Kind::Flag) => "true or false",
-            _ => "a finite number",
+            _ => rule_of(&BOUNDS, name).unwrap_or(whole_rule(1)),
         }
     }
 
     /// `Error::Value` names an option that has a value it may not have.
     pub fn validate(&self) -> Result<()> {
-        for (name, value) in self.to_table().iter() {
-            let good = match value {
-                Value::Integer(number) => *number >= 1,
-                Value::Float(number) => number.is_finite(),
-                _ => true,
-            };
-            if !good {
-                return Err(crate::options::refuse(name, value, Self::allowed(name)));
-            }
-        }
+        let values = self.to_table();
+        let counts: Vec<&str> =
+            Self::OPTIONS.iter().filter(|spec| spec.kind == Kind::Whole).map(|spec| spec.name).collect();
+        check_counts(&values, &counts, 1)?;
+        check_bounds(&values, &BOUNDS)?;
         let heads = self.num_heads;
         let divisor = format!("a divisor of num_heads ({heads})");
         require(heads.is_multiple_of(self.num_kv_heads), "num_kv_heads", &self.num_kv_heads, &divisor)?;
@@ -114,13 +119,14 @@ impl MoEConfig {
         require(chosen <= most, "experts_per_token", &chosen, &format!("at most {most}"))?;
         let least = format!("at least context ({})", self.context);
         require(self.extended_context >= self.context, "extended_context", &self.extended_context, &least)?;
-        require(self.rope_base > 0.0, "rope_base", &self.rope_base, "above 0")?;
-        require(self.ntk_alpha >= 1.0, "ntk_alpha", &self.ntk_alpha, "at least 1")?;
-        for (name, value) in [("norm_eps", self.norm_eps), ("aux_alpha", self.aux_alpha), ("init_std", self.init_std)] {
-            require(value >= 0.0, name, &value, "at least 0")?;
+        let tensors = self.num_layers as u128 * (7 + 3 * self.num_experts as u128) + 3;
+        if tensors > MODEL_TENSORS {
+            let problem =
+                format!("num_layers and num_experts make {tensors} tensors; a model may have {MODEL_TENSORS}");
+            return Err(Error::value(problem));
         }
-        if let Some(factor) = self.capacity_factor {
-            require(factor > 0.0, "capacity_factor", &factor, "above 0")?;
+        if self.num_parameters() > MODEL_PARAMETERS {
+            return Err(Error::value("the sizes make a model of more parameters than any machine holds"));
         }
         Ok(())
     }
@@ -177,18 +183,22 @@ mod tests {
     #[test]
     fn wrong_options_are_named() {
         let cases: [(&str, Value, &str); 12] = [
-            ("hidden_size", 0i32.into(), "hidden_size is 0; it must be a whole number, at least 1"),
-            ("hidden_size", "x".into(), "hidden_size is 'x'; it must be a whole number, at least 1"),
-            ("hidden_size", true.into(), "hidden_size is True; it must be a whole number, at least 1"),
-            ("num_layers", Value::None, "num_layers is None; it must be a whole number, at least 1"),
+            ("hidden_size", 0i32.into(), "hidden_size is 0; it must be a whole number, from 1 to 2147483647"),
+            ("hidden_size", "x".into(), "hidden_size is 'x'; it must be a whole number, from 1 to 2147483647"),
+            ("hidden_size", true.into(), "hidden_size is True; it must be a whole number, from 1 to 2147483647"),
+            ("num_layers", Value::None, "num_layers is None; it must be a whole number, from 1 to 2147483647"),
             ("num_kv_heads", 5i32.into(), "num_kv_heads is 5; it must be a divisor of num_heads (12)"),
             ("head_dim", 12i32.into(), "head_dim is 12; it must be a multiple of 8, at most 256"),
             ("experts_per_token", 17i32.into(), "experts_per_token is 17; it must be at most 16"),
             ("extended_context", 5i32.into(), "extended_context is 5; it must be at least context (32768)"),
-            ("ntk_alpha", 0.5.into(), "ntk_alpha is 0.5; it must be at least 1"),
+            ("ntk_alpha", 0.5.into(), "ntk_alpha is 0.5; it must be a number, from 1 to 1e+06"),
             ("norm_topk_prob", 1i32.into(), "norm_topk_prob is 1; it must be true or false"),
-            ("norm_eps", f64::NAN.into(), "norm_eps is nan; it must be a finite number"),
-            ("capacity_factor", 0.0.into(), "capacity_factor is 0.0; it must be above 0"),
+            ("norm_eps", f64::NAN.into(), "norm_eps is nan; it must be a number, from 0 to 1"),
+            (
+                "capacity_factor",
+                0.0.into(),
+                "capacity_factor is 0.0; it must be a number, from 1e-06 to 65536, or none",
+            ),
         ];
         for (name, value, sentence) in cases {
             let error = MoEConfig::from_table(&Table::from([(name, value)])).unwrap_err();
@@ -196,6 +206,26 @@ mod tests {
         }
         let error = MoEConfig::from_table(&Table::from([("depth", 1i32.into())])).unwrap_err();
         assert!(error.to_string().starts_with("there is no model option 'depth'; there are aux_alpha, "), "{error}");
+    }
+
+    #[test]
+    fn numbers_have_the_bounds_of_all_languages() {
+        crate::options::bounds::check("model", MoEConfig::OPTIONS, |name, value| {
+            MoEConfig::from_table(&Table::from([(name, value)])).map(|_| ())
+        });
+    }
+
+    #[test]
+    fn sizes_beyond_any_model_are_refused() {
+        let refused = |sizes: [(&str, usize); 2]| {
+            MoEConfig::from_table(&sizes.map(|(name, size)| (name, size.into())).into()).unwrap_err().to_string()
+        };
+        let many = refused([("num_layers", 100), ("num_experts", 998)]);
+        assert_eq!(many, "num_layers and num_experts make 300103 tensors; a model may have 65536");
+        let large = refused([("hidden_size", 2_147_483_647), ("ffn_size", 2_147_483_647)]);
+        assert_eq!(large, "the sizes make a model of more parameters than any machine holds");
+        let size = refused([("vocab_size", 2_147_483_648), ("num_layers", 1)]);
+        assert_eq!(size, "vocab_size is 2147483648; it must be a whole number, from 1 to 2147483647");
     }
 
     #[test]

@@ -144,7 +144,9 @@ fn rope_base(values: &Table) -> Result<f64> {
     }
     let standard = Value::Float(1e6); // Mixtral's own default
     let base = table.get("rope_theta").or_else(|| values.get("rope_theta")).unwrap_or(&standard);
-    base.as_number().ok_or_else(|| crate::options::refuse("rope_theta", base, "a number"))
+    let (_, least, most, rule) = super::config::BOUNDS[0];
+    let found = base.as_number().filter(|number| (least..=most).contains(number));
+    found.ok_or_else(|| crate::options::refuse("rope_theta", base, rule))
 }
 
 /// Where a parameter of ours lies in a folder's files: a tensor, and the place of its first element there.

@@ -161,9 +161,12 @@ mod tests {
 
     #[test]
     fn absurd_sizes_are_refused() {
-        for (name, size) in [("num_layers", 1 << 40), ("vocab_size", 1 << 62), ("num_experts", usize::MAX / 2)] {
-            let table = crate::format::Table::from([(name, size.into())]);
-            let config = MoEConfig::from_table(&table).unwrap();
+        let usual = MoEConfig::default;
+        for config in [
+            MoEConfig { num_layers: 1 << 40, ..usual() },
+            MoEConfig { vocab_size: 1 << 62, ..usual() },
+            MoEConfig { num_experts: usize::MAX / 2, ..usual() },
+        ] {
             let error = ParameterLayout::new(&config).unwrap_err();
             assert!(error.to_string().ends_with("is more than this program can hold"), "{error}");
         }

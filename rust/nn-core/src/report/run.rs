@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::thinning::{Point, Shares, chosen_rows, or_none, rounded, thin, thin_experts};
 use crate::error::{Error, Result};
-use crate::format::json::parse_json;
-use crate::format::{Table, Value, read_json};
+use crate::format::regular::Line;
+use crate::format::{Table, Value, json_lines, present, read_json};
 use crate::model::{MoEConfig, config_from_mixtral};
 use crate::train::{TrainConfig, TrainingState, list_checkpoints, open_shards, read_training_state, unigram_entropy};
 
@@ -47,7 +47,7 @@ const MOST_COUNTED_TOKENS: u64 = 100_000_000;
 /// is left out, and a note says so. `Error::Format` when it holds no metrics at all: then there is nothing to report.
 pub fn read_run(folder: &Path) -> Result<Table> {
     let path = folder.join("metrics.jsonl");
-    if !path.is_file() {
+    if !present(&path) {
         return Err(Error::missing(folder, "is no training run: it holds no metrics.jsonl"));
     }
     let mut notes = Notes::default();
@@ -159,16 +159,15 @@ type Record = (i64, Table);
 /// The objects of a JSONL file that have a step, in the order of steps. A last line without its end is one that is
 /// being written.
 fn read_lines(path: &Path, notes: &mut Notes) -> Result<Vec<Record>> {
-    let bytes = fs::read(path).map_err(|error| Error::unreadable(path, error))?;
-    let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     let mut found = Vec::new();
-    for (index, line) in lines.iter().enumerate() {
-        if line.iter().all(|byte| b" \t\r".contains(byte)) {
+    for (index, line) in json_lines(path)?.enumerate() {
+        let Line { text, record } = line?;
+        if text.iter().all(|byte| b" \t\r\n".contains(byte)) {
             continue;
         }
-        if let Some(record) = read_record(line) {
+        if let Some(record) = record.and_then(with_step) {
             found.push(record);
-        } else if index + 1 == lines.len() {
+        } else if !text.ends_with(b"\n") {
             notes.add("cut", [file_name(path).into()]);
         } else {
             notes.add("line", [file_name(path).into(), (index + 1).into()]);
@@ -178,8 +177,7 @@ fn read_lines(path: &Path, notes: &mut Notes) -> Result<Vec<Record>> {
     Ok(found)
 }
 
-fn read_record(line: &[u8]) -> Option<Record> {
-    let Ok(Value::Table(record)) = parse_json(line) else { return None };
+fn with_step(record: Table) -> Option<Record> {
     let step = record.get("step")?.as_integer().filter(|step| (0..MOST_STEPS).contains(step))?;
     Some((step, record))
 }
@@ -254,10 +252,9 @@ fn read_checkpoints(root: &Path, notes: &mut Notes) -> Result<(Vec<Value>, Optio
 
 /// Model, state and bytes of a checkpoint, or the name of the file in it that failed.
 fn read_checkpoint(folder: &Path) -> std::result::Result<(MoEConfig, TrainingState, u64), &'static str> {
-    let path = folder.join("training.json");
-    let state = path.is_file().then(|| read_training_state(&path)).and_then(Result::ok).ok_or("training.json")?;
+    let state = read_training_state(&folder.join("training.json")).map_err(|_| "training.json")?;
     let failed = "config.json";
-    let values = read_file(&folder.join(failed)).map_err(|_| failed)?;
+    let values = read_json(&folder.join(failed)).map_err(|_| failed)?;
     let model = config_from_mixtral(&values).map_err(|_| failed)?;
     let mut size = 0;
     for entry in fs::read_dir(folder).map_err(|_| failed)? {
@@ -266,17 +263,12 @@ fn read_checkpoint(folder: &Path) -> std::result::Result<(MoEConfig, TrainingSta
     Ok((model, state, size))
 }
 
-/// The object in a file. What is none, such as a pipe, might never end.
-fn read_file(path: &Path) -> Result<Table> {
-    if path.is_file() { read_json(path) } else { Err(Error::format(path, "is no file")) }
-}
-
 /// The object in a file; an empty one when there is none.
 fn read_object(path: &Path, notes: &mut Notes) -> Table {
-    if !path.exists() {
+    if !present(path) {
         return Table::new();
     }
-    read_file(path).unwrap_or_else(|_| {
+    read_json(path).unwrap_or_else(|_| {
         notes.add("file", [file_name(path).into()]);
         Table::new()
     })
@@ -317,7 +309,7 @@ fn count_clipped(norms: &[Point], train: Option<&TrainConfig>) -> Value {
 }
 
 fn read_samples(path: &Path, notes: &mut Notes) -> Vec<Value> {
-    if !path.is_file() {
+    if !present(path) {
         return Vec::new();
     }
     let Ok(records) = read_lines(path, notes) else {
@@ -359,7 +351,7 @@ fn find_entropy(results: &Table, noted: &Table, model: Option<&MoEConfig>, held_
     let entropy = number(results.get("unigram_entropy"));
     let path = noted.get("held_out").and_then(Value::as_text).map(Path::new);
     let (Some(path), Some(model), true) = (path, model, entropy.is_nan()) else { return entropy };
-    if held_out.iter().all(|one| one.1.is_nan()) || !(path.is_dir() || path.is_file()) {
+    if held_out.iter().all(|one| one.1.is_nan()) {
         return entropy;
     }
     let Ok(shards) = open_shards(path) else { return entropy };

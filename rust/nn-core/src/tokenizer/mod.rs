@@ -14,10 +14,11 @@ mod stream;
 mod trie;
 mod unigram;
 
-use std::fs;
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::format::limits::TOKENIZER_MODEL_BYTES;
+use crate::format::read_regular;
 use bpe::Bpe;
 use model_file::{Kind, ModelFile, ModelType};
 use normalizer::Normalizer;
@@ -65,8 +66,7 @@ impl Tokenizer {
     /// Reads a tokenizer file. A file that is no whole SentencePiece model of type unigram or BPE is an `Error::Format`.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let file = fs::read(path).map_err(|error| Error::unreadable(path, error))?;
-        Self::from_bytes(file, path)
+        Self::from_bytes(read_regular(path, TOKENIZER_MODEL_BYTES)?, path)
     }
 
     /// A tokenizer from its file's content; `source` is what errors name.

@@ -21,16 +21,21 @@ use super::config::{LARGEST_LOSS_SCALE, LEAST_LOSS_SCALE, TrainConfig};
 use super::moments;
 use super::trainer::Trainer;
 use crate::error::{Error, Result};
+use crate::format::limits::COUNT;
 use crate::format::safetensors::{
     DEFAULT_SHARD_BYTES, SafetensorsFile, SafetensorsFolder, write_safetensors, write_safetensors_folder,
 };
-use crate::format::{Table, Tokenizer, Value, atomic, read_json};
+use crate::format::{Table, Tokenizer, Value, atomic, present, read_json};
 use crate::model::{
     MixtralWeights, MoEConfig, MoETransformer, ParameterLayout, Precision, config_from_mixtral, config_to_mixtral,
 };
+use crate::options::Bounds;
 
 const FORMAT: &str = "nncuda training state";
 const VERSION: i128 = 1;
+// What the numbers of a state must be; tests/bounds.json has the reasons.
+const SECONDS: Bounds = ("seconds", 0.0, 1e12, "a number, from 0 to 1e+12");
+const HELD_OUT_LOSS: Bounds = ("held_out_loss", -1.0, 1e38, "a number, from -1 to 1e+38");
 
 /// What a run needs beside weights and moments to go on.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,9 +104,9 @@ impl Checkpoint {
         let files = SafetensorsFolder::open(folder)?;
         let weights = MixtralWeights::new(files, &config).map_err(|error| error.in_file(folder))?;
         let path = folder.join("tokenizer.model");
-        let tokenizer = path.exists().then(|| Tokenizer::load(&path)).transpose()?;
+        let tokenizer = present(&path).then(|| Tokenizer::load(&path)).transpose()?;
         let path = folder.join("training.json");
-        let training = path.exists().then(|| read_training_state(&path)).transpose()?;
+        let training = present(&path).then(|| read_training_state(&path)).transpose()?;
         Ok(Self { folder: folder.to_owned(), config, weights, tokenizer, training })
     }
 
@@ -193,23 +198,27 @@ pub fn read_training_state(path: &Path) -> Result<TrainingState> {
         return wrong(format!("has the entries {}; some are missing or too many", names.join(", ")));
     }
     let given = |name: &str| values.get(name).unwrap_or(&Value::None);
-    let whole = |name: &str, least: u64| {
+    let whole = |name: &str, least: u64, most: u64| {
         let value = given(name);
-        value.as_integer().filter(|number| (least..1 << 62).contains(number)).ok_or_else(|| {
+        value.as_integer().filter(|number| (least..=most).contains(number)).ok_or_else(|| {
             let value = value.repr();
-            Error::format(path, format!("{name} is {value}; it must be a whole number, at least {least}"))
+            Error::format(path, format!("{name} is {value}; it must be a whole number, from {least} to {most}"))
         })
     };
-    let number = |name: &str| {
+    let number = |(name, least, most, rule): Bounds| {
         let value = given(name);
-        value.as_number().ok_or_else(|| Error::format(path, format!("{name} is {}; it must be a number", value.repr())))
+        let found = value.as_number().filter(|number| (least..=most).contains(number));
+        found.ok_or_else(|| Error::format(path, format!("{name} is {}; it must be {rule}", value.repr())))
     };
-    let step = whole("step", 0)?;
-    let (data_position, data_windows) = (whole("data_position", 0)?, whole("data_windows", 1)?);
-    let seconds = number("seconds")?;
+    const MOST_WINDOWS: u64 = (1 << 62) - 1;
+    let step = whole("step", 0, COUNT as u64)?;
+    let (data_position, data_windows) =
+        (whole("data_position", 0, MOST_WINDOWS)?, whole("data_windows", 1, MOST_WINDOWS)?);
+    let seconds = number(SECONDS)?;
     let held_out_loss = match given("held_out_loss") {
         Value::None => None,
-        _ => Some(number("held_out_loss")?),
+        Value::Float(loss) if !loss.is_finite() => Some(*loss), // which a loss may become
+        _ => Some(number(HELD_OUT_LOSS)?),
     };
     let Value::Table(train) = given("train") else { return wrong("train is not an object".into()) };
     let train = TrainConfig::from_table(train).map_err(|error| error.in_file(path))?;
@@ -281,6 +290,7 @@ pub fn best_checkpoint(root: &Path) -> Result<Option<PathBuf>> {
     let mut best: Option<(f64, PathBuf)> = None;
     for folder in list_checkpoints(root)? {
         let loss = read_training_state(&folder.join("training.json"))?.held_out_loss;
+        let loss = loss.filter(|loss| loss.is_finite());
         if let Some(loss) = loss.filter(|loss| best.as_ref().is_none_or(|(lowest, _)| loss < lowest)) {
             best = Some((loss, folder));
         }
@@ -312,4 +322,60 @@ pub fn resolve_checkpoint(path: &Path, best: bool) -> Result<PathBuf> {
         (list_checkpoints(&root)?.pop(), "holds no checkpoint yet")
     };
     found.ok_or_else(|| Error::missing(&root, problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_a_state_have_bounds() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("training.json");
+        let read = |change: &str| {
+            let name = change.split(':').next().unwrap();
+            let lines = [
+                r#""format": "nncuda training state""#,
+                r#""version": 1"#,
+                r#""step": 3"#,
+                r#""data_position": 12"#,
+                r#""data_windows": 7"#,
+                r#""seconds": 1.5"#,
+                r#""train": {"steps": 9}"#,
+                r#""held_out_loss": null"#,
+            ];
+            let lines = lines.map(|line| if line.starts_with(&format!("{name}:")) { change } else { line });
+            std::fs::write(&path, format!("{{{}}}", lines.join(", "))).unwrap();
+            read_training_state(&path)
+        };
+        for good in [
+            r#""seconds": 1000000000000"#,
+            r#""held_out_loss": -1"#,
+            r#""held_out_loss": NaN"#,
+            r#""held_out_loss": Infinity"#,
+            r#""step": 2147483647"#,
+            r#""data_position": 4611686018427387903"#,
+        ] {
+            assert!(read(good).is_ok(), "{good}");
+        }
+        let digits = "1".repeat(400);
+        for (change, rule) in [
+            (r#""seconds": -0.5"#, "a number, from 0 to 1e+12"),
+            (r#""seconds": 1e999"#, "a number, from 0 to 1e+12"),
+            (r#""seconds": true"#, "a number, from 0 to 1e+12"),
+            (r#""held_out_loss": -1.5"#, "a number, from -1 to 1e+38"),
+            (r#""held_out_loss": 1e39"#, "a number, from -1 to 1e+38"),
+            (r#""step": 2147483648"#, "a whole number, from 0 to 2147483647"),
+            (r#""data_windows": 0"#, "a whole number, from 1 to 4611686018427387903"),
+            (r#""train": {"steps": 1180591620717411303424}"#, "a whole number, from 1 to 2147483647"),
+            (r#""train": {"warmup_steps": 4611686018427387904}"#, "a whole number, from 0 to 2147483647"),
+        ] {
+            let error = read(change).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("; it must be {rule}")), "{error}");
+        }
+        for name in ["seconds", "held_out_loss", "step"] {
+            let error = read(&format!("\"{name}\": {digits}")).unwrap_err().to_string();
+            assert!(error.contains("is a number of 400 digits; it must be a "), "{error}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use nn_ffi::MomentsKind;
 use crate::error::{Error, Result};
 use crate::format::Table;
 use crate::model::Precision;
-use crate::options::{options, refuse};
+use crate::options::{Bounds, check_bounds, check_counts, options, rule_of, whole_rule};
 
 /// The least loss scale that the library takes.
 pub(super) const LEAST_LOSS_SCALE: f64 = 1.0 / 16_777_216.0;
@@ -17,6 +17,33 @@ const OF_SCALING: [&str; 4] = ["loss_scale", "loss_scale_growth", "loss_scale_ba
 /// Other options that checkpoints did not have from the beginning. Files have them, and those above, where they are not
 /// at their defaults, so a run that uses none of them is the same file as ever, which programs from before them open too.
 const ADDED: [&str; 5] = ["max_loss", "activation_checkpointing", "recompute_experts", "precision", "moments"];
+
+/// What each number must be; tests/bounds.json has the reasons.
+const BOUNDS: [Bounds; 11] = [
+    ("learning_rate", 0.0, 1e30, "a number, from 0 to 1e+30"),
+    ("min_rate_share", 0.0, 1.0, "a number, from 0 to 1"),
+    ("beta1", 0.0, 0.999_999, "a number, from 0 to 0.999999"),
+    ("beta2", 0.0, 0.999_999, "a number, from 0 to 0.999999"),
+    ("eps", 1e-30, 1.0, "a number, from 1e-30 to 1"),
+    ("weight_decay", 0.0, 1e30, "a number, from 0 to 1e+30"),
+    ("clip_norm", 1e-30, 1e30, "a number, from 1e-30 to 1e+30, or none"),
+    ("max_loss", 1e-30, 1e38, "a number, from 1e-30 to 1e+38, or none"),
+    ("loss_scale", LEAST_LOSS_SCALE, LARGEST_LOSS_SCALE, "a number, from 5.96046e-08 to 1.67772e+07"),
+    ("loss_scale_growth", 1.0, LARGEST_LOSS_SCALE, "a number, from 1 to 1.67772e+07"),
+    ("loss_scale_backoff", LEAST_LOSS_SCALE, 1.0, "a number, from 5.96046e-08 to 1"),
+];
+/// Options that count from 1 on.
+const FROM_ONE: [&str; 7] = [
+    "steps",
+    "batch_size",
+    "micro_batch_size",
+    "sequence_length",
+    "log_every",
+    "keep_checkpoints",
+    "loss_scale_interval",
+];
+/// Options that count from 0 on.
+const FROM_NONE: [&str; 5] = ["warmup_steps", "activation_checkpointing", "eval_every", "eval_batches", "save_every"];
 
 options! {
     /// Everything that decides the bits of a training run, beside the model and the data; and when it reports.
@@ -63,63 +90,21 @@ options! {
 impl TrainConfig {
     fn allowed(name: &str) -> &'static str {
         match name {
-            "warmup_steps" | "activation_checkpointing" | "eval_every" | "eval_batches" | "save_every" => {
-                "a whole number, at least 0"
-            }
             "recompute_experts" => "true or false",
             "precision" => "one of f32, bf16, f16",
             "moments" => "one of f32, bf16, f8",
-            "loss_scale" => "a number, from 5.96046e-08 to 1.67772e+07",
-            "loss_scale_growth" => "a number, at least 1",
-            "loss_scale_backoff" => "a number, from 0 to 1",
             "seed" => "a whole number of 64 bits",
-            "min_rate_share" | "beta1" | "beta2" => "a number, from 0 to 1",
-            "learning_rate" | "eps" | "weight_decay" | "clip_norm" | "max_loss" => "a number, at least 0",
-            _ => "a whole number, at least 1",
+            _ if FROM_NONE.contains(&name) => whole_rule(0),
+            _ => rule_of(&BOUNDS, name).unwrap_or(whole_rule(1)),
         }
     }
 
     /// `Error::Value` names an option that has a value it may not have.
     pub fn validate(&self) -> Result<()> {
-        let least_one = [
-            ("steps", Some(self.steps)),
-            ("batch_size", Some(self.batch_size)),
-            ("sequence_length", Some(self.sequence_length)),
-            ("log_every", Some(self.log_every)),
-            ("keep_checkpoints", Some(self.keep_checkpoints)),
-            ("micro_batch_size", self.micro_batch_size),
-            ("loss_scale_interval", Some(self.loss_scale_interval)),
-        ];
-        for (name, value) in least_one {
-            if value == Some(0) {
-                return Err(refuse(name, &0usize.into(), Self::allowed(name)));
-            }
-        }
-        let numbers = [
-            ("learning_rate", self.learning_rate, 0.0, f64::MAX),
-            ("min_rate_share", self.min_rate_share, 0.0, 1.0),
-            ("beta1", self.beta1, 0.0, 1.0),
-            ("beta2", self.beta2, 0.0, 1.0),
-            ("eps", self.eps, 0.0, f64::MAX),
-            ("weight_decay", self.weight_decay, 0.0, f64::MAX),
-            ("clip_norm", self.clip_norm.unwrap_or(1.0), 0.0, f64::MAX),
-            ("max_loss", self.max_loss.unwrap_or(1.0), 0.0, f64::MAX),
-            ("loss_scale", self.loss_scale, LEAST_LOSS_SCALE, LARGEST_LOSS_SCALE),
-            ("loss_scale_growth", self.loss_scale_growth, 1.0, f64::MAX),
-            ("loss_scale_backoff", self.loss_scale_backoff, 0.0, 1.0),
-        ];
-        for (name, value, least, most) in numbers {
-            if !(least..=most).contains(&value) {
-                return Err(refuse(name, &value.into(), Self::allowed(name)));
-            }
-            let problem = match name {
-                "beta1" | "beta2" if value == 1.0 => "is 1; it must be below 1",
-                "eps" | "max_loss" | "loss_scale_backoff" if value == 0.0 => "is 0; it must be above 0",
-                "clip_norm" if value == 0.0 => "is 0; it must be above 0, or none for no clipping",
-                _ => continue,
-            };
-            return Err(Error::value(format!("{name} {problem}")));
-        }
+        let values = self.values();
+        check_counts(&values, &FROM_ONE, 1)?;
+        check_counts(&values, &FROM_NONE, 0)?;
+        check_bounds(&values, &BOUNDS)?;
         if self.recompute_experts && self.activation_checkpointing == 1 {
             let problem = "recompute_experts is for blocks that activation_checkpointing leaves; 1 leaves none";
             return Err(Error::value(problem));
@@ -194,32 +179,36 @@ mod tests {
     #[test]
     fn wrong_options_are_named() {
         let cases: [(&str, Value, &str); 22] = [
-            ("steps", 0i32.into(), "steps is 0; it must be a whole number, at least 1"),
-            ("steps", 1.5.into(), "steps is 1.5; it must be a whole number, at least 1"),
-            ("warmup_steps", (-1i32).into(), "warmup_steps is -1; it must be a whole number, at least 0"),
-            ("micro_batch_size", 0i32.into(), "micro_batch_size is 0; it must be a whole number, at least 1"),
+            ("steps", 0i32.into(), "steps is 0; it must be a whole number, from 1 to 2147483647"),
+            ("steps", 1.5.into(), "steps is 1.5; it must be a whole number, from 1 to 2147483647"),
+            ("warmup_steps", (-1i32).into(), "warmup_steps is -1; it must be a whole number, from 0 to 2147483647"),
+            ("micro_batch_size", 0i32.into(), "micro_batch_size is 0; it must be a whole number, from 1 to 2147483647"),
             ("seed", Value::Integer(1 << 63), "seed is 9223372036854775808; it must be a whole number of 64 bits"),
-            ("learning_rate", f64::INFINITY.into(), "learning_rate is inf; it must be a number, at least 0"),
+            ("learning_rate", f64::INFINITY.into(), "learning_rate is inf; it must be a number, from 0 to 1e+30"),
             ("min_rate_share", 1.5.into(), "min_rate_share is 1.5; it must be a number, from 0 to 1"),
-            ("beta1", 1i32.into(), "beta1 is 1; it must be below 1"),
-            ("eps", 0.0.into(), "eps is 0; it must be above 0"),
-            ("clip_norm", 0i32.into(), "clip_norm is 0; it must be above 0, or none for no clipping"),
-            ("max_loss", (-1i32).into(), "max_loss is -1.0; it must be a number, at least 0"),
-            ("max_loss", 0i32.into(), "max_loss is 0; it must be above 0"),
-            ("clip_norm", "x".into(), "clip_norm is 'x'; it must be a number, at least 0"),
-            ("beta2", f64::NAN.into(), "beta2 is nan; it must be a number, from 0 to 1"),
+            ("beta1", 1i32.into(), "beta1 is 1.0; it must be a number, from 0 to 0.999999"),
+            ("eps", 0.0.into(), "eps is 0.0; it must be a number, from 1e-30 to 1"),
+            ("clip_norm", 0i32.into(), "clip_norm is 0.0; it must be a number, from 1e-30 to 1e+30, or none"),
+            ("max_loss", (-1i32).into(), "max_loss is -1.0; it must be a number, from 1e-30 to 1e+38, or none"),
+            ("max_loss", 0i32.into(), "max_loss is 0.0; it must be a number, from 1e-30 to 1e+38, or none"),
+            ("clip_norm", "x".into(), "clip_norm is 'x'; it must be a number, from 1e-30 to 1e+30, or none"),
+            ("beta2", f64::NAN.into(), "beta2 is nan; it must be a number, from 0 to 0.999999"),
             (
                 "activation_checkpointing",
                 (-1i32).into(),
-                "activation_checkpointing is -1; it must be a whole number, at least 0",
+                "activation_checkpointing is -1; it must be a whole number, from 0 to 2147483647",
             ),
             ("recompute_experts", 1i32.into(), "recompute_experts is 1; it must be true or false"),
             ("precision", "f8".into(), "precision is 'f8'; it must be one of f32, bf16, f16"),
             ("precision", Value::None, "precision is None; it must be one of f32, bf16, f16"),
             ("loss_scale", 2.0.into(), "loss_scale is given, but the precision is f32; losses are scaled in f16"),
-            ("loss_scale_growth", 0.5.into(), "loss_scale_growth is 0.5; it must be a number, at least 1"),
-            ("loss_scale_backoff", 0.0.into(), "loss_scale_backoff is 0; it must be above 0"),
-            ("loss_scale_interval", 0i32.into(), "loss_scale_interval is 0; it must be a whole number, at least 1"),
+            ("loss_scale_growth", 0.5.into(), "loss_scale_growth is 0.5; it must be a number, from 1 to 1.67772e+07"),
+            ("loss_scale_backoff", 0.0.into(), "loss_scale_backoff is 0.0; it must be a number, from 5.96046e-08 to 1"),
+            (
+                "loss_scale_interval",
+                0i32.into(),
+                "loss_scale_interval is 0; it must be a whole number, from 1 to 2147483647",
+            ),
         ];
         for (name, value, sentence) in cases {
             let error = TrainConfig::from_table(&Table::from([(name, value)])).unwrap_err();
@@ -229,6 +218,14 @@ mod tests {
         assert!(
             error.to_string().starts_with("there is no training option 'epochs'; there are activation_checkpointing, ")
         );
+    }
+
+    #[test]
+    fn numbers_have_the_bounds_of_all_languages() {
+        crate::options::bounds::check("train", TrainConfig::OPTIONS, |name, value| {
+            let precision = if name.starts_with("loss_scale") { "f16" } else { "f32" };
+            TrainConfig::from_table(&Table::from([("precision", precision.into()), (name, value)])).map(|_| ())
+        });
     }
 
     #[test]
@@ -272,7 +269,10 @@ mod tests {
         assert!(
             refused("steps", 3i32.into()).starts_with("a run goes on with the steps it has; it takes others of micro_")
         );
-        assert_eq!(refused("log_every", 0i32.into()), "log_every is 0; it must be a whole number, at least 1");
+        assert_eq!(
+            refused("log_every", 0i32.into()),
+            "log_every is 0; it must be a whole number, from 1 to 2147483647"
+        );
         assert_eq!((wanted.loss_limit(9), begun.loss_limit(1)), (3.0, 0.0));
     }
 

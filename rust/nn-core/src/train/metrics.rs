@@ -1,30 +1,44 @@
 //! Metrics of a run: one JSON object a line.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::format::{Table, Value, atomic, parse_json};
+use crate::format::{Table, Value, atomic, json_lines, present};
 
-/// The lines of a metrics file as they stand there, with their values; what a kill cut off is left out.
-fn read_lines(path: &Path) -> Result<Vec<(String, Table)>> {
-    let bytes = std::fs::read(path).map_err(|error| Error::unreadable(path, error))?;
-    let text = String::from_utf8(bytes).map_err(|error| Error::format(path, format!("is not text ({error})")))?;
-    let mut records = Vec::new();
-    for line in text.lines() {
-        match parse_json(line.as_bytes()) {
-            Ok(Value::Table(record)) => records.push((line.to_owned(), record)),
-            Ok(_) => {}
-            Err(_) => break,
-        }
-    }
-    Ok(records)
+/// The records of a metrics file, up to a line that a kill cut off.
+pub fn read_metrics(path: &Path) -> Result<Vec<Table>> {
+    json_lines(path)?
+        .map(|line| Ok(line?.record))
+        .take_while(|record| !matches!(record, Ok(None)))
+        .filter_map(Result::transpose)
+        .collect()
 }
 
-/// The records of a metrics file; a last line that a kill cut off is left out.
-pub fn read_metrics(path: &Path) -> Result<Vec<Table>> {
-    Ok(read_lines(path)?.into_iter().map(|(_, record)| record).collect())
+/// Takes the records behind `step` out of a file of them, and what stands behind a line that a kill cut off; the other
+/// lines stay as they are.
+fn drop_records(path: &Path, step: usize) -> Result<()> {
+    atomic::write_file_with(path, |file| {
+        let mut kept = BufWriter::new(file);
+        for line in json_lines(path)? {
+            let line = line?;
+            let Some(record) = line.record else { break };
+            if !is_behind(record.get("step"), step) {
+                let written = kept.write_all(line.text.trim_ascii_end()).and_then(|()| kept.write_all(b"\n"));
+                written.map_err(|error| Error::io(path, error))?;
+            }
+        }
+        kept.flush().map_err(|error| Error::io(path, error))
+    })
+}
+
+/// Whether the step of a record is a number above `step`.
+fn is_behind(value: Option<&Value>, step: usize) -> bool {
+    match value {
+        Some(Value::Beyond(_)) => true,
+        value => value.and_then(Value::as_number).is_some_and(|at| at.is_nan() || at > step as f64),
+    }
 }
 
 /// Appends records to `metrics.jsonl` in a run folder.
@@ -39,16 +53,8 @@ impl MetricsLog {
     /// those steps will come again.
     pub fn open(folder: &Path, step: usize) -> Result<Self> {
         let path = folder.join("metrics.jsonl");
-        if path.exists() {
-            let mut kept = String::new();
-            for (line, record) in read_lines(&path)? {
-                let at = record.get("step").and_then(Value::as_number).unwrap_or(0.0);
-                if at <= step as f64 {
-                    kept.push_str(&line);
-                    kept.push('\n');
-                }
-            }
-            atomic::write_file(&path, kept.as_bytes())?;
+        if present(&path) {
+            drop_records(&path, step)?;
         }
         let file = OpenOptions::new().append(true).create(true).open(&path).map_err(|error| Error::io(&path, error))?;
         Ok(Self { path, file })
@@ -74,7 +80,16 @@ mod tests {
     fn records_beyond_the_step_and_cut_off_lines_go() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("metrics.jsonl");
-        std::fs::write(&path, "{\"step\": 1, \"loss\": 0.5}\n{\"step\": 2}\n{\"step\": 3}\n{\"st").unwrap();
+        let beyond = "9".repeat(400);
+        let lines = [
+            "{\"step\": 1, \"loss\": 0.5}\r",
+            "{\"step\": 2}",
+            "{\"step\": 3}",
+            &format!("{{\"step\": {beyond}}}"),
+            "{\"st",
+            "{\"step\": 1}",
+        ];
+        std::fs::write(&path, lines.join("\n")).unwrap();
         let mut log = MetricsLog::open(root.path(), 2).unwrap();
         log.write(&Table::from([("step", 3i32.into()), ("loss", f64::NAN.into())])).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();

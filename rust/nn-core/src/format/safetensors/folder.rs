@@ -5,8 +5,9 @@ use std::path::Path;
 
 use super::{Entry, SafetensorsFile};
 use crate::error::{Error, Result};
-use crate::format::value::quoted;
-use crate::format::{Value, read_json};
+use crate::format::limits::{INDEX_BYTES, NAME_BYTES};
+use crate::format::value::{excerpt, quoted};
+use crate::format::{Value, present, read_long_json};
 
 /// The tensors of several safetensors files together.
 #[derive(Debug)]
@@ -20,13 +21,13 @@ impl SafetensorsFolder {
     /// Opens `model.safetensors`, or all shards that `model.safetensors.index.json` names.
     pub fn open(folder: &Path) -> Result<Self> {
         let (single, index_path) = (folder.join("model.safetensors"), folder.join("model.safetensors.index.json"));
-        if single.exists() {
+        if present(&single) {
             return Self::of(vec![SafetensorsFile::open(&single)?]);
         }
-        if !index_path.exists() {
+        if !present(&index_path) {
             return Err(Error::missing(folder, "holds neither model.safetensors nor model.safetensors.index.json"));
         }
-        let index = read_json(&index_path)?;
+        let index = read_long_json(&index_path, INDEX_BYTES)?;
         let weight_map: Option<Vec<(&str, &str)>> = index
             .get("weight_map")
             .and_then(Value::as_table)
@@ -38,12 +39,17 @@ impl SafetensorsFolder {
             let problem = format!("names the file {}, which is outside its folder", quoted(outside));
             return Err(Error::format(&index_path, problem));
         }
+        if let Some((_, long)) = weight_map.iter().find(|(_, file)| file.len() > NAME_BYTES) {
+            let problem = format!("names the file {}, longer than a name can be", quoted(long));
+            return Err(Error::format(&index_path, problem));
+        }
         let file_names: BTreeSet<&str> = weight_map.iter().map(|(_, file)| *file).collect();
         let files = file_names.iter().map(|file| SafetensorsFile::open(&folder.join(file)));
         let tensors = Self::of(files.collect::<Result<_>>()?)?;
         for (name, file) in weight_map {
             if tensors.home(name).and_then(|file| file.path.file_name()) != Some(file.as_ref()) {
-                let problem = format!("says that tensor {} is in {file}, which lacks it", quoted(name));
+                let problem =
+                    format!("says that tensor {} is in {}, which lacks it", quoted(name), excerpt(file.into()));
                 return Err(Error::format(&index_path, problem));
             }
         }

@@ -18,13 +18,13 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
-use super::value::quoted;
+use super::json::check_marks;
+use super::limits::{FILE_TENSORS, HEADER_BYTES};
+use super::regular::open_regular;
+use super::value::{excerpt, quoted};
 use crate::error::{Error, Result};
 pub use folder::SafetensorsFolder;
 pub use write::{DEFAULT_SHARD_BYTES, ReadBytes, Source, write_safetensors, write_safetensors_folder};
-
-/// A larger header than this is none that a program wrote.
-const MOST_HEADER_BYTES: u64 = 100_000_000;
 
 /// Element types that this program can read or show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,27 +111,34 @@ impl SafetensorsFile {
     pub fn open(path: &Path) -> Result<Self> {
         let unreadable = |error: std::io::Error| Error::unreadable(path, error);
         let wrong = |why: &str| Error::format(path, format!("is truncated, or not a safetensors file (header: {why})"));
-        let file = File::open(path).map_err(unreadable)?;
-        let size = file.metadata().map_err(unreadable)?.len();
+        let (file, size) = open_regular(path)?;
         let mut length = [0; 8];
         if size < 8 {
             return Err(wrong("too small"));
         }
         file.read_exact_at(&mut length, 0).map_err(unreadable)?;
         let length = u64::from_le_bytes(length);
-        if length > MOST_HEADER_BYTES || length > size - 8 {
+        if length > HEADER_BYTES {
+            return Err(wrong(&format!("its length is {length}; it may be {HEADER_BYTES}")));
+        }
+        if length > size - 8 {
             return Err(wrong(&format!("its length is {length}, the file's {size}")));
         }
         let mut header = vec![0; length as usize];
         file.read_exact_at(&mut header, 8).map_err(unreadable)?;
+        check_marks(&header).map_err(|problem| wrong(&problem))?;
         let header = std::str::from_utf8(&header).map_err(|error| wrong(&error.to_string()))?;
         let Header { tensors, metadata } = serde_json::from_str(header).map_err(|error| wrong(&error.to_string()))?;
+        if tensors.len() > FILE_TENSORS {
+            let count = tensors.len();
+            return Err(Error::format(path, format!("has {count} tensors; a file may have {FILE_TENSORS}")));
+        }
         let mut entries = BTreeMap::new();
         let mut end = 0;
         for (name, tensor) in in_order(tensors) {
             let name_text = quoted(&name);
             let Some(dtype) = DTYPES.into_iter().find(|dtype| dtype.code == tensor.dtype) else {
-                let code = tensor.dtype;
+                let code = excerpt(tensor.dtype);
                 return Err(Error::format(
                     path,
                     format!("tensor {name_text} has dtype {code}, which this program cannot use"),
@@ -336,6 +343,34 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             assert!(SafetensorsFile::open(&path).is_err());
         }
+    }
+
+    /// A header of so many tensors of one byte.
+    fn described(count: usize) -> String {
+        let entries: Vec<String> = (0..count)
+            .map(|at| format!(r#""{at}":{{"dtype":"U8","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1))
+            .collect();
+        format!("{{{}}}", entries.join(","))
+    }
+
+    #[test]
+    fn headers_made_to_hurt_are_refused() {
+        let (letters, digits) = ("a".repeat(99_999), "1,".repeat(100_000));
+        for (header, data, sentence) in [
+            (described(FILE_TENSORS + 1), FILE_TENSORS + 1, "has 131073 tensors; a file may have 131072"),
+            (described(200_000), 200_000, "it has more than 2097152 brackets, commas and colons"),
+            (format!("{{{}}}", " ".repeat(33_554_431)), 0, "its length is 33554433; it may be 33554432"),
+            (format!(r#"{{"a":{{"dtype":"U8","shape":[{digits}1],"data_offsets":[0,2]}}}}"#), 2, "invalid shape"),
+            (format!(r#"{{"{letters}":{{"dtype":"F9","shape":[],"data_offsets":[0,1]}}}}"#), 1, "has dtype F9"),
+            (format!(r#"{{"a":{{"dtype":"{letters}","shape":[],"data_offsets":[0,1]}}}}"#), 1, "has dtype aaaa"),
+            (format!(r#"{{"a":{letters}}}"#), 1, "header: "),
+        ] {
+            let (_root, path) = file(header.as_bytes(), &vec![0; data]);
+            let error = SafetensorsFile::open(&path).unwrap_err().to_string();
+            assert!(error.contains(sentence) && error.len() < 600, "{error}");
+        }
+        let (_root, path) = file(described(FILE_TENSORS).as_bytes(), &vec![0; FILE_TENSORS]);
+        assert_eq!(SafetensorsFile::open(&path).unwrap().iter().count(), FILE_TENSORS);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-package formats_test
+package safetensors_test
 
 import (
 	"os"
@@ -7,9 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/safetensors"
 )
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 func tensorsOf(names ...string) (made []safetensors.Tensor) {
 	for at, name := range names {
@@ -23,11 +29,11 @@ func TestTensorFolders(t *testing.T) {
 	for files, maxBytes := range map[int]int{1: 100, 2: 17, 4: 3} {
 		folder := t.TempDir()
 		wanted := tensorsOf("a", "b", "c", "d")
-		check(t, formats.WriteTensorFolder(folder, wanted, map[string]string{"format": "pt"}, maxBytes))
+		check(t, safetensors.WriteFolder(folder, wanted, map[string]string{"format": "pt"}, maxBytes))
 		if found, _ := filepath.Glob(filepath.Join(folder, "*.safetensors")); len(found) != files {
 			t.Errorf("%v with %d bytes a file", found, maxBytes)
 		}
-		opened, err := formats.OpenTensorFolder(folder)
+		opened, err := safetensors.OpenFolder(folder)
 		check(t, err)
 		if found := opened.Names(); !slices.Equal(found, []string{"a", "b", "c", "d"}) {
 			t.Error(found)
@@ -72,9 +78,9 @@ func TestTensorFoldersThatAreRefused(t *testing.T) {
 		},
 	} {
 		folder := t.TempDir()
-		check(t, formats.WriteTensorFolder(folder, tensorsOf("a", "b"), nil, 8))
+		check(t, safetensors.WriteFolder(folder, tensorsOf("a", "b"), nil, 8))
 		check(t, change(folder))
-		if _, err := formats.OpenTensorFolder(folder); err == nil || !strings.Contains(err.Error(), words) {
+		if _, err := safetensors.OpenFolder(folder); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%v, not %q", err, words)
 		}
 	}

@@ -1,0 +1,167 @@
+package safetensors
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/nncuda/nncuda/go/formats"
+)
+
+// DefaultShardBytes is the most bytes of tensors in one file of a folder.
+const DefaultShardBytes = 5_000_000_000
+
+const (
+	singleName = "model.safetensors"
+	indexName  = "model.safetensors.index.json"
+)
+
+// Folder is the tensors of `model.safetensors`, or of all files that `model.safetensors.index.json` names, as
+// transformers writes them.
+type Folder struct {
+	files []*File
+	names []string
+	home  map[string]*File
+}
+
+// OpenFolder opens and checks the files of a folder. They must be closed.
+func OpenFolder(folder string) (*Folder, error) {
+	names, weightMap, err := filesOf(folder)
+	if err != nil {
+		return nil, err
+	}
+	opened := &Folder{home: make(map[string]*File)}
+	for _, name := range names {
+		if err := opened.add(filepath.Join(folder, name)); err != nil {
+			return nil, errors.Join(err, opened.Close())
+		}
+	}
+	if weightMap != nil {
+		if err := opened.checkIndex(filepath.Join(folder, indexName), weightMap); err != nil {
+			return nil, errors.Join(err, opened.Close())
+		}
+	}
+	return opened, nil
+}
+
+// filesOf gives the names of a folder's files and the map of their index, nil where one file has everything.
+func filesOf(folder string) (names []string, weightMap *formats.Object, err error) {
+	if formats.Present(filepath.Join(folder, singleName)) {
+		return []string{singleName}, nil, nil
+	}
+	path := filepath.Join(folder, indexName)
+	if !formats.Present(path) {
+		return nil, nil, formats.Missing(folder, "holds neither "+singleName+" nor "+indexName)
+	}
+	index, err := formats.ReadLongJSON(path, formats.IndexBytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	weightMap, ok := index.Get("weight_map").(*formats.Object)
+	if !ok {
+		return nil, nil, &formats.Error{Path: path, Problem: "has no weight_map from tensor names to file names"}
+	}
+	for _, tensor := range weightMap.Names() {
+		name, ok := weightMap.Get(tensor).(string)
+		if !ok {
+			return nil, nil, &formats.Error{Path: path, Problem: "has no weight_map from tensor names to file names"}
+		}
+		if name == "" || name == "." || name == ".." || filepath.Base(name) != name {
+			return nil, nil, &formats.Error{
+				Path:    path,
+				Problem: fmt.Sprintf("names the file %s, which is outside its folder", formats.Repr(name)),
+			}
+		}
+		if len(name) > formats.NameBytes {
+			problem := fmt.Sprintf("names the file %s, longer than a name can be", formats.Repr(name))
+			return nil, nil, &formats.Error{Path: path, Problem: problem}
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), weightMap, nil
+}
+
+func (t *Folder) add(path string) error {
+	file, err := Open(path)
+	if err != nil {
+		return err
+	}
+	t.files = append(t.files, file)
+	for _, name := range file.Names() {
+		if other, twice := t.home[name]; twice {
+			return &formats.Error{
+				Path:    path,
+				Problem: fmt.Sprintf("tensor %s is in %s as well", formats.Repr(name), filepath.Base(other.Path)),
+			}
+		}
+		t.home[name] = file
+		t.names = append(t.names, name)
+	}
+	return nil
+}
+
+func (t *Folder) checkIndex(path string, weightMap *formats.Object) error {
+	for _, name := range weightMap.Names() {
+		file, said := t.home[name], weightMap.Get(name).(string)
+		if file == nil || filepath.Base(file.Path) != said {
+			return &formats.Error{Path: path, Problem: fmt.Sprintf("says that tensor %s is in %s, which lacks it", formats.Repr(name), formats.Excerpt(said))}
+		}
+	}
+	return nil
+}
+
+// Close lets go of the files.
+func (t *Folder) Close() error {
+	var err error
+	for _, file := range t.files {
+		err = errors.Join(err, file.Close())
+	}
+	return err
+}
+
+// Names lists the tensors, file after file, in the order of their bytes.
+func (t *Folder) Names() []string { return slices.Clone(t.names) }
+
+// Tensor gives a tensor, and whether there is one of that name. Its bytes lie in the mapped file.
+func (t *Folder) Tensor(name string) (Tensor, bool) {
+	file := t.home[name]
+	if file == nil {
+		return Tensor{}, false
+	}
+	return file.Tensor(name)
+}
+
+// WriteFolder writes `model.safetensors`, or files of at most `maxBytes` of tensors with their index when one
+// would be larger. A tensor that is larger than a file may be gets a file of its own.
+func WriteFolder(folder string, tensors []Tensor, metadata map[string]string, maxBytes int) error {
+	var shards [][]Tensor
+	filled, total := 0, 0
+	for _, tensor := range tensors {
+		if len(shards) == 0 || filled+tensor.Size() > maxBytes {
+			shards = append(shards, nil)
+			filled = 0
+		}
+		last := len(shards) - 1
+		shards[last] = append(shards[last], tensor)
+		filled += tensor.Size()
+		total += tensor.Size()
+	}
+	if len(shards) < 2 {
+		return Write(filepath.Join(folder, singleName), tensors, metadata)
+	}
+	weightMap := formats.NewObject()
+	for at, shard := range shards {
+		name := fmt.Sprintf("model-%05d-of-%05d.safetensors", at+1, len(shards))
+		if err := Write(filepath.Join(folder, name), shard, metadata); err != nil {
+			return err
+		}
+		for _, tensor := range shard {
+			weightMap.Set(tensor.Name, name)
+		}
+	}
+	index := formats.NewObject("metadata", formats.NewObject("total_size", int64(total)), "weight_map", weightMap)
+	return os.WriteFile(filepath.Join(folder, indexName), []byte(formats.JSONDocument(index)), 0o666)
+}

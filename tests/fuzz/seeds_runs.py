@@ -1,0 +1,95 @@
+"""Small files of training runs, valid and hostile: the state of a checkpoint, metrics, configurations."""
+
+from __future__ import annotations
+
+import json
+
+from seeds_gguf import Seed
+
+STATE = {
+    "format": "nncuda training state",
+    "version": 1,
+    "step": 3,
+    "data_position": 24,
+    "data_windows": 100,
+    "seconds": 1.5,
+    "train": {"steps": 9, "warmup_steps": 2, "learning_rate": 1e-3},
+    "held_out_loss": 2.5,
+}
+
+
+def state(**change: object) -> bytes:
+    """`STATE` with changes."""
+    return json.dumps({**STATE, **change}).encode()
+
+
+def states() -> list[Seed]:
+    """training.json of checkpoints."""
+    f16, scaling = {"precision": "f16"}, {"scale": 1024.0, "good_steps": 2, "skipped": 1}
+    count = "it must be a whole number, from"
+    return [
+        Seed("valid", state(), None),
+        Seed("valid_not_evaluated", state(held_out_loss=None), None),
+        Seed("valid_loss_that_is_none", state(held_out_loss=float("nan")), None),
+        Seed("valid_f16", state(train=f16, loss_scaling=scaling), None),
+        Seed("nothing", b"", "is not JSON"),
+        Seed("list", b"[]", "is not a JSON object"),
+        Seed("key_twice", state()[:-1] + b', "step": 4}', "the key 'step' is twice"),
+        Seed("seconds_of_400_digits", state(seconds=10**400), "seconds is 1000"),
+        Seed("seconds_negative", state(seconds=-1), "seconds is -1; it must be a number, from 0 to 1e+12"),
+        Seed("loss_of_400_digits", state(held_out_loss=10**400), "held_out_loss is 1000"),
+        Seed("loss_of_text", state(held_out_loss="2.5"), "held_out_loss is '2.5'"),
+        Seed("step_beyond_31_bits", state(step=2**31), f"step is 2147483648; {count} 0 to 2147483647"),
+        Seed("position_beyond_62_bits", state(data_position=2**62), f"data_position is 4611686018427387904; {count}"),
+        Seed("steps_for_ever", state(train={"steps": 2**70}), f"steps is 1180591620717411303424; {count} 1"),
+        Seed("steps_of_400_digits", state(train={"steps": 10**400}), "steps is 1000"),
+        Seed("rate_of_400_digits", state(train={"learning_rate": 10**400}), "learning_rate is 1000"),
+        Seed("option_of_nobody", state(train={"x" * 9999: 1}), "there is no training option 'xxx"),
+        Seed("options_of_text", state(train="x"), "train is not an object"),
+        Seed("scaling_without_f16", state(loss_scaling=scaling), "has a loss_scaling"),
+        Seed("scaling_missing", state(train=f16), "has no loss_scaling"),
+        Seed("scaling_of_a_list", state(train=f16, loss_scaling=[1] * 9999), "loss_scaling is [1, 1"),
+        Seed("scale_of_400_digits", state(train=f16, loss_scaling={**scaling, "scale": 10**400}), "scaling is 1000"),
+        Seed("more_skipped_than_done", state(train=f16, loss_scaling={**scaling, "skipped": 4}), "skipped of loss"),
+    ]
+
+
+def metrics() -> list[Seed]:
+    """metrics.jsonl of runs. What is no record is left out of a report, and a note says so."""
+    record = {"step": 1, "loss": 2.5, "expert_shares": [[0.5, 0.5]], "grad_norm": 1.0, "seconds": 0.5}
+    lines = [json.dumps({**record, "step": step}).encode() for step in range(1, 5)]
+    hostile = (
+        b"[" * 100_000, b'{"step": 1, "loss": %s}' % (b"9" * 5000), b'{"step": 1, "step": 2}', b'{"step": "1"}',
+        b"\xff", b'{"step": 2, "loss": %s}' % (b"9" * 400), b'{"step": %s}' % (b"9" * 400), b'{"step": NaN}',
+        b'{"step": 1e999}',
+    )  # fmt: skip
+    return [
+        Seed("valid", b"\n".join([*lines, b""]), None),
+        Seed("valid_cut_off", b"\n".join(lines)[:-9], None),
+        Seed("valid_with_what_is_none", b"\n".join([lines[0], *hostile, lines[1], b""]), None),
+        Seed("nothing", b"", "holds no record of a step yet"),
+        Seed("nothing_that_is_one", b"\n".join(hostile[:5]), "holds no record of a step yet"),
+    ]
+
+
+def configurations() -> list[Seed]:
+    """Configurations in TOML."""
+    valid = '[model]\npreset = "small"\nnum_layers = 2\nrope_base = 5000.0\n[train]\nsteps = 9\nclip_norm = "none"\n'
+    seeds = {
+        "valid": (valid, None),
+        "valid_empty": ("", None),
+        "not_toml": ("[model", "is not TOML"),
+        "nested": ("a = " + "[\n" * 30_000, "it is nested too deeply"),
+        "name_of_many_dots": ("[model]\n" + "a." * 9000 + "b = 1", "line 2 has 18005 bytes; one may have 2048"),
+        "names_of_many_dots": ("[model]\n" + "".join(f"{'a.' * 1000}b{n} = 1\n" for n in range(30)), "option 'a'"),
+        "too_long": ("#\n" * 40_000, "has 80000 bytes; a file of its kind may have 65536"),
+        "preset_of_a_list": ("[model]\npreset = [1]", "there is no preset [1]"),
+        "preset_of_a_table": ("[model.preset]\na = 1", "there is no preset {'a': 1}"),
+        "number_of_1000_digits": ("[train]\nsteps = " + "9" * 1000, "steps is 9999"),
+        "number_of_2000_digits": ("[train]\nsteps = 0x" + "f" * 2000, "steps is 1737"),
+        "base_near_0": ("[model]\nrope_base = 5e-324", "rope_base is 5e-324; it must be a number, from 1 to 1e+12"),
+        "date": ("[train]\nsteps = 1979-05-27", "it must be a whole number"),
+    }
+    out = [Seed(name, text.encode(), expected) for name, (text, expected) in seeds.items()]
+    out.append(Seed("not_utf8", b"[model]\n\xff", "is not TOML"))
+    return out

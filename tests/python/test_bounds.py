@@ -1,0 +1,87 @@
+"""The bounds on options and files are those of tests/bounds.json, which hold in every language."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nncuda.formats import FormatError, limits
+from nncuda.models import MoEConfig
+from nncuda.train import TrainConfig
+from nncuda.train.checkpoint import read_training_state
+
+BOUNDS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "bounds.json").read_text())
+KINDS = {"model": MoEConfig, "train": TrainConfig}
+OPTIONS = [(kind, name) for kind in KINDS for name in BOUNDS[kind]]
+
+
+def test_every_number_has_bounds() -> None:
+    for kind, options in KINDS.items():
+        numbers = {name for name, field in options.__dataclass_fields__.items() if str(field.type).startswith("float")}
+        assert numbers == set(BOUNDS[kind])
+
+
+@pytest.mark.parametrize(("kind", "name"), OPTIONS)
+def test_options_within_their_bounds(kind: str, name: str) -> None:
+    bounds = BOUNDS[kind][name]
+    others = {"precision": "f16"} if name.startswith("loss_scale") else {}
+    for value in (bounds["least"], bounds["most"]):
+        assert getattr(KINDS[kind].from_dict({name: value, **others}), name) == value
+    outside = [math.nextafter(bounds["least"], -math.inf), math.nextafter(bounds["most"], math.inf)]
+    for value in (*outside, math.nan, math.inf, -math.inf, "1", True, 10**400):
+        with pytest.raises(ValueError) as caught:
+            KINDS[kind].from_dict({name: value, **others})
+        assert str(caught.value).startswith(f"{name} is ")
+        assert str(caught.value).endswith(f"; it must be {bounds['rule']}") and len(str(caught.value)) < 250
+
+
+def test_counts_within_their_bounds() -> None:
+    most = BOUNDS["limits"]["count"]["is"]
+    for options in KINDS.values():
+        counts = {name for name, field in options.__dataclass_fields__.items() if str(field.type).startswith("int")}
+        for name in counts - {"seed"}:
+            for value in (-1, most + 1, 2**70, 10**400, 1.0, None if name != "micro_batch_size" else "1"):
+                with pytest.raises(
+                    ValueError, match=rf"^{name} is .{{1,110}}; it must be a whole number, from [01] to"
+                ):
+                    options.from_dict({name: value})
+    with pytest.raises(ValueError, match="make 300103 tensors; a model may have 65536"):
+        MoEConfig(num_layers=100, num_experts=998, experts_per_token=1)
+    with pytest.raises(ValueError, match="more parameters than any machine holds"):
+        MoEConfig(hidden_size=most, ffn_size=most)
+
+
+def test_numbers_of_a_training_state(tmp_path: Path) -> None:
+    good = {
+        "format": "nncuda training state", "version": 1, "step": 1, "data_position": 8, "data_windows": 9,
+        "seconds": 1.5, "train": {}, "held_out_loss": None,
+    }  # fmt: skip
+    path = tmp_path / "training.json"
+
+    def read(**changes: object) -> None:
+        path.write_text(json.dumps({**good, **changes}))
+        read_training_state(path)
+
+    for name, bounds in BOUNDS["state"].items():
+        for value in (bounds["least"], bounds["most"], *([math.nan, math.inf] if name != "seconds" else [])):
+            read(**{name: value})
+        for value in (bounds["least"] - 1, bounds["most"] * 2, 10**400, "1", True):
+            with pytest.raises(FormatError, match=f"training.json: {name} is .{{1,110}}; it must be ") as caught:
+                read(**{name: value})
+            assert str(caught.value).endswith(bounds["rule"])
+    for name, most in (("step", 2**31 - 1), ("data_position", 2**62 - 1), ("data_windows", 2**62 - 1)):
+        read(**{name: most})
+        for value in (most + 1, 2**70, -1, 1.0):
+            with pytest.raises(FormatError, match=f"{name} is .{{1,110}}; it must be a whole number, from . to {most}"):
+                read(**{name: value})
+    with pytest.raises(FormatError, match="steps is 1180591620717411303424; it must be a whole number, from 1 to 2147"):
+        read(train={"steps": 2**70})
+
+
+def test_limits_of_files() -> None:
+    for name, limit in BOUNDS["limits"].items():
+        assert getattr(limits, name.upper()) == limit["is"], name

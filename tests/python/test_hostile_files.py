@@ -1,0 +1,236 @@
+"""Files that no program wrote: pipes, devices, links in circles, files of absurd size, JSON made to hurt."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from small_models import TINY
+
+import nncuda
+from nncuda.cli import main
+from nncuda.cli.options import read_config
+from nncuda.formats import FormatError, SafetensorsFile, Tokenizer, TokenShard, read_safetensors_folder, write_shard
+from nncuda.formats.chat_template import template_from_folder
+from nncuda.formats.json_values import json_lines, json_value, read_json
+from nncuda.formats.limits import FILE_TENSORS, JSON_BYTES, JSON_MARKS, LINE_BYTES
+from nncuda.formats.tokenizer_folder import tokenizer_from_folder
+from nncuda.formats.tokenizer_json import JsonTokenizer
+from nncuda.models import MoETransformer
+from nncuda.report import read_run
+from nncuda.train import Checkpoint, TrainConfig, Trainer, read_metrics
+from nncuda.train.checkpoint import TrainingState, read_training_state, save_checkpoint
+from nncuda.train.metrics import drop_records
+from nncuda.train.record import read_record
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "json": read_json,
+    "lines": lambda path: list(json_lines(path)),
+    "metrics": read_metrics,
+    "state": read_training_state,
+    "safetensors": SafetensorsFile,
+    "shard": TokenShard,
+    "tokenizer.model": Tokenizer.load,
+    "tokenizer.json": JsonTokenizer.load,
+    "toml": read_config,
+}
+SPECIAL: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a folder": os.mkdir,
+    "a link in a circle": lambda path: path.symlink_to(path),
+    "a link to nothing": lambda path: path.symlink_to("nowhere"),
+}
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_no_regular_file(reader: str, kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    SPECIAL[kind](path)
+    with pytest.raises(FormatError, match="x: cannot be read: ") as caught:
+        READERS[reader](path)
+    assert ("it is not a regular file" in str(caught.value)) == ("link" not in kind)
+
+
+@pytest.fixture
+def run(ctx: nncuda.Context, tmp_path: Path) -> Path:
+    """A run of one checkpoint."""
+    write_shard(tmp_path / "x.tokens", [[token % TINY.vocab_size for token in range(200)]], TINY.vocab_size)  # type: ignore[list-item]
+    options = TrainConfig(steps=2, sequence_length=8)
+    trainer = Trainer(MoETransformer(ctx, TINY), options)
+    save_checkpoint(tmp_path / "run/checkpoints", trainer, TrainingState(0, 0, 24, 0.0, options))
+    (tmp_path / "run/run.json").write_text(json.dumps({"data": str(tmp_path / "x.tokens"), "held_out": None}))
+    (tmp_path / "run/metrics.jsonl").write_text('{"step": 1, "loss": 1.5}\n')
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_what_is_no_regular_file_is_not_passed_over(run: Path, kind: str, tmp_path: Path) -> None:
+    """A file that a folder need not have is absent when there is no entry of its name, and only then."""
+    (folder,) = (run / "checkpoints").iterdir()
+    Checkpoint(folder)
+    for name in ("tokenizer.model", "training.json", "model.safetensors"):
+        kept = (folder / name).read_bytes() if (folder / name).exists() else None
+        (folder / name).unlink(missing_ok=True)
+        SPECIAL[kind](folder / name)
+        with pytest.raises(FormatError, match=rf"{name}: cannot be read: "):
+            Checkpoint(folder)
+        (folder / name).rmdir() if kind == "a folder" else (folder / name).unlink()
+        if kept is not None:
+            (folder / name).write_bytes(kept)
+    model = tmp_path / "model"
+    readers = {
+        "tokenizer.json": tokenizer_from_folder, "tokenizer.model": tokenizer_from_folder,
+        "tokenizer_config.json": tokenizer_from_folder, "chat_template.jinja": template_from_folder,
+        "model.safetensors.index.json": read_safetensors_folder,
+    }  # fmt: skip
+    for name, reader in readers.items():
+        model.mkdir()
+        SPECIAL[kind](model / name)
+        with pytest.raises(FormatError, match=rf"{name}: cannot be read: "):
+            reader(model)
+        (model / name).rmdir() if kind == "a folder" else (model / name).unlink()
+        model.rmdir()
+    for name, reader in {"run.json": read_record, "metrics.jsonl": read_run}.items():
+        (run / name).unlink()
+        SPECIAL[kind](run / name)
+        with pytest.raises(FormatError, match=rf"{name}: cannot be read: "):
+            reader(run)
+        (run / name).rmdir() if kind == "a folder" else (run / name).unlink()
+        (run / name).write_text('{"step": 1, "loss": 1.5}\n')
+
+
+def test_commands_do_not_wait_for_pipes(run: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.toml")
+    os.mkfifo(tmp_path / "x.safetensors")
+    for arguments in (
+        ["train", str(tmp_path / "new"), "--config", str(tmp_path / "x.toml"), "--data", str(tmp_path / "x.tokens")],
+        ["inspect", str(tmp_path / "x.safetensors")],
+    ):
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == 3 and "it is not a regular file" in result.stderr, result.output
+    assert not (tmp_path / "new").exists()
+
+
+def test_files_of_absurd_size(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    for reader, most in (("json", JSON_BYTES), ("state", JSON_BYTES), ("toml", 1 << 16), ("tokenizer.model", 32 << 20),
+                         ("tokenizer.json", 64 << 20)):  # fmt: skip
+        with open(path, "wb") as file:
+            file.truncate(most + 1)
+        with pytest.raises(FormatError, match=f"x: has {most + 1} bytes; a file of its kind may have {most}"):
+            READERS[reader](path)
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)  # a line without end
+    for reader in ("lines", "metrics"):
+        with pytest.raises(FormatError, match=f"x: line 1 has more than {LINE_BYTES} bytes"):
+            READERS[reader](path)
+    with pytest.raises(FormatError, match="status: has more than the 0 bytes that the system gives as its size"):
+        read_json("/proc/self/status")
+
+
+def header(content: bytes, data: int = 0) -> bytes:
+    return struct.pack("<Q", len(content)) + content + bytes(data)
+
+
+def entries(count: int) -> bytes:
+    """A header of so many tensors of one byte."""
+    parts = (b'"%d":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}' % (at, at, at + 1) for at in range(count))
+    return b"{" + b",".join(parts) + b"}"
+
+
+def test_headers_of_tensors(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    for content, data, problem in (
+        (
+            entries(FILE_TENSORS + 1),
+            FILE_TENSORS + 1,
+            f"has {FILE_TENSORS + 1} tensors; a file may have {FILE_TENSORS}",
+        ),
+        (entries(200_000), 200_000, f"it has more than {JSON_MARKS} brackets, commas and colons"),
+        (b"{" + b" " * (33 << 20) + b"}", 0, "a header of 34603010 bytes; one may have 33554432"),
+        (b'{"a":{"dtype":"U8","shape":[' + b"1," * 100_000 + b'1],"data_offsets":[0,2]}}', 2, "not a safetensors file"),
+        (b'{"a":{"dtype":"U8","shape":[0,' + b"9," * 100_000 + b'1],"data_offsets":[0,0]}}', 0, "beyond any memory"),
+        (b'{"%s":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}}' % (b"a" * 99_999), 1, "has dtype F8_E4M3"),
+    ):
+        path.write_bytes(header(content, data))
+        began = time.process_time()
+        with pytest.raises(FormatError, match=problem) as caught:
+            SafetensorsFile(path)
+        assert len(caught.value.problem) < 400 and time.process_time() - began < 5
+    path.write_bytes(header(entries(FILE_TENSORS), FILE_TENSORS))
+    file = SafetensorsFile(path)
+    assert len(file) == FILE_TENSORS and file["7"] == 0
+    path.write_bytes(header(entries(2), 2))
+    with pytest.raises(FormatError, match="was changed since it was opened"):
+        file.mapped("0")
+
+
+def test_rules_for_json() -> None:
+    deep = b"[" * 513 + b"]" * 513
+    assert json_value(deep) and json_value(b'{"a": 1, "b": NaN}')
+    assert json_value(b'["' + b"[,:{" * JSON_MARKS + rb'\\", "\",", 1]')
+    marks = b"[," * (2 << 20)  # in strings that pass from one piece to the next
+    assert json_value(b'["' + marks + b'", "' + marks + rb"\"" + marks + b'"]')
+    for text, problem in (
+        (b'["' + marks + b'"' + b",1" * JSON_MARKS + b"]", "it has more than 2097152 brackets, commas and colons"),
+        (b"[" * 514 + b"]" * 514, "it is nested deeper than 512 levels"),
+        (b"[" * 100_000, "it is nested deeper than 512 levels"),
+        (b"[" + b"1," * JSON_MARKS + b"1]", "it has more than 2097152 brackets, commas and colons"),
+        (b'["\\\\"' + b",1" * JSON_MARKS + b"]", "it has more than 2097152 brackets, commas and colons"),
+        (b"9" * 4301, "a whole number has more than 4300 digits"),
+        (b'{"a": {"b": 1, "b": 2}}', "the key 'b' is twice in one object"),
+        (b'{"%s": 1, "%s": 2}' % (b"a" * 9999, b"a" * 9999), "the key 'aaa"),
+        (b"\xff", "utf-8"),
+    ):
+        with pytest.raises(ValueError, match=problem) as caught:
+            json_value(text)
+        assert len(str(caught.value)) < 200
+    began = time.process_time()
+    for hurtful in (b'"' + rb"\"" * (4 << 20), b'"' * (8 << 20), b"[" * (8 << 20), rb"\\" * (4 << 20)):
+        with pytest.raises(ValueError):
+            json_value(hurtful)
+    assert time.process_time() - began < 5
+
+
+def test_records_of_a_run_that_goes_on(tmp_path: Path) -> None:
+    """Lines stay as they are; what is behind the step goes, and so does all from the first line on that is none."""
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(
+        b'{"step": 1, "loss":  1.50}\r\n{"step": "x"}\n{"loss": 1}\n{"step": 3}\n{"step": 2, "loss": NaN}\n'
+        b'{"step": %s}\n{"step": 2, "step": 2}\n{"step": 1}\n' % (b"9" * 400)
+    )
+    drop_records(path, 2)
+    kept = b'{"step": 1, "loss":  1.50}\n{"step": "x"}\n{"loss": 1}\n{"step": 2, "loss": NaN}\n'
+    assert path.read_bytes() == kept and len(read_metrics(path)) == 4
+    path.write_bytes(kept.rstrip())  # the end of the last line was cut off
+    drop_records(path, 2)
+    assert path.read_bytes() == kept
+    for wrong in (b'{"step": %s}' % (b"9" * 5000), b"[" * 100_000, b'{"step": 1}'[:-1], b"[]"):
+        path.write_bytes(kept + wrong + b"\n" + kept)
+        drop_records(path, 9)
+        assert path.read_bytes() == kept
+
+
+def test_toml_made_to_hurt(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    for text, problem in (
+        ("a = " + "[\n" * 30_000, "is not TOML .it is nested too deeply"),
+        ("[model]\n" + "a." * 30_000 + "b = 1", "line 2 has 60005 bytes; one may have 2048"),
+        ("a" * 2000 + " = 1", "has 'aaa"),
+    ):
+        path.write_text(text)
+        with pytest.raises(FormatError, match=problem) as caught:
+            read_config(path)
+        assert len(caught.value.problem) < 400
+    for text in ("[model]\npreset = [1]", "[train]\nsteps = 0x" + "f" * 2000, f"[model]\n{'a.' * 1000}b = 1"):
+        path.write_text(text)
+        result = CliRunner().invoke(main, ["plan", "--config", str(path)])
+        assert result.exit_code == 3 and result.stderr.startswith("Error: ") and len(result.stderr) < 900, result.output
