@@ -39,7 +39,7 @@ FUZZ_TARGETS ?=
   gpu-sanitize wheel bench bench-languages interop interop-large docs asan tsan faults fuzz fmt generate lint lock clean go-toolchain rust-toolchain
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
 
 run: $(VENV)/.run ## train a small model on text that every machine has (TEXT=folder: on yours; DEVICE=cuda) and let it write
 	$(BIN)/nncuda demo --out runs/demo $(if $(TEXT),--text "$(TEXT)") $(if $(DEVICE),--device "$(DEVICE)")
