@@ -64,7 +64,7 @@ def python() -> str:
 
 
 def go(package: str) -> str:
-    """`go doc -all` of a package."""
+    """What `go doc -all` says of a package."""
     line = ["go", "doc", "-all", f"./{package}"]
     text = subprocess.run(line, cwd=ROOT / "go", capture_output=True, text=True, check=True).stdout
     return f"# Go: package {package}\n\n````go\n{text.rstrip()}\n````\n"
@@ -94,6 +94,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         meant = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
         if meant in pages:
             return posixpath.relpath(pages[meant], posixpath.dirname(here) or ".") + mark + anchor
+        if not (ROOT / meant).exists():
+            return target  # which is an error of the build
         kind = "tree" if (ROOT / meant).is_dir() else "blob"
         return f"{config.repo_url}/{kind}/main/{meant}{mark}{anchor}"
 
