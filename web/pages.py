@@ -7,8 +7,10 @@ to the repository there.
 from __future__ import annotations
 
 import posixpath
+import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -99,4 +101,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         kind = "tree" if (ROOT / meant).is_dir() else "blob"
         return f"{config.repo_url}/{kind}/main/{meant}{mark}{anchor}"
 
+    if here == "index.md":
+        markdown = tabs(markdown)
     return links.rewritten(markdown, change)
+
+
+def tabs(text: str) -> str:
+    """The landing page's sections of the third level, one a language, as tabs beside each other."""
+
+    def tab(section: re.Match[str]) -> str:
+        return f'=== "{section[1]}"\n\n{textwrap.indent(section[2].strip(), " " * 4)}\n\n'
+
+    return re.sub(r"^### ([^\n]*)\n(.*?)(?=^##|\Z)", tab, text, flags=re.MULTILINE | re.DOTALL)
