@@ -11,14 +11,17 @@ from pathlib import Path
 
 import differences
 import languages
+import numpy as np
 import pytest
 from conftest import find
 from runs import OPTIONS, STEPS, WORSENING, Workshop
 
-from nncuda.formats import Tokenizer
+from nncuda.bench import random_tokenizer
+from nncuda.formats import Tokenizer, write_shard
 from nncuda.train import list_checkpoints, read_metrics
 
 HALF = 10
+DESCRIBED = ("config", "tokenizer_config", "generation_config")
 PAIRS = list(itertools.permutations(languages.NAMES, 2))
 
 
@@ -143,3 +146,24 @@ def test_leftovers(workshop: Workshop, language: languages.Language) -> None:
 def test_tokenizer_travels(workshop: Workshop) -> None:
     checkpoint = list_checkpoints(workshop.reference("small") / "checkpoints")[-1]
     assert Tokenizer.load(checkpoint / "tokenizer.model").vocab_size == 320
+    assert (checkpoint / "tokenizer_config.json").exists() and (checkpoint / "generation_config.json").exists()
+
+
+@pytest.mark.case("a tokenizer of other ids, without padding, described for transformers")
+def test_described_tokenizer(workshop: Workshop, language: languages.Language) -> None:
+    """One as Llama's: begin and end are 1 and 2, a space is put before texts, nothing is for padding."""
+    tokenizer, data = workshop.folder / "llama.model", workshop.folder / "llama.tokens"
+    tokenizer.write_bytes(random_tokenizer.sentencepiece_model(500))
+    write_shard(data, [np.arange(2000) % 500], 500)
+    run = workshop.folder / "runs" / f"described-{language.name}"
+    given = ["--steps", 1, "--tokenizer", tokenizer, "--data", data]
+    language.run("train", run, *workshop.options("small"), *given)
+    (checkpoint,) = list_checkpoints(run / "checkpoints")
+    of = {name: json.loads((checkpoint / f"{name}.json").read_text()) for name in DESCRIBED}
+    ids = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
+    assert of["generation_config"] == ids and ids.items() <= of["config"].items()
+    assert of["tokenizer_config"] == {
+        "add_bos_token": True, "add_eos_token": False, "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>",
+        "pad_token": None, "add_prefix_space": True, "legacy": True, "clean_up_tokenization_spaces": False,
+        "tokenizer_class": "LlamaTokenizer",
+    }  # fmt: skip

@@ -5,6 +5,8 @@
 //!     config.json              the model, as transformers' Mixtral
 //!     model.safetensors        its weights, f32, in the order of the arena (or shards with their index)
 //!     tokenizer.model          SentencePiece
+//!     tokenizer_config.json    the same tokenizer for transformers
+//!     generation_config.json   its begin, end and padding, likewise
 //!     optimizer.safetensors    first_moment.NAME and second_moment.NAME of each parameter, f32 or bf16; or, of moments
 //!                              in 8 bits, first.codes, first.scales, second.codes and second.scales
 //!     training.json            step, data position, options, held-out loss, loss scale
@@ -164,11 +166,17 @@ pub fn save_checkpoint(
             std::fs::write(&path, data).map_err(|error| Error::io(path, error))
         };
         let json = |table: Table| (Value::Table(table).to_json_lines() + "\n").into_bytes();
-        write("config.json", &json(config_to_mixtral(model.config())))?;
-        write_safetensors_folder(temporary, &model.parameters().sources(""), DEFAULT_SHARD_BYTES)?;
+        let mut config = config_to_mixtral(model.config());
         if let Some(tokenizer) = tokenizer {
+            for (name, id) in tokenizer.special_ids().iter() {
+                config.set(name, id.clone());
+            }
             write("tokenizer.model", tokenizer.model())?;
+            write("tokenizer_config.json", &json(tokenizer.for_transformers()))?;
+            write("generation_config.json", &json(tokenizer.special_ids()))?;
         }
+        write("config.json", &json(config))?;
+        write_safetensors_folder(temporary, &model.parameters().sources(""), DEFAULT_SHARD_BYTES)?;
         write_safetensors(&temporary.join("optimizer.safetensors"), &moments::sources(trainer), None)?;
         let mut values = Table::from([("format", FORMAT.into()), ("version", Value::Integer(VERSION))]);
         for (name, value) in state.to_table().iter() {
