@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ from small_models import TINY
 
 from nncuda import Context
 from nncuda.cli import main
+from nncuda.extras import ExtraMissing
 from nncuda.formats import SafetensorsFile, TokenShard, write_shard
 from nncuda.infer import Sampling, generate
 from nncuda.infer.generate import GREEDY
@@ -304,7 +306,18 @@ def test_every_option_has_a_flag_and_a_help_text() -> None:
     assert "version" in nncuda("--version").output
 
 
-def test_demo(tmp_path: Path) -> None:
+def test_training_without_tensorboard(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its extra a run has all but the events, and says so where it does not mix with the records."""
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    arguments = ["train", tmp_path / "run", "--config", work / "config.toml", "--seed", 3, "--steps", 2]
+    result = nncuda(*arguments)
+    assert "pip install 'nncuda[tensorboard]'" in result.stderr and "nncuda[" not in result.stdout
+    assert [record["step"] for record in read_metrics(tmp_path / "run" / "metrics.jsonl")] == [1, 2, 2]
+    assert not (tmp_path / "run" / "tensorboard").exists()
+    assert (work / "run" / "tensorboard").exists()
+
+
+def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The main job, on little text and for a few steps; once more, it shows its results without training."""
     text = tmp_path / "text"
     text.mkdir()
@@ -330,6 +343,13 @@ def test_demo(tmp_path: Path) -> None:
     assert "3 of 3 steps" in nncuda(*arguments).output
     assert (run / "samples.jsonl").read_text() == samples
     assert (run / "report.html").read_text() == page
+    with monkeypatch.context() as without:
+        (run / "loss.png").unlink()
+        without.setitem(sys.modules, "matplotlib", None)
+        assert "pip install 'nncuda[plot]'" in nncuda(*arguments).stderr and not (run / "loss.png").exists()
+        without.delitem(sys.modules, "nncuda.train.plots")
+        with pytest.raises(ExtraMissing, match=r"matplotlib, which `pip install 'nncuda\[plot\]'`"):
+            importlib.import_module("nncuda.train.plots")
     for other in ((*arguments[:-1], 4), (*arguments, "--precision", "bf16")):
         assert "holds a run of something else" in nncuda(*other, code=1).output
     assert "device 'cuda:99'" in nncuda(*arguments, "--device", "cuda:99", code=4).output

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..binding import library
 from ..context import Context
+from ..extras import left_out
 from ..formats import (
     Tokenizer,
     TokenShard,
@@ -231,13 +232,16 @@ def _show_results(
     training: TrainingRun, tokenizer: Tokenizer, out: Path, prompts: list[str], machine: dict[str, object] | None
 ) -> None:
     """Pictures, samples and losses. `machine` is what `_machine` said after training; None when that was earlier."""
-    from ..train.plots import plot_experts, plot_losses
-
     terminal = console()
     entropy = unigram_entropy(TokenShard(out / "held-out.tokens"))
     records = read_metrics(out / "metrics.jsonl")
-    plot_losses(records, out / "loss.png", entropy)
-    plot_experts(records, out / "experts.png")
+    if missing := left_out("plot", "loss.png and experts.png"):
+        click.echo(missing, err=True)
+    else:
+        from ..train.plots import plot_experts, plot_losses
+
+        plot_losses(records, out / "loss.png", entropy)
+        plot_experts(records, out / "experts.png")
     generator = TextGenerator(training.trainer.model, tokenizer)
     for number, prompt in enumerate(prompts):
         terminal.rule(f"prompt {number + 1}", align="left")

@@ -22,6 +22,7 @@ from ..train import TrainConfig, TrainingRun
 from ..train.config import CHANGEABLE
 from ..train.data import open_shards
 from ..train.divergence import DivergedError
+from ..train.metrics import board_left_out
 from ..train.record import read_record
 from ..train.run import Progress as RunProgress
 from .options import build_configs, config_options, read_config
@@ -192,7 +193,7 @@ def run_with_progress(training: TrainingRun, after_step: Callable[[RunProgress],
         console=terminal,
         speed_estimate_period=600,
     )
-    with _stoppable(training), bar:
+    with _running(training), bar:
         task = bar.add_task("", total=trainer.config.steps, completed=trainer.step, losses="")
         for progress in training.steps():
             held_out = "" if progress.held_out_loss is None else f", held-out {progress.held_out_loss:.3f}"
@@ -208,15 +209,18 @@ def run_with_progress(training: TrainingRun, after_step: Callable[[RunProgress],
 
 def run_with_records(training: TrainingRun) -> bool:
     """The same for programs: the standard output gets the lines of metrics.jsonl, each as soon as it is there."""
-    with _stoppable(training):
+    with _running(training):
         for _ in training.steps(echo=sys.stdout):
             pass
     return training.trainer.step < training.trainer.config.steps
 
 
 @contextmanager
-def _stoppable(training: TrainingRun) -> Iterator[None]:
-    """While it lasts, a signal makes the run save and stop, and divergence is an error of the command."""
+def _running(training: TrainingRun) -> Iterator[None]:
+    """While it lasts, a signal makes the run save and stop, and divergence is an error of the command. Says first what
+    the run will not leave behind."""
+    if missing := board_left_out():
+        click.echo(missing, err=True)
     try:
         with stopping(training.stop):
             yield
