@@ -35,7 +35,7 @@ TESTS ?= tests
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
 
-.PHONY: help run test python-test go go-test rust rust-test rust-wheel parity lib emulated cuda cuda-toolchain gpu-verify \
+.PHONY: help run test python-test go go-test rust rust-test rust-wheel parity packages crates lib emulated cuda cuda-toolchain gpu-verify \
   gpu-sanitize wheel bench bench-languages interop interop-large asan tsan faults fuzz fmt generate lint lock clean go-toolchain rust-toolchain
 
 help: ## this list
@@ -44,10 +44,10 @@ help: ## this list
 run: $(VENV)/.run ## train a small model on text that every machine has (TEXT=folder: on yours; DEVICE=cuda) and let it write
 	$(BIN)/nncuda demo --out runs/demo $(if $(TEXT),--text "$(TEXT)") $(if $(DEVICE),--device "$(DEVICE)")
 
-test: $(if $(filter tests,$(TESTS)),python-test go-test rust-test parity,python-test) ## every test of the three languages; sets up what it needs (TESTS=path for some of Python's)
+test: $(if $(filter tests,$(TESTS)),python-test go-test rust-test parity packages,python-test) ## every test of the three languages; sets up what it needs (TESTS=path for some of Python's)
 
 python-test: $(VENV)/.test $(if $(filter tests,$(TESTS)),emulated)
-	$(BIN)/python -m pytest $(TESTS) $(if $(filter tests,$(TESTS)),--ignore tests/parity)
+	$(BIN)/python -m pytest $(TESTS) $(if $(filter tests,$(TESTS)),--ignore tests/parity --ignore tests/packages)
 
 go: go-toolchain $(VENV)/.test ## the Go module, and build/bin/nncuda-go
 	cd go && go build ./...
@@ -73,6 +73,14 @@ rust-wheel: rust ## the Rust model and trainer as the Python module nncuda_rs, i
 
 parity: go rust rust-wheel ## the same bits from Python, Go and Rust: the table is in build/parity/report.txt
 	$(WITH_LIBRARY) NNCUDA_PARITY=required $(BIN)/python -m pytest tests/parity
+
+packages: go rust ## the Go module and the crates, as far as it takes no build of the library: what they hold and declare
+	$(WITH_LIBRARY) NNCUDA_PACKAGES=required $(BIN)/python -m pytest tests/packages
+
+crates: rust ## dist/*.crate, each built from what it holds, the library among it
+	cd rust && $(WITH_LIBRARY) $(CARGO) package --workspace --exclude train-rust --allow-dirty --quiet
+	NNCUDA_CRATES=$(CARGO_TARGET_DIR)/package $(BIN)/python -m pytest tests/packages/test_crates_elsewhere.py
+	mkdir -p dist && cp $(CARGO_TARGET_DIR)/package/*.crate dist/
 
 emulated: ## the GPU engine with the CPU in place of a GPU, for tests: build/emulated (EMULATE="70 75 80 90")
 	@$(if $(EMULATE),,echo "The GPU engine is not emulated: that needs a C++ compiler, such as g++.")

@@ -1,8 +1,12 @@
 //! Finds a libnncuda for the crate to load at run time, and builds one when there is none.
 //!
 //! In this order: the file that `NNCUDA_LIBRARY` names; the one of the Python environment in use; `build/lib` of the source
-//! tree that holds this crate, where `make lib` puts it; the one that pkg-config knows as `nncuda`; a build of that source
-//! tree through CMake, with the GPU engine when a CUDA compiler is found. Set `NNCUDA_NO_BUILD` to do without the last.
+//! tree that holds this crate, where `make lib` puts it; the one that pkg-config knows as `nncuda`; a build of the library's
+//! sources through CMake, with the GPU engine when a CUDA compiler is found. Set `NNCUDA_NO_BUILD` to do without the last.
+//!
+//! The sources are in `csrc`: links to the source tree that holds this crate, or, in a crate from a registry, the files
+//! themselves, since `cargo package` follows links.
+//!
 //! Nothing is linked: the path is handed to the crate, which opens the file when the first context is made, so that the same
 //! program runs with another library, or says that it finds none.
 
@@ -13,7 +17,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// What a build of the library reads, from the root of the source tree.
+/// What a build of the library reads, from the root of its sources.
 const SOURCES: [&str; 4] = ["CMakeLists.txt", "bindings.h", "cmake", "cuda"];
 
 /// How not to build it.
@@ -26,8 +30,7 @@ fn main() {
     for variable in ["NNCUDA_LIBRARY", "NNCUDA_NO_BUILD", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDACXX", "CUDA_HOME"] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
-    let root = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
-    match library(&root) {
+    match library(&sources()) {
         Ok(Some(path)) => println!("cargo::rustc-env=NNCUDA_BUILT_LIBRARY={}", path.display()),
         Ok(None) => {}
         Err(sentence) => {
@@ -36,6 +39,13 @@ fn main() {
             std::process::exit(1);
         }
     }
+}
+
+/// The root of the library's sources: of the source tree, or `csrc` of a crate that left it.
+fn sources() -> PathBuf {
+    let carried = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("csrc");
+    let real = carried.join("CMakeLists.txt").canonicalize();
+    real.ok().and_then(|file| Some(file.parent()?.to_owned())).unwrap_or(carried)
 }
 
 /// The library's file, or nothing when it shall be looked for at run time alone.
@@ -59,7 +69,7 @@ fn library(root: &Path) -> Result<Option<PathBuf>, String> {
     }
     if !root.join("CMakeLists.txt").exists() {
         return Err(format!(
-            "There is no libnncuda, and {} is not the library's source tree. To mend that, {INSTALL}. With NNCUDA_NO_BUILD=1 the crate \
+            "There is no libnncuda, and {} does not hold the library's sources. To mend that, {INSTALL}. With NNCUDA_NO_BUILD=1 the crate \
              builds without one, and the program looks for it when it runs.",
             root.display()
         ));
@@ -74,7 +84,7 @@ fn library(root: &Path) -> Result<Option<PathBuf>, String> {
     // Cargo shows this when the script has ended, and never what it prints before.
     println!(
         "cargo::warning=no libnncuda is installed, so CMake built one from {}, in {:.0} s. To skip this, {INSTALL}",
-        root.canonicalize().unwrap_or_else(|_| root.to_owned()).display(),
+        root.display(),
         began.elapsed().as_secs_f64()
     );
     Ok(Some(built.join("build/libnncuda.so")))

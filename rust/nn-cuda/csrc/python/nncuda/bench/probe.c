@@ -1,0 +1,1 @@
+../../../../../../python/nncuda/bench/probe.c
