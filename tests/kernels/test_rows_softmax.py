@@ -75,9 +75,10 @@ def test_softmax_of_hard_rows(engine: Engine, cols: int) -> None:
 def test_a_row_that_rises_from_block_to_block(engine: Engine, rise: float) -> None:
     """Near the maximum no digit is lost, and no sum overflows, however far below it the first block was.
 
-    The shift must end within 1 of the maximum: an element x near it is then its own float, x - shift is exact (Sterbenz:
-    both are within a factor of two of each other), and so the plain formula's error is that of its exponential and sum.
-    A shift that stays behind costs half a unit of x - shift, 2^-18 of the result from 64 on, and overflows from 88 on.
+    The shift must end within 1 of the maximum: for an element x near it x - shift is then exact, as both are within a
+    factor of two of each other (Sterbenz 1974). The errors of the exponential and of the sum remain, as in the plain
+    formula. A shift that stays behind costs half a unit of x - shift, 2^-18 from 64 on, and from 88 on the sum
+    overflows.
     """
     blocks = 5
     draw = np.random.default_rng(7)
