@@ -18,6 +18,7 @@ from runs import OPTIONS, STEPS, WORSENING, Workshop
 
 from nncuda.bench import random_tokenizer
 from nncuda.formats import Tokenizer, write_shard
+from nncuda.models.moe import logits_rows
 from nncuda.train import list_checkpoints, read_metrics
 
 HALF = 10
@@ -29,13 +30,13 @@ def metrics_of(run: Path) -> list[dict]:
     return [record for record in read_metrics(run / "metrics.jsonl") if "loss" in record]
 
 
-@pytest.mark.case("30 steps of training, every tensor and loss")
+@pytest.mark.case("training, every tensor and loss")
 @pytest.mark.parametrize("options", OPTIONS)
 def test_training(workshop: Workshop, language: languages.Language, options: str) -> None:
     """The reference has two threads, everybody one: Python's own column shows that the bits do not depend on them."""
     run = workshop.run(language.name, options)
     assert not (difference := differences.of_runs(workshop.reference(options), run)), difference
-    assert len(metrics_of(run)) == STEPS
+    assert len(metrics_of(run)) == OPTIONS[options].steps
 
 
 def test_losses_fall(workshop: Workshop) -> None:
@@ -43,6 +44,12 @@ def test_losses_fall(workshop: Workshop) -> None:
     for options in OPTIONS:
         losses = [record["loss"] for record in metrics_of(workshop.reference(options))]
         assert losses[-1] < 0.95 * losses[0], options
+
+
+def test_logits_come_in_chunks(workshop: Workshop) -> None:
+    """The chunked configuration has more tokens than have their logits at once."""
+    checkpoint = list_checkpoints(workshop.reference("chunked") / "checkpoints")[-1]
+    assert logits_rows(json.loads((checkpoint / "config.json").read_text())["vocab_size"]) < 3 * 90
 
 
 def test_slots_are_dropped(workshop: Workshop) -> None:

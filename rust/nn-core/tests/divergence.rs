@@ -176,3 +176,19 @@ fn a_trainer_keeps_the_weights_that_a_bad_step_met() {
         assert_eq!(trainer.eager_reason(), if capture { None } else { Some("capture is off") });
     }
 }
+
+#[test]
+fn a_restored_trainer_updates_again_whatever_was_before() {
+    let ctx = tiny::context();
+    let model = MoETransformer::random(&ctx, tiny::model(), 7).unwrap();
+    let mut trainer = Trainer::new(model, tiny::options(), true).unwrap();
+    let batch = tiny::batch(5, 13, 0);
+    for gain in [f32::INFINITY, 1.0] {
+        trainer.model().parameters().set("model.norm.weight", &[gain; 24]).unwrap();
+        assert!(trainer.train_step(&batch).unwrap().skipped().unwrap());
+    }
+    trainer.restore(0, None).unwrap();
+    for _ in 0..2 {
+        assert!(!trainer.train_step(&batch).unwrap().skipped().unwrap());
+    }
+}
