@@ -46,7 +46,7 @@ type Run struct {
 }
 
 // StartRun makes a new run, with its run.json. It is an error (fs.ErrExist) when the folder holds checkpoints already.
-// heldOut may be "", the tokenizer nil.
+// heldOut may be "", the tokenizer nil. The steps may not end in the warm-up.
 func StartRun(
 	ctx *cuda.Context, folder string, config model.Config, options Config, data, heldOut string,
 	tokens *tokenizer.Tokenizer,
@@ -56,6 +56,9 @@ func StartRun(
 		return nil, &existsError{fmt.Sprintf("%s %s", folder, problem)}
 	}
 	if err := options.Validate(); err != nil {
+		return nil, err
+	}
+	if err := options.CheckSchedule(); err != nil {
 		return nil, err
 	}
 	run, err := openRun(folder, data, heldOut, options)

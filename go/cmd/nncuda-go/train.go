@@ -52,12 +52,7 @@ Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl 
 	set := command.Flags()
 	set.SortFlags = false
 	set.StringVar(&flags.config, "config", "", "A TOML file.")
-	set.StringVar(
-		&flags.preset,
-		"preset",
-		"",
-		"Sizes to begin with: "+strings.Join(model.Presets(), ", ")+".  [default: 6.9b]",
-	)
+	set.StringVar(&flags.preset, "preset", "", presetHelp())
 	set.StringVar(&flags.data, "data", "", "A token shard, or a folder of them.")
 	set.StringVar(&flags.heldOut, "held-out", "", "The same, to evaluate on.")
 	set.StringVar(&flags.tokenizer, "tokenizer", "", "The tokenizer of the data; it goes into the checkpoints.")

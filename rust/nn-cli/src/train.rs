@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// A TOML file.
     #[arg(long, value_name = "FILE", value_parser = paths::file)]
     config: Option<PathBuf>,
-    /// Sizes to begin with.  [default: 6.9b]
+    /// Sizes, and training options that fit them, to begin with.  [default: small]
     #[arg(long, value_parser = PRESETS)]
     preset: Option<String>,
     /// A token shard, or a folder of them.

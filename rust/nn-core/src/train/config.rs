@@ -4,7 +4,7 @@ use nn_ffi::MomentsKind;
 
 use crate::error::{Error, Result};
 use crate::format::Table;
-use crate::model::Precision;
+use crate::model::{self, Precision};
 use crate::options::{Bounds, check_bounds, check_counts, options, rule_of, whole_rule};
 
 /// The least loss scale that the library takes.
@@ -55,7 +55,8 @@ options! {
         sequence_length: usize = 256, "tokens a sequence";
         learning_rate: f64 = 3e-4, "highest rate, reached after the warm-up";
         min_rate_share: f64 = 0.1, "the cosine ends at this share of it";
-        warmup_steps: usize = 2000, "steps of linear warm-up";
+        warmup_steps: Option<usize> = None,
+            "steps of linear warm-up, fewer than there are steps; None is a twentieth of them, from 1 to 2000";
         beta1: f64 = 0.9, "AdamW's";
         beta2: f64 = 0.95, "AdamW's";
         eps: f64 = 1e-8, "AdamW's";
@@ -154,7 +155,8 @@ impl TrainConfig {
         self.max_loss.unwrap_or_else(|| 10.0 * (vocab_size as f64).ln())
     }
 
-    /// All options by name, in their order, but those that were added later and are at their defaults.
+    /// All options by name, in their order, but those that were added later and are at their defaults; warm-up that is
+    /// none as the steps that it is.
     pub fn to_table(&self) -> Table {
         let (mut values, usual) = (self.values(), Self::default().values());
         for name in ADDED.into_iter().chain(OF_SCALING) {
@@ -162,13 +164,47 @@ impl TrainConfig {
                 values.remove(name);
             }
         }
+        values.set("warmup_steps", self.schedule_steps().0);
         values
     }
 
     /// Warm-up and total steps of the learning-rate schedule: a run shorter than its warm-up never leaves it.
     pub fn schedule_steps(&self) -> (usize, usize) {
-        (self.warmup_steps, self.steps.max(self.warmup_steps))
+        let warmup = self.warmup_steps.unwrap_or_else(|| usual_warmup(self.steps));
+        (warmup, self.steps.max(warmup))
     }
+
+    /// `Error::Value` when the steps end before the warm-up does. Runs from when that was allowed still go on.
+    pub fn check_schedule(&self) -> Result<()> {
+        let ((warmup, _), steps, usual) = (self.schedule_steps(), self.steps, usual_warmup(self.steps));
+        if warmup < steps {
+            return Ok(());
+        }
+        Err(Error::value(format!(
+            "warmup_steps is {warmup}, but there are {steps} steps: the rate would never reach its highest; give fewer, \
+             such as {usual}, or none, which is {usual} here"
+        )))
+    }
+
+    /// The options that go with the model of a preset.
+    pub fn preset(name: &str) -> Result<Self> {
+        Self::from_table(&preset(name)?)
+    }
+}
+
+/// Steps of warm-up where none are given: a twentieth, at least 1 and at most 2000; a single step has none.
+fn usual_warmup(steps: usize) -> usize {
+    (steps / 20).max(1).min(2000).min(steps.saturating_sub(1))
+}
+
+/// What the presets of models are trained with, where it is not the default. `Error::Value` for what is no preset.
+pub fn preset(name: &str) -> Result<Table> {
+    let (steps, learning_rate) = match name {
+        "small" => (2000usize, 2e-3),
+        "demo" => (1000, 2e-3),
+        _ => return model::preset(name).map(|_| Table::new()),
+    };
+    Ok(Table::from([("steps", steps.into()), ("learning_rate", learning_rate.into())]))
 }
 
 #[cfg(test)]
@@ -250,6 +286,7 @@ mod tests {
             loss_scale: 128.0,
             activation_checkpointing: 2,
             recompute_experts: true,
+            warmup_steps: Some(7),
             ..TrainConfig::default()
         };
         let table = config.to_table();
@@ -277,8 +314,31 @@ mod tests {
     }
 
     #[test]
+    fn the_usual_warmup_is_a_twentieth() {
+        for (steps, warmup) in [(1, 0), (2, 1), (39, 1), (40, 2), (2000, 100), (40019, 2000), (50000, 2000)] {
+            let config = TrainConfig { steps, ..TrainConfig::default() };
+            config.check_schedule().unwrap();
+            assert_eq!(config.to_table().get("warmup_steps"), Some(&Value::from(warmup as usize)));
+            let refused = TrainConfig { warmup_steps: Some(steps), ..config }.check_schedule().unwrap_err();
+            let words = format!("warmup_steps is {steps}, but there are {steps} steps: ");
+            assert!(refused.to_string().starts_with(&words), "{refused}");
+        }
+    }
+
+    #[test]
+    fn presets_have_training_options() {
+        for name in model::PRESETS {
+            TrainConfig::preset(name).unwrap().check_schedule().unwrap();
+        }
+        let small = TrainConfig::preset(model::USUAL_PRESET).unwrap();
+        assert_eq!((small.steps, small.learning_rate), (2000, 2e-3));
+        assert!(TrainConfig::preset("huge").is_err());
+    }
+
+    #[test]
     fn none_turns_clipping_off() {
-        let config = TrainConfig::from_table(&Table::from([("clip_norm", Value::None)])).unwrap();
+        let options = [("clip_norm", Value::None), ("warmup_steps", 0i32.into())];
+        let config = TrainConfig::from_table(&Table::from(options)).unwrap();
         assert_eq!(config.clip_norm, None);
         assert_eq!(TrainConfig::from_table(&config.to_table()).unwrap(), config);
     }

@@ -61,7 +61,8 @@ pub struct TrainingRun {
 }
 
 impl TrainingRun {
-    /// A new run. `Error::Exists` when the folder holds checkpoints already.
+    /// A new run. `Error::Exists` when the folder holds checkpoints already, `Error::Value` when the steps end in the
+    /// warm-up.
     pub fn start(
         folder: &Path,
         ctx: &Context,
@@ -75,6 +76,7 @@ impl TrainingRun {
             let folder = folder.display();
             return Err(Error::Exists(format!("{folder} holds a run already: resume it, or choose another folder")));
         }
+        train.check_schedule()?;
         let data = TokenWindows::open(data, train.sequence_length)?;
         let held_out = held_out.map(|path| TokenWindows::open(path, train.sequence_length)).transpose()?;
         let trainer =
