@@ -178,14 +178,14 @@ func (c Config) Object() *formats.Object {
 	return object
 }
 
-// with gives the options with other values of those that are Changeable; `changes` may be nil.
-func (c Config) with(changes *formats.Object) (Config, error) {
+// with gives the options with other values of those that are `changeable`; `changes` may be nil.
+func (c Config) with(changes *formats.Object, changeable []string) (Config, error) {
 	if changes == nil {
 		return c, nil
 	}
 	for _, name := range changes.Names() {
-		if !slices.Contains(Changeable(), name) {
-			known := strings.Join(Changeable(), ", ")
+		if !slices.Contains(changeable, name) {
+			known := strings.Join(changeable, ", ")
 			return c, fmt.Errorf("a run goes on with the %s it has; it takes others of %s", name, known)
 		}
 	}

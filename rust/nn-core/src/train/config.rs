@@ -135,13 +135,25 @@ impl TrainConfig {
         "max_loss",
     ];
 
+    /// Options that a run may be extended with other values of, beside those: together, the learning rate of each step.
+    pub const SCHEDULE: [&str; 4] = ["steps", "learning_rate", "min_rate_share", "warmup_steps"];
+
     /// These options with some others than they were. `Error::Value` names one that is not of `CHANGEABLE`, or a value
     /// that it may not have.
     pub fn changed(&self, changes: &Table) -> Result<Self> {
+        self.with(changes, &Self::CHANGEABLE)
+    }
+
+    /// The same of `SCHEDULE` and `CHANGEABLE`.
+    pub fn extended(&self, changes: &Table) -> Result<Self> {
+        self.with(changes, &[Self::SCHEDULE.as_slice(), &Self::CHANGEABLE].concat())
+    }
+
+    fn with(&self, changes: &Table, changeable: &[&str]) -> Result<Self> {
         let mut options = self.clone();
         for (name, value) in changes.iter() {
-            if !Self::CHANGEABLE.contains(&name) {
-                let taken = Self::CHANGEABLE.join(", ");
+            if !changeable.contains(&name) {
+                let taken = changeable.join(", ");
                 return Err(Error::value(format!("a run goes on with the {name} it has; it takes others of {taken}")));
             }
             options.set(name, value)?;
@@ -172,6 +184,14 @@ impl TrainConfig {
     pub fn schedule_steps(&self) -> (usize, usize) {
         let warmup = self.warmup_steps.unwrap_or_else(|| usual_warmup(self.steps));
         (warmup, self.steps.max(warmup))
+    }
+
+    /// The schedule as the library takes it: warm-up, total steps, highest and lowest rate.
+    pub(super) fn rates(&self) -> (i64, i64, f32, f32) {
+        let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let (warmup, total) = self.schedule_steps();
+        let lowest = self.learning_rate * self.min_rate_share;
+        (whole(warmup), whole(total), self.learning_rate as f32, lowest as f32)
     }
 
     /// `Error::Value` when the steps end before the warm-up does. Runs from when that was allowed still go on.
