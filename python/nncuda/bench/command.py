@@ -14,9 +14,8 @@ from rich.table import Table
 
 from .. import __version__
 from ..binding import library
-from ..cli.options import build_configs, preset_vocabulary, read_config
+from ..cli.options import build_configs, preset_option, preset_vocabulary, read_config
 from ..context import Context
-from ..models import PRESETS
 from ..models.config import Precision
 from . import ceilings as ceilings_module
 from . import model_command
@@ -230,7 +229,7 @@ def ceilings(device: str, threads: int | None, path: Path | None) -> None:
 @click.option(
     "--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file."
 )
-@click.option("--preset", type=click.Choice(sorted(PRESETS)), help="Sizes to begin with.  [default: 6.9b]")
+@preset_option
 @click.option("--precision", type=click.Choice(get_args(Precision)), default="bf16", show_default=True,
               help="What the model computes in.")  # fmt: skip
 @click.option("--prompt", type=click.IntRange(min=1), default=128, show_default=True, help="Tokens of the prompt.")

@@ -121,7 +121,7 @@ fn a_rate_that_is_too_high_ends_the_run_whenever_it_reports() {
     let options = TrainConfig {
         learning_rate: 1e30,
         weight_decay: 1e30,
-        warmup_steps: 0,
+        warmup_steps: Some(0),
         save_every: 1,
         eval_every: 0,
         ..tiny::options()

@@ -125,12 +125,18 @@ impl Checkpoint {
 
     /// The same, with other values of some options: those of `TrainConfig::CHANGEABLE`.
     pub fn trainer_with(&self, ctx: &Context, changes: &Table) -> Result<Trainer> {
+        let (state, _) = self.to_train()?;
+        self.trainer_of(ctx, state.train.changed(changes)?)
+    }
+
+    /// The same, with options that are nearly those that were saved.
+    pub(super) fn trainer_of(&self, ctx: &Context, options: TrainConfig) -> Result<Trainer> {
         let (state, file) = self.to_train()?;
-        let options = state.train.changed(changes)?;
         let model = self.model(ctx, true, state.train.precision)?;
         let in_state = |error: Error| error.in_file(self.folder.join("training.json"));
         // What a trainer refuses may be a change, and is of the file where there is none.
-        let in_options = |error: Error| if changes.is_empty() { in_state(error) } else { error };
+        let unchanged = options == state.train;
+        let in_options = |error: Error| if unchanged { in_state(error) } else { error };
         let mut trainer = Trainer::new(model, options, true).map_err(in_options)?;
         moments::load(&trainer, &file, &ParameterLayout::new(&self.config)?)?;
         trainer.restore(state.step, state.loss_scaling).map_err(in_state)?;
