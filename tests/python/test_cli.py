@@ -94,6 +94,37 @@ def test_from_text_to_a_trained_model(work: Path) -> None:
     assert state["train"]["seed"] == 3 and state["train"]["clip_norm"] is None and state["train"]["beta1"] == 0.9
 
 
+def test_nothing_is_written_over_unawares(work: Path, tmp_path: Path) -> None:
+    """Shards and tokenizers are replaced with --force alone, and a shard for training never takes in held-out text
+    because the flag was forgotten."""
+
+    def refused(problem: str, *arguments: object) -> None:
+        before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+        assert problem in nncuda(*arguments, code=2).output.replace("\n", " ")
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+    out, held_out, tokenizer = tmp_path / "train.tokens", tmp_path / "held-out.tokens", tmp_path / "own.model"
+    encode = ["data", "encode", work / "text", "--tokenizer", work / "tokenizer.model"]
+    train = ["tokenizer", "train", work / "text", "--vocab-size", 320, "--model-type", "bpe"]
+    nncuda(*encode, "--out", out, "--held-out", held_out)
+    nncuda(*train, "--out", tokenizer)
+    part = TokenShard(out).count
+    refused(f"{out} exists; --force replaces it", *encode, "--out", out, "--held-out", held_out)
+    refused(f"{held_out} exists; --force", *encode, "--out", tmp_path / "x.tokens", "--held-out", held_out)
+    refused(f"{tokenizer} exists; --force replaces it", *train, "--out", tokenizer)
+    refused(f"{held_out} is beside {out}, which would hold its text too", *encode, "--out", out, "--force")
+    refused("it is the file of --out", *encode, "--out", out, "--held-out", out, "--force")
+    refused("--no-held-out is given", *encode, "--out", out, "--held-out", held_out, "--no-held-out", "--force")
+    for command in (encode, train):
+        refused("which is no folder; make it first", *command, "--out", tmp_path / "none" / "deep" / "x")
+    nncuda(*encode, "--out", out, "--held-out", held_out, "--force")
+    assert TokenShard(out).count == part
+    nncuda(*encode, "--out", out, "--no-held-out", "--force")
+    assert TokenShard(out).count == part + TokenShard(held_out).count
+    nncuda(*encode, "--out", held_out, "--force")  # is one of held-out text itself
+    assert TokenShard(held_out).count == TokenShard(out).count
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_resume_gives_the_same_bits(work: Path, tmp_path: Path, number: int) -> None:
     """Stopped by a real signal, taken up by `--resume`, the run ends where the unbroken one ended."""
