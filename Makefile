@@ -35,11 +35,11 @@ TESTS ?= tests
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
 
-.PHONY: help run test python-test go go-test rust rust-test rust-wheel parity packages crates lib emulated cuda cuda-toolchain gpu-verify \
-  gpu-sanitize wheel bench bench-languages interop interop-large asan tsan faults fuzz fmt generate lint lock clean go-toolchain rust-toolchain
+.PHONY: help run test python-test go go-test rust rust-test rust-wheel rust-wheel-release parity packages crates lib emulated cuda cuda-toolchain gpu-verify \
+  gpu-sanitize wheel bench bench-languages interop interop-large docs asan tsan faults fuzz fmt generate lint lock clean go-toolchain rust-toolchain
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
 
 run: $(VENV)/.run ## train a small model on text that every machine has (TEXT=folder: on yours; DEVICE=cuda) and let it write
 	$(BIN)/nncuda demo --out runs/demo $(if $(TEXT),--text "$(TEXT)") $(if $(DEVICE),--device "$(DEVICE)")
@@ -70,6 +70,13 @@ rust-wheel: rust ## the Rust model and trainer as the Python module nncuda_rs, i
 	cd rust/nn-py && $(WITH_LIBRARY) $(CURDIR)/$(BIN)/maturin build --locked --profile dev --quiet \
 	  --interpreter $(CURDIR)/$(BIN)/python --out $(CURDIR)/build/nn-py
 	$(BIN)/python -m pip install --quiet --no-deps --force-reinstall build/nn-py/*.whl
+
+rust-wheel-release: rust ## dist/nncuda_rs-*.whl: that module for every machine and Python >= 3.10, tried out
+	rm -rf $(WHEEL)/rust
+	cd rust/nn-py && NNCUDA_LIBRARY= NNCUDA_NO_BUILD=1 $(CURDIR)/$(BIN)/maturin build --locked --release --quiet \
+	  --interpreter $(CURDIR)/$(BIN)/python --out $(CURDIR)/$(WHEEL)/rust
+	$(WITH_LIBRARY) NNCUDA_RUST_WHEEL=$(WHEEL)/rust $(BIN)/python -m pytest tests/packages/test_rust_wheel.py
+	mkdir -p dist && cp $(WHEEL)/rust/*.whl dist/
 
 parity: go rust rust-wheel ## the same bits from Python, Go and Rust: the table is in build/parity/report.txt
 	$(WITH_LIBRARY) NNCUDA_PARITY=required $(BIN)/python -m pytest tests/parity
@@ -138,6 +145,13 @@ interop-large: .venv-interop/.interop ## models of the shapes of TinyLlama and o
 	.venv-interop/bin/python -m nncuda.bench.random_model build/bitnet-2b-4t --shape bitnet-2b-4t --dtype bf16
 	NNCUDA_INTEROP=live NNCUDA_LARGE_BITNET=build/bitnet-2b-4t .venv-interop/bin/python -m pytest -s tests/interop/test_bitnet_live.py -k large
 
+docs: .venv-docs/.packages-docs go-toolchain rust-toolchain ## the site in build/site: these pages, with links and anchors checked, and the three references
+	cd rust && NNCUDA_LIBRARY= NNCUDA_NO_BUILD=1 RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps \
+	  --package nn-cuda --package nn-ffi --package nn-core
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict --config-file web/mkdocs.yml
+	cp -R $(CARGO_TARGET_DIR)/doc build/site/rust
+	for crate in nn_cuda nn_ffi nn_core; do test -f build/site/rust/$$crate/index.html || exit 1; done
+
 asan: $(VENV)/.test ## the tests of the ABI under AddressSanitizer and UndefinedBehaviorSanitizer
 	PYTHON=$(CURDIR)/$(BIN)/python tests/abi/sanitize.sh address
 
@@ -153,15 +167,15 @@ tsan: ## the worker pool, contexts and streams under ThreadSanitizer
 
 fmt: $(VENV)/.test go-toolchain rust-toolchain ## format C, Python, Go and Rust
 	$(BIN)/clang-format -i $(C_FILES)
-	$(BIN)/ruff format python tests cmake
-	$(BIN)/ruff check --fix python tests cmake
+	$(BIN)/ruff format python tests cmake web
+	$(BIN)/ruff check --fix python tests cmake web
 	gofmt -w go examples
 	cd rust && cargo fmt --all
 
 lint: $(VENV)/.test go-toolchain rust-toolchain ## check formatting and style, change nothing
 	$(BIN)/clang-format --dry-run --Werror $(C_FILES)
-	$(BIN)/ruff format --check python tests cmake
-	$(BIN)/ruff check python tests cmake
+	$(BIN)/ruff format --check python tests cmake web
+	$(BIN)/ruff check python tests cmake web
 	$(BIN)/mypy
 	@unformatted=$$(gofmt -l go examples); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted" >&2; exit 1; }
 	cd go && go vet ./... && go run $(STATICCHECK) ./...
@@ -177,13 +191,13 @@ generate: $(VENV)/.test ## write what is made and committed: each language's bin
 	$(BIN)/python -m nncuda.report go/report/page.html rust/nn-core/src/report/page.html
 
 lock: ## make requirements/*.txt anew (needs uv)
-	for file in run:3.10 test:3.10 interop:3.11 fuzz:3.10 cuda:3.10 cuda12:3.10 sanitizer:3.10 wheel:3.10 go:3.10; do \
+	for file in run:3.10 test:3.10 interop:3.11 fuzz:3.10 cuda:3.10 cuda12:3.10 sanitizer:3.10 wheel:3.10 go:3.10 docs:3.10; do \
 	  (cd requirements && uv pip compile --universal --python-version $${file#*:} --generate-hashes --upgrade \
 	    --custom-compile-command "make lock" -q $${file%:*}.in -o $${file%:*}.txt) || exit 1; \
 	done
 
 clean: ## remove what was built and installed here; runs/ stays
-	rm -rf build dist $(VENV) .venv-interop .venv-wheel .venv-fuzz .pytest_cache .ruff_cache .mypy_cache
+	rm -rf build dist $(VENV) .venv-interop .venv-wheel .venv-fuzz .venv-docs .pytest_cache .ruff_cache .mypy_cache
 
 # The virtual environment: locked packages, then this one, built from the sources as they are. What the tests need
 # contains what a run needs, so either serves `make run`.
@@ -198,6 +212,11 @@ clean: ## remove what was built and installed here; runs/ stays
 	@touch $@ $*/.packages-run
 
 %/.packages-wheel: requirements/wheel.txt
+	$(PYTHON) -m venv $*
+	$*/bin/python -m pip install --quiet --require-hashes -r $<
+	@touch $@
+
+%/.packages-docs: requirements/docs.txt
 	$(PYTHON) -m venv $*
 	$*/bin/python -m pip install --quiet --require-hashes -r $<
 	@touch $@
@@ -261,4 +280,4 @@ rust-toolchain:
 	@{ $(have_rust) && cargo --version >/dev/null; } || \
 	  { echo "Rust $(RUST_NEEDED) or newer is needed: https://rustup.rs installs it" >&2; exit 1; }
 
-.PRECIOUS: %/.packages-run %/.packages-wheel %/.packages-test %/.packages-interop %/.packages-fuzz
+.PRECIOUS: %/.packages-run %/.packages-wheel %/.packages-test %/.packages-interop %/.packages-fuzz %/.packages-docs

@@ -2,7 +2,8 @@
 //!
 //! In this order: the file that `NNCUDA_LIBRARY` names; the one of the Python environment in use; `build/lib` of the source
 //! tree that holds this crate, where `make lib` puts it; the one that pkg-config knows as `nncuda`; a build of the library's
-//! sources through CMake, with the GPU engine when a CUDA compiler is found. Set `NNCUDA_NO_BUILD` to do without the last.
+//! sources through CMake, with the GPU engine when a CUDA compiler is found. With `NNCUDA_NO_BUILD=1` only the first counts: what is
+//! built has no path of this machine in it, and looks for the library when it runs.
 //!
 //! The sources are in `csrc`: links to the source tree that holds this crate, or, in a crate from a registry, the files
 //! themselves, since `cargo package` follows links.
@@ -60,12 +61,12 @@ fn library(root: &Path) -> Result<Option<PathBuf>, String> {
             }
         };
     }
+    if env::var_os("NNCUDA_NO_BUILD").is_some_and(|value| !value.is_empty() && value != "0") {
+        return Ok(None);
+    }
     if let Some(installed) = installed(root) {
         println!("cargo::rerun-if-changed={}", installed.display()); // it may be taken away
         return Ok(Some(installed));
-    }
-    if env::var_os("NNCUDA_NO_BUILD").is_some_and(|value| !value.is_empty() && value != "0") {
-        return Ok(None);
     }
     if !root.join("CMakeLists.txt").exists() {
         return Err(format!(
