@@ -34,9 +34,11 @@ C_FILES := $(shell find cuda tests python -name '*.[ch]' -o -name '*.cpp' -o -na
 TESTS ?= tests
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
+SEED ?= 0
+COUNT ?= 12
 
 .PHONY: help run test python-test go go-test rust rust-test rust-wheel parity lib emulated cuda cuda-toolchain gpu-verify \
-  gpu-sanitize wheel bench bench-languages interop interop-large asan tsan faults fuzz fmt generate lint lock clean go-toolchain rust-toolchain
+  gpu-sanitize wheel bench bench-languages interop interop-large asan tsan faults fuzz mutants fmt generate lint lock clean go-toolchain rust-toolchain
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -139,6 +141,10 @@ faults: go rust ## what may go wrong in a run, at every point: each allocation o
 
 fuzz: .venv-fuzz/.packages-fuzz ## every reader of outside files, on files that are meant to mislead it (FUZZ_SECONDS=60 each, FUZZ_TARGETS="gguf config")
 	PYTHONPATH=python .venv-fuzz/bin/python tests/fuzz/fuzz_run.py --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+mutants: $(VENV)/.test ## plant mistakes in a copy of the sources and name those that no test notices (SEED=0 COUNT=12)
+	$(BIN)/python tests/mutants/mutants_run.py --seed $(SEED) --count $(COUNT) $(if $(FILES),--files "$(FILES)") \
+	  $(if $(FAR),--far) $(if $(FAIL_OVER),--fail-over $(FAIL_OVER))
 
 tsan: ## the worker pool, contexts and streams under ThreadSanitizer
 	tests/abi/sanitize.sh thread
