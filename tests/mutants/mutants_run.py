@@ -41,6 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
             for mutation in sample[:share]:
                 print(mutation.diff((ROOT / mutation.path).read_bytes()))
         return 0
+    print(f"Building a copy of the sources in {options.folder}", flush=True)
     try:
         survivors = examine(Workplace(options.folder), samples, shares, options.far)
     except SetupError as error:
