@@ -2,9 +2,9 @@
 
     python tests/newcomer/walk.py [--page README.md ...] [--keep FOLDER]
 
-The copy is a clone of what is committed; its commands meet a fresh virtual environment, a fresh home, and nothing of this
-checkout. A command that would take hours, needs a GPU or waits for someone to type runs otherwise than it stands on its page:
-commands.toml says how, and why; an entry there that no command needs any more is an error.
+The copy is a clone of what is committed; its commands meet a fresh virtual environment, a fresh home, and nothing of
+this checkout. A command that would take hours, needs a GPU or waits for someone to type runs otherwise than it stands
+on its page: commands.toml says how, and why; an entry there that no command needs any more is an error.
 """
 
 from __future__ import annotations
