@@ -365,6 +365,8 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (run / "loss.png").read_bytes()[:4] == b"\x89PNG"
     results = json.loads((run / "results.json").read_text())
     assert results["unigram_entropy"] == pytest.approx(unigram_entropy(TokenShard(run / "held-out.tokens")))
+    (*_, last) = (record for record in read_metrics(run / "metrics.jsonl") if "held_out_loss" in record)
+    assert last == {"step": 3, "held_out_loss": results["held_out_loss"]}  # which the report shows, too
     assert f"held-out loss {results['held_out_loss']:.3f}" in first.replace("\n", " ")
     samples = (run / "samples.jsonl").read_text()
     assert [json.loads(line)["step"] for line in samples.splitlines()] == [1, 2, 3]

@@ -63,13 +63,9 @@ _CODE_PROMPTS = (
     "for key, value in ",
 )
 
-OPTIONS = TrainConfig(
-    steps=1000,
-    batch_size=8,
-    sequence_length=256,
-    learning_rate=2e-3,
+OPTIONS = TrainConfig.preset(
+    "demo",
     warmup_steps=60,
-    weight_decay=0.1,
     seed=1,
     eval_every=100,
     eval_batches=EVALUATED_WINDOWS // 8,
@@ -134,9 +130,7 @@ def demo(
 def _shortened(steps: int) -> TrainConfig:
     values = OPTIONS.to_dict()
     every = max(1, steps // 10)
-    return TrainConfig.from_dict(
-        {**values, "steps": steps, "warmup_steps": min(OPTIONS.warmup_steps, every), "eval_every": every}
-    )
+    return TrainConfig.from_dict({**values, "steps": steps, "warmup_steps": None, "eval_every": every})
 
 
 def _prepare(source: Path, out: Path, options: TrainConfig, is_library: bool) -> None:
@@ -249,8 +243,8 @@ def _show_results(
         for piece in generator.stream(prompt, 96, Sampling(temperature=0.7, top_p=0.9, seed=number)):
             click.echo(piece, nl=False)
         click.echo()
-    with terminal.status("evaluating on all of the held-out text"):
-        loss = training.evaluate()
+    with terminal.status("evaluating on the held-out text"):
+        loss = training.evaluate(training.trainer.config.eval_batches)  # as at the last step, so to the same number
     if machine is None:
         earlier = read_json(out / "results.json") if (out / "results.json").exists() else {}
         machine = {name: earlier[name] for name in ("device", "library", "bytes_peak") if name in earlier}
