@@ -151,7 +151,7 @@ interop-large: .venv-interop/.interop ## models of the shapes of TinyLlama and o
 docs: .venv-docs/.packages-docs go-toolchain rust-toolchain ## the site in build/site: these pages, with links and anchors checked, and the three references
 	cd rust && NNCUDA_LIBRARY= NNCUDA_NO_BUILD=1 RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps \
 	  --package nn-cuda --package nn-ffi --package nn-core
-	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict --config-file web/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --config-file web/mkdocs.yml
 	cp -R $(CARGO_TARGET_DIR)/doc build/site/rust
 	for crate in nn_cuda nn_ffi nn_core; do test -f build/site/rust/$$crate/index.html || exit 1; done
 

@@ -7,8 +7,10 @@ to the repository there.
 from __future__ import annotations
 
 import posixpath
+import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -64,7 +66,7 @@ def python() -> str:
 
 
 def go(package: str) -> str:
-    """`go doc -all` of a package."""
+    """What `go doc -all` says of a package."""
     line = ["go", "doc", "-all", f"./{package}"]
     text = subprocess.run(line, cwd=ROOT / "go", capture_output=True, text=True, check=True).stdout
     return f"# Go: package {package}\n\n````go\n{text.rstrip()}\n````\n"
@@ -94,7 +96,20 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         meant = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
         if meant in pages:
             return posixpath.relpath(pages[meant], posixpath.dirname(here) or ".") + mark + anchor
+        if not (ROOT / meant).exists():
+            return target  # which is an error of the build
         kind = "tree" if (ROOT / meant).is_dir() else "blob"
         return f"{config.repo_url}/{kind}/main/{meant}{mark}{anchor}"
 
+    if here == "index.md":
+        markdown = tabs(markdown)
     return links.rewritten(markdown, change)
+
+
+def tabs(text: str) -> str:
+    """The landing page's sections of the third level, one a language, as tabs beside each other."""
+
+    def tab(section: re.Match[str]) -> str:
+        return f'=== "{section[1]}"\n\n{textwrap.indent(section[2].strip(), " " * 4)}\n\n'
+
+    return re.sub(r"^### ([^\n]*)\n(.*?)(?=^##|\Z)", tab, text, flags=re.MULTILINE | re.DOTALL)

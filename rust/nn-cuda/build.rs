@@ -61,8 +61,9 @@ fn library(root: &Path) -> Result<Option<PathBuf>, String> {
             }
         };
     }
-    if env::var_os("NNCUDA_NO_BUILD").is_some_and(|value| !value.is_empty() && value != "0") {
-        return Ok(None);
+    let told_not_to = env::var_os("NNCUDA_NO_BUILD").is_some_and(|value| !value.is_empty() && value != "0");
+    if told_not_to || env::var_os("DOCS_RS").is_some() {
+        return Ok(None); // docs.rs runs nothing of what it builds
     }
     if let Some(installed) = installed(root) {
         println!("cargo::rerun-if-changed={}", installed.display()); // it may be taken away
