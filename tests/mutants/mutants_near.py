@@ -24,6 +24,7 @@ _NEAR = {
     r"python/nncuda/formats/(tokenizer|sentencepiece|text|chat)": (
         "python/test_tokenizers python/test_chat_template tokenizer/test_tokenizer_fixtures"
     ),
+    r"python/nncuda/formats/ternary": "python/test_ternary_files interop/test_ternary_bytes",
     r"python/nncuda/formats/": "python/test_formats python/test_saving python/test_hostile_files",
     r"python/nncuda/(golden|reference)/": "reference/* golden/test_fixtures golden/test_golden kernels/test_rows_*",
     r"python/nncuda/infer/": (
@@ -35,10 +36,8 @@ _NEAR = {
     r"python/nncuda/models/": "python/test_stored_models python/test_convert python/test_gguf",
     r"python/nncuda/report/": "python/test_report",
     r"python/nncuda/train/plan": "python/test_plan python/test_plan_memory",
-    r"python/nncuda/train/": (
-        "python/test_training_step python/test_divergence python/test_run python/test_checkpoint "
-        "python/test_precision python/test_moments"
-    ),
+    r"python/nncuda/train/(checkpoint|divergence|moments)": r"python/test_\1 python/test_run",
+    r"python/nncuda/train/": "python/test_training_step python/test_run python/test_precision",
     r"python/nncuda/": (
         "python/test_tensor* python/test_context_object python/test_kernels python/test_token_ids python/test_doctor"
     ),
