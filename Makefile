@@ -34,9 +34,12 @@ C_FILES := $(shell find cuda tests python -name '*.[ch]' -o -name '*.cpp' -o -na
 TESTS ?= tests
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
+SEED ?= 0
+COUNT ?= 12
 
-.PHONY: help run test python-test go go-test rust rust-test rust-wheel rust-wheel-release parity packages crates lib emulated cuda cuda-toolchain gpu-verify \
-  gpu-sanitize wheel bench bench-languages interop interop-large docs asan tsan faults fuzz fmt generate lint lock clean go-toolchain rust-toolchain
+.PHONY: help run test python-test go go-test rust rust-test rust-wheel rust-wheel-release parity packages crates lib emulated cuda \
+  cuda-toolchain gpu-verify gpu-sanitize wheel bench bench-languages interop interop-large docs asan tsan faults fuzz mutants newcomer \
+  fmt generate lint lock clean go-toolchain rust-toolchain
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -161,6 +164,13 @@ faults: go rust ## what may go wrong in a run, at every point: each allocation o
 
 fuzz: .venv-fuzz/.packages-fuzz ## every reader of outside files, on files that are meant to mislead it (FUZZ_SECONDS=60 each, FUZZ_TARGETS="gguf config")
 	PYTHONPATH=python .venv-fuzz/bin/python tests/fuzz/fuzz_run.py --seconds $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+mutants: $(VENV)/.test ## plant mistakes in a copy of the sources and name those that no test notices (SEED=0 COUNT=12)
+	$(BIN)/python tests/mutants/mutants_run.py --seed $(SEED) --count $(COUNT) $(if $(FILES),--files "$(FILES)") \
+	  $(if $(FAR),--far) $(if $(FAIL_OVER),--fail-over $(FAIL_OVER))
+
+## every command of the README and of the pages, in order, in a fresh copy, as a new user meets them (PAGES=docs/go.md for some)
+	$(PYTHON) tests/newcomer/walk.py $(PAGES:%=--page %)
 
 tsan: ## the worker pool, contexts and streams under ThreadSanitizer
 	tests/abi/sanitize.sh thread

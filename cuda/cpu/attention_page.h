@@ -346,23 +346,51 @@ NN_INLINE void page_output_straight(const page_space *w, const page_rows *page, 
   }
 }
 
-/* The page's part of the rows that see any of its keys; they begin at page_first_row. */
-static void page_part(const page_space *w, const page_rows *page, page_sight sight, int32_t page_format) {
+NN_INLINE void page_part_of(const page_space *w, const page_rows *page, page_sight sight, const int32_t format) {
   const int64_t first = page_first_row(sight), keys = page_keys_of(sight, w->rows - 1);
   const int32_t straight = w->rows <= TILE_ROWS && page->dim % VF == 0 && page_keys_of(sight, 0) == keys;
   if (straight && w->rows <= TILE_ROWS_MID) {
-    NN_SWITCH_PAGE(page_format, page_scores_straight(w, page, keys, FORMAT));
+    page_scores_straight(w, page, keys, format);
   } else {
-    NN_SWITCH_PAGE(page_format, page_scores(w, page, sight, first, FORMAT));
+    page_scores(w, page, sight, first, format);
   }
   page_soften(w, sight, first);
   if (page->next) {
     page_fetch(page->next, NR * page->row_bytes);
   }
   if (straight) {
-    NN_SWITCH_PAGE(page_format, page_output_straight(w, page, keys, FORMAT));
+    page_output_straight(w, page, keys, format);
   } else {
-    NN_SWITCH_PAGE(page_format, page_output_packed(w, page, sight, first, FORMAT));
+    page_output_packed(w, page, sight, first, format);
+  }
+}
+
+/* Each format in a function of its own: all in one take the compiler longer, and run no faster. */
+#define PAGE_PART(name)                                                                                                \
+  static                                                                                                               \
+      __attribute__((noinline)) void page_part_##name(const page_space *w, const page_rows *page, page_sight sight) {  \
+    page_part_of(w, page, sight, NNCUDA_FORMAT_##name);                                                                \
+  }
+PAGE_PART(F32)
+PAGE_PART(F16)
+PAGE_PART(BF16)
+PAGE_PART(Q8_0)
+#undef PAGE_PART
+
+/* The page's part of the rows that see any of its keys; they begin at page_first_row. */
+static void page_part(const page_space *w, const page_rows *page, page_sight sight, int32_t page_format) {
+  switch (page_format) {
+  case NNCUDA_FORMAT_F32:
+    page_part_F32(w, page, sight);
+    break;
+  case NNCUDA_FORMAT_F16:
+    page_part_F16(w, page, sight);
+    break;
+  case NNCUDA_FORMAT_BF16:
+    page_part_BF16(w, page, sight);
+    break;
+  default:
+    page_part_Q8_0(w, page, sight);
   }
 }
 

@@ -103,49 +103,52 @@ NN_INLINE void side_columns(const quant_piece *t, const int32_t format) {
 }
 #endif
 
+/* Each format in a function of its own: all in one take the compiler longer, and run no faster. */
+#define COLUMNS(name, of, format)                                                                                      \
+  static __attribute__((noinline)) void columns_##name(const quant_piece *t) { of(t, format); }
+COLUMNS(f32, float_columns, NNCUDA_F32)
+#if QUANT_TILES
+COLUMNS(f16, half_tiles, NNCUDA_FORMAT_F16)
+COLUMNS(bf16, half_tiles, NNCUDA_FORMAT_BF16)
+#else
+COLUMNS(f16, float_columns, NNCUDA_F16)
+COLUMNS(bf16, float_columns, NNCUDA_BF16)
+#endif
+COLUMNS(q4_0, block_columns, NNCUDA_FORMAT_Q4_0)
+COLUMNS(q4_1, block_columns, NNCUDA_FORMAT_Q4_1)
+COLUMNS(q5_0, block_columns, NNCUDA_FORMAT_Q5_0)
+COLUMNS(q5_1, block_columns, NNCUDA_FORMAT_Q5_1)
+COLUMNS(q8_0, block_columns, NNCUDA_FORMAT_Q8_0)
+COLUMNS(q4_k, block_columns, NNCUDA_FORMAT_Q4_K)
+COLUMNS(q5_k, block_columns, NNCUDA_FORMAT_Q5_K)
+COLUMNS(q6_k, block_columns, NNCUDA_FORMAT_Q6_K)
+COLUMNS(q4_0_r16, side_columns, NNCUDA_FORMAT_Q4_0)
+COLUMNS(q8_0_r16, side_columns, NNCUDA_FORMAT_Q8_0)
+COLUMNS(q6_k_r16, side_columns, NNCUDA_FORMAT_Q6_K)
+#undef COLUMNS
+
 static void columns(const quant_piece *t) {
   switch (t->format) {
-  case NNCUDA_FORMAT_F32:
-    float_columns(t, NNCUDA_F32);
-    break;
-#if QUANT_TILES
-  case NNCUDA_FORMAT_F16:
-    half_tiles(t, NNCUDA_FORMAT_F16);
-    break;
-  case NNCUDA_FORMAT_BF16:
-    half_tiles(t, NNCUDA_FORMAT_BF16);
-    break;
-#else
-  case NNCUDA_FORMAT_F16:
-    float_columns(t, NNCUDA_F16);
-    break;
-  case NNCUDA_FORMAT_BF16:
-    float_columns(t, NNCUDA_BF16);
-    break;
-#endif
-#define CASE(name)                                                                                                     \
+#define CASE(name, lower)                                                                                              \
   case NNCUDA_FORMAT_##name:                                                                                           \
-    block_columns(t, NNCUDA_FORMAT_##name);                                                                            \
+    columns_##lower(t);                                                                                                \
     break;
-    CASE(Q4_0)
-    CASE(Q4_1)
-    CASE(Q5_0)
-    CASE(Q5_1)
-    CASE(Q8_0)
-    CASE(Q4_K)
-    CASE(Q5_K)
-  case NNCUDA_FORMAT_Q4_0_R16:
-    side_columns(t, NNCUDA_FORMAT_Q4_0);
-    break;
-  case NNCUDA_FORMAT_Q8_0_R16:
-    side_columns(t, NNCUDA_FORMAT_Q8_0);
-    break;
-  case NNCUDA_FORMAT_Q6_K_R16:
-    side_columns(t, NNCUDA_FORMAT_Q6_K);
-    break;
-  default:
-    block_columns(t, NNCUDA_FORMAT_Q6_K);
+    CASE(F32, f32)
+    CASE(F16, f16)
+    CASE(BF16, bf16)
+    CASE(Q4_0, q4_0)
+    CASE(Q4_1, q4_1)
+    CASE(Q5_0, q5_0)
+    CASE(Q5_1, q5_1)
+    CASE(Q8_0, q8_0)
+    CASE(Q4_K, q4_k)
+    CASE(Q5_K, q5_k)
+    CASE(Q4_0_R16, q4_0_r16)
+    CASE(Q8_0_R16, q8_0_r16)
+    CASE(Q6_K_R16, q6_k_r16)
 #undef CASE
+  default:
+    columns_q6_k(t);
   }
 }
 

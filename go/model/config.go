@@ -84,6 +84,9 @@ func Default() Config {
 	}
 }
 
+// UsualPreset is what commands begin with where no preset is named: one that trains on any machine.
+const UsualPreset = "small"
+
 var presets = map[string]func(*Config){
 	"6.9b": func(*Config) {},
 	"small": func(c *Config) {

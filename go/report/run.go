@@ -97,6 +97,7 @@ func Read(folder string) (*formats.Object, error) {
 	run.Set("seconds", lastOf(r.points["seconds"]))
 	run.Set("bytes_peak", orNil(number(results.Get("bytes_peak")), 1))
 	run.Set("unigram_entropy", orNil(entropy, 1))
+	run.Set("recent_loss", recentMean(r.points["loss"]))
 	run.Set("noted", notedTexts(noted, results))
 	run.Set("clipped", r.countClipped())
 	run.Set("checkpoints", checkpoints)

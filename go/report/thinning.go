@@ -11,6 +11,7 @@ import (
 // How a run of any length becomes a page of bounded size. The three languages follow the same rule to the bit: sums run
 // in the order of the records, and what they give is rounded to six significant digits.
 const (
+	recentSteps = 50      // whose mean is called the loss of the run
 	mostPoints  = 300     // of a curve; neighbouring records share one when there are more
 	mostColumns = 120     // of the maps of experts' load
 	mostCells   = 100_000 // about how many numbers all maps hold together
@@ -78,6 +79,29 @@ func thin(points []point, lows, highs []float64) *formats.Object {
 	at := func(index int) []any { return []any{points[index].step, rounded(points[index].value)} }
 	return formats.NewObject("records", len(points), "finite", count, "first", at(first), "last", at(last),
 		"from", from, "to", to, "mean", means, "low", low, "high", high)
+}
+
+// recentMean is of the last 50 steps that have a finite value: the first and the last of them, and the mean. The last
+// value alone is that of one batch, and tells chance as much as the model.
+func recentMean(points []point) any {
+	var from, to int64
+	var values []float64
+	for _, one := range slices.Backward(points) {
+		if !isFinite(one.value) {
+			continue
+		}
+		if len(values) == 0 {
+			to = one.step
+		} else if one.step <= to-recentSteps {
+			break
+		}
+		from, values = one.step, append(values, one.value)
+	}
+	if len(values) == 0 {
+		return nil
+	}
+	slices.Reverse(values)
+	return []any{from, to, rounded(mean(values))}
 }
 
 // orNil is a number of `count` values, rounded; nil when there are none.

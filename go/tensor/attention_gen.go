@@ -20,6 +20,7 @@ func AttentionScores(q, k, scores *Tensor, scale float32, causal bool) error {
 		!check.required("scores", scores, 4, dense) {
 		return check.err
 	}
+	check.folds("batch", rows{named{"q", q}, 4}, rows{named{"k", k}, 4}, rows{named{"scores", scores}, 4})
 	batch := q.extent(4, 0)
 	qLen := q.extent(4, 1)
 	heads := q.extent(4, 2)
@@ -53,6 +54,7 @@ func AttentionOutput(probs, v, out *Tensor) error {
 		!check.required("out", out, 4, dense) {
 		return check.err
 	}
+	check.folds("batch", rows{named{"probs", probs}, 4}, rows{named{"v", v}, 4}, rows{named{"out", out}, 4})
 	batch := probs.extent(4, 0)
 	heads := probs.extent(4, 1)
 	qLen := probs.extent(4, 2)
@@ -96,6 +98,8 @@ func FlashAttention(q, k, v, out, lse *Tensor, batch int, scale float32, causal 
 		return check.err
 	}
 	check.size("batch", batch)
+	check.same(named{"q", q}, named{"out", out})
+	check.same(named{"k", k}, named{"v", v})
 	heads := q.extent(3, 1)
 	headDim := q.extent(3, 2)
 	kvHeads := k.extent(3, 1)
@@ -107,7 +111,9 @@ func FlashAttention(q, k, v, out, lse *Tensor, batch int, scale float32, causal 
 	check.dtype("out", out, dtype)
 	check.dtype("lse", lse, cuda.F32)
 	check.shape("q", q, "[batch*q_len:ld_q, heads, head_dim]", batch*qLen, heads, headDim)
+	check.factors("q", q, 3, "[batch*q_len:ld_q, heads, head_dim]", batch, qLen)
 	check.shape("k", k, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch*kvLen, kvHeads, headDim)
+	check.factors("k", k, 3, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch, kvLen)
 	check.shape("v", v, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch*kvLen, kvHeads, headDim)
 	check.shape("out", out, "[batch*q_len, heads, head_dim]", batch*qLen, heads, headDim)
 	check.shape("lse", lse, "[batch, heads, q_len]", batch, heads, qLen)
@@ -150,6 +156,8 @@ func FlashAttentionBackward(dout, q, k, v, out, lse, dq, dk, dv *Tensor, scale f
 		!check.required("dv", dv, 3, strided) {
 		return check.err
 	}
+	check.same(named{"dout", dout}, named{"q", q}, named{"out", out}, named{"dq", dq})
+	check.same(named{"k", k}, named{"v", v}, named{"dk", dk}, named{"dv", dv})
 	heads := dout.extent(3, 1)
 	headDim := dout.extent(3, 2)
 	kvHeads := k.extent(3, 1)
@@ -166,8 +174,10 @@ func FlashAttentionBackward(dout, q, k, v, out, lse, dq, dk, dv *Tensor, scale f
 	check.dtype("dv", dv, dtype)
 	check.dtype("lse", lse, cuda.F32)
 	check.shape("dout", dout, "[batch*q_len, heads, head_dim]", batch*qLen, heads, headDim)
+	check.factors("dout", dout, 3, "[batch*q_len, heads, head_dim]", batch, qLen)
 	check.shape("q", q, "[batch*q_len:ld_q, heads, head_dim]", batch*qLen, heads, headDim)
 	check.shape("k", k, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch*kvLen, kvHeads, headDim)
+	check.factors("k", k, 3, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch, kvLen)
 	check.shape("v", v, "[batch*kv_len:ld_kv, kv_heads, head_dim]", batch*kvLen, kvHeads, headDim)
 	check.shape("out", out, "[batch*q_len, heads, head_dim]", batch*qLen, heads, headDim)
 	check.shape("lse", lse, "[batch, heads, q_len]", batch, heads, qLen)
@@ -204,6 +214,9 @@ func AttentionDecode(q, kCache, vCache, lengths, out *Tensor, scale float32) err
 		!check.required("out", out, 3, dense) {
 		return check.err
 	}
+	check.same(named{"q", q}, named{"out", out})
+	check.same(named{"k_cache", kCache}, named{"v_cache", vCache})
+	check.folds("batch", rows{named{"q", q}, 3}, rows{named{"k_cache", kCache}, 4}, rows{named{"lengths", lengths}, 1})
 	batch := q.extent(3, 0)
 	heads := q.extent(3, 1)
 	headDim := q.extent(3, 2)
@@ -260,6 +273,9 @@ func FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out *Te
 		return check.err
 	}
 	check.size("kv_heads", kvHeads)
+	check.same(named{"q", q}, named{"out", out})
+	check.same(named{"k_pages", kPages}, named{"v_pages", vPages})
+	check.folds("batch", rows{named{"lengths", lengths}, 1}, rows{named{"page_table", pageTable}, 2})
 	tokens := q.extent(3, 0)
 	heads := q.extent(3, 1)
 	headDim := q.extent(3, 2)
@@ -318,6 +334,10 @@ func AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, out *Tensor, kv
 		return check.err
 	}
 	check.size("kv_heads", kvHeads)
+	check.same(named{"q", q}, named{"out", out})
+	check.same(named{"k_pages", kPages}, named{"v_pages", vPages})
+	check.folds("batch", rows{named{"q", q}, 3}, rows{named{"lengths", lengths}, 1},
+		rows{named{"page_table", pageTable}, 2})
 	batch := q.extent(3, 0)
 	heads := q.extent(3, 1)
 	headDim := q.extent(3, 2)

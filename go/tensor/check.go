@@ -38,6 +38,15 @@ type named struct {
 	tensor *Tensor
 }
 
+// rows is a tensor read as a shape of that many dimensions.
+type rows struct {
+	named
+	rank int
+}
+
+// folded is what is folded into the first dimension.
+func (r rows) folded() []int { return r.tensor.shape[:len(r.tensor.shape)-r.rank+1] }
+
 func begin(kernel, origins string) checker { return checker{kernel: kernel, origins: origins} }
 
 func (c *checker) fail(status cuda.Status, format string, values ...any) bool {
@@ -105,6 +114,55 @@ func (t *Tensor) extentIf(flag bool, rank, swapped, at int) int {
 		at = swapped
 	}
 	return t.extent(rank, at)
+}
+
+// same refuses tensors of different shapes where the header gives them one shape. Nil has any.
+func (c *checker) same(tensors ...named) {
+	var first named
+	for _, each := range tensors {
+		switch {
+		case each.tensor == nil:
+		case first.tensor == nil:
+			first = each
+		case !slices.Equal(each.tensor.shape, first.tensor.shape):
+			c.fail(cuda.ErrInvalidSize, "%s has shape %v, but %s has shape %v; both must have the same shape", each.name,
+				each.tensor.shape, first.name, first.tensor.shape)
+		}
+	}
+}
+
+// folds refuses tensors that fold different sizes into a dimension that all of them have.
+func (c *checker) folds(dim string, tensors ...rows) {
+	var first rows
+	for _, each := range tensors {
+		switch {
+		case each.tensor == nil || len(each.folded()) < 2:
+		case first.tensor == nil:
+			first = each
+		case !slices.Equal(each.folded(), first.folded()):
+			c.fail(cuda.ErrInvalidSize, "%s folds %v into %s, but %s folds %v; both must be the same, or one of them flat",
+				each.name, each.folded(), dim, first.name, first.folded())
+		}
+	}
+}
+
+// unfolded refuses a tensor that folds sizes into a dimension which is not the first one of another tensor.
+func (c *checker) unfolded(name string, t *Tensor, rank int, text, dim, other string) {
+	if t != nil && len(t.shape) > rank {
+		c.fail(cuda.ErrInvalidSize, "%s has shape %v; %s was expected, where %s cannot be folded, since %s has it as an "+
+			"inner dimension", name, t.shape, text, dim, other)
+	}
+}
+
+// factors checks what is folded into a product of as many sizes. Where the product is nothing, no factor matters.
+func (c *checker) factors(name string, t *Tensor, rank int, text string, want ...int) {
+	if t == nil || t.size == 0 {
+		return
+	}
+	if folded := (rows{named{name, t}, rank}).folded(); len(folded) == len(want) && !slices.Equal(folded, want) {
+		c.fail(cuda.ErrInvalidSize, "%s folds %v into the first dimension of %s; %v was expected (%s)", name, folded, text,
+			slices.Clone(want), c.origins)
+	}
 }
 
 // size checks a size that the caller gave.

@@ -16,6 +16,7 @@ func SiLU(x, y *Tensor) error {
 		!check.required("y", y, 1, dense) {
 		return check.err
 	}
+	check.same(named{"x", x}, named{"y", y})
 	n := x.extent(1, 0)
 	dtype := x.dtype
 	check.dtype("y", y, dtype)
@@ -41,6 +42,7 @@ func SiLUBackward(dy, x, dx *Tensor) error {
 		!check.required("dx", dx, 1, dense) {
 		return check.err
 	}
+	check.same(named{"dy", dy}, named{"x", x}, named{"dx", dx})
 	n := dy.extent(1, 0)
 	dtype := dy.dtype
 	check.dtype("x", x, dtype)
@@ -68,6 +70,7 @@ func Add(a, b, y *Tensor) error {
 		!check.required("y", y, 1, dense) {
 		return check.err
 	}
+	check.same(named{"a", a}, named{"b", b}, named{"y", y})
 	n := a.extent(1, 0)
 	dtype := a.dtype
 	check.dtype("b", b, dtype)
@@ -95,6 +98,7 @@ func Mul(a, b, y *Tensor) error {
 		!check.required("y", y, 1, dense) {
 		return check.err
 	}
+	check.same(named{"a", a}, named{"b", b}, named{"y", y})
 	n := a.extent(1, 0)
 	dtype := a.dtype
 	check.dtype("b", b, dtype)
@@ -121,6 +125,7 @@ func Scale(x, y *Tensor, alpha float32) error {
 		!check.required("y", y, 1, dense) {
 		return check.err
 	}
+	check.same(named{"x", x}, named{"y", y})
 	n := x.extent(1, 0)
 	dtype := x.dtype
 	check.dtype("y", y, dtype)
@@ -147,6 +152,7 @@ func SwiGLU(gate, up, y *Tensor) error {
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
+	check.same(named{"gate", gate}, named{"up", up}, named{"y", y})
 	rows := gate.extent(2, 0)
 	dim := gate.extent(2, 1)
 	dtype := gate.dtype
@@ -180,6 +186,7 @@ func SwiGLUBackward(dy, gate, up, dgate, dup *Tensor) error {
 		!check.required("dup", dup, 2, strided) {
 		return check.err
 	}
+	check.same(named{"dy", dy}, named{"gate", gate}, named{"up", up}, named{"dgate", dgate}, named{"dup", dup})
 	rows := dy.extent(2, 0)
 	dim := dy.extent(2, 1)
 	dtype := dy.dtype
@@ -214,6 +221,7 @@ func ReLU2Gate(gate, up, y *Tensor) error {
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
+	check.same(named{"gate", gate}, named{"up", up}, named{"y", y})
 	rows := gate.extent(2, 0)
 	dim := gate.extent(2, 1)
 	dtype := gate.dtype
@@ -241,6 +249,7 @@ func Cast(x, y *Tensor) error {
 		!check.required("y", y, 1, dense) {
 		return check.err
 	}
+	check.same(named{"x", x}, named{"y", y})
 	n := x.extent(1, 0)
 	dtypeX := x.dtype
 	dtypeY := y.dtype

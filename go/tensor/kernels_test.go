@@ -51,7 +51,7 @@ func TestShapesThatDisagreeAreNamed(t *testing.T) {
 		{tensor.Gemm(x, w, y, false, false), cuda.ErrInvalidSize, []string{"gemm: b has shape [4 3]", "[k, n], here [3 3]"}},
 		{tensor.Gemm(x, nil, y, false, true), cuda.ErrNullPointer, []string{"gemm: b is nil"}},
 		{tensor.Gemm(x, matrix(cuda.BF16, 4, 3), y, false, true), cuda.ErrInvalidDType, []string{"b is bf16", "f32"}},
-		{tensor.Add(x, y, y), cuda.ErrInvalidSize, []string{"add: b has shape [2 4]", "here [6]"}},
+		{tensor.Add(x, y, y), cuda.ErrInvalidSize, []string{"add: b has shape [2 4], but a has shape [2 3]"}},
 		{tensor.Softmax(must(y.Narrow(1, 0, 2)), matrix(cuda.F32, 2, 2)), cuda.ErrInvalidSize,
 			[]string{"softmax: x must be dense", "rows of 2 elements lie 4 apart"}},
 	} {

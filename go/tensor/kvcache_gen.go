@@ -22,6 +22,9 @@ func KVAppend(k, v, starts, kCache, vCache *Tensor) error {
 		!check.required("v_cache", vCache, 4, dense) {
 		return check.err
 	}
+	check.same(named{"k", k}, named{"v", v})
+	check.same(named{"k_cache", kCache}, named{"v_cache", vCache})
+	check.folds("batch", rows{named{"starts", starts}, 1}, rows{named{"k_cache", kCache}, 4})
 	kvHeads := k.extent(3, 1)
 	headDim := k.extent(3, 2)
 	batch := starts.extent(1, 0)
@@ -33,6 +36,7 @@ func KVAppend(k, v, starts, kCache, vCache *Tensor) error {
 	check.dtype("v_cache", vCache, dtype)
 	check.dtype("starts", starts, cuda.I32)
 	check.shape("k", k, "[batch*len:ld_kv, kv_heads, head_dim]", batch*length, kvHeads, headDim)
+	check.factors("k", k, 3, "[batch*len:ld_kv, kv_heads, head_dim]", batch, length)
 	check.shape("v", v, "[batch*len:ld_kv, kv_heads, head_dim]", batch*length, kvHeads, headDim)
 	check.shape("starts", starts, "[batch]", batch)
 	check.shape("k_cache", kCache, "[batch, capacity, kv_heads, head_dim]", batch, capacity, kvHeads, headDim)
@@ -60,6 +64,8 @@ func KVTrim(kCache, vCache, lengths *Tensor, keep int64) error {
 		!check.required("lengths", lengths, 1, dense) {
 		return check.err
 	}
+	check.same(named{"k_cache", kCache}, named{"v_cache", vCache})
+	check.folds("batch", rows{named{"k_cache", kCache}, 4}, rows{named{"lengths", lengths}, 1})
 	batch := kCache.extent(4, 0)
 	capacity := kCache.extent(4, 1)
 	kvHeads := kCache.extent(4, 2)
@@ -106,6 +112,9 @@ func KVAppendPaged(k, v, offsets, lengths, pageTable, kPages, vPages *Tensor, fo
 		!check.required("v_pages", vPages, 2, dense) {
 		return check.err
 	}
+	check.same(named{"k", k}, named{"v", v})
+	check.same(named{"k_pages", kPages}, named{"v_pages", vPages})
+	check.folds("batch", rows{named{"lengths", lengths}, 1}, rows{named{"page_table", pageTable}, 2})
 	tokens := k.extent(3, 0)
 	kvHeads := k.extent(3, 1)
 	headDim := k.extent(3, 2)

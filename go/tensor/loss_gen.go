@@ -27,6 +27,8 @@ func CrossEntropyForward(logits, targets, losses, lse, lossSum, count *Tensor, i
 		!check.required("count", count, 1, dense) {
 		return check.err
 	}
+	check.same(named{"targets", targets}, named{"losses", losses}, named{"lse", lse})
+	check.folds("rows", rows{named{"logits", logits}, 2}, rows{named{"targets", targets}, 1})
 	rows := logits.extent(2, 0)
 	vocab := logits.extent(2, 1)
 	dtype := logits.dtype
@@ -68,6 +70,9 @@ func CrossEntropyBackward(logits, targets, lse, gradScale, dlogits *Tensor, igno
 		!check.required("dlogits", dlogits, 2, dense) {
 		return check.err
 	}
+	check.same(named{"logits", logits}, named{"dlogits", dlogits})
+	check.same(named{"targets", targets}, named{"lse", lse})
+	check.folds("rows", rows{named{"logits", logits}, 2}, rows{named{"targets", targets}, 1})
 	rows := logits.extent(2, 0)
 	vocab := logits.extent(2, 1)
 	dtype := logits.dtype
@@ -103,6 +108,7 @@ func AuxLossForward(probs, counts, loss *Tensor, alpha float32) error {
 		!check.required("loss", loss, 1, dense) {
 		return check.err
 	}
+	check.unfolded("counts", counts, 1, "[experts]", "experts", "probs")
 	tokens := probs.extent(2, 0)
 	experts := probs.extent(2, 1)
 	check.dtype("probs", probs, cuda.F32)
@@ -133,6 +139,7 @@ func AuxLossBackward(counts, gradScale, dprobs *Tensor, alpha float32) error {
 		!check.required("dprobs", dprobs, 2, dense) {
 		return check.err
 	}
+	check.unfolded("counts", counts, 1, "[experts]", "experts", "dprobs")
 	experts := counts.extent(1, 0)
 	tokens := dprobs.extent(2, 0)
 	check.dtype("counts", counts, cuda.I32)

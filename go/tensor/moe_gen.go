@@ -24,6 +24,7 @@ func MoEPlan(indices, counts, offsets, slotRow, rowSlot *Tensor, capacity int64)
 		!check.required("row_slot", rowSlot, 1, dense) {
 		return check.err
 	}
+	check.same(named{"indices", indices}, named{"slot_row", slotRow})
 	tokens := indices.extent(2, 0)
 	k := indices.extent(2, 1)
 	experts := counts.extent(1, 0)
@@ -37,6 +38,7 @@ func MoEPlan(indices, counts, offsets, slotRow, rowSlot *Tensor, capacity int64)
 	check.shape("offsets", offsets, "[experts+1]", experts+1)
 	check.shape("slot_row", slotRow, "[tokens, k]", tokens, k)
 	check.shape("row_slot", rowSlot, "[tokens*k]", tokens*k)
+	check.factors("row_slot", rowSlot, 1, "[tokens*k]", tokens, k)
 	if check.err != nil {
 		return check.err
 	}
@@ -58,6 +60,7 @@ func MoEGather(x, rowSlot, y *Tensor) error {
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
+	check.folds("tokens*k", rows{named{"row_slot", rowSlot}, 1}, rows{named{"y", y}, 2})
 	tokens := x.extent(2, 0)
 	dim := x.extent(2, 1)
 	k := check.solve("row_slot", "tokens*k", "k", rowSlot.extent(1, 0), 0, 1, tokens)
@@ -66,7 +69,9 @@ func MoEGather(x, rowSlot, y *Tensor) error {
 	check.dtype("row_slot", rowSlot, cuda.I32)
 	check.shape("x", x, "[tokens, dim]", tokens, dim)
 	check.shape("row_slot", rowSlot, "[tokens*k]", tokens*k)
+	check.factors("row_slot", rowSlot, 1, "[tokens*k]", tokens, k)
 	check.shape("y", y, "[tokens*k, dim]", tokens*k, dim)
+	check.factors("y", y, 2, "[tokens*k, dim]", tokens, k)
 	if check.err != nil {
 		return check.err
 	}
@@ -87,6 +92,7 @@ func MoEGatherBackward(dy, slotRow, dx *Tensor) error {
 		!check.required("dx", dx, 2, dense) {
 		return check.err
 	}
+	check.folds("tokens", rows{named{"slot_row", slotRow}, 2}, rows{named{"dx", dx}, 2})
 	dim := dy.extent(2, 1)
 	tokens := slotRow.extent(2, 0)
 	k := slotRow.extent(2, 1)
@@ -94,6 +100,7 @@ func MoEGatherBackward(dy, slotRow, dx *Tensor) error {
 	check.dtype("dx", dx, dtype)
 	check.dtype("slot_row", slotRow, cuda.I32)
 	check.shape("dy", dy, "[tokens*k, dim]", tokens*k, dim)
+	check.factors("dy", dy, 2, "[tokens*k, dim]", tokens, k)
 	check.shape("slot_row", slotRow, "[tokens, k]", tokens, k)
 	check.shape("dx", dx, "[tokens, dim]", tokens, dim)
 	if check.err != nil {
@@ -122,6 +129,10 @@ func MoECombine(y, weights, slotRow, residual, out *Tensor) error {
 		!check.required("out", out, 2, dense) {
 		return check.err
 	}
+	check.same(named{"weights", weights}, named{"slot_row", slotRow})
+	check.same(named{"residual", residual}, named{"out", out})
+	check.folds("tokens", rows{named{"weights", weights}, 2}, rows{named{"residual", residual}, 2},
+		rows{named{"out", out}, 2})
 	dim := y.extent(2, 1)
 	tokens := weights.extent(2, 0)
 	k := weights.extent(2, 1)
@@ -131,6 +142,7 @@ func MoECombine(y, weights, slotRow, residual, out *Tensor) error {
 	check.dtype("weights", weights, cuda.F32)
 	check.dtype("slot_row", slotRow, cuda.I32)
 	check.shape("y", y, "[tokens*k, dim]", tokens*k, dim)
+	check.factors("y", y, 2, "[tokens*k, dim]", tokens, k)
 	check.shape("weights", weights, "[tokens, k]", tokens, k)
 	check.shape("slot_row", slotRow, "[tokens, k]", tokens, k)
 	check.shape("residual", residual, "[tokens, dim]", tokens, dim)
@@ -165,6 +177,10 @@ func MoECombineBackward(dout, y, weights, slotRow, rowSlot, dy, dweights *Tensor
 		!check.required("dweights", dweights, 2, dense) {
 		return check.err
 	}
+	check.same(named{"y", y}, named{"dy", dy})
+	check.same(named{"weights", weights}, named{"slot_row", slotRow}, named{"dweights", dweights})
+	check.folds("tokens", rows{named{"dout", dout}, 2}, rows{named{"weights", weights}, 2})
+	check.folds("tokens*k", rows{named{"y", y}, 2}, rows{named{"row_slot", rowSlot}, 1})
 	tokens := dout.extent(2, 0)
 	dim := dout.extent(2, 1)
 	k := weights.extent(2, 1)
@@ -177,9 +193,11 @@ func MoECombineBackward(dout, y, weights, slotRow, rowSlot, dy, dweights *Tensor
 	check.dtype("dweights", dweights, cuda.F32)
 	check.shape("dout", dout, "[tokens, dim]", tokens, dim)
 	check.shape("y", y, "[tokens*k, dim]", tokens*k, dim)
+	check.factors("y", y, 2, "[tokens*k, dim]", tokens, k)
 	check.shape("weights", weights, "[tokens, k]", tokens, k)
 	check.shape("slot_row", slotRow, "[tokens, k]", tokens, k)
 	check.shape("row_slot", rowSlot, "[tokens*k]", tokens*k)
+	check.factors("row_slot", rowSlot, 1, "[tokens*k]", tokens, k)
 	check.shape("dy", dy, "[tokens*k, dim]", tokens*k, dim)
 	check.shape("dweights", dweights, "[tokens, k]", tokens, k)
 	if check.err != nil {

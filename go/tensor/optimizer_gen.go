@@ -38,6 +38,7 @@ func AdamWStep(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tensor, 
 		!check.optional("param_copy", paramCopy, 1, dense) {
 		return check.err
 	}
+	check.same(named{"grad", grad}, named{"param", param}, named{"m", m}, named{"v", v}, named{"param_copy", paramCopy})
 	n := grad.extent(1, 0)
 	dtype := firstDType(paramCopy)
 	check.dtype("param_copy", paramCopy, dtype)
@@ -100,6 +101,7 @@ func AdamWStepBF16(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tens
 		!check.optional("param_copy", paramCopy, 1, dense) {
 		return check.err
 	}
+	check.same(named{"grad", grad}, named{"param", param}, named{"m", m}, named{"v", v}, named{"param_copy", paramCopy})
 	n := grad.extent(1, 0)
 	dtype := firstDType(paramCopy)
 	check.dtype("param_copy", paramCopy, dtype)
@@ -173,6 +175,8 @@ func AdamWStepF8(grad, lr, step, gradScale, skip, param, m, mScale, r, rScale, p
 		!check.optional("param_copy", paramCopy, 1, dense) {
 		return check.err
 	}
+	check.same(named{"grad", grad}, named{"param", param}, named{"m", m}, named{"r", r}, named{"param_copy", paramCopy})
+	check.same(named{"m_scale", mScale}, named{"r_scale", rScale})
 	n := grad.extent(1, 0)
 	blocks := mScale.extent(1, 0)
 	dtype := firstDType(paramCopy)

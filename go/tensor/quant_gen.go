@@ -18,6 +18,7 @@ func Quantize(x, y *Tensor, format cuda.Format) error {
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
+	check.folds("rows", rows{named{"x", x}, 2}, rows{named{"y", y}, 2})
 	rows := x.extent(2, 0)
 	k := x.extent(2, 1)
 	rowBytes := y.extent(2, 1)
@@ -45,6 +46,7 @@ func Dequantize(x, y *Tensor, format cuda.Format) error {
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
+	check.folds("rows", rows{named{"x", x}, 2}, rows{named{"y", y}, 2})
 	rows := x.extent(2, 0)
 	rowBytes := x.extent(2, 1)
 	k := y.extent(2, 1)
@@ -73,6 +75,7 @@ func EmbeddingQuant(table, ids, y *Tensor, format cuda.Format) error {
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
+	check.folds("tokens", rows{named{"ids", ids}, 1}, rows{named{"y", y}, 2})
 	vocab := table.extent(2, 0)
 	rowBytes := table.extent(2, 1)
 	tokens := ids.extent(1, 0)
@@ -115,6 +118,9 @@ func GemmQuant(x, w, offsets, bias, residual, y *Tensor, activation cuda.Activat
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
+	check.same(named{"residual", residual}, named{"y", y})
+	check.folds("m", rows{named{"x", x}, 2}, rows{named{"residual", residual}, 2}, rows{named{"y", y}, 2})
+	check.unfolded("bias", bias, 1, "[n]", "n", "y")
 	m := x.extent(2, 0)
 	k := x.extent(2, 1)
 	rowBytes := w.extent(2, 1)
@@ -128,6 +134,7 @@ func GemmQuant(x, w, offsets, bias, residual, y *Tensor, activation cuda.Activat
 	check.dtype("offsets", offsets, cuda.I32)
 	check.shape("x", x, "[m, k]", m, k)
 	check.shape("w", w, "[groups*n, row_bytes]", groups*n, rowBytes)
+	check.factors("w", w, 2, "[groups*n, row_bytes]", groups, n)
 	check.shape("offsets", offsets, "[groups+1]", groups+1)
 	check.shape("bias", bias, "[n]", n)
 	check.shape("residual", residual, "[m, n]", m, n)
@@ -163,6 +170,9 @@ func GemmQuantQKV(x, wq, wk, wv, bias, y *Tensor, formatQ, formatK, formatV cuda
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
+	check.folds("m", rows{named{"x", x}, 2}, rows{named{"y", y}, 2})
+	check.folds("n_kv", rows{named{"wk", wk}, 2}, rows{named{"wv", wv}, 2})
+	check.unfolded("bias", bias, 1, "[n]", "n", "y")
 	m := x.extent(2, 0)
 	k := x.extent(2, 1)
 	nQ := wq.extent(2, 0)
@@ -214,6 +224,8 @@ func GemmQuantSwiGLU(x, wGate, wUp, offsets, y *Tensor, formatGate, formatUp cud
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
+	check.folds("m", rows{named{"x", x}, 2}, rows{named{"y", y}, 2})
+	check.folds("groups*n", rows{named{"w_gate", wGate}, 2}, rows{named{"w_up", wUp}, 2})
 	m := x.extent(2, 0)
 	k := x.extent(2, 1)
 	rowBytesGate := wGate.extent(2, 1)
@@ -227,7 +239,9 @@ func GemmQuantSwiGLU(x, wGate, wUp, offsets, y *Tensor, formatGate, formatUp cud
 	check.dtype("offsets", offsets, cuda.I32)
 	check.shape("x", x, "[m, k]", m, k)
 	check.shape("w_gate", wGate, "[groups*n, row_bytes_gate]", groups*n, rowBytesGate)
+	check.factors("w_gate", wGate, 2, "[groups*n, row_bytes_gate]", groups, n)
 	check.shape("w_up", wUp, "[groups*n, row_bytes_up]", groups*n, rowBytesUp)
+	check.factors("w_up", wUp, 2, "[groups*n, row_bytes_up]", groups, n)
 	check.shape("offsets", offsets, "[groups+1]", groups+1)
 	check.shape("y", y, "[m, n]", m, n)
 	if check.err != nil {
@@ -258,6 +272,7 @@ func InterleaveRows(x, y *Tensor, k int, format cuda.Format) error {
 		return check.err
 	}
 	check.size("k", k)
+	check.same(named{"x", x}, named{"y", y})
 	rows := x.extent(2, 0)
 	rowBytes := x.extent(2, 1)
 	check.dtype("x", x, cuda.U8)

@@ -21,6 +21,7 @@ func RopeFreqs(cosine, sine *Tensor, first int64, base, ntkAlpha float64) error 
 		!check.required("sine", sine, 2, dense) {
 		return check.err
 	}
+	check.same(named{"cosine", cosine}, named{"sine", sine})
 	positions := cosine.extent(2, 0)
 	headDim := check.solve("cosine", "head_dim/2", "head_dim", cosine.extent(2, 1), 0, 2, 1)
 	check.dtype("cosine", cosine, cuda.F32)
@@ -54,6 +55,8 @@ func RopeFreqsScaled(factors, cosine, sine *Tensor, first int64, base, ntkAlpha,
 		!check.required("sine", sine, 2, dense) {
 		return check.err
 	}
+	check.same(named{"cosine", cosine}, named{"sine", sine})
+	check.unfolded("factors", factors, 1, "[head_dim/2]", "head_dim/2", "cosine")
 	positions := cosine.extent(2, 0)
 	headDim := check.solve("cosine", "head_dim/2", "head_dim", cosine.extent(2, 1), 0, 2, 1)
 	check.dtype("factors", factors, cuda.F32)
@@ -89,6 +92,9 @@ func RopeForward(x, cosine, sine, positions, y *Tensor, layout cuda.RopeLayout) 
 		!check.required("y", y, 3, strided) {
 		return check.err
 	}
+	check.same(named{"x", x}, named{"y", y})
+	check.same(named{"cosine", cosine}, named{"sine", sine})
+	check.folds("tokens", rows{named{"x", x}, 3}, rows{named{"positions", positions}, 1})
 	tokens := x.extent(3, 0)
 	heads := x.extent(3, 1)
 	headDim := x.extent(3, 2)
@@ -131,6 +137,8 @@ func RopeQK(q, k, cosine, sine, positions *Tensor, layout cuda.RopeLayout) error
 		!check.required("positions", positions, 1, dense) {
 		return check.err
 	}
+	check.same(named{"cosine", cosine}, named{"sine", sine})
+	check.folds("tokens", rows{named{"q", q}, 3}, rows{named{"k", k}, 3}, rows{named{"positions", positions}, 1})
 	tokens := q.extent(3, 0)
 	heads := q.extent(3, 1)
 	headDim := q.extent(3, 2)
@@ -174,6 +182,9 @@ func RopeBackward(dy, cosine, sine, positions, dx *Tensor, layout cuda.RopeLayou
 		!check.required("dx", dx, 3, strided) {
 		return check.err
 	}
+	check.same(named{"dy", dy}, named{"dx", dx})
+	check.same(named{"cosine", cosine}, named{"sine", sine})
+	check.folds("tokens", rows{named{"dy", dy}, 3}, rows{named{"positions", positions}, 1})
 	tokens := dy.extent(3, 0)
 	heads := dy.extent(3, 1)
 	headDim := dy.extent(3, 2)

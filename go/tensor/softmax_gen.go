@@ -17,6 +17,7 @@ func Softmax(x, y *Tensor) error {
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
+	check.same(named{"x", x}, named{"y", y})
 	rows := x.extent(2, 0)
 	cols := x.extent(2, 1)
 	dtype := x.dtype
@@ -43,6 +44,7 @@ func SoftmaxBackward(dy, y, dx *Tensor) error {
 		!check.required("dx", dx, 2, dense) {
 		return check.err
 	}
+	check.same(named{"dy", dy}, named{"y", y}, named{"dx", dx})
 	rows := dy.extent(2, 0)
 	cols := dy.extent(2, 1)
 	dtype := dy.dtype
@@ -76,6 +78,9 @@ func SoftmaxTopK(x, weights, indices, probs *Tensor, norm bool) error {
 		!check.required("probs", probs, 2, dense) {
 		return check.err
 	}
+	check.same(named{"x", x}, named{"probs", probs})
+	check.same(named{"weights", weights}, named{"indices", indices})
+	check.folds("rows", rows{named{"x", x}, 2}, rows{named{"weights", weights}, 2})
 	rows := x.extent(2, 0)
 	cols := x.extent(2, 1)
 	k := weights.extent(2, 1)
@@ -117,6 +122,9 @@ func SoftmaxTopKBackward(dweights, weights, indices, probs, dprobs, dx *Tensor, 
 		!check.required("dx", dx, 2, dense) {
 		return check.err
 	}
+	check.same(named{"dweights", dweights}, named{"weights", weights}, named{"indices", indices})
+	check.same(named{"probs", probs}, named{"dprobs", dprobs}, named{"dx", dx})
+	check.folds("rows", rows{named{"dweights", dweights}, 2}, rows{named{"probs", probs}, 2})
 	rows := dweights.extent(2, 0)
 	k := dweights.extent(2, 1)
 	cols := probs.extent(2, 1)

@@ -20,6 +20,8 @@ func ActQuantI8(x, codes, scale *Tensor) error {
 		!check.required("scale", scale, 1, dense) {
 		return check.err
 	}
+	check.same(named{"x", x}, named{"codes", codes})
+	check.folds("rows", rows{named{"x", x}, 2}, rows{named{"scale", scale}, 1})
 	rows := x.extent(2, 0)
 	cols := x.extent(2, 1)
 	dtype := x.dtype
@@ -52,6 +54,9 @@ func RMSNormQuantI8(x, weight, codes, scale *Tensor, eps float32) error {
 		!check.required("scale", scale, 1, dense) {
 		return check.err
 	}
+	check.same(named{"x", x}, named{"codes", codes})
+	check.folds("rows", rows{named{"x", x}, 2}, rows{named{"scale", scale}, 1})
+	check.unfolded("weight", weight, 1, "[cols]", "cols", "x")
 	rows := x.extent(2, 0)
 	cols := x.extent(2, 1)
 	dtype := x.dtype
@@ -86,6 +91,7 @@ func TernaryQuantize(x, codes, scale *Tensor) error {
 		!check.required("scale", scale, 1, dense) {
 		return check.err
 	}
+	check.same(named{"x", x}, named{"codes", codes})
 	n := x.extent(2, 0)
 	k := x.extent(2, 1)
 	dtype := x.dtype
@@ -176,6 +182,10 @@ func BitLinear(codes, scale, w, wScale, residual, y *Tensor) error {
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
+	check.same(named{"residual", residual}, named{"y", y})
+	check.folds("m", rows{named{"codes", codes}, 2}, rows{named{"scale", scale}, 1},
+		rows{named{"residual", residual}, 2}, rows{named{"y", y}, 2})
+	check.unfolded("w_scale", wScale, 1, "[n]", "n", "y")
 	m := codes.extent(2, 0)
 	k := codes.extent(2, 1)
 	stored := w.extent(2, 0)

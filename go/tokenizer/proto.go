@@ -47,7 +47,7 @@ type modelFile struct {
 	whitespaceAsSuffix bool
 	byteFallback       bool
 	unknownSurface     string
-	bos, eos           string
+	bos, eos, pad      string
 	normalizer         normalizerSpec
 	denormalizer       normalizerSpec
 }
@@ -89,7 +89,7 @@ func fields(message []byte, take func(field int, number uint64, data []byte) err
 }
 
 func readModel(data []byte) (*modelFile, error) {
-	model := &modelFile{kind: unigramModel, unknownSurface: " \u2047 ", bos: "<s>", eos: "</s>"}
+	model := &modelFile{kind: unigramModel, unknownSurface: " \u2047 ", bos: "<s>", eos: "</s>", pad: "<pad>"}
 	model.normalizer = usualNormalizer
 	err := fields(data, func(field int, _ uint64, data []byte) error {
 		if data == nil {
@@ -154,6 +154,8 @@ func (m *modelFile) readTrainer(data []byte) error {
 			m.bos = string(data)
 		case 47:
 			m.eos = string(data)
+		case 48:
+			m.pad = string(data)
 		}
 		return nil
 	})

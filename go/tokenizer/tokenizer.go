@@ -151,6 +151,9 @@ func (t *Tokenizer) BeginID() int32 { return t.control(t.model.bos) }
 // EndID is the id that ends a text, -1 when this tokenizer has none.
 func (t *Tokenizer) EndID() int32 { return t.control(t.model.eos) }
 
+// PadID is the id that fills up a batch, -1 when this tokenizer has none.
+func (t *Tokenizer) PadID() int32 { return t.control(t.model.pad) }
+
 func (t *Tokenizer) control(text string) int32 {
 	if id, found := t.reserved[text]; found && t.model.pieces[id].kind == controlPiece {
 		return id

@@ -20,6 +20,8 @@ import (
 //	    config.json              the model, as transformers' Mixtral
 //	    model.safetensors        its weights, f32 (or several files with their index)
 //	    tokenizer.model          SentencePiece
+//	    tokenizer_config.json    the same tokenizer for transformers
+//	    generation_config.json   its begin, end and padding, likewise
 //	    optimizer.safetensors    first_moment.NAME and second_moment.NAME of each parameter, f32 or bf16; or, of moments
 //	                             in 8 bits, first.codes, first.scales, second.codes and second.scales
 //	    training.json            step, data position, options, held-out loss, loss scale
@@ -183,8 +185,19 @@ func SaveCheckpoint(root string, trainer *Trainer, state State, tokens *tokenize
 
 func fillCheckpoint(folder string, trainer *Trainer, state State, tokens *tokenizer.Tokenizer) error {
 	write := func(name string, data []byte) error { return os.WriteFile(filepath.Join(folder, name), data, 0o666) }
-	config := formats.JSONDocument(trainer.Model.Config.Mixtral())
-	if err := write("config.json", []byte(config)); err != nil {
+	config := trainer.Model.Config.Mixtral()
+	if tokens != nil {
+		ids := tokens.SpecialIDs()
+		for _, name := range ids.Names() {
+			config.Set(name, ids.Get(name))
+		}
+		for name, content := range tokens.Files() {
+			if err := write(name, content); err != nil {
+				return err
+			}
+		}
+	}
+	if err := write("config.json", []byte(formats.JSONDocument(config))); err != nil {
 		return err
 	}
 	weights, err := stored(trainer.Model.Parameters, "")
@@ -194,11 +207,6 @@ func fillCheckpoint(folder string, trainer *Trainer, state State, tokens *tokeni
 	metadata := map[string]string{"format": "pt"}
 	if err := safetensors.WriteFolder(folder, weights, metadata, safetensors.DefaultShardBytes); err != nil {
 		return err
-	}
-	if tokens != nil {
-		if err := write("tokenizer.model", tokens.Model()); err != nil {
-			return err
-		}
 	}
 	moments, err := trainer.Moments.stored()
 	if err != nil {

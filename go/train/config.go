@@ -12,8 +12,30 @@ import (
 )
 
 // Config is everything that decides the bits of a training run, beside the model and the data; and when it reports.
+// UsualWarmup stands for the WarmupSteps of a run that is given none: a twentieth of its steps, at least 1 and at most
+// 2000; a single step has none.
+const UsualWarmup = -1
+
+// presets are what the presets of models are trained with, where it is not the default.
+var presets = map[string]func(*Config){
+	"6.9b":  func(*Config) {},
+	"small": func(c *Config) { c.Steps, c.LearningRate = 2000, 2e-3 },
+	"demo":  func(c *Config) { c.Steps, c.LearningRate = 1000, 2e-3 },
+}
+
+// Preset gives the options that go with the model of that preset.
+func Preset(name string) (Config, error) {
+	if _, err := model.Preset(name); err != nil {
+		return Config{}, err
+	}
+	config := DefaultConfig()
+	presets[name](&config)
+	return config, nil
+}
+
 // DefaultConfig gives the usual values.
-// What each option is stands in the list below, which files, flags and messages share. Where none is a value, 0 is it.
+// What each option is stands in the list below, which files, flags and messages share. Where none is a value, 0 is it,
+// and UsualWarmup of WarmupSteps.
 type Config struct {
 	Steps          int     `name:"steps"`
 	BatchSize      int     `name:"batch_size"`
@@ -21,7 +43,7 @@ type Config struct {
 	SequenceLength int     `name:"sequence_length"`
 	LearningRate   float64 `name:"learning_rate"`
 	MinRateShare   float64 `name:"min_rate_share"`
-	WarmupSteps    int     `name:"warmup_steps"`
+	WarmupSteps    int     `name:"warmup_steps" none:"-1"`
 	Beta1          float64 `name:"beta1"`
 	Beta2          float64 `name:"beta2"`
 	Eps            float64 `name:"eps"`
@@ -55,7 +77,8 @@ var fields = options.Fields[Config]([]options.Words{
 	{"sequence_length", "a whole number, from 1 to 2147483647", "tokens a sequence"},
 	{"learning_rate", "a number, from 0 to 1e+30", "highest rate, reached after the warm-up"},
 	{"min_rate_share", "a number, from 0 to 1", "the cosine ends at this share of it"},
-	{"warmup_steps", "a whole number, from 0 to 2147483647", "steps of linear warm-up"},
+	{"warmup_steps", "a whole number, from 0 to 2147483647",
+		"steps of linear warm-up, fewer than there are steps; None is a twentieth of them, from 1 to 2000"},
 	{"beta1", "a number, from 0 to 0.999999", "AdamW's"},
 	{"beta2", "a number, from 0 to 0.999999", "AdamW's"},
 	{"eps", "a number, from 1e-30 to 1", "AdamW's"},
@@ -130,7 +153,7 @@ func Options() []options.Field { return fields }
 // DefaultConfig gives the usual options.
 func DefaultConfig() Config {
 	return Config{
-		Steps: 10000, BatchSize: 8, SequenceLength: 256, LearningRate: 3e-4, MinRateShare: 0.1, WarmupSteps: 2000,
+		Steps: 10000, BatchSize: 8, SequenceLength: 256, LearningRate: 3e-4, MinRateShare: 0.1, WarmupSteps: UsualWarmup,
 		Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1, ClipNorm: 1.0,
 		Precision: model.F32, Moments: MomentsF32, LossScale: 65536, LossScaleGrowth: 2, LossScaleBackoff: 0.5, LossScaleInterval: 2000,
 		EvalEvery: 100, SaveEvery: 100, KeepCheckpoints: 2, LogEvery: 1,
@@ -143,9 +166,10 @@ func (c *Config) Assign(values options.Values) error {
 	return options.Assign(c, fields, values, "training", formats.Repr)
 }
 
-// Object gives all options by name, but those that were added later and are at their defaults.
+// Object gives all options by name, but those that were added later and are at their defaults; of UsualWarmup the steps.
 func (c Config) Object() *formats.Object {
 	usual, object := DefaultConfig(), formats.NewObject()
+	c.WarmupSteps, _ = c.scheduleSteps()
 	for _, field := range fields {
 		if value := field.Get(&c); !added[field.Name] || value != field.Get(&usual) {
 			object.Set(field.Name, value)
@@ -154,14 +178,14 @@ func (c Config) Object() *formats.Object {
 	return object
 }
 
-// with gives the options with other values of those that are Changeable; `changes` may be nil.
-func (c Config) with(changes *formats.Object) (Config, error) {
+// with gives the options with other values of those that are `changeable`; `changes` may be nil.
+func (c Config) with(changes *formats.Object, changeable []string) (Config, error) {
 	if changes == nil {
 		return c, nil
 	}
 	for _, name := range changes.Names() {
-		if !slices.Contains(Changeable(), name) {
-			known := strings.Join(Changeable(), ", ")
+		if !slices.Contains(changeable, name) {
+			known := strings.Join(changeable, ", ")
 			return c, fmt.Errorf("a run goes on with the %s it has; it takes others of %s", name, known)
 		}
 	}
@@ -179,7 +203,7 @@ func (c Config) Validate() error {
 		"batch_size":       count(c.BatchSize, 1),
 		"micro_batch_size": count(c.MicroBatchSize, 0),
 		"sequence_length":  count(c.SequenceLength, 1),
-		"warmup_steps":     count(c.WarmupSteps, 0),
+		"warmup_steps":     c.WarmupSteps == UsualWarmup || count(c.WarmupSteps, 0),
 
 		"activation_checkpointing": count(c.ActivationCheckpointing, 0),
 		"precision":                c.Precision.Validate() == nil,
@@ -221,5 +245,21 @@ func (c Config) checkScaling() error {
 // scheduleSteps are warm-up and total steps of the learning-rate schedule: a run shorter than its warm-up never leaves
 // it.
 func (c Config) scheduleSteps() (warmup, total int) {
-	return c.WarmupSteps, max(c.Steps, c.WarmupSteps)
+	if warmup = c.WarmupSteps; warmup == UsualWarmup {
+		warmup = usualWarmup(c.Steps)
+	}
+	return warmup, max(c.Steps, warmup)
+}
+
+func usualWarmup(steps int) int { return min(max(steps/20, 1), 2000, steps-1) }
+
+// CheckSchedule is an error when the steps end before the warm-up does. Runs from when that was allowed still go on.
+func (c Config) CheckSchedule() error {
+	warmup, _ := c.scheduleSteps()
+	if warmup < c.Steps {
+		return nil
+	}
+	usual := usualWarmup(c.Steps)
+	return fmt.Errorf("warmup_steps is %d, but there are %d steps: the rate would never reach its highest; "+
+		"give fewer, such as %d, or none, which is %d here", warmup, c.Steps, usual, usual)
 }

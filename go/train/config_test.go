@@ -1,12 +1,14 @@
 package train_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/train"
 )
 
@@ -69,6 +71,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 	check(t, config.Validate())
 	again := train.DefaultConfig()
 	check(t, again.Assign(config.Object()))
+	config.WarmupSteps = 500 // a twentieth of the steps
 	if again != config || config.ClipNorm != 0 || config.MicroBatchSize != 3 {
 		t.Errorf("%+v, not %+v", again, config)
 	}
@@ -130,4 +133,37 @@ func FuzzReadState(f *testing.F) {
 		check(t, state.Train.Validate())
 		_ = formats.JSONLine(state.Object())
 	})
+}
+
+// TestUsualWarmup: a twentieth of the steps, and never all of them.
+func TestUsualWarmup(t *testing.T) {
+	for steps, warmup := range map[int]int64{1: 0, 2: 1, 39: 1, 40: 2, 2000: 100, 40019: 2000, 50000: 2000} {
+		config := train.DefaultConfig()
+		config.Steps = steps
+		check(t, config.Validate())
+		check(t, config.CheckSchedule())
+		if found := config.Object().Get("warmup_steps"); found != warmup {
+			t.Errorf("of %d steps %v are warm-up, not %d", steps, found, warmup)
+		}
+		config.WarmupSteps = steps
+		words := fmt.Sprintf("warmup_steps is %d, but there are %d steps: ", steps, steps)
+		if err := config.CheckSchedule(); err == nil || !strings.HasPrefix(err.Error(), words) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestPresetsHaveTrainingOptions: each preset of models.
+func TestPresetsHaveTrainingOptions(t *testing.T) {
+	for _, name := range model.Presets() {
+		config := must(train.Preset(name))(t)
+		check(t, config.Validate())
+		check(t, config.CheckSchedule())
+	}
+	if small := must(train.Preset(model.UsualPreset))(t); small.Steps != 2000 || small.LearningRate != 2e-3 {
+		t.Errorf("%+v", small)
+	}
+	if _, err := train.Preset("huge"); err == nil {
+		t.Error("there is a preset 'huge'")
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -209,5 +210,32 @@ func TestDivergenceThatCannotBeExplained(t *testing.T) {
 		`use; it had 664\); the last checkpoint is from before`
 	if !errors.Is(err, train.ErrDiverged) || !regexp.MustCompile(words).MatchString(err.Error()) {
 		t.Error(err)
+	}
+}
+
+// TestARestoredTrainerUpdatesAgain, whatever the steps before were.
+func TestARestoredTrainerUpdatesAgain(t *testing.T) {
+	trainer := newTrainer(t, newContext(t), tiny(), options())
+	inputs, targets := randomBatch(rand.New(rand.NewPCG(1, 2)), tiny(), 4, 16)
+	skipped := func() bool {
+		return must(must(trainer.TrainStep(inputs, targets, 4))(t).Skipped())(t)
+	}
+	plant(t, trainer.Model, "model.norm.weight", times(float32(math.Inf(1))))
+	if !skipped() {
+		t.Error("a step without finite gradients updated something")
+	}
+	plant(t, trainer.Model, "model.norm.weight", func(values []float32) {
+		for at := range values {
+			values[at] = 1
+		}
+	})
+	if !skipped() {
+		t.Error("the step after it updated something")
+	}
+	check(t, trainer.Restore(0, nil))
+	for step := range 2 {
+		if skipped() {
+			t.Errorf("step %d after Restore updated nothing", step+1)
+		}
 	}
 }

@@ -61,7 +61,7 @@ func TestRecordHasAllToRepeatARun(t *testing.T) {
 func TestOtherDataIsRefused(t *testing.T) {
 	ctx, data, folder := newContext(t), writeShards(t, 48), filepath.Join(t.TempDir(), "run")
 	options := runOptions()
-	options.Steps = 2
+	options.Steps, options.WarmupSteps = 2, 1
 	trainRun(t, startRun(t, ctx, folder, data, options), 1)
 	shard := filepath.Join(data, "b.tokens")
 	bytes := must(os.ReadFile(shard))(t)

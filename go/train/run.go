@@ -40,13 +40,14 @@ type Run struct {
 	Tokenizer   *tokenizer.Tokenizer
 	Position    int     // windows visited
 	Seconds     float64 // spent training
+	Notice      string  // what an extension does to the schedule; "" without one
 
 	OnProgress func(Progress)              // called after each step, where set
 	OnRecord   func(*formats.Object) error // gets each record of the metrics file, where set
 }
 
 // StartRun makes a new run, with its run.json. It is an error (fs.ErrExist) when the folder holds checkpoints already.
-// heldOut may be "", the tokenizer nil.
+// heldOut may be "", the tokenizer nil. The steps may not end in the warm-up.
 func StartRun(
 	ctx *cuda.Context, folder string, config model.Config, options Config, data, heldOut string,
 	tokens *tokenizer.Tokenizer,
@@ -56,6 +57,9 @@ func StartRun(
 		return nil, &existsError{fmt.Sprintf("%s %s", folder, problem)}
 	}
 	if err := options.Validate(); err != nil {
+		return nil, err
+	}
+	if err := options.CheckSchedule(); err != nil {
 		return nil, err
 	}
 	run, err := openRun(folder, data, heldOut, options)
@@ -86,89 +90,6 @@ type existsError struct{ message string }
 
 func (e *existsError) Error() string { return e.message }
 func (e *existsError) Unwrap() error { return fs.ErrExist }
-
-// ResumeRun takes a run up from its last checkpoint, with the options that it was started with but for `changes`, other
-// values by name of the options that are Changeable; nil changes nothing.
-func ResumeRun(ctx *cuda.Context, folder, data, heldOut string, changes *formats.Object) (*Run, error) {
-	return ResumeAdmitted(ctx, folder, data, heldOut, changes, nil)
-}
-
-// Admission may refuse a run of a model with an error, before memory is taken for it.
-type Admission func(model.Config, Config) error
-
-// DoesNotFitError says that a run needs more memory than the device has free.
-type DoesNotFitError struct{ Sentence string }
-
-// Error is the sentence.
-func (e *DoesNotFitError) Error() string { return e.Sentence }
-
-// ResumeAdmitted is ResumeRun for what `admit`, which may be nil, has nothing against; it is asked when the files have
-// been checked.
-func ResumeAdmitted(
-	ctx *cuda.Context, folder, data, heldOut string, changes *formats.Object, admit Admission,
-) (*Run, error) {
-	root := filepath.Join(folder, "checkpoints")
-	found := ListCheckpoints(root)
-	if len(found) == 0 {
-		return nil, formats.Missing(root, "holds no checkpoint to resume from")
-	}
-	checkpoint, err := OpenCheckpoint(found[len(found)-1])
-	if err != nil {
-		return nil, err
-	}
-	run, err := resumeFrom(ctx, checkpoint, folder, Sources{data, heldOut}, changes, admit)
-	if err = errors.Join(err, checkpoint.Close()); err != nil {
-		return nil, err
-	}
-	return run, nil
-}
-
-// resumeFrom checks all files before it takes memory of the device.
-func resumeFrom(
-	ctx *cuda.Context, checkpoint *Checkpoint, folder string, sources Sources, changes *formats.Object,
-	admit Admission,
-) (*Run, error) {
-	state := checkpoint.Training
-	if state == nil {
-		return nil, checkpoint.untrainable()
-	}
-	options, err := state.Train.with(changes)
-	if err != nil {
-		return nil, err
-	}
-	run, err := openRun(folder, sources.Data, sources.HeldOut, options)
-	if err != nil {
-		return nil, err
-	}
-	if run.Data.Count != state.DataWindows {
-		return nil, fmt.Errorf("%s holds %d windows; this run was started on data with %d",
-			sources.Data, run.Data.Count, state.DataWindows)
-	}
-	if err := checkDigest(folder, "data", sources.Data, run.Data); err != nil {
-		return nil, err
-	}
-	if run.HeldOut != nil {
-		if err := checkDigest(folder, "held_out", sources.HeldOut, run.HeldOut); err != nil {
-			return nil, err
-		}
-	}
-	run.Position, run.Seconds = state.DataPosition, state.Seconds
-	if err := run.checkVocabulary(checkpoint.Config.VocabSize); err != nil {
-		return nil, err
-	}
-	run.Tokenizer = checkpoint.Tokenizer
-	if admit != nil {
-		err, refused := admit(checkpoint.Config, options), (*DoesNotFitError)(nil)
-		if err != nil && options == state.Train && !errors.As(err, &refused) { // else it is not of the file
-			err = formats.Wrap(filepath.Join(checkpoint.Folder, "training.json"), err)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	run.Trainer, err = checkpoint.trainerWith(ctx, options)
-	return run, err
-}
 
 // openRun opens the data.
 func openRun(folder, data, heldOut string, options Config) (*Run, error) {

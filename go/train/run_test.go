@@ -162,7 +162,7 @@ func TestRunsThatCannotBe(t *testing.T) {
 	ctx, data, root := newContext(t), writeShards(t, 48), t.TempDir()
 	folder := filepath.Join(root, "run")
 	options := runOptions()
-	options.Steps = 2
+	options.Steps, options.WarmupSteps = 2, 1
 	trainRun(t, startRun(t, ctx, folder, data, options), 0)
 	start := func(config model.Config, options train.Config, folder, data string) error {
 		_, err := train.StartRun(ctx, folder, config, options, data, "", nil)

@@ -31,6 +31,14 @@ type State struct {
 	LossScaling  *LossScaling // nil in another precision than f16
 }
 
+// updates counts the steps that were not skipped.
+func (s State) updates() int {
+	if s.LossScaling == nil {
+		return s.Step
+	}
+	return s.Step - s.LossScaling.Skipped
+}
+
 // document is the content of training.json.
 func (s State) document() string {
 	object := formats.NewObject(

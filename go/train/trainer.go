@@ -254,14 +254,18 @@ func (t *Trainer) update() error {
 	if err := decide(t.norm); err != nil {
 		return err
 	}
-	warmup, total := config.scheduleSteps()
-	lowest := float32(config.LearningRate * config.MinRateShare)
-	err := tensor.LRSchedule(skip, t.step, t.lr, int64(warmup), int64(total), float32(config.LearningRate), lowest)
-	if err != nil {
+	if err := config.advance(skip, t.step, t.lr); err != nil {
 		return err
 	}
 	return t.Moments.step(gradients, t.lr, t.step, t.clip, skip, m.Parameters.Data, copied, config,
 		int64(m.Layout.NumDecayed))
+}
+
+// advance counts an update, unless it is skipped, and gives its rate. `skip` may be nil.
+func (c Config) advance(skip, step, rate *tensor.Tensor) error {
+	warmup, total := c.scheduleSteps()
+	lowest := float32(c.LearningRate * c.MinRateShare)
+	return tensor.LRSchedule(skip, step, rate, int64(warmup), int64(total), float32(c.LearningRate), lowest)
 }
 
 // skip is the flag i32 [1] that is 1 when the last step updated nothing.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from . import __version__, context, errors, kernels
+from . import __version__, context, errors, extras, kernels
 from .binding import exchange, header, library
 from .golden import verified
 
@@ -46,6 +46,7 @@ def examine() -> list[Finding]:
     findings = [
         Finding("package", f"nncuda {__version__}, Python {platform.python_version()}, {platform.platform()}"),
         *_packages(),
+        _extras(),
         _exchange(),
     ]
     try:
@@ -89,6 +90,13 @@ def _packages() -> Iterator[Finding]:
         yield Finding("packages", ", ".join(present), f"missing: {names}", f"pip install {names}", fatal=True)
     else:
         yield Finding("packages", ", ".join(present))
+
+
+def _extras() -> Finding:
+    """What of the package's optional parts can be used."""
+    missing = [extra for extra in extras.PACKAGES if extras.left_out(extra, "") is not None]
+    present = ", ".join(extra for extra in extras.PACKAGES if extra not in missing) or "none"
+    return Finding("extras", f"{present}; not installed: {', '.join(missing)}" if missing else present)
 
 
 def _exchange() -> Finding:

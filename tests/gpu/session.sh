@@ -10,7 +10,7 @@
 #
 # LIMIT is a limit for all, in seconds (default: 570). NNCUDA_LIBRARY names a library that is there already; then nothing
 # is built. QUICK=1 measures tiny sizes, to try this script out. PYTHON is the interpreter (default: python3). It must
-# have numpy, cffi, click, rich, ml_dtypes, safetensors, sentencepiece, tensorboardX and pytest; torch with CUDA is
+# have numpy, cffi, click, rich, ml_dtypes, safetensors, sentencepiece and pytest; torch with CUDA is
 # measured beside it if it is there. The build needs nvcc from 12.0, CMake from 3.22, a C and a C++ compiler.
 set -u
 
@@ -58,7 +58,7 @@ part() {
 
 missing=$("$python" - <<'PY'
 import importlib.util
-names = "numpy cffi click rich ml_dtypes safetensors sentencepiece tensorboardX pytest".split()
+names = "numpy cffi click rich ml_dtypes safetensors sentencepiece pytest".split()
 print(" ".join(name for name in names if importlib.util.find_spec(name) is None))
 PY
 ) || missing="Python itself ($python)"

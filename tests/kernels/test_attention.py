@@ -76,6 +76,10 @@ CASES = [
     Case(1, 130, 300, 3, 3, 80, causal=0, dtype="bf16", size=8.0),
     Case(1, 70, 70, 1, 1, 256, dtype="bf16", size=30.0),
     Case(8, 70, 70, 3, 1, 16, dtype="bf16"),
+    # Every query head of a key head leaves dK and dV of its own, so more of them are added than there are pieces of
+    # queries, 8 at most.
+    Case(1, 20, 20, 9, 1, 16),
+    Case(2, 30, 30, 22, 2, 8, dtype="bf16"),
 ]
 #: Two for the properties that do not depend on the numbers.
 FEW = [CASES[4], CASES[15]]

@@ -251,17 +251,31 @@ def test_infinities_and_nans_stay_in_their_row_and_column(cpu: Engine, dtype: st
         assert np.all(np.isnan(wide(c[:, 4])))
 
 
-@pytest.mark.parametrize("dtype,m", [("f32", 1031), ("bf16", 2062)])
+def in_lines(rows: int, cols: int, dtype: str) -> np.ndarray:
+    """An empty matrix that begins at the start of a cache line."""
+    line = 64 // np.dtype(DTYPES[dtype]).itemsize
+    buffer = engine.empty((rows * cols + line,), dtype)
+    skipped = -buffer.ctypes.data % 64 * line // 64
+    return buffer[skipped : skipped + rows * cols].reshape(rows, cols)
+
+
+@pytest.mark.parametrize("dtype,m", [("f32", 1033), ("bf16", 2065)])
 def test_large_results_are_the_small_ones_side_by_side(cpu: Engine, dtype: str, m: int) -> None:
-    """From 16 MB on, results are written past the caches; how C is cut changes no bit."""
+    """From 16 MB on, these sizes, results are written past the caches; how C is cut changes no bit.
+
+    That takes vectors that fill cache lines, so the rows of C begin at the start of one; and 32 columns at a time in
+    bf16, which some instruction sets have at the right edge alone, behind pieces of 48.
+    """
     rng = np.random.default_rng(9)
-    n, k = 4128, 33
-    a, b, c = random(rng, (m, k), dtype), random(rng, (n, k), dtype), engine.empty((m, n), dtype)
+    n, k = 84 * 48 + 32, 33
+    a, b, c = random(rng, (m, k), dtype), random(rng, (n, k), dtype), in_lines(m, n, dtype)
+    assert c.nbytes >= 16 << 20 and c.ctypes.data % 64 == c.strides[0] % 64 == 0
     cpu.gemm(a, b, c, m, n, k, 0, 1, dtype, dtype)
-    for begin in range(0, n, 1376):
-        part = engine.empty((m, 1376), dtype)
-        cpu.gemm(a, b[begin : begin + 1376], part, m, 1376, k, 0, 1, dtype, dtype)
-        assert np.array_equal(c[:, begin : begin + 1376], part)
+    width = n // 4
+    for begin in range(0, n, width):
+        part = engine.empty((m, width), dtype)
+        cpu.gemm(a, b[begin : begin + width], part, m, width, k, 0, 1, dtype, dtype)
+        assert np.array_equal(c[:, begin : begin + width], part)
 
 
 def test_sizes_of_zero_write_nothing(cpu: Engine) -> None:

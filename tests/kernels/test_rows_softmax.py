@@ -71,6 +71,26 @@ def test_softmax_of_hard_rows(engine: Engine, cols: int) -> None:
         assert error <= 2 * max(limit, 2.0**-24), name
 
 
+@pytest.mark.parametrize("rise", [0.9, 1.1, 12.0, 20.0, 87.9])
+def test_a_row_that_rises_from_block_to_block(engine: Engine, rise: float) -> None:
+    """Near the maximum no digit is lost, and no sum overflows, however far below it the first block was.
+
+    The shift must end within 1 of the maximum: for an element x near it x - shift is then exact, as both are within a
+    factor of two of each other (Sterbenz 1974). The errors of the exponential and of the sum remain, as in the plain
+    formula. A shift that stays behind costs half a unit of x - shift, 2^-18 from 64 on, and from 88 on the sum
+    overflows.
+    """
+    blocks = 5
+    draw = np.random.default_rng(7)
+    last = 50.0 + draw.uniform(-0.5, 0, 1024)
+    x = np.concatenate([last - rise * (blocks - 1 - block) for block in range(blocks)]).astype(np.float32)[None]
+    y = run(engine, "softmax", {"x": x, **size(x, "f32")})["y"]
+    exact, plain = (reference.softmax(x.astype(real))["y"] for real in (np.float64, np.float32))
+    near = x >= x.max() - 0.5
+    error, limit = (np.max(np.abs(a[near] - exact[near]) / exact[near]) for a in (y, plain))
+    assert error <= 2 * max(limit, 2.0**-24)
+
+
 def test_softmax_special_rows(engine: Engine) -> None:
     for cols in (1, 3, 16, 17, 1024, 1025, 5000):
         x = np.zeros((7, cols), np.float32)

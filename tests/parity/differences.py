@@ -77,7 +77,8 @@ def of_checkpoints(expected: Path, found: Path) -> str:
         contents = [(folder / "tokenizer.model").read_bytes() for folder in (expected, found)]
         if contents[0] != contents[1]:
             return "tokenizer.model has other bytes"
-    return of_json("config.json", expected, found) or of_json("training.json", expected, found)
+    described = [name for name in names[0] if name.endswith(".json") and name != "model.safetensors.index.json"]
+    return next((text for name in described if (text := of_json(name, expected, found))), "")
 
 
 def of_runs(expected: Path, found: Path) -> str:

@@ -30,11 +30,12 @@ class Options:
     data: str
     held_out: str | None = None
     tokenizer: str | None = None
+    steps: int = STEPS
 
     def toml(self, folder: Path) -> str:
         paths = {"data": self.data, "held_out": self.held_out, "tokenizer": self.tokenizer}
         data = "".join(f'{name} = "{folder / path}"\n' for name, path in paths.items() if path)
-        return f"[model]\n{self.model}\n[train]\nsteps = {STEPS}\n{_KEPT}{self.train}\n[data]\n{data}"
+        return f"[model]\n{self.model}\n[train]\nsteps = {self.steps}\n{_KEPT}{self.train}\n[data]\n{data}"
 
 
 OPTIONS = {
@@ -122,6 +123,30 @@ eval_batches = 2
         "wide.tokens",
         held_out="held-out.tokens",
     ),
+    # Logits of 256 tokens at a time and of the last 14, in two micro-batches of 270.
+    "chunked": Options(
+        """
+hidden_size = 16
+num_layers = 1
+num_heads = 2
+head_dim = 8
+num_experts = 4
+experts_per_token = 2
+ffn_size = 8
+context = 90
+extended_context = 90
+init_std = 0.1
+""",
+        """
+batch_size = 6
+micro_batch_size = 3
+sequence_length = 90
+warmup_steps = 0
+learning_rate = 0.03
+""",
+        "many.tokens",
+        steps=3,
+    ),
 }
 
 
@@ -188,6 +213,7 @@ class Workshop:
         for number, count in enumerate((301, 13, 407)):  # the second holds no window
             write_shard(self.folder / "shards" / f"{number}.tokens", [_ids(draw, count, 97)], 97)
         write_shard(self.folder / "held-out.tokens", [_ids(draw, 24 * 9 + 1, 60)], 60)
+        write_shard(self.folder / "many.tokens", [_ids(draw, 2000, 60)], 8200)
         write_wide_shard(self.folder / "wide.tokens", _ids(draw, 2000, 60), 60)
         for name, options in OPTIONS.items():
             self.config(name).write_text(options.toml(self.folder))

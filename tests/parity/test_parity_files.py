@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import differences
@@ -49,6 +50,21 @@ def test_every_flag(workshop: Workshop, language: languages.Language) -> None:
         assert not (difference := differences.of_runs(reference, run)), difference
         assert not (difference := of_records(reference, run)), difference
         assert not list((run / "checkpoints").glob("*1"))  # one kept, and with one evaluation better than the other
+
+
+@pytest.mark.case("files and folders with the permissions that the umask leaves")
+def test_permissions(workshop: Workshop, language: languages.Language) -> None:
+    """One that takes all from others and writing from the group; with it, what a temporary file has would be seen."""
+    run = workshop.folder / "runs" / f"permissions-{language.name}"
+    before = os.umask(0o027)
+    try:
+        language.run("train", run, *workshop.options("small"), "--steps", 1)
+    finally:
+        os.umask(before)
+    written = [run, *run.rglob("*")]
+    assert {"model.safetensors", "optimizer.safetensors", "metrics.jsonl"} <= {path.name for path in written}
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in written}
+    assert modes == {path.name: "0o750" if path.is_dir() else "0o640" for path in written}
 
 
 @pytest.mark.case("a preset by name, in a file and as a flag")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,13 +11,12 @@ from pathlib import Path
 import languages
 import pytest
 from conftest import find
+from fenced import blocks, commands
+from runs import Workshop
+
+from nncuda.train import list_checkpoints
 
 ROOT = languages.ROOT
-
-
-def blocks(page: str, language: str) -> list[str]:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def run(folder: Path, *command: str) -> str:
@@ -60,3 +60,26 @@ def test_first_program_in_rust(of_python: tuple[str, list[str]]) -> None:
     assert shared in (ROOT / "rust/nn-core/examples/share_model.rs").read_text(encoding="utf-8")
     example = ["cargo", "run", "--quiet", "--locked", "--package", "nn-core", "--example", "first_program"]
     check(run(ROOT / "rust", *example), "docs/rust.md", of_python)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/go.md", "docs/rust.md"])
+def test_commands(workshop: Workshop, page: str, tmp_path: Path) -> None:
+    """The block that trains with several languages, or with the page's own, as it stands there but for its steps."""
+    for name in ("go", "rust"):
+        find(name)
+    (block,) = (
+        block
+        for block in commands(page)
+        if {one.words[:2] for one in block} & {(f"nncuda-{x}", "train") for x in ("go", "rs")}
+    )
+    for name, copied in (("words.tokens", "train.tokens"), ("tokenizer.model", "tokenizer.model")):
+        shutil.copy(workshop.folder / name, tmp_path / copied)
+    for command in block:
+        checkpoints = list_checkpoints(tmp_path / "run/checkpoints")
+        if "--resume" in command.words and len(checkpoints) > 1:
+            shutil.rmtree(checkpoints[-1])  # as an interrupt before it would have had it
+        instead = {"--steps": "4", "--save-every": "2"}
+        done = command.run(tmp_path, {flag: new for flag, new in instead.items() if flag in command.words},
+                           **languages.environment())  # fmt: skip
+        assert "generate" not in command.words or done.stdout.strip(), command
+    assert [folder.name for folder in list_checkpoints(tmp_path / "run/checkpoints")][-1] == "step-00000004"

@@ -17,15 +17,17 @@ PLANS = {
     "dropped slots": f"{SMALL} --capacity-factor 1.25",
     "large vocabulary": f"{SMALL} --vocab-size 32000",
     "many threads": "--preset small --threads 5 --available 24GiB --precision bf16 --micro-batch-size 3",
-    "odd sizes": "--threads 2 --available 24GiB --precision f16 --sequence-length 1000 --batch-size 3"
+    "odd sizes": "--preset 6.9b --threads 2 --available 24GiB --precision f16 --sequence-length 1000 --batch-size 3"
     " --recompute-experts",
     "on a GPU": "--preset demo --available 100MB --device cuda --precision bf16",
-    "6.9b on a GPU": "--device cuda:3 --available 141GB --precision bf16 --activation-checkpointing 1"
+    "6.9b on a GPU": "--preset 6.9b --device cuda:3 --available 141GB --precision bf16 --activation-checkpointing 1"
     " --micro-batch-size 1 --sequence-length 4096",
-    "nothing fits": "--available 1e3 --device cuda",
+    "nothing fits": "--preset 6.9b --available 1e3 --device cuda",
+    "no preset": "--threads 2 --available 24GiB",
     "generation": f"{SMALL} --inference",
     "generation of a batch": f"{SMALL} --inference --prompt 9 --context 512 --batch-size 4 --precision bf16",
-    "generation of 200000 tokens": "--threads 2 --available 24GiB --inference --precision bf16 --context 200000",
+    "generation of 200000 tokens": "--preset 6.9b"
+    " --threads 2 --available 24GiB --inference --precision bf16 --context 200000",
 }
 REFUSALS = {
     "--available much": (2, "'much' is no number of bytes, such as 141GB or 24GiB"),
@@ -34,9 +36,9 @@ REFUSALS = {
     "--inference --prompt 0": (2, "prompt"),
     "--inference --context 0": (3, "Error: context is 0; it must be a whole number, at least 1"),
     "--inference --prompt 5 --context 3": (3, "Error: a prompt has 5 tokens; it must have 1 to 3"),
-    "--inference --context 300000": (3, "Error: 300000 tokens are more than this model takes (262144)"),
-    "--sequence-length 40000": (3, "Error: sequence_length is 40000; this model's context is 32768"),
-    "--batch-size 2000000000 --sequence-length 32768": (
+    "--preset 6.9b --inference --context 300000": (3, "Error: 300000 tokens are more than this model takes (262144)"),
+    "--preset 6.9b --sequence-length 40000": (3, "Error: sequence_length is 40000; this model's context is 32768"),
+    "--preset 6.9b --batch-size 2000000000 --sequence-length 32768": (
         3,
         "Error: the sizes make a run of more memory than any machine has",
     ),

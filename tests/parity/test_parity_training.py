@@ -11,14 +11,18 @@ from pathlib import Path
 
 import differences
 import languages
+import numpy as np
 import pytest
 from conftest import find
 from runs import OPTIONS, STEPS, WORSENING, Workshop
 
-from nncuda.formats import Tokenizer
+from nncuda.bench import random_tokenizer
+from nncuda.formats import Tokenizer, write_shard
+from nncuda.models.moe import logits_rows
 from nncuda.train import list_checkpoints, read_metrics
 
 HALF = 10
+DESCRIBED = ("config", "tokenizer_config", "generation_config")
 PAIRS = list(itertools.permutations(languages.NAMES, 2))
 
 
@@ -26,13 +30,13 @@ def metrics_of(run: Path) -> list[dict]:
     return [record for record in read_metrics(run / "metrics.jsonl") if "loss" in record]
 
 
-@pytest.mark.case("30 steps of training, every tensor and loss")
+@pytest.mark.case("training, every tensor and loss")
 @pytest.mark.parametrize("options", OPTIONS)
 def test_training(workshop: Workshop, language: languages.Language, options: str) -> None:
     """The reference has two threads, everybody one: Python's own column shows that the bits do not depend on them."""
     run = workshop.run(language.name, options)
     assert not (difference := differences.of_runs(workshop.reference(options), run)), difference
-    assert len(metrics_of(run)) == STEPS
+    assert len(metrics_of(run)) == OPTIONS[options].steps
 
 
 def test_losses_fall(workshop: Workshop) -> None:
@@ -40,6 +44,12 @@ def test_losses_fall(workshop: Workshop) -> None:
     for options in OPTIONS:
         losses = [record["loss"] for record in metrics_of(workshop.reference(options))]
         assert losses[-1] < 0.95 * losses[0], options
+
+
+def test_logits_come_in_chunks(workshop: Workshop) -> None:
+    """The chunked configuration has more tokens than have their logits at once."""
+    checkpoint = list_checkpoints(workshop.reference("chunked") / "checkpoints")[-1]
+    assert logits_rows(json.loads((checkpoint / "config.json").read_text())["vocab_size"]) < 3 * 90
 
 
 def test_slots_are_dropped(workshop: Workshop) -> None:
@@ -143,3 +153,24 @@ def test_leftovers(workshop: Workshop, language: languages.Language) -> None:
 def test_tokenizer_travels(workshop: Workshop) -> None:
     checkpoint = list_checkpoints(workshop.reference("small") / "checkpoints")[-1]
     assert Tokenizer.load(checkpoint / "tokenizer.model").vocab_size == 320
+    assert (checkpoint / "tokenizer_config.json").exists() and (checkpoint / "generation_config.json").exists()
+
+
+@pytest.mark.case("a tokenizer of other ids, without padding, described for transformers")
+def test_described_tokenizer(workshop: Workshop, language: languages.Language) -> None:
+    """One as Llama's: begin and end are 1 and 2, a space is put before texts, nothing is for padding."""
+    tokenizer, data = workshop.folder / "llama.model", workshop.folder / "llama.tokens"
+    tokenizer.write_bytes(random_tokenizer.sentencepiece_model(500))
+    write_shard(data, [np.arange(2000) % 500], 500)
+    run = workshop.folder / "runs" / f"described-{language.name}"
+    given = ["--steps", 1, "--tokenizer", tokenizer, "--data", data]
+    language.run("train", run, *workshop.options("small"), *given)
+    (checkpoint,) = list_checkpoints(run / "checkpoints")
+    of = {name: json.loads((checkpoint / f"{name}.json").read_text()) for name in DESCRIBED}
+    ids = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
+    assert of["generation_config"] == ids and ids.items() <= of["config"].items()
+    assert of["tokenizer_config"] == {
+        "add_bos_token": True, "add_eos_token": False, "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>",
+        "pad_token": None, "add_prefix_space": True, "legacy": True, "clean_up_tokenization_spaces": False,
+        "tokenizer_class": "LlamaTokenizer",
+    }  # fmt: skip

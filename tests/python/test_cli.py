@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ from small_models import TINY
 
 from nncuda import Context
 from nncuda.cli import main
+from nncuda.extras import ExtraMissing
 from nncuda.formats import SafetensorsFile, TokenShard, write_shard
 from nncuda.infer import Sampling, generate
 from nncuda.infer.generate import GREEDY
@@ -90,6 +92,37 @@ def test_from_text_to_a_trained_model(work: Path) -> None:
     assert [record["step"] for record in records if "held_out_loss" in record] == [3, 6]
     state = json.loads((resolve_checkpoint(work / "run") / "training.json").read_text())
     assert state["train"]["seed"] == 3 and state["train"]["clip_norm"] is None and state["train"]["beta1"] == 0.9
+
+
+def test_nothing_is_written_over_unawares(work: Path, tmp_path: Path) -> None:
+    """Shards and tokenizers are replaced with --force alone, and a shard for training never takes in held-out text
+    because the flag was forgotten."""
+
+    def refused(problem: str, *arguments: object) -> None:
+        before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+        assert problem in nncuda(*arguments, code=2).output.replace("\n", " ")
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+    out, held_out, tokenizer = tmp_path / "train.tokens", tmp_path / "held-out.tokens", tmp_path / "own.model"
+    encode = ["data", "encode", work / "text", "--tokenizer", work / "tokenizer.model"]
+    train = ["tokenizer", "train", work / "text", "--vocab-size", 320, "--model-type", "bpe"]
+    nncuda(*encode, "--out", out, "--held-out", held_out)
+    nncuda(*train, "--out", tokenizer)
+    part = TokenShard(out).count
+    refused(f"{out} exists; --force replaces it", *encode, "--out", out, "--held-out", held_out)
+    refused(f"{held_out} exists; --force", *encode, "--out", tmp_path / "x.tokens", "--held-out", held_out)
+    refused(f"{tokenizer} exists; --force replaces it", *train, "--out", tokenizer)
+    refused(f"{held_out} is beside {out}, which would hold its text too", *encode, "--out", out, "--force")
+    refused("it is the file of --out", *encode, "--out", out, "--held-out", out, "--force")
+    refused("--no-held-out is given", *encode, "--out", out, "--held-out", held_out, "--no-held-out", "--force")
+    for command in (encode, train):
+        refused("which is no folder; make it first", *command, "--out", tmp_path / "none" / "deep" / "x")
+    nncuda(*encode, "--out", out, "--held-out", held_out, "--force")
+    assert TokenShard(out).count == part
+    nncuda(*encode, "--out", out, "--no-held-out", "--force")
+    assert TokenShard(out).count == part + TokenShard(held_out).count
+    nncuda(*encode, "--out", held_out, "--force")  # is one of held-out text itself
+    assert TokenShard(held_out).count == TokenShard(out).count
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -304,7 +337,18 @@ def test_every_option_has_a_flag_and_a_help_text() -> None:
     assert "version" in nncuda("--version").output
 
 
-def test_demo(tmp_path: Path) -> None:
+def test_training_without_tensorboard(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its extra a run has all but the events, and says so where it does not mix with the records."""
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    arguments = ["train", tmp_path / "run", "--config", work / "config.toml", "--seed", 3, "--steps", 2]
+    result = nncuda(*arguments)
+    assert "pip install 'nncuda[tensorboard]'" in result.stderr and "nncuda[" not in result.stdout
+    assert [record["step"] for record in read_metrics(tmp_path / "run" / "metrics.jsonl")] == [1, 2, 2]
+    assert not (tmp_path / "run" / "tensorboard").exists()
+    assert (work / "run" / "tensorboard").exists()
+
+
+def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The main job, on little text and for a few steps; once more, it shows its results without training."""
     text = tmp_path / "text"
     text.mkdir()
@@ -321,6 +365,8 @@ def test_demo(tmp_path: Path) -> None:
     assert (run / "loss.png").read_bytes()[:4] == b"\x89PNG"
     results = json.loads((run / "results.json").read_text())
     assert results["unigram_entropy"] == pytest.approx(unigram_entropy(TokenShard(run / "held-out.tokens")))
+    (*_, last) = (record for record in read_metrics(run / "metrics.jsonl") if "held_out_loss" in record)
+    assert last == {"step": 3, "held_out_loss": results["held_out_loss"]}  # which the report shows, too
     assert f"held-out loss {results['held_out_loss']:.3f}" in first.replace("\n", " ")
     samples = (run / "samples.jsonl").read_text()
     assert [json.loads(line)["step"] for line in samples.splitlines()] == [1, 2, 3]
@@ -330,6 +376,13 @@ def test_demo(tmp_path: Path) -> None:
     assert "3 of 3 steps" in nncuda(*arguments).output
     assert (run / "samples.jsonl").read_text() == samples
     assert (run / "report.html").read_text() == page
+    with monkeypatch.context() as without:
+        (run / "loss.png").unlink()
+        without.setitem(sys.modules, "matplotlib", None)
+        assert "pip install 'nncuda[plot]'" in nncuda(*arguments).stderr and not (run / "loss.png").exists()
+        without.delitem(sys.modules, "nncuda.train.plots")
+        with pytest.raises(ExtraMissing, match=r"matplotlib, which `pip install 'nncuda\[plot\]'`"):
+            importlib.import_module("nncuda.train.plots")
     for other in ((*arguments[:-1], 4), (*arguments, "--precision", "bf16")):
         assert "holds a run of something else" in nncuda(*other, code=1).output
     assert "device 'cuda:99'" in nncuda(*arguments, "--device", "cuda:99", code=4).output

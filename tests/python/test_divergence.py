@@ -101,6 +101,25 @@ def test_a_diverged_run_goes_on_from_the_checkpoint(tmp_path: Path, ctx: nncuda.
     assert found == expected
 
 
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_a_trainer_that_is_restored_updates_again(ctx: nncuda.Context, precision: str) -> None:
+    """Whatever the steps before were: nothing of them is left in what decides whether to update."""
+    trainer = Trainer(
+        MoETransformer(ctx, TINY, seed=1, precision=precision),
+        TrainConfig(batch_size=2, sequence_length=8, warmup_steps=0, precision=precision),
+    )
+    good = trainer.model.parameters["model.norm.weight"].numpy()
+    FAULTS["a gain"].plant(trainer.model)
+    batch = random_batch(TINY, 2, 8)
+    assert trainer.train_step(*batch).skipped and trainer.updates == 0
+    trainer.model.parameters["model.norm.weight"].copy_(good)
+    trainer.model.round_weights()
+    assert trainer.train_step(*batch).skipped and trainer.updates == 0  # until somebody says that all is well
+    trainer.restore(0)
+    for step in (1, 2):
+        assert not trainer.train_step(*batch).skipped and trainer.updates == step
+
+
 @pytest.mark.parametrize("habit", ["report", "evaluate", "save", "stop"])
 def test_no_checkpoint_of_a_diverged_state(tmp_path: Path, ctx: nncuda.Context, habit: str) -> None:
     """Whatever comes next behind the fault, it looks first."""

@@ -16,9 +16,19 @@ from nncuda.binding import exchange, library
 
 def test_a_whole_installation() -> None:
     findings = {finding.name: finding for finding in doctor.examine()}
-    assert {"package", "packages", "library", "build", "ABI", "GPU", "CPU", "threads", "memory", "arithmetic"} <= set(
-        findings
-    )
+    assert {
+        "package",
+        "packages",
+        "extras",
+        "library",
+        "build",
+        "ABI",
+        "GPU",
+        "CPU",
+        "threads",
+        "memory",
+        "arithmetic",
+    } <= set(findings)
     assert findings["library"].value.startswith(library.load().path)
     assert "instruction set" in findings["CPU"].value
     assert findings["arithmetic"].value.startswith("right with baseline")
@@ -51,6 +61,12 @@ def test_problems_come_with_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     text = doctor.report([finding, doctor.Finding("x", "y")])
     assert text.endswith("1 problem.") and finding.remedy in text
     assert doctor.report([doctor.Finding("x", "y")]).endswith("Nothing is wrong.")
+
+
+def test_the_extras_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor._extras().value == "plot, tensorboard"
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert doctor._extras() == doctor.Finding("extras", "tensorboard; not installed: plot")
 
 
 def test_quota(tmp_path: Path) -> None:

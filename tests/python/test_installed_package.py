@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import nncuda
+from nncuda import extras
 from nncuda.binding import header
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,6 +30,17 @@ def test_requirements_agree() -> None:
     declared = [line.strip().strip('",').replace("'", '"') for line in match[1].splitlines()]
     locked = [line for line in (ROOT / "requirements/runtime.in").read_text().splitlines() if not line.startswith("#")]
     assert declared == [line for line in locked if line.strip()]
+
+
+def test_the_extras_agree() -> None:
+    """What pip installs with each extra, what `make run` installs and what the package looks for."""
+    project = (ROOT / "pyproject.toml").read_text()
+    table = re.search(r"^\[project\.optional-dependencies\].*\n((?:.+\n)*)", project, re.MULTILINE)
+    assert table
+    declared = dict(re.findall(r'^(\w+) = \["(.*)"\]$', table[1], re.MULTILINE))
+    locked = (ROOT / "requirements/extras.in").read_text().splitlines()
+    assert list(declared.values()) == [line for line in locked if not line.startswith("#")]
+    assert {extra: re.split(r"[<>=]", package)[0] for extra, package in declared.items()} == extras.PACKAGES
 
 
 def test_the_package_holds_its_header() -> None:

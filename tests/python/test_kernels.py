@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,7 +136,7 @@ def test_sizes_in_products(ctx: nncuda.Context) -> None:
     assert (out.shape, lse.shape) == ((2, 5, 4, 8), (2, 4, 5))
     with pytest.raises(ValueError, match=r"q has 10 entries along batch\*q_len, which no q_len gives with batch = 3"):
         kernels.flash_attention(q, kv, kv, batch=3)
-    with pytest.raises(ValueError, match=r"v has shape \(8, 2, 8\), but k \(10, 2, 8\); both must have the same shape"):
+    with pytest.raises(ValueError, match=r"v has shape \(8, 2, 8\), but k has shape \(10, 2, 8\); both must"):
         kernels.flash_attention(q, kv, ctx.zeros((8, 2, 8)), batch=2)
     with pytest.raises(ValueError, match=r"k has shape \(8, 2, 8\); .* batch = 3 \(given\)"):
         kernels.flash_attention(ctx.zeros((9, 4, 8)), ctx.zeros((8, 2, 8)), ctx.zeros((8, 2, 8)), batch=3, kv_len=2)
@@ -240,7 +242,7 @@ def test_wrong_arguments_say_what_was_expected(ctx: nncuda.Context) -> None:
         kernels.rmsnorm(x, ctx.zeros(5), eps=0.0)
     with pytest.raises(ValueError, match=r"rmsnorm: x has shape \(4,\); \[rows, cols\] was expected"):
         kernels.rmsnorm(ctx.zeros(4), ctx.zeros(4), eps=0.0)
-    with pytest.raises(ValueError, match=r"silu: y has shape \(5,\), but x \(3, 4\); both must have the same shape"):
+    with pytest.raises(ValueError, match=r"silu: y has shape \(5,\), but x has shape \(3, 4\); both must"):
         kernels.silu(x, y=ctx.zeros(5))
     with pytest.raises(TypeError, match="add: b is f16, but a is f32"):
         kernels.add(x, ctx.zeros((3, 4), "f16"))
@@ -274,25 +276,25 @@ def test_equal_counts_are_no_equal_shapes(ctx: nncuda.Context) -> None:
     """(2, 3) and (3, 2) have as many elements, but adding them is a mistake."""
     x = ctx.zeros((2, 3))
     for shape in ((3, 2), (6,), (1, 2, 3), (2, 4)):
-        with pytest.raises(ValueError, match=re.escape(f"add: b has shape {shape}, but a (2, 3)")):
+        with pytest.raises(ValueError, match=re.escape(f"add: b has shape {shape}, but a has shape (2, 3)")):
             kernels.add(x, ctx.zeros(shape))
-        with pytest.raises(ValueError, match=re.escape(f"cast: y has shape {shape}, but x (2, 3)")):
+        with pytest.raises(ValueError, match=re.escape(f"cast: y has shape {shape}, but x has shape (2, 3)")):
             kernels.cast(x, y=ctx.empty(shape, "bf16"))
     logits = ctx.zeros((2, 3, 5))
     for shape in ((2, 3), (6,)):
         assert kernels.cross_entropy_forward(logits, ctx.zeros(shape, "i32"))[0].shape == shape
     for shape in ((3, 2), (1, 6)):
-        with pytest.raises(ValueError, match=re.escape(f"targets has shape {shape}, so its rows are {shape}, but")):
+        with pytest.raises(ValueError, match=re.escape(f"targets folds {shape} into rows, but logits folds (2, 3)")):
             kernels.cross_entropy_forward(logits, ctx.zeros(shape, "i32"))
     # A weight has two dimensions; three are a mistake, even where their product fits.
-    with pytest.raises(ValueError, match=r"b has shape \(2, 4, 5\); \[k, n\] was expected, and k is one .* as in a"):
+    with pytest.raises(ValueError, match=r"b has shape \(2, 4, 5\); \[k, n\] was expected, where k cannot .* a has it"):
         kernels.gemm(ctx.zeros((2, 3, 8)), ctx.zeros((2, 4, 5)))
     assert kernels.gemm(ctx.zeros((2, 3, 8)), ctx.zeros((8, 5))).shape == (6, 5)
     with pytest.raises(ValueError, match=r"weight has shape \(1, 4\); \[cols\] was expected"):
         kernels.rmsnorm(ctx.zeros((3, 4)), ctx.zeros((1, 4)), eps=0.0)
     with pytest.raises(ValueError, match=r"y has shape \(12,\)"):
         kernels.normal(ctx.empty(12), n=(4, 4), seed=5)
-    with pytest.raises(ValueError, match=r"y has shape \(4, 3\), so its n are \(4, 3\), but those of n are \(3, 4\)"):
+    with pytest.raises(ValueError, match=r"y folds \(4, 3\) into n, but n= says \(3, 4\)"):
         kernels.normal(ctx.empty((4, 3)), n=(3, 4), seed=5)
     # Slots of tokens, taken apart: the choices of token and expert must not be swapped.
     row_slot = kernels.moe_plan(ctx.tensor([[0, 2], [1, 2], [2, 0]]), experts=3)[3]
@@ -330,6 +332,29 @@ def test_every_kernel_compares_shapes(name: str, one: header.Param, other: heade
             arguments[param.name] = 0
     with pytest.raises(ValueError, match=f"{name}: {other.name} has shape .*, but {one.name} .* the same shape"):
         getattr(kernels, name)(**arguments)
+
+
+CALLS = json.loads((ROOT / "tests" / "shapes.json").read_text())["calls"]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call['kernel']}-{call['refused']}")
+def test_shapes_are_taken_as_in_every_language(call: dict[str, Any], ctx: nncuda.Context) -> None:
+    kernel = CONTRACT.kernels[call["kernel"]]
+    numbers = call.get("numbers", {})
+    arguments: dict[str, object] = {}
+    for param in kernel.params:
+        if param.name in call["shapes"]:
+            dtype = "f32" if kernel.by_name.get(param.dtype) else param.dtype
+            arguments[param.name] = ctx.zeros(tuple(call["shapes"][param.name]), dtype)
+        elif param.kind == "pointer" and param.nullable and param.reads:
+            arguments[param.name] = None
+        elif param.name in numbers or (param.kind in ("option", "flag") and not param.default):
+            arguments[param.name] = numbers.get(param.name, 0)
+    if call["refused"] is None:
+        getattr(kernels, call["kernel"])(**arguments)
+    else:
+        with pytest.raises(ValueError, match=f"{call['kernel']}: {call['refused']} "):
+            getattr(kernels, call["kernel"])(**arguments)
 
 
 def test_sizes_of_zero(ctx: nncuda.Context) -> None:

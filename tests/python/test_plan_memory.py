@@ -216,7 +216,18 @@ def test_command() -> None:
     assert "It does not fit" in text and "It fits with --micro-batch-size" in text
     assert "It fits, with" in command(*flags, "--available", "1GB")
     assert json.loads(command(*flags, "--json"))["free"] > 1 << 20
-    large = ["--device", "cuda", "--available", "141GB", "--precision", "bf16", "--activation-checkpointing", 1]
+    large = [
+        "--preset",
+        "6.9b",
+        "--device",
+        "cuda",
+        "--available",
+        "141GB",
+        "--precision",
+        "bf16",
+        "--activation-checkpointing",
+        1,
+    ]
     told = json.loads(command("plan", *large, "--sequence-length", 4096, "--micro-batch-size", 1, "--json"))
     assert told["fits"] and 18 * told["parameters"]["total"] < told["peak"] < 141e9
     told = json.loads(command(*flags, "--inference", "--batch-size", 4, "--context", 512, "--prompt", 9, "--json"))
@@ -250,5 +261,10 @@ def test_run_that_cannot_fit_is_not_started(tmp_path: Path, monkeypatch: pytest.
 
 def test_nothing_makes_it_fit(ctx: nncuda.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nncuda.Context, "memory_info", lambda self: (1 << 16, 1 << 30))
-    with pytest.raises(MemoryError, match=r"The least that options reach is .* the model itself is too large"):
+    with pytest.raises(
+        MemoryError, match=r"The least that options reach is .* the model itself is too large\. --start"
+    ):
         require_fit(ctx, WIDE, train_options(), held_out=False)
+    monkeypatch.setattr(nncuda.Context, "memory_info", lambda self: (24 << 30, 24 << 30))
+    with pytest.raises(MemoryError, match=r"too large\. A model that fits is --preset small \(\d+\.\d MiB\)\. --start"):
+        require_fit(ctx, MoEConfig.preset("6.9b"), TrainConfig.preset("6.9b"), held_out=True)

@@ -6,14 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+from fenced import blocks, commands
 
 from nncuda.cli.options import build_configs, read_config
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
 def test_first_look_in_python(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,17 +35,16 @@ def test_commands_in_the_readme_exist() -> None:
     from nncuda.cli import main
 
     context = Context(main)
-    for line in "\n".join(blocks("README.md", "sh")).splitlines():
-        if line.startswith("nncuda "):
-            words = line.split("#")[0].split()
+    for shown in (command for block in commands("README.md") for command in block):
+        if shown.words[0] == "nncuda":
             command = main
-            for word in words[1:]:
+            for word in shown.words[1:]:
                 if not hasattr(command, "get_command"):
                     break
                 command = command.get_command(context, word)
-                assert command is not None, line
+                assert command is not None, shown
             flags = {flag for parameter in command.params for flag in parameter.opts}
-            assert {word for word in words if word.startswith("--")} <= flags, line
+            assert {word for word in shown.words if word.startswith("--")} <= flags, shown
 
 
 def test_pages_exist() -> None:

@@ -427,3 +427,17 @@ def test_without_scripts(run: Path, tmp_path: Path, browser: Browser) -> None:
     finally:
         browser.call("Emulation.setScriptExecutionDisabled", value=False)
     assert "not allowed to run" in texts and texts.count("\n12\t") == 1
+
+
+def test_the_loss_of_a_run_is_the_mean_of_its_last_steps(tmp_path: Path) -> None:
+    """Of 50 steps, not of 50 records; what is no number has no part in it."""
+    every = [{"step": step, "loss": float(step)} for step in range(1, 121)]
+    every[118]["loss"] = None
+    for records, expected in (
+        (every, [71, 120, round((sum(range(71, 121)) - 119) / 49, 4)]),
+        (every[9::10], [80, 120, 100.0]),
+        (every[:1], [1, 1, 1.0]),
+        ([{"step": 7, "held_out_loss": 2.0}], None),
+        ([{"step": 3, "loss": "x"}], None),
+    ):
+        assert read_run(write_metrics(tmp_path / str(len(records)), *records))["recent_loss"] == expected

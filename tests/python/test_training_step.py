@@ -57,7 +57,7 @@ def experts_chosen(params: dict[str, np.ndarray], config: MoEConfig, inputs: np.
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("micro", [4, 2])
+@pytest.mark.parametrize("micro", [4, 3, 2])
 def test_gradients(ctx: nncuda.Context, name: str, micro: int) -> None:
     config = CASES[name]
     inputs, targets = random_batch(config, 4, 17)
@@ -78,6 +78,27 @@ def test_gradients(ctx: nncuda.Context, name: str, micro: int) -> None:
     assert result.loss + result.aux_loss == pytest.approx(exact_loss, rel=1e-5)  # some 40 roundings of 2^-24 deep
     norm = np.sqrt(sum(float((gradient**2).sum()) for gradient in exact.values()))
     assert result.grad_norm == pytest.approx(norm, rel=1e-5)
+
+
+def test_logits_in_chunks(ctx: nncuda.Context) -> None:
+    """Tokens whose logits are made one chunk after the other count as if they had been made at once."""
+    config = dataclasses.replace(TINY, vocab_size=8200, context=90, extended_context=90)
+    inputs, targets = random_batch(config, 3, 90)
+    targets[0, :5] = -100
+    model = MoETransformer(ctx, config, seed=3)
+    assert model.loss_pieces(inputs.size) == 2
+    exact_loss, exact = reference.loss_and_gradients(
+        parameters_of(model, np.float64), reference_config(config), [(inputs, targets)]
+    )
+    _, plain = reference.loss_and_gradients(
+        parameters_of(model, np.float32), reference_config(config), [(inputs, targets)]
+    )
+    total, count = model.evaluate(inputs, targets)
+    result = Trainer(model, TrainConfig(batch_size=3, sequence_length=90)).train_step(inputs, targets)
+    assert_as_good_as(model.gradients.arrays(), plain, exact)
+    assert result.loss + result.aux_loss == pytest.approx(exact_loss, rel=1e-5)
+    assert count == result.tokens == np.count_nonzero(targets != -100)
+    assert total / count == pytest.approx(result.loss, rel=1e-6)
 
 
 def test_updates(ctx: nncuda.Context) -> None:

@@ -37,7 +37,7 @@ fn train(data: &Path, held_out: &Path, folder: &Path, steps: usize) -> Result<()
         steps,
         sequence_length: 64,
         learning_rate: 3e-3,
-        warmup_steps: steps / 10,
+        warmup_steps: Some(steps / 10),
         eval_every: steps.div_ceil(4),
         ..TrainConfig::default()
     };

@@ -111,11 +111,11 @@ type optionFlags []*optionValue
 func addOptionFlags(flags *pflag.FlagSet) *optionFlags {
 	var added optionFlags
 	for _, table := range tables {
-		for _, field := range table.fields {
+		for at, field := range table.fields {
 			value := &optionValue{field: field}
 			added = append(added, value)
 			name := flagName(field.Name)
-			help := fmt.Sprintf("[%s] %s", table.name, field.Help)
+			help := fmt.Sprintf("[%s] %s  [default: %s]", table.name, field.Help, defaultText(table.name, at))
 			if field.Type == reflect.Bool {
 				flags.VarPF(&truthValue{value, true}, name, "", help).NoOptDefVal = "true"
 				flags.VarPF(&truthValue{value, false}, "no-"+name, "", "["+table.name+"] the opposite").NoOptDefVal = "true"
@@ -210,10 +210,47 @@ func plain(value any) any {
 	return []any{fmt.Sprint(value)} // a date, or tables in a row: no option takes such a thing
 }
 
+// presetHelp is the help of --preset.
+func presetHelp() string {
+	return fmt.Sprintf("Sizes, and training options that fit them, to begin with: %s.  [default: %s]",
+		strings.Join(model.Presets(), ", "), model.UsualPreset)
+}
+
+// defaultText is what an option is without its flag, as the help says it.
+func defaultText(table string, at int) string {
+	if tables[0].name == table && tables[0].fields[at].Name == "vocab_size" {
+		return "that of the data, else the preset's"
+	}
+	value := func(preset string) any {
+		if table == "model" {
+			config, _ := model.Preset(preset) // there is one of each name that is asked for
+			return model.Options()[at].Get(&config)
+		}
+		config, _ := train.Preset(preset)
+		return train.Options()[at].Get(&config)
+	}
+	usual := value(model.UsualPreset)
+	if slices.ContainsFunc(model.Presets(), func(name string) bool { return value(name) != usual }) {
+		return fmt.Sprintf("the preset's; %s: %s", model.UsualPreset, formats.Repr(usual))
+	}
+	switch usual {
+	case nil:
+		return "none"
+	case true:
+		return "on"
+	case false:
+		return "off"
+	}
+	if text, ok := usual.(string); ok {
+		return text
+	}
+	return formats.Repr(usual)
+}
+
 // buildConfigs gives the options: from a preset with the data's vocabulary, over them a file's (which may be nil), over
 // them the flags that were given.
 func buildConfigs(file *configFile, preset string, flags optionFlags, vocab int) (model.Config, train.Config, error) {
-	modelConfig, trainConfig := model.Default(), train.DefaultConfig()
+	var trainConfig train.Config
 	values := map[string]*formats.Object{"model": formats.NewObject(), "train": formats.NewObject()}
 	if file != nil {
 		for name := range values {
@@ -224,19 +261,21 @@ func buildConfigs(file *configFile, preset string, flags optionFlags, vocab int)
 			}
 		}
 	}
-	var chosen any = preset
-	if named := values["model"].Delete("preset"); preset == "" {
-		chosen = named
+	named := values["model"].Delete("preset")
+	if text, ok := named.(string); preset == "" && ok {
+		preset = text
+	} else if preset == "" {
+		preset = model.UsualPreset
+		if named != nil {
+			preset = formats.Repr(named)
+		}
 	}
-	if chosen != nil {
-		name, ok := chosen.(string)
-		if !ok {
-			name = formats.Repr(chosen)
-		}
-		var err error
-		if modelConfig, err = model.Preset(name); err != nil {
-			return modelConfig, trainConfig, err
-		}
+	modelConfig, err := model.Preset(preset)
+	if err == nil {
+		trainConfig, err = train.Preset(preset)
+	}
+	if err != nil {
+		return modelConfig, trainConfig, err
 	}
 	at := 0
 	for _, table := range tables {

@@ -77,12 +77,7 @@ Options are those of "nncuda-go train", from the same places. Nothing of the mod
 	set := command.Flags()
 	set.SortFlags = false
 	set.StringVar(&flags.config, "config", "", "A TOML file.")
-	set.StringVar(
-		&flags.preset,
-		"preset",
-		"",
-		"Sizes to begin with: "+strings.Join(model.Presets(), ", ")+".  [default: 6.9b]",
-	)
+	set.StringVar(&flags.preset, "preset", "", presetHelp())
 	set.StringVar(&flags.data, "data", "", "A token shard: its vocabulary is taken.")
 	set.BoolVar(&flags.inference, "inference", false,
 		"Plan generation: --batch-size sequences of --context tokens.")
@@ -216,15 +211,16 @@ func (f *planFlags) vocabulary(file *configFile) (int, error) {
 	return presetVocabulary(file, f.preset), nil
 }
 
-// presetVocabulary is that of the preset that is named, or that a file names; the default one's for what is no preset.
+// presetVocabulary is that of the preset that is named, or that a file names; the usual one's for what is no preset.
 func presetVocabulary(file *configFile, preset string) int {
 	if named, text := file.table("model").Get("preset").(string); preset == "" && text {
 		preset = named
 	}
-	if sizes, err := model.Preset(preset); err == nil {
-		return sizes.VocabSize
+	sizes, err := model.Preset(preset)
+	if err != nil {
+		sizes, _ = model.Preset(model.UsualPreset)
 	}
-	return model.Default().VocabSize
+	return sizes.VocabSize
 }
 
 var gpu = regexp.MustCompile(`^cuda(:[0-9]+)?$`)
@@ -287,8 +283,29 @@ func requireFitIn(free int, ctx *cuda.Context, config model.Config, options trai
 		problem += "It fits with " + strings.Join(texts, "; or with ") + "."
 	} else if least != nil {
 		problem += fmt.Sprintf("The least that options reach is %s: the model itself is too large.", wayText(*least))
+		smaller, err := usualRun(machine)
+		if err != nil {
+			return err
+		}
+		if smaller <= free {
+			problem += fmt.Sprintf(" A model that fits is --preset %s (%s).", model.UsualPreset, bytesText(smaller))
+		}
 	}
 	return &train.DoesNotFitError{Sentence: problem + " --start-anyway starts it as it is"}
+}
+
+// usualRun is the memory that the usual preset takes.
+func usualRun(machine plan.Machine) (int, error) {
+	config, err := model.Preset(model.UsualPreset)
+	if err != nil {
+		return 0, err
+	}
+	options, err := train.Preset(model.UsualPreset)
+	if err != nil {
+		return 0, err
+	}
+	memory, err := plan.Training(config, options, machine, true)
+	return memory.Held, err
 }
 
 func wayText(way plan.Way) string {

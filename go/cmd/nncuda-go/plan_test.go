@@ -50,7 +50,7 @@ func TestPlan(t *testing.T) {
 	if !strings.Contains(out, "It fits, with ") {
 		t.Error(out)
 	}
-	told = planOf(t, "--device", "cuda:1", "--available", "141GB", "--precision", "bf16",
+	told = planOf(t, "--preset", "6.9b", "--device", "cuda:1", "--available", "141GB", "--precision", "bf16",
 		"--activation-checkpointing", "1", "--sequence-length", "4096", "--micro-batch-size", "1")
 	if told.Get("fits") != true || told.Get("device") != "cuda:1" || told.Get("held").(int64) <= told.Get("peak").(int64) {
 		t.Error(formats.JSONDocument(told))
@@ -116,7 +116,7 @@ func TestRunThatCannotFitIsNotStarted(t *testing.T) {
 	flags = append(flags, "1", "--hidden-size", "1024", "--ffn-size", "2000000000", "--num-experts", "32")
 	_, failure = call(t, exitNoDevice, flags...)
 	if !strings.Contains(failure, "The least that options reach is --") ||
-		!strings.Contains(failure, ": the model itself is too large. ") {
+		!strings.Contains(failure, ": the model itself is too large. A model that fits is --preset small (") {
 		t.Error(failure)
 	}
 	_, failure = call(t, exitNoDevice, append(flags, "--start-anyway")...)

@@ -24,7 +24,7 @@ import (
 // trainFlags are the flags of `train` beside those of the options.
 type trainFlags struct {
 	config, preset, data, heldOut, tokenizer string
-	resume, startAnyway                      bool
+	resume, extend, startAnyway              bool
 	device                                   deviceFlags
 	options                                  *optionFlags
 }
@@ -41,6 +41,9 @@ Options come from --preset (with the vocabulary of the data), over it those of a
 it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped. SIGINT and
 SIGTERM end it behind the step that it is in, with a checkpoint; a second one ends it at once.
 
+--extend --steps N makes a run longer, with another --learning-rate, --min-rate-share or --warmup-steps if they are
+given. The cosine is then stretched to the new end, so that the rate jumps; a line on the standard error says how.
+
 A run that needs more memory than the device has free ("nncuda-go plan") is not started.
 
 Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.`,
@@ -52,17 +55,14 @@ Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl 
 	set := command.Flags()
 	set.SortFlags = false
 	set.StringVar(&flags.config, "config", "", "A TOML file.")
-	set.StringVar(
-		&flags.preset,
-		"preset",
-		"",
-		"Sizes to begin with: "+strings.Join(model.Presets(), ", ")+".  [default: 6.9b]",
-	)
+	set.StringVar(&flags.preset, "preset", "", presetHelp())
 	set.StringVar(&flags.data, "data", "", "A token shard, or a folder of them.")
 	set.StringVar(&flags.heldOut, "held-out", "", "The same, to evaluate on.")
 	set.StringVar(&flags.tokenizer, "tokenizer", "", "The tokenizer of the data; it goes into the checkpoints.")
 	set.BoolVar(&flags.resume, "resume", false,
 		"Take the run up from its last checkpoint, with the options it began with.")
+	set.BoolVar(&flags.extend, "extend", false,
+		"Take the run up, done or not, for the larger number of --steps; run.json records it.")
 	flags.device.add(set)
 	set.BoolVar(&flags.startAnyway, "start-anyway", false,
 		"Start even when the device has less memory free than is needed.")
@@ -94,8 +94,15 @@ func (f *trainFlags) check(command *cobra.Command, folder string) error {
 	if info, err := os.Stat(folder); err == nil && !info.IsDir() {
 		return usagef("invalid value for 'RUN': directory '%s' is a file", folder)
 	}
-	if !f.resume {
+	if !f.resume && !f.extend {
 		return nil
+	}
+	if f.resume && f.extend {
+		return usagef("--resume takes a run up as it is, --extend makes it longer; give one of them")
+	}
+	verb, changeable := "resume", train.Changeable()
+	if f.extend {
+		verb, changeable = "extend", append(train.Schedule(), changeable...)
 	}
 	given := f.options.given()
 	for _, other := range []struct{ name, value string }{
@@ -106,19 +113,22 @@ func (f *trainFlags) check(command *cobra.Command, folder string) error {
 		}
 	}
 	for _, name := range given {
-		if !slices.Contains(train.Changeable(), name) {
-			return usagef("--resume goes on with the options of the run; leave out --%s. It takes %s",
-				flagName(name), resumable())
+		if !slices.Contains(changeable, name) {
+			return usagef("--%s goes on with the options of the run; leave out --%s. It takes %s",
+				verb, flagName(name), flagList(append(changeable, "device", "threads", "data", "held_out")))
 		}
+	}
+	if f.extend && !slices.Contains(given, "steps") {
+		return usagef("--extend needs --steps: how many there shall be in all")
 	}
 	return nil
 }
 
-// resumable lists the flags that --resume takes.
-func resumable() string {
-	var flags []string
-	for _, name := range append(train.Changeable(), "device", "threads", "data", "held_out") {
-		flags = append(flags, "--"+flagName(name))
+// flagList names the flags of options in a sentence.
+func flagList(options []string) string {
+	flags := make([]string, len(options))
+	for at, name := range options {
+		flags[at] = "--" + flagName(name)
 	}
 	last := len(flags) - 1
 	return strings.Join(flags[:last], ", ") + " and " + flags[last]
@@ -135,12 +145,15 @@ func (f *trainFlags) run(command *cobra.Command, folder string, std streams) err
 		return err
 	}
 	open := f.start
-	if f.resume {
+	if f.resume || f.extend {
 		open = f.takeUp
 	}
 	run, err := open(ctx, folder)
 	if err != nil {
 		return errors.Join(err, ctx.Close())
+	}
+	if run.Notice != "" {
+		fmt.Fprintln(std.err, run.Notice)
 	}
 	stopping, release := stoppable(command.Context())
 	defer release()
@@ -249,7 +262,11 @@ func (f *trainFlags) takeUp(ctx *cuda.Context, folder string) (*train.Run, error
 			return requireFit(ctx, config, options, sources.HeldOut != "")
 		}
 	}
-	return train.ResumeAdmitted(ctx, folder, sources.Data, sources.HeldOut, changes, admit)
+	open := train.ResumeAdmitted
+	if f.extend {
+		open = train.ExtendRun
+	}
+	return open(ctx, folder, sources.Data, sources.HeldOut, changes, admit)
 }
 
 // runToEnd trains with a progress bar on a terminal; elsewhere the output gets the lines of metrics.jsonl.

@@ -1,15 +1,17 @@
 // Package options reads and writes structs of options: one list of fields serves files, flags and messages.
 //
 // The name of a field in files and, with dashes, in flags is its tag `name`; a tag `none` is present where "none" is a
-// value, which the field holds as its zero; a tag `choices` lists the values of a text. What the values may be and what
+// value, which the field holds as the whole number in the tag, as zero where it is empty; a tag `choices` lists the values of a text. What the values may be and what
 // they do is said in a list beside the struct.
 package options
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -26,9 +28,10 @@ type Words [3]string
 type Field struct {
 	Name, Rule, Help string
 
-	None    bool     // whether "none" is a value, held as zero
+	None    bool     // whether "none" is a value
 	Choices []string // the values of a text
 	Type    reflect.Kind
+	none    int64 // what none is held as
 	index   int
 }
 
@@ -44,14 +47,18 @@ func Fields[T any](words []Words) []Field {
 		if place < 0 {
 			panic(fmt.Sprintf("options: the field %s has no words", field.Name))
 		}
-		_, none := field.Tag.Lookup("none")
+		held, none := field.Tag.Lookup("none")
+		heldAs, err := strconv.ParseInt(cmp.Or(held, "0"), 10, 64)
+		if err != nil {
+			panic(fmt.Sprintf("options: the tag none of %s is no whole number", field.Name))
+		}
 		var choices []string
 		if list, text := field.Tag.Lookup("choices"); text {
 			choices = strings.Split(list, ",")
 		}
 		fields = append(fields, Field{
 			Name: name, Rule: words[place][1], Help: words[place][2],
-			None: none, Choices: choices, Type: field.Type.Kind(), index: at,
+			None: none, Choices: choices, Type: field.Type.Kind(), none: heldAs, index: at,
 		})
 	}
 	return fields
@@ -60,7 +67,7 @@ func Fields[T any](words []Words) []Field {
 // Get gives a field's value as int64, float64, bool, string, or nil for none.
 func (f Field) Get(target any) any {
 	value := reflect.ValueOf(target).Elem().Field(f.index)
-	if f.None && value.IsZero() {
+	if f.None && (f.Type == reflect.Float64 && value.IsZero() || f.Type == reflect.Int && value.Int() == f.none) {
 		return nil
 	}
 	switch f.Type {
@@ -130,11 +137,13 @@ func Assign[T any](target *T, fields []Field, values Values, what string, show f
 }
 
 // set gives a field a value; false when the value's type does not fit. Whole numbers are taken for floating-point ones,
-// and so is nil for none, but a zero is not, since the field holds none as zero.
+// and so is nil for none, but what the field holds none as is not.
 func (f Field) set(target, value any) bool {
 	field := reflect.ValueOf(target).Elem().Field(f.index)
 	if value == nil {
-		field.SetZero()
+		if field.SetZero(); f.Type == reflect.Int {
+			field.SetInt(f.none)
+		}
 		return f.None
 	}
 	if f.Type == reflect.Bool {
@@ -157,5 +166,5 @@ func (f Field) set(target, value any) bool {
 		return (ok || whole) && !math.IsNaN(decimal) && !math.IsInf(decimal, 0) && (!f.None || decimal != 0)
 	}
 	field.SetInt(number)
-	return whole && (!f.None || number != 0)
+	return whole && (!f.None || number != f.none)
 }

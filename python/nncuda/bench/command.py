@@ -14,9 +14,8 @@ from rich.table import Table
 
 from .. import __version__
 from ..binding import library
-from ..cli.options import build_configs, preset_vocabulary, read_config
+from ..cli.options import build_configs, preset_option, preset_vocabulary, read_config
 from ..context import Context
-from ..models import PRESETS
 from ..models.config import Precision
 from . import ceilings as ceilings_module
 from . import model_command
@@ -130,6 +129,7 @@ def bench(
                 _write(path, figures)
         if rows:
             console.print(_table(rows, against))
+            console.print(_legend(rows, against), highlight=False, soft_wrap=True)
         for row in rows:
             if row.error or (row.peer_missing and peer is not None):
                 what = row.error or f"without {against}: {row.peer_missing}"
@@ -230,7 +230,7 @@ def ceilings(device: str, threads: int | None, path: Path | None) -> None:
 @click.option(
     "--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file."
 )
-@click.option("--preset", type=click.Choice(sorted(PRESETS)), help="Sizes to begin with.  [default: 6.9b]")
+@preset_option
 @click.option("--precision", type=click.Choice(get_args(Precision)), default="bf16", show_default=True,
               help="What the model computes in.")  # fmt: skip
 @click.option("--prompt", type=click.IntRange(min=1), default=128, show_default=True, help="Tokens of the prompt.")
@@ -265,11 +265,11 @@ def inference(
 
 def _table(rows: list[Row], against: str | None) -> Table:
     table = Table(title="Kernels: medians of interleaved runs", title_justify="left")
-    for name, justify in (("work", "left"), ("time", "right"), ("rate", "right"), ("share of floor", "right")):
+    for name, justify in (("work", "left"), ("time", "right"), ("rate", "right"), ("of ceiling", "right")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     if against:
         table.add_column(f"{against} / ours", justify="right")
-    table.add_column("asked", justify="right")
+    table.add_column("goal", justify="right")
     table.add_column("")
     group = ""
     for row in rows:
@@ -285,6 +285,32 @@ def _table(rows: list[Row], against: str | None) -> Table:
         mark = "" if row.reached is None else "[green]reached[/]" if row.reached else "[red]short[/]"
         table.add_row(*cells, row.asked, "[red]failed[/]" if row.error else mark)
     return table
+
+
+_CEILINGS = {
+    "fma_f32": "multiply-adds in f32",
+    "dot_bf16": "dot products in bf16",
+    "dot_int8": "dot products of 8-bit integers",
+    "read": "memory read, probed beside the row",
+    "copy": "memory read and written, probed beside the row",
+}
+
+
+def _legend(rows: list[Row], against: str | None) -> str:
+    """What the columns of the table mean, as far as it has them."""
+    lines = []
+    if named := [name for name in _CEILINGS if any(row.floor == name for row in rows)]:
+        told = "; ".join(f"{name}: {_CEILINGS[name]}" for name in named)
+        lines.append(f"of ceiling: its share of the most that this machine can do ({told}).")
+        if "read" in named or "copy" in named:
+            lines.append("    More than 100% of memory's: caches kept a part.")
+    if against:
+        lines.append(f"{against} / ours: its time over ours; 2.00 is twice as fast as {against}.")
+    if any(row.asked for row in rows):
+        lines.append(
+            "goal: what the project wants of it; 1.4 x: times as fast as torch, 60%: that share of the ceiling."
+        )
+    return "\n".join(lines)
 
 
 def _rate(row: Row) -> str:
@@ -317,8 +343,8 @@ def _show_step(case: step_module.Case, result: step_module.StepResult, peak: flo
     console.print(table)
     for side, asked in zip(("torch eager", "torch compile"), case.asked, strict=True):
         if side in speeds:
-            bar = f" (asked: {asked})" if asked else ""
-            most = f" (asked: at most {case.asked_memory})" if case.asked_memory else ""
+            bar = f" (goal: {asked})" if asked else ""
+            most = f" (goal: at most {case.asked_memory})" if case.asked_memory else ""
             console.print(
                 f"{speeds['nncuda'] / speeds[side]:.2f} x {side}{bar}, peak memory "
                 f"{peaks['nncuda'] / max(peaks[side], 1):.2f} x{most}",

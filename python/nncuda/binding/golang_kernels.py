@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from .agreement import agreement, factors
 from .golang_names import MARK, comment, exported, local, option_type, parameter_line, purpose
 from .header import Dim, Function, Param, Section
 from .signature import Signature, Solve, signature
@@ -23,14 +24,15 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{', '.join(names)} {kind}" for names, kind in groups)
 
 
-def _wrapped(head: str, arguments: str, tail: str, indent: str = "") -> list[str]:
+def _wrapped(head: str, arguments: str | list[str], tail: str, indent: str = "") -> list[str]:
     """A line of code, broken between arguments where it would be too long. A tab counts as four."""
-    line = f"{indent}{head}{arguments}{tail}"
+    pieces = arguments.split(", ") if isinstance(arguments, str) else arguments
+    line = f"{indent}{head}{', '.join(pieces)}{tail}"
     if len(line.expandtabs(4)) <= _LIMIT:
         return [line]
     lines, current = [], f"{indent}{head}"
     inner = indent + "\t"
-    pieces = [f"{piece}, " for piece in arguments.split(", ")]
+    pieces = [f"{piece}, " for piece in pieces]
     pieces[-1] = pieces[-1].removesuffix(", ")
     for at, piece in enumerate(pieces):
         last = tail if at == len(pieces) - 1 else ""
@@ -193,12 +195,45 @@ def _shape(param: Param) -> list[str]:
     return _wrapped(f'check.shape("{param.name}", {name}, "{_text(param)}", ', dims, ")", "\t")
 
 
+def _named(param: Param) -> str:
+    return f'named{{"{param.name}", {local(param.name)}}}'
+
+
+def _agreement(function: Function) -> list[str]:
+    """What `agreement` says of shapes, before any size is known."""
+    rules = agreement(function)
+    lines = [line for group in rules.same for line in _wrapped("check.same(", list(map(_named, group)), ")", "\t")]
+    for fold in rules.further_folds:
+        text = fold.dim.text
+        for inner in fold.inner:
+            assert not inner.param.nullable, f"{function.kernel}: {inner.param.name} may be absent, and has {text}"
+            flag = local(inner.param.swap_flag)
+            condition = {None: "", True: flag, False: f"!{flag}"}[inner.when]
+            unfolded = []
+            for param in fold.tensors:
+                if param != inner.param:
+                    dims = f"[{', '.join(dim.text for dim in param.dims)}]"
+                    head = f'check.unfolded("{param.name}", {local(param.name)}, '
+                    unfolded += _wrapped(head, f'{_rank(param)}, "{dims}", "{text}", "{inner.param.name}"', ")", "\t")
+            lines += [f"\tif {condition} {{", *(f"\t{line}" for line in unfolded), "\t}"] if condition else unfolded
+        if len(fold.tensors) > 1 and not any(inner.when is None for inner in fold.inner):
+            folding = [f"rows{{{_named(param)}, {_rank(param)}}}" for param in fold.tensors]
+            lines += _wrapped(f'check.folds("{text}", ', folding, ")", "\t")
+    return lines
+
+
+def _factors(param: Param) -> list[str]:
+    """The check of sizes that were folded into a product of as many names."""
+    names = list(map(local, factors(param)))
+    head = f'check.factors("{param.name}", {local(param.name)}, {_rank(param)}, "{_text(param)}", '
+    return _wrapped(head, names, ")", "\t") if names else []
+
+
 def _stride(ld: str, tensors: tuple[Param, ...]) -> list[str]:
     rank = _rank(tensors[0])
     if len(tensors) == 1:
         return [f"\t{local(ld)} := {local(tensors[0].name)}.stride({rank})"]
-    named = ", ".join(f'named{{"{tensor.name}", {local(tensor.name)}}}' for tensor in tensors)
-    return _wrapped(f'{local(ld)} := check.strides("{ld}", {rank}, ', named, ")", "\t")
+    return _wrapped(f'{local(ld)} := check.strides("{ld}", {rank}, ', list(map(_named, tensors)), ")", "\t")
 
 
 def _typed(rule: Signature) -> list[str]:
@@ -218,11 +253,14 @@ def _typed(rule: Signature) -> list[str]:
         lines.append(f"\t\t!{take}" + (" ||" if at < len(takes) else " {"))
     lines += ["\t\treturn check.err", "\t}"]
     lines += [f'\tcheck.size("{param.name}", {local(param.name)})' for param in rule.arguments if param.kind == "size"]
+    lines += _agreement(function)
     for solve in rule.solves:
         lines += _solve(solve)
     lines += _dtypes(rule)
     for param in function.pointers:
         lines += _shape(param)
+        if not agreement(function).led(param):
+            lines += _factors(param)
     for ld, tensors in rule.strides.items():
         lines += _stride(ld, tensors)
     lines += ["\tif check.err != nil {", "\t\treturn check.err", "\t}"]

@@ -12,13 +12,7 @@ How a tensor's shape meets the header's:
 - where the first dimension is a product of as many names, they are matched one by one: ``[batch*q_len, heads]`` takes
   (batch, q_len, heads) and needs no keyword.
 
-Flattening and folding must not hide a mistake, so the number of elements alone is not enough:
-
-- tensors that have the same shape in the header must have the same shape: ``add`` refuses (2, 3) with (3, 2), and
-  with (6,);
-- a dimension that several tensors have must be folded from the same sizes: logits of (batch, tokens, vocab) go with
-  targets of (batch, tokens), or with flat ones, but not with (tokens, batch);
-- a dimension that is not the first of another tensor cannot be folded: ``[k, n]`` does not take (2, 4, n).
+So that this hides no mistake, shapes must also agree as `agreement` says.
 """
 
 from __future__ import annotations
@@ -30,6 +24,7 @@ from typing import Any, cast
 
 from .. import dtypes
 from ..layout import Layout
+from .agreement import agreement, factors
 from .header import Dim, Function, Param
 
 #: In place of a layout: an output that the call allocates.
@@ -54,6 +49,7 @@ class Planner:
         self.dtypes = function.of_kind("dtype")
         self.strides = {param.ld for param in self.pointers if param.ld}
         self.has_inputs = any(param.direction != "out" for param in self.pointers)
+        self.agreement = agreement(function)
         # The sizes under the roots that are options' defaults.
         self.roots = [param.root_of for param in function.of_kind("option") if param.root_of]
 
@@ -73,10 +69,10 @@ class Planner:
         for param, layout in present:
             if param.writes and layout.readonly:
                 raise ValueError(f"{self.name}: {param.name} is written, but its memory is read-only")
-        self._same_shapes(present, flags)
+        self._same_shapes(layouts)
         names = self._dtypes(present, wanted, chosen)
         known, origin, shapes = self._given(sizes)
-        self._folds(present, flags, shapes)
+        self._folds(layouts, flags, shapes)
         equations = [equation for param, layout in present for equation in self._equations(param, layout, flags)]
         self._solve(equations, known, origin)
         self._unused(known, [param for param, _ in present] + wanted)
@@ -157,44 +153,51 @@ class Planner:
         swapped = param.swap_flag and flags.get(param.swap_flag)
         return (*dims[:-2], dims[-1], dims[-2]) if swapped else dims
 
-    def _same_shapes(self, present: list[tuple[Param, Layout]], flags: Mapping[str, Any]) -> None:
+    def _same_shapes(self, layouts: Mapping[str, Any]) -> None:
         """Refuses tensors of different shapes where the header gives them the same one."""
-        first: dict[tuple[Dim, ...], tuple[Param, Layout]] = {}
-        for param, layout in present:
-            dims = self._dims(param, flags)
-            other, other_layout = first.setdefault(dims, (param, layout))
-            if layout.shape != other_layout.shape and any(dim.names for dim in dims):
-                raise ValueError(
-                    f"{self.name}: {param.name} has shape {layout.shape}, but {other.name} {other_layout.shape}; both "
-                    "must have the same shape"
-                )
+        for group in self.agreement.same:
+            present = [(param, layouts[param.name]) for param in group if isinstance(layouts[param.name], Layout)]
+            for param, layout in present[1:]:
+                other, other_layout = present[0]
+                if layout.shape != other_layout.shape:
+                    raise ValueError(
+                        f"{self.name}: {param.name} has shape {layout.shape}, but {other.name} has shape "
+                        f"{other_layout.shape}; both must have the same shape"
+                    )
 
     def _folds(
-        self,
-        present: list[tuple[Param, Layout]],
-        flags: Mapping[str, Any],
-        given: Mapping[str, tuple[int, ...]],
+        self, layouts: Mapping[str, Any], flags: Mapping[str, Any], given: Mapping[str, tuple[int, ...]]
     ) -> None:
         """Refuses a dimension that is folded from different sizes, or that is an inner one of another tensor."""
-        inner = {dim.text: param for param, _ in present for dim in self._dims(param, flags)[1:]}
-        folded = {name: (name, shape) for name, shape in given.items() if len(shape) > 1}
-        for param, layout in present:
-            dims = self._dims(param, flags)
-            axes = layout.shape[: len(layout.shape) - len(dims) + 1]
-            if len(axes) < 2 or not dims[0].names:
-                continue
-            where = inner.get(dims[0].text)
-            if where is not None:
-                raise ValueError(
-                    f"{self.name}: {param.name} has shape {layout.shape}; {self._expected(dims)} was expected, and "
-                    f"{dims[0].text} is one dimension, as in {where.name}"
-                )
-            other, other_axes = folded.setdefault(dims[0].text, (param.name, axes))
-            if axes != other_axes:
-                raise ValueError(
-                    f"{self.name}: {param.name} has shape {layout.shape}, so its {dims[0].text} are {axes}, but those "
-                    f"of {other} are {other_axes}; both must be the same, or one of them flat"
-                )
+        for fold in self.agreement.folds:
+            text = fold.dim.text
+            where = [
+                inner.param.name
+                for inner in fold.inner
+                if isinstance(layouts[inner.param.name], Layout)
+                and inner.when in (None, bool(flags.get(inner.param.swap_flag)))
+            ]
+            shape = given.get(text, ())
+            first = (f"{text}= says", shape) if len(shape) > 1 else None
+            for param in fold.tensors:
+                layout = layouts[param.name]
+                if not isinstance(layout, Layout):
+                    continue
+                dims = self._dims(param, flags)
+                axes = layout.shape[: len(layout.shape) - len(dims) + 1]
+                if len(axes) < 2 or dims[0] != fold.dim:
+                    continue
+                if where:
+                    raise ValueError(
+                        f"{self.name}: {param.name} has shape {layout.shape}; {self._expected(dims)} was expected, "
+                        f"where {text} cannot be folded, since {where[0]} has it as an inner dimension"
+                    )
+                first = first or (f"{param.name} folds", axes)
+                if axes != first[1]:
+                    raise ValueError(
+                        f"{self.name}: {param.name} folds {axes} into {text}, but {first[0]} {first[1]}; both must "
+                        "be the same, or one of them flat"
+                    )
 
     # Sizes
 
@@ -212,8 +215,9 @@ class Planner:
             raise ValueError(f"{self.name}: {param.name} has shape {shape}; {self._expected(dims)} was expected")
         first, axes = dims[0], shape[: extra + 1]
         rest = [_Equation(param, dim, size) for dim, size in zip(dims[1:], shape[extra + 1 :], strict=True)]
-        if len(axes) == len(first.names) > 1 and (first.coefficient, first.divisor, first.offset) == (1, 1, 0):
-            return [_Equation(param, Dim(n, (n,)), size) for n, size in zip(first.names, axes, strict=True)] + rest
+        names = factors(param)
+        if names and len(axes) == len(names):
+            return [_Equation(param, Dim(n, (n,)), size) for n, size in zip(names, axes, strict=True)] + rest
         return [_Equation(param, first, math.prod(axes)), *rest]
 
     def _solve(self, equations: list[_Equation], known: dict[str, int], origin: dict[str, str]) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
+from .agreement import Agreement, agreement, factors
 from .header import FIXED_DTYPES, Constant, Dim, Function, Header, Param, Section
-from .rust_text import GENERATED, binding, call, comment, indented, mark
+from .rust_text import GENERATED, array_call, binding, call, comment, indented, mark
 from .signature import Signature, Solve, signature
 
 #: Enums of the header that are types of their own in Rust: the prefix of their constants, and the type.
@@ -41,7 +42,9 @@ def _kernels_module(sections: list[Section]) -> str:
         "How a tensor's shape meets the one in the documentation: a shape of one dimension takes a dense tensor of any "
         "shape, flattened; leading dimensions beyond those of the documented shape are folded into the first, where "
         "the tensor is dense; and only where the shape reads `[rows:ld, ...]` may rows lie further apart than they are "
-        "long. Outputs may be inputs where their line says so, and are written by the time the context is next "
+        "long. Tensors that have the same documented shape must have the same shape, and those that share a dimension "
+        "must fold the same sizes into it: `add` refuses (2, 3) with (3, 2), although both have six elements. "
+        "Outputs may be inputs where their line says so, and are written by the time the context is next "
         "synchronised. A call of sizes that are zero does nothing.\n\n"
         "Each function returns [`Error::Shape`](crate::Error::Shape) when shapes or dtypes disagree, and "
         "[`Error::Call`](crate::Error::Call) with the library's status and sentence when the library refuses."
@@ -60,7 +63,7 @@ def _section(section: Section) -> str:
     text = "\n".join(line for function in kernels for line in ("", *_documentation(function), *_function(function)))
     helpers = [
         name
-        for name in ("Sizes", "plus", "pointer", "tensor", "times")
+        for name in ("Sizes", "named", "plus", "pointer", "tensor", "times")
         if re.search(rf"(?<![.\w]){name}(\(| {{)", text)
     ]
     names = sorted({*(name for name in (*ENUMS.values(), "DType") if name in text), "Tensor", "Result"})
@@ -126,6 +129,7 @@ def _function(function: Function) -> list[str]:
     body = [f'let call = Call::new("{function.name}", {first.name});']
     for param in function.pointers:
         body += _operand(param)
+    body += _agreement(agreement(function))
     for solve in made.solves:
         body += _solve(solve)
     body += _checks(made)
@@ -152,6 +156,36 @@ def _operand(param: Param) -> list[str]:
         "    None => None,",
         "};",
     ]
+
+
+def _agreement(rules: Agreement) -> list[str]:
+    """What `agreement` says of shapes, before any size is known."""
+
+    def named(params: tuple[Param, ...]) -> list[str]:
+        return [f"named(&{param.name})" if param.nullable else f"Some({param.name}.named())" for param in params]
+
+    lines = []
+    for group in rules.same:
+        lines += array_call("call.same", named(group), "?;", 4)
+    for fold in rules.further_folds:
+        text = fold.dim.text
+        for inner in fold.inner:
+            other = inner.param
+            assert not other.nullable, f"{other.name} may be absent, and has {text}"
+            unfolded = []
+            for param in fold.tensors:
+                if param != other:
+                    check = f'.unfolded("{text}", "{other.name}")?;'
+                    unfolded += (
+                        [f"if let Some({param.name}) = &{param.name} {{", f"    {param.name}{check}", "}"]
+                        if param.nullable
+                        else [f"{param.name}{check}"]
+                    )
+            condition = {None: "", True: other.swap_flag, False: f"!{other.swap_flag}"}[inner.when]
+            lines += [f"if {condition} {{", *indented(unfolded), "}"] if condition else unfolded
+        if len(fold.tensors) > 1 and not any(inner.when is None for inner in fold.inner):
+            lines += call("call.folds", [f'"{text}"', f"&[{', '.join(named(fold.tensors))}]"], "?;", 4)
+    return lines
 
 
 def _solve(solve: Solve) -> list[str]:
@@ -182,22 +216,25 @@ def _value(dim: Dim) -> str:
 
 def _checks(made: Signature) -> list[str]:
     """Each tensor's shape against the sizes, where it has told not all of them itself."""
-    checked = list(dict.fromkeys(check.param.name for check in made.checks))
-    if not checked:
-        return []
     function = made.function
+    checked = list(dict.fromkeys(check.param for check in made.checks))
+    folding = [param for param in function.pointers if factors(param) and not agreement(function).led(param)]
+    if not checked and not folding:
+        return []
     origin = {solve.size: f"from {solve.param.name}" for solve in made.solves}
     origin |= {param.name: "given" for param in made.arguments if param.kind == "size"}
     told = [f'("{name}", "{where}")' for name, where in origin.items()]
     lines = binding(f"const SIZES: [(&str, &str); {len(told)}]", "[", told, "];", 4)
     lines += binding("let sizes", "Sizes { names: &SIZES, values: &[", origin, "] };", 4)
-    for name in checked:
-        param = function.by_name[name]
+    for param in checked:
         wanted = f"[{', '.join(map(_value, param.dims))}]"
-        expect = call(f"{name}.expect", [wanted, "sizes"], "?;", 4)
+        expect = call(f"{param.name}.expect", [wanted, "sizes"], "?;", 4)
         if param.nullable:
-            expect = [f"if let Some({name}) = &{name} {{", *indented(expect), "}"]
+            expect = [f"if let Some({param.name}) = &{param.name} {{", *indented(expect), "}"]
         lines += expect
+    for param in folding:
+        assert not param.nullable, f"{function.kernel}: {param.name} may be absent"
+        lines += call(f"{param.name}.expect_factors", [f"&[{', '.join(factors(param))}]", "sizes"], "?;", 4)
     return lines
 
 

@@ -45,6 +45,11 @@ def call(head: str, arguments: Iterable[str], tail: str, depth: int = 0) -> list
     return _list(head + "(", list(arguments), ")" + tail, depth)
 
 
+def array_call(head: str, items: Iterable[str], tail: str, depth: int = 0) -> list[str]:
+    """`call` with one argument, a slice of an array."""
+    return _list(head + "(&[", list(items), "])" + tail, depth)
+
+
 def binding(head: str, opening: str, items: Iterable[str], closing: str, depth: int = 0) -> list[str]:
     """`head = opening items closing` on one line where it fits, else with the right side on a line of its own where
     that fits, else an item a line."""

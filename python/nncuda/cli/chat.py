@@ -17,6 +17,7 @@ from ..infer.conversation import Conversation
 from ..infer.pages import CACHE_FORMATS
 from ..infer.weights import PLACES
 from .generate import write_statistics
+from .options import Seed
 from .terminal import spoken
 
 _HELP = """/clear   forget the conversation; the system's message stays
@@ -40,7 +41,7 @@ Ctrl-C stops an answer; twice without one it leaves."""
     show_default=True,
     help="Draw among the likeliest up to this share.",
 )
-@click.option("--seed", type=click.IntRange(-(2**63), 2**63 - 1), default=0, show_default=True)
+@click.option("--seed", type=Seed(), default=0, show_default=True)
 @click.option("--context", type=click.IntRange(min=1), help="Tokens that see one another.  [default: to 8192]")
 @click.option("--cache-format", type=click.Choice(CACHE_FORMATS), default="f16", show_default=True)
 @click.option(

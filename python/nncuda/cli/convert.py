@@ -10,6 +10,7 @@ from ..context import Context
 from ..formats.block_formats import FORMATS
 from ..models import StoredModel
 from ..models.converted import FOLDERS, FORMS, convert_model, head_name
+from .outputs import require_room
 from .progress import element_progress
 from .terminal import bytes_text, console, count_text
 
@@ -61,8 +62,7 @@ def convert(
     """
     if out.exists() and form in FOLDERS:
         raise click.UsageError(f"{out} exists; a folder is never replaced")
-    if out.exists() and not force:
-        raise click.UsageError(f"{out} exists; --force replaces it")
+    require_room(out, force)
     if out.resolve() == model.resolve():
         raise click.UsageError("OUT is IN; they must be two files")
     opened = StoredModel.open(model)

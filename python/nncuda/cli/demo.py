@@ -15,6 +15,7 @@ import numpy as np
 
 from ..binding import library
 from ..context import Context
+from ..extras import left_out
 from ..formats import (
     Tokenizer,
     TokenShard,
@@ -62,13 +63,9 @@ _CODE_PROMPTS = (
     "for key, value in ",
 )
 
-OPTIONS = TrainConfig(
-    steps=1000,
-    batch_size=8,
-    sequence_length=256,
-    learning_rate=2e-3,
+OPTIONS = TrainConfig.preset(
+    "demo",
     warmup_steps=60,
-    weight_decay=0.1,
     seed=1,
     eval_every=100,
     eval_batches=EVALUATED_WINDOWS // 8,
@@ -133,9 +130,7 @@ def demo(
 def _shortened(steps: int) -> TrainConfig:
     values = OPTIONS.to_dict()
     every = max(1, steps // 10)
-    return TrainConfig.from_dict(
-        {**values, "steps": steps, "warmup_steps": min(OPTIONS.warmup_steps, every), "eval_every": every}
-    )
+    return TrainConfig.from_dict({**values, "steps": steps, "warmup_steps": None, "eval_every": every})
 
 
 def _prepare(source: Path, out: Path, options: TrainConfig, is_library: bool) -> None:
@@ -231,13 +226,16 @@ def _show_results(
     training: TrainingRun, tokenizer: Tokenizer, out: Path, prompts: list[str], machine: dict[str, object] | None
 ) -> None:
     """Pictures, samples and losses. `machine` is what `_machine` said after training; None when that was earlier."""
-    from ..train.plots import plot_experts, plot_losses
-
     terminal = console()
     entropy = unigram_entropy(TokenShard(out / "held-out.tokens"))
     records = read_metrics(out / "metrics.jsonl")
-    plot_losses(records, out / "loss.png", entropy)
-    plot_experts(records, out / "experts.png")
+    if missing := left_out("plot", "loss.png and experts.png"):
+        click.echo(missing, err=True)
+    else:
+        from ..train.plots import plot_experts, plot_losses
+
+        plot_losses(records, out / "loss.png", entropy)
+        plot_experts(records, out / "experts.png")
     generator = TextGenerator(training.trainer.model, tokenizer)
     for number, prompt in enumerate(prompts):
         terminal.rule(f"prompt {number + 1}", align="left")
@@ -245,8 +243,8 @@ def _show_results(
         for piece in generator.stream(prompt, 96, Sampling(temperature=0.7, top_p=0.9, seed=number)):
             click.echo(piece, nl=False)
         click.echo()
-    with terminal.status("evaluating on all of the held-out text"):
-        loss = training.evaluate()
+    with terminal.status("evaluating on the held-out text"):
+        loss = training.evaluate(training.trainer.config.eval_batches)  # as at the last step, so to the same number
     if machine is None:
         earlier = read_json(out / "results.json") if (out / "results.json").exists() else {}
         machine = {name: earlier[name] for name in ("device", "library", "bytes_peak") if name in earlier}

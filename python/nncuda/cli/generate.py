@@ -21,6 +21,7 @@ from ..infer.weights import PLACES
 from ..models import MoETransformer
 from ..models.config import Precision
 from ..train import Checkpoint, resolve_checkpoint
+from .options import Seed
 from .terminal import bytes_text, spoken
 
 _USUAL_TOKENS = 128
@@ -41,7 +42,7 @@ _USUAL_TOKENS = 128
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Draw among the likeliest up to this share.")
 @click.option(
     "--seed",
-    type=click.IntRange(-(2**63), 2**63 - 1),
+    type=Seed(),
     default=0,
     show_default=True,
     help="The same seed gives the same text. Prompt i of several draws with seed + i.",

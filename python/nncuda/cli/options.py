@@ -19,9 +19,10 @@ from ..formats import FormatError
 from ..formats.errors import shown
 from ..formats.limits import TOML_BYTES, TOML_LINE_BYTES
 from ..formats.regular import read_regular
-from ..models import PRESETS, MoEConfig
+from ..models import PRESETS, USUAL_PRESET, MoEConfig
 from ..models.config import Precision
 from ..train import TrainConfig
+from ..train.config import PRESETS as TRAIN_PRESETS
 from ..train.config import MomentsKind
 
 if sys.version_info >= (3, 11):
@@ -29,7 +30,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_TABLES = {"model": MoEConfig, "train": TrainConfig}
+_TABLES: dict[str, type] = {"model": MoEConfig, "train": TrainConfig}
+_PRESETS = {"model": PRESETS, "train": TRAIN_PRESETS}
+
+preset_option = click.option(
+    "--preset",
+    type=click.Choice(sorted(PRESETS)),
+    help=f"Sizes, and training options that fit them, to begin with.  [default: {USUAL_PRESET}]",
+)
 
 
 class _OrNone(click.ParamType):
@@ -50,13 +58,28 @@ class _OrNone(click.ParamType):
         return value
 
 
+class Seed(click.ParamType):
+    """A whole number of 64 bits. Click's own ranges would show its limits in the help."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number", param, ctx)
+        if not -(2**63) <= number < 2**63:
+            self.fail(f"{number} is not a whole number of 64 bits", param, ctx)
+        return number
+
+
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds a flag for every option of `MoEConfig` and `TrainConfig`, none of them with a default of its own."""
     for table, options in reversed(_TABLES.items()):
         described = _descriptions(options)
         for field in reversed(dataclasses.fields(options)):
             flag = field.name.replace("_", "-")
-            text = f"[{table}] {described[field.name]}"
+            text = f"[{table}] {described[field.name]}  [default: {_default_text(table, field.name)}]"
             if field.type == "bool":
                 option = click.option(f"--{flag}/--no-{flag}", field.name, default=None, help=text)
             else:
@@ -71,6 +94,19 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 option = click.option(f"--{flag}", field.name, type=kinds[field.type], help=text)
             command = option(command)
     return command
+
+
+def _default_text(table: str, name: str) -> str:
+    """What an option is without its flag, as the help says it."""
+    if name == "vocab_size":
+        return "that of the data, else the preset's"
+    if any(name in preset for preset in _PRESETS[table].values()):
+        value = getattr(_TABLES[table].preset(USUAL_PRESET), name)  # type: ignore[attr-defined]
+        return f"the preset's; {USUAL_PRESET}: {value}"
+    value = getattr(_TABLES[table], name)
+    if value is None:
+        return "none"
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
 
 
 def _descriptions(options: type) -> dict[str, str]:
@@ -109,11 +145,11 @@ def read_config(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def preset_vocabulary(file: dict[str, dict[str, Any]], preset: str | None) -> int:
-    """The vocabulary of the preset that is named, or that a file names; the default one's for what is no preset, which
+    """The vocabulary of the preset that is named, or that a file names; the usual one's for what is no preset, which
     `build_configs` refuses."""
     name = preset or file.get("model", {}).get("preset")
-    known = PRESETS.get(name, {}) if isinstance(name, str) else {}
-    return known.get("vocab_size", MoEConfig.vocab_size)
+    known = PRESETS[name if isinstance(name, str) and name in PRESETS else USUAL_PRESET]
+    return known.get("vocab_size", MoEConfig.vocab_size)  # type: ignore[return-value]
 
 
 def build_configs(
@@ -121,14 +157,14 @@ def build_configs(
 ) -> tuple[MoEConfig, TrainConfig]:
     """Options from a preset with the data's `vocab_size`, over them a file's, over them the flags that were given."""
     tables = {name: dict(file.get(name, {})) for name in _TABLES}
-    preset = preset or tables["model"].pop("preset", None)
-    tables["model"].pop("preset", None)
+    named = tables["model"].pop("preset", USUAL_PRESET)
+    preset = preset or named
     for name, options in _TABLES.items():
         for field in dataclasses.fields(options):
             if flags.get(field.name) is not None:
                 tables[name][field.name] = flags[field.name]
         tables[name] = {key: None if value == "none" else value for key, value in tables[name].items()}
-    if preset is not None and (not isinstance(preset, str) or preset not in PRESETS):
+    if not isinstance(preset, str) or preset not in PRESETS:
         raise ValueError(f"there is no preset {shown(preset)}; there are {', '.join(sorted(PRESETS))}")
-    base = {**(PRESETS[preset] if preset else {}), "vocab_size": vocab_size}
-    return MoEConfig.from_dict({**base, **tables["model"]}), TrainConfig.from_dict(tables["train"])
+    model = {**PRESETS[preset], "vocab_size": vocab_size, **tables["model"]}
+    return MoEConfig.from_dict(model), TrainConfig.from_dict({**TRAIN_PRESETS[preset], **tables["train"]})

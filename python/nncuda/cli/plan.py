@@ -12,13 +12,13 @@ import click
 from rich.table import Table
 
 from ..context import Context
-from ..models import PRESETS, MoEConfig
+from ..models import USUAL_PRESET, MoEConfig
 from ..train import TrainConfig
 from ..train.data import open_shards
 from ..train.fit import Way, ways_to_fit
 from ..train.plan import KINDS, MemoryPlan, parameters_by_kind, plan_inference, plan_training
 from ..train.scratch import Machine
-from .options import build_configs, config_options, preset_vocabulary, read_config
+from .options import build_configs, config_options, preset_option, preset_vocabulary, read_config
 from .terminal import bytes_text, console, count_text
 
 
@@ -45,7 +45,7 @@ class _Size(click.ParamType):
 @click.option(
     "--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file."
 )
-@click.option("--preset", type=click.Choice(sorted(PRESETS)), help="Sizes to begin with.  [default: 6.9b]")
+@preset_option
 @click.option("--data", type=click.Path(exists=True, path_type=Path), help="A token shard: its vocabulary is taken.")
 @click.option("--inference", is_flag=True, help="Plan generation: --batch-size sequences of --context tokens.")
 @click.option(
@@ -124,6 +124,9 @@ def require_fit(ctx: Context, model: MoEConfig, train: TrainConfig, held_out: bo
         problem += f"It fits with {'; or with '.join(map(_way_text, ways))}."
     elif least is not None:
         problem += f"The least that options reach is {_way_text(least)}: the model itself is too large."
+        smaller = plan_training(MoEConfig.preset(USUAL_PRESET), TrainConfig.preset(USUAL_PRESET), machine)
+        if smaller.held <= free:
+            problem += f" A model that fits is --preset {USUAL_PRESET} ({bytes_text(smaller.held)})."
     raise DoesNotFitError(f"{problem} --start-anyway starts it as it is")
 
 

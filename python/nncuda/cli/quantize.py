@@ -11,6 +11,7 @@ from ..context import Context
 from ..formats.block_formats import FORMATS
 from ..models import StoredModel
 from ..models.quantized import quantize_model
+from .outputs import require_room
 from .progress import element_progress
 from .terminal import bytes_text, console, count_text
 
@@ -44,8 +45,7 @@ def quantize(
     f16 or bf16. Norms, biases and routers become f32. A matrix whose rows are not whole blocks of the format gets
     another: q5_0 for q4_k, q5_1 for q5_k, q8_0 for q6_k, and f16 where even 32 does not divide them.
     """
-    if out.exists() and not force:
-        raise click.UsageError(f"{out} exists; --force replaces it")
+    require_room(out, force)
     opened = StoredModel.open(model)
     total = opened.num_parameters
     terminal = console()

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from ..formats import Tokenizer, find_texts, read_text, train_tokenizer, write_file
+from .outputs import require_room
 
 
 @click.group()
@@ -33,6 +34,7 @@ def tokenizer() -> None:
     "--sample", type=click.IntRange(min=0), default=0, help="Learn from so many lines, drawn at random; 0: all."
 )
 @click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option("--force", is_flag=True, help="Replace the file of --out if there is one.")
 def train(
     text: tuple[Path, ...],
     out: Path,
@@ -42,11 +44,13 @@ def train(
     include: tuple[str, ...],
     sample: int,
     threads: int,
+    force: bool,
 ) -> None:
     """Train a tokenizer on TEXT, files or folders of them.
 
     Ids 0, 1, 2, 3 are pad, unknown, begin and end. Files that are not UTF-8 text are left out.
     """
+    require_room(out, force)
     texts = [content for path in find_texts(text, include) if (content := read_text(path)) is not None]
     model = train_tokenizer(
         texts,
@@ -56,7 +60,6 @@ def train(
         sample=sample,
         threads=threads,
     )
-    out.parent.mkdir(parents=True, exist_ok=True)
     write_file(out, model)
     characters = sum(map(len, texts))
     click.echo(f"{out}: {Tokenizer(model).vocab_size} pieces from {len(texts)} files, {characters:,} characters")

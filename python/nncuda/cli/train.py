@@ -17,14 +17,15 @@ from rich.text import Text
 from ..context import Context
 from ..formats import FormatError, Tokenizer
 from ..formats.errors import shown
-from ..models import PRESETS, MoEConfig
+from ..models import MoEConfig
 from ..train import TrainConfig, TrainingRun
-from ..train.config import CHANGEABLE
+from ..train.config import CHANGEABLE, SCHEDULE
 from ..train.data import open_shards
 from ..train.divergence import DivergedError
+from ..train.metrics import board_left_out
 from ..train.record import read_record
 from ..train.run import Progress as RunProgress
-from .options import build_configs, config_options, read_config
+from .options import build_configs, config_options, preset_option, read_config
 from .plan import require_fit
 from .stopping import stopping
 from .terminal import console, count_text
@@ -35,7 +36,7 @@ from .terminal import console, count_text
 @click.option(
     "--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file."
 )
-@click.option("--preset", type=click.Choice(sorted(PRESETS)), help="Sizes to begin with.  [default: 6.9b]")
+@preset_option
 @click.option("--data", type=click.Path(exists=True, path_type=Path), help="A token shard, or a folder of them.")
 @click.option("--held-out", type=click.Path(exists=True, path_type=Path), help="The same, to evaluate on.")
 @click.option(
@@ -46,6 +47,11 @@ from .terminal import console, count_text
 )
 @click.option(
     "--resume", is_flag=True, help="Take the run up from its last checkpoint, with the options it began with."
+)
+@click.option(
+    "--extend",
+    is_flag=True,
+    help="Take the run up, done or not, for the larger number of --steps; run.json records it.",
 )
 @click.option(
     "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
@@ -61,6 +67,7 @@ def train(
     held_out: Path | None,
     tokenizer_path: Path | None,
     resume: bool,
+    extend: bool,
     device: str,
     threads: int | None,
     start_anyway: bool,
@@ -73,17 +80,23 @@ def train(
     it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped. SIGINT and
     SIGTERM end it behind the step that it is in, with a checkpoint; a second one ends it at once.
 
+    --extend --steps N makes a run longer, with another --learning-rate, --min-rate-share or --warmup-steps if they are
+    given. The cosine is then stretched to the new end, so that the rate jumps; a line on the standard error says how.
+
     A run that needs more memory than the device has free (`nncuda plan`) is not started.
 
     Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     with Context(device, threads=threads) as ctx:
-        if resume:
+        if resume or extend:
             others = {"config": config_path, "preset": preset, "tokenizer": tokenizer_path}
-            _refuse_others([*given, *(name for name, value in others.items() if value is not None)])
+            _refuse_others([*given, *(name for name, value in others.items() if value is not None)], resume, extend)
             changes = {name: None if value == "none" else value for name, value in given.items()}
-            training = _resume(run, ctx, data, held_out, start_anyway, changes)
+            take_up = TrainingRun.extend if extend else TrainingRun.resume
+            training = _take_up(take_up, run, ctx, data, held_out, start_anyway, changes)
+            if training.notice is not None:
+                click.echo(training.notice, err=True)
         else:
             file = read_config(config_path) if config_path else {}
             paths = _data_paths(file.get("data", {}), config_path, data, held_out, tokenizer_path)
@@ -101,15 +114,20 @@ def train(
         )
 
 
-def _refuse_others(given: list[str]) -> None:
-    """UsageError for the first of the flags `given` with --resume that a run does not go on with."""
+def _refuse_others(given: list[str], resume: bool, extend: bool) -> None:
+    """UsageError for the first of the flags `given` that a run does not go on with, or when --extend has no --steps."""
+    if resume and extend:
+        raise click.UsageError("--resume takes a run up as it is, --extend makes it longer; give one of them")
+    verb, changeable = ("extend", (*SCHEDULE, *CHANGEABLE)) if extend else ("resume", CHANGEABLE)
     for name in given:
-        if name not in CHANGEABLE:
-            taken = [f"--{other.replace('_', '-')}" for other in (*CHANGEABLE, "device", "threads", "data", "held_out")]
+        if name not in changeable:
+            taken = [f"--{other.replace('_', '-')}" for other in (*changeable, "device", "threads", "data", "held_out")]
             raise click.UsageError(
-                f"--resume goes on with the options of the run; leave out --{name.replace('_', '-')}. "
+                f"--{verb} goes on with the options of the run; leave out --{name.replace('_', '-')}. "
                 f"It takes {', '.join(taken[:-1])} and {taken[-1]}"
             )
+    if extend and "steps" not in given:
+        raise click.UsageError("--extend needs --steps: how many there shall be in all")
 
 
 def _data_paths(
@@ -144,7 +162,8 @@ def _start(
     return TrainingRun.start(run, ctx, model, options, data, held_out, tokenizer)
 
 
-def _resume(
+def _take_up(
+    take_up: Callable[..., TrainingRun],
     run: Path,
     ctx: Context,
     data: Path | None,
@@ -155,7 +174,7 @@ def _resume(
     sources = read_record(run)
     held_out = held_out or sources["held_out"]
     admit = None if start_anyway else partial(require_fit, ctx, held_out=held_out is not None)
-    return TrainingRun.resume(run, ctx, data or sources["data"], held_out, admit, changes)
+    return take_up(run, ctx, data or sources["data"], held_out, admit, changes)
 
 
 class _EndColumn(ProgressColumn):
@@ -192,7 +211,7 @@ def run_with_progress(training: TrainingRun, after_step: Callable[[RunProgress],
         console=terminal,
         speed_estimate_period=600,
     )
-    with _stoppable(training), bar:
+    with _running(training), bar:
         task = bar.add_task("", total=trainer.config.steps, completed=trainer.step, losses="")
         for progress in training.steps():
             held_out = "" if progress.held_out_loss is None else f", held-out {progress.held_out_loss:.3f}"
@@ -208,15 +227,18 @@ def run_with_progress(training: TrainingRun, after_step: Callable[[RunProgress],
 
 def run_with_records(training: TrainingRun) -> bool:
     """The same for programs: the standard output gets the lines of metrics.jsonl, each as soon as it is there."""
-    with _stoppable(training):
+    with _running(training):
         for _ in training.steps(echo=sys.stdout):
             pass
     return training.trainer.step < training.trainer.config.steps
 
 
 @contextmanager
-def _stoppable(training: TrainingRun) -> Iterator[None]:
-    """While it lasts, a signal makes the run save and stop, and divergence is an error of the command."""
+def _running(training: TrainingRun) -> Iterator[None]:
+    """While it lasts, a signal makes the run save and stop, and divergence is an error of the command. Says first what
+    the run will not leave behind."""
+    if missing := board_left_out():
+        click.echo(missing, err=True)
     try:
         with stopping(training.stop):
             yield

@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -170,8 +171,12 @@ def write_safetensors(
         if array.dtype not in DTYPES.values():
             raise TypeError(f"tensor {name!r} has dtype {array.dtype}, which safetensors does not know")
     dense = {name: np.asarray(array, order="C") for name, array in tensors.items()}
+    # The package puts a file of its own, which its owner alone may read, in this one's place.
+    with open(path, "ab") as file:
+        mode = os.fstat(file.fileno()).st_mode
     try:
         save_file(dense, path, metadata=None if metadata is None else dict(metadata))
+        os.chmod(path, stat.S_IMODE(mode))
     except SafetensorError as error:  # such as a full disk, of which the package has the system's number in its text
         found = re.search(r"\(os error (\d+)\)", str(error))
         if found is None:

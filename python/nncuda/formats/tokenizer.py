@@ -210,6 +210,16 @@ class Tokenizer:
         return self._processor.eos_id()
 
     @property
+    def unknown_id(self) -> int:
+        """The id of what the vocabulary lacks and cannot spell."""
+        return self._processor.unk_id()
+
+    @property
+    def pad_id(self) -> int:
+        """The id that fills up a batch, -1 when this tokenizer has none."""
+        return self._processor.pad_id()
+
+    @property
     def ordinary_id(self) -> int:
         """Some id that stands for text, rather than for a byte or a control."""
         special = (

@@ -1,6 +1,6 @@
 """Models: configurations, parameters in one arena, forward and backward."""
 
-from .config import PRESETS, MoEConfig
+from .config import PRESETS, USUAL_PRESET, MoEConfig
 from .llama import LlamaConfig, Rope
 from .mixtral import config_from_mixtral, config_to_mixtral, parameters_from_mixtral
 from .moe import MoETransformer
@@ -9,6 +9,7 @@ from .stored import StoredModel, StoredTensors
 
 __all__ = [
     "PRESETS",
+    "USUAL_PRESET",
     "LlamaConfig",
     "MoEConfig",
     "MoETransformer",

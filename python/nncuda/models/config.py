@@ -144,6 +144,9 @@ class MoEConfig:
         return 2 * self.vocab_size * self.hidden_size + self.num_layers * layer + norms
 
 
+#: What commands begin with where no preset is named: one that trains on any machine.
+USUAL_PRESET = "small"
+
 PRESETS: dict[str, dict[str, object]] = {
     "6.9b": {},
     "small": {

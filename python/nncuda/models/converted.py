@@ -26,7 +26,7 @@ from ..formats.regular import present
 from ..formats.safetensors_writer import ArrayPlan, write_in_pieces
 from ..formats.ternary import checked_scale, packed_rows, tern2_bytes, tern2_shape
 from ..formats.ternary_blocks import ternary_bytes
-from ..formats.tokenizer_to_folder import write_tokenizer
+from ..formats.tokenizer_to_folder import write_gguf_tokenizer
 from .bitnet import OUR_METHOD, TABLES
 from .gguf_names import gguf_name
 from .llama import LlamaConfig, is_plain
@@ -217,7 +217,7 @@ def _write_folder(
     values = _folder_config(model, form, formats)
     (folder / "config.json").write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
     if model.file is not None:
-        write_tokenizer(model.file.metadata, model.path, folder)
+        write_gguf_tokenizer(model.file.metadata, model.path, folder)
     else:
         for name in _TOKENIZER_FILES:
             if present(model.path / name):

@@ -17,6 +17,7 @@ from ..formats.errors import unreadable
 from ..formats.json_values import read_json
 from ..formats.run_folder import last_checkpoint
 from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, write_safetensors_folder
+from ..formats.tokenizer_to_folder import special_ids, write_tokenizer
 from .config import MoEConfig, Precision
 from .mixtral import config_from_mixtral, config_to_mixtral, parameters_from_mixtral
 from .moe import MoETransformer, check_names
@@ -78,8 +79,9 @@ def write_model(
     """Writes a model's files into a folder that is being made (see `write_folder`)."""
     model.ctx.synchronize()
     dtype = DTYPES[model.parameters.data.dtype].numpy_name
-    config = json.dumps({**config_to_mixtral(model.config), "torch_dtype": dtype}, indent=2) + "\n"
-    (folder / "config.json").write_text(config, encoding="utf-8")
-    write_safetensors_folder(folder, model.parameters.arrays(), {"format": "pt"}, max_shard_bytes)
+    config = {**config_to_mixtral(model.config), "torch_dtype": dtype}
     if tokenizer is not None:
-        (folder / "tokenizer.model").write_bytes(tokenizer.model)
+        config |= special_ids(tokenizer)
+        write_tokenizer(folder, tokenizer)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    write_safetensors_folder(folder, model.parameters.arrays(), {"format": "pt"}, max_shard_bytes)

@@ -158,17 +158,19 @@ def loss_and_gradients(
     """Loss and gradients of micro-batches of (input_ids, targets), each [batch, length].
 
     The cross-entropy is the mean over all tokens of all micro-batches that are not ignored (target -100); the auxiliary
-    loss, which is not linear in its tokens, is the mean of the micro-batches' own.
+    loss, which is not linear in its tokens, is the mean of the micro-batches' own, each weighted by its tokens.
     """
     count = sum(int(np.sum(targets != IGNORE_INDEX)) for _, targets in batches)
+    tokens = sum(input_ids.size for input_ids, _ in batches)
     loss, grads = 0.0, {}
     for input_ids, targets in batches:
+        share = input_ids.size / tokens
         logits, saved = forward(params, config, input_ids)
         ce = losses.cross_entropy_forward(logits, targets.ravel(), IGNORE_INDEX)
         scale = np.array([1 / count if count else 0.0])
-        loss += float(ce["loss_sum"][0] * scale[0]) + auxiliary_loss(saved, config) / len(batches)
+        loss += float(ce["loss_sum"][0] * scale[0]) + auxiliary_loss(saved, config) * share
         dlogits = losses.cross_entropy_backward(logits, targets.ravel(), ce["lse"], scale, IGNORE_INDEX)["dlogits"]
-        for name, gradient in backward(dlogits, saved, params, config, 1 / len(batches)).items():
+        for name, gradient in backward(dlogits, saved, params, config, share).items():
             accumulate(grads, name, gradient)
     return loss, {name: grads[name] for name in params}
 

@@ -22,7 +22,7 @@ from ..models import MoEConfig, config_from_mixtral
 from ..train import TrainConfig, list_checkpoints
 from ..train.checkpoint import TrainingState, read_training_state
 from ..train.data import open_shards, unigram_entropy
-from .thinning import chosen_rows, rounded, thin, thin_experts
+from .thinning import chosen_rows, recent_mean, rounded, thin, thin_experts
 
 #: Numbers of the records that are shown as series.
 SERIES = (
@@ -87,6 +87,7 @@ def read_run(folder: str | os.PathLike[str]) -> dict:
         "seconds": _last(records, "seconds"),
         "bytes_peak": _or_none(number(results.get("bytes_peak"))),
         "unigram_entropy": _or_none(entropy),
+        "recent_loss": recent_mean(points["loss"]),
         "noted": _noted_texts(noted, results),
         "clipped": _count_clipped(points["grad_norm"], train),
         "checkpoints": checkpoints,

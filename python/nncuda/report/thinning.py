@@ -13,6 +13,8 @@ import numpy as np
 
 #: Most points of a curve; neighbouring records share one when there are more.
 MOST_POINTS = 300
+#: Steps whose mean is called the loss of the run.
+RECENT_STEPS = 50
 #: Most columns of the maps of experts' load, and about how many numbers all maps hold together.
 MOST_COLUMNS = 120
 MOST_CELLS = 100_000
@@ -60,6 +62,18 @@ def thin(points: Points, lows: Sequence[float] | None = None, highs: Sequence[fl
         "last": [last[0], rounded(last[1])],
         **made,
     }
+
+
+def recent_mean(points: Points) -> list[float] | None:
+    """The finite values of the last 50 steps that have one: the first and last of these steps, and their mean.
+
+    The last value alone is that of one batch, and tells chance as much as the model.
+    """
+    finite = [(step, value) for step, value in points if math.isfinite(value)]
+    recent = [(step, value) for step, value in finite if step > finite[-1][0] - RECENT_STEPS]
+    if not recent:
+        return None
+    return [recent[0][0], recent[-1][0], rounded(_sum([value for _, value in recent]) / len(recent))]
 
 
 def chosen_rows(steps: Sequence[int]) -> list[int]:

@@ -4,6 +4,8 @@
         config.json              the model, as transformers' Mixtral
         model.safetensors        its weights, f32, in the order of the arena (or shards with their index)
         tokenizer.model          SentencePiece
+        tokenizer_config.json    the same tokenizer for transformers
+        generation_config.json   its begin, end and padding, likewise
         optimizer.safetensors    first_moment.NAME and second_moment.NAME of each parameter, f32 or bf16; or, of moments
                                  in 8 bits, first.codes, first.scales, second.codes and second.scales
         training.json            step, data position, options, held-out loss, loss scale

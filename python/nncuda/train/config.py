@@ -58,6 +58,21 @@ CHANGEABLE = (
     "max_loss",
 )
 
+#: Options that a run may be extended with other values of, beside those: together, the learning rate of each step.
+SCHEDULE = ("steps", "learning_rate", "min_rate_share", "warmup_steps")
+
+#: What the presets of models are trained with, where it is not the default.
+PRESETS: dict[str, dict[str, object]] = {
+    "6.9b": {},
+    "small": {"steps": 2000, "learning_rate": 2e-3},
+    "demo": {"steps": 1000, "learning_rate": 2e-3},
+}
+
+
+def usual_warmup(steps: int) -> int:
+    """Steps of warm-up where none are given: a twentieth, at least 1 and at most 2000; a single step has none."""
+    return min(max(steps // 20, 1), 2000, steps - 1)
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -69,7 +84,7 @@ class TrainConfig:
     sequence_length     tokens a sequence
     learning_rate       highest rate, reached after the warm-up
     min_rate_share      the cosine ends at this share of it
-    warmup_steps        steps of linear warm-up
+    warmup_steps        steps of linear warm-up, fewer than there are steps; None is a twentieth of them, from 1 to 2000
     beta1, beta2, eps   AdamW's
     weight_decay        decoupled, on matrices only
     clip_norm           largest global norm of the gradients; None never clips
@@ -99,7 +114,7 @@ class TrainConfig:
     sequence_length: int = 256
     learning_rate: float = 3e-4
     min_rate_share: float = 0.1
-    warmup_steps: int = 2000
+    warmup_steps: int | None = None
     beta1: float = 0.9
     beta2: float = 0.95
     eps: float = 1e-8
@@ -122,6 +137,9 @@ class TrainConfig:
     log_every: int = 1
 
     def __post_init__(self) -> None:
+        if self.warmup_steps is None:
+            check_count("steps", self.steps, 1)
+            object.__setattr__(self, "warmup_steps", usual_warmup(self.steps))
         for name in (
             "steps", "batch_size", "micro_batch_size", "sequence_length", "log_every", "keep_checkpoints",
             "loss_scale_interval",
@@ -153,7 +171,25 @@ class TrainConfig:
     @property
     def schedule_steps(self) -> tuple[int, int]:
         """Warm-up and total steps of the learning-rate schedule: a run shorter than its warm-up never leaves it."""
+        assert self.warmup_steps is not None  # since __post_init__
         return self.warmup_steps, max(self.steps, self.warmup_steps)
+
+    def check_schedule(self) -> None:
+        """ValueError when the steps end before the warm-up does. Runs from when that was allowed still go on."""
+        warmup, _ = self.schedule_steps
+        if warmup >= self.steps:
+            usual = usual_warmup(self.steps)
+            raise ValueError(
+                f"warmup_steps is {warmup}, but there are {self.steps} steps: the rate would never reach its highest; "
+                f"give fewer, such as {usual}, or none, which is {usual} here"
+            )
+
+    @classmethod
+    def preset(cls, name: str, **changes: object) -> TrainConfig:
+        """The training options that go with `MoEConfig.preset(name)`, with changes."""
+        if name not in PRESETS:
+            raise ValueError(f"there is no preset {shown(name)}; there are {', '.join(sorted(PRESETS))}")
+        return cls(**{**PRESETS[name], **changes})  # type: ignore[arg-type]
 
     @classmethod
     def from_dict(cls, values: dict[str, object]) -> TrainConfig:

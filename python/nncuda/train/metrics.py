@@ -1,4 +1,4 @@
-"""Metrics of a run: one JSON object a line, and the same for TensorBoard."""
+"""Metrics of a run: one JSON object a line, and the same for TensorBoard where its package is installed."""
 
 from __future__ import annotations
 
@@ -6,30 +6,14 @@ import contextlib
 import itertools
 import json
 import os
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
-from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.summary import scalar
-
+from ..extras import left_out
 from ..formats.atomic import naming, replace_file
 from ..formats.json_values import json_lines
 from ..formats.regular import present
-
-# Name in the file, tag in TensorBoard.
-_SCALARS = {
-    "loss": "loss/train",
-    "held_out_loss": "loss/held-out",
-    "aux_loss": "loss/balance",
-    "grad_norm": "training/gradient norm",
-    "learning_rate": "training/learning rate",
-    "tokens_per_second": "training/tokens per second",
-    "loss_scale": "training/loss scale",
-    "skipped_steps": "training/skipped steps",
-}
 
 
 def read_metrics(path: str | os.PathLike[str]) -> list[dict[str, object]]:
@@ -52,8 +36,13 @@ def drop_records(path: str | os.PathLike[str], step: int) -> None:
                 file.write(line.rstrip(b"\r\n") + b"\n")
 
 
+def board_left_out() -> str | None:
+    """What to tell whoever starts a run that will have no events for TensorBoard; None when it will."""
+    return left_out("tensorboard", "events for TensorBoard")
+
+
 class MetricsLog:
-    """Appends records to `metrics.jsonl` and `tensorboard/` in a run folder.
+    """Appends records to `metrics.jsonl` in a run folder, and to `tensorboard/` with the extra of that name.
 
     What an earlier process wrote beyond `step`, where this one takes over, is dropped: those steps will come again.
     The lines that this one writes go to `echo` too, when it is given, each as soon as it is there.
@@ -66,7 +55,11 @@ class MetricsLog:
         self._path = path
         self._file = open(path, "a", encoding="utf-8")
         self._echo = echo
-        self._board = _Board(folder / "tensorboard", step + 1 if step else None)
+        self._board = None
+        if board_left_out() is None:
+            from .tensorboard import Board
+
+            self._board = Board(folder / "tensorboard", step + 1 if step else None)
 
     def write(self, record: dict[str, object]) -> None:
         """One record, which has a "step"; its known numbers go to TensorBoard too. An OSError names the file."""
@@ -77,11 +70,13 @@ class MetricsLog:
         if self._echo is not None:
             self._echo.write(line)
             self._echo.flush()
-        self._board.write(record)
+        if self._board is not None:
+            self._board.write(record)
 
     def close(self) -> None:
         self._file.close()
-        self._board.close()
+        if self._board is not None:
+            self._board.close()
 
     def __enter__(self) -> MetricsLog:
         return self
@@ -92,31 +87,3 @@ class MetricsLog:
         # What a full disk refused before it refuses again; the first error is the one to tell.
         with contextlib.suppress(OSError) if error is not None else contextlib.nullcontext():
             self.close()
-
-
-class _Board:
-    """A file of TensorBoard's events, written as they come.
-
-    Its own writer has a thread for that, which a full disk ends; the next records would then wait for it for ever.
-    """
-
-    def __init__(self, folder: Path, purge_step: int | None):
-        self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        with naming(folder):
-            self._writer = EventsWriter(str(folder / "events"))
-            if purge_step is not None:  # hides what an earlier process wrote from there on
-                start = SessionLog(status=SessionLog.START)
-                self._writer.write_event(Event(wall_time=time.time(), step=purge_step, session_log=start))
-
-    def write(self, record: dict[str, object]) -> None:
-        with naming(self._folder):
-            for name, tag in _SCALARS.items():
-                if record.get(name) is not None:
-                    summary = scalar(tag, record[name])
-                    self._writer.write_event(Event(wall_time=time.time(), step=record["step"], summary=summary))
-            self._writer.flush()
-
-    def close(self) -> None:
-        with naming(self._folder):
-            self._writer.close()

@@ -1,4 +1,4 @@
-"""Pictures of a run: its losses, and how its experts share the tokens."""
+"""Pictures of a run: its losses, and how its experts share the tokens. Needs matplotlib, the extra `plot`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import math
 import os
 from collections.abc import Sequence
 
-import matplotlib
+import numpy as np
+
+from ..extras import ExtraMissing, left_out
+
+try:
+    import matplotlib
+except ModuleNotFoundError as error:
+    raise ExtraMissing(left_out("plot", "pictures of a run")) from error
 
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
-import numpy as np
 from matplotlib.axes import Axes
 
 _INK, _FAINT, _TRAIN, _HELD_OUT = "#22303c", "#c9d1d9", "#8fb4d9", "#c8442e"

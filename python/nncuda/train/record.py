@@ -4,6 +4,7 @@ data, held_out                  where the shards lie; held_out is null without e
 data_sha256, held_out_sha256    of the bytes of the shards, one after the other
 program, library, abi, device   what trained, on what
 model, train                    all options, the seed among them
+extensions                      where it was extended: see extension.py
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..formats.regular import open_regular, present
 from ..models import MoEConfig
 from .config import TrainConfig
 
-_FILE = "run.json"
+RECORD_FILE = "run.json"
 _SHOWN = 12  # digits of a hash in a message
 
 
@@ -56,12 +57,12 @@ def write_record(
         **(extra or {}),
     }
     Path(folder).mkdir(parents=True, exist_ok=True)
-    write_file(Path(folder) / _FILE, json.dumps(record, indent=2) + "\n")
+    write_file(Path(folder) / RECORD_FILE, json.dumps(record, indent=2) + "\n")
 
 
 def read_record(folder: str | os.PathLike[str]) -> dict[str, object]:
     """The record of a run. Raises FormatError when it does not say where the data is."""
-    path = Path(folder) / _FILE
+    path = Path(folder) / RECORD_FILE
     record = read_json(path)
     if not isinstance(record.get("data"), str) or not isinstance(record.get("held_out"), str | None):
         raise FormatError(path, "does not say where the data is")
@@ -75,13 +76,13 @@ def check_digest(
 
     A run without a record, or with one from before there were hashes, takes any.
     """
-    if not present(Path(folder) / _FILE):
+    if not present(Path(folder) / RECORD_FILE):
         return
-    recorded = read_json(Path(folder) / _FILE).get(f"{name}_sha256")
+    recorded = read_json(Path(folder) / RECORD_FILE).get(f"{name}_sha256")
     if recorded is None:
         return
     if not isinstance(recorded, str):
-        raise FormatError(Path(folder) / _FILE, f"{name}_sha256 is {shown(recorded)}; it must be text")
+        raise FormatError(Path(folder) / RECORD_FILE, f"{name}_sha256 is {shown(recorded)}; it must be text")
     found = digest(shards)
     if found != recorded:
         raise FormatError(

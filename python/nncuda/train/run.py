@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -19,9 +19,10 @@ from ..formats.errors import missing_file
 from ..formats.run_folder import list_checkpoints
 from ..models import MoEConfig, MoETransformer
 from .checkpoint import Checkpoint, TrainingState, prune_checkpoints, save_checkpoint
-from .config import CHANGEABLE, TrainConfig
+from .config import CHANGEABLE, SCHEDULE, TrainConfig
 from .data import TokenWindows, open_shards
 from .divergence import check_convergence
+from .extension import check_extension, extended, extension_text, record_extension
 from .metrics import MetricsLog
 from .record import check_digest, write_record
 from .trainer import Trainer
@@ -70,6 +71,7 @@ class TrainingRun:
         self.tokenizer = tokenizer
         self.position = position
         self.seconds = seconds
+        self.notice: str | None = None
         self._stop = False
 
     @classmethod
@@ -86,10 +88,11 @@ class TrainingRun:
     ) -> TrainingRun:
         """A new run, with its `run.json`, to which `note` is added.
 
-        Raises FileExistsError when the folder holds checkpoints already.
+        Raises FileExistsError when the folder holds checkpoints already, ValueError when the steps end in the warm-up.
         """
         if list_checkpoints(Path(folder) / "checkpoints"):
             raise FileExistsError(f"{folder} holds a run already: resume it, or choose another folder")
+        train.check_schedule()
         windows = _windows(data, train.sequence_length)
         rest = None if held_out is None else _windows(held_out, train.sequence_length)
         trainer = Trainer(MoETransformer(ctx, model, seed=train.seed, precision=train.precision), train)
@@ -113,9 +116,36 @@ class TrainingRun:
         `changes` are other values of the training options `CHANGEABLE`. `admit` is given the options when the files
         have been checked, and may refuse, by raising, before memory is taken.
         """
+        return cls._take_up(folder, ctx, data, held_out, admit, changes, CHANGEABLE)
+
+    @classmethod
+    def extend(
+        cls,
+        folder: str | os.PathLike[str],
+        ctx: Context,
+        data: str | os.PathLike[str],
+        held_out: str | os.PathLike[str] | None = None,
+        admit: Callable[[MoEConfig, TrainConfig], None] | None = None,
+        changes: Mapping[str, object] | None = None,
+    ) -> TrainingRun:
+        """The same for more `steps` than it has, which may be done: `changes` has them, and may have other values of
+        the options `SCHEDULE`. `run.json` records it; `notice` says what it does to the learning rate."""
+        return cls._take_up(folder, ctx, data, held_out, admit, changes, (*SCHEDULE, *CHANGEABLE))
+
+    @classmethod
+    def _take_up(
+        cls,
+        folder: str | os.PathLike[str],
+        ctx: Context,
+        data: str | os.PathLike[str],
+        held_out: str | os.PathLike[str] | None,
+        admit: Callable[[MoEConfig, TrainConfig], None] | None,
+        changes: Mapping[str, object] | None,
+        changeable: tuple[str, ...],
+    ) -> TrainingRun:
         for name in changes or {}:
-            if name not in CHANGEABLE:
-                raise ValueError(f"a run goes on with the {name} it has; it takes others of {', '.join(CHANGEABLE)}")
+            if name not in changeable:
+                raise ValueError(f"a run goes on with the {name} it has; it takes others of {', '.join(changeable)}")
         root = Path(folder) / "checkpoints"
         found = list_checkpoints(root)
         if not found:
@@ -124,6 +154,11 @@ class TrainingRun:
         state = checkpoint.training
         if state is None:
             raise checkpoint.untrainable()
+        before = extended(folder, state.step, state.train)
+        after = replace(before, **(changes or {}))  # type: ignore[arg-type]
+        extends = changeable != CHANGEABLE
+        if extends:
+            check_extension(before, after)
         windows = _windows(data, state.train.sequence_length)
         if windows.windows != state.data_windows:
             raise ValueError(
@@ -133,8 +168,12 @@ class TrainingRun:
         rest = None if held_out is None else _windows(held_out, state.train.sequence_length)
         if rest is not None and held_out is not None:
             check_digest(folder, "held_out", held_out, rest.shards)
-        trainer = checkpoint.trainer(ctx, admit, changes)
-        return cls(folder, trainer, windows, rest, checkpoint.tokenizer, state.data_position, state.seconds)
+        trainer = checkpoint.trainer(ctx, admit, None if after == state.train else asdict(after))
+        run = cls(folder, trainer, windows, rest, checkpoint.tokenizer, state.data_position, state.seconds)
+        if extends:
+            record_extension(folder, state.step, after)
+            run.notice = extension_text(ctx, state.step, trainer.updates, before, after)
+        return run
 
     def stop(self) -> None:
         """Makes the loop end after the step that it is in, with a checkpoint. May be called from any thread."""

@@ -256,16 +256,7 @@ class Trainer(DeviceBound):
             self._watch.update(self._norm)
         else:
             scaling.update(self._norm)
-        warmup, total = config.schedule_steps
-        kernels.lr_schedule(
-            skip,
-            self._step,
-            lr=self._lr,
-            warmup=warmup,
-            total=total,
-            max_lr=config.learning_rate,
-            min_lr=config.learning_rate * config.min_rate_share,
-        )
+        advance_schedule(config, skip, self._step, self._lr)
         self.moments.step(
             gradients,
             self._lr,
@@ -280,3 +271,17 @@ class Trainer(DeviceBound):
             weight_decay=config.weight_decay,
             param_copy=None if model.weights is model.parameters else model.weights.data,
         )
+
+
+def advance_schedule(config: TrainConfig, skip: Tensor | None, step: Tensor, rate: Tensor) -> None:
+    """Counts an update, unless it is skipped, and gives its rate."""
+    warmup, total = config.schedule_steps
+    kernels.lr_schedule(
+        skip,
+        step,
+        lr=rate,
+        warmup=warmup,
+        total=total,
+        max_lr=config.learning_rate,
+        min_lr=config.learning_rate * config.min_rate_share,
+    )

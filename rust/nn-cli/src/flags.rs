@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use nn_core::format::{Table, Value, read_toml};
-use nn_core::model::{MoEConfig, Precision, preset};
+use nn_core::model::{self, MoEConfig, PRESETS, Precision, USUAL_PRESET};
 use nn_core::options::{Kind, OptionSpec};
-use nn_core::train::TrainConfig;
+use nn_core::train::{self, TrainConfig};
 use nn_core::{Error, Result};
 use nn_ffi::{Context, Device};
 
@@ -118,6 +118,31 @@ impl FromArgMatches for ConfigFlags {
     }
 }
 
+/// What an option is without its flag, as the help says it.
+fn default_text(table: &str, name: &str) -> Result<String> {
+    if name == "vocab_size" {
+        return Ok("that of the data, else the preset's".into());
+    }
+    let value = |preset: &str| {
+        let values = match table {
+            "model" => MoEConfig::preset(preset)?.values(),
+            _ => TrainConfig::preset(preset)?.values(),
+        };
+        Ok(values.get(name).cloned().unwrap_or(Value::None))
+    };
+    let usual = value(USUAL_PRESET)?;
+    let text = match &usual {
+        Value::None => "none".into(),
+        Value::Bool(true) => "on".into(),
+        Value::Bool(false) => "off".into(),
+        Value::Text(word) => word.clone(),
+        number => number.repr(),
+    };
+    let of_all = PRESETS.into_iter().map(value).collect::<Result<Vec<_>>>()?;
+    let differs = of_all.iter().any(|value| *value != usual);
+    Ok(if differs { format!("the preset's; {USUAL_PRESET}: {text}") } else { text })
+}
+
 /// The identifier of the flag that turns an option off.
 fn negated(name: &'static str) -> &'static str {
     match name {
@@ -128,7 +153,8 @@ fn negated(name: &'static str) -> &'static str {
 }
 
 fn arguments(table: &str, option: &'static OptionSpec) -> Vec<Arg> {
-    let help = format!("[{table}] {}", option.help);
+    let default = default_text(table, option.name).unwrap_or_else(|error| error.to_string());
+    let help = format!("[{table}] {}  [default: {default}]", option.help);
     let long = |id: &str| id.replace('_', "-");
     let name = option.name;
     if option.kind == Kind::Flag {
@@ -237,17 +263,20 @@ impl ConfigFile {
                 table.set(*option, value.clone());
             }
         }
-        let mut model = match chosen {
-            None | Some(Value::None) => Table::new(),
-            Some(Value::Text(name)) => preset(&name)?,
-            Some(other) => preset(&other.repr())?,
+        let chosen = match chosen {
+            None | Some(Value::None) => USUAL_PRESET.to_owned(),
+            Some(Value::Text(name)) => name,
+            Some(other) => other.repr(),
         };
+        let (mut model, mut train) = (model::preset(&chosen)?, train::preset(&chosen)?);
         model.set("vocab_size", vocab_size);
         let none = |value: &Value| if value.as_text() == Some("none") { Value::None } else { value.clone() };
         for (name, value) in tables[0].iter() {
             model.set(name, none(value));
         }
-        let train: Table = tables[1].iter().map(|(name, value)| (name.to_owned(), none(value))).collect();
+        for (name, value) in tables[1].iter() {
+            train.set(name, none(value));
+        }
         Ok((MoEConfig::from_table(&model)?, TrainConfig::from_table(&train)?))
     }
 }

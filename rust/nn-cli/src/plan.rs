@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use nn_core::format::{Table, Value};
-use nn_core::model::{MoEConfig, PRESETS, preset};
+use nn_core::model::{MoEConfig, PRESETS, USUAL_PRESET};
 use nn_core::plan::{KINDS, Machine, MemoryPlan, Way, parameters_by_kind, plan_inference, plan_training, ways_to_fit};
 use nn_core::train::{TrainConfig, open_shards};
 use nn_core::{Error, Result};
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// A TOML file.
     #[arg(long, value_name = "FILE", value_parser = paths::file)]
     config: Option<PathBuf>,
-    /// Sizes to begin with.  [default: 6.9b]
+    /// Sizes, and training options that fit them, to begin with.  [default: small]
     #[arg(long, value_parser = PRESETS)]
     preset: Option<String>,
     /// A token shard: its vocabulary is taken.
@@ -132,14 +132,15 @@ pub(crate) fn run(mut arguments: Arguments) -> std::result::Result<(), Failure> 
     Ok(())
 }
 
-/// That of the data where there are some, else that of the preset.
+/// That of the data where there are some, else that of the preset; of the usual one for what is none, which is refused
+/// later.
 fn vocabulary(arguments: &Arguments, file: &ConfigFile) -> Result<u64> {
     if let Some(data) = arguments.data.clone().or_else(|| file.data_path()) {
         return Ok(open_shards(&data)?[0].vocab_size());
     }
-    let sizes = arguments.preset.clone().or_else(|| file.preset()).and_then(|name| preset(&name).ok());
-    let named = sizes.and_then(|sizes| sizes.get("vocab_size").and_then(Value::as_integer));
-    Ok(named.unwrap_or(MoEConfig::default().vocab_size as u64))
+    let named = arguments.preset.clone().or_else(|| file.preset());
+    let sizes = named.and_then(|name| MoEConfig::preset(&name).ok());
+    Ok(sizes.map_or_else(|| MoEConfig::preset(USUAL_PRESET), Ok)?.vocab_size as u64)
 }
 
 /// What decides how much scratch is taken, and the memory that is free.
@@ -181,6 +182,12 @@ fn require_fit_in(free: usize, ctx: &Context, model: &MoEConfig, train: &TrainCo
         problem += &format!("It fits with {}.", ways.join("; or with "));
     } else if let Some(least) = least {
         problem += &format!("The least that options reach is {}: the model itself is too large.", way_text(&least));
+        let (smaller, options) = (MoEConfig::preset(USUAL_PRESET)?, TrainConfig::preset(USUAL_PRESET)?);
+        let smaller = plan_training(&smaller, &options, &machine, true)?.held;
+        if smaller <= free {
+            let size = bytes_text(smaller as u64);
+            problem += &format!(" A model that fits is --preset {USUAL_PRESET} ({size}).");
+        }
     }
     Err(Error::OutOfMemory(problem + " --start-anyway starts it as it is"))
 }

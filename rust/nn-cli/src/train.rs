@@ -28,6 +28,9 @@ const PROGRAM: &str = concat!("nncuda-rs ", env!("CARGO_PKG_VERSION"));
 /// it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped. SIGINT and
 /// SIGTERM end it behind the step that it is in, with a checkpoint; a second one ends it at once.
 ///
+/// --extend --steps N makes a run longer, with another --learning-rate, --min-rate-share or --warmup-steps if they are
+/// given. The cosine is then stretched to the new end, so that the rate jumps; a line on the standard error says how.
+///
 /// A run that needs more memory than the device has free (`nncuda-rs plan`) is not started.
 ///
 /// Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.
@@ -40,7 +43,7 @@ pub(crate) struct Arguments {
     /// A TOML file.
     #[arg(long, value_name = "FILE", value_parser = paths::file)]
     config: Option<PathBuf>,
-    /// Sizes to begin with.  [default: 6.9b]
+    /// Sizes, and training options that fit them, to begin with.  [default: small]
     #[arg(long, value_parser = PRESETS)]
     preset: Option<String>,
     /// A token shard, or a folder of them.
@@ -55,6 +58,9 @@ pub(crate) struct Arguments {
     /// Take the run up from its last checkpoint, with the options it began with.
     #[arg(long)]
     resume: bool,
+    /// Take the run up, done or not, for the larger number of --steps; run.json records it.
+    #[arg(long)]
+    extend: bool,
     #[command(flatten)]
     device: DeviceFlags,
     /// Start even when the device has less memory free than is needed.
@@ -66,7 +72,11 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments, interrupts: &Interrupts) -> Result<(), Failure> {
     let ctx = arguments.device.open()?;
-    let mut training = if arguments.resume { resume(&arguments, &ctx)? } else { start(&arguments, &ctx)? };
+    let goes_on = arguments.resume || arguments.extend;
+    let mut training = if goes_on { take_up(&arguments, &ctx)? } else { start(&arguments, &ctx)? };
+    if let Some(notice) = training.notice() {
+        eprintln!("{notice}");
+    }
     interrupts.stop(training.stop_flag())?;
     if io::stdout().is_terminal() {
         run_with_progress(&mut training)?;
@@ -113,33 +123,48 @@ fn start_with(
     Ok(training)
 }
 
-fn resume(arguments: &Arguments, ctx: &Context) -> Result<TrainingRun, Failure> {
+/// Refuses flags that a run does not go on with.
+fn check_flags(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.resume && arguments.extend {
+        let problem = "--resume takes a run up as it is, --extend makes it longer; give one of them";
+        return Err(Failure::Usage(problem.into()));
+    }
+    let (verb, schedule) =
+        if arguments.extend { ("extend", TrainConfig::SCHEDULE.as_slice()) } else { ("resume", [].as_slice()) };
+    let changeable = [schedule, &TrainConfig::CHANGEABLE].concat();
     let others = [
         (arguments.config.is_some(), "config"),
         (arguments.preset.is_some(), "preset"),
         (arguments.tokenizer.is_some(), "tokenizer"),
     ];
     let other = others.into_iter().find(|(given, _)| *given).map(|(_, name)| name);
-    let fixed = |name: &&str| !TrainConfig::CHANGEABLE.contains(name);
-    if let Some(given) = arguments.options.names().find(fixed).or(other) {
+    if let Some(given) = arguments.options.names().find(|name| !changeable.contains(name)).or(other) {
         let flag = |name: &str| format!("--{}", name.replace('_', "-"));
-        let mut taken: Vec<_> = TrainConfig::CHANGEABLE.into_iter().chain(["device", "threads"]).map(flag).collect();
+        let mut taken: Vec<_> = changeable.into_iter().chain(["device", "threads"]).map(flag).collect();
         taken.push("--data and --held-out".into());
         return Err(Failure::Usage(format!(
-            "--resume goes on with the options of the run; leave out {}. It takes {}",
+            "--{verb} goes on with the options of the run; leave out {}. It takes {}",
             flag(given),
             taken.join(", ")
         )));
     }
+    if arguments.extend && !arguments.options.names().any(|name| name == "steps") {
+        return Err(Failure::Usage("--extend needs --steps: how many there shall be in all".into()));
+    }
+    Ok(())
+}
+
+fn take_up(arguments: &Arguments, ctx: &Context) -> Result<TrainingRun, Failure> {
+    check_flags(arguments)?;
     let mut sources = Sources::read(&arguments.run)?;
     sources.data = arguments.data.clone().unwrap_or(sources.data);
     sources.held_out = arguments.held_out.clone().or(sources.held_out);
     let changes = arguments.options.of_training();
-    if arguments.start_anyway {
-        return Ok(TrainingRun::resume(&arguments.run, ctx, &sources, &changes)?);
-    }
-    let admit = |model: &MoEConfig, options: &TrainConfig| require_fit(ctx, model, options, sources.held_out.is_some());
-    Ok(TrainingRun::resume_admitted(&arguments.run, ctx, &sources, &changes, &admit)?)
+    let admit = |model: &MoEConfig, options: &TrainConfig| {
+        if arguments.start_anyway { Ok(()) } else { require_fit(ctx, model, options, sources.held_out.is_some()) }
+    };
+    let open = if arguments.extend { TrainingRun::extend } else { TrainingRun::resume_admitted };
+    Ok(open(&arguments.run, ctx, &sources, &changes, &admit)?)
 }
 
 /// Runs to the end with a progress bar; an interrupt makes it save and stop.

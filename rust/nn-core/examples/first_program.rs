@@ -27,8 +27,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         context: 128,
         ..MoEConfig::default()
     };
-    let options =
-        TrainConfig { steps: 60, warmup_steps: 5, learning_rate: 0.01, sequence_length: 16, ..TrainConfig::default() };
+    let options = TrainConfig {
+        steps: 60,
+        warmup_steps: Some(5),
+        learning_rate: 0.01,
+        sequence_length: 16,
+        ..TrainConfig::default()
+    };
     let capture = true; // records the calls of a step once, and replays them: the same bits, sooner
     let mut trainer = Trainer::new(MoETransformer::random(&ctx, config, 0)?, options, capture)?;
 

@@ -19,7 +19,7 @@ fn main() -> Result<()> {
     let sizes = MoEConfig { vocab_size: 64, hidden_size: 32, num_layers: 2, ffn_size: 64, ..MoEConfig::default() };
     let options = TrainConfig {
         steps: STEPS,
-        warmup_steps: 5,
+        warmup_steps: Some(5),
         learning_rate: 0.01,
         sequence_length: 16,
         ..TrainConfig::default()

@@ -17,7 +17,7 @@
 //! # fn main() -> nn_core::Result<()> {
 //! let ctx = Context::new(Device::Cpu)?;
 //! let sizes = MoEConfig { vocab_size: 64, hidden_size: 32, num_layers: 2, ffn_size: 48, ..MoEConfig::default() };
-//! let options = TrainConfig { sequence_length: 16, warmup_steps: 0, ..TrainConfig::default() };
+//! let options = TrainConfig { sequence_length: 16, warmup_steps: Some(0), ..TrainConfig::default() };
 //! let mut trainer = Trainer::new(MoETransformer::random(&ctx, sizes, options.seed)?, options, true)?;
 //!
 //! // Two sequences that count upwards: what follows an id is the next one.

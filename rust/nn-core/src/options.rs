@@ -157,8 +157,8 @@ macro_rules! options {
                 Ok(())
             }
 
-            /// All options by name, in their order.
-            fn values(&self) -> $crate::format::Table {
+            /// All options by name, in their order; none is a value.
+            pub fn values(&self) -> $crate::format::Table {
                 $crate::format::Table::from([
                     $((stringify!($field), $crate::options::OptionType::write(&self.$field)),)*
                 ])

@@ -121,7 +121,7 @@ fn a_rate_that_is_too_high_ends_the_run_whenever_it_reports() {
     let options = TrainConfig {
         learning_rate: 1e30,
         weight_decay: 1e30,
-        warmup_steps: 0,
+        warmup_steps: Some(0),
         save_every: 1,
         eval_every: 0,
         ..tiny::options()
@@ -174,5 +174,21 @@ fn a_trainer_keeps_the_weights_that_a_bad_step_met() {
         }
         assert_eq!((tiny::state(&trainer), trainer.step()), (before, 6));
         assert_eq!(trainer.eager_reason(), if capture { None } else { Some("capture is off") });
+    }
+}
+
+#[test]
+fn a_restored_trainer_updates_again_whatever_was_before() {
+    let ctx = tiny::context();
+    let model = MoETransformer::random(&ctx, tiny::model(), 7).unwrap();
+    let mut trainer = Trainer::new(model, tiny::options(), true).unwrap();
+    let batch = tiny::batch(5, 13, 0);
+    for gain in [f32::INFINITY, 1.0] {
+        trainer.model().parameters().set("model.norm.weight", &[gain; 24]).unwrap();
+        assert!(trainer.train_step(&batch).unwrap().skipped().unwrap());
+    }
+    trainer.restore(0, None).unwrap();
+    for _ in 0..2 {
+        assert!(!trainer.train_step(&batch).unwrap().skipped().unwrap());
     }
 }

@@ -26,7 +26,7 @@ fn wide() -> MoEConfig {
 }
 
 fn options() -> TrainConfig {
-    TrainConfig { steps: 9, warmup_steps: 1, batch_size: 8, sequence_length: 128, ..TrainConfig::default() }
+    TrainConfig { steps: 9, warmup_steps: Some(1), batch_size: 8, sequence_length: 128, ..TrainConfig::default() }
 }
 
 fn near(name: &str, planned: usize, measured: usize) {

@@ -53,6 +53,28 @@ impl<'t> Call<'t> {
         Ok(Operand { function: self.function, name, shape, tensor, dims })
     }
 
+    /// Refuses tensors of different shapes where the header gives them one shape.
+    #[inline]
+    pub(crate) fn same(&self, tensors: &[Option<Named<'_>>]) -> Result<()> {
+        let mut present = tensors.iter().flatten();
+        let Some(first) = present.next() else { return Ok(()) };
+        match present.find(|each| each.shape != first.shape) {
+            None => Ok(()),
+            Some(each) => Err(self.shapes_differ(first, each)),
+        }
+    }
+
+    /// Refuses tensors that fold different sizes into a dimension that all of them have.
+    #[inline]
+    pub(crate) fn folds(&self, dim: &str, tensors: &[Option<Named<'_>>]) -> Result<()> {
+        let mut folding = tensors.iter().flatten().filter(|each| each.folded.len() > 1);
+        let Some(first) = folding.next() else { return Ok(()) };
+        match folding.find(|each| each.folded != first.folded) {
+            None => Ok(()),
+            Some(each) => Err(self.folds_differ(dim, first, each)),
+        }
+    }
+
     /// The common row stride of tensors. One of at most one row has none of its own; if none has, it is the longest row.
     #[inline]
     pub(crate) fn stride(&self, rows: &[Rows]) -> Result<usize> {
@@ -115,6 +137,24 @@ impl<'t> Call<'t> {
     }
 
     #[cold]
+    fn shapes_differ(&self, first: &Named<'_>, second: &Named<'_>) -> Error {
+        let message = format!(
+            "{} has shape {:?}, but {} has shape {:?}; both must have the same shape",
+            second.name, second.shape, first.name, first.shape
+        );
+        Error::shape(kernel(self.function), message)
+    }
+
+    #[cold]
+    fn folds_differ(&self, dim: &str, first: &Named<'_>, second: &Named<'_>) -> Error {
+        let message = format!(
+            "{} folds {:?} into {dim}, but {} folds {:?}; both must be the same, or one of them flat",
+            second.name, second.folded, first.name, first.folded
+        );
+        Error::shape(kernel(self.function), message)
+    }
+
+    #[cold]
     fn strides_differ(&self, first: &Rows, second: &Rows) -> Error {
         let message = format!(
             "the rows of {} lie {} elements apart, but those of {} {}; both must be the same",
@@ -157,6 +197,14 @@ pub(crate) struct Rows {
     count: usize,
     len: usize,
     stride: usize,
+}
+
+/// The shape of a tensor, as far as it must agree with those of others.
+pub(crate) struct Named<'t> {
+    name: &'static str,
+    shape: &'t [usize],
+    /// What is folded into the first dimension.
+    folded: &'t [usize],
 }
 
 /// The sizes of a call, for messages: each one's name and what told it, and its value.
@@ -227,6 +275,27 @@ impl<'t, const N: usize> Operand<'t, N> {
         Rows { name: self.name, count, len, stride }
     }
 
+    /// Its shape as it is, beside what is folded into the first dimension.
+    #[inline]
+    pub(crate) fn named(&self) -> Named<'t> {
+        let shape = self.tensor.shape();
+        Named { name: self.name, shape, folded: &shape[..(shape.len() + 1).saturating_sub(N)] }
+    }
+
+    /// Refuses sizes folded into a dimension that is not the first one of another tensor.
+    #[inline]
+    pub(crate) fn unfolded(&self, dim: &str, other: &str) -> Result<()> {
+        if self.tensor.shape().len() <= N { Ok(()) } else { Err(self.folds_inner(dim, other)) }
+    }
+
+    /// Requires what is folded into a product of as many sizes. Where the product is nothing, no factor matters.
+    #[inline]
+    pub(crate) fn expect_factors(&self, factors: &[usize], sizes: Sizes<'_>) -> Result<()> {
+        let folded = self.named().folded;
+        let fits = folded.len() != factors.len() || folded == factors || self.tensor.is_empty();
+        if fits { Ok(()) } else { Err(self.unexpected(sizes)) }
+    }
+
     /// Solves a size from the dimension `at`, which is `known * size / divisor + offset`.
     #[inline]
     pub(crate) fn solve(&self, at: usize, size: &str, known: usize, divisor: usize, offset: usize) -> Result<usize> {
@@ -255,6 +324,17 @@ impl<'t, const N: usize> Operand<'t, N> {
     #[cold]
     fn wrong_rank(&self) -> Error {
         let message = format!("{} has shape {:?}; {} was expected", self.name, self.tensor.shape(), self.shape);
+        Error::shape(kernel(self.function), message)
+    }
+
+    #[cold]
+    fn folds_inner(&self, dim: &str, other: &str) -> Error {
+        let message = format!(
+            "{} has shape {:?}; {} was expected, where {dim} cannot be folded, since {other} has it as an inner dimension",
+            self.name,
+            self.tensor.shape(),
+            self.shape
+        );
         Error::shape(kernel(self.function), message)
     }
 
@@ -294,6 +374,12 @@ impl<'t, const N: usize> Operand<'t, N> {
 #[inline]
 pub(crate) fn pointer<const N: usize>(operand: &Option<Operand<'_, N>>) -> *mut c_void {
     operand.as_ref().map_or(ptr::null_mut(), Operand::pointer)
+}
+
+/// The shape of an operand that may be absent.
+#[inline]
+pub(crate) fn named<'t, const N: usize>(operand: &Option<Operand<'t, N>>) -> Option<Named<'t>> {
+    operand.as_ref().map(Operand::named)
 }
 
 /// The tensor of an operand that may be absent.

@@ -1,5 +1,6 @@
 //! What tensors' shapes tell a kernel, and what is said when they disagree.
 
+use nn_ffi::catalogue::{Argument, Kernel, Kind};
 use nn_ffi::{Activation, Context, DType, Device, Error, Result, RopeLayout, Status, Tensor, kernels};
 
 fn cpu() -> Context {
@@ -45,10 +46,11 @@ fn sizes_follow_from_shapes() -> Result<()> {
 #[test]
 fn leading_dimensions_fold_and_one_dimension_takes_everything() -> Result<()> {
     let context = cpu();
-    let (x, y) = (numbers(&context, &[2, 3, 4]), context.zeros(&[6, 4], DType::F32)?);
+    let (x, y) = (numbers(&context, &[2, 3, 4]), context.zeros(&[2, 3, 4], DType::F32)?);
     kernels::softmax(&x, &y)?;
-    let flat = context.zeros(&[24], DType::F32)?;
-    kernels::add(&y, &y.view(&[2, 12])?, &flat)?;
+    let sum = context.zeros(&[2, 3, 4], DType::F32)?;
+    kernels::add(&y, &y, &sum)?;
+    let flat = sum.view(&[24])?;
     let sums: Vec<f32> = flat.to_vec::<f32>()?.chunks(4).map(|row| row.iter().sum()).collect();
     assert!(sums.iter().all(|sum| (sum - 2.0).abs() < 1e-6), "{sums:?}");
     let few = sentence(kernels::softmax(&flat, &flat));
@@ -76,9 +78,8 @@ fn rows_may_lie_apart_where_the_header_says_so() -> Result<()> {
         "silu: x must be dense, but its rows of 4 elements lie 8 apart; contiguous() makes a dense copy"
     );
     // Folded rows have the stride of the innermost of them, also where the first dimension is a single one.
-    let folded = up.contiguous()?.view(&[1, 5, 4])?;
-    assert!(sentence(kernels::swiglu(&gate, &folded, &apart)).contains("both must be the same"));
-    kernels::swiglu(&gate.contiguous()?, &folded, &dense)?;
+    let fold = |tensor: &Tensor| tensor.contiguous()?.view(&[1, 5, 4]);
+    kernels::swiglu(&fold(&gate)?, &fold(&up)?, &dense.view(&[1, 5, 4])?)?;
     assert_eq!(dense.to_vec::<f32>()?, apart.to_vec::<f32>()?);
     Ok(())
 }
@@ -90,7 +91,7 @@ fn what_disagrees_is_named_with_what_was_expected() -> Result<()> {
     let y = context.zeros(&[4, 3], DType::F32)?;
     assert_eq!(
         sentence(kernels::softmax(&x, &y)),
-        "softmax: y has shape [4, 3]; [rows, cols] with rows = 3 (from x), cols = 4 (from x) was expected"
+        "softmax: y has shape [4, 3], but x has shape [3, 4]; both must have the same shape"
     );
     let whole = context.zeros(&[3, 4], DType::I32)?;
     assert_eq!(sentence(kernels::softmax(&x, &whole)), "softmax: y is i32; x is f32");
@@ -110,6 +111,48 @@ fn what_disagrees_is_named_with_what_was_expected() -> Result<()> {
     Ok(())
 }
 
+/// A call of tests/shapes.json.
+fn call(context: &Context, call: &serde_json::Value) -> Result<()> {
+    let kernel = Kernel::find(call["kernel"].as_str().expect("it is a name")).expect("there is such a kernel");
+    let placed: Vec<Option<Tensor>> = (kernel.parameters.iter())
+        .map(|parameter| {
+            let (Kind::Tensor { dtype, .. }, Some(shape)) = (parameter.kind, call["shapes"][parameter.name].as_array())
+            else {
+                return Ok(None);
+            };
+            let shape: Vec<usize> = shape.iter().map(|size| size.as_u64().expect("it is a size") as usize).collect();
+            Ok(Some(context.zeros(&shape, dtype.parse().unwrap_or(DType::F32))?))
+        })
+        .collect::<Result<_>>()?;
+    let number = |name: &str| call["numbers"][name].as_f64().unwrap_or(0.0);
+    let arguments: Vec<Argument<'_>> = (kernel.parameters.iter().zip(&placed))
+        .map(|(parameter, tensor)| match parameter.kind {
+            Kind::Tensor { .. } => Argument::Tensor(tensor.as_ref()),
+            Kind::Float => Argument::Float(number(parameter.name)),
+            Kind::DType | Kind::Integer => Argument::Integer(number(parameter.name) as i64),
+        })
+        .collect();
+    kernel.call_checked(&arguments)
+}
+
+#[test]
+fn shapes_are_taken_as_in_every_language() -> Result<()> {
+    let context = cpu();
+    let file: serde_json::Value = serde_json::from_str(include_str!("../../../tests/shapes.json")).expect("it is JSON");
+    for each in file["calls"].as_array().expect("it has calls") {
+        let result = call(&context, each);
+        match each["refused"].as_str() {
+            None => assert!(result.is_ok(), "{each}: {result:?}"),
+            Some(tensor) => {
+                let said = sentence(result);
+                let start = format!("{}: {tensor} ", each["kernel"].as_str().expect("it is a name"));
+                assert!(said.starts_with(&start), "{each}: {said:?} does not refuse {tensor}");
+            }
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn sizes_are_solved_from_products() -> Result<()> {
     let context = cpu();
@@ -119,7 +162,7 @@ fn sizes_are_solved_from_products() -> Result<()> {
     let out = context.zeros(&[6, 4, 8], DType::F32)?;
     let lse = context.zeros(&[2, 4, 3], DType::F32)?;
     kernels::flash_attention(&q, &k, &v, &out, Some(&lse), 2, 0.3, true)?;
-    let folded = context.zeros(&[6, 4, 8], DType::F32)?;
+    let folded = context.zeros(&[2, 3, 4, 8], DType::F32)?;
     kernels::flash_attention(
         &q.view(&[2, 3, 4, 8])?,
         &k.view(&[2, 5, 2, 8])?,

@@ -88,8 +88,14 @@ function summary() {
     rows.push(["model", `${sizes}; ${experts}; vocabulary ${grouped(model.vocab_size)}`]);
   }
   if (train) rows.push(["precision", train.precision ?? "f32"]);
-  for (const [name, series] of [["training loss", run.series.loss], ["held-out loss", run.series.held_out_loss]]) {
-    if (series) rows.push([name, `${series.last[1].toFixed(4)} nats a token, at step ${grouped(series.last[0])}`]);
+  if (run.recent_loss) {
+    const [from, to, mean] = run.recent_loss;
+    const steps = from < to ? `the mean of steps ${grouped(from)} to ${grouped(to)}` : `at step ${grouped(to)}`;
+    rows.push(["training loss", `${mean.toFixed(4)} nats a token, ${steps}`]);
+  }
+  if (run.series.held_out_loss) {
+    const [step, loss] = run.series.held_out_loss.last;
+    rows.push(["held-out loss", `${loss.toFixed(4)} nats a token, at step ${grouped(step)}`]);
   }
   if (run.unigram_entropy !== null) {
     rows.push(["unigram entropy", `${run.unigram_entropy.toFixed(4)} nats a token, of the held-out text`]);

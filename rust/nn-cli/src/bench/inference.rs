@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap::Args;
 use nn_core::format::Table;
 use nn_core::generate::{Sampling, generate};
-use nn_core::model::{MoEConfig, MoETransformer, PRESETS, Precision};
+use nn_core::model::{MoEConfig, MoETransformer, PRESETS, Precision, USUAL_PRESET};
 use nn_core::{Error, Result};
 use nn_ffi::Context;
 
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     /// A TOML file.
     #[arg(long, value_name = "FILE", value_parser = paths::file)]
     config: Option<PathBuf>,
-    /// Sizes to begin with. [default: 6.9b]
+    /// Sizes, and training options that fit them, to begin with.  [default: small]
     #[arg(long, value_name = "NAME", value_parser = PRESETS)]
     preset: Option<String>,
     /// What the model computes in.
@@ -46,11 +46,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> std::result::Result<(), Failure> {
     let file = arguments.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
-    let sizes = arguments.preset.clone().or_else(|| file.preset());
-    let vocab = match sizes {
-        Some(name) => MoEConfig::preset(&name)?.vocab_size,
-        None => MoEConfig::default().vocab_size,
-    };
+    let named = arguments.preset.clone().or_else(|| file.preset());
+    let vocab = MoEConfig::preset(named.as_deref().unwrap_or(USUAL_PRESET))?.vocab_size;
     let (config, _) = file.options(arguments.preset.as_deref(), &ConfigFlags::default(), vocab as u64)?;
     let ctx = arguments.device.open()?;
     print(measure(&ctx, config, arguments)?, arguments.json)

@@ -46,6 +46,9 @@ pub(super) const BOUNDS: [Bounds; 6] = [
 /// Names of the presets, in alphabetical order.
 pub const PRESETS: [&str; 3] = ["6.9b", "demo", "small"];
 
+/// What commands begin with where no preset is named: one that trains on any machine.
+pub const USUAL_PRESET: &str = "small";
+
 /// The options of a preset that differ from the defaults.
 ///
 /// "6.9b", "small" (the benchmark's) or "demo" (that of `make run`); `Error::Value` for any other.

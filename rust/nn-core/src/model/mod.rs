@@ -10,7 +10,7 @@ mod transformer;
 pub use crate::layer::ExpertUse;
 pub use arena::ParameterArena;
 pub(crate) use arena::host_values;
-pub use config::{MoEConfig, PRESETS, preset};
+pub use config::{MoEConfig, PRESETS, USUAL_PRESET, preset};
 pub(crate) use mixtral::check_names;
 pub use mixtral::{MixtralWeights, config_from_mixtral, config_to_mixtral};
 pub use parameters::{ParameterLayout, ParameterSpec};

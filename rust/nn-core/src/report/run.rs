@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use super::thinning::{Point, Shares, chosen_rows, or_none, rounded, thin, thin_experts};
+use super::thinning::{Point, Shares, chosen_rows, or_none, recent_mean, rounded, thin, thin_experts};
 use crate::error::{Error, Result};
 use crate::format::regular::Line;
 use crate::format::{Table, Value, json_lines, present, read_json};
@@ -100,6 +100,7 @@ pub fn read_run(folder: &Path) -> Result<Table> {
         ("seconds", last("seconds")),
         ("bytes_peak", or_none(number(results.get("bytes_peak")))),
         ("unigram_entropy", or_none(entropy)),
+        ("recent_loss", recent_mean(&points("loss"))),
         ("noted", noted_texts(&noted, &results).into()),
         ("clipped", count_clipped(&points("grad_norm"), train)),
         ("checkpoints", checkpoints.into()),

@@ -5,6 +5,8 @@
 
 use crate::format::{Table, Value};
 
+/// Steps whose mean is called the loss of the run.
+const RECENT_STEPS: i64 = 50;
 /// Most points of a curve; neighbouring records share one when there are more.
 pub(super) const MOST_POINTS: usize = 300;
 /// Most columns of the maps of experts' load, and about how many numbers all maps hold together.
@@ -72,6 +74,16 @@ pub(super) fn thin(points: &[Point], range: Option<&[(f64, f64)]>) -> Option<Tab
         made.set(name, column);
     }
     Some(made)
+}
+
+/// Of the last 50 steps that have a value, the first and the last of them, and the mean; null when no value is a number.
+/// The last value alone is that of one batch, and tells chance as much as the model.
+pub(super) fn recent_mean(points: &[Point]) -> Value {
+    let finite = || points.iter().filter(|(_, value)| !value.is_nan());
+    let Some((last, _)) = finite().next_back() else { return Value::None };
+    let recent: Vec<Point> = finite().filter(|(step, _)| *step > last - RECENT_STEPS).copied().collect();
+    let values: Vec<f64> = recent.iter().map(|(_, value)| *value).collect();
+    Value::List(vec![recent[0].0.into(), (*last).into(), rounded(mean(&values)).into()])
 }
 
 /// In the order of the values; NaN when there are none.

@@ -8,6 +8,7 @@
 //! text, where spaces are removed and where runs of unknown characters meet, so the few hundred lines here replace it.
 
 mod bpe;
+mod folder;
 mod model_file;
 mod normalizer;
 mod stream;
@@ -39,10 +40,13 @@ pub struct Tokenizer {
     unknown: usize,
     begin: Option<usize>,
     end: Option<usize>,
+    pad: Option<usize>,
     ordinary: usize,
     /// The piece of each byte, where unknown characters are spelled in bytes.
     bytes: Option<Box<[usize; 256]>>,
     unknown_surface: String,
+    /// Whether encoding puts a space before a text.
+    puts_first_space: bool,
     /// Whether decoding takes away spaces at the start, and whether all of them.
     strips_first_space: bool,
     strips_all_spaces: bool,
@@ -84,7 +88,7 @@ impl Tokenizer {
             _ => Some(Normalizer::new(&read.denormalizer, false, trie::Trie::default())?),
         };
         let control = |name: &str| names.id(name.as_bytes()).filter(|&id| read.pieces[id].kind == Kind::Control);
-        let (begin, end) = (control(&read.begin), control(&read.end));
+        let (begin, end, pad) = (control(&read.begin), control(&read.end), control(&read.pad));
         let ordinary = |kind: Kind| matches!(kind, Kind::Normal | Kind::UserDefined);
         let ordinary = read.pieces.iter().position(|piece| ordinary(piece.kind)).ok_or("it has no pieces of text")?;
         Ok(Self {
@@ -98,9 +102,11 @@ impl Tokenizer {
             unknown: names.unknown,
             begin,
             end,
+            pad,
             ordinary,
             bytes: names.bytes,
             unknown_surface: read.unknown_surface,
+            puts_first_space: read.normalizer.dummy_prefix,
             strips_first_space: read.normalizer.dummy_prefix || read.normalizer.remove_extra_spaces,
             strips_all_spaces: read.normalizer.remove_extra_spaces,
             pieces: read.pieces,
@@ -125,6 +131,11 @@ impl Tokenizer {
     /// The id that ends a text, if this tokenizer has one.
     pub fn end_id(&self) -> Option<i32> {
         self.end.map(id)
+    }
+
+    /// The id that fills up a batch, if this tokenizer has one.
+    pub fn pad_id(&self) -> Option<i32> {
+        self.pad.map(id)
     }
 
     /// Some id that stands for text, rather than for a byte or a control.

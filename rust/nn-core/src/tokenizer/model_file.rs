@@ -66,6 +66,7 @@ pub(super) struct ModelFile {
     pub(super) unknown_surface: String,
     pub(super) begin: String,
     pub(super) end: String,
+    pub(super) pad: String,
     pub(super) normalizer: NormalizerSpec,
     pub(super) denormalizer: NormalizerSpec,
 }
@@ -89,6 +90,7 @@ impl ModelFile {
             unknown_surface: " \u{2047} ".to_owned(),
             begin: "<s>".to_owned(),
             end: "</s>".to_owned(),
+            pad: "<pad>".to_owned(),
             normalizer: NormalizerSpec::default(),
             denormalizer: NormalizerSpec::default(),
         };
@@ -110,6 +112,9 @@ impl ModelFile {
                         }
                         (47, Value::Bytes(content)) if !content.is_empty() => {
                             model.end = text(content, "its end piece")?;
+                        }
+                        (48, Value::Bytes(content)) if !content.is_empty() => {
+                            model.pad = text(content, "its padding piece")?;
                         }
                         _ => {}
                     }

@@ -5,6 +5,8 @@
 //!     config.json              the model, as transformers' Mixtral
 //!     model.safetensors        its weights, f32, in the order of the arena (or shards with their index)
 //!     tokenizer.model          SentencePiece
+//!     tokenizer_config.json    the same tokenizer for transformers
+//!     generation_config.json   its begin, end and padding, likewise
 //!     optimizer.safetensors    first_moment.NAME and second_moment.NAME of each parameter, f32 or bf16; or, of moments
 //!                              in 8 bits, first.codes, first.scales, second.codes and second.scales
 //!     training.json            step, data position, options, held-out loss, loss scale
@@ -123,12 +125,18 @@ impl Checkpoint {
 
     /// The same, with other values of some options: those of `TrainConfig::CHANGEABLE`.
     pub fn trainer_with(&self, ctx: &Context, changes: &Table) -> Result<Trainer> {
+        let (state, _) = self.to_train()?;
+        self.trainer_of(ctx, state.train.changed(changes)?)
+    }
+
+    /// The same, with options that are nearly those that were saved.
+    pub(super) fn trainer_of(&self, ctx: &Context, options: TrainConfig) -> Result<Trainer> {
         let (state, file) = self.to_train()?;
-        let options = state.train.changed(changes)?;
         let model = self.model(ctx, true, state.train.precision)?;
         let in_state = |error: Error| error.in_file(self.folder.join("training.json"));
         // What a trainer refuses may be a change, and is of the file where there is none.
-        let in_options = |error: Error| if changes.is_empty() { in_state(error) } else { error };
+        let unchanged = options == state.train;
+        let in_options = |error: Error| if unchanged { in_state(error) } else { error };
         let mut trainer = Trainer::new(model, options, true).map_err(in_options)?;
         moments::load(&trainer, &file, &ParameterLayout::new(&self.config)?)?;
         trainer.restore(state.step, state.loss_scaling).map_err(in_state)?;
@@ -164,11 +172,17 @@ pub fn save_checkpoint(
             std::fs::write(&path, data).map_err(|error| Error::io(path, error))
         };
         let json = |table: Table| (Value::Table(table).to_json_lines() + "\n").into_bytes();
-        write("config.json", &json(config_to_mixtral(model.config())))?;
-        write_safetensors_folder(temporary, &model.parameters().sources(""), DEFAULT_SHARD_BYTES)?;
+        let mut config = config_to_mixtral(model.config());
         if let Some(tokenizer) = tokenizer {
+            for (name, id) in tokenizer.special_ids().iter() {
+                config.set(name, id.clone());
+            }
             write("tokenizer.model", tokenizer.model())?;
+            write("tokenizer_config.json", &json(tokenizer.for_transformers()))?;
+            write("generation_config.json", &json(tokenizer.special_ids()))?;
         }
+        write("config.json", &json(config))?;
+        write_safetensors_folder(temporary, &model.parameters().sources(""), DEFAULT_SHARD_BYTES)?;
         write_safetensors(&temporary.join("optimizer.safetensors"), &moments::sources(trainer), None)?;
         let mut values = Table::from([("format", FORMAT.into()), ("version", Value::Integer(VERSION))]);
         for (name, value) in state.to_table().iter() {

@@ -4,7 +4,7 @@ use nn_ffi::MomentsKind;
 
 use crate::error::{Error, Result};
 use crate::format::Table;
-use crate::model::Precision;
+use crate::model::{self, Precision};
 use crate::options::{Bounds, check_bounds, check_counts, options, rule_of, whole_rule};
 
 /// The least loss scale that the library takes.
@@ -55,7 +55,8 @@ options! {
         sequence_length: usize = 256, "tokens a sequence";
         learning_rate: f64 = 3e-4, "highest rate, reached after the warm-up";
         min_rate_share: f64 = 0.1, "the cosine ends at this share of it";
-        warmup_steps: usize = 2000, "steps of linear warm-up";
+        warmup_steps: Option<usize> = None,
+            "steps of linear warm-up, fewer than there are steps; None is a twentieth of them, from 1 to 2000";
         beta1: f64 = 0.9, "AdamW's";
         beta2: f64 = 0.95, "AdamW's";
         eps: f64 = 1e-8, "AdamW's";
@@ -134,13 +135,25 @@ impl TrainConfig {
         "max_loss",
     ];
 
+    /// Options that a run may be extended with other values of, beside those: together, the learning rate of each step.
+    pub const SCHEDULE: [&str; 4] = ["steps", "learning_rate", "min_rate_share", "warmup_steps"];
+
     /// These options with some others than they were. `Error::Value` names one that is not of `CHANGEABLE`, or a value
     /// that it may not have.
     pub fn changed(&self, changes: &Table) -> Result<Self> {
+        self.with(changes, &Self::CHANGEABLE)
+    }
+
+    /// The same of `SCHEDULE` and `CHANGEABLE`.
+    pub fn extended(&self, changes: &Table) -> Result<Self> {
+        self.with(changes, &[Self::SCHEDULE.as_slice(), &Self::CHANGEABLE].concat())
+    }
+
+    fn with(&self, changes: &Table, changeable: &[&str]) -> Result<Self> {
         let mut options = self.clone();
         for (name, value) in changes.iter() {
-            if !Self::CHANGEABLE.contains(&name) {
-                let taken = Self::CHANGEABLE.join(", ");
+            if !changeable.contains(&name) {
+                let taken = changeable.join(", ");
                 return Err(Error::value(format!("a run goes on with the {name} it has; it takes others of {taken}")));
             }
             options.set(name, value)?;
@@ -154,7 +167,8 @@ impl TrainConfig {
         self.max_loss.unwrap_or_else(|| 10.0 * (vocab_size as f64).ln())
     }
 
-    /// All options by name, in their order, but those that were added later and are at their defaults.
+    /// All options by name, in their order, but those that were added later and are at their defaults; warm-up that is
+    /// none as the steps that it is.
     pub fn to_table(&self) -> Table {
         let (mut values, usual) = (self.values(), Self::default().values());
         for name in ADDED.into_iter().chain(OF_SCALING) {
@@ -162,13 +176,55 @@ impl TrainConfig {
                 values.remove(name);
             }
         }
+        values.set("warmup_steps", self.schedule_steps().0);
         values
     }
 
     /// Warm-up and total steps of the learning-rate schedule: a run shorter than its warm-up never leaves it.
     pub fn schedule_steps(&self) -> (usize, usize) {
-        (self.warmup_steps, self.steps.max(self.warmup_steps))
+        let warmup = self.warmup_steps.unwrap_or_else(|| usual_warmup(self.steps));
+        (warmup, self.steps.max(warmup))
     }
+
+    /// The schedule as the library takes it: warm-up, total steps, highest and lowest rate.
+    pub(super) fn rates(&self) -> (i64, i64, f32, f32) {
+        let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let (warmup, total) = self.schedule_steps();
+        let lowest = self.learning_rate * self.min_rate_share;
+        (whole(warmup), whole(total), self.learning_rate as f32, lowest as f32)
+    }
+
+    /// `Error::Value` when the steps end before the warm-up does. Runs from when that was allowed still go on.
+    pub fn check_schedule(&self) -> Result<()> {
+        let ((warmup, _), steps, usual) = (self.schedule_steps(), self.steps, usual_warmup(self.steps));
+        if warmup < steps {
+            return Ok(());
+        }
+        Err(Error::value(format!(
+            "warmup_steps is {warmup}, but there are {steps} steps: the rate would never reach its highest; give fewer, \
+             such as {usual}, or none, which is {usual} here"
+        )))
+    }
+
+    /// The options that go with the model of a preset.
+    pub fn preset(name: &str) -> Result<Self> {
+        Self::from_table(&preset(name)?)
+    }
+}
+
+/// Steps of warm-up where none are given: a twentieth, at least 1 and at most 2000; a single step has none.
+fn usual_warmup(steps: usize) -> usize {
+    (steps / 20).max(1).min(2000).min(steps.saturating_sub(1))
+}
+
+/// What the presets of models are trained with, where it is not the default. `Error::Value` for what is no preset.
+pub fn preset(name: &str) -> Result<Table> {
+    let (steps, learning_rate) = match name {
+        "small" => (2000usize, 2e-3),
+        "demo" => (1000, 2e-3),
+        _ => return model::preset(name).map(|_| Table::new()),
+    };
+    Ok(Table::from([("steps", steps.into()), ("learning_rate", learning_rate.into())]))
 }
 
 #[cfg(test)]
@@ -250,6 +306,7 @@ mod tests {
             loss_scale: 128.0,
             activation_checkpointing: 2,
             recompute_experts: true,
+            warmup_steps: Some(7),
             ..TrainConfig::default()
         };
         let table = config.to_table();
@@ -277,8 +334,31 @@ mod tests {
     }
 
     #[test]
+    fn the_usual_warmup_is_a_twentieth() {
+        for (steps, warmup) in [(1, 0), (2, 1), (39, 1), (40, 2), (2000, 100), (40019, 2000), (50000, 2000)] {
+            let config = TrainConfig { steps, ..TrainConfig::default() };
+            config.check_schedule().unwrap();
+            assert_eq!(config.to_table().get("warmup_steps"), Some(&Value::from(warmup as usize)));
+            let refused = TrainConfig { warmup_steps: Some(steps), ..config }.check_schedule().unwrap_err();
+            let words = format!("warmup_steps is {steps}, but there are {steps} steps: ");
+            assert!(refused.to_string().starts_with(&words), "{refused}");
+        }
+    }
+
+    #[test]
+    fn presets_have_training_options() {
+        for name in model::PRESETS {
+            TrainConfig::preset(name).unwrap().check_schedule().unwrap();
+        }
+        let small = TrainConfig::preset(model::USUAL_PRESET).unwrap();
+        assert_eq!((small.steps, small.learning_rate), (2000, 2e-3));
+        assert!(TrainConfig::preset("huge").is_err());
+    }
+
+    #[test]
     fn none_turns_clipping_off() {
-        let config = TrainConfig::from_table(&Table::from([("clip_norm", Value::None)])).unwrap();
+        let options = [("clip_norm", Value::None), ("warmup_steps", 0i32.into())];
+        let config = TrainConfig::from_table(&Table::from(options)).unwrap();
         assert_eq!(config.clip_norm, None);
         assert_eq!(TrainConfig::from_table(&config.to_table()).unwrap(), config);
     }

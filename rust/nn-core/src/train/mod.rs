@@ -4,6 +4,7 @@ mod checkpoint;
 mod config;
 mod data;
 mod divergence;
+mod extension;
 mod memory;
 mod metrics;
 mod moments;
@@ -15,7 +16,7 @@ pub use checkpoint::{
     Checkpoint, TrainingState, best_checkpoint, list_checkpoints, prune_checkpoints, read_training_state,
     resolve_checkpoint, save_checkpoint,
 };
-pub use config::TrainConfig;
+pub use config::{TrainConfig, preset};
 pub use data::{Batch, TokenWindows, open_shards, unigram_entropy};
 pub use metrics::{MetricsLog, read_metrics};
 pub use nn_ffi::{LossScalingState, MomentsKind};

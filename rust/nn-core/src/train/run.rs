@@ -11,6 +11,7 @@ use super::checkpoint::{Checkpoint, TrainingState, list_checkpoints, prune_check
 use super::config::{LEAST_LOSS_SCALE, TrainConfig};
 use super::data::TokenWindows;
 use super::divergence;
+use super::extension;
 use super::metrics::{MetricsLog, rounded};
 use super::sources::Sources;
 use super::trainer::{StepResult, Trainer};
@@ -58,10 +59,12 @@ pub struct TrainingRun {
     position: u64,
     seconds: f64,
     stop: Arc<AtomicBool>,
+    notice: Option<String>,
 }
 
 impl TrainingRun {
-    /// A new run. `Error::Exists` when the folder holds checkpoints already.
+    /// A new run. `Error::Exists` when the folder holds checkpoints already, `Error::Value` when the steps end in the
+    /// warm-up.
     pub fn start(
         folder: &Path,
         ctx: &Context,
@@ -75,6 +78,7 @@ impl TrainingRun {
             let folder = folder.display();
             return Err(Error::Exists(format!("{folder} holds a run already: resume it, or choose another folder")));
         }
+        train.check_schedule()?;
         let data = TokenWindows::open(data, train.sequence_length)?;
         let held_out = held_out.map(|path| TokenWindows::open(path, train.sequence_length)).transpose()?;
         let trainer =
@@ -97,12 +101,40 @@ impl TrainingRun {
         changes: &Table,
         admit: &dyn Fn(&MoEConfig, &TrainConfig) -> Result<()>,
     ) -> Result<Self> {
+        Self::take_up(folder, ctx, sources, changes, admit, false)
+    }
+
+    /// The same for more `steps` than the run has, which may be done: `changes` has them, and may have other values of
+    /// the options in `TrainConfig::SCHEDULE`. `run.json` records it; `notice` says what it does to the learning rate.
+    pub fn extend(
+        folder: &Path,
+        ctx: &Context,
+        sources: &Sources,
+        changes: &Table,
+        admit: &dyn Fn(&MoEConfig, &TrainConfig) -> Result<()>,
+    ) -> Result<Self> {
+        Self::take_up(folder, ctx, sources, changes, admit, true)
+    }
+
+    fn take_up(
+        folder: &Path,
+        ctx: &Context,
+        sources: &Sources,
+        changes: &Table,
+        admit: &dyn Fn(&MoEConfig, &TrainConfig) -> Result<()>,
+        extends: bool,
+    ) -> Result<Self> {
         let root = folder.join("checkpoints");
         let Some(last) = list_checkpoints(&root)?.pop() else {
             return Err(Error::missing(root, "holds no checkpoint to resume from"));
         };
         let checkpoint = Checkpoint::open(&last)?;
         let (state, _) = checkpoint.to_train()?;
+        let before = extension::extended(folder, state)?;
+        let after = if extends { before.extended(changes)? } else { before.changed(changes)? };
+        if extends {
+            extension::check(&before, &after)?;
+        }
         let (position, seconds, length) = (state.data_position, state.seconds, state.train.sequence_length);
         let windows = TokenWindows::open(&sources.data, length)?;
         if windows.windows() != state.data_windows {
@@ -114,10 +146,18 @@ impl TrainingRun {
         sources.check_data(&windows)?;
         let held_out = sources.held_out.as_ref().map(|path| TokenWindows::open(path, length)).transpose()?;
         held_out.as_ref().map_or(Ok(()), |held_out| sources.check_held_out(held_out))?;
-        let admitted = admit(&checkpoint.config, &state.train.changed(changes)?);
-        admitted.map_err(|error| if changes.is_empty() { error.in_file(last.join("training.json")) } else { error })?;
-        let trainer = checkpoint.trainer_with(ctx, changes)?;
-        Self::new(folder, trainer, windows, held_out, checkpoint.tokenizer, position, seconds)
+        let unchanged = after == state.train;
+        let admitted = admit(&checkpoint.config, &after);
+        admitted.map_err(|error| if unchanged { error.in_file(last.join("training.json")) } else { error })?;
+        let trainer = checkpoint.trainer_of(ctx, after.clone())?;
+        let notice = if extends { Some(extension::text(ctx, state, &before, &after)?) } else { None };
+        let step = state.step;
+        let mut run = Self::new(folder, trainer, windows, held_out, checkpoint.tokenizer, position, seconds)?;
+        if extends {
+            extension::record(folder, step, &after)?;
+            run.notice = notice;
+        }
+        Ok(run)
     }
 
     fn new(
@@ -137,12 +177,18 @@ impl TrainingRun {
             }
         }
         let stop = Arc::default();
-        Ok(Self { folder: folder.to_owned(), trainer, data, held_out, tokenizer, position, seconds, stop })
+        let folder = folder.to_owned();
+        Ok(Self { folder, trainer, data, held_out, tokenizer, position, seconds, stop, notice: None })
     }
 
     /// When this is set, the loop ends after the step that it is in, with a checkpoint. A signal handler may do it.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
+    }
+
+    /// What an extension does to the schedule, in words.
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
     }
 
     /// The trainer.

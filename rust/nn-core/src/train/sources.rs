@@ -9,6 +9,8 @@ use super::run::TrainingRun;
 use crate::error::{Error, Result};
 use crate::format::{Table, Value, atomic, read_json};
 
+pub(super) const RECORD_FILE: &str = "run.json";
+
 /// Where a run's data lies, and the SHA-256 of what lay there when it was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
@@ -28,7 +30,7 @@ impl Sources {
 
     /// What the `run.json` of a run's folder says. Older ones have no hashes.
     pub fn read(folder: &Path) -> Result<Self> {
-        let path = folder.join("run.json");
+        let path = folder.join(RECORD_FILE);
         let values = read_json(&path)?;
         let given = |name: &str| values.get(name).unwrap_or(&Value::None);
         let (Some(data), Value::None | Value::Text(_)) = (given("data").as_text(), given("held_out")) else {
@@ -67,7 +69,7 @@ impl Sources {
             ("train", run.trainer().config().to_table().into()),
         ]);
         std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error))?;
-        atomic::write_file(&folder.join("run.json"), (Value::Table(values).to_json_lines() + "\n").as_bytes())
+        atomic::write_file(&folder.join(RECORD_FILE), (Value::Table(values).to_json_lines() + "\n").as_bytes())
     }
 
     /// `Error::Format` when the data is not what the run was started on.

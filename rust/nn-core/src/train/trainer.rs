@@ -106,12 +106,12 @@ impl Trainer {
         }
         model.recompute(every, config.recompute_experts);
         let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let (warmup, total) = config.schedule_steps();
+        let (warmup, total, max_rate, min_rate) = config.rates();
         let options = UpdateOptions {
-            max_rate: config.learning_rate as f32,
-            min_rate: (config.learning_rate * config.min_rate_share) as f32,
-            warmup: whole(warmup),
-            total: whole(total),
+            max_rate,
+            min_rate,
+            warmup,
+            total,
             beta1: config.beta1 as f32,
             beta2: config.beta2 as f32,
             eps: config.eps as f32,

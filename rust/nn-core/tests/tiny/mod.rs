@@ -41,7 +41,7 @@ pub(crate) fn options() -> TrainConfig {
         micro_batch_size: Some(2),
         sequence_length: 13,
         learning_rate: 3e-3,
-        warmup_steps: 3,
+        warmup_steps: Some(3),
         clip_norm: Some(0.5),
         seed: 7,
         save_every: 4,

@@ -31,6 +31,7 @@ pub fn attention_scores(q: &Tensor, k: &Tensor, scores: &Tensor, scale: f32, cau
     let q = call.dense::<4>("q", "[batch, q_len, heads, head_dim]", q)?;
     let k = call.dense::<4>("k", "[batch, kv_len, kv_heads, head_dim]", k)?;
     let scores = call.dense::<4>("scores", "[batch, heads, q_len, kv_len]", scores)?;
+    call.folds("batch", &[Some(q.named()), Some(k.named()), Some(scores.named())])?;
     let batch = q.dims[0];
     let q_len = q.dims[1];
     let heads = q.dims[2];
@@ -92,6 +93,7 @@ pub fn attention_output(probs: &Tensor, v: &Tensor, out: &Tensor) -> Result<()> 
     let probs = call.dense::<4>("probs", "[batch, heads, q_len, kv_len]", probs)?;
     let v = call.dense::<4>("v", "[batch, kv_len, kv_heads, head_dim]", v)?;
     let out = call.dense::<4>("out", "[batch, q_len, heads, head_dim]", out)?;
+    call.folds("batch", &[Some(probs.named()), Some(v.named()), Some(out.named())])?;
     let batch = probs.dims[0];
     let heads = probs.dims[1];
     let q_len = probs.dims[2];
@@ -172,6 +174,8 @@ pub fn flash_attention(
         Some(lse) => Some(call.dense::<3>("lse", "[batch, heads, q_len]", lse)?.of(DType::F32)?),
         None => None,
     };
+    call.same(&[Some(q.named()), Some(out.named())])?;
+    call.same(&[Some(k.named()), Some(v.named())])?;
     let heads = q.dims[1];
     let head_dim = q.dims[2];
     let kv_heads = k.dims[1];
@@ -192,6 +196,8 @@ pub fn flash_attention(
     if let Some(lse) = &lse {
         lse.expect([batch, heads, q_len], sizes)?;
     }
+    q.expect_factors(&[batch, q_len], sizes)?;
+    k.expect_factors(&[batch, kv_len], sizes)?;
     let dtype = q.dtype();
     k.same(dtype, "q")?;
     v.same(dtype, "q")?;
@@ -269,6 +275,8 @@ pub fn flash_attention_backward(
     let dq = call.strided::<3>("dq", "[batch*q_len:ld_q, heads, head_dim]", dq)?;
     let dk = call.strided::<3>("dk", "[batch*kv_len:ld_kv, kv_heads, head_dim]", dk)?;
     let dv = call.strided::<3>("dv", "[batch*kv_len:ld_kv, kv_heads, head_dim]", dv)?;
+    call.same(&[Some(dout.named()), Some(q.named()), Some(out.named()), Some(dq.named())])?;
+    call.same(&[Some(k.named()), Some(v.named()), Some(dk.named()), Some(dv.named())])?;
     let heads = dout.dims[1];
     let head_dim = dout.dims[2];
     let kv_heads = k.dims[1];
@@ -293,6 +301,8 @@ pub fn flash_attention_backward(
     dq.expect([times(&[batch, q_len]), heads, head_dim], sizes)?;
     dk.expect([times(&[batch, kv_len]), kv_heads, head_dim], sizes)?;
     dv.expect([times(&[batch, kv_len]), kv_heads, head_dim], sizes)?;
+    dout.expect_factors(&[batch, q_len], sizes)?;
+    k.expect_factors(&[batch, kv_len], sizes)?;
     let dtype = dout.dtype();
     q.same(dtype, "dout")?;
     k.same(dtype, "dout")?;
@@ -374,6 +384,9 @@ pub fn attention_decode(
     let v_cache = call.dense::<4>("v_cache", "[batch, capacity, kv_heads, head_dim]", v_cache)?;
     let lengths = call.dense::<1>("lengths", "[batch]", lengths)?.of(DType::I32)?;
     let out = call.dense::<3>("out", "[batch, heads, head_dim]", out)?;
+    call.same(&[Some(q.named()), Some(out.named())])?;
+    call.same(&[Some(k_cache.named()), Some(v_cache.named())])?;
+    call.folds("batch", &[Some(q.named()), Some(k_cache.named()), Some(lengths.named())])?;
     let batch = q.dims[0];
     let heads = q.dims[1];
     let head_dim = q.dims[2];
@@ -468,6 +481,9 @@ pub fn flash_attention_paged(
     let lengths = call.dense::<1>("lengths", "[batch]", lengths)?.of(DType::I32)?;
     let page_table = call.dense::<2>("page_table", "[batch, max_pages]", page_table)?.of(DType::I32)?;
     let out = call.dense::<3>("out", "[tokens, heads, head_dim]", out)?;
+    call.same(&[Some(q.named()), Some(out.named())])?;
+    call.same(&[Some(k_pages.named()), Some(v_pages.named())])?;
+    call.folds("batch", &[Some(lengths.named()), Some(page_table.named())])?;
     let tokens = q.dims[0];
     let heads = q.dims[1];
     let head_dim = q.dims[2];
@@ -572,6 +588,9 @@ pub fn attention_decode_paged(
     let lengths = call.dense::<1>("lengths", "[batch]", lengths)?.of(DType::I32)?;
     let page_table = call.dense::<2>("page_table", "[batch, max_pages]", page_table)?.of(DType::I32)?;
     let out = call.dense::<3>("out", "[batch, heads, head_dim]", out)?;
+    call.same(&[Some(q.named()), Some(out.named())])?;
+    call.same(&[Some(k_pages.named()), Some(v_pages.named())])?;
+    call.folds("batch", &[Some(q.named()), Some(lengths.named()), Some(page_table.named())])?;
     let batch = q.dims[0];
     let heads = q.dims[1];
     let head_dim = q.dims[2];

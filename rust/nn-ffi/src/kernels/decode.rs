@@ -9,7 +9,7 @@
 //! cumulative probability, over the tokens that may be drawn, is above u. Temperatures, top_k, top_p and steps
 //! outside their ranges are NNCUDA_ERROR_OUT_OF_RANGE.
 
-use crate::call::{Call, Sizes, pointer, tensor};
+use crate::call::{Call, Sizes, named, pointer, tensor};
 use crate::{DType, Result, Tensor};
 
 /// The first token of each row in the order above.
@@ -26,6 +26,7 @@ pub fn argmax(logits: &Tensor, ids: &Tensor) -> Result<()> {
     let call = Call::new("cuda_argmax", logits);
     let logits = call.dense::<2>("logits", "[rows, vocab]", logits)?;
     let ids = call.dense::<1>("ids", "[rows]", ids)?.of(DType::I32)?;
+    call.folds("rows", &[Some(logits.named()), Some(ids.named())])?;
     let rows = logits.dims[0];
     let vocab = logits.dims[1];
     const SIZES: [(&str, &str); 2] = [("rows", "from logits"), ("vocab", "from logits")];
@@ -68,6 +69,8 @@ pub fn sample(logits: &Tensor, temperature: &Tensor, seeds: &Tensor, steps: &Ten
     let seeds = call.dense::<1>("seeds", "[rows]", seeds)?.of(DType::I64)?;
     let steps = call.dense::<1>("steps", "[rows]", steps)?.of(DType::I32)?;
     let ids = call.dense::<1>("ids", "[rows]", ids)?.of(DType::I32)?;
+    call.same(&[Some(temperature.named()), Some(seeds.named()), Some(steps.named()), Some(ids.named())])?;
+    call.folds("rows", &[Some(logits.named()), Some(temperature.named())])?;
     let rows = logits.dims[0];
     let vocab = logits.dims[1];
     const SIZES: [(&str, &str); 2] = [("rows", "from logits"), ("vocab", "from logits")];
@@ -128,6 +131,14 @@ pub fn topk_sample(
     let seeds = call.dense::<1>("seeds", "[rows]", seeds)?.of(DType::I64)?;
     let steps = call.dense::<1>("steps", "[rows]", steps)?.of(DType::I32)?;
     let ids = call.dense::<1>("ids", "[rows]", ids)?.of(DType::I32)?;
+    call.same(&[
+        Some(temperature.named()),
+        Some(top_k.named()),
+        Some(seeds.named()),
+        Some(steps.named()),
+        Some(ids.named()),
+    ])?;
+    call.folds("rows", &[Some(logits.named()), Some(temperature.named())])?;
     let rows = logits.dims[0];
     let vocab = logits.dims[1];
     const SIZES: [(&str, &str); 2] = [("rows", "from logits"), ("vocab", "from logits")];
@@ -203,6 +214,15 @@ pub fn topp_sample(
     let seeds = call.dense::<1>("seeds", "[rows]", seeds)?.of(DType::I64)?;
     let steps = call.dense::<1>("steps", "[rows]", steps)?.of(DType::I32)?;
     let ids = call.dense::<1>("ids", "[rows]", ids)?.of(DType::I32)?;
+    call.same(&[
+        Some(temperature.named()),
+        named(&top_k),
+        Some(top_p.named()),
+        Some(seeds.named()),
+        Some(steps.named()),
+        Some(ids.named()),
+    ])?;
+    call.folds("rows", &[Some(logits.named()), Some(temperature.named())])?;
     let rows = logits.dims[0];
     let vocab = logits.dims[1];
     const SIZES: [(&str, &str); 2] = [("rows", "from logits"), ("vocab", "from logits")];

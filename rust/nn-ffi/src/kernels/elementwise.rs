@@ -21,6 +21,7 @@ pub fn silu(x: &Tensor, y: &Tensor) -> Result<()> {
     let call = Call::new("cuda_silu", x);
     let x = call.dense::<1>("x", "[n]", x)?;
     let y = call.dense::<1>("y", "[n]", y)?;
+    call.same(&[Some(x.named()), Some(y.named())])?;
     let n = x.dims[0];
     const SIZES: [(&str, &str); 1] = [("n", "from x")];
     let sizes = Sizes { names: &SIZES, values: &[n] };
@@ -53,6 +54,7 @@ pub fn silu_backward(dy: &Tensor, x: &Tensor, dx: &Tensor) -> Result<()> {
     let dy = call.dense::<1>("dy", "[n]", dy)?;
     let x = call.dense::<1>("x", "[n]", x)?;
     let dx = call.dense::<1>("dx", "[n]", dx)?;
+    call.same(&[Some(dy.named()), Some(x.named()), Some(dx.named())])?;
     let n = dy.dims[0];
     const SIZES: [(&str, &str); 1] = [("n", "from dy")];
     let sizes = Sizes { names: &SIZES, values: &[n] };
@@ -93,6 +95,7 @@ pub fn add(a: &Tensor, b: &Tensor, y: &Tensor) -> Result<()> {
     let a = call.dense::<1>("a", "[n]", a)?;
     let b = call.dense::<1>("b", "[n]", b)?;
     let y = call.dense::<1>("y", "[n]", y)?;
+    call.same(&[Some(a.named()), Some(b.named()), Some(y.named())])?;
     let n = a.dims[0];
     const SIZES: [(&str, &str); 1] = [("n", "from a")];
     let sizes = Sizes { names: &SIZES, values: &[n] };
@@ -126,6 +129,7 @@ pub fn mul(a: &Tensor, b: &Tensor, y: &Tensor) -> Result<()> {
     let a = call.dense::<1>("a", "[n]", a)?;
     let b = call.dense::<1>("b", "[n]", b)?;
     let y = call.dense::<1>("y", "[n]", y)?;
+    call.same(&[Some(a.named()), Some(b.named()), Some(y.named())])?;
     let n = a.dims[0];
     const SIZES: [(&str, &str); 1] = [("n", "from a")];
     let sizes = Sizes { names: &SIZES, values: &[n] };
@@ -158,6 +162,7 @@ pub fn scale(x: &Tensor, y: &Tensor, alpha: f32) -> Result<()> {
     let call = Call::new("cuda_scale", x);
     let x = call.dense::<1>("x", "[n]", x)?;
     let y = call.dense::<1>("y", "[n]", y)?;
+    call.same(&[Some(x.named()), Some(y.named())])?;
     let n = x.dims[0];
     const SIZES: [(&str, &str); 1] = [("n", "from x")];
     let sizes = Sizes { names: &SIZES, values: &[n] };
@@ -192,6 +197,7 @@ pub fn swiglu(gate: &Tensor, up: &Tensor, y: &Tensor) -> Result<()> {
     let gate = call.strided::<2>("gate", "[rows:ld, dim]", gate)?;
     let up = call.strided::<2>("up", "[rows:ld, dim]", up)?;
     let y = call.dense::<2>("y", "[rows, dim]", y)?;
+    call.same(&[Some(gate.named()), Some(up.named()), Some(y.named())])?;
     let rows = gate.dims[0];
     let dim = gate.dims[1];
     const SIZES: [(&str, &str); 2] = [("rows", "from gate"), ("dim", "from gate")];
@@ -240,6 +246,7 @@ pub fn swiglu_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, dgate: &Tensor, 
     let up = call.strided::<2>("up", "[rows:ld, dim]", up)?;
     let dgate = call.strided::<2>("dgate", "[rows:ld, dim]", dgate)?;
     let dup = call.strided::<2>("dup", "[rows:ld, dim]", dup)?;
+    call.same(&[Some(dy.named()), Some(gate.named()), Some(up.named()), Some(dgate.named()), Some(dup.named())])?;
     let rows = dy.dims[0];
     let dim = dy.dims[1];
     const SIZES: [(&str, &str); 2] = [("rows", "from dy"), ("dim", "from dy")];
@@ -292,6 +299,7 @@ pub fn relu2_gate(gate: &Tensor, up: &Tensor, y: &Tensor) -> Result<()> {
     let gate = call.strided::<2>("gate", "[rows:ld, dim]", gate)?;
     let up = call.strided::<2>("up", "[rows:ld, dim]", up)?;
     let y = call.dense::<2>("y", "[rows, dim]", y)?;
+    call.same(&[Some(gate.named()), Some(up.named()), Some(y.named())])?;
     let rows = gate.dims[0];
     let dim = gate.dims[1];
     const SIZES: [(&str, &str); 2] = [("rows", "from gate"), ("dim", "from gate")];
@@ -334,6 +342,7 @@ pub fn cast(x: &Tensor, y: &Tensor) -> Result<()> {
     let call = Call::new("cuda_cast", x);
     let x = call.dense::<1>("x", "[n]", x)?;
     let y = call.dense::<1>("y", "[n]", y)?;
+    call.same(&[Some(x.named()), Some(y.named())])?;
     let n = x.dims[0];
     const SIZES: [(&str, &str); 1] = [("n", "from x")];
     let sizes = Sizes { names: &SIZES, values: &[n] };

@@ -21,6 +21,7 @@ pub fn embedding(table: &Tensor, ids: &Tensor, y: &Tensor) -> Result<()> {
     let table = call.dense::<2>("table", "[vocab, dim]", table)?;
     let ids = call.dense::<1>("ids", "[tokens]", ids)?.of(DType::I32)?;
     let y = call.dense::<2>("y", "[tokens, dim]", y)?;
+    call.folds("tokens", &[Some(ids.named()), Some(y.named())])?;
     let vocab = table.dims[0];
     let dim = table.dims[1];
     let tokens = ids.dims[0];
@@ -65,6 +66,7 @@ pub fn scatter_add(x: &Tensor, ids: &Tensor, table: &Tensor) -> Result<()> {
     let x = call.dense::<2>("x", "[tokens, dim]", x)?;
     let ids = call.dense::<1>("ids", "[tokens]", ids)?.of(DType::I32)?;
     let table = call.dense::<2>("table", "[vocab, dim]", table)?.of(DType::F32)?;
+    call.folds("tokens", &[Some(x.named()), Some(ids.named())])?;
     let tokens = x.dims[0];
     let dim = x.dims[1];
     let vocab = table.dims[0];

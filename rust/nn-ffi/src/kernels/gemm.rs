@@ -5,7 +5,7 @@
 //! Products accumulate in f32. `dtype` is that of the factors, `dtype_c` that of the result: the same, or f32.
 //! Processors that multiply bf16 themselves (AVX512_BF16, AMX) take its subnormals, below 2^-126, as zero.
 
-use crate::call::{Call, Sizes, plus, pointer, tensor};
+use crate::call::{Call, Sizes, named, plus, pointer, tensor};
 use crate::{Activation, DType, Result, Tensor};
 
 /// Matrix product: C = op(A) \* op(B).
@@ -26,6 +26,13 @@ pub fn gemm(a: &Tensor, b: &Tensor, c: &Tensor, trans_a: bool, trans_b: bool) ->
     let a = call.dense::<2>("a", "[m, k]^trans_a", a)?.swapped(trans_a)?;
     let b = call.dense::<2>("b", "[k, n]^trans_b", b)?.swapped(trans_b)?;
     let c = call.dense::<2>("c", "[m, n]", c)?;
+    if trans_a {
+        c.unfolded("m", "a")?;
+    }
+    call.folds("m", &[Some(a.named()), Some(c.named())])?;
+    if !trans_a {
+        b.unfolded("k", "a")?;
+    }
     let m = a.dims[0];
     let k = a.dims[1];
     let n = b.dims[1];
@@ -87,6 +94,13 @@ pub fn gemm_beta(
     let a = call.strided::<2>("a", "[m:lda, k]^trans_a", a)?.swapped(trans_a)?;
     let b = call.strided::<2>("b", "[k:ldb, n]^trans_b", b)?.swapped(trans_b)?;
     let c = call.strided::<2>("c", "[m:ldc, n]", c)?;
+    if trans_a {
+        c.unfolded("m", "a")?;
+    }
+    call.folds("m", &[Some(a.named()), Some(c.named())])?;
+    if !trans_a {
+        b.unfolded("k", "a")?;
+    }
     let m = a.dims[0];
     let k = a.dims[1];
     let n = b.dims[1];
@@ -160,6 +174,12 @@ pub fn gemm_epilogue(
         None => None,
     };
     let c = call.dense::<2>("c", "[m, n]", c)?;
+    call.same(&[named(&residual), Some(c.named())])?;
+    call.folds("m", &[Some(a.named()), named(&residual), Some(c.named())])?;
+    b.unfolded("n", "c")?;
+    if let Some(bias) = &bias {
+        bias.unfolded("n", "c")?;
+    }
     let m = a.dims[0];
     let k = a.dims[1];
     let n = b.dims[0];
@@ -231,6 +251,7 @@ pub fn batched_gemm(
     let a = call.dense::<3>("a", "[batch, m, k]^trans_a", a)?.swapped(trans_a)?;
     let b = call.dense::<3>("b", "[batch, k, n]^trans_b", b)?.swapped(trans_b)?;
     let c = call.dense::<3>("c", "[batch, m, n]", c)?;
+    call.folds("batch", &[Some(a.named()), Some(b.named()), Some(c.named())])?;
     let batch = a.dims[0];
     let m = a.dims[1];
     let k = a.dims[2];
@@ -289,6 +310,7 @@ pub fn grouped_gemm(a: &Tensor, b: &Tensor, offsets: &Tensor, c: &Tensor, beta: 
     let b = call.dense::<3>("b", "[groups, k, n]^trans_b", b)?.swapped(trans_b)?;
     let offsets = call.dense::<1>("offsets", "[groups+1]", offsets)?.of(DType::I32)?;
     let c = call.dense::<2>("c", "[rows, n]", c)?;
+    call.folds("rows", &[Some(a.named()), Some(c.named())])?;
     let rows = a.dims[0];
     let k = a.dims[1];
     let groups = b.dims[0];
@@ -345,6 +367,7 @@ pub fn grouped_gemm_wgrad(a: &Tensor, b: &Tensor, offsets: &Tensor, c: &Tensor, 
     let b = call.dense::<2>("b", "[rows, n]", b)?;
     let offsets = call.dense::<1>("offsets", "[groups+1]", offsets)?.of(DType::I32)?;
     let c = call.dense::<3>("c", "[groups, m, n]", c)?;
+    call.folds("rows", &[Some(a.named()), Some(b.named())])?;
     let rows = a.dims[0];
     let m = a.dims[1];
     let n = b.dims[1];

@@ -27,6 +27,9 @@ pub fn kv_append(k: &Tensor, v: &Tensor, starts: &Tensor, k_cache: &Tensor, v_ca
     let starts = call.dense::<1>("starts", "[batch]", starts)?.of(DType::I32)?;
     let k_cache = call.dense::<4>("k_cache", "[batch, capacity, kv_heads, head_dim]", k_cache)?;
     let v_cache = call.dense::<4>("v_cache", "[batch, capacity, kv_heads, head_dim]", v_cache)?;
+    call.same(&[Some(k.named()), Some(v.named())])?;
+    call.same(&[Some(k_cache.named()), Some(v_cache.named())])?;
+    call.folds("batch", &[Some(starts.named()), Some(k_cache.named())])?;
     let kv_heads = k.dims[1];
     let head_dim = k.dims[2];
     let batch = starts.dims[0];
@@ -43,6 +46,7 @@ pub fn kv_append(k: &Tensor, v: &Tensor, starts: &Tensor, k_cache: &Tensor, v_ca
     v.expect([times(&[batch, len]), kv_heads, head_dim], sizes)?;
     k_cache.expect([batch, capacity, kv_heads, head_dim], sizes)?;
     v_cache.expect([batch, capacity, kv_heads, head_dim], sizes)?;
+    k.expect_factors(&[batch, len], sizes)?;
     let dtype = k.dtype();
     v.same(dtype, "k")?;
     k_cache.same(dtype, "k")?;
@@ -88,6 +92,8 @@ pub fn kv_trim(k_cache: &Tensor, v_cache: &Tensor, lengths: &Tensor, keep: i64) 
     let k_cache = call.dense::<4>("k_cache", "[batch, capacity, kv_heads, head_dim]", k_cache)?;
     let v_cache = call.dense::<4>("v_cache", "[batch, capacity, kv_heads, head_dim]", v_cache)?;
     let lengths = call.dense::<1>("lengths", "[batch]", lengths)?.of(DType::I32)?;
+    call.same(&[Some(k_cache.named()), Some(v_cache.named())])?;
+    call.folds("batch", &[Some(k_cache.named()), Some(lengths.named())])?;
     let batch = k_cache.dims[0];
     let capacity = k_cache.dims[1];
     let kv_heads = k_cache.dims[2];
@@ -165,6 +171,9 @@ pub fn kv_append_paged(
     let page_table = call.dense::<2>("page_table", "[batch, max_pages]", page_table)?.of(DType::I32)?;
     let k_pages = call.dense::<2>("k_pages", "[pages, page_bytes]", k_pages)?.of(DType::U8)?;
     let v_pages = call.dense::<2>("v_pages", "[pages, page_bytes]", v_pages)?.of(DType::U8)?;
+    call.same(&[Some(k.named()), Some(v.named())])?;
+    call.same(&[Some(k_pages.named()), Some(v_pages.named())])?;
+    call.folds("batch", &[Some(lengths.named()), Some(page_table.named())])?;
     let tokens = k.dims[0];
     let kv_heads = k.dims[1];
     let head_dim = k.dims[2];

@@ -2,7 +2,7 @@
 
 //! Kernels of the section loss of bindings.h.
 
-use crate::call::{Call, Sizes, pointer, tensor};
+use crate::call::{Call, Sizes, named, pointer, tensor};
 use crate::{DType, Result, Tensor};
 
 /// Cross-entropy of each row: losses = lse - logits\[target\], lse = log(sum(exp(logits))); zero where the target
@@ -42,6 +42,8 @@ pub fn cross_entropy_forward(
     let lse = call.dense::<1>("lse", "[rows]", lse)?.of(DType::F32)?;
     let loss_sum = call.dense::<1>("loss_sum", "[1]", loss_sum)?.of(DType::F32)?;
     let count = call.dense::<1>("count", "[1]", count)?.of(DType::I32)?;
+    call.same(&[Some(targets.named()), named(&losses), Some(lse.named())])?;
+    call.folds("rows", &[Some(logits.named()), Some(targets.named())])?;
     let rows = logits.dims[0];
     let vocab = logits.dims[1];
     const SIZES: [(&str, &str); 2] = [("rows", "from logits"), ("vocab", "from logits")];
@@ -111,6 +113,9 @@ pub fn cross_entropy_backward(
     let lse = call.dense::<1>("lse", "[rows]", lse)?.of(DType::F32)?;
     let grad_scale = call.dense::<1>("grad_scale", "[1]", grad_scale)?.of(DType::F32)?;
     let dlogits = call.dense::<2>("dlogits", "[rows, vocab]", dlogits)?;
+    call.same(&[Some(logits.named()), Some(dlogits.named())])?;
+    call.same(&[Some(targets.named()), Some(lse.named())])?;
+    call.folds("rows", &[Some(logits.named()), Some(targets.named())])?;
     let rows = logits.dims[0];
     let vocab = logits.dims[1];
     const SIZES: [(&str, &str); 2] = [("rows", "from logits"), ("vocab", "from logits")];
@@ -162,6 +167,7 @@ pub fn aux_loss_forward(probs: &Tensor, counts: &Tensor, loss: &Tensor, alpha: f
     let probs = call.dense::<2>("probs", "[tokens, experts]", probs)?.of(DType::F32)?;
     let counts = call.dense::<1>("counts", "[experts]", counts)?.of(DType::I32)?;
     let loss = call.dense::<1>("loss", "[1]", loss)?.of(DType::F32)?;
+    counts.unfolded("experts", "probs")?;
     let tokens = probs.dims[0];
     let experts = probs.dims[1];
     const SIZES: [(&str, &str); 2] = [("tokens", "from probs"), ("experts", "from probs")];
@@ -203,6 +209,7 @@ pub fn aux_loss_backward(counts: &Tensor, grad_scale: &Tensor, dprobs: &Tensor, 
     let counts = call.dense::<1>("counts", "[experts]", counts)?.of(DType::I32)?;
     let grad_scale = call.dense::<1>("grad_scale", "[1]", grad_scale)?.of(DType::F32)?;
     let dprobs = call.dense::<2>("dprobs", "[tokens, experts]", dprobs)?.of(DType::F32)?;
+    counts.unfolded("experts", "dprobs")?;
     let experts = counts.dims[0];
     let tokens = dprobs.dims[0];
     const SIZES: [(&str, &str); 2] = [("experts", "from counts"), ("tokens", "from dprobs")];

@@ -7,8 +7,10 @@
 //! How a tensor's shape meets the one in the documentation: a shape of one dimension takes a dense tensor of any
 //! shape, flattened; leading dimensions beyond those of the documented shape are folded into the first, where the
 //! tensor is dense; and only where the shape reads `[rows:ld, ...]` may rows lie further apart than they are long.
-//! Outputs may be inputs where their line says so, and are written by the time the context is next synchronised. A
-//! call of sizes that are zero does nothing.
+//! Tensors that have the same documented shape must have the same shape, and those that share a dimension must fold
+//! the same sizes into it: `add` refuses (2, 3) with (3, 2), although both have six elements. Outputs may be inputs
+//! where their line says so, and are written by the time the context is next synchronised. A call of sizes that are
+//! zero does nothing.
 //!
 //! Each function returns [`Error::Shape`](crate::Error::Shape) when shapes or dtypes disagree, and
 //! [`Error::Call`](crate::Error::Call) with the library's status and sentence when the library refuses.

@@ -5,7 +5,7 @@
 //! A slot is one choice of one token: slot = token\*k + j. A row is its place in the order sorted by expert, in
 //! which the rows of expert e are offsets\[e\] .. offsets\[e+1\]-1, in token order.
 
-use crate::call::{Call, Sizes, plus, pointer, tensor, times};
+use crate::call::{Call, Sizes, named, plus, pointer, tensor, times};
 use crate::{DType, Result, Tensor};
 
 /// Plans which row each slot takes.
@@ -39,6 +39,7 @@ pub fn moe_plan(
     let offsets = call.dense::<1>("offsets", "[experts+1]", offsets)?.of(DType::I32)?;
     let slot_row = call.dense::<2>("slot_row", "[tokens, k]", slot_row)?.of(DType::I32)?;
     let row_slot = call.dense::<1>("row_slot", "[tokens*k]", row_slot)?.of(DType::I32)?;
+    call.same(&[Some(indices.named()), Some(slot_row.named())])?;
     let tokens = indices.dims[0];
     let k = indices.dims[1];
     let experts = counts.dims[0];
@@ -47,6 +48,7 @@ pub fn moe_plan(
     offsets.expect([plus(experts, 1)], sizes)?;
     slot_row.expect([tokens, k], sizes)?;
     row_slot.expect([times(&[tokens, k])], sizes)?;
+    row_slot.expect_factors(&[tokens, k], sizes)?;
     // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
     // the sizes and strides describe, as was checked above; everything else the library checks itself.
     let status = unsafe {
@@ -86,12 +88,15 @@ pub fn moe_gather(x: &Tensor, row_slot: &Tensor, y: &Tensor) -> Result<()> {
     let x = call.dense::<2>("x", "[tokens, dim]", x)?;
     let row_slot = call.dense::<1>("row_slot", "[tokens*k]", row_slot)?.of(DType::I32)?;
     let y = call.dense::<2>("y", "[tokens*k, dim]", y)?;
+    call.folds("tokens*k", &[Some(row_slot.named()), Some(y.named())])?;
     let tokens = x.dims[0];
     let dim = x.dims[1];
     let k = row_slot.solve(0, "k", tokens, 1, 0)?;
     const SIZES: [(&str, &str); 3] = [("tokens", "from x"), ("dim", "from x"), ("k", "from row_slot")];
     let sizes = Sizes { names: &SIZES, values: &[tokens, dim, k] };
     y.expect([times(&[tokens, k]), dim], sizes)?;
+    row_slot.expect_factors(&[tokens, k], sizes)?;
+    y.expect_factors(&[tokens, k], sizes)?;
     let dtype = x.dtype();
     y.same(dtype, "x")?;
     // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
@@ -128,6 +133,7 @@ pub fn moe_gather_backward(dy: &Tensor, slot_row: &Tensor, dx: &Tensor) -> Resul
     let dy = call.dense::<2>("dy", "[tokens*k, dim]", dy)?;
     let slot_row = call.dense::<2>("slot_row", "[tokens, k]", slot_row)?.of(DType::I32)?;
     let dx = call.dense::<2>("dx", "[tokens, dim]", dx)?;
+    call.folds("tokens", &[Some(slot_row.named()), Some(dx.named())])?;
     let dim = dy.dims[1];
     let tokens = slot_row.dims[0];
     let k = slot_row.dims[1];
@@ -135,6 +141,7 @@ pub fn moe_gather_backward(dy: &Tensor, slot_row: &Tensor, dx: &Tensor) -> Resul
     let sizes = Sizes { names: &SIZES, values: &[dim, tokens, k] };
     dy.expect([times(&[tokens, k]), dim], sizes)?;
     dx.expect([tokens, dim], sizes)?;
+    dy.expect_factors(&[tokens, k], sizes)?;
     let dtype = dy.dtype();
     dx.same(dtype, "dy")?;
     // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
@@ -185,6 +192,9 @@ pub fn moe_combine(
         None => None,
     };
     let out = call.dense::<2>("out", "[tokens, dim]", out)?;
+    call.same(&[Some(weights.named()), Some(slot_row.named())])?;
+    call.same(&[named(&residual), Some(out.named())])?;
+    call.folds("tokens", &[Some(weights.named()), named(&residual), Some(out.named())])?;
     let dim = y.dims[1];
     let tokens = weights.dims[0];
     let k = weights.dims[1];
@@ -196,6 +206,7 @@ pub fn moe_combine(
         residual.expect([tokens, dim], sizes)?;
     }
     out.expect([tokens, dim], sizes)?;
+    y.expect_factors(&[tokens, k], sizes)?;
     let dtype = y.dtype();
     out.same(dtype, "y")?;
     if let Some(residual) = &residual {
@@ -256,6 +267,10 @@ pub fn moe_combine_backward(
     let row_slot = call.dense::<1>("row_slot", "[tokens*k]", row_slot)?.of(DType::I32)?;
     let dy = call.dense::<2>("dy", "[tokens*k, dim]", dy)?;
     let dweights = call.dense::<2>("dweights", "[tokens, k]", dweights)?.of(DType::F32)?;
+    call.same(&[Some(y.named()), Some(dy.named())])?;
+    call.same(&[Some(weights.named()), Some(slot_row.named()), Some(dweights.named())])?;
+    call.folds("tokens", &[Some(dout.named()), Some(weights.named())])?;
+    call.folds("tokens*k", &[Some(y.named()), Some(row_slot.named())])?;
     let tokens = dout.dims[0];
     let dim = dout.dims[1];
     let k = weights.dims[1];
@@ -267,6 +282,8 @@ pub fn moe_combine_backward(
     row_slot.expect([times(&[tokens, k])], sizes)?;
     dy.expect([times(&[tokens, k]), dim], sizes)?;
     dweights.expect([tokens, k], sizes)?;
+    y.expect_factors(&[tokens, k], sizes)?;
+    row_slot.expect_factors(&[tokens, k], sizes)?;
     let dtype = dout.dtype();
     y.same(dtype, "dout")?;
     dy.same(dtype, "dout")?;

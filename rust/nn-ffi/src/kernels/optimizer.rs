@@ -18,7 +18,7 @@
 
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
-use crate::call::{Call, Sizes, pointer, tensor};
+use crate::call::{Call, Sizes, named, pointer, tensor};
 use crate::{DType, Result, Tensor};
 
 /// AdamW with decoupled weight decay, for t = step\[0\] \>= 1 and g = grad \* grad_scale: m = beta1\*m +
@@ -82,6 +82,7 @@ pub fn adamw_step(
         Some(param_copy) => Some(call.dense::<1>("param_copy", "[n]", param_copy)?),
         None => None,
     };
+    call.same(&[Some(grad.named()), Some(param.named()), Some(m.named()), Some(v.named()), named(&param_copy)])?;
     let n = grad.dims[0];
     const SIZES: [(&str, &str); 1] = [("n", "from grad")];
     let sizes = Sizes { names: &SIZES, values: &[n] };
@@ -198,6 +199,7 @@ pub fn adamw_step_bf16(
         Some(param_copy) => Some(call.dense::<1>("param_copy", "[n]", param_copy)?),
         None => None,
     };
+    call.same(&[Some(grad.named()), Some(param.named()), Some(m.named()), Some(v.named()), named(&param_copy)])?;
     let n = grad.dims[0];
     const SIZES: [(&str, &str); 1] = [("n", "from grad")];
     let sizes = Sizes { names: &SIZES, values: &[n] };
@@ -327,6 +329,8 @@ pub fn adamw_step_f8(
         Some(param_copy) => Some(call.dense::<1>("param_copy", "[n]", param_copy)?),
         None => None,
     };
+    call.same(&[Some(grad.named()), Some(param.named()), Some(m.named()), Some(r.named()), named(&param_copy)])?;
+    call.same(&[Some(m_scale.named()), Some(r_scale.named())])?;
     let n = grad.dims[0];
     let blocks = m_scale.dims[0];
     const SIZES: [(&str, &str); 2] = [("n", "from grad"), ("blocks", "from m_scale")];

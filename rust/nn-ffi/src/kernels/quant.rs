@@ -15,7 +15,7 @@
 
 #![allow(clippy::too_many_arguments, reason = "the arguments are those of the C function")]
 
-use crate::call::{Call, Sizes, plus, pointer, tensor, times};
+use crate::call::{Call, Sizes, named, plus, pointer, tensor, times};
 use crate::{Activation, DType, Format, Result, Tensor};
 
 /// Stores rows in a format.
@@ -36,6 +36,7 @@ pub fn quantize(x: &Tensor, y: &Tensor, format: Format) -> Result<()> {
     let call = Call::new("cuda_quantize", x);
     let x = call.dense::<2>("x", "[rows, k]", x)?;
     let y = call.dense::<2>("y", "[rows, row_bytes]", y)?.of(DType::U8)?;
+    call.folds("rows", &[Some(x.named()), Some(y.named())])?;
     let rows = x.dims[0];
     let k = x.dims[1];
     let row_bytes = y.dims[1];
@@ -77,6 +78,7 @@ pub fn dequantize(x: &Tensor, y: &Tensor, format: Format) -> Result<()> {
     let call = Call::new("cuda_dequantize", x);
     let x = call.dense::<2>("x", "[rows, row_bytes]", x)?.of(DType::U8)?;
     let y = call.dense::<2>("y", "[rows, k]", y)?;
+    call.folds("rows", &[Some(x.named()), Some(y.named())])?;
     let rows = x.dims[0];
     let row_bytes = x.dims[1];
     let k = y.dims[1];
@@ -119,6 +121,7 @@ pub fn embedding_quant(table: &Tensor, ids: &Tensor, y: &Tensor, format: Format)
     let table = call.dense::<2>("table", "[vocab, row_bytes]", table)?.of(DType::U8)?;
     let ids = call.dense::<1>("ids", "[tokens]", ids)?.of(DType::I32)?;
     let y = call.dense::<2>("y", "[tokens, dim]", y)?;
+    call.folds("tokens", &[Some(ids.named()), Some(y.named())])?;
     let vocab = table.dims[0];
     let row_bytes = table.dims[1];
     let tokens = ids.dims[0];
@@ -194,6 +197,11 @@ pub fn gemm_quant(
         None => None,
     };
     let y = call.dense::<2>("y", "[m, n]", y)?;
+    call.same(&[named(&residual), Some(y.named())])?;
+    call.folds("m", &[Some(x.named()), named(&residual), Some(y.named())])?;
+    if let Some(bias) = &bias {
+        bias.unfolded("n", "y")?;
+    }
     let m = x.dims[0];
     let k = x.dims[1];
     let row_bytes = w.dims[1];
@@ -212,6 +220,7 @@ pub fn gemm_quant(
         residual.expect([m, n], sizes)?;
     }
     y.expect([m, n], sizes)?;
+    w.expect_factors(&[groups, n], sizes)?;
     let dtype = x.dtype();
     y.same(dtype, "x")?;
     if let Some(bias) = &bias {
@@ -284,6 +293,11 @@ pub fn gemm_quant_qkv(
         None => None,
     };
     let y = call.dense::<2>("y", "[m, n]", y)?;
+    call.folds("m", &[Some(x.named()), Some(y.named())])?;
+    call.folds("n_kv", &[Some(wk.named()), Some(wv.named())])?;
+    if let Some(bias) = &bias {
+        bias.unfolded("n", "y")?;
+    }
     let m = x.dims[0];
     let k = x.dims[1];
     let n_q = wq.dims[0];
@@ -378,6 +392,8 @@ pub fn gemm_quant_swiglu(
         None => None,
     };
     let y = call.dense::<2>("y", "[m, n]", y)?;
+    call.folds("m", &[Some(x.named()), Some(y.named())])?;
+    call.folds("groups*n", &[Some(w_gate.named()), Some(w_up.named())])?;
     let m = x.dims[0];
     let k = x.dims[1];
     let row_bytes_gate = w_gate.dims[1];
@@ -398,6 +414,8 @@ pub fn gemm_quant_swiglu(
         offsets.expect([plus(groups, 1)], sizes)?;
     }
     y.expect([m, n], sizes)?;
+    w_gate.expect_factors(&[groups, n], sizes)?;
+    w_up.expect_factors(&[groups, n], sizes)?;
     let dtype = x.dtype();
     y.same(dtype, "x")?;
     // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
@@ -447,6 +465,7 @@ pub fn interleave_rows(x: &Tensor, y: &Tensor, k: usize, format: Format) -> Resu
     let call = Call::new("cuda_interleave_rows", x);
     let x = call.dense::<2>("x", "[rows, row_bytes]", x)?.of(DType::U8)?;
     let y = call.dense::<2>("y", "[rows, row_bytes]", y)?.of(DType::U8)?;
+    call.same(&[Some(x.named()), Some(y.named())])?;
     let rows = x.dims[0];
     let row_bytes = x.dims[1];
     const SIZES: [(&str, &str); 3] = [("rows", "from x"), ("row_bytes", "from x"), ("k", "given")];

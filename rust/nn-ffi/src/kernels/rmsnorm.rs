@@ -4,7 +4,7 @@
 //!
 //! Arithmetic inside is f32 for every dtype.
 
-use crate::call::{Call, Sizes, pointer, tensor};
+use crate::call::{Call, Sizes, named, pointer, tensor};
 use crate::{DType, Result, Tensor};
 
 /// RMSNorm: y = x \* rstd \* weight, rstd = 1 / sqrt(mean(x^2) + eps).
@@ -31,6 +31,9 @@ pub fn rmsnorm(x: &Tensor, weight: &Tensor, y: &Tensor, rstd: Option<&Tensor>, e
         Some(rstd) => Some(call.dense::<1>("rstd", "[rows]", rstd)?.of(DType::F32)?),
         None => None,
     };
+    call.same(&[Some(x.named()), Some(y.named())])?;
+    call.folds("rows", &[Some(x.named()), named(&rstd)])?;
+    weight.unfolded("cols", "x")?;
     let rows = x.dims[0];
     let cols = x.dims[1];
     const SIZES: [(&str, &str); 2] = [("rows", "from x"), ("cols", "from x")];
@@ -96,6 +99,9 @@ pub fn rmsnorm_residual(
         Some(rstd) => Some(call.dense::<1>("rstd", "[rows]", rstd)?.of(DType::F32)?),
         None => None,
     };
+    call.same(&[Some(x.named()), Some(residual.named()), Some(sum.named()), Some(y.named())])?;
+    call.folds("rows", &[Some(x.named()), named(&rstd)])?;
+    weight.unfolded("cols", "x")?;
     let rows = x.dims[0];
     let cols = x.dims[1];
     const SIZES: [(&str, &str); 2] = [("rows", "from x"), ("cols", "from x")];
@@ -170,6 +176,10 @@ pub fn rmsnorm_backward(
     };
     let dx = call.dense::<2>("dx", "[rows, cols]", dx)?;
     let dweight = call.dense::<1>("dweight", "[cols]", dweight)?.of(DType::F32)?;
+    call.same(&[Some(dy.named()), Some(x.named()), named(&dresidual), Some(dx.named())])?;
+    call.same(&[Some(weight.named()), Some(dweight.named())])?;
+    call.folds("rows", &[Some(dy.named()), Some(rstd.named())])?;
+    weight.unfolded("cols", "dy")?;
     let rows = dy.dims[0];
     let cols = dy.dims[1];
     const SIZES: [(&str, &str); 2] = [("rows", "from dy"), ("cols", "from dy")];

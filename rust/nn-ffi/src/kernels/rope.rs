@@ -26,6 +26,7 @@ pub fn rope_freqs(cosine: &Tensor, sine: &Tensor, first: i64, base: f64, ntk_alp
     let call = Call::new("cuda_rope_freqs", cosine);
     let cosine = call.dense::<2>("cosine", "[positions, head_dim/2]", cosine)?.of(DType::F32)?;
     let sine = call.dense::<2>("sine", "[positions, head_dim/2]", sine)?.of(DType::F32)?;
+    call.same(&[Some(cosine.named()), Some(sine.named())])?;
     let positions = cosine.dims[0];
     let head_dim = cosine.solve(1, "head_dim", 1, 2, 0)?;
     const SIZES: [(&str, &str); 2] = [("positions", "from cosine"), ("head_dim", "from cosine")];
@@ -84,6 +85,10 @@ pub fn rope_freqs_scaled(
     };
     let cosine = call.dense::<2>("cosine", "[positions, head_dim/2]", cosine)?.of(DType::F32)?;
     let sine = call.dense::<2>("sine", "[positions, head_dim/2]", sine)?.of(DType::F32)?;
+    call.same(&[Some(cosine.named()), Some(sine.named())])?;
+    if let Some(factors) = &factors {
+        factors.unfolded("head_dim/2", "cosine")?;
+    }
     let positions = cosine.dims[0];
     let head_dim = cosine.solve(1, "head_dim", 1, 2, 0)?;
     const SIZES: [(&str, &str); 2] = [("positions", "from cosine"), ("head_dim", "from cosine")];
@@ -142,6 +147,9 @@ pub fn rope_forward(
     let sine = call.dense::<2>("sine", "[max_position, head_dim/2]", sine)?.of(DType::F32)?;
     let positions = call.dense::<1>("positions", "[tokens]", positions)?.of(DType::I32)?;
     let y = call.strided::<3>("y", "[tokens:ld_y, heads, head_dim]", y)?;
+    call.same(&[Some(x.named()), Some(y.named())])?;
+    call.same(&[Some(cosine.named()), Some(sine.named())])?;
+    call.folds("tokens", &[Some(x.named()), Some(positions.named())])?;
     let tokens = x.dims[0];
     let heads = x.dims[1];
     let head_dim = x.dims[2];
@@ -209,6 +217,8 @@ pub fn rope_qk(
     let cosine = call.dense::<2>("cosine", "[max_position, head_dim/2]", cosine)?.of(DType::F32)?;
     let sine = call.dense::<2>("sine", "[max_position, head_dim/2]", sine)?.of(DType::F32)?;
     let positions = call.dense::<1>("positions", "[tokens]", positions)?.of(DType::I32)?;
+    call.same(&[Some(cosine.named()), Some(sine.named())])?;
+    call.folds("tokens", &[Some(q.named()), Some(k.named()), Some(positions.named())])?;
     let tokens = q.dims[0];
     let heads = q.dims[1];
     let head_dim = q.dims[2];
@@ -283,6 +293,9 @@ pub fn rope_backward(
     let sine = call.dense::<2>("sine", "[max_position, head_dim/2]", sine)?.of(DType::F32)?;
     let positions = call.dense::<1>("positions", "[tokens]", positions)?.of(DType::I32)?;
     let dx = call.strided::<3>("dx", "[tokens:ld_x, heads, head_dim]", dx)?;
+    call.same(&[Some(dy.named()), Some(dx.named())])?;
+    call.same(&[Some(cosine.named()), Some(sine.named())])?;
+    call.folds("tokens", &[Some(dy.named()), Some(positions.named())])?;
     let tokens = dy.dims[0];
     let heads = dy.dims[1];
     let head_dim = dy.dims[2];

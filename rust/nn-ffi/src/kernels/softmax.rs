@@ -2,7 +2,7 @@
 
 //! Kernels of the section softmax of bindings.h.
 
-use crate::call::{Call, Sizes, pointer, tensor};
+use crate::call::{Call, Sizes, named, pointer, tensor};
 use crate::{DType, Result, Tensor};
 
 /// Softmax of each row: y = exp(x - max) / sum(exp(x - max)).
@@ -22,6 +22,7 @@ pub fn softmax(x: &Tensor, y: &Tensor) -> Result<()> {
     let call = Call::new("cuda_softmax", x);
     let x = call.dense::<2>("x", "[rows, cols]", x)?;
     let y = call.dense::<2>("y", "[rows, cols]", y)?;
+    call.same(&[Some(x.named()), Some(y.named())])?;
     let rows = x.dims[0];
     let cols = x.dims[1];
     const SIZES: [(&str, &str); 2] = [("rows", "from x"), ("cols", "from x")];
@@ -54,6 +55,7 @@ pub fn softmax_backward(dy: &Tensor, y: &Tensor, dx: &Tensor) -> Result<()> {
     let dy = call.dense::<2>("dy", "[rows, cols]", dy)?;
     let y = call.dense::<2>("y", "[rows, cols]", y)?;
     let dx = call.dense::<2>("dx", "[rows, cols]", dx)?;
+    call.same(&[Some(dy.named()), Some(y.named()), Some(dx.named())])?;
     let rows = dy.dims[0];
     let cols = dy.dims[1];
     const SIZES: [(&str, &str); 2] = [("rows", "from dy"), ("cols", "from dy")];
@@ -104,6 +106,9 @@ pub fn softmax_topk(x: &Tensor, weights: &Tensor, indices: &Tensor, probs: &Tens
     let weights = call.dense::<2>("weights", "[rows, k]", weights)?.of(DType::F32)?;
     let indices = call.dense::<2>("indices", "[rows, k]", indices)?.of(DType::I32)?;
     let probs = call.dense::<2>("probs", "[rows, cols]", probs)?.of(DType::F32)?;
+    call.same(&[Some(x.named()), Some(probs.named())])?;
+    call.same(&[Some(weights.named()), Some(indices.named())])?;
+    call.folds("rows", &[Some(x.named()), Some(weights.named())])?;
     let rows = x.dims[0];
     let cols = x.dims[1];
     let k = weights.dims[1];
@@ -170,6 +175,9 @@ pub fn softmax_topk_backward(
         None => None,
     };
     let dx = call.dense::<2>("dx", "[rows, cols]", dx)?;
+    call.same(&[Some(dweights.named()), Some(weights.named()), Some(indices.named())])?;
+    call.same(&[Some(probs.named()), named(&dprobs), Some(dx.named())])?;
+    call.folds("rows", &[Some(dweights.named()), Some(probs.named())])?;
     let rows = dweights.dims[0];
     let k = dweights.dims[1];
     let cols = probs.dims[1];

@@ -10,7 +10,7 @@
 //! / 16\]\[column / 16\]\[row mod 16\]; rows and columns that fill up the last sixteen have code 0. Integer
 //! products are exact in 32 bits, and so the same to the bit on every engine and instruction set.
 
-use crate::call::{Call, Sizes, pointer, tensor};
+use crate::call::{Call, Sizes, named, pointer, tensor};
 use crate::{DType, Result, Tensor};
 
 /// Rounds rows to 8 bits, each with a scale of its own: with a = max(max |x|, 1e-5), codes = rint(x \* (127/a)),
@@ -32,6 +32,8 @@ pub fn act_quant_i8(x: &Tensor, codes: &Tensor, scale: &Tensor) -> Result<()> {
     let x = call.dense::<2>("x", "[rows, cols]", x)?;
     let codes = call.dense::<2>("codes", "[rows, cols]", codes)?.of(DType::I8)?;
     let scale = call.dense::<1>("scale", "[rows]", scale)?.of(DType::F32)?;
+    call.same(&[Some(x.named()), Some(codes.named())])?;
+    call.folds("rows", &[Some(x.named()), Some(scale.named())])?;
     let rows = x.dims[0];
     let cols = x.dims[1];
     const SIZES: [(&str, &str); 2] = [("rows", "from x"), ("cols", "from x")];
@@ -76,6 +78,9 @@ pub fn rmsnorm_quant_i8(x: &Tensor, weight: &Tensor, codes: &Tensor, scale: &Ten
     let weight = call.dense::<1>("weight", "[cols]", weight)?;
     let codes = call.dense::<2>("codes", "[rows, cols]", codes)?.of(DType::I8)?;
     let scale = call.dense::<1>("scale", "[rows]", scale)?.of(DType::F32)?;
+    call.same(&[Some(x.named()), Some(codes.named())])?;
+    call.folds("rows", &[Some(x.named()), Some(scale.named())])?;
+    weight.unfolded("cols", "x")?;
     let rows = x.dims[0];
     let cols = x.dims[1];
     const SIZES: [(&str, &str); 2] = [("rows", "from x"), ("cols", "from x")];
@@ -125,6 +130,7 @@ pub fn ternary_quantize(x: &Tensor, codes: &Tensor, scale: &Tensor) -> Result<()
     let x = call.dense::<2>("x", "[n, k]", x)?;
     let codes = call.dense::<2>("codes", "[n, k]", codes)?.of(DType::I8)?;
     let scale = call.dense::<1>("scale", "[1]", scale)?.of(DType::F32)?;
+    call.same(&[Some(x.named()), Some(codes.named())])?;
     let n = x.dims[0];
     let k = x.dims[1];
     const SIZES: [(&str, &str); 2] = [("n", "from x"), ("k", "from x")];
@@ -266,6 +272,11 @@ pub fn bitlinear(
         None => None,
     };
     let y = call.dense::<2>("y", "[m, n]", y)?;
+    call.same(&[named(&residual), Some(y.named())])?;
+    call.folds("m", &[Some(codes.named()), named(&scale), named(&residual), Some(y.named())])?;
+    if let Some(w_scale) = &w_scale {
+        w_scale.unfolded("n", "y")?;
+    }
     let m = codes.dims[0];
     let k = codes.dims[1];
     let stored = w.dims[0];

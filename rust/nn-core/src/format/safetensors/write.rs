@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fs::{self, File};
 use std::path::Path;
 
 use super::Dtype;
@@ -70,14 +71,19 @@ pub fn write_safetensors(path: &Path, tensors: &[Source<'_>], format: Option<&st
     let failure = RefCell::new(None);
     let views = tensors.iter().map(|source| (source.name.as_str(), Written { source, failure: &failure }));
     let metadata = format.map(|format| HashMap::from([("format".to_owned(), format.to_owned())]));
+    let failed = |error| Error::io(path, error);
+    // The crate puts a file of its own, which its owner alone may read, in this one's place.
+    let made = File::options().append(true).create(true).open(path).map_err(failed)?;
+    let permissions = made.metadata().map_err(failed)?.permissions();
     let written = safetensors::serialize_to_file(views, metadata, path);
     if let Some(error) = failure.take() {
         return Err(error);
     }
     written.map_err(|error| match error {
-        safetensors::SafeTensorError::IoError(error) => Error::io(path, error),
+        safetensors::SafeTensorError::IoError(error) => failed(error),
         other => Error::format(path, format!("cannot be written: {other}")),
-    })
+    })?;
+    fs::set_permissions(path, permissions).map_err(failed)
 }
 
 /// Writes `model.safetensors`, or shards of at most `most_bytes` with their index when one would be larger.

@@ -1,0 +1,62 @@
+"""Which tests are near a source: the likeliest to notice a mistake in it."""
+
+from __future__ import annotations
+
+import re
+
+#: For the first of these that the path begins with: names of test files, patterns of `Path.glob`; `\\1` is the family.
+_NEAR = {
+    r"cuda/cpu/quant_gemm": "kernels/test_quant_gemm kernels/test_quant_rows",
+    r"cuda/cpu/(attention_page|paged_cache|kvcache_paged)": "kernels/test_attention_paged kernels/test_kvcache_paged",
+    r"cuda/cpu/(quant|ternary|gemm|attention|kvcache|decode|loss|moe|random)": r"kernels/test_\1*",
+    r"cuda/cpu/(softmax|rmsnorm|rope|embedding|elementwise|optimizer)": r"kernels/test_rows_\1",
+    r"cuda/cpu/": "kernels/test_rows_* kernels/test_simd",
+    r"cuda/abi/(graph|stream|profile|trace|memory|context|queue|pool|arena)": (
+        "abi/test_context abi/test_graph abi/test_stream abi/test_profile abi/test_memory abi/test_threads"
+    ),
+    r"cuda/abi/": "abi/test_bad_input abi/test_aliasing abi/test_bad_weights",
+    r"python/nncuda/binding/": (
+        "python/test_signature python/test_header_reader python/test_kernels python/test_golang "
+        "python/test_binding_rust python/test_exchange abi/test_header"
+    ),
+    r"python/nncuda/cli/": "python/test_cli python/test_chat python/test_plan",
+    r"python/nncuda/formats/\w*gguf": "python/test_gguf python/test_convert python/test_formats",
+    r"python/nncuda/formats/(tokenizer|sentencepiece|text|chat)": (
+        "python/test_tokenizers python/test_chat_template tokenizer/test_tokenizer_fixtures"
+    ),
+    r"python/nncuda/formats/ternary": "python/test_ternary_files interop/test_ternary_bytes",
+    r"python/nncuda/formats/": "python/test_formats python/test_saving python/test_hostile_files",
+    r"python/nncuda/(golden|reference)/": "reference/* golden/test_fixtures golden/test_golden kernels/test_rows_*",
+    r"python/nncuda/infer/": (
+        "python/test_generate python/test_engine python/test_language_model python/test_pages python/test_chat"
+    ),
+    r"python/nncuda/(models/(moe|config|parameters)|layers)": (
+        "python/test_training_step python/test_router python/test_generate"
+    ),
+    r"python/nncuda/models/": "python/test_stored_models python/test_convert python/test_gguf",
+    r"python/nncuda/report/": "python/test_report",
+    r"python/nncuda/train/plan": "python/test_plan python/test_plan_memory",
+    r"python/nncuda/train/(checkpoint|divergence|moments)": r"python/test_\1 python/test_run",
+    r"python/nncuda/train/": "python/test_training_step python/test_run python/test_precision",
+    r"python/nncuda/": (
+        "python/test_tensor* python/test_context_object python/test_kernels python/test_token_ids python/test_doctor"
+    ),
+}
+
+#: Who else may notice, by the suffix of the source.
+_FAR = {
+    "c": "kernels/* abi/* golden/*",
+    "h": "kernels/* abi/* golden/*",
+    "py": "python/* reference/* golden/* kernels/*",
+}
+
+
+def near(path: str) -> list[str]:
+    """The tests that are near a source, as patterns from the folder tests."""
+    family, tests = next((found, tests) for pattern, tests in _NEAR.items() if (found := re.match(pattern, path)))
+    return family.expand(tests).split()
+
+
+def far(path: str) -> list[str]:
+    """Tests of other parts too, for what the near ones let pass."""
+    return _FAR[path.rpartition(".")[2]].split()

@@ -1,0 +1,100 @@
+"""Runs that become longer: begun in one language, extended in another, taken up in a third, to the same bits."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import differences
+import languages
+import pytest
+from conftest import find
+from runs import STEPS, Workshop
+from test_parity_runs import USAGE, WRONG_FILE, said
+
+from nncuda.train import list_checkpoints, read_metrics
+
+LONGER = ["--extend", "--steps", STEPS + 6, "--learning-rate", 0.004, "--min-rate-share", 0.2]
+NAME = "accumulated"
+
+
+def longer(workshop: Workshop, begun: str, extended: str, step: int) -> tuple[Path, str]:
+    """A run as one language left it after `step`, made longer by another; and what that said."""
+    name = f"longer-{len(list((workshop.folder / 'cuts').glob('longer-*')))}"
+    run = workshop.cut(workshop.run(begun, NAME), step, name)
+    return run, find(extended).run("train", run, *LONGER).stderr
+
+
+def extensions(run: Path) -> object:
+    return json.loads((run / "run.json").read_text())["extensions"]
+
+
+@pytest.mark.case("a run is extended by another language")
+@pytest.mark.parametrize("step", [STEPS, 12])
+def test_extended(workshop: Workshop, language: languages.Language, step: int) -> None:
+    """A run that is done, and one that was stopped. The first and the last words are another language's."""
+    expected, words = longer(workshop, "python", "python", step)
+    assert words.startswith(f"extended at step {step} from {STEPS} to {STEPS + 6} steps: the cosine is stretched ")
+    for begun, extended in (("python", language.name), (language.name, "python")):
+        run, own = longer(workshop, begun, extended, step)
+        assert own == words
+        assert not (difference := differences.of_runs(expected, run)), difference
+        assert extensions(run) == extensions(expected)
+        assert extensions(run) == [
+            {"from_step": step, "steps": STEPS + 6, "learning_rate": 0.004, "min_rate_share": 0.2, "warmup_steps": 4}
+        ]
+    assert read_metrics(expected / "metrics.jsonl")[-1]["step"] == STEPS + 6
+
+
+@pytest.mark.case("an extended run is taken up by another language")
+def test_extended_and_taken_up(workshop: Workshop, language: languages.Language) -> None:
+    """Where it was extended, as after a kill before the first step, and behind it."""
+    whole, _ = longer(workshop, "python", "python", STEPS)
+    for last in (STEPS, STEPS + 2):
+        run = workshop.folder / "cuts" / f"taken-up-{language.name}-{last}"
+        shutil.copytree(whole, run)
+        for checkpoint in list_checkpoints(run / "checkpoints"):
+            if int(checkpoint.name.removeprefix("step-")) > last:
+                shutil.rmtree(checkpoint)
+        assert language.run("train", run, "--resume").stderr == ""
+        assert not (difference := differences.of_runs(whole, run)), difference
+
+
+@pytest.mark.case("extensions that are refused")
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [
+        (["--extend"], USAGE),
+        (["--extend", "--learning-rate", 1], USAGE),
+        (["--extend", "--resume", "--steps", 99], USAGE),
+        (["--extend", "--steps", 99, "--seed", 3], USAGE),
+        (["--extend", "--steps", STEPS], WRONG_FILE),
+        (["--extend", "--steps", 99, "--warmup-steps", 99], WRONG_FILE),
+        (["--extend", "--steps", 99, "--min-rate-share", 2], WRONG_FILE),
+    ],
+)
+def test_refused(workshop: Workshop, language: languages.Language, flags: list[object], code: int) -> None:
+    run = workshop.run("python", NAME)
+    record = (run / "run.json").read_bytes()
+    own, python = (said(one.run("train", run, *flags, code=code)) for one in (language, find("python")))
+    assert own == python
+    assert (run / "run.json").read_bytes() == record
+
+
+ENTRY = {"from_step": 3, "steps": 9, "learning_rate": 0.1, "min_rate_share": 0, "warmup_steps": 1}
+
+
+@pytest.mark.case("extensions of a record that is wrong")
+@pytest.mark.parametrize(
+    "wrong",
+    [3, None, [7], [{**ENTRY, "x": 1}], [{**ENTRY, "from_step": 1.0}], [{**ENTRY, "steps": 0}],
+     [ENTRY, {**ENTRY, "learning_rate": "1"}]],
+)  # fmt: skip
+def test_wrong_record(workshop: Workshop, language: languages.Language, wrong: object, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(workshop.run("python", NAME), run)
+    record = {**json.loads((run / "run.json").read_text()), "extensions": wrong}
+    (run / "run.json").write_text(json.dumps(record))
+    own, python = (said(one.run("train", run, "--resume", code=WRONG_FILE)) for one in (language, find("python")))
+    assert own == python and "run.json: extensions" in own
