@@ -14,7 +14,14 @@ _NEAR = {
     r"cuda/abi/(graph|stream|profile|trace|memory|context|queue|pool|arena)": (
         "abi/test_context abi/test_graph abi/test_stream abi/test_profile abi/test_memory abi/test_threads"
     ),
-    r"cuda/abi/": "abi/test_bad_input abi/test_aliasing abi/test_bad_weights",
+    r"cuda/abi/(data|random|philox)": "kernels/test_random reference/test_philox",
+    r"cuda/abi/(attention|decode|gemm|kvcache|loss|moe|quant|ternary)\.": (
+        r"kernels/test_\1* abi/test_bad_* abi/test_aliasing"
+    ),
+    r"cuda/abi/(softmax|rmsnorm|rope|embedding|elementwise|optimizer)\.": (
+        r"kernels/test_rows_\1 abi/test_bad_* abi/test_aliasing"
+    ),
+    r"cuda/abi/": "abi/test_[!p]*",  # test_package compiles everything once more
     r"python/nncuda/binding/": (
         "python/test_signature python/test_header_reader python/test_kernels python/test_golang "
         "python/test_binding_rust python/test_exchange abi/test_header"
@@ -45,8 +52,8 @@ _NEAR = {
 
 #: Who else may notice, by the suffix of the source.
 _FAR = {
-    "c": "kernels/* abi/* golden/*",
-    "h": "kernels/* abi/* golden/*",
+    "c": "kernels/* abi/test_[!p]* golden/*",
+    "h": "kernels/* abi/test_[!p]* golden/*",
     "py": "python/* reference/* golden/* kernels/*",
 }
 

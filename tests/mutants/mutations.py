@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-#: What is mutated, by the suffix of the file. The benchmarks are no promise, and the generated entry points no code.
+#: What is mutated, by the suffix of the file. Nothing is promised of the benchmarks.
 SOURCES = {"c": ("cuda/cpu/*.[ch]", "cuda/abi/*.[ch]"), "python": ("python/nncuda/**/*.py",)}
 LEFT_OUT = re.compile(r"python/nncuda/(bench/|__main__)")
 
