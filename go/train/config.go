@@ -18,7 +18,10 @@ const UsualWarmup = -1
 
 // presets are what the presets of models are trained with, where it is not the default.
 var presets = map[string]func(*Config){
-	"6.9b":  func(*Config) {},
+	"6.9b": func(c *Config) {
+		c.Steps, c.BatchSize, c.MicroBatchSize, c.SequenceLength, c.LearningRate = 100000, 64, 1, 4096, 3e-4
+		c.ActivationCheckpointing, c.Precision = 1, model.BF16
+	},
 	"small": func(c *Config) { c.Steps, c.LearningRate = 2000, 2e-3 },
 	"demo":  func(c *Config) { c.Steps, c.LearningRate = 1000, 2e-3 },
 }

@@ -63,7 +63,7 @@ def test_the_first_look_learns(first_look: Path) -> None:
     losses = {record["step"]: record["held_out_loss"] for record in records if "held_out_loss" in record}
     assert [*losses] == [int(ENOUGH), int(LONGER)]
     loss, entropy = losses[int(ENOUGH)], unigram_entropy(TokenShard(first_look / "held-out.tokens"))
-    assert loss < entropy - 0.5, (loss, entropy)
+    assert loss < entropy - 0.2, (loss, entropy)
     assert (first_look / "run/report.html").stat().st_size > 0
     options = json.loads((first_look / "run/run.json").read_text())["train"]
     assert (options["steps"], options["warmup_steps"]) == (60, 3)

@@ -18,11 +18,12 @@ PLANS = {
     "large vocabulary": f"{SMALL} --vocab-size 32000",
     "many threads": "--preset small --threads 5 --available 24GiB --precision bf16 --micro-batch-size 3",
     "odd sizes": "--preset 6.9b --threads 2 --available 24GiB --precision f16 --sequence-length 1000 --batch-size 3"
-    " --recompute-experts",
+    " --recompute-experts --activation-checkpointing 0",
     "on a GPU": "--preset demo --available 100MB --device cuda --precision bf16",
     "6.9b on a GPU": "--preset 6.9b --device cuda:3 --available 141GB --precision bf16 --activation-checkpointing 1"
     " --micro-batch-size 1 --sequence-length 4096",
     "nothing fits": "--preset 6.9b --available 1e3 --device cuda",
+    "6.9b as it is": "--preset 6.9b --device cuda --available 141GB",
     "no preset": "--threads 2 --available 24GiB",
     "generation": f"{SMALL} --inference",
     "generation of a batch": f"{SMALL} --inference --prompt 9 --context 512 --batch-size 4 --precision bf16",
@@ -38,7 +39,7 @@ REFUSALS = {
     "--inference --prompt 5 --context 3": (3, "Error: a prompt has 5 tokens; it must have 1 to 3"),
     "--preset 6.9b --inference --context 300000": (3, "Error: 300000 tokens are more than this model takes (262144)"),
     "--preset 6.9b --sequence-length 40000": (3, "Error: sequence_length is 40000; this model's context is 32768"),
-    "--preset 6.9b --batch-size 2000000000 --sequence-length 32768": (
+    "--preset 6.9b --batch-size 2000000000 --micro-batch-size none --sequence-length 32768": (
         3,
         "Error: the sizes make a run of more memory than any machine has",
     ),

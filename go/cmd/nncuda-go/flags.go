@@ -328,7 +328,7 @@ type deviceFlags struct {
 }
 
 func (d *deviceFlags) add(flags *pflag.FlagSet) {
-	d.addWith(flags, "Worker threads, 1 to 256; results do not depend on it.")
+	d.addWith(flags, "Worker threads, 1 to 256; results do not depend on it.  [default: all cores]")
 }
 
 func (d *deviceFlags) addWith(flags *pflag.FlagSet, threads string) {

@@ -82,7 +82,7 @@ Options are those of "nncuda-go train", from the same places. Nothing of the mod
 	set.BoolVar(&flags.inference, "inference", false,
 		"Plan generation: --batch-size sequences of --context tokens.")
 	set.IntVar(&flags.prompt, "prompt", 0, "With --inference, the longest prompt.  [default: --context]")
-	flags.device.addWith(set, "Worker threads, each of which has scratch of its own.")
+	flags.device.addWith(set, "Worker threads, each of which has scratch of its own.  [default: all cores]")
 	set.Var(&flags.available, "available",
 		"Plan for a device with so much memory; a GPU need not be here.")
 	set.BoolVar(&flags.asJSON, "json", false, "For programs.")

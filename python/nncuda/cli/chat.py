@@ -53,7 +53,11 @@ Ctrl-C stops an answer; twice without one it leaves."""
 )
 @click.option("--stats", is_flag=True, help="Tokens and bytes a second, at the end, on the standard error.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 256),
+    help="Worker threads; results do not depend on it.  [default: all cores]",
+)
 def chat(
     model: Path | None,
     model_option: Path | None,

@@ -36,7 +36,11 @@ _HEADS = [name for name in FORMATS if name != "f32"]
 )
 @click.option("--force", is_flag=True, help="Replace OUT if it is a file.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 256),
+    help="Worker threads; results do not depend on it.  [default: all cores]",
+)
 def convert(
     model: Path,
     out: Path,

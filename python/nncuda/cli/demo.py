@@ -83,7 +83,11 @@ OPTIONS = TrainConfig.preset(
 @click.option(
     "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
 )
-@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 256),
+    help="Worker threads; results do not depend on it.  [default: all cores]",
+)
 def demo(
     text: Path | None, out: Path, steps: int | None, precision: Precision, device: str, threads: int | None
 ) -> None:

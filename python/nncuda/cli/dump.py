@@ -36,7 +36,11 @@ _DIFFERENT = 1
 @click.option("--cache-format", type=click.Choice(CACHE_FORMATS), default="f32",
               show_default=True, help="In which keys and values are kept.")  # fmt: skip
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 256),
+    help="Worker threads; results do not depend on it.  [default: all cores]",
+)
 def dump(
     model: Path,
     layers: tuple[int, ...],

@@ -80,7 +80,11 @@ _USUAL_TOKENS = 128
 @click.option(
     "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
 )
-@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 256),
+    help="Worker threads; results do not depend on it.  [default: all cores]",
+)
 def generate(
     arguments: tuple[str, ...],
     model_option: str | None,

@@ -54,7 +54,11 @@ class _Size(click.ParamType):
 @click.option(
     "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
 )
-@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads, each of which has scratch of its own.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 256),
+    help="Worker threads, each of which has scratch of its own.  [default: all cores]",
+)
 @click.option("--available", type=_Size(), help="Plan for a device with so much memory; a GPU need not be here.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @config_options

@@ -29,7 +29,11 @@ _FORMAT = click.Choice(list(FORMATS), case_sensitive=False)
 )
 @click.option("--force", is_flag=True, help="Replace OUT.gguf if there is one.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 256),
+    help="Worker threads; results do not depend on it.  [default: all cores]",
+)
 def quantize(
     model: Path,
     out: Path,

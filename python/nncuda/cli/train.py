@@ -56,7 +56,11 @@ from .terminal import console, count_text
 @click.option(
     "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
 )
-@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; results do not depend on it.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 256),
+    help="Worker threads; results do not depend on it.  [default: all cores]",
+)
 @click.option("--start-anyway", is_flag=True, help="Start even when the device has less memory free than is needed.")
 @config_options
 def train(

@@ -63,7 +63,15 @@ SCHEDULE = ("steps", "learning_rate", "min_rate_share", "warmup_steps")
 
 #: What the presets of models are trained with, where it is not the default.
 PRESETS: dict[str, dict[str, object]] = {
-    "6.9b": {},
+    "6.9b": {
+        "steps": 100000,
+        "batch_size": 64,
+        "micro_batch_size": 1,
+        "sequence_length": 4096,
+        "learning_rate": 3e-4,
+        "activation_checkpointing": 1,
+        "precision": "bf16",
+    },
     "small": {"steps": 2000, "learning_rate": 2e-3},
     "demo": {"steps": 1000, "learning_rate": 2e-3},
 }

@@ -17,11 +17,12 @@ const TABLES: [(&str, &[OptionSpec]); 2] = [("model", MoEConfig::OPTIONS), ("tra
 
 /// Where to compute.
 #[derive(Args, Debug)]
+#[allow(rustdoc::broken_intra_doc_links, reason = "this is the command's help, where brackets are brackets")]
 pub(crate) struct DeviceFlags {
     /// cpu, cuda, cuda:INDEX, or auto: a GPU if there is one.
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Worker threads; results do not depend on it.
+    /// Worker threads; results do not depend on it.  [default: all cores]
     #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
 }

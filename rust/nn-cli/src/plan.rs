@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// cpu, cuda, cuda:INDEX, or auto: a GPU if there is one.
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Worker threads, each of which has scratch of its own.
+    /// Worker threads, each of which has scratch of its own.  [default: all cores]
     #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     /// Plan for a device with so much memory; a GPU need not be here.

@@ -219,12 +219,27 @@ fn usual_warmup(steps: usize) -> usize {
 
 /// What the presets of models are trained with, where it is not the default. `Error::Value` for what is no preset.
 pub fn preset(name: &str) -> Result<Table> {
-    let (steps, learning_rate) = match name {
-        "small" => (2000usize, 2e-3),
-        "demo" => (1000, 2e-3),
-        _ => return model::preset(name).map(|_| Table::new()),
+    let of = |steps: usize, learning_rate: f64| {
+        Table::from([("steps", steps.into()), ("learning_rate", learning_rate.into())])
     };
-    Ok(Table::from([("steps", steps.into()), ("learning_rate", learning_rate.into())]))
+    Ok(match name {
+        "small" => of(2000, 2e-3),
+        "demo" => of(1000, 2e-3),
+        "6.9b" => {
+            let mut options = of(100_000, 3e-4);
+            for (name, count) in [
+                ("batch_size", 64usize),
+                ("micro_batch_size", 1),
+                ("sequence_length", 4096),
+                ("activation_checkpointing", 1),
+            ] {
+                options.set(name, count);
+            }
+            options.set("precision", Precision::BF16.name());
+            options
+        }
+        _ => return model::preset(name), // whose error it is
+    })
 }
 
 #[cfg(test)]
