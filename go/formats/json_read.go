@@ -58,6 +58,9 @@ type jsonParser struct {
 }
 
 func (p *jsonParser) fail(problem string) error {
+	if lines := strings.Count(p.text[:p.at], "\n"); lines > 0 {
+		problem += fmt.Sprintf(", in line %d", lines+1)
+	}
 	return fmt.Errorf("%s, at byte %d", problem, p.at)
 }
 

@@ -81,6 +81,7 @@ func TestJSONThatIsRefused(t *testing.T) {
 func TestJSONFilesThatAreRefused(t *testing.T) {
 	folder := t.TempDir()
 	for name, test := range map[string]struct{ content, words string }{
+		"line": {"{\n\"a\": ", "is not JSON (a value was expected, in line 2, at byte 7)"},
 		"cut":  {`{"a": `, "is not JSON (a value was expected, at byte 6)"},
 		"list": {`[1]`, "is not a JSON object"},
 		"text": {"\xff\xfe", "is not JSON (it is not UTF-8)"},

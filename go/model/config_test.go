@@ -45,7 +45,7 @@ func parse(t testing.TB, text string) *formats.Object {
 
 func TestOptionsThatAreRefused(t *testing.T) {
 	for text, words := range map[string]string{
-		`{"layers": 3}`:                                       "there is no model option 'layers'; there are aux_alpha",
+		`{"layers": 3}`:                                       "there is no model option 'layers'; did you mean num_layers?",
 		`{"num_layers": 0}`:                                   "num_layers is 0; it must be a whole number, from 1 to 2147483647",
 		`{"num_layers": "2"}`:                                 "num_layers is '2'; it must be a whole number",
 		`{"num_layers": 2.0}`:                                 "num_layers is 2.0; it must be a whole number",

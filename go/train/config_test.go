@@ -19,7 +19,7 @@ func parse(t testing.TB, text string) *formats.Object {
 
 func TestOptionsThatAreRefused(t *testing.T) {
 	for text, words := range map[string]string{
-		`{"speed": 3}`:                  "there is no training option 'speed'; there are activation_checkpointing, ",
+		`{"speed": 3}`:                  "there is no training option 'speed'; did you mean seed?",
 		`{"steps": 0}`:                  "steps is 0; it must be a whole number, from 1 to 2147483647",
 		`{"steps": 2.5}`:                "steps is 2.5; it must be a whole number, from 1 to 2147483647",
 		`{"steps": 4294967296}`:         "steps is 4294967296; it must be",

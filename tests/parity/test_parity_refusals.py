@@ -179,8 +179,22 @@ SHARDS = {
 TOML = {
     "no TOML": ("[model", ("is not TOML",)),
     "table of nobody": ("[models]\n", ("'models'", "[model], [train] and [data]")),
-    "model option of nobody": ("[model]\nlayers = 3\n", ("no model option 'layers'", "num_layers")),
-    "training option of nobody": ("[train]\nspeed = 3\n", ("no training option 'speed'", "learning_rate")),
+    "model option of nobody": (
+        "[model]\nlayers = 3\n",
+        ("line 13: there is no model option 'layers'; did you mean num_layers?",),
+    ),
+    "training option of nobody": (
+        "[train]\nspeed = 3\n",
+        ("line 14: there is no training option 'speed'; did you mean seed?",),
+    ),
+    "training option far from all": (
+        "[train]\ndropout = 3\n",
+        ("line 14: there is no training option 'dropout'; `train --help` lists them",),
+    ),
+    "option of the other table": (
+        "[train]\nnum_layers = 3\n",
+        ("line 14: there is no training option 'num_layers'; it belongs under [model]",),
+    ),
     "text for a number": ("[train]\nsteps = 'many'\n", ("steps is 'many'", "a whole number, from 1 to 2147483647")),
     "fraction for a count": (
         "[train]\nbatch_size = 2.0\n",
@@ -212,6 +226,9 @@ TOML = {
     "truth that is none": ("[model]\nnorm_topk_prob = 1\n", ("norm_topk_prob is 1", "true or false")),
 }
 
+# What is wrong with options together with data, or the options of the model with those of training.
+OUTSIDE = ("sequence beyond the context", "other vocabulary")
+
 USES = {
     "no data": (USAGE, ["train", "{new}"], ("say what to train on",)),
     "resume with options": (USAGE, ["train", "{run}", "--resume", "--steps", "9"], ("leave out --steps",)),
@@ -221,7 +238,9 @@ USES = {
     "flag of nobody": (USAGE, ["train", "{new}", "--speed", "9"], ("--speed",)),
     "preset of nobody": (USAGE, ["train", "{new}", "--preset", "huge"], ("huge", "demo")),
     "threads of zero": (USAGE, ["train", "{new}", "--threads", "0"], ("threads", "0")),
+    "flag that is nearly one": (USAGE, ["train", "{new}", "--num-layer", "9"], ("--num-layer", "--num-layers")),
     "command of nobody": (USAGE, ["paint"], ("paint",)),
+    "command that is nearly one": (USAGE, ["trian"], ("trian", "train")),
     "no prompt": (USAGE, ["generate", "{run}"], ("PROMPT",)),
     "share of zero": (USAGE, ["generate", "{run}", "a", "--top-p", "0"], ("top-p", "0")),
     "choice of zero": (USAGE, ["generate", "{run}", "a", "--top-k", "0"], ("top-k", "0")),
@@ -309,6 +328,8 @@ def test_wrong_options(workshop: Workshop, language: languages.Language, tmp_pat
         content = model + content
     (tmp_path / "wrong.toml").write_text(content)
     data = [] if damage == "data of a number" else ["--data", workshop.folder / "words.tokens"]
+    if damage not in OUTSIDE:
+        words = ("wrong.toml: ", "line ", *words)
     refused(language, WRONG_FILE, words, "train", tmp_path / "new", "--config", tmp_path / "wrong.toml", *data)
     assert not (tmp_path / "new").exists()
 

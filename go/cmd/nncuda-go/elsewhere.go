@@ -8,8 +8,10 @@ import (
 	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/internal/options"
 	"github.com/nncuda/nncuda/go/train"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // What only nncuda has, the command of the Python package: commands, options of commands that both have, and models.
@@ -42,6 +44,11 @@ func wrongFlag(command *cobra.Command, err error) error {
 	if unknown && slices.Contains(optionsElsewhere[command.Name()], name) {
 		return usagef("nncuda-go has no option '--%s'; the Python package has it: nncuda %s --%s",
 			name, command.Name(), name)
+	}
+	var known []string
+	command.Flags().VisitAll(func(flag *pflag.Flag) { known = append(known, strings.ReplaceAll(flag.Name, "-", "_")) })
+	if near := options.Nearest(name, known); unknown && near != "" {
+		return usagef("%v; did you mean --%s?", err, flagName(near))
 	}
 	return &usageError{err.Error()}
 }

@@ -143,6 +143,7 @@ func (f optionFlags) given() []string {
 // configFile is a TOML file with the tables [model] (with `preset` if wanted), [train] and [data].
 type configFile struct {
 	path   string
+	text   string
 	tables map[string]*formats.Object
 }
 
@@ -171,13 +172,13 @@ func readConfigFile(path string) (*configFile, error) {
 		problem := strings.ReplaceAll(err.Error(), "\n", " ")
 		return nil, &formats.Error{Path: path, Problem: fmt.Sprintf("is not TOML (%s)", problem), Cause: err}
 	}
-	file := &configFile{path: path, tables: make(map[string]*formats.Object)}
+	file := &configFile{path: path, text: string(data), tables: make(map[string]*formats.Object)}
 	for _, key := range meta.Keys() {
 		name := key[0]
 		table, ok := values[name].(map[string]any)
 		if !ok || (name != "model" && name != "train" && name != "data") {
 			problem := fmt.Sprintf("has %s; it may have the tables [model], [train] and [data]", formats.Repr(name))
-			return nil, &formats.Error{Path: path, Problem: problem}
+			return nil, file.wrong(problem, name, "")
 		}
 		if file.tables[name] == nil {
 			file.tables[name] = formats.NewObject()
@@ -250,9 +251,13 @@ func defaultText(table string, at int) string {
 // buildConfigs gives the options: from a preset with the data's vocabulary, over them a file's (which may be nil), over
 // them the flags that were given.
 func buildConfigs(file *configFile, preset string, flags optionFlags, vocab int) (model.Config, train.Config, error) {
+	var modelConfig model.Config
 	var trainConfig train.Config
 	values := map[string]*formats.Object{"model": formats.NewObject(), "train": formats.NewObject()}
 	if file != nil {
+		if err := file.checkNames(); err != nil {
+			return modelConfig, trainConfig, err
+		}
 		for name := range values {
 			if table := file.tables[name]; table != nil {
 				for _, option := range table.Names() {
@@ -262,6 +267,7 @@ func buildConfigs(file *configFile, preset string, flags optionFlags, vocab int)
 		}
 	}
 	named := values["model"].Delete("preset")
+	ofFile := preset == "" && named != nil
 	if text, ok := named.(string); preset == "" && ok {
 		preset = text
 	} else if preset == "" {
@@ -275,6 +281,9 @@ func buildConfigs(file *configFile, preset string, flags optionFlags, vocab int)
 		trainConfig, err = train.Preset(preset)
 	}
 	if err != nil {
+		if ofFile {
+			err = file.wrong(err.Error(), "model", "preset")
+		}
 		return modelConfig, trainConfig, err
 	}
 	at := 0
@@ -292,16 +301,17 @@ func buildConfigs(file *configFile, preset string, flags optionFlags, vocab int)
 		}
 	}
 	modelConfig.VocabSize = vocab
-	if err := modelConfig.Assign(values["model"]); err != nil {
-		return modelConfig, trainConfig, err
+	err = modelConfig.Assign(values["model"])
+	if err == nil {
+		err = modelConfig.Validate()
 	}
-	if err := modelConfig.Validate(); err != nil {
-		return modelConfig, trainConfig, err
+	if err != nil {
+		return modelConfig, trainConfig, file.wrongValue(err, "model", flags)
 	}
-	if err := trainConfig.Assign(values["train"]); err != nil {
-		return modelConfig, trainConfig, err
+	if err = trainConfig.Assign(values["train"]); err == nil {
+		err = trainConfig.Validate()
 	}
-	return modelConfig, trainConfig, trainConfig.Validate()
+	return modelConfig, trainConfig, file.wrongValue(err, "train", flags)
 }
 
 // at gives the flag of an option, nil where no flags were made.

@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/options"
 	"github.com/nncuda/nncuda/go/train"
 	"github.com/spf13/cobra"
 )
@@ -74,8 +75,15 @@ func newRoot(std streams) *cobra.Command {
 			"The Python package's command, nncuda, does what this one does not: it makes tokenizers and token shards (`nncuda\n" +
 			"tokenizer train`, `nncuda data encode`), and runs GGUF files, Llamas and BitNets (`nncuda generate`, `nncuda chat`).",
 		Version: train.Version,
-		Args: func(_ *cobra.Command, arguments []string) error {
+		Args: func(command *cobra.Command, arguments []string) error {
 			if len(arguments) > 0 {
+				var known []string
+				for _, command := range command.Commands() {
+					known = append(known, command.Name())
+				}
+				if near := options.Nearest(arguments[0], known); near != "" {
+					return usagef("no such command %q; did you mean %s?", arguments[0], near)
+				}
 				return usagef("no such command %q", arguments[0])
 			}
 			return usagef("missing command")

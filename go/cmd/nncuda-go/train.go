@@ -211,7 +211,7 @@ func (f *trainFlags) paths(file *configFile) (data, heldOut, tokens string, err 
 			flag, known := chosen[name]
 			if !text || !known {
 				problem := "[data] has %s; it may have data, held_out and tokenizer, as text"
-				return "", "", "", &formats.Error{Path: file.path, Problem: fmt.Sprintf(problem, formats.Repr(name))}
+				return "", "", "", file.wrong(fmt.Sprintf(problem, formats.Repr(name)), "data", name)
 			}
 			if flag == "" {
 				if !filepath.IsAbs(path) {

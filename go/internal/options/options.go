@@ -121,13 +121,7 @@ func Assign[T any](target *T, fields []Field, values Values, what string, show f
 	for _, name := range values.Names() {
 		at := slices.IndexFunc(fields, func(field Field) bool { return field.Name == name })
 		if at < 0 {
-			names := make([]string, len(fields))
-			for at, field := range fields {
-				names[at] = field.Name
-			}
-			slices.Sort(names)
-			known := strings.Join(names, ", ")
-			return fmt.Errorf("there is no %s option %s; there are %s", what, show(name), known)
+			return Unknown(what, name, show(name), fields)
 		}
 		if !fields[at].set(target, values.Get(name)) {
 			return fields[at].Wrong(show(values.Get(name)))

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from .. import __version__
 from ..binding import library
+from ..cli.config_file import ConfigFile
 from ..cli.options import build_configs, preset_option, preset_vocabulary, read_config
 from ..context import Context
 from ..models.config import Precision
@@ -252,7 +253,7 @@ def inference(
 
     On a CPU beside the bandwidth of its memory, probed between tokens.
     """
-    file = read_config(config_path) if config_path else {}
+    file = read_config(config_path) if config_path else ConfigFile()
     config, _ = build_configs(file, preset, {}, preset_vocabulary(file, preset))
     with Context(device, threads=threads if device == "cpu" else None) as ctx:
         result = measure_inference(ctx, config, precision, prompt, tokens)

@@ -42,6 +42,17 @@ class _LazyGroup(FailureGroup):
         module, attribute = _COMMANDS[name].split(":")
         return getattr(importlib.import_module(module), attribute)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from ..nearest import nearest  # what it stands on takes a while to load
+
+            near = nearest(args[0], sorted(_COMMANDS))
+            raise click.UsageError(f"{error.message} Did you mean {near}?", ctx) if near else error from None
+
 
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="nncuda")

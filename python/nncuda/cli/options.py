@@ -21,9 +21,11 @@ from ..formats.limits import TOML_BYTES, TOML_LINE_BYTES
 from ..formats.regular import read_regular
 from ..models import PRESETS, USUAL_PRESET, MoEConfig
 from ..models.config import Precision
+from ..nearest import unknown_option
 from ..train import TrainConfig
 from ..train.config import PRESETS as TRAIN_PRESETS
 from ..train.config import MomentsKind
+from .config_file import ConfigFile
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -126,25 +128,28 @@ def _descriptions(options: type) -> dict[str, str]:
     return found
 
 
-def read_config(path: Path) -> dict[str, dict[str, Any]]:
+def read_config(path: Path) -> ConfigFile:
     """A TOML file with the tables [model] (with `preset` if wanted), [train] and [data]; the string "none" is none."""
     content = read_regular(path, TOML_BYTES)
     for number, line in enumerate(content.splitlines(), 1):
         if len(line) > TOML_LINE_BYTES:
             raise FormatError(path, f"line {number} has {len(line)} bytes; one may have {TOML_LINE_BYTES}")
     try:
-        values = tomllib.loads(content.decode("utf-8"))
+        text = content.decode("utf-8")
+        file = ConfigFile(path, text, tomllib.loads(text))
     except RecursionError as error:
         raise FormatError(path, "is not TOML (it is nested too deeply)") from error
     except ValueError as error:  # of TOML, of UTF-8, and of a whole number of more than 4300 digits
-        raise FormatError(path, f"is not TOML ({error})") from error
-    for name, table in values.items():
+        last = content.count(b"\n") + 1
+        problem = str(error).replace("at end of document", f"at line {last}, the end")
+        raise FormatError(path, f"is not TOML ({problem})") from error
+    for name, table in file.items():
         if name not in ("model", "train", "data") or not isinstance(table, dict):
-            raise FormatError(path, f"has {shown(name)}; it may have the tables [model], [train] and [data]")
-    return values
+            raise file.wrong(f"has {shown(name)}; it may have the tables [model], [train] and [data]", name)
+    return file
 
 
-def preset_vocabulary(file: dict[str, dict[str, Any]], preset: str | None) -> int:
+def preset_vocabulary(file: ConfigFile, preset: str | None) -> int:
     """The vocabulary of the preset that is named, or that a file names; the usual one's for what is no preset, which
     `build_configs` refuses."""
     name = preset or file.get("model", {}).get("preset")
@@ -153,18 +158,46 @@ def preset_vocabulary(file: dict[str, dict[str, Any]], preset: str | None) -> in
 
 
 def build_configs(
-    file: dict[str, dict[str, Any]], preset: str | None, flags: dict[str, Any], vocab_size: int
+    file: ConfigFile, preset: str | None, flags: dict[str, Any], vocab_size: int
 ) -> tuple[MoEConfig, TrainConfig]:
     """Options from a preset with the data's `vocab_size`, over them a file's, over them the flags that were given."""
     tables = {name: dict(file.get(name, {})) for name in _TABLES}
-    named = tables["model"].pop("preset", USUAL_PRESET)
-    preset = preset or named
+    of_file = tables["model"].pop("preset", None)
+    for table in tables:
+        _check_names(file, table, tables[table])
     for name, options in _TABLES.items():
         for field in dataclasses.fields(options):
             if flags.get(field.name) is not None:
                 tables[name][field.name] = flags[field.name]
         tables[name] = {key: None if value == "none" else value for key, value in tables[name].items()}
+    preset = preset or of_file or USUAL_PRESET
     if not isinstance(preset, str) or preset not in PRESETS:
-        raise ValueError(f"there is no preset {shown(preset)}; there are {', '.join(sorted(PRESETS))}")
+        problem = f"there is no preset {shown(preset)}; there are {', '.join(sorted(PRESETS))}"
+        raise file.wrong(problem, "model", "preset") if preset == of_file else ValueError(problem)
     model = {**PRESETS[preset], "vocab_size": vocab_size, **tables["model"]}
-    return MoEConfig.from_dict(model), TrainConfig.from_dict({**TRAIN_PRESETS[preset], **tables["train"]})
+    train = {**TRAIN_PRESETS[preset], **tables["train"]}
+    return _made(MoEConfig, model, file, "model", flags), _made(TrainConfig, train, file, "train", flags)
+
+
+def _check_names(file: ConfigFile, table: str, options: dict[str, Any]) -> None:
+    """Refuses what is no option of the table, with the line and with what was meant."""
+    known = {name: [field.name for field in dataclasses.fields(of)] for name, of in _TABLES.items()}
+    (other,) = _TABLES.keys() - {table}
+    for name in options:
+        if name not in known[table]:
+            kind = "model" if table == "model" else "training"
+            problem = unknown_option(kind, name, known[table])
+            if name in known[other]:
+                problem = f"there is no {kind} option {shown(name)}; it belongs under [{other}]"
+            raise file.wrong(problem, table, name)
+
+
+def _made(options: type[Any], values: dict[str, Any], file: ConfigFile, table: str, flags: dict[str, Any]) -> Any:
+    """The options; a wrong value is told with its line where it is the file's."""
+    try:
+        return options.from_dict(values)
+    except ValueError as error:
+        name = str(error).partition(" ")[0]  # what is wrong with an option begins with its name
+        if name not in file.get(table, {}) or flags.get(name) is not None:
+            raise
+        raise file.wrong(str(error), table, name) from error

@@ -18,6 +18,7 @@ from ..train.data import open_shards
 from ..train.fit import Way, ways_to_fit
 from ..train.plan import KINDS, MemoryPlan, parameters_by_kind, plan_inference, plan_training
 from ..train.scratch import Machine
+from .config_file import ConfigFile
 from .options import build_configs, config_options, preset_option, preset_vocabulary, read_config
 from .terminal import bytes_text, console, count_text
 
@@ -80,7 +81,7 @@ def plan(
     """
     if prompt is not None and not inference:
         raise click.UsageError("--prompt is for --inference")
-    file = read_config(config_path) if config_path else {}
+    file = read_config(config_path) if config_path else ConfigFile()
     capacity = flags.pop("context") if inference else None
     vocab = preset_vocabulary(file, preset)
     named = file.get("data", {}).get("data")
@@ -89,7 +90,7 @@ def plan(
     if data is not None:
         vocab = open_shards(data)[0].vocab_size
     if inference and flags["batch_size"] is None:
-        file = {**file, "train": {"batch_size": 1, **file.get("train", {})}}
+        file["train"] = {"batch_size": 1, **file.get("train", {})}
     model, train = build_configs(file, preset, flags, vocab)
     if available is not None and re.fullmatch("cuda(:[0-9]+)?", device):
         machine, free = Machine("cuda"), available

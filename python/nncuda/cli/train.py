@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from ..context import Context
-from ..formats import FormatError, Tokenizer
+from ..formats import Tokenizer
 from ..formats.errors import shown
 from ..models import MoEConfig
 from ..train import TrainConfig, TrainingRun
@@ -25,6 +25,7 @@ from ..train.divergence import DivergedError
 from ..train.metrics import board_left_out
 from ..train.record import read_record
 from ..train.run import Progress as RunProgress
+from .config_file import ConfigFile
 from .options import build_configs, config_options, preset_option, read_config
 from .plan import require_fit
 from .stopping import stopping
@@ -102,8 +103,8 @@ def train(
             if training.notice is not None:
                 click.echo(training.notice, err=True)
         else:
-            file = read_config(config_path) if config_path else {}
-            paths = _data_paths(file.get("data", {}), config_path, data, held_out, tokenizer_path)
+            file = read_config(config_path) if config_path else ConfigFile()
+            paths = _data_paths(file, data, held_out, tokenizer_path)
             model, options = build_configs(file, preset, flags, open_shards(paths[0])[0].vocab_size)
             if not start_anyway:
                 require_fit(ctx, model, options, held_out=paths[1] is not None)
@@ -134,18 +135,15 @@ def _refuse_others(given: list[str], resume: bool, extend: bool) -> None:
         raise click.UsageError("--extend needs --steps: how many there shall be in all")
 
 
-def _data_paths(
-    table: dict[str, Any], config_path: Path | None, *flags: Path | None
-) -> tuple[Path, Path | None, Path | None]:
+def _data_paths(file: ConfigFile, *flags: Path | None) -> tuple[Path, Path | None, Path | None]:
     """Data, held-out data and tokenizer: from the flags, else from the file's [data], relative to the file."""
-    names = ("data", "held_out", "tokenizer")
+    names, table = ("data", "held_out", "tokenizer"), file.get("data", {})
     for name, value in table.items():
         if name not in names or not isinstance(value, str):
-            raise FormatError(
-                config_path or "", f"[data] has {shown(name)}; it may have data, held_out and tokenizer, as text"
-            )
+            problem = f"[data] has {shown(name)}; it may have data, held_out and tokenizer, as text"
+            raise file.wrong(problem, "data", name)
     data, held_out, tokenizer = (
-        flag or (config_path.parent / table[name] if config_path and name in table else None)
+        flag or (file.path.parent / table[name] if name in table else None)
         for name, flag in zip(names, flags, strict=True)
     )
     if data is None:

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from ..formats.errors import shown
 from ..formats.limits import COUNT, MODEL_PARAMETERS, MODEL_TENSORS
+from ..nearest import unknown_option
 
 #: What a model computes in.
 Precision = Literal["f32", "bf16", "f16"]
@@ -111,10 +112,10 @@ class MoEConfig:
     @classmethod
     def from_dict(cls, values: dict[str, object]) -> MoEConfig:
         """From a dictionary of options; an unknown name raises ValueError."""
-        known = {field.name for field in dataclasses.fields(cls)}
+        known = [field.name for field in dataclasses.fields(cls)]
         for name in values:
             if name not in known:
-                raise ValueError(f"there is no model option {shown(name)}; there are {', '.join(sorted(known))}")
+                raise ValueError(unknown_option("model", name, known))
         return cls(**values)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, object]:

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from ..formats.errors import shown
 from ..models.config import Precision, check_count, check_number, check_precision
+from ..nearest import unknown_option
 
 #: What the moments of AdamW are kept in.
 MomentsKind = Literal["f32", "bf16", "f8"]
@@ -202,10 +203,10 @@ class TrainConfig:
     @classmethod
     def from_dict(cls, values: dict[str, object]) -> TrainConfig:
         """From a dictionary of options; an unknown name raises ValueError."""
-        known = {field.name for field in dataclasses.fields(cls)}
+        known = [field.name for field in dataclasses.fields(cls)]
         for name in values:
             if name not in known:
-                raise ValueError(f"there is no training option {shown(name)}; there are {', '.join(sorted(known))}")
+                raise ValueError(unknown_option("training", name, known))
         return cls(**values)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, object]:

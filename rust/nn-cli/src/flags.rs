@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use nn_core::format::{Table, Value, read_toml};
+use nn_core::format::{Table, TomlFile, Value};
 use nn_core::model::{self, MoEConfig, PRESETS, Precision, USUAL_PRESET};
-use nn_core::options::{Kind, OptionSpec};
+use nn_core::options::{Kind, OptionSpec, unknown};
 use nn_core::train::{self, TrainConfig};
 use nn_core::{Error, Result};
 use nn_ffi::{Context, Device};
@@ -196,26 +196,54 @@ fn or_none(
 
 /// A TOML file with the tables `[model]` (with `preset` if wanted), `[train]` and `[data]`; the string "none" is none.
 #[derive(Debug, Default)]
-pub(crate) struct ConfigFile {
-    path: PathBuf,
-    tables: Table,
-}
+pub(crate) struct ConfigFile(TomlFile);
 
 impl ConfigFile {
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let tables = read_toml(path)?;
-        for (name, table) in tables.iter() {
+        let file = TomlFile::read(path)?;
+        for (name, table) in file.tables().iter() {
             if !matches!((name, table), ("model" | "train" | "data", Value::Table(_))) {
-                let name = Value::from(name).repr();
-                let problem = format!("has {name}; it may have the tables [model], [train] and [data]");
-                return Err(Error::format(path, problem));
+                let shown = Value::from(name).repr();
+                let problem = format!("has {shown}; it may have the tables [model], [train] and [data]");
+                return Err(file.wrong(&problem, name, ""));
             }
         }
-        Ok(Self { path: path.to_owned(), tables })
+        Ok(Self(file))
     }
 
     fn table(&self, name: &str) -> Table {
-        self.tables.get(name).and_then(Value::as_table).cloned().unwrap_or_default()
+        self.0.table(name)
+    }
+
+    /// Refuses what is no option of its table.
+    fn check_names(&self) -> Result<()> {
+        let [model, train] = TABLES;
+        let has = |options: &[OptionSpec], name: &str| options.iter().any(|spec| spec.name == name);
+        for (kind, (table, options), (other, others)) in [("model", model, train), ("training", train, model)] {
+            for (name, _) in self.table(table).iter() {
+                if has(options, name) || (table, name) == ("model", "preset") {
+                    continue;
+                }
+                let problem = if has(others, name) {
+                    format!("there is no {kind} option '{name}'; it belongs under [{other}]")
+                } else {
+                    unknown(kind, name, options).to_string()
+                };
+                return Err(self.0.wrong(&problem, table, name));
+            }
+        }
+        Ok(())
+    }
+
+    /// The error of options, with the line where the one that it begins with is of `table` here and no flag says
+    /// otherwise; else as it is.
+    fn wrong_value(&self, error: Error, table: &str, flags: &ConfigFlags) -> Error {
+        let problem = error.to_string();
+        let name = problem.split(' ').next().unwrap_or_default();
+        if !self.has(table, name) || flags.names().any(|given| given == name) {
+            return error;
+        }
+        self.0.wrong(&problem, table, name)
     }
 
     /// The preset that it begins with, if it is a text.
@@ -229,12 +257,12 @@ impl ConfigFile {
         let table = self.table("data");
         for (name, value) in table.iter() {
             if !NAMES.contains(&name) || value.as_text().is_none() {
-                let name = Value::from(name).repr();
-                let problem = format!("[data] has {name}; it may have data, held_out and tokenizer, as text");
-                return Err(Error::format(&self.path, problem));
+                let shown = Value::from(name).repr();
+                let problem = format!("[data] has {shown}; it may have data, held_out and tokenizer, as text");
+                return Err(self.0.wrong(&problem, "data", name));
             }
         }
-        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let folder = self.0.path().parent().unwrap_or(Path::new(""));
         Ok(NAMES.map(|name| Some(folder.join(table.get(name)?.as_text()?))))
     }
 
@@ -245,7 +273,7 @@ impl ConfigFile {
 
     /// The data under `[data]`, relative to the file.
     pub(crate) fn data_path(&self) -> Option<PathBuf> {
-        let folder = self.path.parent().unwrap_or(Path::new(""));
+        let folder = self.0.path().parent().unwrap_or(Path::new(""));
         self.table("data").get("data").and_then(Value::as_text).map(|data| folder.join(data))
     }
 
@@ -258,6 +286,8 @@ impl ConfigFile {
     ) -> Result<(MoEConfig, TrainConfig)> {
         let mut tables = TABLES.map(|(name, _)| self.table(name));
         let of_file = tables[0].remove("preset");
+        self.check_names()?;
+        let of_flag = preset_flag.is_some();
         let chosen = preset_flag.map(Value::from).or(of_file);
         for (table, (name, _)) in tables.iter_mut().zip(TABLES) {
             for (_, option, value) in flags.given.iter().filter(|(of, _, _)| *of == name) {
@@ -269,7 +299,9 @@ impl ConfigFile {
             Some(Value::Text(name)) => name,
             Some(other) => other.repr(),
         };
-        let (mut model, mut train) = (model::preset(&chosen)?, train::preset(&chosen)?);
+        let in_file = |error: Error| self.0.wrong(&error.to_string(), "model", "preset");
+        let mut model = model::preset(&chosen).map_err(|error| if of_flag { error } else { in_file(error) })?;
+        let mut train = train::preset(&chosen)?;
         model.set("vocab_size", vocab_size);
         let none = |value: &Value| if value.as_text() == Some("none") { Value::None } else { value.clone() };
         for (name, value) in tables[0].iter() {
@@ -278,6 +310,9 @@ impl ConfigFile {
         for (name, value) in tables[1].iter() {
             train.set(name, none(value));
         }
-        Ok((MoEConfig::from_table(&model)?, TrainConfig::from_table(&train)?))
+        Ok((
+            MoEConfig::from_table(&model).map_err(|error| self.wrong_value(error, "model", flags))?,
+            TrainConfig::from_table(&train).map_err(|error| self.wrong_value(error, "train", flags))?,
+        ))
     }
 }

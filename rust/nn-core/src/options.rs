@@ -98,11 +98,32 @@ pub(crate) fn refuse(name: &str, value: &Value, allowed: &str) -> Error {
     Error::value(format!("{name} is {}; it must be {allowed}", value.repr()))
 }
 
-/// An option that there is not.
-pub(crate) fn unknown(what: &str, name: &str, specs: &[OptionSpec]) -> Error {
-    let mut known: Vec<_> = specs.iter().map(|spec| spec.name).collect();
-    known.sort_unstable();
-    Error::value(format!("there is no {what} option {}; there are {}", quoted(name), known.join(", ")))
+/// An option that there is not, of the "model" or of "training".
+pub fn unknown(what: &str, name: &str, specs: &[OptionSpec]) -> Error {
+    let rest = match nearest(name, specs.iter().map(|spec| spec.name)) {
+        Some(near) => format!("did you mean {near}?"),
+        None => "`train --help` lists them".to_owned(),
+    };
+    Error::value(format!("there is no {what} option {}; {rest}", quoted(name)))
+}
+
+/// The name that was meant: one that a change of a letter makes of it (from six letters on two), or one that it is a part
+/// of or that is a part of it; of several the one with the fewest changes, then the first. Python and Go find the same.
+fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    // No name of ours has as many characters.
+    const LONGEST: usize = 64;
+    let wanted = name.to_lowercase().replace('-', "_");
+    let letters = wanted.chars().count();
+    if letters > LONGEST {
+        return None;
+    }
+    let most = if letters >= 6 { 2 } else { 1 };
+    let is_part = |of: &str| letters.min(of.len()) >= 3 && (of.contains(&*wanted) || wanted.contains(of));
+    known
+        .map(|candidate| (strsim::osa_distance(&wanted, candidate), candidate))
+        .filter(|(changes, candidate)| *changes <= most || is_part(candidate))
+        .min_by_key(|(changes, _)| *changes)
+        .map(|(_, candidate)| candidate)
 }
 
 /// Defines a struct of options: `name: type = default, "help"`.
@@ -206,6 +227,38 @@ pub(crate) fn check_counts(values: &Table, names: &[&str], least: usize) -> Resu
 /// Refuses the value of an option unless the condition holds.
 pub(crate) fn require<T: OptionType>(condition: bool, name: &str, value: &T, allowed: &str) -> Result<()> {
     if condition { Ok(()) } else { Err(refuse(name, &value.write(), allowed)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn the_name_that_was_meant() {
+        let known = ["num_layers", "num_heads", "learning_rate", "eps", "seed"];
+        let long = "num_layers_".repeat(7);
+        let cases = [
+            ("layers", Some("num_layers")),
+            ("num_layer", Some("num_layers")),
+            ("Num-Layers", Some("num_layers")),
+            ("learning_rte", Some("learning_rate")),
+            ("head", Some("num_heads")),
+            ("speed", Some("seed")),
+            ("esed", Some("seed")),
+            ("sdee", None),
+            ("ep", Some("eps")),
+            ("num", Some("num_heads")),
+            ("the_seed_of_it", Some("seed")),
+            ("colour", None),
+            ("", None),
+            ("é", None),
+            ("n", None),
+            (&*long, None),
+        ];
+        for (name, meant) in cases {
+            assert_eq!(nearest(name, known.into_iter()), meant, "{name}");
+        }
+    }
 }
 
 #[cfg(test)]

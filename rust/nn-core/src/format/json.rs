@@ -37,6 +37,14 @@ fn too_many_marks() -> String {
     format!("it has more than {JSON_MARKS} brackets, commas and colons")
 }
 
+/// A problem and where it is.
+fn problem_at(text: &str, what: &str, at: usize) -> String {
+    match text[..at].matches('\n').count() {
+        0 => format!("{what}, at byte {at}"),
+        lines => format!("{what}, in line {}, at byte {at}", lines + 1),
+    }
+}
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -46,7 +54,7 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn problem(&self, what: &str) -> String {
-        format!("{what}, at byte {}", self.at)
+        problem_at(self.text, what, self.at)
     }
 
     fn rest(&self) -> &'a str {
@@ -222,7 +230,8 @@ impl<'a> Parser<'a> {
 
     fn number(&mut self) -> Result<Value, String> {
         let start = self.at;
-        let refuse = |problem: &str| Err(format!("{problem}, at byte {start}"));
+        let text = self.text;
+        let refuse = |problem: &str| Err(problem_at(text, problem, start));
         self.take("-");
         let digits = self.digits();
         if digits.is_empty() || (digits.len() > 1 && digits.starts_with('0')) {
@@ -279,6 +288,7 @@ mod tests {
     fn what_is_none_is_refused_at_its_byte() {
         for (text, problem) in [
             ("", "a value was expected, at byte 0"),
+            ("[1,\n\n]", "a value was expected, in line 3, at byte 5"),
             ("[1,]", "a value was expected, at byte 3"),
             ("[01]", "a value was expected, at byte 1"),
             ("1 2", "something follows the value, at byte 2"),

@@ -86,7 +86,7 @@ fn read_line(reader: &mut BufReader<File>, path: &Path, number: u64) -> Result<O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{TokenShard, read_json, read_toml};
+    use crate::format::{TokenShard, TomlFile, read_json};
     use std::os::unix::fs::symlink;
     use std::process::Command;
 
@@ -113,7 +113,7 @@ mod tests {
             let readers: [(&str, Read); 5] = [
                 ("bytes", |path| read_regular(path, 1 << 20).err()),
                 ("json", |path| read_json(path).err()),
-                ("toml", |path| read_toml(path).err()),
+                ("toml", |path| TomlFile::read(path).err()),
                 ("shard", |path| TokenShard::open(path).err()),
                 ("lines", |path| json_lines(path).err()),
             ];
