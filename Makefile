@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 BUILD := build/lib
+PREFIX ?= /usr/local
 CUDA := build/cuda-toolchain
 WHEEL := build/wheel
 SM_70 ?= check
@@ -37,7 +38,7 @@ FUZZ_TARGETS ?=
 SEED ?= 0
 COUNT ?= 12
 
-.PHONY: help run test python-test go go-test rust rust-test rust-wheel rust-wheel-release parity packages crates lib emulated cuda \
+.PHONY: help run test python-test go go-test rust rust-test rust-wheel rust-wheel-release parity packages crates lib install emulated cuda \
   cuda-toolchain gpu-verify gpu-sanitize wheel bench bench-languages interop interop-large docs asan tsan faults fuzz mutants newcomer \
   fmt generate lint lock clean go-toolchain rust-toolchain
 
@@ -100,6 +101,9 @@ emulated: ## the GPU engine with the CPU in place of a GPU, for tests: build/emu
 lib: ## the library alone: build/lib/libnncuda.so
 	cmake -S . -B $(BUILD)
 	cmake --build $(BUILD)
+
+install: lib ## the library for programs in C and C++: PREFIX=folder (/usr/local without), DESTDIR=staging
+	DESTDIR="$(abspath $(DESTDIR))" cmake --install $(BUILD) --prefix "$(abspath $(PREFIX))"
 
 cuda: cuda-toolchain $(VENV)/.packages-test ## the library for every GPU architecture, build/cuda/libnncuda.so, and its checks (SM_70= leaves out clang's)
 	cmake -S . -B build/cuda -DNNCUDA_CUDA=ON -DNNCUDA_CUDA_ARCHITECTURES=all -DCMAKE_COMPILE_WARNING_AS_ERROR=ON

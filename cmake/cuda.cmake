@@ -87,7 +87,6 @@ message(STATUS "GPU engine for ${nn_cuda_text}, by ${CMAKE_CUDA_COMPILER}")
 # cmake/ptxas.sh keeps beside the object.
 add_library(nncuda_cuda OBJECT ${nn_cuda_sources})
 target_include_directories(nncuda_cuda PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/cuda ${CMAKE_BINARY_DIR}/generated)
-target_compile_definitions(nncuda_cuda PRIVATE NN_VERSION="${PROJECT_VERSION}")
 set(nn_cuda_compress --compress-mode=size) # a tenth of the size; unpacking at load is quick
 if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
   set(nn_cuda_compress -Xfatbin=-compress-all)

@@ -98,8 +98,10 @@ typedef struct gemm_job {
     enum { DT = NNCUDA_BF16 };                                                                                         \
     statement;                                                                                                         \
   }
+#define GEMM_CALL_PER_DTYPE(dtype, name, arguments) name##_bf16 arguments
 #else
 #define GEMM_SWITCH_DTYPE(dtype, statement) NN_SWITCH_DTYPE(dtype, statement)
+#define GEMM_CALL_PER_DTYPE(dtype, name, arguments) NN_CALL_PER_DTYPE(dtype, name, arguments)
 #endif
 
 NN_INLINE int64_t nn_min(int64_t a, int64_t b) { return a < b ? a : b; }

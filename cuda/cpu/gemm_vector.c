@@ -157,6 +157,11 @@ NN_INLINE void dot_rows(const float *a, int64_t units, const char *b, int64_t st
   }
 }
 
+NN_PER_DTYPE(dot_rows,
+             (const float *a, int64_t units, const char *b, int64_t step, int64_t rows, int64_t m, int64_t k,
+              float *sums),
+             dot_rows(a, units, b, step, rows, m, k, sums, DT))
+
 /* A task where k runs along the rows of B. */
 static void along_task(void *arg, int64_t i, int32_t worker) {
   (void)worker;
@@ -173,8 +178,8 @@ static void along_task(void *arg, int64_t i, int32_t worker) {
   for (int64_t j = begin; j < end; j += STRIP) {
     float sums[FEW_ROWS * STRIP] __attribute__((aligned(64)));
     const int64_t columns = nn_min(STRIP, end - j);
-    GEMM_SWITCH_DTYPE(x->dtype,
-                      dot_rows(a, job->units, product.b + j * step, step, columns, product.m, x->k, sums, DT));
+    GEMM_CALL_PER_DTYPE(x->dtype, dot_rows,
+                        (a, job->units, product.b + j * step, step, columns, product.m, x->k, sums));
     const gemm_target target = gemm_target_at(x, &product, 0, j, product.m, columns);
     target_store(&target, sums, STRIP);
   }
@@ -222,6 +227,11 @@ NN_INLINE void add_rows(const few_rows_job *job, const float *a, int64_t m, cons
   }
 }
 
+NN_PER_DTYPE(add_rows,
+             (const few_rows_job *job, const float *a, int64_t m, const char *b, int64_t j, int64_t columns,
+              float *sums),
+             add_rows(job, a, m, b, j, columns, sums, DT))
+
 /* A task where k runs across the rows of B. */
 static void across_task(void *arg, int64_t i, int32_t worker) {
   (void)worker;
@@ -238,7 +248,7 @@ static void across_task(void *arg, int64_t i, int32_t worker) {
   for (int64_t j = begin; j < end; j += WIDTH) {
     const int64_t columns = nn_min(WIDTH, end - j);
     memset(sums, 0, sizeof sums);
-    GEMM_SWITCH_DTYPE(x->dtype, add_rows(job, a, product.m, product.b, j, columns, sums, DT));
+    GEMM_CALL_PER_DTYPE(x->dtype, add_rows, (job, a, product.m, product.b, j, columns, sums));
     const gemm_target target = gemm_target_at(x, &product, 0, j, product.m, columns);
     target_store(&target, sums, WIDTH);
   }

@@ -41,6 +41,35 @@ NN_OPS(NN_DECLARE_KERNEL)
   }                                                                                                                    \
   }
 
+/*
+ * The same with a function for each dtype, for long bodies: three in one function take the compiler longer and run no
+ * faster. NN_PER_DTYPE defines them from `statement`, which knows the parameters and DT, NN_CALL_PER_DTYPE calls one.
+ *
+ *   NN_PER_DTYPE(sum_piece, (const sum_job *job, int64_t piece), sum_piece(job, piece, DT))
+ *   NN_CALL_PER_DTYPE(job->a.dtype, sum_piece, (job, piece));
+ */
+#define NN_PER_DTYPE_(name, suffix, dtype, parameters, statement)                                                      \
+  static __attribute__((noinline, unused)) void name##_##suffix parameters {                                           \
+    enum { DT = dtype };                                                                                               \
+    statement;                                                                                                         \
+  }
+#define NN_PER_DTYPE(name, parameters, statement)                                                                      \
+  NN_PER_DTYPE_(name, f32, NNCUDA_F32, parameters, statement)                                                          \
+  NN_PER_DTYPE_(name, f16, NNCUDA_F16, parameters, statement)                                                          \
+  NN_PER_DTYPE_(name, bf16, NNCUDA_BF16, parameters, statement)
+#define NN_CALL_PER_DTYPE(dtype, name, arguments)                                                                      \
+  switch (dtype) {                                                                                                     \
+  case NNCUDA_F32:                                                                                                     \
+    name##_f32 arguments;                                                                                              \
+    break;                                                                                                             \
+  case NNCUDA_F16:                                                                                                     \
+    name##_f16 arguments;                                                                                              \
+    break;                                                                                                             \
+  default:                                                                                                             \
+    name##_bf16 arguments;                                                                                             \
+    break;                                                                                                             \
+  }
+
 #define NN_INLINE static inline __attribute__((always_inline, unused))
 
 #endif

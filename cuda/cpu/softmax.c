@@ -123,10 +123,12 @@ NN_INLINE void softmax_piece(const softmax_job *job, int64_t piece, int32_t dtyp
   }
 }
 
+NN_PER_DTYPE(softmax_piece, (const softmax_job *job, int64_t piece), softmax_piece(job, piece, DT))
+
 static void softmax_task(void *arg, int64_t piece, int32_t worker) {
   (void)worker;
   const softmax_job *job = arg;
-  NN_SWITCH_DTYPE(job->a.dtype, softmax_piece(job, piece, DT));
+  NN_CALL_PER_DTYPE(job->a.dtype, softmax_piece, (job, piece));
 }
 
 int32_t NN_KERNEL(softmax)(nncuda_ctx *ctx, const void *args) {
@@ -165,10 +167,12 @@ NN_INLINE void backward_piece(const backward_job *job, int64_t piece, int32_t dt
   }
 }
 
+NN_PER_DTYPE(backward_piece, (const backward_job *job, int64_t piece), backward_piece(job, piece, DT))
+
 static void backward_task(void *arg, int64_t piece, int32_t worker) {
   (void)worker;
   const backward_job *job = arg;
-  NN_SWITCH_DTYPE(job->a.dtype, backward_piece(job, piece, DT));
+  NN_CALL_PER_DTYPE(job->a.dtype, backward_piece, (job, piece));
 }
 
 int32_t NN_KERNEL(softmax_backward)(nncuda_ctx *ctx, const void *args) {
@@ -227,10 +231,12 @@ NN_INLINE void topk_piece(const topk_job *job, int64_t piece, int32_t dtype) {
   }
 }
 
+NN_PER_DTYPE(topk_piece, (const topk_job *job, int64_t piece), topk_piece(job, piece, DT))
+
 static void topk_task(void *arg, int64_t piece, int32_t worker) {
   (void)worker;
   const topk_job *job = arg;
-  NN_SWITCH_DTYPE(job->a.dtype, topk_piece(job, piece, DT));
+  NN_CALL_PER_DTYPE(job->a.dtype, topk_piece, (job, piece));
 }
 
 /* Picking is serial, so a task has fewer rows than elementwise work would. */
@@ -284,9 +290,12 @@ NN_INLINE void topk_backward_piece(const topk_backward_job *job, int64_t piece, 
   }
 }
 
+NN_PER_DTYPE(topk_backward_piece, (const topk_backward_job *job, int64_t piece, int32_t worker),
+             topk_backward_piece(job, piece, worker, DT))
+
 static void topk_backward_task(void *arg, int64_t piece, int32_t worker) {
   const topk_backward_job *job = arg;
-  NN_SWITCH_DTYPE(job->a.dtype, topk_backward_piece(job, piece, worker, DT));
+  NN_CALL_PER_DTYPE(job->a.dtype, topk_backward_piece, (job, piece, worker));
 }
 
 int32_t NN_KERNEL(softmax_topk_backward)(nncuda_ctx *ctx, const void *args) {

@@ -12,7 +12,7 @@ import (
 )
 
 // Version is that of this program, as records and the command tell it.
-const Version = "0.1.0"
+const Version = "0.2.0"
 
 const (
 	recordFile  = "run.json"

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from .models import MoEConfig, MoETransformer
     from .train import TrainConfig, Trainer
 
-__version__ = "0.1.0"
+# The one place of the version: the library, the packages and their metadata read it here; Cargo.toml and Go repeat it.
+__version__ = "0.2.0"
 
 # Imported when first asked for, so that `import nncuda` costs no more than contexts and tensors do.
 _LATER = {

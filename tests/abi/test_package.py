@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
 import pytest
-from raw import PATH
-from toolchain import HERE, ROOT, configure, link, program, run
+from raw import LIB, PATH
+from toolchain import ROOT, configure, link, program, run
 
 pytestmark = pytest.mark.skipif(not (ROOT / "CMakeLists.txt").is_file(), reason="needs the source tree")
 
@@ -16,7 +17,8 @@ pytestmark = pytest.mark.skipif(not (ROOT / "CMakeLists.txt").is_file(), reason=
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory) -> Path:
     """An installation. The library under test takes the place of a second build of the same sources."""
-    build, prefix = tmp_path_factory.mktemp("build"), tmp_path_factory.mktemp("prefix")
+    base = tmp_path_factory.mktemp("package")
+    build, prefix = base / "build", base / "prefix"
     configure(build, f"-DCMAKE_INSTALL_PREFIX={prefix}", "-DCMAKE_INSTALL_LIBDIR=lib", "-DBUILD_TESTING=OFF")
     soname = build / "libnncuda.so.1"
     shutil.copy(Path(PATH).resolve(), soname)
@@ -25,8 +27,26 @@ def prefix(tmp_path_factory) -> Path:
     return prefix
 
 
-def check(binary: Path, prefix: Path) -> None:
-    assert run(binary, environment={"LD_LIBRARY_PATH": str(prefix / "lib")}) == "-2 0 4\n"
+PAGE = ROOT / "docs" / "c.md"
+COMPILERS = {"c": (("cc", "gcc", "clang"), "-std=c99"), "c++": (("c++", "g++", "clang++"), "-std=c++17")}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+
+
+def source(language: str, folder: Path) -> Path:
+    """The page's program in a language."""
+    (text,) = blocks(language)
+    path = folder / ("program.c" if language == "c" else "program.cpp")
+    path.write_text(text)
+    return path
+
+
+def check(binary: Path, language: str, prefix: Path) -> None:
+    """It prints what the page says."""
+    printed = run(binary, environment={"LD_LIBRARY_PATH": str(prefix / "lib")})
+    assert [line.strip() for line in printed.splitlines()] == blocks("text")[language == "c++"].splitlines()
 
 
 def test_what_is_installed(prefix):
@@ -43,31 +63,54 @@ def test_what_is_installed(prefix):
     }
 
 
+def test_make_install(prefix, tmp_path):
+    """The same files, below DESTDIR; what is built is not built again (-o lib)."""
+    run(program("make"), "-C", ROOT, "-o", "lib", "install", f"BUILD={prefix.parent / 'build'}", "PREFIX=/opt/nn",
+        f"DESTDIR={tmp_path}")  # fmt: skip
+    staged = tmp_path / "opt" / "nn"
+    assert {path.relative_to(staged) for path in staged.rglob("*")} == {
+        path.relative_to(prefix) for path in prefix.rglob("*")
+    }
+
+
 @pytest.mark.parametrize("moved", [False, True])
-def test_a_program_built_with_pkg_config(prefix, tmp_path, moved):
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_the_programs_of_the_page_built_with_pkg_config(prefix, tmp_path, language, moved):
     """Also after the whole tree was moved to another place."""
     if moved:
         prefix = Path(shutil.copytree(prefix, tmp_path / "elsewhere", symlinks=True))
+    names, standard = COMPILERS[language]
     path = {"PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")}
     flags = run(program("pkg-config", "pkgconf"), "--cflags", "--libs", "nncuda", environment=path).split()
-    binary = tmp_path / "consumer"
-    run(program("cc", "gcc", "clang"), "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", HERE / "consumer.c",
-        *flags, "-o", binary)  # fmt: skip
-    check(binary, prefix)
+    binary = tmp_path / "program"
+    run(program(*names), standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", source(language, tmp_path), *flags,
+        "-o", binary)  # fmt: skip
+    check(binary, language, prefix)
 
 
-def test_a_program_built_with_find_package(prefix, tmp_path):
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.22)\nproject(consumer C)\nfind_package(nncuda 0.1 REQUIRED)\n"
-        f"add_executable(consumer {HERE}/consumer.c)\ntarget_link_libraries(consumer PRIVATE nncuda::nncuda)\n"
-    )
+def test_the_programs_of_the_page_built_with_find_package(prefix, tmp_path):
+    for language, (names, _) in COMPILERS.items():
+        program(*names)
+        source(language, tmp_path)
+    (lines,) = blocks("cmake")
+    (tmp_path / "CMakeLists.txt").write_text(lines)
     run(program("cmake"), "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     run("cmake", "--build", tmp_path / "build")
-    check(tmp_path / "build" / "consumer", prefix)
+    check(tmp_path / "build" / "program", "c", prefix)
+    check(tmp_path / "build" / "program_cpp", "c++", prefix)
+
+
+def test_the_package_says_its_version(prefix, tmp_path):
+    """To CMake and to pkg-config: the one of the library."""
+    version = re.match(r"nncuda (\S+), ", LIB.nncuda_build_info().decode())[1]
+    path = {"PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")}
+    assert run(program("pkg-config", "pkgconf"), "--modversion", "nncuda", environment=path).strip() == version
+    assert f'PACKAGE_VERSION "{version}"' in (prefix / "lib/cmake/nncuda/nncuda-config-version.cmake").read_text()
 
 
 def test_a_c_program_linked_to_the_library_itself(tmp_path):
-    assert run(link(HERE / "consumer.c", tmp_path / "consumer")) == "-2 0 4\n"
+    binary = link(source("c", tmp_path), tmp_path / "program")
+    check(binary, "c", Path(PATH).parent)
 
 
 def test_clang_compiles_everything_without_a_warning(tmp_path):
