@@ -42,11 +42,11 @@ func newBenchInference(std streams) *cobra.Command {
 	set := command.Flags()
 	set.SortFlags = false
 	set.StringVar(&flags.config, "config", "", "A TOML file.")
-	set.StringVar(&flags.preset, "preset", "", "Sizes to begin with. (default 6.9b)")
+	set.StringVar(&flags.preset, "preset", "", "Preset to start from. (default 6.9b)")
 	set.StringVar(&flags.precision, "precision", string(model.BF16), "What the model computes in.")
 	set.IntVar(&flags.prompt, "prompt", 128, "Tokens of the prompt.")
 	set.IntVar(&flags.tokens, "tokens", 64, "Timed tokens.")
-	set.BoolVar(&flags.json, "json", false, "For programs.")
+	set.BoolVar(&flags.json, "json", false, "Write JSON, for programs.")
 	flags.device.add(set)
 	return command
 }

@@ -161,7 +161,8 @@ func readConfigFile(path string) (*configFile, error) {
 	}
 	for at, line := range bytes.Split(data, []byte("\n")) {
 		if len(line) > formats.TOMLLineBytes {
-			problem := fmt.Sprintf("line %d has %d bytes; one may have %d", at+1, len(line), formats.TOMLLineBytes)
+			problem := fmt.Sprintf("line %d has %d bytes; a line may have at most %d", at+1, len(line),
+				formats.TOMLLineBytes)
 			return nil, &formats.Error{Path: path, Problem: problem}
 		}
 	}
@@ -289,7 +290,7 @@ type deviceFlags struct {
 }
 
 func (d *deviceFlags) add(flags *pflag.FlagSet) {
-	d.addWith(flags, "Worker threads, 1 to 256; results do not depend on it.")
+	d.addWith(flags, "Number of worker threads, 1 to 256; it does not affect results.")
 }
 
 func (d *deviceFlags) addWith(flags *pflag.FlagSet, threads string) {

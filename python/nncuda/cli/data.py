@@ -23,15 +23,19 @@ def data() -> None:
 @click.option(
     "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The shard to write (.tokens)."
 )
-@click.option("--held-out", type=click.Path(dir_okay=False, path_type=Path), help="A second shard, of held-out files.")
+@click.option(
+    "--held-out", type=click.Path(dir_okay=False, path_type=Path), help="A second shard to write, of held-out files."
+)
 @click.option(
     "--held-out-share",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    help="Share of the files that are held out, chosen by a hash of their names.",
+    help="Share of files to hold out; a hash of their names chooses them.",
 )
-@click.option("--include", multiple=True, default=["*"], show_default=True, help="Patterns of file names in folders.")
+@click.option(
+    "--include", multiple=True, default=["*"], show_default=True, help="Patterns of file names to take from folders."
+)
 def encode(
     text: tuple[Path, ...],
     tokenizer_path: Path,
@@ -40,9 +44,9 @@ def encode(
     held_out_share: float,
     include: tuple[str, ...],
 ) -> None:
-    """Encode TEXT, files or folders of them, each file between begin and end tokens.
+    """Encode TEXT, which is files or folders of them, putting each file between begin and end tokens.
 
-    Files that are not UTF-8 text are left out.
+    Files that are not UTF-8 text are skipped.
     """
     tokenizer = Tokenizer.load(tokenizer_path)
     files = find_texts(text, include)
@@ -55,4 +59,4 @@ def encode(
         path.parent.mkdir(parents=True, exist_ok=True)
         digest = tokenizer_digest(tokenizer.model)
         count = write_shard(path, encode_texts(tokenizer, texts), tokenizer.vocab_size, digest)
-        click.echo(f"{path}: {count:,} tokens of {len(members)} files")
+        click.echo(f"{path}: {count:,} tokens from {len(members)} files")

@@ -95,7 +95,7 @@ def read_config(path: Path) -> dict[str, dict[str, Any]]:
     content = read_regular(path, TOML_BYTES)
     for number, line in enumerate(content.splitlines(), 1):
         if len(line) > TOML_LINE_BYTES:
-            raise FormatError(path, f"line {number} has {len(line)} bytes; one may have {TOML_LINE_BYTES}")
+            raise FormatError(path, f"line {number} has {len(line)} bytes; a line may have at most {TOML_LINE_BYTES}")
     try:
         values = tomllib.loads(content.decode("utf-8"))
     except RecursionError as error:

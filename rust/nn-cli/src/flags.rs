@@ -21,7 +21,7 @@ pub(crate) struct DeviceFlags {
     /// cpu, cuda, cuda:INDEX, or auto: a GPU if there is one.
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Worker threads; results do not depend on it.
+    /// Number of worker threads; it does not affect results.
     #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
 }
