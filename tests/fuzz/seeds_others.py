@@ -118,7 +118,9 @@ def safetensors_files() -> list[Seed]:
         Seed("dtype_without_numpy", safetensors({"a": entry("F8_E4M3", [2], 0, 2)}, bytes(2)), "has dtype F8_E4M3"),
         Seed("metadata_of_numbers", safetensors({"__metadata__": {"a": 1}}), wrong),
         Seed("shape_of_100000", safetensors({"a": entry("U8", [1] * 100_000, 0, 2)}, bytes(2)), wrong),
-        Seed("shape_of_100000_beside_a_0", safetensors({"a": entry("U8", [0] + [9] * 100_000, 0, 0)}), "larger than any"),
+        Seed(
+            "shape_of_100000_beside_a_0", safetensors({"a": entry("U8", [0] + [9] * 100_000, 0, 0)}), "larger than any"
+        ),
         Seed("name_without_end", safetensors({"a" * 99_999: entry("F8_E4M3", [1], 0, 1)}, bytes(1)), "dtype F8_E4M3"),
         Seed(
             "name_twice", safetensors(b'{"a":%b,"a":%b}' % ((json.dumps(one).encode(),) * 2), bytes(8)), "'a' is twice"

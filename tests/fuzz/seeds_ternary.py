@@ -274,7 +274,9 @@ def ggufs() -> list[Seed]:
             "heads_of_7", gguf_file(gguf_weights("i2_s"), **{"attention.key_length": 7}), "must be the size of a head"
         ),
         Seed("layers_10000", gguf_file(gguf_weights("i2_s"), block_count=10000), "makes it 10000 layers"),
-        Seed("i2_s_bits_3", other("i2_s", b"\xc0" * 512 + blocks("i2_s", 8, 256)[-32:]), "two-bit code 3, which is not"),
+        Seed(
+            "i2_s_bits_3", other("i2_s", b"\xc0" * 512 + blocks("i2_s", 8, 256)[-32:]), "two-bit code 3, which is not"
+        ),
         Seed("i2_s_scale_0", i2_s(0.0), "has the scale 0.0; it must be finite and above 0"),
         Seed("i2_s_scale_below_0", i2_s(-1.0), "has the scale -1.0"),
         Seed("i2_s_scale_not_a_number", i2_s(math.nan), "has the scale nan"),
