@@ -159,8 +159,8 @@ def folders() -> list[Seed]:
             other("model.layers.7.mlp.up_proj.weight_scale", ("F32", [1], bytes(4))),
             "has the tensor 'model.layers.7.mlp.up_proj.weight_scale'",
         ),
-        Seed("packed_but_online", folder(packed, ONLINE, 64), "packed weights, which its config.json has none of"),
-        Seed("packed_without_a_word", folder(packed, None, 64), "packed weights, which its config.json has none of"),
+        Seed("packed_but_online", folder(packed, ONLINE, 64), "packed weights, but config.json describes none"),
+        Seed("packed_without_a_word", folder(packed, None, 64), "packed weights, but config.json describes none"),
         Seed("packed_of_all_rows", other(QUERY, ("U8", [32, 32], bytes(1024))), "makes it [8, 32], four outputs to a"),
         Seed(
             "packed_of_66_rows",
