@@ -146,7 +146,9 @@ CASES = {
         instead("metrics.jsonl", sparse(1 << 40)), ("report", "{run}"), ("line 1 has more than 16777216 bytes",)
     ),
     "a configuration of one name": Hostile(
-        instead("x.toml", written(b"[model]\n" + b"a." * 30_000 + b"b=1")), TRAIN, ("line 2 has 60003 bytes; one may",)
+        instead("x.toml", written(b"[model]\n" + b"a." * 30_000 + b"b=1")),
+        TRAIN,
+        ("line 2 has 60003 bytes; a line may",),
     ),
     "a configuration of brackets": Hostile(instead("x.toml", written(b"a = " + b"[\n" * 30_000)), TRAIN, ("not TOML",)),
     "131073 tensors": Hostile(
