@@ -38,7 +38,7 @@ func main() {
 	flag.DurationVar(&flags.grace, "grace", 30*time.Second, "how long requests may go on after an interrupt")
 	flag.Parse()
 	if flags.model == "" || flags.queue < 0 || flag.NArg() > 0 {
-		fmt.Fprintln(flag.CommandLine.Output(), "-model must be given, -queue be at least 0, and nothing else be given:")
+		fmt.Fprintln(flag.CommandLine.Output(), "-model is required, -queue must be at least 0, and there are no other arguments:")
 		flag.Usage()
 		os.Exit(2)
 	}

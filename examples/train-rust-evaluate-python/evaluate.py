@@ -18,7 +18,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", help="a checkpoint, or the folder of a run, whose last checkpoint is taken")
     parser.add_argument("data", help="a token shard, or a folder of them")
-    parser.add_argument("--length", type=int, help="tokens a window; default: the model's context")
+    parser.add_argument("--length", type=int, help="tokens per window; default: the model's context")
     arguments = parser.parse_args()
 
     with nncuda.Context() as ctx:
@@ -34,8 +34,8 @@ def main() -> None:
 
     shares /= shares.sum(axis=1, keepdims=True)
     print(f"{tokens} tokens in {len(windows)} windows of {windows.length}")
-    print(f"loss {total / tokens:.4f} nats a token, perplexity {math.exp(total / tokens):.2f}")
-    print(f"the likeliest token is the right one in {hits / tokens:.1%}")
+    print(f"loss {total / tokens:.4f} nats per token, perplexity {math.exp(total / tokens):.2f}")
+    print(f"the most likely token is the right one in {hits / tokens:.1%}")
     for layer, row in enumerate(shares):
         print(f"layer {layer}: experts take", " ".join(f"{share:.0%}" for share in row))
 

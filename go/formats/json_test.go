@@ -86,7 +86,8 @@ func TestJSONFilesThatAreRefused(t *testing.T) {
 		"list": {`[1]`, "is not a JSON object"},
 		"text": {"\xff\xfe", "is not JSON (it is not UTF-8)"},
 		"keys": {`{"a": 1, "a": 1}`, "is not JSON (the key 'a' is twice in one object, at byte 15)"},
-		"size": {strings.Repeat(" ", formats.JSONBytes+1), "has 4194305 bytes; a file of its kind may have 4194304"},
+		"size": {strings.Repeat(" ", formats.JSONBytes+1),
+			"has 4194305 bytes; a file of its kind may have at most 4194304"},
 	} {
 		path := filepath.Join(folder, name)
 		check(t, os.WriteFile(path, []byte(test.content), 0o666))

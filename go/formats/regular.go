@@ -45,7 +45,9 @@ func ReadRegular(path string, most int64) ([]byte, error) {
 	}
 	defer file.Close() // read only: nothing can be lost
 	if size > most {
-		return nil, &Error{Path: path, Problem: fmt.Sprintf("has %d bytes; a file of its kind may have %d", size, most)}
+		return nil, &Error{Path: path, Problem: fmt.Sprintf(
+			"has %d bytes; a file of its kind may have at most %d", size, most,
+		)}
 	}
 	content := make([]byte, size+1)
 	count, err := io.ReadFull(file, content)

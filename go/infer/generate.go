@@ -19,7 +19,7 @@ const NoToken = -1
 // Request is what to generate.
 type Request struct {
 	Prompts      [][]int32 // of any lengths, run together; each has at least one token
-	MaxNewTokens int       // most tokens a sequence
+	MaxNewTokens int       // most tokens per sequence
 	Sampling     Sampling
 	EndID        int32 // the token that ends a sequence, NoToken for none
 	NoCapture    bool  // runs every token call by call instead of replaying a captured graph: the same tokens, later
@@ -79,7 +79,7 @@ func Tokens(
 
 func (r Request) validate() error {
 	if len(r.Prompts) == 0 || slices.ContainsFunc(r.Prompts, func(prompt []int32) bool { return len(prompt) == 0 }) {
-		return errors.New("a prompt must have at least one token: that which begins a text will do")
+		return errors.New("a prompt must have at least one token; the one that begins a text is enough")
 	}
 	if r.MaxNewTokens < 0 {
 		return fmt.Errorf("max_new_tokens is %d; it must be at least 0", r.MaxNewTokens)

@@ -205,7 +205,7 @@ func TestGenerationStopsWhenAsked(t *testing.T) {
 func TestRequestsThatAreRefused(t *testing.T) {
 	made, cold := newModel(t, 48), infer.Sampling{Temperature: -1}
 	for words, request := range map[string]infer.Request{
-		"at least one token: that which begins":   {Prompts: [][]int32{{1}, {}}, MaxNewTokens: 1},
+		"at least one token; the one that begins": {Prompts: [][]int32{{1}, {}}, MaxNewTokens: 1},
 		"a prompt must have at least one token":   {MaxNewTokens: 1},
 		"max_new_tokens is -1":                    {Prompts: prompts, MaxNewTokens: -1},
 		"65 tokens are more than this model take": {Prompts: [][]int32{{1}}, MaxNewTokens: 65},

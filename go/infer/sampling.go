@@ -11,12 +11,13 @@ import (
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
-// Sampling says how the next token is chosen. The zero value takes the likeliest token.
+// Sampling says how the next token is chosen. The zero value always picks the most likely token.
 type Sampling struct {
-	Temperature float64 // divides the logits; 0 takes the likeliest token
-	TopK        int     // draws among the so many likeliest; 0 draws among all
-	TopP        float64 // draws among the shortest run of likeliest tokens that reaches this probability; 0: no limit
-	Seed        int64   // the same seed gives the same tokens; sequence r of a batch uses Seed + r
+	Temperature float64 // divides the logits; 0 always picks the most likely token
+	TopK        int     // samples only from this many of the most likely tokens; 0 from all
+	// TopP samples only from the shortest run of most likely tokens that reaches this probability; 0: no limit.
+	TopP float64
+	Seed int64 // the same seed gives the same tokens; sequence r of a batch uses Seed + r
 }
 
 // Validate says which option is outside its range.

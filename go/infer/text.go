@@ -68,7 +68,7 @@ func (g *TextGenerator) Stream(
 	}
 }
 
-// Room is how many tokens the model can write behind a prompt; 0 when the prompt alone is too long.
+// Room is how many tokens the model can write after a prompt; 0 when the prompt alone is too long.
 func (g *TextGenerator) Room(prompt string) int { return Room(g.Model, len(g.encode(prompt))) }
 
 // Room is how many tokens a model can write behind so many.

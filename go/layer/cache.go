@@ -7,9 +7,9 @@ import (
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
-// KVCache holds keys and values of past tokens, one layer after the other, with room for `capacity` tokens a sequence,
-// and all else that running a model over them needs from step to step. The rotary embedding's tables are the cache's
-// own, so that sequences of any length can be run in turns.
+// KVCache holds keys and values of past tokens, one layer after the other, with room for `capacity` tokens per
+// sequence, and all else that running a model over them needs from step to step. The rotary embedding's tables are the
+// cache's own, so that sequences of any length can be run in turns.
 type KVCache struct {
 	capacity int
 	used     []int // tokens of each sequence as the host knows them, so that it need not read them back
@@ -69,7 +69,7 @@ func (c *KVCache) tensors() []*tensor.Tensor {
 // Close frees the cache.
 func (c *KVCache) Close() error { return closeAll(c.tensors()...) }
 
-// Used is how many tokens a sequence has.
+// Used is how many tokens per sequence has.
 func (c *KVCache) Used(row int) int { return c.used[row] }
 
 // RequireRoom is an error when so many more tokens of each sequence do not fit.

@@ -38,15 +38,15 @@ type Config struct {
 
 // fields are the options of a Config, with what each must be and what it does.
 var fields = options.Fields[Config]([]options.Words{
-	{"vocab_size", "a whole number, from 1 to 2147483647", "tokens of the vocabulary"},
+	{"vocab_size", "a whole number, from 1 to 2147483647", "size of the vocabulary"},
 	{"hidden_size", "a whole number, from 1 to 2147483647", "width of the residual stream"},
-	{"num_layers", "a whole number, from 1 to 2147483647", "blocks"},
+	{"num_layers", "a whole number, from 1 to 2147483647", "number of blocks"},
 	{"num_heads", "a whole number, from 1 to 2147483647", "query heads of attention"},
 	{"num_kv_heads", "a whole number, from 1 to 2147483647",
 		"key and value heads: 1 is multi-query attention, num_heads multi-head"},
-	{"head_dim", "a whole number, from 1 to 2147483647", "elements a head; a multiple of 8, at most 256"},
-	{"num_experts", "a whole number, from 1 to 2147483647", "experts a layer"},
-	{"experts_per_token", "a whole number, from 1 to 2147483647", "how many of them each token goes to"},
+	{"head_dim", "a whole number, from 1 to 2147483647", "elements per head; a multiple of 8, at most 256"},
+	{"num_experts", "a whole number, from 1 to 2147483647", "experts per layer"},
+	{"experts_per_token", "a whole number, from 1 to 2147483647", "experts that each token goes to"},
 	{"ffn_size", "a whole number, from 1 to 2147483647", "inner width of an expert"},
 	{"context", "a whole number, from 1 to 2147483647",
 		"longest sequence in training, and at inference without stretching the rotary embedding"},
@@ -75,7 +75,7 @@ var bounds = options.Bounds{
 // Options lists the options, for flags and help.
 func Options() []options.Field { return fields }
 
-// Default is the configuration "6.9b": 6.9 billion parameters, 1.8 billion of them active a token.
+// Default is the configuration "6.9b": 6.9 billion parameters, 1.8 billion of them active per token.
 func Default() Config {
 	return Config{
 		VocabSize: 32000, HiddenSize: 768, NumLayers: 30, NumHeads: 12, NumKVHeads: 1, HeadDim: 64,
@@ -168,7 +168,8 @@ func (c Config) checkTotal() error {
 	attention := 2 * float64(c.HeadDim) * (float64(c.NumHeads) + float64(c.NumKVHeads))
 	rows := 2*float64(c.VocabSize) + float64(c.NumLayers)*(attention+float64(c.NumExperts)+experts+2)
 	if tensors > formats.ModelTensors {
-		return fmt.Errorf("num_layers and num_experts make %.0f tensors; a model may have %d", tensors, formats.ModelTensors)
+		return fmt.Errorf("num_layers and num_experts make %.0f tensors; a model may have at most %d", tensors,
+			formats.ModelTensors)
 	}
 	if (rows+1)*float64(c.HiddenSize) > formats.ModelParameters {
 		return errors.New("the sizes make a model of more parameters than any machine holds")

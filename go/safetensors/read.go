@@ -162,7 +162,7 @@ func (f *File) parse() error {
 	}
 	length := binary.LittleEndian.Uint64(f.mapped)
 	if length > formats.HeaderBytes {
-		return fmt.Errorf("a header of %d bytes; one may have %d", length, formats.HeaderBytes)
+		return fmt.Errorf("a header of %d bytes; it may have at most %d", length, formats.HeaderBytes)
 	}
 	if length > uint64(len(f.mapped)-8) {
 		return fmt.Errorf("a header of %d bytes does not fit into the file", length)
@@ -211,7 +211,7 @@ func (f *File) parseHeader(text []byte) ([]entry, error) {
 		}
 	}
 	if header.Len() > formats.FileTensors {
-		return nil, fmt.Errorf("it has %d tensors; a file may have %d", header.Len(), formats.FileTensors)
+		return nil, fmt.Errorf("it has %d tensors; a file may have at most %d", header.Len(), formats.FileTensors)
 	}
 	entries := make([]entry, 0, header.Len())
 	for _, name := range header.Names() {

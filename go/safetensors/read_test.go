@@ -78,7 +78,7 @@ func TestWhatIsNoSafetensorsFileIsRefused(t *testing.T) {
 	}{
 		"empty":              {nil, "it is empty"},
 		"short":              {[]byte("1234567"), "shorter than the length"},
-		"huge header":        {binary.LittleEndian.AppendUint64(nil, 1<<63), "one may have 33554432"},
+		"huge header":        {binary.LittleEndian.AppendUint64(nil, 1<<63), "it may have at most 33554432"},
 		"header beyond end":  {binary.LittleEndian.AppendUint64(nil, 10), "does not fit"},
 		"not an object":      {image(`[]`, ""), "not a JSON object"},
 		"not JSON":           {image(`{"a":`, ""), "not JSON"},
@@ -125,10 +125,10 @@ func TestHeadersMadeToHurtAreRefused(t *testing.T) {
 	const many = formats.FileTensors + 1
 	shape := strings.Repeat("1,", 100_000) + "1"
 	for words, content := range map[string][]byte{
-		"131073 tensors; a file may have 131072": image(described(many), strings.Repeat("x", many)),
-		"more than 2097152 brackets":             image(described(200_000), strings.Repeat("x", 200_000)),
-		"a header of 33554433 bytes; one may":    image("{"+strings.Repeat(" ", formats.HeaderBytes-1)+"}", ""),
-		"its shape [1, 1, 1, 1,":                 image(`{"a":{"dtype":"U8","shape":[`+shape+`],"data_offsets":[0,2]}}`, "xy"),
+		"131073 tensors; a file may have at most 131072": image(described(many), strings.Repeat("x", many)),
+		"more than 2097152 brackets":                     image(described(200_000), strings.Repeat("x", 200_000)),
+		"a header of 33554433 bytes; it may":             image("{"+strings.Repeat(" ", formats.HeaderBytes-1)+"}", ""),
+		"its shape [1, 1, 1, 1,":                         image(`{"a":{"dtype":"U8","shape":[`+shape+`],"data_offsets":[0,2]}}`, "xy"),
 		"tensor 'aaaaaaaaaa": image(
 			`{"`+strings.Repeat("a", 99_999)+`":{"dtype":"F1","shape":[1],"data_offsets":[0,1]}}`, "x"),
 		"has dtype bbbbbbbb": image(

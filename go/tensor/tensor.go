@@ -179,7 +179,8 @@ func (t *Tensor) View(shape ...int) (*Tensor, error) {
 		return nil, err
 	}
 	if v.size != t.size {
-		return nil, fail(cuda.ErrInvalidSize, "a tensor of shape %v cannot be viewed as %v: other number of elements",
+		return nil, fail(cuda.ErrInvalidSize, "a tensor of shape %v cannot be viewed as %v: the number of elements "+
+			"differs",
 			t.shape, wanted)
 	}
 	v.buffer, v.offset = t.buffer, t.offset

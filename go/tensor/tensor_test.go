@@ -72,7 +72,7 @@ func TestViews(t *testing.T) {
 	_, err = x.View(-1, -1)
 	refused(t, err, cuda.ErrInvalidSize, "cannot be viewed")
 	_, err = x.View(23)
-	refused(t, err, cuda.ErrInvalidSize, "other number of elements")
+	refused(t, err, cuda.ErrInvalidSize, "the number of elements differs")
 	_, err = x.Narrow(0, 3, 2)
 	refused(t, err, cuda.ErrOutOfRange, "is not inside dimension 0")
 	_, err = x.Narrow(1, -1, 2)

@@ -101,7 +101,7 @@ func TestStates(t *testing.T) {
 		{`"version": 1`, `"version": 2`}:                             "of version 2; this program reads version 1",
 		{`"version": 1`, `"version": {}`}:                            "is a training state of version {}",
 		{`"step": 3, `, ``}:                                          "held_out_loss, seconds, train; some",
-		{`"step": 3`, `"step": 3, "more": 1`}:                        "some are missing or too many",
+		{`"step": 3`, `"step": 3, "more": 1`}:                        "some are missing, or should not be there",
 		{`"step": 3`, `"step": -3`}:                                  "step is -3; it must be a whole number, from 0 to 2147483647",
 		{`"step": 3`, `"step": 3.0`}:                                 "step is 3.0; it must be a whole number",
 		{`"step": 3`, `"step": 1e999`}:                               "step is inf; it must be a whole number",

@@ -26,7 +26,8 @@ func (e *DivergedError) Error() string { return e.message }
 // Unwrap gives ErrDiverged.
 func (e *DivergedError) Unwrap() error { return ErrDiverged }
 
-const afterDivergence = "the last checkpoint is from before. A lower learning rate or a longer warm-up usually helps"
+const afterDivergence = "the last checkpoint is from before that. A lower learning rate or a longer warm-up usually " +
+	"helps"
 
 // diverged is the error of a step with a loss, and what was found out about it.
 func diverged(step int, loss float64, found string) error {
@@ -37,7 +38,7 @@ func diverged(step int, loss float64, found string) error {
 // overflown is the error of a step in f16 whose gradients overflow whatever the loss scale.
 func overflown(step int) error {
 	return &DivergedError{step, fmt.Sprintf("the gradients overflow at step %d with the least loss scale there is; "+
-		"the last checkpoint is from before. A lower learning rate or another precision usually helps", step)}
+		"the last checkpoint is from before that. A lower learning rate or another precision usually helps", step)}
 }
 
 // short writes a number with so many digits, as %g of C does, which writes nan and inf in small letters.

@@ -100,8 +100,8 @@ func TestFaultsAreNamed(t *testing.T) {
 				}
 			}
 			err := run.Train(context.Background())
-			words := `^.*` + fault.found + `; the last checkpoint is from before\. A lower learning rate or a longer ` +
-				`warm-up usually helps$`
+			words := `^.*` + fault.found + `; the last checkpoint is from before that\. A lower learning rate or a ` +
+				`longer warm-up usually helps$`
 			var diverged *train.DivergedError
 			if !errors.As(err, &diverged) || !errors.Is(err, train.ErrDiverged) ||
 				!regexp.MustCompile(words).MatchString(err.Error()) || diverged.Step != 3 {

@@ -319,7 +319,7 @@ func TestTrainersHaveThePrecisionOfTheirModel(t *testing.T) {
 		!strings.Contains(err.Error(), "precision is bf16; this model computes in f32") {
 		t.Error(err)
 	}
-	const problem = "belongs to the precision f16, and to no other"
+	const problem = "is required with precision f16, and allowed with no other"
 	for _, precision := range []model.Precision{model.F32, model.F16} {
 		trainer := newTrainer(t, ctx, config, inPrecision(precision))
 		var wrong *train.LossScaling

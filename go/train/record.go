@@ -137,7 +137,7 @@ func checkDigest(folder, name, source string, windows *Windows) error {
 	if err != nil || found == recorded {
 		return err
 	}
-	problem := fmt.Sprintf("holds other tokens than those this run was started on (SHA-256 %s… there, %s… here)",
+	problem := fmt.Sprintf("holds different tokens from those this run was started on (SHA-256 %s… there, %s… here)",
 		recorded[:min(shownDigits, len(recorded))], found[:shownDigits])
 	return &formats.Error{Path: source, Problem: problem}
 }

@@ -69,7 +69,7 @@ func TestOtherDataIsRefused(t *testing.T) {
 	check(t, os.WriteFile(shard, bytes, 0o666))
 	_, err := train.ResumeRun(ctx, folder, data, "", nil)
 	var wrong *formats.Error
-	words := data + ": holds other tokens than those this run was started on (SHA-256 "
+	words := data + ": holds different tokens from those this run was started on (SHA-256 "
 	if !errors.As(err, &wrong) || !strings.HasPrefix(err.Error(), words) ||
 		!strings.HasSuffix(err.Error(), "… here)") {
 		t.Errorf("%v, not %q", err, words)

@@ -17,7 +17,8 @@ import (
 	"github.com/nncuda/nncuda/go/tokenizer"
 )
 
-// Progress is where a run stands after a step. Losses, in nats a token, and skipped steps are those of the last report.
+// Progress is where a run stands after a step. Losses, in nats per token, and skipped steps are those of the last
+// report.
 type Progress struct {
 	Step            int
 	Loss            float64
@@ -53,7 +54,7 @@ func StartRun(
 	tokens *tokenizer.Tokenizer,
 ) (*Run, error) {
 	if len(ListCheckpoints(filepath.Join(folder, "checkpoints"))) > 0 {
-		problem := "holds a run already: resume it, or choose another folder"
+		problem := "already holds a run: resume it, or choose another folder"
 		return nil, &existsError{fmt.Sprintf("%s %s", folder, problem)}
 	}
 	if err := options.Validate(); err != nil {
@@ -375,7 +376,7 @@ func (l *loop) evaluateAndSave(result *StepResult, checked bool) error {
 	return r.Save(measured)
 }
 
-// Evaluate gives the mean cross-entropy over the held-out data, all of it (0) or so many batches, in nats a token.
+// Evaluate gives the mean cross-entropy over the held-out data, all of it (0) or so many batches, in nats per token.
 func (r *Run) Evaluate(batches int) (float64, error) {
 	if r.HeldOut == nil {
 		return 0, errors.New("this run has no held-out data")

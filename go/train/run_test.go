@@ -173,7 +173,7 @@ func TestRunsThatCannotBe(t *testing.T) {
 	_, resumed := train.ResumeRun(ctx, filepath.Join(root, "none"), data, "", nil)
 	_, elsewhere := train.ResumeRun(ctx, folder, filepath.Join(data, "a.tokens"), "", nil)
 	for words, err := range map[string]error{
-		"holds a run already": start(tiny(), options, folder, data),
+		"already holds a run": start(tiny(), options, folder, data),
 		"the training data has a vocabulary of 48, the model one": start(other, options, filepath.Join(root, "x"), data),
 		"the data holds no window of 400 + 1 tokens":              start(tiny(), long, filepath.Join(root, "x"), data),
 		"holds no token shards (*.tokens)":                        start(tiny(), options, filepath.Join(root, "x"), folder),

@@ -95,7 +95,7 @@ func stateFrom(values *formats.Object) (State, error) {
 	wanted := []string{"data_position", "data_windows", "held_out_loss", "seconds", "step", "train"}
 	if found := values.SortedNames(); !slices.Equal(found, wanted) {
 		names := strings.Join(found, ", ")
-		return state, fmt.Errorf("has the entries %s; some are missing or too many", names)
+		return state, fmt.Errorf("has the entries %s; some are missing, or should not be there", names)
 	}
 	const mostWindows = 1<<62 - 1
 	for _, whole := range []struct {

@@ -120,7 +120,7 @@ func (t *Trainer) LossScaling() (*LossScaling, error) {
 // Restore goes on behind `step`, with the loss scaling of that moment when the precision is f16, and nil otherwise.
 func (t *Trainer) Restore(step int, state *LossScaling) error {
 	if (state == nil) != (t.scaling == nil) {
-		return errors.New("the state of loss scaling belongs to the precision f16, and to no other")
+		return errors.New("a loss-scaling state is required with precision f16, and allowed with no other")
 	}
 	if step < 0 || step > math.MaxInt32 {
 		return fmt.Errorf("step is %d; it must be 0 to %d", step, math.MaxInt32)
@@ -151,7 +151,7 @@ func (t *Trainer) Restore(step int, state *LossScaling) error {
 // using the model; the parameters then stay.
 func (t *Trainer) TrainStep(inputs, targets []int32, batch int) (*StepResult, error) {
 	if batch < 1 || len(inputs) != len(targets) || len(inputs) == 0 || len(inputs)%batch != 0 {
-		return nil, fmt.Errorf("%d input ids and %d targets must have one shape, [%d, length]",
+		return nil, fmt.Errorf("%d input ids and %d targets must have the same shape, [%d, length]",
 			len(inputs), len(targets), batch)
 	}
 	length, vocab := len(inputs)/batch, t.Model.Config.VocabSize

@@ -181,10 +181,10 @@ func TestWrongBatchesLeaveTheModelAsItIs(t *testing.T) {
 		{changed(inputs, 0, -100), targets, 2, "input_ids[0, 0] is -100", true},
 		{inputs, changed(targets, 15, -1), 2, "targets[1, 7] is -1; it must be 0 to 47, or -100", true},
 		{inputs, ignored, 2, "no target counts", false},
-		{inputs, targets[:8], 2, "must have one shape", false},
-		{inputs, targets, 3, "must have one shape", false},
-		{inputs, targets, 0, "must have one shape", false},
-		{nil, nil, 1, "must have one shape", false},
+		{inputs, targets[:8], 2, "must have the same shape", false},
+		{inputs, targets, 3, "must have the same shape", false},
+		{inputs, targets, 0, "must have the same shape", false},
+		{nil, nil, 1, "must have the same shape", false},
 	} {
 		_, err := trainer.TrainStep(wrong.inputs, wrong.targets, wrong.batch)
 		if err == nil || !strings.Contains(err.Error(), wrong.words) ||

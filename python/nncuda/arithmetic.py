@@ -127,7 +127,7 @@ def _fit(operator: str, tensor: Tensor, other: Any) -> bool:
         )
     if isinstance(other, Arithmetic) and other.dtype != tensor.dtype:  # type: ignore[attr-defined]
         raise TypeError(
-            f"{operator} of tensors of {tensor.dtype} and {other.dtype}; both must have one dtype: "  # type: ignore
-            f'to("{tensor.dtype}") converts'
+            f"{operator} of tensors of {tensor.dtype} and {other.dtype}; "  # type: ignore
+            f'both must have the same dtype: to("{tensor.dtype}") converts'
         )
     return True

@@ -198,7 +198,7 @@ class Context(DeviceBound):
 
     @property
     def bytes_peak(self) -> int:
-        """The most bytes that tensors and scratch together ever took, since `reset_peak`."""
+        """The peak of bytes of tensors and scratch together, since `reset_peak`."""
         return self._get("NNCUDA_CTX_BYTES_PEAK")
 
     @property
@@ -219,7 +219,7 @@ class Context(DeviceBound):
         self._set("NNCUDA_CTX_BYTES_POOLED", 0)
 
     def memory_info(self) -> tuple[int, int]:
-        """Bytes free and in all on the device."""
+        """Free and total bytes of the device."""
         self._free_waiting()
         free, total = self._ffi.new("int64_t *"), self._ffi.new("int64_t *")
         self._check(self._lib.nncuda_memory_info(self._handle, free, total))

@@ -23,10 +23,10 @@ _GIB = 1 << 30
 #: Why the library of a place was taken, by the names that `binding.library.candidates` gives them.
 _WHY = {
     library.ENVIRONMENT_VARIABLE: "chosen by NNCUDA_LIBRARY",
-    "the package": "the one inside the package",
-    "the Python environment in use": "that of the Python environment in use: the package has none",
-    "the source tree": "the one of make lib: neither the package nor the Python environment in use has one",
-    "the system": "found by the system's loader, and nowhere before",
+    "the package": "inside the package",
+    "the Python environment in use": "from the Python environment in use, since the package has none",
+    "the source tree": "from make lib, since neither the package nor the Python environment in use has one",
+    "the system": "found by the system's loader, since it is in no other place",
 }
 
 
@@ -63,7 +63,7 @@ def examine() -> list[Finding]:
         with context.Context() as ctx:
             findings += [_engine(loaded, ctx), _threads(ctx), _memory(ctx), _arithmetic(ctx)]
     except (errors.Error, ImportError) as error:
-        remedy = "report this with the whole output of nncuda doctor"
+        remedy = "report this with the full output of nncuda doctor"
         findings.append(Finding("engine", "does not start", str(error), remedy, fatal=True))
     return findings
 
@@ -104,7 +104,7 @@ def _exchange() -> Finding:
         return Finding("exchange", "DLPack, buffer protocol, NumPy's array interface")
     return Finding(
         "exchange",
-        "NumPy's array interface alone",
+        "NumPy's array interface only",
         "nncuda was installed without a C++ compiler, so DLPack and memoryview do not work",
         "install a C++17 compiler (Debian: apt install g++) and install nncuda again",
     )
@@ -187,7 +187,7 @@ def _memory(ctx: context.Context) -> Finding:
     free, total = ctx.memory_info()
     value = f"{free / _GIB:.1f} GiB free of {total / _GIB:.1f}"
     if free < _GIB:
-        return Finding("memory", value, "less than 1 GiB is free", "end other programs, or train a smaller model")
+        return Finding("memory", value, "less than 1 GiB is free", "close other programs, or train a smaller model")
     return Finding("memory", value)
 
 

@@ -48,7 +48,7 @@ class Handle(DeviceBound):
 
 
 class Stream(Handle):
-    """Carries copies beside the kernels, which run on the context's own stream. Events order the two."""
+    """Carries copies alongside the kernels, which run on the context's own stream. Events order the two."""
 
     _destroy = "nncuda_stream_destroy"
 

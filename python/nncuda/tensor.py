@@ -149,7 +149,7 @@ class Tensor(_BufferProtocol, Arithmetic):
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(
-            "a Tensor cannot be pickled, since it is memory of a device: pickle tensor.numpy(), and make a tensor of "
+            "a Tensor cannot be pickled, since it is memory of a device: pickle tensor.numpy(), and make a tensor from "
             "it with Context.tensor(array)"
         )
 
@@ -176,7 +176,9 @@ class Tensor(_BufferProtocol, Arithmetic):
                 raise ValueError(f"a tensor of shape {layout.shape} cannot be viewed as {wanted}")
             wanted = tuple(layout.numel // known if size == -1 else size for size in wanted)
         if math.prod(wanted) != layout.numel:
-            raise ValueError(f"a tensor of shape {layout.shape} cannot be viewed as {wanted}: other number of elements")
+            raise ValueError(
+                f"a tensor of shape {layout.shape} cannot be viewed as {wanted}: the number of elements differs"
+            )
         if layout.ld == layout.inner or layout.numel == 0:
             return Tensor(self.ctx, self._buffer, Layout.of(wanted, layout.dtype, None, layout.readonly), self._pointer)
         if wanted and wanted[0] == layout.shape[0]:
@@ -434,7 +436,7 @@ class HostCopy:
         self._ctx = tensor.ctx
         self._array = np.empty(tensor.shape, dtypes.to_numpy(tensor.dtype))
         if not tensor._layout.dense:
-            raise ValueError("a host copy is of a dense tensor")
+            raise ValueError("only a dense tensor can be copied to the host")
         self._copy = tensor.ctx._ffi.from_buffer(self._array), tensor._pointer, tensor.nbytes, "device_to_host"
         self._kept = tensor
 

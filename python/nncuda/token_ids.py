@@ -50,7 +50,7 @@ def prompt_ids(prompt: Any, vocab_size: int, name: str = "prompt") -> np.ndarray
     """The ids of one prompt, as of `sequence_ids`; ValueError when there are none."""
     ids = sequence_ids(prompt, vocab_size, name)
     if len(ids) == 0:
-        raise ValueError("a prompt must have at least one token: that which begins a text will do")
+        raise ValueError("a prompt must have at least one token; the one that begins a text is enough")
     return ids
 
 

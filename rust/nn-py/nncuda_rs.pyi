@@ -153,7 +153,7 @@ class Trainer:
         """What the next step's loss scaling depends on; None in another precision than f16."""
 
     def train_step(self, input_ids: _Ids, targets: _Ids) -> StepResult:
-        """One update from ids and targets [batch, length]; targets of -100 count for nothing."""
+        """One update from ids and targets [batch, length]; targets of -100 are ignored."""
 
     def moments(self) -> tuple[dict[str, _Floats], dict[str, _Floats]]:
         """Copies of the first and of the second moments by parameter."""

@@ -383,7 +383,7 @@ def models() -> list[Seed]:
         Seed("token_byte_of_letters", words({3: "<0xZZ>"}), "byte token 3 is '<0xZZ>'"),
         Seed("token_byte_twice", words({3: "<0x01>"}), "byte token 4 is '<0x01>'"),
         Seed("token_empty", words({260: ""}), "token 260 of tokenizer.ggml.tokens is empty"),
-        Seed("token_twice", words({260: "o"}), "1 tokens that others are equal to"),
+        Seed("token_twice", words({260: "o"}), "duplicate tokens (1)"),
         Seed("token_with_a_zero", words({260: "a\0b"}), "null character"),
         Seed("tokenizer_unknown", retold(ggml + "model", STRING, "plamo2"), "tokenizer.ggml.model is 'plamo2'"),
         Seed("tokenizer_of_numbers", retold(ggml + "model", *numbers), "tokenizer.ggml.model is array"),
@@ -404,7 +404,9 @@ def models() -> list[Seed]:
         Seed("merge_of_three", retold(ggml + "merges", ARRAY, (STRING, ["h e l"]), "gpt2"), "merge 0 is 'h e l'"),
         Seed("merge_of_no_tokens", retold(ggml + "merges", ARRAY, (STRING, ["h x9"]), "gpt2"), "is not a tokenizer"),
         Seed("cut_unknown", retold(ggml + "pre", STRING, "what", "gpt2"), "cuts text as 'what'"),
-        Seed("template_of_a_number", retold("tokenizer.chat_template", U32, 1), "tokenizer.chat_template is no string"),
+        Seed(
+            "template_of_a_number", retold("tokenizer.chat_template", U32, 1), "tokenizer.chat_template is not a string"
+        ),
         *(Seed(f"valid_{kind}", model(kind), None) for kind in ("f32", "f16", "bf16", "q4_0", "q5_1", "q8_0")),
         Seed("valid_v2", model("q8_0", version=2), None),
         Seed("valid_gpt2", model("f16", "gpt2"), None),

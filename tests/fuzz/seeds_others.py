@@ -60,7 +60,9 @@ def configs() -> list[Seed]:
         Seed("base_near_0", config(rope_theta=5e-324), "rope_theta is 5e-324; it must be a number, from 1 to 1e+12"),
         Seed("base_of_400_digits", raw_config("rope_theta", "9" * 400), "rope_theta is 9999"),
         Seed("eps_of_10", config(rms_norm_eps=10.0), "norm_eps is 10.0; it must be a number, from 0 to 1"),
-        Seed("experts_by_the_billion", config(num_local_experts=(1 << 31) - 1), "tensors; a model may have 65536"),
+        Seed(
+            "experts_by_the_billion", config(num_local_experts=(1 << 31) - 1), "tensors; a model may have at most 65536"
+        ),
         Seed("name_without_end", config(nncuda={"x" * 99_999: 1}), "the options under 'nncuda' must be among"),
         Seed("text_without_end", config(hidden_act="x" * 99_999), "hidden_act is 'xxxx"),
         Seed("heads_0", config(num_attention_heads=0), "num_attention_heads is 0"),
@@ -108,13 +110,17 @@ def safetensors_files() -> list[Seed]:
         Seed("overlap", safetensors({"a": one, "b": one}, bytes(8)), wrong),
         Seed("offsets_reversed", safetensors({"a": entry("F32", [2], 8, 0)}, bytes(8)), wrong),
         Seed("product_wraps", safetensors({"a": entry("F32", [1 << 32, 1 << 32], 0, 0)}), wrong),
-        Seed("dimension_beside_a_0", safetensors({"a": entry("F32", [0, (1 << 64) - 4], 0, 0)}), "beyond any memory"),
+        Seed(
+            "dimension_beside_a_0", safetensors({"a": entry("F32", [0, (1 << 64) - 4], 0, 0)}), "larger than any memory"
+        ),
         Seed("negative", safetensors({"a": entry("F32", [-1, -2], 0, 8)}, bytes(8)), wrong),
         Seed("dtype_unknown", safetensors({"a": entry("F33", [2], 0, 8)}, bytes(8)), wrong),
         Seed("dtype_without_numpy", safetensors({"a": entry("F8_E4M3", [2], 0, 2)}, bytes(2)), "has dtype F8_E4M3"),
         Seed("metadata_of_numbers", safetensors({"__metadata__": {"a": 1}}), wrong),
         Seed("shape_of_100000", safetensors({"a": entry("U8", [1] * 100_000, 0, 2)}, bytes(2)), wrong),
-        Seed("shape_of_100000_beside_a_0", safetensors({"a": entry("U8", [0] + [9] * 100_000, 0, 0)}), "beyond any"),
+        Seed(
+            "shape_of_100000_beside_a_0", safetensors({"a": entry("U8", [0] + [9] * 100_000, 0, 0)}), "larger than any"
+        ),
         Seed("name_without_end", safetensors({"a" * 99_999: entry("F8_E4M3", [1], 0, 1)}, bytes(1)), "dtype F8_E4M3"),
         Seed(
             "name_twice", safetensors(b'{"a":%b,"a":%b}' % ((json.dumps(one).encode(),) * 2), bytes(8)), "'a' is twice"

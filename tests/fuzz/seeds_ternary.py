@@ -138,12 +138,12 @@ def folders() -> list[Seed]:
             folder(ours, {**OURS, "blocks": {"model.embed_tokens.weight": "q6_k"}}),
             "not whole blocks of q6_k",
         ),
-        Seed("bits_3", other(QUERY, ("U8", [8, 32], bytes([0x55, 0x5D]) * 128)), "two bits 3, which are no ternary"),
-        Seed("bits_3_tern2", other(QUERY, ("U8", [32, 8], b"\xff" * 256), ours, OURS), "two bits 3, which are no"),
+        Seed("bits_3", other(QUERY, ("U8", [8, 32], bytes([0x55, 0x5D]) * 128)), "two-bit code 3, which is not"),
+        Seed("bits_3_tern2", other(QUERY, ("U8", [32, 8], b"\xff" * 256), ours, OURS), "two-bit code 3, which is not"),
         Seed(
             "weights_behind_the_last",
             other(DOWN, ("U8", [32, 20], b"\xaa" * 640), ours, OURS),
-            "has weights other than 0 behind its last row or column",
+            "has weights other than 0 beyond its last row or column",
         ),
         Seed("scale_0", scale(0.0), "has the weight_scale 0.0; it must be finite and above 0"),
         Seed("scale_below_0", scale(-0.5), "has the weight_scale -0.5"),
@@ -159,8 +159,8 @@ def folders() -> list[Seed]:
             other("model.layers.7.mlp.up_proj.weight_scale", ("F32", [1], bytes(4))),
             "has the tensor 'model.layers.7.mlp.up_proj.weight_scale'",
         ),
-        Seed("packed_but_online", folder(packed, ONLINE, 64), "packed weights, which its config.json has none of"),
-        Seed("packed_without_a_word", folder(packed, None, 64), "packed weights, which its config.json has none of"),
+        Seed("packed_but_online", folder(packed, ONLINE, 64), "packed weights, but config.json describes none"),
+        Seed("packed_without_a_word", folder(packed, None, 64), "packed weights, but config.json describes none"),
         Seed("packed_of_all_rows", other(QUERY, ("U8", [32, 32], bytes(1024))), "makes it [8, 32], four outputs to a"),
         Seed(
             "packed_of_66_rows",
@@ -274,7 +274,9 @@ def ggufs() -> list[Seed]:
             "heads_of_7", gguf_file(gguf_weights("i2_s"), **{"attention.key_length": 7}), "must be the size of a head"
         ),
         Seed("layers_10000", gguf_file(gguf_weights("i2_s"), block_count=10000), "makes it 10000 layers"),
-        Seed("i2_s_bits_3", other("i2_s", b"\xc0" * 512 + blocks("i2_s", 8, 256)[-32:]), "two bits 3, which are no"),
+        Seed(
+            "i2_s_bits_3", other("i2_s", b"\xc0" * 512 + blocks("i2_s", 8, 256)[-32:]), "two-bit code 3, which is not"
+        ),
         Seed("i2_s_scale_0", i2_s(0.0), "has the scale 0.0; it must be finite and above 0"),
         Seed("i2_s_scale_below_0", i2_s(-1.0), "has the scale -1.0"),
         Seed("i2_s_scale_not_a_number", i2_s(math.nan), "has the scale nan"),
@@ -288,7 +290,7 @@ def ggufs() -> list[Seed]:
         Seed("tq2_0_scales_differ", scaled("tq2_0", HALF, quarter), "has blocks of 2 scales, 0.25 to 0.5"),
         Seed("tq2_0_scale_not_a_number", scaled("tq2_0", nan), "has a block whose scale is not finite, or below 0"),
         Seed("tq1_0_scale_below_0", scaled("tq1_0", minus), "has a block whose scale is not finite, or below 0"),
-        Seed("tq2_0_bits_3", other("tq2_0", (b"\xff" * 64 + HALF) * 8), "two bits 3, which are no ternary weight"),
+        Seed("tq2_0_bits_3", other("tq2_0", (b"\xff" * 64 + HALF) * 8), "two-bit code 3, which is not"),
         Seed("factor_0", factor(bytes(4)), "has the value 0.0; it must be finite and above 0"),
         Seed("factor_not_a_number", factor(struct.pack("<f", math.nan)), "has the value nan"),
         Seed("factor_too_large", gguf_file({**large, "blk.0.attn_q.scale": huge}), "has the scale inf"),

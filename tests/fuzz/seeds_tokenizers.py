@@ -101,7 +101,7 @@ def tokenizer_jsons() -> list[Seed]:
     filled = {"strategy": {"Fixed": 1 << 31}, "direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "x"}
     wrong = "is not a tokenizer"
 
-    ended = "it ended its process, perhaps for want of memory"
+    ended = "it ended its process, perhaps because it ran out of memory"
     before = {"type": "Prepend", "prepend": "a" * (1 << 20)}
     table = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(bytes(8)).decode()}
     flood = {"type": "Sequence", "decoders": [replaced({"Regex": ""}, "a" * 2000)]}
@@ -131,8 +131,8 @@ def tokenizer_jsons() -> list[Seed]:
         Seed("bytes_doubled_60_times", file(bpe(normalizer=normalizers([{"type": "ByteLevel"}] * 60))), ended),
         Seed("text_of_a_mebibyte_before_each", file(bpe(normalizer=normalizers([before] * 30))), ended),
         Seed("text_without_end_for_nothing", file(bpe(normalizer=replaced({"Regex": ""}, "a" * 9000000))), ended),
-        Seed("expression_that_tries_for_ever", file(bpe(pre_tokenizer=split("(a|aa)+b"))), "gives up"),
-        Seed("table_of_characters_cut_off", file(bpe(normalizer=table)), "gives up"),
+        Seed("expression_that_tries_for_ever", file(bpe(pre_tokenizer=split("(a|aa)+b"))), "gave up"),
+        Seed("table_of_characters_cut_off", file(bpe(normalizer=table)), "gave up"),
         Seed("valid_texts_in_place_of_nothing", file(bpe(decoder=flood)), None),
         Seed("dropout_of_2", file(bpe(dropout=2.0)), wrong),
     ]

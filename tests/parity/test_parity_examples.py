@@ -30,7 +30,7 @@ def test_train_rust_evaluate_python(workshop: Workshop, tmp_path: Path) -> None:
     trained = printed(folder, program)
     evaluated = printed(folder, [sys.executable, "evaluate.py", run, held_out])
     (loss,) = re.findall(r"^held-out loss ([0-9.]+), checkpoints in ", trained, re.MULTILINE)
-    assert f"loss {loss} nats a token" in evaluated
+    assert f"loss {loss} nats per token" in evaluated
     assert "step 40: loss" in trained and "layer 1: experts take" in evaluated
 
 

@@ -31,8 +31,8 @@ PLANS = {
     " --threads 2 --available 24GiB --inference --precision bf16 --context 200000",
 }
 REFUSALS = {
-    "--available much": (2, "'much' is no number of bytes, such as 141GB or 24GiB"),
-    "--available 1e99": (2, "'1e99' is no number of bytes, such as 141GB or 24GiB"),
+    "--available much": (2, "'much' is not a number of bytes, such as 141GB or 24GiB"),
+    "--available 1e99": (2, "'1e99' is not a number of bytes, such as 141GB or 24GiB"),
     "--prompt 3": (2, "--prompt is for --inference"),
     "--inference --prompt 0": (2, "prompt"),
     "--inference --context 0": (3, "Error: context is 0; it must be a whole number, at least 1"),
@@ -70,5 +70,5 @@ def test_run_that_cannot_fit(workshop: Workshop, language: languages.Language, t
         for one in (find("python"), language)
     ]
     assert said[0] == said[1]
-    assert said[0].startswith("Error: this run needs ") and "The least that options reach is --micro" in said[0]
+    assert said[0].startswith("Error: this run needs ") and "The least that options can reach is --micro" in said[0]
     assert not (tmp_path / "run").exists()

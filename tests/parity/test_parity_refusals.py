@@ -248,7 +248,7 @@ USES = {
     "prompt that is no id": (USAGE, ["generate", "{run}", "5 six", "--ids"], ("PROMPT has 'six'",)),
     "absent model": (USAGE, ["generate", "{new}", "a"], ("does not exist",)),
     "absent file": (USAGE, ["inspect", "{new}"], ("does not exist",)),
-    "run that is there": (WRONG_FILE, ["train", "{run}", "--config", "{config}"], ("holds a run already",)),
+    "run that is there": (WRONG_FILE, ["train", "{run}", "--config", "{config}"], ("already holds a run",)),
     "run that is not": (WRONG_FILE, ["train", "{new}", "--resume"], ("run.json", "cannot be read")),
     "prompt beyond the vocabulary": (WRONG_FILE, ["generate", "{run}", "1 320", "--ids"], ("PROMPT[1] is 320", "319")),
     "empty prompt": (WRONG_FILE, ["generate", "{run}", "", "--ids"], ("at least one token",)),
@@ -263,7 +263,7 @@ USES = {
         ["generate", "{run}", "a", "--best"],
         ("no evaluated checkpoint",),
     ),
-    "file of nobody": (WRONG_FILE, ["inspect", "{config}"], ("none of the files",)),
+    "file of nobody": (WRONG_FILE, ["inspect", "{config}"], ("not a kind of file",)),
     "device that is not there": (NO_DEVICE, ["generate", "{run}", "a", "--device", "cuda:99"], ("cuda:99",)),
 }
 

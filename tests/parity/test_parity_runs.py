@@ -47,7 +47,7 @@ def test_stop(workshop: Workshop, language: languages.Language, number: int) -> 
                 process.send_signal(number)
         error = process.stderr.read()
     last = read_metrics(run / "metrics.jsonl")[-1]["step"]
-    assert (process.returncode, error) == (0, f"stopped after step {last} of 3000; --resume goes on from there\n")
+    assert (process.returncode, error) == (0, f"stopped after step {last} of 3000; --resume continues from there\n")
     assert [folder.name for folder in list_checkpoints(run / "checkpoints")] == [f"step-{last:08d}"]
 
 
@@ -112,7 +112,7 @@ def test_other_data(workshop: Workshop, language: languages.Language, part: str)
         one.run("train", run, "--resume", f"--{part}", path, code=WRONG_FILE).stderr
         for one in (language, find("python"))
     )
-    assert own == python and "holds other tokens" in own
+    assert own == python and "holds different tokens" in own
 
 
 @pytest.mark.case("where a run diverged")

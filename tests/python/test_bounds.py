@@ -49,7 +49,7 @@ def test_counts_within_their_bounds() -> None:
                     ValueError, match=rf"^{name} is .{{1,110}}; it must be a whole number, from [01] to"
                 ):
                     options.from_dict({name: value})
-    with pytest.raises(ValueError, match="make 300103 tensors; a model may have 65536"):
+    with pytest.raises(ValueError, match="make 300103 tensors; a model may have at most 65536"):
         MoEConfig(num_layers=100, num_experts=998, experts_per_token=1)
     with pytest.raises(ValueError, match="more parameters than any machine holds"):
         MoEConfig(hidden_size=most, ffn_size=most)

@@ -249,8 +249,8 @@ def test_interrupts_in_a_terminal(folder: Path) -> None:
         os.kill(process.pid, signal.SIGINT)
         wait_for("\n> ", at)
         at = len(seen)
-        interrupt(lambda: comes("leaves", at, 15))
-        wait_for("> ", seen.index("leaves", at))
+        interrupt(lambda: comes("to exit", at, 15))
+        wait_for("> ", seen.index("to exit", at))
         interrupt(has_ended)
         assert process.returncode == 0
     finally:

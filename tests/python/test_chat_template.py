@@ -113,7 +113,7 @@ def test_where_folders_keep_their_template(tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_text("four")
     assert template_from_folder(tmp_path) == "four"
     assert template_from_gguf({"tokenizer.chat_template": "five"}, "m.gguf") == "five"
-    with pytest.raises(FormatError, match="no string"):
+    with pytest.raises(FormatError, match="is not a string"):
         template_from_gguf({"tokenizer.chat_template": 5}, "m.gguf")
 
 

@@ -283,7 +283,7 @@ def test_checkpoints_of_other_sizes(saved: Path, ctx: nncuda.Context) -> None:
         ({"held_out_loss": "low"}, "held_out_loss is 'low'"),
         ({"train": []}, "train is not an object"),
         ({"train": {"steps": 0}}, "steps is 0"),
-        ({"extra": 1}, "missing or too many"),
+        ({"extra": 1}, "missing, or should not be there"),
     ],
 )
 def test_wrong_training_states(saved: Path, changes: dict[str, object], problem: str) -> None:

@@ -140,7 +140,7 @@ def test_resume_gives_the_same_bits(work: Path, tmp_path: Path, number: int) -> 
     assert process.returncode == 0, error
     last = resolve_checkpoint(tmp_path / "run").name
     assert last < "step-00000100", "it had ended before the signal came"
-    assert error.decode() == f"stopped after step {int(last[5:])} of 100; --resume goes on from there\n"
+    assert error.decode() == f"stopped after step {int(last[5:])} of 100; --resume continues from there\n"
     nncuda("train", tmp_path / "run", "--resume")
     for name in ("model", "optimizer"):
         found, expected = (
@@ -262,7 +262,7 @@ def test_what_commands_refuse(work: Path, tmp_path: Path) -> None:
         assert "Traceback" not in result.output
 
     run, config = work / "run", work / "config.toml"
-    refused(3, "holds a run already", "train", run, "--config", config)
+    refused(3, "already holds a run", "train", run, "--config", config)
     refused(2, "leave out --steps. It takes --micro-batch-size,", "train", run, "--resume", "--steps", 9)
     refused(3, "save_every is -1; it must be", "train", run, "--resume", "--save-every", -1)
     refused(2, "leave out --preset", "train", run, "--resume", "--preset", "small")
@@ -299,7 +299,7 @@ def test_what_commands_refuse(work: Path, tmp_path: Path) -> None:
     refused(3, "tokens take", "inspect", broken)
     refused(3, "tokens take", "train", tmp_path / "new", "--config", config, "--data", broken)
     (tmp_path / "x.bin").write_bytes(b"?")
-    refused(3, "none of the files", "inspect", tmp_path / "x.bin")
+    refused(3, "not a kind of file", "inspect", tmp_path / "x.bin")
     refused(3, "config.json: cannot be read", "generate", tmp_path, "a")
     refused(2, "does not exist", "generate", tmp_path / "absent", "a")
     refused(3, "65 tokens are more", "generate", run, "", "--max-tokens", 65)
@@ -384,7 +384,7 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ExtraMissing, match=r"matplotlib, which `pip install 'nncuda\[plot\]'`"):
             importlib.import_module("nncuda.train.plots")
     for other in ((*arguments[:-1], 4), (*arguments, "--precision", "bf16")):
-        assert "holds a run of something else" in nncuda(*other, code=1).output
+        assert "holds a different run" in nncuda(*other, code=1).output
     assert "device 'cuda:99'" in nncuda(*arguments, "--device", "cuda:99", code=4).output
 
 

@@ -117,7 +117,9 @@ def test_the_tokenizer_goes_along_and_the_head_is_measured(form: str, tmp_path: 
     run = CliRunner().invoke(main, ["convert", str(source), str(out), "--to", form, "--head", "q8_0"])
     assert run.exit_code == 0, run.output
     assert re.search(r"LM head .* in q8_0", run.output)
-    found = re.search(r"against the head in bf16, (\d+) positions: divergence (\S+) nats .* in (\S+) %", run.output)
+    found = re.search(
+        r"compared with the head in bf16, over (\d+) positions: divergence (\S+) nats .* in (\S+) %", run.output
+    )
     assert found and int(found[1]) > 60 and 0 < float(found[2]) < 1 and float(found[3]) > 50
     back = tmp_path / "back"
     first = StoredModel.open(source)

@@ -20,7 +20,7 @@ from nncuda.train.divergence import DivergedError
 
 BLOCK = "model.layers.1"
 HUGE = 3e38
-ADVICE = "the last checkpoint is from before. A lower learning rate or a longer warm-up usually helps"
+ADVICE = "the last checkpoint is from before that. A lower learning rate or a longer warm-up usually helps"
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,7 @@ def test_the_form_of_ternary_weights_changes_no_bit(ctx: nncuda.Context, ffn: in
         np.testing.assert_array_equal(Engine(other, ctx).logits(ids), wanted)
         bad = matrices["model.layers.1.mlp.down_proj.weight"]
         bad.data[5] = 0xFF
-        with pytest.raises(FormatError, match=r"layers.1.mlp.down_proj.weight.*two bits 3"):
+        with pytest.raises(FormatError, match=r"layers.1.mlp.down_proj.weight.*two-bit code 3"):
             Engine(other, ctx)
 
 

@@ -185,7 +185,7 @@ def test_more_than_the_cache_holds(ctx: nncuda.Context) -> None:
     model = LanguageModel(stored_model(ctx, llama_config()), ctx, context=512, cache_tokens=256)
     with pytest.raises(CacheFullError, match="cache_tokens is 256"):
         model.generate([1, 2, 3], 400)
-    with pytest.raises(ValueError, match="in memory has no tokenizer, so it takes and gives ids alone"):
+    with pytest.raises(ValueError, match="in memory has no tokenizer, so it accepts and returns ids only"):
         model.generate("text", 4)
     with pytest.raises(ValueError, match="stop strings need a tokenizer"):
         model.generate([1], 4, stop="x")

@@ -232,7 +232,7 @@ def test_command() -> None:
     assert told["fits"] and 18 * told["parameters"]["total"] < told["peak"] < 141e9
     told = json.loads(command(*flags, "--inference", "--batch-size", 4, "--context", 512, "--prompt", 9, "--json"))
     assert told["bytes"]["cache"] == 2 * 4 * 4 * 512 * 64 * 4
-    assert "no number of bytes" in command(*flags, "--available", "much", code=2)
+    assert "not a number of bytes" in command(*flags, "--available", "much", code=2)
     assert "--prompt is for --inference" in command(*flags, "--prompt", 3, code=2)
 
 
@@ -262,7 +262,7 @@ def test_run_that_cannot_fit_is_not_started(tmp_path: Path, monkeypatch: pytest.
 def test_nothing_makes_it_fit(ctx: nncuda.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nncuda.Context, "memory_info", lambda self: (1 << 16, 1 << 30))
     with pytest.raises(
-        MemoryError, match=r"The least that options reach is .* the model itself is too large\. --start"
+        MemoryError, match=r"The least that options can reach is .* the model itself is too large\. --start"
     ):
         require_fit(ctx, WIDE, train_options(), held_out=False)
     monkeypatch.setattr(nncuda.Context, "memory_info", lambda self: (24 << 30, 24 << 30))

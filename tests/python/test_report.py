@@ -162,7 +162,7 @@ def test_words(run: Path, browser: Browser, tmp_path: Path) -> None:
     for name in ("program", "device", "data", "data_sha256"):
         assert noted[name] in text
     total, active = TINY.num_parameters, TINY.num_active_parameters
-    assert f"{total / 1000:.2f} k, {active / 1000:.2f} k active a token" in text
+    assert f"{total / 1000:.2f} k, {active / 1000:.2f} k active per token" in text
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     measured = {one["step"]: one["held_out_loss"] for one in records if "held_out_loss" in one}
     assert len(measured) == 3 and all(f"{loss:.4f}" in text for loss in measured.values())
@@ -260,7 +260,7 @@ def test_odd_values_in_a_browser(tmp_path: Path, browser: Browser) -> None:
     for number, lines in enumerate([[*WRONG, *odd_lines()], odd_lines()[8:9], odd_lines()[10:11], odd_lines()[:1]]):
         text = show(browser, write_report(write_metrics(tmp_path / str(number), *lines)))
         assert "NaN" not in text.replace("is NaN", "") and "Infinity" not in text and "undefined" not in text
-    assert "the training loss is no finite number at 1 step, first at step 1" in text
+    assert "the training loss is not finite at 1 step, first at step 1" in text
 
 
 def test_metrics_that_are_no_text(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_hostile_text_in_a_browser(run: Path, tmp_path: Path, browser: Browser) 
     spoil(folder)
     text = show(browser, write_report(folder, tmp_path / "page.html"))
     assert text.count("<script>alert(1)</script>") > 6 and 'Training run a <b> & "c"' in text
-    assert not re.search("[\0\x1b\ud800]", text) and "step-00000004 is left out: its training.json" in text
+    assert not re.search("[\0\x1b\ud800]", text) and "step-00000004 was left out: its training.json" in text
     counted = "[...document.querySelectorAll('script, img, iframe')].length"
     assert browser.evaluate(counted) == 2
     # The policy lets no other script run, even one that gets into the page.

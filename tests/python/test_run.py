@@ -122,7 +122,7 @@ def test_metrics_are_complete(tmp_path: Path, ctx: nncuda.Context, data: tuple[P
 
 def test_run_refuses_what_does_not_fit(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
     start(tmp_path / "run", ctx, data, steps=1).run()
-    with pytest.raises(FileExistsError, match="holds a run already"):
+    with pytest.raises(FileExistsError, match="already holds a run"):
         start(tmp_path / "run", ctx, data)
     write_shard(tmp_path / "other.tokens", [np.zeros(500, int)], TINY.vocab_size)
     with pytest.raises(ValueError, match="31 windows; this run was started on data with 74"):
@@ -184,7 +184,8 @@ def test_record_of_a_run(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, 
         good = path.read_bytes()
         path.write_bytes(good[:-2] + bytes([good[-2] ^ 1, good[-1]]))
         there, here = (hashlib.sha256(content).hexdigest()[:12] for content in (good, path.read_bytes()))
-        said = f"{path}: holds other tokens than those this run was started on (SHA-256 {there}… there, {here}… here)"
+        said = f"{path}: holds different tokens from those this run was started on (SHA-256 {there}… there, "
+        said += f"{here}… here)"
         with pytest.raises(FormatError, match=re.escape(said)):
             TrainingRun.resume(tmp_path / "run", ctx, *data)
         if number == 1:

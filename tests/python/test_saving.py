@@ -68,7 +68,7 @@ def test_state_dict(model: MoETransformer, ctx: nncuda.Context) -> None:
 
 def test_words(model: MoETransformer, ctx: nncuda.Context) -> None:
     sizes = f"{TINY.num_parameters:,} parameters, {TINY.num_active_parameters:,} active"
-    words = "MoETransformer(2 layers, hidden size 24, 4 experts (2 a token), vocabulary 48; "
+    words = "MoETransformer(2 layers, hidden size 24, 4 experts (2 per token), vocabulary 48; "
     assert repr(model) == f"{words}{sizes}; f32, cpu, training)"
     assert repr(MoETransformer(ctx, TINY, training=False, precision="bf16")).endswith("; bf16, cpu)")
     assert repr(Trainer(model, OPTIONS)) == f"Trainer(step 0 of 6, {model!r})"

@@ -344,7 +344,7 @@ def test_a_model_whose_tensors_do_not_fit_is_refused(folders: dict[str, Path], t
     for tensors, words in (
         ({name: array for name, array in whole.items() if name != up}, f"lacks the tensor {up}"),
         ({**whole, up: whole[up][:-1]}, r"has shape \[95, 64\]; the configuration makes it \[96, 64\]"),
-        ({**whole, "model.extra": whole[up]}, "has the tensor 'model.extra', which is none of"),
+        ({**whole, "model.extra": whole[up]}, "has the tensor 'model.extra', which no model of"),
         ({**whole, up: whole[up].astype(np.int8)}, "has dtype int8; weights are f32, f16 or bf16"),
     ):
         write_safetensors(tmp_path / "model.safetensors", tensors)

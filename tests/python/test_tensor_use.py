@@ -98,7 +98,7 @@ def test_operators_refuse_what_no_kernel_does(ctx: nncuda.Context) -> None:
     cases: list[tuple[Callable[[], Any], type[Exception], str]] = [
         (lambda: x + ctx.zeros((3, 2)), ValueError, r"\(3, 2\).*\(2, 3\); both must have the same shape"),
         (lambda: x * ctx.zeros(3), ValueError, "same shape"),
-        (lambda: x + ctx.zeros((2, 3), "f16"), TypeError, r'f32 and f16; both must have one dtype: to\("f32"\)'),
+        (lambda: x + ctx.zeros((2, 3), "f16"), TypeError, r'f32 and f16; both must have the same dtype: to\("f32"\)'),
         (lambda: ints + ints, TypeError, r"\+ of a tensor of i32; it must be f32, f16 or bf16"),
         (lambda: ints * 2, TypeError, r"\* of a tensor of i32"),
         (lambda: x / x, TypeError, "no kernel divides by a tensor"),

@@ -157,7 +157,7 @@ def test_batches(tiny: MoETransformer, name: str) -> None:
             with pytest.raises(kind, match=message):
                 tiny.forward(value)
     assert trainer.step == 0 and np.array_equal(before, tiny.parameters.data.numpy())
-    with pytest.raises(ValueError, match=r"must have one shape, \[batch, length\]"):
+    with pytest.raises(ValueError, match=r"must have the same shape, \[batch, length\]"):
         trainer.train_step(**{**good, name: good[name][0]})
 
 

@@ -188,7 +188,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a type beyond all": (changed("token_type", 9, 7), "tokenizer.ggml.token_type has 7 for token 9; it is 1 to 6"),
     "a type of 0": (changed("token_type", 9, 0), "tokenizer.ggml.token_type has 0 for token 9"),
     "an empty token": (changed("tokens", 300, ""), "token 300 of tokenizer.ggml.tokens is empty"),
-    "a token twice": (changed("tokens", 300, "<s>"), "has 1 tokens that others are equal to"),
+    "a token twice": (changed("tokens", 300, "<s>"), "has duplicate tokens (1)"),
     "a byte that is none": (changed("tokens", 5, "<0xGG>"), "byte token 5 is '<0xGG>'; it must be <0x00> to <0xFF>"),
     "a byte too few": (changed("token_type", 5, 1), "has 255 byte tokens; there must be 256, or none"),
     "no unknown token": (changed("token_type", 0, 1), "has 0 unknown tokens; there must be one"),
@@ -229,7 +229,7 @@ WRONG_BPE: dict[str, tuple[dict[str, Any], str]] = {
     "a merge of one": (changed("merges", 1, "abc"), "merge 1 is 'abc'; it must be two tokens with a space between"),
     "a merge of three": (changed("merges", 0, "a b c"), "merge 0 is 'a b c'"),
     "a merge of what is no token": (changed("merges", 0, "abc abc"), "is not a tokenizer of byte-level BPE"),
-    "a token twice": (changed("tokens", 3, "ab"), "has 1 tokens that others are equal to"),
+    "a token twice": (changed("tokens", 3, "ab"), "has duplicate tokens (1)"),
 }
 
 

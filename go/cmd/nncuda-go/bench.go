@@ -56,7 +56,7 @@ timed ones; 1000 calls of cuda_add on one element to warm up, then 10000 timed o
 	set.StringVar(&flags.data, "data", "", "A token shard, or a folder of them.")
 	set.IntVar(&flags.steps, "steps", 10, "Steps that are timed.")
 	set.IntVar(&flags.decode, "decode", 64, "Tokens that are timed.")
-	set.BoolVar(&flags.json, "json", false, "For programs.")
+	set.BoolVar(&flags.json, "json", false, "Write JSON, for programs.")
 	flags.device.add(set)
 	command.AddCommand(newBenchInference(std))
 	return command

@@ -46,7 +46,7 @@ func newBenchInference(std streams) *cobra.Command {
 	set.StringVar(&flags.precision, "precision", string(model.BF16), "What the model computes in.")
 	set.IntVar(&flags.prompt, "prompt", 128, "Tokens of the prompt.")
 	set.IntVar(&flags.tokens, "tokens", 64, "Timed tokens.")
-	set.BoolVar(&flags.json, "json", false, "For programs.")
+	set.BoolVar(&flags.json, "json", false, "Write JSON, for programs.")
 	flags.device.add(set)
 	return command
 }

@@ -162,7 +162,8 @@ func readConfigFile(path string) (*configFile, error) {
 	}
 	for at, line := range bytes.Split(data, []byte("\n")) {
 		if len(line) > formats.TOMLLineBytes {
-			problem := fmt.Sprintf("line %d has %d bytes; one may have %d", at+1, len(line), formats.TOMLLineBytes)
+			problem := fmt.Sprintf("line %d has %d bytes; a line may have at most %d", at+1, len(line),
+				formats.TOMLLineBytes)
 			return nil, &formats.Error{Path: path, Problem: problem}
 		}
 	}
@@ -338,7 +339,7 @@ type deviceFlags struct {
 }
 
 func (d *deviceFlags) add(flags *pflag.FlagSet) {
-	d.addWith(flags, "Worker threads, 1 to 256; results do not depend on it.  [default: all cores]")
+	d.addWith(flags, "Number of worker threads, 1 to 256; it does not affect results.  [default: all cores]")
 }
 
 func (d *deviceFlags) addWith(flags *pflag.FlagSet, threads string) {

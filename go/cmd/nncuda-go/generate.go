@@ -38,13 +38,13 @@ func newGenerate(std streams) *cobra.Command {
 	flags := &generateFlags{}
 	command := &cobra.Command{
 		Use:   "generate [flags] [MODEL] [PROMPT]",
-		Short: "Text, or token ids, from a trained model, as they come.",
-		Long: `Continue PROMPT ("-" reads it from the standard input) with MODEL, and write the text as it comes.
+		Short: "Generate text, or token ids, with a trained model.",
+		Long: `Continue PROMPT ("-" reads it from standard input) with MODEL, and write the text as it is generated.
 
 MODEL is a checkpoint, the folder of a run, or a Mixtral folder from elsewhere that has its tokenizer.model.
 
-With --ids, PROMPT is token ids between spaces or commas, just as the model is to read them, and the output is the
-ids that follow, on one line between spaces; no id ends it early.`,
+With --ids, PROMPT is token ids separated by spaces or commas, which the model reads unchanged, and the output is the
+ids that follow, on one line, separated by spaces; no id ends it early.`,
 		Args: func(_ *cobra.Command, arguments []string) error { return flags.take(arguments) },
 		RunE: func(command *cobra.Command, _ []string) error {
 			return flags.run(command, filepath.Clean(flags.model), flags.prompts[0], std)
@@ -52,20 +52,21 @@ ids that follow, on one line between spaces; no id ends it early.`,
 	}
 	set := command.Flags()
 	set.SortFlags = false
-	set.StringVar(&flags.model, "model", "", "MODEL; the argument is the prompt then.")
+	set.StringVar(&flags.model, "model", "", "The model; the argument is then the prompt.")
 	set.StringArrayVar(&flags.prompts, "prompt", nil, "The prompt.")
 	set.IntVar(&flags.maxTokens, "max-tokens", 0,
-		"Most tokens to write.  [default: 128, or as many as the model's context leaves]")
-	set.BoolVar(&flags.greedy, "greedy", false, "Always take the likeliest token.")
-	set.Float64Var(&flags.temperature, "temperature", 1, "0 is --greedy.")
-	set.IntVar(&flags.topK, "top-k", 0, "Draw among the so many likeliest tokens.")
-	set.Float64Var(&flags.topP, "top-p", 0, "Draw among the likeliest up to this share.")
+		"Maximum number of tokens to write.  [default: 128, or less if the model's context leaves less]")
+	set.BoolVar(&flags.greedy, "greedy", false, "Always pick the most likely token.")
+	set.Float64Var(&flags.temperature, "temperature", 1, "Sampling temperature; 0 is the same as --greedy.")
+	set.IntVar(&flags.topK, "top-k", 0, "Sample only from the K most likely tokens.")
+	set.Float64Var(&flags.topP, "top-p", 0, "Sample only from the most likely tokens that make up this share of the "+
+		"probability.")
 	set.Int64Var(&flags.seed, "seed", 0, "The same seed gives the same text.")
-	set.BoolVar(&flags.ids, "ids", false, "PROMPT is token ids, and so is the output; no tokenizer is needed.")
+	set.BoolVar(&flags.ids, "ids", false, "PROMPT and output are token ids; no tokenizer is needed.")
 	set.StringVar(&flags.precision, "precision", string(model.F32),
-		"What to compute in; weights and cache take half the memory in bf16 and f16.")
+		"The precision to compute in; weights and cache take half the memory in bf16 and f16.")
 	set.BoolVar(&flags.best, "best", false,
-		"Of a run, take the checkpoint with the lowest held-out loss, not the last.")
+		"For a run, use the checkpoint with the lowest held-out loss instead of the last.")
 	flags.device.add(set)
 	return command
 }
@@ -161,7 +162,7 @@ func parseIDs(text string) ([]int32, error) {
 	var ids []int32
 	for _, word := range strings.Fields(strings.ReplaceAll(text, ",", " ")) {
 		if strings.Trim(word, "0123456789") != "" {
-			return nil, usagef("PROMPT has '%s'; with --ids it is token ids, between spaces or commas", word)
+			return nil, usagef("PROMPT has '%s'; with --ids it must be token ids, separated by spaces or commas", word)
 		}
 		id, err := strconv.ParseInt(word, 10, 32)
 		if err != nil {
@@ -183,7 +184,7 @@ type generation struct {
 
 func (g *generation) run(ctx context.Context, flags *generateFlags, stop func() bool, std streams) (err error) {
 	if !flags.ids && g.checkpoint.Tokenizer == nil {
-		return formats.Missing(g.checkpoint.Folder, "holds no tokenizer.model, so it cannot take text")
+		return formats.Missing(g.checkpoint.Folder, "holds no tokenizer.model, so it cannot read text")
 	}
 	device, err := flags.device.open()
 	if err != nil {

@@ -22,11 +22,11 @@ func newInspect(std streams) *cobra.Command {
 	asJSON := false
 	command := &cobra.Command{
 		Use:   "inspect [flags] PATH",
-		Short: "What is in a file or folder.",
+		Short: "Show what is in a file or folder.",
 		Long: `Show what is in PATH: config, tensors, shapes, dtypes, sizes.
 
 PATH is a checkpoint, a run (its last checkpoint), a Mixtral folder from elsewhere, a safetensors file, a token
-shard or a tokenizer. Everything shown has been checked; of a shard, every id.`,
+shard or a tokenizer. Everything shown has been checked, including every id of a shard.`,
 		Args: exactArguments("PATH"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			defer interruptible(command.Context(), std)()
@@ -81,7 +81,7 @@ func describe(path string) (*formats.Object, error) {
 	if err := refuseGGUF(path, "inspect"); err != nil {
 		return nil, err
 	}
-	problem := "is none of the files that nncuda-go knows: token shard, tokenizer (.model), .safetensors"
+	problem := "is not a kind of file that nncuda-go knows: token shard, tokenizer (.model), .safetensors"
 	return nil, &formats.Error{Path: path, Problem: problem}
 }
 

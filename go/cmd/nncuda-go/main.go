@@ -70,8 +70,8 @@ func run(ctx context.Context, arguments []string, std streams) int {
 func newRoot(std streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "nncuda-go",
-		Short: "Train and run mixture-of-experts language models, on the CPU or on a GPU.",
-		Long: "Train and run mixture-of-experts language models, on the CPU or on a GPU.\n\n" +
+		Short: "Train and run mixture-of-experts language models on the CPU or a GPU.",
+		Long: "Train and run mixture-of-experts language models on the CPU or a GPU.\n\n" +
 			"The Python package's command, nncuda, does what this one does not: it makes tokenizers and token shards (`nncuda\n" +
 			"tokenizer train`, `nncuda data encode`), and runs GGUF files, Llamas and BitNets (`nncuda generate`, `nncuda chat`).",
 		Version: train.Version,

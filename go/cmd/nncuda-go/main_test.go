@@ -270,7 +270,7 @@ func TestWrongUse(t *testing.T) {
 		{3, "run.json: cannot be read: no such file", []string{"train", absent, "--resume"}},
 		{3, "there is no model option 'layers'", []string{"train", absent, "--data", work, "--config", wrong}},
 		{3, "none.toml: is not TOML (", []string{"train", absent, "--config", filepath.Join(work, "none.toml")}},
-		{3, "none of the files that nncuda-go knows", []string{"inspect", config}},
+		{3, "not a kind of file that nncuda-go knows", []string{"inspect", config}},
 		{3, "config.json: cannot be read", []string{"inspect", work}},
 		{3, "must be below 2147483647", []string{"generate", work, "99999999999999999999", "--ids"}},
 		{3, "device is \"gpu\"", []string{"train", absent, "--config", config, "--device", "gpu"}},

@@ -44,7 +44,7 @@ func (v *sizeValue) Set(text string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is no number of bytes, such as 141GB or 24GiB", formats.Repr(text))
+	return fmt.Errorf("%s is not a number of bytes, such as 141GB or 24GiB", formats.Repr(text))
 }
 
 // planFlags are the flags of `plan` beside those of the options.
@@ -61,10 +61,10 @@ func newPlan(std streams) *cobra.Command {
 	flags := &planFlags{available: -1}
 	command := &cobra.Command{
 		Use:   "plan [flags]",
-		Short: "What training, or generation, will need of memory.",
-		Long: `Show what training, or generation, will need of a device's memory, and whether it has that.
+		Short: "Show how much memory training or generation will need.",
+		Long: `Show how much memory training or generation will need on a device, and whether the device has it.
 
-Options are those of "nncuda-go train", from the same places. Nothing of the model is made.`,
+Options are those of "nncuda-go train", from the same sources. No part of the model is created.`,
 		Args: exactArguments(),
 		RunE: func(command *cobra.Command, _ []string) error {
 			defer interruptible(command.Context(), std)()
@@ -78,14 +78,14 @@ Options are those of "nncuda-go train", from the same places. Nothing of the mod
 	set.SortFlags = false
 	set.StringVar(&flags.config, "config", "", "A TOML file.")
 	set.StringVar(&flags.preset, "preset", "", presetHelp())
-	set.StringVar(&flags.data, "data", "", "A token shard: its vocabulary is taken.")
+	set.StringVar(&flags.data, "data", "", "A token shard, whose vocabulary size the model gets.")
 	set.BoolVar(&flags.inference, "inference", false,
 		"Plan generation: --batch-size sequences of --context tokens.")
 	set.IntVar(&flags.prompt, "prompt", 0, "With --inference, the longest prompt.  [default: --context]")
-	flags.device.addWith(set, "Worker threads, each of which has scratch of its own.  [default: all cores]")
+	flags.device.addWith(set, "Number of worker threads; each needs scratch memory of its own.  [default: all cores]")
 	set.Var(&flags.available, "available",
-		"Plan for a device with so much memory; a GPU need not be here.")
-	set.BoolVar(&flags.asJSON, "json", false, "For programs.")
+		"Plan for a device with this much free memory; a GPU need not be present.")
+	set.BoolVar(&flags.asJSON, "json", false, "Write JSON, for programs.")
 	flags.options = addOptionFlags(set)
 	return command
 }
@@ -282,7 +282,7 @@ func requireFitIn(free int, ctx *cuda.Context, config model.Config, options trai
 		}
 		problem += "It fits with " + strings.Join(texts, "; or with ") + "."
 	} else if least != nil {
-		problem += fmt.Sprintf("The least that options reach is %s: the model itself is too large.", wayText(*least))
+		problem += fmt.Sprintf("The least that options can reach is %s: the model itself is too large.", wayText(*least))
 		smaller, err := usualRun(machine)
 		if err != nil {
 			return err
@@ -291,7 +291,7 @@ func requireFitIn(free int, ctx *cuda.Context, config model.Config, options trai
 			problem += fmt.Sprintf(" A model that fits is --preset %s (%s).", model.UsualPreset, bytesText(smaller))
 		}
 	}
-	return &train.DoesNotFitError{Sentence: problem + " --start-anyway starts it as it is"}
+	return &train.DoesNotFitError{Sentence: problem + " --start-anyway starts it nevertheless"}
 }
 
 // usualRun is the memory that the usual preset takes.
@@ -351,12 +351,12 @@ func (p planned) object() *formats.Object {
 // show writes the plan for people.
 func (p planned) show(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprint(table, "parameters\ttotal\tactive a token\n")
+	fmt.Fprint(table, "parameters\ttotal\tactive per token\n")
 	for _, count := range plan.Parameters(p.model) {
 		fmt.Fprintf(table, "%s\t%s\t%s\n", count.Kind, countText(count.Total), countText(count.Active))
 	}
 	total, active := countText(p.model.NumParameters()), countText(p.model.NumActiveParameters())
-	fmt.Fprintf(table, "together\t%s\t%s\n\n", total, active)
+	fmt.Fprintf(table, "all\t%s\t%s\n\n", total, active)
 	fmt.Fprintf(table, "memory of %s at the peak\tsize\n", p.device)
 	for _, kind := range plan.Kinds() {
 		if size := p.memory.Bytes[kind]; size > 0 {
@@ -374,7 +374,7 @@ func (p planned) show(out io.Writer) error {
 	if p.memory.Held <= p.free {
 		fmt.Fprintf(out, "It fits, with %s to spare.\n", bytesText(p.free-p.memory.Held))
 	} else {
-		fmt.Fprintf(out, "It does not fit: %s are missing.\n", bytesText(p.memory.Held-p.free))
+		fmt.Fprintf(out, "It does not fit: %s more are needed.\n", bytesText(p.memory.Held-p.free))
 	}
 	for _, way := range p.ways {
 		fmt.Fprintf(out, "It fits with %s.\n", wayText(way))

@@ -40,7 +40,7 @@ func TestPlan(t *testing.T) {
 	}
 	out, _ := call(t, 0, append([]string{"plan"}, append(small, "300MiB")...)...)
 	for _, words := range []string{
-		"together", "moments of AdamW", "It does not fit: ", "It fits with --micro-batch-size ",
+		"all", "moments of AdamW", "It does not fit: ", "It fits with --micro-batch-size ",
 	} {
 		if !strings.Contains(out, words) {
 			t.Errorf("%q is not in\n%s", words, out)
@@ -85,8 +85,8 @@ func TestWrongPlans(t *testing.T) {
 		words     string
 		arguments string
 	}{
-		{exitUsage, "'much' is no number of bytes, such as 141GB or 24GiB", "--available much"},
-		{exitUsage, "'9e18GB' is no number of bytes", "--available 9e18GB"},
+		{exitUsage, "'much' is not a number of bytes, such as 141GB or 24GiB", "--available much"},
+		{exitUsage, "'9e18GB' is not a number of bytes", "--available 9e18GB"},
 		{exitUsage, "--prompt is for --inference", "--prompt 3"},
 		{exitUsage, "'--prompt': 0 is not in the range x>=1", "--inference --prompt 0"},
 		{exitUsage, "threads", "--threads 257"},
@@ -110,12 +110,12 @@ func TestRunThatCannotFitIsNotStarted(t *testing.T) {
 	flags := []string{"train", folder, "--config", filepath.Join(work, "config.toml"), "--batch-size"}
 	_, failure := call(t, exitNoDevice, append(flags, "2000000000")...)
 	if !strings.HasPrefix(failure, "Error: this run needs ") || !strings.Contains(failure, " free. ") ||
-		!strings.HasSuffix(failure, ". --start-anyway starts it as it is\n") {
+		!strings.HasSuffix(failure, ". --start-anyway starts it nevertheless\n") {
 		t.Error(failure)
 	}
 	flags = append(flags, "1", "--hidden-size", "1024", "--ffn-size", "2000000000", "--num-experts", "32")
 	_, failure = call(t, exitNoDevice, flags...)
-	if !strings.Contains(failure, "The least that options reach is --") ||
+	if !strings.Contains(failure, "The least that options can reach is --") ||
 		!strings.Contains(failure, ": the model itself is too large. A model that fits is --preset small (") {
 		t.Error(failure)
 	}

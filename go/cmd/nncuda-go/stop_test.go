@@ -55,7 +55,7 @@ func TestSignalsSave(t *testing.T) {
 		if last := records[len(records)-1].Get("step"); err != nil || last != int64(state.Step) || state.Step < 10 {
 			t.Errorf("%s: saved at step %d, the metrics end with %v (%v)", name, state.Step, last, err)
 		}
-		words := fmt.Sprintf("stopped after step %d of 100000; --resume goes on from there\n", state.Step)
+		words := fmt.Sprintf("stopped after step %d of 100000; --resume continues from there\n", state.Step)
 		if failure.String() != words {
 			t.Errorf("%s: %q, not %q", name, failure, words)
 		}

@@ -33,20 +33,20 @@ func newTrain(std streams) *cobra.Command {
 	flags := &trainFlags{}
 	command := &cobra.Command{
 		Use:   "train [flags] RUN",
-		Short: "Start a training run, or take one up.",
+		Short: "Start or resume a training run.",
 		Long: `Train a model in the folder RUN.
 
-Options come from --preset (with the vocabulary of the data), over it those of a TOML file with the tables [model]
-(also "preset"), [train] and [data] ("data", "held_out", "tokenizer"), over them the flags. Interrupt it, even kill
-it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped. SIGINT and
-SIGTERM end it behind the step that it is in, with a checkpoint; a second one ends it at once.
+Options come from --preset (with the vocabulary of the data), overridden by a TOML file with the tables [model]
+(also "preset"), [train] and [data] ("data", "held_out", "tokenizer"), overridden by the flags. A run may be
+interrupted or even killed: --resume continues from the last checkpoint, to the same bits as a run that never
+stopped. SIGINT or SIGTERM ends it after the current step, with a checkpoint; a second one ends it at once.
 
 --extend --steps N makes a run longer, with another --learning-rate, --min-rate-share or --warmup-steps if they are
-given. The cosine is then stretched to the new end, so that the rate jumps; a line on the standard error says how.
+given. The cosine is then stretched to the new end, so that the rate jumps; a line on standard error says how.
 
 A run that needs more memory than the device has free ("nncuda-go plan") is not started.
 
-Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.`,
+If standard output is not a terminal, the lines of RUN/metrics.jsonl are written to it as they come, and nothing else.`,
 		Args: exactArguments("RUN"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			return flags.run(command, filepath.Clean(arguments[0]), std)
@@ -57,15 +57,15 @@ Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl 
 	set.StringVar(&flags.config, "config", "", "A TOML file.")
 	set.StringVar(&flags.preset, "preset", "", presetHelp())
 	set.StringVar(&flags.data, "data", "", "A token shard, or a folder of them.")
-	set.StringVar(&flags.heldOut, "held-out", "", "The same, to evaluate on.")
-	set.StringVar(&flags.tokenizer, "tokenizer", "", "The tokenizer of the data; it goes into the checkpoints.")
+	set.StringVar(&flags.heldOut, "held-out", "", "The same, for evaluation.")
+	set.StringVar(&flags.tokenizer, "tokenizer", "", "The tokenizer of the data, which is saved with the checkpoints.")
 	set.BoolVar(&flags.resume, "resume", false,
-		"Take the run up from its last checkpoint, with the options it began with.")
+		"Resume the run from its last checkpoint, with its original options.")
 	set.BoolVar(&flags.extend, "extend", false,
-		"Take the run up, done or not, for the larger number of --steps; run.json records it.")
+		"Continue the run, finished or not, up to a larger number of --steps; run.json records it.")
 	flags.device.add(set)
 	set.BoolVar(&flags.startAnyway, "start-anyway", false,
-		"Start even when the device has less memory free than is needed.")
+		"Start even if the device has less free memory than the run needs.")
 	flags.options = addOptionFlags(set)
 	return command
 }
@@ -98,7 +98,7 @@ func (f *trainFlags) check(command *cobra.Command, folder string) error {
 		return nil
 	}
 	if f.resume && f.extend {
-		return usagef("--resume takes a run up as it is, --extend makes it longer; give one of them")
+		return usagef("--resume continues a run as it is, --extend makes it longer; give one of them")
 	}
 	verb, changeable := "resume", train.Changeable()
 	if f.extend {
@@ -114,12 +114,12 @@ func (f *trainFlags) check(command *cobra.Command, folder string) error {
 	}
 	for _, name := range given {
 		if !slices.Contains(changeable, name) {
-			return usagef("--%s goes on with the options of the run; leave out --%s. It takes %s",
+			return usagef("--%s keeps the options of the run; leave out --%s. It takes %s",
 				verb, flagName(name), flagList(append(changeable, "device", "threads", "data", "held_out")))
 		}
 	}
 	if f.extend && !slices.Contains(given, "steps") {
-		return usagef("--extend needs --steps: how many there shall be in all")
+		return usagef("--extend needs --steps, the new total")
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func (f *trainFlags) run(command *cobra.Command, folder string, std streams) err
 	err = runToEnd(stopping, run, std)
 	if errors.Is(err, context.Canceled) {
 		done, steps := run.Trainer.Step(), run.Trainer.Config.Steps
-		fmt.Fprintf(std.err, "stopped after step %d of %d; --resume goes on from there\n", done, steps)
+		fmt.Fprintf(std.err, "stopped after step %d of %d; --resume continues from there\n", done, steps)
 		err = nil
 	}
 	return errors.Join(err, run.Close(), ctx.Close())
@@ -280,7 +280,7 @@ func runToEnd(ctx context.Context, run *train.Run, std streams) error {
 		return run.Train(ctx)
 	}
 	config := run.Trainer.Model.Config
-	fmt.Fprintf(std.out, "%s parameters, %s active a token; %s tokens to train on\n", countText(config.NumParameters()),
+	fmt.Fprintf(std.out, "%s parameters, %s active per token; %s tokens to train on\n", countText(config.NumParameters()),
 		countText(config.NumActiveParameters()), countText(run.Data.Count*run.Data.Length))
 	steps := run.Trainer.Config.Steps
 	bar := progressbar.NewOptions(steps,

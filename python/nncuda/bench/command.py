@@ -33,9 +33,14 @@ if not console.is_terminal:  # a file or a pipe has no width of its own
 
 
 _device_option = click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-_threads_option = click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; default: all cores.")
+_threads_option = click.option(
+    "--threads", type=click.IntRange(1, 256), help="Number of worker threads; default: all cores."
+)
 _json_option = click.option(
-    "--json", "path", type=click.Path(path_type=Path, dir_okay=False), help="Write figures here, after each work anew."
+    "--json",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the figures to this file, again after each task.",
 )
 _STEP = "training step of"
 
@@ -44,17 +49,21 @@ _STEP = "training step of"
 @_device_option
 @_threads_option
 @click.option(
-    "--against", type=click.Choice(["torch", "llama.cpp"]), help="Measure this peer beside each work, in the same run."
+    "--against", type=click.Choice(["torch", "llama.cpp"]), help="Also measure this peer at each task, in the same run."
 )
 @click.option(
     "--model",
     type=click.Path(exists=True, path_type=Path),
-    help="Instead: how fast this GGUF file or Hugging Face folder runs.",
+    help="Measure how fast this GGUF file or Hugging Face folder runs instead.",
 )
-@click.option("--rounds", type=click.IntRange(1, 100), help="With --model: so many rounds.  [default: 3]")
-@click.option("--python", help="With --model: the Python that has llama-cpp-python; default: this, or .venv-interop's.")
-@click.option("--only", multiple=True, help="Works whose group or name contains this text; may be repeated.")
-@click.option("--quick", is_flag=True, help="On a GPU: tiny sizes, once each. Shows that all of it runs, not how fast.")
+@click.option("--rounds", type=click.IntRange(1, 100), help="With --model: number of rounds.  [default: 3]")
+@click.option(
+    "--python", help="With --model: the Python that has llama-cpp-python; default: this one, or that of .venv-interop."
+)
+@click.option("--only", multiple=True, help="Only tasks whose group or name contains this text; may be repeated.")
+@click.option(
+    "--quick", is_flag=True, help="On a GPU: tiny sizes, once each, to show that everything runs, not how fast."
+)
 @_json_option
 @click.pass_context
 def bench(
@@ -69,12 +78,12 @@ def bench(
     quick: bool,
     path: Path | None,
 ) -> None:
-    """Measure the kernels and the training step beside this machine's ceilings, and beside PyTorch.
+    """Measure the kernels and the training step against this machine's ceilings, and against PyTorch.
 
-    With --model: prefill, decoding and memory of a stored model, and with --against llama.cpp that program on the same
-    file and with as many threads, in turns.
+    With --model, measure prefill, decoding and memory of a stored model; --against llama.cpp adds that program, on the
+    same file and with as many threads, in alternation.
 
-    Exits with 1 when a work failed, or gave other results than its peer.
+    The exit code is 1 if a measurement failed, or its results differ from its peer's.
     """
     if click_context.invoked_subcommand is not None:
         return
@@ -102,7 +111,7 @@ def bench(
         cases = step_module.gpu_cases(quick) if on_gpu else step_module.cpu_cases()
         cases = [case for case in cases if wanted(f"{_STEP} {case.name}")]
         if not works and not cases:
-            raise click.UsageError(f"no work matches {', '.join(only)}")
+            raise click.UsageError(f"no task matches {', '.join(only)}")
         peer, no_peer = _peer(against, ctx)
         figures: dict[str, Any] = {"machine": _machine(ctx) | _peer_version(against), "peer_missing": no_peer}
         if no_peer:
@@ -238,7 +247,7 @@ def ceilings(device: str, threads: int | None, path: Path | None) -> None:
 @click.option("--tokens", type=click.IntRange(min=1), default=64, show_default=True, help="Timed tokens.")
 @_device_option
 @_threads_option
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 def inference(
     config_path: Path | None,
     preset: str | None,

@@ -35,7 +35,7 @@ WARM_CALLS, CALLS = 1000, 10000
 @click.option("--steps", type=click.IntRange(min=1), default=10, show_default=True)
 @click.option("--decode", "tokens", type=click.IntRange(min=1), default=64, show_default=True)
 @click.option("--threads", type=click.IntRange(1, 256), help="Worker threads.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 def measure(config: Path, data: Path, steps: int, tokens: int, threads: int | None, as_json: bool) -> None:
     """Time a training step, a decoded token and a call from Python."""
     shards = open_shards(data)

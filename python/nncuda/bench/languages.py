@@ -107,7 +107,7 @@ def shortfalls(medians: dict[str, dict[str, float]]) -> list[str]:
 @click.option("--rounds", type=click.IntRange(min=1), default=Effort.rounds, show_default=True)
 @click.option("--steps", type=click.IntRange(min=1), default=Effort.steps, show_default=True)
 @click.option("--decode", type=click.IntRange(min=1), default=Effort.decode, show_default=True)
-@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; default: all cores.")
+@click.option("--threads", type=click.IntRange(1, 256), help="Number of worker threads; default: all cores.")
 @click.option("--json", "path", type=click.Path(path_type=Path, dir_okay=False), help="Write the medians here, too.")
 def main(
     commands: tuple[str, ...], rounds: int, steps: int, decode: int, threads: int | None, path: Path | None

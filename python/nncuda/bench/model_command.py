@@ -94,8 +94,8 @@ def _table(model: Path, figures: list[Figures], compared: dict[str, Any] | None,
     row("  bytes read at least", lambda s: f"{s['bandwidth'] / 1e9:,.1f} GB/s")
     row("  share of the probed bandwidth", lambda s: f"{s['share']:.0%}")
     row("  time outside the library", lambda s: f"{s['outside']:.1%}")
-    row(f"first token behind {work.prompt}", lambda s: f"{s['first_token'] * 1e3:,.0f} ms", of.get("first_token"))
-    row(f"{work.answer} tokens behind {work.prompt}", lambda s: f"{s['answer']:,.2f} s", of.get("answer"))
+    row(f"first token after {work.prompt}", lambda s: f"{s['first_token'] * 1e3:,.0f} ms", of.get("first_token"))
+    row(f"{work.answer} tokens after {work.prompt}", lambda s: f"{s['answer']:,.2f} s", of.get("answer"))
     for rows in work.batches:
         key = str(rows)
         row(f"{rows} together, tokens/s", lambda s, key=key: f"{s['batched'][key]:,.1f}", of["batched"].get(key))

@@ -57,7 +57,7 @@ class _LazyGroup(FailureGroup):
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="nncuda")
 def main() -> None:
-    """Train and run mixture-of-experts language models, on the CPU or on a GPU.
+    """Train and run mixture-of-experts language models on the CPU or a GPU.
 
     A first run: `nncuda tokenizer train`, `nncuda data encode`, `nncuda train`, `nncuda generate`.
     """

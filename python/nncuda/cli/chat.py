@@ -20,43 +20,54 @@ from .generate import write_statistics
 from .options import Seed
 from .terminal import spoken
 
-_HELP = """/clear   forget the conversation; the system's message stays
-/system  show the system's message, or set it: /system TEXT
-/stats   what the conversation took so far
-/exit    leave, as Ctrl-D does
-Ctrl-C stops an answer; twice without one it leaves."""
+_HELP = """/clear   forget the conversation, but not the system message
+/system  show the system message, or set it: /system TEXT
+/stats   show what the conversation has taken so far
+/exit    exit, as Ctrl-D does
+Ctrl-C stops an answer; pressed twice at the prompt, it exits."""
 
 
 @click.command()
 @click.argument("model", required=False, type=click.Path(exists=True, path_type=Path))
-@click.option("--model", "model_option", type=click.Path(exists=True, path_type=Path), help="MODEL, by name.")
-@click.option("--system", help="What the model is told before the conversation.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Most tokens of an answer.  [default: to the context]")
-@click.option("--temperature", type=click.FloatRange(min=0), default=0.7, show_default=True, help="0: the likeliest.")
-@click.option("--top-k", type=click.IntRange(min=1), help="Draw among the so many likeliest tokens.")
+@click.option("--model", "model_option", type=click.Path(exists=True, path_type=Path), help="The model.")
+@click.option("--system", help="The system message.")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    help="Maximum number of tokens of an answer.  [default: what the context leaves]",
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(min=0),
+    default=0.7,
+    show_default=True,
+    help="0: always the most likely token.",
+)
+@click.option("--top-k", type=click.IntRange(min=1), help="Sample only from the K most likely tokens.")
 @click.option(
     "--top-p",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.95,
     show_default=True,
-    help="Draw among the likeliest up to this share.",
+    help="Sample only from the most likely tokens that make up this share of the probability.",
 )
 @click.option("--seed", type=Seed(), default=0, show_default=True)
-@click.option("--context", type=click.IntRange(min=1), help="Tokens that see one another.  [default: to 8192]")
+@click.option("--context", type=click.IntRange(min=1), help="The context length.  [default: the model's, at most 8192]")
 @click.option("--cache-format", type=click.Choice(CACHE_FORMATS), default="f16", show_default=True)
 @click.option(
     "--weights",
     type=click.Choice(PLACES),
     default="auto",
     show_default=True,
-    help="On a CPU: copied into memory, which is read faster, or in the mapped file; auto: as memory allows.",
+    help="On a CPU: copy the weights into memory, which is faster to read, or use the mapped file; auto: copy if "
+    "memory allows.",
 )
-@click.option("--stats", is_flag=True, help="Tokens and bytes a second, at the end, on the standard error.")
+@click.option("--stats", is_flag=True, help="Print tokens and bytes per second to standard error at the end.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
 @click.option(
     "--threads",
     type=click.IntRange(1, 256),
-    help="Worker threads; results do not depend on it.  [default: all cores]",
+    help="Number of worker threads; it does not affect results.  [default: all cores]",
 )
 def chat(
     model: Path | None,
@@ -76,8 +87,8 @@ def chat(
 ) -> None:
     """Talk with MODEL: a GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint or a run.
 
-    Each line is a message; the answer comes in the form of the model's chat template. /help lists the commands. Ctrl-C
-    stops an answer; at the prompt, Ctrl-C twice or Ctrl-D leaves.
+    Each line is a message; messages are formatted with the model's chat template. /help lists the commands. Ctrl-C
+    stops an answer; at the prompt, Ctrl-D or a second Ctrl-C exits.
     """
     path = model_option or model
     if path is None or (model_option and model):
@@ -89,7 +100,9 @@ def chat(
         conversation = Conversation(loaded, system, Sampling(temperature, top_k, top_p, seed), max_tokens)
         conversation.check()
         if loaded.stored.chat_template.plain:
-            click.echo("The model has no chat template: it sees lines that begin with User: and Assistant:", err=True)
+            click.echo(
+                "The model has no chat template: it is given lines that begin with User: and Assistant:", err=True
+            )
         session = _Session(conversation, seconds)
         session.run()
         if stats:
@@ -122,7 +135,7 @@ class _Session:
                 if interrupted:
                     return
                 interrupted = True
-                click.echo("Ctrl-C once more, or Ctrl-D, leaves.", err=True)
+                click.echo("Press Ctrl-C again, or Ctrl-D, to exit.", err=True)
                 continue
             interrupted = False
             if line.strip() in ("/exit", "/quit"):
@@ -166,8 +179,8 @@ class _Session:
         click.echo()
         if conversation.left_out > left_out:
             click.echo(
-                f"(The conversation no longer fits into {conversation.model.context} tokens: its first "
-                f"{conversation.left_out} messages are left out.)",
+                f"(The conversation no longer fits in {conversation.model.context} tokens: its first "
+                f"{conversation.left_out} messages were dropped.)",
                 err=True,
             )
 

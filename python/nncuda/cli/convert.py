@@ -21,25 +21,26 @@ _HEADS = [name for name in FORMATS if name != "f32"]
 @click.argument("model", metavar="IN", type=click.Path(exists=True, path_type=Path))
 @click.argument("out", metavar="OUT", type=click.Path(path_type=Path))
 @click.option(
-    "--to", "form", type=click.Choice(FORMS, case_sensitive=False), required=True, help="The form of the matrices."
+    "--to", "form", type=click.Choice(FORMS, case_sensitive=False), required=True, help="Format of the matrices."
 )
 @click.option(
     "--head",
     type=click.Choice(_HEADS, case_sensitive=False),
     help="Format of the LM head, or of the embeddings that serve as one; the effect on logits is measured.  "
-    "[default: as it is]",
+    "[default: unchanged]",
 )
 @click.option(
     "--dtype",
     type=click.Choice(("f32", "f16", "bf16"), case_sensitive=False),
-    help="Of all numbers of hf and hf-packed, the scales too; f32 keeps these.  [default: that of the embeddings]",
+    help="Dtype of all numbers in hf and hf-packed, including scales; f32 keeps those exact.  [default: that of the "
+    "embeddings]",
 )
 @click.option("--force", is_flag=True, help="Replace OUT if it is a file.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
 @click.option(
     "--threads",
     type=click.IntRange(1, 256),
-    help="Worker threads; results do not depend on it.  [default: all cores]",
+    help="Number of worker threads; it does not affect results.  [default: all cores]",
 )
 def convert(
     model: Path,
@@ -51,8 +52,8 @@ def convert(
     device: str,
     threads: int | None,
 ) -> None:
-    """Write the BitNet IN in another form as OUT. Weights stay the same, and scales, but in hf and hf-packed, where
-    they are rounded to the dtype.
+    """Convert the BitNet IN to another format and write it to OUT. Weights stay the same, and so do scales, except in
+    hf and hf-packed, which round them to the dtype.
 
     \b
     hf         a Hugging Face folder: -1, 0 and 1 as numbers, and their scale
@@ -68,7 +69,7 @@ def convert(
         raise click.UsageError(f"{out} exists; a folder is never replaced")
     require_room(out, force)
     if out.resolve() == model.resolve():
-        raise click.UsageError("OUT is IN; they must be two files")
+        raise click.UsageError("IN and OUT are the same; they must be two files")
     opened = StoredModel.open(model)
     total = opened.num_parameters
     terminal = console()
@@ -103,7 +104,7 @@ def _effect(model: Path, out: Path, before: str, device: str, threads: int | Non
 
     effect = logits_effect(lambda: load(model), lambda: load(out))
     return (
-        f"against the head in {before}, {effect.positions} positions: divergence {effect.divergence:.2g} nats (at most "
-        f"{effect.largest_divergence:.2g}), the same first token in {100 * effect.same_first:.1f} %, logits differ by "
-        f"at most {effect.difference:.2g} (their deviation is {effect.deviation:.2g})"
+        f"compared with the head in {before}, over {effect.positions} positions: divergence {effect.divergence:.2g} "
+        f"nats (at most {effect.largest_divergence:.2g}), the same most likely token in {100 * effect.same_first:.1f} "
+        f"%, logits differ by at most {effect.difference:.2g} (their standard deviation is {effect.deviation:.2g})"
     )

@@ -28,20 +28,25 @@ def data() -> None:
 @click.option(
     "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The shard to write (.tokens)."
 )
-@click.option("--held-out", type=click.Path(dir_okay=False, path_type=Path), help="A second shard, of held-out files.")
+@click.option(
+    "--held-out", type=click.Path(dir_okay=False, path_type=Path), help="A second shard to write, of held-out files."
+)
 @click.option(
     "--held-out-share",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    help="Share of the files that are held out, chosen by a hash of their names.",
+    help="Share of files to hold out; a hash of their names chooses them.",
+)
+@click.option(
+    "--include", multiple=True, default=["*"], show_default=True, help="Patterns of file names to take from folders."
 )
 @click.option(
     "--no-held-out",
     is_flag=True,
     help="Encode all of TEXT, although a shard of held-out text lies beside that of --out.",
 )
-@click.option("--include", multiple=True, default=["*"], show_default=True, help="Patterns of file names in folders.")
+@click.option("--include", multiple=True, default=["*"], show_default=True, help="Patterns of file names to take from folders.")
 @click.option("--force", is_flag=True, help="Replace the files of --out and --held-out if there are such.")
 def encode(
     text: tuple[Path, ...],
@@ -53,9 +58,9 @@ def encode(
     include: tuple[str, ...],
     force: bool,
 ) -> None:
-    """Encode TEXT, files or folders of them, each file between begin and end tokens.
+    """Encode TEXT, which is files or folders of them, putting each file between begin and end tokens.
 
-    Files that are not UTF-8 text are left out. Where a shard of held-out text lies beside that of --out, one of
+    Files that are not UTF-8 text are skipped. Where a shard of held-out text lies beside that of --out, one of
     --held-out and --no-held-out must be given: a model measured on text that it learned from shows nothing.
     """
     if held_out is not None and (no_held_out or held_out.resolve() == out.resolve()):
@@ -78,7 +83,7 @@ def encode(
         texts = (content for member in members if (content := read_text(member)) is not None)
         digest = tokenizer_digest(tokenizer.model)
         count = write_shard(path, encode_texts(tokenizer, texts), tokenizer.vocab_size, digest)
-        click.echo(f"{path}: {count:,} tokens of {len(members)} files")
+        click.echo(f"{path}: {count:,} tokens from {len(members)} files")
 
 
 def _held_out_beside(out: Path) -> Path | None:

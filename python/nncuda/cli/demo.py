@@ -74,11 +74,19 @@ OPTIONS = TrainConfig.preset(
 
 
 @click.command()
-@click.option("--text", type=click.Path(exists=True, path_type=Path), help="Train on this file or folder instead.")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/demo"), show_default=True)
-@click.option("--steps", type=click.IntRange(min=1), help="Train for so many steps instead.")
 @click.option(
-    "--precision", type=click.Choice(get_args(Precision)), default="f32", show_default=True, help="What to compute in."
+    "--text",
+    type=click.Path(exists=True, path_type=Path),
+    help="Train on this file or folder instead of Python's library.",
+)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/demo"), show_default=True)
+@click.option("--steps", type=click.IntRange(min=1), help="Train for this many steps instead of 1000.")
+@click.option(
+    "--precision",
+    type=click.Choice(get_args(Precision)),
+    default="f32",
+    show_default=True,
+    help="The precision to compute in.",
 )
 @click.option(
     "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
@@ -86,15 +94,15 @@ OPTIONS = TrainConfig.preset(
 @click.option(
     "--threads",
     type=click.IntRange(1, 256),
-    help="Worker threads; results do not depend on it.  [default: all cores]",
+    help="Number of worker threads; it does not affect results.  [default: all cores]",
 )
 def demo(
     text: Path | None, out: Path, steps: int | None, precision: Precision, device: str, threads: int | None
 ) -> None:
     """Train a tokenizer and a small mixture-of-experts model, draw its curves, and let it complete three prompts.
 
-    Without --text it learns from the source and the docstrings of this Python's standard library. A run that was
-    interrupted goes on where it was; one that is complete shows its results again.
+    Without --text it learns from the source and the docstrings of this Python's standard library. An interrupted run
+    continues where it stopped; a complete one shows its results again.
     """
     from ..report import write_report
 
@@ -119,14 +127,14 @@ def demo(
         complete = training.trainer.step == training.trainer.config.steps
         prompts = _prompts(source, text is None)
         if run_with_progress(training, _SampleLog(training, tokenizer, out, prompts[0])):
-            terminal.print("stopped; the same command goes on from there")
+            terminal.print("stopped; the same command continues from there")
             return
         machine = None if complete else _machine(ctx)
         _show_results(training, tokenizer, out, prompts, machine)
     page = write_report(out)
     minutes = (time.perf_counter() - began) / 60
     terminal.print(
-        f"everything is in {out}; {minutes:.1f} minutes in all, {training.seconds / 60:.1f} of them training"
+        f"everything is in {out}; it took {minutes:.1f} minutes, {training.seconds / 60:.1f} of them training"
     )
     terminal.print(f"{page} shows it all: curves, experts, samples", soft_wrap=True, highlight=False)
 
@@ -150,7 +158,7 @@ def _prepare(source: Path, out: Path, options: TrainConfig, is_library: bool) ->
         found = read_json(note)
         if {name: found.get(name) for name in described} == described:
             return
-        raise click.ClickException(f"{out} holds a run of something else; remove it, or choose another --out")
+        raise click.ClickException(f"{out} holds a different run; remove it, or choose another --out")
     files = find_texts([source], ("*.py",) if is_library else ("*",), _SKIPPED if is_library else ())
     texts = {file: content for file in files if (content := read_text(file)) is not None}
     train_files, held_out_files = split_held_out(list(texts), HELD_OUT_SHARE)
@@ -256,7 +264,7 @@ def _show_results(
     write_file(out / "results.json", json.dumps(summary, indent=2) + "\n")
     terminal.rule(align="left")
     terminal.print(
-        f"held-out loss {loss:.3f} nats a token; unigram entropy of the held-out text {entropy:.3f}: "
+        f"held-out loss {loss:.3f} nats per token; unigram entropy of the held-out text {entropy:.3f}: "
         f"the model is {entropy - loss:.3f} below it",
         soft_wrap=True,
     )

@@ -11,5 +11,5 @@ from .. import doctor as examination
 
 @click.command()
 def doctor() -> None:
-    """Show engine, instruction set, threads, GPU and versions; say what is wrong and how to mend it."""
+    """Show engine, instruction set, threads, GPU and versions; say what is wrong and how to fix it."""
     sys.exit(examination.main())

@@ -23,23 +23,31 @@ _DIFFERENT = 1
 @click.option("--model", type=click.Path(exists=True, path_type=Path), required=True,
               help="A GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint or a run.")  # fmt: skip
 @click.option(
-    "--layer", "layers", type=click.IntRange(min=0), multiple=True, help="Which layer; may be repeated.  [default: 0]"
+    "--layer",
+    "layers",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="The layer to show; may be repeated.  [default: 0]",
 )
 @click.option("--prompt", required=True, help="The text to run.")
 @click.option("--ids", "as_ids", is_flag=True, help="The prompt is token ids; no tokenizer is needed.")
-@click.option("--values", type=click.IntRange(0, 64), default=3, show_default=True, help="So many values of each step.")
-@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Keep all values here, as safetensors.")
+@click.option(
+    "--values", type=click.IntRange(0, 64), default=3, show_default=True, help="How many values of each step to show."
+)
+@click.option(
+    "--save", type=click.Path(dir_okay=False, path_type=Path), help="Save all values to this file, as safetensors."
+)
 @click.option("--compare", "other", type=click.Path(exists=True, path_type=Path),
-              help="A dump of --save, or a Hugging Face folder, which transformers runs in f32.")  # fmt: skip
+              help="A dump written by --save, or a Hugging Face folder, which transformers runs in f32.")  # fmt: skip
 @click.option("--tolerance", type=click.FloatRange(min=0), default=1e-3, show_default=True,
-              help="A value differs beyond this share of its step's largest.")  # fmt: skip
+              help="A value differs if it is off by more than this share of its step's largest value.")  # fmt: skip
 @click.option("--cache-format", type=click.Choice(CACHE_FORMATS), default="f32",
-              show_default=True, help="In which keys and values are kept.")  # fmt: skip
+              show_default=True, help="Format of the cached keys and values.")  # fmt: skip
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
 @click.option(
     "--threads",
     type=click.IntRange(1, 256),
-    help="Worker threads; results do not depend on it.  [default: all cores]",
+    help="Number of worker threads; it does not affect results.  [default: all cores]",
 )
 def dump(
     model: Path,
@@ -54,10 +62,10 @@ def dump(
     device: str,
     threads: int | None,
 ) -> None:
-    """Show every step of a layer for a prompt: from the embedding over attention and experts to the logits.
+    """Show every step of a layer for a prompt, from the embedding through attention and experts to the logits.
 
-    The steps are those of the engine that generates, one kernel call after the other. With --compare, the first value
-    that differs is named; exit code 1 then.
+    The steps are those of the inference engine, one kernel call after another. With --compare, the first value that
+    differs is reported, and the exit code is then 1.
     """
     layers = layers or (0,)
     with LanguageModel.load(model, device=device, threads=threads, cache_format=cache_format) as loaded:
@@ -84,7 +92,7 @@ def _ids(text: str) -> list[int]:
     try:
         return [int(word) for word in text.replace(",", " ").split()]
     except ValueError:
-        raise click.UsageError("with --ids the prompt is whole numbers, such as '1 15043 3186'") from None
+        raise click.UsageError("with --ids the prompt must be whole numbers, such as '1 15043 3186'") from None
 
 
 def _other(path: Path, mine: Dump, layers: tuple[int, ...]) -> Dump:
@@ -128,7 +136,9 @@ def _show_differences(differences: list[Difference], theirs: Dump, tolerance: fl
     terminal.print(table)
     first = next((each for each in differences if each.index is not None), None)
     if first is None:
-        terminal.print(f"no value differs by more than {tolerance:g} of its step's largest", highlight=False)
+        terminal.print(
+            f"no value differs by more than {tolerance:g} of its step's largest value value", highlight=False
+        )
     else:
         terminal.print(
             f"first difference: {first.step} {list(first.index or ())}: {np.float32(first.mine)} here, "

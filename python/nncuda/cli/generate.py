@@ -29,61 +29,77 @@ _USUAL_TOKENS = 128
 
 @click.command()
 @click.argument("arguments", nargs=-1, metavar="[MODEL] [PROMPT]...")
-@click.option("--model", "model_option", metavar="PATH", help="MODEL; all arguments are prompts then.")
-@click.option("--prompt", "prompts", multiple=True, metavar="TEXT", help="A prompt; several run together.")
+@click.option("--model", "model_option", metavar="PATH", help="The model; all arguments are then prompts.")
+@click.option(
+    "--prompt", "prompts", multiple=True, metavar="TEXT", help="A prompt; may be repeated, and all run together."
+)
 @click.option(
     "--max-tokens",
     type=click.IntRange(min=0),
-    help="Most tokens to write.  [default: 128, or as many as the model's context leaves]",
+    help="Maximum number of tokens to write.  [default: 128, or less if the model's context leaves less]",
 )
-@click.option("--greedy", is_flag=True, help="Always take the likeliest token.")
-@click.option("--temperature", type=click.FloatRange(min=0), default=1.0, show_default=True, help="0 is --greedy.")
-@click.option("--top-k", type=click.IntRange(min=1), help="Draw among the so many likeliest tokens.")
-@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Draw among the likeliest up to this share.")
+@click.option("--greedy", is_flag=True, help="Always pick the most likely token.")
+@click.option(
+    "--temperature",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    help="Sampling temperature; 0 is the same as --greedy.",
+)
+@click.option("--top-k", type=click.IntRange(min=1), help="Sample only from the K most likely tokens.")
+@click.option(
+    "--top-p",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Sample only from the most likely tokens that make up this share of the probability.",
+)
 @click.option(
     "--seed",
     type=Seed(),
     default=0,
     show_default=True,
-    help="The same seed gives the same text. Prompt i of several draws with seed + i.",
+    help="The same seed gives the same text. Of several prompts, prompt i uses seed + i.",
 )
-@click.option(
-    "--ids", "as_ids", is_flag=True, help="PROMPT is token ids, and so is the output; no tokenizer is needed."
-)
+@click.option("--ids", "as_ids", is_flag=True, help="PROMPT and output are token ids; no tokenizer is needed.")
 @click.option(
     "--engine",
     is_flag=True,
-    help="Run a checkpoint on the inference engine too, which takes several prompts.",
+    help="Run a checkpoint on the inference engine, too, which takes several prompts.",
 )
-@click.option("--context", type=click.IntRange(min=1), help="Engine: tokens that see one another.  [default: to 8192]")
+@click.option(
+    "--context", type=click.IntRange(min=1), help="Engine: the context length.  [default: the model's, at most 8192]"
+)
 @click.option(
     "--cache-format",
     type=click.Choice(CACHE_FORMATS),
     default="f16",
     show_default=True,
-    help="Engine: what keys and values are kept in.",
+    help="Engine: format of the cached keys and values.",
 )
 @click.option(
     "--weights",
     type=click.Choice(PLACES),
     default="auto",
     show_default=True,
-    help="Engine, CPU: copied into memory, which is read faster, or in the mapped file; auto: as memory allows.",
+    help="Engine, CPU: copy the weights into memory, which is faster to read, or use the mapped file; auto: copy if "
+    "memory allows.",
 )
-@click.option("--stats", is_flag=True, help="Engine: tokens and bytes a second, at the end, on the standard error.")
+@click.option("--stats", is_flag=True, help="Engine: print tokens and bytes per second to standard error at the end.")
 @click.option(
     "--precision",
     type=click.Choice(get_args(Precision)),
-    help="Checkpoints: what to compute in; weights and cache take half the memory in bf16 and f16.  [default: f32]",
+    help="Checkpoints: the precision to compute in; weights and cache take half the memory in bf16 and f16.  [default: "
+    "f32]",
 )
-@click.option("--best", is_flag=True, help="Of a run, take the checkpoint with the lowest held-out loss, not the last.")
+@click.option(
+    "--best", is_flag=True, help="For a run, use the checkpoint with the lowest held-out loss instead of the last."
+)
 @click.option(
     "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
 )
 @click.option(
     "--threads",
     type=click.IntRange(1, 256),
-    help="Worker threads; results do not depend on it.  [default: all cores]",
+    help="Number of worker threads; it does not affect results.  [default: all cores]",
 )
 def generate(
     arguments: tuple[str, ...],
@@ -106,16 +122,16 @@ def generate(
     device: str,
     threads: int | None,
 ) -> None:
-    """Continue PROMPT ("-" reads it from the standard input) with MODEL, and write the text as it comes.
+    """Continue PROMPT ("-" reads it from standard input) with MODEL, and write the text as it is generated.
 
     MODEL is a GGUF file or a Hugging Face folder of a Llama or BitNet, which run on the inference engine; or a
     checkpoint, the folder of a run, or a Mixtral folder, which run as in training (the same tokens as from Go and Rust)
     unless --engine is given.
 
-    Several prompts run together; their texts are written in order, with a line "---" between them.
+    Several prompts run together; their texts are written in order, separated by a line "---".
 
-    With --ids, PROMPT is token ids between spaces or commas, just as the model is to read them, and the output is the
-    ids that follow, on one line between spaces; no id ends it early.
+    With --ids, PROMPT is token ids separated by spaces or commas, which the model reads unchanged, and the output is
+    the ids that follow, on one line, separated by spaces; no id ends it early.
     """
     path, texts = _model_and_prompts(model_option, arguments, prompts)
     texts = [sys.stdin.read() if text == "-" else text for text in texts]
@@ -248,7 +264,7 @@ def _checkpoint_pieces(
         yield from _ids_stream(checkpoint.model(ctx, precision=precision), prompt_ids, max_tokens, sampling)
         return
     if checkpoint.tokenizer is None:
-        raise FormatError(checkpoint.folder, "holds no tokenizer.model, so it cannot take text")
+        raise FormatError(checkpoint.folder, "holds no tokenizer.model, so it cannot read text")
     generator = TextGenerator(checkpoint.model(ctx, precision=precision), checkpoint.tokenizer)
     if max_tokens is None:
         max_tokens = min(_USUAL_TOKENS, generator.room(prompt))
@@ -259,7 +275,9 @@ def _parse_ids(text: str, vocab: int) -> list[int]:
     ids: list[int] = []
     for word in text.replace(",", " ").split():
         if not word.isascii() or not word.isdigit():
-            raise click.UsageError(f"PROMPT has {word!r}; with --ids it is token ids, between spaces or commas")
+            raise click.UsageError(
+                f"PROMPT has {word!r}; with --ids it must be token ids, separated by spaces or commas"
+            )
         if int(word) >= vocab:
             raise ValueError(f"PROMPT[{len(ids)}] is {int(word)}; it must be 0 to {vocab - 1}")
         ids.append(int(word))

@@ -35,14 +35,14 @@ _CHARACTERS_SHOWN = 200
 @click.option(
     "--ternary",
     is_flag=True,
-    help="Also show the scale and the share of zeros of each ternary matrix, which reads them all.",
+    help="Also show the scale and the share of zeros of each ternary matrix; this reads all of them.",
 )
 def inspect(path: Path, as_json: bool, ternary: bool) -> None:
     """Show what is in PATH: config, tensors, shapes, dtypes, sizes.
 
     PATH is a checkpoint, a run (its last checkpoint), a Llama, Mixtral or BitNet folder from elsewhere, a GGUF file, a
-    safetensors file, a token shard or a tokenizer. Everything shown has been checked; of a shard, every id. Long
-    arrays of a GGUF file's metadata are shortened.
+    safetensors file, a token shard or a tokenizer. Everything shown has been checked, including every id of a shard.
+    Long arrays of a GGUF file's metadata are shortened.
     """
     content = describe(path)
     if ternary:
@@ -130,7 +130,7 @@ def describe(path: Path) -> dict[str, Any]:
     if path.suffix == ".safetensors":
         return {"kind": "safetensors", "path": str(path), **_describe_tensors(SafetensorsFile(path))}
     raise FormatError(
-        path, "is none of the files that nncuda knows: GGUF, token shard, tokenizer (.model), .safetensors"
+        path, "is not a kind of file that nncuda knows: GGUF, token shard, tokenizer (.model), .safetensors"
     )
 
 

@@ -38,7 +38,7 @@ _PRESETS = {"model": PRESETS, "train": TRAIN_PRESETS}
 preset_option = click.option(
     "--preset",
     type=click.Choice(sorted(PRESETS)),
-    help=f"Sizes, and training options that fit them, to begin with.  [default: {USUAL_PRESET}]",
+    help=f"Preset to start from: sizes, and training options that fit them.  [default: {USUAL_PRESET}]",
 )
 
 
@@ -133,7 +133,7 @@ def read_config(path: Path) -> ConfigFile:
     content = read_regular(path, TOML_BYTES)
     for number, line in enumerate(content.splitlines(), 1):
         if len(line) > TOML_LINE_BYTES:
-            raise FormatError(path, f"line {number} has {len(line)} bytes; one may have {TOML_LINE_BYTES}")
+            raise FormatError(path, f"line {number} has {len(line)} bytes; a line may have at most {TOML_LINE_BYTES}")
     try:
         text = content.decode("utf-8")
         file = ConfigFile(path, text, tomllib.loads(text))

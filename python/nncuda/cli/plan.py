@@ -38,7 +38,7 @@ class _Size(click.ParamType):
         match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?(?:e[0-9]{1,2})?) ?([a-z]*)", str(value).lower())
         size = float(match[1]) * self._UNITS[match[2]] if match and match[2] in self._UNITS else math.inf
         if size >= 2.0**63:
-            self.fail(f"{value!r} is no number of bytes, such as 141GB or 24GiB", param, ctx)
+            self.fail(f"{value!r} is not a number of bytes, such as 141GB or 24GiB", param, ctx)
         return int(size)
 
 
@@ -47,7 +47,7 @@ class _Size(click.ParamType):
     "--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file."
 )
 @preset_option
-@click.option("--data", type=click.Path(exists=True, path_type=Path), help="A token shard: its vocabulary is taken.")
+@click.option("--data", type=click.Path(exists=True, path_type=Path), help="A token shard, whose vocabulary size the model gets.")
 @click.option("--inference", is_flag=True, help="Plan generation: --batch-size sequences of --context tokens.")
 @click.option(
     "--prompt", type=click.IntRange(min=1), help="With --inference, the longest prompt.  [default: --context]"
@@ -58,10 +58,10 @@ class _Size(click.ParamType):
 @click.option(
     "--threads",
     type=click.IntRange(1, 256),
-    help="Worker threads, each of which has scratch of its own.  [default: all cores]",
+    help="Number of worker threads; each needs scratch memory of its own.  [default: all cores]",
 )
-@click.option("--available", type=_Size(), help="Plan for a device with so much memory; a GPU need not be here.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--available", type=_Size(), help="Plan for a device with this much free memory; a GPU need not be present.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 @config_options
 def plan(
     config_path: Path | None,
@@ -75,9 +75,9 @@ def plan(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Show what training, or generation, will need of a device's memory, and whether it has that.
+    """Show how much memory training or generation will need on a device, and whether the device has it.
 
-    Options are those of `nncuda train`, from the same places. Nothing of the model is made.
+    Options are those of `nncuda train`, from the same sources. No part of the model is created.
     """
     if prompt is not None and not inference:
         raise click.UsageError("--prompt is for --inference")
@@ -128,11 +128,11 @@ def require_fit(ctx: Context, model: MoEConfig, train: TrainConfig, held_out: bo
     if ways:
         problem += f"It fits with {'; or with '.join(map(_way_text, ways))}."
     elif least is not None:
-        problem += f"The least that options reach is {_way_text(least)}: the model itself is too large."
+        problem += f"The least that options can reach is {_way_text(least)}: the model itself is too large."
         smaller = plan_training(MoEConfig.preset(USUAL_PRESET), TrainConfig.preset(USUAL_PRESET), machine)
         if smaller.held <= free:
             problem += f" A model that fits is --preset {USUAL_PRESET} ({bytes_text(smaller.held)})."
-    raise DoesNotFitError(f"{problem} --start-anyway starts it as it is")
+    raise DoesNotFitError(f"{problem} --start-anyway starts it nevertheless")
 
 
 def _way_text(way: Way) -> str:
@@ -162,11 +162,11 @@ def _values(model: MoEConfig, planned: MemoryPlan, device: str, free: int, ways:
 
 def _show(model: MoEConfig, planned: MemoryPlan, device: str, free: int, ways: list[Way]) -> None:
     terminal = console()
-    counts = Table("parameters", "total", "active a token")
+    counts = Table("parameters", "total", "active per token")
     for name, (total, met) in parameters_by_kind(model).items():
         counts.add_row(name, count_text(total), count_text(met))
     counts.add_section()
-    counts.add_row("together", count_text(model.num_parameters), count_text(model.num_active_parameters))
+    counts.add_row("all", count_text(model.num_parameters), count_text(model.num_active_parameters))
     terminal.print(counts)
     table = Table(f"memory of {device} at the peak", "size")
     for kind, size in planned.bytes.items():
@@ -181,7 +181,7 @@ def _show(model: MoEConfig, planned: MemoryPlan, device: str, free: int, ways: l
     if planned.held <= free:
         verdict = f"It fits, with {bytes_text(free - planned.held)} to spare."
     else:
-        verdict = f"It does not fit: {bytes_text(planned.held - free)} are missing."
+        verdict = f"It does not fit: {bytes_text(planned.held - free)} more are needed."
     terminal.print(verdict, highlight=False)
     for way in ways:
         terminal.print(f"It fits with {_way_text(way)}.", highlight=False, soft_wrap=True)

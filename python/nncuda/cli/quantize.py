@@ -21,18 +21,18 @@ _FORMAT = click.Choice(list(FORMATS), case_sensitive=False)
 @click.command()
 @click.argument("model", metavar="IN", type=click.Path(exists=True, path_type=Path))
 @click.argument("out", metavar="OUT.gguf", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--format", "format_name", type=_FORMAT, required=True, help="Of the matrices.")
+@click.option("--format", "format_name", type=_FORMAT, required=True, help="Format of the matrices.")
 @click.option(
     "--output-format",
     type=_FORMAT,
-    help="Of the LM head.  [default: q6_k where the others have fewer bits, else theirs]",
+    help="Format of the LM head.  [default: q6_k if --format has fewer bits, else that of --format]",
 )
 @click.option("--force", is_flag=True, help="Replace OUT.gguf if there is one.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
 @click.option(
     "--threads",
     type=click.IntRange(1, 256),
-    help="Worker threads; results do not depend on it.  [default: all cores]",
+    help="Number of worker threads; it does not affect results.  [default: all cores]",
 )
 def quantize(
     model: Path,
@@ -43,11 +43,11 @@ def quantize(
     device: str,
     threads: int | None,
 ) -> None:
-    """Write the model IN as the GGUF file OUT.gguf, which llama.cpp opens too.
+    """Write the model IN as the GGUF file OUT.gguf, which llama.cpp can open, too.
 
     IN is a Hugging Face folder of a Llama or Mixtral, a checkpoint, a run (its last checkpoint), or a GGUF file in f32,
     f16 or bf16. Norms, biases and routers become f32. A matrix whose rows are not whole blocks of the format gets
-    another: q5_0 for q4_k, q5_1 for q5_k, q8_0 for q6_k, and f16 where even 32 does not divide them.
+    another format: q5_0 for q4_k, q5_1 for q5_k, q8_0 for q6_k, and f16 if the rows are not even a multiple of 32.
     """
     require_room(out, force)
     opened = StoredModel.open(model)

@@ -17,8 +17,9 @@ from .terminal import console
 def report(run: Path, out: Path | None) -> None:
     """Write one HTML page about the training run in RUN: curves, experts, checkpoints, options.
 
-    The page needs nothing else, no network and no other file. It may be written while the run is going on, and shows
-    the run as it stands then; what the run's files do not hold, or hold in a way that cannot be shown, it says.
+    The page is complete in itself: it needs no network and no other file. It may be written while the run is going on,
+    and shows the run as it stands at that point; it says so where the run's files lack something, or hold it in a form
+    that cannot be shown.
     """
     from ..report import write_report
 

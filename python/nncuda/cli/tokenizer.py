@@ -20,18 +20,22 @@ def tokenizer() -> None:
 @click.option(
     "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The tokenizer file to write."
 )
-@click.option("--vocab-size", type=click.IntRange(min=8), default=32000, show_default=True, help="Pieces in all.")
+@click.option(
+    "--vocab-size", type=click.IntRange(min=8), default=32000, show_default=True, help="Total number of pieces."
+)
 @click.option("--model-type", type=click.Choice(["unigram", "bpe"]), default="unigram", show_default=True)
 @click.option(
     "--character-coverage",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.9995,
     show_default=True,
-    help="Share of the text's characters that get pieces; the others are spelled in bytes.",
+    help="Share of the text's characters that get pieces of their own; the others are spelled in bytes.",
 )
-@click.option("--include", multiple=True, default=["*"], show_default=True, help="Patterns of file names in folders.")
 @click.option(
-    "--sample", type=click.IntRange(min=0), default=0, help="Learn from so many lines, drawn at random; 0: all."
+    "--include", multiple=True, default=["*"], show_default=True, help="Patterns of file names to take from folders."
+)
+@click.option(
+    "--sample", type=click.IntRange(min=0), default=0, help="Learn from this many lines, chosen at random; 0: all."
 )
 @click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True)
 @click.option("--force", is_flag=True, help="Replace the file of --out if there is one.")
@@ -46,9 +50,9 @@ def train(
     threads: int,
     force: bool,
 ) -> None:
-    """Train a tokenizer on TEXT, files or folders of them.
+    """Train a tokenizer on TEXT, which is files or folders of them.
 
-    Ids 0, 1, 2, 3 are pad, unknown, begin and end. Files that are not UTF-8 text are left out.
+    Ids 0, 1, 2, 3 are pad, unknown, begin and end. Files that are not UTF-8 text are skipped.
     """
     require_room(out, force)
     texts = [content for path in find_texts(text, include) if (content := read_text(path)) is not None]

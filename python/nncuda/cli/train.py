@@ -39,20 +39,18 @@ from .terminal import console, count_text
 )
 @preset_option
 @click.option("--data", type=click.Path(exists=True, path_type=Path), help="A token shard, or a folder of them.")
-@click.option("--held-out", type=click.Path(exists=True, path_type=Path), help="The same, to evaluate on.")
+@click.option("--held-out", type=click.Path(exists=True, path_type=Path), help="The same, for evaluation.")
 @click.option(
     "--tokenizer",
     "tokenizer_path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The tokenizer of the data; it goes into the checkpoints.",
+    help="The tokenizer of the data, which is saved with the checkpoints.",
 )
-@click.option(
-    "--resume", is_flag=True, help="Take the run up from its last checkpoint, with the options it began with."
-)
+@click.option("--resume", is_flag=True, help="Resume the run from its last checkpoint, with its original options.")
 @click.option(
     "--extend",
     is_flag=True,
-    help="Take the run up, done or not, for the larger number of --steps; run.json records it.",
+    help="Continue the run, finished or not, up to a larger number of --steps; run.json records it.",
 )
 @click.option(
     "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
@@ -60,9 +58,9 @@ from .terminal import console, count_text
 @click.option(
     "--threads",
     type=click.IntRange(1, 256),
-    help="Worker threads; results do not depend on it.  [default: all cores]",
+    help="Number of worker threads; it does not affect results.  [default: all cores]",
 )
-@click.option("--start-anyway", is_flag=True, help="Start even when the device has less memory free than is needed.")
+@click.option("--start-anyway", is_flag=True, help="Start even if the device has less free memory than the run needs.")
 @config_options
 def train(
     run: Path,
@@ -80,17 +78,18 @@ def train(
 ) -> None:
     """Train a model in the folder RUN.
 
-    Options come from --preset (with the vocabulary of the data), over it those of a TOML file with the tables [model]
-    (also `preset`), [train] and [data] (`data`, `held_out`, `tokenizer`), over them the flags. Interrupt it, even kill
-    it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped. SIGINT and
-    SIGTERM end it behind the step that it is in, with a checkpoint; a second one ends it at once.
+    Options come from --preset (with the vocabulary of the data), overridden by a TOML file with the tables [model]
+    (also `preset`), [train] and [data] (`data`, `held_out`, `tokenizer`), overridden by the flags. A run may be
+    interrupted or even killed: --resume continues from the last checkpoint, to the same bits as a run that never
+    stopped. SIGINT or SIGTERM ends it after the current step, with a checkpoint; a second one ends it at once.
 
     --extend --steps N makes a run longer, with another --learning-rate, --min-rate-share or --warmup-steps if they are
-    given. The cosine is then stretched to the new end, so that the rate jumps; a line on the standard error says how.
+    given. The cosine is then stretched to the new end, so that the rate jumps; a line on standard error says how.
 
     A run that needs more memory than the device has free (`nncuda plan`) is not started.
 
-    Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.
+    If standard output is not a terminal, the lines of RUN/metrics.jsonl are written to it as they come, and nothing
+    else.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     with Context(device, threads=threads) as ctx:
@@ -114,7 +113,7 @@ def train(
     if stopped:
         click.echo(
             f"stopped after step {training.trainer.step} of {training.trainer.config.steps}; "
-            "--resume goes on from there",
+            "--resume continues from there",
             err=True,
         )
 
@@ -122,17 +121,17 @@ def train(
 def _refuse_others(given: list[str], resume: bool, extend: bool) -> None:
     """UsageError for the first of the flags `given` that a run does not go on with, or when --extend has no --steps."""
     if resume and extend:
-        raise click.UsageError("--resume takes a run up as it is, --extend makes it longer; give one of them")
+        raise click.UsageError("--resume continues a run as it is, --extend makes it longer; give one of them")
     verb, changeable = ("extend", (*SCHEDULE, *CHANGEABLE)) if extend else ("resume", CHANGEABLE)
     for name in given:
         if name not in changeable:
             taken = [f"--{other.replace('_', '-')}" for other in (*changeable, "device", "threads", "data", "held_out")]
             raise click.UsageError(
-                f"--{verb} goes on with the options of the run; leave out --{name.replace('_', '-')}. "
+                f"--{verb} keeps the options of the run; leave out --{name.replace('_', '-')}. "
                 f"It takes {', '.join(taken[:-1])} and {taken[-1]}"
             )
     if extend and "steps" not in given:
-        raise click.UsageError("--extend needs --steps: how many there shall be in all")
+        raise click.UsageError("--extend needs --steps, the new total")
 
 
 def _data_paths(file: ConfigFile, *flags: Path | None) -> tuple[Path, Path | None, Path | None]:
@@ -200,7 +199,7 @@ def run_with_progress(training: TrainingRun, after_step: Callable[[RunProgress],
     trainer, terminal = training.trainer, console()
     config = trainer.model.config
     terminal.print(
-        f"{count_text(config.num_parameters)} parameters, {count_text(config.num_active_parameters)} active a token; "
+        f"{count_text(config.num_parameters)} parameters, {count_text(config.num_active_parameters)} active per token; "
         f"{count_text(training.data.windows * training.data.length)} tokens to train on; {trainer.model.ctx}"
     )
     bar = Progress(

@@ -168,7 +168,9 @@ class StoredTensor:
         """The elements of a format without blocks, in its NumPy dtype and in `shape`; no copy. TypeError for others."""
         dtype = FORMATS[self.format].numpy
         if dtype is None:
-            raise TypeError(f"tensor {self.name} is in {self.format}, a block format; kernels.dequantize gives numbers")
+            raise TypeError(
+                f"tensor {self.name} is in {self.format}, a block format; kernels.dequantize converts it to numbers"
+            )
         return self.data.view(dtype).reshape(self.shape)
 
     def f32(self) -> np.ndarray:

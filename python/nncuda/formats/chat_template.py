@@ -49,7 +49,7 @@ class ChatTemplate:
         self.plain = template is None
         self.template = PLAIN if template is None else template
         if len(self.template) > LONGEST_TEMPLATE:
-            problem = f"has {len(self.template)} characters; it may have {LONGEST_TEMPLATE}"
+            problem = f"has {len(self.template)} characters; it may have at most {LONGEST_TEMPLATE}"
             raise FormatError(source, f"the chat template {problem}")
         self._source, self._variables, self._seconds = source, {"bos_token": begin, "eos_token": end}, seconds
         self._sandbox = Sandbox("chat_template_worker.py", _MEMORY)
@@ -84,7 +84,7 @@ def template_from_gguf(metadata: Mapping[str, Any], source: str | os.PathLike[st
     """The chat template in the metadata of a GGUF file."""
     template = metadata.get("tokenizer.chat_template")
     if template is not None and not isinstance(template, str):
-        raise FormatError(source, "tokenizer.chat_template is no string")
+        raise FormatError(source, "tokenizer.chat_template is not a string")
     return template
 
 

@@ -39,7 +39,7 @@ def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if most is not None and size > most:
-            raise FormatError(path, f"has {size} bytes; a file of its kind may have {most}")
+            raise FormatError(path, f"has {size} bytes; a file of its kind may have at most {most}")
         try:
             content = file.read(size + 1)
         except OSError as error:

@@ -83,7 +83,7 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
             raise FormatError(path, f"is truncated, or not a safetensors file ({excerpt(str(error))})") from error
         names = self._file.keys()
         if len(names) > FILE_TENSORS:
-            raise FormatError(path, f"has {len(names)} tensors; a file may have {FILE_TENSORS}")
+            raise FormatError(path, f"has {len(names)} tensors; a file may have at most {FILE_TENSORS}")
         # What follows is as the package checked it, if each name is there once: it takes the last of two.
         header = parse_json(path, self._header)
         self.metadata: dict[str, str] = dict(self._file.metadata() or {})
@@ -94,7 +94,7 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
         if dtype is None:
             problem = f"has dtype {excerpt(values['dtype'])}, which this program cannot use"
         elif math.prod(max(size, 1) for size in shape) * dtype.itemsize >= 2**63:  # beside a 0 the package allows it
-            problem = f"has shape {shown(list(shape))}, which is beyond any memory"
+            problem = f"has shape {shown(list(shape))}, which is larger than any memory"
         else:
             return _Entry(dtype, shape, *values["data_offsets"])
         raise FormatError(self.path, f"tensor {shown(name)} {problem}")
@@ -141,7 +141,7 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
         start = 8 + len(self._header)
         size = start + max((entry.last for entry in self._entries.values()), default=0)
         if raw.size != size or raw[8:start].tobytes() != self._header:
-            raise FormatError(self.path, "was changed since it was opened")
+            raise FormatError(self.path, "has changed since it was opened")
         return raw[start:]
 
 
@@ -149,7 +149,7 @@ def _read_header(file: BinaryIO) -> bytes:
     """The JSON of a file's header, small enough to be parsed. ValueError when the file has none such."""
     length = int.from_bytes(file.read(8), "little")
     if length > HEADER_BYTES:
-        raise ValueError(f"a header of {length} bytes; one may have {HEADER_BYTES}")
+        raise ValueError(f"a header of {length} bytes; it may have at most {HEADER_BYTES}")
     header = file.read(length)
     check_marks(header, JSON_MARKS)
     return header

@@ -70,7 +70,7 @@ class Sandbox:
             raise
         if not line:
             _end(self._process)
-            raise SandboxError("ended its process, perhaps for want of memory")
+            raise SandboxError("ended its process, perhaps because it ran out of memory")
         answer = json.loads(line)
         if "error" in answer:
             raise SandboxError(f"fails: {answer['error']}")

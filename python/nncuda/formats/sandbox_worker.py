@@ -31,7 +31,7 @@ def _answer(program: Callable[[dict, bytes], dict[str, Any]], request: dict, dat
     except BaseException as error:  # a library in Rust that gives up is no Exception
         if type(error).__name__ != "PanicException":
             raise
-        return {"error": "the library that reads it gives up"}
+        return {"error": "the library that reads it gave up"}
 
 
 def main() -> None:

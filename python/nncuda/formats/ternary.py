@@ -77,7 +77,7 @@ class TernaryMatrix:
         packed = self.data.reshape(tern2_shape(self.shape))
         rows, columns = self.shape
         if (rows % _LANES or columns % _LANES) and (tern2_bytes(tern2_codes(packed, self.shape)) != packed).any():
-            raise self.wrong("has weights other than 0 behind its last row or column")
+            raise self.wrong("has weights other than 0 beyond its last row or column")
         return packed
 
     def wrong(self, problem: str) -> FormatError:
@@ -165,7 +165,7 @@ def codes_of_bits(packed: np.ndarray, shift: int) -> np.ndarray:
 def check_bits(matrix: TernaryMatrix, packed: np.ndarray) -> None:
     """FormatError unless all pairs of bits are 0, 1 or 2."""
     if (packed & packed >> 1 & 0x55).any():
-        raise matrix.wrong("has two bits 3, which are no ternary weight")
+        raise matrix.wrong("has a two-bit code 3, which is not a ternary weight")
 
 
 def from_packed(

@@ -185,7 +185,7 @@ class Tokenizer:
         except (RuntimeError, OSError, UnicodeDecodeError) as error:  # the last, of its own sentence with a piece in it
             raise FormatError(source, f"is not a SentencePiece model ({error})") from error
         if self.vocab_size == 0:
-            raise FormatError(source, "is not a SentencePiece model, or one without pieces")
+            raise FormatError(source, "is not a SentencePiece model, or has no pieces")
         for token in range(self.vocab_size):  # SentencePiece loads such a piece, and fails when a text has it
             try:
                 self._processor.id_to_piece(token)
@@ -232,7 +232,7 @@ class Tokenizer:
         return next(ordinary, 0)
 
     def encode(self, text: str, *, begin: bool = False, end: bool = False, special: bool = False) -> list[int]:
-        """Ids of a text, between the begin and end ids when asked for. `special` as in `TextTokenizer`; the text behind
+        """Ids of a text, between the begin and end ids when asked for. `special` as in `TextTokenizer`; the text after
         a control token starts anew, with the space that some models put before a text."""
         require_text(text)
         if special:

@@ -167,7 +167,7 @@ class _Metadata:
                 f"tokenizer.ggml.unknown_token_id is {shown(named)}, but the unknown token is {int(unknown[0])}",
             )
         if len(set(tokens)) != len(tokens):
-            raise FormatError(self.source, f"has {len(tokens) - len(set(tokens))} tokens that others are equal to")
+            raise FormatError(self.source, f"has duplicate tokens ({len(tokens) - len(set(tokens))})")
         return PieceModel(
             tokens,
             [float(score) for score in scores],

@@ -55,7 +55,7 @@ def _failing(source: str | os.PathLike[str], what: str) -> Iterator[None]:
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise FormatError(source, f"{what}: the library that reads it gives up") from error
+        raise FormatError(source, f"{what}: the library that reads it gave up") from error
 
 
 # Seconds for any file or text, and for each byte of it: a file of 38 MB loads in 2 s, a text of 1 MB takes half of one.
@@ -205,7 +205,7 @@ def byte_level_bpe(
     expressions, whole_words = CUTS[cut]
     vocabulary = {token: index for index, token in enumerate(tokens)}
     if len(vocabulary) != len(tokens):
-        raise FormatError(source, f"has {len(tokens) - len(vocabulary)} tokens that others are equal to")
+        raise FormatError(source, f"has duplicate tokens ({len(tokens) - len(vocabulary)})")
     with _failing(source, "is not a tokenizer of byte-level BPE"):
         tokenizer = tokenizers.Tokenizer(models.BPE(vocabulary, list(merges), ignore_merges=whole_words))
         cuts = [pre_tokenizers.Split(Regex(expression), "isolated") for expression in expressions]

@@ -100,7 +100,7 @@ def _byte_level(folder: Path) -> tuple[dict[str, Any], list[str], list[int]]:
     steps = _steps(content.get("pre_tokenizer"))
     byte_level = any(step.get("type") == "ByteLevel" for step in steps)
     if not isinstance(model, Mapping) or not isinstance(vocabulary, Mapping) or model.get("type") != "BPE":
-        raise FormatError(path, "is no BPE; a GGUF file needs the tokenizer.model of this tokenizer")
+        raise FormatError(path, "is not a BPE; a GGUF file needs the tokenizer.model of this tokenizer")
     if model.get("byte_fallback"):
         return _from_merges(path, content, model, vocabulary)
     if not byte_level:

@@ -39,7 +39,7 @@ def available_isas() -> list[str]:
 @click.option(
     "--isa", type=click.Choice([*ISAS, "all"]), help="Instruction set of the CPU engine; default: the widest."
 )
-@click.option("--threads", type=click.IntRange(1, 256), help="Worker threads; default: all cores.")
+@click.option("--threads", type=click.IntRange(1, 256), help="Number of worker threads; default: all cores.")
 @click.option("--kernel", "kernels", multiple=True, help="Only this kernel; may be repeated.")
 @click.option("--fixtures", type=click.Path(path_type=Path, file_okay=False), help="Another folder of fixtures.")
 @click.option(

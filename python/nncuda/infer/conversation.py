@@ -78,7 +78,8 @@ class Conversation:
                 if length <= self.model.context:
                     return visible  # with what room there is
                 raise ValueError(
-                    f"the message and the system's make {length} tokens; the context has room for {self.model.context}"
+                    f"the message and the system message have {length} tokens; the context has room for "
+                    f"{self.model.context}"
                 )
             self.left_out += 2  # a question and its answer
 

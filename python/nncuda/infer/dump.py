@@ -73,7 +73,7 @@ class Dump:
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise FormatError(path, "is not a dump that `nncuda dump --save` wrote") from error
         if sorted(names) != sorted(file):
-            raise FormatError(path, "has other tensors than the steps that it names")
+            raise FormatError(path, "has tensors that do not match the steps that it names")
         return cls(source, ids, {name: file[name] for name in names})
 
 

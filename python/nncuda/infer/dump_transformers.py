@@ -90,7 +90,7 @@ def take(folder: Path, ids: Sequence[int], layers: Collection[int]) -> Dump:
         behind(model.model.norm, "norm")
         behind(model.lm_head, "logits")
     except AttributeError as error:
-        raise ValueError(f"{folder}: {type(model).__name__} has other parts than a Llama ({error})") from error
+        raise ValueError(f"{folder}: {type(model).__name__} is not built like a Llama ({error})") from error
     module_of_model.apply_rotary_pos_emb = rotate_and_keep
     try:
         with torch.no_grad():

@@ -20,9 +20,10 @@ from ..token_ids import Ids, prompt_ids
 class Sampling:
     """How the next token is chosen.
 
-    temperature     divides the logits; 0 takes the likeliest token
-    top_k           draws among the so many likeliest; None draws among all
-    top_p           draws among the shortest run of likeliest tokens that reaches this probability; None: no such limit
+    temperature     divides the logits; 0 always picks the most likely token
+    top_k           samples only from this many of the most likely tokens; None from all
+    top_p           samples only from the shortest run of most likely tokens that reaches this probability; None: from
+                    all
     seed            the same seed gives the same tokens; sequence r of a batch uses seed + r
     """
 
@@ -128,7 +129,7 @@ class _Sequences:
 
 
 def room(model: MoETransformer, prompt: int) -> int:
-    """How many tokens a model can write behind a prompt of so many; 0 when the prompt alone is too long."""
+    """How many tokens a model can write after a prompt of so many; 0 when the prompt alone is too long."""
     # The last token written is not read again, so it needs no room.
     return max(0, model.config.extended_context - prompt + 1)
 

@@ -42,7 +42,7 @@ class Event:
 
     prompt      which prompt it belongs to, from 0
     token       its id
-    text        what it adds to the text that is certain: a character that more tokens complete, or words that may be
+    text        what it adds to the final text: a character that more tokens complete, or words that may be
                 the beginning of a stop string, come with a later event
     finish      None, or why this is the prompt's last event: "end" (the model ended the text: the token is not part of
                 it), "stop" (a stop string came up: the text ends before it), "length" (max_new_tokens), "cancelled"
@@ -138,7 +138,7 @@ class LanguageModel(DeviceBound):
 
     @property
     def context(self) -> int:
-        """Most tokens of a sequence that see one another."""
+        """The context length: how many tokens of a sequence attend to one another."""
         return self.engine.context
 
     def encode(self, prompt: Prompt) -> np.ndarray:
@@ -163,7 +163,7 @@ class LanguageModel(DeviceBound):
         end_ids: Sequence[int] | None = None,
         cancel: Flag | None = None,
     ) -> Iterator[Event]:
-        """Continues one prompt, or several together, and gives every token as it comes.
+        """Continues one prompt, or several together, and yields every token as it is generated.
 
         A prompt is a text or a sequence of ids; those of a batch may have any lengths, and there may be more than
         `max_batch`: what finds no room waits. Each ends with an event whose `finish` says why: after `max_new_tokens`
@@ -268,9 +268,9 @@ class LanguageModel(DeviceBound):
     ) -> Iterator[str]:
         """The answer to a conversation, piece by piece, in the form that the model's chat template gives it.
 
-        Messages are mappings with "role" ("system", "user", "assistant") and "content". What of the conversation is
-        still in the cache is not computed again. A model without a template sees each turn on a line of its own, behind
-        its role, and the answer ends where it would begin the next.
+        Messages are mappings with "role" ("system", "user", "assistant") and "content". The part of the conversation
+        that is still in the cache is not computed again. A model without a template sees each turn on a line of its
+        own, after its role, and the answer ends where it would begin the next.
         """
         if stop is None:
             stop = PLAIN_STOPS if self.stored.chat_template.plain else ()
@@ -287,13 +287,13 @@ class LanguageModel(DeviceBound):
         return self.engine.check_ids(ids)
 
     def logits(self, ids: Prompt) -> np.ndarray:
-        """The logits behind each token of one text, f32 [tokens, vocab]: those of row t are for the token behind t."""
+        """The logits after each token of one text, f32 [tokens, vocab]: row t predicts the token after t."""
         checked = self.encode(ids)
         with self.ctx._turns:
             return self.engine.logits(checked)
 
     def room(self, ids: Sequence[int] | np.ndarray) -> int:
-        """How many tokens can be written behind a prompt before its beginning drops out of sight."""
+        """How many tokens can be written after a prompt before its beginning drops out of sight."""
         # The last token drawn is never run.
         return max(0, self.context - len(ids) + 1)
 
@@ -365,7 +365,7 @@ class LanguageModel(DeviceBound):
 
     def _text_tokenizer(self) -> Any:
         if self.tokenizer is None:
-            raise ValueError(f"{self.stored.path} has no tokenizer, so it takes and gives ids alone")
+            raise ValueError(f"{self.stored.path} has no tokenizer, so it accepts and returns ids only")
         return self.tokenizer
 
 

@@ -91,7 +91,7 @@ class Scheduler:
         many pages as its continuation may come to need."""
         cache = self.engine.cache
         if len(prompt) == 0:
-            raise ValueError("a prompt must have at least one token: that which begins a text will do")
+            raise ValueError("a prompt must have at least one token; the one that begins a text is enough")
         if len(prompt) > cache.context:
             raise ValueError(f"the prompt has {len(prompt)} tokens; the context has room for {cache.context}")
         if max_new_tokens < 0:

@@ -21,7 +21,7 @@ class TextGenerator:
         self.tokenizer = tokenizer
 
     def stream(self, prompt: str, max_new_tokens: int, sampling: Sampling = GREEDY) -> Iterator[str]:
-        """The continuation, piece by piece, as soon as a piece is certain. TypeError when the prompt is no text."""
+        """The continuation, piece by piece, as soon as a piece is final. TypeError when the prompt is no text."""
         ids = self._encode(prompt)
         return self._pieces(generate(self.model, ids, max_new_tokens, sampling, self.tokenizer.end_id))
 
@@ -45,7 +45,7 @@ class TextGenerator:
             yield rest
 
     def room(self, prompt: str) -> int:
-        """How many tokens the model can write behind a prompt; 0 when the prompt alone is too long."""
+        """How many tokens the model can write after a prompt; 0 when the prompt alone is too long."""
         return room(self.model, len(self._encode(prompt)))
 
     def complete(self, prompt: str, max_new_tokens: int, sampling: Sampling = GREEDY) -> str:

@@ -43,7 +43,7 @@ class RopeTables:
 
 
 class KVCache:
-    """Keys and values of past tokens, one layer after the other, with room for `capacity` tokens a sequence, and all
+    """Keys and values of past tokens, one layer after the other, with room for `capacity` tokens per sequence, and all
     else that running a model over them needs from step to step.
 
     starts     i32 [batch] on the device: the tokens of each sequence, which is the position of its next one

@@ -181,7 +181,7 @@ def _matrix(
         if quantization.online:
             raise FormatError(
                 folder,
-                f"tensor {name} has dtype uint8, packed weights, which its config.json has none of",
+                f"tensor {name} has dtype uint8, that of packed weights, but config.json describes none",
             )
         if rows % 4:
             raise FormatError(folder, f"tensor {name} has {rows} outputs; packed weights need a multiple of 4")

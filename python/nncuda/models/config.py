@@ -35,14 +35,14 @@ def check_precision(value: object) -> None:
 class MoEConfig:
     """Sizes and options of a `MoETransformer`. The defaults are the configuration "6.9b".
 
-    vocab_size          tokens of the vocabulary
+    vocab_size          size of the vocabulary
     hidden_size         width of the residual stream
-    num_layers          blocks
+    num_layers          number of blocks
     num_heads           query heads of attention
     num_kv_heads        key and value heads: 1 is multi-query attention, num_heads multi-head
-    head_dim            elements a head; a multiple of 8, at most 256
-    num_experts         experts a layer
-    experts_per_token   how many of them each token goes to
+    head_dim            elements per head; a multiple of 8, at most 256
+    num_experts         experts per layer
+    experts_per_token   experts that each token goes to
     ffn_size            inner width of an expert
     context             longest sequence in training, and at inference without stretching the rotary embedding
     extended_context    longest sequence at inference with `ntk_alpha`
@@ -98,7 +98,9 @@ class MoEConfig:
         )
         tensors = self.num_layers * (7 + 3 * experts) + 3
         if tensors > MODEL_TENSORS:
-            raise ValueError(f"num_layers and num_experts make {tensors} tensors; a model may have {MODEL_TENSORS}")
+            raise ValueError(
+                f"num_layers and num_experts make {tensors} tensors; a model may have at most {MODEL_TENSORS}"
+            )
         if self.num_parameters > MODEL_PARAMETERS:
             raise ValueError("the sizes make a model of more parameters than any machine holds")
 

@@ -291,7 +291,7 @@ def _rope_from_folder(values: Mapping[str, Any], head_dim: int, default_base: fl
     base = given.number("rope_theta", _Values(values).number("rope_theta", default_base))
     if rope.get("partial_rotary_factor") not in (None, 1.0):
         raise ValueError(
-            f"partial_rotary_factor is {shown(rope['partial_rotary_factor'])}; this engine turns whole heads"
+            f"partial_rotary_factor is {shown(rope['partial_rotary_factor'])}; this engine rotates whole heads"
         )
     if kind == "default":
         return Rope(base=base)

@@ -127,7 +127,7 @@ class MoETransformer(DeviceBound):
         config = self.config
         return (
             f"MoETransformer({config.num_layers} layers, hidden size {config.hidden_size}, "
-            f"{config.num_experts} experts ({config.experts_per_token} a token), vocabulary {config.vocab_size}; "
+            f"{config.num_experts} experts ({config.experts_per_token} per token), vocabulary {config.vocab_size}; "
             f"{config.num_parameters:,} parameters, {config.num_active_parameters:,} active; "
             f"{self.precision}, {self.ctx.device}{'' if self.gradients is None else ', training'})"
         )
@@ -265,7 +265,7 @@ class MoETransformer(DeviceBound):
         return np.stack([_of_forward(block.moe.counts).numpy() for block in self.blocks])
 
     def expert_choices(self) -> np.ndarray:
-        """Experts of each token in the last forward call, likeliest first, [layers, tokens, experts_per_token]."""
+        """Experts of each token in the last forward call, most likely first, [layers, tokens, experts_per_token]."""
         return np.stack([_of_forward(block.moe.choices).numpy() for block in self.blocks])
 
     def cache(self, batch: int, capacity: int) -> KVCache:

@@ -182,7 +182,7 @@ def _open_gguf(path: Path) -> StoredModel:
             continue
         name = name_of_gguf(theirs)
         if name is None or name in found or name in matrices:
-            raise FormatError(path, f"has the tensor {shown(theirs)}, which is none of a model of this architecture")
+            raise FormatError(path, f"has the tensor {shown(theirs)}, which no model of this architecture has")
         found[name] = [file[theirs]]
     return StoredModel(path, config, _checked(path, config, found), file, matrices)
 
@@ -204,9 +204,7 @@ def _open_folder(folder: Path) -> StoredModel:
             continue
         if matrices is not None and is_part_of_matrix(theirs):
             if theirs not in matrices and theirs.removesuffix("_scale") not in matrices:
-                raise FormatError(
-                    folder, f"has the tensor {shown(theirs)}, which is none of a model of this configuration"
-                )
+                raise FormatError(folder, f"has the tensor {shown(theirs)}, which no model of this configuration has")
             continue
         if quantization is not None and theirs in quantization.blocks:
             found[theirs] = [table_in_blocks(folder, config, theirs, quantization.blocks[theirs], files)]
@@ -257,7 +255,7 @@ def _checked(path: Path, config: LlamaConfig, found: dict[str, list[StoredTensor
         found["lm_head.weight"] = found["model.embed_tokens.weight"]
     for name in found:
         if name not in shapes:
-            raise FormatError(path, f"has the tensor {shown(name)}, which is none of a model of this configuration")
+            raise FormatError(path, f"has the tensor {shown(name)}, which no model of this configuration has")
     for name, shape in shapes.items():
         if name not in found:
             raise FormatError(path, f"lacks the tensor {name} of shape {list(shape)}")

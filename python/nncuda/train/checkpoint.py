@@ -178,7 +178,9 @@ def read_training_state(path: str | os.PathLike[str]) -> TrainingState:
     whole = {"step": (0, COUNT), "data_position": (0, _MOST_WINDOWS), "data_windows": (1, _MOST_WINDOWS)}
     scaling = values.pop("loss_scaling", None)
     if set(values) != {*whole, "seconds", "train", "held_out_loss"}:
-        raise FormatError(path, f"has the entries {', '.join(sorted(values))}; some are missing or too many")
+        raise FormatError(
+            path, f"has the entries {', '.join(sorted(values))}; some are missing, or should not be there"
+        )
     for name, (least, most) in whole.items():
         if type(values[name]) is not int or not least <= values[name] <= most:  # type: ignore[operator]
             problem = f"{name} is {shown(values[name])}; it must be a whole number, from {least} to {most}"

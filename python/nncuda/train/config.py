@@ -87,33 +87,33 @@ def usual_warmup(steps: int) -> int:
 class TrainConfig:
     """Everything that decides the bits of a training run, beside the model and the data; and when it reports.
 
-    steps               updates in all; the schedule ends here
-    batch_size          sequences an update
+    steps               total number of updates; the schedule ends here
+    batch_size          sequences per update
     micro_batch_size    sequences that run at once; the gradients of the micro-batches of an update are added up
-    sequence_length     tokens a sequence
+    sequence_length     tokens per sequence
     learning_rate       highest rate, reached after the warm-up
     min_rate_share      the cosine ends at this share of it
     warmup_steps        steps of linear warm-up, fewer than there are steps; None is a twentieth of them, from 1 to 2000
-    beta1, beta2, eps   AdamW's
+    beta1, beta2, eps   AdamW parameter
     weight_decay        decoupled, on matrices only
     clip_norm           largest global norm of the gradients; None never clips
     max_loss            a reported loss above it ends the run as diverged; None is 10 ln(vocab_size)
-    activation_checkpointing  to save memory, every so many blocks one keeps its input alone and recomputes the rest in
+    activation_checkpointing  to save memory, every n-th block keeps only its input and recomputes the rest in
                         backward, with the same bits: 1 is every block, 0 none
-    recompute_experts   the same, in the other blocks, for what lies inside their experts
+    recompute_experts   the same, in the other blocks, for the inside of their experts
     precision           what the model computes in: f32, bf16, or f16, whose losses are scaled; weights and gradients
                         are kept in f32
-    moments             what both moments of AdamW are kept in, to save memory: f32, bf16, or f8, which is 8-bit codes
+    moments             format of both AdamW moments, to save memory: f32, bf16, or f8, which is 8-bit codes
                         with a scale for every 256 parameters
-    loss_scale          scale of the losses to begin with, with f16
+    loss_scale          initial loss scale, with f16
     loss_scale_growth   factor of the scale after `loss_scale_interval` steps without an overflow
     loss_scale_backoff  factor of the scale after a step whose gradients overflow, which is skipped
     loss_scale_interval  steps without an overflow after which the scale grows
-    seed                of the initial weights and of the data order
-    eval_every          steps between evaluations on held-out text; 0 evaluates at the end alone
-    eval_batches        batches an evaluation takes, always the same ones; 0 takes all
-    save_every          steps between checkpoints; 0 saves at the end alone
-    keep_checkpoints    how many of the newest to keep, beside the best
+    seed                seed of the initial weights and of the data order
+    eval_every          steps between evaluations on held-out text; 0 evaluates only at the end
+    eval_batches        batches per evaluation, always the same ones; 0 uses all
+    save_every          steps between checkpoints; 0 saves only at the end
+    keep_checkpoints    how many of the newest to keep, besides the best
     log_every           steps between lines of metrics
     """
 

@@ -19,7 +19,7 @@ from .config import LEAST_LOSS_SCALE
 if TYPE_CHECKING:
     from .trainer import StepResult, Trainer
 
-_ADVICE = "the last checkpoint is from before. A lower learning rate or a longer warm-up usually helps"
+_ADVICE = "the last checkpoint is from before that. A lower learning rate or a longer warm-up usually helps"
 
 
 class DivergedError(RuntimeError):
@@ -71,7 +71,7 @@ def check_convergence(
         if result.loss_scale == LEAST_LOSS_SCALE:
             raise DivergedError(
                 f"the gradients overflow at step {result.step} with the least loss scale there is; the last checkpoint "
-                "is from before. A lower learning rate or another precision usually helps"
+                f"is from before that. A lower learning rate or another precision usually helps"
             )
         return
     loss = result.loss

@@ -476,7 +476,7 @@ def _check_size(config: MoEConfig, together: int, total: int) -> None:
     through the layers at once, `total` wait on the device."""
     tensors = config.num_layers * (7 + 3 * config.num_experts)
     if tensors > 1 << 18:
-        raise ValueError(f"num_layers and num_experts make {tensors} tensors; a model may have {1 << 18}")
+        raise ValueError(f"num_layers and num_experts make {tensors} tensors; a model may have at most {1 << 18}")
     if config.num_parameters > 1 << 50:
         raise ValueError("the sizes make a model of more parameters than any machine holds")
     token = 8 * config.hidden_size + 8 * (config.num_heads + config.num_kv_heads) * (config.head_dim + 1)

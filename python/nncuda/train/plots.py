@@ -78,7 +78,7 @@ def plot_losses(
                 textcoords="offset points",
                 ha="right",
             )
-        axes.set(xlabel="step", ylabel="cross-entropy, nats a token")
+        axes.set(xlabel="step", ylabel="cross-entropy, nats per token")
         axes.margins(x=0.01)
         axes.legend(loc="upper right", bbox_to_anchor=(1, 0.93))
         figure.savefig(path)

@@ -87,7 +87,7 @@ def check_digest(
     if found != recorded:
         raise FormatError(
             source,
-            "holds other tokens than those this run was started on "
+            "holds different tokens from those this run was started on "
             f"(SHA-256 {recorded[:_SHOWN]}… there, {found[:_SHOWN]}… here)",
         )
 

@@ -30,7 +30,7 @@ from .trainer import Trainer
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands after a step. Losses, in nats a token, and skipped steps are those of the last report."""
+    """Where a run stands after a step. Losses, in nats per token, and skipped steps are those of the last report."""
 
     step: int
     loss: float
@@ -91,7 +91,7 @@ class TrainingRun:
         Raises FileExistsError when the folder holds checkpoints already, ValueError when the steps end in the warm-up.
         """
         if list_checkpoints(Path(folder) / "checkpoints"):
-            raise FileExistsError(f"{folder} holds a run already: resume it, or choose another folder")
+            raise FileExistsError(f"{folder} already holds a run: resume it, or choose another folder")
         train.check_schedule()
         windows = _windows(data, train.sequence_length)
         rest = None if held_out is None else _windows(held_out, train.sequence_length)
@@ -111,7 +111,7 @@ class TrainingRun:
         admit: Callable[[MoEConfig, TrainConfig], None] | None = None,
         changes: Mapping[str, object] | None = None,
     ) -> TrainingRun:
-        """Takes a run up from its last checkpoint, with the options that it was started with, but for `changes`.
+        """Resumes a run from its last checkpoint, with the options that it was started with, but for `changes`.
 
         `changes` are other values of the training options `CHANGEABLE`. `admit` is given the options when the files
         have been checked, and may refuse, by raising, before memory is taken.
@@ -248,7 +248,7 @@ class TrainingRun:
             self.save()
 
     def evaluate(self, batches: int = 0) -> float:
-        """Mean cross-entropy over the held-out data, all of it or so many batches, in nats a token."""
+        """Mean cross-entropy over the held-out data, all of it or so many batches, in nats per token."""
         if self.held_out is None:
             raise ValueError("this run has no held-out data")
         config = self.trainer.config

@@ -195,9 +195,9 @@ class Trainer(DeviceBound):
 
     @one_thread
     def restore(self, step: int, loss_scaling: LossScalingState | None = None) -> None:
-        """Goes on behind `step`, with the `loss_scaling` of that moment when the precision is f16."""
+        """Continues after `step`, with the `loss_scaling` of that moment when the precision is f16."""
         if (loss_scaling is None) != (self._scaling is None):
-            raise ValueError("the state of loss scaling belongs to the precision f16, and to no other")
+            raise ValueError("a loss-scaling state is required with precision f16, and allowed with no other")
         if self._scaling is not None and loss_scaling is not None:
             self._scaling.state = loss_scaling
         skipped = 0 if loss_scaling is None else loss_scaling.skipped
@@ -207,7 +207,7 @@ class Trainer(DeviceBound):
 
     @one_thread
     def train_step(self, input_ids: IdRows, targets: IdRows) -> StepResult:
-        """One update from ids and targets [batch, length]; targets of -100 count for nothing.
+        """One update from ids and targets [batch, length]; targets of -100 are ignored.
 
         The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into
         micro-batches, plus that of the load-balancing loss, which is the mean over micro-batches by their tokens.
@@ -219,7 +219,8 @@ class Trainer(DeviceBound):
         wanted = token_ids(targets, self.model.config.vocab_size, "targets", IGNORE_INDEX)
         if inputs.shape != wanted.shape or inputs.ndim != 2:
             raise ValueError(
-                f"input_ids {list(inputs.shape)} and targets {list(wanted.shape)} must have one shape, [batch, length]"
+                f"input_ids {list(inputs.shape)} and targets {list(wanted.shape)} must have the same shape, "
+                "[batch, length]"
             )
         tokens = int(np.count_nonzero(wanted != IGNORE_INDEX))
         if tokens == 0:

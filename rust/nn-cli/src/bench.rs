@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     /// Worker threads.
     #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
-    /// For programs.
+    /// Write JSON, for programs.
     #[arg(long)]
     json: bool,
 }

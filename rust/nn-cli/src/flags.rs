@@ -22,7 +22,7 @@ pub(crate) struct DeviceFlags {
     /// cpu, cuda, cuda:INDEX, or auto: a GPU if there is one.
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Worker threads; results do not depend on it.  [default: all cores]
+    /// Number of worker threads; it does not affect results.  [default: all cores]
     #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
 }

@@ -18,50 +18,50 @@ use crate::paths;
 
 const USUAL_TOKENS: usize = 128;
 
-/// Continue PROMPT ("-" reads it from the standard input) with MODEL, and write the text as it comes.
+/// Continue PROMPT ("-" reads it from standard input) with MODEL, and write the text as it is generated.
 ///
 /// MODEL is a checkpoint, the folder of a run, or a Mixtral folder from elsewhere that has its tokenizer.model.
 ///
-/// With --ids, PROMPT is token ids between spaces or commas, just as the model is to read them, and the output is the
-/// ids that follow, on one line between spaces; no id ends it early.
+/// With --ids, PROMPT is token ids separated by spaces or commas, which the model reads unchanged, and the output is
+/// the ids that follow, on one line, separated by spaces; no id ends it early.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The model, unless --model names it, and what to continue, unless --prompt has it.
+    /// The model, unless given with --model, and the prompt, unless given with --prompt.
     #[arg(value_names = ["MODEL", "PROMPT"], num_args = 0..=2)]
     arguments: Vec<String>,
-    /// MODEL; the argument is the prompt then.
+    /// The model; the argument is then the prompt.
     #[arg(long, value_name = "PATH")]
     model: Option<String>,
     /// The prompt.
     #[arg(long = "prompt", value_name = "TEXT", allow_hyphen_values = true)]
     prompts: Vec<String>,
-    /// Most tokens to write.  [default: 128, or as many as the model's context leaves]
+    /// Maximum number of tokens to write.  [default: 128, or less if the model's context leaves less]
     #[arg(long, value_name = "INTEGER")]
     max_tokens: Option<usize>,
-    /// Always take the likeliest token.
+    /// Always pick the most likely token.
     #[arg(long)]
     greedy: bool,
-    /// 0 is --greedy.
+    /// Sampling temperature; 0 is the same as --greedy.
     #[arg(long, value_name = "FLOAT", default_value = "1.0", value_parser = at_least_zero)]
     #[arg(allow_negative_numbers = true)]
     temperature: f64,
-    /// Draw among the so many likeliest tokens.
+    /// Sample only from the K most likely tokens.
     #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(i64).range(1..))]
     #[arg(allow_negative_numbers = true)]
     top_k: Option<i64>,
-    /// Draw among the likeliest up to this share.
+    /// Sample only from the most likely tokens that make up this share of the probability.
     #[arg(long, value_name = "FLOAT", value_parser = share, allow_negative_numbers = true)]
     top_p: Option<f64>,
     /// The same seed gives the same text.
     #[arg(long, value_name = "INTEGER", default_value = "0", allow_negative_numbers = true)]
     seed: i64,
-    /// PROMPT is token ids, and so is the output; no tokenizer is needed.
+    /// PROMPT and output are token ids; no tokenizer is needed.
     #[arg(long)]
     ids: bool,
-    /// What to compute in; weights and cache take half the memory in bf16 and f16.
+    /// The precision to compute in; weights and cache take half the memory in bf16 and f16.
     #[arg(long, value_name = "NAME", default_value = "f32", value_parser = precision())]
     precision: Precision,
-    /// Of a run, take the checkpoint with the lowest held-out loss, not the last.
+    /// For a run, use the checkpoint with the lowest held-out loss instead of the last.
     #[arg(long)]
     best: bool,
     #[command(flatten)]
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
     let strategy = DecodingStrategy::new(temperature, arguments.top_k, arguments.top_p)?;
     let sampling = Sampling { strategy, seed: arguments.seed };
     let checkpoint = open_checkpoint(&resolve_checkpoint(&model, arguments.best)?, "generate")?;
-    let missing = || Error::missing(&checkpoint.folder, "holds no tokenizer.model, so it cannot take text");
+    let missing = || Error::missing(&checkpoint.folder, "holds no tokenizer.model, so it cannot read text");
     let tokenizer = if arguments.ids { None } else { Some(checkpoint.tokenizer.as_ref().ok_or_else(missing)?) };
     let ctx = arguments.device.open()?;
     let model = checkpoint.model(&ctx, false, arguments.precision)?;
@@ -145,7 +145,8 @@ fn parse_ids(text: &str) -> std::result::Result<Vec<u64>, Failure> {
     let mut ids = Vec::new();
     for word in words.filter(|word| !word.is_empty()) {
         if !word.bytes().all(|digit| digit.is_ascii_digit()) {
-            let problem = format!("PROMPT has '{word}'; with --ids it is token ids, between spaces or commas");
+            let problem =
+                format!("PROMPT has '{word}'; with --ids it must be token ids, separated by spaces or commas");
             return Err(Failure::Usage(problem));
         }
         ids.push(word.parse().unwrap_or(u64::MAX)); // too large for any vocabulary either way

@@ -18,7 +18,7 @@ use crate::terminal::{bytes_text, columns, count_text};
 /// Show what is in PATH: config, tensors, shapes, dtypes, sizes.
 ///
 /// PATH is a checkpoint, a run (its last checkpoint), a Mixtral folder from elsewhere, a safetensors file, a token
-/// shard or a tokenizer. Everything shown has been checked; of a shard, every id.
+/// shard or a tokenizer. Everything shown has been checked, including every id of a shard.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// A file or folder.
@@ -71,7 +71,7 @@ fn describe(path: &Path) -> Result<Table> {
         _ => {
             refuse_gguf(path, "inspect")?;
             let known = "token shard, tokenizer (.model), .safetensors";
-            Err(Error::format(path, format!("is none of the files that nncuda-rs knows: {known}")))
+            Err(Error::format(path, format!("is not a kind of file that nncuda-rs knows: {known}")))
         }
     }
 }

@@ -25,7 +25,7 @@ use clap::{Parser, Subcommand};
 use failure::Failure;
 use interrupt::Interrupts;
 
-/// Train and run mixture-of-experts language models, on the CPU or on a GPU.
+/// Train and run mixture-of-experts language models on the CPU or a GPU.
 ///
 /// The Python package's command, nncuda, does what this one does not: it makes tokenizers and token shards (`nncuda
 /// tokenizer train`, `nncuda data encode`), and runs GGUF files, Llamas and BitNets (`nncuda generate`, `nncuda chat`).

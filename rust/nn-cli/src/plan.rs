@@ -16,18 +16,18 @@ use crate::flags::{ConfigFile, ConfigFlags, DeviceFlags};
 use crate::paths;
 use crate::terminal::{bytes_text, columns, count_text};
 
-/// Show what training, or generation, will need of a device's memory, and whether it has that.
+/// Show how much memory training or generation will need on a device, and whether the device has it.
 ///
-/// Options are those of `nncuda-rs train`, from the same places. Nothing of the model is made.
+/// Options are those of `nncuda-rs train`, from the same sources. No part of the model is created.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// A TOML file.
     #[arg(long, value_name = "FILE", value_parser = paths::file)]
     config: Option<PathBuf>,
-    /// Sizes, and training options that fit them, to begin with.  [default: small]
+    /// Preset to start from: sizes, and training options that fit them.  [default: small]
     #[arg(long, value_parser = PRESETS)]
     preset: Option<String>,
-    /// A token shard: its vocabulary is taken.
+    /// A token shard, whose vocabulary size the model gets.
     #[arg(long, value_name = "PATH", value_parser = paths::file_or_folder)]
     data: Option<PathBuf>,
     /// Plan generation: --batch-size sequences of --context tokens.
@@ -39,13 +39,13 @@ pub(crate) struct Arguments {
     /// cpu, cuda, cuda:INDEX, or auto: a GPU if there is one.
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Worker threads, each of which has scratch of its own.  [default: all cores]
+    /// Number of worker threads; each needs scratch memory of its own.  [default: all cores]
     #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
-    /// Plan for a device with so much memory; a GPU need not be here.
+    /// Plan for a device with this much free memory; a GPU need not be present.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     available: Option<usize>,
-    /// For programs.
+    /// Write JSON, for programs.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
 /// A number of bytes: "141GB" (10^9), "24GiB" (2^30), "5e9".
 fn size(text: &str) -> std::result::Result<usize, String> {
     bytes(&text.to_lowercase())
-        .ok_or_else(|| format!("{} is no number of bytes, such as 141GB or 24GiB", Value::from(text).repr()))
+        .ok_or_else(|| format!("{} is not a number of bytes, such as 141GB or 24GiB", Value::from(text).repr()))
 }
 
 fn bytes(text: &str) -> Option<usize> {
@@ -181,7 +181,7 @@ fn require_fit_in(free: usize, ctx: &Context, model: &MoEConfig, train: &TrainCo
         let ways: Vec<String> = ways.iter().map(way_text).collect();
         problem += &format!("It fits with {}.", ways.join("; or with "));
     } else if let Some(least) = least {
-        problem += &format!("The least that options reach is {}: the model itself is too large.", way_text(&least));
+        problem += &format!("The least that options can reach is {}: the model itself is too large.", way_text(&least));
         let (smaller, options) = (MoEConfig::preset(USUAL_PRESET)?, TrainConfig::preset(USUAL_PRESET)?);
         let smaller = plan_training(&smaller, &options, &machine, true)?.held;
         if smaller <= free {
@@ -189,7 +189,7 @@ fn require_fit_in(free: usize, ctx: &Context, model: &MoEConfig, train: &TrainCo
             problem += &format!(" A model that fits is --preset {USUAL_PRESET} ({size}).");
         }
     }
-    Err(Error::OutOfMemory(problem + " --start-anyway starts it as it is"))
+    Err(Error::OutOfMemory(problem + " --start-anyway starts it nevertheless"))
 }
 
 fn way_text(way: &Way) -> String {
@@ -240,12 +240,12 @@ impl Planned {
     fn text(&self) -> String {
         let size = |bytes: usize| bytes_text(bytes as u64);
         let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
-        let mut counts = vec![row(&["parameters", "total", "active a token"])];
+        let mut counts = vec![row(&["parameters", "total", "active per token"])];
         for (name, total, active) in parameters_by_kind(&self.model) {
             counts.push(row(&[name, &count_text(total as u128), &count_text(active as u128)]));
         }
         let [total, active] = [self.model.num_parameters(), self.model.num_active_parameters()].map(count_text);
-        counts.push(row(&["together", &total, &active]));
+        counts.push(row(&["all", &total, &active]));
         let mut table = vec![row(&[&format!("memory of {} at the peak", self.device), "size"])];
         for (kind, _, text) in KINDS {
             if self.memory.bytes(kind) > 0 {
@@ -262,7 +262,7 @@ impl Planned {
         if held <= self.free {
             text += &format!("It fits, with {} to spare.\n", size(self.free - held));
         } else {
-            text += &format!("It does not fit: {} are missing.\n", size(held - self.free));
+            text += &format!("It does not fit: {} more are needed.\n", size(held - self.free));
         }
         for way in &self.ways {
             text += &format!("It fits with {}.\n", way_text(way));
@@ -297,11 +297,12 @@ mod tests {
         let error = require_fit_in(300 << 20, &ctx, &model, &train, true).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("cpu has 300.0 MiB free. It fits with --micro-batch-size "), "{text}");
-        assert!(text.ends_with(". --start-anyway starts it as it is") && text.matches("; or with --").count() == 2);
+        assert!(text.ends_with(". --start-anyway starts it nevertheless") && text.matches("; or with --").count() == 2);
         assert_eq!(error.exit_code(), 4);
         let text = require_fit_in(1 << 16, &ctx, &model, &train, true).unwrap_err().to_string();
         assert!(
-            text.contains("The least that options reach is --") && text.contains(": the model itself is too large. ")
+            text.contains("The least that options can reach is --")
+                && text.contains(": the model itself is too large. ")
         );
     }
 }

@@ -23,17 +23,18 @@ const PROGRAM: &str = concat!("nncuda-rs ", env!("CARGO_PKG_VERSION"));
 
 /// Train a model in the folder RUN.
 ///
-/// Options come from --preset (with the vocabulary of the data), over it those of a TOML file with the tables [model]
-/// (also `preset`), [train] and [data] (`data`, `held_out`, `tokenizer`), over them the flags. Interrupt it, even kill
-/// it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped. SIGINT and
-/// SIGTERM end it behind the step that it is in, with a checkpoint; a second one ends it at once.
+/// Options come from --preset (with the vocabulary of the data), overridden by a TOML file with the tables [model]
+/// (also `preset`), [train] and [data] (`data`, `held_out`, `tokenizer`), overridden by the flags. A run may be
+/// interrupted or even killed: --resume continues from the last checkpoint, to the same bits as a run that never
+/// stopped. SIGINT or SIGTERM ends it after the current step, with a checkpoint; a second one ends it at once.
 ///
 /// --extend --steps N makes a run longer, with another --learning-rate, --min-rate-share or --warmup-steps if they are
-/// given. The cosine is then stretched to the new end, so that the rate jumps; a line on the standard error says how.
+/// given. The cosine is then stretched to the new end, so that the rate jumps; a line on standard error says how.
 ///
 /// A run that needs more memory than the device has free (`nncuda-rs plan`) is not started.
 ///
-/// Where the standard output is no terminal it gets the lines of RUN/metrics.jsonl as they come, and nothing else.
+/// If standard output is not a terminal, the lines of RUN/metrics.jsonl are written to it as they come, and nothing
+/// else.
 #[derive(Args, Debug)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "this is the command's help, where brackets are brackets")]
 pub(crate) struct Arguments {
@@ -43,27 +44,27 @@ pub(crate) struct Arguments {
     /// A TOML file.
     #[arg(long, value_name = "FILE", value_parser = paths::file)]
     config: Option<PathBuf>,
-    /// Sizes, and training options that fit them, to begin with.  [default: small]
+    /// Preset to start from: sizes, and training options that fit them.  [default: small]
     #[arg(long, value_parser = PRESETS)]
     preset: Option<String>,
     /// A token shard, or a folder of them.
     #[arg(long, value_name = "PATH", value_parser = paths::file_or_folder)]
     data: Option<PathBuf>,
-    /// The same, to evaluate on.
+    /// The same, for evaluation.
     #[arg(long, value_name = "PATH", value_parser = paths::file_or_folder)]
     held_out: Option<PathBuf>,
-    /// The tokenizer of the data; it goes into the checkpoints.
+    /// The tokenizer of the data, which is saved with the checkpoints.
     #[arg(long, value_name = "FILE", value_parser = paths::file)]
     tokenizer: Option<PathBuf>,
-    /// Take the run up from its last checkpoint, with the options it began with.
+    /// Resume the run from its last checkpoint, with its original options.
     #[arg(long)]
     resume: bool,
-    /// Take the run up, done or not, for the larger number of --steps; run.json records it.
+    /// Continue the run, finished or not, up to a larger number of --steps; run.json records it.
     #[arg(long)]
     extend: bool,
     #[command(flatten)]
     device: DeviceFlags,
-    /// Start even when the device has less memory free than is needed.
+    /// Start even if the device has less free memory than the run needs.
     #[arg(long)]
     start_anyway: bool,
     #[command(flatten)]
@@ -85,7 +86,7 @@ pub(crate) fn run(arguments: Arguments, interrupts: &Interrupts) -> Result<(), F
     }
     let (step, steps) = (training.trainer().step(), training.trainer().config().steps);
     if step < steps {
-        eprintln!("stopped after step {step} of {steps}; --resume goes on from there");
+        eprintln!("stopped after step {step} of {steps}; --resume continues from there");
     }
     Ok(())
 }
@@ -126,7 +127,7 @@ fn start_with(
 /// Refuses flags that a run does not go on with.
 fn check_flags(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.resume && arguments.extend {
-        let problem = "--resume takes a run up as it is, --extend makes it longer; give one of them";
+        let problem = "--resume continues a run as it is, --extend makes it longer; give one of them";
         return Err(Failure::Usage(problem.into()));
     }
     let (verb, schedule) =
@@ -143,13 +144,13 @@ fn check_flags(arguments: &Arguments) -> Result<(), Failure> {
         let mut taken: Vec<_> = changeable.into_iter().chain(["device", "threads"]).map(flag).collect();
         taken.push("--data and --held-out".into());
         return Err(Failure::Usage(format!(
-            "--{verb} goes on with the options of the run; leave out {}. It takes {}",
+            "--{verb} keeps the options of the run; leave out {}. It takes {}",
             flag(given),
             taken.join(", ")
         )));
     }
     if arguments.extend && !arguments.options.names().any(|name| name == "steps") {
-        return Err(Failure::Usage("--extend needs --steps: how many there shall be in all".into()));
+        return Err(Failure::Usage("--extend needs --steps, the new total".into()));
     }
     Ok(())
 }
@@ -175,7 +176,7 @@ fn run_with_progress(training: &mut TrainingRun) -> Result<(), Failure> {
     let tokens = u128::from(training.data().windows()) * training.data().length() as u128;
     writeln!(
         terminal,
-        "{} parameters, {} active a token; {} tokens to train on; {}",
+        "{} parameters, {} active per token; {} tokens to train on; {}",
         count_text(config.num_parameters()),
         count_text(config.num_active_parameters()),
         count_text(tokens),

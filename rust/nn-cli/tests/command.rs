@@ -124,7 +124,7 @@ fn a_signal_saves_and_stops() {
         assert_eq!(ended.status.code(), Some(0));
         let last = list_checkpoints(&workshop.path("run/checkpoints")).unwrap().pop().unwrap();
         let last = last.to_string_lossy().rsplit('-').next().unwrap().trim_start_matches('0').to_owned();
-        let told = format!("stopped after step {last} of 1000000; --resume goes on from there\n");
+        let told = format!("stopped after step {last} of 1000000; --resume continues from there\n");
         assert_eq!(text(&ended.stderr), told);
         let written = fs::read_to_string(workshop.path("run.jsonl")).unwrap();
         let line = written.lines().last().unwrap();
@@ -168,7 +168,7 @@ fn a_shard_that_is_cut_short_ends_the_run_and_the_folder_goes_on() {
     let mut changed = whole.clone();
     changed[100] ^= 1;
     fs::write(&data, changed).unwrap();
-    assert!(text(&resume(3).stderr).contains("data.tokens: holds other tokens than those this run was started on"));
+    assert!(text(&resume(3).stderr).contains("data.tokens: holds different tokens from those this run was started on"));
     fs::write(&data, whole).unwrap();
     resume(0);
     assert!(workshop.tensors("run") == workshop.tensors("unbroken"), "other tensors");
@@ -194,7 +194,7 @@ fn what_is_trained_is_described_and_generates() {
     let ids: Vec<u32> = text(&ids.stdout).split_whitespace().map(|id| id.parse().unwrap()).collect();
     assert!(ids.len() == 5 && ids.iter().all(|id| *id < 48));
     let error = finish(command(&["generate", run, "text"]), 3);
-    assert!(text(&error.stderr).contains("holds no tokenizer.model, so it cannot take text"));
+    assert!(text(&error.stderr).contains("holds no tokenizer.model, so it cannot read text"));
 }
 
 #[test]

@@ -110,7 +110,7 @@ impl BatchGeneration<'_> {
     }
 }
 
-/// How many tokens a model can write behind a prompt of so many; 0 when the prompt alone is too long.
+/// How many tokens a model can write after a prompt of so many; 0 when the prompt alone is too long.
 pub fn room(model: &MoETransformer, prompt: usize) -> usize {
     // The last token written is not read again, so it needs no room.
     (model.config().extended_context + 1).saturating_sub(prompt)
@@ -133,7 +133,7 @@ pub fn generate_batch<'m>(
 ) -> Result<BatchGeneration<'m>> {
     let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
     if prompts.is_empty() || prompts.iter().any(Vec::is_empty) {
-        return Err(Error::value("a prompt must have at least one token: that which begins a text will do"));
+        return Err(Error::value("a prompt must have at least one token; the one that begins a text is enough"));
     }
     let sequences = if max_new_tokens == 0 {
         None

@@ -22,7 +22,7 @@ impl<'m> TextGenerator<'m> {
         Ok(Self { model, tokenizer })
     }
 
-    /// The continuation, piece by piece, as soon as a piece is certain.
+    /// The continuation, piece by piece, as soon as a piece is final.
     pub fn stream(
         &self,
         prompt: &str,
@@ -50,7 +50,7 @@ impl<'m> TextGenerator<'m> {
         Ok(pieces.filter(|piece| piece.as_ref().map_or(true, |text| !text.is_empty())))
     }
 
-    /// How many tokens the model can write behind a prompt; 0 when the prompt alone is too long.
+    /// How many tokens the model can write after a prompt; 0 when the prompt alone is too long.
     pub fn room(&self, prompt: &str) -> usize {
         room(self.model, self.tokenizer.encode(prompt, true).len())
     }

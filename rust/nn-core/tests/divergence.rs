@@ -11,7 +11,8 @@ use nn_core::model::{MoETransformer, Precision};
 use nn_core::train::{Event, Sources, TrainConfig, Trainer, TrainingRun, list_checkpoints, read_metrics};
 use nn_ffi::Context;
 
-const ADVICE: &str = "; the last checkpoint is from before. A lower learning rate or a longer warm-up usually helps";
+const ADVICE: &str = "; the last checkpoint is from before that. A lower learning rate or a longer warm-up usually \
+helps";
 
 struct Workshop {
     root: tempfile::TempDir,

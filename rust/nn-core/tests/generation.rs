@@ -81,7 +81,10 @@ fn what_cannot_be_continued_is_refused() {
     let ctx = tiny::context();
     let model = model(&ctx);
     let refused = |prompt: &[i32], most| generate(&model, prompt, most, &Sampling::default(), None).err().unwrap();
-    assert_eq!(refused(&[], 4).to_string(), "a prompt must have at least one token: that which begins a text will do");
+    assert_eq!(
+        refused(&[], 4).to_string(),
+        "a prompt must have at least one token; the one that begins a text is enough"
+    );
     assert_eq!(refused(&[1], 65).to_string(), "65 tokens are more than this model takes (64)");
     assert_eq!(refused(&[1], usize::MAX).exit_code(), 3);
     let Error::Device(error) = refused(&[1, 48], 4) else { panic!("the device finds ids that are no tokens") };

@@ -226,6 +226,6 @@ fn the_trainer_has_the_precision_of_its_model() {
     assert_eq!(error.to_string(), "precision is bf16; this model computes in f32");
     let state = LossScalingState { scale: 1.0, good_steps: 0, skipped: 0 };
     let error = trainer(&ctx, options(Precision::BF16), true).restore(3, Some(state)).unwrap_err();
-    assert_eq!(error.to_string(), "the state of loss scaling belongs to scaled losses, and to no others");
+    assert_eq!(error.to_string(), "a loss-scaling state is required with scaled losses, and allowed with no others");
     assert!(trainer(&ctx, scaled(1.0), true).restore(3, None).is_err());
 }

@@ -167,12 +167,12 @@ fn a_run_goes_on_with_other_options_and_on_its_own_data_alone() {
     let there = &digest[..12];
     let error = resume(&read, &[]).unwrap_err();
     let sentence =
-        format!("data.tokens: holds other tokens than those this run was started on (SHA-256 {there}… there, ");
+        format!("data.tokens: holds different tokens from those this run was started on (SHA-256 {there}… there, ");
     assert!(error.to_string().contains(&sentence) && error.to_string().ends_with("… here)"), "{error}");
     assert_eq!(error.exit_code(), 3);
     fs::write(&data, &good).unwrap();
     tiny::shard(&held_out, 300, 5);
-    assert!(resume(&read, &[]).unwrap_err().to_string().contains("held-out.tokens: holds other tokens"));
+    assert!(resume(&read, &[]).unwrap_err().to_string().contains("held-out.tokens: holds different tokens"));
     resume(&sources, &[]).unwrap(); // of an older run, whose data nobody noted
     assert_eq!(Sources::new(read.data.clone(), None).held_out, None);
     tiny::shard(&held_out, 300, 2);
@@ -296,7 +296,7 @@ fn damaged_checkpoints_are_refused() {
         ),
         (|folder| fs::remove_file(folder.join("model.safetensors")).unwrap(), "holds neither model.safetensors nor"),
         (|folder| edit(&folder.join("training.json"), "version", 2i32), "is a training state of version 2"),
-        (|folder| edit(&folder.join("training.json"), "more", 2i32), "some are missing or too many"),
+        (|folder| edit(&folder.join("training.json"), "more", 2i32), "some are missing, or should not be there"),
         (|folder| edit(&folder.join("training.json"), "step", -1i32), "step is -1; it must be a whole number"),
         (|folder| edit(&folder.join("training.json"), "train", "x"), "train is not an object"),
     ];

@@ -181,7 +181,7 @@ impl Optimizer {
             (Overflow::Watched(_), None) => 0,
             (Overflow::Scaled(_), Some(state)) => state.skipped,
             _ => {
-                let problem = "the state of loss scaling belongs to scaled losses, and to no others";
+                let problem = "a loss-scaling state is required with scaled losses, and allowed with no others";
                 return Err(Error::Value(problem.into()));
             }
         };

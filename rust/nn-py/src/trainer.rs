@@ -122,7 +122,7 @@ impl Trainer {
         values.map(|values| dictionary(py, &values)).transpose()
     }
 
-    /// One update from ids and targets int32 [batch, length]; targets of -100 count for nothing.
+    /// One update from ids and targets int32 [batch, length]; targets of -100 are ignored.
     ///
     /// The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into
     /// micro-batches, plus that of the load-balancing loss. Raises ValueError when no target counts, and OutOfRangeError

@@ -87,7 +87,7 @@ impl Ids {
             return Ok((ids, wanted));
         }
         Err(PyValueError::new_err(format!(
-            "input_ids [{}, {}] and targets [{}, {}] must have one shape, [batch, length]",
+            "input_ids [{}, {}] and targets [{}, {}] must have the same shape, [batch, length]",
             ids.rows, ids.length, wanted.rows, wanted.length
         )))
     }

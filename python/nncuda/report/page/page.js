@@ -33,13 +33,13 @@ function duration(seconds) {
 
 const NOTES = {
   cut: (file) => `the last line of ${file} is cut off: the run was writing it, or was killed`,
-  line: (file, line) => `line ${line} of ${file} is no record of a step and is left out`,
+  line: (file, line) => `line ${line} of ${file} is not a record of a step and was left out`,
   "not finite": (what, count, step) =>
-    `the ${what} is no finite number at ${count} ${count === 1 ? "step" : "steps"}, first at step ${step}`,
+    `the ${what} is not finite at ${count} ${count === 1 ? "step" : "steps"}, first at step ${step}`,
   shares: (count) => `the expert shares of ${count} records are not a table of shares like the others'`,
-  checkpoint: (name, file) => `checkpoint ${name} is left out: its ${file} cannot be used; nncuda inspect says why`,
-  file: (file) => `${file} is not a JSON object that can be read, and is left out`,
-  options: () => "the options in run.json are none that a model can be trained with, and are left out",
+  checkpoint: (name, file) => `checkpoint ${name} was left out: its ${file} cannot be used; nncuda inspect says why`,
+  file: (file) => `${file} is not a readable JSON object, and was left out`,
+  options: () => "the options in run.json are not valid for training, and were left out",
   samples: (all, shown) => `of ${all} samples the last ${shown} are shown`,
   more: (count) => `and ${count} more like these`,
 };
@@ -68,7 +68,7 @@ const grid = (figures) => (figures.length ? element("div", { class: "grid" }, ..
 function lead() {
   const steps = run.options.train?.steps;
   if (!isNumber(steps)) {
-    return `At step ${grouped(run.last_step)}; there is no checkpoint yet, so sizes and options are not known.`;
+    return `At step ${grouped(run.last_step)}; there is no checkpoint yet, so sizes and options are unknown.`;
   }
   if (run.last_step >= steps) return `Complete: ${grouped(steps)} steps.`;
   return `At step ${grouped(run.last_step)} of ${grouped(steps)}: going on, or interrupted.`;
@@ -81,24 +81,24 @@ function summary() {
   const rows = [];
   const { model, train } = run.options;
   if (model) {
-    rows.push(["parameters", `${countText(run.parameters)}, ${countText(run.active_parameters)} active a token`]);
+    rows.push(["parameters", `${countText(run.parameters)}, ${countText(run.active_parameters)} active per token`]);
     const heads = `${model.num_heads} heads of ${model.head_dim}`;
     const sizes = `${model.num_layers} layers of width ${model.hidden_size}, ${heads}`;
-    const experts = `${model.num_experts} experts of ${model.ffn_size}, ${model.experts_per_token} a token`;
+    const experts = `${model.num_experts} experts of ${model.ffn_size}, ${model.experts_per_token} per token`;
     rows.push(["model", `${sizes}; ${experts}; vocabulary ${grouped(model.vocab_size)}`]);
   }
   if (train) rows.push(["precision", train.precision ?? "f32"]);
   if (run.recent_loss) {
     const [from, to, mean] = run.recent_loss;
     const steps = from < to ? `the mean of steps ${grouped(from)} to ${grouped(to)}` : `at step ${grouped(to)}`;
-    rows.push(["training loss", `${mean.toFixed(4)} nats a token, ${steps}`]);
+    rows.push(["training loss", `${mean.toFixed(4)} nats per token, ${steps}`]);
   }
   if (run.series.held_out_loss) {
     const [step, loss] = run.series.held_out_loss.last;
-    rows.push(["held-out loss", `${loss.toFixed(4)} nats a token, at step ${grouped(step)}`]);
+    rows.push(["held-out loss", `${loss.toFixed(4)} nats per token, at step ${grouped(step)}`]);
   }
   if (run.unigram_entropy !== null) {
-    rows.push(["unigram entropy", `${run.unigram_entropy.toFixed(4)} nats a token, of the held-out text`]);
+    rows.push(["unigram entropy", `${run.unigram_entropy.toFixed(4)} nats per token, of the held-out text`]);
   }
   if (best) rows.push(["best checkpoint", `${best.name}, held-out loss ${best.held_out_loss.toFixed(4)}`]);
   if (run.tokens !== null) {
@@ -109,7 +109,7 @@ function summary() {
   if (run.seconds !== null) rows.push(["time", duration(run.seconds)]);
   if (run.series.skipped_steps) rows.push(["skipped steps", String(run.series.skipped_steps.last[1])]);
   const peak = run.bytes_peak ?? run.series.bytes_peak?.last[1];
-  if (peak >= 0) rows.push(["memory", `${bytesText(peak)} of the device at most`]);
+  if (peak >= 0) rows.push(["memory", `at most ${bytesText(peak)} of device memory`]);
   const names = { abi: "ABI", data_sha256: "its SHA-256", held_out: "held-out data", held_out_sha256: "its SHA-256" };
   for (const [name, value] of Object.entries(run.noted)) {
     const code = name.includes("sha256") || name === "data" || name === "held_out";
@@ -156,7 +156,7 @@ function losses({ loss, held_out_loss: heldOut }) {
   }
   const text = words.join(" ") + (loss ? bandWords(loss) : "");
   const shown = (value) => value.toFixed(4);
-  return plot("losses", "Loss", text, { curves, lines, marks, unit: "nats a token", shown });
+  return plot("losses", "Loss", text, { curves, lines, marks, unit: "nats per token", shown });
 }
 
 function gradientNorm(series) {
@@ -176,7 +176,7 @@ function gradientNorm(series) {
 function throughput(series) {
   if (!series) return null;
   const means = series.mean.filter(isNumber).sort((a, b) => a - b);
-  const words = `Tokens trained on a second; about ${grouped(means[means.length >> 1])} most of the time.`;
+  const words = `Training tokens per second; about ${grouped(means[means.length >> 1])} most of the time.`;
   return plot("throughput", "Throughput", words + bandWords(series), {
     curves: [curve(series, "green")], scale: "zero", unit: "tokens a second",
   });
@@ -203,7 +203,7 @@ function plain(name, title, series, words, more) {
 
 function memoryUse(series) {
   if (!series) return null;
-  const words = `Most memory of the device in use so far, ${bytesText(series.last[1])} at the end.`;
+  const words = `Peak device memory so far, ${bytesText(series.last[1])} at the end.`;
   // The axis counts in the unit that the words have, so that its marks are round numbers of it.
   const [, unit] = bytesText(Math.max(...series.high)).split(" ");
   const size = 1024 ** ["B", "KiB", "MiB", "GiB", "TiB"].indexOf(unit);
@@ -304,7 +304,7 @@ function checkpoints() {
     const after = one.seconds === null ? "–" : duration(one.seconds);
     return [one.name, loss, after, bytesText(one.bytes), marks.join(" and ")];
   });
-  return rows.length ? table("Those that are kept", ["checkpoint", "held-out loss", "after", "size", ""], rows) : "";
+  return rows.length ? table("Checkpoints kept", ["checkpoint", "held-out loss", "after", "size", ""], rows) : "";
 }
 
 const samples = () => run.samples.flatMap(({ step, prompt, text }) => [
@@ -334,4 +334,4 @@ document.getElementById("page").append(
     section("Checkpoints", checkpoints()),
     section("Samples", ...samples()),
     section("Options", options())),
-  element("footer", {}, "Made by ", element("code", {}, "nncuda report"), " from the run's folder as it stood."));
+  element("footer", {}, "Made by ", element("code", {}, "nncuda report"), " from the run's folder as it was then."));

@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     /// A TOML file.
     #[arg(long, value_name = "FILE", value_parser = paths::file)]
     config: Option<PathBuf>,
-    /// Sizes, and training options that fit them, to begin with.  [default: small]
+    /// Preset to start from: sizes, and training options that fit them.  [default: small]
     #[arg(long, value_name = "NAME", value_parser = PRESETS)]
     preset: Option<String>,
     /// What the model computes in.
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// Timed tokens.
     #[arg(long, value_name = "INTEGER", default_value = "64", value_parser = clap::value_parser!(u32).range(1..))]
     tokens: u32,
-    /// For programs.
+    /// Write JSON, for programs.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

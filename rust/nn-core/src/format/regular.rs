@@ -34,7 +34,7 @@ pub fn open_regular(path: &Path) -> Result<(File, u64)> {
 pub fn read_regular(path: &Path, most: u64) -> Result<Vec<u8>> {
     let (file, size) = open_regular(path)?;
     if size > most {
-        return Err(Error::format(path, format!("has {size} bytes; a file of its kind may have {most}")));
+        return Err(Error::format(path, format!("has {size} bytes; a file of its kind may have at most {most}")));
     }
     let mut content = Vec::new();
     file.take(size + 1).read_to_end(&mut content).map_err(|error| Error::unreadable(path, error))?;
@@ -140,6 +140,6 @@ mod tests {
         let last = json_lines(&path).unwrap().last().unwrap().unwrap_err().to_string();
         assert!(last.ends_with("x: line 5 has more than 16777216 bytes"), "{last}");
         let refused = read_json(&path).unwrap_err().to_string();
-        assert!(refused.ends_with("has 1099511627776 bytes; a file of its kind may have 4194304"), "{refused}");
+        assert!(refused.ends_with("has 1099511627776 bytes; a file of its kind may have at most 4194304"), "{refused}");
     }
 }

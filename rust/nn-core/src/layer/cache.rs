@@ -5,8 +5,8 @@ use nn_ffi::{DType, Tensor, kernels};
 use super::rope::{RopeTables, Rotation};
 use crate::error::{Error, Result};
 
-/// Keys and values of past tokens, one layer after the other, with room for `capacity` tokens a sequence, and all else
-/// that running a model over them needs from step to step.
+/// Keys and values of past tokens, one layer after the other, with room for `capacity` tokens per sequence, and all
+/// else that running a model over them needs from step to step.
 ///
 /// The rotary embedding's tables are the cache's own, so that sequences of any length can be run in turns.
 #[derive(Debug)]

@@ -9,14 +9,14 @@ use crate::options::{Bounds, Kind, check_bounds, check_counts, options, require,
 options! {
     /// Sizes and options of a `MoETransformer`. The defaults are the configuration "6.9b".
     "model" struct MoEConfig {
-        vocab_size: usize = 32000, "tokens of the vocabulary";
+        vocab_size: usize = 32000, "size of the vocabulary";
         hidden_size: usize = 768, "width of the residual stream";
-        num_layers: usize = 30, "blocks";
+        num_layers: usize = 30, "number of blocks";
         num_heads: usize = 12, "query heads of attention";
         num_kv_heads: usize = 1, "key and value heads: 1 is multi-query attention, num_heads multi-head";
-        head_dim: usize = 64, "elements a head; a multiple of 8, at most 256";
-        num_experts: usize = 16, "experts a layer";
-        experts_per_token: usize = 4, "how many of them each token goes to";
+        head_dim: usize = 64, "elements per head; a multiple of 8, at most 256";
+        num_experts: usize = 16, "experts per layer";
+        experts_per_token: usize = 4, "experts that each token goes to";
         ffn_size: usize = 6144, "inner width of an expert";
         context: usize = 32768,
             "longest sequence in training, and at inference without stretching the rotary embedding";
@@ -125,7 +125,7 @@ impl MoEConfig {
         let tensors = self.num_layers as u128 * (7 + 3 * self.num_experts as u128) + 3;
         if tensors > MODEL_TENSORS {
             let problem =
-                format!("num_layers and num_experts make {tensors} tensors; a model may have {MODEL_TENSORS}");
+                format!("num_layers and num_experts make {tensors} tensors; a model may have at most {MODEL_TENSORS}");
             return Err(Error::value(problem));
         }
         if self.num_parameters() > MODEL_PARAMETERS {
@@ -224,7 +224,7 @@ mod tests {
             MoEConfig::from_table(&sizes.map(|(name, size)| (name, size.into())).into()).unwrap_err().to_string()
         };
         let many = refused([("num_layers", 100), ("num_experts", 998)]);
-        assert_eq!(many, "num_layers and num_experts make 300103 tensors; a model may have 65536");
+        assert_eq!(many, "num_layers and num_experts make 300103 tensors; a model may have at most 65536");
         let large = refused([("hidden_size", 2_147_483_647), ("ffn_size", 2_147_483_647)]);
         assert_eq!(large, "the sizes make a model of more parameters than any machine holds");
         let size = refused([("vocab_size", 2_147_483_648), ("num_layers", 1)]);

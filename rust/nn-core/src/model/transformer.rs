@@ -301,7 +301,7 @@ impl MoETransformer {
             return Err(Error::value(format!("sequence {row} has {used} tokens; a prompt needs an empty one")));
         }
         if prompt.is_empty() {
-            return Err(Error::value("a prompt must have at least one token: that which begins a text will do"));
+            return Err(Error::value("a prompt must have at least one token; the one that begins a text is enough"));
         }
         cache.require_room(prompt.len(), Some(row))?;
         for part in prompt.chunks(PREFILL_PART) {

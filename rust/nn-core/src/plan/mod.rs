@@ -162,7 +162,8 @@ const MAX_PARAMETERS: u128 = 1 << 50;
 fn check_size(config: &MoEConfig, together: f64, all: f64) -> Result<()> {
     let tensors = config.num_layers as f64 * (7.0 + 3.0 * config.num_experts as f64);
     if tensors > f64::from(MAX_TENSORS) {
-        let problem = format!("num_layers and num_experts make {tensors} tensors; a model may have {MAX_TENSORS}");
+        let problem =
+            format!("num_layers and num_experts make {tensors} tensors; a model may have at most {MAX_TENSORS}");
         return Err(Error::value(problem));
     }
     if config.num_parameters() > MAX_PARAMETERS {

@@ -209,7 +209,7 @@ pub fn read_training_state(path: &Path) -> Result<TrainingState> {
     let mut names: Vec<_> = values.names().collect();
     names.sort_unstable();
     if names != ["data_position", "data_windows", "held_out_loss", "seconds", "step", "train"] {
-        return wrong(format!("has the entries {}; some are missing or too many", names.join(", ")));
+        return wrong(format!("has the entries {}; some are missing, or should not be there", names.join(", ")));
     }
     let given = |name: &str| values.get(name).unwrap_or(&Value::None);
     let whole = |name: &str, least: u64, most: u64| {

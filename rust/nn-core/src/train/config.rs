@@ -48,42 +48,42 @@ const FROM_NONE: [&str; 5] = ["warmup_steps", "activation_checkpointing", "eval_
 options! {
     /// Everything that decides the bits of a training run, beside the model and the data; and when it reports.
     "training" struct TrainConfig {
-        steps: usize = 10000, "updates in all; the schedule ends here";
-        batch_size: usize = 8, "sequences an update";
+        steps: usize = 10000, "total number of updates; the schedule ends here";
+        batch_size: usize = 8, "sequences per update";
         micro_batch_size: Option<usize> = None,
             "sequences that run at once; the gradients of the micro-batches of an update are added up";
-        sequence_length: usize = 256, "tokens a sequence";
+        sequence_length: usize = 256, "tokens per sequence";
         learning_rate: f64 = 3e-4, "highest rate, reached after the warm-up";
         min_rate_share: f64 = 0.1, "the cosine ends at this share of it";
         warmup_steps: Option<usize> = None,
             "steps of linear warm-up, fewer than there are steps; None is a twentieth of them, from 1 to 2000";
-        beta1: f64 = 0.9, "AdamW's";
-        beta2: f64 = 0.95, "AdamW's";
-        eps: f64 = 1e-8, "AdamW's";
+        beta1: f64 = 0.9, "AdamW parameter";
+        beta2: f64 = 0.95, "AdamW parameter";
+        eps: f64 = 1e-8, "AdamW parameter";
         weight_decay: f64 = 0.1, "decoupled, on matrices only";
         clip_norm: Option<f64> = Some(1.0), "largest global norm of the gradients; None never clips";
         max_loss: Option<f64> = None,
             "a reported loss above it ends the run as diverged; none is 10 ln(vocab_size)";
         activation_checkpointing: usize = 0,
-            "to save memory, every so many blocks one keeps its input alone and recomputes the rest in backward, with \
-             the same bits: 1 is every block, 0 none";
-        recompute_experts: bool = false, "the same, in the other blocks, for what lies inside their experts";
+            "to save memory, every n-th block keeps only its input and recomputes the rest in backward, with the same \
+            bits: 1 is every block, 0 none";
+        recompute_experts: bool = false, "the same, in the other blocks, for the inside of their experts";
         precision: Precision = Precision::F32,
             "what the model computes in: f32, bf16, or f16, whose losses are scaled; weights and gradients are kept in \
              f32";
         moments: MomentsKind = MomentsKind::F32,
-            "what both moments of AdamW are kept in, to save memory: f32, bf16, or f8, which is 8-bit codes with a scale \
+            "format of both AdamW moments, to save memory: f32, bf16, or f8, which is 8-bit codes with a scale \
              for every 256 parameters";
-        loss_scale: f64 = 65536.0, "scale of the losses to begin with, with f16";
+        loss_scale: f64 = 65536.0, "initial loss scale, with f16";
         loss_scale_growth: f64 = 2.0, "factor of the scale after `loss_scale_interval` steps without an overflow";
         loss_scale_backoff: f64 = 0.5,
             "factor of the scale after a step whose gradients overflow, which is skipped";
         loss_scale_interval: usize = 2000, "steps without an overflow after which the scale grows";
-        seed: i64 = 0, "of the initial weights and of the data order";
-        eval_every: usize = 100, "steps between evaluations on held-out text; 0 evaluates at the end alone";
-        eval_batches: usize = 0, "batches an evaluation takes, always the same ones; 0 takes all";
-        save_every: usize = 100, "steps between checkpoints; 0 saves at the end alone";
-        keep_checkpoints: usize = 2, "how many of the newest to keep, beside the best";
+        seed: i64 = 0, "seed of the initial weights and of the data order";
+        eval_every: usize = 100, "steps between evaluations on held-out text; 0 evaluates only at the end";
+        eval_batches: usize = 0, "batches per evaluation, always the same ones; 0 uses all";
+        save_every: usize = 100, "steps between checkpoints; 0 saves only at the end";
+        keep_checkpoints: usize = 2, "how many of the newest to keep, besides the best";
         log_every: usize = 1, "steps between lines of metrics";
     }
 }

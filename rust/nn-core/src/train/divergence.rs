@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::value::{number_text, short_text};
 use crate::model::{BadOutput, ParameterSpec, host_values};
 
-const ADVICE: &str = "the last checkpoint is from before. A lower learning rate or a longer warm-up usually helps";
+const ADVICE: &str = "the last checkpoint is from before that. A lower learning rate or a longer warm-up usually helps";
 
 /// The error of a loss or gradients that are not finite, with where that began: found by running the batch of that step
 /// again, call by call. `reported` stands for the loss when the search itself fails.

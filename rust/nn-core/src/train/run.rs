@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::format::{Table, Tokenizer, Value, atomic};
 use crate::model::{MoEConfig, MoETransformer};
 
-/// Where a run stands after a step. Losses, in nats a token, and skipped steps are those of the last report.
+/// Where a run stands after a step. Losses, in nats per token, and skipped steps are those of the last report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// Steps done.
@@ -76,7 +76,7 @@ impl TrainingRun {
     ) -> Result<Self> {
         if !list_checkpoints(&folder.join("checkpoints"))?.is_empty() {
             let folder = folder.display();
-            return Err(Error::Exists(format!("{folder} holds a run already: resume it, or choose another folder")));
+            return Err(Error::Exists(format!("{folder} already holds a run: resume it, or choose another folder")));
         }
         train.check_schedule()?;
         let data = TokenWindows::open(data, train.sequence_length)?;
@@ -86,8 +86,8 @@ impl TrainingRun {
         Self::new(folder, trainer, data, held_out, tokenizer, 0, 0.0)
     }
 
-    /// Takes a run up from its last checkpoint, with the options that it was started with but for `changes`, which may be
-    /// of those in `TrainConfig::CHANGEABLE`. `Error::Format` when the data is not what it was started on.
+    /// Resumes a run from its last checkpoint, with the options that it was started with but for `changes`, which may
+    /// be of those in `TrainConfig::CHANGEABLE`. `Error::Format` when the data is not what it was started on.
     pub fn resume(folder: &Path, ctx: &Context, sources: &Sources, changes: &Table) -> Result<Self> {
         Self::resume_admitted(folder, ctx, sources, changes, &|_, _| Ok(()))
     }
@@ -296,8 +296,8 @@ impl TrainingRun {
         if scale.is_some() && self.trainer.last_skipped()? {
             if scale == Some(LEAST_LOSS_SCALE) {
                 return Err(Error::Diverged(format!(
-                    "the gradients overflow at step {step} with the least loss scale there is; the last checkpoint \
-                     is from before. A lower learning rate or another precision usually helps"
+                    "the gradients overflow at step {step} with the least loss scale there is; the last checkpoint is \
+                    from before that. A lower learning rate or another precision usually helps"
                 )));
             }
             return Ok(());
@@ -317,7 +317,7 @@ impl TrainingRun {
         Ok(())
     }
 
-    /// Mean cross-entropy over the held-out data, all of it or so many batches, in nats a token.
+    /// Mean cross-entropy over the held-out data, all of it or so many batches, in nats per token.
     pub fn evaluate(&self, batches: usize) -> Result<f64> {
         let Some(held_out) = &self.held_out else {
             return Err(Error::value("this run has no held-out data"));

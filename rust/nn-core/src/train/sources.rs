@@ -16,7 +16,7 @@ pub(super) const RECORD_FILE: &str = "run.json";
 pub struct Sources {
     /// A shard, or a folder of them.
     pub data: PathBuf,
-    /// The same, to evaluate on.
+    /// The same, for evaluation.
     pub held_out: Option<PathBuf>,
     data_sha256: Option<String>,
     held_out_sha256: Option<String>,
@@ -93,7 +93,7 @@ fn check(path: &Path, noted: Option<&str>, windows: &TokenWindows) -> Result<()>
     let (there, here) = (short(noted), short(&found));
     Err(Error::format(
         path,
-        format!("holds other tokens than those this run was started on (SHA-256 {there}… there, {here}… here)"),
+        format!("holds different tokens from those this run was started on (SHA-256 {there}… there, {here}… here)"),
     ))
 }
 

@@ -165,8 +165,8 @@ impl Trainer {
         Ok(self.device.loss_scaling()?)
     }
 
-    /// Goes on behind `step`, for a trainer whose weights and moments are of that step, with the `loss_scaling` of that
-    /// moment when the precision is f16.
+    /// Continues after `step`, for a trainer whose weights and moments are of that step, with the `loss_scaling` of
+    /// that moment when the precision is f16.
     pub fn restore(&mut self, step: usize, loss_scaling: Option<LossScalingState>) -> Result<()> {
         let count = i32::try_from(step).map_err(|_| Error::value(format!("step is {step}; it must be below 2^31")))?;
         Ok(self.device.restore(count, loss_scaling)?)

@@ -131,7 +131,7 @@ impl SafetensorsFile {
         let Header { tensors, metadata } = serde_json::from_str(header).map_err(|error| wrong(&error.to_string()))?;
         if tensors.len() > FILE_TENSORS {
             let count = tensors.len();
-            return Err(Error::format(path, format!("has {count} tensors; a file may have {FILE_TENSORS}")));
+            return Err(Error::format(path, format!("has {count} tensors; a file may have at most {FILE_TENSORS}")));
         }
         let mut entries = BTreeMap::new();
         let mut end = 0;
@@ -357,7 +357,7 @@ mod tests {
     fn headers_made_to_hurt_are_refused() {
         let (letters, digits) = ("a".repeat(99_999), "1,".repeat(100_000));
         for (header, data, sentence) in [
-            (described(FILE_TENSORS + 1), FILE_TENSORS + 1, "has 131073 tensors; a file may have 131072"),
+            (described(FILE_TENSORS + 1), FILE_TENSORS + 1, "has 131073 tensors; a file may have at most 131072"),
             (described(200_000), 200_000, "it has more than 2097152 brackets, commas and colons"),
             (format!("{{{}}}", " ".repeat(33_554_431)), 0, "its length is 33554433; it may be 33554432"),
             (format!(r#"{{"a":{{"dtype":"U8","shape":[{digits}1],"data_offsets":[0,2]}}}}"#), 2, "invalid shape"),
