@@ -47,7 +47,9 @@ class _Size(click.ParamType):
     "--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file."
 )
 @preset_option
-@click.option("--data", type=click.Path(exists=True, path_type=Path), help="A token shard, whose vocabulary size the model gets.")
+@click.option(
+    "--data", type=click.Path(exists=True, path_type=Path), help="A token shard, whose vocabulary size the model gets."
+)
 @click.option("--inference", is_flag=True, help="Plan generation: --batch-size sequences of --context tokens.")
 @click.option(
     "--prompt", type=click.IntRange(min=1), help="With --inference, the longest prompt.  [default: --context]"
@@ -60,7 +62,9 @@ class _Size(click.ParamType):
     type=click.IntRange(1, 256),
     help="Number of worker threads; each needs scratch memory of its own.  [default: all cores]",
 )
-@click.option("--available", type=_Size(), help="Plan for a device with this much free memory; a GPU need not be present.")
+@click.option(
+    "--available", type=_Size(), help="Plan for a device with this much free memory; a GPU need not be present."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 @config_options
 def plan(
