@@ -349,7 +349,7 @@ def test_the_trainer_has_the_precision_of_its_model(ctx: nncuda.Context) -> None
 
 
 def test_wrong_states_of_scaling(tmp_path: Path, ctx: nncuda.Context) -> None:
-    run = start(tmp_path / "run", ctx, write_data(tmp_path), steps=1, precision="f16")
+    run = start(tmp_path / "run", ctx, write_data(tmp_path), steps=1, warmup_steps=0, precision="f16")
     run.run()
     folder = resolve_checkpoint(tmp_path / "run")
     good = json.loads((folder / "training.json").read_text())

@@ -102,13 +102,12 @@ def _default_text(table: str, name: str) -> str:
     """What an option is without its flag, as the help says it."""
     if name == "vocab_size":
         return "that of the data, else the preset's"
-    if any(name in preset for preset in _PRESETS[table].values()):
-        value = getattr(_TABLES[table].preset(USUAL_PRESET), name)  # type: ignore[attr-defined]
-        return f"the preset's; {USUAL_PRESET}: {value}"
-    value = getattr(_TABLES[table], name)
-    if value is None:
-        return "none"
-    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+    value = getattr(_TABLES[table].preset(USUAL_PRESET), name)  # type: ignore[attr-defined]
+    own = any(name in preset for preset in _PRESETS[table].values())
+    if name == "warmup_steps":
+        value = None  # which the dataclass has as what it comes to
+    text = ("on" if value else "off") if isinstance(value, bool) else "none" if value is None else str(value)
+    return f"the preset's; {USUAL_PRESET}: {text}" if own else text
 
 
 def _descriptions(options: type) -> dict[str, str]:

@@ -137,7 +137,7 @@ fn a_signal_saves_and_stops() {
 fn a_second_signal_ends_the_command_at_once() {
     let workshop = Workshop::new();
     // One step of minutes: the signals come while it is being made.
-    let flags = ["--batch-size", "1000000", "--micro-batch-size", "100", "--steps", "1"];
+    let flags = ["--batch-size", "1000000", "--micro-batch-size", "100", "--steps", "1", "--warmup-steps", "0"];
     let mut child = workshop.train("run", &flags).spawn().unwrap();
     while !workshop.path("run/checkpoints").exists() {
         assert!(child.try_wait().unwrap().is_none(), "the run ended by itself");

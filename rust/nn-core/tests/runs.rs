@@ -200,7 +200,7 @@ fn gradients_that_never_fit_end_the_run() {
 #[test]
 fn wrong_states_of_loss_scaling_are_refused() {
     let (ctx, workshop) = (tiny::context(), Workshop::new());
-    let options = TrainConfig { steps: 1, precision: Precision::F16, ..tiny::options() };
+    let options = TrainConfig { steps: 1, warmup_steps: None, precision: Precision::F16, ..tiny::options() };
     workshop.start_with(&ctx, "run", options).unwrap().run(|_| Ok(())).unwrap();
     let folder = resolve_checkpoint(&workshop.path("run"), false).unwrap();
     let path = folder.join("training.json");
