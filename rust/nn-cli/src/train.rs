@@ -28,8 +28,8 @@ const PROGRAM: &str = concat!("nncuda-rs ", env!("CARGO_PKG_VERSION"));
 /// it: --resume goes on from the last checkpoint and comes to the same bits as a run that never stopped. SIGINT and
 /// SIGTERM end it behind the step that it is in, with a checkpoint; a second one ends it at once.
 ///
-/// --extend --steps N makes a run longer, with another --learning-rate, --min-rate-share or --warmup-steps if they are
-/// given. The cosine is then stretched to the new end, so that the rate jumps; a line on the standard error says how.
+/// --extend --steps N makes a run longer; the other options of its learning rate may change, too. The cosine is then
+/// stretched to the new end, so that the rate jumps; a line on the standard error says how.
 ///
 /// A run that needs more memory than the device has free (`nncuda-rs plan`) is not started.
 ///
