@@ -33,7 +33,12 @@ func (q *queue) enter(ctx context.Context) (leave func(), err error) {
 	}
 	select {
 	case q.turn <- struct{}{}: // Go serves those who wait to send in the order in which they came
-		return func() { <-q.turn; <-q.places }, nil
+		leave = func() { <-q.turn; <-q.places }
+		if ctx.Err() != nil { // done at the same moment, and select takes either
+			leave()
+			return nil, ctx.Err()
+		}
+		return leave, nil
 	case <-ctx.Done():
 		<-q.places
 		return nil, ctx.Err()

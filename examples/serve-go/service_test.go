@@ -217,8 +217,10 @@ func TestRequestsTakeTurns(t *testing.T) {
 func TestClientsThatLeave(t *testing.T) {
 	m := newWriter()
 	address, _, _ := start(t, m, 4, time.Minute)
-	leaving, leave := context.WithCancel(context.Background())
-	for number := range 2 { // one that generates, and one that waits
+	var leave [2]context.CancelFunc
+	for number := range leave { // one that generates, and one that waits
+		var leaving context.Context
+		leaving, leave[number] = context.WithCancel(context.Background())
 		go func() {
 			if response, err := post(leaving, address, `{"ids": [1], "max_tokens": 60}`); err == nil {
 				_, _ = io.Copy(io.Discard, response.Body)
@@ -231,11 +233,12 @@ func TestClientsThatLeave(t *testing.T) {
 	}
 	eventually(t, "it waits", func() bool { return waiting(t, address) == 1 })
 	m.step(t, 1)
-	leave()
+	leave[1]()
+	eventually(t, "nobody waits", func() bool { return waiting(t, address) == 0 })
+	leave[0]()
 	if err := within(t, m.ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("the generation ended with %v", err)
 	}
-	eventually(t, "nobody waits", func() bool { return waiting(t, address) == 0 })
 	next := ask(address, `{"ids": [9], "max_tokens": 1}`)
 	if prompt := within(t, m.started); prompt[0] != 9 {
 		t.Errorf("%v generates", prompt)

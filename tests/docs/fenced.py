@@ -54,23 +54,24 @@ class Command:
 
 def blocks(page: str, language: str) -> list[str]:
     """The fenced blocks of a language."""
-    return [text for _, text in _numbered(page, language)]
+    return [text for _, of, text in numbered(ROOT / page) if of == language]
 
 
 def commands(page: str) -> list[list[Command]]:
     """The commands of a page, those of a block together, which go on from one another."""
-    return [_of_block(page, first, text) for first, text in _numbered(page, "sh")]
+    return [_of_block(page, first, text) for first, language, text in numbered(ROOT / page) if language == "sh"]
 
 
-def _numbered(page: str, language: str) -> list[tuple[int, str]]:
-    """The blocks, with the line that each begins in."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    found = re.finditer(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [(text.count("\n", 0, match.start(1)) + 1, match[1]) for match in found]
+def numbered(page: Path) -> list[tuple[int, str, str]]:
+    """The fenced blocks of a page: the line that each begins in, its language, its text."""
+    text = page.read_text(encoding="utf-8")
+    found = re.finditer(r"^```([a-z]+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [(text.count("\n", 0, match.start(2)) + 1, match[1], match[2]) for match in found]
 
 
-def _of_block(page: str, first: int, text: str) -> list[Command]:
-    found: list[Command] = []
+def lines(text: str, first: int = 1) -> list[tuple[int, str]]:
+    """The lines of a block of commands, those that a backslash continues put together, each with its number."""
+    found: list[tuple[int, str]] = []
     held, begun = "", first
     for number, line in enumerate(text.splitlines(), first):
         begun = begun if held else number
@@ -78,8 +79,12 @@ def _of_block(page: str, first: int, text: str) -> list[Command]:
         if held.endswith("\\"):
             held = held[:-1]
             continue
-        if words := shlex.split(held, comments=True):
-            found.append(Command(page, begun, tuple(words)))
+        found.append((begun, held))
         held = ""
-    assert not held, f"{page}:{begun}: the block ends in the middle of a command"
+    assert not held, f"line {begun}: the block ends in the middle of a command"
     return found
+
+
+def _of_block(page: str, first: int, text: str) -> list[Command]:
+    words = ((number, shlex.split(line, comments=True)) for number, line in lines(text, first))
+    return [Command(page, number, tuple(of)) for number, of in words if of]

@@ -27,7 +27,7 @@ def test_every_page_with_commands_is_walked_or_says_why_not() -> None:
 def test_a_change_that_no_command_needs_is_an_error() -> None:
     page = walk.Page("page.md", change=[{"find": "make all", "why": "it takes long"}])
     block = walk.Block("page.md", 3, "sh", "make one  # a comment\nmake \\\n  two\n")
-    assert block.commands() == ["make one", "make two"]
+    assert block.commands() == [(3, "make one"), (4, "make two")]
     with pytest.raises(walk.WalkError, match="make all"):
         walk.script(page, [block])
 
@@ -36,5 +36,5 @@ def test_a_command_that_fails_is_named_with_what_it_printed(tmp_path: Path) -> N
     copy = tmp_path / "copy"
     copy.mkdir()
     (copy / "page.md").write_text("```sh\necho one\nsh -c 'echo gone >&2; exit 7'\necho never\n```\n")
-    with pytest.raises(walk.WalkError, match=r"(?s)page.md:1: sh -c .* ended with 7:.*gone"):
+    with pytest.raises(walk.WalkError, match=r"(?s)page.md:3: sh -c .* ended with 7:.*gone"):
         walk.walk(walk.Page("page.md"), copy)

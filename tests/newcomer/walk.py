@@ -26,6 +26,9 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/docs"))
+import fenced  # noqa: E402
+
 # Variables by which a machine's package managers and compilers are set up; all others are left behind.
 KEPT = re.compile(
     r"PATH|LANG|LC_.*|TERM|TMPDIR|.*_PROXY|.*_proxy|PIP_.*|UV_.*|GO(PROXY|SUMDB|NOSUMDB|FLAGS|ROOT|TOOLCHAIN)|CARGO_.*|"
@@ -40,18 +43,17 @@ class WalkError(Exception):
 
 @dataclass
 class Block:
-    """One fenced block of a page: its language, and its commands or its program."""
+    """One fenced block of a page: the line that it begins in, its language, its commands or its program."""
 
     page: str
     line: int
     language: str
     text: str
 
-    def commands(self) -> list[str]:
-        """The commands of a shell block: a line each, with the lines that a backslash continues, without comments."""
-        joined = self.text.replace("\\\n", " ")
-        lines = (re.sub(r"(^|\s+)#\s.*$", "", line).strip() for line in joined.splitlines())
-        return [re.sub(r"\s+", " ", line) for line in lines if line]
+    def commands(self) -> list[tuple[int, str]]:
+        """The commands of a shell block, without comments, with the lines that they stand in."""
+        found = ((number, re.sub(r"(^|\s+)#\s.*$", "", line)) for number, line in fenced.lines(self.text, self.line))
+        return [(number, " ".join(line.split())) for number, line in found if line.strip()]
 
 
 @dataclass
@@ -67,9 +69,7 @@ class Page:
 
 def blocks(path: Path, name: str) -> list[Block]:
     """The fenced blocks of a page, in their order."""
-    text = path.read_text(encoding="utf-8")
-    found = re.finditer(r"^```([a-z]+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [Block(name, text.count("\n", 0, match.start()) + 1, match[1], match[2]) for match in found]
+    return [Block(name, *found) for found in fenced.numbered(path)]
 
 
 def changed(page: Page, command: str, used: set[str]) -> tuple[str, str]:
@@ -97,9 +97,9 @@ def script(page: Page, found: list[Block]) -> str:
         if block.language == "python":
             programs.append(block.text)
             continue
-        for command in block.commands():
+        for line, command in block.commands():
             told, why = changed(page, command, used)
-            mark = f"{block.page}:{block.line}: {command}" + (
+            mark = f"{block.page}:{line}: {command}" + (
                 f"  [{'left out' if not told else 'as ' + told}: {why}]" if why else ""
             )
             lines.append(f"printf '%s\\n' {quoted(mark)} >&3")

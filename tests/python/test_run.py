@@ -121,7 +121,7 @@ def test_metrics_are_complete(tmp_path: Path, ctx: nncuda.Context, data: tuple[P
 
 
 def test_run_refuses_what_does_not_fit(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
-    start(tmp_path / "run", ctx, data, steps=1).run()
+    start(tmp_path / "run", ctx, data, steps=1, warmup_steps=0).run()
     with pytest.raises(FileExistsError, match="already holds a run"):
         start(tmp_path / "run", ctx, data)
     write_shard(tmp_path / "other.tokens", [np.zeros(500, int)], TINY.vocab_size)

@@ -232,21 +232,22 @@ func defaultText(table string, at int) string {
 		return train.Options()[at].Get(&config)
 	}
 	usual := value(model.UsualPreset)
-	if slices.ContainsFunc(model.Presets(), func(name string) bool { return value(name) != usual }) {
-		return fmt.Sprintf("the preset's; %s: %s", model.UsualPreset, formats.Repr(usual))
+	text, ok := usual.(string)
+	if !ok {
+		text = formats.Repr(usual)
 	}
 	switch usual {
 	case nil:
-		return "none"
+		text = "none"
 	case true:
-		return "on"
+		text = "on"
 	case false:
-		return "off"
+		text = "off"
 	}
-	if text, ok := usual.(string); ok {
-		return text
+	if slices.ContainsFunc(model.Presets(), func(name string) bool { return value(name) != usual }) {
+		return fmt.Sprintf("the preset's; %s: %s", model.UsualPreset, text)
 	}
-	return formats.Repr(usual)
+	return text
 }
 
 // buildConfigs gives the options: from a preset with the data's vocabulary, over them a file's (which may be nil), over

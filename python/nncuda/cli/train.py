@@ -83,8 +83,8 @@ def train(
     interrupted or even killed: --resume continues from the last checkpoint, to the same bits as a run that never
     stopped. SIGINT or SIGTERM ends it after the current step, with a checkpoint; a second one ends it at once.
 
-    --extend --steps N makes a run longer, with another --learning-rate, --min-rate-share or --warmup-steps if they are
-    given. The cosine is then stretched to the new end, so that the rate jumps; a line on standard error says how.
+    --extend --steps N makes a run longer; the other options of its learning rate may change, too. The cosine is then
+    stretched to the new end, so that the rate jumps; a line on standard error says how.
 
     A run that needs more memory than the device has free (`nncuda plan`) is not started.
 

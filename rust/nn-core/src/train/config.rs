@@ -214,7 +214,7 @@ impl TrainConfig {
 
 /// Steps of warm-up where none are given: a twentieth, at least 1 and at most 2000; a single step has none.
 fn usual_warmup(steps: usize) -> usize {
-    (steps / 20).max(1).min(2000).min(steps.saturating_sub(1))
+    (steps / 20).clamp(1, 2000).min(steps.saturating_sub(1))
 }
 
 /// What the presets of models are trained with, where it is not the default. `Error::Value` for what is no preset.
