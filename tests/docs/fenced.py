@@ -65,7 +65,7 @@ def commands(page: str) -> list[list[Command]]:
 def numbered(page: Path) -> list[tuple[int, str, str]]:
     """The fenced blocks of a page: the line that each begins in, its language, its text."""
     text = page.read_text(encoding="utf-8")
-    found = re.finditer(r"^```([a-z]+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    found = re.finditer(r"^```([a-z+]+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [(text.count("\n", 0, match.start(2)) + 1, match[1], match[2]) for match in found]
 
 
