@@ -340,7 +340,18 @@ def test_every_option_has_a_flag_and_a_help_text() -> None:
 def test_training_without_tensorboard(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its extra a run has all but the events, and says so where it does not mix with the records."""
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    arguments = ["train", tmp_path / "run", "--config", work / "config.toml", "--seed", 3, "--steps", 2]
+    arguments = [
+        "train",
+        tmp_path / "run",
+        "--config",
+        work / "config.toml",
+        "--seed",
+        3,
+        "--steps",
+        2,
+        "--warmup-steps",
+        1,
+    ]
     result = nncuda(*arguments)
     assert "pip install 'nncuda[tensorboard]'" in result.stderr and "nncuda[" not in result.stdout
     assert [record["step"] for record in read_metrics(tmp_path / "run" / "metrics.jsonl")] == [1, 2, 2]

@@ -171,13 +171,14 @@ def test_resume_with_other_micro_batches_and_habits(
 
 def test_record_of_a_run(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
     """run.json has what it takes to repeat the run, and other tokens than those are refused."""
-    start(tmp_path / "run", ctx, data, steps=2).run()
+    start(tmp_path / "run", ctx, data, steps=2, warmup_steps=1).run()
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert list(record) == ["data", "held_out", "data_sha256", "held_out_sha256", "program", "library", "abi",
                             "device", "model", "train"]  # fmt: skip
     for name, path in zip(("data", "held_out"), data, strict=True):
         assert record[name] == str(path) and record[f"{name}_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert record["model"] == TINY.to_dict() and record["train"] == {**OPTIONS, **record["train"], "steps": 2}
+    options = {**OPTIONS, **record["train"], "steps": 2, "warmup_steps": 1}
+    assert record["model"] == TINY.to_dict() and record["train"] == options
     assert record["program"] == f"nncuda {nncuda.__version__}" and record["device"].endswith(f"; {ctx.isa}")
     assert record["library"].startswith("nncuda 0") and record["abi"].split(".")[0] == "1"
     for number, path in enumerate(data):
@@ -204,7 +205,7 @@ def test_hash_of_several_shards(tmp_path: Path, ctx: nncuda.Context) -> None:
     folder.mkdir()
     for name in ("b", "a"):
         write_shard(folder / f"{name}.tokens", [np.full(200, ord(name) % 8)], TINY.vocab_size)
-    options = TrainConfig.from_dict({**OPTIONS, "steps": 1})
+    options = TrainConfig.from_dict({**OPTIONS, "steps": 1, "warmup_steps": 0})
     TrainingRun.start(tmp_path / "run", ctx, TINY, options, folder).run()
     content = (folder / "a.tokens").read_bytes() + (folder / "b.tokens").read_bytes()
     record = json.loads((tmp_path / "run" / "run.json").read_text())
