@@ -163,7 +163,7 @@ def test_described_tokenizer(workshop: Workshop, language: languages.Language) -
     tokenizer.write_bytes(random_tokenizer.sentencepiece_model(500))
     write_shard(data, [np.arange(2000) % 500], 500)
     run = workshop.folder / "runs" / f"described-{language.name}"
-    given = ["--steps", 1, "--tokenizer", tokenizer, "--data", data]
+    given = ["--steps", 1, "--warmup-steps", 0, "--tokenizer", tokenizer, "--data", data]
     language.run("train", run, *workshop.options("small"), *given)
     (checkpoint,) = list_checkpoints(run / "checkpoints")
     of = {name: json.loads((checkpoint / f"{name}.json").read_text()) for name in DESCRIBED}

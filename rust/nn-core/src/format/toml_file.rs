@@ -20,7 +20,7 @@ impl TomlFile {
         let bytes = read_regular(path, limits::TOML_BYTES)?;
         let most = limits::TOML_LINE_BYTES;
         if let Some((at, line)) = bytes.split(|byte| *byte == b'\n').enumerate().find(|(_, line)| line.len() > most) {
-            let problem = format!("line {} has {} bytes; one may have {most}", at + 1, line.len());
+            let problem = format!("line {} has {} bytes; a line may have at most {most}", at + 1, line.len());
             return Err(Error::format(path, problem));
         }
         let wrong = |problem: String| Error::format(path, format!("is not TOML ({})", problem.replace('\n', ", ")));
