@@ -1,47 +1,43 @@
-"""One version of the release in all packages, and a section of the changelog about it."""
+"""The version of the release: a section of the changelog, the places that the page about versions names.
+
+That these places agree is tests/python/test_installed_package.py's to say.
+"""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Where the version stands, and how.
-PLACES = {
-    "CMakeLists.txt": r"project\(nncuda VERSION (\S+)",
-    "python/nncuda/__init__.py": r'^__version__ = "(.*)"$',
-    "go/train/record.go": r'^const Version = "(.*)"$',
-    "rust/Cargo.toml": r'^version = "(.*)"$',
-    "rust/nn-py/pyproject.toml": r'^version = "(.*)"$',
-}
 
-
-def stated(place: str, pattern: str) -> str:
-    found = re.findall(pattern, (ROOT / place).read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(found) == 1, f"{place}: {pattern}"
-    return str(found[0])
-
-
-RELEASE = stated("pyproject.toml", r'^version = "(.*)"$')
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_the_packages_have_one_version(place: str) -> None:
-    assert stated(place, PLACES[place]) == RELEASE
+def release() -> str:
+    text = (ROOT / "python/nncuda/__init__.py").read_text(encoding="utf-8")
+    (version,) = re.findall(r'^__version__ = "(.*)"$', text, re.MULTILINE)
+    return str(version)
 
 
 def test_the_changelog_knows_it_and_is_in_order() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     sections = re.findall(r"^## \[(.*?)\]", text, re.MULTILINE)
-    assert sections[0] == "Unreleased" and RELEASE in sections
+    assert sections[0] == "Unreleased" and release() in sections
     numbers = [tuple(map(int, section.split("."))) for section in sections[1:]]
     assert numbers == sorted(numbers, reverse=True)
 
 
+def test_the_crates_name_each_other_by_it() -> None:
+    manifest = (ROOT / "rust/Cargo.toml").read_text(encoding="utf-8")
+    named = re.findall(r'^nn-\S+ = \{ path = "\S+", version = "(.*)" \}$', manifest, re.MULTILINE)
+    assert len(named) == 3 and set(named) == {release()}
+
+
 def test_the_page_about_versions_names_every_place() -> None:
     page = (ROOT / "docs/versioning.md").read_text(encoding="utf-8")
-    for place in [*PLACES, "pyproject.toml"]:
+    for place in (
+        "python/nncuda/__init__.py",
+        "go/train/record.go",
+        "rust/Cargo.toml",
+        "pyproject.toml",
+        "CMakeLists.txt",
+    ):
         assert f"`{place}`" in page
