@@ -25,12 +25,6 @@ def test_the_changelog_knows_it_and_is_in_order() -> None:
     assert numbers == sorted(numbers, reverse=True)
 
 
-def test_the_crates_name_each_other_by_it() -> None:
-    manifest = (ROOT / "rust/Cargo.toml").read_text(encoding="utf-8")
-    named = re.findall(r'^nn-\S+ = \{ path = "\S+", version = "(.*)" \}$', manifest, re.MULTILINE)
-    assert len(named) == 3 and set(named) == {release()}
-
-
 def test_the_page_about_versions_names_every_place() -> None:
     page = (ROOT / "docs/versioning.md").read_text(encoding="utf-8")
     for place in (
