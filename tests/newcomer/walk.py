@@ -99,9 +99,9 @@ def script(page: Page, found: list[Block]) -> str:
             continue
         for line, command in block.commands():
             told, why = changed(page, command, used)
-            mark = f"{block.page}:{line}: {command}" + (
-                f"  [{'left out' if not told else 'as ' + told}: {why}]" if why else ""
-            )
+            mark = f"{block.page}:{line}: {command}"
+            if why:
+                mark += f"  [{'as ' + '; '.join(told.split(chr(10))).strip('; ') if told else 'left out'}: {why}]"
             lines.append(f"printf '%s\\n' {quoted(mark)} >&3")
             if told:
                 lines.append(told)
