@@ -510,7 +510,7 @@ NNCUDA_API int32_t cuda_scale(nncuda_ctx *ctx, const void *x, void *y, int64_t n
  * @param up in dtype [rows:ld, dim] : what is gated
  * @param y out dtype [rows, dim] : output
  * @param rows size : rows
- * @param dim size : elements a row
+ * @param dim size : elements per row
  * @param ld size : elements between rows of gate and of up
  * @param dtype dtype : f32, f16, bf16
  */
@@ -525,7 +525,7 @@ NNCUDA_API int32_t cuda_swiglu(nncuda_ctx *ctx, const void *gate, const void *up
  * @param dgate out dtype [rows:ld, dim] alias gate : gradient of gate
  * @param dup out dtype [rows:ld, dim] alias up : gradient of up
  * @param rows size : rows
- * @param dim size : elements a row
+ * @param dim size : elements per row
  * @param ld size : elements between rows of gate, up, dgate and dup
  * @param dtype dtype : f32, f16, bf16
  */
@@ -538,7 +538,7 @@ NNCUDA_API int32_t cuda_swiglu_backward(nncuda_ctx *ctx, const void *dy, const v
  * @param up in dtype [rows:ld, dim] : what is gated
  * @param y out dtype [rows, dim] : output
  * @param rows size : rows
- * @param dim size : elements a row
+ * @param dim size : elements per row
  * @param ld size : elements between rows of gate and of up
  * @param dtype dtype : f32, f16, bf16
  */
@@ -610,7 +610,7 @@ NNCUDA_API int32_t cuda_softmax_backward(nncuda_ctx *ctx, const void *dy, const 
  * @param probs out f32 [rows, cols] : all probabilities, as the backward call and the auxiliary loss need them
  * @param rows size : tokens
  * @param cols size : experts
- * @param k size : experts a token, at most `cols` and at most 64
+ * @param k size : experts per token, at most `cols` and at most 64
  * @param norm flag : 1 divides the k weights by their sum
  * @param dtype dtype : f32, f16, bf16
  */
@@ -629,7 +629,7 @@ NNCUDA_API int32_t cuda_softmax_topk(nncuda_ctx *ctx, const void *x, float *weig
  * @param dx out dtype [rows, cols] : gradient of the logits
  * @param rows size : tokens
  * @param cols size : experts
- * @param k size : experts a token
+ * @param k size : experts per token
  * @param norm flag : as in the forward call
  * @param dtype dtype : f32, f16, bf16
  */
@@ -854,7 +854,7 @@ NNCUDA_API int32_t cuda_scatter_add(nncuda_ctx *ctx, const void *x, const int32_
  * @param sine out f32 [positions, head_dim/2] : sines
  * @param first option default 0 : position of the first row, at least 0
  * @param positions size : rows
- * @param head_dim size : elements a head; even, above 2 unless ntk_alpha is 1
+ * @param head_dim size : elements per head; even, above 2 unless ntk_alpha is 1
  * @param base option default 10000 : above 0
  * @param ntk_alpha option default 1 : at least 1
  */
@@ -870,7 +870,7 @@ NNCUDA_API int32_t cuda_rope_freqs(nncuda_ctx *ctx, float *cosine, float *sine, 
  * @param sine out f32 [positions, head_dim/2] : sines
  * @param first option default 0 : position of the first row, at least 0
  * @param positions size : rows
- * @param head_dim size : elements a head; even, above 2 unless ntk_alpha is 1
+ * @param head_dim size : elements per head; even, above 2 unless ntk_alpha is 1
  * @param base option default 10000 : above 0
  * @param ntk_alpha option default 1 : at least 1
  * @param scale option default 1 : factor of the positions, above 0
@@ -889,7 +889,7 @@ NNCUDA_API int32_t cuda_rope_freqs_scaled(nncuda_ctx *ctx, const float *factors,
  * @param y out dtype [tokens:ld_y, heads, head_dim] alias x : output
  * @param tokens size : tokens
  * @param heads size : heads
- * @param head_dim size : elements a head, even
+ * @param head_dim size : elements per head, even
  * @param max_position size : rows of the tables
  * @param ld_x size : elements between tokens of x
  * @param ld_y size : elements between tokens of y
@@ -911,7 +911,7 @@ NNCUDA_API int32_t cuda_rope_forward(nncuda_ctx *ctx, const void *x, const float
  * @param tokens size : tokens
  * @param heads size : query heads
  * @param kv_heads size : key heads
- * @param head_dim size : elements a head, even
+ * @param head_dim size : elements per head, even
  * @param max_position size : rows of the tables
  * @param ld_q size : elements between tokens of q
  * @param ld_k size : elements between tokens of k
@@ -932,7 +932,7 @@ NNCUDA_API int32_t cuda_rope_qk(nncuda_ctx *ctx, void *q, void *k, const float *
  * @param dx out dtype [tokens:ld_x, heads, head_dim] alias dy : gradient of x
  * @param tokens size : tokens
  * @param heads size : heads
- * @param head_dim size : elements a head, even
+ * @param head_dim size : elements per head, even
  * @param max_position size : rows of the tables
  * @param ld_y size : elements between tokens of dy
  * @param ld_x size : elements between tokens of dx
@@ -961,7 +961,7 @@ NNCUDA_API int32_t cuda_rope_backward(nncuda_ctx *ctx, const void *dy, const flo
  * @param kv_len size : keys a sequence
  * @param heads size : query heads, a multiple of kv_heads
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements a head
+ * @param head_dim size : elements per head
  * @param scale option default 1/sqrt(head_dim) : factor of the products
  * @param causal flag : 1 hides the keys after each query
  * @param dtype dtype : f32, f16, bf16
@@ -980,7 +980,7 @@ NNCUDA_API int32_t cuda_attention_scores(nncuda_ctx *ctx, const void *q, const v
  * @param kv_len size : keys a sequence
  * @param heads size : query heads, a multiple of kv_heads
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements a head
+ * @param head_dim size : elements per head
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_attention_output(nncuda_ctx *ctx, const void *probs, const void *v, void *out, int64_t batch,
@@ -1000,7 +1000,7 @@ NNCUDA_API int32_t cuda_attention_output(nncuda_ctx *ctx, const void *probs, con
  * @param kv_len size : keys a sequence
  * @param heads size : query heads, a multiple of kv_heads
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements a head
+ * @param head_dim size : elements per head
  * @param ld_q size : elements between tokens of q
  * @param ld_kv size : elements between tokens of k, and of v
  * @param scale option default 1/sqrt(head_dim) : factor of the products
@@ -1028,7 +1028,7 @@ NNCUDA_API int32_t cuda_flash_attention(nncuda_ctx *ctx, const void *q, const vo
  * @param kv_len size : keys a sequence
  * @param heads size : query heads, a multiple of kv_heads
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements a head
+ * @param head_dim size : elements per head
  * @param ld_q size : elements between tokens of q, and of dq
  * @param ld_kv size : elements between tokens of k, v, dk and dv
  * @param scale option default 1/sqrt(head_dim) : as in the forward call
@@ -1053,7 +1053,7 @@ NNCUDA_API int32_t cuda_flash_attention_backward(nncuda_ctx *ctx, const void *do
  * @param capacity size : room for keys in the caches
  * @param heads size : query heads, a multiple of kv_heads
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements a head
+ * @param head_dim size : elements per head
  * @param ld_q size : elements between queries
  * @param scale option default 1/sqrt(head_dim) : factor of the products
  * @param dtype dtype : f32, f16, bf16
@@ -1082,7 +1082,7 @@ NNCUDA_API int32_t cuda_attention_decode(nncuda_ctx *ctx, const void *q, const v
  * @param pages size : pages of the caches
  * @param heads size : query heads, a multiple of kv_heads
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements a head
+ * @param head_dim size : elements per head
  * @param ld_q size : elements between tokens of q
  * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
  * @param scale option default 1/sqrt(head_dim) : factor of the products
@@ -1110,7 +1110,7 @@ NNCUDA_API int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, co
  * @param pages size : pages of the caches
  * @param heads size : query heads, a multiple of kv_heads
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements a head
+ * @param head_dim size : elements per head
  * @param ld_q size : elements between queries
  * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
  * @param scale option default 1/sqrt(head_dim) : factor of the products
@@ -1135,10 +1135,10 @@ NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, c
  * @param k_cache inout dtype [batch, capacity, kv_heads, head_dim] : keys; other rows stay
  * @param v_cache inout dtype [batch, capacity, kv_heads, head_dim] : values; other rows stay
  * @param batch size : sequences
- * @param len size : new tokens a sequence
+ * @param len size : new tokens per sequence
  * @param capacity size : room for keys in the caches
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements a head
+ * @param head_dim size : elements per head
  * @param ld_kv size : elements between tokens of k, and of v
  * @param dtype dtype : f32, f16, bf16
  */
@@ -1154,7 +1154,7 @@ NNCUDA_API int32_t cuda_kv_append(nncuda_ctx *ctx, const void *k, const void *v,
  * @param batch size : sequences
  * @param capacity size : room for keys in the caches
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements a head
+ * @param head_dim size : elements per head
  * @param keep option : rows to keep, 0 .. capacity
  * @param dtype dtype : f32, f16, bf16
  */
@@ -1178,7 +1178,7 @@ NNCUDA_API int32_t cuda_kv_trim(nncuda_ctx *ctx, void *k_cache, void *v_cache, i
  * @param max_pages size : columns of the page table
  * @param pages size : pages of the caches
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements a head
+ * @param head_dim size : elements per head
  * @param ld_kv size : elements between tokens of k, and of v
  * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
  * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
@@ -1205,7 +1205,7 @@ NNCUDA_API int32_t cuda_kv_append_paged(nncuda_ctx *ctx, const void *k, const vo
  * @param slot_row out i32 [tokens, k] : row of each slot, -1 if dropped
  * @param row_slot out i32 [tokens*k] : slot of each row; -1 from offsets[experts] on
  * @param tokens size : tokens
- * @param k size : experts a token
+ * @param k size : experts per token
  * @param experts size : experts
  * @param capacity option default 0 : most rows an expert may take, at least 1; 0 for no limit
  */
@@ -1219,8 +1219,8 @@ NNCUDA_API int32_t cuda_moe_plan(nncuda_ctx *ctx, const int32_t *indices, int32_
  * @param row_slot in i32 [tokens*k] : from moe_plan
  * @param y out dtype [tokens*k, dim] : rows
  * @param tokens size : tokens
- * @param k size : experts a token
- * @param dim size : elements a token
+ * @param k size : experts per token
+ * @param dim size : elements per token
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_moe_gather(nncuda_ctx *ctx, const void *x, const int32_t *row_slot, void *y, int64_t tokens,
@@ -1232,8 +1232,8 @@ NNCUDA_API int32_t cuda_moe_gather(nncuda_ctx *ctx, const void *x, const int32_t
  * @param slot_row in i32 [tokens, k] : from moe_plan
  * @param dx out dtype [tokens, dim] : gradient of x
  * @param tokens size : tokens
- * @param k size : experts a token
- * @param dim size : elements a token
+ * @param k size : experts per token
+ * @param dim size : elements per token
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_moe_gather_backward(nncuda_ctx *ctx, const void *dy, const int32_t *slot_row, void *dx,
@@ -1248,8 +1248,8 @@ NNCUDA_API int32_t cuda_moe_gather_backward(nncuda_ctx *ctx, const void *dy, con
  * @param residual in? dtype [tokens, dim] : added, or null
  * @param out out dtype [tokens, dim] alias residual : output
  * @param tokens size : tokens
- * @param k size : experts a token
- * @param dim size : elements a token
+ * @param k size : experts per token
+ * @param dim size : elements per token
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_moe_combine(nncuda_ctx *ctx, const void *y, const float *weights, const int32_t *slot_row,
@@ -1267,8 +1267,8 @@ NNCUDA_API int32_t cuda_moe_combine(nncuda_ctx *ctx, const void *y, const float 
  * @param dy out dtype [tokens*k, dim] alias y : gradient of y
  * @param dweights out f32 [tokens, k] : gradient of weights
  * @param tokens size : tokens
- * @param k size : experts a token
- * @param dim size : elements a token
+ * @param k size : experts per token
+ * @param dim size : elements per token
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_moe_combine_backward(nncuda_ctx *ctx, const void *dout, const void *y, const float *weights,
@@ -1594,8 +1594,8 @@ NNCUDA_API int32_t cuda_topp_sample(nncuda_ctx *ctx, const void *logits, const f
  * @param x in dtype [rows, k] : numbers; in a block format finite, or the call fails with NNCUDA_ERROR_OUT_OF_RANGE
  * @param y out u8 [rows, row_bytes] : the same in `format`
  * @param rows size : rows
- * @param k size : elements a row, whole blocks
- * @param row_bytes size : bytes a row of y
+ * @param k size : elements per row, whole blocks
+ * @param row_bytes size : bytes per row of y
  * @param format option : NNCUDA_FORMAT_* of y
  * @param dtype dtype : f32, f16, bf16
  */
@@ -1607,8 +1607,8 @@ NNCUDA_API int32_t cuda_quantize(nncuda_ctx *ctx, const void *x, void *y, int64_
  * @param x in u8 [rows, row_bytes] : rows in `format`
  * @param y out dtype [rows, k] : numbers
  * @param rows size : rows
- * @param k size : elements a row, whole blocks
- * @param row_bytes size : bytes a row of x
+ * @param k size : elements per row, whole blocks
+ * @param row_bytes size : bytes per row of x
  * @param format option : NNCUDA_FORMAT_* of x
  * @param dtype dtype : f32, f16, bf16
  */
@@ -1622,8 +1622,8 @@ NNCUDA_API int32_t cuda_dequantize(nncuda_ctx *ctx, const void *x, void *y, int6
  * @param y out dtype [tokens, dim] : the rows
  * @param tokens size : ids
  * @param vocab size : rows of the table
- * @param dim size : elements a row, whole blocks
- * @param row_bytes size : bytes a row of the table
+ * @param dim size : elements per row, whole blocks
+ * @param row_bytes size : bytes per row of the table
  * @param format option : NNCUDA_FORMAT_* of the table
  * @param dtype dtype : f32, f16, bf16
  */
@@ -1645,7 +1645,7 @@ NNCUDA_API int32_t cuda_embedding_quant(nncuda_ctx *ctx, const void *table, cons
  * @param m size : rows, or room for them
  * @param n size : outputs
  * @param k size : inputs, whole blocks
- * @param row_bytes size : bytes a row of w
+ * @param row_bytes size : bytes per row of w
  * @param activation option default NNCUDA_ACTIVATION_NONE : NNCUDA_ACTIVATION_*
  * @param format option : NNCUDA_FORMAT_* of w
  * @param dtype dtype : f32, f16, bf16
@@ -1668,9 +1668,9 @@ NNCUDA_API int32_t cuda_gemm_quant(nncuda_ctx *ctx, const void *x, const void *w
  * @param n_kv size : columns of the keys, and of the values
  * @param n size : n_q + 2 * n_kv
  * @param k size : inputs, whole blocks
- * @param row_bytes_q size : bytes a row of wq
- * @param row_bytes_k size : bytes a row of wk
- * @param row_bytes_v size : bytes a row of wv
+ * @param row_bytes_q size : bytes per row of wq
+ * @param row_bytes_k size : bytes per row of wk
+ * @param row_bytes_v size : bytes per row of wv
  * @param format_q option : NNCUDA_FORMAT_* of wq
  * @param format_k option : NNCUDA_FORMAT_* of wk
  * @param format_v option : NNCUDA_FORMAT_* of wv
@@ -1693,8 +1693,8 @@ NNCUDA_API int32_t cuda_gemm_quant_qkv(nncuda_ctx *ctx, const void *x, const voi
  * @param m size : rows, or room for them
  * @param n size : outputs
  * @param k size : inputs, whole blocks
- * @param row_bytes_gate size : bytes a row of w_gate
- * @param row_bytes_up size : bytes a row of w_up
+ * @param row_bytes_gate size : bytes per row of w_gate
+ * @param row_bytes_up size : bytes per row of w_up
  * @param format_gate option : NNCUDA_FORMAT_* of w_gate
  * @param format_up option : NNCUDA_FORMAT_* of w_up
  * @param dtype dtype : f32, f16, bf16
@@ -1713,8 +1713,8 @@ NNCUDA_API int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const 
  * @param x in u8 [rows, row_bytes] : rows in `format`
  * @param y out u8 [rows, row_bytes] : the same in its _R16 form
  * @param rows size : rows, a multiple of 16
- * @param k size : elements a row, whole blocks
- * @param row_bytes size : bytes a row
+ * @param k size : elements per row, whole blocks
+ * @param row_bytes size : bytes per row
  * @param format option : NNCUDA_FORMAT_*: Q4_0, Q8_0 or Q6_K
  */
 NNCUDA_API int32_t cuda_interleave_rows(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k,

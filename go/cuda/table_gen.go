@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "258cd3b30f2bb24e0110259867ca36691d425121873ef96ad4af15f06f7ee2d5"
+const HeaderSHA256 = "b5f57c4d3cb19e5d539838276ddc93e23abfbf4992639cd03120e3bc7fc37197"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

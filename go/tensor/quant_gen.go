@@ -263,7 +263,7 @@ func GemmQuantSwiGLU(x, wGate, wUp, offsets, y *Tensor, formatGate, formatUp cud
 //
 //   - x, in u8 [rows, row_bytes]: rows in `format`
 //   - y, out u8 [rows, row_bytes]: the same in its _R16 form
-//   - k: elements a row, whole blocks
+//   - k: elements per row, whole blocks
 //   - format: NNCUDA_FORMAT_*: Q4_0, Q8_0 or Q6_K
 func InterleaveRows(x, y *Tensor, k int, format cuda.Format) error {
 	check := begin("interleave_rows", "rows and row_bytes from x")

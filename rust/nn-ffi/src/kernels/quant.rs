@@ -455,7 +455,7 @@ pub fn gemm_quant_swiglu(
 ///
 /// - `x`: u8 `[rows, row_bytes]`, rows in `format`
 /// - `y`: u8 `[rows, row_bytes]`, the same in its _R16 form; overwritten
-/// - `k`: elements a row, whole blocks
+/// - `k`: elements per row, whole blocks
 /// - `format`: NNCUDA_FORMAT_\*: Q4_0, Q8_0 or Q6_K
 ///
 /// # Errors
