@@ -83,6 +83,6 @@ def test_without_torch_for_this_device_it_says_so(gpu: nncuda.Context, tmp_path:
 
 
 def test_wrong_use_is_told(gpu: nncuda.Context) -> None:
-    assert "no work matches" in run("--only", "no such work")[1]
+    assert "no task matches" in run("--only", "no such task")[1]
     result = CliRunner().invoke(bench, ["--quick"])
     assert result.exit_code == 2 and "--quick is for a GPU" in result.output
