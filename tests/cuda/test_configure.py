@@ -40,10 +40,10 @@ def said(result: subprocess.CompletedProcess[str]) -> str:
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sources in a place where nobody put a toolchain."""
     copy = tmp_path_factory.mktemp("bare")
-    for name in ("CMakeLists.txt", "bindings.h"):
-        shutil.copy(ROOT / name, copy)
     for name in ("cuda", "cmake", "python/nncuda/bench"):
         shutil.copytree(ROOT / name, copy / name)
+    for name in ("CMakeLists.txt", "bindings.h", "python/nncuda/__init__.py"):
+        shutil.copy(ROOT / name, copy / name)
     return copy
 
 

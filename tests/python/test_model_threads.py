@@ -216,9 +216,13 @@ def test_who_is_interrupted_while_waiting_leaves_the_queue() -> None:
     thread.start()
     begun.wait(60)
     interrupt = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
-    interrupt.start()
-    with pytest.raises(KeyboardInterrupt):
-        turns.take()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupt.start()
+            turns.take()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert not turns._waiting and not turns.mine
     end.set()
     thread.join()

@@ -245,7 +245,7 @@ def test_model(changes):
         for ids, targets in batches:
             logits, saved = transformer.forward(params, config, ids)
             total += loss.cross_entropy_forward(logits, targets.ravel(), -100)["loss_sum"][0] / count
-            total += transformer.auxiliary_loss(saved, config) / len(batches)
+            total += transformer.auxiliary_loss(saved, config) * ids.size / sum(ids.size for ids, _ in batches)
         return total
 
     check(f, params, gradients)
