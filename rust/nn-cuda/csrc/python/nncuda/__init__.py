@@ -1,0 +1,1 @@
+../../../../../python/nncuda/__init__.py
