@@ -102,6 +102,7 @@ def safetensors_files() -> list[Seed]:
         Seed("valid_empty_tensor", safetensors({"a": entry("F32", [0, 4], 0, 0)}), None),
         Seed("nothing", b"", wrong),
         Seed("header_beyond_the_file", safetensors({"a": one}, bytes(8), 1 << 20), wrong),
+        Seed("header_as_large_as_may_be", safetensors({"a": one}, bytes(8), 1 << 25), wrong),
         Seed("header_of_all_bits", safetensors({"a": one}, bytes(8), (1 << 64) - 1), wrong),
         Seed("header_depth", safetensors(b'{"a":' * 50_000), wrong),
         Seed("data_cut_off", safetensors({"a": one}, bytes(7)), wrong),

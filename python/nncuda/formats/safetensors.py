@@ -150,6 +150,8 @@ def _read_header(file: BinaryIO) -> bytes:
     length = int.from_bytes(file.read(8), "little")
     if length > HEADER_BYTES:
         raise ValueError(f"a header of {length} bytes; it may have at most {HEADER_BYTES}")
+    if length > os.fstat(file.fileno()).st_size - 8:  # and not after memory for it was taken
+        raise ValueError(f"a header of {length} bytes does not fit into the file")
     header = file.read(length)
     check_marks(header, JSON_MARKS)
     return header
