@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -226,12 +227,16 @@ def test_generation_streams(work: Path) -> None:
     """Text arrives while the command is still running."""
     command = [sys.executable, "-c", "from nncuda.cli import main; main()", "generate", str(work / "run"), "the"]
     environment = {**os.environ, "PYTHONUNBUFFERED": ""}
-    with subprocess.Popen(
-        [*command, "--max-tokens", "48", "--seed", "1"], stdout=subprocess.PIPE, env=environment
-    ) as process:
-        assert process.stdout is not None
+    ours, its = socket.socketpair(
+        socket.AF_UNIX, socket.SOCK_SEQPACKET
+    )  # what is written apart is read apart, however late
+    with (
+        ours,
+        subprocess.Popen([*command, "--max-tokens", "48", "--seed", "1"], stdout=its, env=environment) as process,
+    ):
+        its.close()
         chunks = []
-        while chunk := os.read(process.stdout.fileno(), 65536):
+        while chunk := ours.recv(65536):
             chunks.append(chunk)
     assert process.returncode == 0 and len(chunks) > 1
 
