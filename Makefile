@@ -173,8 +173,8 @@ mutants: $(VENV)/.test ## plant mistakes in a copy of the sources and name those
 	$(BIN)/python tests/mutants/mutants_run.py --seed $(SEED) --count $(COUNT) $(if $(FILES),--files "$(FILES)") \
 	  $(if $(FAR),--far) $(if $(FAIL_OVER),--fail-over $(FAIL_OVER))
 
-## every command of the README and of the pages, in order, in a fresh copy, as a new user meets them (PAGES=docs/go.md for some)
-	$(PYTHON) tests/newcomer/walk.py $(PAGES:%=--page %)
+newcomer: $(VENV)/.packages-test ## every command of the README and the pages, in order, in a fresh copy, as a new user meets them (PAGES=docs/go.md)
+	$(BIN)/python tests/newcomer/walk.py $(PAGES:%=--page %)
 
 tsan: ## the worker pool, contexts and streams under ThreadSanitizer
 	tests/abi/sanitize.sh thread
