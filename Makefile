@@ -215,30 +215,27 @@ clean: ## remove what was built and installed here; runs/ stays
 
 # The virtual environment: locked packages, then this one, built from the sources as they are. What the tests need
 # contains what a run needs, so either serves `make run`.
-%/.packages-run: requirements/run.txt
-	$(PYTHON) -m venv $*
+define packages
+$(PYTHON) -m venv $*
 	$*/bin/python -m pip install --quiet --require-hashes -r $<
 	@touch $@
+endef
+
+%/.packages-run: requirements/run.txt
+	$(packages)
 
 %/.packages-test: requirements/test.txt
-	$(PYTHON) -m venv $*
-	$*/bin/python -m pip install --quiet --require-hashes -r $<
-	@touch $@ $*/.packages-run
+	$(packages)
+	@touch $*/.packages-run
 
 %/.packages-wheel: requirements/wheel.txt
-	$(PYTHON) -m venv $*
-	$*/bin/python -m pip install --quiet --require-hashes -r $<
-	@touch $@
+	$(packages)
 
 %/.packages-docs: requirements/docs.txt
-	$(PYTHON) -m venv $*
-	$*/bin/python -m pip install --quiet --require-hashes -r $<
-	@touch $@
+	$(packages)
 
 %/.packages-fuzz: requirements/fuzz.txt
-	$(PYTHON) -m venv $*
-	$*/bin/python -m pip install --quiet --require-hashes -r $<
-	@touch $@
+	$(packages)
 
 # llama.cpp is built from source here, as it is meant to be for the machine that it runs on.
 %/.packages-interop: requirements/interop.txt tests/interop/amx_tiles.h
