@@ -19,6 +19,7 @@ from ..infer.weights import PLACES
 from .generate import write_statistics
 from .options import Seed
 from .terminal import spoken
+from .threads import threads_option
 
 _HELP = """/clear   forget the conversation, but not the system message
 /system  show the system message, or set it: /system TEXT
@@ -64,11 +65,7 @@ Ctrl-C stops an answer; pressed twice at the prompt, it exits."""
 )
 @click.option("--stats", is_flag=True, help="Print tokens and bytes per second to standard error at the end.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-@click.option(
-    "--threads",
-    type=click.IntRange(1, 256),
-    help="Number of worker threads; it does not affect results.  [default: all cores]",
-)
+@threads_option
 def chat(
     model: Path | None,
     model_option: Path | None,

@@ -13,6 +13,7 @@ from ..models.converted import FOLDERS, FORMS, convert_model, head_name
 from .outputs import require_room
 from .progress import element_progress
 from .terminal import bytes_text, console, count_text
+from .threads import threads_option
 
 _HEADS = [name for name in FORMATS if name != "f32"]
 
@@ -37,11 +38,7 @@ _HEADS = [name for name in FORMATS if name != "f32"]
 )
 @click.option("--force", is_flag=True, help="Replace OUT if it is a file.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-@click.option(
-    "--threads",
-    type=click.IntRange(1, 256),
-    help="Number of worker threads; it does not affect results.  [default: all cores]",
-)
+@threads_option
 def convert(
     model: Path,
     out: Path,

@@ -37,6 +37,7 @@ from ..train.data import unigram_entropy
 from ..train.metrics import drop_records
 from ..train.run import Progress
 from .terminal import console
+from .threads import threads_option
 from .train import run_with_progress
 
 VOCABULARY = 4096
@@ -91,11 +92,7 @@ OPTIONS = TrainConfig.preset(
 @click.option(
     "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
 )
-@click.option(
-    "--threads",
-    type=click.IntRange(1, 256),
-    help="Number of worker threads; it does not affect results.  [default: all cores]",
-)
+@threads_option
 def demo(
     text: Path | None, out: Path, steps: int | None, precision: Precision, device: str, threads: int | None
 ) -> None:

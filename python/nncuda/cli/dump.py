@@ -15,6 +15,7 @@ from ..infer.dump_transformers import take as take_from_transformers
 from ..infer.language_model import LanguageModel
 from ..infer.pages import CACHE_FORMATS
 from .terminal import console
+from .threads import threads_option
 
 _DIFFERENT = 1
 
@@ -44,11 +45,7 @@ _DIFFERENT = 1
 @click.option("--cache-format", type=click.Choice(CACHE_FORMATS), default="f32",
               show_default=True, help="Format of the cached keys and values.")  # fmt: skip
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-@click.option(
-    "--threads",
-    type=click.IntRange(1, 256),
-    help="Number of worker threads; it does not affect results.  [default: all cores]",
-)
+@threads_option
 def dump(
     model: Path,
     layers: tuple[int, ...],

@@ -23,6 +23,7 @@ from ..models.config import Precision
 from ..train import Checkpoint, resolve_checkpoint
 from .options import Seed
 from .terminal import bytes_text, spoken
+from .threads import threads_option
 
 _USUAL_TOKENS = 128
 
@@ -96,11 +97,7 @@ _USUAL_TOKENS = 128
 @click.option(
     "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
 )
-@click.option(
-    "--threads",
-    type=click.IntRange(1, 256),
-    help="Number of worker threads; it does not affect results.  [default: all cores]",
-)
+@threads_option
 def generate(
     arguments: tuple[str, ...],
     model_option: str | None,

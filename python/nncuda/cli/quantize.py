@@ -14,6 +14,7 @@ from ..models.quantized import quantize_model
 from .outputs import require_room
 from .progress import element_progress
 from .terminal import bytes_text, console, count_text
+from .threads import threads_option
 
 _FORMAT = click.Choice(list(FORMATS), case_sensitive=False)
 
@@ -29,11 +30,7 @@ _FORMAT = click.Choice(list(FORMATS), case_sensitive=False)
 )
 @click.option("--force", is_flag=True, help="Replace OUT.gguf if there is one.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-@click.option(
-    "--threads",
-    type=click.IntRange(1, 256),
-    help="Number of worker threads; it does not affect results.  [default: all cores]",
-)
+@threads_option
 def quantize(
     model: Path,
     out: Path,

@@ -30,6 +30,7 @@ from .options import build_configs, config_options, preset_option, read_config
 from .plan import require_fit
 from .stopping import stopping
 from .terminal import console, count_text
+from .threads import threads_option
 
 
 @click.command()
@@ -55,11 +56,7 @@ from .terminal import console, count_text
 @click.option(
     "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
 )
-@click.option(
-    "--threads",
-    type=click.IntRange(1, 256),
-    help="Number of worker threads; it does not affect results.  [default: all cores]",
-)
+@threads_option
 @click.option("--start-anyway", is_flag=True, help="Start even if the device has less free memory than the run needs.")
 @config_options
 def train(

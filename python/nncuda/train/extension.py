@@ -36,7 +36,7 @@ def extended(folder: str | os.PathLike[str], step: int, train: TrainConfig) -> T
     if not present(path):
         return train
     found = train
-    for entry in _entries(path):
+    for entry in _entries(path, read_json(path)):
         try:
             options = dataclasses.replace(train, **{name: entry[name] for name in SCHEDULE})  # type: ignore[arg-type]
         except ValueError as error:
@@ -46,8 +46,8 @@ def extended(folder: str | os.PathLike[str], step: int, train: TrainConfig) -> T
     return found
 
 
-def _entries(path: Path) -> list[dict[str, object]]:
-    entries = read_json(path).get("extensions", [])
+def _entries(path: Path, record: dict[str, object]) -> list[dict[str, object]]:
+    entries = record.get("extensions", [])
     if not isinstance(entries, list):
         raise FormatError(path, f"extensions is {shown(entries)}; it must be a list")
     for entry in entries:
@@ -77,7 +77,7 @@ def record_extension(folder: str | os.PathLike[str], step: int, train: TrainConf
     values = train.to_dict()
     entry = {"from_step": step, **{name: values[name] for name in SCHEDULE}}
     record = read_json(path)
-    record["extensions"] = [*_entries(path), entry]
+    record["extensions"] = [*_entries(path, record), entry]
     write_file(path, json.dumps(record, indent=2) + "\n")
 
 
