@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
+import fenced
 import pytest
 from raw import LIB, PATH
 from toolchain import ROOT, configure, link, program, run
@@ -27,17 +28,13 @@ def prefix(tmp_path_factory) -> Path:
     return prefix
 
 
-PAGE = ROOT / "docs" / "c.md"
+PAGE = "docs/c.md"
 COMPILERS = {"c": (("cc", "gcc", "clang"), "-std=c99"), "c++": (("c++", "g++", "clang++"), "-std=c++17")}
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
 
 
 def source(language: str, folder: Path) -> Path:
     """The page's program in a language."""
-    (text,) = blocks(language)
+    (text,) = fenced.blocks(PAGE, language)
     path = folder / ("program.c" if language == "c" else "program.cpp")
     path.write_text(text)
     return path
@@ -46,7 +43,9 @@ def source(language: str, folder: Path) -> Path:
 def check(binary: Path, language: str, prefix: Path) -> None:
     """It prints what the page says."""
     printed = run(binary, environment={"LD_LIBRARY_PATH": str(prefix / "lib")})
-    assert [line.strip() for line in printed.splitlines()] == blocks("text")[language == "c++"].splitlines()
+    assert [line.strip() for line in printed.splitlines()] == fenced.blocks(PAGE, "text")[
+        language == "c++"
+    ].splitlines()
 
 
 def test_what_is_installed(prefix):
@@ -92,7 +91,7 @@ def test_the_programs_of_the_page_built_with_find_package(prefix, tmp_path):
     for language, (names, _) in COMPILERS.items():
         program(*names)
         source(language, tmp_path)
-    (lines,) = blocks("cmake")
+    (lines,) = fenced.blocks(PAGE, "cmake")
     (tmp_path / "CMakeLists.txt").write_text(lines)
     run(program("cmake"), "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     run("cmake", "--build", tmp_path / "build")

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
+import fenced
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,6 +89,6 @@ def test_every_page_is_in_the_readme() -> None:
 
 def test_first_look_on_the_landing_page(capsys: pytest.CaptureFixture[str]) -> None:
     """In Python; tests/packages runs those of Go and Rust."""
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/index.md").read_text(encoding="utf-8"), re.DOTALL)
+    (code,) = fenced.blocks("docs/index.md", "python")
     exec(compile(code, "docs/index.md", "exec"), {})
     assert capsys.readouterr().out == "[0.576 0.212 0.212 0.212 0.576 0.212]\n"

@@ -7,8 +7,8 @@ import subprocess
 import tarfile
 from pathlib import Path
 
+import fenced
 import pytest
-from page_code import code
 
 FOLDER = os.environ.get("NNCUDA_CRATES", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="compiles the library anew: run `make crates`")
@@ -23,7 +23,8 @@ def test_a_program_builds_the_library_from_its_crate_and_runs(cargo: str, tmp_pa
         patches.append(f'{crate} = {{ path = "{archive.stem}" }}')
     version = archive.stem.removeprefix("nn-ffi-")
     (tmp_path / "src").mkdir()
-    (tmp_path / "src/main.rs").write_text(code("docs/index.md", "rust"))
+    (program,) = fenced.blocks("docs/index.md", "rust")
+    (tmp_path / "src/main.rs").write_text(program)
     (tmp_path / "Cargo.toml").write_text(
         '[package]\nname = "elsewhere"\nedition = "2024"\n\n[dependencies]\n'
         f'nn-ffi = "{version}"\n\n[patch.crates-io]\n' + "\n".join(patches) + "\n"

@@ -9,8 +9,8 @@ import subprocess
 import zipfile
 from pathlib import Path
 
+import fenced
 import pytest
-from page_code import code
 
 from nncuda.binding import library
 
@@ -56,7 +56,8 @@ def test_a_module_elsewhere_gets_it_builds_and_runs(go: str, proxy: Path, tmp_pa
     }
     program = tmp_path / "elsewhere"
     program.mkdir()
-    (program / "main.go").write_text(code("docs/index.md", "go"))
+    (text,) = fenced.blocks("docs/index.md", "go")
+    (program / "main.go").write_text(text)
     (program / "go.mod").write_text("module example.org/elsewhere\n\ngo 1.24\n")
     (program / "go.sum").write_bytes((ROOT / "go/go.sum").read_bytes())  # known hashes need no look-up
 

@@ -9,8 +9,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import fenced
 import pytest
-from page_code import ROOT, code
 
 FOLDER = os.environ.get("NNCUDA_RUST_WHEEL", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="needs an optimised build: run `make rust-wheel-release`")
@@ -52,14 +52,15 @@ def test_what_it_says_of_itself(wheel: Path) -> None:
 def test_no_path_of_this_tree_is_in_it(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as packed:
         for name in packed.namelist():
-            assert str(ROOT).encode() not in packed.read(name), name
+            assert str(fenced.ROOT).encode() not in packed.read(name), name
 
 
 def test_the_first_program_of_its_page_runs(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(tmp_path)
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    program = code("rust/nn-py/README.md", "python") + f"\nassert nncuda_rs.__file__.startswith({str(tmp_path)!r})\n"
+    (text,) = fenced.blocks("rust/nn-py/README.md", "python")
+    program = text + f"\nassert nncuda_rs.__file__.startswith({str(tmp_path)!r})\n"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
-import re
 import select
 import shutil
 import signal
@@ -16,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import fenced
 import pytest
 from click.testing import CliRunner, Result
 from small_models import llama_config, save_tiny, stored_model
@@ -263,8 +263,7 @@ def test_interrupts_in_a_terminal(folder: Path) -> None:
 
 
 def test_the_examples_of_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parents[2] / "docs/inference.md").read_text()
-    examples = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    examples = fenced.blocks("docs/inference.md", "python")
     assert examples and '"model.gguf"' in examples[0]
     for example in examples:
         exec(compile(example.replace('"model.gguf"', repr(str(folder))), "docs/inference.md", "exec"), {})

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import fenced
 import pytest
 
 from nncuda.binding import docs, exchange, header, library
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def blocks(page: str) -> list[str]:
     """The Python code of a page."""
-    found = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL)
+    found = fenced.blocks(f"docs/{page}", "python")
     assert found
     return found
 
