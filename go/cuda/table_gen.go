@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "b5f57c4d3cb19e5d539838276ddc93e23abfbf4992639cd03120e3bc7fc37197"
+const HeaderSHA256 = "a98659791c07a0873e493468529ff464a493eb339493dee5ed977c9c9c974215"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
