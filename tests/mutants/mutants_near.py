@@ -23,8 +23,7 @@ _NEAR = {
     ),
     r"cuda/abi/": "abi/test_[!p]*",  # test_package compiles everything once more
     r"python/nncuda/binding/": (
-        "python/test_signature python/test_header_reader python/test_kernels python/test_golang "
-        "python/test_binding_rust python/test_exchange abi/test_header"
+        "python/test_header_reader python/test_kernels python/test_exchange tools/* abi/test_header"
     ),
     r"python/nncuda/cli/": "python/test_cli python/test_chat python/test_plan",
     r"python/nncuda/formats/\w*gguf": "python/test_gguf python/test_convert python/test_formats",

@@ -1,4 +1,4 @@
-"""Writes what the Go module has from ``bindings.h``: ``python -m nncuda.binding.golang go``.
+"""What the Go module has from ``bindings.h``:
 
 - `cuda/bindings.h`, a copy, since the module is usable without the rest of the source tree;
 - `cuda/symbols_gen.h`, the functions' names, from which the table of pointers is made;
@@ -7,25 +7,24 @@
 - `cuda/constants_gen.go`, the enums; `cuda/table_gen.go`, the kernels and their parameters as data;
 - `cuda/<section>_gen.go`, the kernels as they are in C, and `tensor/<section>_gen.go`, as functions of tensors;
 - `tensor/table_gen_test.go`, those functions by name, for the test that calls them all.
-
-The files are committed, and tests in both languages compare them with the header.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-from pathlib import Path
 
-from . import golang_kernels, header
+from nncuda.binding.header import Header, Param
+
+from . import golang_kernels
 from .golang_names import MARK, comment, constant, exported
-from .header import Header, Param
 
-_C_MARK = "/* Generated from bindings.h by `python -m nncuda.binding.golang`. Do not edit. */"
+OWNED = ("go/*/*_gen.*", "go/*/*_gen_test.go")
+
+_C_MARK = "/* Generated from bindings.h by `make generate`. Do not edit. */"
 
 
-def files(source: bytes, contract: Header) -> dict[str, str]:
-    """The text of each file, by its path in the module. `source` is the header as it is."""
+def files(contract: Header, source: bytes) -> dict[str, str]:
+    """The text of each file, by its path. `source` is the header as it is."""
     made = {
         "cuda/bindings.h": source.decode("utf-8"),
         "cuda/symbols_gen.h": _symbols(contract),
@@ -40,7 +39,7 @@ def files(source: bytes, contract: Header) -> dict[str, str]:
         if kernels:
             made[f"cuda/{section.name}_gen.go"] = golang_kernels.raw(kernels)
             made[f"tensor/{section.name}_gen.go"] = golang_kernels.typed(section, kernels)
-    return made
+    return {f"go/{name}": text for name, text in made.items()}
 
 
 def _symbols(contract: Header) -> str:
@@ -188,21 +187,3 @@ def _param(param: Param) -> list[str]:
         if param.alias:
             fields.append("Alias: []string{" + ", ".join(f'"{other}"' for other in param.alias) + "}")
     return fields
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Write what the Go module has from bindings.h.")
-    parser.add_argument("folder", type=Path, help="the module, usually go")
-    folder = parser.parse_args().folder
-    path = header.find()
-    made = files(path.read_bytes(), header.parse(path))
-    for old in sorted(folder.rglob("*_gen[._]*")):
-        if old.relative_to(folder).as_posix() not in made:
-            old.unlink()
-    for name, text in made.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .header import Dim, Function, Param
+from nncuda.binding.header import Dim, Function, Param
 
 __all__ = ["Check", "Signature", "Solve", "signature"]
 

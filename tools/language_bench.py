@@ -1,6 +1,6 @@
 """What the language costs: the same training step, decoding and call from each, in turns.
 
-    python -m nncuda.bench.languages build/bin/nncuda-go build/bin/nncuda-rs
+    python -m tools.language_bench build/bin/nncuda-go build/bin/nncuda-rs
 
 Every round starts each language's worker once, one after the other, so that a drift of the machine meets all of them
 alike; the medians of the rounds count. `make bench-languages` builds what it needs first.
@@ -23,10 +23,10 @@ import click
 import numpy as np
 from rich.table import Table
 
-from ..binding import library
-from ..cli.terminal import console
-from ..formats import write_shard
-from .step import SMALL
+from nncuda.bench.step import SMALL
+from nncuda.binding import library
+from nncuda.cli.terminal import console
+from nncuda.formats import write_shard
 
 #: What is measured: the key in a worker's line, its title, and whether more is better.
 MEASURES = (
@@ -37,7 +37,7 @@ MEASURES = (
 #: The compiled languages may differ by 3 %, Python from the better of them by 10 %; calls are only shown.
 BETWEEN_COMPILED, PYTHON_BEHIND = 0.03, 0.10
 
-PYTHON = (sys.executable, "-m", "nncuda.bench.language")
+PYTHON = (sys.executable, str(Path(__file__).with_name("language_worker.py")))
 
 
 @dataclass(frozen=True)

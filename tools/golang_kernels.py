@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .agreement import agreement, factors
+from nncuda.binding.agreement import agreement, factors
+from nncuda.binding.header import Dim, Function, Param, Section
+
 from .golang_names import MARK, comment, exported, local, option_type, parameter_line, purpose
-from .header import Dim, Function, Param, Section
 from .signature import Signature, Solve, signature
 
 _LIMIT = 120

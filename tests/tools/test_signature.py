@@ -5,7 +5,7 @@ import random
 import pytest
 
 from nncuda.binding import header
-from nncuda.binding.signature import Signature, signature
+from tools.signature import Signature, signature
 
 KERNELS = header.parse().kernels
 

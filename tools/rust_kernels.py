@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
-from .agreement import Agreement, agreement, factors
-from .header import FIXED_DTYPES, Constant, Dim, Function, Header, Param, Section
+from nncuda.binding.agreement import Agreement, agreement, factors
+from nncuda.binding.header import FIXED_DTYPES, Constant, Dim, Function, Header, Param, Section
+
 from .rust_text import GENERATED, array_call, binding, call, comment, indented, mark
 from .signature import Signature, Solve, signature
 

@@ -1,23 +1,17 @@
-"""Writes the type stubs of `nncuda.kernels` from the header:
-
-    python -m nncuda.binding.stubs python/nncuda/kernels.pyi
-
-Editors and type checkers cannot see functions that are made at import; the stubs are committed and a test compares them
-with the header.
-"""
+"""The type stubs of `nncuda.kernels`: editors and type checkers cannot see functions that are made at import."""
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
+from nncuda.binding import generate
+from nncuda.binding.header import Header
 
-from . import generate, header
+OWNED = ("python/nncuda/kernels.pyi",)
 
 
-def text(contract: header.Header) -> str:
-    """The stub file."""
+def files(contract: Header, _source: bytes) -> dict[str, str]:
+    """The stub file, by its path."""
     lines = [
-        "# Generated from bindings.h by `python -m nncuda.binding.stubs python/nncuda/kernels.pyi`. Do not edit.",
+        "# Generated from bindings.h by `make generate`. Do not edit.",
         "from typing import Literal, overload",
         "",
         "from .context import Context",
@@ -36,14 +30,4 @@ def text(contract: header.Header) -> str:
         for outputs, returns in signature.forms:
             lines += ["", *(["@overload"] if len(signature.forms) > 1 else [])]
             lines += [f"def {function.kernel}({signature.stub(outputs)}) -> {returns}:", f'    """{summary}"""']
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Write the type stubs of nncuda.kernels.")
-    parser.add_argument("path", type=Path, help="where to, usually python/nncuda/kernels.pyi")
-    parser.parse_args().path.write_text(text(header.parse()), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    return {OWNED[0]: "\n".join(lines) + "\n"}

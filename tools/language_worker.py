@@ -1,4 +1,4 @@
-"""The worker of the language benchmark, Python's side: `python -m nncuda.bench.language`.
+"""The worker of the language benchmark, Python's side.
 
 `nncuda-go bench` and `nncuda-rs bench` take the same options, do the same work and print the same line. The work:
 
@@ -15,13 +15,13 @@ from pathlib import Path
 
 import click
 
-from .. import kernels
-from ..cli.options import build_configs, read_config
-from ..context import Context
-from ..infer import generate
-from ..models import MoETransformer
-from ..train import Trainer
-from ..train.data import TokenWindows, open_shards
+from nncuda import kernels
+from nncuda.cli.options import build_configs, read_config
+from nncuda.context import Context
+from nncuda.infer import generate
+from nncuda.models import MoETransformer
+from nncuda.train import Trainer
+from nncuda.train.data import TokenWindows, open_shards
 
 WARM_STEPS = 3
 PROMPT = tuple(range(1, 17))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .header import Header, Param
+from nncuda.binding.header import Header, Param
+
 from .rust_kernels import ENUMS, enum_of
 from .rust_text import call, indented, mark
 from .signature import signature

@@ -1,30 +1,28 @@
-"""Writes the Rust that is made from the header and committed:
-
-    python -m nncuda.binding.rust rust
+"""The Rust that is made from the header.
 
 `nn-cuda/src/bindings/` has the constants, the functions' types and the table of pointers to them; `nn-ffi/src/kernels/`
 has a typed function a kernel, `nn-ffi/src/generated/` the enums and the table by which kernels are called by name.
-Tests in pytest and in the crates compare them with the header.
 
 The text is laid out as rustfmt lays it out with `rust/rustfmt.toml`, so that it can be made without Rust.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-from pathlib import Path
 
-from . import header, rust_catalogue, rust_kernels
-from .header import Function, Header, Param
+from nncuda.binding.header import Function, Header, Param
+
+from . import rust_catalogue, rust_kernels
 from .rust_text import binding, comment, mark
+
+OWNED = ("rust/nn-cuda/src/bindings/*", "rust/nn-ffi/src/generated/*", "rust/nn-ffi/src/kernels/*")
 
 #: The ABI's handles are pointers to these.
 _SCALARS = {"int32_t": "i32", "int64_t": "i64", "float": "f32", "double": "f64", "void": "c_void", "char": "c_char"}
 
 
 def files(contract: Header, source: bytes) -> dict[str, str]:
-    """The generated files by their path below `rust/`; `source` is the header's text, byte by byte."""
+    """The generated files by their path; `source` is the header's text, byte by byte."""
     made = {
         "nn-cuda/src/bindings/mod.rs": _module(contract, source),
         "nn-cuda/src/bindings/constants.rs": _constants(contract),
@@ -32,7 +30,8 @@ def files(contract: Header, source: bytes) -> dict[str, str]:
         "nn-cuda/src/bindings/table.rs": _table(contract),
     }
     safe = rust_kernels.files(contract) | rust_catalogue.files(contract)
-    return made | {f"nn-ffi/src/{name}": text for name, text in safe.items()}
+    made |= {f"nn-ffi/src/{name}": text for name, text in safe.items()}
+    return {f"rust/{name}": text for name, text in made.items()}
 
 
 def _module(contract: Header, source: bytes) -> str:
@@ -160,17 +159,3 @@ def _table(contract: Header) -> str:
     ]
     lines += ["            })", "        }", "    }", "}"]
     return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Write the Rust that is made from bindings.h.")
-    parser.add_argument("folder", type=Path, help="the workspace, usually rust")
-    folder: Path = parser.parse_args().folder
-    for name, text in files(header.parse(), header.find().read_bytes()).items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

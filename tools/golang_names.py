@@ -6,9 +6,9 @@ import re
 import textwrap
 from collections.abc import Iterable
 
-from .header import Function, Param
+from nncuda.binding.header import Function, Param
 
-MARK = "// Code generated from bindings.h by `python -m nncuda.binding.golang`. DO NOT EDIT."
+MARK = "// Code generated from bindings.h by `make generate`. DO NOT EDIT."
 
 #: How words of the header's names are written in Go where it is not with a capital alone.
 _WORDS = {

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 #: `max_width` in rust/rustfmt.toml; its `use_small_heuristics = "Max"` lets everything else be as wide.
 WIDTH = 120
 
-GENERATED = "Generated from bindings.h by `python -m nncuda.binding.rust rust`. Do not edit."
+GENERATED = "Generated from bindings.h by `make generate`. Do not edit."
 
 
 def mark(text: str) -> list[str]:

@@ -1,23 +1,20 @@
-"""Writes the reference of the C ABI from the header: ``python -m nncuda.binding.docs docs/abi.md``.
-
-The page is committed and a test compares it with the header.
-"""
+"""The reference of the C ABI, `docs/abi.md`."""
 
 from __future__ import annotations
 
-import argparse
 import re
-from pathlib import Path
 
-from . import header
+from nncuda.binding import header
+
+OWNED = ("docs/abi.md",)
 
 
-def text(contract: header.Header) -> str:
-    """The page."""
+def files(contract: header.Header, _source: bytes) -> dict[str, str]:
+    """The page, by its path."""
     version = ".".join(map(str, contract.abi))
     others = len(contract.functions) - len(contract.kernels)
     lines = [
-        "<!-- Generated from bindings.h by `python -m nncuda.binding.docs docs/abi.md`. Do not edit. -->",
+        "<!-- Generated from bindings.h by `make generate`. Do not edit. -->",
         "# The C ABI",
         "",
         f"Every function of [`bindings.h`](../bindings.h), ABI version {version}: {len(contract.kernels)} kernels "
@@ -34,7 +31,7 @@ def text(contract: header.Header) -> str:
         lines += _enum(enum)
     for section in contract.sections:
         lines += _section(section)
-    return "\n".join(lines).rstrip() + "\n"
+    return {OWNED[0]: "\n".join(lines).rstrip() + "\n"}
 
 
 def _contents(contract: header.Header) -> list[str]:
@@ -118,13 +115,3 @@ def _escape(words: str) -> str:
     """Text as Markdown shows it: formulas use characters that Markdown would take for itself. `code` stays code."""
     parts = re.split(r"(`[^`]*`)", words)
     return "".join(part if part.startswith("`") else re.sub(r"([\\*\[\]<>|])", r"\\\1", part) for part in parts)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Write the reference of the C ABI.")
-    parser.add_argument("path", type=Path, help="where to, usually docs/abi.md")
-    parser.parse_args().path.write_text(text(header.parse()), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
