@@ -82,13 +82,6 @@ void *nn_scratch(nncuda_ctx *ctx, size_t bytes) {
 
 int32_t nn_threads(nncuda_ctx *ctx) { return ctx->threads; }
 
-void nn_parallel(nncuda_ctx *ctx, int64_t tasks, nn_task task, void *arg) {
-  if (tasks > 1 && ctx->threads > 1 && ctx->workers == NULL) {
-    ctx->workers = nn_workers_start(ctx->threads);
-  }
-  nn_workers_run(ctx->workers, tasks, task, arg);
-}
-
 int32_t nncuda_ctx_create(int32_t device, int32_t index, nncuda_ctx **ctx) {
   if (ctx == NULL) {
     return NNCUDA_ERROR_NULL_POINTER;
@@ -107,7 +100,7 @@ int32_t nncuda_ctx_create(int32_t device, int32_t index, nncuda_ctx **ctx) {
   }
   made->engine = engine;
   made->index = index;
-  made->threads = engine->threads ? nn_workers_default() : 0;
+  made->threads = engine->threads == NULL ? 0 : engine->threads();
   made->isa = engine->widest_isa(index);
   made->arena = (nn_arena){.ctx = made, .source = &engine->memory};
   made->pool = (nn_pool){.ctx = made, .source = &engine->memory};
@@ -135,7 +128,9 @@ int32_t nncuda_ctx_destroy(nncuda_ctx *ctx) {
     nn_profile_stop(ctx);
   }
   ctx->engine->synchronize(ctx);
-  nn_workers_stop(ctx->workers);
+  if (ctx->engine->threads != NULL) {
+    ctx->engine->end_threads(ctx);
+  }
   for (size_t i = 0; i < ctx->handles.capacity; i++) {
     if (ctx->handles.entries[i].value == (void *)(intptr_t)NN_HANDLE_GRAPH) {
       nn_graph_free(ctx, (nncuda_graph *)(uintptr_t)ctx->handles.entries[i].key);
@@ -240,7 +235,7 @@ int32_t nncuda_ctx_get(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {
 }
 
 static int32_t set_threads(nncuda_ctx *ctx, int64_t value) {
-  if (!ctx->engine->threads) {
+  if (ctx->engine->threads == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE,
                    "attribute is NNCUDA_CTX_THREADS (0), which only the CPU engine has");
   }
@@ -249,15 +244,14 @@ static int32_t set_threads(nncuda_ctx *ctx, int64_t value) {
                    (long long)value, NN_MAX_THREADS);
   }
   if (value != ctx->threads) {
-    nn_workers_stop(ctx->workers);
-    ctx->workers = NULL;
+    ctx->engine->end_threads(ctx);
     ctx->threads = (int32_t)value;
   }
   return NNCUDA_SUCCESS;
 }
 
 static int32_t set_isa(nncuda_ctx *ctx, int64_t value) {
-  if (!ctx->engine->threads) {
+  if (ctx->engine->threads == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is NNCUDA_CTX_ISA (1), which is read-only on a GPU");
   }
   const int32_t widest = ctx->engine->widest_isa(ctx->index);

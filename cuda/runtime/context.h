@@ -1,8 +1,9 @@
 /*
- * What a context holds, and how a function enters and leaves it. Entry points in abi/ see this header; kernels do not.
+ * What a context holds, and how a function enters and leaves it. Entry points and engines see this header; kernels do
+ * not.
  */
-#ifndef NN_ABI_CONTEXT_H
-#define NN_ABI_CONTEXT_H
+#ifndef NN_RUNTIME_CONTEXT_H
+#define NN_RUNTIME_CONTEXT_H
 
 #include "arena.h"
 #include "bindings.h"
@@ -11,7 +12,6 @@
 #include "engine.h"
 #include "pool.h"
 #include "table.h"
-#include "workers.h"
 
 #include <stdarg.h>
 #include <stdint.h>
@@ -28,8 +28,8 @@ struct nncuda_ctx {
   nn_kernel kernel[NN_OP_ALL];
   const char *function; /* the function that is running, for messages */
   char error[NN_ERROR_CAPACITY];
-  int32_t tf32; /* f32 products may round their factors to tf32 */
-  nn_workers *workers;
+  int32_t tf32;               /* f32 products may round their factors to tf32 */
+  struct nn_workers *workers; /* of the CPU engine; null until a call has work for them */
   nn_arena arena;
   nn_pool pool, host_pool; /* of nncuda_malloc and nncuda_malloc_host */
   void *device;            /* what the engine keeps for this context, or null */

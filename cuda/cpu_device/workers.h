@@ -2,10 +2,10 @@
  * The threads of a context. They belong to it alone: they start with the first call that has work for them, spin
  * briefly for more work, then sleep, and end with the context.
  */
-#ifndef NN_ABI_WORKERS_H
-#define NN_ABI_WORKERS_H
+#ifndef NN_CPU_DEVICE_WORKERS_H
+#define NN_CPU_DEVICE_WORKERS_H
 
-#include "engine.h"
+#include "runtime/engine.h"
 
 #include <stdint.h>
 

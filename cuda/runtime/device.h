@@ -2,17 +2,21 @@
  * What an engine does besides running kernels: memory, streams and events, graphs, times. The ABI checks arguments and
  * handles; what it calls here has only the work left to do.
  */
-#ifndef NN_ABI_DEVICE_H
-#define NN_ABI_DEVICE_H
+#ifndef NN_RUNTIME_DEVICE_H
+#define NN_RUNTIME_DEVICE_H
 
 #include "engine.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of all that a system gives. */
+enum { NN_MEMORY_ALIGNMENT = 256 };
+
 /* One kind of memory, for a pool or an arena. */
 typedef struct nn_memory {
-  void *(*take)(nncuda_ctx *ctx, size_t bytes); /* 256-byte aligned; null when there is none. `bytes` > 0 */
+  void *(*take)(nncuda_ctx *ctx,
+                size_t bytes); /* aligned to NN_MEMORY_ALIGNMENT; null when there is none. `bytes` > 0 */
   void (*give)(nncuda_ctx *ctx, void *memory, size_t bytes);
   size_t alignment; /* of the pieces of an arena */
   int32_t visible;  /* the host may touch it */
@@ -51,7 +55,9 @@ typedef struct nn_engine {
   int32_t (*widest_isa)(int32_t index);
   /* Fills kernel[NN_OP_ALL] with the widest form of each at or below `isa`; null where there is none. */
   void (*fill)(int32_t isa, nn_kernel *kernel);
-  int32_t threads; /* whether the engine works with threads of the host */
+  int32_t (*threads)(void); /* how many threads of the host a new context has; null: the engine works with none */
+  void (*end_threads)(
+      nncuda_ctx *ctx); /* null with `threads`. The next call that has work for them starts them again */
   /* Makes and frees what a context has of the device, ctx->device. Null for nothing. */
   int32_t (*open)(nncuda_ctx *ctx);
   void (*close)(nncuda_ctx *ctx);

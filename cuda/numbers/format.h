@@ -1,6 +1,6 @@
 /* The formats of stored weights and caches: elements and bytes of their blocks. */
-#ifndef NN_ABI_FORMAT_H
-#define NN_ABI_FORMAT_H
+#ifndef NN_NUMBERS_FORMAT_H
+#define NN_NUMBERS_FORMAT_H
 
 #include "bindings.h"
 

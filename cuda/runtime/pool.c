@@ -1,6 +1,6 @@
 #include "pool.h"
 
-#include "pages.h"
+#include "poison.h"
 
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ static void watch(const nn_pool *pool, const void *memory, size_t bytes, int32_t
  * touched; a device gives pages at once, so there large blocks are as large as asked for and differ within a class. */
 static size_t class_of(const nn_pool *pool, size_t bytes, size_t *capacity) {
   const size_t large = (size_t)16 << 20, grain = (size_t)2 << 20, last = bytes - 1;
-  size_t step = NN_PAGES_ALIGNMENT, doubling = 0;
+  size_t step = NN_MEMORY_ALIGNMENT, doubling = 0;
   while (last / step >= 16) {
     step *= 2;
     doubling++;

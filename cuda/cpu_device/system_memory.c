@@ -1,5 +1,8 @@
 #define _GNU_SOURCE
-#include "pages.h"
+#include "system_memory.h"
+
+#include "runtime/device.h"
+#include "runtime/poison.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,17 +48,17 @@ static void *map(size_t bytes) {
 /* Linux promises more memory than there is and kills the process that comes to collect. An error is better. */
 static int32_t hopeless(size_t bytes) {
   int64_t free_bytes, total_bytes;
-  return bytes >= question_from && nn_pages_info(&free_bytes, &total_bytes) && bytes > (size_t)free_bytes;
+  return bytes >= question_from && nn_system_memory_info(&free_bytes, &total_bytes) && bytes > (size_t)free_bytes;
 }
 
-void *nn_pages_take(size_t bytes) {
+void *nn_system_take(size_t bytes) {
   if (bytes > PTRDIFF_MAX - 2 * huge_page || hopeless(bytes)) {
     return NULL;
   }
-  return bytes >= mapped_from ? map(bytes) : aligned_alloc(NN_PAGES_ALIGNMENT, round_up(bytes, NN_PAGES_ALIGNMENT));
+  return bytes >= mapped_from ? map(bytes) : aligned_alloc(NN_MEMORY_ALIGNMENT, round_up(bytes, NN_MEMORY_ALIGNMENT));
 }
 
-void nn_pages_give(void *memory, size_t bytes) {
+void nn_system_give(void *memory, size_t bytes) {
   if (bytes >= mapped_from) {
     munmap(memory, round_up(bytes, page));
   } else {
@@ -75,7 +78,7 @@ static int64_t read_number(const char *path) {
   return number;
 }
 
-int32_t nn_pages_info(int64_t *free_bytes, int64_t *total_bytes) {
+int32_t nn_system_memory_info(int64_t *free_bytes, int64_t *total_bytes) {
   FILE *file = fopen("/proc/meminfo", "re");
   if (file == NULL) {
     return 0;

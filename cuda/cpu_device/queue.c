@@ -1,6 +1,6 @@
 #include "queue.h"
 
-#include "context.h"
+#include "runtime/context.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -4,8 +4,8 @@
  * Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", section 3.3 and table 2) Plain C, so that
  * both engines include it.
  */
-#ifndef NN_ABI_PHILOX_H
-#define NN_ABI_PHILOX_H
+#ifndef NN_NUMBERS_PHILOX_H
+#define NN_NUMBERS_PHILOX_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* Scalar conversions between f32 and the 16-bit floats: round to nearest-even, exact on every pattern. */
-#ifndef NN_CPU_HALF_H
-#define NN_CPU_HALF_H
+#ifndef NN_NUMBERS_HALF_H
+#define NN_NUMBERS_HALF_H
 
 #include <stdint.h>
 #include <string.h>

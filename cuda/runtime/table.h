@@ -1,7 +1,7 @@
 /* A set of addresses, each with a value: how a context knows its buffers and handles without touching foreign memory.
  */
-#ifndef NN_ABI_TABLE_H
-#define NN_ABI_TABLE_H
+#ifndef NN_RUNTIME_TABLE_H
+#define NN_RUNTIME_TABLE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* The one door: what a checked call consists of, and the ways it can go: run, recorded, measured, traced. */
-#ifndef NN_ABI_DISPATCH_H
-#define NN_ABI_DISPATCH_H
+#ifndef NN_RUNTIME_DISPATCH_H
+#define NN_RUNTIME_DISPATCH_H
 
 #include "call.h"
 #include "text.h"

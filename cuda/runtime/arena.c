@@ -1,6 +1,6 @@
 #include "arena.h"
 
-#include "pages.h"
+#include "poison.h"
 
 #include <stdint.h>
 #include <stdlib.h>

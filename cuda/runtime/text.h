@@ -1,6 +1,6 @@
 /* Text that grows: reports of the profiler, lines of the trace. */
-#ifndef NN_ABI_TEXT_H
-#define NN_ABI_TEXT_H
+#ifndef NN_RUNTIME_TEXT_H
+#define NN_RUNTIME_TEXT_H
 
 #include "bindings.h"
 

@@ -2,10 +2,11 @@
  * The face of the CPU engine: what this processor can do, and which compiled form of each kernel that allows. A kernel
  * that a wider instruction set does not define comes from the next one down.
  */
-#include "abi/context.h"
-#include "abi/memory.h"
-#include "abi/pages.h"
-#include "abi/queue.h"
+#include "queue.h"
+#include "runtime/context.h"
+#include "runtime/memory.h"
+#include "system_memory.h"
+#include "workers.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -106,6 +107,18 @@ static int32_t widest_isa(int32_t index) {
   return detected_isa;
 }
 
+void nn_parallel(nncuda_ctx *ctx, int64_t tasks, nn_task task, void *arg) {
+  if (tasks > 1 && ctx->threads > 1 && ctx->workers == NULL) {
+    ctx->workers = nn_workers_start(ctx->threads);
+  }
+  nn_workers_run(ctx->workers, tasks, task, arg);
+}
+
+static void end_threads(nncuda_ctx *ctx) {
+  nn_workers_stop(ctx->workers);
+  ctx->workers = NULL;
+}
+
 /* Bytes that one thread moves at a time. */
 enum { MOVE_CHUNK = 1 << 20 };
 
@@ -184,17 +197,17 @@ static void describe(int32_t index, char *text, size_t capacity) {
 
 static void *take(nncuda_ctx *ctx, size_t bytes) {
   (void)ctx;
-  return nn_pages_take(bytes);
+  return nn_system_take(bytes);
 }
 
 static void give(nncuda_ctx *ctx, void *memory, size_t bytes) {
   (void)ctx;
-  nn_pages_give(memory, bytes);
+  nn_system_give(memory, bytes);
 }
 
 static int32_t memory_info(nncuda_ctx *ctx, int64_t *free_bytes, int64_t *total_bytes) {
   (void)ctx;
-  return nn_pages_info(free_bytes, total_bytes);
+  return nn_system_memory_info(free_bytes, total_bytes);
 }
 
 static int64_t stamp(nncuda_ctx *ctx) {
@@ -216,7 +229,8 @@ const nn_engine nn_cpu_engine = {.device = NNCUDA_DEVICE_CPU,
                                  .describe = describe,
                                  .widest_isa = widest_isa,
                                  .fill = fill,
-                                 .threads = 1,
+                                 .threads = nn_workers_default,
+                                 .end_threads = end_threads,
                                  .close = nn_queues_close,
                                  .memory = HOST_MEMORY,
                                  .host_memory = HOST_MEMORY,

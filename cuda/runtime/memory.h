@@ -1,6 +1,6 @@
 /* Arguments of the moves; bindings.h says what they mean. */
-#ifndef NN_ABI_MEMORY_H
-#define NN_ABI_MEMORY_H
+#ifndef NN_RUNTIME_MEMORY_H
+#define NN_RUNTIME_MEMORY_H
 
 #include "call.h"
 

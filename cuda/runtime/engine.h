@@ -1,9 +1,9 @@
 /*
- * What an engine gives to the ABI (a table of kernels) and what its kernels get from the context (threads, scratch,
- * errors). Kernels see this header and their family's arguments, nothing else of abi/.
+ * What an engine gives (a table of kernels) and what its kernels get from the context (threads, scratch, errors).
+ * Kernels see this header and their family's arguments, abi/<family>.h, nothing else of the runtime.
  */
-#ifndef NN_ABI_ENGINE_H
-#define NN_ABI_ENGINE_H
+#ifndef NN_RUNTIME_ENGINE_H
+#define NN_RUNTIME_ENGINE_H
 
 #include "bindings.h"
 #include "nn_ops.h" /* generated from bindings.h: NN_OPS(X) lists every cuda_<kernel> */

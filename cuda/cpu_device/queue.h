@@ -1,8 +1,8 @@
 /* Streams and events of the CPU engine: a stream is a thread that works off a queue. */
-#ifndef NN_ABI_QUEUE_H
-#define NN_ABI_QUEUE_H
+#ifndef NN_CPU_DEVICE_QUEUE_H
+#define NN_CPU_DEVICE_QUEUE_H
 
-#include "device.h"
+#include "runtime/device.h"
 
 extern const nn_order nn_queues;
 

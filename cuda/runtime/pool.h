@@ -2,8 +2,8 @@
  * Buffers of a context. A freed buffer is kept by its size class and given out again, so that a steady sequence of
  * allocations costs neither system calls nor page faults.
  */
-#ifndef NN_ABI_POOL_H
-#define NN_ABI_POOL_H
+#ifndef NN_RUNTIME_POOL_H
+#define NN_RUNTIME_POOL_H
 
 #include "device.h"
 #include "table.h"

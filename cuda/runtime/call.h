@@ -1,5 +1,5 @@
 /*
- * One kernel call: what the entry points in abi/ declare, and the one door that it goes through.
+ * One kernel call: what entry points declare, and the one door that it goes through.
  *
  * An entry declares its sizes, options and tensors by name; the first thing that is wrong sticks, becomes the status
  * and the sentence of nncuda_last_error, and everything after it is skipped. What was declared also serves the profiler
@@ -16,8 +16,8 @@
  *     return NN_LAUNCH(nn_silu_args, .x = x, .y = y, .n = n, .dtype = dtype);
  *   }
  */
-#ifndef NN_ABI_CALL_H
-#define NN_ABI_CALL_H
+#ifndef NN_RUNTIME_CALL_H
+#define NN_RUNTIME_CALL_H
 
 #include "bindings.h"
 #include "engine.h"

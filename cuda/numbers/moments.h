@@ -2,8 +2,8 @@
  * How moments are rounded by chance: bindings.h, section optimizer, says the rule. Chance is a function of step and
  * element, so every thread, engine and language draws it on its own. Plain C, so that both engines include it.
  */
-#ifndef NN_ABI_MOMENTS_H
-#define NN_ABI_MOMENTS_H
+#ifndef NN_NUMBERS_MOMENTS_H
+#define NN_NUMBERS_MOMENTS_H
 
 #include <stdint.h>
 

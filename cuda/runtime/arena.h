@@ -3,8 +3,8 @@
  * the one chunk of the arena came from extra chunks; the next kernel finds a single chunk that holds as much as they
  * did, so that a steady sequence of calls allocates nothing.
  */
-#ifndef NN_ABI_ARENA_H
-#define NN_ABI_ARENA_H
+#ifndef NN_RUNTIME_ARENA_H
+#define NN_RUNTIME_ARENA_H
 
 #include "device.h"
 

@@ -1,6 +1,6 @@
-#include "../cpu/half.h"
 #include "context.h"
 #include "dispatch.h"
+#include "numbers/half.h"
 
 #include <math.h>
 #include <stdlib.h>
