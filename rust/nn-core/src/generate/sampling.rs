@@ -1,6 +1,8 @@
 //! Drawing tokens on the device.
 
-use crate::{Context, DType, Error, Result, Tensor, kernels};
+use nn_ffi::{Context, DType, Tensor, kernels};
+
+use crate::error::{Error, Result};
 
 /// How the next token is chosen from the logits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,13 +42,13 @@ impl DecodingStrategy {
     /// [`Error::Value`] when one is out of its range.
     pub fn new(temperature: f64, top_k: Option<i64>, top_p: Option<f64>) -> Result<Self> {
         if !(temperature.is_finite() && temperature >= 0.0) {
-            return Err(Error::Value(format!("temperature is {temperature}; it must be a finite number, at least 0")));
+            return Err(Error::value(format!("temperature is {temperature}; it must be a finite number, at least 0")));
         }
         if let Some(k) = top_k.filter(|k| !(1..1 << 31).contains(k)) {
-            return Err(Error::Value(format!("top_k is {k}; it must be at least 1")));
+            return Err(Error::value(format!("top_k is {k}; it must be at least 1")));
         }
         if let Some(p) = top_p.filter(|p| !(*p > 0.0 && *p <= 1.0)) {
-            return Err(Error::Value(format!("top_p is {p}; it must be above 0, at most 1")));
+            return Err(Error::value(format!("top_p is {p}; it must be above 0, at most 1")));
         }
         if temperature == 0.0 {
             return Ok(Self::Greedy);
@@ -61,7 +63,6 @@ impl DecodingStrategy {
     }
 
     /// What divides the logits; 0 for greedy.
-    #[must_use]
     pub fn temperature(&self) -> f32 {
         match self {
             Self::Greedy => 0.0,
@@ -112,7 +113,6 @@ impl Sampler {
     }
 
     /// How it draws.
-    #[must_use]
     pub fn strategy(&self) -> DecodingStrategy {
         self.strategy
     }
@@ -124,7 +124,7 @@ impl Sampler {
     /// [`Error`] when the shapes are others, or the library refuses.
     pub fn draw(&self, logits: &Tensor, ids: &Tensor) -> Result<()> {
         if self.strategy.temperature() == 0.0 {
-            return kernels::argmax(logits, ids);
+            return Ok(kernels::argmax(logits, ids)?);
         }
         let (temperature, seeds, steps) = (&self.temperature, &self.seeds, &self.steps);
         match (&self.top_p, &self.top_k) {
@@ -134,6 +134,6 @@ impl Sampler {
             (None, Some(top_k)) => kernels::topk_sample(logits, temperature, top_k, seeds, steps, ids)?,
             (None, None) => kernels::sample(logits, temperature, seeds, steps, ids)?,
         }
-        kernels::increment(&self.steps, 1)
+        Ok(kernels::increment(&self.steps, 1)?)
     }
 }

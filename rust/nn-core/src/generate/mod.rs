@@ -1,10 +1,15 @@
 //! Generation of tokens: prefill of each prompt, then decode of all sequences together over a cache.
 
-use nn_ffi::{DType, DecodingStrategy, Replay, Run, Sampler, Tensor};
+mod sampling;
+
+use nn_ffi::{DType, Tensor};
 
 use crate::error::{Error, Result};
 use crate::layer::KVCache;
 use crate::model::MoETransformer;
+use crate::replay::{Replay, Run};
+
+pub use sampling::{DecodingStrategy, Sampler};
 
 /// How the next token is chosen, and from which numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -56,9 +61,9 @@ impl<'m> Sequences<'m> {
     fn step(&mut self, last: bool) -> Result<()> {
         self.cache.require_room(1, None)?;
         let Self { model, cache, logits, ids, sampler, replay } = self;
-        let run = replay.run(last, || -> Result<()> {
+        let run = replay.run(last, || {
             model.decode(ids, cache, logits)?;
-            Ok(sampler.draw(logits, ids)?)
+            sampler.draw(logits, ids)
         })?;
         if run == Run::Graph {
             cache.count(1, None);

@@ -1,8 +1,12 @@
 //! Strategies of drawing tokens, and draws that are replayed.
 
+#[path = "../../nn-ffi/tests/device/mod.rs"]
 mod device;
 
-use nn_ffi::{Context, DType, DecodingStrategy, Replay, Result, Sampler, Tensor, kernels};
+use nn_core::Result;
+use nn_core::generate::{DecodingStrategy, Sampler};
+use nn_core::replay::Replay;
+use nn_ffi::{Context, DType, Tensor, kernels};
 
 const ROWS: usize = 3;
 const VOCAB: usize = 50;
@@ -59,7 +63,7 @@ fn row_r_draws_as_a_sampler_of_seed_plus_r() -> Result<()> {
         let sampler = Sampler::new(&context, DecodingStrategy::Sample { temperature: 1.0 }, seed, rows.shape()[0])?;
         sampler.draw(rows, &ids)?;
         sampler.draw(rows, &ids)?;
-        ids.to_vec()
+        Ok(ids.to_vec()?)
     };
     for seed in [0, 41, i64::MAX, -1] {
         let together = draw(seed, &logits)?;

@@ -1,11 +1,11 @@
 //! The device's side of training: moments, step, rate, norm and clip factor in device memory, and the calls of an update.
 
-use std::fmt::Display;
+use nn_ffi::{Context, DType, Tensor, kernels};
 
-use crate::moments::{Moments, MomentsKind};
+use super::moments::{Moments, MomentsKind};
+use super::scaling::{FiniteWatch, LossScaling, LossScalingOptions, LossScalingState};
+use crate::error::{Error, Result};
 use crate::replay::{Replay, Run};
-use crate::scaling::{FiniteWatch, LossScaling, LossScalingOptions, LossScalingState};
-use crate::{Context, DType, Error, Result, Tensor, kernels};
 
 /// Constants of the updates. Numbers that users give in double precision are rounded to `f32` once, here.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,15 +100,15 @@ impl Optimizer {
         let wide = |tensor: &Tensor| tensor.dtype() == DType::F32 && fits(tensor);
         if !wide(parameters) || !wide(gradients) {
             let message = format!("{parameters:?} and {gradients:?} must be dense, of f32 and of one size");
-            return Err(Error::shape("Optimizer", message));
+            return Err(Error::value(message));
         }
         let narrow = |dtype| matches!(dtype, DType::F16 | DType::BF16);
         if let Some(tensor) = rounded.filter(|tensor| !fits(tensor) || !narrow(tensor.dtype())) {
             let message = format!("{tensor:?} must be dense, of f16 or bf16 and of {len} elements");
-            return Err(Error::shape("Optimizer", message));
+            return Err(Error::value(message));
         }
         if !(0..=len as i64).contains(&options.decayed) {
-            return Err(Error::Value(format!("decayed is {}; it must be 0 to {len}", options.decayed)));
+            return Err(Error::value(format!("decayed is {}; it must be 0 to {len}", options.decayed)));
         }
         let one = || context.zeros(&[1], DType::F32);
         Ok(Self {
@@ -134,13 +134,11 @@ impl Optimizer {
     }
 
     /// Both moments, of the parameters' layout. Resuming writes them.
-    #[must_use]
     pub fn moments(&self) -> &Moments {
         &self.moments
     }
 
     /// Steps done, those that were skipped included.
-    #[must_use]
     pub fn steps_done(&self) -> i32 {
         self.done
     }
@@ -151,7 +149,7 @@ impl Optimizer {
     ///
     /// [`Error::Call`] when the device has failed.
     pub fn loss_scaling(&self) -> Result<Option<LossScalingState>> {
-        self.scaling().map(LossScaling::state).transpose()
+        Ok(self.scaling().map(LossScaling::state).transpose()?)
     }
 
     fn scaling(&self) -> Option<&LossScaling> {
@@ -167,7 +165,7 @@ impl Optimizer {
     ///
     /// [`Error::Call`] when the device has failed.
     pub fn updates_done(&self) -> Result<i32> {
-        self.step.item()
+        Ok(self.step.item()?)
     }
 
     /// Continues as if so many steps were done, with the loss scaling of that moment when losses are scaled.
@@ -182,12 +180,12 @@ impl Optimizer {
             (Overflow::Scaled(_), Some(state)) => state.skipped,
             _ => {
                 let problem = "a loss-scaling state is required with scaled losses, and allowed with no others";
-                return Err(Error::Value(problem.into()));
+                return Err(Error::value(problem));
             }
         };
         if steps < 0 || !(0..=steps).contains(&skipped) {
             let problem = "neither may be below 0, and no more can be skipped than there are";
-            return Err(Error::Value(format!("{steps} steps, {skipped} of them skipped: {problem}")));
+            return Err(Error::value(format!("{steps} steps, {skipped} of them skipped: {problem}")));
         }
         match (&self.overflow, loss_scaling) {
             (Overflow::Scaled(scaling), Some(state)) => scaling.set_state(state)?,
@@ -201,14 +199,12 @@ impl Optimizer {
 
     /// What the losses of the last step were multiplied by, f32 `[1]`; `None` when losses are not scaled. Every step sets
     /// it before its forward pass.
-    #[must_use]
     pub fn loss_scale(&self) -> Option<&Tensor> {
         self.scaling().map(|scaling| &scaling.scale)
     }
 
     /// 1 when the last step updated nothing, i32 `[1]`: its gradients were not finite, or, where losses are not scaled,
     /// those of a step before it.
-    #[must_use]
     pub fn skip(&self) -> &Tensor {
         match &self.overflow {
             Overflow::Scaled(scaling) => &scaling.skip,
@@ -217,13 +213,11 @@ impl Optimizer {
     }
 
     /// Global norm of the gradients of the last step before clipping, of the scaled losses where they are, f32 `[1]`.
-    #[must_use]
     pub fn norm(&self) -> &Tensor {
         &self.norm
     }
 
     /// Learning rate of the last step that was not skipped, f32 `[1]`.
-    #[must_use]
     pub fn rate(&self) -> &Tensor {
         &self.rate
     }
@@ -238,11 +232,7 @@ impl Optimizer {
     /// # Errors
     ///
     /// That of `forward_backward`, or [`Error::Call`]; the step then does not count.
-    pub fn step<E: From<Error> + Display>(
-        &mut self,
-        shape: &[usize],
-        mut forward_backward: impl FnMut() -> Result<(), E>,
-    ) -> Result<Run, E> {
+    pub fn step(&mut self, shape: &[usize], mut forward_backward: impl FnMut() -> Result<()>) -> Result<Run> {
         let mut captured_for = None;
         let mut replay = match self.replay.take() {
             Some((known, replay)) if known == shape => replay,
@@ -257,7 +247,7 @@ impl Optimizer {
                 scaling.begin()?;
             }
             forward_backward()?;
-            self.update().map_err(E::from)
+            self.update()
         });
         if run.is_ok() {
             self.done += 1;
@@ -287,13 +277,11 @@ impl Optimizer {
     }
 
     /// Why the last step ran call by call; `None` when it was replayed, or there was none yet.
-    #[must_use]
     pub fn eager_reason(&self) -> Option<&str> {
         self.eager_reason.as_deref()
     }
 
     /// Whether the next step of this shape replays a graph.
-    #[must_use]
     pub fn is_captured(&self, shape: &[usize]) -> bool {
         self.replay.as_ref().is_some_and(|(known, replay)| known == shape && replay.is_captured())
     }
@@ -322,6 +310,6 @@ impl Optimizer {
             options.min_rate,
         )?;
         let tensors = [&self.gradients, &self.rate, &self.step, &self.clip, &self.parameters];
-        self.moments.step(tensors, skip, self.rounded.as_ref(), options)
+        Ok(self.moments.step(tensors, skip, self.rounded.as_ref(), options)?)
     }
 }

@@ -1,8 +1,8 @@
 //! Calls that are made again and again, and become a graph on the way.
 
-use std::fmt::Display;
+use nn_ffi::{Context, Graph};
 
-use crate::{Context, Error, Graph, Result};
+use crate::error::Result;
 
 /// The same calls, time after time: of a training step, or of a token.
 ///
@@ -28,19 +28,16 @@ pub enum Run {
 
 impl Replay {
     /// Nothing has run yet. Without `capture` every run makes its calls one by one.
-    #[must_use]
     pub fn new(context: &Context, capture: bool) -> Self {
         Self { context: context.clone(), capture, runs: 0, graph: None, refused: None }
     }
 
     /// Whether the next run replays a graph.
-    #[must_use]
     pub fn is_captured(&self) -> bool {
         self.graph.is_some()
     }
 
     /// Why the calls could not be captured, where [`run_or_call`](Self::run_or_call) found that.
-    #[must_use]
     pub fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
@@ -51,8 +48,8 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// That of `calls`, or [`Error::Call`] when they cannot be captured or fail in a launch.
-    pub fn run<E: From<Error>>(&mut self, last: bool, calls: impl FnOnce() -> Result<(), E>) -> Result<Run, E> {
+    /// That of `calls`, or a device error when they cannot be captured or fail in a launch.
+    pub fn run(&mut self, last: bool, calls: impl FnOnce() -> Result<()>) -> Result<Run> {
         self.runs += 1;
         if let Some(graph) = &self.graph {
             graph.launch()?;
@@ -71,11 +68,8 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// That of `calls` when they are not being captured, or [`Error::Call`] when they fail in a launch.
-    pub fn run_or_call<E: From<Error> + Display>(
-        &mut self,
-        mut calls: impl FnMut() -> Result<(), E>,
-    ) -> Result<Run, E> {
+    /// That of `calls` when they are not being captured, or a device error when they fail in a launch.
+    pub fn run_or_call(&mut self, mut calls: impl FnMut() -> Result<()>) -> Result<Run> {
         if self.graph.is_some() || self.runs == 0 || !self.capture {
             return self.run(false, calls);
         }

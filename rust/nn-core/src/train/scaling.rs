@@ -1,7 +1,7 @@
 //! What becomes of a step whose gradients are not finite: dynamic loss scaling, which training in f16 needs, skips it and
 //! goes on; without it nothing is updated from there on. All of it happens on the device, and nothing is read back.
 
-use crate::{Context, DType, Result, Tensor, kernels};
+use nn_ffi::{Context, DType, Result, Tensor, kernels};
 
 /// How the scale of the losses moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,19 +32,19 @@ pub struct LossScalingState {
 /// A step whose gradients overflow is skipped, and the scale backs off; after so many good steps it grows.
 /// (Micikevicius et al. 2018, section 3.2)
 #[derive(Debug)]
-pub(crate) struct LossScaling {
+pub(super) struct LossScaling {
     options: LossScalingOptions,
     next: Tensor,
     good_steps: Tensor,
     skipped: Tensor,
     /// Of the last step, f32 `[1]`.
-    pub(crate) scale: Tensor,
+    pub(super) scale: Tensor,
     /// 1 when the last step was skipped, i32 `[1]`.
-    pub(crate) skip: Tensor,
+    pub(super) skip: Tensor,
 }
 
 impl LossScaling {
-    pub(crate) fn new(context: &Context, options: LossScalingOptions) -> Result<Self> {
+    pub(super) fn new(context: &Context, options: LossScalingOptions) -> Result<Self> {
         let scaling = Self {
             options,
             next: context.empty(&[1], DType::F32)?,
@@ -58,7 +58,7 @@ impl LossScaling {
     }
 
     /// What the next step depends on, read from the device.
-    pub(crate) fn state(&self) -> Result<LossScalingState> {
+    pub(super) fn state(&self) -> Result<LossScalingState> {
         Ok(LossScalingState {
             scale: f64::from(self.next.item::<f32>()?),
             good_steps: self.good_steps.item()?,
@@ -66,19 +66,19 @@ impl LossScaling {
         })
     }
 
-    pub(crate) fn set_state(&self, state: LossScalingState) -> Result<()> {
+    pub(super) fn set_state(&self, state: LossScalingState) -> Result<()> {
         self.next.copy_from_slice(&[state.scale as f32])?;
         self.good_steps.copy_from_slice(&[state.good_steps])?;
         self.skipped.copy_from_slice(&[state.skipped])
     }
 
     /// Takes the scale of a step, which `update` leaves as it is.
-    pub(crate) fn begin(&self) -> Result<()> {
+    pub(super) fn begin(&self) -> Result<()> {
         self.scale.copy_from(&self.next)
     }
 
     /// Sets `skip`, and the scale of the next step, from the norm f32 `[1]` of the gradients of the scaled losses.
-    pub(crate) fn update(&self, norm: &Tensor) -> Result<()> {
+    pub(super) fn update(&self, norm: &Tensor) -> Result<()> {
         let LossScalingOptions { growth, backoff, interval, .. } = self.options;
         kernels::loss_scale_update(
             norm,
@@ -96,7 +96,7 @@ impl LossScaling {
 /// Finds the first step whose gradients are not finite, and has nothing updated from that step on: the weights stay those
 /// that it met, however much later somebody looks.
 #[derive(Debug)]
-pub(crate) struct FiniteWatch {
+pub(super) struct FiniteWatch {
     /// Sum of the norms of all steps, f32 `[1]`: once it is not finite it never is again.
     sum: Tensor,
     /// What `loss_scale_update` takes beside the sum. Its scale is 1 and stays 1.
@@ -104,11 +104,11 @@ pub(crate) struct FiniteWatch {
     good_steps: Tensor,
     skipped: Tensor,
     /// 1 from the first step on whose gradients were not finite, i32 `[1]`.
-    pub(crate) skip: Tensor,
+    pub(super) skip: Tensor,
 }
 
 impl FiniteWatch {
-    pub(crate) fn new(context: &Context) -> Result<Self> {
+    pub(super) fn new(context: &Context) -> Result<Self> {
         Ok(Self {
             sum: context.zeros(&[1], DType::F32)?,
             scale: context.tensor(&[1.0f32], &[1])?,
@@ -119,13 +119,13 @@ impl FiniteWatch {
     }
 
     /// Forgets the steps so far.
-    pub(crate) fn restart(&self) -> Result<()> {
+    pub(super) fn restart(&self) -> Result<()> {
         self.sum.zero()?;
         self.skip.zero()
     }
 
     /// Sets `skip` from the norm f32 `[1]` of a step's gradients and those before.
-    pub(crate) fn update(&self, norm: &Tensor) -> Result<()> {
+    pub(super) fn update(&self, norm: &Tensor) -> Result<()> {
         kernels::add(norm, &self.sum, &self.sum)?;
         kernels::loss_scale_update(&self.sum, &self.scale, &self.good_steps, &self.skipped, &self.skip, 1.0, 1.0, 1)
     }
