@@ -31,7 +31,8 @@ from .tensor import Tensor
 
 if TYPE_CHECKING:
     from . import kernels, layers, models, reference
-    from .infer import LanguageModel, Sampling, generate
+    from .infer import LanguageModel, Sampling
+    from .infer.contiguous import generate
     from .models import MoEConfig, MoETransformer
     from .train import TrainConfig, Trainer
 
