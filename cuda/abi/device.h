@@ -16,6 +16,7 @@ typedef struct nn_memory {
   void (*give)(nncuda_ctx *ctx, void *memory, size_t bytes);
   size_t alignment; /* of the pieces of an arena */
   int32_t visible;  /* the host may touch it */
+  int32_t lazy;     /* pages cost nothing until they are touched */
 } nn_memory;
 
 /* Streams and events. A null stream is the context's own. */
@@ -49,8 +50,11 @@ typedef struct nn_engine {
   void (*describe)(int32_t index, char *text, size_t capacity);
   /* Widest instruction set that this machine and its system let us use; asks the system for it where it must. */
   int32_t (*widest_isa)(int32_t index);
-  /* Fills kernel[NN_OP_ALL] with the widest form of each at or below `isa`; null where there is none. */
-  void (*fill)(int32_t isa, nn_kernel *kernel);
+  /* Fills kernel[NN_OP_ALL] with the widest form of each at or below `isa`, null where there is none, and layout[NN_OP_ALL]
+   * with how it lays out its workspace, null where it has none. */
+  void (*fill)(int32_t isa, nn_kernel *kernel, nn_layout *layout);
+  int32_t measures; /* nothing runs, and nobody may read its memory (measure.h) */
+  int32_t isas;    /* how many instruction sets the library knows; 0 on a GPU */
   int32_t threads; /* whether the engine works with threads of the host */
   /* Makes and frees what a context has of the device, ctx->device. Null for nothing. */
   int32_t (*open)(nncuda_ctx *ctx);
@@ -76,6 +80,9 @@ extern const nn_engine nn_cpu_engine;
 #if NNCUDA_CUDA
 extern const nn_engine nn_gpu_engine;
 #endif
+
+/* How the kernels of the GPU engine lay out their workspaces; every build has it, with that engine or without. */
+extern const nn_layout nn_gpu_workspaces[NN_OP_ALL];
 
 /* The engine of a device, or null when this library was built without it. */
 const nn_engine *nn_engine_find(int32_t device);
