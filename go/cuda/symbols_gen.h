@@ -1,4 +1,4 @@
-/* Generated from bindings.h by `python -m nncuda.binding.golang`. Do not edit. */
+/* Generated from bindings.h by `make generate`. Do not edit. */
 #define NN_FUNCTIONS(X) \
   X(nncuda_abi_version) \
   X(nncuda_build_info) \
@@ -9,6 +9,7 @@
   X(nncuda_device_count) \
   X(nncuda_device_describe) \
   X(nncuda_ctx_create) \
+  X(nncuda_ctx_create_measuring) \
   X(nncuda_ctx_destroy) \
   X(nncuda_ctx_synchronize) \
   X(nncuda_ctx_get) \

@@ -1,0 +1,92 @@
+/*
+ * What an engine gives (a table of kernels) and what its kernels get from the context (threads, scratch, errors).
+ * Kernels see this header and their family's arguments, abi/<family>.h, nothing else of the runtime.
+ */
+#ifndef NN_RUNTIME_ENGINE_H
+#define NN_RUNTIME_ENGINE_H
+
+#include "bindings.h"
+#include "nn_ops.h" /* generated from bindings.h: NN_OPS(X) lists every cuda_<kernel> */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define NN_OP_ENUM(name) NN_OP_##name,
+/* Behind the kernels of the header: the moves of nncuda_memset and nncuda_memcpy, which go through the same door. */
+typedef enum nn_op { NN_OPS(NN_OP_ENUM) NN_OP_COUNT, NN_OP_memset = NN_OP_COUNT, NN_OP_memcpy, NN_OP_ALL } nn_op;
+#undef NN_OP_ENUM
+
+/* A kernel takes its family's argument struct (abi/<family>.h), checked already, and returns a status. */
+typedef int32_t (*nn_kernel)(nncuda_ctx *ctx, const void *args);
+
+/* What a workspace may depend on besides the arguments. */
+typedef struct nn_machine {
+  int32_t isa;     /* NNCUDA_ISA_*; of a GPU its compute capability, 90 for 9.0 */
+  int32_t threads; /* of the CPU engine; 0 on a GPU */
+  int32_t sms;     /* multiprocessors of the GPU; 0 on the CPU */
+  int32_t tf32;    /* f32 products may round their factors to tf32 */
+} nn_machine;
+
+/*
+ * The workspace of a call: memory that its kernel has until it returns, uninitialised. A kernel that needs one lays it
+ * out in a function of its own, piece by piece with nn_take. That function runs twice: before the call, without memory,
+ * which gives the size (and all that a context that measures has to know), and in the kernel, for the pieces. So a
+ * kernel can take nothing that it did not state, and what it states is what it takes. It depends on the sizes and
+ * options of the call and on the machine, never on data: where data decides, it is the most that the sizes allow.
+ */
+typedef struct nn_workspace {
+  const nn_machine *machine;
+  unsigned char *memory;            /* null while the size is being found */
+  size_t used, capacity, alignment; /* bytes; `alignment` is that of each piece */
+} nn_workspace;
+
+typedef void (*nn_layout)(const void *args, nn_workspace *workspace);
+
+/* Functions that lay out a workspace must run on any processor, whatever instruction set their file is compiled for: a
+ * plan for a processor is made on another. */
+#if defined(__x86_64__) && !defined(__cplusplus)
+#define NN_PLAIN __attribute__((target("no-avx")))
+#else
+#define NN_PLAIN
+#endif
+
+/* The next piece. Null while the size is being found. */
+NN_PLAIN static inline void *nn_take(nn_workspace *workspace, size_t bytes) {
+  const size_t most = SIZE_MAX / 2, gap = workspace->alignment - 1;
+  void *const piece = workspace->memory == NULL ? NULL : workspace->memory + workspace->used;
+  /* No memory holds `most` bytes: sums that would wrap stop there. */
+  workspace->used = bytes > most - gap - workspace->used ? most - gap : workspace->used + ((bytes + gap) & ~gap);
+  if (workspace->used > workspace->capacity) {
+    __builtin_trap(); /* more than the kernel stated */
+  }
+  return piece;
+}
+
+/* The workspace of the running call. */
+nn_workspace *nn_workspace_of(nncuda_ctx *ctx);
+
+/* Sets the context's last error and returns `status`, so that a kernel can `return nn_fail(...)`. */
+int32_t nn_fail(nncuda_ctx *ctx, int32_t status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Scratch memory, 64-byte aligned, uninitialised, valid until the running kernel returns. Null when there is no memory
+ * left; the error is set already: `return NNCUDA_ERROR_OUT_OF_MEMORY`. Only the thread that runs the kernel may call
+ * it. */
+void *nn_scratch(nncuda_ctx *ctx, size_t bytes);
+
+/* Threads that nn_parallel may use, so that scratch can be cut per worker. Must not decide how sums are cut. */
+int32_t nn_threads(nncuda_ctx *ctx);
+
+/* Runs task(arg, i, worker) for i in 0 .. tasks-1, on any worker (0 .. nn_threads-1) and in any order, and returns when
+ * all are done. What a task computes may depend on i alone. */
+typedef void (*nn_task)(void *arg, int64_t i, int32_t worker);
+void nn_parallel(nncuda_ctx *ctx, int64_t tasks, nn_task task, void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
