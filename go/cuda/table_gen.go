@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "a98659791c07a0873e493468529ff464a493eb339493dee5ed977c9c9c974215"
+const HeaderSHA256 = "4974afa86614974be1fcf36291c95f6b23469f59d93f64afa4ce1903cb7ebb8b"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

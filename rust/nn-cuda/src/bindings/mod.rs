@@ -11,4 +11,4 @@ pub use functions::{nncuda_ctx, nncuda_event, nncuda_graph, nncuda_stream};
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "a98659791c07a0873e493468529ff464a493eb339493dee5ed977c9c9c974215";
+pub const HEADER_SHA256: &str = "4974afa86614974be1fcf36291c95f6b23469f59d93f64afa4ce1903cb7ebb8b";
