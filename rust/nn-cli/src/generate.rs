@@ -4,12 +4,11 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use nn_core::generate::{Sampling, generate, room};
+use nn_core::generate::{DecodingStrategy, Sampling, generate, room};
 use nn_core::model::{MoETransformer, Precision};
 use nn_core::text::TextGenerator;
 use nn_core::train::resolve_checkpoint;
 use nn_core::{Error, Result};
-use nn_ffi::DecodingStrategy;
 
 use crate::elsewhere::{open_checkpoint, refuse_gguf};
 use crate::failure::Failure;
