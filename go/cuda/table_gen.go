@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "b5f57c4d3cb19e5d539838276ddc93e23abfbf4992639cd03120e3bc7fc37197"
+const HeaderSHA256 = "0187bf9a93d3cd904913be42697922495e60a0de9ebb74d12104b0418fe94a83"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -681,6 +681,14 @@ var kernels = []Kernel{
 		{Name: "tokens", Kind: SizeParam, C: "int64_t"},
 		{Name: "experts", Kind: SizeParam, C: "int64_t"},
 		{Name: "alpha", Kind: OptionParam, C: "float"},
+	}},
+	{Name: "weighted_mean", Function: "WeightedMean", Family: "loss", Params: []Param{
+		{Name: "x", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true},
+		{Name: "weights", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[n]", Reads: true,
+			Nullable: true},
+		{Name: "y", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[1]", Writes: true},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "divisor", Kind: OptionParam, C: "int64_t"},
 	}},
 	{Name: "adamw_step", Function: "AdamWStep", Family: "optimizer", Params: []Param{
 		{Name: "grad", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true},
