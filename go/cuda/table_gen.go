@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "0187bf9a93d3cd904913be42697922495e60a0de9ebb74d12104b0418fe94a83"
+const HeaderSHA256 = "45c7794a831283c2fa5bcd0c323d5f6314c5830ad20d7919143c670673594c96"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
