@@ -33,7 +33,11 @@ func Write(folder, path string) (written string, size int64, err error) {
 	if err != nil {
 		return "", 0, err
 	}
-	if err := formats.WriteFile(path, []byte(HTML(run))); err != nil {
+	html, err := HTML(run)
+	if err != nil {
+		return "", 0, err
+	}
+	if err := formats.WriteFile(path, html); err != nil {
 		return "", 0, err
 	}
 	info, err := os.Stat(path)
@@ -44,14 +48,14 @@ func Write(folder, path string) (written string, size int64, err error) {
 }
 
 // HTML is the page of a run, as Read gives it.
-func HTML(run *formats.Object) string {
+func HTML(run *formats.Object) ([]byte, error) {
 	var rows []string
 	for _, row := range run.Get("table").([]any) {
 		var cells strings.Builder
 		for _, value := range row.([]any) {
 			cell := "–"
 			if value != nil {
-				cell = formats.JSONLine(value)
+				cell = formats.Shown(value)
 			}
 			cells.WriteString("<td>" + cell + "</td>")
 		}
@@ -59,5 +63,6 @@ func HTML(run *formats.Object) string {
 	}
 	// The rows hold nothing but numbers, so the place that is found for the run is the page's own.
 	whole := strings.Replace(page, "{{rows}}", strings.Join(rows, "\n"), 1)
-	return strings.Replace(whole, "{{run}}", spelled.Replace(formats.JSONLine(run)), 1)
+	line, err := formats.JSONLine(run)
+	return []byte(strings.Replace(whole, "{{run}}", spelled.Replace(string(line)), 1)), err
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,8 +143,6 @@ func number(value any) float64 {
 	switch value := value.(type) {
 	case int64:
 		converted = float64(value)
-	case *big.Int:
-		converted, _ = new(big.Float).SetInt(value).Float64()
 	case float64:
 		converted = value
 	}

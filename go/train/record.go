@@ -53,15 +53,13 @@ func (r *Run) writeRecord(sources Sources) error {
 		record.Set(part.name, resolved)
 		hashes.Set(part.name+"_sha256", hash)
 	}
-	for _, name := range hashes.Names() {
-		record.Set(name, hashes.Get(name))
-	}
+	record.Update(hashes)
 	if err := addMachine(record, r.Trainer.Model.Context()); err != nil {
 		return err
 	}
 	record.Set("model", r.Trainer.Model.Config.Object())
 	record.Set("train", r.Trainer.Config.Object())
-	return formats.WriteFile(filepath.Join(r.Folder, recordFile), []byte(formats.JSONDocument(record)))
+	return formats.WriteJSON(filepath.Join(r.Folder, recordFile), record)
 }
 
 // resolve makes a path absolute and follows its links.
@@ -130,7 +128,7 @@ func checkDigest(folder, name, source string, windows *Windows) error {
 	}
 	recorded, text := value.(string)
 	if !text {
-		problem := fmt.Sprintf("%s_sha256 is %s; it must be text", name, formats.Repr(value))
+		problem := fmt.Sprintf("%s_sha256 is %s; it must be text", name, formats.Shown(value))
 		return &formats.Error{Path: path, Problem: problem}
 	}
 	found, err := windows.digest()
