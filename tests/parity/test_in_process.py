@@ -15,7 +15,7 @@ import pytest
 
 import nncuda
 from nncuda.formats import FormatError, Tokenizer
-from nncuda.infer.generate import Sampling, generate
+from nncuda.infer import Sampling, generate
 from nncuda.models import MoEConfig, MoETransformer, ParameterArena
 from nncuda.models.config import Precision
 from nncuda.train import Checkpoint, TrainConfig, Trainer

@@ -61,7 +61,7 @@ def test_the_table_of_the_readme() -> None:
 
 @pytest.mark.parametrize(
     ("command", "flag"),
-    [("generate", flag) for flag in ("--engine", "--context", "--cache-format", "--weights", "--stats")]
+    [("generate", flag) for flag in ("--contiguous", "--context", "--cache-format", "--weights", "--stats")]
     + [("inspect", "--ternary")],
 )
 def test_options(other: languages.Language, command: str, flag: str) -> None:

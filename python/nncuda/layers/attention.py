@@ -7,39 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import kernels
-from ..context import Context
 from ..tensor import Tensor
+from .kept import Kept
 from .linear import Linear
-
-
-class RopeTables:
-    """Cosines and sines of the rotary embedding, made once for as many positions as were ever asked for."""
-
-    def __init__(self, ctx: Context, head_dim: int, base: float, ntk_alpha: float = 1.0):
-        self.ctx = ctx
-        self.head_dim = head_dim
-        self.base = base
-        self.ntk_alpha = ntk_alpha
-        self._tables: tuple[Tensor, Tensor] | None = None
-        self._positions: Tensor | None = None  # [batch, length] of the last length, for the largest batch
-
-    def tables(self, length: int) -> tuple[Tensor, Tensor]:
-        """Cosines and sines, [at least length, head_dim/2]."""
-        if self._tables is None or self._tables[0].shape[0] < length:
-            half = self.head_dim // 2
-            cosine, sine = self.ctx.empty((length, half)), self.ctx.empty((length, half))
-            kernels.rope_freqs(
-                cosine=cosine, sine=sine, first=0, head_dim=self.head_dim, base=self.base, ntk_alpha=self.ntk_alpha
-            )
-            self._tables = cosine, sine
-        return self._tables
-
-    def positions(self, batch: int, length: int) -> Tensor:
-        """0 .. length-1 for each of `batch` sequences, i32 [batch*length]."""
-        if self._positions is None or self._positions.shape[1] != length or self._positions.shape[0] < batch:
-            rows = np.arange(length, dtype=np.int32)
-            self._positions = self.ctx.tensor(np.tile(rows, batch).reshape(batch, length))
-        return self._positions.narrow(0, 0, batch).view(batch * length)
+from .rope import RopeTables
 
 
 class KVCache:
@@ -92,6 +63,10 @@ class KVCache:
         return range(len(self.used)) if row is None else (row,)
 
 
+#: The fused product, what attention gives, and its log-sum-exp.
+AttentionKept = Kept[tuple[Tensor, Tensor, Tensor]]
+
+
 class Attention:
     """out = softmax(q k^T / sqrt(head_dim)) v, through W_o; q, k, v come from one product with W_qkv.
 
@@ -105,10 +80,13 @@ class Attention:
         self.rope = rope
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
-        self._kept: tuple[Tensor, Tensor, Tensor] | None = None
 
-    def forward(self, x: Tensor, batch: int, keep: bool = False) -> Tensor:
+    def forward(self, x: Tensor, batch: int) -> Tensor:
         """x [batch*length, hidden], sequences one after the other, to the same shape."""
+        return self.forward_keeping(x, batch)[0]
+
+    def forward_keeping(self, x: Tensor, batch: int) -> tuple[Tensor, AttentionKept]:
+        """As `forward`, and what `backward` needs."""
         length = x.shape[0] // batch
         qkv = self.qkv.forward(x)
         q, k, v = self._split(qkv)
@@ -116,14 +94,11 @@ class Attention:
         kernels.rope_qk(q, k, cosine, sine, self.rope.positions(batch, length))
         heads, lse = kernels.flash_attention(q, k, v, lse=True, batch=batch, q_len=length, kv_len=length, causal=True)
         heads = heads.view(x.shape[0], -1)
-        if keep:
-            self._kept = qkv, heads, lse
-        return self.output.forward(heads)
+        return self.output.forward(heads), Kept((qkv, heads, lse))
 
-    def backward(self, dy: Tensor, x: Tensor, batch: int, beta: float = 1.0) -> Tensor:
+    def backward(self, dy: Tensor, x: Tensor, kept: AttentionKept, batch: int, beta: float = 1.0) -> Tensor:
         """Gradient of x from dy, both [batch*length, hidden]."""
-        qkv, heads, lse = self._kept
-        self._kept = None
+        qkv, heads, lse = kept.take()
         rows, length = x.shape[0], x.shape[0] // batch
         dheads = self.output.backward(dy, heads, beta=beta)
         dqkv = x.ctx.empty(qkv.shape, qkv.dtype)

@@ -4,12 +4,11 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use nn_core::generate::{Sampling, generate, room};
+use nn_core::generate::{DecodingStrategy, Sampling, generate, room};
 use nn_core::model::{MoETransformer, Precision};
 use nn_core::text::TextGenerator;
 use nn_core::train::resolve_checkpoint;
 use nn_core::{Error, Result};
-use nn_ffi::DecodingStrategy;
 
 use crate::elsewhere::{open_checkpoint, refuse_gguf};
 use crate::failure::Failure;
@@ -133,7 +132,7 @@ fn model_and_prompt(
     prompts.extend(arguments);
     let prompt = prompts.pop().ok_or_else(|| wrong("there is no PROMPT: give one as an argument or with --prompt"))?;
     if !prompts.is_empty() {
-        let problem = "nncuda-rs takes one prompt; the Python package runs several together: nncuda generate --engine";
+        let problem = "nncuda-rs takes one prompt; the Python package runs several together: nncuda generate";
         return Err(wrong(problem));
     }
     Ok((PathBuf::from(model), prompt))

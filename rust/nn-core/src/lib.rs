@@ -44,6 +44,7 @@ pub mod layer;
 pub mod model;
 pub mod options;
 pub mod plan;
+pub mod replay;
 pub mod report;
 mod sum;
 pub mod text;

@@ -3,9 +3,9 @@
 mod tiny;
 
 use nn_core::Error;
-use nn_core::generate::{Sampling, generate, generate_batch, room};
+use nn_core::generate::{DecodingStrategy, Sampling, generate, generate_batch, room};
 use nn_core::model::MoETransformer;
-use nn_ffi::{Context, DecodingStrategy, Status};
+use nn_ffi::{Context, Status};
 
 fn model(ctx: &Context) -> MoETransformer {
     MoETransformer::random(ctx, tiny::model(), 3).unwrap()

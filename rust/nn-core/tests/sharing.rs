@@ -5,10 +5,10 @@ mod tiny;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use nn_core::generate::{Sampling, generate};
+use nn_core::generate::{DecodingStrategy, Sampler, Sampling, generate};
 use nn_core::model::MoETransformer;
-use nn_core::train::{Checkpoint, Trainer, TrainingRun};
-use nn_ffi::DecodingStrategy;
+use nn_core::replay::Replay;
+use nn_core::train::{Checkpoint, Moments, Optimizer, Trainer, TrainingRun};
 
 /// Whether threads may pass a type on and share it, which the compiler answers.
 const fn shared<T: Send + Sync + 'static>() {}
@@ -16,6 +16,10 @@ const fn shared<T: Send + Sync + 'static>() {}
 const _: () = {
     shared::<MoETransformer>();
     shared::<Trainer>();
+    shared::<Optimizer>();
+    shared::<Moments>();
+    shared::<Replay>();
+    shared::<Sampler>();
     shared::<TrainingRun>();
     shared::<Checkpoint>();
     shared::<nn_core::tokenizer::Tokenizer>();

@@ -31,10 +31,8 @@
 //! | [`Context`] | a device: its memory, workers, attributes, profile and trace |
 //! | [`Tensor`], [`DeviceBuffer`] | memory with a shape and a dtype; memory with a type of Rust |
 //! | [`kernels`] | every kernel, its sizes told by its tensors |
-//! | [`Graph`], [`Replay`] | calls that are recorded once and run again |
+//! | [`Graph`] | calls that are recorded once and run again |
 //! | [`Stream`], [`Event`], [`PinnedBuffer`] | copies beside the kernels |
-//! | [`DecodingStrategy`], [`Sampler`] | tokens drawn on the device |
-//! | [`Optimizer`] | AdamW with schedule and clipping, on the device |
 //! | [`catalogue`] | the kernels as data, for tests that call them by name |
 //!
 //! The same call with the same inputs gives the same bits, in every language that makes it and with any number of threads.
@@ -56,7 +54,6 @@ mod buffer;
 mod call;
 pub mod catalogue;
 mod context;
-mod decode;
 mod device;
 mod dtype;
 mod error;
@@ -69,17 +66,12 @@ pub mod kernels;
 mod layout;
 pub mod library;
 mod memory;
-mod moments;
-mod optimizer;
 mod profile;
-mod replay;
-mod scaling;
 mod stream;
 mod tensor;
 
 pub use buffer::{DeviceBuffer, PinnedBuffer};
 pub use context::Context;
-pub use decode::{DecodingStrategy, Sampler};
 pub use device::{Device, InstructionSet};
 pub use dtype::{Bf16, DType, Element, F16};
 pub use error::{Error, Result};
@@ -87,11 +79,7 @@ pub use generated::options::{Activation, Format, RopeLayout};
 pub use generated::status::Status;
 pub use graph::Graph;
 pub use layout::{Layout, MAX_RANK};
-pub use moments::{Moments, MomentsKind};
 pub use nn_cuda::{LoadError, suggest};
-pub use optimizer::{Optimizer, UpdateOptions};
 pub use profile::Profile;
-pub use replay::{Replay, Run};
-pub use scaling::{LossScalingOptions, LossScalingState};
 pub use stream::{Copies, Event, Stream};
 pub use tensor::Tensor;

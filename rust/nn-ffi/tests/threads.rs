@@ -3,8 +3,7 @@
 use std::thread;
 
 use nn_ffi::{
-    Context, DType, Device, DeviceBuffer, Error, Event, Graph, Moments, Optimizer, PinnedBuffer, Replay, Result,
-    Sampler, Stream, Tensor, kernels,
+    Context, DType, Device, DeviceBuffer, Error, Event, Graph, PinnedBuffer, Result, Stream, Tensor, kernels,
 };
 
 /// Whether threads may pass a type on and share it, which the compiler answers.
@@ -18,10 +17,6 @@ const _: () = {
     shared::<Stream>();
     shared::<Event>();
     shared::<Graph>();
-    shared::<Replay>();
-    shared::<Sampler>();
-    shared::<Moments>();
-    shared::<Optimizer>();
     shared::<Error>();
 };
 

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 
-use nn_core::generate::{Sampling, generate};
+use nn_core::generate::{DecodingStrategy, Sampling, generate};
 use nn_core::model::{MoEConfig, MoETransformer, Precision};
 use nn_core::train::{Checkpoint, resolve_checkpoint};
-use nn_ffi::DecodingStrategy;
 use numpy::PyArrayDyn;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -156,7 +155,7 @@ impl Model {
         end_id: Option<i32>,
     ) -> PyResult<Generation> {
         let strategy = DecodingStrategy::new(temperature, top_k, top_p);
-        let strategy = strategy.map_err(|error| exception(py, &error.into()))?;
+        let strategy = strategy.map_err(|error| exception(py, &error))?;
         // Seeds count modulo 2^64.
         let sampling = Sampling { strategy, seed: seed as i64 };
         let tokens = self.shared.stream(py, move |holding, tokens| {

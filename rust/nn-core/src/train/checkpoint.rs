@@ -17,10 +17,11 @@
 
 use std::path::{Path, PathBuf};
 
-use nn_ffi::{Context, LossScalingState};
+use nn_ffi::Context;
 
 use super::config::{LARGEST_LOSS_SCALE, LEAST_LOSS_SCALE, TrainConfig};
 use super::moments;
+use super::scaling::LossScalingState;
 use super::trainer::Trainer;
 use crate::error::{Error, Result};
 use crate::format::limits::COUNT;

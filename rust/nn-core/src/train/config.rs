@@ -1,7 +1,6 @@
 //! Options of training.
 
-use nn_ffi::MomentsKind;
-
+use super::moments::MomentsKind;
 use crate::error::{Error, Result};
 use crate::format::Table;
 use crate::model::{self, Precision};

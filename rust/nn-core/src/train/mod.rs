@@ -8,7 +8,9 @@ mod extension;
 mod memory;
 mod metrics;
 mod moments;
+mod optimizer;
 mod run;
+mod scaling;
 mod sources;
 mod trainer;
 
@@ -19,7 +21,9 @@ pub use checkpoint::{
 pub use config::{TrainConfig, preset};
 pub use data::{Batch, TokenWindows, open_shards, unigram_entropy};
 pub use metrics::{MetricsLog, read_metrics};
-pub use nn_ffi::{LossScalingState, MomentsKind};
+pub use moments::{Moments, MomentsKind};
+pub use optimizer::{Optimizer, UpdateOptions};
 pub use run::{Event, Progress, TrainingRun};
+pub use scaling::{LossScalingOptions, LossScalingState};
 pub use sources::Sources;
 pub use trainer::{StepResult, Trainer};

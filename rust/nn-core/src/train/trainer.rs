@@ -1,10 +1,11 @@
 //! One training step: gradients over micro-batches, clipping, schedule, AdamW.
 
-use nn_ffi::{LossScalingOptions, LossScalingState, Moments, Optimizer, UpdateOptions};
-
 use super::config::TrainConfig;
 use super::data::Batch;
 use super::memory::StepMemory;
+use super::moments::Moments;
+use super::optimizer::{Optimizer, UpdateOptions};
+use super::scaling::{LossScalingOptions, LossScalingState};
 use crate::error::{Error, Result};
 use crate::model::{IGNORE_INDEX, MoETransformer, ParameterArena, Precision};
 use crate::sum::exact_sum;
@@ -162,14 +163,14 @@ impl Trainer {
 
     /// The loss scale and its counters, read from the device; `None` in another precision than f16.
     pub fn loss_scaling(&self) -> Result<Option<LossScalingState>> {
-        Ok(self.device.loss_scaling()?)
+        self.device.loss_scaling()
     }
 
     /// Continues after `step`, for a trainer whose weights and moments are of that step, with the `loss_scaling` of
     /// that moment when the precision is f16.
     pub fn restore(&mut self, step: usize, loss_scaling: Option<LossScalingState>) -> Result<()> {
         let count = i32::try_from(step).map_err(|_| Error::value(format!("step is {step}; it must be below 2^31")))?;
-        Ok(self.device.restore(count, loss_scaling)?)
+        self.device.restore(count, loss_scaling)
     }
 
     /// Why the last step ran call by call; `None` when it was replayed, or there was none yet.
@@ -248,7 +249,7 @@ impl Trainer {
         let memory = self.memory.insert(memory);
         memory.fill(&self.model, batch, tokens)?;
         let mut uses = None;
-        self.device.step(&[batch.rows, batch.length], || -> Result<()> {
+        self.device.step(&[batch.rows, batch.length], || {
             uses = Some(memory.calls(&self.model)?);
             Ok(())
         })?;
