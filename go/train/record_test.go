@@ -25,7 +25,7 @@ func TestRecordHasAllToRepeatARun(t *testing.T) {
 	run := must(train.StartRun(ctx, folder, tiny(), options, link, "", nil))(t)
 	defer run.Close()
 	record := must(formats.ReadJSON(filepath.Join(folder, "run.json")))(t)
-	wanted := []string{"data", "held_out", "data_sha256", "held_out_sha256", "program", "library", "abi", "device",
+	wanted := []string{"data", "held_out", "data_sha256", "held_out_sha256", "unigram_entropy", "program", "library", "abi", "device",
 		"model", "train"}
 	if !slices.Equal(record.Names(), wanted) {
 		t.Errorf("it has %v, not %v", record.Names(), wanted)
@@ -40,6 +40,7 @@ func TestRecordHasAllToRepeatARun(t *testing.T) {
 		"held_out":        nil,
 		"data_sha256":     hex.EncodeToString(whole.Sum(nil)),
 		"held_out_sha256": nil,
+		"unigram_entropy": nil,
 		"program":         "nncuda-go " + train.Version,
 		"library":         library,
 	} {
