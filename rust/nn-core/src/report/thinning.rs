@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     fn text(table: &Table, name: &str) -> String {
-        table.get(name).unwrap().to_json()
+        table.get(name).unwrap().to_json().replace(',', ", ")
     }
 
     #[test]

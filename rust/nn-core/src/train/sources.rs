@@ -39,7 +39,7 @@ impl Sources {
         let hash = |name: &str| match given(name) {
             Value::None => Ok(None),
             Value::Text(hash) => Ok(Some(hash.clone())),
-            other => Err(Error::format(&path, format!("{name} is {}; it must be text", other.repr()))),
+            other => Err(Error::format(&path, format!("{name} is {}; it must be text", other.shown()))),
         };
         Ok(Self {
             data: data.into(),
@@ -69,7 +69,7 @@ impl Sources {
             ("train", run.trainer().config().to_table().into()),
         ]);
         std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error))?;
-        atomic::write_file(&folder.join(RECORD_FILE), (Value::Table(values).to_json_lines() + "\n").as_bytes())
+        atomic::write_file(&folder.join(RECORD_FILE), Value::Table(values).to_json_lines().as_bytes())
     }
 
     /// `Error::Format` when the data is not what the run was started on.
