@@ -140,7 +140,7 @@ bench: $(VENV)/.test ## time every kernel and the training step against this mac
 bench-languages: go rust ## the same training step, decoding and call from Python, Go and Rust
 	cd rust && $(WITH_LIBRARY) $(CARGO) build --release --package nn-cli
 	cp $(CARGO_TARGET_DIR)/release/nncuda-rs $(BINARIES)/nncuda-rs
-	$(WITH_LIBRARY) $(BIN)/python -m nncuda.bench.languages $(BINARIES)/nncuda-go $(BINARIES)/nncuda-rs
+	$(WITH_LIBRARY) $(BIN)/python -m tools.language_bench $(BINARIES)/nncuda-go $(BINARIES)/nncuda-rs
 
 interop: .venv-interop/.interop rust-toolchain ## the tests against torch, transformers, llama.cpp and candle, which it installs; writes what `make test` checks
 	cd tests/interop/candle && $(CARGO) build --release
@@ -181,15 +181,15 @@ tsan: ## the worker pool, contexts and streams under ThreadSanitizer
 
 fmt: $(VENV)/.test go-toolchain rust-toolchain ## format C, Python, Go and Rust
 	$(BIN)/clang-format -i $(C_FILES)
-	$(BIN)/ruff format python tests cmake web
-	$(BIN)/ruff check --fix python tests cmake web
+	$(BIN)/ruff format python tools tests cmake web
+	$(BIN)/ruff check --fix python tools tests cmake web
 	gofmt -w go examples
 	cd rust && cargo fmt --all
 
 lint: $(VENV)/.test go-toolchain rust-toolchain ## check formatting and style, change nothing
 	$(BIN)/clang-format --dry-run --Werror $(C_FILES)
-	$(BIN)/ruff format --check python tests cmake web
-	$(BIN)/ruff check python tests cmake web
+	$(BIN)/ruff format --check python tools tests cmake web
+	$(BIN)/ruff check python tools tests cmake web
 	$(BIN)/mypy
 	@unformatted=$$(gofmt -l go examples); [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted" >&2; exit 1; }
 	cd go && go vet ./... && go run $(STATICCHECK) ./...
@@ -197,12 +197,8 @@ lint: $(VENV)/.test go-toolchain rust-toolchain ## check formatting and style, c
 	cd rust && cargo fmt --all --check
 	cd rust && $(WITH_LIBRARY) $(CARGO) clippy --workspace --all-targets -- -D warnings
 
-generate: $(VENV)/.test ## write what is made and committed: each language's bindings and the reference of the ABI from bindings.h, copies of the page of reports
-	$(BIN)/python -m nncuda.binding.stubs python/nncuda/kernels.pyi
-	$(BIN)/python -m nncuda.binding.docs docs/abi.md
-	$(BIN)/python -m nncuda.binding.golang go
-	$(BIN)/python -m nncuda.binding.rust rust
-	$(BIN)/python -m nncuda.report go/report/page.html rust/nn-core/src/report/page.html
+generate: $(VENV)/.packages-test ## write what is made and committed: each language's bindings and the reference of the ABI from bindings.h
+	PYTHONPATH=python $(BIN)/python -m tools.generate
 
 lock: ## make requirements/*.txt anew (needs uv)
 	for file in run:3.10 test:3.10 interop:3.11 fuzz:3.10 cuda:3.10 cuda12:3.10 sanitizer:3.10 wheel:3.10 go:3.10 docs:3.10; do \

@@ -1,8 +1,8 @@
 /*
  * The order of training data: a host function, the same on every engine, since the data lies on the host.
  */
-#include "context.h"
-#include "philox.h"
+#include "numbers/philox.h"
+#include "runtime/context.h"
 
 enum { ROUNDS = 4 };
 

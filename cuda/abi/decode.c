@@ -1,6 +1,6 @@
 #include "decode.h"
 
-#include "call.h"
+#include "runtime/call.h"
 
 #define NN_REQUIRE_IDS()                                                                                               \
   NN_REQUIRE(vocab <= INT32_MAX, NNCUDA_ERROR_INVALID_SIZE, "vocab is %lld; it must be at most %d", (long long)vocab,  \

@@ -1,6 +1,6 @@
 #include "elementwise.h"
 
-#include "call.h"
+#include "runtime/call.h"
 
 #include <math.h>
 

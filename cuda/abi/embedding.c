@@ -1,6 +1,6 @@
 #include "embedding.h"
 
-#include "call.h"
+#include "runtime/call.h"
 
 int32_t cuda_embedding(nncuda_ctx *ctx, const void *table, const int32_t *ids, void *y, int64_t tokens, int64_t vocab,
                        int64_t dim, int32_t dtype) {

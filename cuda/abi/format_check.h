@@ -2,8 +2,8 @@
 #ifndef NN_ABI_FORMAT_CHECK_H
 #define NN_ABI_FORMAT_CHECK_H
 
-#include "call.h"
-#include "format.h"
+#include "numbers/format.h"
+#include "runtime/call.h"
 
 /* Fails the call unless `format` is known, `elements` are whole blocks of it, and `row_bytes` is their size. The names
  * are those of the call. */

@@ -1,6 +1,6 @@
 #include "gemm.h"
 
-#include "call.h"
+#include "runtime/call.h"
 
 /* `dtype_c` may be f32 whatever the factors are, or the same 16-bit type. */
 #define NN_GEMM_DTYPES()                                                                                               \

@@ -1,6 +1,6 @@
-#include "call.h"
-#include "context.h"
-#include "format.h"
+#include "numbers/format.h"
+#include "runtime/call.h"
+#include "runtime/context.h"
 
 #include <stdio.h>
 #include <string.h>

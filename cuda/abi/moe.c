@@ -1,6 +1,6 @@
 #include "moe.h"
 
-#include "call.h"
+#include "runtime/call.h"
 
 /* Slots and rows are counted in i32. */
 #define NN_REQUIRE_SLOTS()                                                                                             \

@@ -1,7 +1,7 @@
 #include "optimizer.h"
 
-#include "call.h"
-#include "moments.h"
+#include "numbers/moments.h"
+#include "runtime/call.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 #include "rmsnorm.h"
 
-#include "call.h"
+#include "runtime/call.h"
 
 #include <math.h>
 

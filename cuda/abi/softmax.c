@@ -1,6 +1,6 @@
 #include "softmax.h"
 
-#include "call.h"
+#include "runtime/call.h"
 
 int32_t cuda_softmax(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t cols, int32_t dtype) {
   NN_BEGIN(softmax);

@@ -5,9 +5,9 @@
  * The order of tokens, higher logit first, then lower index, is that of their keys: 32-bit numbers that compare as the
  * logits do, equal for 0 and -0, and 0 for what is never drawn (NaN and -inf).
  */
-#include "../abi/decode.h"
+#include "abi/decode.h"
 
-#include "../abi/philox.h"
+#include "numbers/philox.h"
 #include "reduce.h"
 
 #include <float.h>

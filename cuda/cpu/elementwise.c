@@ -1,4 +1,4 @@
-#include "../abi/elementwise.h"
+#include "abi/elementwise.h"
 
 #include "span.h"
 

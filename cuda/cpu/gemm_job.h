@@ -19,7 +19,7 @@
 
 #include "kernel.h"
 
-#include "../abi/gemm.h"
+#include "abi/gemm.h"
 
 #if defined(__AMX_BF16__)
 #define NN_GEMM_TILES 1

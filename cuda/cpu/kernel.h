@@ -10,7 +10,7 @@
 #ifndef NN_CPU_KERNEL_H
 #define NN_CPU_KERNEL_H
 
-#include "../abi/engine.h"
+#include "runtime/engine.h"
 #include "simd.h"
 
 #define NN_JOIN3_(a, b, c) nn_##a##_##b##c

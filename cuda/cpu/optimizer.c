@@ -1,6 +1,6 @@
-#include "../abi/optimizer.h"
+#include "abi/optimizer.h"
 
-#include "../abi/elementwise.h"
+#include "abi/elementwise.h"
 #include "optimizer_adamw.h"
 
 /* ---- adamw_step ---- */

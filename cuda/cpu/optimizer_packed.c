@@ -1,7 +1,7 @@
 /* AdamW with moments of 16 and of 8 bits. A task is a run of whole blocks, so an element meets the same word of chance
  * and the same scale however many threads there are. */
-#include "../abi/moments.h"
-#include "../abi/optimizer.h"
+#include "abi/optimizer.h"
+#include "numbers/moments.h"
 #include "optimizer_adamw.h"
 
 enum { BLOCK = NN_MOMENT_BLOCK, BLOCKS_PER_TASK = NN_CHUNK / BLOCK };

@@ -1,6 +1,6 @@
 /* Storing rows in a format and reading them back. Rows are dense, so a matrix is one run of blocks, cut into pieces of
  * NN_QK_LARGE elements whatever the format: whole blocks of each. */
-#include "../abi/quant.h"
+#include "abi/quant.h"
 
 #include "quant_encode.h"
 #include "quant_encode_k.h"

@@ -9,7 +9,7 @@
 #ifndef NN_CPU_QUANT_BLOCKS_H
 #define NN_CPU_QUANT_BLOCKS_H
 
-#include "../abi/format.h"
+#include "numbers/format.h"
 #include "span.h"
 
 #include <string.h>

@@ -18,8 +18,8 @@
 
 #include "kernel.h"
 
-#include "../abi/format.h"
-#include "../abi/quant.h"
+#include "abi/quant.h"
+#include "numbers/format.h"
 
 /* Elements that share a scale of the left factor. */
 enum { QUANT_BLOCK = 32 };

@@ -1,7 +1,7 @@
 /* Stored rows into sixteens side by side. */
 #include "quant_interleave.h"
 
-#include "../abi/quant.h"
+#include "abi/quant.h"
 
 typedef struct job {
   const nn_interleave_rows_args *args;

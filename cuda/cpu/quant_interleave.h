@@ -4,7 +4,7 @@
 
 #include "kernel.h"
 
-#include "../abi/format.h"
+#include "numbers/format.h"
 
 #include <string.h>
 

@@ -7,8 +7,8 @@
  */
 #include "kernel.h"
 
-#include "../abi/philox.h"
-#include "../abi/random.h"
+#include "abi/random.h"
+#include "numbers/philox.h"
 
 enum {
   LANES = VF / 2,    /* blocks at once */

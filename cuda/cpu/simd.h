@@ -8,7 +8,7 @@
 #define NN_CPU_SIMD_H
 
 #include "bindings.h"
-#include "half.h"
+#include "numbers/half.h"
 
 #include <math.h>
 #include <stdint.h>

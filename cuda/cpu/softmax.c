@@ -1,4 +1,4 @@
-#include "../abi/softmax.h"
+#include "abi/softmax.h"
 
 #include "reduce.h"
 #include "rows.h"

@@ -1,6 +1,6 @@
 /* What stands before products with ternary weights: activations in 8 bits, weights from their mean, and their packing.
  */
-#include "../abi/ternary.h"
+#include "abi/ternary.h"
 
 #include "rmsnorm_row.h"
 

@@ -11,7 +11,7 @@
 #ifndef NN_CPU_TERNARY_GEMM_JOB_H
 #define NN_CPU_TERNARY_GEMM_JOB_H
 
-#include "../abi/ternary.h"
+#include "abi/ternary.h"
 
 #include "kernel.h"
 

@@ -11,7 +11,7 @@
  * that a multiprocessor gets from there a pass takes 4 to 8 thousand cycles. By count, not measured on a GPU yet.
  */
 #include "abi/decode.h"
-#include "abi/philox.h"
+#include "numbers/philox.h"
 
 #include "kernels/number.cuh"
 #include "kernels/reduce.cuh"

@@ -12,7 +12,7 @@
 #include <string.h>
 
 extern "C" {
-#include "abi/memory.h"
+#include "runtime/memory.h"
 #define NN_WEAK(op) int32_t nn_cuda_##op(nncuda_ctx *ctx, const void *args) __attribute__((weak, visibility("hidden")));
 NN_OPS(NN_WEAK)
 #undef NN_WEAK
@@ -314,7 +314,8 @@ extern const nn_engine nn_gpu_engine = {NNCUDA_DEVICE_CUDA,
                                         describe,
                                         widest_isa,
                                         fill,
-                                        /* threads */ 0,
+                                        /* threads */ nullptr,
+                                        /* end_threads */ nullptr,
                                         open,
                                         close,
                                         enter,

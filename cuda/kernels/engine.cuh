@@ -5,7 +5,7 @@
 #include "kernels/kernel.cuh"
 
 extern "C" {
-#include "abi/context.h"
+#include "runtime/context.h"
 }
 
 /* What a context has of its GPU: ctx->device. */

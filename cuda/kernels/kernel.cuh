@@ -12,7 +12,7 @@
 #ifndef NN_KERNELS_KERNEL_CUH
 #define NN_KERNELS_KERNEL_CUH
 
-#include "abi/engine.h"
+#include "runtime/engine.h"
 
 #include <cuda_runtime.h>
 #include <stdint.h>

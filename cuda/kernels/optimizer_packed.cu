@@ -1,7 +1,7 @@
 /* AdamW with moments of 16 and of 8 bits. */
-#include "abi/moments.h"
 #include "kernels/optimizer_adamw.cuh"
 #include "kernels/reduce.cuh"
+#include "numbers/moments.h"
 
 /* Elements of a thread's vector: 16 bytes of f32. */
 constexpr int N = 4;

@@ -10,7 +10,7 @@
 #ifndef NN_KERNELS_QUANT_FORMAT_CUH
 #define NN_KERNELS_QUANT_FORMAT_CUH
 
-#include "abi/format.h"
+#include "numbers/format.h"
 
 /* after the ABI's */
 #include "kernels/number.cuh"

@@ -1,5 +1,5 @@
-#include "abi/philox.h"
 #include "abi/random.h"
+#include "numbers/philox.h"
 
 #include "kernels/number.cuh"
 

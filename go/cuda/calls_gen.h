@@ -1,4 +1,4 @@
-/* Generated from bindings.h by `python -m nncuda.binding.golang`. Do not edit. */
+/* Generated from bindings.h by `make generate`. Do not edit. */
 #ifndef NNCUDA_GO_CALLS_H
 #define NNCUDA_GO_CALLS_H
 

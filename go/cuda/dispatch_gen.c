@@ -1,4 +1,4 @@
-/* Generated from bindings.h by `python -m nncuda.binding.golang`. Do not edit. */
+/* Generated from bindings.h by `make generate`. Do not edit. */
 #include "dispatch.h"
 
 int32_t nn_call_kernel(int32_t kernel, nncuda_ctx *ctx, const nn_slot *slots) {

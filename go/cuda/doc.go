@@ -25,6 +25,6 @@
 //
 // # What is made from bindings.h
 //
-// Files whose names end in _gen are written by `python -m nncuda.binding.golang go`, as is the copy of the header in
+// Files whose names end in _gen are written by `make generate`, as is the copy of the header in
 // this folder. The header's types reach Go through cgo, so there is no second list of signatures.
 package cuda

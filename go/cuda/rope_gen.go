@@ -1,4 +1,4 @@
-// Code generated from bindings.h by `python -m nncuda.binding.golang`. DO NOT EDIT.
+// Code generated from bindings.h by `make generate`. DO NOT EDIT.
 
 package cuda
 

@@ -1,4 +1,4 @@
-/* Generated from bindings.h by `python -m nncuda.binding.golang`. Do not edit. */
+/* Generated from bindings.h by `make generate`. Do not edit. */
 #define NN_FUNCTIONS(X) \
   X(nncuda_abi_version) \
   X(nncuda_build_info) \

@@ -1,4 +1,4 @@
-# Generated from bindings.h by `python -m nncuda.binding.stubs python/nncuda/kernels.pyi`. Do not edit.
+# Generated from bindings.h by `make generate`. Do not edit.
 from typing import Literal, overload
 
 from .context import Context

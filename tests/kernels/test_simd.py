@@ -39,7 +39,7 @@ def probe(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         pytest.skip(f"this processor has no {isa}")
     target = tmp_path_factory.mktemp("simd") / f"{compiler}_{isa}.so"
     source = Path(__file__).with_name("simd_probe.c")
-    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{ROOT}"]
+    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{ROOT}", f"-I{ROOT / 'cuda'}"]
     semantics = ["-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
     subprocess.run([compiler, *flags, *semantics, *FLAGS[isa], str(source), "-o", str(target), "-lm"], check=True)
     library = ctypes.CDLL(str(target))

@@ -11,20 +11,20 @@ _NEAR = {
     r"cuda/cpu/(quant|ternary|gemm|attention|kvcache|decode|loss|moe|random)": r"kernels/test_\1*",
     r"cuda/cpu/(softmax|rmsnorm|rope|embedding|elementwise|optimizer)": r"kernels/test_rows_\1",
     r"cuda/cpu/": "kernels/test_rows_* kernels/test_simd",
-    r"cuda/abi/(graph|stream|profile|trace|memory|context|queue|pool|arena)": (
+    r"cuda/(runtime/(graph|stream|profile|trace|memory|context|pool|arena)|cpu_device/)": (
         "abi/test_context abi/test_graph abi/test_stream abi/test_profile abi/test_memory abi/test_threads"
     ),
-    r"cuda/abi/(data|random|philox)": "kernels/test_random reference/test_philox",
+    r"cuda/(abi/(data|random)|numbers/philox)": "kernels/test_random reference/test_philox",
     r"cuda/abi/(attention|decode|gemm|kvcache|loss|moe|quant|ternary)\.": (
         r"kernels/test_\1* abi/test_bad_* abi/test_aliasing"
     ),
     r"cuda/abi/(softmax|rmsnorm|rope|embedding|elementwise|optimizer)\.": (
         r"kernels/test_rows_\1 abi/test_bad_* abi/test_aliasing"
     ),
-    r"cuda/abi/": "abi/test_[!p]*",  # test_package compiles everything once more
+    r"cuda/numbers/": "kernels/test_simd kernels/test_random kernels/test_rows_optimizer kernels/test_quant*",
+    r"cuda/(abi|runtime)/": "abi/test_[!p]*",  # test_package compiles everything once more
     r"python/nncuda/binding/": (
-        "python/test_signature python/test_header_reader python/test_kernels python/test_golang "
-        "python/test_binding_rust python/test_exchange abi/test_header"
+        "python/test_header_reader python/test_kernels python/test_exchange tools/* abi/test_header"
     ),
     r"python/nncuda/cli/": "python/test_cli python/test_chat python/test_plan",
     r"python/nncuda/formats/\w*gguf": "python/test_gguf python/test_convert python/test_formats",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 #: What is mutated, by the suffix of the file. Nothing is promised of the benchmarks.
-SOURCES = {"c": ("cuda/cpu/*.[ch]", "cuda/abi/*.[ch]"), "python": ("python/nncuda/**/*.py",)}
+SOURCES = {"c": ("cuda/*/*.[ch]",), "python": ("python/nncuda/**/*.py",)}
 LEFT_OUT = re.compile(r"python/nncuda/(bench/|__main__)")
 
 _SWAPS = {

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nncuda.binding import library
+from tools import language_bench
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARIES = ROOT / "build" / "bin"
@@ -65,7 +66,7 @@ _PYTHON = (sys.executable, "-m", "nncuda")
 LANGUAGES = {
     language.name: language
     for language in (
-        Language("python", _PYTHON, (sys.executable, "-m", "nncuda.bench.language")),
+        Language("python", _PYTHON, language_bench.PYTHON),
         _built("go", "nncuda-go"),
         _built("rust", "nncuda-rs"),
     )

@@ -10,9 +10,9 @@ import languages
 import pytest
 from runs import Workshop
 
-from nncuda.bench import languages as bench
 from nncuda.bench.inference import bytes_a_token
 from nncuda.models import MoEConfig
+from tools import language_bench as bench
 
 STEPS, EVERY = 2800, 50
 #: What a line of `bench inference` tells, and what Python's tells besides.

@@ -14,7 +14,7 @@ from pathlib import Path
 import fenced
 import pytest
 
-from nncuda.binding import docs, exchange, header, library
+from nncuda.binding import exchange, library
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,26 +24,6 @@ def blocks(page: str) -> list[str]:
     found = fenced.blocks(f"docs/{page}", "python")
     assert found
     return found
-
-
-def test_reference_is_fresh() -> None:
-    committed = (ROOT / "docs/abi.md").read_text()
-    fresh = docs.text(header.parse(ROOT / "bindings.h"))
-    assert committed == fresh, "run: python -m nncuda.binding.docs docs/abi.md"
-
-
-def test_reference_names_everything() -> None:
-    contract = header.parse(ROOT / "bindings.h")
-    page = docs.text(contract)
-    for function in contract.functions.values():
-        assert f"\n### {function.name}\n" in page
-    for constant in contract.constants:
-        assert f"| `{constant}` |" in page
-    for anchor in re.findall(r"\]\(#([^)]+)\)", page):
-        headings = {
-            re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in re.findall(r"^#+ (.*)", page, re.M)
-        }
-        assert anchor in headings
 
 
 def test_ctypes_example() -> None:

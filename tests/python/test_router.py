@@ -52,7 +52,7 @@ def test_drops_are_the_references(ctx: nncuda.Context, factor: float, seed: int)
     router = Router(gate, config.experts_per_token, config.norm_topk_prob, config.aux_alpha)
     layer = MoELayer(router, ctx.tensor(w13.astype(np.float32)), ctx.tensor(w2.astype(np.float32)))
     tokens = ctx.tensor(x.astype(np.float32))
-    out = layer.forward(tokens, ctx.zeros(x.shape), capacity).numpy()
+    out = layer.forward(tokens, ctx.zeros(x.shape), capacity)[0].numpy()
 
     routing = router.forward(tokens, capacity)
     for name in ("indices", "counts", "offsets", "slot_row", "row_slot"):

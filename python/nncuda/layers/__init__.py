@@ -1,25 +1,27 @@
 """Layers with a forward and a hand-written backward.
 
-A layer holds views of its weights and of their gradients (None: inference only). `forward` keeps what `backward`
-needs except its input, which the caller hands in again, kept or recomputed.
-`backward` gives the gradient of the input and lets go of what was kept; the gradients of weight matrices become `beta`
-times what they were plus what this call finds, so that beta 0 spares the first micro-batch a pass to set them to zero.
-Gradients of norms' gains and of the embedding are always added to what is there.
+A layer holds views of its weights and of their gradients (None: inference only). `forward_keeping` also returns what
+`backward` needs beside its input, which the caller hands in again, kept or recomputed; the layer itself remembers
+nothing. `backward` gives the gradient of the input and uses up what was kept; the gradients of weight matrices become
+`beta` times what they were plus what this call finds, so that beta 0 spares the first micro-batch a pass to set them to
+zero. Gradients of norms' gains and of the embedding are always added to what is there.
 
 Activations have the dtype of the weights, f32, bf16 or f16; gradients of weights are f32 always, and so are the
 router's logits and probabilities.
 """
 
 from .attention import Attention, KVCache, RopeTables
-from .block import TransformerBlock
+from .block import BlockKept, TransformerBlock
 from .embedding import Embedding
 from .linear import Linear
-from .moe import MoELayer, Router
+from .moe import ExpertUse, MoELayer, Router
 from .norm import RMSNorm
 
 __all__ = [
     "Attention",
+    "BlockKept",
     "Embedding",
+    "ExpertUse",
     "KVCache",
     "Linear",
     "MoELayer",

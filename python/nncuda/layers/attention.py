@@ -9,6 +9,7 @@ import numpy as np
 from .. import kernels
 from ..context import Context
 from ..tensor import Tensor
+from .kept import Kept
 from .linear import Linear
 
 
@@ -92,6 +93,10 @@ class KVCache:
         return range(len(self.used)) if row is None else (row,)
 
 
+#: The fused product, what attention gives, and its log-sum-exp.
+AttentionKept = Kept[tuple[Tensor, Tensor, Tensor]]
+
+
 class Attention:
     """out = softmax(q k^T / sqrt(head_dim)) v, through W_o; q, k, v come from one product with W_qkv.
 
@@ -105,10 +110,13 @@ class Attention:
         self.rope = rope
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
-        self._kept: tuple[Tensor, Tensor, Tensor] | None = None
 
-    def forward(self, x: Tensor, batch: int, keep: bool = False) -> Tensor:
+    def forward(self, x: Tensor, batch: int) -> Tensor:
         """x [batch*length, hidden], sequences one after the other, to the same shape."""
+        return self.forward_keeping(x, batch)[0]
+
+    def forward_keeping(self, x: Tensor, batch: int) -> tuple[Tensor, AttentionKept]:
+        """As `forward`, and what `backward` needs."""
         length = x.shape[0] // batch
         qkv = self.qkv.forward(x)
         q, k, v = self._split(qkv)
@@ -116,14 +124,11 @@ class Attention:
         kernels.rope_qk(q, k, cosine, sine, self.rope.positions(batch, length))
         heads, lse = kernels.flash_attention(q, k, v, lse=True, batch=batch, q_len=length, kv_len=length, causal=True)
         heads = heads.view(x.shape[0], -1)
-        if keep:
-            self._kept = qkv, heads, lse
-        return self.output.forward(heads)
+        return self.output.forward(heads), Kept((qkv, heads, lse))
 
-    def backward(self, dy: Tensor, x: Tensor, batch: int, beta: float = 1.0) -> Tensor:
+    def backward(self, dy: Tensor, x: Tensor, kept: AttentionKept, batch: int, beta: float = 1.0) -> Tensor:
         """Gradient of x from dy, both [batch*length, hidden]."""
-        qkv, heads, lse = self._kept
-        self._kept = None
+        qkv, heads, lse = kept.take()
         rows, length = x.shape[0], x.shape[0] // batch
         dheads = self.output.backward(dy, heads, beta=beta)
         dqkv = x.ctx.empty(qkv.shape, qkv.dtype)

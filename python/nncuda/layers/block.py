@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ..tensor import Tensor
-from .attention import Attention, KVCache
-from .moe import MoELayer
+from .attention import Attention, AttentionKept, KVCache
+from .kept import Kept
+from .moe import ExpertUse, MoEKept, MoELayer
 from .norm import RMSNorm
+
+
+class Attended(NamedTuple):
+    """The stream between the two halves of a block, and what else its first half leaves for backward."""
+
+    normed: Tensor
+    rstd: Tensor
+    attention: AttentionKept
+    middle: Tensor
+    post_normed: Tensor
+    post_rstd: Tensor
+
+
+class Again(NamedTuple):
+    """What finds the rest again: the capacity that the experts had."""
+
+    capacity: int
+
+
+#: The block's input, which is the output of the block before, and the rest, unless `backward` is to find that again.
+BlockKept = Kept[tuple[Tensor, tuple[Attended, MoEKept] | Again]]
 
 
 class TransformerBlock:
     """Pre-norm attention and mixture of experts around the residual stream.
 
-    Kept for backward: the block's input (which is the output of the block before), the stream between its two halves,
-    the norms' outputs, and what the two halves keep. With `recompute` the input alone is kept, and `backward` finds the
-    rest again, by the same calls. (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4)
+    With `recompute` a block keeps its input alone, and `backward` finds the rest again, by the same calls.
+    (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4)
     """
 
     def __init__(self, input_norm: RMSNorm, attention: Attention, post_norm: RMSNorm, moe: MoELayer):
@@ -22,51 +45,52 @@ class TransformerBlock:
         self.post_norm = post_norm
         self.moe = moe
         self.recompute = False
-        self._kept: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
-        self._input: tuple[Tensor, int] | None = None  # of a block to recompute, with the capacity of its experts
 
-    def forward(
-        self, x: Tensor, batch: int, capacity: int = 0, aux: Tensor | None = None, keep: bool = False
-    ) -> Tensor:
-        """x [batch*length, hidden] to the same shape."""
-        if keep and self.recompute:
-            self._input = x, capacity
-            keep = False
-        middle, post_normed = self._attend(x, batch, keep)
-        return self.moe.forward(post_normed, middle, capacity, aux, keep)
+    def forward(self, x: Tensor, batch: int, capacity: int = 0, aux: Tensor | None = None) -> tuple[Tensor, ExpertUse]:
+        """x [batch*length, hidden] to the same shape, and how the experts were used; see `MoELayer.forward`."""
+        attended = self.attention.forward(self.input_norm.forward(x), batch)
+        middle, post_normed = self.post_norm.forward_residual(attended, x)
+        return self.moe.forward(post_normed, middle, capacity, aux)
 
-    def _attend(self, x: Tensor, batch: int, keep: bool) -> tuple[Tensor, Tensor]:
-        """The stream behind attention, and its norm."""
-        normed = self.input_norm.forward(x, keep)
-        attended = self.attention.forward(normed, batch, keep)
-        middle, post_normed = self.post_norm.forward_residual(attended, x, keep)
-        if keep:
-            self._kept = x, normed, middle, post_normed
-        return middle, post_normed
+    def forward_keeping(self, x: Tensor, batch: int, capacity: int, aux: Tensor) -> tuple[Tensor, ExpertUse, BlockKept]:
+        """As `forward`, with what `backward` needs."""
+        if self.recompute:
+            return *self.forward(x, batch, capacity, aux), Kept((x, Again(capacity)))
+        attended = self._attend(x, batch)
+        out, use, moe = self.moe.forward_keeping(attended.post_normed, attended.middle, capacity, aux)
+        return out, use, Kept((x, (attended, moe)))
 
-    def backward(self, dout: Tensor, batch: int, aux_factor: Tensor, beta: float = 1.0) -> Tensor:
+    def _attend(self, x: Tensor, batch: int) -> Attended:
+        normed, rstd = self.input_norm.forward_keeping(x)
+        attended, attention = self.attention.forward_keeping(normed, batch)
+        middle, post_normed, post_rstd = self.post_norm.forward_residual_keeping(attended, x)
+        return Attended(normed, rstd, attention, middle, post_normed, post_rstd)
+
+    def backward(self, dout: Tensor, kept: BlockKept, batch: int, aux_factor: Tensor, beta: float = 1.0) -> Tensor:
         """Gradient of the block's input from dout, both [batch*length, hidden]."""
-        if self._input is not None:
-            x, capacity = self._input
-            self._input = None
-            self.moe.forward_again(self._attend(x, batch, keep=True)[1], capacity)
-        x, normed, middle, post_normed = self._kept
-        self._kept = None
-        dnormed = self.moe.backward(dout, post_normed, aux_factor, beta)
+        x, rest = kept.take()
+        if isinstance(rest, Again):
+            attended = self._attend(x, batch)
+            moe = self.moe.forward_again(attended.post_normed, rest.capacity)
+        else:
+            attended, moe = rest
+        normed, rstd, attention, middle, post_normed, post_rstd = attended
+        del attended, rest
+        dnormed = self.moe.backward(dout, post_normed, moe, aux_factor, beta)
         del post_normed
-        dmiddle = self.post_norm.backward(dnormed, middle, dout)
-        del middle, dout
-        dnormed = self.attention.backward(dmiddle, normed, batch, beta)
-        return self.input_norm.backward(dnormed, x, dmiddle)
+        dmiddle = self.post_norm.backward(dnormed, middle, post_rstd, dout)
+        del middle, post_rstd, dout
+        dnormed = self.attention.backward(dmiddle, normed, attention, batch, beta)
+        return self.input_norm.backward(dnormed, x, rstd, dmiddle)
 
     def prefill(self, x: Tensor, cache: KVCache, layer: int, row: int) -> Tensor:
         """The next tokens of one sequence into row `row` of the cache, x [length, hidden]."""
         attended = self.attention.prefill(self.input_norm.forward(x), cache, layer, row)
         middle, normed = self.post_norm.forward_residual(attended, x)
-        return self.moe.forward(normed, middle)
+        return self.moe.forward(normed, middle)[0]
 
     def decode(self, x: Tensor, cache: KVCache, layer: int) -> Tensor:
         """One new token a sequence, x [batch, hidden]."""
         attended = self.attention.decode(self.input_norm.forward(x), cache, layer)
         middle, normed = self.post_norm.forward_residual(attended, x)
-        return self.moe.forward(normed, middle)
+        return self.moe.forward(normed, middle)[0]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .. import kernels
 from ..tensor import Tensor
+from .kept import Kept
 from .linear import Linear
 
 
-@dataclass
-class Routing:
+class Routing(NamedTuple):
     """Where each token goes: what router and experts hand to one another."""
 
     weights: Tensor  # f32 [tokens, k]
@@ -33,10 +33,10 @@ class Router:
         self.k = k
         self.norm = norm
         self.alpha = alpha
-        self._kept: Routing | None = None
 
-    def forward(self, x: Tensor, capacity: int = 0, aux: Tensor | None = None, keep: bool = False) -> Routing:
-        """Routes x [tokens, hidden]; adds the load-balancing loss to `aux` f32 [1] where given.
+    def forward(self, x: Tensor, capacity: int = 0, aux: Tensor | None = None) -> Routing:
+        """Routes x [tokens, hidden]; adds the load-balancing loss to `aux` f32 [1] where given. An expert takes at most
+        `capacity` slots; 0 for no limit.
 
         The logits are f32 in every precision: rounded to 16 bits, experts would tie that are not alike.
         """
@@ -46,14 +46,12 @@ class Router:
         routing = Routing(weights, indices, probs, *plan)
         if aux is not None:
             kernels.aux_loss_forward(probs, routing.counts, aux, alpha=self.alpha)
-        if keep:
-            self._kept = routing
         return routing
 
-    def backward(self, dweights: Tensor, x: Tensor, dx: Tensor, aux_factor: Tensor, beta: float = 1.0) -> None:
+    def backward(
+        self, dweights: Tensor, x: Tensor, routing: Routing, dx: Tensor, aux_factor: Tensor, beta: float = 1.0
+    ) -> None:
         """Adds to dx what reaches x through the weights and, times aux_factor f32 [1], through the balancing loss."""
-        routing = self._kept
-        self._kept = None
         tokens = routing.probs.shape[0]
         dprobs = kernels.aux_loss_backward(routing.counts, aux_factor, tokens=tokens, alpha=self.alpha)
         dlogits = kernels.softmax_topk_backward(
@@ -62,14 +60,32 @@ class Router:
         self.gate.backward(dlogits, x, dx, accumulate=True, beta=beta)
 
 
+class ExpertUse(NamedTuple):
+    """How a layer used its experts, for whoever watches the balance."""
+
+    counts: Tensor  # i32 [experts], slots that chose each expert, dropped ones included
+    choices: Tensor  # i32 [tokens, k], the experts of each token, likeliest first
+
+
+class Inside(NamedTuple):
+    """What the experts' products take in and give between."""
+
+    rows: Tensor  # the tokens in row order
+    gate_up: Tensor
+    active: Tensor  # what W2 takes in
+
+
+#: The routing, the experts' outputs, and what stands between unless `backward` is to find that again.
+MoEKept = Kept[tuple[Routing, Tensor, Inside | None]]
+
+
 class MoELayer:
     """out = residual + sum over a token's experts of weight * W2 (silu(W1 x) * (W3 x)).
 
     Weights: w13 [experts, 2*ffn, hidden] with the rows of W1 before those of W3, w2 [experts, hidden, ffn].
     Tokens are sorted by expert, so that each product runs over all experts at once. (Gale et al. 2022)
 
-    Kept for backward: the routing, the experts' outputs, and, unless `recompute` has `backward` find them again by the
-    same calls, what the experts' products take in and give between.
+    With `recompute`, `backward` finds again, by the same calls, what the experts' products take in and give between.
     """
 
     def __init__(
@@ -85,46 +101,47 @@ class MoELayer:
         self.w2 = w2
         self.w13_grad = w13_grad
         self.w2_grad = w2_grad
-        self.counts: Tensor | None = None  # of the last forward, for whoever watches the balance
-        self.choices: Tensor | None = None  # likewise the experts of each token, i32 [tokens, k], likeliest first
         self.recompute = False
-        self._kept: tuple[Routing, Tensor] | None = None
-        self._kept_inside: tuple[Tensor, Tensor, Tensor] | None = None
 
     def forward(
-        self, x: Tensor, residual: Tensor, capacity: int = 0, aux: Tensor | None = None, keep: bool = False
-    ) -> Tensor:
-        """x and residual [tokens, hidden] to the same shape."""
-        routing = self.router.forward(x, capacity, aux, keep)
-        self.counts, self.choices = routing.counts, routing.indices
-        y = self._experts(x, routing, keep, keep and not self.recompute)
-        return kernels.moe_combine(y, routing.weights, routing.slot_row, residual)
+        self, x: Tensor, residual: Tensor, capacity: int = 0, aux: Tensor | None = None
+    ) -> tuple[Tensor, ExpertUse]:
+        """x and residual [tokens, hidden] to the same shape, and how the experts were used.
 
-    def forward_again(self, x: Tensor, capacity: int) -> None:
-        """Keeps what `forward` of x did not, right before `backward`; the balancing loss has been counted already."""
-        self._experts(x, self.router.forward(x, capacity, keep=True), keep=True, keep_inside=True)
+        An expert takes at most `capacity` slots, 0 for no limit; the balancing loss is added to `aux` where given.
+        """
+        routing, y, _ = self._run(x, capacity, aux, False)
+        return _combine(routing, y, residual)
 
-    def _experts(self, x: Tensor, routing: Routing, keep: bool, keep_inside: bool) -> Tensor:
-        """The experts' outputs in row order."""
-        rows, gate_up, active = self._inside(x, routing)
-        y = kernels.grouped_gemm(active, self.w2, routing.offsets, trans_b=True)
-        if keep:
-            self._kept = routing, y
-        if keep_inside:
-            self._kept_inside = rows, gate_up, active
-        return y
+    def forward_keeping(
+        self, x: Tensor, residual: Tensor, capacity: int = 0, aux: Tensor | None = None
+    ) -> tuple[Tensor, ExpertUse, MoEKept]:
+        """As `forward`, and what `backward` needs."""
+        routing, y, inside = self._run(x, capacity, aux, not self.recompute)
+        return *_combine(routing, y, residual), Kept((routing, y, inside))
 
-    def _inside(self, x: Tensor, routing: Routing) -> tuple[Tensor, Tensor, Tensor]:
-        """The tokens in row order, and what their experts make of them before W2."""
+    def forward_again(self, x: Tensor, capacity: int) -> MoEKept:
+        """All that `backward` needs of x, whose `forward` kept nothing but counted the balancing loss."""
+        return Kept(self._run(x, capacity, None, True))
+
+    def _run(
+        self, x: Tensor, capacity: int, aux: Tensor | None, keep_inside: bool
+    ) -> tuple[Routing, Tensor, Inside | None]:
+        routing = self.router.forward(x, capacity, aux)
+        inside = self._inside(x, routing)
+        y = kernels.grouped_gemm(inside.active, self.w2, routing.offsets, trans_b=True)
+        return routing, y, inside if keep_inside else None
+
+    def _inside(self, x: Tensor, routing: Routing) -> Inside:
         rows = kernels.moe_gather(x, routing.row_slot)
         gate_up = kernels.grouped_gemm(rows, self.w13, routing.offsets, trans_b=True)
-        return rows, gate_up, kernels.swiglu(*_halves(gate_up))
+        return Inside(rows, gate_up, kernels.swiglu(*_halves(gate_up)))
 
-    def backward(self, dout: Tensor, x: Tensor, aux_factor: Tensor, beta: float = 1.0) -> Tensor:
+    def backward(self, dout: Tensor, x: Tensor, kept: MoEKept, aux_factor: Tensor, beta: float = 1.0) -> Tensor:
         """Gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself."""
-        routing, y = self._kept
-        rows, gate_up, active = self._kept_inside or self._inside(x, routing)
-        self._kept = self._kept_inside = None
+        routing, y, inside = kept.take()
+        rows, gate_up, active = inside or self._inside(x, routing)
+        del inside
         dy, dweights = kernels.moe_combine_backward(dout, y, routing.weights, routing.slot_row, routing.row_slot, dy=y)
         gate, up = _halves(gate_up)
         kernels.grouped_gemm_wgrad(dy, active, routing.offsets, self.w2_grad, beta=beta)
@@ -136,8 +153,13 @@ class MoELayer:
         kernels.grouped_gemm_wgrad(gate_up, rows, routing.offsets, self.w13_grad, beta=beta)
         drows = kernels.grouped_gemm(gate_up, self.w13, routing.offsets, c=rows)
         dx = kernels.moe_gather_backward(drows, routing.slot_row)
-        self.router.backward(dweights, x, dx, aux_factor, beta)
+        self.router.backward(dweights, x, routing, dx, aux_factor, beta)
         return dx
+
+
+def _combine(routing: Routing, y: Tensor, residual: Tensor) -> tuple[Tensor, ExpertUse]:
+    out = kernels.moe_combine(y, routing.weights, routing.slot_row, residual)
+    return out, ExpertUse(routing.counts, routing.indices)
 
 
 def _halves(gate_up: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,30 +7,33 @@ from ..tensor import Tensor
 
 
 class RMSNorm:
-    """y = x / sqrt(mean(x^2) + eps) * weight, row by row. (Zhang, Sennrich 2019, eq. 4)"""
+    """y = x / sqrt(mean(x^2) + eps) * weight, row by row. (Zhang, Sennrich 2019, eq. 4)
+
+    Kept for backward: the reciprocal of each row's root mean square, f32 [rows].
+    """
 
     def __init__(self, weight: Tensor, grad: Tensor | None = None, eps: float = 1e-5):
         self.weight = weight
         self.grad = grad
         self.eps = eps
-        self._rstd: Tensor | None = None
 
-    def forward(self, x: Tensor, keep: bool = False) -> Tensor:
-        """x [rows, cols] to y; `keep` prepares for backward."""
-        if not keep:
-            return kernels.rmsnorm(x, self.weight, eps=self.eps)
-        y, self._rstd = kernels.rmsnorm(x, self.weight, eps=self.eps, rstd=True)
-        return y
+    def forward(self, x: Tensor) -> Tensor:
+        """x [rows, cols] to y."""
+        return kernels.rmsnorm(x, self.weight, eps=self.eps)
 
-    def forward_residual(self, x: Tensor, residual: Tensor, keep: bool = False) -> tuple[Tensor, Tensor]:
+    def forward_keeping(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """As `forward`, and what `backward` needs."""
+        return kernels.rmsnorm(x, self.weight, eps=self.eps, rstd=True)
+
+    def forward_residual(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
         """The sum x + residual, which takes the place of x, and its norm."""
-        if not keep:
-            return kernels.rmsnorm_residual(x, residual, self.weight, eps=self.eps, sum=x)
-        total, y, self._rstd = kernels.rmsnorm_residual(x, residual, self.weight, eps=self.eps, sum=x, rstd=True)
-        return total, y
+        return kernels.rmsnorm_residual(x, residual, self.weight, eps=self.eps, sum=x)
 
-    def backward(self, dy: Tensor, x: Tensor, dresidual: Tensor | None = None) -> Tensor:
+    def forward_residual_keeping(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """As `forward_residual`, and what `backward` needs."""
+        return kernels.rmsnorm_residual(x, residual, self.weight, eps=self.eps, sum=x, rstd=True)
+
+    def backward(self, dy: Tensor, x: Tensor, rstd: Tensor, dresidual: Tensor | None = None) -> Tensor:
         """Gradient of x, plus `dresidual` if given; it takes the place of dy."""
-        kernels.rmsnorm_backward(dy, x, self.weight, self._rstd, dresidual, self.grad, dx=dy)
-        self._rstd = None
+        kernels.rmsnorm_backward(dy, x, self.weight, rstd, dresidual, self.grad, dx=dy)
         return dy

@@ -13,7 +13,19 @@ from ..bound import DeviceBound
 from ..context import Context
 from ..dtypes import to_numpy
 from ..errors import StateError
-from ..layers import Attention, Embedding, KVCache, Linear, MoELayer, RMSNorm, RopeTables, Router, TransformerBlock
+from ..layers import (
+    Attention,
+    BlockKept,
+    Embedding,
+    ExpertUse,
+    KVCache,
+    Linear,
+    MoELayer,
+    RMSNorm,
+    RopeTables,
+    Router,
+    TransformerBlock,
+)
 from ..tensor import Tensor
 from ..token_ids import IdRows, Ids, prompt_ids, token_ids
 from ..turns import one_thread
@@ -78,6 +90,8 @@ class MoETransformer(DeviceBound):
         self.blocks = [self._block(layer) for layer in range(config.num_layers)]
         self.norm = RMSNorm(*self._pair("model.norm.weight"), eps=config.norm_eps)
         self.head = Linear(*self._pair("lm_head.weight"))
+        #: How each layer used its experts in the last forward call that was no prefill or decode.
+        self.expert_uses: list[ExpertUse] | None = None
 
     @classmethod
     def from_arrays(
@@ -215,14 +229,21 @@ class MoETransformer(DeviceBound):
         if not accumulate:
             self._clear_added_gradients()
         x = self.embedding.forward(ids)
+        self.expert_uses = None  # before there are others
+        kept: list[BlockKept] = []
+        uses: list[ExpertUse] = []
         for block in self.blocks:
-            x = block.forward(x, batch, capacity, aux, keep=True)
-        normed = self.norm.forward(x, keep=True)
+            x, use, of_block = block.forward_keeping(x, batch, capacity, aux)
+            uses.append(use)
+            kept.append(of_block)
+        del of_block
+        self.expert_uses = uses
+        normed, rstd = self.norm.forward_keeping(x)
         dnormed = self._loss(normed, targets, loss_factor, losses, beta)
-        dx = self.norm.backward(dnormed, x)
-        del x, normed, dnormed
+        dx = self.norm.backward(dnormed, x, rstd)
+        del x, normed, rstd, dnormed
         for block in reversed(self.blocks):
-            dx = block.backward(dx, batch, aux_factor, beta)
+            dx = block.backward(dx, kept.pop(), batch, aux_factor, beta)
         self.embedding.backward(dx, ids)
 
     def outputs(self, input_ids: IdRows, capacity: int = 0) -> Iterator[tuple[str, int, Tensor]]:
@@ -239,7 +260,7 @@ class MoETransformer(DeviceBound):
             attended = block.attention.forward(block.input_norm.forward(x), batch)
             yield f"the output of model.layers.{layer}.self_attn", 0, attended
             middle, normed = block.post_norm.forward_residual(attended, x)
-            x = block.moe.forward(normed, middle, capacity)
+            x, _ = block.moe.forward(normed, middle, capacity)
             yield f"the output of model.layers.{layer}.block_sparse_moe", 0, x
         x = self.norm.forward(x)
         yield "the output of model.norm", 0, x
@@ -262,11 +283,16 @@ class MoETransformer(DeviceBound):
 
     def expert_counts(self) -> np.ndarray:
         """Slots that chose each expert in the last forward call, [layers, experts]."""
-        return np.stack([_of_forward(block.moe.counts).numpy() for block in self.blocks])
+        return np.stack([use.counts.numpy() for use in self._last_uses()])
 
     def expert_choices(self) -> np.ndarray:
         """Experts of each token in the last forward call, most likely first, [layers, tokens, experts_per_token]."""
-        return np.stack([_of_forward(block.moe.choices).numpy() for block in self.blocks])
+        return np.stack([use.choices.numpy() for use in self._last_uses()])
+
+    def _last_uses(self) -> list[ExpertUse]:
+        if self.expert_uses is None:
+            raise StateError(51, "there was no forward call yet")
+        return self.expert_uses
 
     def cache(self, batch: int, capacity: int) -> KVCache:
         """An empty cache of keys and values for `batch` sequences of up to `capacity` tokens.
@@ -320,8 +346,11 @@ class MoETransformer(DeviceBound):
 
     def _stream(self, ids: Tensor, batch: int) -> Tensor:
         x = self.embedding.forward(ids)
+        uses = []
         for block in self.blocks:
-            x = block.forward(x, batch)
+            x, use = block.forward(x, batch)
+            uses.append(use)
+        self.expert_uses = uses
         return x
 
     def _loss(self, normed: Tensor, targets: Tensor, loss_factor: Tensor, losses: Tensor, beta: float) -> Tensor:
@@ -393,12 +422,6 @@ class MoETransformer(DeviceBound):
             RMSNorm(*self._pair(f"{prefix}.post_attention_layernorm.weight"), eps=config.norm_eps),
             MoELayer(router, w13, w2, w13_grad, w2_grad),
         )
-
-
-def _of_forward(tensor: Tensor | None) -> Tensor:
-    if tensor is None:
-        raise StateError(51, "there was no forward call yet")
-    return tensor
 
 
 def _on_host(array: np.ndarray | Tensor) -> np.ndarray:

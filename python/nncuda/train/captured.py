@@ -8,8 +8,8 @@ import numpy as np
 
 from .. import errors
 from ..graphs import Graph
+from ..layers import ExpertUse
 from ..models import MoETransformer
-from ..tensor import Tensor
 from .scaling import LossScaling
 
 
@@ -49,7 +49,7 @@ class CapturedStep:
         self._runs = 0
         self._graph: Graph | None = None
         self.failure: str | None = None
-        self._watched: list[tuple[Tensor | None, Tensor | None]] = []
+        self._uses: list[ExpertUse] | None = None
 
     @property
     def captured(self) -> bool:
@@ -74,14 +74,13 @@ class CapturedStep:
                 self.failure, self._capture = error.message, False
             else:
                 self._graph = graph
-                self._watched = [(block.moe.counts, block.moe.choices) for block in self._model.blocks]
+                self._uses = self._model.expert_uses
         if self._graph is None:
             self._calls()
             update()
             return
         self._graph.launch()
-        for block, (counts, choices) in zip(self._model.blocks, self._watched, strict=True):
-            block.moe.counts, block.moe.choices = counts, choices
+        self._model.expert_uses = self._uses
 
     def _calls(self) -> None:
         self.aux.zero_()

@@ -1,4 +1,4 @@
-//! `nncuda-rs bench`: the worker of the language benchmark. It does the work of Python's `nncuda.bench.language`:
+//! `nncuda-rs bench`: the worker of the language benchmark. It does the work of Python's, `tools/language_worker.py`:
 //!
 //! - 3 steps of training to warm up, then `--steps` timed ones, each on the batch of a run; nothing is read back;
 //! - the ids 1 to 16 and 4 greedy tokens to warm up, then `--decode` timed ones, each read back;

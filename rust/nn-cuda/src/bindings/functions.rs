@@ -1,4 +1,4 @@
-// Generated from bindings.h by `python -m nncuda.binding.rust rust`. Do not edit.
+// Generated from bindings.h by `make generate`. Do not edit.
 
 //! The functions' types, under their names in bindings.h, and the handles that they take.
 

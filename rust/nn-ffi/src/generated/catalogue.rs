@@ -1,4 +1,4 @@
-// Generated from bindings.h by `python -m nncuda.binding.rust rust`. Do not edit.
+// Generated from bindings.h by `make generate`. Do not edit.
 
 //! The table of the kernels: what each takes, and how it is called when only its name is known.
 

@@ -1,4 +1,4 @@
-// Generated from bindings.h by `python -m nncuda.binding.rust rust`. Do not edit.
+// Generated from bindings.h by `make generate`. Do not edit.
 
 //! Kernels of the section kvcache of bindings.h.
 

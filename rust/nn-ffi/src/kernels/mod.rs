@@ -1,4 +1,4 @@
-// Generated from bindings.h by `python -m nncuda.binding.rust rust`. Do not edit.
+// Generated from bindings.h by `make generate`. Do not edit.
 
 //! Every kernel as a function. Inputs and outputs are tensors, in the order of bindings.h; the sizes and strides
 //! follow from their shapes, which are checked against each other before anything runs, and only what no tensor

@@ -1,0 +1,242 @@
+/*
+ * The face of the CPU engine: what this processor can do, and which compiled form of each kernel that allows. A kernel
+ * that a wider instruction set does not define comes from the next one down.
+ */
+#include "queue.h"
+#include "runtime/context.h"
+#include "runtime/memory.h"
+#include "system_memory.h"
+#include "workers.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define NN_WEAK(isa, op)                                                                                               \
+  extern int32_t nn_##isa##_##op(nncuda_ctx *ctx, const void *args) __attribute__((weak, visibility("hidden")));
+#define NN_ENTRY(isa, op) nn_##isa##_##op,
+
+#define WEAK_BASELINE(op) NN_WEAK(baseline, op)
+#define ENTRY_BASELINE(op) NN_ENTRY(baseline, op)
+NN_OPS(WEAK_BASELINE)
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+#define WEAK_AVX2(op) NN_WEAK(avx2, op)
+#define WEAK_AVX512(op) NN_WEAK(avx512, op)
+#define WEAK_AVX512BF16(op) NN_WEAK(avx512bf16, op)
+#define WEAK_AMX(op) NN_WEAK(amx, op)
+#define ENTRY_AVX2(op) NN_ENTRY(avx2, op)
+#define ENTRY_AVX512(op) NN_ENTRY(avx512, op)
+#define ENTRY_AVX512BF16(op) NN_ENTRY(avx512bf16, op)
+#define ENTRY_AMX(op) NN_ENTRY(amx, op)
+NN_OPS(WEAK_AVX2)
+NN_OPS(WEAK_AVX512)
+NN_OPS(WEAK_AVX512BF16)
+NN_OPS(WEAK_AMX)
+
+enum { ISAS = NNCUDA_ISA_AMX + 1 };
+static const nn_kernel kernels[ISAS][NN_OP_COUNT] = {
+    [NNCUDA_ISA_BASELINE] = {NN_OPS(ENTRY_BASELINE)}, [NNCUDA_ISA_AVX2] = {NN_OPS(ENTRY_AVX2)},
+    [NNCUDA_ISA_AVX512] = {NN_OPS(ENTRY_AVX512)},     [NNCUDA_ISA_AVX512BF16] = {NN_OPS(ENTRY_AVX512BF16)},
+    [NNCUDA_ISA_AMX] = {NN_OPS(ENTRY_AMX)},
+};
+
+static uint64_t enabled_state(void) {
+  uint32_t low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (uint64_t)high << 32 | low;
+}
+
+/* Tile data is large, so Linux gives it only to processes that ask; asking again does no harm. */
+static int tiles_permitted(void) {
+  enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+  return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+
+/* The processor must have the instructions, and the system must keep their registers (the bits of XCR0). */
+static int32_t detect_isa(void) {
+  uint32_t a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d)) {
+    return NNCUDA_ISA_BASELINE;
+  }
+  const uint32_t needs = bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C;
+  if ((c & needs) != needs) {
+    return NNCUDA_ISA_BASELINE;
+  }
+  const uint64_t state = enabled_state();
+  const uint64_t avx_state = 0x6, avx512_state = 0xe6, tile_state = 0x60000;
+  uint32_t leaves = 0;
+  if ((state & avx_state) != avx_state || !__get_cpuid_count(7, 0, &leaves, &b, &c, &d) || !(b & bit_AVX2)) {
+    return NNCUDA_ISA_BASELINE;
+  }
+  const uint32_t avx512 = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
+  if ((state & avx512_state) != avx512_state || (b & avx512) != avx512) {
+    return NNCUDA_ISA_AVX2;
+  }
+  const uint32_t amx = 1u << 22 | 1u << 24 | 1u << 25; /* AMX-BF16, AMX-TILE and AMX-INT8 in edx of leaf 7.0 */
+  const int has_amx = (d & amx) == amx && (c & bit_AVX512VBMI) && (state & tile_state) == tile_state;
+  if (leaves < 1 || !(c & bit_AVX512VNNI) || !__get_cpuid_count(7, 1, &a, &b, &c, &d) ||
+      !(a & 1u << 5)) { /* AVX512_BF16 */
+    return NNCUDA_ISA_AVX512;
+  }
+  return has_amx && tiles_permitted() ? NNCUDA_ISA_AMX : NNCUDA_ISA_AVX512BF16;
+}
+
+#else
+
+enum { ISAS = 1 };
+static const nn_kernel kernels[ISAS][NN_OP_COUNT] = {{NN_OPS(ENTRY_BASELINE)}};
+
+static int32_t detect_isa(void) { return NNCUDA_ISA_BASELINE; }
+
+#endif
+
+/* Once: in a virtual machine each cpuid instruction costs tens of microseconds. */
+static pthread_once_t detect_once = PTHREAD_ONCE_INIT;
+static int32_t detected_isa;
+
+static void detect(void) { detected_isa = detect_isa(); }
+
+static int32_t widest_isa(int32_t index) {
+  (void)index;
+  pthread_once(&detect_once, detect);
+  return detected_isa;
+}
+
+void nn_parallel(nncuda_ctx *ctx, int64_t tasks, nn_task task, void *arg) {
+  if (tasks > 1 && ctx->threads > 1 && ctx->workers == NULL) {
+    ctx->workers = nn_workers_start(ctx->threads);
+  }
+  nn_workers_run(ctx->workers, tasks, task, arg);
+}
+
+static void end_threads(nncuda_ctx *ctx) {
+  nn_workers_stop(ctx->workers);
+  ctx->workers = NULL;
+}
+
+/* Bytes that one thread moves at a time. */
+enum { MOVE_CHUNK = 1 << 20 };
+
+static size_t chunk_bytes(int64_t bytes, int64_t i) {
+  const int64_t rest = bytes - i * MOVE_CHUNK;
+  return (size_t)(rest < MOVE_CHUNK ? rest : MOVE_CHUNK);
+}
+
+static void memset_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const nn_memset_args *a = arg;
+  memset((unsigned char *)a->pointer + i * MOVE_CHUNK, a->value, chunk_bytes(a->bytes, i));
+}
+
+static void memcpy_task(void *arg, int64_t i, int32_t worker) {
+  (void)worker;
+  const nn_memcpy_args *a = arg;
+  const int64_t begin = i * MOVE_CHUNK;
+  memcpy((unsigned char *)a->destination + begin, (const unsigned char *)a->source + begin, chunk_bytes(a->bytes, i));
+}
+
+static int32_t run_memset(nncuda_ctx *ctx, const void *args) {
+  const nn_memset_args *a = args;
+  nn_parallel(ctx, (a->bytes + MOVE_CHUNK - 1) / MOVE_CHUNK, memset_task, (void *)(uintptr_t)a);
+  return NNCUDA_SUCCESS;
+}
+
+static int32_t run_memcpy(nncuda_ctx *ctx, const void *args) {
+  const nn_memcpy_args *a = args;
+  nn_parallel(ctx, (a->bytes + MOVE_CHUNK - 1) / MOVE_CHUNK, memcpy_task, (void *)(uintptr_t)a);
+  return NNCUDA_SUCCESS;
+}
+
+static void fill(int32_t isa, nn_kernel *kernel) {
+  kernel[NN_OP_memset] = run_memset;
+  kernel[NN_OP_memcpy] = run_memcpy;
+  for (int32_t op = 0; op < NN_OP_COUNT; op++) {
+    kernel[op] = NULL;
+    for (int32_t i = isa; i >= 0 && kernel[op] == NULL; i--) {
+      kernel[op] = kernels[i][op];
+    }
+  }
+}
+
+static int32_t count(void) { return 1; }
+
+static void processor_name(char *name, size_t capacity) {
+  snprintf(name, capacity, "processor");
+  FILE *file = fopen("/proc/cpuinfo", "re");
+  if (file == NULL) {
+    return;
+  }
+  char line[256];
+  while (fgets(line, sizeof line, file) != NULL) {
+    const char *value = strchr(line, ':');
+    if (value != NULL && strncmp(line, "model name", 10) == 0) {
+      line[strcspn(line, "\n")] = '\0';
+      snprintf(name, capacity, "%s", value + 2);
+      break;
+    }
+  }
+  fclose(file);
+}
+
+static void describe(int32_t index, char *text, size_t capacity) {
+  if (index != 0) {
+    snprintf(text, capacity, "the processor is device 0, and the only one");
+    return;
+  }
+  static const char *const names[] = {"baseline", "AVX2", "AVX-512", "AVX-512 with BF16", "AMX"};
+  char name[192];
+  processor_name(name, sizeof name);
+  const double gib = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1024.0 * 1024.0 * 1024.0);
+  snprintf(text, capacity, "%s, %d threads, %s, %.1f GiB", name, nn_workers_default(), names[widest_isa(index)], gib);
+}
+
+static void *take(nncuda_ctx *ctx, size_t bytes) {
+  (void)ctx;
+  return nn_system_take(bytes);
+}
+
+static void give(nncuda_ctx *ctx, void *memory, size_t bytes) {
+  (void)ctx;
+  nn_system_give(memory, bytes);
+}
+
+static int32_t memory_info(nncuda_ctx *ctx, int64_t *free_bytes, int64_t *total_bytes) {
+  (void)ctx;
+  return nn_system_memory_info(free_bytes, total_bytes);
+}
+
+static int64_t stamp(nncuda_ctx *ctx) {
+  (void)ctx;
+  return nn_clock();
+}
+
+static int64_t elapsed(nncuda_ctx *ctx, int64_t from, int64_t to) {
+  (void)ctx;
+  return to - from;
+}
+
+static void forget(nncuda_ctx *ctx, int64_t time) { (void)ctx, (void)time; }
+
+#define HOST_MEMORY {.take = take, .give = give, .alignment = 64, .visible = 1}
+
+const nn_engine nn_cpu_engine = {.device = NNCUDA_DEVICE_CPU,
+                                 .count = count,
+                                 .describe = describe,
+                                 .widest_isa = widest_isa,
+                                 .fill = fill,
+                                 .threads = nn_workers_default,
+                                 .end_threads = end_threads,
+                                 .close = nn_queues_close,
+                                 .memory = HOST_MEMORY,
+                                 .host_memory = HOST_MEMORY,
+                                 .memory_info = memory_info,
+                                 .synchronize = nn_queues_wait,
+                                 .order = &nn_queues,
+                                 .stamp = stamp,
+                                 .elapsed = elapsed,
+                                 .forget = forget};

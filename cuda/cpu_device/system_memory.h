@@ -1,0 +1,16 @@
+/* Memory from the system, for the pool and the arena. */
+#ifndef NN_CPU_DEVICE_SYSTEM_MEMORY_H
+#define NN_CPU_DEVICE_SYSTEM_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Uninitialised, aligned to NN_MEMORY_ALIGNMENT, large pieces on huge pages. Null when there is none. `bytes` > 0. */
+void *nn_system_take(size_t bytes);
+void nn_system_give(void *memory, size_t bytes);
+
+/* Bytes that the machine (or the control group of this process) has in all and could still give. False when the system
+ * does not say. */
+int32_t nn_system_memory_info(int64_t *free_bytes, int64_t *total_bytes);
+
+#endif

@@ -1,0 +1,77 @@
+/* The formats of stored weights and caches: elements and bytes of their blocks. */
+#ifndef NN_NUMBERS_FORMAT_H
+#define NN_NUMBERS_FORMAT_H
+
+#include "bindings.h"
+
+#include <stdint.h>
+
+/* Tokens in a page of a paged cache. */
+enum { NN_PAGE_TOKENS = 128 };
+
+/* Elements and bytes of a block; an element where a format has no blocks. Both 0 for an unknown format. */
+typedef struct nn_format_block {
+  int64_t elements, bytes;
+} nn_format_block;
+
+static inline nn_format_block nn_format_block_of(int32_t format) {
+  switch (format) {
+  case NNCUDA_FORMAT_F32:
+    return (nn_format_block){1, 4};
+  case NNCUDA_FORMAT_F16:
+  case NNCUDA_FORMAT_BF16:
+    return (nn_format_block){1, 2};
+  case NNCUDA_FORMAT_Q4_0:
+  case NNCUDA_FORMAT_Q4_0_R16:
+    return (nn_format_block){32, 18};
+  case NNCUDA_FORMAT_Q4_1:
+    return (nn_format_block){32, 20};
+  case NNCUDA_FORMAT_Q5_0:
+    return (nn_format_block){32, 22};
+  case NNCUDA_FORMAT_Q5_1:
+    return (nn_format_block){32, 24};
+  case NNCUDA_FORMAT_Q8_0:
+  case NNCUDA_FORMAT_Q8_0_R16:
+    return (nn_format_block){32, 34};
+  case NNCUDA_FORMAT_Q4_K:
+    return (nn_format_block){256, 144};
+  case NNCUDA_FORMAT_Q5_K:
+    return (nn_format_block){256, 176};
+  case NNCUDA_FORMAT_Q6_K:
+  case NNCUDA_FORMAT_Q6_K_R16:
+    return (nn_format_block){256, 210};
+  default:
+    return (nn_format_block){0, 0};
+  }
+}
+
+/* Rows that lie side by side in the _R16 formats. */
+enum { NN_INTERLEAVED_ROWS = 16 };
+
+/* The form with rows side by side of a format, the format of such a form; -1 where there is none. */
+static inline int32_t nn_format_interleaved(int32_t format) {
+  return format == NNCUDA_FORMAT_Q4_0   ? NNCUDA_FORMAT_Q4_0_R16
+         : format == NNCUDA_FORMAT_Q8_0 ? NNCUDA_FORMAT_Q8_0_R16
+         : format == NNCUDA_FORMAT_Q6_K ? NNCUDA_FORMAT_Q6_K_R16
+                                        : -1;
+}
+
+static inline int32_t nn_format_of_interleaved(int32_t format) {
+  return format == NNCUDA_FORMAT_Q4_0_R16   ? NNCUDA_FORMAT_Q4_0
+         : format == NNCUDA_FORMAT_Q8_0_R16 ? NNCUDA_FORMAT_Q8_0
+         : format == NNCUDA_FORMAT_Q6_K_R16 ? NNCUDA_FORMAT_Q6_K
+                                            : -1;
+}
+
+/* Bytes of a row; -1 when the format is unknown, the row does not end with a whole block, or the bytes do not fit. */
+static inline int64_t nn_format_row_bytes(int32_t format, int64_t elements) {
+  const nn_format_block block = nn_format_block_of(format);
+  int64_t bytes;
+  if (block.elements == 0 || elements < 0 || elements % block.elements != 0 ||
+      __builtin_mul_overflow(elements / block.elements, block.bytes, &bytes)) {
+    return -1;
+  }
+  return bytes;
+}
+
+#endif

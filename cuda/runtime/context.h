@@ -1,0 +1,69 @@
+/*
+ * What a context holds, and how a function enters and leaves it. Entry points and engines see this header; kernels do
+ * not.
+ */
+#ifndef NN_RUNTIME_CONTEXT_H
+#define NN_RUNTIME_CONTEXT_H
+
+#include "arena.h"
+#include "bindings.h"
+#include "device.h"
+#include "dispatch.h"
+#include "engine.h"
+#include "pool.h"
+#include "table.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+
+enum { NN_MAX_THREADS = 256, NN_ERROR_CAPACITY = 768 };
+
+struct nncuda_ctx {
+  uint64_t magic; /* tells a context from other memory */
+  int32_t busy;   /* 1 while a thread is inside a call; atomic */
+  const nn_engine *engine;
+  int32_t index;
+  int32_t isa;
+  int32_t threads;
+  nn_kernel kernel[NN_OP_ALL];
+  const char *function; /* the function that is running, for messages */
+  char error[NN_ERROR_CAPACITY];
+  int32_t tf32;               /* f32 products may round their factors to tf32 */
+  struct nn_workers *workers; /* of the CPU engine; null until a call has work for them */
+  nn_arena arena;
+  nn_pool pool, host_pool; /* of nncuda_malloc and nncuda_malloc_host */
+  void *device;            /* what the engine keeps for this context, or null */
+  size_t graph_bytes;      /* scratch memory of the graphs */
+  int64_t peak;            /* the most that buffers and scratch together ever were, in bytes */
+  nn_table handles;        /* streams, events and graphs -> their NN_HANDLE_* */
+  nncuda_graph *capture;   /* what is being captured, or null */
+  nn_profile profile;
+  nn_trace trace;
+};
+
+/* Enters the context for `function` (its exported name): INVALID_CONTEXT or BUSY when that is not possible, in which
+ * case the context was not touched. Clears the last error. */
+int32_t nn_ctx_enter(nncuda_ctx *ctx, const char *function);
+
+/* Leaves it; returns `status`, for `return nn_ctx_leave(ctx, ...)`. */
+int32_t nn_ctx_leave(nncuda_ctx *ctx, int32_t status);
+
+/* The body of a function that is not a kernel: `return` what `result` gives, evaluated inside the context. */
+#define NN_INSIDE(ctx, result)                                                                                         \
+  const int32_t entered_ = nn_ctx_enter(ctx, __func__);                                                                \
+  return entered_ != NNCUDA_SUCCESS ? entered_ : nn_ctx_leave(ctx, result)
+
+/* nn_fail with the arguments as a list. */
+int32_t nn_fail_list(nncuda_ctx *ctx, int32_t status, const char *format, va_list list);
+
+/* Fails with NNCUDA_ERROR_CAPTURING. */
+int32_t nn_fail_capturing(nncuda_ctx *ctx);
+
+void nn_ctx_update_peak(nncuda_ctx *ctx);
+
+/* Streams, events and graphs: a handle is known by its address, so that foreign ones are never followed. */
+enum { NN_HANDLE_STREAM = 1, NN_HANDLE_EVENT = 2, NN_HANDLE_GRAPH = 3 };
+int32_t nn_handle_add(nncuda_ctx *ctx, const void *handle, int32_t kind);
+int32_t nn_handle_check(nncuda_ctx *ctx, const void *handle, int32_t kind, const char *name);
+
+#endif

@@ -1,0 +1,89 @@
+/*
+ * What an engine does besides running kernels: memory, streams and events, graphs, times. The ABI checks arguments and
+ * handles; what it calls here has only the work left to do.
+ */
+#ifndef NN_RUNTIME_DEVICE_H
+#define NN_RUNTIME_DEVICE_H
+
+#include "engine.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of all that a system gives. */
+enum { NN_MEMORY_ALIGNMENT = 256 };
+
+/* One kind of memory, for a pool or an arena. */
+typedef struct nn_memory {
+  void *(*take)(nncuda_ctx *ctx,
+                size_t bytes); /* aligned to NN_MEMORY_ALIGNMENT; null when there is none. `bytes` > 0 */
+  void (*give)(nncuda_ctx *ctx, void *memory, size_t bytes);
+  size_t alignment; /* of the pieces of an arena */
+  int32_t visible;  /* the host may touch it */
+} nn_memory;
+
+/* Streams and events. A null stream is the context's own. */
+typedef struct nn_order {
+  int32_t (*stream_create)(nncuda_ctx *ctx, nncuda_stream **stream);
+  void (*stream_destroy)(nncuda_ctx *ctx, nncuda_stream *stream); /* waits for it first */
+  int32_t (*stream_synchronize)(nncuda_ctx *ctx, nncuda_stream *stream);
+  int32_t (*stream_wait_event)(nncuda_ctx *ctx, nncuda_stream *stream, nncuda_event *event);
+  int32_t (*stream_copy)(nncuda_ctx *ctx, nncuda_stream *stream, void *destination, const void *source, size_t bytes,
+                         int32_t kind); /* not the own stream */
+  int32_t (*event_create)(nncuda_ctx *ctx, nncuda_event **event);
+  void (*event_destroy)(nncuda_ctx *ctx, nncuda_event *event);
+  int32_t (*event_record)(nncuda_ctx *ctx, nncuda_stream *stream, nncuda_event *event);
+  int32_t (*event_synchronize)(nncuda_ctx *ctx, nncuda_event *event);
+  int32_t (*event_query)(nncuda_ctx *ctx, nncuda_event *event, int32_t *happened);
+  int32_t (*event_elapsed)(nncuda_ctx *ctx, nncuda_event *start, nncuda_event *end, float *milliseconds);
+} nn_order;
+
+/* Graphs that the device replays by itself. Without it a launch runs the recorded calls one by one. */
+typedef struct nn_capture {
+  int32_t (*begin)(nncuda_ctx *ctx);                  /* kernels are noted from here on, not run */
+  int32_t (*end)(nncuda_ctx *ctx, void **executable); /* null on failure; must be called after begin in any case */
+  int32_t (*launch)(nncuda_ctx *ctx, void *executable);
+  void (*destroy)(nncuda_ctx *ctx, void *executable);
+} nn_capture;
+
+/* One kind of device. A context takes its kernels from one engine. */
+typedef struct nn_engine {
+  int32_t device; /* NNCUDA_DEVICE_* */
+  int32_t (*count)(void);
+  void (*describe)(int32_t index, char *text, size_t capacity);
+  /* Widest instruction set that this machine and its system let us use; asks the system for it where it must. */
+  int32_t (*widest_isa)(int32_t index);
+  /* Fills kernel[NN_OP_ALL] with the widest form of each at or below `isa`; null where there is none. */
+  void (*fill)(int32_t isa, nn_kernel *kernel);
+  int32_t (*threads)(void); /* how many threads of the host a new context has; null: the engine works with none */
+  void (*end_threads)(
+      nncuda_ctx *ctx); /* null with `threads`. The next call that has work for them starts them again */
+  /* Makes and frees what a context has of the device, ctx->device. Null for nothing. */
+  int32_t (*open)(nncuda_ctx *ctx);
+  void (*close)(nncuda_ctx *ctx);
+  void (*enter)(nncuda_ctx *ctx); /* before anything that a thread does on the context; null for nothing */
+  nn_memory memory, host_memory;
+  int32_t (*memory_info)(nncuda_ctx *ctx, int64_t *free_bytes, int64_t *total_bytes); /* false: not known */
+  /* Whether kernels may touch what lies there; null for any memory of the process. */
+  int32_t (*reaches)(nncuda_ctx *ctx, const void *pointer);
+  int32_t (*synchronize)(nncuda_ctx *ctx); /* all streams; the first error that the device met */
+  /* Device to host, after all work; null where the host may simply look. */
+  int32_t (*read)(nncuda_ctx *ctx, void *to, const void *from, size_t bytes);
+  const nn_order *order;
+  const nn_capture *capture; /* or null */
+  /* A point in the order of the own stream (0: there was no memory for one), and the nanoseconds between two of them
+   * once the stream is past both. Each must be forgotten. */
+  int64_t (*stamp)(nncuda_ctx *ctx);
+  int64_t (*elapsed)(nncuda_ctx *ctx, int64_t from, int64_t to);
+  void (*forget)(nncuda_ctx *ctx, int64_t stamp);
+} nn_engine;
+
+extern const nn_engine nn_cpu_engine;
+#if NNCUDA_CUDA
+extern const nn_engine nn_gpu_engine;
+#endif
+
+/* The engine of a device, or null when this library was built without it. */
+const nn_engine *nn_engine_find(int32_t device);
+
+#endif

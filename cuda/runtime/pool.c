@@ -1,0 +1,127 @@
+#include "pool.h"
+
+#include "poison.h"
+
+#include <stdlib.h>
+
+/* Freed memory is kept while everything together stays below the highest use plus a quarter plus this. */
+static const size_t slack = (size_t)64 << 20;
+
+/* Tells the sanitizer that memory is (`off`) out of use, or in use again. */
+static void watch(const nn_pool *pool, const void *memory, size_t bytes, int32_t off) {
+  if (!pool->source->visible) {
+    return;
+  }
+  if (off) {
+    nn_poison(memory, bytes);
+  } else {
+    nn_unpoison(memory, bytes);
+  }
+}
+
+/* Eight classes a doubling, at least 256 bytes apart: at most an eighth is wasted. In host memory its pages are never
+ * touched; a device gives pages at once, so there large blocks are as large as asked for and differ within a class. */
+static size_t class_of(const nn_pool *pool, size_t bytes, size_t *capacity) {
+  const size_t large = (size_t)16 << 20, grain = (size_t)2 << 20, last = bytes - 1;
+  size_t step = NN_MEMORY_ALIGNMENT, doubling = 0;
+  while (last / step >= 16) {
+    step *= 2;
+    doubling++;
+  }
+  *capacity = (last / step + 1) * step;
+  if (!pool->source->visible && bytes > large) {
+    *capacity = (last / grain + 1) * grain;
+  }
+  return doubling * 8 + last / step;
+}
+
+static void block_free(nn_pool *pool, nn_block *block) {
+  watch(pool, block->memory, block->capacity, 0);
+  pool->source->give(pool->ctx, block->memory, block->capacity);
+  free(block);
+}
+
+void nn_pool_trim(nn_pool *pool, size_t keep) {
+  for (size_t i = NN_POOL_CLASSES; i-- > 0 && pool->pooled > keep;) {
+    while (pool->free[i] != NULL && pool->pooled > keep) {
+      nn_block *block = pool->free[i];
+      pool->free[i] = block->next;
+      pool->pooled -= block->capacity;
+      block_free(pool, block);
+    }
+  }
+}
+
+static nn_block *block_make(nn_pool *pool, size_t capacity) {
+  const size_t bound = pool->highest + pool->highest / 4 + slack, rest = pool->capacity + capacity;
+  nn_pool_trim(pool, rest < bound ? bound - rest : 0);
+  nn_block *block = malloc(sizeof *block);
+  if (block == NULL) {
+    return NULL;
+  }
+  block->memory = pool->source->take(pool->ctx, capacity);
+  if (block->memory == NULL && pool->pooled != 0) {
+    nn_pool_trim(pool, 0);
+    block->memory = pool->source->take(pool->ctx, capacity);
+  }
+  if (block->memory == NULL) {
+    free(block);
+    return NULL;
+  }
+  block->capacity = capacity;
+  return block;
+}
+
+void *nn_pool_take(nn_pool *pool, size_t bytes) {
+  if (bytes > SIZE_MAX / 4 || !nn_table_reserve(&pool->live)) {
+    return NULL;
+  }
+  size_t capacity;
+  const size_t index = class_of(pool, bytes, &capacity);
+  nn_block **place = &pool->free[index];
+  while (*place != NULL && (*place)->capacity < capacity) {
+    place = &(*place)->next;
+  }
+  nn_block *block = *place;
+  if (block != NULL) {
+    *place = block->next;
+    pool->pooled -= block->capacity;
+    watch(pool, block->memory, bytes, 0);
+  } else {
+    block = block_make(pool, capacity);
+    if (block == NULL) {
+      return NULL;
+    }
+    watch(pool, (char *)block->memory + bytes, capacity - bytes, 1);
+  }
+  block->bytes = bytes;
+  nn_table_put(&pool->live, block->memory, block);
+  pool->used += bytes;
+  pool->capacity += block->capacity;
+  pool->highest = pool->capacity > pool->highest ? pool->capacity : pool->highest;
+  return block->memory;
+}
+
+nn_block *nn_pool_find(const nn_pool *pool, const void *memory) { return nn_table_get(&pool->live, memory); }
+
+void nn_pool_give(nn_pool *pool, nn_block *block) {
+  nn_table_remove(&pool->live, block->memory);
+  pool->used -= block->bytes;
+  pool->capacity -= block->capacity;
+  pool->pooled += block->capacity;
+  watch(pool, block->memory, block->capacity, 1);
+  size_t capacity;
+  const size_t index = class_of(pool, block->capacity, &capacity);
+  block->next = pool->free[index];
+  pool->free[index] = block;
+}
+
+void nn_pool_release(nn_pool *pool) {
+  nn_pool_trim(pool, 0);
+  for (size_t i = 0; i < pool->live.capacity; i++) {
+    if (pool->live.entries[i].key != NULL) {
+      block_free(pool, pool->live.entries[i].value);
+    }
+  }
+  nn_table_release(&pool->live);
+}

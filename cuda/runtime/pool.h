@@ -1,0 +1,44 @@
+/*
+ * Buffers of a context. A freed buffer is kept by its size class and given out again, so that a steady sequence of
+ * allocations costs neither system calls nor page faults.
+ */
+#ifndef NN_RUNTIME_POOL_H
+#define NN_RUNTIME_POOL_H
+
+#include "device.h"
+#include "table.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { NN_POOL_CLASSES = 512 };
+
+typedef struct nn_block {
+  void *memory;
+  size_t bytes;    /* asked for */
+  size_t capacity; /* of its class */
+  struct nn_block *next;
+} nn_block;
+
+typedef struct nn_pool {
+  nncuda_ctx *ctx;
+  const nn_memory *source;
+  nn_table live; /* address -> nn_block */
+  nn_block *free[NN_POOL_CLASSES];
+  size_t used;     /* bytes asked for and not freed */
+  size_t capacity; /* what the live blocks occupy */
+  size_t highest;  /* the most that `capacity` ever was */
+  size_t pooled;   /* what the freed blocks occupy */
+} nn_pool;
+
+/* Null when there is no memory. `bytes` > 0. */
+void *nn_pool_take(nn_pool *pool, size_t bytes);
+/* The live block at this address, or null. */
+nn_block *nn_pool_find(const nn_pool *pool, const void *memory);
+void nn_pool_give(nn_pool *pool, nn_block *block);
+/* Returns freed blocks to the system, largest first, until at most `keep` bytes of them are left. */
+void nn_pool_trim(nn_pool *pool, size_t keep);
+/* Frees everything, live blocks included. */
+void nn_pool_release(nn_pool *pool);
+
+#endif

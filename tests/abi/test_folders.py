@@ -1,0 +1,47 @@
+"""The folders of cuda/ include each other one way, and no file includes itself through others."""
+
+from __future__ import annotations
+
+import re
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+from toolchain import ROOT
+
+CUDA = ROOT / "cuda"
+
+#: What files of a folder may include, besides their neighbours and bindings.h.
+BELOW = {
+    "numbers": set(),
+    "runtime": {"numbers"},
+    "cpu_device": {"runtime"},
+    "abi": {"runtime", "numbers"},
+    "cpu": {"abi", "runtime", "numbers"},
+    "kernels": {"abi", "runtime", "numbers"},
+}
+
+
+def includes() -> dict[Path, set[Path]]:
+    """Each source of cuda/ with the ones there that it names."""
+    found = {}
+    for path in sorted(CUDA.glob("*/*")):
+        names = re.findall(r'^#include "(.+)"', path.read_text(), re.MULTILINE)
+        places = {next((p for p in (path.parent / n, CUDA / n) if p.exists()), None) for n in names}
+        found[path] = {place for place in places if place is not None}
+    return found
+
+
+def test_folders_include_what_lies_below_them():
+    graph = includes()
+    upward = [
+        f"{path.relative_to(CUDA)} includes {other.relative_to(CUDA)}"
+        for path, others in graph.items()
+        for other in others
+        if other.parent != path.parent and other.parent.name not in BELOW[path.parent.name]
+    ]
+    assert not upward
+    assert sum(map(len, graph.values())) > 200  # it reads them
+
+
+def test_no_file_includes_itself_through_others():
+    TopologicalSorter(includes()).prepare()  # raises with the cycle

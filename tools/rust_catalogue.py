@@ -1,0 +1,100 @@
+"""The part of the Rust generator that writes nn-ffi's table of kernels, by which they are called by name."""
+
+from __future__ import annotations
+
+from nncuda.binding.header import Header, Param
+
+from .rust_kernels import ENUMS, enum_of
+from .rust_text import call, indented, mark
+from .signature import signature
+
+_DIRECTIONS = {"in": "In", "out": "Out", "inout": "InOut", "acc": "Accumulated"}
+
+
+def files(contract: Header) -> dict[str, str]:
+    """The generated files by their path below `nn-ffi/src/`."""
+    return {"generated/catalogue.rs": _catalogue(contract), "generated/checked.rs": _checked(contract)}
+
+
+def _catalogue(contract: Header) -> str:
+    """The table of kernels: what each takes, and a call of it from raw slots."""
+    kernels = contract.kernels.values()
+    lines = [
+        *mark("The table of the kernels: what each takes, and how it is called when only its name is known."),
+        "",
+        "use crate::catalogue::{Direction, Kernel, Parameter};",
+        "use crate::generated::checked;",
+        "",
+        "/// Every kernel, in the header's order.",
+        f"pub static KERNELS: [Kernel; {len(kernels)}] = [",
+    ]
+    for function in kernels:
+        lines += [
+            "    Kernel {",
+            f'        name: "{function.kernel}",',
+            f'        section: "{function.section}",',
+            "        parameters: &[",
+            *(f"            {_parameter(param)}," for param in function.params[1:]),
+            "        ],",
+        ]
+        slots = [f"slots[{index}].{_slot(param)}" for index, param in enumerate(function.params[1:])]
+        head = f"(functions.{function.name})"
+        body = indented(call(head, ["ctx", *slots], "", 12), 12)
+        lines += [
+            "        // SAFETY: the caller vouches for the pointers.",
+            "        call: |functions, ctx, slots| unsafe {",
+            *body,
+            "        },",
+            f"        checked: checked::{function.kernel},",
+            "    },",
+        ]
+    return "\n".join([*lines, "];"]) + "\n"
+
+
+def _parameter(param: Param) -> str:
+    name = f'"{param.name}"'
+    if param.kind == "pointer":
+        alias = ", ".join(f'"{other}"' for other in param.alias)
+        direction = f"Direction::{_DIRECTIONS[param.direction]}"
+        return (
+            f'Parameter::tensor({name}, {direction}, "{param.dtype}", "{param.shape_text}", "{param.ld}", &[{alias}])'
+        )
+    kind = "float" if param.ctype in ("float", "double") else "dtype" if param.kind == "dtype" else "integer"
+    return f"Parameter::{kind}({name})"
+
+
+def _slot(param: Param) -> str:
+    if param.kind == "pointer":
+        void = param.ctype.replace("const ", "") == "void *"
+        return "pointer()" if void else "pointer().cast()"
+    return {"int32_t": "int32()", "int64_t": "int64()", "float": "float()", "double": "double()"}[param.ctype]
+
+
+def _checked(contract: Header) -> str:
+    """A function a kernel that takes arguments of any kind and calls the typed one with those that it takes."""
+    lines = [
+        *mark("Typed functions by name: each takes an argument a parameter, and leaves out what its tensors tell."),
+        "",
+        "use crate::catalogue::Argument;",
+        f"use crate::{{{', '.join(sorted([*ENUMS.values(), 'Result']))}, kernels}};",
+    ]
+    for function in contract.kernels.values():
+        place = {param.name: index for index, param in enumerate(function.params[1:])}
+        taken = [f"arguments[{place[param.name]}].{_taken(param)}" for param in signature(function).arguments]
+        lines += [
+            "",
+            f"pub(super) fn {function.kernel}(arguments: &[Argument<'_>]) -> Result<()> {{",
+            *indented(call(f"kernels::{function.kernel}", taken, "", 4)),
+            "}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _taken(param: Param) -> str:
+    if param.kind == "pointer":
+        return "optional()?" if param.nullable else "tensor()?"
+    if enum_of(param):
+        return f"choice({enum_of(param)}::from_code)?"
+    if param.kind in ("size", "flag", "dtype"):
+        return f"{param.kind}()?"
+    return {"int32_t": "int32()?", "int64_t": "int64()?", "float": "float()?", "double": "double()?"}[param.ctype]
