@@ -61,6 +61,7 @@ impl Sources {
             ("held_out", self.held_out.as_ref().map(resolved).transpose()?.into()),
             ("data_sha256", run.data().sha256()?.into()),
             ("held_out_sha256", run.held_out().map(TokenWindows::sha256).transpose()?.into()),
+            ("unigram_entropy", run.held_out().map(TokenWindows::unigram_entropy).transpose()?.into()),
             ("program", program.into()),
             ("library", library::build_info()?.into()),
             ("abi", format!("{major}.{minor}").into()),
