@@ -32,6 +32,9 @@ static inline int32_t call_nncuda_device_describe(int32_t device, int32_t index,
 static inline int32_t call_nncuda_ctx_create(int32_t device, int32_t index, nncuda_ctx **ctx) {
   return nn_api.nncuda_ctx_create(device, index, ctx);
 }
+static inline int32_t call_nncuda_ctx_create_measuring(int32_t device, int32_t isa, int32_t threads, int32_t multiprocessors, nncuda_ctx **ctx) {
+  return nn_api.nncuda_ctx_create_measuring(device, isa, threads, multiprocessors, ctx);
+}
 static inline int32_t call_nncuda_ctx_destroy(nncuda_ctx *ctx) {
   return nn_api.nncuda_ctx_destroy(ctx);
 }

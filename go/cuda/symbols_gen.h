@@ -9,6 +9,7 @@
   X(nncuda_device_count) \
   X(nncuda_device_describe) \
   X(nncuda_ctx_create) \
+  X(nncuda_ctx_create_measuring) \
   X(nncuda_ctx_destroy) \
   X(nncuda_ctx_synchronize) \
   X(nncuda_ctx_get) \

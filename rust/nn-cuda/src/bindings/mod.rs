@@ -11,4 +11,4 @@ pub use functions::{nncuda_ctx, nncuda_event, nncuda_graph, nncuda_stream};
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "b5f57c4d3cb19e5d539838276ddc93e23abfbf4992639cd03120e3bc7fc37197";
+pub const HEADER_SHA256: &str = "4974afa86614974be1fcf36291c95f6b23469f59d93f64afa4ce1903cb7ebb8b";
