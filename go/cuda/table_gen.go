@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "b5f57c4d3cb19e5d539838276ddc93e23abfbf4992639cd03120e3bc7fc37197"
+const HeaderSHA256 = "059465ef9323e68cf447405caea5f34131198848082709b488756ab871ada52e"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -11,4 +11,4 @@ pub use functions::{nncuda_ctx, nncuda_event, nncuda_graph, nncuda_stream};
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "b5f57c4d3cb19e5d539838276ddc93e23abfbf4992639cd03120e3bc7fc37197";
+pub const HEADER_SHA256: &str = "059465ef9323e68cf447405caea5f34131198848082709b488756ab871ada52e";
