@@ -1,4 +1,4 @@
-#include "abi/loss.h"
+#include "abi/generated/loss.h"
 
 #include "kernels/rows.cuh"
 

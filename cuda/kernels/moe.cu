@@ -2,7 +2,7 @@
  * Mixture of experts: a stable counting sort of the slots by expert, and the moves between token order and row order.
  * Nothing of it is read by the host: the products that follow take their groups from offsets on the device.
  */
-#include "abi/moe.h"
+#include "abi/generated/moe.h"
 
 #include "kernels/number.cuh"
 #include "kernels/reduce.cuh"

@@ -2,7 +2,7 @@
 #ifndef NN_KERNELS_OPTIMIZER_ADAMW_CUH
 #define NN_KERNELS_OPTIMIZER_ADAMW_CUH
 
-#include "abi/optimizer.h"
+#include "abi/generated/optimizer.h"
 #include "kernels/number.cuh"
 
 /* Blocks a multiprocessor of what goes through a whole arena: by count, as in elementwise.cu, not measured on a GPU

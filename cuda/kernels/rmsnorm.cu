@@ -1,4 +1,4 @@
-#include "abi/rmsnorm.h"
+#include "abi/generated/rmsnorm.h"
 
 #include "kernels/norm_row.cuh"
 
