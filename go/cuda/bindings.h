@@ -54,8 +54,8 @@ extern "C" {
 #endif
 
 /* Major: a signature, a meaning or a number changed. Minor: something was added. A binding refuses another major. */
-#define NNCUDA_ABI_MAJOR 1
-#define NNCUDA_ABI_MINOR 4
+#define NNCUDA_ABI_MAJOR 2
+#define NNCUDA_ABI_MINOR 0
 
 /* Status codes. Grouped by ten, append-only: a number is never reused. */
 enum {
@@ -1354,6 +1354,18 @@ NNCUDA_API int32_t cuda_aux_loss_forward(nncuda_ctx *ctx, const float *probs, co
  */
 NNCUDA_API int32_t cuda_aux_loss_backward(nncuda_ctx *ctx, const int32_t *counts, const float *grad_scale,
                                           float *dprobs, int64_t tokens, int64_t experts, float alpha);
+
+/**
+ * Mean of what was summed in parts: y = sum of weights * x / divisor, in f64 in a fixed order, rounded once. The mean of
+ * a batch's losses, of its parts' losses by their sizes, and with x = 1 the factor of a gradient, 1/tokens.
+ * @param x in f32 [n] : the parts' sums
+ * @param weights in? i32 [n] : how often each counts; null is once
+ * @param y out f32 [1] : the mean
+ * @param n size : parts
+ * @param divisor option default 1 : how many they are the sums of; at least 1
+ */
+NNCUDA_API int32_t cuda_weighted_mean(nncuda_ctx *ctx, const float *x, const int32_t *weights, float *y, int64_t n,
+                                      int64_t divisor);
 
 /* ================================================================================================================
  * section: optimizer
