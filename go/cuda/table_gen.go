@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "45c7794a831283c2fa5bcd0c323d5f6314c5830ad20d7919143c670673594c96"
+const HeaderSHA256 = "3b9f36754f481070af992e85feb9577bc22a95315c42be5c5ab6c765625b94c0"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
