@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "3b9f36754f481070af992e85feb9577bc22a95315c42be5c5ab6c765625b94c0"
+const HeaderSHA256 = "8033c16f0674fe1d3f6b6d166ec5a299275d3b3e61bcbb6430f4407a9ecc7142"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
