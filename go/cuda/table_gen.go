@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "a1aca2defb4d453137766d58b74588b0dc2db35495ddaf36a86413d5f5bb7d2e"
+const HeaderSHA256 = "8033c16f0674fe1d3f6b6d166ec5a299275d3b3e61bcbb6430f4407a9ecc7142"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
