@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "a98659791c07a0873e493468529ff464a493eb339493dee5ed977c9c9c974215"
+const HeaderSHA256 = "88548923ac611df7b54303d36ed576926eee8c7a78896e0f92649a2e8413a4a3"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -681,6 +681,14 @@ var kernels = []Kernel{
 		{Name: "tokens", Kind: SizeParam, C: "int64_t"},
 		{Name: "experts", Kind: SizeParam, C: "int64_t"},
 		{Name: "alpha", Kind: OptionParam, C: "float"},
+	}},
+	{Name: "weighted_mean", Function: "WeightedMean", Family: "loss", Params: []Param{
+		{Name: "x", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true},
+		{Name: "weights", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[n]", Reads: true,
+			Nullable: true},
+		{Name: "y", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[1]", Writes: true},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "divisor", Kind: OptionParam, C: "int64_t"},
 	}},
 	{Name: "adamw_step", Function: "AdamWStep", Family: "optimizer", Params: []Param{
 		{Name: "grad", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true},
