@@ -117,7 +117,7 @@ typedef struct gate_job {
   void *y;                    /* dense, or dgate with rows ld apart */
   void *dup;
   int64_t rows, dim, ld, ld_y;
-  int64_t row_block, column_blocks; /* a task has this many rows, and one part in so many of each of them */
+  int64_t row_block, column_blocks; /* a task has so many rows, and of each one of so many parts */
   int32_t dtype;
   int32_t stream;
 } gate_job;

@@ -45,7 +45,7 @@ NN_INLINE __m512i quant_shifts(int64_t first, int64_t second) {
 }
 
 /* Blocks 2i and 2i+1 of 32 of a row. `whole` is 0 where the row ends with block 2i, which then stands for the other,
- * too: nothing behind the row may be read. For formats of 256 elements, i % 4 is to be a constant. */
+ * too: nothing past the row may be read. For formats of 256 elements, i % 4 is to be a constant. */
 NN_INLINE __m512i quant_codes(const uint8_t *row, uint64_t i, int32_t whole, int32_t format) {
   switch (format) {
   case NNCUDA_FORMAT_Q4_0:

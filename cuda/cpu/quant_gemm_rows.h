@@ -19,7 +19,7 @@ typedef struct quant_rows {
   quant_words factors[3]; /* of 256 elements: parts' scales and minima as stored */
 } quant_rows;
 
-/* Rows from c on of a piece; behind its last row, that one. */
+/* Rows from c on of a piece; after its last row, that one. */
 NN_INLINE void quant_rows_at(quant_rows *w, const quant_piece *t, int64_t c) {
   int32_t at[VF];
   for (int64_t j = 0; j < VF; j++) {

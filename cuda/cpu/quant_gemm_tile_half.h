@@ -62,7 +62,7 @@ typedef struct half_weights {
   int64_t row_bytes, k, rows;
 } half_weights;
 
-/* Asks for what the 16 rows have some steps on; behind their ends, for the first of the rows at `next`. Little ahead,
+/* Asks for what the 16 rows have some steps on; past their ends, for the first of the rows at `next`. Little ahead,
  * so that each row is a run of its own to the processor, too: asking for the next rows as a whole, in order, reads a
  * quarter less a second. */
 NN_INLINE void half_fetch(const half_weights *w, int64_t row_bytes, int64_t s, uintptr_t next) {

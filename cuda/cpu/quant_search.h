@@ -150,7 +150,7 @@ static inline void nn_q_neighbours(nn_q_parts *p, float count_low, float count_h
 
 /* A block within the lanes: its unit and the parts it has. */
 typedef struct nn_q_block {
-  float up, up_more, down, down_more; /* to units of the block, and back, each in two steps: 2^149 is no f32 */
+  float up, up_more, down, down_more; /* to units of the block, and back, each in two steps: 2^149 is not an f32 */
   int lane, parts;
   uint16_t d, dm;
 } nn_q_block;

@@ -58,7 +58,7 @@ typedef struct unit_pass {
 
 enum { ROWS_MOST = 6, UNITS_MOST = 4 };
 
-/* The units of a pass with so many rows of activations: 24 sums are what the registers hold. */
+/* The units of a pass with that many rows of activations: 24 sums are what the registers hold. */
 NN_INLINE int units_of(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 
 /* The sums of one field of two bits: `mask` where it stands, x where its columns begin in each row. */

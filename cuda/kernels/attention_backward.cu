@@ -1,7 +1,7 @@
 #include "kernels/attention_backward_mma.cuh"
 #include "kernels/attention_backward_simt.cuh"
 
-/* ---- before and behind the products ---- */
+/* ---- before and after the products ---- */
 
 constexpr int SUM_THREADS = 256, LANES = 8; /* lanes that share a row: 16 bytes each are a row of 64 16-bit elements */
 constexpr int BLOCKS_PER_SM = 8;

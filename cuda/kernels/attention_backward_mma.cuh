@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(NN_BACKWARD_THREADS, D == 256 ? 1 : 2)
                                               [&](int r) { return rows.at(r, s.ld_q, s.dim); });
     nn_mma_load<D, L::M, NN_BACKWARD_THREADS>(stage + L::dout_at, static_cast<const T *>(p.dout), rows.count, s.dim,
                                               p.wide_out, [&](int r) { return rows.at(r, s.ld_out(), s.dim); });
-    if ((int)threadIdx.x < L::M) { /* zeros make those that are no rows see no key */
+    if ((int)threadIdx.x < L::M) { /* zeros make those that are not rows see no key */
       const bool inside = (int)threadIdx.x < rows.count;
       const float4 *const from = p.row_sums + pair * s.rows() + (int64_t)i * L::M;
       nn_copy_async<16>(nn_shared_address(stage + L::sums_at) + 16 * threadIdx.x, from + (inside ? threadIdx.x : 0),

@@ -47,7 +47,7 @@ struct paged_attention {
   bool wide;                                        /* rows of pages are runs of 16 bytes */
 };
 
-/* Elements d .. d+7 of a row of a page; zeros behind its end. */
+/* Elements d .. d+7 of a row of a page; zeros past its end. */
 template <class F>
 __device__ __forceinline__ void page_8(float (&to)[8], const uint8_t *row, int d, const paged_attention &p) {
   if constexpr (nn_in_blocks<F>) {

@@ -94,7 +94,7 @@ template <class T, int N> struct row {
   }
 };
 
-/* What a token weighs: nothing behind the border, or below the row of +inf. */
+/* What a token weighs: nothing after the border, or below the row of +inf. */
 struct weigher {
   border last;
   float most, scale;

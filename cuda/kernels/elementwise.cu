@@ -236,7 +236,7 @@ __device__ __forceinline__ unsigned fill_word(float value, int32_t dtype) {
 }
 
 /* y is aligned to its elements, so the pattern keeps its phase wherever a run of 16 bytes begins. What lies before the
- * first and behind the last goes byte by byte. */
+ * first and after the last goes byte by byte. */
 __global__ void __launch_bounds__(THREADS) fill_kernel(unsigned char *y, int64_t bytes, float value, int32_t dtype) {
   const unsigned word = fill_word(value, dtype);
   const int64_t before = (int64_t)((0 - reinterpret_cast<uintptr_t>(y)) % 16), head = before < bytes ? before : bytes;

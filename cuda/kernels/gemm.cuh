@@ -63,7 +63,7 @@ constexpr int64_t GEMM_BAND = 8;
 struct gemm_turn {
   gemm_place place;
   int64_t tile;          /* the next one of this block; blocks take turns */
-  int64_t group, before; /* where m is ragged: 32 groups are looked at together, these behind so many tiles */
+  int64_t group, before; /* where m is ragged: 32 groups are looked at together, these after `before` tiles */
   int32_t more;
 };
 
@@ -96,7 +96,7 @@ __device__ __forceinline__ bool gemm_offsets_hold(const gemm_problem &p) {
   return true;
 }
 
-/* The group of rows that holds the tile, with its rows from .. to - 1; the tile's number in it becomes `at`. -1 behind
+/* The group of rows that holds the tile, with its rows from .. to - 1; the tile's number in it becomes `at`. -1 after
  * the last. */
 template <int BM>
 __device__ __forceinline__ int64_t gemm_group_of(const gemm_problem &p, int64_t &group, int64_t &before, int64_t &at,
@@ -183,7 +183,7 @@ __device__ __forceinline__ bool gemm_find(const gemm_problem &p, int64_t tile, i
   return true;
 }
 
-/* Goes on to the block's next tile, `turn.place`; false behind the last. All threads of the block call it, when none
+/* Moves to the block's next tile, `turn.place`; false after the last. All threads of the block call it, when none
  * needs the tile before any more. */
 template <int BM, int BN>
 __device__ __forceinline__ bool gemm_next(const gemm_problem &p, gemm_turn &turn, bool first) {
@@ -354,7 +354,7 @@ template <int BM, int BN> inline void gemm_count_tiles(gemm_problem &p) {
                                          : p.tiles_m * p.tiles_n * p.count * p.pieces;
 }
 
-/* Starts one block a tile, as far as a grid goes; blocks go on to further tiles. */
+/* Starts one block a tile, as far as a grid goes; blocks take further tiles in turn. */
 template <int BM, int BN, int THREADS, class... P>
 inline int32_t gemm_start(nncuda_ctx *ctx, void (*kernel)(gemm_problem, P...), gemm_problem &p, size_t shared,
                           typename nn_exactly<P>::type... more) {

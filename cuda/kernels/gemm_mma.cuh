@@ -403,7 +403,7 @@ __global__ void __launch_bounds__(TILE::THREADS, TILE::BLOCKS) gemm_mma_kernel(g
           const int slot = stage % 2;
           a.put(memory + slot * TILE::STAGE_BYTES);
           b.put(memory + slot * TILE::STAGE_BYTES + TILE::A_BYTES);
-          __syncthreads(); /* the other slot is written only behind the next of these */
+          __syncthreads(); /* the other slot is written only after the next of these */
           if (stage + 1 < stages) {
             a.fetch(p.lda, left(stage + 1));
             b.fetch(p.ldb, left(stage + 1));

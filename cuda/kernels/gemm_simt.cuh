@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(TILE::THREADS, 512 / TILE::THREADS) gemm_simt_
         float *const here_a = shared_a[step % 2], *const here_b = shared_b[step % 2];
         fa.put(here_a);
         fb.put(here_b);
-        __syncthreads(); /* the other half is written only behind the next of these */
+        __syncthreads(); /* the other half is written only after the next of these */
         if (step + 1 < steps) {
           a += BK * a_k;
           b += BK * b_k;

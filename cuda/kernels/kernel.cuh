@@ -27,7 +27,7 @@ struct nn_fault {
   int32_t is_float;
   const char *function, *name;
   const char *rule;      /* what it must be, in words; null for low .. high */
-  const char *note;      /* what is said behind low .. high, or null */
+  const char *note;      /* what is said after low .. high, or null */
   const char *exception; /* names one more value that is right, or null */
   int64_t index, width;  /* of a matrix with `width` columns, unless that is 0 */
   int64_t value, low, high, excepted;
@@ -105,7 +105,7 @@ inline nn_range nn_range_of(nncuda_ctx *ctx, const char *name, int64_t low, int6
   return nn_range{nn_gpu_fault(ctx), nn_gpu_function(ctx), name, low, high};
 }
 
-/* The same for a number or an index with a rule that is no fixed range: "it must be <rule>". */
+/* The same for a number or an index with a rule that is not a fixed range: "it must be <rule>". */
 struct nn_rule {
   nn_fault *fault;
   const char *function, *name, *rule;
@@ -179,7 +179,7 @@ inline int32_t nn_launch(nncuda_ctx *ctx, void (*kernel)(P...), dim3 grid, dim3 
 __host__ __device__ constexpr int64_t nn_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 __host__ __device__ constexpr int64_t nn_round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
-/* Blocks for `work` pieces that a block takes `each` of: no more than keep the device full, since each goes on to the
+/* Blocks for `work` pieces that a block takes `each` of: no more than keep the device full, since each continues to the
  * next piece (a grid-stride loop). */
 inline unsigned nn_blocks(nncuda_ctx *ctx, int64_t work, int64_t each, int32_t per_sm) {
   const int64_t wanted = nn_ceil_div(work, each), most = (int64_t)nn_gpu_sms(ctx) * per_sm;

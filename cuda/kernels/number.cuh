@@ -45,7 +45,7 @@ template <int N, class T> __device__ __forceinline__ void nn_store(T *to, const 
   *reinterpret_cast<nn_vector<T, N> *>(to) = v;
 }
 
-/* Elements i .. i+N-1 of the n at `from`, those behind the end as 0. WIDE: i is a multiple of N and `from` aligned to N
+/* Elements i .. i+N-1 of the n at `from`, those past the end as 0. WIDE: i is a multiple of N and `from` aligned to N
  * elements. */
 template <bool WIDE, int N, class T>
 __device__ __forceinline__ void nn_load_at(float (&to)[N], const T *from, int64_t i, int64_t n) {

@@ -40,7 +40,7 @@ struct nn_paged {
   }
 
   /* Tile number `index` of up to `each` new tokens, counted through the sequences: which of its sequence's it is. A
-   * whole warp calls it; false behind the last. */
+   * whole warp calls it; false after the last. */
   __device__ __forceinline__ bool tile_at(int64_t index, int32_t each, nn_paged_sequence &to, int64_t &tile) const {
     if (offsets == nullptr) {
       tile = 0;

@@ -4,7 +4,7 @@
 /* By count, not measured on a GPU yet: the left factor is small beside the weights. */
 constexpr int THREADS = 256, BLOCKS_PER_SM = 8;
 
-/* Rows behind the last group are not read. */
+/* Rows after the last group are not read. */
 __device__ __forceinline__ int64_t rows_used(const int32_t *offsets, int64_t groups, int64_t m) {
   if (offsets == nullptr) {
     return m;
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(THREADS) round_kernel(const T *x, uint32_t *co
                                                         int64_t k, const int32_t *offsets, int64_t groups) {
   constexpr int EACH = 4, LANES = NN_PART / EACH;
   const int64_t quads = rows_used(offsets, groups, m) * (k / EACH), step = (int64_t)gridDim.x * THREADS;
-  /* Whole warps go on together, since their lanes meet. */
+  /* Whole warps continue together, since their lanes meet. */
   for (int64_t first = (int64_t)blockIdx.x * THREADS + threadIdx.x / NN_WARP * NN_WARP; first < quads; first += step) {
     const int64_t i = first + threadIdx.x % NN_WARP;
     float some[EACH];

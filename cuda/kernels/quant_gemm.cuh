@@ -75,7 +75,7 @@ struct quant_rows {
   int32_t count;
 };
 
-/* Tile number `tile` of up to ROWS rows; false behind the last. A whole warp calls it. */
+/* Tile number `tile` of up to ROWS rows; false after the last. A whole warp calls it. */
 template <int ROWS> __device__ __forceinline__ bool quant_find(const quant_product &p, int64_t tile, quant_rows &to) {
   if (p.offsets == nullptr) {
     const int64_t first = tile * ROWS;

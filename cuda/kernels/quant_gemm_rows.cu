@@ -122,7 +122,7 @@ __device__ __forceinline__ float block_sums(const quant_product &p, const weight
   return sum;
 }
 
-/* Elements i .. i+7 of a row of k; zeros behind its end. */
+/* Elements i .. i+7 of a row of k; zeros past its end. */
 template <class F>
 __device__ __forceinline__ void load_8(float (&to)[8], const uint8_t *row, int64_t i, int64_t k, bool wide) {
   constexpr int EACH = nn_per_16<F>;

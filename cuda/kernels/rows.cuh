@@ -46,7 +46,7 @@ inline nn_row_form nn_row_form_of(int64_t cols, int32_t dtype) {
                                          : NN_ROW_LONG;
 }
 
-/* N elements from element `at` of a row that ends at `end`; those behind it are `rest`. A row that is WIDE has whole
+/* N elements from element `at` of a row that ends at `end`; those after it are `rest`. A row that is WIDE has whole
  * vectors only. */
 template <bool WIDE, int N, class T>
 __device__ __forceinline__ void nn_row_load(float (&to)[N], const T *row, int64_t at, int64_t end, float rest) {
@@ -106,7 +106,7 @@ template <int LANES> __device__ __forceinline__ float nn_row_max(float x, float 
   }
 }
 
-/* Blocks for rows that are taken `each` at a time; a block goes on to further rows only where the grid would be too
+/* Blocks for rows that are taken `each` at a time; a block continues to further rows only where the grid would be too
  * large. */
 inline unsigned nn_row_blocks(int64_t rows, int64_t each) {
   const int64_t wanted = nn_ceil_div(rows, each), most = (int64_t)1 << 30;

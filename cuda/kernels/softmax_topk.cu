@@ -7,7 +7,7 @@
 /*
  * The router's rows are short: 16 experts are four lanes, and a warp does eight tokens. Elements go by fours, which are
  * 16 bytes of the f32 that prevail here. The k largest are found one after another: the next is the largest among those
- * that come behind the last in the order of falling probability and rising column, which is total.
+ * that come after the last in the order of falling probability and rising column, which is total.
  */
 template <int LANES_, int VECTORS_> struct router_shape {
   static constexpr int N = 4, LANES = LANES_, VECTORS = VECTORS_;

@@ -17,7 +17,7 @@ template <class T>
 __global__ void __launch_bounds__(THREADS) row_totals_kernel(const T *x, double *totals, int64_t n, int64_t k) {
   constexpr int ROWS = THREADS / SUMS;
   const int lane = threadIdx.x % SUMS;
-  /* Whole warps go on together, since their lanes meet. */
+  /* Whole warps continue together, since their lanes meet. */
   for (int64_t first = (int64_t)blockIdx.x * ROWS; first < n; first += (int64_t)gridDim.x * ROWS) {
     const int64_t row = first + threadIdx.x / SUMS;
     double sum = 0.0;
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(NN_WARP)
     }
 #pragma unroll
     for (int i = 0; i < NN_WARP; i++) {
-      total += __shfl_sync(NN_ALL_LANES, some, i); /* adding 0 behind the last changes nothing */
+      total += __shfl_sync(NN_ALL_LANES, some, i); /* adding 0 after the last changes nothing */
     }
   }
   const float mean = (float)(total / ((double)n * (double)k));

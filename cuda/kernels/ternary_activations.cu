@@ -1,4 +1,4 @@
-/* Activations in 8 bits, alone and behind RMSNorm: what products with ternary weights multiply (bindings.h, ternary).
+/* Activations in 8 bits, alone and after RMSNorm: what products with ternary weights multiply (bindings.h, ternary).
  */
 #include "abi/ternary.h"
 

@@ -6,7 +6,7 @@
  * tensor cores. Sums are whole numbers and exact, so that neither the choice nor the order of additions shows in a bit.
  *
  * The kernels multiply codes with what is stored, code + 1, and take the sum of the codes away again: a weight is two
- * bits shifted into place, and a stored 3, which is no code, counts as 2.
+ * bits shifted into place, and a stored 3, which is not a code, counts as 2.
  */
 #ifndef NN_KERNELS_TERNARY_GEMM_CUH
 #define NN_KERNELS_TERNARY_GEMM_CUH

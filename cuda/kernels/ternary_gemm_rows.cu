@@ -15,7 +15,7 @@ constexpr int THREADS = 256, WARPS = THREADS / NN_WARP, QUADS = 4, QUAD_ROWS = T
  */
 template <int M, int PANELS> constexpr int UNDER_WAY = (M <= 2 ? 4 : 2) / PANELS;
 
-/* Sixteen codes from column 16 * unit on; zeros behind the end. */
+/* Sixteen codes from column 16 * unit on; zeros past the end. */
 template <bool WIDE>
 __device__ __forceinline__ uint4 load_codes(const ternary_product &p, int64_t row, int32_t unit, bool there) {
   uint32_t words[4] = {};

@@ -16,7 +16,7 @@ typedef struct nn_arena_chunk nn_arena_chunk;
 typedef struct nn_arena {
   nncuda_ctx *ctx;
   const nn_memory *source;
-  int32_t lasting;        /* no piece is ever given back: a graph of the device goes on using them */
+  int32_t lasting;        /* no piece is ever given back: a graph of the device continues using them */
   nn_arena_chunk *chunks; /* newest first */
   size_t taken;           /* bytes given out since the last reset */
   size_t wanted;          /* capacity of the next first chunk */

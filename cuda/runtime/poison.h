@@ -1,4 +1,4 @@
-/* Memory that nobody may touch for now, for the address sanitizer: what lies behind a buffer, what was given back. */
+/* Memory that nobody may touch for now, for the address sanitizer: what lies after a buffer, what was given back. */
 #ifndef NN_RUNTIME_POISON_H
 #define NN_RUNTIME_POISON_H
 

@@ -48,7 +48,7 @@ void nn_table_remove(nn_table *table, const void *key) {
   const size_t mask = table->capacity - 1;
   size_t hole = find(table, key);
   for (size_t i = (hole + 1) & mask; table->entries[i].key != NULL; i = (i + 1) & mask) {
-    /* The entry may fill the hole unless its home lies behind the hole. */
+    /* The entry may fill the hole unless its home lies after the hole. */
     if (((i - home(table, table->entries[i].key)) & mask) >= ((i - hole) & mask)) {
       table->entries[hole] = table->entries[i];
       hole = i;

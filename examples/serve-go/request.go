@@ -92,7 +92,7 @@ func (r request) sampling() (infer.Sampling, error) {
 	return sampling, sampling.Validate()
 }
 
-// count is how many tokens to write after a prompt of so many; the model must have room for all of them.
+// count is how many tokens to write after a prompt of that many; the model must have room for all of them.
 func (r request) count(prompt int, config model.Config) (int, error) {
 	// The last token is not read again, so it needs no room.
 	room := config.ExtendedContext - prompt + 1

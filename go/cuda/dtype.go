@@ -34,7 +34,7 @@ func (d DType) String() string {
 	return fmt.Sprintf("DType(%d)", int32(d))
 }
 
-// Size is the bytes of one element; 0 when d is no element type.
+// Size is the bytes of one element; 0 when d is not an element type.
 func (d DType) Size() int {
 	switch d {
 	case F32, I32:

@@ -5,7 +5,7 @@ package cuda
 */
 import "C"
 
-// RowBytes is the bytes that a row of so many elements takes in the format. [ErrInvalidSize] when the row does not end
+// RowBytes is how many bytes a row of `elements` takes in the format. [ErrInvalidSize] when the row does not end
 // with a whole block, [ErrInvalidValue] for a format that the library does not know.
 func (f Format) RowBytes(elements int64) (int64, error) {
 	if err := Load(); err != nil {

@@ -77,7 +77,7 @@ func (ctx *Context) Capture(body func() error) (*Graph, error) {
 	}
 	ended := false
 	defer func() {
-		if !ended { // body panicked: the context must not go on capturing
+		if !ended { // body panicked: the context must not continue capturing
 			if graph, err := ctx.endCapture(); err == nil {
 				_ = graph.Close()
 			}
@@ -130,7 +130,7 @@ func (ctx *Context) endCapture() (*Graph, error) {
 	return graph, in.leave("nncuda_graph_end", 0)
 }
 
-// yieldEvery is how long launches go on before the goroutine passes through Go's scheduler. From 10 ms on without that
+// yieldEvery is how long launches run before the goroutine passes through Go's scheduler. From 10 ms on without that
 // the runtime's monitor takes the processor away from every call into C, and wakes threads to look for work, right in
 // the time of the library's workers: where these have all cores, a token of 0.74 ms took 0.84 ms. Passing wakes a
 // thread, too, so it is no more frequent than that.

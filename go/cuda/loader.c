@@ -40,7 +40,7 @@ int nn_load(const char *path, int32_t major, int32_t minor, int32_t *version, ch
       return NN_INCOMPLETE;
     }
   }
-  /* The pointers lie one behind the other, in the order of `names`: the struct has nothing else. */
+  /* The pointers lie one after the other, in the order of `names`: the struct has nothing else. */
   memcpy(&nn_api, found, sizeof nn_api);
   return NN_LOADED;
 }

@@ -22,7 +22,7 @@ type normalizer struct {
 }
 
 // newNormalizer reads the map of characters: the bytes of a double-array trie (their number first, 32 bits), whose
-// values are places in the text behind it.
+// values are places in the text after it.
 func newNormalizer(spec normalizerSpec, whitespaceAsSuffix bool, verbatim *trie) (*normalizer, error) {
 	made := &normalizer{spec: spec, whitespaceAsSuffix: whitespaceAsSuffix, verbatim: verbatim}
 	if len(spec.charsMap) == 0 {

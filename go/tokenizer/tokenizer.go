@@ -13,7 +13,7 @@ import (
 	"github.com/nncuda/nncuda/go/formats"
 )
 
-// A longer piece than this is no piece of a language.
+// A longer piece than this is not a piece of a language.
 const maxPieceBytes = 4096
 
 // Tokenizer is a SentencePiece model.

@@ -28,7 +28,7 @@ func (t *trie) add(text string, id int) {
 	t.nodes[at].id = int32(id)
 }
 
-// step goes from a node along a byte; -1 where nothing goes on.
+// step goes from a node along a byte; -1 where nothing continues.
 func (t *trie) step(at int32, label byte) int32 {
 	place, found := slices.BinarySearch(t.nodes[at].labels, label)
 	if !found {

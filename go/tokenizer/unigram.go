@@ -12,7 +12,7 @@ const unknownPenalty = 10
 // scores of other pieces are logarithms of probabilities, thus negative.
 const userDefinedGain = 0.1
 
-// unigram cuts text into the likeliest run of pieces. (Kudo 2018, "Subword regularization"; Viterbi 1967)
+// unigram cuts text into the most likely run of pieces. (Kudo 2018, "Subword regularization"; Viterbi 1967)
 type unigram struct {
 	pieces  []piece
 	trie    *trie

@@ -98,7 +98,7 @@ def _product(operator: str, left: Tensor, right: Any, y: Tensor | None = None) -
 
 
 def _reciprocal(divisor: Any) -> Any:
-    """What to multiply by instead of dividing; anything that is no number stays, to be refused as a factor."""
+    """What to multiply by instead of dividing; anything that is not a number stays, to be refused as a factor."""
     if isinstance(divisor, Arithmetic):
         raise TypeError(_NO_DIVISION)
     if not isinstance(divisor, Real):

@@ -44,7 +44,7 @@ class Layout:
         self.inner = math.prod(shape[1:])  # elements of one entry of the first dimension
         self.numel = math.prod(shape)
         self.dense = ld == self.inner or self.numel == 0 or shape[0] == 1
-        # The last row ends after its own elements: a narrowed tensor must not claim what lies behind them.
+        # The last row ends after its own elements: a narrowed tensor must not claim what lies after them.
         self.nbytes = 0 if self.numel == 0 else ((shape[0] - 1) * ld + self.inner if shape else 1) * self.itemsize
 
     @classmethod

@@ -3,7 +3,7 @@
 `nncuda-go bench inference` and `nncuda-rs bench inference` take the same options and print the same line, without the
 probe of the memory. The work: a model made for inference from seed 0, a prompt of the ids 0, 1, 2, ..., and the tokens
 that follow it greedily, each read back. The first token ends the prefill; the second runs call by call and with the
-third the step is captured, so that the clock starts behind these three.
+third the step is captured, so that the clock starts after these three.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..train.plan import parameters_by_kind
 from .ceilings import Bandwidth
 
 WARM_TOKENS = 3
-#: Rounds of a probe of the memory and some tokens behind it, of which the medians count.
+#: Rounds of a probe of the memory and some tokens after it, of which the medians count.
 ROUNDS = 8
 
 

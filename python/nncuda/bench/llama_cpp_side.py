@@ -40,7 +40,7 @@ class LlamaCpp:
         self._positions: list[int] = []
 
     def logits(self, ids: list[int]) -> np.ndarray:
-        """f32 [len(ids), vocabulary]: those behind each token of a new sequence."""
+        """f32 [len(ids), vocabulary]: those after each token of a new sequence."""
         self._clear()
         self._run([(token, at, 0, True) for at, token in enumerate(ids)])
         return np.stack([self._logits_at(at) for at in range(len(ids))])

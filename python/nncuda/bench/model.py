@@ -36,8 +36,8 @@ class SideFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Work:
-    """What is measured: tokens of the prefill; tokens decoded behind a prompt; a prompt and its answer; rows decoded
-    together, each behind `batch_prompt` tokens, for `batch_steps` steps; rounds of all of it."""
+    """What is measured: tokens of the prefill; tokens decoded after a prompt; a prompt and its answer; rows decoded
+    together, each after `batch_prompt` tokens, for `batch_steps` steps; rounds of all of it."""
 
     prefill: int = 512
     decode: int = 128
@@ -187,7 +187,7 @@ def _load(
     work: Work,
     doing: Callable[[str], None],
 ) -> Figures:
-    """Loads twice: when the system has nothing of the file in memory, as far as it lets go of it, and when it has."""
+    """Loads twice: when the system has nothing of the file in memory, as far as it releases it, and when it has."""
     doing("loading")
     prompt = list(range(3, 3 + work.prompt))
     for path in files:

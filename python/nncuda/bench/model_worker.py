@@ -36,7 +36,7 @@ class Side(Protocol):
         """Time of `count` more tokens for each prompt of `start`; and how much of it was spent outside the library."""
 
     def answer(self, ids: list[int], count: int) -> tuple[float, float]:
-        """Time until the first token behind a prompt, and until the last of `count`."""
+        """Time until the first token after a prompt, and until the last of `count`."""
 
 
 def _memory(model: str) -> dict[str, int]:

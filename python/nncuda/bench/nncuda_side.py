@@ -75,7 +75,7 @@ class Nncuda:
         return first, time.perf_counter() - began
 
     def bytes_per_step(self, lengths: list[int]) -> int:
-        """Bytes that a step must read at least when the sequences have so many tokens."""
+        """Bytes that a step must read at least when the sequences have that many tokens."""
         return self._model.engine.bytes_per_step(lengths)
 
     def _begin(self, prompts: list[list[int]], count: int | None) -> None:

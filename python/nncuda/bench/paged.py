@@ -14,7 +14,7 @@ _PAGE = 128
 def _work(
     kind: str, keys: int, heads: int, kv_heads: int, dim: int, floor: Floor | None, bar: Bar, cache: float
 ) -> Work:
-    """f16 pages in any order; `kind` is "decode", one query behind `keys` of them, or "prefill", a query a key."""
+    """f16 pages in any order; `kind` is "decode", one query after `keys` of them, or "prefill", a query a key."""
     count = -(-keys // _PAGE)
     page_bytes = kv_heads * _PAGE * dim * 2
     queries = keys if kind == "prefill" else 1

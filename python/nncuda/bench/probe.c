@@ -1,6 +1,6 @@
 /*
  * What this processor can do at most: the ceilings that the benchmarks are measured against. A library of its own,
- * since these are no kernels of the ABI. Every function runs on the calling thread; the benchmark calls them from as
+ * since these are not kernels of the ABI. Every function runs on the calling thread; the benchmark calls them from as
  * many threads as it wants to load. Python loads it with cffi; see ceilings.py.
  */
 #include <stdint.h>

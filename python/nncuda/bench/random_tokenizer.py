@@ -94,7 +94,7 @@ def ends(vocabulary: int) -> tuple[int, int]:
 
 
 def byte_level(vocabulary: int) -> bytes:
-    """A tokenizer.json of so many tokens, at least 259: a byte-level BPE that cuts text as Llama 3 does."""
+    """A tokenizer.json of that many tokens, at least 259: a byte-level BPE that cuts text as Llama 3 does."""
     controls = _controls(vocabulary)
     ordinary = vocabulary - len(controls)
     learner = byte_level_bpe([], [], "llama-bpe", "made-up text")

@@ -66,7 +66,7 @@ def run(
     started: Callable[[Work], None] = lambda work: None,
 ) -> Iterator[Row]:
     """Measures each work and yields its row. `probes` measure the floors that drift; `peer` is the module of the other
-    sides, or None. What fails has a row that says so, and the others go on."""
+    sides, or None. What fails has a row that says so, and the others continue."""
     for work in works:
         started(work)
         try:

@@ -26,7 +26,7 @@ __all__ = ["Agreement", "Fold", "Inner", "agreement", "factors"]
 
 @dataclass(frozen=True)
 class Inner:
-    """A tensor that has a dimension behind its first one; `when` is the state of its swap flag in which it does, None
+    """A tensor that has a dimension after its first one; `when` is the state of its swap flag in which it does, None
     when that does not matter."""
 
     param: Param

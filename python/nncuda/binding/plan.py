@@ -265,7 +265,7 @@ class Planner:
             return
         shapes = ", ".join(f"{param.name} {layout.shape}" for param, layout in present)
         for equation in equations:
-            # Every size but one known and still no solution: the value is no multiple of the others.
+            # Every size but one known and still no solution: the value is not a multiple of the others.
             unknown = [name for name in equation.dim.names if name in missing]
             if len(unknown) == 1 and all(known[name] for name in equation.dim.names if name in known):
                 others = ", ".join(f"{name} = {known[name]}" for name in equation.dim.names if name in known)

@@ -203,7 +203,7 @@ def _prompts(source: Path, is_library: bool) -> list[str]:
 class _SampleLog:
     """After each evaluation, lets the model continue a prompt, always with the same draws, into `samples.jsonl`.
 
-    What an earlier process wrote beyond the step where the run goes on is dropped: those steps will come again.
+    What an earlier process wrote beyond the step where the run continues is dropped: those steps will come again.
     """
 
     def __init__(self, training: TrainingRun, tokenizer: Tokenizer, out: Path, prompt: str):

@@ -83,7 +83,7 @@ def _table(name: str, values: dict[str, Any]) -> Table:
 
 
 def _flat(values: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Each value that is no group, with its path: "loss_scaling.scale"."""
+    """Each value that is not a group, with its path: "loss_scaling.scale"."""
     for key, value in values.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{before}{key}.")

@@ -149,7 +149,7 @@ def read_config(path: Path) -> ConfigFile:
 
 
 def preset_vocabulary(file: ConfigFile, preset: str | None) -> int:
-    """The vocabulary of the preset that is named, or that a file names; the usual one's for what is no preset, which
+    """The vocabulary of the preset that is named, or that a file names; the usual one's for what is not a preset, which
     `build_configs` refuses."""
     name = preset or file.get("model", {}).get("preset")
     known = PRESETS[name if isinstance(name, str) and name in PRESETS else USUAL_PRESET]
@@ -179,7 +179,7 @@ def build_configs(
 
 
 def _check_names(file: ConfigFile, table: str, options: dict[str, Any]) -> None:
-    """Refuses what is no option of the table, with the line and with what was meant."""
+    """Refuses what is not an option of the table, with the line and with what was meant."""
     known = {name: [field.name for field in dataclasses.fields(of)] for name, of in _TABLES.items()}
     (other,) = _TABLES.keys() - {table}
     for name in options:

@@ -7,7 +7,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 
 def element_progress(title: str, terminal: Console) -> Progress:
-    """A bar with an estimate, over the elements that are written; none where the output is no terminal."""
+    """A bar with an estimate, over the elements that are written; none where the output is not a terminal."""
     return Progress(
         TextColumn(title),
         BarColumn(bar_width=None),

@@ -10,7 +10,7 @@ from ..formats.errors import printable
 
 
 def console() -> Console:
-    """A console for results. Where the output is no terminal, lines are not cut to one's width."""
+    """A console for results. Where the output is not a terminal, lines are not cut to one's width."""
     found = Console()
     return found if found.is_terminal else Console(width=120)
 

@@ -116,7 +116,7 @@ def train(
 
 
 def _refuse_others(given: list[str], resume: bool, extend: bool) -> None:
-    """UsageError for the first of the flags `given` that a run does not go on with, or when --extend has no --steps."""
+    """UsageError for the first flag of `given` that a resumed run does not take, or for --extend without --steps."""
     if resume and extend:
         raise click.UsageError("--resume continues a run as it is, --extend makes it longer; give one of them")
     verb, changeable = ("extend", (*SCHEDULE, *CHANGEABLE)) if extend else ("resume", CHANGEABLE)

@@ -11,7 +11,7 @@ from .limits import PROBLEM_CHARACTERS, SHOWN_CHARACTERS
 
 
 def printable(text: str) -> str:
-    """Text from a file, fit for a terminal: what is no printable character, such as the start of an escape sequence
+    """Text from a file, fit for a terminal: what is not a printable character, such as the start of an escape sequence
     that clears the screen or renames the window, is spelled as in Python."""
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 

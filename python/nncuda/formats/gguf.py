@@ -83,7 +83,7 @@ class StringArray(Sequence[str]):
 
 @dataclass(frozen=True)
 class Value:
-    """A value of metadata and its type: one of `VALUE_TYPES`, of an array that of its elements with `[]` behind it."""
+    """A value of metadata and its type: one of `VALUE_TYPES`, of an array that of its elements with `[]` after it."""
 
     type: str
     value: Any

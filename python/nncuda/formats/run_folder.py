@@ -22,7 +22,7 @@ def list_checkpoints(root: str | os.PathLike[str]) -> list[Path]:
 
 
 def last_checkpoint(path: str | os.PathLike[str]) -> Path:
-    """The last checkpoint of a run; `path` itself when it is no run. FormatError for a run without any."""
+    """The last checkpoint of a run; `path` itself when it is not a run. FormatError for a run without any."""
     path = Path(path)
     root = path / "checkpoints"
     if not root.is_dir():

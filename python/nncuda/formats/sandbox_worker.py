@@ -44,7 +44,7 @@ def main() -> None:
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # what a library prints is not an answer
     for line in sys.stdin.buffer:
         request = json.loads(line)
         # Who asked ends this process in time; unless it is gone, and a request runs on.

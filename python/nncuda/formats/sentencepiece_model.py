@@ -78,7 +78,7 @@ class PieceModel:
 
 def longest_replacement(charsmap: bytes) -> int:
     """Bytes of the longest text that a compiled map of characters puts in place of one: the map is the size of a trie
-    (u32), the trie, then the texts, each with a zero behind it."""
+    (u32), the trie, then the texts, each with a zero after it."""
     size = int.from_bytes(charsmap[:4], "little")
     return max(map(len, charsmap[4 + size :].split(b"\0")), default=1) or 1
 

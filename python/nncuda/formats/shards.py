@@ -1,6 +1,6 @@
 """Token shards: the encoded text that training reads.
 
-Layout, little-endian: a header of 64 bytes, then `count` token ids of `width` bytes each, nothing behind them.
+Layout, little-endian: a header of 64 bytes, then `count` token ids of `width` bytes each, nothing after them.
 
     bytes  0..7    magic "NNTOKENS"
     bytes  8..11   version, 1
@@ -119,7 +119,7 @@ def write_shard(
     """Writes a shard from arrays of ids, in their order, in one step; returns the number of tokens.
 
     Ids of vocabularies up to 65 536 take two bytes. Raises ValueError when an id is not below `vocab_size`, and
-    TypeError when one is no whole number; nothing is written then.
+    TypeError when one is not a whole number; nothing is written then.
     """
     path = Path(path)
     width = 2 if vocab_size <= 1 << 16 else 4

@@ -67,7 +67,7 @@ class TernaryMatrix:
         return self._scale
 
     def codes(self) -> np.ndarray:
-        """-1, 0 and 1, i8 [n, k]; made anew by each call."""
+        """-1, 0 and 1, i8 [n, k]; made again by each call."""
         codes, self._scale = self._decode(self)
         return codes
 

@@ -13,7 +13,7 @@ from .errors import FormatError, missing_file
 from .regular import read_regular
 from .tokenizer import Tokenizer
 
-# Text is encoded in blocks of about this many characters, cut behind a line end.
+# Text is encoded in blocks of about this many characters, cut after a line end.
 _BLOCK = 1 << 20
 
 
@@ -84,7 +84,7 @@ def encode_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[np.ndar
 
 
 def _blocks(text: str) -> Iterator[str]:
-    # A line end is a token of its own, so a cut behind one changes nothing in the ids.
+    # A line end is a token of its own, so a cut after one changes nothing in the ids.
     start = 0
     while start < len(text):
         end = text.find("\n", start + _BLOCK)

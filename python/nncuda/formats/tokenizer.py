@@ -38,7 +38,7 @@ def sentences(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _drawn(lines: Iterable[str], count: int) -> list[str]:
-    """So many of the lines, each as likely as the others and the same ones in every run, in memory for so many.
+    """That many of the lines, each equally likely, the same ones in every run, in memory for no more than them.
 
     Vitter 1985, "Random sampling with a reservoir", algorithm R.
     """
@@ -135,7 +135,7 @@ def require_text(text: object) -> None:
 
 
 def known_ids(ids: Iterable[int], vocab_size: int) -> list[int]:
-    """The ids to decode, as ints. TypeError for what is no whole number, ValueError for an id that is no token."""
+    """The ids to decode, as ints. TypeError for anything but whole numbers, ValueError for ids that are not tokens."""
     known = []
     for position, token in enumerate(ids):
         try:
@@ -233,7 +233,7 @@ class Tokenizer:
 
     def encode(self, text: str, *, begin: bool = False, end: bool = False, special: bool = False) -> list[int]:
         """Ids of a text, between the begin and end ids when asked for. `special` as in `TextTokenizer`; the text after
-        a control token starts anew, with the space that some models put before a text."""
+        a control token starts again, with the space that some models put before a text."""
         require_text(text)
         if special:
             ids, at = [], 0

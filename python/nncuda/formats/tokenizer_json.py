@@ -24,7 +24,7 @@ from .tokenizer import known_ids, require_text
 from .tokenizer_worker import Served
 
 # How text is cut before merging, by the names that GGUF files have for it: the published expressions of GPT-2 and
-# Llama 3; SmolLM's is GPT-2's behind a cut at every digit. The second entry tells whether a word that is in the
+# Llama 3; SmolLM's is GPT-2's after a cut at every digit. The second entry tells whether a word that is in the
 # vocabulary is taken whole, whatever the merges say.
 _GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _LLAMA3 = (

@@ -52,7 +52,7 @@ def _write(folder: Path, tokenizer: TextTokenizer, end: int, template: str | Non
         (folder / "tokenizer.model").write_bytes(tokenizer.model)
         described |= {"unk_token": name(tokenizer.unknown_id), "pad_token": name(tokenizer.pad_id)}
         # transformers 4 puts a space before every text unless told otherwise, whatever the model's file says; "legacy"
-        # has it begin anew behind a control token, as SentencePiece does.
+        # has it begin again after a control token, as SentencePiece does.
         described["add_prefix_space"] = PieceModel.from_bytes(tokenizer.model).add_dummy_prefix
         described |= {"legacy": True, "clean_up_tokenization_spaces": False, "tokenizer_class": "LlamaTokenizer"}
     else:

@@ -172,7 +172,7 @@ def _copy(
     ctx: Context,
     progress: Callable[[int], None],
 ) -> None:
-    """A tensor that is no ternary matrix, in its own format or another."""
+    """A tensor that is not a ternary matrix, in its own format or another."""
     stored = model.tensors[name]
     if FORMATS[stored.format].numpy is None:
         writer.write(theirs, stored.data)

@@ -140,7 +140,7 @@ class LlamaConfig:
         _require(divisors in (0, dim // 2), "the number of divisors of rope", divisors, f"head_dim / 2 ({dim // 2})")
 
     def rope_options(self, positions: int) -> dict[str, float]:
-        """Options of `kernels.rope_freqs_scaled` for sequences of up to so many positions; its `factors` are
+        """Options of `kernels.rope_freqs_scaled` for sequences of up to that many positions; its `factors` are
         `rope.divisors`. ValueError beyond `extended_context`."""
         if positions > self.extended_context:
             raise ValueError(f"{positions} positions; this model has at most {self.extended_context}")

@@ -18,7 +18,7 @@ __all__ = ["attended", "forward", "tables"]
 
 
 def tables(config: LlamaConfig, positions: int, dtype: type = np.float64) -> tuple[Array, Array]:
-    """Cosines and sines of the rotary embedding for sequences of so many positions. Su et al. 2021, eq. 15."""
+    """Cosines and sines of the rotary embedding for sequences of that many positions. Su et al. 2021, eq. 15."""
     options = config.rope_options(positions)
     angles = rope.rope_freqs_scaled(
         positions,

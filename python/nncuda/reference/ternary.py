@@ -75,7 +75,7 @@ def ternary_pack(codes: Array) -> Outputs:
 
 
 def unpacked(w: Array) -> Array:
-    """All weights of packed rows, those that fill up the last sixteen included; int64, 2 for bits that are no code."""
+    """All weights of packed rows, the padding of the last sixteen included; int64, 2 for bits that are not a code."""
     stored, row_bytes = w.shape
     words = np.swapaxes(w.reshape(stored // SIDE, row_bytes // IN_BYTE, SIDE, 1, IN_BYTE), 1, 2)
     codes = (words.astype(np.int64) >> 2 * np.arange(IN_BYTE)[:, None] & 3) - 1

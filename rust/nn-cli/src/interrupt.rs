@@ -1,5 +1,5 @@
 //! What SIGINT (Ctrl-C) and SIGTERM do: they end the command, or, while a model is trained, make the run save and stop
-//! behind the step that it is in; a second one then ends it at once.
+//! after the step that it is in; a second one then ends it at once.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

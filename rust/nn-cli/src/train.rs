@@ -124,7 +124,7 @@ fn start_with(
     Ok(training)
 }
 
-/// Refuses flags that a run does not go on with.
+/// Refuses flags that a resumed run does not take.
 fn check_flags(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.resume && arguments.extend {
         let problem = "--resume continues a run as it is, --extend makes it longer; give one of them";

@@ -3,7 +3,7 @@
 //! The functions of `bindings.h` are reached through a table of pointers, [`Functions`], which is filled when the library
 //! is opened at run time: the same program runs with any build of the library that [`library`] finds, and says what to do
 //! when there is none. The constants, the functions' types and the table are made from the header;
-//! `make generate` writes them anew.
+//! `make generate` writes them again.
 //!
 //! ```
 //! let library = nn_cuda::library().expect("the build made it");

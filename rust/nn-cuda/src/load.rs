@@ -180,7 +180,7 @@ pub fn library() -> Result<&'static Library, LoadError> {
 
 static SUGGESTED: OnceLock<PathBuf> = OnceLock::new();
 
-/// Has [`library`] look for this file before others, unless `NNCUDA_LIBRARY` names one: for what is no program of its own,
+/// Has [`library`] look for this file before others, unless `NNCUDA_LIBRARY` names one: for what is not itself a program,
 /// such as a module of Python. Only the first suggestion counts, and only before the library is opened.
 pub fn suggest(file: PathBuf) {
     let _ = SUGGESTED.set(file);

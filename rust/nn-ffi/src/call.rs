@@ -103,7 +103,7 @@ impl<'t> Call<'t> {
         self.turn.handle()
     }
 
-    /// Turns the status of the call into a result, and has a capture that goes on keep the memory of the tensors.
+    /// Turns the status of the call into a result, and has a capture in progress keep the memory of the tensors.
     #[inline]
     pub(crate) fn finish(&self, code: i32, tensors: &[Option<&Tensor>]) -> Result<()> {
         self.turn.check(self.function, code)?;
@@ -388,7 +388,7 @@ pub(crate) fn tensor<'t, const N: usize>(operand: &Option<Operand<'t, N>>) -> Op
     operand.as_ref().map(|operand| operand.tensor)
 }
 
-/// A product of sizes. What does not fit is no tensor's dimension, and so may be any number that is none either.
+/// A product of sizes. What does not fit is not the dimension of any tensor, so any other such number will do.
 #[inline]
 pub(crate) fn times(factors: &[usize]) -> usize {
     factors.iter().fold(1, |product, factor| product.saturating_mul(*factor))

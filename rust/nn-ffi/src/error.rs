@@ -7,8 +7,8 @@ use crate::Status;
 /// The result of everything that may fail here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something could not be done. Each is one sentence that names what was wrong and what would be right. A failed call
-/// has its status behind it, in parentheses; `{:#}` leaves that out. `Debug` gives the same, so that a `main` that returns
+/// Why something could not be done. Each is one sentence that names what was wrong and what would be right. That of a failed call
+/// ends with its status in parentheses; `{:#}` leaves that out. `Debug` gives the same, so that a `main` that returns
 /// the error prints it.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -13,7 +13,7 @@ use crate::handle::Handle;
 use crate::memory::{Allocation, CapturedMemory};
 use crate::{Context, Error, Result, Tensor};
 
-/// A capture that goes on: what its calls use, and what they allocated.
+/// A capture in progress: what its calls use, and what they allocated.
 pub(crate) struct Capture {
     memory: Arc<CapturedMemory>,
     /// Memory of the tensors that captured calls name.
@@ -43,7 +43,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// That of `calls`, or [`Error::Call`] when a capture goes on already or a call cannot be
+    /// That of `calls`, or [`Error::Call`] when a capture is in progress or a call cannot be
     /// captured: copies to and from the host cannot, so what `calls` needs of the host must lie on the device before.
     pub fn capture<E: From<Error>>(&self, calls: impl FnOnce() -> Result<(), E>) -> Result<Graph, E> {
         let turn = self.turn(); // until the end: calls of other threads are none of the graph's
@@ -65,7 +65,7 @@ impl Context {
 }
 
 impl Turn<'_> {
-    /// Has the capture that goes on, if one does, keep the memory of tensors that a call used.
+    /// Has the capture in progress, if there is one, keep the memory of tensors that a call used.
     #[inline]
     pub(crate) fn keep(&self, tensors: &[Option<&Tensor>]) {
         if let Some(capture) = self.capture().borrow_mut().as_mut() {
@@ -77,7 +77,7 @@ impl Turn<'_> {
 /// Recorded kernel calls, with the memory that they use. Dropping it gives the memory back.
 pub struct Graph {
     context: Context,
-    /// Whether its capture goes on.
+    /// Whether its capture is in progress.
     open: bool,
     handle: Option<Handle<nncuda_graph>>,
     memory: Arc<CapturedMemory>,
@@ -89,7 +89,7 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// [`Error::Call`]: what any of the calls may fail with, or that a capture goes on. [`Error::Shape`] while a stream
+    /// [`Error::Call`]: what any of the calls may fail with, or that a capture is in progress. [`Error::Shape`] while a stream
     /// copies one of its tensors.
     pub fn launch(&self) -> Result<()> {
         let turn = self.context.turn();
@@ -119,7 +119,7 @@ impl Graph {
         self.handle.map_or(ptr::null_mut(), Handle::as_ptr)
     }
 
-    /// Ends the capture if it still goes on, and takes over what it kept.
+    /// Ends the capture if it is still in progress, and takes over what it kept.
     fn end(&mut self) -> i32 {
         if !mem::take(&mut self.open) {
             return 0;

@@ -101,7 +101,7 @@ impl Layout {
         self.row_stride
     }
 
-    /// Whether the elements lie one behind the other. A tensor of one row does, whatever its stride.
+    /// Whether the elements lie one after the other. A tensor of one row does, whatever its stride.
     #[must_use]
     pub fn is_dense(&self) -> bool {
         self.row_stride == self.inner || self.len == 0 || self.sizes[0] == 1

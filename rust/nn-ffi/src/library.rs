@@ -58,7 +58,7 @@ pub fn status_text(status: Status) -> Result<String> {
     Ok(meaning(nn_cuda::library()?, status.code()))
 }
 
-/// Bytes that a row of so many elements takes in a format.
+/// Bytes that a row of that many elements takes in a format.
 ///
 /// # Errors
 ///

@@ -67,7 +67,7 @@ impl Allocation {
         [&self.copies].into_iter().chain(self.captured.as_ref().map(|capture| &capture.copies))
     }
 
-    /// Whether it was allocated while this capture went on.
+    /// Whether it was allocated during this capture.
     pub(crate) fn is_of(&self, capture: &Arc<CapturedMemory>) -> bool {
         self.captured.as_ref().is_some_and(|own| Arc::ptr_eq(own, capture))
     }

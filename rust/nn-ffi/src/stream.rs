@@ -106,7 +106,7 @@ impl Stream {
     }
 
     /// Runs `work`, which may give the stream copies between tensors and memory of the host; returns when both `work` and
-    /// the copies are done. What `work` does in the meantime on the context goes on beside the copies.
+    /// the copies are done. What `work` does in the meantime on the context runs beside the copies.
     ///
     /// The host's slices are borrowed until then, and the tensors may not be used: kernels refuse them. Each copy waits
     /// for the kernels that were called before it. So nothing is read while it is written, whatever `work` does.
@@ -119,7 +119,7 @@ impl Stream {
     /// let batch = [1.0_f32, 2.0, 3.0, 4.0];
     /// context.stream()?.scope(|copies| {
     ///     copies.upload(&next, &batch)?;
-    ///     kernels::scale(&now, &now, 2.0) // goes on beside the copy
+    ///     kernels::scale(&now, &now, 2.0) // runs beside the copy
     /// })??;
     /// assert_eq!(next.to_vec::<f32>()?, batch);
     /// # Ok(()) }

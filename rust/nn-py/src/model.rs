@@ -140,7 +140,7 @@ impl Model {
     ///
     /// The tokens are computed ahead of who takes them, in a thread; other calls of the model wait until all
     /// are there or the iterator is dropped. Raises ValueError when the prompt is empty or the model does not reach that
-    /// far, and OutOfRangeError when an id is no token.
+    /// far, and OutOfRangeError when an id is not a token.
     #[pyo3(signature = (prompt, max_new_tokens, *, temperature=0.0, top_k=None, top_p=None, seed=0, end_id=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn generate(

@@ -12,7 +12,7 @@ pub(crate) struct Tokenizer(nn_core::tokenizer::Tokenizer);
 
 #[pymethods]
 impl Tokenizer {
-    /// Reads a tokenizer file. Raises FormatError when it is no whole SentencePiece model.
+    /// Reads a tokenizer file. Raises FormatError when it is not a whole SentencePiece model.
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let loaded = py.detach(|| nn_core::tokenizer::Tokenizer::load(path));
@@ -37,7 +37,7 @@ impl Tokenizer {
         self.0.end_id().unwrap_or(-1)
     }
 
-    /// Ids of a text, behind the begin id when asked for.
+    /// Ids of a text, after the begin id when asked for.
     #[pyo3(signature = (text, *, begin=false))]
     fn encode(&self, py: Python<'_>, text: &str, begin: bool) -> Vec<i32> {
         py.detach(|| self.0.encode(text, begin))

@@ -105,7 +105,7 @@ impl Trainer {
     }
 
     /// The first step since this trainer began whose gradients were not finite, from which on nothing was updated; None
-    /// when there was none, and in f16, where such steps are skipped and training goes on.
+    /// when there was none, and in f16, where such steps are skipped and training continues.
     #[getter]
     fn diverged_at(&self, py: Python<'_>) -> PyResult<Option<usize>> {
         self.shared.call(py, |holding| holding.trainer()?.diverged_at())
@@ -126,7 +126,7 @@ impl Trainer {
     ///
     /// The gradient is that of the mean cross-entropy over all targets of the batch, however it is cut into
     /// micro-batches, plus that of the load-balancing loss. Raises ValueError when no target counts, and OutOfRangeError
-    /// when an id is no token; the parameters then stay.
+    /// when an id is not a token; the parameters then stay.
     fn train_step(
         &self,
         py: Python<'_>,
@@ -162,7 +162,7 @@ impl Trainer {
         Ok((first.arrays(py)?, second.arrays(py)?))
     }
 
-    /// Writes `root`/step-NNNNNNNN in one step and returns its path; any of the three languages goes on from it.
+    /// Writes `root`/step-NNNNNNNN in one step and returns its path; any of the three languages continues from it.
     ///
     /// `data_position` counts the windows of data visited, `data_windows` how many there are, `seconds` the time spent
     /// training. `tokenizer` is a SentencePiece model to put beside the weights.

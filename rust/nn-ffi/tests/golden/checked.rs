@@ -82,7 +82,7 @@ fn place(
             (whole.clone(), whole.narrow(1, 0, inner)?.view(shape)?)
         }
     };
-    // The gap behind the last row is no part of the fixture, and that of a single row none of the tensor.
+    // The gap after the last row is not part of the fixture, and that of a single row not part of the tensor.
     content.resize(whole.len() * dtype.size(), 0xFF);
     whole.copy_from_bytes(&content)?;
     Ok(Placed { bytes: bytes.min(content.len()), whole, tensor })

@@ -90,7 +90,7 @@ fn what_is_wrong_is_found() -> Result<(), Box<dyn Error>> {
     let output = wrong.outputs.get_mut("y").ok_or("add has no y")?;
     output.bytes[..4].copy_from_slice(&1e30_f32.to_le_bytes());
     assert!(runner::run(&context, &wrong)?.iter().all(|outcome| outcome.problem.contains("element 0")));
-    // A sum over as many elements as there are, and one more, writes behind the output.
+    // A sum over as many elements as there are, and one more, writes past the output.
     let mut long = first()?;
     let n = long.scalars["n"].as_i64().ok_or("add has no n")?;
     long.scalars.insert("n".to_owned(), (n + 1).into());
