@@ -1355,6 +1355,18 @@ NNCUDA_API int32_t cuda_aux_loss_forward(nncuda_ctx *ctx, const float *probs, co
 NNCUDA_API int32_t cuda_aux_loss_backward(nncuda_ctx *ctx, const int32_t *counts, const float *grad_scale,
                                           float *dprobs, int64_t tokens, int64_t experts, float alpha);
 
+/**
+ * Mean of what was summed in parts: y = sum of weights * x / divisor, in f64 in a fixed order, rounded once. The mean of
+ * a batch's losses, of its parts' losses by their sizes, and with x = 1 the factor of a gradient, 1/tokens.
+ * @param x in f32 [n] : the parts' sums
+ * @param weights in? i32 [n] : how often each counts; null is once
+ * @param y out f32 [1] : the mean
+ * @param n size : parts
+ * @param divisor option default 1 : how many they are the sums of; at least 1
+ */
+NNCUDA_API int32_t cuda_weighted_mean(nncuda_ctx *ctx, const float *x, const int32_t *weights, float *y, int64_t n,
+                                      int64_t divisor);
+
 /* ================================================================================================================
  * section: optimizer
  * Master weights and gradients are f32, and so are the moments of adamw_step. Step, rate, norm and scales lie in device

@@ -71,3 +71,15 @@ int32_t cuda_aux_loss_backward(nncuda_ctx *ctx, const int32_t *counts, const flo
   return NN_LAUNCH(nn_aux_loss_backward_args, .counts = counts, .grad_scale = grad_scale, .dprobs = dprobs,
                    .tokens = tokens, .experts = experts, .alpha = alpha);
 }
+
+int32_t cuda_weighted_mean(nncuda_ctx *ctx, const float *x, const int32_t *weights, float *y, int64_t n,
+                           int64_t divisor) {
+  NN_BEGIN(weighted_mean);
+  NN_SIZE(n);
+  NN_IN(x, NNCUDA_F32, n);
+  NN_IN_OPT(weights, NNCUDA_I32, n);
+  NN_OUT(y, NNCUDA_F32, 1);
+  NN_REQUIRE(divisor >= 1, NNCUDA_ERROR_INVALID_VALUE, "divisor is %lld; it must be at least 1", (long long)divisor);
+  NN_FLOPS(2.0 * (double)n);
+  return NN_LAUNCH(nn_weighted_mean_args, .x = x, .weights = weights, .y = y, .n = n, .divisor = divisor);
+}

@@ -95,6 +95,7 @@
   X(cuda_cross_entropy_backward) \
   X(cuda_aux_loss_forward) \
   X(cuda_aux_loss_backward) \
+  X(cuda_weighted_mean) \
   X(cuda_adamw_step) \
   X(cuda_adamw_step_bf16) \
   X(cuda_adamw_step_f8) \

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "4974afa86614974be1fcf36291c95f6b23469f59d93f64afa4ce1903cb7ebb8b"
+const HeaderSHA256 = "45c7794a831283c2fa5bcd0c323d5f6314c5830ad20d7919143c670673594c96"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -681,6 +681,14 @@ var kernels = []Kernel{
 		{Name: "tokens", Kind: SizeParam, C: "int64_t"},
 		{Name: "experts", Kind: SizeParam, C: "int64_t"},
 		{Name: "alpha", Kind: OptionParam, C: "float"},
+	}},
+	{Name: "weighted_mean", Function: "WeightedMean", Family: "loss", Params: []Param{
+		{Name: "x", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true},
+		{Name: "weights", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[n]", Reads: true,
+			Nullable: true},
+		{Name: "y", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[1]", Writes: true},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "divisor", Kind: OptionParam, C: "int64_t"},
 	}},
 	{Name: "adamw_step", Function: "AdamWStep", Family: "optimizer", Params: []Param{
 		{Name: "grad", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true},

@@ -1120,6 +1120,18 @@ pub type cuda_aux_loss_backward = unsafe extern "C" fn(
     alpha: f32,
 ) -> i32;
 
+/// Mean of what was summed in parts: y = sum of weights \* x / divisor, in f64 in a fixed order, rounded once.
+///
+/// C: `int32_t cuda_weighted_mean(nncuda_ctx *ctx, const float *x, const int32_t *weights, float *y, int64_t n, int64_t divisor);`
+pub type cuda_weighted_mean = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    x: *const f32,
+    weights: *const i32,
+    y: *mut f32,
+    n: i64,
+    divisor: i64,
+) -> i32;
+
 /// AdamW with decoupled weight decay, for t = step\[0\] \>= 1 and g = grad \* grad_scale: m = beta1\*m +
 /// (1-beta1)\*g; v = beta2\*v + (1-beta2)\*g^2; param = param\*(1 - lr\*weight_decay) - lr \* (m/(1-beta1^t)) /
 /// (sqrt(v/(1-beta2^t)) + eps).

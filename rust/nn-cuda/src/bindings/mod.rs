@@ -11,4 +11,4 @@ pub use functions::{nncuda_ctx, nncuda_event, nncuda_graph, nncuda_stream};
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "4974afa86614974be1fcf36291c95f6b23469f59d93f64afa4ce1903cb7ebb8b";
+pub const HEADER_SHA256: &str = "45c7794a831283c2fa5bcd0c323d5f6314c5830ad20d7919143c670673594c96";
