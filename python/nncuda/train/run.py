@@ -238,7 +238,7 @@ class TrainingRun:
                 measured = None
                 if evaluated:
                     measured = held_out_loss = self.evaluate(config.eval_batches)
-                    log.write({"step": step, "held_out_loss": held_out_loss})
+                    log.write(_numbers({"step": step, "held_out_loss": held_out_loss}))
                 if saved:
                     self.save(measured)
                 yield Progress(step, loss, held_out_loss, speed, self.seconds, skipped_steps)
