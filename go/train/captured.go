@@ -105,11 +105,12 @@ func (s *capturedStep) closeUses() error {
 	return err
 }
 
-// run does a step on ids and targets [batch, length], `tokens` of which count; `update` is its last part.
+// run does a step on ids and targets [batch, length], `tokens` of which count; `update` is its last part. Without ids
+// it goes on with what the device has.
 func (s *capturedStep) run(inputs, targets []int32, tokens int, update func() error) error {
-	err := tensor.Write(s.inputs, inputs)
-	if err == nil {
-		err = tensor.Write(s.targets, targets)
+	var err error
+	if inputs != nil {
+		err = errors.Join(tensor.Write(s.inputs, inputs), tensor.Write(s.targets, targets))
 	}
 	if err == nil {
 		err = tensor.WeightedMean(s.one, nil, s.lossFactor, int64(tokens))

@@ -168,17 +168,32 @@ func (t *Trainer) TrainStep(inputs, targets []int32, batch int) (*StepResult, er
 	}
 	var result *StepResult
 	err := t.Model.Exclusive(func() error {
-		if err := t.prepare(batch, length); err != nil {
+		if err := t.doStep(inputs, targets, batch, length, tokens); err != nil {
 			return err
 		}
-		if err := t.calls.run(inputs, targets, tokens, t.update); err != nil {
-			return err
-		}
-		t.done++
 		result = &StepResult{Step: t.done, Tokens: tokens, trainer: t, calls: t.calls}
 		return nil
 	})
 	return result, err
+}
+
+// Rehearse is TrainStep for a batch of that shape of which there are no ids: on a context that measures.
+func (t *Trainer) Rehearse(batch, length int) error {
+	if measures, err := t.Model.Context().Measures(); err != nil || !measures {
+		return errors.Join(err, errors.New("a step without ids is for a context that measures"))
+	}
+	return t.Model.Exclusive(func() error { return t.doStep(nil, nil, batch, length, batch*length) })
+}
+
+func (t *Trainer) doStep(inputs, targets []int32, batch, length, tokens int) error {
+	if err := t.prepare(batch, length); err != nil {
+		return err
+	}
+	if err := t.calls.run(inputs, targets, tokens, t.update); err != nil {
+		return err
+	}
+	t.done++
+	return nil
 }
 
 // countTargets is how many targets count.
