@@ -81,8 +81,7 @@ func New(device string, options ...Option) (*Context, error) {
 		}
 		return nil, &Error{Status: status, Function: "nncuda_ctx_create", Message: fmt.Sprintf("device %q: %s", device, why)}
 	}
-	ctx := &Context{core: &core{handle: handle}, device: kind, index: index}
-	runtime.AddCleanup(ctx, func(core *core) { _ = core.close() }, ctx.core)
+	ctx := newContext(handle, kind, index)
 	if chosen.threads != 0 {
 		err = ctx.SetThreads(chosen.threads)
 	}
@@ -94,6 +93,12 @@ func New(device string, options ...Option) (*Context, error) {
 		return nil, err
 	}
 	return ctx, nil
+}
+
+func newContext(handle *C.nncuda_ctx, device Device, index int) *Context {
+	ctx := &Context{core: &core{handle: handle}, device: device, index: index}
+	runtime.AddCleanup(ctx, func(core *core) { _ = core.close() }, ctx.core)
+	return ctx
 }
 
 func parseDevice(device string) (Device, int, error) {

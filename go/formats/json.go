@@ -173,13 +173,15 @@ func encode(value any, indent string) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// MarshalJSON writes the entries in their order; null stands for what is no finite number.
+// MarshalJSON writes the entries in their order. Null stands for what is no finite number; a float that is whole has a
+// fraction of 0, so that it is read as a float again.
 func (o *Object) MarshalJSON() ([]byte, error) {
 	text := []byte{'{'}
 	for at, name := range o.names {
 		value := o.values[name]
-		if number, ok := value.(float64); ok && (math.IsNaN(number) || math.IsInf(number, 0)) {
-			value = nil
+		number, isFloat := value.(float64)
+		if math.IsNaN(number) || math.IsInf(number, 0) {
+			value, isFloat = nil, false
 		}
 		key, err := JSONLine(name)
 		if err != nil {
@@ -192,26 +194,30 @@ func (o *Object) MarshalJSON() ([]byte, error) {
 		if at > 0 {
 			text = append(text, ',')
 		}
-		text = append(append(append(text, key...), ':'), entry...)
+		text = append(append(append(text, key...), ':'), bytes.TrimSpace(entry)...)
+		if isFloat && !bytes.ContainsAny(entry, ".e") {
+			text = append(text, ".0"...)
+		}
 	}
 	return append(text, '}'), nil
 }
 
 // Shown is a value as messages show it, cut off where it is long.
 func Shown(value any) string {
-	number, isFloat := value.(float64)
-	if math.IsNaN(number) || math.IsInf(number, 0) {
-		return "not finite"
+	switch value := value.(type) {
+	case string:
+		quoted := strconv.Quote(value)
+		return Excerpt("'" + quoted[1:len(quoted)-1] + "'")
+	case float64:
+		if math.IsNaN(value) || math.IsInf(value, 0) {
+			return "not finite"
+		}
 	}
-	line, err := JSONLine(value)
+	line, err := JSONLine(NewObject("", value)) // as in an object, where a float stays one
 	if err != nil {
 		return Excerpt(fmt.Sprint(value))
 	}
-	text := strings.TrimSpace(string(line))
-	if isFloat && !strings.ContainsAny(text, ".e") {
-		text += ".0" // where a whole number is wanted, this is none
-	}
-	return Excerpt(text)
+	return Excerpt(string(line[len(`{"":`) : len(line)-len("}\n")]))
 }
 
 // Excerpt is a text from a file as messages show it, cut off where it is long.

@@ -105,7 +105,7 @@ func TestJSONFilesThatAreRefused(t *testing.T) {
 		"cut":  {`{"a": `, "is not JSON (unexpected EOF, at byte 5)"},
 		"list": {`[1]`, "is not a JSON object"},
 		"text": {"\xff\xfe", "is not JSON (it is not UTF-8)"},
-		"keys": {`{"a": 1, "a": 1}`, "is not JSON (the key \"a\" is twice in one object, at byte 12)"},
+		"keys": {`{"a": 1, "a": 1}`, "is not JSON (the key 'a' is twice in one object, at byte 12)"},
 		"size": {strings.Repeat(" ", formats.JSONBytes+1),
 			"has 4194305 bytes; a file of its kind may have at most 4194304"},
 	} {
@@ -124,9 +124,9 @@ func TestJSONFilesThatAreRefused(t *testing.T) {
 
 func TestValuesAreShown(t *testing.T) {
 	for wanted, value := range map[string]any{
-		"null": nil, "true": true, "-3": int64(-3), "0.5": 0.5, "2.0": 2.0, "not finite": math.NaN(), `"it's\n"`: "it's\n",
-		`[1,"a"]`: []any{int64(1), "a"}, `{"a":{}}`: formats.NewObject("a", formats.NewObject()),
-		`"` + strings.Repeat("9", 99) + "…": strings.Repeat("9", 200),
+		"null": nil, "true": true, "-3": int64(-3), "0.5": 0.5, "2.0": 2.0, "not finite": math.NaN(), `'it's\n'`: "it's\n",
+		`[1,"a"]`: []any{int64(1), "a"}, `{"a":{},"b":3.0}`: formats.NewObject("a", formats.NewObject(), "b", 3.0),
+		"'" + strings.Repeat("9", 99) + "…": strings.Repeat("9", 200),
 	} {
 		if found := formats.Shown(value); found != wanted {
 			t.Errorf("%v is shown as %s, not %s", value, found, wanted)

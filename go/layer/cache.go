@@ -2,6 +2,7 @@ package layer
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/tensor"
@@ -61,9 +62,11 @@ func NewKVCache(
 	return cache, nil
 }
 
+// KeysAndValues are those of each layer, f32 or 16 bits [batch, capacity, kv_heads, head_dim].
+func (c *KVCache) KeysAndValues() []*tensor.Tensor { return slices.Concat(c.keys, c.values) }
+
 func (c *KVCache) tensors() []*tensor.Tensor {
-	all := append([]*tensor.Tensor{c.counters, c.cosine, c.sine, c.positions}, c.keys...)
-	return append(all, c.values...)
+	return append(c.KeysAndValues(), c.counters, c.cosine, c.sine, c.positions)
 }
 
 // Close frees the cache.

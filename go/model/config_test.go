@@ -29,7 +29,7 @@ func TestPresets(t *testing.T) {
 		}
 	}
 	if _, err := model.Preset("huge"); err == nil ||
-		err.Error() != "there is no preset \"huge\"; there are 6.9b, demo, small" {
+		err.Error() != "there is no preset 'huge'; there are 6.9b, demo, small" {
 		t.Error(err)
 	}
 }
@@ -45,9 +45,9 @@ func parse(t testing.TB, text string) *formats.Object {
 
 func TestOptionsThatAreRefused(t *testing.T) {
 	for text, words := range map[string]string{
-		`{"layers": 3}`:                                       "there is no model option \"layers\"; did you mean num_layers?",
+		`{"layers": 3}`:                                       "there is no model option 'layers'; did you mean num_layers?",
 		`{"num_layers": 0}`:                                   "num_layers is 0; it must be a whole number, from 1 to 2147483647",
-		`{"num_layers": "2"}`:                                 "num_layers is \"2\"; it must be a whole number",
+		`{"num_layers": "2"}`:                                 "num_layers is '2'; it must be a whole number",
 		`{"num_layers": 2.0}`:                                 "num_layers is 2.0; it must be a whole number",
 		`{"num_layers": true}`:                                "num_layers is true; it must be a whole number",
 		`{"num_layers": null}`:                                "num_layers is null; it must be a whole number",
@@ -163,25 +163,25 @@ func with(t testing.TB, entries string) *formats.Object {
 
 func TestMixtralThatIsRefused(t *testing.T) {
 	for change, words := range map[string]string{
-		`"model_type": "llama"`:                                      "is \"llama\"; this program reads \"mixtral\"",
+		`"model_type": "llama"`:                                      "is 'llama'; this program reads 'mixtral'",
 		`"model_type": null`:                                         "the model_type is null",
-		`"hidden_act": "gelu"`:                                       "hidden_act is \"gelu\"; this model has \"silu\"",
+		`"hidden_act": "gelu"`:                                       "hidden_act is 'gelu'; this model has 'silu'",
 		`"tie_word_embeddings": true`:                                "tie_word_embeddings is true; this model has false",
 		`"tie_word_embeddings": {}`:                                  "tie_word_embeddings is {}; this model has false",
 		`"vocab_size": null`:                                         "vocab_size is missing",
-		`"hidden_size": "x"`:                                         "hidden_size is \"x\"; it must be a whole number",
+		`"hidden_size": "x"`:                                         "hidden_size is 'x'; it must be a whole number",
 		`"num_attention_heads": 0`:                                   "num_attention_heads is 0; it must be",
 		`"num_hidden_layers": -1`:                                    "num_layers is -1; it must be",
 		`"sliding_window": 64`:                                       "attends to all of its context (128)",
 		`"sliding_window": NaN`:                                      "sliding_window is not finite",
 		`"sliding_window": "all"`:                                    "it must be a number or null",
-		`"rope_theta": "big"`:                                        "rope_theta is \"big\"; it must be a number, from 1",
+		`"rope_theta": "big"`:                                        "rope_theta is 'big'; it must be a number, from 1",
 		`"rope_theta": -1`:                                           "rope_theta is -1; it must be a number, from 1 to 1e+12",
-		`"rope_scaling": {"type": "yarn"}`:                           "type \"yarn\"; this model has \"default\"",
+		`"rope_scaling": {"type": "yarn"}`:                           "type 'yarn'; this model has 'default'",
 		`"rope_parameters": {"rope_type": ["x"]}`:                    "rotary embedding of type [\"x\"]",
 		`"rope_parameters": 3`:                                       "rope_parameters is 3; it must be an object",
-		`"nncuda": 3`:                                                "under \"nncuda\" must be among extended_context",
-		`"nncuda": {"depth": 3}`:                                     "the options under \"nncuda\" must be among",
+		`"nncuda": 3`:                                                "under 'nncuda' must be among extended_context",
+		`"nncuda": {"depth": 3}`:                                     "the options under 'nncuda' must be among",
 		`"nncuda": {"extended_context": 64}`:                         "extended_context is 64; it must be",
 		`"nncuda": {"norm_topk_prob": null}`:                         "norm_topk_prob is null; it must be true or false",
 		`"num_local_experts": 1000000, "num_hidden_layers": 1000000`: "make 3000007000003 tensors",

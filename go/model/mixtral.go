@@ -66,7 +66,7 @@ func (c Config) Mixtral() *formats.Object {
 func ConfigFromMixtral(values *formats.Object) (Config, error) {
 	config := Default()
 	if kind := values.Get("model_type"); kind != "mixtral" {
-		return config, fmt.Errorf("the model_type is %s; this program reads \"mixtral\"", formats.Shown(kind))
+		return config, fmt.Errorf("the model_type is %s; this program reads 'mixtral'", formats.Shown(kind))
 	}
 	for _, needed := range []struct {
 		name  string
@@ -164,7 +164,7 @@ func ropeBase(values *formats.Object) (float64, error) {
 	for _, name := range []string{"rope_type", "type"} {
 		if rope.Has(name) {
 			if kind := rope.Get(name); !sameScalar(kind, "default") {
-				return 0, fmt.Errorf("rotary embedding of type %s; this model has \"default\"", formats.Shown(kind))
+				return 0, fmt.Errorf("rotary embedding of type %s; this model has 'default'", formats.Shown(kind))
 			}
 			break
 		}
@@ -179,7 +179,7 @@ func ropeBase(values *formats.Object) (float64, error) {
 }
 
 func ownOptions(values *formats.Object) (*formats.Object, error) {
-	wrong := fmt.Errorf("the options under \"nncuda\" must be among %s", strings.Join(ownNames, ", "))
+	wrong := fmt.Errorf("the options under 'nncuda' must be among %s", strings.Join(ownNames, ", "))
 	if !values.Has("nncuda") {
 		return formats.NewObject(), nil
 	}

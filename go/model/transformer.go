@@ -165,27 +165,38 @@ func (m *MoETransformer) Evaluate(ids, targets []int32, batch int) (total float6
 		return 0, 0, fmt.Errorf("there are %d targets for %d ids", len(targets), len(ids))
 	}
 	err = m.run(func(p *layer.Pass) {
-		inputs, wanted := upload(p, ids), upload(p, targets)
-		x := m.stream(p, inputs, batch)
-		for _, chunk := range m.chunks(len(ids)) {
-			logits := m.logits(p, p.Narrow(x, 0, chunk.start, chunk.rows))
-			loss, valid := p.Empty(cuda.F32, 1), p.Empty(cuda.I32, 1)
-			lse := p.Empty(cuda.F32, chunk.rows)
-			part := p.Narrow(wanted, 0, chunk.start, chunk.rows)
-			p.Check(tensor.CrossEntropyForward(logits, part, nil, lse, loss, valid, IgnoreIndex))
-			sum, err := tensor.Read[float32](loss)
-			p.Check(err)
-			number, err := tensor.Read[int32](valid)
-			p.Check(err)
-			if p.Err() != nil {
-				return
-			}
-			total += float64(sum[0])
-			count += int64(number[0])
-			p.Free(logits, loss, valid, lse)
-		}
+		inputs, wanted := p.View(upload(p, ids), batch, -1), p.View(upload(p, targets), batch, -1)
+		total, count = m.EvaluateOn(p, inputs, wanted)
 	})
 	return total, count, err
+}
+
+// EvaluateOn is Evaluate of ids and targets i32 [batch, length] on the device.
+func (m *MoETransformer) EvaluateOn(p *layer.Pass, ids, targets *tensor.Tensor) (total float64, count int64) {
+	batch, tokens := ids.Dim(0), ids.Size()
+	targets = p.View(targets, tokens)
+	x := m.stream(p, p.View(ids, tokens), batch)
+	chunks := m.chunks(tokens)
+	losses, valid := p.Empty(cuda.F32, len(chunks)), p.Empty(cuda.I32, len(chunks))
+	for piece, chunk := range chunks {
+		logits := m.logits(p, p.Narrow(x, 0, chunk.start, chunk.rows))
+		lse, part := p.Empty(cuda.F32, chunk.rows), p.Narrow(targets, 0, chunk.start, chunk.rows)
+		loss, counted := p.Narrow(losses, 0, piece, 1), p.Narrow(valid, 0, piece, 1)
+		p.Check(tensor.CrossEntropyForward(logits, part, nil, lse, loss, counted, IgnoreIndex))
+		p.Free(logits, lse)
+	}
+	sum := p.Empty(cuda.F32, 1)
+	p.Check(tensor.WeightedMean(losses, nil, sum, 1))
+	sums, err := tensor.Read[float32](sum)
+	p.Check(err)
+	counts, err := tensor.Read[int32](valid)
+	if p.Check(err); p.Err() != nil {
+		return 0, 0
+	}
+	for _, number := range counts {
+		count += int64(number)
+	}
+	return float64(sums[0]), count
 }
 
 // run runs a pass that has the model to itself.

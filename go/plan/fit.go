@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"errors"
 	"iter"
 	"slices"
 
+	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/train"
@@ -27,7 +29,7 @@ type Way struct {
 // One option of each kind is tried alone, with as little of it as will do, then they are tried together; none of these
 // changes what is trained, up to rounding and what micro-batches balance. Shorter sequences, which do, come last.
 func WaysToFit(
-	config model.Config, options train.Config, machine Machine, free int, heldOut bool,
+	config model.Config, options train.Config, machine cuda.Machine, free int, heldOut bool,
 ) (ways []Way, least *Way, err error) {
 	for kind := range changesToTry(config, options) {
 		for _, changes := range kind {
@@ -42,6 +44,9 @@ func WaysToFit(
 				return nil, nil, err
 			}
 			planned, err := Training(config, changed, machine, heldOut)
+			if errors.Is(err, ErrTooLarge) {
+				continue
+			}
 			if err != nil {
 				return nil, nil, err
 			}

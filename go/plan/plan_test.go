@@ -79,7 +79,7 @@ func TestPlanIsWhatIsMeasured(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/capture=%v", of.name, capture), func(t *testing.T) {
 				ctx, options := withlibrary.Context(t, cuda.WithThreads(2)), trainOptions()
 				of.options(&options)
-				machine := must(plan.MachineOf(ctx))(t)
+				machine := must(ctx.Machine())(t)
 				made := must(model.New(ctx, of.model, options.Precision, 1))(t)
 				trainer := must(train.NewTrainer(made, options))(t)
 				trainer.NoCapture = !capture
@@ -149,7 +149,7 @@ func TestInference(t *testing.T) {
 		for _, err := range infer.Batch(context.Background(), made, request) {
 			check(t, err)
 		}
-		machine := must(plan.MachineOf(ctx))(t)
+		machine := must(ctx.Machine())(t)
 		planned := must(plan.Inference(wide(), precision, machine, 3, 256, 200))(t)
 		near(t, string(precision), planned.Peak, must(ctx.BytesPeak())(t))
 		check(t, made.Close())
@@ -158,7 +158,7 @@ func TestInference(t *testing.T) {
 
 // Each way, taken, needs what it says; none is one that a smaller change makes needless.
 func TestWaysToFit(t *testing.T) {
-	machine, options := plan.Machine{Engine: "cpu", Threads: 2, ISA: "avx512"}, trainOptions()
+	machine, options := cuda.Machine{Device: cuda.CPU, Threads: 2}, trainOptions()
 	needed := must(plan.Training(wide(), options, machine, true))(t).Held
 	for _, percent := range []int{95, 80, 60, 50} {
 		free := needed * percent / 100
@@ -187,7 +187,7 @@ func TestWaysToFit(t *testing.T) {
 }
 
 func TestWhatCannotBePlanned(t *testing.T) {
-	machine := plan.Machine{Engine: "cpu", Threads: 1, ISA: "avx2"}
+	machine := cuda.Machine{Device: cuda.CPU, Threads: 1}
 	refused := func(words string, err error) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), words) {
@@ -222,7 +222,7 @@ func TestWhatCannotBePlanned(t *testing.T) {
 func TestPagesOfAGPU(t *testing.T) {
 	options := trainOptions()
 	options.Precision, options.ActivationCheckpointing = model.BF16, 1
-	planned := must(plan.Training(wide(), options, plan.Machine{Engine: "cuda"}, true))(t)
+	planned := must(plan.Training(wide(), options, cuda.Machine{Device: cuda.CUDA, Capability: 90}, true))(t)
 	if planned.Held <= planned.Peak || float64(planned.Held) > 1.2*float64(planned.Peak) {
 		t.Errorf("held are %d bytes for %d", planned.Held, planned.Peak)
 	}

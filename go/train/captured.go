@@ -21,11 +21,11 @@ type capturedStep struct {
 	model         *model.MoETransformer
 	batch, length int
 	capture       bool
-	refusal       string    // why the library could not capture a step; "" while it was not asked or could
-	sizes, pieces []int     // sequences of each micro-batch, and its partial sums of the loss
-	shares        []float64 // of each micro-batch in the whole batch
+	refusal       string // why the library could not capture a step; "" while it was not asked or could
+	sizes, pieces []int  // sequences of each micro-batch, and its partial sums of the loss
 
 	inputs, targets                    *tensor.Tensor // i32 [batch, length]
+	one, weights                       *tensor.Tensor // f32 [1], 1; i32 [micro-batches], sequences of each
 	lossFactor, auxFactors             *tensor.Tensor // f32 [1], f32 [micro-batches]
 	scaling                            *lossScaling
 	scaledLossFactor, scaledAuxFactors *tensor.Tensor // of the same shapes; nil without scaling
@@ -43,23 +43,28 @@ func newCapturedStep(
 ) (*capturedStep, error) {
 	s := &capturedStep{model: m, batch: batch, length: length, capture: capture, scaling: scaling}
 	s.first = fmt.Sprintf("the first step of batches %s runs call by call", s.shape())
-	factors, sums := []float32{}, 0
+	weights, sums := []int32{}, 0
 	for start := 0; start < batch; start += micro {
 		size := min(micro, batch-start)
 		s.sizes = append(s.sizes, size)
 		s.pieces = append(s.pieces, m.LossPieces(size*length))
-		s.shares = append(s.shares, float64(size)/float64(batch))
-		factors = append(factors, float32(float64(size)/float64(batch)))
+		weights = append(weights, int32(size))
 		sums += s.pieces[len(s.pieces)-1]
 	}
 	err := layer.Run(m.Context(), func(p *layer.Pass) {
 		s.inputs, s.targets = p.Empty(cuda.I32, batch, length), p.Empty(cuda.I32, batch, length)
-		s.lossFactor, s.auxFactors = p.Empty(cuda.F32, 1), p.Empty(cuda.F32, len(factors))
-		p.Check(tensor.Write(s.auxFactors, factors))
-		if scaling != nil {
-			s.scaledLossFactor, s.scaledAuxFactors = p.Empty(cuda.F32, 1), p.Empty(cuda.F32, len(factors))
+		s.one, s.weights = p.Empty(cuda.F32, 1), p.Empty(cuda.I32, len(weights))
+		p.Check(tensor.Write(s.one, []float32{1}))
+		p.Check(tensor.Write(s.weights, weights))
+		s.lossFactor, s.auxFactors = p.Empty(cuda.F32, 1), p.Empty(cuda.F32, len(weights))
+		for at := range weights {
+			factor := p.Narrow(s.auxFactors, 0, at, 1)
+			p.Check(tensor.WeightedMean(s.one, p.Narrow(s.weights, 0, at, 1), factor, int64(batch)))
 		}
-		s.losses, s.aux = p.Empty(cuda.F32, sums), p.Empty(cuda.F32, len(factors))
+		if scaling != nil {
+			s.scaledLossFactor, s.scaledAuxFactors = p.Empty(cuda.F32, 1), p.Empty(cuda.F32, len(weights))
+		}
+		s.losses, s.aux = p.Empty(cuda.F32, sums), p.Empty(cuda.F32, len(weights))
 		for _, made := range s.tensors() {
 			p.Keep(made)
 		}
@@ -71,7 +76,7 @@ func newCapturedStep(
 func (s *capturedStep) shape() string { return fmt.Sprintf("[%d, %d]", s.batch, s.length) }
 
 func (s *capturedStep) tensors() []*tensor.Tensor {
-	all := []*tensor.Tensor{s.inputs, s.targets, s.lossFactor, s.auxFactors, s.losses, s.aux}
+	all := []*tensor.Tensor{s.inputs, s.targets, s.one, s.weights, s.lossFactor, s.auxFactors, s.losses, s.aux}
 	if s.scaling != nil {
 		all = append(all, s.scaledLossFactor, s.scaledAuxFactors)
 	}
@@ -100,14 +105,15 @@ func (s *capturedStep) closeUses() error {
 	return err
 }
 
-// run does a step on ids and targets [batch, length], `tokens` of which count; `update` is its last part.
+// run does a step on ids and targets [batch, length], `tokens` of which count; `update` is its last part. Without ids
+// it goes on with what the device has.
 func (s *capturedStep) run(inputs, targets []int32, tokens int, update func() error) error {
-	err := tensor.Write(s.inputs, inputs)
-	if err == nil {
-		err = tensor.Write(s.targets, targets)
+	var err error
+	if inputs != nil {
+		err = errors.Join(tensor.Write(s.inputs, inputs), tensor.Write(s.targets, targets))
 	}
 	if err == nil {
-		err = tensor.Write(s.lossFactor, []float32{float32(1 / float64(tokens))})
+		err = tensor.WeightedMean(s.one, nil, s.lossFactor, int64(tokens))
 	}
 	if err != nil {
 		return err

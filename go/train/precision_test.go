@@ -345,7 +345,7 @@ func TestStatesOfLossScaling(t *testing.T) {
 		t.Errorf("%+v", *state.LossScaling)
 	}
 	object := state.Object().Get("loss_scaling").(*formats.Object)
-	if found := formats.Shown(object); found != `{"scale":1024,"good_steps":2,"skipped":1}` {
+	if found := formats.Shown(object); found != `{"scale":1024.0,"good_steps":2,"skipped":1}` {
 		t.Error(found)
 	}
 	const whole = `{"scale": 1024, "good_steps": 2, "skipped": 1}`
@@ -357,7 +357,7 @@ func TestStatesOfLossScaling(t *testing.T) {
 		{`1024`, `0`}:           "the scale of loss_scaling is 0; it must be a number, 2^-24",
 		{`1024`, `16777217`}:    "the scale of loss_scaling is 16777217; it must be a number",
 		{`1024`, `NaN`}:         "the scale of loss_scaling is not finite; it must be a number",
-		{`1024`, `"big"`}:       "the scale of loss_scaling is \"big\"; it must be a number",
+		{`1024`, `"big"`}:       "the scale of loss_scaling is 'big'; it must be a number",
 		{`"good_steps": 2`, `"good_steps": 2147483648`}: "good_steps of loss_scaling is 2147483648; it must be a whole",
 		{`"good_steps": 2`, `"good_steps": -1`}:         "good_steps of loss_scaling is -1; it must be a whole",
 		{`"skipped": 1`, `"skipped": 4`}:                "skipped of loss_scaling is 4; it must be a whole number, 0 to 3",

@@ -14,6 +14,7 @@ import (
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/tensor"
 	"github.com/nncuda/nncuda/go/tokenizer"
 )
 
@@ -386,7 +387,7 @@ func (r *Run) Evaluate(batches int) (float64, error) {
 	if size == 0 {
 		size = config.BatchSize
 	}
-	total, count := 0.0, int64(0)
+	sums, count := []float32{}, int64(0)
 	for _, windows := range r.HeldOut.spread(size, batches) {
 		inputs, targets, err := r.HeldOut.Take(windows)
 		if err != nil {
@@ -396,9 +397,14 @@ func (r *Run) Evaluate(batches int) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		total, count = total+part, count+tokens
+		sums, count = append(sums, float32(part)), count+tokens
 	}
-	return total / float64(count), nil
+	parts, err := tensor.From(r.Trainer.Model.Context(), sums)
+	if err != nil {
+		return 0, err
+	}
+	mean, err := weightedMean(parts, nil, int(count))
+	return mean, errors.Join(err, parts.Close())
 }
 
 // Save writes a checkpoint of this moment and removes those that are not to be kept. heldOutLoss may be nil.

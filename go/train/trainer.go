@@ -168,17 +168,32 @@ func (t *Trainer) TrainStep(inputs, targets []int32, batch int) (*StepResult, er
 	}
 	var result *StepResult
 	err := t.Model.Exclusive(func() error {
-		if err := t.prepare(batch, length); err != nil {
+		if err := t.doStep(inputs, targets, batch, length, tokens); err != nil {
 			return err
 		}
-		if err := t.calls.run(inputs, targets, tokens, t.update); err != nil {
-			return err
-		}
-		t.done++
 		result = &StepResult{Step: t.done, Tokens: tokens, trainer: t, calls: t.calls}
 		return nil
 	})
 	return result, err
+}
+
+// Rehearse is TrainStep for a batch of that shape of which there are no ids: on a context that measures.
+func (t *Trainer) Rehearse(batch, length int) error {
+	if measures, err := t.Model.Context().Measures(); err != nil || !measures {
+		return errors.Join(err, errors.New("a step without ids is for a context that measures"))
+	}
+	return t.Model.Exclusive(func() error { return t.doStep(nil, nil, batch, length, batch*length) })
+}
+
+func (t *Trainer) doStep(inputs, targets []int32, batch, length, tokens int) error {
+	if err := t.prepare(batch, length); err != nil {
+		return err
+	}
+	if err := t.calls.run(inputs, targets, tokens, t.update); err != nil {
+		return err
+	}
+	t.done++
+	return nil
 }
 
 // countTargets is how many targets count.
@@ -305,28 +320,17 @@ type StepResult struct {
 
 // Loss is the mean cross-entropy over the targets of the whole batch, in nats.
 func (r *StepResult) Loss() (float64, error) {
-	values, err := read[float32](r.trainer, r.calls.losses)
-	if err != nil {
-		return 0, err
-	}
-	parts := make([]float64, len(values))
-	for at, value := range values {
-		parts[at] = float64(value)
-	}
-	return exactSum(parts) / float64(r.Tokens), nil
+	return r.mean(r.calls.losses, nil, r.Tokens)
 }
 
 // AuxLoss is the load-balancing loss, the mean over the micro-batches by their tokens.
 func (r *StepResult) AuxLoss() (float64, error) {
-	values, err := read[float32](r.trainer, r.calls.aux)
-	if err != nil {
-		return 0, err
-	}
-	parts := make([]float64, len(values))
-	for at, value := range values {
-		parts[at] = r.calls.shares[at] * float64(value)
-	}
-	return exactSum(parts), nil
+	return r.mean(r.calls.aux, r.calls.weights, r.calls.batch)
+}
+
+func (r *StepResult) mean(of, weights *tensor.Tensor, divisor int) (mean float64, err error) {
+	err = r.trainer.Model.Exclusive(func() (err error) { mean, err = weightedMean(of, weights, divisor); return err })
+	return mean, err
 }
 
 // ExpertCounts are the slots that chose each expert in the last micro-batch, dropped ones included, a row a layer.
@@ -411,6 +415,18 @@ func (r *StepResult) scalar(of *tensor.Tensor) (float64, error) {
 func read[T tensor.Element](t *Trainer, of *tensor.Tensor) (values []T, err error) {
 	err = t.Model.Exclusive(func() (err error) { values, err = tensor.Read[T](of); return err })
 	return values, err
+}
+
+// weightedMean reads the mean of what was summed in parts; `weights` may be nil.
+func weightedMean(parts, weights *tensor.Tensor, divisor int) (mean float64, err error) {
+	y, err := tensor.New(parts.Context(), cuda.F32, 1)
+	if err != nil {
+		return 0, err
+	}
+	if err = tensor.WeightedMean(parts, weights, y, int64(divisor)); err == nil {
+		mean, err = scalar(y)
+	}
+	return mean, errors.Join(err, y.Close())
 }
 
 func scalar(of *tensor.Tensor) (float64, error) {

@@ -224,16 +224,19 @@ func presetVocabulary(file *configFile, preset string) int {
 
 var gpu = regexp.MustCompile(`^cuda(:[0-9]+)?$`)
 
-// machine gives what decides how much scratch is taken, and the memory that is free.
-func (f *planFlags) machine() (machine plan.Machine, free int, err error) {
+// usualGPU is what is planned for where no GPU is here: an H100.
+var usualGPU = cuda.Machine{Device: cuda.CUDA, Capability: 90}
+
+// machine gives the device to plan for, and the memory that is free.
+func (f *planFlags) machine() (machine cuda.Machine, free int, err error) {
 	if f.available >= 0 && gpu.MatchString(f.device.device) {
-		return plan.Machine{Engine: "cuda"}, int(f.available), nil
+		return usualGPU, int(f.available), nil
 	}
 	ctx, err := f.device.open()
 	if err != nil {
 		return machine, 0, err
 	}
-	machine, err = plan.MachineOf(ctx)
+	machine, err = ctx.Machine()
 	free = int(f.available)
 	if f.available < 0 && err == nil {
 		free, err = freeMemory(ctx)
@@ -257,12 +260,16 @@ func requireFit(ctx *cuda.Context, config model.Config, options train.Config, he
 }
 
 func requireFitIn(free int, ctx *cuda.Context, config model.Config, options train.Config, heldOut bool) error {
-	machine, err := plan.MachineOf(ctx)
+	machine, err := ctx.Machine()
 	if err != nil {
 		return err
 	}
 	memory, err := plan.Training(config, options, machine, heldOut)
-	if err != nil || memory.Held <= free {
+	needs := bytesText(memory.Held)
+	switch {
+	case errors.Is(err, plan.ErrTooLarge):
+		needs = "more memory than any machine has"
+	case err != nil || memory.Held <= free:
 		return err
 	}
 	ways, least, err := plan.WaysToFit(config, options, machine, free, heldOut)
@@ -273,15 +280,17 @@ func requireFitIn(free int, ctx *cuda.Context, config model.Config, options trai
 	if kind, index := ctx.Device(); kind != cuda.CPU {
 		device = fmt.Sprintf("cuda:%d", index)
 	}
-	problem := fmt.Sprintf("this run needs %s; %s has %s free. ", bytesText(memory.Held), device, bytesText(free))
+	problem := fmt.Sprintf("this run needs %s; %s has %s free.", needs, device, bytesText(free))
 	if len(ways) > 0 {
 		texts := make([]string, len(ways))
 		for at, way := range ways {
 			texts[at] = wayText(way)
 		}
-		problem += "It fits with " + strings.Join(texts, "; or with ") + "."
-	} else if least != nil {
-		problem += fmt.Sprintf("The least that options can reach is %s: the model itself is too large.", wayText(*least))
+		problem += " It fits with " + strings.Join(texts, "; or with ") + "."
+	} else {
+		if least != nil {
+			problem += fmt.Sprintf(" The least that options can reach is %s: the model itself is too large.", wayText(*least))
+		}
 		smaller, err := usualRun(machine)
 		if err != nil {
 			return err
@@ -294,7 +303,7 @@ func requireFitIn(free int, ctx *cuda.Context, config model.Config, options trai
 }
 
 // usualRun is the memory that the usual preset takes.
-func usualRun(machine plan.Machine) (int, error) {
+func usualRun(machine cuda.Machine) (int, error) {
 	config, err := model.Preset(model.UsualPreset)
 	if err != nil {
 		return 0, err

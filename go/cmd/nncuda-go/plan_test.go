@@ -85,8 +85,8 @@ func TestWrongPlans(t *testing.T) {
 		words     string
 		arguments string
 	}{
-		{exitUsage, "\"much\" is not a number of bytes, such as 141GB or 24GiB", "--available much"},
-		{exitUsage, "\"9e18GB\" is not a number of bytes", "--available 9e18GB"},
+		{exitUsage, "'much' is not a number of bytes, such as 141GB or 24GiB", "--available much"},
+		{exitUsage, "'9e18GB' is not a number of bytes", "--available 9e18GB"},
 		{exitUsage, "--prompt is for --inference", "--prompt 3"},
 		{exitUsage, "'--prompt': 0 is not in the range x>=1", "--inference --prompt 0"},
 		{exitUsage, "threads", "--threads 257"},
