@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "45c7794a831283c2fa5bcd0c323d5f6314c5830ad20d7919143c670673594c96"
+const HeaderSHA256 = "88548923ac611df7b54303d36ed576926eee8c7a78896e0f92649a2e8413a4a3"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
