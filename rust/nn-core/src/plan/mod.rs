@@ -132,6 +132,9 @@ pub fn plan_inference(
         let problem = format!("a prompt has {prompt} tokens; it must have 1 to {capacity}, the tokens of a sequence");
         return Err(Error::value(problem));
     }
+    if capacity > MOST_TOKENS {
+        return Err(too_large());
+    }
     sized(|| {
         check_tensors(config)?;
         let ctx = Context::measuring(machine)?;
@@ -156,6 +159,8 @@ pub fn plan_inference(
     })
 }
 
+/// The longest sequence that is planned: a prompt is run part by part.
+const MOST_TOKENS: usize = 1 << 25;
 /// More tensors than a model may have: each takes some memory of the host.
 const MAX_TENSORS: usize = 1 << 18;
 
@@ -168,15 +173,15 @@ fn check_tensors(config: &MoEConfig) -> Result<()> {
     Err(Error::value(problem))
 }
 
+fn too_large() -> Error {
+    Error::value("the sizes make a run of more memory than any machine has")
+}
+
 /// What `plan` gives; sizes that are beyond all addresses are a wrong value.
 fn sized(plan: impl FnOnce() -> Result<MemoryPlan>) -> Result<MemoryPlan> {
     plan().map_err(|error| match error {
-        Error::Device(nn_ffi::Error::Shape { .. }) => {
-            Error::value("the sizes make a run of more memory than any machine has")
-        }
-        Error::Device(inner) if inner.status() == Some(Status::OutOfMemory) => {
-            Error::value("the sizes make a run of more memory than any machine has")
-        }
+        Error::Device(nn_ffi::Error::Shape { .. }) => too_large(),
+        Error::Device(inner) if inner.status() == Some(Status::OutOfMemory) => too_large(),
         other => other,
     })
 }
