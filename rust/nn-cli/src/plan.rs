@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 use nn_core::format::{Table, Value};
 use nn_core::model::{MoEConfig, PRESETS, USUAL_PRESET};
-use nn_core::plan::{KINDS, Machine, MemoryPlan, Way, parameters_by_kind, plan_inference, plan_training, ways_to_fit};
+use nn_core::plan::{KINDS, MemoryPlan, Way, parameters_by_kind, plan_inference, plan_training, ways_to_fit};
 use nn_core::train::{TrainConfig, open_shards};
 use nn_core::{Error, Result};
-use nn_ffi::Context;
+use nn_ffi::{Context, Machine};
 
 use crate::failure::Failure;
 use crate::flags::{ConfigFile, ConfigFlags, DeviceFlags};
@@ -88,6 +88,9 @@ fn bytes(text: &str) -> Option<usize> {
     (size < 9_223_372_036_854_775_808.0).then_some(size as usize)
 }
 
+/// Compute capability of the GPU that is planned for where none is here: H100.
+const USUAL_CAPABILITY: u32 = 90;
+
 /// What was planned, for what, and what would make it fit.
 struct Planned {
     model: MoEConfig,
@@ -118,11 +121,11 @@ pub(crate) fn run(mut arguments: Arguments) -> std::result::Result<(), Failure> 
     let mut ways = Vec::new();
     let memory = if arguments.inference {
         let prompt = arguments.prompt.map_or(capacity.max(0) as usize, |prompt| prompt as usize);
-        plan_inference(&model, train.precision, &machine, train.batch_size, capacity, prompt)?
+        plan_inference(&model, train.precision, machine, train.batch_size, capacity, prompt)?
     } else {
-        let memory = plan_training(&model, &train, &machine, true)?;
+        let memory = plan_training(&model, &train, machine, true)?;
         if memory.held > free {
-            ways = ways_to_fit(&model, &train, &machine, free, true)?.0;
+            ways = ways_to_fit(&model, &train, machine, free, true)?.0;
         }
         memory
     };
@@ -153,14 +156,14 @@ fn machine(arguments: &Arguments) -> Result<(Machine, usize)> {
                 .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit()))
     });
     if let (Some(available), true) = (arguments.available, gpu) {
-        return Ok((Machine::gpu(), available));
+        return Ok((Machine::Cuda { capability: Some(USUAL_CAPABILITY), multiprocessors: None }, available));
     }
     let ctx = DeviceFlags::new(&arguments.device, arguments.threads).open()?;
     let free = match arguments.available {
         Some(available) => available,
         None => ctx.memory_info()?.0,
     };
-    Ok((Machine::of(&ctx)?, free))
+    Ok((ctx.machine()?, free))
 }
 
 /// `Error::OutOfMemory`, with up to three computed ways out, when a run needs more than the device has free.
@@ -169,12 +172,12 @@ pub(crate) fn require_fit(ctx: &Context, model: &MoEConfig, train: &TrainConfig,
 }
 
 fn require_fit_in(free: usize, ctx: &Context, model: &MoEConfig, train: &TrainConfig, held_out: bool) -> Result<()> {
-    let machine = Machine::of(ctx)?;
-    let memory = plan_training(model, train, &machine, held_out)?;
+    let machine = ctx.machine()?;
+    let memory = plan_training(model, train, machine, held_out)?;
     if memory.held <= free {
         return Ok(());
     }
-    let (ways, least) = ways_to_fit(model, train, &machine, free, held_out)?;
+    let (ways, least) = ways_to_fit(model, train, machine, free, held_out)?;
     let [needed, there] = [memory.held, free].map(|bytes| bytes_text(bytes as u64));
     let mut problem = format!("this run needs {needed}; {} has {there} free. ", ctx.device());
     if !ways.is_empty() {
@@ -183,7 +186,7 @@ fn require_fit_in(free: usize, ctx: &Context, model: &MoEConfig, train: &TrainCo
     } else if let Some(least) = least {
         problem += &format!("The least that options can reach is {}: the model itself is too large.", way_text(&least));
         let (smaller, options) = (MoEConfig::preset(USUAL_PRESET)?, TrainConfig::preset(USUAL_PRESET)?);
-        let smaller = plan_training(&smaller, &options, &machine, true)?.held;
+        let smaller = plan_training(&smaller, &options, machine, true)?.held;
         if smaller <= free {
             let size = bytes_text(smaller as u64);
             problem += &format!(" A model that fits is --preset {USUAL_PRESET} ({size}).");
@@ -219,7 +222,7 @@ impl Planned {
             [self.model.num_parameters(), self.model.num_active_parameters()].map(|count| Value::from(count as u64));
         let parameters = Table::from([("total", total), ("active", active), ("kinds", Value::Table(kinds))]);
         let bytes: Table =
-            KINDS.into_iter().map(|(kind, name, _)| (name.to_owned(), self.memory.bytes(kind).into())).collect();
+            KINDS.iter().zip(self.memory.bytes).map(|((name, _), bytes)| ((*name).to_owned(), bytes.into())).collect();
         let ways = self.ways.into_iter().map(|way| {
             let options: Table = way.changes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
             Value::Table(Table::from([("options", Value::Table(options)), ("bytes", way.held.into())]))
@@ -247,9 +250,9 @@ impl Planned {
         let [total, active] = [self.model.num_parameters(), self.model.num_active_parameters()].map(count_text);
         counts.push(row(&["all", &total, &active]));
         let mut table = vec![row(&[&format!("memory of {} at the peak", self.device), "size"])];
-        for (kind, _, text) in KINDS {
-            if self.memory.bytes(kind) > 0 {
-                table.push(row(&[text, &size(self.memory.bytes(kind))]));
+        for ((_, text), bytes) in KINDS.iter().zip(self.memory.bytes) {
+            if bytes > 0 {
+                table.push(row(&[text, &size(bytes)]));
             }
         }
         let MemoryPlan { peak, held, .. } = self.memory;

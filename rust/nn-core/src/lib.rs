@@ -46,7 +46,6 @@ pub mod options;
 pub mod plan;
 pub mod replay;
 pub mod report;
-mod sum;
 pub mod text;
 pub mod tokenizer;
 pub mod train;

@@ -141,7 +141,9 @@ fn a_loss_above_the_limit_ends_the_run() {
     let said = message(&mut workshop.start(&ctx, "limited", limited.clone()));
     let records = read_metrics(&workshop.path("limited/metrics.jsonl")).unwrap();
     let loss = records[0].get("loss").and_then(Value::as_number).unwrap();
-    let rest = said.strip_prefix(&format!("the loss is {:?} at step 1, above max_loss (0.5): ", loss as f32)).unwrap();
+    let rest = said
+        .strip_prefix(&format!("the loss is {:?} at step 1, above max_loss (0.5): ", (loss * 1000.0).round() / 1000.0))
+        .unwrap();
     let norm = rest.strip_prefix("the largest gradient is that of ").unwrap().strip_suffix(ADVICE).unwrap();
     let norm = norm.split_once(" (norm ").unwrap().1.trim_end_matches(')');
     let all = records[0].get("grad_norm").and_then(Value::as_number).unwrap();

@@ -146,7 +146,17 @@ fn a_run_goes_on_with_other_options_and_on_its_own_data_alone() {
     assert_eq!(first.run(|_| Ok(())).unwrap().unwrap().step, 1, "a stop before the first step lets that be done");
 
     let noted = read_json(&workshop.path("run/run.json")).unwrap();
-    let names = ["data", "held_out", "data_sha256", "held_out_sha256", "program", "library", "abi", "device"];
+    let names = [
+        "data",
+        "held_out",
+        "data_sha256",
+        "held_out_sha256",
+        "unigram_entropy",
+        "program",
+        "library",
+        "abi",
+        "device",
+    ];
     assert_eq!(noted.names().collect::<Vec<_>>(), [&names[..], &["model", "train"]].concat());
     assert_eq!(noted.get("program"), Some(&"tests 1".into()));
     let digest = Sha256::digest(fs::read(&data).unwrap()).iter().map(|byte| format!("{byte:02x}")).collect::<String>();

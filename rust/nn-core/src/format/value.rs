@@ -192,6 +192,11 @@ impl Value {
     }
 }
 
+/// A number rounded to so many significant digits, at least 1.
+pub(crate) fn significant(number: f64, digits: usize) -> f64 {
+    format!("{number:.*e}", digits - 1).parse().unwrap_or(number)
+}
+
 /// A text from a file as messages show it, cut off where it is long.
 pub fn excerpt(mut text: String) -> String {
     if let Some((end, _)) = text.char_indices().nth(SHOWN_CHARACTERS) {

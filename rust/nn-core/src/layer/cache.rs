@@ -2,7 +2,7 @@
 
 use nn_ffi::{DType, Tensor, kernels};
 
-use super::rope::{RopeTables, Rotation};
+use super::rope::{RopeTables, Rotation, positions};
 use crate::error::{Error, Result};
 
 /// Keys and values of past tokens, one layer after the other, with room for `capacity` tokens per sequence, and all
@@ -37,9 +37,9 @@ impl KVCache {
         kv_heads: usize,
         dtype: DType,
     ) -> Result<Self> {
-        let Ok(last) = i32::try_from(capacity) else {
+        if i32::try_from(capacity).is_err() {
             return Err(Error::value(format!("a cache for {capacity} tokens: positions are numbers below 2^31")));
-        };
+        }
         let (ctx, shape) = (rope.context(), [batch, capacity, kv_heads, rope.head_dim]);
         let empty = || (0..layers).map(|_| ctx.empty(&shape, dtype)).collect::<nn_ffi::Result<Vec<_>>>();
         let (keys, values) = (empty()?, empty()?);
@@ -47,7 +47,6 @@ impl KVCache {
         let counters = ctx.tensor(&counters, &[2, batch])?;
         let row = |row| counters.narrow(0, row, 1)?.view(&[batch]);
         let (cosine, sine) = rope.tables(capacity)?;
-        let rows: Vec<i32> = (0..last).collect();
         Ok(Self {
             keys,
             values,
@@ -58,7 +57,7 @@ impl KVCache {
             counters,
             cosine,
             sine,
-            positions: ctx.tensor(&rows, &[capacity])?,
+            positions: positions(ctx, 1, capacity)?.view(&[capacity])?,
         })
     }
 
@@ -99,6 +98,11 @@ impl KVCache {
         }
         self.count(tokens, row);
         Ok(())
+    }
+
+    /// Forgets on the host what is in the cache. The device is told nothing: this is for a context that measures.
+    pub(crate) fn rewind(&mut self) {
+        self.used.fill(0);
     }
 
     /// The host's part of `advance`, for when a graph did the device's.

@@ -86,10 +86,7 @@ impl RopeTables {
     /// 0 .. length-1 for each of `batch` sequences, i32 `[batch*length]`.
     pub fn positions(&self, batch: usize, length: usize) -> Result<Tensor> {
         let fits = |kept: &Tensor| kept.shape()[1] == length && kept.shape()[0] >= batch;
-        let positions = self.positions.get_or_make(fits, || {
-            let rows: Vec<i32> = (0..batch).flat_map(|_| 0..length as i32).collect();
-            Ok(self.ctx.tensor(&rows, &[batch, length])?)
-        })?;
+        let positions = self.positions.get_or_make(fits, || positions(&self.ctx, batch, length))?;
         Ok(positions.narrow(0, 0, batch)?.view(&[batch * length])?)
     }
 
@@ -98,4 +95,15 @@ impl RopeTables {
         let (cosine, sine) = self.tables(length)?;
         Ok(Rotation { cosine, sine, positions: self.positions(batch, length)? })
     }
+}
+
+/// 0 .. length-1 for each of `batch` sequences, i32 `[batch, length]`. On a context that measures it takes no memory of the
+/// host, since it holds nothing.
+pub(super) fn positions(ctx: &Context, batch: usize, length: usize) -> Result<Tensor> {
+    let shape = [batch, length];
+    if ctx.measures()? {
+        return Ok(ctx.empty(&shape, DType::I32)?);
+    }
+    let rows: Vec<i32> = (0..batch).flat_map(|_| 0..length as i32).collect();
+    Ok(ctx.tensor(&rows, &shape)?)
 }

@@ -2,6 +2,7 @@
 
 mod arena;
 mod config;
+mod mean;
 mod mixtral;
 mod parameters;
 mod precision;
@@ -11,10 +12,10 @@ pub use crate::layer::ExpertUse;
 pub use arena::ParameterArena;
 pub(crate) use arena::host_values;
 pub use config::{MoEConfig, PRESETS, USUAL_PRESET, preset};
+pub(crate) use mean::mean;
 pub(crate) use mixtral::check_names;
 pub use mixtral::{MixtralWeights, config_from_mixtral, config_to_mixtral};
 pub use parameters::{ParameterLayout, ParameterSpec};
 pub use precision::Precision;
 pub(crate) use transformer::BadOutput;
-pub(crate) use transformer::PREFILL_PART;
 pub use transformer::{Gradients, IGNORE_INDEX, MoETransformer};

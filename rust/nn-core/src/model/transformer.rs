@@ -9,13 +9,14 @@ use nn_ffi::{Context, DType, Tensor, kernels};
 
 use super::arena::ParameterArena;
 use super::config::MoEConfig;
+use super::mean::mean;
 use super::mixtral::MixtralWeights;
 use super::parameters::ParameterLayout;
 use super::precision::Precision;
 use crate::error::{Error, Result};
 use crate::layer::{
-    BlockKept, Embedding, ExpertUse, KVCache, Linear, MQAttention, MoELayer, RMSNorm, RopeTables, Router, SwiGLU,
-    TransformerBlock, Weight,
+    BlockKept, Embedding, ExpertUse, KVCache, Linear, MQAttention, MoELayer, RMSNorm, RopeTables, Rotation, Router,
+    SwiGLU, TransformerBlock, Weight,
 };
 
 pub(crate) use finite::BadOutput;
@@ -31,7 +32,7 @@ const MIN_CHUNK_ROWS: usize = 256;
 /// A longer prompt runs through the model in parts of so many tokens, so that its activations take no more memory than
 /// theirs. Tokens in its last part may so share an expert with fewer others, which shows in the last bits of products:
 /// the number, too, is part of that promise.
-pub(crate) const PREFILL_PART: usize = 6144;
+const PREFILL_PART: usize = 6144;
 
 impl MoEConfig {
     /// Tokens whose logits are there at once.
@@ -213,17 +214,24 @@ impl MoETransformer {
         let (ids, batch, _) = flat(ids)?;
         let (targets, _, _) = flat(targets)?;
         let x = self.norm.forward(&self.stream(&ids, batch)?)?;
-        let (mut total, mut count) = (0.0, 0);
-        let (loss, valid) = (self.ctx.empty(&[1], DType::F32)?, self.ctx.empty(&[1], DType::I32)?);
-        for Range { start, end } in self.chunks(ids.len()) {
+        let sums = self.ctx.empty(&[self.loss_pieces(ids.len())], DType::F32)?;
+        let (mut count, valid) = (0, self.ctx.empty(&[1], DType::I32)?);
+        for (piece, Range { start, end }) in self.chunks(ids.len()).enumerate() {
             let logits = self.head.forward_f32(&x.narrow(0, start, end - start)?)?;
             let wanted = targets.narrow(0, start, end - start)?;
             let lse = self.ctx.empty(&[end - start], DType::F32)?;
-            kernels::cross_entropy_forward(&logits, &wanted, None, &lse, &loss, &valid, IGNORE_INDEX)?;
-            total += f64::from(loss.item::<f32>()?);
+            kernels::cross_entropy_forward(
+                &logits,
+                &wanted,
+                None,
+                &lse,
+                &sums.narrow(0, piece, 1)?,
+                &valid,
+                IGNORE_INDEX,
+            )?;
             count += u64::try_from(valid.item::<i32>()?).unwrap_or(0);
         }
-        Ok((total, count))
+        Ok((mean(&sums, None, 1)?, count))
     }
 
     /// Gradients of loss_factor * (sum of cross-entropies) + aux_factor * (load-balancing loss), into `gradients`. Gives
@@ -231,21 +239,12 @@ impl MoETransformer {
     pub fn forward_backward(&self, call: &Gradients<'_>) -> Result<Vec<ExpertUse>> {
         let (ids, batch, length) = flat(call.ids)?;
         let (targets, _, _) = flat(call.targets)?;
-        let capacity = self.config.capacity(batch * length);
         let beta = if call.accumulate { 1.0 } else { 0.0 };
         if !call.accumulate {
             self.clear_added_gradients()?;
         }
         let rotation = self.rope.rotation(batch, length)?;
-        let mut x = self.embedding.forward(&ids)?;
-        let mut kept: Vec<BlockKept> = Vec::with_capacity(self.blocks.len());
-        let mut uses = Vec::with_capacity(self.blocks.len());
-        for block in &self.blocks {
-            let (out, experts, of_block) = block.forward_keeping(x, batch, &rotation, capacity, call.aux)?;
-            x = out;
-            uses.push(experts);
-            kept.push(of_block);
-        }
+        let Kept { x, blocks: kept, uses } = self.forward_keeping(&ids, batch, &rotation, call.aux)?;
         let (normed, rstd) = self.norm.forward_keeping(&x)?;
         self.loss(&normed, &targets, call, beta)?;
         self.norm.backward(&normed, &x, &rstd, None)?;
@@ -256,6 +255,29 @@ impl MoETransformer {
         }
         self.embedding.backward(&dx, &ids)?;
         Ok(uses)
+    }
+
+    /// The stream of `batch` sequences, ids i32 `[tokens]`, and what their backward needs.
+    fn forward_keeping(&self, ids: &Tensor, batch: usize, rotation: &Rotation, aux: &Tensor) -> Result<Kept> {
+        let capacity = self.config.capacity(ids.len());
+        let mut x = self.embedding.forward(ids)?;
+        let (mut blocks, mut uses) = (Vec::with_capacity(self.blocks.len()), Vec::with_capacity(self.blocks.len()));
+        for block in &self.blocks {
+            let (out, experts, of_block) = block.forward_keeping(x, batch, rotation, capacity, aux)?;
+            x = out;
+            uses.push(experts);
+            blocks.push(of_block);
+        }
+        Ok(Kept { x, blocks, uses })
+    }
+
+    /// Bytes that a forward pass of ids i32 `[batch, length]` keeps for its backward.
+    pub(crate) fn bytes_kept(&self, ids: &Tensor) -> Result<usize> {
+        let (ids, batch, length) = flat(ids)?;
+        let (rotation, aux) = (self.rope.rotation(batch, length)?, self.ctx.zeros(&[1], DType::F32)?);
+        let before = self.ctx.bytes_used()?;
+        let _kept = self.forward_keeping(&ids, batch, &rotation, &aux)?;
+        Ok(self.ctx.bytes_used()? - before)
     }
 
     /// Chooses what `forward_backward` does not keep but computes twice, with the same bits.
@@ -391,6 +413,14 @@ fn flat(ids: &Tensor) -> Result<(Tensor, usize, usize)> {
         return Err(Error::value(format!("ids have shape {:?}; they must hold at least one token", ids.shape())));
     }
     Ok((ids.view(&[batch * length])?, batch, length))
+}
+
+/// What a forward pass leaves for its backward.
+struct Kept {
+    /// The stream behind the last block.
+    x: Tensor,
+    blocks: Vec<BlockKept>,
+    uses: Vec<ExpertUse>,
 }
 
 /// The arenas that layers take their views from.

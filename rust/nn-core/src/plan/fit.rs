@@ -1,8 +1,9 @@
 //! What would make a run fit that does not: other options, each with the memory that it needs.
 
-use super::memory::MemoryPlan;
+use super::MemoryPlan;
 use super::plan_training;
-use super::scratch::Machine;
+use nn_ffi::Machine;
+
 use crate::error::{Error, Result};
 use crate::format::Value;
 use crate::model::{MoEConfig, Precision};
@@ -26,7 +27,7 @@ type Changes = Vec<(&'static str, Value)>;
 pub fn ways_to_fit(
     config: &MoEConfig,
     train: &TrainConfig,
-    machine: &Machine,
+    machine: Machine,
     free: usize,
     held_out: bool,
 ) -> Result<(Vec<Way>, Option<Way>)> {

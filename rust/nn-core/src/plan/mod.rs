@@ -1,32 +1,75 @@
-//! The memory of a run before there is one: every allocation of a step and its end, walked through without any memory.
-//!
-//! The plan follows the trainer, the model and the layers call by call, so what is kept, what is transient and when the
-//! most is in use comes out of the shapes; nothing is fitted to measurements. Bytes are those that
-//! [`nn_ffi::Context::bytes_peak`] counts: memory of tensors as it was asked for, and the chunks of scratch.
+//! The memory of a run before there is one: the model and the trainer themselves make their calls once on a context that
+//! measures, which counts bytes as the device would and runs nothing.
 //!
 //! A captured step keeps each piece of memory that it ever took, and takes it again only for what has the same size, so
 //! it needs more than the same calls one by one.
-//!
-//! Python's `nncuda.train.plan` and Go's package `plan` come to the same bytes; what changes here changes there.
 
 mod fit;
-mod memory;
-mod product;
-mod scratch;
-mod walk;
 
-pub use fit::{Way, ways_to_fit};
-pub use memory::{KINDS, Kind, MemoryPlan};
-pub use scratch::Machine;
+use nn_ffi::{Context, DType, Machine, Status};
 
 use crate::error::{Error, Result};
-use crate::model::{MoEConfig, PREFILL_PART, Precision};
-use crate::train::{MomentsKind, TrainConfig};
-use memory::Ledger;
-use walk::{Walk, Watched, pieces, width};
+use crate::generate::{DecodingStrategy, Sampler};
+use crate::model::{MoEConfig, MoETransformer, Precision};
+use crate::replay::Replay;
+use crate::train::{TrainConfig, Trainer};
+
+pub use fit::{Way, ways_to_fit};
+
+/// What memory is for, each kind with its name for programs and what people read, in the order of a report.
+pub const KINDS: [(&str, &str); 8] = [
+    ("weights", "weights that the model computes with"),
+    ("master", "f32 parameters behind 16-bit weights"),
+    ("gradients", "gradients"),
+    ("moments", "moments of AdamW"),
+    ("cache", "cache of keys and values"),
+    ("kept", "activations kept for backward"),
+    ("transient", "other activations, inputs and tables"),
+    ("scratch", "scratch of kernels"),
+];
+
+/// Bytes by kind at the moment when the most is in use, which add up to `peak`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryPlan {
+    /// In the order of `KINDS`.
+    pub bytes: [usize; KINDS.len()],
+    /// The most bytes in use.
+    pub peak: usize,
+    /// What the device gives for them: a GPU gives whole pages.
+    pub held: usize,
+}
+
+impl MemoryPlan {
+    /// What a context measured so far: scratch, and transient all else.
+    fn measured(ctx: &Context) -> Result<Self> {
+        let (peak, held, scratch) = (ctx.bytes_peak()?, ctx.bytes_peak()?, ctx.bytes_arena()?);
+        let mut plan = Self { bytes: [0; KINDS.len()], peak, held };
+        plan.bytes[place("transient")] = peak;
+        Ok(plan.with(&[("scratch", scratch)]))
+    }
+
+    /// The plan when so many of its transient bytes are of these kinds.
+    fn with(mut self, known: &[(&str, usize)]) -> Self {
+        for (kind, bytes) in known {
+            let bytes = *bytes.min(&self.bytes[place("transient")]);
+            self.bytes[place(kind)] += bytes;
+            self.bytes[place("transient")] -= bytes;
+        }
+        self
+    }
+
+    /// Bytes of a kind by its name.
+    pub fn of(&self, kind: &str) -> usize {
+        self.bytes[place(kind)]
+    }
+}
+
+fn place(kind: &str) -> usize {
+    KINDS.iter().position(|(name, _)| *name == kind).unwrap_or(KINDS.len())
+}
 
 /// What a run needs on one device, `held_out` with evaluation. `Error::Value` for what cannot be trained.
-pub fn plan_training(config: &MoEConfig, train: &TrainConfig, machine: &Machine, held_out: bool) -> Result<MemoryPlan> {
+pub fn plan_training(config: &MoEConfig, train: &TrainConfig, machine: Machine, held_out: bool) -> Result<MemoryPlan> {
     plan_steps(config, train, machine, held_out, true)
 }
 
@@ -34,64 +77,41 @@ pub fn plan_training(config: &MoEConfig, train: &TrainConfig, machine: &Machine,
 pub fn plan_steps(
     config: &MoEConfig,
     train: &TrainConfig,
-    machine: &Machine,
+    machine: Machine,
     held_out: bool,
     capture: bool,
 ) -> Result<MemoryPlan> {
-    let (batch, length, every) = (train.batch_size, train.sequence_length, train.activation_checkpointing);
-    if length > config.context {
-        let context = config.context;
-        return Err(Error::value(format!("sequence_length is {length}; this model's context is {context}")));
-    }
-    if every > config.num_layers {
-        let layers = config.num_layers;
-        return Err(Error::value(format!("activation_checkpointing is {every}; this model has {layers} blocks")));
-    }
-    let micro = train.micro_batch_size.unwrap_or(batch).min(batch);
-    check_size(config, micro as f64 * length as f64, batch as f64 * length as f64)?;
-    let (mut memory, count) = (Ledger::new(machine), parameters(config));
-    if train.precision == Precision::F32 {
-        memory.take(4 * count, Kind::Weights);
-    } else {
-        memory.take(2 * count, Kind::Weights);
-        memory.take(4 * count, Kind::Master);
-    }
-    memory.take(4 * count, Kind::Gradients);
-    for _ in 0..2 {
-        match train.moments {
-            MomentsKind::F32 => _ = memory.take(4 * count, Kind::Moments),
-            MomentsKind::BF16 => _ = memory.take(2 * count, Kind::Moments),
-            MomentsKind::F8 => {
-                memory.take(count, Kind::Moments);
-                memory.take(4 * count.div_ceil(256), Kind::Moments); // a scale for each block
-            }
+    sized(|| {
+        check_tensors(config)?;
+        let ctx = Context::measuring(machine)?;
+        let model = MoETransformer::random_in(&ctx, config.clone(), 0, true, train.precision)?;
+        let (count, length) = (model.layout().size(), train.sequence_length);
+        let before = ctx.bytes_used()?;
+        let mut trainer = Trainer::new(model, train.clone(), capture)?;
+        let moments = ctx.bytes_used()? - before;
+        // From the second on micro-batches are alike, but for the last, which may be smaller: so many are run, and the
+        // ids of the others are only there.
+        let micro = train.micro_batch_size.unwrap_or(train.batch_size).min(train.batch_size);
+        let rows = if train.batch_size > 3 * micro { 2 * micro + train.batch_size % micro } else { train.batch_size };
+        let _others = ctx.empty(&[2, train.batch_size - rows, length], DType::I32)?;
+        for _ in 0..2 {
+            trainer.rehearse(rows, length)?;
         }
-    }
-    let walks: Vec<Walk<'_>> = pieces(batch, micro)
-        .into_iter()
-        .map(|size| Walk::new(config, train.precision, size, size * length, 0))
-        .collect();
-    // Ids, targets; losses, factors, counters. Cosines and sines, head_dim / 2 each. Positions.
-    memory.take(2 * 4 * batch * length + 16 * batch.div_ceil(micro) + 64, Kind::Fixed);
-    memory.take(4 * length * config.head_dim, Kind::Fixed);
-    memory.take(4 * micro * length, Kind::Fixed);
-    let mut watched: Watched = vec![Vec::new(); config.num_layers];
-    for captured in [false, capture] {
-        if captured {
-            memory.begin_capture();
+        if held_out {
+            let [ids, targets] = [(); 2].map(|()| ctx.empty(&[micro, length], DType::I32));
+            trainer.model().evaluate(&ids?, &targets?)?;
         }
-        for (at, walk) in walks.iter().enumerate() {
-            walk.forward_backward(&mut memory, train, &mut watched, at == 0);
-        }
-        memory.call(scratch::squares(count));
-    }
-    if capture {
-        memory.end_capture();
-    }
-    if held_out {
-        walks[0].evaluate(&mut memory, &mut watched);
-    }
-    Ok(memory.plan())
+        let plan = MemoryPlan::measured(&ctx)?; // before anything else is run
+        let kept = trainer.model().bytes_kept(&ctx.empty(&[micro, length], DType::I32)?)?;
+        let (weights, master) = if train.precision == Precision::F32 { (4, 0) } else { (2, 4) };
+        Ok(plan.with(&[
+            ("weights", weights * count),
+            ("master", master * count),
+            ("gradients", 4 * count),
+            ("moments", moments),
+            ("kept", kept),
+        ]))
+    })
 }
 
 /// What generation needs: `batch` sequences of up to `capacity` tokens, prompts of up to `prompt` of them.
@@ -100,15 +120,11 @@ pub fn plan_steps(
 pub fn plan_inference(
     config: &MoEConfig,
     precision: Precision,
-    machine: &Machine,
+    machine: Machine,
     batch: usize,
     capacity: i64,
     prompt: usize,
 ) -> Result<MemoryPlan> {
-    let reach = config.extended_context;
-    if capacity > reach as i64 {
-        return Err(Error::value(format!("{capacity} tokens are more than this model takes ({reach})")));
-    }
     let Some(capacity) = usize::try_from(capacity).ok().filter(|capacity| *capacity > 0) else {
         return Err(Error::value(format!("context is {capacity}; it must be a whole number, at least 1")));
     };
@@ -116,72 +132,58 @@ pub fn plan_inference(
         let problem = format!("a prompt has {prompt} tokens; it must have 1 to {capacity}, the tokens of a sequence");
         return Err(Error::value(problem));
     }
-    let (rows, words) = (batch as f64, (capacity + config.vocab_size) as f64);
-    check_size(config, rows * capacity as f64, rows * words)?;
-    let (mut memory, width) = (Ledger::new(machine), width(precision));
-    memory.take(width * parameters(config), Kind::Weights);
-    for _ in 0..2 * config.num_layers {
-        memory.take(width * batch * capacity * config.num_kv_heads * config.head_dim, Kind::Cache);
+    if capacity > MOST_TOKENS {
+        return Err(too_large());
     }
-    memory.take(4 * capacity * config.head_dim, Kind::Fixed); // cosines and sines
-    memory.take(4 * capacity, Kind::Fixed); // positions
-    memory.take(4 * batch * config.vocab_size, Kind::Logits);
-    memory.take(64 * batch, Kind::Fixed); // lengths, ids, what sampling counts: less than this
-    let mut watched: Watched = vec![Vec::new(); config.num_layers];
-    // A prompt after the other, then all sequences together: a token call by call, and one captured.
-    for (rows, tokens, seen, captured) in
-        [(1, prompt.min(PREFILL_PART), 0, false), (batch, batch, capacity, false), (batch, batch, capacity, true)]
-    {
-        if captured {
-            memory.begin_capture();
+    sized(|| {
+        check_tensors(config)?;
+        let ctx = Context::measuring(machine)?;
+        let model = MoETransformer::zeros(&ctx, config.clone(), false, precision)?;
+        let weights = ctx.bytes_used()?;
+        let mut cache = model.cache(batch, capacity)?;
+        let cached = ctx.bytes_used()? - weights;
+        let logits = ctx.empty(&[batch, config.vocab_size], DType::F32)?;
+        let ids = ctx.empty(&[batch], DType::I32)?;
+        let sampler = Sampler::new(&ctx, DecodingStrategy::Sample { temperature: 1.0 }, 0, batch)?;
+        // Prompts come one after the other and take the same; then all sequences together, call by call and captured.
+        model.prefill(&vec![0; prompt], &mut cache, 0, &logits.narrow(0, 0, 1)?)?;
+        let mut replay = Replay::new(&ctx, true);
+        for _ in 0..2 {
+            cache.rewind();
+            replay.run(false, || {
+                model.decode(&ids, &mut cache, &logits)?;
+                sampler.draw(&logits, &ids)
+            })?;
         }
-        let mut walk = Walk::new(config, precision, rows, tokens, seen);
-        if seen == 0 {
-            walk.look_at(prompt); // a part of a prompt looks at those before it
-        }
-        let mut x = memory.take(walk.stream, Kind::Transient);
-        for layer in &mut watched {
-            let out = walk.forward(&mut memory, layer, false, Kind::Transient);
-            memory.give([x]);
-            x = out;
-        }
-        let normed = memory.take(width * batch * config.hidden_size, Kind::Transient);
-        memory.give([normed, x]);
-        walk.linear(&mut memory, config.hidden_size, config.vocab_size, rows, true);
-    }
-    memory.end_capture();
-    Ok(memory.plan())
+        Ok(MemoryPlan::measured(&ctx)?.with(&[("weights", weights), ("cache", cached)]))
+    })
 }
 
-/// Bounds on what is planned, far above any model that fits into a machine.
-const MAX_TENSORS: u32 = 1 << 18;
-const MAX_PARAMETERS: u128 = 1 << 50;
+/// The longest sequence that is planned: a prompt is run part by part.
+const MOST_TOKENS: usize = 1 << 25;
+/// More tensors than a model may have: each takes some memory of the host.
+const MAX_TENSORS: usize = 1 << 18;
 
-/// Refuses sizes whose bytes leave what the arithmetic of sizes can hold: `together` tokens go through the layers at
-/// once, `all` wait on the device.
-fn check_size(config: &MoEConfig, together: f64, all: f64) -> Result<()> {
-    let tensors = config.num_layers as f64 * (7.0 + 3.0 * config.num_experts as f64);
-    if tensors > f64::from(MAX_TENSORS) {
-        let problem =
-            format!("num_layers and num_experts make {tensors} tensors; a model may have at most {MAX_TENSORS}");
-        return Err(Error::value(problem));
+fn check_tensors(config: &MoEConfig) -> Result<()> {
+    let tensors = config.num_layers.saturating_mul(config.num_experts.saturating_mul(3).saturating_add(7));
+    if tensors <= MAX_TENSORS {
+        return Ok(());
     }
-    if config.num_parameters() > MAX_PARAMETERS {
-        return Err(Error::value("the sizes make a model of more parameters than any machine holds"));
-    }
-    let heads = ((config.num_heads + config.num_kv_heads) * (config.head_dim + 1)) as f64;
-    let (hidden, experts) = (config.hidden_size as f64, config.num_experts as f64);
-    let chosen = config.experts_per_token as f64 * (8.0 + 4.0 * hidden + 8.0 * config.ffn_size as f64);
-    let token = 8.0 * hidden + 8.0 * heads + 8.0 * experts + chosen;
-    if 4.0 * together * token * (config.num_layers + 2) as f64 + 16.0 * all > (1u64 << 60) as f64 {
-        return Err(Error::value("the sizes make a run of more memory than any machine has"));
-    }
-    Ok(())
+    let problem = format!("num_layers and num_experts make {tensors} tensors; a model may have at most {MAX_TENSORS}");
+    Err(Error::value(problem))
 }
 
-/// Parameters of a configuration, which holds at most 2^50 of them.
-fn parameters(config: &MoEConfig) -> usize {
-    config.num_parameters() as usize
+fn too_large() -> Error {
+    Error::value("the sizes make a run of more memory than any machine has")
+}
+
+/// What `plan` gives; sizes that are beyond all addresses are a wrong value.
+fn sized(plan: impl FnOnce() -> Result<MemoryPlan>) -> Result<MemoryPlan> {
+    plan().map_err(|error| match error {
+        Error::Device(nn_ffi::Error::Shape { .. }) => too_large(),
+        Error::Device(inner) if inner.status() == Some(Status::OutOfMemory) => too_large(),
+        other => other,
+    })
 }
 
 /// Parameters of each kind of layer: its name, those in all, and those that one token meets.

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::format::TokenShard;
+use crate::format::value::significant;
 
 /// A shard, or all `*.tokens` files of a folder in the order of their names.
 pub fn open_shards(source: &Path) -> Result<Vec<TokenShard>> {
@@ -124,8 +125,7 @@ impl TokenWindows {
     /// Entropy of the frequencies of its own tokens, in nats, to six digits: no more differ in meaning, and logarithms differ
     /// in the last one from language to language.
     pub fn unigram_entropy(&self) -> Result<f64> {
-        let entropy = unigram_entropy(&self.shards)?;
-        Ok(format!("{entropy:.5e}").parse().unwrap_or(entropy))
+        Ok(significant(unigram_entropy(&self.shards)?, 6))
     }
 
     /// Inputs and targets of windows.

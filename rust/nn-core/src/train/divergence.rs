@@ -3,6 +3,7 @@
 use super::data::Batch;
 use super::trainer::Trainer;
 use crate::error::{Error, Result};
+use crate::format::value::significant;
 use crate::model::{BadOutput, ParameterSpec, host_values};
 
 const ADVICE: &str = "the last checkpoint is from before that. A lower learning rate or a longer warm-up usually helps";
@@ -13,13 +14,13 @@ pub(super) fn not_finite(trainer: &mut Trainer, batch: Result<Batch>, step: usiz
     let found = batch.and_then(|batch| Ok((trainer.gradients_again(&batch)?, origin(trainer, &batch)?)));
     let (loss, origin) =
         found.unwrap_or_else(|error| (reported, format!("where it began could not be found ({error:#})")));
-    Error::Diverged(format!("the loss is {:?} at step {step}: {origin}; {ADVICE}", loss as f32))
+    Error::Diverged(format!("the loss is {:?} at step {step}: {origin}; {ADVICE}", significant(loss, 4)))
 }
 
 /// The error of a reported loss that is finite and above the limit. Looks at the gradients of the last step.
 pub(super) fn too_large(trainer: &Trainer, loss: f64, step: usize, limit: f64) -> Result<Error> {
     let largest = largest_gradient(trainer)?;
-    let (loss, limit) = (loss as f32, limit as f32); // whose digits are few
+    let (loss, limit) = (significant(loss, 4), significant(limit, 4));
     Ok(Error::Diverged(format!("the loss is {loss:?} at step {step}, above max_loss ({limit:?}): {largest}; {ADVICE}")))
 }
 
@@ -81,8 +82,8 @@ fn largest_gradient(trainer: &Trainer) -> Result<String> {
         }
     }
     let (name, norm) = largest.unwrap_or_default();
-    let norm = norm / trainer.last_loss_scale()?.unwrap_or(1.0);
-    Ok(format!("the largest gradient is that of {name} (norm {norm:.1e})"))
+    let norm = significant(norm / trainer.last_loss_scale()?.unwrap_or(1.0), 2);
+    Ok(format!("the largest gradient is that of {name} (norm {norm:?})"))
 }
 
 #[cfg(test)]

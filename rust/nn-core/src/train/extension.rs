@@ -17,6 +17,7 @@ use super::config::TrainConfig;
 use super::sources::RECORD_FILE;
 use crate::error::{Error, Result};
 use crate::format::limits::COUNT;
+use crate::format::value::significant;
 use crate::format::{Table, Value, atomic, present, read_json};
 
 /// The options of a run whose last checkpoint has this state: with an extension from its step, if any. `Error::Format`
@@ -102,7 +103,7 @@ pub(super) fn record(folder: &Path, step: usize, options: &TrainConfig) -> Resul
 pub(super) fn text(ctx: &Context, state: &TrainingState, before: &TrainConfig, after: &TrainConfig) -> Result<String> {
     let skipped = state.loss_scaling.map_or(0, |scaling| scaling.skipped);
     let updates = i32::try_from(state.step).unwrap_or(i32::MAX) - skipped;
-    let [from, to] = [before, after].map(|options| Ok::<_, Error>(format!("{:.2e}", rate(ctx, options, updates)?)));
+    let [from, to] = [before, after].map(|options| Ok::<_, Error>(significant(rate(ctx, options, updates)?.into(), 3)));
     let (step, there, steps) = (state.step, before.steps, after.steps);
     Ok(format!(
         "extended at step {step} from {there} to {steps} steps: the cosine is stretched to the new end, and the rate at \

@@ -4,8 +4,7 @@ use nn_ffi::{DType, Tensor, kernels};
 
 use super::data::Batch;
 use crate::error::Result;
-use crate::model::{ExpertUse, Gradients, MoETransformer};
-use crate::sum::exact_sum;
+use crate::model::{ExpertUse, Gradients, MoETransformer, mean};
 
 /// What a step of this shape reads and writes, in memory that stays, so that its calls can be captured and replayed.
 #[derive(Debug)]
@@ -14,8 +13,10 @@ pub(super) struct StepMemory {
     /// Targets of the batch that count.
     tokens: usize,
     micro_batches: Vec<MicroBatch>,
-    /// The share of each micro-batch in the batch.
-    pub(super) shares: Vec<f64>,
+    /// Sequences of each micro-batch, i32.
+    sizes: Tensor,
+    /// 1, f32 `[1]`.
+    one: Tensor,
     inputs: Tensor,
     targets: Tensor,
     loss_factor: Tensor,
@@ -23,7 +24,7 @@ pub(super) struct StepMemory {
     /// Sums of cross-entropies.
     losses: Tensor,
     /// The balancing loss of each micro-batch.
-    pub(super) aux: Tensor,
+    aux: Tensor,
     /// How the last micro-batch used the experts of each layer.
     pub(super) uses: Vec<ExpertUse>,
 }
@@ -62,11 +63,11 @@ impl StepMemory {
         let starts = (0..batch).step_by(micro);
         let sizes: Vec<usize> = starts.clone().map(|start| micro.min(batch - start)).collect();
         let pieces: Vec<usize> = sizes.iter().map(|size| model.loss_pieces(size * length)).collect();
-        let shares: Vec<f64> = sizes.iter().map(|size| *size as f64 / batch as f64).collect();
-        let narrowed: Vec<f32> = shares.iter().map(|share| *share as f32).collect();
+        let counts: Vec<i32> = sizes.iter().map(|size| i32::try_from(*size).unwrap_or(i32::MAX)).collect();
+        let (one, counts) = (ctx.tensor(&[1f32], &[1])?, ctx.tensor(&counts, &[sizes.len()])?);
         let inputs = ctx.empty(&[batch, length], DType::I32)?;
         let targets = ctx.empty(&[batch, length], DType::I32)?;
-        let aux_factors = ctx.tensor(&narrowed, &[sizes.len()])?;
+        let aux_factors = ctx.empty(&[sizes.len()], DType::F32)?;
         let scaled = scale.map(|scale| -> Result<_> {
             let aux_factors = ctx.empty(&[sizes.len()], DType::F32)?;
             Ok(Scaled {
@@ -81,11 +82,13 @@ impl StepMemory {
         let mut piece = 0;
         let mut micro_batches = Vec::with_capacity(sizes.len());
         for (number, (start, (&rows, &count))) in starts.zip(sizes.iter().zip(&pieces)).enumerate() {
+            let aux_factor = aux_factors.narrow(0, number, 1)?;
+            kernels::weighted_mean(&one, Some(&counts.narrow(0, number, 1)?), &aux_factor, batch as i64)?;
             micro_batches.push(MicroBatch {
                 rows,
                 inputs: inputs.narrow(0, start, rows)?,
                 targets: targets.narrow(0, start, rows)?,
-                aux_factor: aux_factors.narrow(0, number, 1)?,
+                aux_factor,
                 losses: losses.narrow(0, piece, count)?,
                 aux: aux.narrow(0, number, 1)?,
             });
@@ -95,7 +98,8 @@ impl StepMemory {
             shape: [batch, length],
             tokens: 0,
             micro_batches,
-            shares,
+            sizes: counts,
+            one,
             inputs,
             targets,
             loss_factor: ctx.empty(&[1], DType::F32)?,
@@ -106,9 +110,9 @@ impl StepMemory {
         })
     }
 
-    /// Whether it is for batches of this shape.
-    pub(super) fn fits(&self, batch: &Batch) -> bool {
-        self.shape == [batch.rows, batch.length]
+    /// Sequences and their length of the batches that it is for.
+    pub(super) fn shape(&self) -> [usize; 2] {
+        self.shape
     }
 
     /// Takes a batch of this shape, `tokens` of whose targets count.
@@ -116,16 +120,24 @@ impl StepMemory {
         self.tokens = tokens;
         self.inputs.copy_from_slice(&batch.inputs)?;
         self.targets.copy_from_slice(&batch.targets)?;
-        self.loss_factor.copy_from_slice(&[(1.0 / tokens as f64) as f32])?;
-        // Others may have run since, of other lengths: what is made once must not be made inside a graph.
+        kernels::weighted_mean(&self.one, None, &self.loss_factor, tokens as i64)?;
+        self.prepare(model)
+    }
+
+    /// Makes what is made once, which must not be in a graph: others may have run since, of other lengths.
+    pub(super) fn prepare(&self, model: &MoETransformer) -> Result<()> {
         let most = self.micro_batches.iter().map(|micro| micro.rows).max().unwrap_or(0);
-        model.prepare(most, batch.length)
+        model.prepare(most, self.shape[1])
     }
 
     /// Mean cross-entropy over the targets of the last batch that count.
     pub(super) fn loss(&self) -> Result<f64> {
-        let losses: Vec<f32> = self.losses.to_vec()?;
-        Ok(exact_sum(losses.into_iter().map(f64::from)) / self.tokens as f64)
+        mean(&self.losses, None, self.tokens as u64)
+    }
+
+    /// The load-balancing loss of the last batch, the mean over the micro-batches by their tokens.
+    pub(super) fn aux_loss(&self) -> Result<f64> {
+        mean(&self.aux, Some(&self.sizes), self.shape[0] as u64)
     }
 
     /// The calls that give the batch's gradients and losses. Gives how the last micro-batch used the experts.

@@ -17,7 +17,7 @@ use super::sources::Sources;
 use super::trainer::{StepResult, Trainer};
 use crate::error::{Error, Result};
 use crate::format::{Table, Tokenizer, Value, atomic};
-use crate::model::{MoEConfig, MoETransformer};
+use crate::model::{MoEConfig, MoETransformer, mean};
 
 /// Where a run stands after a step. Losses, in nats per token, and skipped steps are those of the last report.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -323,17 +323,17 @@ impl TrainingRun {
             return Err(Error::value("this run has no held-out data"));
         };
         let (config, model) = (self.trainer.config(), self.trainer.model());
-        let (mut total, mut count) = (0.0, 0);
+        let (mut sums, mut count) = (Vec::new(), 0);
         for batch in held_out.spread(config.micro_batch_size.unwrap_or(config.batch_size), batches) {
             let batch = batch?;
             let shape = [batch.rows, batch.length];
             let ctx = model.context();
             let (part, tokens) =
                 model.evaluate(&ctx.tensor(&batch.inputs, &shape)?, &ctx.tensor(&batch.targets, &shape)?)?;
-            total += part;
+            sums.push(part as f32); // which it is
             count += tokens;
         }
-        Ok(total / count as f64)
+        mean(&model.context().tensor(&sums, &[sums.len()])?, None, count)
     }
 
     /// Writes a checkpoint of this moment and removes those that are not to be kept; returns its folder.

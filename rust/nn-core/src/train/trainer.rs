@@ -8,7 +8,6 @@ use super::optimizer::{Optimizer, UpdateOptions};
 use super::scaling::{LossScalingOptions, LossScalingState};
 use crate::error::{Error, Result};
 use crate::model::{IGNORE_INDEX, MoETransformer, ParameterArena, Precision};
-use crate::sum::exact_sum;
 
 /// Trains a model with AdamW.
 ///
@@ -43,8 +42,7 @@ impl StepResult<'_> {
 
     /// Load-balancing loss, the mean over the micro-batches by their tokens.
     pub fn aux_loss(&self) -> Result<f64> {
-        let aux: Vec<f32> = self.memory.aux.to_vec()?;
-        Ok(exact_sum(self.memory.shares.iter().zip(aux).map(|(share, value)| share * f64::from(value))))
+        self.memory.aux_loss()
     }
 
     /// Global norm of the gradients before clipping, the loss scale divided out; not finite in a skipped step.
@@ -207,7 +205,7 @@ impl Trainer {
     pub(super) fn gradients_again(&mut self, batch: &Batch) -> Result<f64> {
         self.device.release_captured();
         let tokens = batch.targets.iter().filter(|target| **target != IGNORE_INDEX).count();
-        let memory = self.memory_for(batch)?;
+        let memory = self.memory_for(batch.rows, batch.length)?;
         let memory = self.memory.insert(memory);
         memory.fill(&self.model, batch, tokens)?;
         memory.calls(&self.model)?;
@@ -215,14 +213,26 @@ impl Trainer {
     }
 
     /// The memory of steps of this shape, to be put back: that which there is, else a new one.
-    fn memory_for(&mut self, batch: &Batch) -> Result<StepMemory> {
-        match self.memory.take().filter(|memory| memory.fits(batch)) {
+    fn memory_for(&mut self, rows: usize, length: usize) -> Result<StepMemory> {
+        match self.memory.take().filter(|memory| memory.shape() == [rows, length]) {
             Some(memory) => Ok(memory),
             None => {
-                let micro = self.config.micro_batch_size.unwrap_or(batch.rows);
-                StepMemory::new(&self.model, batch.rows, batch.length, micro, self.device.loss_scale())
+                let micro = self.config.micro_batch_size.unwrap_or(rows);
+                let made = StepMemory::new(&self.model, rows, length, micro, self.device.loss_scale());
+                if made.is_err() {
+                    self.device.release_captured(); // it reads the memory that is gone
+                }
+                made
             }
         }
+    }
+
+    /// The calls of a step on a batch of this shape, for a context that measures: it takes no ids.
+    pub(crate) fn rehearse(&mut self, rows: usize, length: usize) -> Result<()> {
+        let memory = self.memory_for(rows, length)?;
+        let memory = self.memory.insert(memory);
+        memory.prepare(&self.model)?;
+        run_step(&mut self.device, &self.model, memory)
     }
 
     /// One update from a batch of any shape; targets of `IGNORE_INDEX` count for nothing.
@@ -245,20 +255,26 @@ impl Trainer {
         if tokens == 0 {
             return Err(Error::value("no target counts: all are -100"));
         }
-        let memory = self.memory_for(batch)?;
+        let memory = self.memory_for(batch.rows, batch.length)?;
         let memory = self.memory.insert(memory);
         memory.fill(&self.model, batch, tokens)?;
-        let mut uses = None;
-        self.device.step(&[batch.rows, batch.length], || {
-            uses = Some(memory.calls(&self.model)?);
-            Ok(())
-        })?;
-        if let Some(uses) = uses {
-            memory.uses = uses;
-        }
+        run_step(&mut self.device, &self.model, memory)?;
         let step = usize::try_from(self.device.steps_done()).unwrap_or(0);
         Ok(StepResult { memory, device: &self.device, step, tokens })
     }
+}
+
+/// The step of what its memory holds, replayed where it was captured.
+fn run_step(device: &mut Optimizer, model: &MoETransformer, memory: &mut StepMemory) -> Result<()> {
+    let mut uses = None;
+    device.step(&memory.shape(), || {
+        uses = Some(memory.calls(model)?);
+        Ok(())
+    })?;
+    if let Some(uses) = uses {
+        memory.uses = uses;
+    }
+    Ok(())
 }
 
 /// Checks ids on the host, before the device is given anything, so that it can go on.
