@@ -197,9 +197,8 @@ lint: $(VENV)/.test go-toolchain rust-toolchain ## check formatting and style, c
 	cd rust && cargo fmt --all --check
 	cd rust && $(WITH_LIBRARY) $(CARGO) clippy --workspace --all-targets -- -D warnings
 
-generate: $(VENV)/.packages-test ## write what is made and committed: each language's bindings and the reference of the ABI from bindings.h, copies of the page of reports
+generate: $(VENV)/.packages-test ## write what is made and committed: each language's bindings and the reference of the ABI from bindings.h
 	PYTHONPATH=python $(BIN)/python -m tools.generate
-	PYTHONPATH=python $(BIN)/python -m nncuda.report go/report/page.html rust/nn-core/src/report/page.html
 
 lock: ## make requirements/*.txt anew (needs uv)
 	for file in run:3.10 test:3.10 interop:3.11 fuzz:3.10 cuda:3.10 cuda12:3.10 sanitizer:3.10 wheel:3.10 go:3.10 docs:3.10; do \

@@ -134,7 +134,9 @@ enum {
   NNCUDA_CTX_BYTES_PEAK = 5,   /* the most that BYTES_USED and the arena together ever were; set 0 to start again */
   NNCUDA_CTX_BYTES_POOLED = 6, /* bytes freed and kept for reuse; set 0 to return them to the system */
   NNCUDA_CTX_BYTES_ARENA = 7,  /* size of the scratch memory, that of graphs included */
-  NNCUDA_CTX_TF32 = 8          /* 1 allows f32 products on a GPU to round their factors to tf32, 10 bits; default 0 */
+  NNCUDA_CTX_TF32 = 8,         /* 1 allows f32 products on a GPU to round their factors to tf32, 10 bits; default 0 */
+  NNCUDA_CTX_MEASURING = 9,    /* 1 when the context runs nothing (nncuda_ctx_create_measuring): its memory cannot be read */
+  NNCUDA_CTX_MULTIPROCESSORS = 10 /* of the GPU; 0 on the CPU engine */
 };
 
 /* What nncuda_memcpy moves. On the CPU engine all three are a copy. */
@@ -222,6 +224,21 @@ NNCUDA_API int32_t nncuda_device_describe(int32_t device, int32_t index, char *t
  * @param ctx out handle [1] host : the new context, or null on failure
  */
 NNCUDA_API int32_t nncuda_ctx_create(int32_t device, int32_t index, nncuda_ctx **ctx);
+
+/**
+ * Makes a context that measures what a program would need of a device, which this machine need not have: a program runs
+ * on it as on the real one, but its kernels do nothing. Arguments are checked; memory is counted as the device would
+ * (NNCUDA_CTX_BYTES_*), workspaces and those of graphs included; the profiler gives calls, bytes and operations, without
+ * times. The addresses from nncuda_malloc cost no memory and must not be read or written. Copies to the device do
+ * nothing, those from it give zeros. What data would decide counts as the most that the sizes allow.
+ * @param device option : NNCUDA_DEVICE_*; CUDA needs neither a GPU nor a library with the GPU engine
+ * @param isa option default -1 : NNCUDA_ISA_*, which this processor need not have; of a GPU the compute capability, 90 for 9.0; -1 for this machine's
+ * @param threads option default 0 : of the CPU engine, 1 to 256, or 0 for the cores that this process may use; 0 for a GPU
+ * @param multiprocessors option default 0 : of the GPU, or 0 for those of the usual GPU of its capability; 0 for the CPU
+ * @param ctx out handle [1] host : the new context, or null on failure
+ */
+NNCUDA_API int32_t nncuda_ctx_create_measuring(int32_t device, int32_t isa, int32_t threads, int32_t multiprocessors,
+                                               nncuda_ctx **ctx);
 
 /** Waits for the context's work, then frees it and all its memory, buffers from nncuda_malloc included. Null is fine. */
 NNCUDA_API int32_t nncuda_ctx_destroy(nncuda_ctx *ctx);
@@ -1341,6 +1358,18 @@ NNCUDA_API int32_t cuda_aux_loss_forward(nncuda_ctx *ctx, const float *probs, co
  */
 NNCUDA_API int32_t cuda_aux_loss_backward(nncuda_ctx *ctx, const int32_t *counts, const float *grad_scale,
                                           float *dprobs, int64_t tokens, int64_t experts, float alpha);
+
+/**
+ * Mean of what was summed in parts: y = sum of weights * x / divisor, in f64 in a fixed order, rounded once. The mean of
+ * a batch's losses, of its parts' losses by their sizes, and with x = 1 the factor of a gradient, 1/tokens.
+ * @param x in f32 [n] : the parts' sums
+ * @param weights in? i32 [n] : how often each counts; null is once
+ * @param y out f32 [1] : the mean
+ * @param n size : parts
+ * @param divisor option default 1 : how many they are the sums of; must be at least 1
+ */
+NNCUDA_API int32_t cuda_weighted_mean(nncuda_ctx *ctx, const float *x, const int32_t *weights, float *y, int64_t n,
+                                      int64_t divisor);
 
 /* ================================================================================================================
  * section: optimizer

@@ -78,6 +78,8 @@ enum {
   NNCUDA_CTX_BYTES_POOLED = 6,
   NNCUDA_CTX_BYTES_ARENA = 7,
   NNCUDA_CTX_TF32 = 8,
+  NNCUDA_CTX_MEASURING = 9,
+  NNCUDA_CTX_MULTIPROCESSORS = 10,
 };
 
 enum {
@@ -119,6 +121,7 @@ NNCUDA_API int32_t nncuda_format_row_bytes(int32_t format, int64_t elements, int
 NNCUDA_API int32_t nncuda_device_count(int32_t device, int32_t *count);
 NNCUDA_API int32_t nncuda_device_describe(int32_t device, int32_t index, char *text, int64_t capacity);
 NNCUDA_API int32_t nncuda_ctx_create(int32_t device, int32_t index, nncuda_ctx **ctx);
+NNCUDA_API int32_t nncuda_ctx_create_measuring(int32_t device, int32_t isa, int32_t threads, int32_t multiprocessors, nncuda_ctx **ctx);
 NNCUDA_API int32_t nncuda_ctx_destroy(nncuda_ctx *ctx);
 NNCUDA_API int32_t nncuda_ctx_synchronize(nncuda_ctx *ctx);
 NNCUDA_API int32_t nncuda_ctx_get(nncuda_ctx *ctx, int32_t attribute, int64_t *value);

@@ -6,6 +6,14 @@
  *     const nn_silu_args *a = args;
  *     ...
  *   }
+ *
+ * A kernel with a workspace lays it out in one function (runtime/engine.h) and names it by NN_WORKSPACE:
+ *
+ *   NN_PLAIN static silu_job lay_out(const nn_silu_args *a, nn_workspace *w) {
+ *     return (silu_job){.a = a, .row = nn_take(w, (size_t)a->n * sizeof(float))};
+ *   }
+ *   NN_WORKSPACE(silu) { lay_out(args, w); }
+ *   ... in the kernel: const silu_job job = lay_out(a, nn_workspace_of(ctx));
  */
 #ifndef NN_CPU_KERNEL_H
 #define NN_CPU_KERNEL_H
@@ -17,7 +25,12 @@
 #define NN_JOIN3(a, b, c) NN_JOIN3_(a, b, c)
 #define NN_KERNEL(op) NN_JOIN3(NN_ISA, op, )
 
-#define NN_DECLARE_KERNEL(op) int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args);
+#define NN_WORKSPACE_OF(isa, op) NN_JOIN3(isa, op, _workspace)
+#define NN_WORKSPACE(op) NN_PLAIN void NN_WORKSPACE_OF(NN_ISA, op)(const void *args, nn_workspace *w)
+
+#define NN_DECLARE_KERNEL(op)                                                                                          \
+  int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args);                                                           \
+  NN_WORKSPACE(op);
 NN_OPS(NN_DECLARE_KERNEL)
 #undef NN_DECLARE_KERNEL
 

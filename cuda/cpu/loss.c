@@ -253,3 +253,15 @@ int32_t NN_KERNEL(aux_loss_backward)(nncuda_ctx *ctx, const void *args) {
   nn_parallel(ctx, (a->tokens + AUX_TOKENS - 1) / AUX_TOKENS, aux_backward_task, &job);
   return NNCUDA_SUCCESS;
 }
+
+/* A number a micro-batch or a few rows of logits: too few for more than one worker. */
+int32_t NN_KERNEL(weighted_mean)(nncuda_ctx *ctx, const void *args) {
+  (void)ctx;
+  const nn_weighted_mean_args *a = args;
+  double sum = 0.0;
+  for (int64_t i = 0; i < a->n; i++) {
+    sum += (double)a->x[i] * (a->weights == NULL ? 1.0 : (double)a->weights[i]);
+  }
+  *a->y = (float)(sum / (double)a->divisor);
+  return NNCUDA_SUCCESS;
+}

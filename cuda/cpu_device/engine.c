@@ -15,8 +15,14 @@
 #include <unistd.h>
 
 #define NN_WEAK(isa, op)                                                                                               \
-  extern int32_t nn_##isa##_##op(nncuda_ctx *ctx, const void *args) __attribute__((weak, visibility("hidden")));
-#define NN_ENTRY(isa, op) nn_##isa##_##op,
+  extern int32_t nn_##isa##_##op(nncuda_ctx *ctx, const void *args) __attribute__((weak, visibility("hidden")));       \
+  extern void nn_##isa##_##op##_workspace(const void *args, nn_workspace *workspace)                                   \
+      __attribute__((weak, visibility("hidden")));
+#define NN_ENTRY(isa, op) {nn_##isa##_##op, nn_##isa##_##op##_workspace},
+typedef struct form { /* of a kernel, for an instruction set; its workspace is null if it has none */
+  nn_kernel kernel;
+  nn_layout workspace;
+} form;
 
 #define WEAK_BASELINE(op) NN_WEAK(baseline, op)
 #define ENTRY_BASELINE(op) NN_ENTRY(baseline, op)
@@ -39,7 +45,7 @@ NN_OPS(WEAK_AVX512BF16)
 NN_OPS(WEAK_AMX)
 
 enum { ISAS = NNCUDA_ISA_AMX + 1 };
-static const nn_kernel kernels[ISAS][NN_OP_COUNT] = {
+static const form forms[ISAS][NN_OP_COUNT] = {
     [NNCUDA_ISA_BASELINE] = {NN_OPS(ENTRY_BASELINE)}, [NNCUDA_ISA_AVX2] = {NN_OPS(ENTRY_AVX2)},
     [NNCUDA_ISA_AVX512] = {NN_OPS(ENTRY_AVX512)},     [NNCUDA_ISA_AVX512BF16] = {NN_OPS(ENTRY_AVX512BF16)},
     [NNCUDA_ISA_AMX] = {NN_OPS(ENTRY_AMX)},
@@ -89,7 +95,7 @@ static int32_t detect_isa(void) {
 #else
 
 enum { ISAS = 1 };
-static const nn_kernel kernels[ISAS][NN_OP_COUNT] = {{NN_OPS(ENTRY_BASELINE)}};
+static const form forms[ISAS][NN_OP_COUNT] = {{NN_OPS(ENTRY_BASELINE)}};
 
 static int32_t detect_isa(void) { return NNCUDA_ISA_BASELINE; }
 
@@ -108,8 +114,8 @@ static int32_t widest_isa(int32_t index) {
 }
 
 void nn_parallel(nncuda_ctx *ctx, int64_t tasks, nn_task task, void *arg) {
-  if (tasks > 1 && ctx->threads > 1 && ctx->workers == NULL) {
-    ctx->workers = nn_workers_start(ctx->threads);
+  if (tasks > 1 && ctx->machine.threads > 1 && ctx->workers == NULL) {
+    ctx->workers = nn_workers_start(ctx->machine.threads);
   }
   nn_workers_run(ctx->workers, tasks, task, arg);
 }
@@ -152,13 +158,15 @@ static int32_t run_memcpy(nncuda_ctx *ctx, const void *args) {
   return NNCUDA_SUCCESS;
 }
 
-static void fill(int32_t isa, nn_kernel *kernel) {
+static void fill(int32_t isa, nn_kernel *kernel, nn_layout *layout) {
   kernel[NN_OP_memset] = run_memset;
   kernel[NN_OP_memcpy] = run_memcpy;
+  layout[NN_OP_memset] = layout[NN_OP_memcpy] = NULL;
   for (int32_t op = 0; op < NN_OP_COUNT; op++) {
     kernel[op] = NULL;
     for (int32_t i = isa; i >= 0 && kernel[op] == NULL; i--) {
-      kernel[op] = kernels[i][op];
+      kernel[op] = forms[i][op].kernel;
+      layout[op] = forms[i][op].workspace;
     }
   }
 }
@@ -222,13 +230,14 @@ static int64_t elapsed(nncuda_ctx *ctx, int64_t from, int64_t to) {
 
 static void forget(nncuda_ctx *ctx, int64_t time) { (void)ctx, (void)time; }
 
-#define HOST_MEMORY {.take = take, .give = give, .alignment = 64, .visible = 1}
+#define HOST_MEMORY {.take = take, .give = give, .alignment = 64, .visible = 1, .lazy = 1}
 
 const nn_engine nn_cpu_engine = {.device = NNCUDA_DEVICE_CPU,
                                  .count = count,
                                  .describe = describe,
                                  .widest_isa = widest_isa,
                                  .fill = fill,
+                                 .isas = ISAS,
                                  .threads = nn_workers_default,
                                  .end_threads = end_threads,
                                  .close = nn_queues_close,

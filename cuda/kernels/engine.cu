@@ -19,9 +19,9 @@ NN_OPS(NN_WEAK)
 }
 
 cudaStream_t nn_gpu_stream(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->stream; }
-int32_t nn_gpu_arch(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->arch; }
-int32_t nn_gpu_sms(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->sms; }
-int32_t nn_gpu_tf32(nncuda_ctx *ctx) { return ctx->tf32; }
+int32_t nn_gpu_arch(nncuda_ctx *ctx) { return ctx->machine.isa; }
+int32_t nn_gpu_sms(nncuda_ctx *ctx) { return ctx->machine.sms; }
+int32_t nn_gpu_tf32(nncuda_ctx *ctx) { return ctx->machine.tf32; }
 nn_fault *nn_gpu_fault(nncuda_ctx *ctx) { return nn_gpu_of(ctx)->fault; }
 const char *nn_gpu_function(nncuda_ctx *ctx) { return ctx->function; }
 
@@ -110,8 +110,7 @@ static int32_t open(nncuda_ctx *ctx) {
     return NNCUDA_ERROR_OUT_OF_MEMORY;
   }
   ctx->device = gpu;
-  gpu->arch = widest_isa(ctx->index);
-  gpu->sms = attribute(ctx->index, cudaDevAttrMultiProcessorCount);
+  ctx->machine.sms = attribute(ctx->index, cudaDevAttrMultiProcessorCount);
   cudaError_t error = cudaSetDevice(ctx->index);
   if (error == cudaSuccess) {
     error = cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking);
@@ -301,8 +300,9 @@ static int32_t read(nncuda_ctx *ctx, void *to, const void *from, size_t bytes) {
 static const nn_kernel kernels[NN_OP_COUNT] = {NN_OPS(NN_ENTRY)};
 #undef NN_ENTRY
 
-static void fill(int32_t isa, nn_kernel *kernel) {
+static void fill(int32_t isa, nn_kernel *kernel, nn_layout *layout) {
   (void)isa;
+  memcpy(layout, nn_gpu_workspaces, sizeof nn_gpu_workspaces);
   memcpy(kernel, kernels, sizeof kernels);
   kernel[NN_OP_memset] = run_memset;
   kernel[NN_OP_memcpy] = run_memcpy;
@@ -314,13 +314,15 @@ extern const nn_engine nn_gpu_engine = {NNCUDA_DEVICE_CUDA,
                                         describe,
                                         widest_isa,
                                         fill,
+                                        /* measures */ 0,
+                                        /* isas */ 0,
                                         /* threads */ nullptr,
                                         /* end_threads */ nullptr,
                                         open,
                                         close,
                                         enter,
-                                        /* memory */ {take, give, 256, 0},
-                                        /* host_memory */ {take_host, give_host, 256, 1},
+                                        /* memory */ {take, give, 256, /* visible */ 0, /* lazy */ 0},
+                                        /* host_memory */ {take_host, give_host, 256, /* visible */ 1, /* lazy */ 0},
                                         memory_info,
                                         reaches,
                                         nn_order_wait,

@@ -11,7 +11,6 @@ extern "C" {
 /* What a context has of its GPU: ctx->device. */
 struct nn_gpu {
   cudaStream_t stream; /* the context's own */
-  int32_t arch, sms;
   nn_fault *fault;      /* on the device */
   nn_fault *fault_seen; /* page-locked: where it is read to */
 };

@@ -277,3 +277,24 @@ NN_KERNEL(aux_loss_backward) {
                    dim3(nn_blocks(ctx, nn_ceil_div(n, 4), THREADS, 8)), dim3(THREADS), 0, a->counts, a->grad_scale,
                    a->dprobs, n, a->experts, (double)a->tokens, (double)a->alpha);
 }
+
+/* ---- weighted_mean ---- */
+
+__global__ void __launch_bounds__(SUM_THREADS)
+    weighted_mean_kernel(const float *x, const int32_t *weights, float *y, int64_t n, double divisor) {
+  __shared__ double shared[NN_WARP];
+  double sum = 0.0;
+  for (int64_t i = threadIdx.x; i < n; i += SUM_THREADS) {
+    sum += (double)x[i] * (weights == nullptr ? 1.0 : (double)weights[i]);
+  }
+  sum = nn_block_sum<SUM_THREADS>(sum, shared);
+  if (threadIdx.x == 0) {
+    y[0] = (float)(sum / divisor);
+  }
+}
+
+NN_KERNEL(weighted_mean) {
+  const auto *a = static_cast<const nn_weighted_mean_args *>(args);
+  return nn_launch(ctx, weighted_mean_kernel, dim3(1), dim3(SUM_THREADS), 0, a->x, a->weights, a->y, a->n,
+                   (double)a->divisor);
+}

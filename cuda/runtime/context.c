@@ -1,5 +1,7 @@
 #include "context.h"
 
+#include "measure.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,32 +82,22 @@ void *nn_scratch(nncuda_ctx *ctx, size_t bytes) {
   return memory;
 }
 
-int32_t nn_threads(nncuda_ctx *ctx) { return ctx->threads; }
+nn_workspace *nn_workspace_of(nncuda_ctx *ctx) { return &ctx->workspace; }
 
-int32_t nncuda_ctx_create(int32_t device, int32_t index, nncuda_ctx **ctx) {
-  if (ctx == NULL) {
-    return NNCUDA_ERROR_NULL_POINTER;
-  }
-  *ctx = NULL;
-  if (device != NNCUDA_DEVICE_CPU && device != NNCUDA_DEVICE_CUDA) {
-    return NNCUDA_ERROR_INVALID_VALUE;
-  }
-  const nn_engine *engine = nn_engine_find(device);
-  if (engine == NULL || index < 0 || index >= engine->count()) {
-    return NNCUDA_ERROR_NO_DEVICE;
-  }
+int32_t nn_threads(nncuda_ctx *ctx) { return ctx->machine.threads; }
+
+static int32_t make(const nn_engine *engine, int32_t index, const nn_machine *machine, nncuda_ctx **ctx) {
   nncuda_ctx *made = calloc(1, sizeof *made);
   if (made == NULL) {
     return NNCUDA_ERROR_OUT_OF_MEMORY;
   }
   made->engine = engine;
   made->index = index;
-  made->threads = engine->threads == NULL ? 0 : engine->threads();
-  made->isa = engine->widest_isa(index);
+  made->machine = *machine;
   made->arena = (nn_arena){.ctx = made, .source = &engine->memory};
   made->pool = (nn_pool){.ctx = made, .source = &engine->memory};
   made->host_pool = (nn_pool){.ctx = made, .source = &engine->host_memory};
-  engine->fill(made->isa, made->kernel);
+  engine->fill(machine->isa, made->kernel, made->layout);
   const int32_t status = engine->open == NULL ? NNCUDA_SUCCESS : engine->open(made);
   if (status != NNCUDA_SUCCESS) {
     free(made);
@@ -114,6 +106,54 @@ int32_t nncuda_ctx_create(int32_t device, int32_t index, nncuda_ctx **ctx) {
   made->magic = MAGIC;
   *ctx = made;
   return NNCUDA_SUCCESS;
+}
+
+/* The checks that both ways to make a context begin with. */
+static int32_t check_device(int32_t device, nncuda_ctx **ctx) {
+  if (ctx == NULL) {
+    return NNCUDA_ERROR_NULL_POINTER;
+  }
+  *ctx = NULL;
+  return device == NNCUDA_DEVICE_CPU || device == NNCUDA_DEVICE_CUDA ? NNCUDA_SUCCESS : NNCUDA_ERROR_INVALID_VALUE;
+}
+
+int32_t nncuda_ctx_create(int32_t device, int32_t index, nncuda_ctx **ctx) {
+  const int32_t status = check_device(device, ctx);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  const nn_engine *engine = nn_engine_find(device);
+  if (engine == NULL || index < 0 || index >= engine->count()) {
+    return NNCUDA_ERROR_NO_DEVICE;
+  }
+  const nn_machine machine = {.isa = engine->widest_isa(index),
+                              .threads = engine->threads == NULL ? 0 : engine->threads()};
+  return make(engine, index, &machine, ctx);
+}
+
+int32_t nncuda_ctx_create_measuring(int32_t device, int32_t isa, int32_t threads, int32_t multiprocessors,
+                                    nncuda_ctx **ctx) {
+  int32_t status = check_device(device, ctx);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  const int32_t on_cpu = device == NNCUDA_DEVICE_CPU;
+  const nn_engine *engine = on_cpu ? &nn_measuring_cpu : &nn_measuring_gpu, *real = nn_engine_find(device);
+  nn_machine machine = {.isa = isa, .threads = threads, .sms = multiprocessors};
+  if (isa == -1) { /* this machine's */
+    if (real == NULL || real->count() == 0) {
+      return NNCUDA_ERROR_NO_DEVICE;
+    }
+    machine.isa = real->widest_isa(0);
+  }
+  if (threads == 0 && on_cpu) {
+    machine.threads = engine->threads();
+  }
+  if (multiprocessors == 0 && !on_cpu) {
+    machine.sms = nn_measuring_sms(machine.isa);
+  }
+  status = nn_measuring_check(device, &machine);
+  return status != NNCUDA_SUCCESS ? status : make(engine, 0, &machine, ctx);
 }
 
 int32_t nncuda_ctx_destroy(nncuda_ctx *ctx) {
@@ -190,7 +230,7 @@ int32_t nncuda_ctx_synchronize(nncuda_ctx *ctx) { NN_INSIDE(ctx, synchronize(ctx
 
 static int32_t fail_attribute(nncuda_ctx *ctx, int32_t attribute) {
   return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d; it must be one of NNCUDA_CTX_*, 0 to %d", attribute,
-                 NNCUDA_CTX_TF32);
+                 NNCUDA_CTX_MULTIPROCESSORS);
 }
 
 static int32_t get_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {
@@ -199,10 +239,10 @@ static int32_t get_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t *value)
   }
   switch (attribute) {
   case NNCUDA_CTX_THREADS:
-    *value = ctx->threads;
+    *value = ctx->machine.threads;
     return NNCUDA_SUCCESS;
   case NNCUDA_CTX_ISA:
-    *value = ctx->isa;
+    *value = ctx->machine.isa;
     return NNCUDA_SUCCESS;
   case NNCUDA_CTX_DEVICE:
     *value = ctx->engine->device;
@@ -223,7 +263,13 @@ static int32_t get_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t *value)
     *value = (int64_t)(ctx->arena.capacity + ctx->graph_bytes);
     return NNCUDA_SUCCESS;
   case NNCUDA_CTX_TF32:
-    *value = ctx->tf32;
+    *value = ctx->machine.tf32;
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_MEASURING:
+    *value = ctx->engine->measures;
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_MULTIPROCESSORS:
+    *value = ctx->machine.sms;
     return NNCUDA_SUCCESS;
   default:
     return fail_attribute(ctx, attribute);
@@ -243,9 +289,9 @@ static int32_t set_threads(nncuda_ctx *ctx, int64_t value) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_THREADS must be 1 to %d",
                    (long long)value, NN_MAX_THREADS);
   }
-  if (value != ctx->threads) {
+  if (value != ctx->machine.threads) {
     ctx->engine->end_threads(ctx);
-    ctx->threads = (int32_t)value;
+    ctx->machine.threads = (int32_t)value;
   }
   return NNCUDA_SUCCESS;
 }
@@ -259,8 +305,8 @@ static int32_t set_isa(nncuda_ctx *ctx, int64_t value) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_ISA must be 0 to %d on this processor",
                    (long long)value, widest);
   }
-  ctx->isa = (int32_t)value;
-  ctx->engine->fill(ctx->isa, ctx->kernel);
+  ctx->machine.isa = (int32_t)value;
+  ctx->engine->fill(ctx->machine.isa, ctx->kernel, ctx->layout);
   return NNCUDA_SUCCESS;
 }
 
@@ -289,12 +335,14 @@ static int32_t set_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t value) 
       return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_TF32 must be 0 or 1",
                      (long long)value);
     }
-    ctx->tf32 = (int32_t)value;
+    ctx->machine.tf32 = (int32_t)value;
     return NNCUDA_SUCCESS;
   case NNCUDA_CTX_DEVICE:
   case NNCUDA_CTX_DEVICE_INDEX:
   case NNCUDA_CTX_BYTES_USED:
   case NNCUDA_CTX_BYTES_ARENA:
+  case NNCUDA_CTX_MEASURING:
+  case NNCUDA_CTX_MULTIPROCESSORS:
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d, which is read-only", attribute);
   default:
     return fail_attribute(ctx, attribute);

@@ -23,14 +23,14 @@ struct nncuda_ctx {
   int32_t busy;   /* 1 while a thread is inside a call; atomic */
   const nn_engine *engine;
   int32_t index;
-  int32_t isa;
-  int32_t threads;
+  nn_machine machine;
   nn_kernel kernel[NN_OP_ALL];
+  nn_layout layout[NN_OP_ALL];
   const char *function; /* the function that is running, for messages */
   char error[NN_ERROR_CAPACITY];
-  int32_t tf32;               /* f32 products may round their factors to tf32 */
   struct nn_workers *workers; /* of the CPU engine; null until a call has work for them */
   nn_arena arena;
+  nn_workspace workspace;  /* of the running call */
   nn_pool pool, host_pool; /* of nncuda_malloc and nncuda_malloc_host */
   void *device;            /* what the engine keeps for this context, or null */
   size_t graph_bytes;      /* scratch memory of the graphs */

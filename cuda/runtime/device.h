@@ -20,6 +20,7 @@ typedef struct nn_memory {
   void (*give)(nncuda_ctx *ctx, void *memory, size_t bytes);
   size_t alignment; /* of the pieces of an arena */
   int32_t visible;  /* the host may touch it */
+  int32_t lazy;     /* pages cost nothing until they are touched */
 } nn_memory;
 
 /* Streams and events. A null stream is the context's own. */
@@ -53,8 +54,11 @@ typedef struct nn_engine {
   void (*describe)(int32_t index, char *text, size_t capacity);
   /* Widest instruction set that this machine and its system let us use; asks the system for it where it must. */
   int32_t (*widest_isa)(int32_t index);
-  /* Fills kernel[NN_OP_ALL] with the widest form of each at or below `isa`; null where there is none. */
-  void (*fill)(int32_t isa, nn_kernel *kernel);
+  /* Fills kernel[NN_OP_ALL] with the widest form of each at or below `isa`, null where there is none, and
+   * layout[NN_OP_ALL] with how it lays out its workspace, null where it has none. */
+  void (*fill)(int32_t isa, nn_kernel *kernel, nn_layout *layout);
+  int32_t measures;         /* nothing runs, and nobody may read its memory (measure.h) */
+  int32_t isas;             /* how many instruction sets the library knows; 0 on a GPU */
   int32_t (*threads)(void); /* how many threads of the host a new context has; null: the engine works with none */
   void (*end_threads)(
       nncuda_ctx *ctx); /* null with `threads`. The next call that has work for them starts them again */
@@ -82,6 +86,9 @@ extern const nn_engine nn_cpu_engine;
 #if NNCUDA_CUDA
 extern const nn_engine nn_gpu_engine;
 #endif
+
+/* How the kernels of the GPU engine lay out their workspaces; every build has it, with that engine or without. */
+extern const nn_layout nn_gpu_workspaces[NN_OP_ALL];
 
 /* The engine of a device, or null when this library was built without it. */
 const nn_engine *nn_engine_find(int32_t device);

@@ -49,10 +49,36 @@ static void float_control_leave(uint64_t old) {
 #endif
 }
 
+/* Finds the size of the call's workspace, and memory for it. */
+static int32_t take_workspace(nncuda_ctx *ctx, const nn_record *record) {
+  nn_workspace *workspace = &ctx->workspace;
+  const nn_layout layout = ctx->layout[record->op];
+  *workspace = (nn_workspace){.machine = &ctx->machine, .alignment = ctx->engine->memory.alignment};
+  if (layout == NULL) {
+    return NNCUDA_SUCCESS;
+  }
+  workspace->capacity = SIZE_MAX;
+  layout(record->args, workspace);
+  workspace->capacity = workspace->used;
+  workspace->used = 0;
+  if (workspace->capacity != 0) {
+    workspace->memory = nn_scratch(ctx, workspace->capacity);
+    if (workspace->memory == NULL) {
+      return NNCUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  return NNCUDA_SUCCESS;
+}
+
+int32_t nn_run_kernel(nncuda_ctx *ctx, const nn_record *record) {
+  const int32_t status = take_workspace(ctx, record);
+  return status != NNCUDA_SUCCESS ? status : ctx->kernel[record->op](ctx, record->args);
+}
+
 int32_t nn_run(nncuda_ctx *ctx, const nn_record *record) {
   const int64_t begin = ctx->profile.running ? ctx->engine->stamp(ctx) : 0;
   const uint64_t float_control = float_control_enter();
-  const int32_t status = ctx->kernel[record->op](ctx, record->args);
+  const int32_t status = nn_run_kernel(ctx, record);
   float_control_leave(float_control);
   if (ctx->profile.running) {
     nn_profile_add(ctx, record, begin, ctx->engine->stamp(ctx));

@@ -23,6 +23,9 @@ int32_t nn_dispatch(nncuda_ctx *ctx, const nn_record *record);
 /* Runs it: kernel, profile, trace. */
 int32_t nn_run(nncuda_ctx *ctx, const nn_record *record);
 
+/* The kernel alone, with its workspace. */
+int32_t nn_run_kernel(nncuda_ctx *ctx, const nn_record *record);
+
 /* graph.c */
 int32_t nn_graph_append(nncuda_ctx *ctx, const nn_record *record);
 void nn_graph_free(nncuda_ctx *ctx, nncuda_graph *graph);

@@ -23,6 +23,52 @@ typedef enum nn_op { NN_OPS(NN_OP_ENUM) NN_OP_COUNT, NN_OP_memset = NN_OP_COUNT,
 /* A kernel takes its family's argument struct (abi/<family>.h), checked already, and returns a status. */
 typedef int32_t (*nn_kernel)(nncuda_ctx *ctx, const void *args);
 
+/* What a workspace may depend on besides the arguments. */
+typedef struct nn_machine {
+  int32_t isa;     /* NNCUDA_ISA_*; of a GPU its compute capability, 90 for 9.0 */
+  int32_t threads; /* of the CPU engine; 0 on a GPU */
+  int32_t sms;     /* multiprocessors of the GPU; 0 on the CPU */
+  int32_t tf32;    /* f32 products may round their factors to tf32 */
+} nn_machine;
+
+/*
+ * The workspace of a call: memory that its kernel has until it returns, uninitialised. A kernel that needs one lays it
+ * out in a function of its own, piece by piece with nn_take. That function runs twice: before the call, without memory,
+ * which gives the size (and all that a context that measures has to know), and in the kernel, for the pieces. So a
+ * kernel can take nothing that it did not state, and what it states is what it takes. It depends on the sizes and
+ * options of the call and on the machine, never on data: where data decides, it is the most that the sizes allow.
+ */
+typedef struct nn_workspace {
+  const nn_machine *machine;
+  unsigned char *memory;            /* null while the size is being found */
+  size_t used, capacity, alignment; /* bytes; `alignment` is that of each piece */
+} nn_workspace;
+
+typedef void (*nn_layout)(const void *args, nn_workspace *workspace);
+
+/* Functions that lay out a workspace must run on any processor, whatever instruction set their file is compiled for: a
+ * plan for a processor is made on another. */
+#if defined(__x86_64__) && !defined(__cplusplus)
+#define NN_PLAIN __attribute__((target("no-avx")))
+#else
+#define NN_PLAIN
+#endif
+
+/* The next piece. Null while the size is being found. */
+NN_PLAIN static inline void *nn_take(nn_workspace *workspace, size_t bytes) {
+  const size_t most = SIZE_MAX / 2, gap = workspace->alignment - 1;
+  void *const piece = workspace->memory == NULL ? NULL : workspace->memory + workspace->used;
+  /* No memory holds `most` bytes: sums that would wrap stop there. */
+  workspace->used = bytes > most - gap - workspace->used ? most - gap : workspace->used + ((bytes + gap) & ~gap);
+  if (workspace->used > workspace->capacity) {
+    __builtin_trap(); /* more than the kernel stated */
+  }
+  return piece;
+}
+
+/* The workspace of the running call. */
+nn_workspace *nn_workspace_of(nncuda_ctx *ctx);
+
 /* Sets the context's last error and returns `status`, so that a kernel can `return nn_fail(...)`. */
 int32_t nn_fail(nncuda_ctx *ctx, int32_t status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

@@ -88,7 +88,7 @@ static int32_t run_nodes(nncuda_ctx *ctx, const nncuda_graph *graph, int32_t (*r
 
 /* Only the kernel: it is noted by the device. */
 static int32_t note(nncuda_ctx *ctx, const nn_record *record) {
-  const int32_t status = ctx->kernel[record->op](ctx, record->args);
+  const int32_t status = nn_run_kernel(ctx, record);
   nn_arena_reset(&ctx->arena);
   return status;
 }

@@ -54,6 +54,7 @@
   X(cross_entropy_backward) \
   X(aux_loss_forward) \
   X(aux_loss_backward) \
+  X(weighted_mean) \
   X(adamw_step) \
   X(adamw_step_bf16) \
   X(adamw_step_f8) \

@@ -29,7 +29,7 @@ static size_t class_of(const nn_pool *pool, size_t bytes, size_t *capacity) {
     doubling++;
   }
   *capacity = (last / step + 1) * step;
-  if (!pool->source->visible && bytes > large) {
+  if (!pool->source->lazy && bytes > large) {
     *capacity = (last / grain + 1) * grain;
   }
   return doubling * 8 + last / step;
@@ -100,6 +100,17 @@ void *nn_pool_take(nn_pool *pool, size_t bytes) {
   pool->capacity += block->capacity;
   pool->highest = pool->capacity > pool->highest ? pool->capacity : pool->highest;
   return block->memory;
+}
+
+int32_t nn_pool_holds(const nn_pool *pool, const void *address) {
+  for (size_t i = 0; i < pool->live.capacity; i++) {
+    const uintptr_t first = (uintptr_t)pool->live.entries[i].key;
+    const nn_block *block = pool->live.entries[i].value;
+    if (first != 0 && (uintptr_t)address - first < block->capacity) {
+      return 1;
+    }
+  }
+  return 0;
 }
 
 nn_block *nn_pool_find(const nn_pool *pool, const void *memory) { return nn_table_get(&pool->live, memory); }

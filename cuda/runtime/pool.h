@@ -35,6 +35,8 @@ typedef struct nn_pool {
 void *nn_pool_take(nn_pool *pool, size_t bytes);
 /* The live block at this address, or null. */
 nn_block *nn_pool_find(const nn_pool *pool, const void *memory);
+/* Whether the address lies in a live block. */
+int32_t nn_pool_holds(const nn_pool *pool, const void *address);
 void nn_pool_give(nn_pool *pool, nn_block *block);
 /* Returns freed blocks to the system, largest first, until at most `keep` bytes of them are left. */
 void nn_pool_trim(nn_pool *pool, size_t keep);

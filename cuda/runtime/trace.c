@@ -112,6 +112,7 @@ static void add_output(nncuda_ctx *ctx, const nn_tensor *tensor) {
 void nn_trace_add(nncuda_ctx *ctx, const nn_record *record, int32_t status) {
   nn_trace *trace = &ctx->trace;
   nn_text *text = &trace->text;
+  const int64_t values = ctx->engine->measures ? 0 : trace->values;
   nn_text_add(text, "%lld %s(", (long long)trace->calls++, nn_op_name(record->op));
   for (int32_t i = 0; i < record->tensors; i++) {
     nn_text_add(text, "%s", i == 0 ? "" : ", ");
@@ -121,7 +122,7 @@ void nn_trace_add(nncuda_ctx *ctx, const nn_record *record, int32_t status) {
   if (status != NNCUDA_SUCCESS) {
     nn_text_add(text, " %s: %s", nncuda_status_name(status), ctx->error);
   }
-  for (int32_t i = 0; i < record->tensors && trace->values > 0 && status == NNCUDA_SUCCESS; i++) {
+  for (int32_t i = 0; i < record->tensors && values > 0 && status == NNCUDA_SUCCESS; i++) {
     const nn_tensor *tensor = &record->tensor[i];
     if ((tensor->role & NN_ROLE_OUT) && tensor->data != NULL && tensor->rows > 0) {
       add_output(ctx, tensor);

@@ -32,6 +32,9 @@ static inline int32_t call_nncuda_device_describe(int32_t device, int32_t index,
 static inline int32_t call_nncuda_ctx_create(int32_t device, int32_t index, nncuda_ctx **ctx) {
   return nn_api.nncuda_ctx_create(device, index, ctx);
 }
+static inline int32_t call_nncuda_ctx_create_measuring(int32_t device, int32_t isa, int32_t threads, int32_t multiprocessors, nncuda_ctx **ctx) {
+  return nn_api.nncuda_ctx_create_measuring(device, isa, threads, multiprocessors, ctx);
+}
 static inline int32_t call_nncuda_ctx_destroy(nncuda_ctx *ctx) {
   return nn_api.nncuda_ctx_destroy(ctx);
 }
@@ -286,6 +289,9 @@ static inline int32_t call_cuda_aux_loss_forward(nncuda_ctx *ctx, uintptr_t prob
 }
 static inline int32_t call_cuda_aux_loss_backward(nncuda_ctx *ctx, uintptr_t counts, uintptr_t grad_scale, uintptr_t dprobs, int64_t tokens, int64_t experts, float alpha) {
   return nn_api.cuda_aux_loss_backward(ctx, (const int32_t *)counts, (const float *)grad_scale, (float *)dprobs, tokens, experts, alpha);
+}
+static inline int32_t call_cuda_weighted_mean(nncuda_ctx *ctx, uintptr_t x, uintptr_t weights, uintptr_t y, int64_t n, int64_t divisor) {
+  return nn_api.cuda_weighted_mean(ctx, (const float *)x, (const int32_t *)weights, (float *)y, n, divisor);
 }
 static inline int32_t call_cuda_adamw_step(nncuda_ctx *ctx, uintptr_t grad, uintptr_t lr, uintptr_t step, uintptr_t grad_scale, uintptr_t skip, uintptr_t param, uintptr_t m, uintptr_t v, uintptr_t param_copy, int64_t n, int64_t n_decay, float beta1, float beta2, float eps, float weight_decay, int32_t dtype) {
   return nn_api.cuda_adamw_step(ctx, (const float *)grad, (const float *)lr, (const int32_t *)step, (const float *)grad_scale, (const int32_t *)skip, (float *)param, (float *)m, (float *)v, (void *)param_copy, n, n_decay, beta1, beta2, eps, weight_decay, dtype);

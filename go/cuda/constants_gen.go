@@ -202,6 +202,13 @@ const (
 
 	// ctxTF32 is NNCUDA_CTX_TF32: 1 allows f32 products on a GPU to round their factors to tf32, 10 bits; default 0.
 	ctxTF32 attribute = 8
+
+	// ctxMeasuring is NNCUDA_CTX_MEASURING: 1 when the context runs nothing (nncuda_ctx_create_measuring): its
+	// memory cannot be read.
+	ctxMeasuring attribute = 9
+
+	// ctxMultiprocessors is NNCUDA_CTX_MULTIPROCESSORS: of the GPU; 0 on the CPU engine.
+	ctxMultiprocessors attribute = 10
 )
 
 // copyKind is an enum of bindings.h. What nncuda_memcpy moves. On the CPU engine all three are a copy.

@@ -73,3 +73,17 @@ func (ctx *Context) AuxLossBackward(counts, gradScale, dprobs Memory, tokens, ex
 		C.int64_t(experts), C.float(alpha))
 	return in.leave("cuda_aux_loss_backward", status)
 }
+
+// WeightedMean calls cuda_weighted_mean as it is in bindings.h: sizes are not compared with those of the buffers. See
+// tensor.WeightedMean.
+func (ctx *Context) WeightedMean(x, weights, y Memory, n, divisor int64) error {
+	in := ctx.enter()
+	xAt := in.at("x", x)
+	weightsAt := in.at("weights", weights)
+	yAt := in.at("y", y)
+	if in.refused() {
+		return in.refuse("cuda_weighted_mean")
+	}
+	status := C.call_cuda_weighted_mean(in.handle, xAt, weightsAt, yAt, C.int64_t(n), C.int64_t(divisor))
+	return in.leave("cuda_weighted_mean", status)
+}

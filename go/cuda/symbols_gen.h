@@ -9,6 +9,7 @@
   X(nncuda_device_count) \
   X(nncuda_device_describe) \
   X(nncuda_ctx_create) \
+  X(nncuda_ctx_create_measuring) \
   X(nncuda_ctx_destroy) \
   X(nncuda_ctx_synchronize) \
   X(nncuda_ctx_get) \
@@ -94,6 +95,7 @@
   X(cuda_cross_entropy_backward) \
   X(cuda_aux_loss_forward) \
   X(cuda_aux_loss_backward) \
+  X(cuda_weighted_mean) \
   X(cuda_adamw_step) \
   X(cuda_adamw_step_bf16) \
   X(cuda_adamw_step_f8) \

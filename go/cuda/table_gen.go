@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "059465ef9323e68cf447405caea5f34131198848082709b488756ab871ada52e"
+const HeaderSHA256 = "00897f3b06326917563d52ffcfae7a41aab7b5a032db6fa589e637d6a7917474"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
@@ -681,6 +681,14 @@ var kernels = []Kernel{
 		{Name: "tokens", Kind: SizeParam, C: "int64_t"},
 		{Name: "experts", Kind: SizeParam, C: "int64_t"},
 		{Name: "alpha", Kind: OptionParam, C: "float"},
+	}},
+	{Name: "weighted_mean", Function: "WeightedMean", Family: "loss", Params: []Param{
+		{Name: "x", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true},
+		{Name: "weights", Kind: PointerParam, C: "const int32_t *", DType: "i32", Shape: "[n]", Reads: true,
+			Nullable: true},
+		{Name: "y", Kind: PointerParam, C: "float *", DType: "f32", Shape: "[1]", Writes: true},
+		{Name: "n", Kind: SizeParam, C: "int64_t"},
+		{Name: "divisor", Kind: OptionParam, C: "int64_t"},
 	}},
 	{Name: "adamw_step", Function: "AdamWStep", Family: "optimizer", Params: []Param{
 		{Name: "grad", Kind: PointerParam, C: "const float *", DType: "f32", Shape: "[n]", Reads: true},

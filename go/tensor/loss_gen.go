@@ -154,3 +154,33 @@ func AuxLossBackward(counts, gradScale, dprobs *Tensor, alpha float32) error {
 	return check.ctx.AuxLossBackward(counts.memory(), gradScale.memory(), dprobs.memory(), int64(tokens),
 		int64(experts), alpha)
 }
+
+// WeightedMean calls cuda_weighted_mean.
+//
+// Mean of what was summed in parts: y = sum of weights * x / divisor, in f64 in a fixed order, rounded once. The mean
+// of a batch's losses, of its parts' losses by their sizes, and with x = 1 the factor of a gradient, 1/tokens.
+//
+//   - x, in f32 [n]: the parts' sums
+//   - weights, in i32 [n], may be nil: how often each counts; null is once
+//   - y, out f32 [1]: the mean
+//   - divisor, usually 1: how many they are the sums of; must be at least 1
+func WeightedMean(x, weights, y *Tensor, divisor int64) error {
+	check := begin("weighted_mean", "n from x")
+	if !check.required("x", x, 1, dense) ||
+		!check.optional("weights", weights, 1, dense) ||
+		!check.required("y", y, 1, dense) {
+		return check.err
+	}
+	check.same(named{"x", x}, named{"weights", weights})
+	n := x.extent(1, 0)
+	check.dtype("x", x, cuda.F32)
+	check.dtype("weights", weights, cuda.I32)
+	check.dtype("y", y, cuda.F32)
+	check.shape("x", x, "[n]", n)
+	check.shape("weights", weights, "[n]", n)
+	check.shape("y", y, "[1]", 1)
+	if check.err != nil {
+		return check.err
+	}
+	return check.ctx.WeightedMean(x.memory(), weights.memory(), y.memory(), int64(n), divisor)
+}

@@ -64,6 +64,7 @@ var typed = []typedKernel{
 		"dlogits", "ignore_index"}},
 	{"aux_loss_forward", tensor.AuxLossForward, []string{"probs", "counts", "loss", "alpha"}},
 	{"aux_loss_backward", tensor.AuxLossBackward, []string{"counts", "grad_scale", "dprobs", "alpha"}},
+	{"weighted_mean", tensor.WeightedMean, []string{"x", "weights", "y", "divisor"}},
 	{"adamw_step", tensor.AdamWStep, []string{"grad", "lr", "step", "grad_scale", "skip", "param", "m", "v",
 		"param_copy", "n_decay", "beta1", "beta2", "eps", "weight_decay"}},
 	{"adamw_step_bf16", tensor.AdamWStepBF16, []string{"grad", "lr", "step", "grad_scale", "skip", "param", "m", "v",

@@ -32,7 +32,7 @@ from .tensor import Tensor
 if TYPE_CHECKING:
     from . import kernels, layers, models, reference
     from .infer import LanguageModel, Sampling
-    from .infer.generate import generate  # of the package, the name might be that of the module
+    from .infer.contiguous import generate
     from .models import MoEConfig, MoETransformer
     from .train import TrainConfig, Trainer
 

@@ -46,28 +46,11 @@ class Context(DeviceBound):
     _instead = "make another with nncuda.Context(device)"
 
     def __init__(self, device: str = "cpu", threads: int | None = None, isa: str | None = None) -> None:
-        self._exports: set[int] = set()  # ids of what other libraries hold; a set, since they may let go in any thread
-        self._last_handle: Any = None  # of a closed context whose memory others still look at
-        self._capture: Capture | None = None
-        self._children: weakref.WeakSet[Handle] = weakref.WeakSet()
-        # What finalizers leave to be freed: bytes (-1 for what is no tensor's memory), the function that frees, what.
-        # They may run in any thread, in the middle of a call too, where the context would refuse them.
-        self._waiting: deque[tuple[int, Callable[[Any, Any], int], Any]] = deque()
-        self._handle: Any = None
-        self._turns = Turns()
         self._library = library.load()
-        kind, self.device_index = self._library.device_named(device)
+        kind, index = self._library.device_named(device)
         if device == "auto" and kind == "cuda":
             threads = isa = None  # they were for the other case
-        self._ffi = self._library.ffi
-        self._lib = self._library.lib
-        self._null = self._ffi.NULL
-        self._new_pointer = self._ffi.typeof("void *[1]")
-        self._malloc = self._lib.nncuda_malloc
-        self._free = self._lib.nncuda_free
-        self.device_type = library.DEVICES[kind]
-        self.device = kind if self.device_index == 0 else f"{kind}:{self.device_index}"
-        self._handle = self._library.create_context(kind, self.device_index)
+        self._open(kind, index, self._library.create_context(kind, index))
         try:
             if threads is not None:
                 self.threads = threads
@@ -76,6 +59,59 @@ class Context(DeviceBound):
         except BaseException:
             self.close()
             raise
+
+    @classmethod
+    def measuring(
+        cls,
+        device: str = "cpu",
+        *,
+        threads: int | None = None,
+        isa: str | None = None,
+        capability: int | None = None,
+        multiprocessors: int | None = None,
+    ) -> Context:
+        """A context that measures what a program would need of a device, which this machine need not have.
+
+        The same program runs on it as on the real one, but its kernels do nothing: arguments are checked, `bytes_peak`
+        and its like are those of the real device, and `profile` gives calls, bytes and operations, without times. Its
+        memory costs none and cannot be read: `Tensor.numpy` gives zeros, and zero-copy exchange raises BufferError.
+
+        `threads` and `isa` are those of the CPU engine, `capability` (90 for 9.0) and `multiprocessors` those of a GPU;
+        without them, this machine's, and as many multiprocessors as the usual GPU of that capability has.
+        """
+        made = cls.__new__(cls)
+        made._library = library.load()
+        if device not in ("cpu", "cuda"):
+            raise ValueError(f"device is {device!r}; a context that measures is for 'cpu' or 'cuda'")
+        if isa is not None and isa not in INSTRUCTION_SETS:
+            raise ValueError(f"isa is {isa!r}; it must be one of {', '.join(INSTRUCTION_SETS)}")
+        cpu_only, gpu_only = (threads, isa), (capability, multiprocessors)
+        if any(option is not None for option in (gpu_only if device == "cpu" else cpu_only)):
+            raise ValueError("threads and isa are for 'cpu'; capability and multiprocessors are for 'cuda'")
+        number = INSTRUCTION_SETS.index(isa) if isa is not None else capability
+        made._open(device, 0, made._library.create_measuring(device, number, threads, multiprocessors))
+        return made
+
+    def _open(self, kind: str, index: int, handle: Any) -> None:
+        self._handle = handle
+        self.device_index = index
+        self._exports: set[int] = set()  # ids of what other libraries hold; a set, since they may let go in any thread
+        self._last_handle: Any = None  # of a closed context whose memory others still look at
+        self._capture: Capture | None = None
+        self._children: weakref.WeakSet[Handle] = weakref.WeakSet()
+        # What finalizers leave to be freed: bytes (-1 for what is no tensor's memory), the function that frees, what.
+        # They may run in any thread, in the middle of a call too, where the context would refuse them.
+        self._waiting: deque[tuple[int, Callable[[Any, Any], int], Any]] = deque()
+        self._turns = Turns()
+        self._ffi = self._library.ffi
+        self._lib = self._library.lib
+        self._null = self._ffi.NULL
+        self._new_pointer = self._ffi.typeof("void *[1]")
+        self._malloc = self._lib.nncuda_malloc
+        self._free = self._lib.nncuda_free
+        self.device_type = library.DEVICES[kind]
+        self.device = kind if self.device_index == 0 else f"{kind}:{self.device_index}"
+        self.measures = bool(self._get("NNCUDA_CTX_MEASURING"))
 
     # Life
 
@@ -124,9 +160,10 @@ class Context(DeviceBound):
     def __repr__(self) -> str:
         if self.closed:
             return f"Context({self.device}, closed)"
+        what = ", measures" if self.measures else ""
         if self.device_type != exchange.CPU:
-            return f"Context({self.device}, {self.isa})"
-        return f"Context({self.device}, threads={self.threads}, isa={self.isa})"
+            return f"Context({self.device}, {self.isa}{what})"
+        return f"Context({self.device}, threads={self.threads}, isa={self.isa}{what})"
 
     # Calls
 
@@ -171,8 +208,8 @@ class Context(DeviceBound):
 
     @property
     def isa(self) -> str:
-        """Instruction set of the CPU engine, which may be set to any that this processor has; of a GPU its
-        architecture, such as "sm_90"."""
+        """Instruction set of the CPU engine, which may be set to any that this processor has, and to any at all where
+        the context measures; of a GPU its architecture, such as "sm_90"."""
         number = self._get("NNCUDA_CTX_ISA")
         return INSTRUCTION_SETS[number] if self.device_type == exchange.CPU else f"sm_{number}"
 
@@ -190,6 +227,11 @@ class Context(DeviceBound):
     @tf32.setter
     def tf32(self, allowed: bool) -> None:
         self._set("NNCUDA_CTX_TF32", int(allowed))
+
+    @property
+    def multiprocessors(self) -> int:
+        """Multiprocessors of the GPU; 0 on the CPU engine."""
+        return self._get("NNCUDA_CTX_MULTIPROCESSORS")
 
     @property
     def bytes_used(self) -> int:

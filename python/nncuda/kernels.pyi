@@ -196,6 +196,9 @@ def aux_loss_forward(probs: Tensor, counts: Tensor, loss: Tensor, *, alpha: floa
 def aux_loss_backward(counts: Tensor, grad_scale: Tensor, *, alpha: float, tokens: int | None = None, dprobs: Tensor | None = None) -> Tensor:
     """Gradient of grad_scale * aux loss with respect to probs: dprobs = grad_scale * alpha * f / tokens; none through f."""
 
+def weighted_mean(x: Tensor, weights: Tensor | None = None, *, divisor: int = 1, y: Tensor | None = None) -> Tensor:
+    """Mean of what was summed in parts: y = sum of weights * x / divisor, in f64 in a fixed order, rounded once."""
+
 @overload
 def adamw_step(grad: Tensor, lr: Tensor, step: Tensor, grad_scale: Tensor | None, skip: Tensor | None, param: Tensor, m: Tensor, v: Tensor, *, n_decay: int, beta1: float, beta2: float, eps: float, weight_decay: float, dtype: FloatLike | None = None, param_copy: Literal[False] | None = None) -> None:
     """AdamW with decoupled weight decay, for t = step[0] >= 1 and g = grad * grad_scale: m = beta1*m + (1-beta1)*g; v = beta2*v + (1-beta2)*g^2; param = param*(1 - lr*weight_decay) - lr * (m/(1-beta1^t)) / (sqrt(v/(1-beta2^t)) + eps)."""

@@ -112,11 +112,12 @@ class Tensor(_BufferProtocol, Arithmetic):
 
     def _shown(self) -> str:
         """The first values, for the repr. Not on a GPU, where reading waits for all work and would take its errors from
-        the call that is to raise them; nor where the context is closed, captures, or works for another thread."""
+        the call that is to raise them; nor where the context is closed, captures, works for another thread, or has no
+        values, since it measures."""
         ctx, layout = self.ctx, self._layout
         if not ctx._handle:
             return ", closed"
-        if ctx.device_type != exchange.CPU or ctx._capture is not None:
+        if ctx.device_type != exchange.CPU or ctx._capture is not None or ctx.measures:
             return ""
         count = min(_SHOWN, layout.numel if layout.dense else layout.inner)
         raw = bytearray(count * layout.itemsize)

@@ -47,7 +47,11 @@ def test_every_function_refuses_a_null_context_and_a_foreign_one(name):
     rest = [0 if "int" in p.ctype and "*" not in p.ctype else 0.0 if p.ctype in ("float", "double") else None
             for p in function.params[1:]]  # fmt: skip
     foreign = np.zeros(4096, np.uint8)
-    if function.returns == "int32_t" and name not in ("nncuda_ctx_create", "nncuda_ctx_destroy"):
+    if function.returns == "int32_t" and name not in (
+        "nncuda_ctx_create",
+        "nncuda_ctx_create_measuring",
+        "nncuda_ctx_destroy",
+    ):
         assert getattr(LIB, name)(None, *rest) == C.ERROR_INVALID_CONTEXT
         assert getattr(LIB, name)(foreign.ctypes.data, *rest) == C.ERROR_INVALID_CONTEXT
 
@@ -64,7 +68,14 @@ def test_attributes(context):
     context.fails(C.ERROR_INVALID_VALUE, "CTX_ISA", "nncuda_ctx_set", C.CTX_ISA, -1)
     for threads in (0, -1, 257, 2**40):
         context.fails(C.ERROR_INVALID_VALUE, "CTX_THREADS", "nncuda_ctx_set", C.CTX_THREADS, threads)
-    for attribute in (C.CTX_DEVICE, C.CTX_DEVICE_INDEX, C.CTX_BYTES_USED, C.CTX_BYTES_ARENA):
+    for attribute in (
+        C.CTX_DEVICE,
+        C.CTX_DEVICE_INDEX,
+        C.CTX_BYTES_USED,
+        C.CTX_BYTES_ARENA,
+        C.CTX_MEASURING,
+        C.CTX_MULTIPROCESSORS,
+    ):
         context.fails(C.ERROR_INVALID_VALUE, "read-only", "nncuda_ctx_set", attribute, 1)
     for attribute in (C.CTX_BYTES_PEAK, C.CTX_BYTES_POOLED):
         context.fails(C.ERROR_INVALID_VALUE, "0", "nncuda_ctx_set", attribute, 1)
@@ -75,7 +86,7 @@ def test_attributes(context):
     for allowed in (-1, 2):
         context.fails(C.ERROR_INVALID_VALUE, "CTX_TF32", "nncuda_ctx_set", C.CTX_TF32, allowed)
     value = ctypes.c_int64()
-    for attribute in (-1, 9, 1000):
+    for attribute in (-1, 11, 1000):
         context.fails(C.ERROR_INVALID_VALUE, "attribute", "nncuda_ctx_get", attribute, ctypes.byref(value))
         context.fails(C.ERROR_INVALID_VALUE, "attribute", "nncuda_ctx_set", attribute, 0)
     context.fails(C.ERROR_NULL_POINTER, "value", "nncuda_ctx_get", C.CTX_ISA, None)

@@ -74,6 +74,7 @@ ROUNDINGS = {
     "cross_entropy_backward": 5,
     "aux_loss_forward": 5,
     "aux_loss_backward": 4,
+    "weighted_mean": 3,
     "adamw_step": 12,
     "adamw_step_bf16": 12,
     "adamw_step_f8": 16,  # the root from its code, squared, and scaled by a rounded factor

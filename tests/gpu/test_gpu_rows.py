@@ -158,6 +158,14 @@ def test_auxiliary_loss(gpu: nncuda.Context, cpu: nncuda.Context, tokens: int, e
     compare(gpu, cpu, "aux_loss_backward", counts, np.float32([3]), dtype="f32", alpha=0.5, tokens=tokens)
 
 
+@pytest.mark.parametrize("n", [1, 33, 1024, 5000])
+def test_weighted_mean(gpu: nncuda.Context, cpu: nncuda.Context, n: int) -> None:
+    x = np.random.default_rng(0).random(n, np.float32)
+    weights = np.random.default_rng(1).integers(0, 99, n).astype(np.int32)
+    for given in (weights, None):
+        compare(gpu, cpu, "weighted_mean", x, given, dtype="f32", divisor=3 * n)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("tokens", "vocab", "dim"),

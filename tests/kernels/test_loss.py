@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from engine import DTYPES, FLOATS, ROUNDING, THREADS, Engine, KernelError, empty, isas
@@ -245,4 +247,32 @@ def test_alpha_must_be_finite(cpu: Engine) -> None:
     probs, counts, loss = np.ones((2, 2), np.float32), np.ones(2, np.int32), np.zeros(1, np.float32)
     with pytest.raises(KernelError, match="alpha is nan") as raised:
         cpu.aux_loss_forward(probs, counts, loss, 2, 2, float("nan"))
+    assert raised.value.status == "NNCUDA_ERROR_INVALID_VALUE"
+
+
+# ---- means of sums ----
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 1000])
+def test_weighted_mean(cpu: Engine, n: int) -> None:
+    """Added up in f64 and rounded once: n + 1 roundings of f64 on the way are too small for another one of f32."""
+    rng = np.random.default_rng(n)
+    x, weights, y = rng.random(n, np.float32), rng.integers(0, 999, n).astype(np.int32), empty((1,), "f32")
+    for given in (None, weights):
+        cpu.weighted_mean(x, given, y, n, 77)
+        exact = math.fsum(x.astype(np.float64) * (1 if given is None else given)) / 77
+        assert abs(y[0] - exact) <= F32 * exact * 1.001
+
+
+def test_factor_of_a_gradient(cpu: Engine) -> None:
+    """1/tokens and shares of a batch are the numbers of f32 nearest to them."""
+    one, y = np.ones(1, np.float32), empty((1,), "f32")
+    for size, total in ((1, 3), (1, 4095), (1, 2**31 - 1), (3, 10), (7, 7)):
+        cpu.weighted_mean(one, np.array([size], np.int32), y, 1, total)
+        assert y[0] == np.float32(size / total)
+
+
+def test_divisor_must_count(cpu: Engine) -> None:
+    with pytest.raises(KernelError, match="divisor is 0; it must be at least 1") as raised:
+        cpu.weighted_mean(np.ones(1, np.float32), None, np.zeros(1, np.float32), 1, 0)
     assert raised.value.status == "NNCUDA_ERROR_INVALID_VALUE"

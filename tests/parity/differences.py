@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -44,20 +45,33 @@ def of_tensors(expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarra
 
 
 def of_values(place: str, expected: object, found: object) -> str:
-    """The first difference of two JSON values, by its path; numbers must be the same number of the same kind."""
+    """The first difference of two JSON values, by its path. 1 and 1.0 are one number, and keys have no order."""
+    alike = type(expected) is type(found) or {type(expected), type(found)} == {int, float}
     if isinstance(expected, dict) and isinstance(found, dict):
-        if list(expected) != list(found):
-            return f"{place} has the keys {list(found)}, expected {list(expected)}"
+        if set(expected) != set(found):
+            return f"{place} has the keys {sorted(found)}, expected {sorted(expected)}"
         pairs = [(f"{place}.{key}", expected[key], found[key]) for key in expected if key not in MEASURED]
     elif isinstance(expected, list) and isinstance(found, list):
         if len(expected) != len(found):
             return f"{place} has {len(found)} entries, expected {len(expected)}"
         pairs = [(f"{place}[{i}]", a, b) for i, (a, b) in enumerate(zip(expected, found, strict=True))]
-    elif type(expected) is type(found) and (expected == found or (expected != expected and found != found)):
+    elif alike and (expected == found or (expected != expected and found != found)):
         return ""
     else:
         return f"{place} is {found!r}, expected {expected!r}"
     return next((text for pair in pairs if (text := of_values(*pair))), "")
+
+
+def facts(sentence: str) -> set[str | float]:
+    """What a sentence names, in whatever words: numbers, by their values, and names with a sign that no word has."""
+    found: set[str | float] = set()
+    for word in re.findall(r"[^\s'\"(),;:=…]*[\d_/][^\s'\"(),;:=…]*", sentence):
+        word = word.rstrip(".")
+        try:
+            found.add(float(word.replace(",", "")))
+        except ValueError:
+            found.add(word)
+    return found
 
 
 def of_json(name: str, expected: Path, found: Path) -> str:

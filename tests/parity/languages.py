@@ -36,7 +36,7 @@ class Language:
         self, *arguments: object, code: int | None = 0, stdin: str | None = None, timeout: float = 120
     ) -> subprocess.CompletedProcess[str]:
         """Runs the command to its end. Another exit code than `code` (None: any) is a failure with all it wrote."""
-        line = [*self.command, *map(str, arguments)]
+        line = self._line(arguments)
         done = subprocess.run(line, input=stdin, capture_output=True, text=True, env=environment(), timeout=timeout)
         said = f"exit code {done.returncode}, not {code}\n{done.stderr}{done.stdout[-2000:]}"
         assert code is None or done.returncode == code, f"{self.name}: {' '.join(line)}\n{said}"
@@ -44,8 +44,17 @@ class Language:
 
     def start(self, *arguments: object) -> subprocess.Popen[str]:
         """Starts the command; its output is read by the caller."""
-        line = [*self.command, *map(str, arguments)]
+        line = self._line(arguments)
         return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+
+    def _line(self, arguments: tuple[object, ...]) -> list[str]:
+        """Python generates on its inference engine unless it is asked for the path that the three share."""
+        shared = (
+            ["--contiguous"]
+            if self.name == "python" and arguments[0] == "generate" and "--help" not in arguments
+            else []
+        )
+        return [*self.command, *map(str, arguments[:1]), *shared, *map(str, arguments[1:])]
 
     def __str__(self) -> str:
         return self.name

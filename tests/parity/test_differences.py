@@ -64,4 +64,17 @@ def test_state_and_options(workshop: Workshop, copy: Path) -> None:
     state["train"]["beta1"] = 0.5
     path.write_text(json.dumps(state))
     assert "training.json.train.beta1 is 0.5, expected 0.9" in differences.of_runs(workshop.reference("small"), copy)
-    assert "is 1.0, expected 1" in differences.of_values("x", 1, 1.0)  # a whole number stays one
+
+
+def test_values_and_not_their_spelling() -> None:
+    assert differences.of_values("x", {"a": 1, "b": [2.5]}, {"b": [2.5], "a": 1.0}) == ""
+    assert differences.of_values("x", {"a": float("nan")}, {"a": float("nan")}) == ""
+    for value, other in ((1, 2), (1, True), (0, None), ("1", 1), ([], {}), ({"a": 1}, {}), (0.1, 0.1 + 2**-56)):
+        assert differences.of_values("x", value, other).startswith("x ")
+
+
+def test_facts_of_a_sentence() -> None:
+    one = differences.facts("Error: steps is 9.50 (run/run.json): from_step must be 1e3.")
+    assert one == {9.5, 1000.0, "run/run.json", "from_step"}
+    assert one == differences.facts("run/run.json has 1000 for 'from_step', but 9.5 steps")
+    assert one != differences.facts("Error: steps is 9.51 (run/run.json): from_step must be 1e3.")

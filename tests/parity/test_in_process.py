@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import differences
 import languages
 import numpy as np
 import pytest
 
 import nncuda
 from nncuda.formats import FormatError, Tokenizer
-from nncuda.infer.generate import Sampling, generate
+from nncuda.infer import Sampling, generate
 from nncuda.models import MoEConfig, MoETransformer, ParameterArena
 from nncuda.models.config import Precision
 from nncuda.train import Checkpoint, TrainConfig, Trainer
@@ -192,9 +193,7 @@ def test_checkpoints_go_both_ways(ctx: nncuda.Context, tmp_path: Path) -> None:
     other = theirs.save_checkpoint(
         tmp_path / "rust" / "checkpoints", data_position=8, data_windows=100, seconds=1.5, held_out_loss=4.25
     )
-    assert sorted(path.name for path in mine.iterdir()) == sorted(path.name for path in Path(other).iterdir())
-    for path in mine.iterdir():
-        assert (Path(other) / path.name).read_bytes() == path.read_bytes(), path.name
+    assert not (difference := differences.of_checkpoints(mine, Path(other))), difference
     ours, theirs = Checkpoint(other).trainer(ctx), nncuda_rs.Trainer.load(tmp_path / "python")
     assert_trainers_equal_after_loading(ours, theirs)
     ours.train_step(*batch(2))

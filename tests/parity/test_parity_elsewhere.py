@@ -34,10 +34,10 @@ def test_commands(other: languages.Language, command: str) -> None:
     """Each command of Python's is one of the other's, too, or the other says who has it."""
     done = other.run(command, "--model", "x", code=USAGE)
     own = Path(other.command[0]).name
-    said = f"Error: {own} has no command '{command}'; the Python package has it: nncuda {command}\n"
+    error, instead = done.stderr.splitlines()[-1], f"nncuda {command}"
     if other.run(command, "--help", code=None).returncode != 0:
-        assert done.stderr.endswith(said), done.stderr
-    assert (command in ("train", "plan", "generate", "inspect", "report", "bench")) == (not done.stderr.endswith(said))
+        assert own in error and error.endswith(instead), error
+    assert (command in ("train", "plan", "generate", "inspect", "report", "bench")) == (not error.endswith(instead))
 
 
 def test_the_table_of_the_readme() -> None:
@@ -61,13 +61,14 @@ def test_the_table_of_the_readme() -> None:
 
 @pytest.mark.parametrize(
     ("command", "flag"),
-    [("generate", flag) for flag in ("--engine", "--context", "--cache-format", "--weights", "--stats")]
+    [("generate", flag) for flag in ("--contiguous", "--context", "--cache-format", "--weights", "--stats")]
     + [("inspect", "--ternary")],
 )
 def test_options(other: languages.Language, command: str, flag: str) -> None:
     done = other.run(command, "x", flag, "1", code=USAGE)
     own = Path(other.command[0]).name
-    assert f"{own} has no option '{flag}'; the Python package has it: nncuda {command} {flag}\n" in done.stderr
+    error = done.stderr.splitlines()[-1]
+    assert own in error and error.count(flag) == 2 and error.endswith(f"nncuda {command} {flag}"), error
 
 
 @pytest.mark.parametrize("command", ["generate", "inspect"])
@@ -77,11 +78,9 @@ def test_a_gguf_file(other: languages.Language, command: str, tmp_path: Path) ->
     prompt = ["PROMPT"] if command == "generate" else []
     error = other.run(command, path, *prompt, code=WRONG_FILE).stderr
     instead = f"nncuda {command} '{path}'{' PROMPT' if prompt else ''}\n"
-    assert error.startswith(f"Error: {path}: is a GGUF file, which nncuda-") and error.endswith(f"does: {instead}"), (
-        error
-    )
+    assert str(path) in error and "GGUF" in error and error.endswith(instead), error
     with_flags = other.run("generate", "--model", path, "--prompt", "x", code=WRONG_FILE).stderr
-    assert "is a GGUF file" in with_flags
+    assert "GGUF" in with_flags
     assert_python_knows(instead)
 
 
@@ -96,10 +95,8 @@ def test_folders_of_other_models(
     prompt = ["PROMPT"] if command == "generate" else []
     error = other.run(command, folder, *prompt, code=WRONG_FILE).stderr
     own, instead = Path(other.command[0]).name, f"nncuda {command} {folder}{' PROMPT' if prompt else ''}\n"
-    assert error == (
-        f"Error: {folder / 'config.json'}: model_type is '{kind}'; {own} runs 'mixtral' alone, the checkpoints of the "
-        f"MoE model; the Python package does: {instead}"
-    )
+    assert all(fact in error for fact in (str(folder / "config.json"), "model_type", kind, own, "mixtral")), error
+    assert error.endswith(instead), error
 
 
 def assert_python_knows(line: str) -> None:

@@ -76,20 +76,16 @@ def test_each_place_in_turn(installed: Installed, foreign: Path, tmp_path: Path)
         shutil.copyfile(foreign, folder / foreign.name)
         installed.environment |= variables
         major, minor = library.load().header.abi
-        assert installed.error().startswith(
-            f"{folder / foreign.name} has ABI version 7.1, but this program was made for {major}.{minor}: the major "
-            "version must be the same and the minor version not lower. Install matching versions of both"
-        )
+        error = installed.error()
+        assert all(fact in error for fact in (str(folder / foreign.name), " 7.1", f" {major}.{minor}")), error
 
 
 @pytest.mark.case("the library is found in the same places", *BUILT)
 def test_a_library_that_is_named_and_not_there(installed: Installed, tmp_path: Path) -> None:
     """Only the place that is named is tried, and the error says so."""
     installed.environment["NNCUDA_LIBRARY"] = str(tmp_path / "none.so")
-    assert installed.error() == (
-        f"libnncuda.so was not found:\n  NNCUDA_LIBRARY: {tmp_path / 'none.so'} does not exist\n"
-        "NNCUDA_LIBRARY is set, so no other place is tried: correct it or unset it\n"
-    )
+    error = installed.error()
+    assert str(tmp_path / "none.so") in error and "NNCUDA_LIBRARY is set" in error and "site-packages" not in error
 
 
 @pytest.mark.case("the library is found in the same places", *BUILT)

@@ -138,14 +138,14 @@ def test_generate_on_the_engine(folder: Path) -> None:
 def test_generate_from_a_checkpoint_on_both_paths(ctx: nncuda.Context, tmp_path: Path) -> None:
     checkpoint = save_tiny(ctx, tmp_path)
     options = ("--ids", "5 6 7", "--max-tokens", 20, "--greedy")
-    trained = nncuda_command("generate", checkpoint, *options)
-    stored = nncuda_command("generate", checkpoint, *options, "--engine", "--cache-format", "f32")
+    trained = nncuda_command("generate", checkpoint, *options, "--contiguous")
+    stored = nncuda_command("generate", checkpoint, *options, "--cache-format", "f32")
     assert trained.exit_code == 0 and trained.output == stored.output
     for extra, problem in (
-        (("--context", 32), "need --engine"),
-        (("--stats",), "need --engine"),
-        (("8 9",), "need --engine"),
-        (("--engine", "--precision", "bf16"), "--precision is for checkpoints"),
+        (("--contiguous", "--context", 32), "none of --context"),
+        (("--contiguous", "--stats"), "none of --context"),
+        (("--contiguous", "8 9"), "takes one prompt"),
+        (("--precision", "bf16"), "--precision needs --contiguous"),
     ):
         result = nncuda_command("generate", checkpoint, *options, *extra)
         assert result.exit_code == 2 and problem in result.stderr

@@ -22,7 +22,7 @@ from nncuda.cli import main
 from nncuda.extras import ExtraMissing
 from nncuda.formats import SafetensorsFile, TokenShard, write_shard
 from nncuda.infer import Sampling, generate
-from nncuda.infer.generate import GREEDY
+from nncuda.infer.sampling import GREEDY
 from nncuda.train import list_checkpoints, load_model, read_metrics, resolve_checkpoint
 from nncuda.train.data import unigram_entropy
 
@@ -176,9 +176,12 @@ def test_generate_from_ids(work: Path, tmp_path: Path) -> None:
     (bare / "tokenizer.model").unlink()
     options = ["--ids", "--max-tokens", 9, "--temperature", 0.8, "--top-k", 40, "--seed", 5]
     for folder, prompt in ((run, "2 50 60 70"), (bare, "2,50, 60,70\n")):
-        assert nncuda("generate", folder, prompt, *options).output == " ".join(map(str, expected)) + "\n"
+        for path in (["--contiguous"], ["--cache-format", "f32"]):
+            assert nncuda("generate", folder, prompt, *options, *path).output == " ".join(map(str, expected)) + "\n"
     # Without --max-tokens, as many as the context of 64 leaves: the last one is not read again.
-    assert nncuda("generate", bare, " ".join(["2"] * 60), "--ids", "--greedy").output.split() == list(map(str, usual))
+    for path in (["--contiguous"], ["--cache-format", "f32"]):
+        written = nncuda("generate", bare, " ".join(["2"] * 60), "--ids", "--greedy", *path).output
+        assert written.split() == list(map(str, usual))
     assert "it must be 0 to 319" in nncuda("generate", run, "1 320", "--ids", code=3).output
     assert "PROMPT has '-1'" in nncuda("generate", run, "5 -1", "--ids", code=2).output
     assert "at least one token" in nncuda("generate", run, "", "--ids", code=3).output
@@ -196,7 +199,9 @@ def test_precision_and_recomputation(work: Path, tmp_path: Path) -> None:
     assert "loss_scaling" not in json.loads(nncuda("inspect", work / "run", "--json").output)["training state"]
     nncuda("train", tmp_path / "run", "--resume")
     for precision in ("f32", "bf16", "f16"):
-        found = nncuda("generate", tmp_path / "run", "5 6 7", "--ids", "--max-tokens", 5, "--precision", precision)
+        found = nncuda(
+            "generate", tmp_path / "run", "5 6 7", "--ids", "--max-tokens", 5, "--contiguous", "--precision", precision
+        )
         assert len(found.output.split()) == 5
     for wrong in (["--precision", "f8"], ["--loss-scale", "much"]):
         nncuda("train", tmp_path / "new", "--config", work / "config.toml", *wrong, code=2)
@@ -307,7 +312,10 @@ def test_what_commands_refuse(work: Path, tmp_path: Path) -> None:
     refused(3, "not a kind of file", "inspect", tmp_path / "x.bin")
     refused(3, "config.json: cannot be read", "generate", tmp_path, "a")
     refused(2, "does not exist", "generate", tmp_path / "absent", "a")
-    refused(3, "65 tokens are more", "generate", run, "", "--max-tokens", 65)
+    refused(3, "65 tokens are more", "generate", run, "", "--max-tokens", 65, "--contiguous")
+    refused(
+        3, "has 1 tokens, 65 with the new ones; the context has room for 64", "generate", run, "", "--max-tokens", 65
+    )
     refused(
         3, "not a SentencePiece model", "data", "encode", work / "text", "--tokenizer", config, "--out", tmp_path / "y"
     )
@@ -387,8 +395,8 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     samples = (run / "samples.jsonl").read_text()
     assert [json.loads(line)["step"] for line in samples.splitlines()] == [1, 2, 3]
     page = (run / "report.html").read_text()
-    noted = json.loads((run / "run.json").read_text())["device"]  # the page has what it draws as JSON
-    assert noted in page and f"{results['unigram_entropy']:.6g}" in page
+    noted = json.loads((run / "run.json").read_text())["device"]  # the page has the files that it draws
+    assert noted in page and f"{results['unigram_entropy']!r}" in page
     assert "3 of 3 steps" in nncuda(*arguments).output
     assert (run / "samples.jsonl").read_text() == samples
     assert (run / "report.html").read_text() == page

@@ -20,8 +20,8 @@ from nncuda.infer import Sampling, generate
 from nncuda.infer.batch import DecodeBatch, Row
 from nncuda.infer.dump import take
 from nncuda.infer.engine import Engine, Part
-from nncuda.infer.generate import GREEDY
 from nncuda.infer.pages import PAGE, CacheFullError
+from nncuda.infer.sampling import GREEDY
 from nncuda.infer.scheduler import Request, Scheduler
 from nncuda.models import StoredModel
 from nncuda.models.llama import Rope, llama3_divisors
@@ -391,11 +391,11 @@ def test_rotary_tables_grow_and_graphs_with_them(ctx: nncuda.Context, monkeypatc
     wanted = run(Engine(stored, ctx, context=512), [Request(ids_of(40), 300)])
     monkeypatch.setattr("nncuda.infer.engine._FIRST_POSITIONS", 64)
     engine = Engine(stored, ctx, context=512)
-    assert engine.rope.positions == 64
+    assert engine.rope.length == 64
     assert run(engine, [Request(ids_of(40), 300)]) == wanted
-    assert engine.rope.positions == 512  # twice 64, three times
+    assert engine.rope.length == 512  # twice 64, three times
     engine = Engine(stored, ctx, context=512)
-    assert run(engine, [Request(ids_of(40), 300)], ahead=True) == wanted and engine.rope.positions == 512
+    assert run(engine, [Request(ids_of(40), 300)], ahead=True) == wanted and engine.rope.length == 512
 
 
 def test_a_full_cache_makes_requests_wait(ctx: nncuda.Context) -> None:

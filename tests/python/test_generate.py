@@ -12,7 +12,7 @@ import nncuda
 from nncuda import kernels
 from nncuda.formats import Tokenizer, train_tokenizer
 from nncuda.infer import Sampling, TextGenerator, generate, generate_batch
-from nncuda.infer.generate import GREEDY
+from nncuda.infer.sampling import GREEDY
 from nncuda.models import MoETransformer
 from nncuda.reference import model as reference
 
@@ -255,7 +255,7 @@ def test_generation_can_be_profiled(model: MoETransformer) -> None:
     with model.ctx.profile() as profile:
         list(generate(model, PROMPTS[1], 10, Sampling(seed=1)))
     calls = {entry["kernel"]: entry["calls"] for entry in profile.json()["kernels"]}
-    assert calls["cuda_sample"] == 10 and calls["cuda_attention_decode"] == 9 * TINY.num_layers
+    assert calls["cuda_topp_sample"] == 10 and calls["cuda_attention_decode"] == 9 * TINY.num_layers
     assert calls["cuda_increment"] == 10 + 9 + 2
 
 

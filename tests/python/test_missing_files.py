@@ -18,7 +18,7 @@ from nncuda import LanguageModel
 from nncuda.cli import main
 from nncuda.formats import FormatError, SafetensorsFile, Tokenizer, TokenShard, find_texts, read_text
 from nncuda.formats.gguf import GGUFFile
-from nncuda.report.run import read_run
+from nncuda.report import report_html
 from nncuda.train import Checkpoint, load_model, resolve_checkpoint
 from nncuda.train.checkpoint import read_training_state
 from nncuda.train.data import open_shards
@@ -33,7 +33,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "tokenizer": Tokenizer.load,
     "GGUF": GGUFFile,
     "text": read_text,
-    "report": read_run,
+    "report": report_html,
 }
 
 
@@ -58,7 +58,7 @@ def test_parts_that_are_missing(tmp_path: Path, ctx: nncuda.Context) -> None:
         lambda: resolve_checkpoint(tmp_path / "run"),
         lambda: resolve_checkpoint(tmp_path / "run", "best"),
         lambda: find_texts([tmp_path / "none"]),
-        lambda: read_run(tmp_path),
+        lambda: report_html(tmp_path),
     ):
         with pytest.raises(FileNotFoundError):
             call()

@@ -173,8 +173,8 @@ def test_record_of_a_run(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, 
     """run.json has what it takes to repeat the run, and other tokens than those are refused."""
     start(tmp_path / "run", ctx, data, steps=2, warmup_steps=1).run()
     record = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert list(record) == ["data", "held_out", "data_sha256", "held_out_sha256", "program", "library", "abi",
-                            "device", "model", "train"]  # fmt: skip
+    assert list(record) == ["data", "held_out", "data_sha256", "held_out_sha256", "unigram_entropy", "program",
+                            "library", "abi", "device", "model", "train"]  # fmt: skip
     for name, path in zip(("data", "held_out"), data, strict=True):
         assert record[name] == str(path) and record[f"{name}_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     options = {**OPTIONS, **record["train"], "steps": 2, "warmup_steps": 1}

@@ -80,3 +80,18 @@ NNCUDA_API int32_t cuda_aux_loss_backward(nncuda_ctx *ctx, const int32_t *counts
   check_aux_loss_backward(&call, &args);
   return nn_call_launch(&call, &args, sizeof args);
 }
+
+NNCUDA_API int32_t cuda_weighted_mean(nncuda_ctx *ctx, const float *x, const int32_t *weights, float *y, int64_t n,
+    int64_t divisor) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_weighted_mean);
+  nn_call_size(&call, "n", n);
+  nn_call_require(&call, divisor >= 1, NNCUDA_ERROR_INVALID_VALUE, "divisor is %lld; it must be at least 1",
+      (long long)divisor);
+  nn_call_tensor(&call, NN_ROLE_IN, "x", x, NNCUDA_F32, NULL, 0, NN_SHAPE("[n]", n));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "weights", weights, NNCUDA_I32, NULL, 0, NN_SHAPE("[n]", n));
+  nn_call_tensor(&call, NN_ROLE_OUT, "y", y, NNCUDA_F32, NULL, 0, NN_SHAPE("[1]", 1));
+  const nn_weighted_mean_args args = {x, weights, y, n, divisor};
+  check_weighted_mean(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}

@@ -48,4 +48,12 @@ typedef struct nn_aux_loss_backward_args {
   float alpha;
 } nn_aux_loss_backward_args;
 
+typedef struct nn_weighted_mean_args {
+  const float *x;
+  const int32_t *weights;
+  float *y;
+  int64_t n;
+  int64_t divisor;
+} nn_weighted_mean_args;
+
 #endif

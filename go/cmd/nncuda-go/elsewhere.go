@@ -18,7 +18,7 @@ import (
 var (
 	commandsElsewhere = []string{"chat", "convert", "data", "demo", "doctor", "dump", "quantize", "tokenizer", "verify"}
 	optionsElsewhere  = map[string][]string{
-		"generate": {"cache-format", "context", "engine", "stats", "weights"},
+		"generate": {"cache-format", "context", "contiguous", "stats", "weights"},
 		"inspect":  {"ternary"},
 	}
 	modelsElsewhere = []string{"bitnet", "llama"} // by the model_type of their config.json

@@ -86,7 +86,7 @@ func (f *generateFlags) take(arguments []string) error {
 	case 1:
 		return nil
 	}
-	return usagef("nncuda-go takes one prompt; the Python package runs several together: nncuda generate --engine")
+	return usagef("nncuda-go takes one prompt; the Python package runs several together: nncuda generate")
 }
 
 // check refuses wrong values of flags.

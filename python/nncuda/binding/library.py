@@ -84,6 +84,24 @@ class Library:
             raise type(error)(status, f"device '{kind}{f':{index}' if index else ''}': {why}", error.name)
         return out[0]
 
+    def create_measuring(self, kind: str, isa: int | None, threads: int | None, multiprocessors: int | None) -> Any:
+        """The handle of a new context that measures; None is this machine's, or usual. ArgumentError for a machine that
+        cannot be."""
+        out = self.ffi.new("nncuda_ctx *[1]")
+        options = (-1 if isa is None else isa, threads or 0, multiprocessors or 0)
+        status = self.lib.nncuda_ctx_create_measuring(DEVICES[kind], *options, out)
+        if status:
+            error = self.error(status)
+            if isinstance(error, errors.DeviceNotFoundError):
+                why = f"{self.why_no_device(DEVICES[kind], 0)}. Give the capability of one to measure for"
+            else:
+                why = (
+                    f"isa or capability is {isa}, threads {threads}, multiprocessors {multiprocessors}: threads must "
+                    "be 1 to 256, a capability 70 to 999, multiprocessors 1 to 65536"
+                )
+            raise type(error)(status, f"device {kind!r} to measure: {why}", error.name)
+        return out[0]
+
     def why_no_device(self, device: int, index: int) -> str:
         """Why `device_text` has nothing to say: no driver, an old one, a library without that engine."""
         text = self.ffi.new("char[]", 512)

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 
@@ -16,10 +16,12 @@ from ..formats.json_values import read_json
 from ..formats.regular import present
 from ..infer import LanguageModel, Sampling, TextGenerator, room
 from ..infer import generate as generate_tokens
+from ..infer.engine import USUAL_CONTEXT
 from ..infer.pages import CACHE_FORMATS
 from ..infer.weights import PLACES
 from ..models import MoETransformer
 from ..models.config import Precision
+from ..models.stored import StoredModel
 from ..train import Checkpoint, resolve_checkpoint
 from .options import Seed
 from .terminal import bytes_text, spoken
@@ -61,35 +63,33 @@ _USUAL_TOKENS = 128
     help="The same seed gives the same text. Of several prompts, prompt i uses seed + i.",
 )
 @click.option("--ids", "as_ids", is_flag=True, help="PROMPT and output are token ids; no tokenizer is needed.")
-@click.option(
-    "--engine",
-    is_flag=True,
-    help="Run a checkpoint on the inference engine, too, which takes several prompts.",
-)
-@click.option(
-    "--context", type=click.IntRange(min=1), help="Engine: the context length.  [default: the model's, at most 8192]"
-)
+@click.option("--context", type=click.IntRange(min=1), help="The context length.  [default: the model's, at most 8192]")
 @click.option(
     "--cache-format",
     type=click.Choice(CACHE_FORMATS),
     default="f16",
     show_default=True,
-    help="Engine: format of the cached keys and values.",
+    help="Format of the cached keys and values.",
 )
 @click.option(
     "--weights",
     type=click.Choice(PLACES),
     default="auto",
     show_default=True,
-    help="Engine, CPU: copy the weights into memory, which is faster to read, or use the mapped file; auto: copy if "
+    help="On a CPU: copy the weights into memory, which is faster to read, or use the mapped file; auto: copy if "
     "memory allows.",
 )
-@click.option("--stats", is_flag=True, help="Engine: print tokens and bytes per second to standard error at the end.")
+@click.option("--stats", is_flag=True, help="Print tokens and bytes per second to standard error at the end.")
+@click.option(
+    "--contiguous",
+    is_flag=True,
+    help="Run a checkpoint by the layers that train, over a contiguous cache: the same tokens as from Go and Rust.",
+)
 @click.option(
     "--precision",
     type=click.Choice(get_args(Precision)),
-    help="Checkpoints: the precision to compute in; weights and cache take half the memory in bf16 and f16.  [default: "
-    "f32]",
+    help="With --contiguous: the precision to compute in; weights and cache take half the memory in bf16 and f16.  "
+    "[default: f32]",
 )
 @click.option(
     "--best", is_flag=True, help="For a run, use the checkpoint with the lowest held-out loss instead of the last."
@@ -109,11 +109,11 @@ def generate(
     top_p: float | None,
     seed: int,
     as_ids: bool,
-    engine: bool,
     context: int | None,
     cache_format: str,
     weights: str,
     stats: bool,
+    contiguous: bool,
     precision: Precision | None,
     best: bool,
     device: str,
@@ -121,9 +121,7 @@ def generate(
 ) -> None:
     """Continue PROMPT ("-" reads it from standard input) with MODEL, and write the text as it is generated.
 
-    MODEL is a GGUF file or a Hugging Face folder of a Llama or BitNet, which run on the inference engine; or a
-    checkpoint, the folder of a run, or a Mixtral folder, which run as in training (the same tokens as from Go and Rust)
-    unless --engine is given.
+    MODEL is a GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint, or the folder of a run.
 
     Several prompts run together; their texts are written in order, separated by a line "---".
 
@@ -133,33 +131,51 @@ def generate(
     path, texts = _model_and_prompts(model_option, arguments, prompts)
     texts = [sys.stdin.read() if text == "-" else text for text in texts]
     sampling = Sampling(0.0 if greedy else temperature, top_k, top_p, seed)
-    on_engine = engine or runs_on_engine(path)
-    if on_engine:
-        if precision is not None:
-            raise click.UsageError("--precision is for checkpoints that run as in training; the engine computes in f32")
-        if path.is_dir():
-            path = resolve_checkpoint(path, "best" if best else "last")
-        start = time.perf_counter()
-        options = {"context": context, "cache_format": cache_format, "weights": weights}
-        rows = min(len(texts), 32)
-        with LanguageModel.load(path, device=device, threads=threads, max_batch=rows, **options) as loaded:
-            seconds = time.perf_counter() - start
-            given = [_parse_ids(text, loaded.config.vocab_size) for text in texts] if as_ids else texts
-            if max_tokens is None:
-                max_tokens = min(_USUAL_TOKENS, *(loaded.room(loaded.encode(prompt)) for prompt in given))
-            first = _write_events(loaded, given, max_tokens, sampling, as_ids)
-            if stats:
-                write_statistics(loaded, seconds, first)
+    engine_options: dict[str, Any] = {"context": context, "cache_format": cache_format, "weights": weights}
+    if contiguous:
+        if context is not None or (cache_format, weights) != ("f16", "auto") or stats or len(texts) > 1:
+            raise click.UsageError(
+                "--contiguous takes one prompt, and none of --context, --cache-format, --weights and --stats"
+            )
+        if not _is_trained(path):
+            raise click.UsageError("--contiguous is for checkpoints, folders of runs and Mixtral folders")
+        with Context(device, threads=threads) as ctx:
+            checkpoint = Checkpoint(resolve_checkpoint(path, "best" if best else "last"))
+            model = checkpoint.model(ctx, precision=precision or "f32")
+            for piece in _contiguous_pieces(checkpoint, model, texts[0], max_tokens, sampling, as_ids):
+                _write(piece)
+        click.echo()
         return
-    if context is not None or (cache_format, weights) != ("f16", "auto") or stats or len(texts) > 1:
-        raise click.UsageError(
-            "--context, --cache-format, --weights, --stats and several prompts need --engine for a checkpoint"
-        )
-    with Context(device, threads=threads) as ctx:
-        checkpoint = Checkpoint(resolve_checkpoint(path, "best" if best else "last"))
-        for piece in _checkpoint_pieces(ctx, checkpoint, texts[0], max_tokens, sampling, as_ids, precision or "f32"):
-            _write(piece)
-    click.echo()
+    if precision is not None:
+        raise click.UsageError("--precision needs --contiguous; the inference engine computes in f32")
+    if path.is_dir():
+        path = resolve_checkpoint(path, "best" if best else "last")
+    start = time.perf_counter()
+    stored = StoredModel.open(path)
+    given = [_ids(stored, text, as_ids) for text in texts]
+    length, config = max(map(len, given)), stored.config
+    if max_tokens is None:
+        reach = max(min(config.context, USUAL_CONTEXT), config.extended_context) if context is None else context
+        max_tokens = max(0, min(_USUAL_TOKENS, reach - length + 1))
+    if context is None and config.extended_context > config.context:
+        # As over a contiguous cache: the rotary embedding is stretched where a text needs it.
+        engine_options["context"] = min(max(config.context, length + max_tokens - 1), config.extended_context)
+    rows = min(len(texts), 32)
+    with Context(device, threads=threads) as ctx, LanguageModel(stored, ctx, max_batch=rows, **engine_options) as model:
+        seconds = time.perf_counter() - start
+        first = _write_events(model, given, max_tokens, sampling, as_ids)
+        if stats:
+            write_statistics(model, seconds, first)
+
+
+def _ids(stored: StoredModel, prompt: str, as_ids: bool) -> list[int]:
+    """The ids of a prompt as the model reads it."""
+    if as_ids:
+        return _parse_ids(prompt, stored.config.vocab_size)
+    tokenizer = stored.tokenizer
+    if tokenizer is None:
+        raise FormatError(stored.path, "holds no tokenizer, so it cannot read text; --ids takes token ids")
+    return tokenizer.encode(prompt, begin=tokenizer.adds_begin)
 
 
 def _model_and_prompts(model: str | None, arguments: Sequence[str], prompts: Sequence[str]) -> tuple[Path, list[str]]:
@@ -177,21 +193,20 @@ def _model_and_prompts(model: str | None, arguments: Sequence[str], prompts: Seq
     return path, texts
 
 
-def runs_on_engine(path: Path) -> bool:
-    """Whether a model runs on the engine alone: all but what was trained here, and folders of the kind that is."""
+def _is_trained(path: Path) -> bool:
+    """Whether a path may be a model that `MoETransformer` is."""
     if path.is_file():
-        return True
+        return False
     try:
         folder = resolve_checkpoint(path)
-        trained = present(folder / "training.json")
-        return not trained and read_json(folder / "config.json").get("model_type") != "mixtral"
+        return present(folder / "training.json") or read_json(folder / "config.json").get("model_type") == "mixtral"
     except FormatError:
-        return False  # what is wrong is for the reader to say
+        return True  # what is wrong is for the reader to say
 
 
 def _write_events(
     model: LanguageModel,
-    prompts: Sequence[str] | Sequence[list[int]],
+    prompts: list[list[int]],
     max_tokens: int,
     sampling: Sampling,
     as_ids: bool,
@@ -201,7 +216,7 @@ def _write_events(
     parts: list[list[str]] = [[] for _ in prompts]
     ended = [False] * len(prompts)
     now, start, first = 0, time.perf_counter(), 0.0
-    for event in model.generate(list(prompts), max_tokens, sampling, end_ids=ends):
+    for event in model.generate(prompts, max_tokens, sampling, end_ids=ends):
         first = first or time.perf_counter() - start
         if not as_ids:
             parts[event.prompt].append(event.text)
@@ -246,23 +261,21 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-def _checkpoint_pieces(
-    ctx: Context,
+def _contiguous_pieces(
     checkpoint: Checkpoint,
+    model: MoETransformer,
     prompt: str,
     max_tokens: int | None,
     sampling: Sampling,
     as_ids: bool,
-    precision: Precision,
 ) -> Iterator[str]:
-    """The continuation by the model as it trains."""
+    """The continuation by the layers that train."""
     if as_ids:
-        prompt_ids = _parse_ids(prompt, checkpoint.config.vocab_size)
-        yield from _ids_stream(checkpoint.model(ctx, precision=precision), prompt_ids, max_tokens, sampling)
+        yield from _ids_stream(model, _parse_ids(prompt, model.config.vocab_size), max_tokens, sampling)
         return
     if checkpoint.tokenizer is None:
         raise FormatError(checkpoint.folder, "holds no tokenizer.model, so it cannot read text")
-    generator = TextGenerator(checkpoint.model(ctx, precision=precision), checkpoint.tokenizer)
+    generator = TextGenerator(model, checkpoint.tokenizer)
     if max_tokens is None:
         max_tokens = min(_USUAL_TOKENS, generator.room(prompt))
     yield from generator.stream(prompt, max_tokens, sampling)

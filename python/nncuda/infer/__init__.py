@@ -1,12 +1,14 @@
 """Inference: tokens and text from a model, one after another.
 
-`LanguageModel` runs stored models, GGUF files and Hugging Face folders, on the engine (`engine`, `pages`, `scheduler`);
-`generate` and `TextGenerator` run a `MoETransformer` as it trains, the same to the bit in every language.
+`LanguageModel` runs stored models, GGUF files and Hugging Face folders, checkpoints among them, on the engine
+(`engine`, `pages`, `scheduler`). `generate` and `TextGenerator` run a `MoETransformer` by the layers that train
+(`contiguous`), the same to the bit in every language.
 """
 
-from .generate import Sampling, generate, generate_batch, room
+from .contiguous import generate, generate_batch, room
 from .language_model import Event, LanguageModel
 from .pages import CacheFullError
+from .sampling import Sampling
 from .text import TextGenerator
 
 __all__ = [

@@ -20,12 +20,11 @@ import numpy as np
 
 from .. import kernels
 from ..binding import exchange
-from ..context import Context
 from ..graphs import Graph
 from ..tensor import Tensor
 from .engine import Engine
-from .generate import Sampling
 from .pages import CachedSequence
+from .sampling import RowSampler, Sampling
 from .transfers import Beside, Waiting
 
 
@@ -39,49 +38,6 @@ class Row:
     token: int = -1
     draws: int = 0
     owner: Any = None
-
-
-class RowSampler:
-    """Draws a token a row on the device, each row by its own options.
-
-    One kernel serves them all: with the largest top_k and a top_p of 1 it draws as those without do, and with a
-    temperature of 0 it takes the likeliest token.
-    """
-
-    def __init__(self, ctx: Context, rows: int):
-        self._counts = ctx.zeros((rows,), "i32")
-        self._top_k = ctx.zeros((rows,), "i32")
-        self._temperature = ctx.zeros((rows,))
-        self._top_p = ctx.zeros((rows,))
-        self._seeds = ctx.zeros((rows,), "i64")
-        self.greedy = True  # all rows: then no numbers are drawn at all
-
-    def assign(self, rows: Sequence[Row]) -> None:
-        """Sets the options of the first rows."""
-        options = [row.sampling for row in rows]
-        self.greedy = all(option.temperature == 0 for option in options)
-        seeds = np.array([option.seed % 2**64 for option in options], np.uint64).view(np.int64)
-        for target, values in (
-            (self._counts, np.array([row.draws for row in rows], np.int32)),
-            (self._top_k, np.array([option.top_k or 2**31 - 1 for option in options], np.int32)),
-            (self._temperature, np.array([option.temperature for option in options], np.float32)),
-            (self._top_p, np.array([option.top_p or 1.0 for option in options], np.float32)),
-            (self._seeds, seeds),
-        ):
-            target.narrow(0, 0, len(rows)).copy_(values)
-
-    def draw(self, logits: Tensor, ids: Tensor) -> None:
-        """The next token of each row of logits [rows, vocab], into ids i32 [rows]."""
-        rows = logits.shape[0]
-        if self.greedy:
-            kernels.argmax(logits, ids=ids)
-            return
-        counts, top_k, temperature, top_p, seeds = (
-            tensor.narrow(0, 0, rows)
-            for tensor in (self._counts, self._top_k, self._temperature, self._top_p, self._seeds)
-        )
-        kernels.topp_sample(logits, temperature, top_k, top_p, seeds, counts, ids=ids)
-        kernels.increment(counts)
 
 
 class DecodeBatch:
@@ -106,12 +62,12 @@ class DecodeBatch:
         self._transfers = Beside(ctx, ids, table) if self._ahead else Waiting(ids, table)
         self._under_way: deque[list[Row]] = deque()  # the rows of steps whose ids were not read, at most two
         self._graphs: dict[tuple[int, bool], Graph] = {}
-        self._tables = engine.rope.positions  # how far those of the graphs reach
+        self._tables = engine.rope.length  # how far those of the graphs reach
         self._changed = False  # whether the rows on the device are not those of `rows`
 
     def first_tokens(self, logits: Tensor, rows: Sequence[Row]) -> list[int]:
         """Draws the token behind each prompt, from the logits that prefill gave, into the rows and the result."""
-        self._first_sampler.assign(rows)
+        self._assign(self._first_sampler, rows)
         ids = self._first_ids.narrow(0, 0, len(rows))
         self._first_sampler.draw(logits, ids)
         tokens: list[int] = ids.numpy().tolist()
@@ -165,7 +121,7 @@ class DecodeBatch:
         rotary tables that reach far enough."""
         if self._changed or len(self._under_way) > 1:
             return False
-        context, positions = self._engine.cache.context, self._engine.rope.positions
+        context, positions = self._engine.cache.context, self._engine.rope.length
         return all(row.sequence.length + 2 <= context and row.sequence.position + 1 < positions for row in self.rows)
 
     def _start(self) -> None:
@@ -179,9 +135,9 @@ class DecodeBatch:
                 self._transfers.page(at, len(row.sequence.pages) - 1, row.sequence.pages[-1])
         if self._changed:
             self._send()
-        engine.rope.reach(max(row.sequence.position for row in rows) + before)
-        if engine.rope.positions != self._tables:
-            self._tables = engine.rope.positions
+        engine.reach(max(row.sequence.position for row in rows) + before)
+        if engine.rope.length != self._tables:
+            self._tables = engine.rope.length
             for graph in self._graphs.values():
                 graph.close()
             self._graphs.clear()
@@ -214,8 +170,12 @@ class DecodeBatch:
         self._state.copy_(whole)
         table = np.stack([self._engine.cache.table_row(row.sequence) for row in rows])
         self._inputs.table.narrow(0, 0, len(rows)).copy_(table)
-        self._sampler.assign(rows)
+        self._assign(self._sampler, rows)
         self._changed = False
+
+    @staticmethod
+    def _assign(sampler: RowSampler, rows: Sequence[Row]) -> None:
+        sampler.assign([row.sampling for row in rows], [row.draws for row in rows])
 
     def _capture(self) -> Graph:
         rows = len(self.rows)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from .generate import GREEDY, Sampling
 from .language_model import Flag, LanguageModel
+from .sampling import GREEDY, Sampling
 
 #: The share of the context that is kept free for an answer, where the history could fill it all.
 _ROOM = 1 / 8

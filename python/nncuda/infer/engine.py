@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import kernels
 from ..context import Context
+from ..layers import RopeTables
 from ..tensor import Tensor
 from ..token_ids import Ids, sequence_ids
 from .pages import PAGE, CachedSequence, PagedCache
@@ -57,32 +58,6 @@ class Inputs(NamedTuple):
     table: Tensor  # [batch, max_pages]
 
 
-class RopeTables:
-    """Cosines and sines of the rotary embedding: made once, doubled when a position lies beyond."""
-
-    def __init__(self, ctx: Context, model: StoredModel, context: int):
-        config = model.config
-        self._ctx = ctx
-        self._options = config.rope_options(context)
-        divisors = config.rope.divisors
-        self._factors = ctx.tensor(np.array(divisors, np.float32)) if divisors else None
-        self._head_dim = config.head_dim
-        self.positions = 0
-        self.reach(_FIRST_POSITIONS - 1)
-
-    def reach(self, position: int) -> bool:
-        """Has a row for this position; whether the tables are others now."""
-        if position < self.positions:
-            return False
-        self.positions = max(position + 1, 2 * self.positions)
-        shape = self.positions, self._head_dim // 2
-        self.cosine, self.sine = self._ctx.empty(shape), self._ctx.empty(shape)
-        kernels.rope_freqs_scaled(
-            self._factors, cosine=self.cosine, sine=self.sine, head_dim=self._head_dim, **self._options
-        )
-        return True
-
-
 class Engine:
     """Runs a stored model on a context.
 
@@ -124,7 +99,8 @@ class Engine:
         self.max_batch = max_batch
         self.piece = piece
         self.weights = Weights(ctx, model, weights)
-        self.rope = RopeTables(ctx, model, self.context)
+        self.rope = RopeTables(ctx, config.head_dim, divisors=config.rope.divisors, **config.rope_options(self.context))
+        self.reach(_FIRST_POSITIONS - 1)
         self.cache = PagedCache(
             ctx,
             layers=config.num_layers,
@@ -145,6 +121,11 @@ class Engine:
         self._rows = ctx.empty((max_batch,), "i32")
         self._inputs = self.inputs(piece, max_batch)
         self._row_bytes = 2 * config.num_layers * self.cache.page_bytes // PAGE
+
+    def reach(self, position: int) -> None:
+        """Has rotary tables with a row for this position: those in use, or others twice as long."""
+        if position >= self.rope.length:
+            self.rope.tables(max(position + 1, 2 * self.rope.length))
 
     # Prefill
 
@@ -205,7 +186,7 @@ class Engine:
             )
         for sequence, length in zip(sequences, lengths, strict=True):
             self.cache.extend(sequence, length)
-        self.rope.reach(max(s.position + n for s, n in zip(sequences, lengths, strict=True)) - 1)
+        self.reach(max(s.position + n for s, n in zip(sequences, lengths, strict=True)) - 1)
         inputs = self.first_inputs(self._inputs, tokens, len(ids))
         inputs.ids.copy_(np.concatenate(ids))
         spans = [np.arange(s.position, s.position + n) for s, n in zip(sequences, lengths, strict=True)]
@@ -270,7 +251,8 @@ class Engine:
         if watch is not None:
             for name, tensor in (("q", q), ("k", k), ("v", v)):
                 watch(name, tensor)
-        kernels.rope_qk(q, k, self.rope.cosine, self.rope.sine, inputs.positions, layout=config.rope.layout)
+        cosine, sine = self.rope.tables(1)
+        kernels.rope_qk(q, k, cosine, sine, inputs.positions, layout=config.rope.layout)
         if watch is not None:
             watch("q_rope", q)
             watch("k_rope", k)

@@ -19,7 +19,7 @@ from ..models.stored import StoredModel
 from ..tensor import Tensor
 from ..token_ids import Ids, token_ids
 from .engine import Engine
-from .generate import GREEDY, Sampling
+from .sampling import GREEDY, Sampling
 from .scheduler import STOP, Request, Scheduler
 from .text import StopStrings
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from .batch import DecodeBatch, Row
 from .engine import Engine, Part
-from .generate import GREEDY, Sampling
 from .pages import PAGE, CacheFullError
+from .sampling import GREEDY, Sampling
 
 #: Tokens of a prompt that are run between two steps of sequences which wait for their next token. A short piece keeps
 #: them from waiting long; a long one makes better use of the machine, and is taken when nobody waits.
@@ -96,7 +96,13 @@ class Scheduler:
             raise ValueError(f"the prompt has {len(prompt)} tokens; the context has room for {cache.context}")
         if max_new_tokens < 0:
             raise ValueError(f"max_new_tokens is {max_new_tokens}; it must be at least 0")
-        needed = -(-min(len(prompt) + max(max_new_tokens, 1) - 1, cache.context) // PAGE)
+        length = len(prompt) + max(max_new_tokens, 1) - 1
+        if length > cache.context < PAGE:  # there is no whole page to drop
+            raise ValueError(
+                f"the prompt has {len(prompt)} tokens, {length} with the new ones; the context has room for "
+                f"{cache.context}"
+            )
+        needed = -(-min(length, cache.context) // PAGE)
         if needed > cache.num_pages:
             raise CacheFullError(
                 f"a prompt of {len(prompt)} tokens with {max_new_tokens} new ones needs {needed} pages of {PAGE} "

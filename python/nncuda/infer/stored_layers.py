@@ -118,11 +118,8 @@ class StoredLayers:
     def _add_product(
         self, rows: Tensor, weight: Weight, bias: Tensor | None, x: Tensor, name: str, watch: Watch | None
     ) -> None:
-        """x += rows * W^T + bias; whoever watches sees the product before it is added, which changes no bit."""
-        if watch is None:
-            kernels.gemm_quant(rows, weight.data, None, bias, x, format=weight.format, y=x)
-            return
-        product = self._ctx.empty(x.shape)
-        kernels.gemm_quant(rows, weight.data, None, bias, format=weight.format, y=product)
-        watch(name, product)
-        kernels.add(product, x, y=x)
+        """x += rows * W^T + bias. Whoever watches is shown a product of their own: no other call changes."""
+        if watch is not None:
+            product = self._ctx.empty(x.shape)
+            watch(name, kernels.gemm_quant(rows, weight.data, None, bias, format=weight.format, y=product))
+        kernels.gemm_quant(rows, weight.data, None, bias, x, format=weight.format, y=x)

@@ -79,10 +79,8 @@ class TernaryLayers:
     def _add_product(
         self, codes: Tensor, scale: Tensor, weight: TernaryWeight, x: Tensor, name: str, watch: Watch | None
     ) -> None:
-        """x += the product; whoever watches sees it before it is added, which changes no bit."""
-        if watch is None:
-            kernels.bitlinear(codes, scale, weight.data, weight.scale, x, y=x)
-            return
-        product = kernels.bitlinear(codes, scale, weight.data, weight.scale, y=self._ctx.empty(x.shape))
-        watch(name, product)
-        kernels.add(product, x, y=x)
+        """x += the product. Whoever watches is shown one of their own: no other call changes."""
+        if watch is not None:
+            product = self._ctx.empty(x.shape)
+            watch(name, kernels.bitlinear(codes, scale, weight.data, weight.scale, y=product))
+        kernels.bitlinear(codes, scale, weight.data, weight.scale, x, y=x)

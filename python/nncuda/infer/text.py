@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from ..formats import StreamDecoder, Tokenizer
 from ..models import MoETransformer
-from .generate import GREEDY, Sampling, generate, room
+from .contiguous import generate, room
+from .sampling import GREEDY, Sampling
 
 
 class TextGenerator:

@@ -10,12 +10,13 @@ Activations have the dtype of the weights, f32, bf16 or f16; gradients of weight
 router's logits and probabilities.
 """
 
-from .attention import Attention, KVCache, RopeTables
+from .attention import Attention, KVCache
 from .block import BlockKept, TransformerBlock
 from .embedding import Embedding
 from .linear import Linear
 from .moe import ExpertUse, MoELayer, Router
 from .norm import RMSNorm
+from .rope import RopeTables
 
 __all__ = [
     "Attention",

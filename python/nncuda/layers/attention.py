@@ -7,40 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import kernels
-from ..context import Context
 from ..tensor import Tensor
 from .kept import Kept
 from .linear import Linear
-
-
-class RopeTables:
-    """Cosines and sines of the rotary embedding, made once for as many positions as were ever asked for."""
-
-    def __init__(self, ctx: Context, head_dim: int, base: float, ntk_alpha: float = 1.0):
-        self.ctx = ctx
-        self.head_dim = head_dim
-        self.base = base
-        self.ntk_alpha = ntk_alpha
-        self._tables: tuple[Tensor, Tensor] | None = None
-        self._positions: Tensor | None = None  # [batch, length] of the last length, for the largest batch
-
-    def tables(self, length: int) -> tuple[Tensor, Tensor]:
-        """Cosines and sines, [at least length, head_dim/2]."""
-        if self._tables is None or self._tables[0].shape[0] < length:
-            half = self.head_dim // 2
-            cosine, sine = self.ctx.empty((length, half)), self.ctx.empty((length, half))
-            kernels.rope_freqs(
-                cosine=cosine, sine=sine, first=0, head_dim=self.head_dim, base=self.base, ntk_alpha=self.ntk_alpha
-            )
-            self._tables = cosine, sine
-        return self._tables
-
-    def positions(self, batch: int, length: int) -> Tensor:
-        """0 .. length-1 for each of `batch` sequences, i32 [batch*length]."""
-        if self._positions is None or self._positions.shape[1] != length or self._positions.shape[0] < batch:
-            rows = np.arange(length, dtype=np.int32)
-            self._positions = self.ctx.tensor(np.tile(rows, batch).reshape(batch, length))
-        return self._positions.narrow(0, 0, batch).view(batch * length)
+from .rope import RopeTables
 
 
 class KVCache:

@@ -194,16 +194,15 @@ class MoETransformer(DeviceBound):
         ids, batch, _ = self._ids(input_ids)
         targets, _, _ = self._ids(targets, "targets", IGNORE_INDEX)
         x = self.norm.forward(self._stream(ids, batch))
-        total, count = 0.0, 0
-        for start, rows in self._chunks(x.shape[0]):
+        sums, count = self.ctx.empty((self.loss_pieces(x.shape[0]),)), 0
+        for piece, (start, rows) in enumerate(self._chunks(x.shape[0])):
             logits = self.head.forward(x.narrow(0, start, rows), dtype="f32")
-            _, loss, valid = kernels.cross_entropy_forward(
-                logits, targets.narrow(0, start, rows), ignore_index=IGNORE_INDEX
+            _, _, valid = kernels.cross_entropy_forward(
+                logits, targets.narrow(0, start, rows), loss_sum=sums.narrow(0, piece, 1), ignore_index=IGNORE_INDEX
             )
             del logits  # before the next are made
-            total += loss.item()
             count += int(valid)
-        return total, count
+        return kernels.weighted_mean(sums).item(), count
 
     @one_thread
     def forward_backward(

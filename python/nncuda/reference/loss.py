@@ -4,7 +4,7 @@ import numpy as np
 
 from nncuda.reference.arithmetic import Array, Outputs, exp, log, total
 
-__all__ = ["aux_loss_backward", "aux_loss_forward", "cross_entropy_backward", "cross_entropy_forward"]
+__all__ = ["aux_loss_backward", "aux_loss_forward", "cross_entropy_backward", "cross_entropy_forward", "weighted_mean"]
 
 
 def cross_entropy_forward(logits: Array, targets: Array, ignore_index: int) -> Outputs:
@@ -52,3 +52,9 @@ def aux_loss_backward(counts: Array, grad_scale: Array, tokens: int, alpha: floa
     f = counts.astype(grad_scale.dtype) / grad_scale.dtype.type(tokens)
     row = grad_scale * grad_scale.dtype.type(alpha) * f / grad_scale.dtype.type(tokens)
     return {"dprobs": np.tile(row, (tokens, 1))}
+
+
+def weighted_mean(x: Array, divisor: int, weights: Array | None = None) -> Outputs:
+    """y = sum of weights x / divisor; without weights they are 1."""
+    summands = x if weights is None else x * weights.astype(x.dtype)
+    return {"y": total(summands) / x.dtype.type(divisor)}

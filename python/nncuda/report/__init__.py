@@ -1,6 +1,5 @@
 """A training run as one HTML page that needs nothing else: `nncuda report`."""
 
-from .page import report_html, whole_page, write_report
-from .run import read_run
+from .page import report_html, write_report
 
-__all__ = ["read_run", "report_html", "whole_page", "write_report"]
+__all__ = ["report_html", "write_report"]

@@ -1,64 +1,73 @@
-"""The page of a report: one file with its own style and script, which draws the run that stands in it as JSON.
+"""The page of a report: one file with its own style and script, which draws the files of the run that stand in it.
 
-The script, its style and the frame around them lie in `page/` and are the same for every language: Go and Rust have
-copies of the whole page, which `make generate` writes. The page forbids itself, by its content security policy, to load
-anything and to run anything but this script, which it knows by its hash.
+Frame, style and scripts lie in `page/` and are the same for every language. The page forbids itself, by its content
+security policy, to load anything and to run anything but these scripts, which it knows by their hash.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
+import html
 import os
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 
-from ..formats import write_file
-from .run import read_run
+from ..formats import FormatError, write_file
+from ..formats.errors import missing_file
+from ..formats.json_values import json_lines
+from ..formats.regular import present, read_regular
+from ..formats.run_folder import list_checkpoints
 
-_SOURCES = Path(__file__).parent / "page"
-# JSON has these characters in texts only, and there they have another spelling. Spelled so, no text can end the element
-# that it stands in.
-_SPELLED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
+_PAGE = Path(__file__).parent / "page"
+_PARTS = ("page.css", "run.js", "charts.js", "page.js")
+_FILES = ("run.json", "results.json", "samples.jsonl", "metrics.jsonl")
 
 
 def write_report(folder: str | os.PathLike[str], path: str | os.PathLike[str] | None = None) -> Path:
     """Writes the page of the run in `folder` to `path`, by default `folder`/report.html, and returns where it is.
 
-    Raises FormatError when the folder holds no metrics. The same folder gives the same bytes, in every language.
+    Raises FormatError when the folder holds no metrics. The same folder gives the same bytes.
     """
     path = Path(folder) / "report.html" if path is None else Path(path)
-    write_file(path, report_html(read_run(folder)))
+    write_file(path, report_html(folder))
     return path
 
 
-def report_html(run: dict) -> str:
-    """The page of a run, as `read_run` gives it."""
-    text = json.dumps(run, allow_nan=False)
-    for character, spelled in _SPELLED.items():
-        text = text.replace(character, spelled)
-    cells = (["–" if value is None else json.dumps(value) for value in row] for row in run["table"])
-    rows = "\n".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
-    # The rows hold nothing but numbers, so the place that is found for the run is the page's own.
-    return whole_page().replace("{{rows}}", rows, 1).replace("{{run}}", text, 1)
+def report_html(folder: str | os.PathLike[str]) -> str:
+    """The page of the run in `folder`. Raises FormatError when it holds no metrics."""
+    page = (_PAGE / "page.html").read_text(encoding="utf-8")
+    for name in _PARTS:
+        page = page.replace(f"<!-- {name} -->", (_PAGE / name).read_text(encoding="utf-8"))
+    files = (
+        f'<pre hidden data-file="{name}">\n{html.escape(text.decode("utf-8", "replace"), quote=False)}</pre>\n'
+        for name, text in _run_files(Path(folder))
+    )
+    return page.replace("<!-- files -->", "".join(files), 1)
 
 
-@cache
-def whole_page() -> str:
-    """The page without a run: {{rows}} is where rows of the table go, {{run}} where the JSON goes."""
-    style = _source("page.css")
-    script = '\n"use strict";\n' + _source("charts.js") + _source("page.js")
-    page = _source("page.html")
-    for name, text in (("style", style), ("script", script)):
-        page = page.replace(f"{{{{{name} hash}}}}", _hash(text)).replace(f"{{{{{name}}}}}", text)
-    return page
+def _run_files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """The files of a run that the page reads, by name; of a folder its name ("."), or the bytes of what it holds."""
+    metrics = folder / "metrics.jsonl"
+    if not present(metrics):
+        raise missing_file(folder, "is no training run: it holds no metrics.jsonl")
+    if not any(record is not None and type(record.get("step")) is int for _, record in json_lines(metrics)):
+        raise FormatError(metrics, "holds no record of a step yet; the first comes after `log_every` steps")
+    yield ".", os.fsencode(folder.resolve().name)
+    for name in _FILES:
+        if present(folder / name):
+            yield name, _content(folder / name)
+    for checkpoint in list_checkpoints(folder / "checkpoints"):
+        name = f"checkpoints/{checkpoint.name}/"
+        try:
+            size = sum(file.stat().st_size for file in checkpoint.iterdir())
+        except FileNotFoundError:  # the run removed it meanwhile
+            continue
+        yield name, str(size).encode()
+        yield name + "training.json", _content(checkpoint / "training.json")
 
 
-def _source(name: str) -> str:
-    return (_SOURCES / name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    """The name of a script or style in a content security policy (W3C CSP level 2, section 4.2.5)."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+def _content(path: Path) -> bytes:
+    """The bytes of a file; none when it cannot be read, of which the page then says so."""
+    try:
+        return read_regular(path)
+    except FormatError:
+        return b""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .. import errors
+from .. import errors, kernels
 from ..graphs import Graph
 from ..layers import ExpertUse
 from ..models import MoETransformer
@@ -38,10 +38,13 @@ class CapturedStep:
         self._capture = capture
         self._sizes = [min(micro, batch - start) for start in range(0, batch, micro)]
         self._pieces = [model.loss_pieces(size * length) for size in self._sizes]
-        self.shares = [size / batch for size in self._sizes]
         self._inputs, self._targets = ctx.empty(self.shape, "i32"), ctx.empty(self.shape, "i32")
-        self._loss_factor = ctx.empty((1,))
-        self._aux_factors = ctx.tensor(np.array(self.shares, np.float32))
+        self._one = ctx.tensor(np.ones(1, np.float32))
+        self.sizes = ctx.tensor(np.array(self._sizes, np.int32))
+        self._loss_factor, self._aux_factors = ctx.empty((1,)), ctx.empty((len(self._sizes),))
+        for at in range(len(self._sizes)):
+            part = self.sizes.narrow(0, at, 1), self._aux_factors.narrow(0, at, 1)
+            kernels.weighted_mean(self._one, part[0], y=part[1], divisor=batch)
         self._scaling = scaling
         if scaling is not None:
             self._scaled_loss_factor, self._scaled_aux_factors = ctx.empty((1,)), ctx.empty((len(self._sizes),))
@@ -60,7 +63,7 @@ class CapturedStep:
         """A step on ids and targets, int32 of this shape, `tokens` of which count; `update` is its last part."""
         self._inputs.copy_(inputs)
         self._targets.copy_(targets)
-        self._loss_factor.copy_(np.array([1.0 / tokens], np.float32))
+        kernels.weighted_mean(self._one, y=self._loss_factor, divisor=tokens)
         self._runs += 1
         if self._graph is None and self._runs > 1 and self._capture:
             # Others may have run since, of other lengths: what is made once must not be made inside the graph.

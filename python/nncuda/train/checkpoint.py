@@ -65,8 +65,11 @@ class TrainingState:
     loss_scaling: LossScalingState | None = None
 
     def to_dict(self) -> dict[str, object]:
-        """All of it as plain values, as `training.json` has them; without loss_scaling where there is none."""
+        """All of it as plain values, as `training.json` has them; without loss_scaling where there is none, and without
+        a loss that is not finite, which JSON has no number for."""
         values = {**vars(self), "train": self.train.to_dict()}
+        if self.held_out_loss is not None and not math.isfinite(self.held_out_loss):
+            values["held_out_loss"] = None
         del values["loss_scaling"]
         return values if self.loss_scaling is None else {**values, "loss_scaling": vars(self.loss_scaling)}
 

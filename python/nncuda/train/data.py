@@ -22,12 +22,18 @@ def open_shards(source: str | os.PathLike[str]) -> list[TokenShard]:
 
 
 def unigram_entropy(*shards: TokenShard) -> float:
-    """Entropy of the frequencies of the shards' own tokens, in nats: what a model that knows only them would reach."""
+    """Entropy of the frequencies of the shards' own tokens, in nats: what a model that knows only them would reach.
+
+    FormatError when an id is outside the vocabulary.
+    """
     chunk = 1 << 24
     counts = np.zeros(max(shard.vocab_size for shard in shards), np.int64)
     for shard in shards:
         for start in range(0, shard.count, chunk):
-            counts += np.bincount(shard.read(start, start + chunk), minlength=len(counts))
+            found = np.bincount(shard.read(start, start + chunk), minlength=len(counts))
+            if len(found) > len(counts):
+                shard.check_ids()
+            counts += found
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())
 

@@ -123,16 +123,16 @@ def _run(model: MoETransformer, inputs: np.ndarray, targets: np.ndarray, micro: 
     """Loss of a batch, and its gradients times `scale` into the model's, as a step makes them, call by call."""
     ctx, (batch, length) = model.ctx, inputs.shape
     tokens = int(np.count_nonzero(targets != IGNORE_INDEX))
-    factor = ctx.tensor(np.array([1.0 / tokens], np.float32) * np.float32(scale))
-    losses: list[float] = []
+    scales, losses = ctx.tensor(np.array([scale], np.float32)), []
+    factor = kernels.weighted_mean(scales, divisor=tokens)
     for start in range(0, batch, micro):
         size = min(micro, batch - start)
         sums, aux = ctx.empty((model.loss_pieces(size * length),)), ctx.zeros((1,))
-        share = ctx.tensor(np.array([size / batch], np.float32) * np.float32(scale))
+        share = kernels.weighted_mean(scales, ctx.tensor(np.array([size], np.int32)), divisor=batch)
         rows = slice(start, start + size)
         model.forward_backward(inputs[rows], targets[rows], factor, share, sums, aux, accumulate=start > 0)
-        losses += sums.numpy().tolist()
-    return math.fsum(losses) / tokens
+        losses.append(sums.numpy())
+    return kernels.weighted_mean(ctx.tensor(np.concatenate(losses)), divisor=tokens).item()
 
 
 def _first(tensor: Tensor) -> tuple[tuple[int, ...], float] | None:
@@ -156,7 +156,7 @@ def _backward_order(layout: ParameterLayout, layers: int) -> Iterable[str]:
 
 def _largest_gradient(model: MoETransformer, scale: float) -> str:
     assert model.gradients is not None
-    norms = {
+    norms = {  # in f64: that of f32 may be beyond its largest number
         name: math.sqrt(float(np.square(array, dtype=np.float64).sum())) / scale
         for name, array in model.gradients.arrays().items()
     }

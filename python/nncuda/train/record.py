@@ -2,6 +2,7 @@
 
 data, held_out                  where the shards lie; held_out is null without evaluation
 data_sha256, held_out_sha256    of the bytes of the shards, one after the other
+unigram_entropy                 of the held-out tokens, in nats, to six digits; null without evaluation
 program, library, abi, device   what trained, on what
 model, train                    all options, the seed among them
 extensions                      where it was extended: see extension.py
@@ -22,6 +23,7 @@ from ..formats.json_values import read_json
 from ..formats.regular import open_regular, present
 from ..models import MoEConfig
 from .config import TrainConfig
+from .data import unigram_entropy
 
 RECORD_FILE = "run.json"
 _SHOWN = 12  # digits of a hash in a message
@@ -48,6 +50,8 @@ def write_record(
         "held_out": None if held_out is None else str(Path(held_out[0]).resolve()),
         "data_sha256": digest(data[1]),
         "held_out_sha256": None if held_out is None else digest(held_out[1]),
+        # To six digits: no more differ in meaning, and logarithms differ in the last one from language to language.
+        "unigram_entropy": None if held_out is None else float(f"{unigram_entropy(*held_out[1]):.5e}"),
         "program": f"nncuda {__version__}",
         "library": loaded.build_info,
         "abi": ".".join(map(str, loaded.abi)),

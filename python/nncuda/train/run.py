@@ -12,6 +12,7 @@ from typing import TextIO
 
 import numpy as np
 
+from .. import kernels
 from ..context import Context
 from ..formats import FormatError, Tokenizer
 from ..formats.atomic import remove_leftovers
@@ -237,7 +238,7 @@ class TrainingRun:
                 measured = None
                 if evaluated:
                     measured = held_out_loss = self.evaluate(config.eval_batches)
-                    log.write({"step": step, "held_out_loss": held_out_loss})
+                    log.write(_numbers({"step": step, "held_out_loss": held_out_loss}))
                 if saved:
                     self.save(measured)
                 yield Progress(step, loss, held_out_loss, speed, self.seconds, skipped_steps)
@@ -252,12 +253,10 @@ class TrainingRun:
         if self.held_out is None:
             raise ValueError("this run has no held-out data")
         config = self.trainer.config
-        total, count = 0.0, 0
-        size = config.micro_batch_size or config.batch_size
-        for inputs, targets in self.held_out.spread(size, batches):
-            part, tokens = self.trainer.model.evaluate(inputs, targets)
-            total, count = total + part, count + tokens
-        return total / count
+        model, size = self.trainer.model, config.micro_batch_size or config.batch_size
+        parts = [model.evaluate(inputs, targets) for inputs, targets in self.held_out.spread(size, batches)]
+        sums = model.ctx.tensor(np.array([part for part, _ in parts], np.float32))
+        return kernels.weighted_mean(sums, divisor=sum(tokens for _, tokens in parts)).item()
 
     def save(self, held_out_loss: float | None = None) -> Path:
         """Writes a checkpoint of this moment and removes those that are not to be kept; returns its folder."""

@@ -31,9 +31,10 @@ class StepResult:
         self,
         step: int,
         tokens: int,
-        shares: list[float],
         losses: Tensor,
         aux: Tensor,
+        sizes: Tensor,
+        batch: int,
         norm: Tensor,
         lr: Tensor,
         skip: Tensor,
@@ -41,9 +42,10 @@ class StepResult:
     ):
         self.step = step
         self.tokens = tokens
-        self._shares = shares
         self._losses = losses
         self._aux = aux
+        self._sizes = sizes
+        self._batch = batch
         self._norm = norm
         self._lr = lr
         self._skip = skip
@@ -52,12 +54,12 @@ class StepResult:
     @property
     def loss(self) -> float:
         """Mean cross-entropy over the targets of the whole batch, in nats."""
-        return math.fsum(self._losses.numpy().tolist()) / self.tokens
+        return kernels.weighted_mean(self._losses, divisor=self.tokens).item()
 
     @property
     def aux_loss(self) -> float:
         """Load-balancing loss, the mean over the micro-batches by their tokens."""
-        return math.fsum(share * value for share, value in zip(self._shares, self._aux.numpy().tolist(), strict=True))
+        return kernels.weighted_mean(self._aux, self._sizes, divisor=self._batch).item()
 
     @property
     def grad_norm(self) -> float:
@@ -239,8 +241,8 @@ class Trainer(DeviceBound):
         if calls.failure is not None:
             self._uncaptured = f"the step could not be captured: {calls.failure}"
         self._eager_reason = None if calls.captured else self._uncaptured or reason
-        values = calls.losses, calls.aux, self._norm, self._lr
-        return StepResult(self._done, tokens, calls.shares, *values, self._skip, self._scaling)
+        values = calls.losses, calls.aux, calls.sizes, batch, self._norm, self._lr
+        return StepResult(self._done, tokens, *values, self._skip, self._scaling)
 
     @property
     def _skip(self) -> Tensor:

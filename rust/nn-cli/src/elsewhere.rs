@@ -11,7 +11,7 @@ use nn_core::{Error, Result};
 
 const COMMANDS: [&str; 9] = ["chat", "convert", "data", "demo", "doctor", "dump", "quantize", "tokenizer", "verify"];
 const OPTIONS: [(&str, &[&str]); 2] =
-    [("generate", &["--cache-format", "--context", "--engine", "--stats", "--weights"]), ("inspect", &["--ternary"])];
+    [("generate", &["--cache-format", "--context", "--contiguous", "--stats", "--weights"]), ("inspect", &["--ternary"])];
 /// By the `model_type` of their config.json.
 const MODELS: [&str; 2] = ["bitnet", "llama"];
 

@@ -132,7 +132,7 @@ fn model_and_prompt(
     prompts.extend(arguments);
     let prompt = prompts.pop().ok_or_else(|| wrong("there is no PROMPT: give one as an argument or with --prompt"))?;
     if !prompts.is_empty() {
-        let problem = "nncuda-rs takes one prompt; the Python package runs several together: nncuda generate --engine";
+        let problem = "nncuda-rs takes one prompt; the Python package runs several together: nncuda generate";
         return Err(wrong(problem));
     }
     Ok((PathBuf::from(model), prompt))

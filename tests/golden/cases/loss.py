@@ -66,6 +66,14 @@ def cases():
                 "alpha": 0.01,
             },
         )
+    for n, weighted, divisor in ((1, False, 7), (1, True, 3), (5, False, 640), (33, True, 100), (1030, False, 4096)):
+        label = f"n{n}-{'weighted' if weighted else 'plain'}-divisor{divisor}"
+        yield case("weighted_mean", label, lambda d, n=n, w=weighted, by=divisor: mean(d, n, w, by))
+
+
+def mean(d, n, weighted, divisor):
+    weights = d.integers(n, high=40) if weighted else None
+    return {"x": d.uniform(n, low=0.5, high=9), "weights": weights, "divisor": divisor}
 
 
 def forward(d, rows, vocab, ignored):

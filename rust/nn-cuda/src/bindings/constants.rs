@@ -128,6 +128,10 @@ pub const NNCUDA_CTX_BYTES_POOLED: i32 = 6;
 pub const NNCUDA_CTX_BYTES_ARENA: i32 = 7;
 /// 1 allows f32 products on a GPU to round their factors to tf32, 10 bits; default 0
 pub const NNCUDA_CTX_TF32: i32 = 8;
+/// 1 when the context runs nothing (nncuda_ctx_create_measuring): its memory cannot be read
+pub const NNCUDA_CTX_MEASURING: i32 = 9;
+/// of the GPU; 0 on the CPU engine
+pub const NNCUDA_CTX_MULTIPROCESSORS: i32 = 10;
 
 // What nncuda_memcpy moves. On the CPU engine all three are a copy.
 /// 1.

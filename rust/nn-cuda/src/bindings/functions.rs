@@ -87,6 +87,13 @@ pub type nncuda_device_describe =
 /// C: `int32_t nncuda_ctx_create(int32_t device, int32_t index, nncuda_ctx **ctx);`
 pub type nncuda_ctx_create = unsafe extern "C" fn(device: i32, index: i32, ctx: *mut *mut nncuda_ctx) -> i32;
 
+/// Makes a context that measures what a program would need of a device, which this machine need not have: a program
+/// runs on it as on the real one, but its kernels do nothing.
+///
+/// C: `int32_t nncuda_ctx_create_measuring(int32_t device, int32_t isa, int32_t threads, int32_t multiprocessors, nncuda_ctx **ctx);`
+pub type nncuda_ctx_create_measuring =
+    unsafe extern "C" fn(device: i32, isa: i32, threads: i32, multiprocessors: i32, ctx: *mut *mut nncuda_ctx) -> i32;
+
 /// Waits for the context's work, then frees it and all its memory, buffers from nncuda_malloc included.
 ///
 /// C: `int32_t nncuda_ctx_destroy(nncuda_ctx *ctx);`
@@ -1111,6 +1118,18 @@ pub type cuda_aux_loss_backward = unsafe extern "C" fn(
     tokens: i64,
     experts: i64,
     alpha: f32,
+) -> i32;
+
+/// Mean of what was summed in parts: y = sum of weights \* x / divisor, in f64 in a fixed order, rounded once.
+///
+/// C: `int32_t cuda_weighted_mean(nncuda_ctx *ctx, const float *x, const int32_t *weights, float *y, int64_t n, int64_t divisor);`
+pub type cuda_weighted_mean = unsafe extern "C" fn(
+    ctx: *mut nncuda_ctx,
+    x: *const f32,
+    weights: *const i32,
+    y: *mut f32,
+    n: i64,
+    divisor: i64,
 ) -> i32;
 
 /// AdamW with decoupled weight decay, for t = step\[0\] \>= 1 and g = grad \* grad_scale: m = beta1\*m +

@@ -6,7 +6,7 @@ use crate::catalogue::{Direction, Kernel, Parameter};
 use crate::generated::checked;
 
 /// Every kernel, in the header's order.
-pub static KERNELS: [Kernel; 78] = [
+pub static KERNELS: [Kernel; 79] = [
     Kernel {
         name: "silu",
         section: "elementwise",
@@ -1595,6 +1595,29 @@ pub static KERNELS: [Kernel; 78] = [
             )
         },
         checked: checked::aux_loss_backward,
+    },
+    Kernel {
+        name: "weighted_mean",
+        section: "loss",
+        parameters: &[
+            Parameter::tensor("x", Direction::In, "f32", "[n]", "", &[]),
+            Parameter::tensor("weights", Direction::In, "i32", "[n]", "", &[]),
+            Parameter::tensor("y", Direction::Out, "f32", "[1]", "", &[]),
+            Parameter::integer("n"),
+            Parameter::integer("divisor"),
+        ],
+        // SAFETY: the caller vouches for the pointers.
+        call: |functions, ctx, slots| unsafe {
+            (functions.cuda_weighted_mean)(
+                ctx,
+                slots[0].pointer().cast(),
+                slots[1].pointer().cast(),
+                slots[2].pointer().cast(),
+                slots[3].int64(),
+                slots[4].int64(),
+            )
+        },
+        checked: checked::weighted_mean,
     },
     Kernel {
         name: "adamw_step",

@@ -440,6 +440,15 @@ pub(super) fn aux_loss_backward(arguments: &[Argument<'_>]) -> Result<()> {
     )
 }
 
+pub(super) fn weighted_mean(arguments: &[Argument<'_>]) -> Result<()> {
+    kernels::weighted_mean(
+        arguments[0].tensor()?,
+        arguments[1].optional()?,
+        arguments[2].tensor()?,
+        arguments[4].int64()?,
+    )
+}
+
 pub(super) fn adamw_step(arguments: &[Argument<'_>]) -> Result<()> {
     kernels::adamw_step(
         arguments[0].tensor()?,

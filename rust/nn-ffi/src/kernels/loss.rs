@@ -232,3 +232,50 @@ pub fn aux_loss_backward(counts: &Tensor, grad_scale: &Tensor, dprobs: &Tensor, 
     let tensors = [Some(counts.tensor), Some(grad_scale.tensor), Some(dprobs.tensor)];
     call.finish(status, &tensors)
 }
+
+/// Mean of what was summed in parts: y = sum of weights \* x / divisor, in f64 in a fixed order, rounded once.
+///
+/// The mean of a batch's losses, of its parts' losses by their sizes, and with x = 1 the factor of a gradient,
+/// 1/tokens.
+///
+/// # Arguments
+///
+/// - `x`: f32 `[n]`, the parts' sums
+/// - `weights`: i32 `[n]`, how often each counts; null is once
+/// - `y`: f32 `[1]`, the mean; overwritten
+/// - `divisor`: how many they are the sums of; must be at least 1
+///
+/// # Errors
+///
+/// [`Error`](crate::Error) when shapes or dtypes disagree, or the library refuses the call.
+pub fn weighted_mean(x: &Tensor, weights: Option<&Tensor>, y: &Tensor, divisor: i64) -> Result<()> {
+    let call = Call::new("cuda_weighted_mean", x);
+    let x = call.dense::<1>("x", "[n]", x)?.of(DType::F32)?;
+    let weights = match weights {
+        Some(weights) => Some(call.dense::<1>("weights", "[n]", weights)?.of(DType::I32)?),
+        None => None,
+    };
+    let y = call.dense::<1>("y", "[1]", y)?.of(DType::F32)?;
+    call.same(&[Some(x.named()), named(&weights)])?;
+    let n = x.dims[0];
+    const SIZES: [(&str, &str); 1] = [("n", "from x")];
+    let sizes = Sizes { names: &SIZES, values: &[n] };
+    if let Some(weights) = &weights {
+        weights.expect([n], sizes)?;
+    }
+    y.expect([1], sizes)?;
+    // SAFETY: each pointer is null where that is allowed, or memory of this context that holds the shape which
+    // the sizes and strides describe, as was checked above; everything else the library checks itself.
+    let status = unsafe {
+        (call.functions().cuda_weighted_mean)(
+            call.handle(),
+            x.pointer().cast(),
+            pointer(&weights).cast(),
+            y.pointer().cast(),
+            n as i64,
+            divisor,
+        )
+    };
+    let tensors = [Some(x.tensor), tensor(&weights), Some(y.tensor)];
+    call.finish(status, &tensors)
+}

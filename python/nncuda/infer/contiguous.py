@@ -1,81 +1,21 @@
-"""Generation of tokens: prefill of each prompt, then decode of all sequences together over a cache."""
+"""Generation over a contiguous cache by the layers that train: prefill of each prompt, then decode of all sequences.
+
+This is the path that Python, Go and Rust share: the same calls, so the same tokens. `LanguageModel` serves requests
+that come and go, over a paged cache; it adds in another order, so its logits agree with these up to rounding.
+"""
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from .. import kernels
-from ..context import Context
 from ..graphs import Graph
 from ..models import MoETransformer
-from ..tensor import HostCopy, Tensor
+from ..tensor import HostCopy
 from ..token_ids import Ids, prompt_ids
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How the next token is chosen.
-
-    temperature     divides the logits; 0 always picks the most likely token
-    top_k           samples only from this many of the most likely tokens; None from all
-    top_p           samples only from the shortest run of most likely tokens that reaches this probability; None: from
-                    all
-    seed            the same seed gives the same tokens; sequence r of a batch uses seed + r
-    """
-
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise ValueError(f"temperature is {self.temperature}; it must be a finite number, at least 0")
-        if self.top_k is not None and not (_is_whole(self.top_k) and 1 <= self.top_k < 2**31):
-            raise ValueError(f"top_k is {self.top_k}; it must be a whole number, at least 1")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is {self.top_p}; it must be above 0, at most 1")
-        if not _is_whole(self.seed):
-            raise ValueError(f"seed is {self.seed!r}; it must be a whole number")
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-GREEDY = Sampling(temperature=0.0)
-
-
-class _Sampler:
-    """Draws on the device, one number after the other, which are counted there too."""
-
-    def __init__(self, ctx: Context, sampling: Sampling, rows: int):
-        self._sampling = sampling
-        self._temperature = ctx.tensor(np.full(rows, sampling.temperature, np.float32))
-        # Seeds count modulo 2^64, as keys of the generator do.
-        seeds = (np.arange(rows, dtype=np.uint64) + np.uint64(sampling.seed % 2**64)).view(np.int64)
-        self._seeds = ctx.tensor(seeds)
-        self._steps = ctx.zeros((rows,), "i32")
-        self._top_k = None if sampling.top_k is None else ctx.tensor(np.full(rows, sampling.top_k, np.int32))
-        self._top_p = None if sampling.top_p is None else ctx.tensor(np.full(rows, sampling.top_p, np.float32))
-
-    def draw(self, logits: Tensor, ids: Tensor) -> None:
-        """The next draw of each row of logits [rows, vocab], into ids i32 [rows]."""
-        if self._sampling.temperature == 0:
-            kernels.argmax(logits, ids=ids)
-            return
-        common = self._seeds, self._steps
-        if self._top_p is not None:
-            kernels.topp_sample(logits, self._temperature, self._top_k, self._top_p, *common, ids=ids)
-        elif self._top_k is not None:
-            kernels.topk_sample(logits, self._temperature, self._top_k, *common, ids=ids)
-        else:
-            kernels.sample(logits, self._temperature, *common, ids=ids)
-        kernels.increment(self._steps)
+from .sampling import GREEDY, RowSampler, Sampling
 
 
 class _Sequences:
@@ -95,7 +35,8 @@ class _Sequences:
         self._logits = ctx.empty((rows, model.config.vocab_size))
         self._ids = ctx.empty((rows,), "i32")
         self._read_ids = HostCopy(self._ids).read
-        self._sampler = _Sampler(ctx, sampling, rows)
+        self._sampler = RowSampler(ctx, rows)
+        self._sampler.assign([dataclasses.replace(sampling, seed=sampling.seed + row) for row in range(rows)])
         self._steps = 0
         self._graph: Graph | None = None
         for row, prompt in enumerate(prompts):
