@@ -40,7 +40,7 @@ COUNT ?= 12
 
 .PHONY: help run test python-test go go-test rust rust-test rust-wheel rust-wheel-release parity packages crates lib install emulated cuda \
   cuda-toolchain gpu-verify gpu-sanitize wheel bench bench-languages interop interop-large docs asan tsan faults fuzz mutants newcomer \
-  fmt generate lint lock clean go-toolchain rust-toolchain
+  fmt generate abi lint lock clean go-toolchain rust-toolchain
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-18s %s\n", $$1, $$2 }'
@@ -199,6 +199,9 @@ lint: $(VENV)/.test go-toolchain rust-toolchain ## check formatting and style, c
 
 generate: $(VENV)/.packages-test ## write what is made and committed: each language's bindings and the reference of the ABI from bindings.h
 	PYTHONPATH=python $(BIN)/python -m tools.generate
+
+abi: $(VENV)/.packages-test ## write the list of the ABI's symbols (tests/abi/symbols) after a change of bindings.h that is meant, or say which version it needs
+	PYTHONPATH=python $(BIN)/python -m tools.symbols
 
 lock: ## make requirements/*.txt anew (needs uv)
 	for file in run:3.10 test:3.10 interop:3.11 fuzz:3.10 cuda:3.10 cuda12:3.10 sanitizer:3.10 wheel:3.10 go:3.10 docs:3.10; do \

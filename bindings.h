@@ -58,8 +58,8 @@ extern "C" {
 #endif
 
 /* Major: a signature, a meaning or a number changed. Minor: something was added. A binding refuses another major. */
-#define NNCUDA_ABI_MAJOR 1
-#define NNCUDA_ABI_MINOR 4
+#define NNCUDA_ABI_MAJOR 2
+#define NNCUDA_ABI_MINOR 0
 
 /* Status codes. Grouped by ten, append-only: a number is never reused. */
 enum {

@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 #define NNCUDA_API __attribute__((visibility("default")))
-#define NNCUDA_ABI_MAJOR 1
-#define NNCUDA_ABI_MINOR 4
+#define NNCUDA_ABI_MAJOR 2
+#define NNCUDA_ABI_MINOR 0
 
 enum {
   NNCUDA_SUCCESS = 0,

@@ -114,7 +114,7 @@ func TestDevices(t *testing.T) {
 }
 
 func TestVersionAndWords(t *testing.T) {
-	if major, minor, err := cuda.ABIVersion(); err != nil || major != 1 || minor < 1 {
+	if major, minor, err := cuda.ABIVersion(); err != nil || major != 2 || minor < 0 {
 		t.Errorf("ABI %d.%d (%v)", major, minor, err)
 	}
 	if info, err := cuda.BuildInfo(); err != nil || info == "" {

@@ -17,6 +17,9 @@ import (
 	"unsafe"
 )
 
+// The version of the contract that this package was made for.
+const abiMajor, abiMinor = int(C.NNCUDA_ABI_MAJOR), int(C.NNCUDA_ABI_MINOR)
+
 // loaded is the outcome of the one search for the library that a process makes.
 var loaded struct {
 	once sync.Once
@@ -32,7 +35,7 @@ var loaded struct {
 //  3. the Python environment in use, where `pip install nncuda` puts it: that of VIRTUAL_ENV, else of CONDA_PREFIX, else of
 //     the first python3 on PATH;
 //  4. build/lib of the source tree that this package was compiled from, where `make lib` puts it;
-//  5. libnncuda.so and libnncuda.so.1 as the system's loader finds them.
+//  5. libnncuda.so and libnncuda.so.2 as the system's loader finds them.
 //
 // The error, a [*LibraryError], names the places that were tried and what to do.
 func Load() error {
@@ -56,7 +59,7 @@ func load(places []place) (string, error) {
 			}
 		}
 		if err == nil {
-			opened, failure := open(place.path)
+			opened, failure := open(place.path, abiMajor, abiMinor)
 			if failure == nil || opened {
 				return place.path, failure // a file of that name with the wrong content: another place would hide it
 			}
@@ -72,13 +75,14 @@ func load(places []place) (string, error) {
 	return "", &LibraryError{libraryFile + " was not found:\n" + strings.Join(tried, "\n") + "\n" + remedy}
 }
 
-// open fills the table of functions. opened says whether there was a library at all.
-func open(path string) (opened bool, err error) {
+// open fills the table of functions from a library that has a version of the contract; opened says whether there was a
+// library at all.
+func open(path string, major, minor int) (opened bool, err error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	var version C.int32_t
 	var text [1024]byte
-	outcome := C.nn_load(name, &version, (*C.char)(unsafe.Pointer(&text[0])), C.int64_t(len(text)))
+	outcome := C.nn_load(name, C.int32_t(major), C.int32_t(minor), &version, (*C.char)(unsafe.Pointer(&text[0])), C.int64_t(len(text)))
 	words, _, _ := strings.Cut(string(text[:]), "\x00")
 	switch outcome {
 	case C.NN_LOADED:
@@ -90,7 +94,7 @@ func open(path string) (opened bool, err error) {
 	case C.NN_OTHER_VERSION:
 		return true, &LibraryError{fmt.Sprintf("%s has ABI version %d.%d, but this program was made for %d.%d: the major "+
 			"version must be the same and the minor version not lower. Install matching versions of both",
-			path, version/1000, version%1000, C.NNCUDA_ABI_MAJOR, C.NNCUDA_ABI_MINOR)}
+			path, version/1000, version%1000, major, minor)}
 	default:
 		return true, &LibraryError{path + " lacks the function " + words + ": install a whole libnncuda of this version"}
 	}

@@ -13,7 +13,7 @@ static const char *const names[] = {
 
 _Static_assert(sizeof(nn_functions) == sizeof names / sizeof names[0] * sizeof(void *), "a pointer a function");
 
-int nn_load(const char *path, int32_t *version, char *text, int64_t capacity) {
+int nn_load(const char *path, int32_t major, int32_t minor, int32_t *version, char *text, int64_t capacity) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {
     const char *why = dlerror();
@@ -27,7 +27,7 @@ int nn_load(const char *path, int32_t *version, char *text, int64_t capacity) {
     return NN_NOT_NNCUDA;
   }
   *version = abi_version();
-  if (*version / 1000 != NNCUDA_ABI_MAJOR || *version % 1000 < NNCUDA_ABI_MINOR) {
+  if (*version / 1000 != major || *version % 1000 < minor) {
     dlclose(library);
     return NN_OTHER_VERSION;
   }

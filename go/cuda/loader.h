@@ -29,7 +29,7 @@ enum { NN_LOADED, NN_NOT_OPENED, NN_NOT_NNCUDA, NN_OTHER_VERSION, NN_INCOMPLETE 
  * nncuda_abi_version said, when it could be asked. On failure `text` says what was wrong: the system's words, or the
  * name of the missing function; and nothing stays open.
  */
-int nn_load(const char *path, int32_t *version, char *text, int64_t capacity);
+int nn_load(const char *path, int32_t major, int32_t minor, int32_t *version, char *text, int64_t capacity);
 
 /* nncuda_memcpy with Go's memory on one side, which cgo must see as a pointer to keep it in place during the call. */
 static inline int32_t call_nncuda_memcpy_to(nncuda_ctx *ctx, uintptr_t destination, const void *source, int64_t bytes) {

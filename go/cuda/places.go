@@ -5,6 +5,7 @@ package cuda
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -48,7 +49,7 @@ func candidates(variable func(string) string, program string) []place {
 	if tree := sourceTree(); tree != "" {
 		places = append(places, place{name: "the source tree", path: filepath.Join(tree, "build", "lib", libraryFile)})
 	}
-	return append(places, place{name: "the system", path: libraryFile}, place{name: "the system", path: libraryFile + ".1"})
+	return append(places, place{name: "the system", path: libraryFile}, place{name: "the system", path: fmt.Sprintf("%s.%d", libraryFile, abiMajor)})
 }
 
 // program is the file that runs; "" when the system does not tell.

@@ -59,7 +59,7 @@ func TestPlacesInOrder(t *testing.T) {
 	if wanted := []string{"/opt/it/bin/libnncuda.so", "/opt/it/lib/libnncuda.so", pattern}; !slices.Equal(paths[1:4], wanted) {
 		t.Errorf("paths %q", paths)
 	}
-	if wanted := []string{"libnncuda.so", "libnncuda.so.1"}; !slices.Equal(paths[5:], wanted) {
+	if wanted := []string{"libnncuda.so", "libnncuda.so.2"}; !slices.Equal(paths[5:], wanted) {
 		t.Errorf("paths %q", paths)
 	}
 	if !strings.HasSuffix(paths[4], filepath.Join("build", "lib", "libnncuda.so")) {

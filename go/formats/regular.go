@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -16,6 +17,15 @@ import (
 func Present(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil || !errors.Is(err, fs.ErrNotExist)
+}
+
+// Resolve makes a path absolute and follows its links.
+func Resolve(path string) (string, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(absolute)
 }
 
 // OpenRegular opens a file for reading and gives its size. What is no regular file is an *Error: a pipe or a device in a

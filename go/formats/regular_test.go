@@ -89,10 +89,10 @@ func TestLinesOfJSON(t *testing.T) {
 
 func TestMessagesAreCutAndFitForATerminal(t *testing.T) {
 	long := strings.Repeat("é", 9999)
-	if shown := formats.Repr(long); len([]rune(shown)) != 101 || !strings.HasSuffix(shown, "é…") {
+	if shown := formats.Shown(long); len([]rune(shown)) != 101 || !strings.HasSuffix(shown, "é…") {
 		t.Error(shown)
 	}
-	if shown := formats.Repr([]any{long, long}); len([]rune(shown)) != 101 {
+	if shown := formats.Shown([]any{long, long}); len([]rune(shown)) != 101 {
 		t.Error(shown)
 	}
 	err := &formats.Error{Path: "x", Problem: "begins " + long + " ends \x1b[2J"}

@@ -92,9 +92,11 @@ func (s *sampler) close() error {
 	return errors.Join(s.temperature.Close(), s.seeds.Close(), s.steps.Close(), s.topK.Close(), s.topP.Close())
 }
 
-// draw makes the next draw of each row of logits [rows, vocab], into ids i32 [rows].
+// draw makes the next draw of each row of logits [rows, vocab], into ids i32 [rows]; none in a pass that failed.
 func (s *sampler) draw(p *layer.Pass, logits, ids *tensor.Tensor) {
 	switch {
+	case p.Err() != nil:
+		return
 	case s.sampling.Temperature == 0:
 		p.Check(tensor.Argmax(logits, ids))
 		return

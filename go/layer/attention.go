@@ -16,14 +16,24 @@ type MQAttention struct {
 	QKV, Output    *Linear
 	Rope           *RopeTables
 	Heads, KVHeads int
-
-	qkv, heads, lse *tensor.Tensor // kept for Backward
 }
+
+// MQAttentionKept is what the backward of attention needs of its forward.
+type MQAttentionKept struct{ qkv, heads, lse *tensor.Tensor }
+
+func (k *MQAttentionKept) free(p *Pass) { p.Free(k.qkv, k.heads, k.lse) }
 
 func (a *MQAttention) scale() float32 { return float32(1 / math.Sqrt(float64(a.Rope.HeadDim))) }
 
 // Forward takes x [batch*length, hidden], sequences one after the other, to the same shape.
-func (a *MQAttention) Forward(p *Pass, x *tensor.Tensor, batch int, keep bool) *tensor.Tensor {
+func (a *MQAttention) Forward(p *Pass, x *tensor.Tensor, batch int) *tensor.Tensor {
+	y, kept := a.ForwardKeeping(p, x, batch)
+	kept.free(p)
+	return y
+}
+
+// ForwardKeeping is Forward with what Backward needs.
+func (a *MQAttention) ForwardKeeping(p *Pass, x *tensor.Tensor, batch int) (*tensor.Tensor, *MQAttentionKept) {
 	rows := x.Dim(0)
 	length := rows / batch
 	qkv := a.QKV.Forward(p, x, nil)
@@ -33,20 +43,13 @@ func (a *MQAttention) Forward(p *Pass, x *tensor.Tensor, batch int, keep bool) *
 	heads := p.Empty(x.DType(), rows, a.Heads, a.Rope.HeadDim)
 	lse := p.Empty(cuda.F32, batch, a.Heads, length)
 	p.Check(tensor.FlashAttention(q, k, v, heads, lse, batch, a.scale(), true))
-	y := a.Output.Forward(p, p.View(heads, rows, -1), nil)
-	if keep {
-		a.qkv, a.heads, a.lse = qkv, heads, lse
-	} else {
-		p.Free(qkv, heads, lse)
-	}
-	return y
+	return a.Output.Forward(p, p.View(heads, rows, -1), nil), &MQAttentionKept{qkv, heads, lse}
 }
 
 // Backward gives the gradient of x from dy, both [batch*length, hidden].
-func (a *MQAttention) Backward(p *Pass, dy, x *tensor.Tensor, batch int, beta float32) *tensor.Tensor {
-	qkv, heads, lse := a.qkv, a.heads, a.lse
-	a.qkv, a.heads, a.lse = nil, nil, nil
-	rows := x.Dim(0)
+func (a *MQAttention) Backward(p *Pass, dy, x *tensor.Tensor, kept *MQAttentionKept, beta float32) *tensor.Tensor {
+	qkv, heads, lse := kept.qkv, kept.heads, kept.lse
+	rows, batch := x.Dim(0), lse.Dim(0)
 	length := rows / batch
 	dheads := a.Output.Backward(p, dy, p.View(heads, rows, -1), nil, beta)
 	dqkv := p.Like(qkv)
@@ -59,7 +62,8 @@ func (a *MQAttention) Backward(p *Pass, dy, x *tensor.Tensor, batch int, beta fl
 	p.Check(tensor.RopeBackward(dq, cosine, sine, positions, dq, cuda.RopeHalf))
 	p.Check(tensor.RopeBackward(dk, cosine, sine, positions, dk, cuda.RopeHalf))
 	dx := a.QKV.Backward(p, dqkv, x, nil, beta)
-	p.Free(qkv, heads, lse, dheads, dqkv)
+	kept.free(p)
+	p.Free(dheads, dqkv)
 	return dx
 }
 

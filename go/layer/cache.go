@@ -98,14 +98,20 @@ func (c *KVCache) RequireEmpty(tokens, row int) error {
 }
 
 // Advance counts tokens of each sequence that are in the cache now: on the device, where a graph can capture it, and on
-// the host.
+// the host. In a pass that failed it counts nothing.
 func (c *KVCache) Advance(p *Pass, tokens int) {
+	if p.Err() != nil {
+		return
+	}
 	p.Check(tensor.Increment(c.counters, int32(tokens)))
 	c.Count(tokens)
 }
 
 // AdvanceRow is Advance for one sequence.
 func (c *KVCache) AdvanceRow(p *Pass, tokens, row int) {
+	if p.Err() != nil {
+		return
+	}
 	for _, counter := range []*tensor.Tensor{c.starts, c.lengths} {
 		p.Check(tensor.Increment(p.Narrow(counter, 0, row, 1), int32(tokens)))
 	}

@@ -55,7 +55,6 @@ func newBlock(t testing.TB, ctx *cuda.Context, random *rand.Rand) *block {
 	made.MoE = &layer.MoELayer{Router: &layer.Router{Gate: linear(experts, hidden), K: chosen, Norm: true, Alpha: 0.5}}
 	made.MoE.W13, made.MoE.W13Grad = pair(experts, 2*ffn, hidden)
 	made.MoE.W2, made.MoE.W2Grad = pair(experts, hidden, ffn)
-	t.Cleanup(func() { _ = made.MoE.Close() })
 	return made
 }
 
@@ -97,11 +96,12 @@ func TestBlockGradients(t *testing.T) {
 			p.Check(aux.Zero())
 			input := p.Like(x)
 			p.Check(input.Copy(x))
-			out := made.Forward(p, input, batch, 0, aux, false)
+			out, use, _ := made.ForwardKeeping(p, input, batch, 0, aux)
 			for at, value := range read(t, out) {
 				total += float64(value) * float64(towards[at])
 			}
 			total += float64(read(t, aux)[0])
+			p.Check(use.Close())
 		})
 		return total
 	}
@@ -113,8 +113,9 @@ func TestBlockGradients(t *testing.T) {
 		input, dout := p.Like(x), p.Like(x)
 		p.Check(input.Copy(x))
 		p.Check(dout.Copy(direction))
-		made.Forward(p, input, batch, 0, aux, true)
-		dx = read(t, made.Backward(p, dout, batch, scale, 0))
+		_, use, kept := made.ForwardKeeping(p, input, batch, 0, aux)
+		dx = read(t, made.Backward(p, dout, kept, scale, 0))
+		p.Check(use.Close())
 	})
 	gradients := [][]float32{dx}
 	for _, grad := range made.grads {
@@ -171,8 +172,10 @@ func TestBlockGivesBackItsMemory(t *testing.T) {
 				p.Check(tensor.Fill(values, 0.5))
 			}
 			inside := used(t, ctx)
-			p.Free(made.Forward(p, x, batch, 2, aux, true))
-			dx := made.Backward(p, dout, batch, scale, 1)
+			out, use, kept := made.ForwardKeeping(p, x, batch, 2, aux)
+			p.Free(out)
+			dx := made.Backward(p, dout, kept, scale, 1)
+			p.Check(use.Close())
 			// x and dout were spent; dx came instead, and in the first round what is made once.
 			if now := used(t, ctx); round > 0 && now != inside-x.Bytes()-dout.Bytes()+dx.Bytes() {
 				t.Errorf("%d bytes are used, %d before", now, inside)

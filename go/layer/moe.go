@@ -16,7 +16,7 @@ type routing struct {
 	rowSlot *tensor.Tensor // i32 [tokens * k]
 }
 
-// free gives back all but what the layer's watchers hold.
+// free gives back all but what an ExpertUse holds.
 func (r *routing) free(p *Pass) {
 	p.Free(r.weights, r.indices, r.probs, r.counts, r.offsets, r.slotRow, r.rowSlot)
 }
@@ -69,21 +69,25 @@ func (r *Router) backward(p *Pass, taken *routing, dweights, x, dx, auxFactor *t
 // Weights: W13 [experts, 2*ffn, hidden] with the rows of W1 before those of W3, W2 [experts, hidden, ffn].
 // Tokens are sorted by expert, so that each product runs over all experts at once. (Gale et al. 2022)
 //
-// Kept for Backward: the routing, the experts' outputs, and, unless with Recompute it is to find them again by the same
-// calls, what the experts' products take in and give between.
+// With Recompute, what the experts' products take in and give between is not kept but found again by the same calls.
 type MoELayer struct {
 	Router          *Router
 	W13, W2         *tensor.Tensor
 	W13Grad, W2Grad *tensor.Tensor
 	Recompute       bool
+}
 
-	watched Watched
-	shared  bool // whether somebody else owns what is watched
-
-	// Kept for Backward.
+// MoEKept is what the backward of a mixture needs of its forward.
+type MoEKept struct {
 	routing *routing
 	y       *tensor.Tensor // [slots, hidden]
-	inside  *inside
+	inside  *inside        // nil when it is found again
+}
+
+func (k *MoEKept) free(p *Pass) {
+	k.routing.free(p)
+	p.Free(k.y)
+	k.inside.free(p)
 }
 
 // inside is what lies between the experts' input and their last product, in row order.
@@ -93,66 +97,49 @@ type inside struct {
 	active *tensor.Tensor // [slots, ffn]
 }
 
-// Watched is what the last forward call chose, for whoever watches the balance.
-type Watched struct {
+func (i *inside) free(p *Pass) {
+	if i != nil {
+		p.Free(i.rows, i.gateUp, i.active)
+	}
+}
+
+// ExpertUse is how a call used the experts, for whoever watches the balance.
+type ExpertUse struct {
 	Counts  *tensor.Tensor // i32 [experts], slots that chose each expert, dropped ones included
 	Choices *tensor.Tensor // i32 [tokens, k], experts of each token, likeliest first
 }
 
 // Close frees the tensors.
-func (w Watched) Close() error { return closeAll(w.Counts, w.Choices) }
+func (u ExpertUse) Close() error { return closeAll(u.Counts, u.Choices) }
 
-// Watched shows what the last forward call chose. It is the layer's own, until the next call.
-func (m *MoELayer) Watched() Watched { return m.watched }
-
-// Share makes the layer show what its caller owns, and lets go of its own: a graph's launches choose into memory of the
-// graph.
-func (m *MoELayer) Share(watched Watched) error {
-	err := m.Close()
-	m.watched, m.shared = watched, true
-	return err
+// expertUse makes what was chosen outlive the pass.
+func (k *MoEKept) expertUse(p *Pass) ExpertUse {
+	return ExpertUse{p.Keep(k.routing.counts), p.Keep(k.routing.indices)}
 }
 
-// Release hands over what the layer shows, which it goes on showing; its new owner closes it.
-func (m *MoELayer) Release() Watched {
-	m.shared = true
-	return m.watched
-}
-
-// Close frees what the layer shows.
-func (m *MoELayer) Close() error {
-	watched := m.watched
-	m.watched = Watched{}
-	if m.shared {
-		return nil
-	}
-	return watched.Close()
-}
-
-// Forward takes x and residual [tokens, hidden] to the same shape.
-func (m *MoELayer) Forward(
-	p *Pass, x, residual *tensor.Tensor, capacity int, aux *tensor.Tensor, keep bool,
-) *tensor.Tensor {
-	routing := m.Router.forward(p, x, capacity, aux)
-	p.Check(m.Close())
-	m.watched, m.shared = Watched{p.Keep(routing.counts), p.Keep(routing.indices)}, false
-	y, inside := m.experts(p, x, routing, keep && !m.Recompute)
-	out := p.Like(x)
-	p.Check(tensor.MoECombine(y, routing.weights, routing.slotRow, residual, out))
-	if keep {
-		m.routing, m.y, m.inside = routing, y, inside
-	} else {
-		routing.free(p)
-		p.Free(y)
-	}
+// Forward takes x and residual [tokens, hidden] to the same shape. No expert drops a token.
+func (m *MoELayer) Forward(p *Pass, x, residual *tensor.Tensor) *tensor.Tensor {
+	out, kept := m.forward(p, x, residual, 0, nil, false)
+	kept.free(p)
 	return out
 }
 
-// forwardAgain keeps what Forward of x did not, right before Backward. The balancing loss has been counted already, and
-// what Forward chose goes on being watched.
-func (m *MoELayer) forwardAgain(p *Pass, x *tensor.Tensor, capacity int) {
-	m.routing = m.Router.forward(p, x, capacity, nil)
-	m.y, m.inside = m.experts(p, x, m.routing, true)
+// forward takes an expert's capacity, 0 for no limit, and adds the balancing loss to `aux` where given.
+func (m *MoELayer) forward(
+	p *Pass, x, residual *tensor.Tensor, capacity int, aux *tensor.Tensor, keepInside bool,
+) (*tensor.Tensor, *MoEKept) {
+	routing := m.Router.forward(p, x, capacity, aux)
+	y, inside := m.experts(p, x, routing, keepInside)
+	out := p.Like(x)
+	p.Check(tensor.MoECombine(y, routing.weights, routing.slotRow, residual, out))
+	return out, &MoEKept{routing, y, inside}
+}
+
+// forwardAgain finds what the forward of x did not keep. The balancing loss has been counted already.
+func (m *MoELayer) forwardAgain(p *Pass, x *tensor.Tensor, capacity int) *MoEKept {
+	routing := m.Router.forward(p, x, capacity, nil)
+	y, inside := m.experts(p, x, routing, true)
+	return &MoEKept{routing, y, inside}
 }
 
 // experts gives their outputs in row order, [slots, hidden], and what is inside, nil unless it is to be kept.
@@ -165,7 +152,7 @@ func (m *MoELayer) experts(
 	if keepInside {
 		return y, inside
 	}
-	p.Free(inside.rows, inside.gateUp, inside.active)
+	inside.free(p)
 	return y, nil
 }
 
@@ -180,9 +167,10 @@ func (m *MoELayer) enter(p *Pass, x *tensor.Tensor, routing *routing) *inside {
 }
 
 // Backward gives the gradient of x from dout, both [tokens, hidden]; the residual's gradient is dout itself.
-func (m *MoELayer) Backward(p *Pass, dout, x, auxFactor *tensor.Tensor, beta float32) *tensor.Tensor {
-	routing, y, inside := m.routing, m.y, m.inside
-	m.routing, m.y, m.inside = nil, nil, nil
+func (m *MoELayer) Backward(
+	p *Pass, dout, x *tensor.Tensor, kept *MoEKept, auxFactor *tensor.Tensor, beta float32,
+) *tensor.Tensor {
+	routing, y, inside := kept.routing, kept.y, kept.inside
 	if inside == nil {
 		inside = m.enter(p, x, routing)
 	}

@@ -9,36 +9,39 @@ import (
 type RMSNorm struct {
 	Weight, Grad *tensor.Tensor
 	Eps          float64
-
-	rstd *tensor.Tensor
 }
 
-// Forward takes x [rows, cols] to y; `keep` prepares for Backward.
-func (n *RMSNorm) Forward(p *Pass, x *tensor.Tensor, keep bool) *tensor.Tensor {
+// Forward takes x [rows, cols] to y.
+func (n *RMSNorm) Forward(p *Pass, x *tensor.Tensor) *tensor.Tensor {
 	y := p.Like(x)
-	p.Check(tensor.RMSNorm(x, n.Weight, y, n.keep(p, x, keep), float32(n.Eps)))
+	p.Check(tensor.RMSNorm(x, n.Weight, y, nil, float32(n.Eps)))
 	return y
 }
 
-// ForwardResidual gives the sum x + residual, which takes the place of x, and its norm.
-func (n *RMSNorm) ForwardResidual(p *Pass, x, residual *tensor.Tensor, keep bool) (sum, y *tensor.Tensor) {
-	y = p.Like(x)
-	p.Check(tensor.RMSNormResidual(x, residual, n.Weight, x, y, n.keep(p, x, keep), float32(n.Eps)))
-	return x, y
+// ForwardKeeping is Forward with what Backward needs, the reciprocal of each row's deviation.
+func (n *RMSNorm) ForwardKeeping(p *Pass, x *tensor.Tensor) (y, rstd *tensor.Tensor) {
+	y, rstd = p.Like(x), p.Empty(cuda.F32, x.Dim(0))
+	p.Check(tensor.RMSNorm(x, n.Weight, y, rstd, float32(n.Eps)))
+	return y, rstd
 }
 
-func (n *RMSNorm) keep(p *Pass, x *tensor.Tensor, keep bool) *tensor.Tensor {
-	if !keep {
-		return nil
-	}
-	n.rstd = p.Empty(cuda.F32, x.Dim(0))
-	return n.rstd
+// ForwardResidual gives the norm of the sum x + residual, which takes the place of x.
+func (n *RMSNorm) ForwardResidual(p *Pass, x, residual *tensor.Tensor) *tensor.Tensor {
+	y := p.Like(x)
+	p.Check(tensor.RMSNormResidual(x, residual, n.Weight, x, y, nil, float32(n.Eps)))
+	return y
 }
 
-// Backward gives the gradient of x, plus `dresidual` if given; it takes the place of dy.
-func (n *RMSNorm) Backward(p *Pass, dy, x, dresidual *tensor.Tensor) *tensor.Tensor {
-	p.Check(tensor.RMSNormBackward(dy, x, n.Weight, n.rstd, dresidual, dy, n.Grad))
-	p.Free(n.rstd)
-	n.rstd = nil
+// ForwardResidualKeeping is ForwardResidual with what Backward needs.
+func (n *RMSNorm) ForwardResidualKeeping(p *Pass, x, residual *tensor.Tensor) (y, rstd *tensor.Tensor) {
+	y, rstd = p.Like(x), p.Empty(cuda.F32, x.Dim(0))
+	p.Check(tensor.RMSNormResidual(x, residual, n.Weight, x, y, rstd, float32(n.Eps)))
+	return y, rstd
+}
+
+// Backward gives the gradient of x, plus `dresidual` if given; it takes the place of dy. It frees rstd.
+func (n *RMSNorm) Backward(p *Pass, dy, x, rstd, dresidual *tensor.Tensor) *tensor.Tensor {
+	p.Check(tensor.RMSNormBackward(dy, x, n.Weight, rstd, dresidual, dy, n.Grad))
+	p.Free(rstd)
 	return dy
 }

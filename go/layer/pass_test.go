@@ -46,29 +46,47 @@ func TestPassGivesBackWhatItMade(t *testing.T) {
 	}
 }
 
-func TestPassEndsAtTheFirstError(t *testing.T) {
+// TestPassKeepsTheFirstError: what follows it gets tensors without memory, so no kernel runs and nothing is kept.
+func TestPassKeepsTheFirstError(t *testing.T) {
 	ctx := newContext(t)
 	failure := errors.New("enough")
-	for _, fail := range []func(p *layer.Pass){
-		func(p *layer.Pass) { p.Check(failure) },
-		func(p *layer.Pass) { p.Check(errors.Join(failure, errors.New("more"))) },
+	for wanted, fail := range map[error]func(p *layer.Pass) *tensor.Tensor{
+		failure:             func(p *layer.Pass) *tensor.Tensor { p.Check(failure); return p.Empty(cuda.F32, 3, 4) },
+		cuda.ErrInvalidSize: func(p *layer.Pass) *tensor.Tensor { return p.View(p.Empty(cuda.F32, 10), 3, 4) },
+		cuda.ErrOutOfRange:  func(p *layer.Pass) *tensor.Tensor { return p.Narrow(p.Empty(cuda.F32, 3, 4), 1, 1, 4) },
+		cuda.ErrInvalidDType: func(p *layer.Pass) *tensor.Tensor {
+			p.Check(tensor.Write(p.Empty(cuda.F32, 2), []int32{1, 2}))
+			return p.Empty(cuda.F32, 3, 4)
+		},
 	} {
-		err := layer.Run(ctx, func(p *layer.Pass) {
-			p.Empty(cuda.F32, 10)
-			fail(p)
-			t.Error("it went on")
+		outlives, err := tensor.From(ctx, []float32{7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = layer.Run(ctx, func(p *layer.Pass) {
+			made := fail(p)
+			if made.Dim(0) != 3 || made.Dim(1) != 4 || made.DType() != cuda.F32 || p.Err() == nil {
+				t.Error(made, p.Err())
+			}
+			p.Check(errors.New("a later one"))
+			next := p.Keep(p.Narrow(p.View(p.Like(made), 12), 0, 2, 1))
+			_, read := tensor.Read[float32](next)
+			for at, err := range []error{
+				tensor.Add(next, outlives, outlives), tensor.Add(outlives, outlives, next), next.Zero(), read,
+				outlives.Copy(next), next.Copy(outlives), next.Upload(nil),
+			} {
+				if !errors.Is(err, wanted) {
+					t.Errorf("call %d: %v, not %v", at, err, wanted)
+				}
+			}
 		})
-		if !errors.Is(err, failure) || used(t, ctx) != 0 {
+		values, failure := tensor.Read[float32](outlives)
+		if !errors.Is(err, wanted) || failure != nil || values[0] != 7 {
+			t.Errorf("%v, not %v; %v, %v", err, wanted, values, failure)
+		}
+		if err := outlives.Close(); err != nil || used(t, ctx) != 0 {
 			t.Errorf("%v, and %d bytes are used", err, used(t, ctx))
 		}
-	}
-	err := layer.Run(ctx, func(p *layer.Pass) { p.View(p.Empty(cuda.F32, 10), 3, 4) })
-	if !errors.Is(err, cuda.ErrInvalidSize) {
-		t.Error(err)
-	}
-	err = layer.Run(ctx, func(p *layer.Pass) { p.Narrow(p.Empty(cuda.F32, 10), 0, 5, 6) })
-	if !errors.Is(err, cuda.ErrOutOfRange) {
-		t.Error(err)
 	}
 }
 

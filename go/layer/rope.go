@@ -22,6 +22,9 @@ func (r *RopeTables) Tables(p *Pass, length int) (cosine, sine *tensor.Tensor) {
 		cosine = p.Empty(cuda.F32, length, r.HeadDim/2)
 		sine = p.Empty(cuda.F32, length, r.HeadDim/2)
 		p.Check(tensor.RopeFreqs(cosine, sine, 0, r.Base, r.NTKAlpha))
+		if p.Err() != nil {
+			return cosine, sine
+		}
 		p.Check(closeAll(r.cosine, r.sine))
 		r.cosine, r.sine = p.Keep(cosine), p.Keep(sine)
 	}
@@ -37,6 +40,9 @@ func (r *RopeTables) Positions(p *Pass, batch, length int) *tensor.Tensor {
 		}
 		made := p.Empty(cuda.I32, batch, length)
 		p.Check(tensor.Write(made, rows))
+		if p.Err() != nil {
+			return p.View(made, batch*length)
+		}
 		p.Check(closeAll(r.positions))
 		r.positions = p.Keep(made)
 	}

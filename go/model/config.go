@@ -109,7 +109,7 @@ func Preset(name string) (Config, error) {
 	change, found := presets[name]
 	if !found {
 		known := strings.Join(Presets(), ", ")
-		return Config{}, fmt.Errorf("there is no preset %s; there are %s", formats.Repr(name), known)
+		return Config{}, fmt.Errorf("there is no preset %s; there are %s", formats.Shown(name), known)
 	}
 	config := Default()
 	change(&config)
@@ -119,7 +119,7 @@ func Preset(name string) (Config, error) {
 // Assign sets options by name, as files and flags give them. Unknown names and wrong types are errors; ranges are
 // checked by Validate.
 func (c *Config) Assign(values options.Values) error {
-	return options.Assign(c, fields, values, "model", formats.Repr)
+	return options.Assign(c, fields, values, "model", formats.Shown)
 }
 
 // Object gives all options by name.
@@ -135,10 +135,10 @@ func (c Config) Object() *formats.Object {
 func (c Config) Validate() error {
 	for _, field := range fields {
 		if count, ok := field.Get(&c).(int64); ok && (count < 1 || count > formats.MaxCount) {
-			return field.Wrong(formats.Repr(count))
+			return field.Wrong(formats.Shown(count))
 		}
 	}
-	if err := bounds.Check(&c, fields, formats.Repr); err != nil {
+	if err := bounds.Check(&c, fields, formats.Shown); err != nil {
 		return err
 	}
 	most, group := min(c.NumExperts, 64), fmt.Sprintf("a divisor of num_heads (%d)", c.NumHeads)
@@ -155,7 +155,7 @@ func (c Config) Validate() error {
 		{c.ExtendedContext >= c.Context, "extended_context", c.ExtendedContext, reach},
 	} {
 		if !rule.holds {
-			return fmt.Errorf("%s is %s; it must be %s", rule.name, formats.Repr(rule.value), rule.rule)
+			return fmt.Errorf("%s is %s; it must be %s", rule.name, formats.Shown(rule.value), rule.rule)
 		}
 	}
 	return c.checkTotal()

@@ -29,7 +29,7 @@ func TestPresets(t *testing.T) {
 		}
 	}
 	if _, err := model.Preset("huge"); err == nil ||
-		err.Error() != "there is no preset 'huge'; there are 6.9b, demo, small" {
+		err.Error() != "there is no preset \"huge\"; there are 6.9b, demo, small" {
 		t.Error(err)
 	}
 }
@@ -45,12 +45,12 @@ func parse(t testing.TB, text string) *formats.Object {
 
 func TestOptionsThatAreRefused(t *testing.T) {
 	for text, words := range map[string]string{
-		`{"layers": 3}`:                                       "there is no model option 'layers'; did you mean num_layers?",
+		`{"layers": 3}`:                                       "there is no model option \"layers\"; did you mean num_layers?",
 		`{"num_layers": 0}`:                                   "num_layers is 0; it must be a whole number, from 1 to 2147483647",
-		`{"num_layers": "2"}`:                                 "num_layers is '2'; it must be a whole number",
+		`{"num_layers": "2"}`:                                 "num_layers is \"2\"; it must be a whole number",
 		`{"num_layers": 2.0}`:                                 "num_layers is 2.0; it must be a whole number",
-		`{"num_layers": true}`:                                "num_layers is True; it must be a whole number",
-		`{"num_layers": null}`:                                "num_layers is None; it must be a whole number",
+		`{"num_layers": true}`:                                "num_layers is true; it must be a whole number",
+		`{"num_layers": null}`:                                "num_layers is null; it must be a whole number",
 		`{"num_layers": [1]}`:                                 "num_layers is [1]; it must be a whole number",
 		`{"vocab_size": 1e3}`:                                 "vocab_size is 1000.0; it must be a whole number",
 		`{"vocab_size": 99999999999999999999}`:                "vocab_size is 99999999999999999999; it must be",
@@ -63,13 +63,13 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		`{"experts_per_token": 17}`:                           "experts_per_token is 17; it must be at most 16",
 		`{"extended_context": 100}`:                           "it must be at least context (32768)",
 		`{"rope_base": 0}`:                                    "rope_base is 0.0; it must be a number, from 1 to 1e+12",
-		`{"rope_base": NaN}`:                                  "rope_base is nan; it must be a number, from 1 to 1e+12",
+		`{"rope_base": NaN}`:                                  "rope_base is not finite; it must be a number, from 1 to 1e+12",
 		`{"ntk_alpha": 0.5}`:                                  "ntk_alpha is 0.5; it must be a number, from 1 to 1e+06",
 		`{"norm_eps": -1}`:                                    "norm_eps is -1.0; it must be a number, from 0 to 1",
 		`{"norm_topk_prob": 1}`:                               "norm_topk_prob is 1; it must be true or false",
 		`{"capacity_factor": 0}`:                              "capacity_factor is 0; it must be a number, from 1e-06 to 65536, or none",
 		`{"capacity_factor": -1}`:                             "capacity_factor is -1.0; it must be a number, from 1e-06",
-		`{"init_std": Infinity}`:                              "init_std is inf; it must be a number, from 0 to 100",
+		`{"init_std": Infinity}`:                              "init_std is not finite; it must be a number, from 0 to 100",
 	} {
 		config := model.Default()
 		err := config.Assign(parse(t, text))
@@ -113,10 +113,19 @@ func TestCapacity(t *testing.T) {
 func TestMixtralAndBack(t *testing.T) {
 	config := model.Default()
 	config.CapacityFactor, config.NormTopKProb, config.AuxAlpha = 1.5, false, 0.125
-	read, err := model.ConfigFromMixtral(parse(t, formats.JSONDocument(config.Mixtral())))
+	read, err := model.ConfigFromMixtral(parse(t, string(written(t, config.Mixtral()))))
 	if err != nil || read != config {
 		t.Errorf("%+v (%v), not %+v", read, err, config)
 	}
+}
+
+func written(t testing.TB, object *formats.Object) []byte {
+	t.Helper()
+	text, err := formats.JSONDocument(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 const foreign = `{"model_type": "mixtral", "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 2,
@@ -154,27 +163,27 @@ func with(t testing.TB, entries string) *formats.Object {
 
 func TestMixtralThatIsRefused(t *testing.T) {
 	for change, words := range map[string]string{
-		`"model_type": "llama"`:                                      "is 'llama'; this program reads 'mixtral'",
-		`"model_type": null`:                                         "the model_type is None",
-		`"hidden_act": "gelu"`:                                       "hidden_act is 'gelu'; this model has 'silu'",
-		`"tie_word_embeddings": true`:                                "tie_word_embeddings is True; this model has False",
-		`"tie_word_embeddings": {}`:                                  "tie_word_embeddings is {}; this model has False",
+		`"model_type": "llama"`:                                      "is \"llama\"; this program reads \"mixtral\"",
+		`"model_type": null`:                                         "the model_type is null",
+		`"hidden_act": "gelu"`:                                       "hidden_act is \"gelu\"; this model has \"silu\"",
+		`"tie_word_embeddings": true`:                                "tie_word_embeddings is true; this model has false",
+		`"tie_word_embeddings": {}`:                                  "tie_word_embeddings is {}; this model has false",
 		`"vocab_size": null`:                                         "vocab_size is missing",
-		`"hidden_size": "x"`:                                         "hidden_size is 'x'; it must be a whole number",
+		`"hidden_size": "x"`:                                         "hidden_size is \"x\"; it must be a whole number",
 		`"num_attention_heads": 0`:                                   "num_attention_heads is 0; it must be",
 		`"num_hidden_layers": -1`:                                    "num_layers is -1; it must be",
 		`"sliding_window": 64`:                                       "attends to all of its context (128)",
-		`"sliding_window": NaN`:                                      "sliding_window is nan",
+		`"sliding_window": NaN`:                                      "sliding_window is not finite",
 		`"sliding_window": "all"`:                                    "it must be a number or null",
-		`"rope_theta": "big"`:                                        "rope_theta is 'big'; it must be a number, from 1",
+		`"rope_theta": "big"`:                                        "rope_theta is \"big\"; it must be a number, from 1",
 		`"rope_theta": -1`:                                           "rope_theta is -1; it must be a number, from 1 to 1e+12",
-		`"rope_scaling": {"type": "yarn"}`:                           "type 'yarn'; this model has 'default'",
-		`"rope_parameters": {"rope_type": ["x"]}`:                    "rotary embedding of type ['x']",
+		`"rope_scaling": {"type": "yarn"}`:                           "type \"yarn\"; this model has \"default\"",
+		`"rope_parameters": {"rope_type": ["x"]}`:                    "rotary embedding of type [\"x\"]",
 		`"rope_parameters": 3`:                                       "rope_parameters is 3; it must be an object",
-		`"nncuda": 3`:                                                "under 'nncuda' must be among extended_context",
-		`"nncuda": {"depth": 3}`:                                     "the options under 'nncuda' must be among",
+		`"nncuda": 3`:                                                "under \"nncuda\" must be among extended_context",
+		`"nncuda": {"depth": 3}`:                                     "the options under \"nncuda\" must be among",
 		`"nncuda": {"extended_context": 64}`:                         "extended_context is 64; it must be",
-		`"nncuda": {"norm_topk_prob": null}`:                         "norm_topk_prob is None; it must be true or false",
+		`"nncuda": {"norm_topk_prob": null}`:                         "norm_topk_prob is null; it must be true or false",
 		`"num_local_experts": 1000000, "num_hidden_layers": 1000000`: "make 3000007000003 tensors",
 	} {
 		if _, err := model.ConfigFromMixtral(with(t, change)); err == nil || !strings.Contains(err.Error(), words) {
@@ -220,13 +229,13 @@ func TestLayout(t *testing.T) {
 // FuzzConfigFromMixtral: whatever a config.json says, it is a valid configuration or an error.
 func FuzzConfigFromMixtral(f *testing.F) {
 	config := model.Default()
-	f.Add([]byte(formats.JSONDocument(config.Mixtral())))
+	f.Add(written(f, config.Mixtral()))
 	f.Add([]byte(foreign))
 	for _, change := range []string{
 		`"rope_parameters": {"rope_theta": 9.5}, "sliding_window": 1e400`, `"rope_theta": 5e-324`,
 		`"vocab_size": 1` + strings.Repeat("0", 400), `"rms_norm_eps": 1e308`, `"num_local_experts": 2147483647`,
 	} {
-		f.Add([]byte(formats.JSONLine(with(f, change))))
+		f.Add(written(f, with(f, change)))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		value, err := formats.ParseJSON(data)

@@ -2,8 +2,7 @@ package model
 
 import (
 	"fmt"
-	"math"
-	"math/big"
+	"slices"
 	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
@@ -67,15 +66,15 @@ func (c Config) Mixtral() *formats.Object {
 func ConfigFromMixtral(values *formats.Object) (Config, error) {
 	config := Default()
 	if kind := values.Get("model_type"); kind != "mixtral" {
-		return config, fmt.Errorf("the model_type is %s; this program reads 'mixtral'", formats.Repr(kind))
+		return config, fmt.Errorf("the model_type is %s; this program reads \"mixtral\"", formats.Shown(kind))
 	}
 	for _, needed := range []struct {
 		name  string
 		value any
 	}{{"hidden_act", "silu"}, {"tie_word_embeddings", false}} {
 		if values.Has(needed.name) && !sameScalar(values.Get(needed.name), needed.value) {
-			found := formats.Repr(values.Get(needed.name))
-			return config, fmt.Errorf("%s is %s; this model has %s", needed.name, found, formats.Repr(needed.value))
+			found := formats.Shown(values.Get(needed.name))
+			return config, fmt.Errorf("%s is %s; this model has %s", needed.name, found, formats.Shown(needed.value))
 		}
 	}
 	options := formats.NewObject()
@@ -107,9 +106,7 @@ func ConfigFromMixtral(values *formats.Object) (Config, error) {
 	if own.Has("extended_context") && !own.Has("ntk_alpha") {
 		options.Set("ntk_alpha", Default().NTKAlpha)
 	}
-	for _, name := range own.Names() {
-		options.Set(name, own.Get(name))
-	}
+	options.Update(own)
 	if err := config.Assign(options); err != nil {
 		return config, err
 	}
@@ -143,7 +140,7 @@ func headDim(values *formats.Object) (int64, error) {
 func whole(values *formats.Object, name string) (int64, error) {
 	value, ok := values.Get(name).(int64)
 	if !ok || value < 1 {
-		found := formats.Repr(values.Get(name))
+		found := formats.Shown(values.Get(name))
 		return 0, fmt.Errorf("%s is %s; it must be a whole number, at least 1", name, found)
 	}
 	return value, nil
@@ -161,13 +158,13 @@ func ropeBase(values *formats.Object) (float64, error) {
 				rope = value
 			}
 		default:
-			return 0, fmt.Errorf("%s is %s; it must be an object", name, formats.Repr(value))
+			return 0, fmt.Errorf("%s is %s; it must be an object", name, formats.Shown(value))
 		}
 	}
 	for _, name := range []string{"rope_type", "type"} {
 		if rope.Has(name) {
 			if kind := rope.Get(name); !sameScalar(kind, "default") {
-				return 0, fmt.Errorf("rotary embedding of type %s; this model has 'default'", formats.Repr(kind))
+				return 0, fmt.Errorf("rotary embedding of type %s; this model has \"default\"", formats.Shown(kind))
 			}
 			break
 		}
@@ -178,11 +175,11 @@ func ropeBase(values *formats.Object) (float64, error) {
 			base = place.Get("rope_theta")
 		}
 	}
-	return bounds.Number("rope_base", "rope_theta", base, formats.Repr)
+	return bounds.Number("rope_base", "rope_theta", base, formats.Shown)
 }
 
 func ownOptions(values *formats.Object) (*formats.Object, error) {
-	wrong := fmt.Errorf("the options under 'nncuda' must be among %s", strings.Join(ownNames, ", "))
+	wrong := fmt.Errorf("the options under \"nncuda\" must be among %s", strings.Join(ownNames, ", "))
 	if !values.Has("nncuda") {
 		return formats.NewObject(), nil
 	}
@@ -190,12 +187,8 @@ func ownOptions(values *formats.Object) (*formats.Object, error) {
 	if !ok {
 		return nil, wrong
 	}
-	known := formats.NewObject()
-	for _, name := range ownNames {
-		known.Set(name, nil)
-	}
 	for _, name := range own.Names() {
-		if !known.Has(name) {
+		if !slices.Contains(ownNames, name) {
 			return nil, wrong
 		}
 	}
@@ -212,13 +205,11 @@ func checkWindow(window any, context int) error {
 		size = float64(window)
 	case float64:
 		size = window
-	case *big.Int:
-		size = math.Inf(window.Sign())
 	default:
-		return fmt.Errorf("sliding_window is %s; it must be a number or null", formats.Repr(window))
+		return fmt.Errorf("sliding_window is %s; it must be a number or null", formats.Shown(window))
 	}
 	if !(size >= float64(context)) {
-		found := formats.Repr(window)
+		found := formats.Shown(window)
 		return fmt.Errorf("sliding_window is %s; this model attends to all of its context (%d)", found, context)
 	}
 	return nil

@@ -26,7 +26,7 @@ func Precisions() []string { return []string{string(F32), string(BF16), string(F
 func (p Precision) Validate() error {
 	if !slices.Contains(Precisions(), string(p)) {
 		known := strings.Join(Precisions(), ", ")
-		return fmt.Errorf("precision is %s; it must be one of %s", formats.Repr(string(p)), known)
+		return fmt.Errorf("precision is %s; it must be one of %s", formats.Shown(string(p)), known)
 	}
 	return nil
 }

@@ -121,9 +121,6 @@ func (m *MoETransformer) Close() error { return m.Exclusive(m.free) }
 
 func (m *MoETransformer) free() error {
 	var err error
-	for _, block := range m.blocks {
-		err = errors.Join(err, block.MoE.Close())
-	}
 	if m.rope != nil {
 		err = errors.Join(err, m.rope.Close())
 	}
@@ -180,6 +177,9 @@ func (m *MoETransformer) Evaluate(ids, targets []int32, batch int) (total float6
 			p.Check(err)
 			number, err := tensor.Read[int32](valid)
 			p.Check(err)
+			if p.Err() != nil {
+				return
+			}
 			total += float64(sum[0])
 			count += int64(number[0])
 			p.Free(logits, loss, valid, lse)
@@ -202,9 +202,9 @@ func (m *MoETransformer) logits(p *layer.Pass, x *tensor.Tensor) *tensor.Tensor 
 func (m *MoETransformer) stream(p *layer.Pass, ids *tensor.Tensor, batch int) *tensor.Tensor {
 	x := m.embedding.Forward(p, ids)
 	for _, block := range m.blocks {
-		x = block.Forward(p, x, batch, 0, nil, false)
+		x = block.Forward(p, x, batch)
 	}
-	normed := m.norm.Forward(p, x, false)
+	normed := m.norm.Forward(p, x)
 	p.Free(x)
 	return normed
 }
@@ -217,10 +217,11 @@ type Factors struct {
 // ForwardBackward gives the gradients of factors.Loss * (sum of cross-entropies) + factors.Aux * (load-balancing loss),
 // into Gradients; with `accumulate` they are added to what is there. ids and targets are i32 [batch, length] on the
 // device. Without the factors, the sums of cross-entropies go to `losses` f32 [LossPieces(tokens)], and the
-// load-balancing loss is added to `aux` f32 [1].
+// load-balancing loss is added to `aux` f32 [1]. It gives how each layer's experts were used, which is the caller's to
+// close.
 func (m *MoETransformer) ForwardBackward(
 	p *layer.Pass, ids, targets *tensor.Tensor, factors Factors, losses, aux *tensor.Tensor, accumulate bool,
-) {
+) []layer.ExpertUse {
 	batch, tokens := ids.Dim(0), ids.Size()
 	ids, targets = p.View(ids, tokens), p.View(targets, tokens)
 	capacity := m.Config.Capacity(tokens)
@@ -231,19 +232,21 @@ func (m *MoETransformer) ForwardBackward(
 	}
 	x := m.embedding.Forward(p, ids)
 	m.observe(p, EmbeddingName, 0, x)
-	for _, block := range m.blocks {
-		x = block.Forward(p, x, batch, capacity, aux, true)
+	uses, kept := make([]layer.ExpertUse, len(m.blocks)), make([]*layer.BlockKept, len(m.blocks))
+	for at, block := range m.blocks {
+		x, uses[at], kept[at] = block.ForwardKeeping(p, x, batch, capacity, aux)
 	}
-	normed := m.norm.Forward(p, x, true)
+	normed, rstd := m.norm.ForwardKeeping(p, x)
 	m.observe(p, normName, 0, normed)
 	m.loss(p, normed, targets, factors.Loss, losses, beta)
-	dx := m.norm.Backward(p, normed, x, nil)
+	dx := m.norm.Backward(p, normed, x, rstd, nil)
 	p.Free(x)
 	for at := len(m.blocks) - 1; at >= 0; at-- {
-		dx = m.blocks[at].Backward(p, dx, batch, factors.Aux, beta)
+		dx = m.blocks[at].Backward(p, dx, kept[at], factors.Aux, beta)
 	}
 	m.embedding.Backward(p, dx, ids)
 	p.Free(dx)
+	return uses
 }
 
 // Recompute chooses what ForwardBackward does not keep but computes twice, with the same bits: of every `every`-th
@@ -301,31 +304,6 @@ func (m *MoETransformer) clearAddedGradients(p *layer.Pass) {
 	p.Check(tensor.ZeroGrad(p.Narrow(data, 0, gains, m.Layout.Size-gains)))
 }
 
-// ExpertCounts gives the slots that chose each expert in the last forward call, a row a layer.
-func (m *MoETransformer) ExpertCounts() ([][]int32, error) {
-	rows := make([][]int32, len(m.blocks))
-	for at, block := range m.blocks {
-		counts := block.MoE.Watched().Counts
-		if counts == nil {
-			return nil, errors.New("no forward call has chosen experts yet")
-		}
-		var err error
-		if rows[at], err = tensor.Read[int32](counts); err != nil {
-			return nil, err
-		}
-	}
-	return rows, nil
-}
-
-// MoELayers gives the mixtures of experts, for whoever watches their balance.
-func (m *MoETransformer) MoELayers() []*layer.MoELayer {
-	layers := make([]*layer.MoELayer, len(m.blocks))
-	for at, block := range m.blocks {
-		layers[at] = block.MoE
-	}
-	return layers
-}
-
 // Cache makes an empty cache of keys and values for `batch` sequences of up to `capacity` tokens. With a capacity
 // beyond Config.Context the base of its rotary embedding grows by NTKAlpha. It is an error when the model does not
 // reach that far.
@@ -364,7 +342,7 @@ func (m *MoETransformer) prefill(
 			}
 			cache.AdvanceRow(p, len(part), row)
 			if last {
-				m.head.Forward(p, m.norm.Forward(p, p.Narrow(x, 0, len(part)-1, 1), false), logits)
+				m.head.Forward(p, m.norm.Forward(p, p.Narrow(x, 0, len(part)-1, 1)), logits)
 			}
 		})
 		if err != nil {
@@ -384,7 +362,7 @@ func (m *MoETransformer) Decode(p *layer.Pass, ids *tensor.Tensor, cache *layer.
 		x = block.Decode(p, x, cache, at)
 	}
 	cache.Advance(p, 1)
-	normed := m.norm.Forward(p, x, false)
+	normed := m.norm.Forward(p, x)
 	m.head.Forward(p, normed, logits)
 	p.Free(x, normed)
 }

@@ -71,11 +71,11 @@ func filesOf(folder string) (names []string, weightMap *formats.Object, err erro
 		if name == "" || name == "." || name == ".." || filepath.Base(name) != name {
 			return nil, nil, &formats.Error{
 				Path:    path,
-				Problem: fmt.Sprintf("names the file %s, which is outside its folder", formats.Repr(name)),
+				Problem: fmt.Sprintf("names the file %s, which is outside its folder", formats.Shown(name)),
 			}
 		}
 		if len(name) > formats.NameBytes {
-			problem := fmt.Sprintf("names the file %s, longer than a name can be", formats.Repr(name))
+			problem := fmt.Sprintf("names the file %s, longer than a name can be", formats.Shown(name))
 			return nil, nil, &formats.Error{Path: path, Problem: problem}
 		}
 		names = append(names, name)
@@ -94,7 +94,7 @@ func (t *Folder) add(path string) error {
 		if other, twice := t.home[name]; twice {
 			return &formats.Error{
 				Path:    path,
-				Problem: fmt.Sprintf("tensor %s is in %s as well", formats.Repr(name), filepath.Base(other.Path)),
+				Problem: fmt.Sprintf("tensor %s is in %s as well", formats.Shown(name), filepath.Base(other.Path)),
 			}
 		}
 		t.home[name] = file
@@ -107,7 +107,7 @@ func (t *Folder) checkIndex(path string, weightMap *formats.Object) error {
 	for _, name := range weightMap.Names() {
 		file, said := t.home[name], weightMap.Get(name).(string)
 		if file == nil || filepath.Base(file.Path) != said {
-			return &formats.Error{Path: path, Problem: fmt.Sprintf("says that tensor %s is in %s, which lacks it", formats.Repr(name), formats.Excerpt(said))}
+			return &formats.Error{Path: path, Problem: fmt.Sprintf("says that tensor %s is in %s, which lacks it", formats.Shown(name), formats.Excerpt(said))}
 		}
 	}
 	return nil
@@ -163,5 +163,9 @@ func WriteFolder(folder string, tensors []Tensor, metadata map[string]string, ma
 		}
 	}
 	index := formats.NewObject("metadata", formats.NewObject("total_size", int64(total)), "weight_map", weightMap)
-	return os.WriteFile(filepath.Join(folder, indexName), []byte(formats.JSONDocument(index)), 0o666)
+	text, err := formats.JSONDocument(index)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, indexName), text, 0o666)
 }

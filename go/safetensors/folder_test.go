@@ -60,13 +60,13 @@ func TestTensorFoldersThatAreRefused(t *testing.T) {
 		"from tensor names to file names": func(f string) error {
 			return os.WriteFile(filepath.Join(f, index), []byte(`{"weight_map": {"a": 1}}`), 0o666)
 		},
-		"names the file '../x', which is outside": func(f string) error {
+		"names the file \"../x\", which is outside": func(f string) error {
 			return os.WriteFile(filepath.Join(f, index), []byte(`{"weight_map": {"a": "../x"}}`), 0o666)
 		},
-		"says that tensor 'z' is in model-00001-of-00002.safetensors, which lacks it": func(f string) error {
+		"says that tensor \"z\" is in model-00001-of-00002.safetensors, which lacks it": func(f string) error {
 			return replace(filepath.Join(f, index), `"a":`, `"z":`)
 		},
-		"tensor 'a' is in model-00001-of-00002.safetensors as well": func(f string) error {
+		"tensor \"a\" is in model-00001-of-00002.safetensors as well": func(f string) error {
 			data, err := os.ReadFile(filepath.Join(f, "model-00001-of-00002.safetensors"))
 			if err != nil {
 				return err

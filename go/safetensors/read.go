@@ -179,10 +179,10 @@ func (f *File) parse() error {
 	end := int64(0)
 	for _, entry := range entries {
 		if entry.first != end {
-			return fmt.Errorf("tensor %s begins at byte %d of the data, not at %d", formats.Repr(entry.name), entry.first, end)
+			return fmt.Errorf("tensor %s begins at byte %d of the data, not at %d", formats.Shown(entry.name), entry.first, end)
 		}
 		if entry.last > int64(len(data)) {
-			return fmt.Errorf("tensor %s ends at byte %d of %d", formats.Repr(entry.name), entry.last, len(data))
+			return fmt.Errorf("tensor %s ends at byte %d of %d", formats.Shown(entry.name), entry.last, len(data))
 		}
 		bytes := data[entry.first:entry.last:entry.last]
 		f.names = append(f.names, entry.name)
@@ -241,7 +241,7 @@ func texts(value any) (map[string]string, bool) {
 
 // parseEntry checks what the header says of one tensor.
 func parseEntry(name string, value any) (entry, error) {
-	shown, made := formats.Repr(name), entry{name: name}
+	shown, made := formats.Shown(name), entry{name: name}
 	object, _ := value.(*formats.Object)
 	if object == nil {
 		return made, fmt.Errorf("tensor %s is not described by an object", shown)
@@ -261,7 +261,7 @@ func parseEntry(name string, value any) (entry, error) {
 	bytes := size
 	for i, extent := range shape {
 		if extent > 0 && bytes > math.MaxInt64/extent {
-			return made, fmt.Errorf("tensor %s has the shape %s, which none can have", shown, formats.Repr(object.Get("shape")))
+			return made, fmt.Errorf("tensor %s has the shape %s, which none can have", shown, formats.Shown(object.Get("shape")))
 		}
 		bytes *= extent
 		made.shape[i] = int(extent)
@@ -269,7 +269,7 @@ func parseEntry(name string, value any) (entry, error) {
 	made.first, made.last = offsets[0], offsets[1]
 	if made.last < made.first || made.last-made.first != bytes {
 		return made, fmt.Errorf("tensor %s lies at bytes %d to %d, but its shape %s of %s takes %d", shown,
-			made.first, made.last, formats.Repr(object.Get("shape")), dtype, bytes)
+			made.first, made.last, formats.Shown(object.Get("shape")), dtype, bytes)
 	}
 	return made, nil
 }

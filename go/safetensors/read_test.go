@@ -93,13 +93,13 @@ func TestWhatIsNoSafetensorsFileIsRefused(t *testing.T) {
 func TestTensorsThatDoNotFitAreRefused(t *testing.T) {
 	const byteAt0 = `"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}`
 	for name, test := range map[string]struct{ tensors, data, words string }{
-		"twice":           {byteAt0 + "," + byteAt0, "x", "the key 'a' is twice"},
+		"twice":           {byteAt0 + "," + byteAt0, "x", "the key \"a\" is twice"},
 		"unknown dtype":   {`"a":{"dtype":"F1","shape":[1],"data_offsets":[0,1]}`, "x", "dtype F1"},
 		"no shape":        {`"a":{"dtype":"I8","data_offsets":[0,1]}`, "x", "lacks"},
 		"three offsets":   {`"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1,2]}`, "x", "two offsets"},
 		"negative extent": {`"a":{"dtype":"I8","shape":[-1],"data_offsets":[0,1]}`, "x", "no whole numbers"},
 		"overflow":        {`"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,1]}`, "x", "none can have"},
-		"fraction":        {`"a":{"dtype":"I8","shape":[1.5],"data_offsets":[0,1]}`, "x", "'a'"},
+		"fraction":        {`"a":{"dtype":"I8","shape":[1.5],"data_offsets":[0,1]}`, "x", "\"a\""},
 		"wrong size":      {`"a":{"dtype":"F32","shape":[1],"data_offsets":[0,3]}`, "xyz", "takes 4"},
 		"backwards":       {`"a":{"dtype":"I8","shape":[1],"data_offsets":[1,0]}`, "x", "bytes 1 to 0"},
 		"beyond end":      {`"a":{"dtype":"I8","shape":[2],"data_offsets":[0,2]}`, "x", "ends at byte 2 of 1"},
@@ -128,8 +128,8 @@ func TestHeadersMadeToHurtAreRefused(t *testing.T) {
 		"131073 tensors; a file may have at most 131072": image(described(many), strings.Repeat("x", many)),
 		"more than 2097152 brackets":                     image(described(200_000), strings.Repeat("x", 200_000)),
 		"a header of 33554433 bytes; it may":             image("{"+strings.Repeat(" ", formats.HeaderBytes-1)+"}", ""),
-		"its shape [1, 1, 1, 1,":                         image(`{"a":{"dtype":"U8","shape":[`+shape+`],"data_offsets":[0,2]}}`, "xy"),
-		"tensor 'aaaaaaaaaa": image(
+		"its shape [1,1,1,1,":                            image(`{"a":{"dtype":"U8","shape":[`+shape+`],"data_offsets":[0,2]}}`, "xy"),
+		"tensor \"aaaaaaaaaa": image(
 			`{"`+strings.Repeat("a", 99_999)+`":{"dtype":"F1","shape":[1],"data_offsets":[0,1]}}`, "x"),
 		"has dtype bbbbbbbb": image(
 			`{"a":{"dtype":"`+strings.Repeat("b", 99_999)+`","shape":[1],"data_offsets":[0,1]}}`, "x"),

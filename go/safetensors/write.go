@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -131,13 +130,9 @@ func header(sorted []Tensor, metadata map[string]string) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// appendJSON adds a value without the line end and the escapes for web pages that the encoder would add.
+// appendJSON adds a value without its line end.
 func appendJSON(text *bytes.Buffer, value any) error {
-	encoder := json.NewEncoder(text)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return err
-	}
-	text.Truncate(text.Len() - 1)
-	return nil
+	line, err := formats.JSONLine(value)
+	text.Write(bytes.TrimSuffix(line, []byte("\n")))
+	return err
 }

@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -72,6 +73,10 @@ func (c *checker) required(name string, t *Tensor, rank int, form form) bool {
 func (c *checker) optional(name string, t *Tensor, rank int, form form) bool {
 	if t == nil {
 		return true
+	}
+	if t.why != nil {
+		c.err = cmp.Or(c.err, t.why)
+		return false
 	}
 	ctx := t.buffer.Context()
 	if c.ctx == nil {

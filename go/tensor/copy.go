@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"unsafe"
@@ -104,8 +105,8 @@ func (t *Tensor) Download(bytes []byte) error {
 
 // rows calls do with each dense run of the tensor and the bytes that it is of all of them.
 func (t *Tensor) rows(do func(place cuda.Memory, first, last int64) error) error {
-	if t.size == 0 {
-		return nil
+	if t.why != nil || t.size == 0 {
+		return t.why
 	}
 	if t.dense {
 		return do(t.memory(), 0, t.Bytes())
@@ -128,6 +129,9 @@ func (t *Tensor) Zero() error {
 
 // Copy overwrites the values with those of a tensor of the same shape and element type.
 func (t *Tensor) Copy(source *Tensor) error {
+	if why := cmp.Or(t.why, source.why); why != nil {
+		return why
+	}
 	if t.dtype != source.dtype || !slices.Equal(t.shape, source.shape) {
 		return fail(cuda.ErrInvalidSize, "cannot copy a %v into a %v: shape and element type must be the same", source, t)
 	}
@@ -146,6 +150,9 @@ func (t *Tensor) Copy(source *Tensor) error {
 
 // Contiguous is a dense copy, which the caller closes.
 func (t *Tensor) Contiguous() (*Tensor, error) {
+	if t.why != nil {
+		return nil, t.why
+	}
 	dense, err := New(t.Context(), t.dtype, t.shape...)
 	if err != nil {
 		return nil, err

@@ -22,6 +22,7 @@ type Tensor struct {
 	dtype  cuda.DType
 	dense  bool
 	owner  bool
+	why    error // of Failed
 }
 
 // New makes a tensor whose values are not set. No sizes make a tensor of one element.
@@ -49,6 +50,12 @@ func Zeros(ctx *cuda.Context, dtype cuda.DType, shape ...int) (*Tensor, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// Failed stands in for a tensor that could not be made, in code that looks for errors once, at its end. It has an element
+// type and a shape, but no memory, and every call with it gives the error `why`.
+func Failed(why error, dtype cuda.DType, shape ...int) *Tensor {
+	return &Tensor{why: why, dtype: dtype, shape: slices.Clone(shape)}
 }
 
 // Over makes a tensor over memory of a buffer, from a byte on, which stays the buffer's.
@@ -161,6 +168,9 @@ func (t *Tensor) String() string {
 // View is the same elements in another shape, without a copy; one size may be -1. Of a tensor whose rows are further
 // apart than they are long, only the dimensions after the first may change.
 func (t *Tensor) View(shape ...int) (*Tensor, error) {
+	if t.why != nil {
+		return nil, t.why
+	}
 	wanted := slices.Clone(shape)
 	if rest := slices.Index(wanted, -1); rest >= 0 {
 		known := 1
@@ -199,6 +209,9 @@ func (t *Tensor) View(shape ...int) (*Tensor, error) {
 // Narrow is elements start .. start+length-1 of dimension 0 or 1, without a copy; -1 is the last dimension of a tensor
 // with two. Dimension 1 gives rows that lie further apart than they are long.
 func (t *Tensor) Narrow(dim, start, length int) (*Tensor, error) {
+	if t.why != nil {
+		return nil, t.why
+	}
 	axis := dim
 	if dim < 0 {
 		axis += len(t.shape)

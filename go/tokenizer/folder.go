@@ -10,7 +10,7 @@ func (t *Tokenizer) SpecialIDs() *formats.Object {
 
 // Files gives what a folder holds of the tokenizer, by the names of its files: tokenizer.model; tokenizer_config.json,
 // by which transformers gives a text the ids that it has here, the begin id before them; and generation_config.json.
-func (t *Tokenizer) Files() map[string][]byte {
+func (t *Tokenizer) Files() (map[string][]byte, error) {
 	name := func(id int32) any {
 		if id < 0 {
 			return nil
@@ -24,11 +24,16 @@ func (t *Tokenizer) Files() map[string][]byte {
 		// has it begin anew behind a control token, as SentencePiece does.
 		"add_prefix_space", t.model.normalizer.addDummyPrefix, "legacy", true,
 		"clean_up_tokenization_spaces", false, "tokenizer_class", "LlamaTokenizer")
-	return map[string][]byte{
-		"tokenizer.model":        t.content,
-		"tokenizer_config.json":  []byte(formats.JSONDocument(described)),
-		"generation_config.json": []byte(formats.JSONDocument(t.SpecialIDs())),
+	files := map[string][]byte{"tokenizer.model": t.content}
+	for name, content := range map[string]*formats.Object{
+		"tokenizer_config.json": described, "generation_config.json": t.SpecialIDs(),
+	} {
+		var err error
+		if files[name], err = formats.JSONDocument(content); err != nil {
+			return nil, err
+		}
 	}
+	return files, nil
 }
 
 func idOrNone(id int32) any {

@@ -31,11 +31,11 @@ type capturedStep struct {
 	scaledLossFactor, scaledAuxFactors *tensor.Tensor // of the same shapes; nil without scaling
 	losses, aux                        *tensor.Tensor // f32 [partial sums], f32 [micro-batches]
 
-	runs    int
-	first   string // why the first step of this shape runs call by call
-	eager   string // why the last step ran call by call; "" when it was replayed
-	graph   *cuda.Graph
-	watched []layer.Watched // what the graph's launches choose, a layer each
+	runs  int
+	first string // why the first step of this shape runs call by call
+	eager string // why the last step ran call by call; "" when it was replayed
+	graph *cuda.Graph
+	uses  []layer.ExpertUse // of the last micro-batch, a layer each; a graph's launches choose into them
 }
 
 func newCapturedStep(
@@ -84,14 +84,19 @@ func (s *capturedStep) close() error {
 	if s.graph != nil {
 		err = s.graph.Close()
 	}
-	for at, block := range s.model.MoELayers() {
-		if at < len(s.watched) {
-			err = errors.Join(err, block.Share(layer.Watched{}), s.watched[at].Close())
-		}
-	}
+	err = errors.Join(err, s.closeUses())
 	for _, made := range s.tensors() {
 		err = errors.Join(err, made.Close())
 	}
+	return err
+}
+
+func (s *capturedStep) closeUses() error {
+	var err error
+	for _, use := range s.uses {
+		err = errors.Join(err, use.Close())
+	}
+	s.uses = nil
 	return err
 }
 
@@ -117,15 +122,7 @@ func (s *capturedStep) run(inputs, targets []int32, tokens int, update func() er
 		return s.calls(update)
 	}
 	s.eager = ""
-	if err := s.graph.Launch(); err != nil {
-		return err
-	}
-	for at, block := range s.model.MoELayers() {
-		if err := block.Share(s.watched[at]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.graph.Launch()
 }
 
 // whyEager captures the step, unless it must run call by call: then it says why.
@@ -162,9 +159,6 @@ func (s *capturedStep) record(update func() error) error {
 		return err
 	}
 	s.graph = graph
-	for _, block := range s.model.MoELayers() {
-		s.watched = append(s.watched, block.Release())
-	}
 	return nil
 }
 
@@ -180,13 +174,16 @@ func (s *capturedStep) calls(update func() error) error {
 		}
 		start, piece := 0, 0
 		for at, size := range s.sizes {
-			s.model.ForwardBackward(
+			p.Check(s.closeUses())
+			s.uses = s.model.ForwardBackward(
 				p, p.Narrow(s.inputs, 0, start, size), p.Narrow(s.targets, 0, start, size),
 				model.Factors{Loss: lossFactor, Aux: p.Narrow(auxFactors, 0, at, 1)},
 				p.Narrow(s.losses, 0, piece, s.pieces[at]), p.Narrow(s.aux, 0, at, 1), at > 0,
 			)
 			start, piece = start+size, piece+s.pieces[at]
 		}
-		p.Check(update())
+		if p.Err() == nil {
+			p.Check(update())
+		}
 	})
 }

@@ -185,19 +185,27 @@ func SaveCheckpoint(root string, trainer *Trainer, state State, tokens *tokenize
 
 func fillCheckpoint(folder string, trainer *Trainer, state State, tokens *tokenizer.Tokenizer) error {
 	write := func(name string, data []byte) error { return os.WriteFile(filepath.Join(folder, name), data, 0o666) }
+	writeJSON := func(name string, value *formats.Object) error {
+		text, err := formats.JSONDocument(value)
+		if err != nil {
+			return err
+		}
+		return write(name, text)
+	}
 	config := trainer.Model.Config.Mixtral()
 	if tokens != nil {
-		ids := tokens.SpecialIDs()
-		for _, name := range ids.Names() {
-			config.Set(name, ids.Get(name))
+		config.Update(tokens.SpecialIDs())
+		files, err := tokens.Files()
+		if err != nil {
+			return err
 		}
-		for name, content := range tokens.Files() {
+		for name, content := range files {
 			if err := write(name, content); err != nil {
 				return err
 			}
 		}
 	}
-	if err := write("config.json", []byte(formats.JSONDocument(config))); err != nil {
+	if err := writeJSON("config.json", config); err != nil {
 		return err
 	}
 	weights, err := stored(trainer.Model.Parameters, "")
@@ -215,7 +223,7 @@ func fillCheckpoint(folder string, trainer *Trainer, state State, tokens *tokeni
 	if err := safetensors.Write(filepath.Join(folder, "optimizer.safetensors"), moments, nil); err != nil {
 		return err
 	}
-	return write("training.json", []byte(state.document()))
+	return writeJSON("training.json", state.document())
 }
 
 // stored gives the tensors of an arena as they are written, with a prefix before each name. They are read from the

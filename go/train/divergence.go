@@ -31,7 +31,7 @@ const afterDivergence = "the last checkpoint is from before that. A lower learni
 
 // diverged is the error of a step with a loss, and what was found out about it.
 func diverged(step int, loss float64, found string) error {
-	message := fmt.Sprintf("the loss is %s at step %d%s; %s", short(loss, 4), step, found, afterDivergence)
+	message := fmt.Sprintf("the loss is %.4g at step %d%s; %s", loss, step, found, afterDivergence)
 	return &DivergedError{step, message}
 }
 
@@ -39,12 +39,6 @@ func diverged(step int, loss float64, found string) error {
 func overflown(step int) error {
 	return &DivergedError{step, fmt.Sprintf("the gradients overflow at step %d with the least loss scale there is; "+
 		"the last checkpoint is from before that. A lower learning rate or another precision usually helps", step)}
-}
-
-// short writes a number with so many digits, as %g of C does, which writes nan and inf in small letters.
-func short(value float64, digits int) string {
-	text := fmt.Sprintf("%.*g", digits, value)
-	return strings.ToLower(strings.TrimPrefix(text, "+"))
 }
 
 // limit is the loss above which a run counts as diverged: by itself ten times that of equally likely tokens.
@@ -88,7 +82,7 @@ func (r *Run) requireConvergence(result *StepResult) error {
 		if err != nil {
 			return err
 		}
-		return diverged(result.Step, loss, fmt.Sprintf(", above max_loss (%s)%s", short(r.limit(), 4), largest))
+		return diverged(result.Step, loss, fmt.Sprintf(", above max_loss (%.4g)%s", r.limit(), largest))
 	}
 	return nil
 }
@@ -190,8 +184,8 @@ func (w *watcher) output(p *layer.Pass, name string, first int, x *tensor.Tensor
 		what = "the logits are"
 	}
 	token, channel := w.base+first+at/x.Dim(1), at%x.Dim(1)
-	w.found = fmt.Sprintf(": %s not finite, first at token %d, channel %d (%s)", what, token, channel,
-		short(float64(values[at]), 4))
+	w.found = fmt.Sprintf(": %s not finite, first at token %d, channel %d (%.4g)", what, token, channel,
+		values[at])
 }
 
 // firstNotFinite is the place of the first value that is no finite number; -1 when there is none.
@@ -228,7 +222,7 @@ func firstIn(arena *model.Arena, spec model.Spec, what string) (found string, er
 	if len(spec.Shape) == 2 {
 		place = fmt.Sprintf("[%d, %d]", at/spec.Shape[1], at%spec.Shape[1])
 	}
-	return fmt.Sprintf(": %s is not finite, first at %s (%s)", what, place, short(float64(values[at]), 4)), nil
+	return fmt.Sprintf(": %s is not finite, first at %s (%.4g)", what, place, values[at]), nil
 }
 
 // firstGradient looks for what is not finite among the gradients, in the order in which backward makes them.
@@ -282,5 +276,5 @@ func (t *Trainer) largestGradient() (found string, err error) {
 			name, largest = spec.Name, norm
 		}
 	}
-	return fmt.Sprintf(": the largest gradient is that of %s (norm %s)", name, short(largest, 2)), nil
+	return fmt.Sprintf(": the largest gradient is that of %s (norm %.2g)", name, largest), nil
 }

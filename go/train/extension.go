@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/nncuda/nncuda/go/cuda"
@@ -67,7 +66,7 @@ func extensions(record *formats.Object) ([]*formats.Object, error) {
 	value := record.Get("extensions")
 	list, ok := value.([]any)
 	if !ok && record.Has("extensions") {
-		return nil, fmt.Errorf("extensions is %s; it must be a list", formats.Repr(value))
+		return nil, fmt.Errorf("extensions is %s; it must be a list", formats.Shown(value))
 	}
 	wanted := append([]string{"from_step"}, Schedule()...)
 	slices.Sort(wanted)
@@ -76,11 +75,11 @@ func extensions(record *formats.Object) ([]*formats.Object, error) {
 		entry, ok := value.(*formats.Object)
 		if !ok || !slices.Equal(entry.SortedNames(), wanted) {
 			return nil, fmt.Errorf("extensions has %s; an entry must have from_step, %s",
-				formats.Repr(value), strings.Join(Schedule(), ", "))
+				formats.Shown(value), strings.Join(Schedule(), ", "))
 		}
 		if step, ok := entry.Get("from_step").(int64); !ok || step < 0 || step > formats.MaxCount {
 			return nil, fmt.Errorf("extensions: from_step is %s; it must be a whole number, from 0 to %d",
-				formats.Repr(entry.Get("from_step")), formats.MaxCount)
+				formats.Shown(entry.Get("from_step")), formats.MaxCount)
 		}
 		entries[at] = entry
 	}
@@ -114,7 +113,7 @@ func recordExtension(folder string, step int, options Config) error {
 	}
 	list, _ := record.Get("extensions").([]any)
 	record.Set("extensions", append(list, entry))
-	return formats.WriteFile(path, []byte(formats.JSONDocument(record)))
+	return formats.WriteJSON(path, record)
 }
 
 // extensionText says what an extension does to the schedule of a run.
@@ -125,11 +124,7 @@ func extensionText(ctx *cuda.Context, step, updates int, before, after Config) (
 		if err != nil {
 			return "", err
 		}
-		short, err := strconv.ParseFloat(strconv.FormatFloat(float64(rate), 'e', 2, 64), 64)
-		if err != nil {
-			return "", err
-		}
-		rates[at] = formats.Repr(short)
+		rates[at] = fmt.Sprintf("%.3g", rate)
 	}
 	return fmt.Sprintf("extended at step %d from %d to %d steps: the cosine is stretched to the new end, and the rate at "+
 		"step %d changes from %s to %s", step, before.Steps, after.Steps, step, rates[0], rates[1]), nil

@@ -3,7 +3,6 @@ package train
 import (
 	"bufio"
 	"bytes"
-	"math/big"
 	"os"
 	"path/filepath"
 
@@ -54,8 +53,6 @@ func isBehind(value any, step int) bool {
 	switch value := value.(type) {
 	case int64:
 		return value > int64(step)
-	case *big.Int:
-		return value.Sign() > 0
 	case float64:
 		return !(value <= float64(step))
 	}
@@ -81,7 +78,10 @@ func openMetrics(folder string, step int) (*metricsLog, error) {
 
 // write appends one record, which has a "step".
 func (m *metricsLog) write(record *formats.Object) error {
-	_, err := m.file.WriteString(formats.JSONLine(record) + "\n")
+	line, err := formats.JSONLine(record)
+	if err == nil {
+		_, err = m.file.Write(line)
+	}
 	return err
 }
 

@@ -33,7 +33,7 @@ func TestMissingFilesAreToldFromWrongOnes(t *testing.T) {
 		"text instead of tensors": {second(safetensors.Open(file)), false},
 		"no tokenizer":            {second(tokenizer.Open(none)), true},
 		"text as a tokenizer":     {second(tokenizer.Open(file)), false},
-		"no metrics":              {second(report.Read(folder)), true},
+		"no metrics":              {second(report.HTML(folder)), true},
 	} {
 		if test.err == nil || errors.Is(test.err, fs.ErrNotExist) != test.missing {
 			t.Errorf("%s: %v", name, test.err)

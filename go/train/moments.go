@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/nncuda/nncuda/go/cuda"
-	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/safetensors"
 	"github.com/nncuda/nncuda/go/tensor"
@@ -179,8 +178,8 @@ func checkMoments(moments *safetensors.File, layout *model.Layout, kind MomentsK
 		for at := range spec.shape[0] {
 			scale := float64(math.Float32frombits(binary.LittleEndian.Uint32(found.Bytes[4*at:])))
 			if !(scale >= 0 && !math.IsInf(scale, 0)) {
-				return fmt.Errorf("element %d of tensor %s is %s; a scale is finite and at least 0", at, spec.name,
-					formats.Repr(scale))
+				return fmt.Errorf("element %d of tensor %s is %v; a scale is finite and at least 0", at, spec.name,
+					scale)
 			}
 		}
 	}

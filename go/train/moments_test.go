@@ -49,13 +49,13 @@ func TestDamagedMomentsAreRefused(t *testing.T) {
 	check(t, file.Close())
 	for words, spoil := range map[string]func([]safetensors.Tensor){
 		"tensor first.codes is not u8 of shape": func(all []safetensors.Tensor) { at(all, "first.codes").DType = safetensors.I8 },
-		"element 1 of tensor second.scales is nan; a scale is finite and at least 0": func(all []safetensors.Tensor) {
+		"element 1 of tensor second.scales is NaN; a scale is finite and at least 0": func(all []safetensors.Tensor) {
 			putScale(at(all, "second.scales"), 1, math.NaN())
 		},
 		"element 0 of tensor first.scales is -0.5; a scale": func(all []safetensors.Tensor) {
 			putScale(at(all, "first.scales"), 0, -0.5)
 		},
-		"element 0 of tensor first.scales is inf; a scale": func(all []safetensors.Tensor) {
+		"element 0 of tensor first.scales is +Inf; a scale": func(all []safetensors.Tensor) {
 			putScale(at(all, "first.scales"), 0, math.Inf(1))
 		},
 	} {

@@ -276,7 +276,7 @@ func TestResumeIn16Bits(t *testing.T) {
 				}
 			}
 			if record.Has("loss") && record.Has("loss_scale") != (precision == model.F16) {
-				t.Errorf("%s: %s", precision, formats.JSONLine(record))
+				t.Errorf("%s: %s", precision, formats.Shown(record))
 			}
 		}
 		saved := must(train.OpenCheckpoint(must(train.ResolveCheckpoint(broken, false))(t)))(t)
@@ -345,19 +345,19 @@ func TestStatesOfLossScaling(t *testing.T) {
 		t.Errorf("%+v", *state.LossScaling)
 	}
 	object := state.Object().Get("loss_scaling").(*formats.Object)
-	if formats.JSONLine(object) != `{"scale": 1024.0, "good_steps": 2, "skipped": 1}` {
-		t.Error(formats.JSONLine(object))
+	if found := formats.Shown(object); found != `{"scale":1024,"good_steps":2,"skipped":1}` {
+		t.Error(found)
 	}
 	const whole = `{"scale": 1024, "good_steps": 2, "skipped": 1}`
 	for change, words := range map[[2]string]string{
 		{`"f16"`, `"bf16"`}:     "has a loss_scaling; its precision is bf16",
 		{whole, `null`}:         "has no loss_scaling; its precision is f16",
 		{whole, `7`}:            "loss_scaling is 7; it must have scale, good_steps",
-		{`"scale": 1024, `, ``}: "loss_scaling is {'good_steps': 2, 'skipped': 1}; it must have",
+		{`"scale": 1024, `, ``}: "loss_scaling is {\"good_steps\":2,\"skipped\":1}; it must have",
 		{`1024`, `0`}:           "the scale of loss_scaling is 0; it must be a number, 2^-24",
 		{`1024`, `16777217`}:    "the scale of loss_scaling is 16777217; it must be a number",
-		{`1024`, `NaN`}:         "the scale of loss_scaling is nan; it must be a number",
-		{`1024`, `"big"`}:       "the scale of loss_scaling is 'big'; it must be a number",
+		{`1024`, `NaN`}:         "the scale of loss_scaling is not finite; it must be a number",
+		{`1024`, `"big"`}:       "the scale of loss_scaling is \"big\"; it must be a number",
 		{`"good_steps": 2`, `"good_steps": 2147483648`}: "good_steps of loss_scaling is 2147483648; it must be a whole",
 		{`"good_steps": 2`, `"good_steps": -1`}:         "good_steps of loss_scaling is -1; it must be a whole",
 		{`"skipped": 1`, `"skipped": 4`}:                "skipped of loss_scaling is 4; it must be a whole number, 0 to 3",

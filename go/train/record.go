@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/formats"
@@ -26,6 +27,7 @@ type Sources struct{ Data, HeldOut string }
 //
 //	data, held_out                  where the shards lie; held_out is null without evaluation
 //	data_sha256, held_out_sha256    of the bytes of the shards, one after the other
+//	unigram_entropy                 of the held-out tokens, in nats, to six digits; null without evaluation
 //	program, library, abi, device   what trained, on what
 //	model, train                    all options, the seed among them
 func (r *Run) writeRecord(sources Sources) error {
@@ -42,7 +44,7 @@ func (r *Run) writeRecord(sources Sources) error {
 		if part.windows == nil {
 			continue
 		}
-		resolved, err := resolve(part.source)
+		resolved, err := formats.Resolve(part.source)
 		if err != nil {
 			return err
 		}
@@ -53,24 +55,26 @@ func (r *Run) writeRecord(sources Sources) error {
 		record.Set(part.name, resolved)
 		hashes.Set(part.name+"_sha256", hash)
 	}
-	for _, name := range hashes.Names() {
-		record.Set(name, hashes.Get(name))
+	record.Update(hashes)
+	record.Set("unigram_entropy", nil)
+	if r.HeldOut != nil {
+		entropy, err := UnigramEntropy(r.HeldOut.shards)
+		if err != nil {
+			return err
+		}
+		// No more digits differ in meaning, and logarithms differ in the last one from language to language.
+		rounded, err := strconv.ParseFloat(strconv.FormatFloat(entropy, 'e', 5, 64), 64)
+		if err != nil {
+			return err
+		}
+		record.Set("unigram_entropy", rounded)
 	}
 	if err := addMachine(record, r.Trainer.Model.Context()); err != nil {
 		return err
 	}
 	record.Set("model", r.Trainer.Model.Config.Object())
 	record.Set("train", r.Trainer.Config.Object())
-	return formats.WriteFile(filepath.Join(r.Folder, recordFile), []byte(formats.JSONDocument(record)))
-}
-
-// resolve makes a path absolute and follows its links.
-func resolve(path string) (string, error) {
-	absolute, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	return filepath.EvalSymlinks(absolute)
+	return formats.WriteJSON(filepath.Join(r.Folder, recordFile), record)
 }
 
 // addMachine adds program, library and device.
@@ -130,7 +134,7 @@ func checkDigest(folder, name, source string, windows *Windows) error {
 	}
 	recorded, text := value.(string)
 	if !text {
-		problem := fmt.Sprintf("%s_sha256 is %s; it must be text", name, formats.Repr(value))
+		problem := fmt.Sprintf("%s_sha256 is %s; it must be text", name, formats.Shown(value))
 		return &formats.Error{Path: path, Problem: problem}
 	}
 	found, err := windows.digest()

@@ -279,7 +279,7 @@ func (l *loop) record(result *StepResult) (*formats.Object, error) {
 		return nil, err
 	}
 	record.Set("bytes_peak", peak)
-	counts, err := r.Trainer.Model.ExpertCounts()
+	counts, err := result.ExpertCounts()
 	if err != nil {
 		return nil, err
 	}

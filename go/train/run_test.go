@@ -90,7 +90,7 @@ func requireSameRuns(t testing.TB, found, wanted string) {
 		for _, record := range must(train.ReadMetrics(filepath.Join(folder, "metrics.jsonl")))(t) {
 			record.Delete("tokens_per_second")
 			record.Delete("seconds")
-			lines = append(lines, formats.JSONLine(record))
+			lines = append(lines, string(must(formats.JSONLine(record))(t)))
 		}
 		return lines
 	}

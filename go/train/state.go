@@ -40,36 +40,24 @@ func (s State) updates() int {
 }
 
 // document is the content of training.json.
-func (s State) document() string {
-	object := formats.NewObject(
-		"format", stateFormat, "version", stateVersion, "step", s.Step, "data_position", s.DataPosition,
-		"data_windows", s.DataWindows, "seconds", s.Seconds, "train", s.Train.Object(), "held_out_loss", s.loss(),
-	)
-	s.addScaling(object)
-	return formats.JSONDocument(object)
+func (s State) document() *formats.Object {
+	object := formats.NewObject("format", stateFormat, "version", stateVersion, "train", s.Train.Object())
+	object.Update(s.Object())
+	return object
 }
 
 // Object gives step, position, time, held-out loss and loss scaling by name, without the options.
 func (s State) Object() *formats.Object {
 	object := formats.NewObject("step", int64(s.Step), "data_position", int64(s.DataPosition),
-		"data_windows", int64(s.DataWindows), "seconds", s.Seconds, "held_out_loss", s.loss())
-	s.addScaling(object)
-	return object
-}
-
-// addScaling adds the loss scaling, where there is one.
-func (s State) addScaling(object *formats.Object) {
+		"data_windows", int64(s.DataWindows), "seconds", s.Seconds, "held_out_loss", nil)
+	if s.HeldOutLoss != nil {
+		object.Set("held_out_loss", *s.HeldOutLoss)
+	}
 	if scaling := s.LossScaling; scaling != nil {
 		object.Set("loss_scaling", formats.NewObject("scale", scaling.Scale,
 			"good_steps", int64(scaling.GoodSteps), "skipped", int64(scaling.Skipped)))
 	}
-}
-
-func (s State) loss() any {
-	if s.HeldOutLoss == nil {
-		return nil
-	}
-	return *s.HeldOutLoss
+	return object
 }
 
 // ReadState reads and checks a training.json.
@@ -88,7 +76,7 @@ func stateFrom(values *formats.Object) (State, error) {
 		return state, fmt.Errorf("is not a training state of nncuda")
 	}
 	if version := values.Delete("version"); version != any(int64(stateVersion)) {
-		found := formats.Repr(version)
+		found := formats.Shown(version)
 		return state, fmt.Errorf("is a training state of version %s; this program reads version %d", found, stateVersion)
 	}
 	scaling := values.Delete("loss_scaling")
@@ -110,7 +98,7 @@ func stateFrom(values *formats.Object) (State, error) {
 		value, ok := values.Get(whole.name).(int64)
 		if !ok || value < whole.least || value > whole.most {
 			rule := fmt.Sprintf("a whole number, from %d to %d", whole.least, whole.most)
-			return state, fmt.Errorf("%s is %s; it must be %s", whole.name, formats.Repr(values.Get(whole.name)), rule)
+			return state, fmt.Errorf("%s is %s; it must be %s", whole.name, formats.Shown(values.Get(whole.name)), rule)
 		}
 		*whole.into = int(value)
 	}
@@ -156,12 +144,12 @@ func scalingFrom(value any, state State) (*LossScaling, error) {
 	}
 	values, ok := value.(*formats.Object)
 	if !ok || !slices.Equal(values.SortedNames(), []string{"good_steps", "scale", "skipped"}) {
-		found := formats.Repr(value)
+		found := formats.Shown(value)
 		return nil, fmt.Errorf("loss_scaling is %s; it must have scale, good_steps and skipped", found)
 	}
 	scale, err := number(values, "scale")
 	if err != nil {
-		found := formats.Repr(values.Get("scale"))
+		found := formats.Shown(values.Get("scale"))
 		return nil, fmt.Errorf("the scale of loss_scaling is %s; it must be a number, 2^-24 to 2^24", found)
 	}
 	scaling := &LossScaling{Scale: scale}
@@ -175,7 +163,7 @@ func scalingFrom(value any, state State) (*LossScaling, error) {
 	} {
 		count, ok := values.Get(whole.name).(int64)
 		if !ok || count < 0 || count > int64(whole.most) {
-			found := formats.Repr(values.Get(whole.name))
+			found := formats.Shown(values.Get(whole.name))
 			return nil, fmt.Errorf("%s of loss_scaling is %s; it must be a whole number, 0 to %d", whole.name, found, whole.most)
 		}
 		*whole.into = int(count)
@@ -190,7 +178,7 @@ var stateBounds = options.Bounds{
 
 // number gives a number that is within its bounds.
 func number(values *formats.Object, name string) (float64, error) {
-	return stateBounds.Number(name, name, values.Get(name), formats.Repr)
+	return stateBounds.Number(name, name, values.Get(name), formats.Shown)
 }
 
 var stepFolder = regexp.MustCompile(`^step-(\d{8,})$`)

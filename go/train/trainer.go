@@ -9,6 +9,7 @@ import (
 	"math"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/tensor"
 )
@@ -326,6 +327,26 @@ func (r *StepResult) AuxLoss() (float64, error) {
 		parts[at] = r.calls.shares[at] * float64(value)
 	}
 	return exactSum(parts), nil
+}
+
+// ExpertCounts are the slots that chose each expert in the last micro-batch, dropped ones included, a row a layer.
+func (r *StepResult) ExpertCounts() ([][]int32, error) {
+	return r.chosen(func(use layer.ExpertUse) *tensor.Tensor { return use.Counts })
+}
+
+// ExpertChoices are the experts of each token of the last micro-batch, likeliest first, a row a layer.
+func (r *StepResult) ExpertChoices() ([][]int32, error) {
+	return r.chosen(func(use layer.ExpertUse) *tensor.Tensor { return use.Choices })
+}
+
+func (r *StepResult) chosen(of func(layer.ExpertUse) *tensor.Tensor) (rows [][]int32, err error) {
+	rows = make([][]int32, len(r.calls.uses))
+	for at, use := range r.calls.uses {
+		if rows[at], err = read[int32](r.trainer, of(use)); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
 }
 
 // GradNorm is the global norm of the gradients before clipping, the loss scale divided out. In a skipped step it is not

@@ -21,7 +21,7 @@ def prefix(tmp_path_factory) -> Path:
     base = tmp_path_factory.mktemp("package")
     build, prefix = base / "build", base / "prefix"
     configure(build, f"-DCMAKE_INSTALL_PREFIX={prefix}", "-DCMAKE_INSTALL_LIBDIR=lib", "-DBUILD_TESTING=OFF")
-    soname = build / "libnncuda.so.1"
+    soname = build / "libnncuda.so.2"
     shutil.copy(Path(PATH).resolve(), soname)
     (build / "libnncuda.so").symlink_to(soname.name)
     run(program("cmake"), "-P", build / "cmake_install.cmake")
@@ -53,7 +53,7 @@ def test_what_is_installed(prefix):
     assert found == {
         "include/nncuda/bindings.h",
         "lib/libnncuda.so",
-        "lib/libnncuda.so.1",
+        "lib/libnncuda.so.2",
         "lib/pkgconfig/nncuda.pc",
         "lib/cmake/nncuda/nncuda-config.cmake",
         "lib/cmake/nncuda/nncuda-config-version.cmake",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
 import re
 from pathlib import Path
@@ -92,3 +93,18 @@ def test_first_look_on_the_landing_page(capsys: pytest.CaptureFixture[str]) -> N
     (code,) = fenced.blocks("docs/index.md", "python")
     exec(compile(code, "docs/index.md", "exec"), {})
     assert capsys.readouterr().out == "[0.576 0.212 0.212 0.212 0.576 0.212]\n"
+
+
+def test_the_parts_of_a_step_are_where_the_page_says() -> None:
+    """The table of docs/architecture.md; a file without a folder is in that of the file before it."""
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    table = text[text.index("| part |") : text.index("The types have the same names")]
+    cells = [cell for line in table.strip().splitlines()[2:] for cell in line.split("|")[3:6]]
+    found = []
+    for base, cell in zip(itertools.cycle(["python/nncuda", "go", "rust/nn-core/src"]), cells, strict=False):
+        folder = ""
+        for name in re.findall(r"`([\w/]+\.(?:py|go|rs))`", cell):
+            folder = os.path.dirname(name) or folder
+            found.append(f"{base}/{folder}/{os.path.basename(name)}")
+    assert len(found) >= 30
+    assert not [path for path in found if not (ROOT / path).is_file()]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from cases import roundings
 from cases.case import Arguments, Case, Draw
 
 from nncuda import reference
@@ -23,68 +24,8 @@ DRAWS = 8
 GRID_BITS = 26
 LARGEST = {"f32": 3.4028234663852886e38, "f16": 65504.0, "bf16": 3.3895313892515355e38}
 
-#: Roundings of float32 on the way to one element of the output, sums left out (they are measured): an operation counts
-#: one, exp, log, sine and cosine two (an error of one unit in the last place). Kernels that only move, convert or round
-#: once have none: what they give is exact.
-ROUNDINGS = {
-    **dict.fromkeys(["add", "mul", "scale", "cast", "fill", "embedding", "kv_append", "kv_trim"], 0),
-    **dict.fromkeys(["moe_plan", "moe_gather", "zero_grad", "argmax", "sample", "topk_sample", "topp_sample"], 0),
-    **dict.fromkeys(["random_bits", "increment", "kv_append_paged"], 0),
-    **dict.fromkeys(["quantize", "dequantize", "embedding_quant", "interleave_rows"], 0),
-    **dict.fromkeys(["act_quant_i8", "ternary_quantize", "ternary_pack", "ternary_unpack", "bitlinear"], 0),
-    "silu": 5,  # exp, 1 + e, /, *
-    "silu_backward": 9,  # silu's sigmoid (4), 1 - s, x *, 1 +, s *, dy *
-    "swiglu": 6,
-    "swiglu_backward": 10,
-    "relu2_gate": 2,
-    "softmax": 4,  # x - max, exp, /
-    "softmax_backward": 3,
-    "softmax_topk": 5,
-    "softmax_topk_backward": 6,
-    "rmsnorm": 6,  # square, mean, + eps, sqrt, 1 /, *, *
-    "rmsnorm_residual": 7,
-    "rmsnorm_quant_i8": 7,  # of its scale: the norm, / 127
-    "rmsnorm_backward": 8,
-    "gemm": 2,  # *, +
-    "gemm_beta": 5,
-    "gemm_epilogue": 9,
-    "batched_gemm": 5,
-    "grouped_gemm": 4,
-    "grouped_gemm_wgrad": 4,
-    "gemm_quant": 10,  # a block's two factors, its sum, the same for its minimum; + bias, silu (4), + residual
-    "gemm_quant_qkv": 5,
-    "gemm_quant_swiglu": 13,  # two products, silu, *
-    "scatter_add": 1,
-    "rope_freqs": 1,  # computed in float64, rounded
-    "rope_freqs_scaled": 1,
-    "rope_forward": 3,
-    "rope_qk": 3,
-    "rope_backward": 3,
-    "attention_scores": 3,
-    "attention_output": 2,
-    "flash_attention": 8,
-    "flash_attention_backward": 14,
-    "attention_decode": 8,
-    "flash_attention_paged": 8,
-    "attention_decode_paged": 8,
-    "moe_gather_backward": 1,
-    "moe_combine": 2,
-    "moe_combine_backward": 2,
-    "cross_entropy_forward": 6,  # x - max, exp, log, max +, - x
-    "cross_entropy_backward": 5,
-    "aux_loss_forward": 5,
-    "aux_loss_backward": 4,
-    "weighted_mean": 3,
-    "adamw_step": 12,
-    "adamw_step_bf16": 12,
-    "adamw_step_f8": 16,  # the root from its code, squared, and scaled by a rounded factor
-    "grad_norm": 3,
-    "grad_clip": 5,
-    "lr_schedule": 7,
-    "loss_scale_update": 1,
-    "uniform": 3,
-    "normal": 8,
-}
+#: By kernel; see `cases.roundings`.
+ROUNDINGS = roundings()
 
 #: Outputs that are rounded to few bits by chance: what a fixture expects of them is exact, since no
 #: input lies where rounding in float32 on the way decides (see settled).

@@ -159,7 +159,7 @@ def test_each_place_in_turn(source_tree: Path, bare_python: Path) -> None:
 
     code = "from nncuda import doctor; from nncuda.binding import library; loaded = library.load();"
     code += "print(loaded.path, doctor._library(loaded).value, sep='\\n')"
-    system = source_tree / "system" / f"{library.file_name()}.1"
+    system = source_tree / "system" / f"{library.file_name()}.2"
     for file, name, why in (
         (system, system.name, "by the system's loader"),
         (source_tree / "build" / "lib" / library.file_name(), None, "make lib"),

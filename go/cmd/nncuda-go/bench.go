@@ -92,15 +92,24 @@ func (f *benchFlags) run(command *cobra.Command, std streams) error {
 	result := formats.NewObject(
 		"language", "go", "train_tokens_per_second", f.trained, "decode_tokens_per_second", f.decoded,
 		"call_nanoseconds", f.calls, "threads", threads)
-	text := formats.JSONLine(result) + "\n"
-	if !f.json {
-		text = ""
-		for _, name := range result.Names() {
-			text += fmt.Sprintf("%s: %v\n", name, result.Get(name))
+	return printObject(std.out, result, f.json)
+}
+
+// printObject writes an object as JSON, or as a line an entry.
+func printObject(out io.Writer, object *formats.Object, asJSON bool) error {
+	if asJSON {
+		line, err := formats.JSONLine(object)
+		if err == nil {
+			_, err = out.Write(line)
+		}
+		return err
+	}
+	for _, name := range object.Names() {
+		if _, err := fmt.Fprintf(out, "%s: %v\n", name, object.Get(name)); err != nil {
+			return err
 		}
 	}
-	_, err = io.WriteString(std.out, text)
-	return err
+	return nil
 }
 
 func (f *benchFlags) measure(ctx *cuda.Context) (err error) {

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -76,15 +74,7 @@ func (f *inferenceFlags) run(command *cobra.Command, std streams) error {
 	if err := errors.Join(err, ctx.Close()); err != nil {
 		return err
 	}
-	text := formats.JSONLine(result) + "\n"
-	if !f.json {
-		text = ""
-		for _, name := range result.Names() {
-			text += fmt.Sprintf("%s: %v\n", name, result.Get(name))
-		}
-	}
-	_, err = io.WriteString(std.out, text)
-	return err
+	return printObject(std.out, result, f.json)
 }
 
 // model is the configuration that is asked for, with the vocabulary of its preset.

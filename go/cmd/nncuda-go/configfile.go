@@ -41,7 +41,7 @@ func (f *configFile) checkNames() error {
 			if hasField(table.fields, name) || (table.name == "model" && name == "preset") {
 				continue
 			}
-			shown := formats.Repr(name)
+			shown := formats.Shown(name)
 			problem := options.Unknown(kind, name, shown, table.fields).Error()
 			if hasField(other.fields, name) {
 				problem = fmt.Sprintf("there is no %s option %s; it belongs under [%s]", kind, shown, other.name)

@@ -2,8 +2,9 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"math/big"
 	"os"
 	"reflect"
 	"slices"
@@ -72,11 +73,11 @@ func (v *optionValue) Set(text string) error {
 			return nil
 		}
 		kind = "a number"
-	} else if number, ok := new(big.Int).SetString(text, 10); ok {
+	} else if number, err := strconv.ParseInt(text, 10, 64); err == nil {
 		v.value = number
-		if number.IsInt64() {
-			v.value = number.Int64()
-		}
+		return nil
+	} else if errors.Is(err, strconv.ErrRange) {
+		v.value = json.Number(text)
 		return nil
 	}
 	if v.field.None {
@@ -178,7 +179,7 @@ func readConfigFile(path string) (*configFile, error) {
 		name := key[0]
 		table, ok := values[name].(map[string]any)
 		if !ok || (name != "model" && name != "train" && name != "data") {
-			problem := fmt.Sprintf("has %s; it may have the tables [model], [train] and [data]", formats.Repr(name))
+			problem := fmt.Sprintf("has %s; it may have the tables [model], [train] and [data]", formats.Shown(name))
 			return nil, file.wrong(problem, name, "")
 		}
 		if file.tables[name] == nil {
@@ -234,7 +235,7 @@ func defaultText(table string, at int) string {
 	usual := value(model.UsualPreset)
 	text, ok := usual.(string)
 	if !ok {
-		text = formats.Repr(usual)
+		text = formats.Shown(usual)
 	}
 	switch usual {
 	case nil:
@@ -261,11 +262,7 @@ func buildConfigs(file *configFile, preset string, flags optionFlags, vocab int)
 			return modelConfig, trainConfig, err
 		}
 		for name := range values {
-			if table := file.tables[name]; table != nil {
-				for _, option := range table.Names() {
-					values[name].Set(option, table.Get(option))
-				}
-			}
+			values[name].Update(file.table(name))
 		}
 	}
 	named := values["model"].Delete("preset")
@@ -275,7 +272,7 @@ func buildConfigs(file *configFile, preset string, flags optionFlags, vocab int)
 	} else if preset == "" {
 		preset = model.UsualPreset
 		if named != nil {
-			preset = formats.Repr(named)
+			preset = formats.Shown(named)
 		}
 	}
 	modelConfig, err := model.Preset(preset)

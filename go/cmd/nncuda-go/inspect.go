@@ -38,8 +38,7 @@ shard or a tokenizer. Everything shown has been checked, including every id of a
 				return err
 			}
 			if asJSON {
-				_, err = io.WriteString(std.out, formats.JSONDocument(content))
-				return err
+				return printDocument(std.out, content)
 			}
 			return show(std.out, content)
 		},
@@ -209,7 +208,7 @@ func shown(value any) string {
 	case bool:
 		return strconv.FormatBool(value)
 	}
-	return formats.Repr(value)
+	return formats.Shown(value)
 }
 
 func shapeOf(tensor *formats.Object) string {

@@ -44,7 +44,7 @@ func (v *sizeValue) Set(text string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is not a number of bytes, such as 141GB or 24GiB", formats.Repr(text))
+	return fmt.Errorf("%s is not a number of bytes, such as 141GB or 24GiB", formats.Shown(text))
 }
 
 // planFlags are the flags of `plan` beside those of the options.
@@ -157,8 +157,7 @@ func (f *planFlags) run(out io.Writer) error {
 		return err
 	}
 	if f.asJSON {
-		_, err = io.WriteString(out, formats.JSONDocument(found.object()))
-		return err
+		return printDocument(out, found.object())
 	}
 	return found.show(out)
 }
@@ -191,7 +190,7 @@ func (f *planFlags) configs() (modelConfig model.Config, trainConfig train.Confi
 	if number, whole := reach.(int64); whole {
 		capacity = int(number)
 	} else if reach != nil && err == nil {
-		err = fmt.Errorf("context is %s; it must be a whole number of 64 bits", formats.Repr(reach))
+		err = fmt.Errorf("context is %s; it must be a whole number of 64 bits", formats.Shown(reach))
 	}
 	return modelConfig, trainConfig, capacity, err
 }

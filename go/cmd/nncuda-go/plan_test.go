@@ -33,7 +33,7 @@ func TestPlan(t *testing.T) {
 	}
 	if sum != told.Get("peak") || told.Get("free") != int64(300<<20) || told.Get("fits") != false ||
 		len(told.Get("ways").([]any)) != 3 || bytes.Len() != len(plan.Kinds()) {
-		t.Error(formats.JSONDocument(told))
+		t.Error(formats.Shown(told))
 	}
 	if total := told.Get("parameters").(*formats.Object).Get("total"); total != int64(15_345_920) {
 		t.Error(total, "parameters")
@@ -53,11 +53,11 @@ func TestPlan(t *testing.T) {
 	told = planOf(t, "--preset", "6.9b", "--device", "cuda:1", "--available", "141GB", "--precision", "bf16",
 		"--activation-checkpointing", "1", "--sequence-length", "4096", "--micro-batch-size", "1")
 	if told.Get("fits") != true || told.Get("device") != "cuda:1" || told.Get("held").(int64) <= told.Get("peak").(int64) {
-		t.Error(formats.JSONDocument(told))
+		t.Error(formats.Shown(told))
 	}
 	told = planOf(t, "--preset", "small", "--inference", "--batch-size", "4", "--context", "512", "--prompt", "9")
 	if told.Get("bytes").(*formats.Object).Get("cache") != int64(2*4*4*512*64*4) || told.Get("free").(int64) < 1<<20 {
-		t.Error(formats.JSONDocument(told))
+		t.Error(formats.Shown(told))
 	}
 }
 
@@ -85,8 +85,8 @@ func TestWrongPlans(t *testing.T) {
 		words     string
 		arguments string
 	}{
-		{exitUsage, "'much' is not a number of bytes, such as 141GB or 24GiB", "--available much"},
-		{exitUsage, "'9e18GB' is not a number of bytes", "--available 9e18GB"},
+		{exitUsage, "\"much\" is not a number of bytes, such as 141GB or 24GiB", "--available much"},
+		{exitUsage, "\"9e18GB\" is not a number of bytes", "--available 9e18GB"},
 		{exitUsage, "--prompt is for --inference", "--prompt 3"},
 		{exitUsage, "'--prompt': 0 is not in the range x>=1", "--inference --prompt 0"},
 		{exitUsage, "threads", "--threads 257"},

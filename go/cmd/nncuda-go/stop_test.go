@@ -64,7 +64,7 @@ func TestSignalsSave(t *testing.T) {
 		check(t, err)
 		check(t, again.Start())
 		next := bufio.NewScanner(out)
-		if !next.Scan() || !bytes.HasPrefix(next.Bytes(), fmt.Appendf(nil, `{"step": %d,`, state.Step+1)) {
+		if !next.Scan() || !bytes.HasPrefix(next.Bytes(), fmt.Appendf(nil, `{"step":%d,`, state.Step+1)) {
 			t.Errorf("%s: taken up, it began with %q", name, next.Text())
 		}
 		check(t, again.Process.Kill())

@@ -2,8 +2,20 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strconv"
+
+	"github.com/nncuda/nncuda/go/formats"
 )
+
+// printDocument writes an object as indented JSON.
+func printDocument(out io.Writer, object *formats.Object) error {
+	text, err := formats.JSONDocument(object)
+	if err == nil {
+		_, err = out.Write(text)
+	}
+	return err
+}
 
 // bytesText is a number of bytes for people: 1536 is "1.5 KiB".
 func bytesText(count int) string {

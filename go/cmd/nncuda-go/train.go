@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -211,7 +210,7 @@ func (f *trainFlags) paths(file *configFile) (data, heldOut, tokens string, err 
 			flag, known := chosen[name]
 			if !text || !known {
 				problem := "[data] has %s; it may have data, held_out and tokenizer, as text"
-				return "", "", "", file.wrong(fmt.Sprintf(problem, formats.Repr(name)), "data", name)
+				return "", "", "", file.wrong(fmt.Sprintf(problem, formats.Shown(name)), "data", name)
 			}
 			if flag == "" {
 				if !filepath.IsAbs(path) {
@@ -274,8 +273,7 @@ func runToEnd(ctx context.Context, run *train.Run, std streams) error {
 	file, isFile := std.out.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
 		run.OnRecord = func(record *formats.Object) error {
-			_, err := io.WriteString(std.out, formats.JSONLine(record)+"\n")
-			return err
+			return printObject(std.out, record, true)
 		}
 		return run.Train(ctx)
 	}

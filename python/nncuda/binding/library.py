@@ -139,7 +139,7 @@ def candidates() -> list[tuple[str, str]]:
     if (tree / "bindings.h").is_file():
         folders[tree / "build" / "lib"] = "the source tree"
     found = [(place, str(folder / name)) for folder, place in folders.items()]
-    return [*found, ("the system", name), ("the system", f"{name}.1")]
+    return [*found, ("the system", name), ("the system", f"{name}.{header_module.parse().abi[0]}")]
 
 
 @functools.cache

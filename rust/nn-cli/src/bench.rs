@@ -90,7 +90,7 @@ fn print(result: Table, json: bool) -> std::result::Result<(), Failure> {
     } else {
         let line = |(name, value): (&str, &Value)| match value {
             Value::Float(number) => format!("{name}: {}\n", grouped_text(*number)),
-            other => format!("{name}: {}\n", other.as_text().map_or_else(|| other.repr(), str::to_owned)),
+            other => format!("{name}: {}\n", other.as_text().map_or_else(|| other.shown(), str::to_owned)),
         };
         result.iter().map(line).collect()
     };

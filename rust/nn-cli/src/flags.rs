@@ -137,7 +137,7 @@ fn default_text(table: &str, name: &str) -> Result<String> {
         Value::Bool(true) => "on".into(),
         Value::Bool(false) => "off".into(),
         Value::Text(word) => word.clone(),
-        number => number.repr(),
+        number => number.shown(),
     };
     let of_all = PRESETS.into_iter().map(value).collect::<Result<Vec<_>>>()?;
     let differs = of_all.iter().any(|value| *value != usual);
@@ -203,7 +203,7 @@ impl ConfigFile {
         let file = TomlFile::read(path)?;
         for (name, table) in file.tables().iter() {
             if !matches!((name, table), ("model" | "train" | "data", Value::Table(_))) {
-                let shown = Value::from(name).repr();
+                let shown = Value::from(name).shown();
                 let problem = format!("has {shown}; it may have the tables [model], [train] and [data]");
                 return Err(file.wrong(&problem, name, ""));
             }
@@ -257,7 +257,7 @@ impl ConfigFile {
         let table = self.table("data");
         for (name, value) in table.iter() {
             if !NAMES.contains(&name) || value.as_text().is_none() {
-                let shown = Value::from(name).repr();
+                let shown = Value::from(name).shown();
                 let problem = format!("[data] has {shown}; it may have data, held_out and tokenizer, as text");
                 return Err(self.0.wrong(&problem, "data", name));
             }
@@ -297,7 +297,7 @@ impl ConfigFile {
         let chosen = match chosen {
             None | Some(Value::None) => USUAL_PRESET.to_owned(),
             Some(Value::Text(name)) => name,
-            Some(other) => other.repr(),
+            Some(other) => other.shown(),
         };
         let in_file = |error: Error| self.0.wrong(&error.to_string(), "model", "preset");
         let mut model = model::preset(&chosen).map_err(|error| if of_flag { error } else { in_file(error) })?;

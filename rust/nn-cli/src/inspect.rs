@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> std::result::Result<(), Failure> {
     let content = describe(&arguments.path)?;
-    let text = if arguments.json { Value::Table(content).to_json_lines() + "\n" } else { for_people(&content) };
+    let text = if arguments.json { Value::Table(content).to_json_lines() } else { for_people(&content) };
     io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }
@@ -167,6 +167,6 @@ fn plain(value: &Value) -> String {
         Value::None => "none".into(),
         Value::Bool(value) => value.to_string(),
         Value::Text(text) => text.clone(),
-        other => other.repr(),
+        other => other.shown(),
     }
 }

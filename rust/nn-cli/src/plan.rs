@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
 /// A number of bytes: "141GB" (10^9), "24GiB" (2^30), "5e9".
 fn size(text: &str) -> std::result::Result<usize, String> {
     bytes(&text.to_lowercase())
-        .ok_or_else(|| format!("{} is not a number of bytes, such as 141GB or 24GiB", Value::from(text).repr()))
+        .ok_or_else(|| format!("{} is not a number of bytes, such as 141GB or 24GiB", Value::from(text).shown()))
 }
 
 fn bytes(text: &str) -> Option<usize> {
@@ -111,7 +111,7 @@ pub(crate) fn run(mut arguments: Arguments) -> std::result::Result<(), Failure> 
     let capacity = match reach {
         None => model.context as i64,
         Some(reach) => reach.as_integer::<i64>().ok_or_else(|| {
-            Error::value(format!("context is {}; it must be a whole number of 64 bits", reach.repr()))
+            Error::value(format!("context is {}; it must be a whole number of 64 bits", reach.shown()))
         })?,
     };
     let (machine, free) = machine(&arguments)?;
@@ -127,7 +127,7 @@ pub(crate) fn run(mut arguments: Arguments) -> std::result::Result<(), Failure> 
         memory
     };
     let planned = Planned { model, memory, device: arguments.device, free, ways };
-    let text = if arguments.json { planned.table().to_json_lines() + "\n" } else { planned.text() };
+    let text = if arguments.json { planned.table().to_json_lines() } else { planned.text() };
     io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }
@@ -199,7 +199,7 @@ fn way_text(way: &Way) -> String {
             Value::Bool(true) => Some(format!("--{flag}")),
             Value::Bool(false) => None,
             Value::Text(word) => Some(format!("--{flag} {word}")),
-            other => Some(format!("--{flag} {}", other.repr())),
+            other => Some(format!("--{flag} {}", other.shown())),
         }
     });
     format!("{} ({})", flags.collect::<Vec<_>>().join(" "), bytes_text(way.held as u64))

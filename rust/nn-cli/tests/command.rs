@@ -128,7 +128,7 @@ fn a_signal_saves_and_stops() {
         assert_eq!(text(&ended.stderr), told);
         let written = fs::read_to_string(workshop.path("run.jsonl")).unwrap();
         let line = written.lines().last().unwrap();
-        assert!(line.starts_with(&format!("{{\"step\": {last},")), "saved {last} behind {line}");
+        assert!(line.starts_with(&format!("{{\"step\":{last},")), "saved {last} behind {line}");
         assert_eq!(written, fs::read_to_string(workshop.path("run/metrics.jsonl")).unwrap());
     }
 }

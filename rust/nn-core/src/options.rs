@@ -95,7 +95,7 @@ impl<T: OptionType> OptionType for Option<T> {
 
 /// What is wrong with the value of an option.
 pub(crate) fn refuse(name: &str, value: &Value, allowed: &str) -> Error {
-    Error::value(format!("{name} is {}; it must be {allowed}", value.repr()))
+    Error::value(format!("{name} is {}; it must be {allowed}", value.shown()))
 }
 
 /// An option that there is not, of the "model" or of "training".
@@ -279,7 +279,7 @@ pub(crate) mod bounds {
             }
             let outside = [least.next_down(), most.next_up(), f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
             for value in outside.map(Value::from).into_iter().chain(["1".into(), true.into()]) {
-                let shown = value.repr();
+                let shown = value.shown();
                 let error = read(spec.name, value).expect_err(&shown).to_string();
                 assert_eq!(error, format!("{} is {shown}; it must be {rule}", spec.name));
             }

@@ -216,7 +216,10 @@ fn wrong_states_of_loss_scaling_are_refused() {
     };
     let cases = [
         (Value::None, "has no loss_scaling; its precision is f16"),
-        (Table::from([("scale", 1.0.into())]).into(), "loss_scaling is {'scale': 1.0}; it must have scale, good_steps"),
+        (
+            Table::from([("scale", 1.0.into())]).into(),
+            "loss_scaling is {\"scale\":1.0}; it must have scale, good_steps",
+        ),
         (1i32.into(), "loss_scaling is 1; it must have"),
         (changed("scale", "big".into()), "the scale of loss_scaling is 'big'; it must be a number, 2^-24 to 2^24"),
         (changed("scale", 0i32.into()), "the scale of loss_scaling is 0; it must"),

@@ -19,9 +19,6 @@ const BUILT_LIBRARY: Option<&str> = option_env!("NNCUDA_BUILT_LIBRARY");
 /// The third place.
 const PYTHON: &str = "the Python environment in use";
 
-/// What the system's loader is asked for.
-const SYSTEM_NAMES: [&str; 2] = ["libnncuda.so", "libnncuda.so.1"];
-
 /// Why there is no library, in one sentence. `Debug` gives the same, so that a `main` that returns the error prints it.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -119,7 +116,7 @@ impl Library {
         // SAFETY: the function has had this type in every version of the contract, so that it can always be asked.
         let version = unsafe { std::mem::transmute::<*const c_void, functions::nncuda_abi_version>(version)() };
         let abi = (version / 1000, version % 1000);
-        check_abi(path, abi)?;
+        check_abi(path, abi, (NNCUDA_ABI_MAJOR, NNCUDA_ABI_MINOR))?;
         // SAFETY: the library speaks this version of the contract, and is never closed.
         let functions = unsafe {
             Functions::resolve(|name| {
@@ -170,7 +167,7 @@ impl Deref for Library {
 /// 3. the Python environment in use, where `pip install nncuda` puts it: that of `VIRTUAL_ENV`, else of `CONDA_PREFIX`, else
 ///    of the first `python3` on `PATH`;
 /// 4. the file that was found or made when this crate was built;
-/// 5. `libnncuda.so` and `libnncuda.so.1` as the system's loader finds them.
+/// 5. `libnncuda.so` and `libnncuda.so.2` as the system's loader finds them.
 ///
 /// # Errors
 ///
@@ -236,12 +233,12 @@ fn candidates(
         Err(why) => places.push((PYTHON, Err(why))),
     }
     places.extend(BUILT_LIBRARY.map(|path| ("the build of this program", Ok(PathBuf::from(path)))));
-    places.extend(SYSTEM_NAMES.map(|name| ("the system", Ok(PathBuf::from(name)))));
+    let names = [places::FILE.to_owned(), format!("{}.{NNCUDA_ABI_MAJOR}", places::FILE)];
+    places.extend(names.map(|name| ("the system", Ok(PathBuf::from(name)))));
     places
 }
 
-fn check_abi(path: &Path, found: (i32, i32)) -> Result<(), LoadError> {
-    let expected = (NNCUDA_ABI_MAJOR, NNCUDA_ABI_MINOR);
+fn check_abi(path: &Path, found: (i32, i32), expected: (i32, i32)) -> Result<(), LoadError> {
     if found.0 != expected.0 || found.1 < expected.1 {
         return Err(LoadError::Abi { path: path.to_owned(), found, expected });
     }
@@ -260,6 +257,17 @@ mod tests {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("there is room");
         folder
+    }
+
+    #[test]
+    fn a_lower_minor_version_is_refused() {
+        let (path, expected) = (Path::new("libnncuda.so"), (2, 3));
+        assert_eq!(check_abi(path, (2, 3), expected), Ok(()));
+        assert_eq!(check_abi(path, (2, 4), expected), Ok(()));
+        for found in [(2, 2), (1, 9), (3, 3)] {
+            let refused = LoadError::Abi { path: path.to_owned(), found, expected };
+            assert_eq!(check_abi(path, found, expected), Err(refused));
+        }
     }
 
     /// Makes a file and gives its path.

@@ -59,14 +59,6 @@ fn another_major_version_is_refused_and_both_are_named() {
 }
 
 #[test]
-fn a_lower_minor_version_is_refused() {
-    let path = with_version("minor", NNCUDA_ABI_MAJOR * 1000 + NNCUDA_ABI_MINOR - 1);
-    let found = (NNCUDA_ABI_MAJOR, NNCUDA_ABI_MINOR - 1);
-    let expected = (NNCUDA_ABI_MAJOR, NNCUDA_ABI_MINOR);
-    assert_eq!(open(&path).err(), Some(LoadError::Abi { path, found, expected }));
-}
-
-#[test]
 fn a_library_that_lacks_a_function_is_refused_and_it_is_named() {
     let path = with_version("lacking", NNCUDA_ABI_MAJOR * 1000 + NNCUDA_ABI_MINOR);
     let function = "nncuda_build_info";

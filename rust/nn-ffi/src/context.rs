@@ -170,17 +170,25 @@ impl Context {
         let mut handle = ptr::null_mut();
         // SAFETY: `handle` may be written.
         let code = unsafe { (library.nncuda_ctx_create)(kind, index, &raw mut handle) };
+        Self::made(library, device, handle, code).map_err(|status| {
+            let why =
+                if status == Status::NoDevice { describe(library, kind, index).1 } else { meaning(library, code) };
+            Error::Call { status, function: "nncuda_ctx_create", message: format!("device '{device}': {why}") }
+        })
+    }
+
+    /// The context that the library made, or why it made none.
+    pub(crate) fn made(
+        library: &'static Library,
+        device: Device,
+        handle: *mut nncuda_ctx,
+        code: i32,
+    ) -> std::result::Result<Self, Status> {
         match (Status::from_code(code), Handle::new(handle)) {
             (None, Some(handle)) => {
                 Ok(Self(Arc::new(Shared { library, handle, device, turn: ReentrantMutex::default() })))
             }
-            (status, _) => {
-                let status = status.unwrap_or(Status::Internal);
-                let why =
-                    if status == Status::NoDevice { describe(library, kind, index).1 } else { meaning(library, code) };
-                let message = format!("device '{device}': {why}");
-                Err(Error::Call { status, function: "nncuda_ctx_create", message })
-            }
+            (status, _) => Err(status.unwrap_or(Status::Internal)),
         }
     }
 
@@ -211,7 +219,7 @@ impl Context {
         describe(self.0.library, kind, index).1
     }
 
-    fn get(&self, attribute: i32) -> Result<i64> {
+    pub(crate) fn get(&self, attribute: i32) -> Result<i64> {
         let (turn, mut value) = (self.turn(), 0);
         // SAFETY: the context lives and `value` may be written.
         let code = unsafe { (turn.functions().nncuda_ctx_get)(turn.handle(), attribute, &raw mut value) };

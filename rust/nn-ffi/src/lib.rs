@@ -28,7 +28,7 @@
 //!
 //! | what | for what |
 //! |---|---|
-//! | [`Context`] | a device: its memory, workers, attributes, profile and trace |
+//! | [`Context`] | a device: its memory, workers, attributes, profile and trace; or one that [measures](Context::measuring) |
 //! | [`Tensor`], [`DeviceBuffer`] | memory with a shape and a dtype; memory with a type of Rust |
 //! | [`kernels`] | every kernel, its sizes told by its tensors |
 //! | [`Graph`] | calls that are recorded once and run again |
@@ -65,6 +65,7 @@ mod handle;
 pub mod kernels;
 mod layout;
 pub mod library;
+mod measuring;
 mod memory;
 mod profile;
 mod stream;
@@ -79,6 +80,7 @@ pub use generated::options::{Activation, Format, RopeLayout};
 pub use generated::status::Status;
 pub use graph::Graph;
 pub use layout::{Layout, MAX_RANK};
+pub use measuring::Machine;
 pub use nn_cuda::{LoadError, suggest};
 pub use profile::Profile;
 pub use stream::{Copies, Event, Stream};

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 use std::thread;
 
-use nn_ffi::{Context, DType, Device, Error, InstructionSet, Result, Status, kernels};
+use nn_ffi::{Context, DType, Device, Error, InstructionSet, Machine, Result, Status, kernels};
 
 fn cpu() -> Context {
     Context::open(Device::Cpu, Some(2), None).expect("there is a CPU")
@@ -218,5 +218,28 @@ fn contexts_that_are_gone_leave_no_threads() -> Result<()> {
         kernels::silu(&tensor, &tensor)?;
     }
     assert_eq!(footprint().1, before);
+    Ok(())
+}
+
+#[test]
+fn a_context_that_measures_runs_nothing_and_counts_all() -> Result<()> {
+    let machine = Machine::Cpu { threads: Some(3), isa: Some(InstructionSet::Baseline) };
+    let context = Context::measuring(machine)?;
+    assert_eq!((context.measures()?, context.machine()?), (true, machine));
+    let (x, y) = (context.tensor(&[1.0_f32; 64], &[8, 8])?, context.empty(&[8, 8], DType::F32)?);
+    let ((), profile) = context.profile(|| kernels::gemm(&x, &x, &y, false, true))?;
+    assert!(profile.table.contains("gemm"), "{}", profile.table);
+    assert_eq!((y.to_vec::<f32>()?, context.bytes_used()?), (vec![0.0; 64], 512));
+    assert!(kernels::gemm(&x, &x.narrow(1, 0, 4)?, &y, false, true).is_err(), "arguments are checked");
+    // Of a GPU that is not here, with memory that is nowhere.
+    let gpu = Context::measuring(Machine::Cuda { capability: Some(90), multiprocessors: None })?;
+    let machine = Machine::Cuda { capability: Some(90), multiprocessors: Some(132) };
+    assert_eq!((gpu.machine()?, gpu.device()), (machine, Device::Cuda(0)));
+    let large = gpu.zeros(&[1 << 40], DType::F32)?;
+    assert_eq!(gpu.bytes_peak()?, 4 << 40);
+    drop(large);
+    assert!(!Context::new(Device::Cpu)?.measures()?);
+    let wrong = Context::measuring(Machine::Cpu { threads: Some(1000), isa: None });
+    assert_eq!(wrong.map(|_| ()).expect_err("256 threads at most").status(), Some(Status::InvalidValue));
     Ok(())
 }

@@ -45,7 +45,7 @@ pub(crate) fn dictionary<'py>(py: Python<'py>, options: &Table) -> PyResult<Boun
             Value::Integer(value) => made.set_item(name, value)?,
             Value::Float(value) => made.set_item(name, value)?,
             Value::Text(value) => made.set_item(name, value)?,
-            other => made.set_item(name, other.repr())?,
+            other => made.set_item(name, other.shown())?,
         }
     }
     Ok(made)

@@ -23,8 +23,6 @@ pub const TOKENIZER_MODEL_BYTES: u64 = 32 << 20;
 pub const JSON_MARKS: usize = 1 << 21;
 /// Levels of nesting.
 pub const JSON_DEPTH: usize = 512;
-/// Digits of a whole number.
-pub const JSON_DIGITS: usize = 4300;
 
 /// Tensors of a safetensors file.
 pub const FILE_TENSORS: usize = 1 << 17;
@@ -59,13 +57,13 @@ mod tests {
             ("tokenizer_model_bytes", TOKENIZER_MODEL_BYTES.into()),
             ("json_marks", JSON_MARKS as u128),
             ("json_depth", JSON_DEPTH as u128),
-            ("json_digits", JSON_DIGITS as u128),
             ("file_tensors", FILE_TENSORS as u128),
             ("model_tensors", MODEL_TENSORS),
             ("model_parameters", MODEL_PARAMETERS),
             ("count", COUNT as u128),
         ];
-        assert_eq!(bounds["limits"].as_object().map(serde_json::Map::len), Some(ours.len()));
+        // That of json_digits holds by itself: serde_json takes no number that is beyond an f64.
+        assert_eq!(bounds["limits"].as_object().map(serde_json::Map::len), Some(ours.len() + 1));
         for (name, limit) in ours {
             assert_eq!(bounds["limits"][name]["is"].as_u64().map(u128::from), Some(limit), "{name}");
         }

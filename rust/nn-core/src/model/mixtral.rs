@@ -73,11 +73,11 @@ pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
     let given = |name: &str| values.get(name).filter(|value| **value != Value::None);
     let kind = values.get("model_type").cloned().unwrap_or(Value::None);
     if kind.as_text() != Some("mixtral") {
-        return Err(Error::value(format!("the model_type is {}; this program reads 'mixtral'", kind.repr())));
+        return Err(Error::value(format!("the model_type is {}; this program reads 'mixtral'", kind.shown())));
     }
     for (name, needed) in [("hidden_act", Value::from("silu")), ("tie_word_embeddings", false.into())] {
         if let Some(value) = values.get(name).filter(|value| **value != needed) {
-            return Err(Error::value(format!("{name} is {}; this model has {}", value.repr(), needed.repr())));
+            return Err(Error::value(format!("{name} is {}; this model has {}", value.shown(), needed.shown())));
         }
     }
     let mut options = Table::new();
@@ -97,7 +97,7 @@ pub fn config_from_mixtral(values: &Table) -> Result<MoEConfig> {
     if let Some(window) = given("sliding_window") {
         let (width, needed) = (window.as_number(), context.as_number());
         if !matches!((width, needed), (Some(width), Some(needed)) if width >= needed) {
-            let (window, context) = (window.repr(), context.repr());
+            let (window, context) = (window.shown(), context.shown());
             let problem = format!("sliding_window is {window}; this model attends to all of its context ({context})");
             return Err(Error::value(problem));
         }
@@ -140,7 +140,7 @@ fn rope_base(values: &Table) -> Result<f64> {
     };
     let kind = table.get("rope_type").or_else(|| table.get("type"));
     if let Some(kind) = kind.filter(|kind| kind.as_text() != Some("default")) {
-        return Err(Error::value(format!("rotary embedding of type {}; this model has 'default'", kind.repr())));
+        return Err(Error::value(format!("rotary embedding of type {}; this model has 'default'", kind.shown())));
     }
     let standard = Value::Float(1e6); // Mixtral's own default
     let base = table.get("rope_theta").or_else(|| values.get("rope_theta")).unwrap_or(&standard);

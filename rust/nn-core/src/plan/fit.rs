@@ -73,7 +73,7 @@ fn changed(train: &TrainConfig, changes: &Changes) -> Result<TrainConfig> {
 }
 
 fn whole(value: &Value) -> Result<usize> {
-    value.as_integer().ok_or_else(|| Error::value(format!("{} is no size", value.repr())))
+    value.as_integer().ok_or_else(|| Error::value(format!("{} is no size", value.shown())))
 }
 
 /// Options of one kind after the other, and of a kind what costs less first: each alone, combinations of them, then

@@ -262,7 +262,7 @@ mod tests {
             ("max_loss", (-1i32).into(), "max_loss is -1.0; it must be a number, from 1e-30 to 1e+38, or none"),
             ("max_loss", 0i32.into(), "max_loss is 0.0; it must be a number, from 1e-30 to 1e+38, or none"),
             ("clip_norm", "x".into(), "clip_norm is 'x'; it must be a number, from 1e-30 to 1e+30, or none"),
-            ("beta2", f64::NAN.into(), "beta2 is nan; it must be a number, from 0 to 0.999999"),
+            ("beta2", f64::NAN.into(), "beta2 is NaN; it must be a number, from 0 to 0.999999"),
             (
                 "activation_checkpointing",
                 (-1i32).into(),
@@ -270,7 +270,7 @@ mod tests {
             ),
             ("recompute_experts", 1i32.into(), "recompute_experts is 1; it must be true or false"),
             ("precision", "f8".into(), "precision is 'f8'; it must be one of f32, bf16, f16"),
-            ("precision", Value::None, "precision is None; it must be one of f32, bf16, f16"),
+            ("precision", Value::None, "precision is none; it must be one of f32, bf16, f16"),
             ("loss_scale", 2.0.into(), "loss_scale is given, but the precision is f32; losses are scaled in f16"),
             ("loss_scale_growth", 0.5.into(), "loss_scale_growth is 0.5; it must be a number, from 1 to 1.67772e+07"),
             ("loss_scale_backoff", 0.0.into(), "loss_scale_backoff is 0.0; it must be a number, from 5.96046e-08 to 1"),

@@ -121,6 +121,13 @@ impl TokenWindows {
         Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
+    /// Entropy of the frequencies of its own tokens, in nats, to six digits: no more differ in meaning, and logarithms differ
+    /// in the last one from language to language.
+    pub fn unigram_entropy(&self) -> Result<f64> {
+        let entropy = unigram_entropy(&self.shards)?;
+        Ok(format!("{entropy:.5e}").parse().unwrap_or(entropy))
+    }
+
     /// Inputs and targets of windows.
     pub fn take(&self, indices: &[u64]) -> Result<Batch> {
         let mut batch = Batch {

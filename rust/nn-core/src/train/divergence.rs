@@ -3,7 +3,6 @@
 use super::data::Batch;
 use super::trainer::Trainer;
 use crate::error::{Error, Result};
-use crate::format::value::{number_text, short_text};
 use crate::model::{BadOutput, ParameterSpec, host_values};
 
 const ADVICE: &str = "the last checkpoint is from before that. A lower learning rate or a longer warm-up usually helps";
@@ -14,13 +13,14 @@ pub(super) fn not_finite(trainer: &mut Trainer, batch: Result<Batch>, step: usiz
     let found = batch.and_then(|batch| Ok((trainer.gradients_again(&batch)?, origin(trainer, &batch)?)));
     let (loss, origin) =
         found.unwrap_or_else(|error| (reported, format!("where it began could not be found ({error:#})")));
-    Error::Diverged(format!("the loss is {} at step {step}: {origin}; {ADVICE}", short_text(loss, 4)))
+    Error::Diverged(format!("the loss is {:?} at step {step}: {origin}; {ADVICE}", loss as f32))
 }
 
 /// The error of a reported loss that is finite and above the limit. Looks at the gradients of the last step.
 pub(super) fn too_large(trainer: &Trainer, loss: f64, step: usize, limit: f64) -> Result<Error> {
-    let (loss, limit, largest) = (short_text(loss, 4), short_text(limit, 4), largest_gradient(trainer)?);
-    Ok(Error::Diverged(format!("the loss is {loss} at step {step}, above max_loss ({limit}): {largest}; {ADVICE}")))
+    let largest = largest_gradient(trainer)?;
+    let (loss, limit) = (loss as f32, limit as f32); // whose digits are few
+    Ok(Error::Diverged(format!("the loss is {loss:?} at step {step}, above max_loss ({limit:?}): {largest}; {ADVICE}")))
 }
 
 /// What is not finite first, in the order in which a step makes it: weights, outputs of layers, gradients.
@@ -36,7 +36,7 @@ fn origin(trainer: &Trainer, batch: &Batch) -> Result<String> {
         let ids = model.context().tensor(ids, &[ids.len() / batch.length, batch.length])?;
         if let Some(BadOutput { layer, token, channel, value }) = model.find_bad_output(&ids)? {
             let place = layer.map_or("the logits are".into(), |layer| format!("the output of {layer} is"));
-            let (token, value) = (number * micro * batch.length + token, number_text(f64::from(value)));
+            let token = number * micro * batch.length + token;
             return Ok(format!("{place} not finite, first at token {token}, channel {channel} ({value})"));
         }
     }
@@ -57,7 +57,7 @@ fn bad_element(spec: &ParameterSpec, values: &[f32]) -> Option<String> {
         index.insert(0, rest % size);
         rest /= size;
     }
-    Some(format!("{index:?} ({})", number_text(f64::from(values[at]))))
+    Some(format!("{index:?} ({})", values[at]))
 }
 
 /// The parameters in the order in which backward makes their gradients; those of a layer in the order of the arena.
@@ -81,8 +81,8 @@ fn largest_gradient(trainer: &Trainer) -> Result<String> {
         }
     }
     let (name, norm) = largest.unwrap_or_default();
-    let norm = short_text(norm / trainer.last_loss_scale()?.unwrap_or(1.0), 2);
-    Ok(format!("the largest gradient is that of {name} (norm {norm})"))
+    let norm = norm / trainer.last_loss_scale()?.unwrap_or(1.0);
+    Ok(format!("the largest gradient is that of {name} (norm {norm:.1e})"))
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ fn entries(record: &Table) -> Result<Vec<Table>> {
     let list = match record.get("extensions") {
         None => return Ok(Vec::new()),
         Some(Value::List(list)) => list,
-        Some(other) => return Err(Error::value(format!("extensions is {}; it must be a list", other.repr()))),
+        Some(other) => return Err(Error::value(format!("extensions is {}; it must be a list", other.shown()))),
     };
     let mut wanted = vec!["from_step"];
     wanted.extend(TrainConfig::SCHEDULE);
@@ -58,12 +58,12 @@ fn entries(record: &Table) -> Result<Vec<Table>> {
             let names = TrainConfig::SCHEDULE.join(", ");
             return Err(Error::value(format!(
                 "extensions has {}; an entry must have from_step, {names}",
-                value.repr()
+                value.shown()
             )));
         };
         let step = table.get("from_step").unwrap_or(&Value::None);
         if step.as_integer::<usize>().is_none_or(|step| step > COUNT) {
-            let step = step.repr();
+            let step = step.shown();
             let problem = format!("extensions: from_step is {step}; it must be a whole number, from 0 to {COUNT}");
             return Err(Error::value(problem));
         }
@@ -95,17 +95,14 @@ pub(super) fn record(folder: &Path, step: usize, options: &TrainConfig) -> Resul
     }
     list.push(entry);
     record.set("extensions", Value::List(list.into_iter().map(Value::Table).collect()));
-    atomic::write_file(&path, (Value::Table(record).to_json_lines() + "\n").as_bytes())
+    atomic::write_file(&path, Value::Table(record).to_json_lines().as_bytes())
 }
 
 /// What an extension does to the schedule of a run that stands here, in words.
 pub(super) fn text(ctx: &Context, state: &TrainingState, before: &TrainConfig, after: &TrainConfig) -> Result<String> {
     let skipped = state.loss_scaling.map_or(0, |scaling| scaling.skipped);
     let updates = i32::try_from(state.step).unwrap_or(i32::MAX) - skipped;
-    let [from, to] = [before, after].map(|options| {
-        let rate = f64::from(rate(ctx, options, updates)?);
-        Ok::<_, Error>(Value::Float(format!("{rate:.2e}").parse().unwrap_or(rate)).repr())
-    });
+    let [from, to] = [before, after].map(|options| Ok::<_, Error>(format!("{:.2e}", rate(ctx, options, updates)?)));
     let (step, there, steps) = (state.step, before.steps, after.steps);
     Ok(format!(
         "extended at step {step} from {there} to {steps} steps: the cosine is stretched to the new end, and the rate at \

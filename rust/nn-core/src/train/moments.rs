@@ -176,8 +176,8 @@ pub(super) fn check(file: &SafetensorsFile, layout: &ParameterLayout, kind: Mome
         if offset.is_none() {
             let scales = file.read_f32(name, 0, shape[0])?;
             if let Some(at) = scales.iter().position(|scale| !(scale.is_finite() && *scale >= 0.0)) {
-                let scale = Value::from(f64::from(scales[at])).repr();
-                let problem = format!("element {at} of tensor {name} is {scale}; a scale is finite and at least 0");
+                let problem =
+                    format!("element {at} of tensor {name} is {:?}; a scale is finite and at least 0", scales[at]);
                 return Err(Error::value(problem));
             }
         }

@@ -39,7 +39,7 @@ impl Sources {
         let hash = |name: &str| match given(name) {
             Value::None => Ok(None),
             Value::Text(hash) => Ok(Some(hash.clone())),
-            other => Err(Error::format(&path, format!("{name} is {}; it must be text", other.repr()))),
+            other => Err(Error::format(&path, format!("{name} is {}; it must be text", other.shown()))),
         };
         Ok(Self {
             data: data.into(),
@@ -61,6 +61,7 @@ impl Sources {
             ("held_out", self.held_out.as_ref().map(resolved).transpose()?.into()),
             ("data_sha256", run.data().sha256()?.into()),
             ("held_out_sha256", run.held_out().map(TokenWindows::sha256).transpose()?.into()),
+            ("unigram_entropy", run.held_out().map(TokenWindows::unigram_entropy).transpose()?.into()),
             ("program", program.into()),
             ("library", library::build_info()?.into()),
             ("abi", format!("{major}.{minor}").into()),
@@ -69,7 +70,7 @@ impl Sources {
             ("train", run.trainer().config().to_table().into()),
         ]);
         std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error))?;
-        atomic::write_file(&folder.join(RECORD_FILE), (Value::Table(values).to_json_lines() + "\n").as_bytes())
+        atomic::write_file(&folder.join(RECORD_FILE), Value::Table(values).to_json_lines().as_bytes())
     }
 
     /// `Error::Format` when the data is not what the run was started on.

@@ -3,10 +3,10 @@
 //! Numbers of the contract, under their names in bindings.h.
 
 /// Major version of the contract: a signature, a meaning or a number changed.
-pub const NNCUDA_ABI_MAJOR: i32 = 1;
+pub const NNCUDA_ABI_MAJOR: i32 = 2;
 
 /// Minor version of the contract: something was added.
-pub const NNCUDA_ABI_MINOR: i32 = 4;
+pub const NNCUDA_ABI_MINOR: i32 = 0;
 
 // Status codes. Grouped by ten, append-only: a number is never reused.
 /// 0.

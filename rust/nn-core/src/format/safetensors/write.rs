@@ -115,5 +115,5 @@ pub fn write_safetensors_folder(folder: &Path, tensors: &[Source<'_>], most_byte
         ("weight_map", Value::Table(weight_map.into_iter().collect())),
     ]));
     let path = folder.join("model.safetensors.index.json");
-    atomic::write_file(&path, (index.to_json_lines() + "\n").as_bytes())
+    atomic::write_file(&path, index.to_json_lines().as_bytes())
 }

@@ -1,0 +1,1 @@
+../../../../go/report/page/charts.js

@@ -1,0 +1,1 @@
+../../../../go/report/page/page.js
