@@ -2,7 +2,7 @@
 #ifndef NN_KERNELS_ATTENTION_WORKSPACE_H
 #define NN_KERNELS_ATTENTION_WORKSPACE_H
 
-#include "abi/attention.h"
+#include "abi/generated/attention.h"
 #include "runtime/engine.h"
 
 /* ---- attention_decode ---- */

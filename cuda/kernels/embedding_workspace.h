@@ -2,7 +2,7 @@
 #ifndef NN_KERNELS_EMBEDDING_WORKSPACE_H
 #define NN_KERNELS_EMBEDDING_WORKSPACE_H
 
-#include "abi/embedding.h"
+#include "abi/generated/embedding.h"
 #include "runtime/engine.h"
 
 /* Chunks are few, since each block reads all their counts, and no smaller than what keeps one busy. By count, not

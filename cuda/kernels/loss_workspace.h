@@ -2,7 +2,7 @@
 #ifndef NN_KERNELS_LOSS_WORKSPACE_H
 #define NN_KERNELS_LOSS_WORKSPACE_H
 
-#include "abi/loss.h"
+#include "abi/generated/loss.h"
 #include "runtime/engine.h"
 
 enum { NN_AUX_CHUNK = 8192 }; /* probabilities of a block */

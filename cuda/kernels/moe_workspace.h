@@ -2,7 +2,7 @@
 #ifndef NN_KERNELS_MOE_WORKSPACE_H
 #define NN_KERNELS_MOE_WORKSPACE_H
 
-#include "abi/moe.h"
+#include "abi/generated/moe.h"
 #include "runtime/engine.h"
 
 enum { NN_MOE_PIECE = 512, NN_MOE_SHARED_EXPERTS = 2048 };

@@ -2,7 +2,7 @@
 #ifndef NN_KERNELS_OPTIMIZER_WORKSPACE_H
 #define NN_KERNELS_OPTIMIZER_WORKSPACE_H
 
-#include "abi/optimizer.h"
+#include "abi/generated/optimizer.h"
 #include "runtime/engine.h"
 
 /* Of what the three steps of AdamW compute from step and rate: see optimizer_adamw.cuh. */

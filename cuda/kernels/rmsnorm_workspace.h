@@ -2,7 +2,7 @@
 #ifndef NN_KERNELS_RMSNORM_WORKSPACE_H
 #define NN_KERNELS_RMSNORM_WORKSPACE_H
 
-#include "abi/rmsnorm.h"
+#include "abi/generated/rmsnorm.h"
 #include "runtime/engine.h"
 
 /* The rows are cut by their number alone, since sums hang on it. What a piece leaves is one row of f32, written and

@@ -2,7 +2,7 @@
 #ifndef NN_KERNELS_ROPE_WORKSPACE_H
 #define NN_KERNELS_ROPE_WORKSPACE_H
 
-#include "abi/rope.h"
+#include "abi/generated/rope.h"
 #include "runtime/engine.h"
 
 /* A frequency for each pair of a head. */
