@@ -1,7 +1,7 @@
 /* The two products of attention on their own, with the scores in memory between them. */
 #include "attention_pack.h"
 
-#include "abi/attention.h"
+#include "abi/generated/attention.h"
 
 NN_TILE(score_tile, NR, 1, BLOCK_LD)
 NN_TILE(value_tile, BLOCK_LD, 1, NR)
@@ -75,16 +75,24 @@ static void scores_task(void *arg, int64_t i, int32_t worker) {
   NN_SWITCH_DTYPE(a->dtype, store_scores(a, scores, at, rows, keys, seen, DT));
 }
 
+/* `size` floats for each worker. */
+NN_PLAIN static products take_products(const void *args, int64_t size, nn_workspace *w) {
+  products f = {.args = args, .workspace_size = size};
+  f.workspace = nn_take(w, (size_t)(size * w->machine->threads) * sizeof(float));
+  return f;
+}
+
+NN_PLAIN static products scores_lay_out(const nn_attention_scores_args *a, nn_workspace *w) {
+  const int64_t dim = a->shape.head_dim, factors = row_panels_size(BLOCK_ROWS, dim) + key_panels_size(BLOCK_KEYS, dim);
+  return take_products(a, factors + BLOCK_ROWS * BLOCK_LD, w);
+}
+
+NN_WORKSPACE(attention_scores) { scores_lay_out(args, w); }
+
 int32_t NN_KERNEL(attention_scores)(nncuda_ctx *ctx, const void *args) {
   const nn_attention_scores_args *a = args;
   const nn_attention_shape *s = &a->shape;
-  products f = {.args = a};
-  f.workspace_size = row_panels_size(BLOCK_ROWS, s->head_dim) + key_panels_size(BLOCK_KEYS, s->head_dim);
-  f.workspace_size += BLOCK_ROWS * BLOCK_LD;
-  f.workspace = nn_scratch(ctx, (size_t)(f.workspace_size * nn_threads(ctx)) * sizeof(float));
-  if (!f.workspace) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  products f = scores_lay_out(a, nn_workspace_of(ctx));
   const int64_t blocks = ceil_div(s->kv_len, BLOCK_KEYS) * ceil_div(s->q_len, BLOCK_ROWS);
   nn_parallel(ctx, s->batch * s->heads * blocks, scores_task, &f);
   return NNCUDA_SUCCESS;
@@ -136,16 +144,17 @@ static void output_task(void *arg, int64_t i, int32_t worker) {
   NN_SWITCH_DTYPE(a->dtype, output_block(f, i / query_blocks, i % query_blocks * BLOCK_ROWS, worker, DT));
 }
 
+NN_PLAIN static products output_lay_out(const nn_attention_output_args *a, nn_workspace *w) {
+  const int64_t dim = a->shape.head_dim, panels = row_panels_size(BLOCK_KEYS, dim) + row_panels_size(BLOCK_ROWS, dim);
+  return take_products(a, BLOCK_ROWS * BLOCK_LD + panels, w);
+}
+
+NN_WORKSPACE(attention_output) { output_lay_out(args, w); }
+
 int32_t NN_KERNEL(attention_output)(nncuda_ctx *ctx, const void *args) {
   const nn_attention_output_args *a = args;
   const nn_attention_shape *s = &a->shape;
-  products f = {.args = a};
-  f.workspace_size = BLOCK_ROWS * BLOCK_LD;
-  f.workspace_size += row_panels_size(BLOCK_KEYS, s->head_dim) + row_panels_size(BLOCK_ROWS, s->head_dim);
-  f.workspace = nn_scratch(ctx, (size_t)(f.workspace_size * nn_threads(ctx)) * sizeof(float));
-  if (!f.workspace) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  products f = output_lay_out(a, nn_workspace_of(ctx));
   nn_parallel(ctx, s->batch * s->heads * ceil_div(s->q_len, BLOCK_ROWS), output_task, &f);
   return NNCUDA_SUCCESS;
 }

@@ -14,7 +14,9 @@ NN_TILE(value_tile, BLOCK_LD, 1, NR)
 NN_TILE(column_tile, 1, BLOCK_LD, NR)
 
 /* Rows of a worker's row panels: its queries, and what a tile may reach beyond. */
-NN_INLINE int64_t task_panel_rows(const gradients *f) { return smaller(f->piece_rows, f->a->shape.q_len) + TILE_ROWS; }
+NN_PLAIN NN_INLINE int64_t task_panel_rows(const gradients *f) {
+  return smaller(f->piece_rows, f->a->shape.q_len) + TILE_ROWS;
+}
 
 /* What a worker needs. */
 typedef struct backward_block {
@@ -24,7 +26,7 @@ typedef struct backward_block {
   float *p, *ds;                             /* [BLOCK_ROWS][BLOCK_LD]; first the scores and dP */
 } backward_block;
 
-static int64_t backward_layout(backward_block *b, float *workspace, int64_t panel_rows, int64_t dim) {
+NN_PLAIN static int64_t backward_layout(backward_block *b, float *workspace, int64_t panel_rows, int64_t dim) {
   const int64_t rows = row_panels_size(panel_rows, dim), key_rows = row_panels_size(BLOCK_KEYS, dim);
   const int64_t scores = BLOCK_ROWS * BLOCK_LD;
   const int64_t sizes[] = {rows,     rows,     rows,     panel_rows, panel_rows, panel_rows, key_rows,
@@ -195,11 +197,18 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
                   store_rows((char *)a->dq + t.q * bytes, a->ld_q, b.dq, panel_rows, rows, dim, a->scale, DT));
 }
 
-int32_t NN_KERNEL(flash_attention_backward)(nncuda_ctx *ctx, const void *args) {
-  const nn_flash_attention_backward_args *a = args;
+NN_PLAIN static gradients lay_out(const nn_flash_attention_backward_args *a, nn_workspace *w) {
   gradients f = {.a = a, .dk_factor = DK_FACTOR};
   gradients_cut(&f, 1, BLOCK_ROWS);
   backward_block unused;
   f.workspace_size = backward_layout(&unused, NULL, task_panel_rows(&f), a->shape.head_dim) * (int64_t)sizeof(float);
+  gradients_take(&f, w);
+  return f;
+}
+
+NN_WORKSPACE(flash_attention_backward) { lay_out(args, w); }
+
+int32_t NN_KERNEL(flash_attention_backward)(nncuda_ctx *ctx, const void *args) {
+  gradients f = lay_out(args, nn_workspace_of(ctx));
   return gradients_run(ctx, &f, backward_task);
 }

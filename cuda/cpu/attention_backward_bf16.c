@@ -36,9 +36,9 @@ typedef struct backward_keys {
   unit *ds_lanes, *ds_lanes_low;     /* lanes by query */
 } backward_keys;
 
-NN_INLINE int64_t queries_size(int64_t dim) { return whole(dim) * (4 * QUERY_UNITS + QUERIES) + 2 * QUERIES; }
-NN_INLINE int64_t terms_size(void) { return STEP_KEYS * (2 * QUERIES + 6 * QUERY_UNITS); }
-NN_INLINE int64_t keys_size(int64_t dim) { return whole(dim) * (3 * STEP_UNITS + 2 * STEP_KEYS); }
+NN_PLAIN NN_INLINE int64_t queries_size(int64_t dim) { return whole(dim) * (4 * QUERY_UNITS + QUERIES) + 2 * QUERIES; }
+NN_PLAIN NN_INLINE int64_t terms_size(void) { return STEP_KEYS * (2 * QUERIES + 6 * QUERY_UNITS); }
+NN_PLAIN NN_INLINE int64_t keys_size(int64_t dim) { return whole(dim) * (3 * STEP_UNITS + 2 * STEP_KEYS); }
 
 NN_INLINE backward_queries queries_at(char *workspace, int64_t dim) {
   const int64_t factor = whole(dim) * QUERY_UNITS;
@@ -294,7 +294,7 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
   tile_registers_close();
 }
 
-static int32_t flash_attention_backward(nncuda_ctx *ctx, const nn_flash_attention_backward_args *a) {
+NN_PLAIN static gradients flash_attention_backward_lay_out(const nn_flash_attention_backward_args *a, nn_workspace *w) {
   const nn_attention_shape *s = &a->shape;
   const int64_t dim = s->head_dim;
   const int32_t together = s->batch * s->kv_heads >= TASKS_WANTED && s->kv_len * whole(dim) <= KEPT;
@@ -304,6 +304,12 @@ static int32_t flash_attention_backward(nncuda_ctx *ctx, const nn_flash_attentio
   const int64_t key_blocks = f.heads > 1 ? ceil_div(s->kv_len, STEP_KEYS) : 1;
   const int64_t size = query_blocks * queries_size(dim) + terms_size() + key_blocks * keys_size(dim);
   f.workspace_size = round_up(size * (int64_t)sizeof(float), 64);
+  gradients_take(&f, w);
+  return f;
+}
+
+static int32_t flash_attention_backward(nncuda_ctx *ctx, const nn_flash_attention_backward_args *a) {
+  gradients f = flash_attention_backward_lay_out(a, nn_workspace_of(ctx));
   return gradients_run(ctx, &f, backward_task);
 }
 

@@ -102,7 +102,7 @@ static __attribute__((noinline)) void multiply(const bf16_product *t) {
   __asm__ volatile("" ::: "memory");
 }
 
-NN_INLINE int64_t whole(int64_t n) { return round_up(n, TILE); }
+NN_PLAIN NN_INLINE int64_t whole(int64_t n) { return round_up(n, TILE); }
 
 /* Elements d .. d+31 of a row of `dim`, zeros from there on. */
 NN_INLINE vf row_units(const uint16_t *row, int64_t d, int64_t dim) {
@@ -217,12 +217,22 @@ NN_INLINE __mmask16 seeing(const sight *s, int64_t r, int64_t j) {
   return hidden <= 0 ? (__mmask16)0xffff : hidden >= VF ? 0 : (__mmask16)(0xffffu << hidden);
 }
 
-/* The kernel for what `op` has of bf16; other dtypes are as without bf16 instructions. */
+/* The kernel for what `op` has of bf16, with the workspace that `op`_lay_out gives; other dtypes are as without bf16
+ * instructions. */
 #define BF16_KERNEL(op)                                                                                                \
   int32_t NN_JOIN3(avx512, op, )(nncuda_ctx * ctx, const void *args);                                                  \
   int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) {                                                          \
     const nn_##op##_args *a = args;                                                                                    \
     return a->dtype == NNCUDA_BF16 ? op(ctx, a) : NN_JOIN3(avx512, op, )(ctx, args);                                   \
+  }                                                                                                                    \
+  NN_PLAIN void NN_WORKSPACE_OF(avx512, op)(const void *args, nn_workspace *w);                                        \
+  NN_WORKSPACE(op) {                                                                                                   \
+    const nn_##op##_args *a = args;                                                                                    \
+    if (a->dtype == NNCUDA_BF16) {                                                                                     \
+      op##_lay_out(a, w);                                                                                              \
+    } else {                                                                                                           \
+      NN_WORKSPACE_OF(avx512, op)(args, w);                                                                            \
+    }                                                                                                                  \
   }
 
 #endif

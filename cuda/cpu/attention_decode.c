@@ -5,7 +5,7 @@
  */
 #include "attention_pack.h"
 
-#include "abi/attention.h"
+#include "abi/generated/attention.h"
 
 enum {
   PIECE_KEYS = 256, /* at most; fewer when several key heads make the rows longer */
@@ -218,6 +218,21 @@ static void decode_combine_task(void *arg, int64_t i, int32_t worker) {
   NN_SWITCH_DTYPE(f->a->dtype, decode_combine(f, i, DT));
 }
 
+/* Partial results for as many pieces as the longest sequence can have. */
+NN_PLAIN static decode lay_out(const nn_attention_decode_args *a, nn_workspace *w) {
+  const int64_t wide = round_up(a->head_dim, VF);
+  decode f = {.a = a,
+              .piece_keys = a->kv_heads > 2 ? PIECE_KEYS_LEAST : PIECE_KEYS / a->kv_heads,
+              .partial_size = wide + 2,
+              .workspace_size = a->heads * (wide + PIECE_KEYS) + VALUE_KEYS * WIDE_LD};
+  const int64_t most = larger(1, ceil_div(a->capacity, f.piece_keys));
+  f.workspace = nn_take(w, (size_t)(f.workspace_size * w->machine->threads) * sizeof(float));
+  f.partial = nn_take(w, (size_t)(a->batch * a->heads * most * f.partial_size) * sizeof(float));
+  return f;
+}
+
+NN_WORKSPACE(attention_decode) { lay_out(args, w); }
+
 int32_t NN_KERNEL(attention_decode)(nncuda_ctx *ctx, const void *args) {
   const nn_attention_decode_args *a = args;
   int64_t longest = 0;
@@ -228,17 +243,8 @@ int32_t NN_KERNEL(attention_decode)(nncuda_ctx *ctx, const void *args) {
     }
     longest = larger(longest, a->lengths[b]);
   }
-  const int64_t wide = round_up(a->head_dim, VF);
-  decode f = {.a = a,
-              .piece_keys = a->kv_heads > 2 ? PIECE_KEYS_LEAST : PIECE_KEYS / a->kv_heads,
-              .partial_size = wide + 2,
-              .workspace_size = a->heads * (wide + PIECE_KEYS) + VALUE_KEYS * WIDE_LD};
+  decode f = lay_out(a, nn_workspace_of(ctx));
   f.pieces = larger(1, ceil_div(longest, f.piece_keys));
-  f.workspace = nn_scratch(ctx, (size_t)(f.workspace_size * nn_threads(ctx)) * sizeof(float));
-  f.partial = nn_scratch(ctx, (size_t)(a->batch * a->heads * f.pieces * f.partial_size) * sizeof(float));
-  if (!f.workspace || !f.partial) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
   nn_parallel(ctx, a->batch * f.pieces, decode_task, &f);
   nn_parallel(ctx, a->batch * a->heads, decode_combine_task, &f);
   return NNCUDA_SUCCESS;

@@ -8,13 +8,14 @@
  */
 #include "attention_pack.h"
 
-#include "abi/attention.h"
+#include "abi/generated/attention.h"
 
 typedef struct flash {
   const nn_flash_attention_args *a;
   float *keys, *values;      /* packed, of each (sequence, key head) in this round */
   float *workspace;          /* of each worker */
-  int64_t first_pair, pairs; /* (sequence, key head) pairs in this round */
+  int64_t round;             /* (sequence, key head) pairs that are packed at a time */
+  int64_t first_pair, pairs; /* those in this round */
   int64_t query_blocks, key_blocks;
   int64_t keys_size, values_size, workspace_size;
 } flash;
@@ -28,7 +29,7 @@ typedef struct flash_block {
   float *peak, *keep, *sum; /* [BLOCK_ROWS], [BLOCK_ROWS], [BLOCK_ROWS][VF]: lanes are added up at the end */
 } flash_block;
 
-NN_INLINE int64_t flash_block_size(int64_t head_dim) {
+NN_PLAIN NN_INLINE int64_t flash_block_size(int64_t head_dim) {
   return 2 * row_panels_size(BLOCK_ROWS, head_dim) + BLOCK_ROWS * (BLOCK_LD + 2 + VF);
 }
 
@@ -237,8 +238,7 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   NN_SWITCH_DTYPE(a->dtype, flash_finish(&b, out, lse, out_ld, rows, blind, dim, DT));
 }
 
-int32_t NN_KERNEL(flash_attention)(nncuda_ctx *ctx, const void *args) {
-  const nn_flash_attention_args *a = args;
+NN_PLAIN static flash lay_out(const nn_flash_attention_args *a, nn_workspace *w) {
   const nn_attention_shape *s = &a->shape;
   flash f = {.a = a,
              .query_blocks = ceil_div(s->q_len, BLOCK_ROWS),
@@ -247,15 +247,22 @@ int32_t NN_KERNEL(flash_attention)(nncuda_ctx *ctx, const void *args) {
              .values_size = row_panels_size(s->kv_len, s->head_dim),
              .workspace_size = round_up(flash_block_size(s->head_dim), 16)};
   const int64_t pairs = s->batch * s->kv_heads, pair_size = f.keys_size + f.values_size;
-  const int64_t round = larger(1, smaller(pairs, PACKED_ROUND / pair_size));
-  f.workspace = nn_scratch(ctx, (size_t)(f.workspace_size * nn_threads(ctx)) * sizeof(float));
-  f.keys = nn_scratch(ctx, (size_t)(round * f.keys_size) * sizeof(float));
-  f.values = nn_scratch(ctx, (size_t)(round * f.values_size) * sizeof(float));
-  if (!f.workspace || !f.keys || !f.values) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  f.round = larger(1, smaller(pairs, PACKED_ROUND / pair_size));
+  f.workspace = nn_take(w, (size_t)(f.workspace_size * w->machine->threads) * sizeof(float));
+  f.keys = nn_take(w, (size_t)(f.round * f.keys_size) * sizeof(float));
+  f.values = nn_take(w, (size_t)(f.round * f.values_size) * sizeof(float));
+  return f;
+}
+
+NN_WORKSPACE(flash_attention) { lay_out(args, w); }
+
+int32_t NN_KERNEL(flash_attention)(nncuda_ctx *ctx, const void *args) {
+  const nn_flash_attention_args *a = args;
+  const nn_attention_shape *s = &a->shape;
+  flash f = lay_out(a, nn_workspace_of(ctx));
+  const int64_t pairs = s->batch * s->kv_heads;
   for (f.first_pair = 0; f.first_pair < pairs; f.first_pair += f.pairs) {
-    f.pairs = smaller(round, pairs - f.first_pair);
+    f.pairs = smaller(f.round, pairs - f.first_pair);
     nn_parallel(ctx, f.pairs * f.key_blocks, flash_pack_task, &f);
     nn_parallel(ctx, f.pairs * (s->heads / s->kv_heads) * f.query_blocks, flash_task, &f);
   }

@@ -9,7 +9,7 @@
 
 #include "attention_bf16.h"
 
-#include "abi/attention.h"
+#include "abi/generated/attention.h"
 
 /* Keys of a step, and units of keys and values that are packed at a time: they stay in L2. */
 enum { STEP_KEYS = 128, STEP_UNITS = STEP_KEYS / PAIR, PACKED_UNITS = 1 << 18 };
@@ -18,7 +18,8 @@ typedef struct flash {
   const nn_flash_attention_args *a;
   unit *keys, *values; /* of each (sequence, key head) in this round: rows by key, and by column in each step of keys */
   char *workspace;     /* of each worker */
-  int64_t first_pair, pairs; /* (sequence, key head) pairs in this round */
+  int64_t round;       /* (sequence, key head) pairs that are packed at a time */
+  int64_t first_pair, pairs; /* those in this round */
   int64_t query_blocks, steps, size, workspace_size;
 } flash;
 
@@ -173,22 +174,26 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   store_lanes(out, out_ld, b.out, inverse, blind, rows, dim);
 }
 
-static int32_t flash_attention(nncuda_ctx *ctx, const nn_flash_attention_args *a) {
+NN_PLAIN static flash flash_attention_lay_out(const nn_flash_attention_args *a, nn_workspace *w) {
   const nn_attention_shape *s = &a->shape;
   const int64_t columns = whole(s->head_dim), pairs = s->batch * s->kv_heads;
   flash f = {.a = a, .query_blocks = ceil_div(s->q_len, QUERIES), .steps = ceil_div(s->kv_len, STEP_KEYS)};
   f.size = f.steps * STEP_KEYS * columns / PAIR;
   const int64_t units = QUERIES * (columns / PAIR + STEP_UNITS + STEP_KEYS + columns);
   f.workspace_size = round_up(units * (int64_t)sizeof(unit), 64);
-  const int64_t round = larger(1, smaller(pairs, PACKED_UNITS / (2 * f.size)));
-  f.workspace = nn_scratch(ctx, (size_t)(f.workspace_size * nn_threads(ctx)));
-  f.keys = nn_scratch(ctx, (size_t)(round * f.size) * sizeof(unit));
-  f.values = nn_scratch(ctx, (size_t)(round * f.size) * sizeof(unit));
-  if (!f.workspace || !f.keys || !f.values) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  f.round = larger(1, smaller(pairs, PACKED_UNITS / (2 * f.size)));
+  f.workspace = nn_take(w, (size_t)(f.workspace_size * w->machine->threads));
+  f.keys = nn_take(w, (size_t)(f.round * f.size) * sizeof(unit));
+  f.values = nn_take(w, (size_t)(f.round * f.size) * sizeof(unit));
+  return f;
+}
+
+static int32_t flash_attention(nncuda_ctx *ctx, const nn_flash_attention_args *a) {
+  const nn_attention_shape *s = &a->shape;
+  const int64_t pairs = s->batch * s->kv_heads;
+  flash f = flash_attention_lay_out(a, nn_workspace_of(ctx));
   for (f.first_pair = 0; f.first_pair < pairs; f.first_pair += f.pairs) {
-    f.pairs = smaller(round, pairs - f.first_pair);
+    f.pairs = smaller(f.round, pairs - f.first_pair);
     nn_parallel(ctx, f.pairs * f.steps, flash_pack_task, &f);
     nn_parallel(ctx, f.pairs * (s->heads / s->kv_heads) * f.query_blocks, flash_task, &f);
   }

@@ -11,7 +11,7 @@
 
 #include "attention_pack.h"
 
-#include "abi/attention.h"
+#include "abi/generated/attention.h"
 
 enum {
   TASKS_WANTED = 8,        /* with fewer heads than that, the queries of each are cut into pieces */
@@ -25,7 +25,8 @@ typedef struct gradients {
   float *partial;             /* dK and dV of each task, [kv_len][head_dim] each, or null */
   char *workspace;            /* of each worker, */
   int64_t workspace_size;     /* in bytes */
-  int64_t first_pair, pairs;  /* (sequence, key head) pairs in this round */
+  int64_t round;              /* (sequence, key head) pairs whose partial results are kept at a time */
+  int64_t first_pair, pairs;  /* those in this round */
   int64_t heads;              /* that a task takes, one after another */
   int64_t pieces, piece_rows; /* tasks a head, and queries a task and head */
   int64_t tasks;              /* a pair */
@@ -98,7 +99,7 @@ static void gradients_add_task(void *arg, int64_t i, int32_t worker) {
 }
 
 /* Cuts the queries into pieces of whole blocks of `block_rows`, of `heads` heads of a key head at a time. */
-NN_INLINE void gradients_cut(gradients *f, int64_t heads, int64_t block_rows) {
+NN_PLAIN NN_INLINE void gradients_cut(gradients *f, int64_t heads, int64_t block_rows) {
   const nn_attention_shape *s = &f->a->shape;
   const int64_t parts = ceil_div(s->heads / s->kv_heads, heads);
   f->heads = heads;
@@ -107,25 +108,24 @@ NN_INLINE void gradients_cut(gradients *f, int64_t heads, int64_t block_rows) {
   f->tasks = parts * f->pieces;
 }
 
-/* Runs `task` for all, with `workspace_size` bytes for each worker, and adds up what they leave. */
+/* Takes `workspace_size` bytes for each worker, and room for the partial results of a round. */
+NN_PLAIN NN_INLINE void gradients_take(gradients *f, nn_workspace *w) {
+  const nn_attention_shape *s = &f->a->shape;
+  f->workspace = nn_take(w, (size_t)(f->workspace_size * w->machine->threads));
+  f->round = s->batch * s->kv_heads;
+  if (f->tasks > 1) {
+    const int64_t pair_size = 2 * f->tasks * s->kv_len * s->head_dim;
+    f->round = larger(1, smaller(f->round, PARTIAL_ROUND / pair_size));
+    f->partial = nn_take(w, (size_t)(f->round * pair_size) * sizeof(float));
+  }
+}
+
+/* Runs `task` for all, and adds up what they leave. */
 static int32_t gradients_run(nncuda_ctx *ctx, gradients *f, void (*task)(void *, int64_t, int32_t)) {
   const nn_attention_shape *s = &f->a->shape;
   const int64_t pairs = s->batch * s->kv_heads;
-  f->workspace = nn_scratch(ctx, (size_t)(f->workspace_size * nn_threads(ctx)));
-  if (!f->workspace) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
-  int64_t round = pairs;
-  if (f->tasks > 1) {
-    const int64_t pair_size = 2 * f->tasks * s->kv_len * s->head_dim;
-    round = larger(1, smaller(pairs, PARTIAL_ROUND / pair_size));
-    f->partial = nn_scratch(ctx, (size_t)(round * pair_size) * sizeof(float));
-    if (!f->partial) {
-      return NNCUDA_ERROR_OUT_OF_MEMORY;
-    }
-  }
   for (f->first_pair = 0; f->first_pair < pairs; f->first_pair += f->pairs) {
-    f->pairs = smaller(round, pairs - f->first_pair);
+    f->pairs = smaller(f->round, pairs - f->first_pair);
     nn_parallel(ctx, f->pairs * f->tasks, task, f);
     if (f->partial) {
       nn_parallel(ctx, f->pairs * ceil_div(s->kv_len, ADD_KEYS), gradients_add_task, f);

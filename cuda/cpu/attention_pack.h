@@ -15,10 +15,10 @@ NN_INLINE split_factor split_double(double x) {
 }
 
 /* Floats of row panels over `rows` rows. */
-NN_INLINE int64_t row_panels_size(int64_t rows, int64_t dim) { return ceil_div(dim, NR) * NR * rows; }
+NN_PLAIN NN_INLINE int64_t row_panels_size(int64_t rows, int64_t dim) { return ceil_div(dim, NR) * NR * rows; }
 
 /* Floats of key panels over `keys` keys. */
-NN_INLINE int64_t key_panels_size(int64_t keys, int64_t dim) { return round_up(keys, NR) * dim; }
+NN_PLAIN NN_INLINE int64_t key_panels_size(int64_t keys, int64_t dim) { return round_up(keys, NR) * dim; }
 
 /* VF elements of a row of `dim`, from element d on; what lies beyond the row is zero. */
 NN_INLINE vf load_columns(const void *source, int64_t row, int64_t d, int64_t dim, int32_t dtype) {

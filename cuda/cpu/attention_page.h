@@ -42,15 +42,15 @@ typedef struct page_rows {
   int64_t row_bytes, dim;
 } page_rows;
 
-NN_INLINE int64_t page_height(int64_t rows) { return rows + TILE_ROWS_LOW; }
-NN_INLINE int64_t page_row_count(int64_t rows) { return round_up(rows + VF, VF); }
+NN_PLAIN NN_INLINE int64_t page_height(int64_t rows) { return rows + TILE_ROWS_LOW; }
+NN_PLAIN NN_INLINE int64_t page_row_count(int64_t rows) { return round_up(rows + VF, VF); }
 
 /* Floats of a page's part, or of what was merged. */
-NN_INLINE int64_t page_part_size(int64_t rows, int64_t dim) {
+NN_PLAIN NN_INLINE int64_t page_part_size(int64_t rows, int64_t dim) {
   return row_panels_size(page_height(rows), dim) + 2 * page_row_count(rows);
 }
 
-NN_INLINE int64_t page_space_size(int64_t rows, int64_t dim) {
+NN_PLAIN NN_INLINE int64_t page_space_size(int64_t rows, int64_t dim) {
   const int64_t height = page_height(rows);
   return row_panels_size(height, dim) + NR * dim + row_panels_size(NN_PAGE_TOKENS, dim) + height * PAGE_LD +
          2 * page_part_size(rows, dim) + 2 * page_row_count(rows);

@@ -8,7 +8,7 @@
  */
 #include "attention_page.h"
 
-#include "abi/attention.h"
+#include "abi/generated/attention.h"
 
 enum {
   TASK_ROWS = 96,
@@ -172,36 +172,49 @@ static int64_t cut(paged *f) {
   return largest;
 }
 
+/* Whether tasks should compute a page each, and whether there is room for what they leave. */
+static int32_t by_pages(const paged *f, int64_t threads) {
+  const int64_t parts = f->pages * f->a->kv_heads;
+  return threads > 1 && f->count * f->a->kv_heads < TASKS_A_WORKER * threads && f->pages > f->count &&
+         parts <= PARTS_FLOATS / f->part_size;
+}
+
+/* The sequences decide how many blocks there are, of how many rows and pages: for the most of each. */
+NN_PLAIN static paged lay_out(const nn_attention_decode_paged_args *a, nn_workspace *w) {
+  const int64_t threads = w->machine->threads, group = a->heads / a->kv_heads;
+  const int64_t blocks = a->tokens * group / TASK_ROWS + smaller(a->batch, a->tokens);
+  const int64_t largest = smaller(TASK_ROWS, a->tokens * group);
+  const int64_t few = smaller(blocks, ceil_div(TASKS_A_WORKER * threads, a->kv_heads));
+  const int64_t pages = smaller(a->max_pages, INT32_MAX / NN_PAGE_TOKENS + 1); /* more no length can count */
+  const int64_t part_size = round_up(page_part_size(largest, a->head_dim), 16);
+  paged f = {.a = a, .sequences = PAGED_SEQUENCES(a), .group = group};
+  f.workspace_size = round_up(page_space_size(largest, a->head_dim), 16);
+  f.blocks = nn_take(w, (size_t)blocks * sizeof *f.blocks);
+  f.workspace = nn_take(w, (size_t)(f.workspace_size * threads) * sizeof(float));
+  if (threads > 1) {
+    f.parts = nn_take(w, (size_t)smaller(few * pages * a->kv_heads * part_size, PARTS_FLOATS) * sizeof(float));
+  }
+  return f;
+}
+
+NN_WORKSPACE(flash_attention_paged) { lay_out(args, w); }
+
+NN_WORKSPACE(attention_decode_paged) { lay_out(args, w); }
+
 static int32_t paged_attention(nncuda_ctx *ctx, const nn_attention_decode_paged_args *a) {
-  paged f = {.a = a, .sequences = PAGED_SEQUENCES(a), .group = a->heads / a->kv_heads};
+  paged f = lay_out(a, nn_workspace_of(ctx));
   const int32_t status = check_sequences(ctx, &f.sequences, 1);
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
-  int64_t blocks = 0;
-  for (int64_t b = 0; b < a->batch; b++) {
-    blocks += ceil_div(rows_of(&f, b), TASK_ROWS);
-  }
-  if (blocks == 0) {
+  const int64_t largest = cut(&f);
+  if (f.count == 0) {
     return NNCUDA_SUCCESS;
   }
-  f.blocks = nn_scratch(ctx, (size_t)blocks * sizeof *f.blocks);
-  if (!f.blocks) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
-  const int64_t largest = cut(&f), threads = nn_threads(ctx), parts = f.pages * a->kv_heads;
   f.workspace_size = round_up(page_space_size(largest, a->head_dim), 16);
-  f.workspace = nn_scratch(ctx, (size_t)(f.workspace_size * threads) * sizeof(float));
   f.part_size = round_up(page_part_size(largest, a->head_dim), 16);
-  const int32_t few = threads > 1 && f.count * a->kv_heads < TASKS_A_WORKER * threads && f.pages > f.count;
-  if (few && parts <= PARTS_FLOATS / f.part_size) {
-    f.parts = nn_scratch(ctx, (size_t)(parts * f.part_size) * sizeof(float));
-  }
-  if (!f.workspace || (few && parts <= PARTS_FLOATS / f.part_size && !f.parts)) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
-  if (f.parts) {
-    nn_parallel(ctx, parts, page_task, &f);
+  if (by_pages(&f, nn_threads(ctx))) {
+    nn_parallel(ctx, f.pages * a->kv_heads, page_task, &f);
     nn_parallel(ctx, f.count * a->kv_heads, merge_task, &f);
   } else {
     nn_parallel(ctx, f.count * a->kv_heads, block_task, &f);

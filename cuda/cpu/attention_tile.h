@@ -41,10 +41,10 @@ enum {
   PACKED_ROUND = 1 << 19, /* floats of keys and values packed at a time: they stay in the cache, which gives 10 % */
 };
 
-NN_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-NN_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-NN_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-NN_INLINE int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+NN_PLAIN NN_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+NN_PLAIN NN_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+NN_PLAIN NN_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+NN_PLAIN NN_INLINE int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 /* Rows of the next tile when `left` rows are left; the last tile may reach beyond them, by less than TILE_ROWS_LOW. */
 NN_INLINE int64_t tile_rows(int64_t left) {

@@ -269,6 +269,7 @@ typedef struct sample_job {
   const nn_sample_args *args;
   sample_row *rows; /* [rows] when they are few, else one a worker */
   int64_t pieces;   /* of a row */
+  int32_t few;
 } sample_job;
 
 static void keys_piece(sample_row *w, int64_t piece) {
@@ -384,31 +385,39 @@ static int32_t check_options(nncuda_ctx *ctx, const nn_sample_args *a) {
   return NNCUDA_SUCCESS;
 }
 
+/* Few rows are worked on all at once, of many each worker has one. */
+NN_PLAIN static sample_job sample_lay_out(const nn_sample_args *a, nn_workspace *w) {
+  sample_job job = {.args = a, .pieces = (a->vocab + PIECE - 1) / PIECE};
+  job.few = a->rows < FEW_ROWS && job.pieces > 1;
+  const int64_t n = job.few ? a->rows : w->machine->threads;
+  job.rows = nn_take(w, (size_t)n * sizeof *job.rows);
+  for (int64_t i = 0; i < n; i++) {
+    sample_row row = {.logits = a->logits, .first = i * a->vocab, .vocab = a->vocab, .dtype = a->dtype};
+    row.keys = nn_take(w, (size_t)a->vocab * sizeof *row.keys);
+    row.most = nn_take(w, (size_t)job.pieces * sizeof *row.most);
+    row.weights = nn_take(w, (size_t)a->vocab * sizeof *row.weights);
+    row.list = nn_take(w, (size_t)a->vocab * sizeof *row.list);
+    row.buckets = nn_take(w, BUCKETS * sizeof *row.buckets);
+    if (job.rows != NULL) {
+      job.rows[i] = row;
+    }
+  }
+  return job;
+}
+
+NN_WORKSPACE(sample) { sample_lay_out(args, w); }
+
+NN_WORKSPACE(topk_sample) { sample_lay_out(args, w); }
+
+NN_WORKSPACE(topp_sample) { sample_lay_out(args, w); }
+
 static int32_t sample_rows(nncuda_ctx *ctx, const nn_sample_args *a) {
   const int32_t status = check_options(ctx, a);
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
-  sample_job job = {.args = a, .pieces = (a->vocab + PIECE - 1) / PIECE};
-  const int few = a->rows < FEW_ROWS && job.pieces > 1;
-  const int64_t n = few ? a->rows : nn_threads(ctx);
-  job.rows = nn_scratch(ctx, (size_t)n * sizeof *job.rows);
-  if (job.rows == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    sample_row *w = &job.rows[i];
-    *w = (sample_row){.logits = a->logits, .first = i * a->vocab, .vocab = a->vocab, .dtype = a->dtype};
-    w->keys = nn_scratch(ctx, (size_t)a->vocab * sizeof *w->keys);
-    w->most = nn_scratch(ctx, (size_t)job.pieces * sizeof *w->most);
-    w->weights = nn_scratch(ctx, (size_t)a->vocab * sizeof *w->weights);
-    w->list = nn_scratch(ctx, (size_t)a->vocab * sizeof *w->list);
-    w->buckets = nn_scratch(ctx, BUCKETS * sizeof *w->buckets);
-    if (w->keys == NULL || w->most == NULL || w->weights == NULL || w->list == NULL || w->buckets == NULL) {
-      return NNCUDA_ERROR_OUT_OF_MEMORY;
-    }
-  }
-  if (few) {
+  sample_job job = sample_lay_out(a, nn_workspace_of(ctx));
+  if (job.few) {
     nn_parallel(ctx, a->rows * job.pieces, keys_task, &job);
     nn_parallel(ctx, a->rows, settle_task, &job);
     nn_parallel(ctx, a->rows * job.pieces, weights_task, &job);
@@ -463,14 +472,18 @@ static void argmax_task(void *arg, int64_t i, int32_t worker) {
   NN_SWITCH_DTYPE(job->args->dtype, argmax_piece(job, i, DT));
 }
 
+NN_PLAIN static argmax_job argmax_lay_out(const nn_argmax_args *a, nn_workspace *w) {
+  argmax_job job = {.args = a, .pieces = (a->vocab + PIECE - 1) / PIECE};
+  job.most = nn_take(w, (size_t)(a->rows * job.pieces) * sizeof *job.most);
+  job.index = nn_take(w, (size_t)(a->rows * job.pieces) * sizeof *job.index);
+  return job;
+}
+
+NN_WORKSPACE(argmax) { argmax_lay_out(args, w); }
+
 int32_t NN_KERNEL(argmax)(nncuda_ctx *ctx, const void *args) {
   const nn_argmax_args *a = args;
-  argmax_job job = {.args = a, .pieces = (a->vocab + PIECE - 1) / PIECE};
-  job.most = nn_scratch(ctx, (size_t)(a->rows * job.pieces) * sizeof *job.most);
-  job.index = nn_scratch(ctx, (size_t)(a->rows * job.pieces) * sizeof *job.index);
-  if (job.most == NULL || job.index == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  argmax_job job = argmax_lay_out(a, nn_workspace_of(ctx));
   nn_parallel(ctx, a->rows * job.pieces, argmax_task, &job);
   for (int64_t r = 0; r < a->rows; r++) {
     const float *most = job.most + r * job.pieces;

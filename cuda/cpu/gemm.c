@@ -302,74 +302,80 @@ static int32_t check_offsets(nncuda_ctx *ctx, const nn_gemm_args *x) {
   return NNCUDA_SUCCESS;
 }
 
+/* A residual in place, with nothing between it and the sum, is beta = 1. */
+NN_PLAIN static nn_gemm_args simplified(const nn_gemm_args *args) {
+  nn_gemm_args x = *args;
+  if (x.residual == x.c && x.activation == NNCUDA_ACTIVATION_NONE && x.bias == NULL) {
+    x.residual = NULL;
+    x.beta = 1.0f;
+  }
+  return x;
+}
+
+/* Whether all products of a job, or those of ragged m with few rows, go one row of B at a time. */
+NN_PLAIN static int32_t all_few(const nn_gemm_args *x) { return x->ragged != NN_GEMM_RAGGED_K && x->m <= FEW_ROWS; }
+NN_PLAIN static int32_t some_few(const nn_gemm_args *x) { return x->ragged == NN_GEMM_RAGGED_M || all_few(x); }
+
+/* The job of the other products. What depends on data, groups that have rows and their k, is taken at its most. */
+NN_PLAIN static gemm_job lay_out(const nn_gemm_args *x, nn_workspace *w) {
+  gemm_job job = {.args = x};
+  /* A large C is better written once, past the caches, than added to: while few blocks of k keep the sums waiting. */
+  const int32_t once = x->beta == 0.0f && x->m * x->n >= STREAM_BYTES / 4 && depth_of(x->k).blocks <= 2;
+  job.add = x->dtype_c == NNCUDA_F32 && x->alpha == 1.0f && (x->beta == 0.0f || x->beta == 1.0f) && !once &&
+            x->bias == NULL && x->residual == NULL && x->activation == NNCUDA_ACTIVATION_NONE;
+  const int64_t m = x->ragged == NN_GEMM_RAGGED_M ? nn_ceil_div(x->m, x->count) : x->m;
+  const int64_t k = x->ragged == NN_GEMM_RAGGED_K ? nn_ceil_div(x->k, x->count) : x->k;
+  gemm_cut(&job, m, x->n, k, w->machine->threads);
+  gemm_lay_out(&job);
+  if (x->ragged == NN_GEMM_RAGGED_M) {
+    job.first_block = nn_take(w, (size_t)(x->count + 1) * sizeof *job.first_block);
+  }
+  if (job.share) {
+    const gemm_depth depth = depth_of(x->k);
+    job.shared_step = depth.units * depth.blocks * nn_round_up(x->n, NR);
+    job.shared = nn_take(w, (size_t)(job.shared_step * x->count) * sizeof(float));
+  }
+  job.scratch = nn_take(w, (size_t)(job.scratch_step * w->machine->threads));
+  return job;
+}
+
+NN_PLAIN static void run_lay_out(const nn_gemm_args *args, nn_workspace *w) {
+  const nn_gemm_args x = simplified(args);
+  if (some_few(&x)) {
+    NN_KERNEL(gemm_few_rows_lay_out)(&x, w);
+  }
+  if (!all_few(&x)) {
+    lay_out(&x, w);
+  }
+}
+
 static int32_t run(nncuda_ctx *ctx, const nn_gemm_args *args) {
-  nn_gemm_args own = *args;
-  const nn_gemm_args *x = &own;
+  const nn_gemm_args own = simplified(args), *x = &own;
   if (x->ragged != NN_GEMM_EVEN) {
     const int32_t status = check_offsets(ctx, x);
     if (status != NNCUDA_SUCCESS) {
       return status;
     }
   }
-  /* A residual in place, with nothing between it and the sum, is beta = 1. */
-  if (own.residual == own.c && own.activation == NNCUDA_ACTIVATION_NONE && own.bias == NULL) {
-    own.residual = NULL;
-    own.beta = 1.0f;
+  if (some_few(x)) { /* a token's few experts above all */
+    NN_KERNEL(gemm_few_rows)(ctx, x);
   }
-  if (x->ragged == NN_GEMM_EVEN && x->m <= FEW_ROWS) {
-    return NN_KERNEL(gemm_few_rows)(ctx, x);
+  if (all_few(x)) {
+    return NNCUDA_SUCCESS;
   }
-  if (x->ragged == NN_GEMM_RAGGED_M) { /* a token's few experts above all */
-    const int32_t status = NN_KERNEL(gemm_few_rows)(ctx, x);
-    if (status != NNCUDA_SUCCESS || x->m <= FEW_ROWS) {
-      return status;
-    }
-  }
-  gemm_job job = {.args = x};
-  /* A large C is better written once, past the caches, than added to: while few blocks of k keep the sums waiting. */
-  const int32_t once = x->beta == 0.0f && x->m * x->n >= STREAM_BYTES / 4 && depth_of(x->k).blocks <= 2;
-  job.add = x->dtype_c == NNCUDA_F32 && x->alpha == 1.0f && (x->beta == 0.0f || x->beta == 1.0f) && !once &&
-            x->bias == NULL && x->residual == NULL && x->activation == NNCUDA_ACTIVATION_NONE;
-  int64_t m = x->m, k = x->k, block_rows;
-  int64_t longest = k;
+  gemm_job job = lay_out(x, nn_workspace_of(ctx));
+  int64_t block_rows = job.m_blocks * x->count;
   if (x->ragged == NN_GEMM_RAGGED_M) {
-    m = nn_ceil_div(m, x->count);
-  } else if (x->ragged == NN_GEMM_RAGGED_K) {
-    k = nn_ceil_div(k, x->count);
-    longest = 0;
-    for (int64_t i = 0; i < x->count; i++) {
-      const int64_t length = x->offsets[i + 1] - x->offsets[i];
-      longest = length > longest ? length : longest;
-    }
-  }
-  gemm_cut(&job, m, x->n, k, nn_threads(ctx));
-  block_rows = job.m_blocks * x->count;
-  if (x->ragged == NN_GEMM_RAGGED_M) {
-    int64_t *first = nn_scratch(ctx, (size_t)(x->count + 1) * sizeof *first);
-    if (first == NULL) {
-      return NNCUDA_ERROR_OUT_OF_MEMORY;
-    }
+    int64_t *first = job.first_block;
     first[0] = 0;
     for (int64_t i = 0; i < x->count; i++) {
       const int64_t rows = x->offsets[i + 1] - x->offsets[i];
       first[i + 1] = first[i] + (rows > FEW_ROWS ? nn_ceil_div(rows, job.m_block) : 0);
     }
-    job.first_block = first;
     block_rows = first[x->count];
   }
-  gemm_lay_out(&job, longest);
   if (job.share) {
-    const gemm_depth depth = depth_of(x->k);
-    job.shared_step = depth.units * depth.blocks * nn_round_up(x->n, NR);
-    job.shared = nn_scratch(ctx, (size_t)(job.shared_step * x->count) * sizeof(float));
-    if (job.shared == NULL) {
-      return NNCUDA_ERROR_OUT_OF_MEMORY;
-    }
     nn_parallel(ctx, nn_ceil_div(x->n, PACK_COLUMNS) * x->count, pack_task, &job);
-  }
-  job.scratch = nn_scratch(ctx, (size_t)(job.scratch_step * nn_threads(ctx)));
-  if (job.scratch == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
   }
   nn_parallel(ctx, block_rows * job.n_blocks, gemm_task, &job);
   return NNCUDA_SUCCESS;
@@ -381,10 +387,19 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_args *args) {
   int32_t NN_JOIN3(avx512, op, )(nncuda_ctx * ctx, const void *args);                                                  \
   int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) {                                                          \
     return ((const nn_gemm_args *)args)->dtype == NNCUDA_BF16 ? run(ctx, args) : NN_JOIN3(avx512, op, )(ctx, args);    \
+  }                                                                                                                    \
+  NN_PLAIN void NN_WORKSPACE_OF(avx512, op)(const void *args, nn_workspace *w);                                        \
+  NN_WORKSPACE(op) {                                                                                                   \
+    if (((const nn_gemm_args *)args)->dtype == NNCUDA_BF16) {                                                          \
+      run_lay_out(args, w);                                                                                            \
+    } else {                                                                                                           \
+      NN_WORKSPACE_OF(avx512, op)(args, w);                                                                            \
+    }                                                                                                                  \
   }
 #else
 #define GEMM_KERNEL(op)                                                                                                \
-  int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) { return run(ctx, args); }
+  int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) { return run(ctx, args); }                                 \
+  NN_WORKSPACE(op) { run_lay_out(args, w); }
 #endif
 
 GEMM_KERNEL(gemm)

@@ -80,7 +80,7 @@ typedef struct gemm_job {
   const nn_gemm_args *args;
   int64_t m_block, n_block;   /* rows and columns of C in a task: whole panels */
   int64_t m_blocks, n_blocks; /* in a product */
-  const int64_t *first_block; /* [count + 1] when m is ragged: block rows before each group */
+  int64_t *first_block;       /* [count + 1] when m is ragged: block rows before each group */
   int32_t add;                /* C (f32) is the accumulator itself; with beta = 1 the first block adds to it, too */
   char *scratch;
   /* In bytes: a worker's share of scratch, and where in it its panel of A and its unfinished sums begin, behind its B.
@@ -103,10 +103,6 @@ typedef struct gemm_job {
 #define GEMM_SWITCH_DTYPE(dtype, statement) NN_SWITCH_DTYPE(dtype, statement)
 #define GEMM_CALL_PER_DTYPE(dtype, name, arguments) NN_CALL_PER_DTYPE(dtype, name, arguments)
 #endif
-
-NN_INLINE int64_t nn_min(int64_t a, int64_t b) { return a < b ? a : b; }
-NN_INLINE int64_t nn_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-NN_INLINE int64_t nn_round_up(int64_t a, int64_t b) { return nn_ceil_div(a, b) * b; }
 
 /* c + a * b over one unit. */
 NN_INLINE vf unit_dot(vf a, vf b, vf c) {
@@ -144,8 +140,9 @@ NN_INLINE gemm_product gemm_product_at(const nn_gemm_args *x, int64_t i) {
 /* Products of at most this many rows go one row of B at a time, unpacked: they wait for memory, not for arithmetic. */
 enum { FEW_ROWS = 8 };
 
-/* gemm_vector.c: all products of the job, or of ragged m those groups that have at most FEW_ROWS rows. A row's bits so
- * depend on how many rows its product has, never on the threads. */
-int32_t NN_KERNEL(gemm_few_rows)(nncuda_ctx *ctx, const nn_gemm_args *args);
+/* gemm_vector.c: all products of the job, or of ragged m those groups that have at most FEW_ROWS rows, and their
+ * workspace. A row's bits so depend on how many rows its product has, never on the threads. */
+void NN_KERNEL(gemm_few_rows)(nncuda_ctx *ctx, const nn_gemm_args *args);
+NN_PLAIN void NN_KERNEL(gemm_few_rows_lay_out)(const nn_gemm_args *args, nn_workspace *w);
 
 #endif

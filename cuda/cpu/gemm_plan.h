@@ -11,7 +11,7 @@ typedef struct gemm_depth {
   int64_t blocks; /* in all */
 } gemm_depth;
 
-NN_INLINE gemm_depth depth_of(int64_t k) {
+NN_PLAIN NN_INLINE gemm_depth depth_of(int64_t k) {
   const int64_t units = nn_ceil_div(k, UNIT), blocks = nn_ceil_div(units, DEPTH);
   if (blocks == 0) {
     return (gemm_depth){0};
@@ -21,7 +21,7 @@ NN_INLINE gemm_depth depth_of(int64_t k) {
 }
 
 /* Blocks of k whose packed B is kept at once. */
-NN_INLINE int64_t blocks_kept(const gemm_depth *depth, int64_t n_block) {
+NN_PLAIN NN_INLINE int64_t blocks_kept(const gemm_depth *depth, int64_t n_block) {
   const int64_t most = BLOCK_BYTES / 4 / (depth->units * n_block);
   return most < 1 ? 1 : nn_min(most, depth->blocks);
 }
@@ -32,10 +32,10 @@ NN_INLINE int64_t panel_rows(int64_t rows) { return nn_round_up(rows, TILE_ROWS)
 NN_INLINE int64_t panel_width(int64_t columns) { return nn_round_up(nn_min(columns, NR), VF); }
 /* Rows of A at a time: where k runs across its rows, several panels are packed at once, so that a row is read for more
  * than a line. */
-NN_INLINE int64_t group_rows(const nn_gemm_args *x) { return x->trans_a ? GROUP * A_LANES : MR; }
+NN_PLAIN NN_INLINE int64_t group_rows(const nn_gemm_args *x) { return x->trans_a ? GROUP * A_LANES : MR; }
 
 /* Tiles can read rows of A as they lie, from anywhere, when these hold whole units. */
-NN_INLINE int32_t reads_in_place(const nn_gemm_args *x, int32_t dtype) {
+NN_PLAIN NN_INLINE int32_t reads_in_place(const nn_gemm_args *x, int32_t dtype) {
   return !x->trans_a && dtype == (UNIT == 1 ? NNCUDA_F32 : NNCUDA_BF16) && x->lda % UNIT == 0;
 }
 
@@ -45,7 +45,7 @@ NN_INLINE int32_t reads_in_place(const nn_gemm_args *x, int32_t dtype) {
  * packs B for itself, or B was packed once for all, which costs memory, a second start of the threads and another trip
  * through the caches. The cheapest cut is taken. Costs are cycles a unit of k; those of packing were measured.
  */
-static void gemm_cut(gemm_job *job, int64_t m, int64_t n, int64_t k, int64_t threads) {
+NN_PLAIN static void gemm_cut(gemm_job *job, int64_t m, int64_t n, int64_t k, int64_t threads) {
   const nn_gemm_args *x = job->args;
   const double a_cost = reads_in_place(x, x->dtype) ? 0.2 : 1.0; /* or packed */
   const double b_cost = x->trans_b ? 1.0 : 0.8, b_reread = 0.2, start = 16e3;
@@ -94,9 +94,9 @@ static void gemm_cut(gemm_job *job, int64_t m, int64_t n, int64_t k, int64_t thr
   }
 }
 
-/* Bytes that a worker needs, and where its parts lie. */
-static void gemm_lay_out(gemm_job *job, int64_t longest_k) {
-  const gemm_depth depth = depth_of(longest_k);
+/* Bytes that a worker needs, and where its parts lie: for a product of all k, which one group may have. */
+NN_PLAIN static void gemm_lay_out(gemm_job *job) {
+  const gemm_depth depth = depth_of(job->args->k);
   const int64_t all = depth.units * depth.blocks * job->n_block;
   const int64_t one = nn_min(depth.units * depth.blocks, DEPTH) * job->n_block;
   int64_t block = one > BLOCK_BYTES / 4 ? one : BLOCK_BYTES / 4;
@@ -108,7 +108,10 @@ static void gemm_lay_out(gemm_job *job, int64_t longest_k) {
   job->partial_at = job->panel_at + nn_round_up(panels * PANEL * 4, 64);
   job->scratch_step = job->partial_at;
   if (!job->add && depth.blocks > 1) {
-    job->scratch_step += nn_round_up((passing ? group_rows(job->args) : job->m_block) * job->n_block * 4, 64);
+    const int64_t group = group_rows(job->args), all_rows = passing ? group : job->m_block;
+    /* A shorter k may pass where the longest does not. */
+    const int64_t rows = job->args->ragged == NN_GEMM_RAGGED_K && group > all_rows ? group : all_rows;
+    job->scratch_step += nn_round_up(rows * job->n_block * 4, 64);
   }
   /* Workers' parts must not share lines, nor lie a power of two apart and so in the same sets of a cache. */
   job->scratch_step = nn_round_up(job->scratch_step, 4096) + 64 * 5;

@@ -16,7 +16,7 @@ enum {
 typedef struct few_rows_job {
   const nn_gemm_args *x;
   float *a;           /* [rows of all products][units] */
-  const int64_t *at;  /* [count] the row of `a` where a product's begin, or -1: not taken here; null: product * m */
+  int64_t *at;        /* [count] the row of `a` where a product's begin, or -1: not taken here; null: product * m */
   int64_t units;      /* padded to whole vectors */
   int64_t n_task;     /* columns of C a task */
   int64_t tasks_each; /* a product */
@@ -267,25 +267,25 @@ static int64_t place_rows(const nn_gemm_args *x, int64_t *at) {
   return rows;
 }
 
-int32_t NN_KERNEL(gemm_few_rows)(nncuda_ctx *ctx, const nn_gemm_args *args) {
-  few_rows_job job = {.x = args, .units = nn_round_up(nn_ceil_div(args->k, UNIT), VF)};
-  int64_t rows = args->count * args->m;
-  if (args->ragged == NN_GEMM_RAGGED_M) {
-    int64_t *at = nn_scratch(ctx, (size_t)args->count * sizeof *at);
-    if (at == NULL) {
-      return NNCUDA_ERROR_OUT_OF_MEMORY;
-    }
-    rows = place_rows(args, at);
-    job.at = at;
+/* For as many rows as there can be. */
+NN_PLAIN static few_rows_job lay_out(const nn_gemm_args *x, nn_workspace *w) {
+  few_rows_job job = {.x = x, .units = nn_round_up(nn_ceil_div(x->k, UNIT), VF)};
+  int64_t most = x->count * x->m;
+  if (x->ragged == NN_GEMM_RAGGED_M) {
+    job.at = nn_take(w, (size_t)x->count * sizeof *job.at);
+    most = nn_min(x->m, FEW_ROWS * x->count);
   }
-  /* For as many as there can be: what a call takes follows from its sizes. */
-  const int64_t most = args->ragged == NN_GEMM_RAGGED_M ? nn_min(args->m, FEW_ROWS * args->count) : rows;
-  job.a = nn_scratch(ctx, (size_t)(most * job.units) * sizeof(float));
-  if (job.a == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  job.a = nn_take(w, (size_t)(most * job.units) * sizeof(float));
+  return job;
+}
+
+NN_PLAIN void NN_KERNEL(gemm_few_rows_lay_out)(const nn_gemm_args *args, nn_workspace *w) { lay_out(args, w); }
+
+void NN_KERNEL(gemm_few_rows)(nncuda_ctx *ctx, const nn_gemm_args *args) {
+  few_rows_job job = lay_out(args, nn_workspace_of(ctx));
+  const int64_t rows = args->ragged == NN_GEMM_RAGGED_M ? place_rows(args, job.at) : args->count * args->m;
   if (rows == 0) {
-    return NNCUDA_SUCCESS;
+    return;
   }
   for (int64_t i = 0; i < args->count && rows <= FEW_ROWS; i++) {
     widen_task(&job, i, 0);
@@ -300,5 +300,4 @@ int32_t NN_KERNEL(gemm_few_rows)(nncuda_ctx *ctx, const nn_gemm_args *args) {
   }
   job.tasks_each = nn_ceil_div(args->n, job.n_task);
   nn_parallel(ctx, args->count * job.tasks_each, args->trans_b ? along_task : across_task, &job);
-  return NNCUDA_SUCCESS;
 }

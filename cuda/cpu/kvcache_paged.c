@@ -2,7 +2,7 @@
 #include "paged_cache.h"
 #include "quant_encode.h"
 
-#include "abi/kvcache.h"
+#include "abi/generated/kvcache.h"
 
 /* Elements a task converts, about. */
 enum { APPEND_ELEMENTS = 1 << 13 };
@@ -75,6 +75,13 @@ static void append_paged_task(void *arg, int64_t i, int32_t worker) {
   NN_SWITCH_PAGE(p->a->format, NN_SWITCH_DTYPE(p->a->dtype, append_tokens(p, begin, end, FORMAT, DT)));
 }
 
+/* The sequence of each token. */
+NN_PLAIN static int32_t *append_lay_out(const nn_kv_append_paged_args *a, nn_workspace *w) {
+  return nn_take(w, (size_t)a->tokens * sizeof(int32_t));
+}
+
+NN_WORKSPACE(kv_append_paged) { append_lay_out(args, w); }
+
 int32_t NN_KERNEL(kv_append_paged)(nncuda_ctx *ctx, const void *args) {
   const nn_kv_append_paged_args *a = args;
   append_paged p = {.a = a, .sequences = PAGED_SEQUENCES(a)};
@@ -88,10 +95,7 @@ int32_t NN_KERNEL(kv_append_paged)(nncuda_ctx *ctx, const void *args) {
   }
   p.row_bytes = nn_format_row_bytes(a->format, a->head_dim);
   p.rows = 1 + APPEND_ELEMENTS / (a->kv_heads * a->head_dim);
-  p.sequence = nn_scratch(ctx, (size_t)p.last * sizeof *p.sequence);
-  if (!p.sequence) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  p.sequence = append_lay_out(a, nn_workspace_of(ctx));
   for (int64_t b = 0; b < a->batch; b++) {
     for (int64_t t = a->offsets[b]; t < a->offsets[b + 1]; t++) {
       p.sequence[t] = (int32_t)b;

@@ -4,7 +4,7 @@
  * and the sum so far is rescaled when the maximum has grown. (Milakov and Gimelshein 2018, "Online normalizer
  * calculation for softmax", algorithm 3)
  */
-#include "abi/loss.h"
+#include "abi/generated/loss.h"
 
 #include "reduce.h"
 #include "span.h"
@@ -94,17 +94,20 @@ static void forward_task(void *arg, int64_t i, int32_t worker) {
   NN_SWITCH_DTYPE(job->args->dtype, forward_rows(job, begin, end, DT));
 }
 
+NN_PLAIN static forward_job forward_lay_out(const nn_cross_entropy_forward_args *a, nn_workspace *w) {
+  return (forward_job){
+      .args = a, .rows = a->vocab < TASK ? TASK / a->vocab : 1, .losses = nn_take(w, (size_t)a->rows * sizeof(double))};
+}
+
+NN_WORKSPACE(cross_entropy_forward) { forward_lay_out(args, w); }
+
 int32_t NN_KERNEL(cross_entropy_forward)(nncuda_ctx *ctx, const void *args) {
   const nn_cross_entropy_forward_args *a = args;
   const int32_t status = check_targets(ctx, a->targets, a->rows, a->vocab, a->ignore_index);
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
-  forward_job job = {.args = a, .rows = a->vocab < TASK ? TASK / a->vocab : 1};
-  job.losses = nn_scratch(ctx, (size_t)a->rows * sizeof(double));
-  if (job.losses == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  forward_job job = forward_lay_out(a, nn_workspace_of(ctx));
   nn_parallel(ctx, (a->rows + job.rows - 1) / job.rows, forward_task, &job);
   double sum = 0.0;
   int32_t count = 0;
@@ -204,13 +207,18 @@ static void aux_forward_task(void *arg, int64_t i, int32_t worker) {
   }
 }
 
+NN_PLAIN static int64_t aux_tasks(int64_t tokens) { return (tokens + AUX_TOKENS - 1) / AUX_TOKENS; }
+
+NN_PLAIN static aux_job aux_lay_out(const nn_aux_loss_forward_args *a, nn_workspace *w) {
+  return (aux_job){.args = a, .sums = nn_take(w, (size_t)(aux_tasks(a->tokens) * a->experts) * sizeof(double))};
+}
+
+NN_WORKSPACE(aux_loss_forward) { aux_lay_out(args, w); }
+
 int32_t NN_KERNEL(aux_loss_forward)(nncuda_ctx *ctx, const void *args) {
   const nn_aux_loss_forward_args *a = args;
-  const int64_t tasks = (a->tokens + AUX_TOKENS - 1) / AUX_TOKENS;
-  aux_job job = {.args = a, .sums = nn_scratch(ctx, (size_t)(tasks * a->experts) * sizeof(double))};
-  if (job.sums == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  const int64_t tasks = aux_tasks(a->tokens);
+  aux_job job = aux_lay_out(a, nn_workspace_of(ctx));
   nn_parallel(ctx, tasks, aux_forward_task, &job);
   double loss = 0.0;
   for (int64_t e = 0; e < a->experts; e++) {
@@ -239,18 +247,21 @@ static void aux_backward_task(void *arg, int64_t i, int32_t worker) {
   }
 }
 
+NN_PLAIN static float *aux_backward_lay_out(const nn_aux_loss_backward_args *a, nn_workspace *w) {
+  return nn_take(w, (size_t)a->experts * sizeof(float));
+}
+
+NN_WORKSPACE(aux_loss_backward) { aux_backward_lay_out(args, w); }
+
 int32_t NN_KERNEL(aux_loss_backward)(nncuda_ctx *ctx, const void *args) {
   const nn_aux_loss_backward_args *a = args;
-  float *row = nn_scratch(ctx, (size_t)a->experts * sizeof(float));
-  if (row == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  float *row = aux_backward_lay_out(a, nn_workspace_of(ctx));
   const double factor = (double)*a->grad_scale * (double)a->alpha / ((double)a->tokens * (double)a->tokens);
   for (int64_t e = 0; e < a->experts; e++) {
     row[e] = (float)(factor * (double)a->counts[e]);
   }
   aux_backward_job job = {.args = a, .row = row};
-  nn_parallel(ctx, (a->tokens + AUX_TOKENS - 1) / AUX_TOKENS, aux_backward_task, &job);
+  nn_parallel(ctx, aux_tasks(a->tokens), aux_backward_task, &job);
   return NNCUDA_SUCCESS;
 }
 

@@ -2,7 +2,7 @@
  * Mixture of experts: a stable counting sort of the slots by expert, and the moves between token order and row order.
  * The moves are bound by memory: each output row is written once, by one task, in one pass over what it needs.
  */
-#include "abi/moe.h"
+#include "abi/generated/moe.h"
 
 #include "span.h"
 
@@ -17,7 +17,7 @@ enum {
 
 typedef struct plan_job {
   const nn_moe_plan_args *args;
-  int64_t slots, piece, limit;
+  int64_t slots, piece, pieces, limit;
   int32_t *ranks; /* [pieces, experts]: slots of an expert in a piece, then the rank of the first of them */
   int64_t *bad;   /* [pieces]: first slot with an expert out of range, or -1 */
 } plan_job;
@@ -62,17 +62,22 @@ static void place_task(void *arg, int64_t i, int32_t worker) {
   }
 }
 
-int32_t NN_KERNEL(moe_plan)(nncuda_ctx *ctx, const void *args) {
-  const nn_moe_plan_args *a = args;
+NN_PLAIN static plan_job plan_lay_out(const nn_moe_plan_args *a, nn_workspace *w) {
   plan_job job = {.args = a, .slots = a->tokens * a->k};
   job.limit = a->capacity == 0 || a->capacity > job.slots ? job.slots : a->capacity;
   job.piece = 4 * a->experts > PIECE ? 4 * a->experts : PIECE; /* so that the counts are no more than the slots */
-  const int64_t pieces = (job.slots + job.piece - 1) / job.piece;
-  job.bad = nn_scratch(ctx, (size_t)pieces * sizeof *job.bad);
-  job.ranks = nn_scratch(ctx, (size_t)(pieces * a->experts) * sizeof *job.ranks);
-  if (job.bad == NULL || job.ranks == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  job.pieces = (job.slots + job.piece - 1) / job.piece;
+  job.bad = nn_take(w, (size_t)job.pieces * sizeof *job.bad);
+  job.ranks = nn_take(w, (size_t)(job.pieces * a->experts) * sizeof *job.ranks);
+  return job;
+}
+
+NN_WORKSPACE(moe_plan) { plan_lay_out(args, w); }
+
+int32_t NN_KERNEL(moe_plan)(nncuda_ctx *ctx, const void *args) {
+  const nn_moe_plan_args *a = args;
+  plan_job job = plan_lay_out(a, nn_workspace_of(ctx));
+  const int64_t pieces = job.pieces;
   nn_parallel(ctx, pieces, count_task, &job);
   for (int64_t i = 0; i < pieces; i++) {
     if (job.bad[i] >= 0) {
@@ -186,6 +191,13 @@ static int32_t invert(const int32_t *row_slot, int64_t n, int32_t *slot_row) {
   return !twice;
 }
 
+/* The row of each slot. */
+NN_PLAIN static int32_t *gather_lay_out(const nn_moe_gather_args *a, nn_workspace *w) {
+  return nn_take(w, (size_t)(a->tokens * a->k) * sizeof(int32_t));
+}
+
+NN_WORKSPACE(moe_gather) { gather_lay_out(args, w); }
+
 int32_t NN_KERNEL(moe_gather)(nncuda_ctx *ctx, const void *args) {
   const nn_moe_gather_args *a = args;
   const int64_t rows = a->tokens * a->k;
@@ -195,10 +207,7 @@ int32_t NN_KERNEL(moe_gather)(nncuda_ctx *ctx, const void *args) {
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
-  int32_t *slot_row = nn_scratch(ctx, (size_t)rows * sizeof *slot_row);
-  if (slot_row == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  int32_t *slot_row = gather_lay_out(a, nn_workspace_of(ctx));
   job.slot_row = invert(a->row_slot, rows, slot_row) ? slot_row : NULL;
   const int32_t words = job.bytes % 4 == 0 && (uintptr_t)a->x % 4 == 0 && (uintptr_t)a->y % 4 == 0;
   job.stream = words && nn_worth_streaming(rows * a->dim, a->dtype);

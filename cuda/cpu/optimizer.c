@@ -1,4 +1,4 @@
-#include "abi/optimizer.h"
+#include "abi/generated/optimizer.h"
 
 #include "abi/elementwise.h"
 #include "optimizer_adamw.h"
@@ -100,13 +100,17 @@ static void norm_task(void *arg, int64_t piece, int32_t worker) {
   NN_SWITCH_DTYPE(job->a.dtype, job->partial[piece] = sum_of_squares(job->a.grad, begin, end, DT));
 }
 
+NN_PLAIN static int64_t norm_pieces(int64_t n) { return (n + NN_CHUNK - 1) / NN_CHUNK; }
+
+NN_PLAIN static norm_job norm_lay_out(const nn_grad_norm_args *a, nn_workspace *w) {
+  return (norm_job){.a = *a, .partial = nn_take(w, (size_t)norm_pieces(a->n) * sizeof(double))};
+}
+
+NN_WORKSPACE(grad_norm) { norm_lay_out(args, w); }
+
 int32_t NN_KERNEL(grad_norm)(nncuda_ctx *ctx, const void *args) {
-  norm_job job = {.a = *(const nn_grad_norm_args *)args};
-  const int64_t pieces = (job.a.n + NN_CHUNK - 1) / NN_CHUNK;
-  job.partial = nn_scratch(ctx, (size_t)pieces * sizeof *job.partial);
-  if (job.partial == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  norm_job job = norm_lay_out(args, nn_workspace_of(ctx));
+  const int64_t pieces = norm_pieces(job.a.n);
   nn_parallel(ctx, pieces, norm_task, &job);
   double sum = 0.0;
   for (int64_t i = 0; i < pieces; i++) {

@@ -21,7 +21,7 @@ static int64_t task_begin(int64_t task, int64_t n, int64_t *end) {
   return begin;
 }
 
-static int64_t tasks_of(int64_t n) { return (n + NN_CHUNK - 1) / NN_CHUNK; }
+NN_PLAIN static int64_t tasks_of(int64_t n) { return (n + NN_CHUNK - 1) / NN_CHUNK; }
 
 NN_INLINE void decode_piece(int32_t format, const void *from, int64_t n, void *y, int64_t at, int32_t dtype) {
   if (dtype == NNCUDA_F32) {
@@ -103,10 +103,6 @@ static void check_task(void *arg, int64_t task, int32_t worker) {
 
 static int32_t check_finite(nncuda_ctx *ctx, const nn_quantize_args *a, run *r) {
   const int64_t tasks = tasks_of(r->n);
-  r->bad = nn_scratch(ctx, (size_t)tasks);
-  if (r->bad == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
   nn_parallel(ctx, tasks, check_task, r);
   const uint8_t *first = memchr(r->bad, 1, (size_t)tasks);
   if (first == NULL) {
@@ -176,9 +172,17 @@ static void quantize_task(void *arg, int64_t task, int32_t worker) {
   }
 }
 
+NN_PLAIN static run quantize_lay_out(const nn_quantize_args *a, nn_workspace *w) {
+  run r = {.from = a->x, .to = a->y, .n = a->rows * a->k, .format = a->format, .dtype = a->dtype};
+  r.bad = nn_take(w, (size_t)tasks_of(r.n));
+  return r;
+}
+
+NN_WORKSPACE(quantize) { quantize_lay_out(args, w); }
+
 int32_t NN_KERNEL(quantize)(nncuda_ctx *ctx, const void *args) {
   const nn_quantize_args *a = args;
-  run r = {.from = a->x, .to = a->y, .n = a->rows * a->k, .format = a->format, .dtype = a->dtype};
+  run r = quantize_lay_out(a, nn_workspace_of(ctx));
   if (nn_format_block_of(a->format).elements > 1) {
     const int32_t status = check_finite(ctx, a, &r);
     if (status != NNCUDA_SUCCESS) {

@@ -153,7 +153,7 @@ static void columns(const quant_piece *t) {
 }
 
 /* Scratch memory that `columns` needs. */
-static int64_t work_bytes(int64_t k) {
+NN_PLAIN static int64_t work_bytes(int64_t k) {
 #if QUANT_TILES
   (void)k;
   return tile_work_bytes();
@@ -301,63 +301,83 @@ static int32_t check_offsets(nncuda_ctx *ctx, const nn_gemm_quant_args *x) {
   return NNCUDA_SUCCESS;
 }
 
-/* The panels of all groups; the tiles that they have. -1: no memory. */
-static int64_t cut_rows(nncuda_ctx *ctx, quant_job *job) {
+/* The panels of all groups. Returns the rows of the largest. */
+static int64_t cut_rows(quant_job *job) {
   const nn_gemm_quant_args *x = job->args;
-  job->panel = nn_scratch(ctx, (size_t)(x->m / QUANT_PANEL + x->groups) * sizeof *job->panel);
-  if (job->panel == NULL) {
-    return -1;
-  }
-  int64_t tiles = 0;
+  int64_t tiles = 0, most = 0;
   for (int64_t g = 0; g < x->groups; g++) {
     const int64_t end = x->offsets == NULL ? x->m : x->offsets[g + 1];
     for (int64_t row = x->offsets == NULL ? 0 : x->offsets[g]; row < end; row += QUANT_PANEL) {
       const int64_t rows = nn_min(QUANT_PANEL, end - row);
       job->panel[job->panels++] = (quant_panel){.row = row, .rows = rows, .group = g, .tile = tiles};
       tiles += nn_ceil_div(rows, QUANT_ROWS);
+      most = rows > most ? rows : most;
     }
   }
-  return tiles;
+  return most;
 }
 
 /* Memory for the left factor in each form that the matrices need. */
-static int32_t take_left(nncuda_ctx *ctx, quant_job *job, int64_t tiles) {
+NN_PLAIN static void take_left(quant_job *job, int64_t tiles, nn_workspace *w) {
   const nn_gemm_quant_args *x = job->args;
+  uint32_t taken = 0; /* forms */
   const size_t rows = (size_t)tiles * QUANT_ROWS, blocks = (size_t)x->k / QUANT_BLOCK;
   for (int32_t i = 0; i < x->matrices; i++) {
     const int32_t form = quant_left_of(x->matrix[i].format);
     quant_left *left = &job->left[form];
-    if (left->codes != NULL || left->values != NULL) {
+    if (taken >> form & 1u) {
       continue;
     }
+    taken |= 1u << form;
     if (form == QUANT_LEFT_BLOCKS || form == QUANT_LEFT_SIDES) {
-      left->codes = nn_scratch(ctx, rows * (size_t)quant_left_codes(form, x->k));
-      left->scale = nn_scratch(ctx, rows * blocks * sizeof(float));
+      left->codes = nn_take(w, rows * (size_t)quant_left_codes(form, x->k));
+      left->scale = nn_take(w, rows * blocks * sizeof(float));
       if (form == QUANT_LEFT_BLOCKS) {
-        left->total = nn_scratch(ctx, rows * blocks * sizeof(float));
+        left->total = nn_take(w, rows * blocks * sizeof(float));
       } else {
-        left->sums = nn_scratch(ctx, rows * blocks * 2 * sizeof(int32_t));
+        left->sums = nn_take(w, rows * blocks * 2 * sizeof(int32_t));
       }
-      if (left->codes == NULL || left->scale == NULL || (left->total == NULL && left->sums == NULL)) {
-        return NNCUDA_ERROR_OUT_OF_MEMORY;
-      }
-    } else if ((left->values = nn_scratch(ctx, rows * (size_t)nn_round_up(x->k, QUANT_BLOCK) * sizeof(float))) ==
-               NULL) {
-      return NNCUDA_ERROR_OUT_OF_MEMORY;
+    } else {
+      left->values = nn_take(w, rows * (size_t)nn_round_up(x->k, QUANT_BLOCK) * sizeof(float));
     }
   }
-  return NNCUDA_SUCCESS;
 }
 
 /* Columns of a task: with few rows by the bytes of weights, else by what the sums take. */
+NN_PLAIN static int64_t task_columns(const nn_gemm_quant_args *x, int64_t rows) {
+  if (rows > QUANT_ROWS) {
+    return QUANT_COLUMNS;
+  }
+  const int64_t bytes = x->matrix[0].row_bytes + (x->combine == NN_QUANT_SWIGLU ? x->matrix[1].row_bytes : 0);
+  return nn_round_up(nn_min(QUANT_TASK_BYTES / bytes + 1, QUANT_COLUMNS_MOST), QUANT_ROWS);
+}
+
+/* Bytes of a task's sums, when the largest panel has so many rows. */
+NN_PLAIN static int64_t sums_bytes(const nn_gemm_quant_args *x, int64_t rows) {
+  const int64_t matrices = x->combine == NN_QUANT_SWIGLU ? 2 : 1;
+  return nn_round_up(rows, QUANT_ROWS) * task_columns(x, rows) * (int64_t)sizeof(float) * matrices;
+}
+
+/* Offsets decide how many tiles there are, and how many rows the largest panel has: for the most that either asks for.
+ */
+NN_PLAIN static quant_job lay_out(const nn_gemm_quant_args *x, nn_workspace *w) {
+  quant_job job = {.args = x, .threads = w->machine->threads};
+  const int64_t groups = nn_min(x->groups, x->m), most = nn_min(QUANT_PANEL, x->m);
+  int64_t sums = sums_bytes(x, most);
+  if (groups > 1 && sums_bytes(x, nn_min(most, QUANT_ROWS)) > sums) {
+    sums = sums_bytes(x, nn_min(most, QUANT_ROWS));
+  }
+  job.panel = nn_take(w, (size_t)(x->m / QUANT_PANEL + x->groups) * sizeof *job.panel);
+  take_left(&job, (x->m - groups) / QUANT_ROWS + groups, w);
+  job.scratch_step = nn_round_up(sums + work_bytes(x->k), 4096) + 128;
+  job.scratch = nn_take(w, (size_t)(job.threads * job.scratch_step));
+  return job;
+}
+
 static void cut_columns(quant_job *job, int64_t rows) {
   const nn_gemm_quant_args *x = job->args;
   const int32_t gated = x->combine == NN_QUANT_SWIGLU;
-  job->columns = QUANT_COLUMNS;
-  if (rows <= QUANT_ROWS) {
-    const int64_t bytes = x->matrix[0].row_bytes + (gated ? x->matrix[1].row_bytes : 0);
-    job->columns = nn_round_up(nn_min(QUANT_TASK_BYTES / bytes + 1, QUANT_COLUMNS_MOST), QUANT_ROWS);
-  }
+  job->columns = task_columns(x, rows);
   job->ld = job->columns;
   for (int32_t i = 0; i < x->matrices; i++) {
     job->chunk[i + 1] = job->chunk[i] + nn_ceil_div(x->matrix[i].n, job->columns);
@@ -378,33 +398,23 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *x) {
       return status;
     }
   }
-  quant_job job = {.args = x, .threads = nn_threads(ctx)};
-  const int64_t tiles = cut_rows(ctx, &job);
-  if (tiles < 0) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
-  if (tiles == 0) { /* no group has a row */
+  quant_job job = lay_out(x, nn_workspace_of(ctx));
+  const int64_t rows = cut_rows(&job);
+  if (rows == 0) { /* no group has a row */
     return NNCUDA_SUCCESS;
   }
-  int64_t rows = 0;
-  for (int64_t i = 0; i < job.panels; i++) {
-    rows = job.panel[i].rows > rows ? job.panel[i].rows : rows;
-  }
   cut_columns(&job, rows);
-  if (take_left(ctx, &job, tiles) != NNCUDA_SUCCESS) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
-  const int64_t sums = nn_round_up(rows, QUANT_ROWS) * job.ld * (int64_t)sizeof(float);
-  job.scratch_step = nn_round_up(sums * (x->combine == NN_QUANT_SWIGLU ? 2 : 1) + work_bytes(x->k), 4096) + 128;
-  job.scratch = nn_scratch(ctx, (size_t)(nn_threads(ctx) * job.scratch_step));
-  if (job.scratch == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
   job.parts = nn_ceil_div(rows, QUANT_ROWS);
   nn_parallel(ctx, job.panels * job.parts, round_task, &job);
   nn_parallel(ctx, job.panels * job.chunks, product_task, &job);
   return NNCUDA_SUCCESS;
 }
+
+NN_WORKSPACE(gemm_quant) { lay_out(args, w); }
+
+NN_WORKSPACE(gemm_quant_qkv) { lay_out(args, w); }
+
+NN_WORKSPACE(gemm_quant_swiglu) { lay_out(args, w); }
 
 int32_t NN_KERNEL(gemm_quant)(nncuda_ctx *ctx, const void *args) { return run(ctx, args); }
 

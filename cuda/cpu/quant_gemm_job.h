@@ -80,21 +80,17 @@ typedef struct quant_piece {
   char *work; /* quant_work_bytes */
 } quant_piece;
 
-NN_INLINE int64_t nn_min(int64_t a, int64_t b) { return a < b ? a : b; }
-NN_INLINE int64_t nn_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-NN_INLINE int64_t nn_round_up(int64_t a, int64_t b) { return nn_ceil_div(a, b) * b; }
-
 /* Where the weights behind columns c .. c+count-1 of a piece begin. */
 NN_INLINE uintptr_t quant_next(const quant_piece *t, int64_t c, int64_t count) {
   return (uintptr_t)(c + count < t->columns ? t->w + (c + count) * t->row_bytes : t->next);
 }
 
 /* Codes of a row of the left factor. */
-NN_INLINE int64_t quant_left_codes(int32_t form, int64_t k) {
+NN_PLAIN NN_INLINE int64_t quant_left_codes(int32_t form, int64_t k) {
   return form == QUANT_LEFT_SIDES ? nn_round_up(k, 2 * QUANT_BLOCK) : k;
 }
 
-NN_INLINE int32_t quant_left_of(int32_t format) {
+NN_PLAIN NN_INLINE int32_t quant_left_of(int32_t format) {
   switch (format) {
   case NNCUDA_FORMAT_F32:
     return QUANT_LEFT_F32;

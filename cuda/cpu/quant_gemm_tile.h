@@ -35,7 +35,7 @@ typedef struct tile_work {
   float sums[]; /* [tiles of the panel][TILE_GROUP][TILE of weights][TILE] */
 } tile_work;
 
-NN_INLINE int64_t tile_work_bytes(void) {
+NN_PLAIN NN_INLINE int64_t tile_work_bytes(void) {
   return (int64_t)sizeof(tile_work) + QUANT_PANEL / TILE * TILE_GROUP * TILE_SUMS * (int64_t)sizeof(float);
 }
 

@@ -1,4 +1,4 @@
-#include "abi/rmsnorm.h"
+#include "abi/generated/rmsnorm.h"
 
 #include "rmsnorm_row.h"
 
@@ -194,16 +194,20 @@ static void dweight_task(void *arg, int64_t task, int32_t worker) {
   }
 }
 
+NN_PLAIN static backward_job backward_lay_out(const nn_rmsnorm_backward_args *a, nn_workspace *w) {
+  const int64_t each = nn_rows_per_task(a->cols), least = (a->rows + MOST_PIECES - 1) / MOST_PIECES;
+  backward_job job = {.a = *a, .block = each > least ? each : least};
+  job.pieces = (a->rows + job.block - 1) / job.block;
+  job.partial = nn_take(w, (size_t)job.pieces * (size_t)a->cols * sizeof *job.partial);
+  return job;
+}
+
+NN_WORKSPACE(rmsnorm_backward) { backward_lay_out(args, w); }
+
 int32_t NN_KERNEL(rmsnorm_backward)(nncuda_ctx *ctx, const void *args) {
-  backward_job job = {.a = *(const nn_rmsnorm_backward_args *)args};
-  const int64_t rows = job.a.rows, cols = job.a.cols, least = (rows + MOST_PIECES - 1) / MOST_PIECES;
-  job.block = nn_rows_per_task(cols) > least ? nn_rows_per_task(cols) : least;
-  job.pieces = (rows + job.block - 1) / job.block;
+  backward_job job = backward_lay_out(args, nn_workspace_of(ctx));
+  const int64_t rows = job.a.rows, cols = job.a.cols;
   job.stream = job.a.dx != job.a.dy && job.a.dx != job.a.dresidual && worth_streaming(rows * cols, job.a.dtype);
-  job.partial = nn_scratch(ctx, (size_t)job.pieces * (size_t)cols * sizeof *job.partial);
-  if (job.partial == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
   nn_parallel(ctx, job.pieces, backward_task, &job);
   nn_parallel(ctx, (cols + COLUMNS - 1) / COLUMNS, dweight_task, &job);
   return NNCUDA_SUCCESS;

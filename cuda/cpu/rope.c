@@ -1,4 +1,4 @@
-#include "abi/rope.h"
+#include "abi/generated/rope.h"
 
 #include "rows.h"
 
@@ -21,6 +21,15 @@ static void freqs_task(void *arg, int64_t row, int32_t worker) {
   }
 }
 
+/* A frequency for each pair of a head. */
+NN_PLAIN static double *take_frequencies(int64_t head_dim, nn_workspace *w) {
+  return nn_take(w, (size_t)(head_dim / 2) * sizeof(double));
+}
+
+NN_WORKSPACE(rope_freqs) { take_frequencies(((const nn_rope_freqs_args *)args)->head_dim, w); }
+
+NN_WORKSPACE(rope_freqs_scaled) { take_frequencies(((const nn_rope_freqs_scaled_args *)args)->head_dim, w); }
+
 /* Without a scale and factors nothing is multiplied or divided by: their tables have the bits of those of rope_freqs.
  */
 static int32_t make_tables(nncuda_ctx *ctx, nn_rope_freqs_scaled_args a) {
@@ -33,10 +42,7 @@ static int32_t make_tables(nncuda_ctx *ctx, nn_rope_freqs_scaled_args a) {
                      (double)a.factors[i]);
     }
   }
-  job.frequency = nn_scratch(ctx, (size_t)(a.head_dim / 2) * sizeof *job.frequency);
-  if (job.frequency == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  job.frequency = take_frequencies(a.head_dim, nn_workspace_of(ctx));
   for (int64_t i = 0; i < a.head_dim / 2; i++) {
     job.frequency[i] = a.scale * pow(base, -2.0 * (double)i / dim);
     if (a.factors != NULL) {

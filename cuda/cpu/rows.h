@@ -7,7 +7,7 @@
 /* Vectors that are summed side by side, so that one sum need not wait for the other. */
 enum { NN_GROUP = 4 };
 
-NN_INLINE int64_t nn_rows_per_task(int64_t cols) { return cols < NN_CHUNK ? NN_CHUNK / cols : 1; }
+NN_PLAIN NN_INLINE int64_t nn_rows_per_task(int64_t cols) { return cols < NN_CHUNK ? NN_CHUNK / cols : 1; }
 
 /* First row of a task of `block` rows, and how many it has. */
 NN_INLINE int64_t nn_first_row(int64_t task, int64_t block, int64_t rows, int64_t *count) {

@@ -7,8 +7,9 @@
 #ifndef NN_CPU_SIMD_H
 #define NN_CPU_SIMD_H
 
-#include "bindings.h"
+#include "interface.h"
 #include "numbers/half.h"
+#include "numbers/sizes.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -379,7 +380,7 @@ NN_SIMD void nn_store_as(void *p, int64_t i, float x, int32_t dtype) {
   }
 }
 
-NN_SIMD int64_t nn_dtype_bytes(int32_t dtype) {
+NN_PLAIN NN_SIMD int64_t nn_dtype_bytes(int32_t dtype) {
   return dtype == NNCUDA_F32 || dtype == NNCUDA_I32 ? 4 : dtype == NNCUDA_I8 ? 1 : 2;
 }
 

@@ -298,8 +298,15 @@ static void topk_backward_task(void *arg, int64_t piece, int32_t worker) {
   NN_CALL_PER_DTYPE(job->a.dtype, topk_backward_piece, (job, piece, worker));
 }
 
+NN_PLAIN static topk_backward_job topk_backward_lay_out(const nn_softmax_topk_backward_args *a, nn_workspace *w) {
+  return (topk_backward_job){.a = *a,
+                             .gradient = nn_take(w, (size_t)w->machine->threads * (size_t)a->cols * sizeof(float))};
+}
+
+NN_WORKSPACE(softmax_topk_backward) { topk_backward_lay_out(args, w); }
+
 int32_t NN_KERNEL(softmax_topk_backward)(nncuda_ctx *ctx, const void *args) {
-  topk_backward_job job = {.a = *(const nn_softmax_topk_backward_args *)args};
+  topk_backward_job job = topk_backward_lay_out(args, nn_workspace_of(ctx));
   for (int64_t i = 0; i < job.a.rows * job.a.k; i++) {
     if (job.a.indices[i] < 0 || job.a.indices[i] >= job.a.cols) {
       return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "indices[%lld, %lld] is %d; it must be 0 to %lld",
@@ -307,10 +314,6 @@ int32_t NN_KERNEL(softmax_topk_backward)(nncuda_ctx *ctx, const void *args) {
     }
   }
   job.block = rows_per_topk_task(job.a.cols);
-  job.gradient = nn_scratch(ctx, (size_t)nn_threads(ctx) * (size_t)job.a.cols * sizeof(float));
-  if (job.gradient == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
   nn_parallel(ctx, (job.a.rows + job.block - 1) / job.block, topk_backward_task, &job);
   return NNCUDA_SUCCESS;
 }

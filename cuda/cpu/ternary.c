@@ -106,14 +106,17 @@ static void norm_task(void *arg, int64_t task, int32_t worker) {
   NN_SWITCH_DTYPE(job->args->dtype, norm_rows(job, task, worker, DT));
 }
 
+NN_PLAIN static norm_job norm_lay_out(const nn_rmsnorm_quant_i8_args *a, nn_workspace *w) {
+  norm_job job = {.args = a, .row_step = (a->cols * nn_dtype_bytes(a->dtype) + 127) / 64 * 64};
+  job.row = nn_take(w, (size_t)(w->machine->threads * job.row_step));
+  return job;
+}
+
+NN_WORKSPACE(rmsnorm_quant_i8) { norm_lay_out(args, w); }
+
 int32_t NN_KERNEL(rmsnorm_quant_i8)(nncuda_ctx *ctx, const void *args) {
-  norm_job job = {.args = args};
+  norm_job job = norm_lay_out(args, nn_workspace_of(ctx));
   const int64_t block = nn_rows_per_task(job.args->cols);
-  job.row_step = (job.args->cols * nn_dtype_bytes(job.args->dtype) + 127) / 64 * 64;
-  job.row = nn_scratch(ctx, (size_t)(nn_threads(ctx) * job.row_step));
-  if (job.row == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
   nn_parallel(ctx, (job.args->rows + block - 1) / block, norm_task, &job);
   return NNCUDA_SUCCESS;
 }
@@ -179,14 +182,16 @@ static void round_task(void *arg, int64_t task, int32_t worker) {
   NN_SWITCH_DTYPE(job->args->dtype, round_rows(job, task, DT));
 }
 
+NN_PLAIN static mean_job mean_lay_out(const nn_ternary_quantize_args *a, nn_workspace *w) {
+  return (mean_job){.args = a, .total = nn_take(w, (size_t)a->n * sizeof(double))};
+}
+
+NN_WORKSPACE(ternary_quantize) { mean_lay_out(args, w); }
+
 int32_t NN_KERNEL(ternary_quantize)(nncuda_ctx *ctx, const void *args) {
   const nn_ternary_quantize_args *a = args;
-  mean_job job = {.args = a};
+  mean_job job = mean_lay_out(a, nn_workspace_of(ctx));
   const int64_t block = nn_rows_per_task(a->k), tasks = (a->n + block - 1) / block;
-  job.total = nn_scratch(ctx, (size_t)a->n * sizeof *job.total);
-  if (job.total == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
   nn_parallel(ctx, tasks, total_task, &job);
   double total = 0.0;
   for (int64_t r = 0; r < a->n; r++) {
@@ -313,8 +318,14 @@ static void unpack_task(void *arg, int64_t task, int32_t worker) {
   }
 }
 
-/* Room for what the tasks find; null when there is no memory. */
-static int64_t *take_bad(nncuda_ctx *ctx, int64_t tasks) { return nn_scratch(ctx, (size_t)tasks * sizeof(int64_t)); }
+/* Room for what the tasks find, each in a panel of rows. */
+NN_PLAIN static int64_t *take_bad(int64_t stored, nn_workspace *w) {
+  return nn_take(w, (size_t)(stored / ROWS) * sizeof(int64_t));
+}
+
+NN_WORKSPACE(ternary_pack) { take_bad(((const nn_ternary_pack_args *)args)->stored, w); }
+
+NN_WORKSPACE(ternary_unpack) { take_bad(((const nn_ternary_unpack_args *)args)->stored, w); }
 
 /* Fails the call for the first element that is no code: one of `codes`, or packed, where it can only be 2. */
 static int32_t refuse_bad(nncuda_ctx *ctx, const int64_t *bad, int64_t tasks, const int8_t *codes) {
@@ -331,10 +342,7 @@ int32_t NN_KERNEL(ternary_pack)(nncuda_ctx *ctx, const void *args) {
   const nn_ternary_pack_args *a = args;
   const int64_t tasks = a->stored / ROWS;
   pack_job job = {.codes = a->codes, .w = a->w, .n = a->n, .k = a->k, .row_bytes = a->row_bytes};
-  job.bad = take_bad(ctx, tasks);
-  if (job.bad == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  job.bad = take_bad(a->stored, nn_workspace_of(ctx));
   nn_parallel(ctx, tasks, check_codes_task, &job);
   const int32_t status = refuse_bad(ctx, job.bad, tasks, a->codes);
   if (status == NNCUDA_SUCCESS) {
@@ -347,10 +355,7 @@ int32_t NN_KERNEL(ternary_unpack)(nncuda_ctx *ctx, const void *args) {
   const nn_ternary_unpack_args *a = args;
   const int64_t tasks = a->stored / ROWS;
   pack_job job = {.w = (uint8_t *)(uintptr_t)a->w, .out = a->codes, .n = a->n, .k = a->k, .row_bytes = a->row_bytes};
-  job.bad = take_bad(ctx, tasks);
-  if (job.bad == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  job.bad = take_bad(a->stored, nn_workspace_of(ctx));
   nn_parallel(ctx, tasks, check_bits_task, &job);
   const int32_t status = refuse_bad(ctx, job.bad, tasks, NULL);
   if (status == NNCUDA_SUCCESS) {

@@ -75,7 +75,7 @@ static void product(const gemm_job *job, const ternary_piece *piece) {
 }
 
 /* How activations are kept: multiples of rows and columns, bytes each. */
-static void choose_form(gemm_job *job, int64_t *rows, int64_t *columns, int64_t *bytes) {
+NN_PLAIN static void choose_form(gemm_job *job, int64_t *rows, int64_t *columns, int64_t *bytes) {
   *rows = 1, *columns = STEP, *bytes = 1;
 #if TERNARY_TILES
   job->tiled = job->args->m >= TILED_ROWS;
@@ -88,7 +88,7 @@ static void choose_form(gemm_job *job, int64_t *rows, int64_t *columns, int64_t 
   (void)job;
 }
 
-static int64_t work_bytes(void) {
+NN_PLAIN static int64_t work_bytes(void) {
 #if TERNARY_TILES
   return sizeof(tile_work);
 #else
@@ -179,14 +179,13 @@ static void left_task(void *arg, int64_t task, int32_t worker) {
   }
 }
 
-int32_t NN_KERNEL(bitlinear)(nncuda_ctx *ctx, const void *args) {
-  const nn_bitlinear_args *a = args;
-  gemm_job job = {.args = a, .threads = nn_threads(ctx)};
+NN_PLAIN static gemm_job lay_out(const nn_bitlinear_args *a, nn_workspace *w) {
+  gemm_job job = {.args = a, .threads = w->machine->threads};
   int64_t rows, columns, bytes;
   choose_form(&job, &rows, &columns, &bytes);
   job.left.depth = round_up(a->k, columns);
-  job.left.x = nn_scratch(ctx, (size_t)(round_up(a->m, rows) * job.left.depth * bytes));
-  job.left.total = nn_scratch(ctx, (size_t)a->m * sizeof *job.left.total);
+  job.left.x = nn_take(w, (size_t)(round_up(a->m, rows) * job.left.depth * bytes));
+  job.left.total = nn_take(w, (size_t)a->m * sizeof *job.left.total);
   job.rows = least(MOST_ROWS, a->m);
   job.panels = a->m > FEW_ROWS ? MANY_ROWS_PANELS : least(TASK_BYTES / (PANEL * a->row_bytes) + 1, MOST_PANELS);
   job.panels = least(round_up(job.panels, 4), a->stored / PANEL); /* whole groups, in every kernel */
@@ -194,10 +193,15 @@ int32_t NN_KERNEL(bitlinear)(nncuda_ctx *ctx, const void *args) {
   job.ld = job.panels * PANEL;
   job.sums_bytes = round_up(job.rows, PANEL) * job.ld * (int64_t)sizeof(int32_t);
   job.scratch_step = round_up(job.sums_bytes + work_bytes(), 4096) + 128; /* workers' lines in different sets */
-  job.scratch = nn_scratch(ctx, (size_t)(job.threads * job.scratch_step));
-  if (job.left.x == NULL || job.left.total == NULL || job.scratch == NULL) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  job.scratch = nn_take(w, (size_t)(job.threads * job.scratch_step));
+  return job;
+}
+
+NN_WORKSPACE(bitlinear) { lay_out(args, w); }
+
+int32_t NN_KERNEL(bitlinear)(nncuda_ctx *ctx, const void *args) {
+  const nn_bitlinear_args *a = args;
+  gemm_job job = lay_out(a, nn_workspace_of(ctx));
   job.tasks = ceil_div(a->m, job.rows) * job.chunks;
   nn_parallel(ctx, ceil_div(a->m, LEFT_ROWS), left_task, &job);
   nn_parallel(ctx, job.tasks, product_task, &job);

@@ -5,8 +5,9 @@
 #ifndef NN_RUNTIME_ENGINE_H
 #define NN_RUNTIME_ENGINE_H
 
-#include "bindings.h"
-#include "nn_ops.h" /* generated from bindings.h: NN_OPS(X) lists every cuda_<kernel> */
+#include "interface.h"
+#include "numbers/sizes.h"
+#include "ops.h" /* NN_OPS(X) lists every cuda_<kernel> */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -45,14 +46,6 @@ typedef struct nn_workspace {
 } nn_workspace;
 
 typedef void (*nn_layout)(const void *args, nn_workspace *workspace);
-
-/* Functions that lay out a workspace must run on any processor, whatever instruction set their file is compiled for: a
- * plan for a processor is made on another. */
-#if defined(__x86_64__) && !defined(__cplusplus)
-#define NN_PLAIN __attribute__((target("no-avx")))
-#else
-#define NN_PLAIN
-#endif
 
 /* The next piece. Null while the size is being found. */
 NN_PLAIN static inline void *nn_take(nn_workspace *workspace, size_t bytes) {

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "88548923ac611df7b54303d36ed576926eee8c7a78896e0f92649a2e8413a4a3"
+const HeaderSHA256 = "a1aca2defb4d453137766d58b74588b0dc2db35495ddaf36a86413d5f5bb7d2e"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
