@@ -4,7 +4,7 @@
  */
 #include "check.cuh"
 
-#include "bindings.h"
+#include "interface.h"
 #include "kernels/tensormap.cu" /* so that a test is one program */
 
 static constexpr int TILE = 128, DEPTH = 64, STAGES = 2;

@@ -1,7 +1,7 @@
 /* Copies of boxes of tensors: every swizzle, 2 to 4 dimensions, boxes that leave the tensor. */
 #include "check.cuh"
 
-#include "bindings.h"
+#include "interface.h"
 #include "kernels/tensormap.cu" /* so that a test is one program */
 
 /* PTX 5.5.7's tables of the swizzles: the 16-byte cell of the box that stands in each cell of 8 rows of 128 bytes. */

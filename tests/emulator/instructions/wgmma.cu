@@ -5,7 +5,7 @@
  */
 #include "check.cuh"
 
-#include "bindings.h"
+#include "interface.h"
 #include "kernels/tensormap.cu" /* so that a test is one program */
 #include <vector>
 
