@@ -56,6 +56,7 @@ def test_plan(language: languages.Language, name: str) -> None:
     own, python = (json.loads(one.run(*arguments).stdout) for one in (language, find("python")))
     for found in (own, python):  # what a language's own program needs, which lets go of memory in its own time
         found["sizes"] = [found.pop("peak"), found.pop("held"), *(way.pop("bytes") for way in found["ways"])]
+        found["sizes"] += [value or 0 for _, value in sorted(found.pop("work").items())]
         for kind in ("fixed", "kept", "transient", "evaluation", "scratch"):
             del found["bytes"][kind]
     assert own.pop("sizes") == pytest.approx(python.pop("sizes"), rel=0.02)
