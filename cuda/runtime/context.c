@@ -349,6 +349,7 @@ static int32_t set_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t value) 
   case NNCUDA_CTX_BYTES_ARENA:
   case NNCUDA_CTX_MEASURING:
   case NNCUDA_CTX_MULTIPROCESSORS:
+  case NNCUDA_CTX_BYTES_HELD:
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d, which is read-only", attribute);
   default:
     return fail_attribute(ctx, attribute);
