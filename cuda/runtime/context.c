@@ -195,8 +195,11 @@ int32_t nn_fail_capturing(nncuda_ctx *ctx) {
 }
 
 void nn_ctx_update_peak(nncuda_ctx *ctx) {
-  const int64_t now = (int64_t)(ctx->pool.used + ctx->arena.capacity + ctx->graph_bytes);
+  const size_t scratch = ctx->arena.capacity + ctx->graph_bytes;
+  const int64_t now = (int64_t)(ctx->pool.used + scratch);
+  const int64_t held = ctx->pool.source->lazy ? now : (int64_t)(ctx->pool.capacity + scratch);
   ctx->peak = now > ctx->peak ? now : ctx->peak;
+  ctx->held = held > ctx->held ? held : ctx->held;
 }
 
 int32_t nn_handle_add(nncuda_ctx *ctx, const void *handle, int32_t kind) {
@@ -230,7 +233,7 @@ int32_t nncuda_ctx_synchronize(nncuda_ctx *ctx) { NN_INSIDE(ctx, synchronize(ctx
 
 static int32_t fail_attribute(nncuda_ctx *ctx, int32_t attribute) {
   return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d; it must be one of NNCUDA_CTX_*, 0 to %d", attribute,
-                 NNCUDA_CTX_MULTIPROCESSORS);
+                 NNCUDA_CTX_BYTES_HELD);
 }
 
 static int32_t get_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {
@@ -255,6 +258,9 @@ static int32_t get_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t *value)
     return NNCUDA_SUCCESS;
   case NNCUDA_CTX_BYTES_PEAK:
     *value = ctx->peak;
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_BYTES_HELD:
+    *value = ctx->held;
     return NNCUDA_SUCCESS;
   case NNCUDA_CTX_BYTES_POOLED:
     *value = (int64_t)(ctx->pool.pooled + ctx->host_pool.pooled);
@@ -326,7 +332,7 @@ static int32_t set_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t value) 
       nn_pool_trim(&ctx->pool, 0);
       nn_pool_trim(&ctx->host_pool, 0);
     } else {
-      ctx->peak = 0;
+      ctx->peak = ctx->held = 0;
       nn_ctx_update_peak(ctx);
     }
     return NNCUDA_SUCCESS;
@@ -343,6 +349,7 @@ static int32_t set_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t value) 
   case NNCUDA_CTX_BYTES_ARENA:
   case NNCUDA_CTX_MEASURING:
   case NNCUDA_CTX_MULTIPROCESSORS:
+  case NNCUDA_CTX_BYTES_HELD:
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d, which is read-only", attribute);
   default:
     return fail_attribute(ctx, attribute);

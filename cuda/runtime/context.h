@@ -35,6 +35,7 @@ struct nncuda_ctx {
   void *device;            /* what the engine keeps for this context, or null */
   size_t graph_bytes;      /* scratch memory of the graphs */
   int64_t peak;            /* the most that buffers and scratch together ever were, in bytes */
+  int64_t held;            /* the same in pages of the device */
   nn_table handles;        /* streams, events and graphs -> their NN_HANDLE_* */
   nncuda_graph *capture;   /* what is being captured, or null */
   nn_profile profile;

@@ -209,6 +209,10 @@ const (
 
 	// ctxMultiprocessors is NNCUDA_CTX_MULTIPROCESSORS: of the GPU; 0 on the CPU engine.
 	ctxMultiprocessors attribute = 10
+
+	// ctxBytesHeld is NNCUDA_CTX_BYTES_HELD: BYTES_PEAK in the pages that the device gives at once; on the CPU
+	// engine BYTES_PEAK.
+	ctxBytesHeld attribute = 11
 )
 
 // copyKind is an enum of bindings.h. What nncuda_memcpy moves. On the CPU engine all three are a copy.

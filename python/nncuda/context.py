@@ -244,6 +244,11 @@ class Context(DeviceBound):
         return self._get("NNCUDA_CTX_BYTES_PEAK")
 
     @property
+    def bytes_held(self) -> int:
+        """`bytes_peak` in the pages that a GPU gives at once; on the CPU `bytes_peak`."""
+        return self._get("NNCUDA_CTX_BYTES_HELD")
+
+    @property
     def bytes_pooled(self) -> int:
         """Bytes freed and kept for reuse; `trim` returns them to the system."""
         return self._get("NNCUDA_CTX_BYTES_POOLED")

@@ -15,12 +15,25 @@ from ..context import Context
 from ..models import USUAL_PRESET, MoEConfig
 from ..train import TrainConfig
 from ..train.data import open_shards
+from ..train.devices import DEVICES
 from ..train.fit import Way, ways_to_fit
-from ..train.plan import KINDS, MemoryPlan, parameters_by_kind, plan_inference, plan_training
-from ..train.scratch import Machine
+from ..train.plan import (
+    KINDS,
+    Machine,
+    MemoryPlan,
+    Work,
+    inference_work,
+    parameters_by_kind,
+    plan_inference,
+    plan_training,
+    training_work,
+)
 from .config_file import ConfigFile
 from .options import build_configs, config_options, preset_option, preset_vocabulary, read_config
 from .terminal import bytes_text, console, count_text
+
+#: Of a GPU that is planned for with --available alone.
+_USUAL_CAPABILITY = 90
 
 
 class DoesNotFitError(MemoryError):
@@ -55,7 +68,11 @@ class _Size(click.ParamType):
     "--prompt", type=click.IntRange(min=1), help="With --inference, the longest prompt.  [default: --context]"
 )
 @click.option(
-    "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
+    "--device",
+    default="cpu",
+    show_default=True,
+    help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one. Or the name of a GPU that need not be here: "
+    f"{', '.join(DEVICES)}.",
 )
 @click.option(
     "--threads",
@@ -79,7 +96,9 @@ def plan(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Show how much memory training or generation will need on a device, and whether the device has it.
+    """Show how much memory training or generation will need on a device, whether the device has it, and how many
+    operations and bytes a step or the next token takes. Of a GPU that is named,
+    also a time: that of its peak and bandwidth.
 
     Options are those of `nncuda train`, from the same sources. No part of the model is created.
     """
@@ -96,34 +115,41 @@ def plan(
     if inference and flags["batch_size"] is None:
         file["train"] = {"batch_size": 1, **file.get("train", {})}
     model, train = build_configs(file, preset, flags, vocab)
-    if available is not None and re.fullmatch("cuda(:[0-9]+)?", device):
-        machine, free = Machine("cuda"), available
-    else:
-        with Context(device, threads=threads) as ctx:
-            machine, free = machine_of(ctx), ctx.memory_info()[0] if available is None else available
+    machine, free = _machine(device, threads, available)
     if inference:
         capacity = model.context if capacity is None else capacity
         if not -(2**63) <= capacity < 2**63:
             raise ValueError(f"context is {capacity}; it must be a whole number of 64 bits")
         planned = plan_inference(model, train.precision, machine, train.batch_size, capacity, prompt or capacity)
+        work = inference_work(model, train.precision, machine, train.batch_size, capacity)
         ways: list[Way] = []
     else:
         planned = plan_training(model, train, machine)
+        work = training_work(model, train, machine)
         ways = ways_to_fit(model, train, machine, free)[0] if planned.held > free else []
+    seconds = work.seconds(DEVICES[device], train.precision) if device in DEVICES else None
     if as_json:
-        click.echo(json.dumps(_values(model, planned, device, free, ways), indent=2))
+        click.echo(json.dumps(_values(model, planned, work, seconds, device, free, ways), indent=2))
     else:
         _show(model, planned, device, free, ways)
+        _show_work(work, seconds, device, "the next token" if inference else "a step")
 
 
-def machine_of(ctx: Context) -> Machine:
-    """What of a context decides how much scratch its kernels take."""
-    return Machine("cpu", ctx.threads, ctx.isa) if ctx.device == "cpu" else Machine("cuda")
+def _machine(device: str, threads: int | None, available: int | None) -> tuple[Machine, int]:
+    """What to plan for, and the bytes that it has free."""
+    if device in DEVICES:
+        named = DEVICES[device]
+        machine = Machine("cuda", capability=named.capability, multiprocessors=named.multiprocessors)
+        return machine, named.memory if available is None else available
+    if available is not None and re.fullmatch("cuda(:[0-9]+)?", device):
+        return Machine("cuda", capability=_USUAL_CAPABILITY), available
+    with Context(device, threads=threads) as ctx:
+        return Machine.of(ctx), ctx.memory_info()[0] if available is None else available
 
 
 def require_fit(ctx: Context, model: MoEConfig, train: TrainConfig, held_out: bool) -> None:
     """DoesNotFitError, with up to three computed ways out, when a run needs more than the device has free."""
-    machine, free = machine_of(ctx), ctx.memory_info()[0]
+    machine, free = Machine.of(ctx), ctx.memory_info()[0]
     planned = plan_training(model, train, machine, held_out=held_out)
     if planned.held <= free:
         return
@@ -150,7 +176,9 @@ def _way_text(way: Way) -> str:
     return f"{' '.join(flags)} ({bytes_text(way.held)})"
 
 
-def _values(model: MoEConfig, planned: MemoryPlan, device: str, free: int, ways: list[Way]) -> dict[str, Any]:
+def _values(
+    model: MoEConfig, planned: MemoryPlan, work: Work, seconds: float | None, device: str, free: int, ways: list[Way]
+) -> dict[str, Any]:
     kinds = {name: {"total": total, "active": met} for name, (total, met) in parameters_by_kind(model).items()}
     return {
         "parameters": {"total": model.num_parameters, "active": model.num_active_parameters, "kinds": kinds},
@@ -161,6 +189,7 @@ def _values(model: MoEConfig, planned: MemoryPlan, device: str, free: int, ways:
         "free": free,
         "fits": planned.held <= free,
         "ways": [{"options": way.changes, "bytes": way.held} for way in ways],
+        "work": {"flops": work.flops, "bytes": work.bytes, "seconds": seconds},
     }
 
 
@@ -189,3 +218,10 @@ def _show(model: MoEConfig, planned: MemoryPlan, device: str, free: int, ways: l
     terminal.print(verdict, highlight=False)
     for way in ways:
         terminal.print(f"It fits with {_way_text(way)}.", highlight=False, soft_wrap=True)
+
+
+def _show_work(work: Work, seconds: float | None, device: str, what: str) -> None:
+    text = f"{what[0].upper()}{what[1:]} takes {work.flops:.3g} operations and moves {bytes_text(work.bytes)}"
+    if seconds is not None:
+        text += f": at the peak of {device}, {seconds:.3g} s"
+    console().print(f"{text}.", highlight=False, soft_wrap=True)

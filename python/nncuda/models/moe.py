@@ -221,12 +221,23 @@ class MoETransformer(DeviceBound):
         cross-entropies go to `losses` f32 [loss_pieces(tokens)], the load-balancing loss is added to `aux` f32 [1],
         both without the factors.
         """
-        ids, batch, length = self._ids(input_ids)
+        ids, batch, _ = self._ids(input_ids)
         targets, _, _ = self._ids(targets, "targets", IGNORE_INDEX)
-        capacity = self.config.capacity(batch * length)
         beta = 1.0 if accumulate else 0.0
         if not accumulate:
             self._clear_added_gradients()
+        x, kept = self.forward_keeping(ids, batch, aux)
+        normed, rstd = self.norm.forward_keeping(x)
+        dnormed = self._loss(normed, targets, loss_factor, losses, beta)
+        dx = self.norm.backward(dnormed, x, rstd)
+        del x, normed, rstd, dnormed
+        for block in reversed(self.blocks):
+            dx = block.backward(dx, kept.pop(), batch, aux_factor, beta)
+        self.embedding.backward(dx, ids)
+
+    def forward_keeping(self, ids: Tensor, batch: int, aux: Tensor) -> tuple[Tensor, list[BlockKept]]:
+        """The stream behind the last block of `batch` sequences, ids i32 [tokens], and what their backward needs."""
+        capacity = self.config.capacity(ids.shape[0])
         x = self.embedding.forward(ids)
         self.expert_uses = None  # before there are others
         kept: list[BlockKept] = []
@@ -235,15 +246,8 @@ class MoETransformer(DeviceBound):
             x, use, of_block = block.forward_keeping(x, batch, capacity, aux)
             uses.append(use)
             kept.append(of_block)
-        del of_block
         self.expert_uses = uses
-        normed, rstd = self.norm.forward_keeping(x)
-        dnormed = self._loss(normed, targets, loss_factor, losses, beta)
-        dx = self.norm.backward(dnormed, x, rstd)
-        del x, normed, rstd, dnormed
-        for block in reversed(self.blocks):
-            dx = block.backward(dx, kept.pop(), batch, aux_factor, beta)
-        self.embedding.backward(dx, ids)
+        return x, kept
 
     def outputs(self, input_ids: IdRows, capacity: int = 0) -> Iterator[tuple[str, int, Tensor]]:
         """What each part of the model makes of `input_ids` on the way forward, for whoever looks for a fault.

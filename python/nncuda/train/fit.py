@@ -8,8 +8,7 @@ from typing import get_args
 
 from ..models import MoEConfig
 from .config import MomentsKind, TrainConfig
-from .plan import plan_training
-from .scratch import Machine
+from .plan import Machine, plan_training
 
 
 @dataclasses.dataclass(frozen=True)

@@ -132,6 +132,8 @@ pub const NNCUDA_CTX_TF32: i32 = 8;
 pub const NNCUDA_CTX_MEASURING: i32 = 9;
 /// of the GPU; 0 on the CPU engine
 pub const NNCUDA_CTX_MULTIPROCESSORS: i32 = 10;
+/// BYTES_PEAK in the pages that the device gives at once; on the CPU engine BYTES_PEAK
+pub const NNCUDA_CTX_BYTES_HELD: i32 = 11;
 
 // What nncuda_memcpy moves. On the CPU engine all three are a copy.
 /// 1.
