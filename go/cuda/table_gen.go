@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "a1aca2defb4d453137766d58b74588b0dc2db35495ddaf36a86413d5f5bb7d2e"
+const HeaderSHA256 = "965134c07b90b6741afd314bec9a4c98ac997654ca84cb08166e9e4edfa2a7ff"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -45,7 +45,7 @@ def available_isas() -> list[str]:
 @click.option(
     "--record",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Take the results on a GPU up into this file, which doctor shows. Needs all kernels.",
+    help="Record the results of a GPU in this file, which doctor shows. Needs all kernels.",
 )
 def verify(
     device: str,
