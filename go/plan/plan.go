@@ -122,11 +122,11 @@ func (s steps) kept(made *model.MoETransformer) (bytes int, err error) {
 		before, err := ctx.BytesUsed()
 		p.Check(err)
 		_, uses, _ := made.ForwardKeeping(p, ids, s.micro, aux)
-		after, err := ctx.BytesUsed()
-		p.Check(err)
 		for _, use := range uses {
 			p.Check(use.Close())
 		}
+		after, err := ctx.BytesUsed()
+		p.Check(err)
 		bytes = int(after - before)
 	})
 	return bytes, err

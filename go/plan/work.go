@@ -84,8 +84,18 @@ func TrainingWork(config model.Config, options train.Config, machine cuda.Machin
 			return err
 		}
 		trainer.NoCapture = true
-		step := func(rows int) (Work, error) {
-			return profiled(ctx, func() error { return trainer.Rehearse(rows, s.length) })
+		step := func(rows int) (work Work, err error) {
+			ids := make([]int32, rows*s.length)
+			for range 2 { // the first makes tables and factors, once
+				work, err = profiled(ctx, func() error {
+					_, err := trainer.TrainStep(ids, ids, rows)
+					return err
+				})
+				if err != nil {
+					return nil, err
+				}
+			}
+			return work, nil
 		}
 		if whole, err = step(s.rows); err != nil || s.left == 0 {
 			return err
