@@ -276,6 +276,9 @@ func (ctx *Context) BytesPeak() (int64, error) { return ctx.get(ctxBytesPeak) }
 // ResetPeak makes BytesPeak start again from what is used now.
 func (ctx *Context) ResetPeak() error { return ctx.set(ctxBytesPeak, 0) }
 
+// BytesHeld is BytesPeak in the pages that a GPU gives at once; on the CPU it is BytesPeak.
+func (ctx *Context) BytesHeld() (int64, error) { return ctx.get(ctxBytesHeld) }
+
 // BytesPooled is the bytes that were freed and are kept for reuse.
 func (ctx *Context) BytesPooled() (int64, error) { return ctx.get(ctxBytesPooled) }
 

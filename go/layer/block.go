@@ -35,11 +35,6 @@ type attended struct {
 	attention                                  *MQAttentionKept
 }
 
-func (k *attended) free(p *Pass) {
-	k.attention.free(p)
-	p.Free(k.normed, k.rstd, k.middle, k.postNormed, k.postRstd)
-}
-
 // Forward takes x [batch*length, hidden], which is freed, to the same shape. No expert drops a token.
 func (b *TransformerBlock) Forward(p *Pass, x *tensor.Tensor, batch int) *tensor.Tensor {
 	normed := b.InputNorm.Forward(p, x)
@@ -59,7 +54,7 @@ func (b *TransformerBlock) ForwardKeeping(
 	experts := moe.expertUse(p)
 	if b.Recompute {
 		moe.free(p)
-		first.free(p)
+		p.Free(first.middle, first.postNormed)
 	} else {
 		kept.attended, kept.moe = first, moe
 	}
@@ -75,16 +70,18 @@ func (b *TransformerBlock) observe(p *Pass, part string, x *tensor.Tensor) {
 // attend is the block's first half; unless it is kept, only the stream and its norm stay.
 func (b *TransformerBlock) attend(p *Pass, x *tensor.Tensor, batch int, keep bool) *attended {
 	made := &attended{}
+	if !keep {
+		made.normed = b.InputNorm.Forward(p, x)
+		made.middle = b.Attention.Forward(p, made.normed, batch)
+		b.observe(p, "self_attn", made.middle)
+		made.postNormed = b.PostNorm.ForwardResidual(p, made.middle, x)
+		p.Free(made.normed)
+		return made
+	}
 	made.normed, made.rstd = b.InputNorm.ForwardKeeping(p, x)
 	made.middle, made.attention = b.Attention.ForwardKeeping(p, made.normed, batch)
 	b.observe(p, "self_attn", made.middle)
-	if !keep {
-		made.attention.free(p)
-	}
 	made.postNormed, made.postRstd = b.PostNorm.ForwardResidualKeeping(p, made.middle, x)
-	if !keep {
-		p.Free(made.normed, made.rstd, made.postRstd)
-	}
 	return made
 }
 

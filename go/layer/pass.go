@@ -15,6 +15,8 @@ package layer
 
 import (
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/tensor"
@@ -25,17 +27,20 @@ import (
 // the pass makes have no memory (tensor.Failed), so no kernel runs on them; Run returns the error.
 type Pass struct {
 	ctx  *cuda.Context
-	live map[*tensor.Tensor]struct{} // made here and neither freed nor kept yet
+	live map[*tensor.Tensor]int // made here and neither freed nor kept yet, and as which
+	made int
 	err  error
 }
 
 // Run calls `pass` with a Pass on ctx. It returns the first error that the Pass met, and frees on every way out what
 // was made and neither freed nor kept.
 func Run(ctx *cuda.Context, pass func(*Pass)) (err error) {
-	p := &Pass{ctx: ctx, live: make(map[*tensor.Tensor]struct{})}
+	p := &Pass{ctx: ctx, live: make(map[*tensor.Tensor]int)}
 	defer func() {
 		err = p.err
-		for made := range p.live {
+		left := slices.Collect(maps.Keys(p.live)) // in one order, so that the same pass takes the same memory
+		slices.SortFunc(left, func(a, b *tensor.Tensor) int { return p.live[a] - p.live[b] })
+		for _, made := range left {
 			err = errors.Join(err, made.Close())
 		}
 	}()
@@ -62,7 +67,8 @@ func (p *Pass) Empty(dtype cuda.DType, shape ...int) *tensor.Tensor {
 	if p.err == nil {
 		made, err := tensor.New(p.ctx, dtype, shape...)
 		if err == nil {
-			p.live[made] = struct{}{}
+			p.made++
+			p.live[made] = p.made
 			return made
 		}
 		p.err = err

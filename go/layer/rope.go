@@ -34,12 +34,16 @@ func (r *RopeTables) Tables(p *Pass, length int) (cosine, sine *tensor.Tensor) {
 // Positions gives 0 .. length-1 for each of `batch` sequences, i32 [batch*length].
 func (r *RopeTables) Positions(p *Pass, batch, length int) *tensor.Tensor {
 	if r.positions == nil || r.positions.Dim(1) != length || r.positions.Dim(0) < batch {
-		rows := make([]int32, batch*length)
-		for at := range rows {
-			rows[at] = int32(at % length)
+		row := make([]int32, length)
+		for at := range row {
+			row[at] = int32(at)
 		}
 		made := p.Empty(cuda.I32, batch, length)
-		p.Check(tensor.Write(made, rows))
+		p.Check(tensor.Write(p.Narrow(made, 0, 0, 1), row))
+		for have := 1; have < batch; have *= 2 {
+			more := min(have, batch-have)
+			p.Check(p.Narrow(made, 0, have, more).Copy(p.Narrow(made, 0, 0, more)))
+		}
 		if p.Err() != nil {
 			return p.View(made, batch*length)
 		}

@@ -235,18 +235,12 @@ func (m *MoETransformer) ForwardBackward(
 ) []layer.ExpertUse {
 	batch, tokens := ids.Dim(0), ids.Size()
 	ids, targets = p.View(ids, tokens), p.View(targets, tokens)
-	capacity := m.Config.Capacity(tokens)
 	beta := float32(1)
 	if !accumulate {
 		beta = 0
 		m.clearAddedGradients(p)
 	}
-	x := m.embedding.Forward(p, ids)
-	m.observe(p, EmbeddingName, 0, x)
-	uses, kept := make([]layer.ExpertUse, len(m.blocks)), make([]*layer.BlockKept, len(m.blocks))
-	for at, block := range m.blocks {
-		x, uses[at], kept[at] = block.ForwardKeeping(p, x, batch, capacity, aux)
-	}
+	x, uses, kept := m.ForwardKeeping(p, ids, batch, aux)
 	normed, rstd := m.norm.ForwardKeeping(p, x)
 	m.observe(p, normName, 0, normed)
 	m.loss(p, normed, targets, factors.Loss, losses, beta)
@@ -258,6 +252,21 @@ func (m *MoETransformer) ForwardBackward(
 	m.embedding.Backward(p, dx, ids)
 	p.Free(dx)
 	return uses
+}
+
+// ForwardKeeping gives the stream behind the last block of `batch` sequences, ids i32 [tokens], how each layer's experts
+// were used, and what the backward of each block needs. It adds the load-balancing loss to `aux` f32 [1].
+func (m *MoETransformer) ForwardKeeping(
+	p *layer.Pass, ids *tensor.Tensor, batch int, aux *tensor.Tensor,
+) (x *tensor.Tensor, uses []layer.ExpertUse, kept []*layer.BlockKept) {
+	capacity := m.Config.Capacity(ids.Size())
+	x = m.embedding.Forward(p, ids)
+	m.observe(p, EmbeddingName, 0, x)
+	uses, kept = make([]layer.ExpertUse, len(m.blocks)), make([]*layer.BlockKept, len(m.blocks))
+	for at, block := range m.blocks {
+		x, uses[at], kept[at] = block.ForwardKeeping(p, x, batch, capacity, aux)
+	}
+	return x, uses, kept
 }
 
 // Recompute chooses what ForwardBackward does not keep but computes twice, with the same bits: of every `every`-th

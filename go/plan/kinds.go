@@ -12,7 +12,10 @@ const (
 	Gradients
 	Moments
 	Cache
-	Activations
+	Fixed
+	Kept
+	Transient
+	Evaluation
 	Scratch
 	kinds int = iota
 )
@@ -23,7 +26,10 @@ var kindWords = [kinds][2]string{
 	{"gradients", "gradients"},
 	{"moments", "moments of AdamW"},
 	{"cache", "cache of keys and values"},
-	{"activations", "activations, inputs and tables"},
+	{"fixed", "inputs, tables and counters"},
+	{"kept", "activations kept for backward"},
+	{"transient", "activations, the largest transient"},
+	{"evaluation", "what evaluation needs more"},
 	{"scratch", "scratch of kernels"},
 }
 

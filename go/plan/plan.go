@@ -1,5 +1,9 @@
-// Package plan says what a run needs before there is one: the real model takes its steps on a context that measures
-// (cuda.NewMeasuring), which counts as the device would and runs nothing.
+// Package plan says what a run needs before there is one: its own model and trainer take their steps on a context that
+// measures (cuda.NewMeasuring). It gives addresses and runs nothing, so what is planned is what is then called: no
+// allocation and no kernel is described here a second time.
+//
+// Bytes are those that [cuda.Context.BytesPeak] counts: memory of tensors as it was asked for, and the chunks of scratch.
+// A captured step keeps each piece of memory that it ever took, and needs more than the same calls one by one.
 package plan
 
 import (
@@ -16,15 +20,15 @@ import (
 // ErrTooLarge is the error of sizes that no machine has memory for.
 var ErrTooLarge = errors.New("the sizes make a run of more memory than any machine has")
 
-// What is planned at most: bytes, half of what a process has addresses for, and tokens that run at once, for whose
-// positions the host has memory.
 const (
-	mostBytes  = 1 << 46
-	mostTokens = 1 << 25
+	// microBatches are run for the memory of a step; those between the second and the last find all in place.
+	microBatches = 3
+	// mostTokens go through the layers at once, each as often as it has experts; no machine has memory for more.
+	mostTokens = 1 << 27
 )
 
-// Memory is the bytes by kind at the moment when the most is in use, which add up to Peak. Held is what a device gives
-// for the same memory: a GPU gives whole pages.
+// Memory is the bytes by kind, which add up to Peak. Held is what a device gives for the same memory: a GPU gives whole
+// pages. Where a step is captured, memory that it keeps for itself counts as what is left: as transient.
 type Memory struct {
 	Bytes      [kinds]int
 	Peak, Held int
@@ -37,52 +41,95 @@ func Training(config model.Config, options train.Config, machine cuda.Machine, h
 
 func training(
 	config model.Config, options train.Config, machine cuda.Machine, heldOut, capture bool,
-) (found Memory, err error) {
-	if err := errors.Join(config.Validate(), options.Validate()); err != nil {
-		return found, err
+) (Memory, error) {
+	steps, err := newSteps(config, options)
+	if err != nil {
+		return Memory{}, err
 	}
-	whole, length := options.BatchSize, options.SequenceLength
-	micro := whole
-	if options.MicroBatchSize > 0 {
-		micro = min(options.MicroBatchSize, whole)
-	}
-	// From the third micro-batch on, each takes what the one before gave back: of many, three and the last will do. The
-	// others have their ids and targets, partial sums and factors.
-	options.BatchSize = min(whole, 3*micro+whole%micro)
-	left := whole - options.BatchSize
-	if micro > mostTokens/length || left > mostBytes/(8*length) {
-		return found, ErrTooLarge
-	}
-	pieces := (micro*length + config.LogitsRows() - 1) / config.LogitsRows()
-	more := 8*left*length + (left/micro)*(4*pieces+12)
-	return measured(machine, more, func(ctx *cuda.Context, take func(Kind, ...*tensor.Tensor)) error {
-		made, err := model.New(ctx, config, options.Precision, options.Seed)
-		if err != nil {
-			return err
-		}
-		trainer, err := train.NewTrainer(made, options)
+	var found Memory
+	err = measured(machine, func(ctx *cuda.Context) error {
+		trainer, err := newTrainer(ctx, config, options)
 		if err != nil {
 			return err
 		}
 		trainer.NoCapture = !capture
-		take(Weights, made.Weights.Data)
+		made := trainer.Model
+		found.take(Weights, made.Weights.Data)
 		if made.Weights != made.Parameters {
-			take(Master, made.Parameters.Data)
+			found.take(Master, made.Parameters.Data)
 		}
-		take(Gradients, made.Gradients.Data)
-		take(Moments, trainer.Moments.Tensors()...)
-		for range 2 { // call by call, then captured
-			if err := trainer.Rehearse(options.BatchSize, length); err != nil {
+		found.take(Gradients, made.Gradients.Data)
+		found.take(Moments, trainer.Moments.Tensors()...)
+		if err := trainer.Rehearse(steps.rows, steps.length); err != nil {
+			return err
+		}
+		// Of the sequences that are left out: ids, targets, and the losses and factors of their micro-batches.
+		factors := 12
+		if options.Precision == model.F16 {
+			factors = 16
+		}
+		more := 8*(steps.batch-steps.rows)*steps.length + steps.left*(4*made.LossPieces(steps.micro*steps.length)+factors)
+		used, err := ctx.BytesUsed()
+		if err != nil {
+			return err
+		}
+		found.Bytes[Fixed] = int(used) - found.sum() + more
+		if err := trainer.Rehearse(steps.rows, steps.length); err != nil {
+			return err
+		}
+		peak, scratch, err := peakOf(ctx)
+		if err != nil {
+			return err
+		}
+		whole := peak
+		if heldOut {
+			if err := steps.evaluate(made); err != nil {
+				return err
+			}
+			if whole, _, err = peakOf(ctx); err != nil {
 				return err
 			}
 		}
-		if !heldOut {
-			return nil
+		if found.Held, err = heldOf(ctx); err != nil {
+			return err
 		}
-		return layer.Run(ctx, func(p *layer.Pass) {
-			made.EvaluateOn(p, p.Empty(cuda.I32, micro, length), p.Empty(cuda.I32, micro, length))
-		})
+		kept, err := steps.kept(made)
+		if err != nil {
+			return err
+		}
+		left := peak + more - found.sum()
+		found.Bytes[Evaluation] = whole - peak
+		found.Bytes[Scratch] = min(scratch, left)
+		found.Bytes[Kept] = min(kept, left-found.Bytes[Scratch])
+		found.Bytes[Transient] = left - found.Bytes[Scratch] - found.Bytes[Kept]
+		found.Peak, found.Held = found.sum(), found.Held+more
+		return nil
 	})
+	return found, err
+}
+
+func (s steps) evaluate(made *model.MoETransformer) error {
+	return layer.Run(made.Context(), func(p *layer.Pass) {
+		made.EvaluateOn(p, p.Empty(cuda.I32, s.micro, s.length), p.Empty(cuda.I32, s.micro, s.length))
+	})
+}
+
+// kept is the bytes that a micro-batch keeps for its backward.
+func (s steps) kept(made *model.MoETransformer) (bytes int, err error) {
+	ctx := made.Context()
+	err = layer.Run(ctx, func(p *layer.Pass) {
+		ids, aux := p.Empty(cuda.I32, s.micro*s.length), p.Empty(cuda.F32, 1)
+		before, err := ctx.BytesUsed()
+		p.Check(err)
+		_, uses, _ := made.ForwardKeeping(p, ids, s.micro, aux)
+		for _, use := range uses {
+			p.Check(use.Close())
+		}
+		after, err := ctx.BytesUsed()
+		p.Check(err)
+		bytes = int(after - before)
+	})
+	return bytes, err
 }
 
 // Inference is what generation needs: `batch` sequences of up to `capacity` tokens, prompts of up to `prompt` of them.
@@ -90,13 +137,6 @@ func training(
 func Inference(
 	config model.Config, precision model.Precision, machine cuda.Machine, batch, capacity, prompt int,
 ) (Memory, error) {
-	if err := errors.Join(config.Validate(), precision.Validate()); err != nil {
-		return Memory{}, err
-	}
-	if capacity > config.ExtendedContext {
-		problem := "%d tokens are more than this model takes (%d)"
-		return Memory{}, fmt.Errorf(problem, capacity, config.ExtendedContext)
-	}
 	if capacity < 1 {
 		return Memory{}, fmt.Errorf("context is %d; it must be a whole number, at least 1", capacity)
 	}
@@ -104,78 +144,80 @@ func Inference(
 		problem := "a prompt has %d tokens; it must have 1 to %d, the tokens of a sequence"
 		return Memory{}, fmt.Errorf(problem, prompt, capacity)
 	}
-	if capacity > mostTokens || batch > mostTokens {
+	if capacity > mostTokens || batch > 16*mostTokens/capacity {
 		return Memory{}, ErrTooLarge
 	}
-	return measured(machine, 0, func(ctx *cuda.Context, take func(Kind, ...*tensor.Tensor)) error {
-		made, err := model.NewForInference(ctx, config, precision, 0)
+	var found Memory
+	err := measured(machine, func(ctx *cuda.Context) error {
+		next, err := newToken(ctx, config, precision, batch, capacity)
 		if err != nil {
 			return err
 		}
-		take(Weights, made.Weights.Data)
-		cache, err := made.Cache(batch, capacity)
+		found.take(Weights, next.model.Weights.Data)
+		found.take(Cache, next.cache.KeysAndValues()...)
+		// Prompts come one after the other, and one of them is as long as it may be; then a token of each sequence call by
+		// call, and one captured, so far as there is room for them.
+		logits, err := next.logits.Narrow(0, 0, 1)
 		if err != nil {
 			return err
 		}
-		take(Cache, cache.KeysAndValues()...)
-		var ids, logits, row *tensor.Tensor
-		err = layer.Run(ctx, func(p *layer.Pass) {
-			ids, logits = p.Keep(p.Empty(cuda.I32, batch)), p.Keep(p.Empty(cuda.F32, batch, config.VocabSize))
-			row = p.Narrow(logits, 0, 0, 1)
-		})
+		prompt := max(1, min(prompt, capacity-2))
+		if err = next.model.Prefill(make([]int32, prompt), next.cache, 0, logits); err != nil {
+			return err
+		}
+		if prompt < capacity {
+			err = next.decode()
+		}
+		if err == nil && prompt+1 < capacity {
+			_, err = ctx.Capture(next.decode)
+		}
 		if err != nil {
 			return err
 		}
-		// A prompt, as the others of the batch; a token of each sequence call by call, and one captured.
-		if err := made.Prefill(make([]int32, prompt), cache, 0, row); err != nil || prompt == capacity {
-			return err
+		if found.Held, err = heldOf(ctx); err == nil {
+			found.Peak, found.Bytes[Scratch], err = peakOf(ctx)
 		}
-		decode := func() error {
-			return layer.Run(ctx, func(p *layer.Pass) { made.Decode(p, ids, cache, logits) })
-		}
-		if err := decode(); err != nil || prompt+1 == capacity {
-			return err
-		}
-		_, err = ctx.Capture(decode)
+		found.Bytes[Transient] = found.Peak - found.sum()
 		return err
 	})
+	return found, err
 }
 
-// measured runs a program on a context that measures; `take` is told what its tensors are for. `more` bytes are there
-// besides all the while.
-func measured(
-	machine cuda.Machine, more int, program func(ctx *cuda.Context, take func(Kind, ...*tensor.Tensor)) error,
-) (found Memory, err error) {
+// take counts tensors as memory of a kind.
+func (m *Memory) take(kind Kind, tensors ...*tensor.Tensor) {
+	for _, each := range tensors {
+		m.Bytes[kind] += int(each.Bytes())
+	}
+}
+
+func (m *Memory) sum() int {
+	sum := 0
+	for _, bytes := range m.Bytes {
+		sum += bytes
+	}
+	return sum
+}
+
+func peakOf(ctx *cuda.Context) (peak, scratch int, err error) {
+	bytes, err := ctx.BytesPeak()
+	arena, failure := ctx.BytesArena()
+	return int(bytes), int(arena), errors.Join(err, failure)
+}
+
+func heldOf(ctx *cuda.Context) (int, error) {
+	held, err := ctx.BytesHeld()
+	return int(held), err
+}
+
+// measured runs a program on a context that measures.
+func measured(machine cuda.Machine, program func(*cuda.Context) error) error {
 	ctx, err := cuda.NewMeasuring(machine)
 	if err != nil {
-		return found, err
+		return err
 	}
-	defer func() { // with all its memory
-		if err = errors.Join(err, ctx.Close()); errors.Is(err, cuda.ErrOutOfMemory) {
-			err = ErrTooLarge
-		}
-	}()
-	err = program(ctx, func(kind Kind, tensors ...*tensor.Tensor) {
-		for _, each := range tensors {
-			found.Bytes[kind] += int(each.Bytes())
-		}
-	})
-	var counts [4]int64
-	for at, read := range []func() (int64, error){ctx.BytesPeak, ctx.BytesUsed, ctx.BytesPooled, ctx.BytesArena} {
-		var failure error
-		counts[at], failure = read()
-		err = errors.Join(err, failure)
+	err = errors.Join(program(ctx), ctx.Close()) // with all that was made on it
+	if errors.Is(err, cuda.ErrOutOfMemory) {
+		return ErrTooLarge
 	}
-	found.Peak, found.Bytes[Scratch] = int(counts[0])+more, int(counts[3])
-	found.Held = found.Peak
-	if machine.Device == cuda.CUDA {
-		found.Held = max(found.Peak, int(counts[1]+counts[2]+counts[3])+more)
-	}
-	found.Bytes[Activations] = found.Peak
-	for kind, bytes := range found.Bytes {
-		if Kind(kind) != Activations {
-			found.Bytes[Activations] -= bytes
-		}
-	}
-	return found, err
+	return err
 }

@@ -298,3 +298,11 @@ func BenchmarkTrainStep(b *testing.B) {
 		})
 	}
 }
+
+// TestRehearsalsAreForContextsThatMeasure: elsewhere a step needs its ids.
+func TestRehearsalsAreForContextsThatMeasure(t *testing.T) {
+	trainer := newTrainer(t, newContext(t), tiny(), options())
+	if err := trainer.Rehearse(2, 8); err == nil || trainer.Step() != 0 {
+		t.Error(err, trainer.Step())
+	}
+}

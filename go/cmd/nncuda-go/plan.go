@@ -62,7 +62,8 @@ func newPlan(std streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "plan [flags]",
 		Short: "Show how much memory training or generation will need.",
-		Long: `Show how much memory training or generation will need on a device, and whether the device has it.
+		Long: `Show how much memory training or generation will need on a device, whether the device has it, and how many
+operations and bytes a step or the next token takes. Of a GPU that is named, also the least time.
 
 Options are those of "nncuda-go train", from the same sources. No part of the model is created.`,
 		Args: exactArguments(),
@@ -83,6 +84,11 @@ Options are those of "nncuda-go train", from the same sources. No part of the mo
 		"Plan generation: --batch-size sequences of --context tokens.")
 	set.IntVar(&flags.prompt, "prompt", 0, "With --inference, the longest prompt.  [default: --context]")
 	flags.device.addWith(set, "Number of worker threads; each needs scratch memory of its own.  [default: all cores]")
+	names := make([]string, len(plan.Devices))
+	for at, device := range plan.Devices {
+		names[at] = device.Name
+	}
+	set.Lookup("device").Usage += " Or the name of a GPU that need not be here: " + strings.Join(names, ", ") + "."
 	set.Var(&flags.available, "available",
 		"Plan for a device with this much free memory; a GPU need not be present.")
 	set.BoolVar(&flags.asJSON, "json", false, "Write JSON, for programs.")
@@ -121,11 +127,14 @@ func (f *planFlags) check(command *cobra.Command) error {
 
 // planned is what was planned, for what, and what would make it fit.
 type planned struct {
-	model  model.Config
-	memory plan.Memory
-	device string
-	free   int
-	ways   []plan.Way
+	model   model.Config
+	memory  plan.Memory
+	work    plan.Work
+	what    string   // the work is of
+	seconds *float64 // nil where the device is not known by its name
+	device  string
+	free    int
+	ways    []plan.Way
 }
 
 func (f *planFlags) run(out io.Writer) error {
@@ -141,25 +150,58 @@ func (f *planFlags) run(out io.Writer) error {
 	}
 	found.free = free
 	if f.inference {
-		prompt := f.prompt
-		if prompt == 0 {
-			prompt = capacity
-		}
-		found.memory, err = plan.Inference(
-			modelConfig, trainConfig.Precision, machine, trainConfig.BatchSize, capacity, prompt,
-		)
-	} else if found.memory, err = plan.Training(modelConfig, trainConfig, machine, true); err == nil {
-		if found.memory.Held > free {
-			found.ways, _, err = plan.WaysToFit(modelConfig, trainConfig, machine, free, true)
-		}
+		err = f.planInference(&found, trainConfig, machine, capacity)
+	} else {
+		err = planTraining(&found, trainConfig, machine)
 	}
 	if err != nil {
 		return err
+	}
+	if device := deviceOf(f.device.device); device != nil {
+		seconds := found.work.Seconds(*device, trainConfig.Precision)
+		found.seconds = &seconds
 	}
 	if f.asJSON {
 		return printDocument(out, found.object())
 	}
 	return found.show(out)
+}
+
+func (f *planFlags) planInference(found *planned, options train.Config, machine cuda.Machine, capacity int) (err error) {
+	prompt := f.prompt
+	if prompt == 0 {
+		prompt = capacity
+	}
+	config, precision, batch := found.model, options.Precision, options.BatchSize
+	if found.memory, err = plan.Inference(config, precision, machine, batch, capacity, prompt); err != nil {
+		return err
+	}
+	found.what = "the next token"
+	found.work, err = plan.InferenceWork(config, precision, machine, batch, capacity)
+	return err
+}
+
+func planTraining(found *planned, options train.Config, machine cuda.Machine) (err error) {
+	if found.memory, err = plan.Training(found.model, options, machine, true); err != nil {
+		return err
+	}
+	found.what = "a step"
+	if found.work, err = plan.TrainingWork(found.model, options, machine); err != nil {
+		return err
+	}
+	if found.memory.Held > found.free {
+		found.ways, _, err = plan.WaysToFit(found.model, options, machine, found.free, true)
+	}
+	return err
+}
+
+// deviceOf is the GPU that is known by a name, nil where none is.
+func deviceOf(name string) *plan.Device {
+	at := slices.IndexFunc(plan.Devices, func(device plan.Device) bool { return device.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &plan.Devices[at]
 }
 
 // configs gives the options, and with --inference the tokens of a sequence.
@@ -229,6 +271,12 @@ var usualGPU = cuda.Machine{Device: cuda.CUDA, Capability: 90}
 
 // machine gives the device to plan for, and the memory that is free.
 func (f *planFlags) machine() (machine cuda.Machine, free int, err error) {
+	if device := deviceOf(f.device.device); device != nil {
+		if free = device.Memory; f.available >= 0 {
+			free = int(f.available)
+		}
+		return device.Machine, free, nil
+	}
 	if f.available >= 0 && gpu.MatchString(f.device.device) {
 		return usualGPU, int(f.available), nil
 	}
@@ -339,7 +387,7 @@ func (p planned) object() *formats.Object {
 	for _, kind := range plan.Kinds() {
 		bytes.Set(kind.String(), p.memory.Bytes[kind])
 	}
-	ways := make([]any, len(p.ways))
+	ways, work := make([]any, len(p.ways)), p.work.Sum()
 	for at, way := range p.ways {
 		options := formats.NewObject()
 		for _, change := range way.Changes {
@@ -353,6 +401,7 @@ func (p planned) object() *formats.Object {
 		),
 		"device", p.device, "bytes", bytes, "peak", p.memory.Peak, "held", p.memory.Held, "free", p.free,
 		"fits", p.memory.Held <= p.free, "ways", ways,
+		"work", formats.NewObject("flops", work.Flops, "bytes", work.Bytes, "seconds", p.secondsOrNone()),
 	)
 }
 
@@ -387,5 +436,18 @@ func (p planned) show(out io.Writer) error {
 	for _, way := range p.ways {
 		fmt.Fprintf(out, "It fits with %s.\n", wayText(way))
 	}
-	return nil
+	work, least := p.work.Sum(), ""
+	if p.seconds != nil {
+		least = fmt.Sprintf(": at the peak of %s, %.3g s", p.device, *p.seconds)
+	}
+	_, err := fmt.Fprintf(out, "%s takes %.3g operations and moves %s%s.\n", strings.ToUpper(p.what[:1])+p.what[1:],
+		float64(work.Flops), bytesText(work.Bytes), least)
+	return err
+}
+
+func (p planned) secondsOrNone() any {
+	if p.seconds == nil {
+		return nil
+	}
+	return *p.seconds
 }

@@ -28,6 +28,10 @@ func TestPlan(t *testing.T) {
 	small := []string{"--preset", "small", "--threads", "2", "--available"}
 	told := planOf(t, append(small, "300MiB")...)
 	sum, bytes := int64(0), told.Get("bytes").(*formats.Object)
+	cost := told.Get("work").(*formats.Object)
+	if cost.Get("flops").(int64) < 5*5_908_736*2048 || cost.Get("bytes").(int64) < 1<<30 || cost.Get("seconds") != nil {
+		t.Error(formats.Shown(cost))
+	}
 	for _, kind := range plan.Kinds() {
 		sum += bytes.Get(kind.String()).(int64)
 	}
@@ -53,6 +57,11 @@ func TestPlan(t *testing.T) {
 	told = planOf(t, "--preset", "6.9b", "--device", "cuda:1", "--available", "141GB", "--precision", "bf16",
 		"--activation-checkpointing", "1", "--sequence-length", "4096", "--micro-batch-size", "1")
 	if told.Get("fits") != true || told.Get("device") != "cuda:1" || told.Get("held").(int64) <= told.Get("peak").(int64) {
+		t.Error(formats.Shown(told))
+	}
+	told = planOf(t, "--preset", "small", "--device", "h100")
+	if seconds, ok := told.Get("work").(*formats.Object).Get("seconds").(float64); !ok || seconds <= 0 ||
+		told.Get("free") != int64(80e9) {
 		t.Error(formats.Shown(told))
 	}
 	told = planOf(t, "--preset", "small", "--inference", "--batch-size", "4", "--context", "512", "--prompt", "9")
@@ -115,8 +124,8 @@ func TestRunThatCannotFitIsNotStarted(t *testing.T) {
 	}
 	flags = append(flags, "1", "--hidden-size", "1024", "--ffn-size", "2000000000", "--num-experts", "32")
 	_, failure = call(t, exitNoDevice, flags...)
-	if !strings.Contains(failure, "The least that options can reach is --") ||
-		!strings.Contains(failure, ": the model itself is too large. A model that fits is --preset small (") {
+	if !strings.HasPrefix(failure, "Error: this run needs more memory than any machine has; cpu has ") ||
+		!strings.Contains(failure, " free. A model that fits is --preset small (") {
 		t.Error(failure)
 	}
 	_, failure = call(t, exitNoDevice, append(flags, "--start-anyway")...)

@@ -1,0 +1,188 @@
+package plan
+
+import (
+	"encoding/json"
+
+	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/layer"
+	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/tensor"
+	"github.com/nncuda/nncuda/go/train"
+)
+
+// Work is the operations and bytes that the calls of each kernel come to, by its name.
+type Work map[string]Cost
+
+// Cost is operations and bytes read and written.
+type Cost struct{ Flops, Bytes int }
+
+// Sum is the cost of all kernels.
+func (w Work) Sum() (all Cost) {
+	for _, cost := range w {
+		all.Flops += cost.Flops
+		all.Bytes += cost.Bytes
+	}
+	return all
+}
+
+// Seconds is the least time on a device: of each kernel, its operations at the peak or its bytes at the bandwidth.
+func (w Work) Seconds(device Device, precision model.Precision) (seconds float64) {
+	peak := device.Flops16
+	if precision == model.F32 {
+		peak = device.FlopsF32
+	}
+	for _, cost := range w {
+		seconds += max(float64(cost.Flops)/peak, float64(cost.Bytes)/device.Bandwidth)
+	}
+	return seconds
+}
+
+// steps are the shape of a batch, and how much of it is run to measure it.
+type steps struct {
+	batch, length, micro int
+	left                 int // micro-batches that are left out
+	rows                 int // sequences that are not
+}
+
+func newSteps(config model.Config, options train.Config) (steps, error) {
+	if err := config.Validate(); err != nil {
+		return steps{}, err
+	}
+	if err := options.Validate(); err != nil {
+		return steps{}, err
+	}
+	s := steps{batch: options.BatchSize, length: options.SequenceLength, micro: options.BatchSize}
+	if options.MicroBatchSize > 0 {
+		s.micro = min(options.MicroBatchSize, s.batch)
+	}
+	if s.micro > mostTokens/s.length/config.ExpertsPerToken {
+		return s, ErrTooLarge
+	}
+	s.left = max(0, (s.batch+s.micro-1)/s.micro-microBatches)
+	s.rows = s.batch - s.left*s.micro
+	return s, nil
+}
+
+func newTrainer(ctx *cuda.Context, config model.Config, options train.Config) (*train.Trainer, error) {
+	made, err := model.New(ctx, config, options.Precision, options.Seed)
+	if err != nil {
+		return nil, err
+	}
+	return train.NewTrainer(made, options)
+}
+
+// TrainingWork is what one step computes and moves.
+func TrainingWork(config model.Config, options train.Config, machine cuda.Machine) (Work, error) {
+	s, err := newSteps(config, options)
+	if err != nil {
+		return nil, err
+	}
+	var whole Work
+	err = measured(machine, func(ctx *cuda.Context) error {
+		trainer, err := newTrainer(ctx, config, options)
+		if err != nil {
+			return err
+		}
+		trainer.NoCapture = true
+		step := func(rows int) (work Work, err error) {
+			ids := make([]int32, rows*s.length)
+			for range 2 { // the first makes tables and factors, once
+				work, err = profiled(ctx, func() error {
+					_, err := trainer.TrainStep(ids, ids, rows)
+					return err
+				})
+				if err != nil {
+					return nil, err
+				}
+			}
+			return work, nil
+		}
+		if whole, err = step(s.rows); err != nil || s.left == 0 {
+			return err
+		}
+		one, err := step(s.micro)
+		if err != nil {
+			return err
+		}
+		two, err := step(2 * s.micro)
+		for name, cost := range whole { // what each of those between comes to
+			cost.Flops += s.left * (two[name].Flops - one[name].Flops)
+			cost.Bytes += s.left * (two[name].Bytes - one[name].Bytes)
+			whole[name] = cost
+		}
+		return err
+	})
+	return whole, err
+}
+
+// InferenceWork is what the next token of `batch` sequences computes and moves, each with a cache of `capacity` tokens.
+func InferenceWork(
+	config model.Config, precision model.Precision, machine cuda.Machine, batch, capacity int,
+) (found Work, err error) {
+	err = measured(machine, func(ctx *cuda.Context) error {
+		next, err := newToken(ctx, config, precision, batch, capacity)
+		if err != nil {
+			return err
+		}
+		found, err = profiled(ctx, next.decode)
+		return err
+	})
+	return found, err
+}
+
+// token is what the next token of a batch of sequences is found with.
+type token struct {
+	model       *model.MoETransformer
+	cache       *layer.KVCache
+	ids, logits *tensor.Tensor
+}
+
+func newToken(ctx *cuda.Context, config model.Config, precision model.Precision, batch, capacity int) (*token, error) {
+	made, err := model.NewForInference(ctx, config, precision, 0)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := made.Cache(batch, capacity)
+	if err != nil {
+		return nil, err
+	}
+	t := &token{model: made, cache: cache}
+	return t, layer.Run(ctx, func(p *layer.Pass) {
+		t.ids, t.logits = p.Keep(p.Empty(cuda.I32, batch)), p.Keep(p.Empty(cuda.F32, batch, config.VocabSize))
+	})
+}
+
+func (t *token) decode() error {
+	return layer.Run(t.model.Context(), func(p *layer.Pass) { t.model.Decode(p, t.ids, t.cache, t.logits) })
+}
+
+// profiled is the work of the calls of a program.
+func profiled(ctx *cuda.Context, program func() error) (Work, error) {
+	if err := ctx.BeginProfile(); err != nil {
+		return nil, err
+	}
+	if err := program(); err != nil {
+		return nil, err
+	}
+	if err := ctx.EndProfile(); err != nil {
+		return nil, err
+	}
+	text, err := ctx.ProfileReport(cuda.ReportJSON)
+	if err != nil {
+		return nil, err
+	}
+	var report struct {
+		Kernels []struct {
+			Kernel       string
+			Flops, Bytes float64
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
+		return nil, err
+	}
+	work := make(Work, len(report.Kernels))
+	for _, one := range report.Kernels {
+		work[one.Kernel] = Cost{int(one.Flops), int(one.Bytes)}
+	}
+	return work, nil
+}
