@@ -34,7 +34,11 @@
  *   The context needs no line. DIR is in, out (overwritten), inout (read and overwritten) or acc (added to); with a `?` it may be null. DTYPE is f32,
  *   bf16, i32, i64, i8, u8, or the name of the parameter that says it. DIMS is a shape over the size parameters; `^flag` behind it
  *   means that its last two dimensions are swapped when that flag is set. A dtype line lists what it may be. VALUE is what
- *   languages with default arguments use when the option is left out: a number, a constant, or 1/sqrt(SIZE).
+ *   languages with default arguments use when the option is left out: a number, a constant, or 1/sqrt(SIZE). The text of an
+ *   option that takes an enum begins with NNCUDA_NAME_*, or with NNCUDA_NAME_*: A, B or C for some of it. The text of a size or
+ *   an option may end with `; must be CONDITION`, which the library checks: terms joined by `and` or a comma, each of them
+ *   `finite`, `even`, `a multiple of X`, `at least X`, `above X`, `at most X`, `below X` or `X to Y`, over numbers and other
+ *   scalars; behind them perhaps `, or NUMBER for REASON`.
  */
 #ifndef NNCUDA_BINDINGS_H
 #define NNCUDA_BINDINGS_H
@@ -628,7 +632,7 @@ NNCUDA_API int32_t cuda_softmax_backward(nncuda_ctx *ctx, const void *dy, const 
  * @param probs out f32 [rows, cols] : all probabilities, as the backward call and the auxiliary loss need them
  * @param rows size : tokens
  * @param cols size : experts
- * @param k size : experts per token, at most `cols` and at most 64
+ * @param k size : experts per token; must be at most 64 and at most cols
  * @param norm flag : 1 divides the k weights by their sum
  * @param dtype dtype : f32, f16, bf16
  */
@@ -647,7 +651,7 @@ NNCUDA_API int32_t cuda_softmax_topk(nncuda_ctx *ctx, const void *x, float *weig
  * @param dx out dtype [rows, cols] : gradient of the logits
  * @param rows size : tokens
  * @param cols size : experts
- * @param k size : experts per token
+ * @param k size : experts per token; must be at most 64 and at most cols
  * @param norm flag : as in the forward call
  * @param dtype dtype : f32, f16, bf16
  */
@@ -669,7 +673,7 @@ NNCUDA_API int32_t cuda_softmax_topk_backward(nncuda_ctx *ctx, const float *dwei
  * @param rstd out? f32 [rows] : kept for the backward call, or null
  * @param rows size : rows
  * @param cols size : columns
- * @param eps option : added to the mean square, at least 0
+ * @param eps option : added to the mean square; must be finite and at least 0
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_rmsnorm(nncuda_ctx *ctx, const void *x, const void *weight, void *y, float *rstd, int64_t rows,
@@ -685,7 +689,7 @@ NNCUDA_API int32_t cuda_rmsnorm(nncuda_ctx *ctx, const void *x, const void *weig
  * @param rstd out? f32 [rows] : kept for the backward call, or null
  * @param rows size : rows
  * @param cols size : columns
- * @param eps option : added to the mean square, at least 0
+ * @param eps option : added to the mean square; must be finite and at least 0
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_rmsnorm_residual(nncuda_ctx *ctx, const void *x, const void *residual, const void *weight,
@@ -870,11 +874,11 @@ NNCUDA_API int32_t cuda_scatter_add(nncuda_ctx *ctx, const void *x, const int32_
  * (Su et al. 2021, "RoFormer", eq. 15; bloc97 2023, NTK-aware scaling)
  * @param cosine out f32 [positions, head_dim/2] : cosines
  * @param sine out f32 [positions, head_dim/2] : sines
- * @param first option default 0 : position of the first row, at least 0
+ * @param first option default 0 : position of the first row; must be at least 0
  * @param positions size : rows
- * @param head_dim size : elements per head; even, above 2 unless ntk_alpha is 1
- * @param base option default 10000 : above 0
- * @param ntk_alpha option default 1 : at least 1
+ * @param head_dim size : elements per head, above 2 unless ntk_alpha is 1; must be even
+ * @param base option default 10000 : base of the frequencies; must be finite and above 0
+ * @param ntk_alpha option default 1 : stretch of the base; must be finite and at least 1
  */
 NNCUDA_API int32_t cuda_rope_freqs(nncuda_ctx *ctx, float *cosine, float *sine, int64_t first, int64_t positions,
                                    int64_t head_dim, double base, double ntk_alpha);
@@ -886,12 +890,12 @@ NNCUDA_API int32_t cuda_rope_freqs(nncuda_ctx *ctx, float *cosine, float *sine, 
  * @param factors in? f32 [head_dim/2] : divisors of the frequencies, finite and above 0, or null for ones
  * @param cosine out f32 [positions, head_dim/2] : cosines
  * @param sine out f32 [positions, head_dim/2] : sines
- * @param first option default 0 : position of the first row, at least 0
+ * @param first option default 0 : position of the first row; must be at least 0
  * @param positions size : rows
- * @param head_dim size : elements per head; even, above 2 unless ntk_alpha is 1
- * @param base option default 10000 : above 0
- * @param ntk_alpha option default 1 : at least 1
- * @param scale option default 1 : factor of the positions, above 0
+ * @param head_dim size : elements per head, above 2 unless ntk_alpha is 1; must be even
+ * @param base option default 10000 : base of the frequencies; must be finite and above 0
+ * @param ntk_alpha option default 1 : stretch of the base; must be finite and at least 1
+ * @param scale option default 1 : factor of the positions; must be finite and above 0
  */
 NNCUDA_API int32_t cuda_rope_freqs_scaled(nncuda_ctx *ctx, const float *factors, float *cosine, float *sine,
                                           int64_t first, int64_t positions, int64_t head_dim, double base,
@@ -907,7 +911,7 @@ NNCUDA_API int32_t cuda_rope_freqs_scaled(nncuda_ctx *ctx, const float *factors,
  * @param y out dtype [tokens:ld_y, heads, head_dim] alias x : output
  * @param tokens size : tokens
  * @param heads size : heads
- * @param head_dim size : elements per head, even
+ * @param head_dim size : elements per head; must be even
  * @param max_position size : rows of the tables
  * @param ld_x size : elements between tokens of x
  * @param ld_y size : elements between tokens of y
@@ -929,7 +933,7 @@ NNCUDA_API int32_t cuda_rope_forward(nncuda_ctx *ctx, const void *x, const float
  * @param tokens size : tokens
  * @param heads size : query heads
  * @param kv_heads size : key heads
- * @param head_dim size : elements per head, even
+ * @param head_dim size : elements per head; must be even
  * @param max_position size : rows of the tables
  * @param ld_q size : elements between tokens of q
  * @param ld_k size : elements between tokens of k
@@ -950,7 +954,7 @@ NNCUDA_API int32_t cuda_rope_qk(nncuda_ctx *ctx, void *q, void *k, const float *
  * @param dx out dtype [tokens:ld_x, heads, head_dim] alias dy : gradient of x
  * @param tokens size : tokens
  * @param heads size : heads
- * @param head_dim size : elements per head, even
+ * @param head_dim size : elements per head; must be even
  * @param max_position size : rows of the tables
  * @param ld_y size : elements between tokens of dy
  * @param ld_x size : elements between tokens of dx
@@ -977,10 +981,10 @@ NNCUDA_API int32_t cuda_rope_backward(nncuda_ctx *ctx, const void *dy, const flo
  * @param batch size : sequences
  * @param q_len size : queries a sequence
  * @param kv_len size : keys a sequence
- * @param heads size : query heads, a multiple of kv_heads
+ * @param heads size : query heads; must be a multiple of kv_heads
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements per head
- * @param scale option default 1/sqrt(head_dim) : factor of the products
+ * @param head_dim size : elements per head; must be a multiple of 8, at most 256
+ * @param scale option default 1/sqrt(head_dim) : factor of the products; must be finite
  * @param causal flag : 1 hides the keys after each query
  * @param dtype dtype : f32, f16, bf16
  */
@@ -996,9 +1000,9 @@ NNCUDA_API int32_t cuda_attention_scores(nncuda_ctx *ctx, const void *q, const v
  * @param batch size : sequences
  * @param q_len size : queries a sequence
  * @param kv_len size : keys a sequence
- * @param heads size : query heads, a multiple of kv_heads
+ * @param heads size : query heads; must be a multiple of kv_heads
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements per head
+ * @param head_dim size : elements per head; must be a multiple of 8, at most 256
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_attention_output(nncuda_ctx *ctx, const void *probs, const void *v, void *out, int64_t batch,
@@ -1016,12 +1020,12 @@ NNCUDA_API int32_t cuda_attention_output(nncuda_ctx *ctx, const void *probs, con
  * @param batch size : sequences
  * @param q_len size : queries a sequence
  * @param kv_len size : keys a sequence
- * @param heads size : query heads, a multiple of kv_heads
+ * @param heads size : query heads; must be a multiple of kv_heads
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements per head
+ * @param head_dim size : elements per head; must be a multiple of 8, at most 256
  * @param ld_q size : elements between tokens of q
  * @param ld_kv size : elements between tokens of k, and of v
- * @param scale option default 1/sqrt(head_dim) : factor of the products
+ * @param scale option default 1/sqrt(head_dim) : factor of the products; must be finite
  * @param causal flag : 1 hides the keys after each query
  * @param dtype dtype : f32, f16, bf16
  */
@@ -1044,12 +1048,12 @@ NNCUDA_API int32_t cuda_flash_attention(nncuda_ctx *ctx, const void *q, const vo
  * @param batch size : sequences
  * @param q_len size : queries a sequence
  * @param kv_len size : keys a sequence
- * @param heads size : query heads, a multiple of kv_heads
+ * @param heads size : query heads; must be a multiple of kv_heads
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements per head
+ * @param head_dim size : elements per head; must be a multiple of 8, at most 256
  * @param ld_q size : elements between tokens of q, and of dq
  * @param ld_kv size : elements between tokens of k, v, dk and dv
- * @param scale option default 1/sqrt(head_dim) : as in the forward call
+ * @param scale option default 1/sqrt(head_dim) : as in the forward call; must be finite
  * @param causal flag : as in the forward call
  * @param dtype dtype : f32, f16, bf16
  */
@@ -1069,11 +1073,11 @@ NNCUDA_API int32_t cuda_flash_attention_backward(nncuda_ctx *ctx, const void *do
  * @param out out dtype [batch, heads, head_dim] : output
  * @param batch size : sequences
  * @param capacity size : room for keys in the caches
- * @param heads size : query heads, a multiple of kv_heads
+ * @param heads size : query heads; must be a multiple of kv_heads
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements per head
+ * @param head_dim size : elements per head; must be a multiple of 8, at most 256
  * @param ld_q size : elements between queries
- * @param scale option default 1/sqrt(head_dim) : factor of the products
+ * @param scale option default 1/sqrt(head_dim) : factor of the products; must be finite
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_attention_decode(nncuda_ctx *ctx, const void *q, const void *k_cache, const void *v_cache,
@@ -1098,12 +1102,12 @@ NNCUDA_API int32_t cuda_attention_decode(nncuda_ctx *ctx, const void *q, const v
  * @param batch size : sequences
  * @param max_pages size : columns of the page table
  * @param pages size : pages of the caches
- * @param heads size : query heads, a multiple of kv_heads
+ * @param heads size : query heads; must be a multiple of kv_heads
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements per head
+ * @param head_dim size : elements per head; must be a multiple of 8, at most 256
  * @param ld_q size : elements between tokens of q
  * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
- * @param scale option default 1/sqrt(head_dim) : factor of the products
+ * @param scale option default 1/sqrt(head_dim) : factor of the products; must be finite
  * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
  * @param dtype dtype : f32, f16, bf16
  */
@@ -1126,12 +1130,12 @@ NNCUDA_API int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, co
  * @param batch size : sequences
  * @param max_pages size : columns of the page table
  * @param pages size : pages of the caches
- * @param heads size : query heads, a multiple of kv_heads
+ * @param heads size : query heads; must be a multiple of kv_heads
  * @param kv_heads size : key and value heads
- * @param head_dim size : elements per head
+ * @param head_dim size : elements per head; must be a multiple of 8, at most 256
  * @param ld_q size : elements between queries
  * @param page_bytes size : bytes of a page: kv_heads * 128 rows of head_dim in `format`
- * @param scale option default 1/sqrt(head_dim) : factor of the products
+ * @param scale option default 1/sqrt(head_dim) : factor of the products; must be finite
  * @param format option default NNCUDA_FORMAT_F16 : NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
  * @param dtype dtype : f32, f16, bf16
  */
@@ -1153,7 +1157,7 @@ NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, c
  * @param k_cache inout dtype [batch, capacity, kv_heads, head_dim] : keys; other rows stay
  * @param v_cache inout dtype [batch, capacity, kv_heads, head_dim] : values; other rows stay
  * @param batch size : sequences
- * @param len size : new tokens per sequence
+ * @param len size : new tokens per sequence; must be at most capacity
  * @param capacity size : room for keys in the caches
  * @param kv_heads size : key and value heads
  * @param head_dim size : elements per head
@@ -1173,7 +1177,7 @@ NNCUDA_API int32_t cuda_kv_append(nncuda_ctx *ctx, const void *k, const void *v,
  * @param capacity size : room for keys in the caches
  * @param kv_heads size : key and value heads
  * @param head_dim size : elements per head
- * @param keep option : rows to keep, 0 .. capacity
+ * @param keep option : rows to keep; must be 0 to capacity
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_kv_trim(nncuda_ctx *ctx, void *k_cache, void *v_cache, int32_t *lengths, int64_t batch,
@@ -1224,8 +1228,8 @@ NNCUDA_API int32_t cuda_kv_append_paged(nncuda_ctx *ctx, const void *k, const vo
  * @param row_slot out i32 [tokens*k] : slot of each row; -1 from offsets[experts] on
  * @param tokens size : tokens
  * @param k size : experts per token
- * @param experts size : experts
- * @param capacity option default 0 : most rows an expert may take, at least 1; 0 for no limit
+ * @param experts size : experts; must be at most 2147483647
+ * @param capacity option default 0 : most rows an expert may take; must be at least 1, or 0 for no limit
  */
 NNCUDA_API int32_t cuda_moe_plan(nncuda_ctx *ctx, const int32_t *indices, int32_t *counts, int32_t *offsets,
                                  int32_t *slot_row, int32_t *row_slot, int64_t tokens, int64_t k, int64_t experts,
@@ -1306,7 +1310,7 @@ NNCUDA_API int32_t cuda_moe_combine_backward(nncuda_ctx *ctx, const void *dout, 
  * @param lse out f32 [rows] : kept for the backward call
  * @param loss_sum out f32 [1] : sum of the losses
  * @param count out i32 [1] : rows not ignored
- * @param rows size : rows
+ * @param rows size : rows; must be at most 2147483647
  * @param vocab size : columns
  * @param ignore_index option default -100 : target to leave out
  * @param dtype dtype : f32, f16, bf16
@@ -1339,7 +1343,7 @@ NNCUDA_API int32_t cuda_cross_entropy_backward(nncuda_ctx *ctx, const void *logi
  * @param loss acc f32 [1] : the loss
  * @param tokens size : tokens
  * @param experts size : experts
- * @param alpha option : weight of this loss
+ * @param alpha option : weight of this loss; must be finite
  */
 NNCUDA_API int32_t cuda_aux_loss_forward(nncuda_ctx *ctx, const float *probs, const int32_t *counts, float *loss,
                                          int64_t tokens, int64_t experts, float alpha);
@@ -1351,7 +1355,7 @@ NNCUDA_API int32_t cuda_aux_loss_forward(nncuda_ctx *ctx, const float *probs, co
  * @param dprobs out f32 [tokens, experts] : gradient of probs
  * @param tokens size : tokens
  * @param experts size : experts
- * @param alpha option : weight of this loss
+ * @param alpha option : weight of this loss; must be finite
  */
 NNCUDA_API int32_t cuda_aux_loss_backward(nncuda_ctx *ctx, const int32_t *counts, const float *grad_scale,
                                           float *dprobs, int64_t tokens, int64_t experts, float alpha);
@@ -1363,7 +1367,7 @@ NNCUDA_API int32_t cuda_aux_loss_backward(nncuda_ctx *ctx, const int32_t *counts
  * @param weights in? i32 [n] : how often each counts; null is once
  * @param y out f32 [1] : the mean
  * @param n size : parts
- * @param divisor option default 1 : how many they are the sums of; at least 1
+ * @param divisor option default 1 : how many they are the sums of; must be at least 1
  */
 NNCUDA_API int32_t cuda_weighted_mean(nncuda_ctx *ctx, const float *x, const int32_t *weights, float *y, int64_t n,
                                       int64_t divisor);
@@ -1399,11 +1403,11 @@ NNCUDA_API int32_t cuda_weighted_mean(nncuda_ctx *ctx, const float *x, const int
  * @param v inout f32 [n] : second moments
  * @param param_copy out? dtype [n] : the new parameters rounded to `dtype`, or null
  * @param n size : parameters
- * @param n_decay option : how many of them, from the first, decay; 0 .. n
- * @param beta1 option : 0 .. below 1
- * @param beta2 option : 0 .. below 1
- * @param eps option : above 0
- * @param weight_decay option : at least 0
+ * @param n_decay option : how many of them, from the first, decay; must be 0 to n
+ * @param beta1 option : decay rate of the first moments; must be at least 0 and below 1
+ * @param beta2 option : decay rate of the second moments; must be at least 0 and below 1
+ * @param eps option : added to the root; must be finite and above 0
+ * @param weight_decay option : decay of the parameters; must be finite and at least 0
  * @param dtype dtype : f16, bf16, f32; of param_copy
  */
 NNCUDA_API int32_t cuda_adamw_step(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step,
@@ -1425,11 +1429,11 @@ NNCUDA_API int32_t cuda_adamw_step(nncuda_ctx *ctx, const float *grad, const flo
  * @param v inout bf16 [n] : second moments
  * @param param_copy out? dtype [n] : the new parameters rounded to `dtype`, or null
  * @param n size : parameters
- * @param n_decay option : how many of them, from the first, decay; 0 .. n
- * @param beta1 option : 0 .. below 1
- * @param beta2 option : 0 .. below 1
- * @param eps option : above 0
- * @param weight_decay option : at least 0
+ * @param n_decay option : how many of them, from the first, decay; must be 0 to n
+ * @param beta1 option : decay rate of the first moments; must be at least 0 and below 1
+ * @param beta2 option : decay rate of the second moments; must be at least 0 and below 1
+ * @param eps option : added to the root; must be finite and above 0
+ * @param weight_decay option : decay of the parameters; must be finite and at least 0
  * @param dtype dtype : f16, bf16, f32; of param_copy
  */
 NNCUDA_API int32_t cuda_adamw_step_bf16(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step,
@@ -1461,11 +1465,11 @@ NNCUDA_API int32_t cuda_adamw_step_bf16(nncuda_ctx *ctx, const float *grad, cons
  * @param param_copy out? dtype [n] : the new parameters rounded to `dtype`, or null
  * @param n size : parameters
  * @param blocks size : n / 256, rounded up
- * @param n_decay option : how many of them, from the first, decay; 0 .. n
- * @param beta1 option : 0 .. below 1
- * @param beta2 option : 0 .. below 1
- * @param eps option : above 0
- * @param weight_decay option : at least 0
+ * @param n_decay option : how many of them, from the first, decay; must be 0 to n
+ * @param beta1 option : decay rate of the first moments; must be at least 0 and below 1
+ * @param beta2 option : decay rate of the second moments; must be at least 0 and below 1
+ * @param eps option : added to the root; must be finite and above 0
+ * @param weight_decay option : decay of the parameters; must be finite and at least 0
  * @param dtype dtype : f16, bf16, f32; of param_copy
  */
 NNCUDA_API int32_t cuda_adamw_step_f8(nncuda_ctx *ctx, const float *grad, const float *lr, const int32_t *step,
@@ -1499,7 +1503,7 @@ NNCUDA_API int32_t cuda_grad_norm(nncuda_ctx *ctx, const void *grad, float *norm
  * @param scale out f32 [1] : the factor, for adamw_step
  * @param grad inout? dtype [n] : gradients to scale in place, or null to leave that to adamw_step
  * @param n size : elements of grad; not used, and may be 0, where grad is null
- * @param max_norm option : largest norm allowed, above 0; infinity never clips
+ * @param max_norm option : largest norm allowed, where infinity never clips; must be above 0
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_grad_clip(nncuda_ctx *ctx, const float *norm, const float *loss_scale, float *scale, void *grad,
@@ -1512,10 +1516,10 @@ NNCUDA_API int32_t cuda_grad_clip(nncuda_ctx *ctx, const float *norm, const floa
  * @param skip in? i32 [1] : non-zero leaves step and lr as they are; or null
  * @param step inout i32 [1] : updates done
  * @param lr out f32 [1] : rate of this update
- * @param warmup option : at least 0
- * @param total option : at least warmup
- * @param max_lr option : highest rate
- * @param min_lr option : last rate
+ * @param warmup option : steps of the warm-up; must be at least 0
+ * @param total option : steps until the last rate; must be at least warmup
+ * @param max_lr option : highest rate; must be finite
+ * @param min_lr option : last rate; must be finite
  */
 NNCUDA_API int32_t cuda_lr_schedule(nncuda_ctx *ctx, const int32_t *skip, int32_t *step, float *lr, int64_t warmup,
                                     int64_t total, float max_lr, float min_lr);
@@ -1529,9 +1533,9 @@ NNCUDA_API int32_t cuda_lr_schedule(nncuda_ctx *ctx, const int32_t *skip, int32_
  * @param good_steps inout i32 [1] : steps since the last change
  * @param skipped inout i32 [1] : steps skipped so far
  * @param skip out i32 [1] : 1 when this step must be skipped
- * @param growth option : at least 1
- * @param backoff option : above 0, at most 1
- * @param interval option : at least 1
+ * @param growth option : factor by which the scale grows; must be finite and at least 1
+ * @param backoff option : factor by which it shrinks; must be above 0 and at most 1
+ * @param interval option : good steps before it grows; must be at least 1
  */
 NNCUDA_API int32_t cuda_loss_scale_update(nncuda_ctx *ctx, const float *norm, float *loss_scale, int32_t *good_steps,
                                           int32_t *skipped, int32_t *skip, float growth, float backoff,
@@ -1551,7 +1555,7 @@ NNCUDA_API int32_t cuda_loss_scale_update(nncuda_ctx *ctx, const float *norm, fl
  * @param logits in dtype [rows, vocab] : logits
  * @param ids out i32 [rows] : tokens
  * @param rows size : rows
- * @param vocab size : columns
+ * @param vocab size : columns; must be at most 2147483647
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_argmax(nncuda_ctx *ctx, const void *logits, int32_t *ids, int64_t rows, int64_t vocab,
@@ -1565,7 +1569,7 @@ NNCUDA_API int32_t cuda_argmax(nncuda_ctx *ctx, const void *logits, int32_t *ids
  * @param steps in i32 [rows] : number of the draw, at least 0
  * @param ids out i32 [rows] : tokens
  * @param rows size : rows
- * @param vocab size : columns
+ * @param vocab size : columns; must be at most 2147483647
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_sample(nncuda_ctx *ctx, const void *logits, const float *temperature, const int64_t *seeds,
@@ -1580,7 +1584,7 @@ NNCUDA_API int32_t cuda_sample(nncuda_ctx *ctx, const void *logits, const float 
  * @param steps in i32 [rows] : number of the draw, at least 0
  * @param ids out i32 [rows] : tokens
  * @param rows size : rows
- * @param vocab size : columns
+ * @param vocab size : columns; must be at most 2147483647
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_topk_sample(nncuda_ctx *ctx, const void *logits, const float *temperature, const int32_t *top_k,
@@ -1598,7 +1602,7 @@ NNCUDA_API int32_t cuda_topk_sample(nncuda_ctx *ctx, const void *logits, const f
  * @param steps in i32 [rows] : number of the draw, at least 0
  * @param ids out i32 [rows] : tokens
  * @param rows size : rows
- * @param vocab size : columns
+ * @param vocab size : columns; must be at most 2147483647
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_topp_sample(nncuda_ctx *ctx, const void *logits, const float *temperature, const int32_t *top_k,
@@ -1742,7 +1746,7 @@ NNCUDA_API int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const 
  * halves of 128 elements and for i = 0 .. 7 words i and 8 + i of the half's low bits and word i of its high bits.
  * @param x in u8 [rows, row_bytes] : rows in `format`
  * @param y out u8 [rows, row_bytes] : the same in its _R16 form
- * @param rows size : rows, a multiple of 16
+ * @param rows size : rows; must be a multiple of 16
  * @param k size : elements per row, whole blocks
  * @param row_bytes size : bytes per row
  * @param format option : NNCUDA_FORMAT_*: Q4_0, Q8_0 or Q6_K
@@ -1782,7 +1786,7 @@ NNCUDA_API int32_t cuda_act_quant_i8(nncuda_ctx *ctx, const void *x, void *codes
  * @param scale out f32 [rows] : the norm is about codes * scale
  * @param rows size : rows
  * @param cols size : columns
- * @param eps option : added to the mean square, at least 0
+ * @param eps option : added to the mean square; must be finite and at least 0
  * @param dtype dtype : f32, f16, bf16
  */
 NNCUDA_API int32_t cuda_rmsnorm_quant_i8(nncuda_ctx *ctx, const void *x, const void *weight, void *codes,
@@ -1839,7 +1843,7 @@ NNCUDA_API int32_t cuda_ternary_unpack(nncuda_ctx *ctx, const void *w, void *cod
  * @param y out dtype [m, n] alias residual : result
  * @param m size : rows
  * @param n size : outputs
- * @param k size : inputs, at most 262144
+ * @param k size : inputs; must be at most 262144
  * @param stored size : n rounded up to a multiple of 16
  * @param row_bytes size : k/16 rounded up, times 4
  * @param dtype dtype : f32, f16, bf16, i32
@@ -1869,8 +1873,8 @@ NNCUDA_API int32_t cuda_random_bits(nncuda_ctx *ctx, int32_t *y, int64_t n, int6
  * Uniform numbers: y = low + (high - low) * (word >> 8) * 2^-24, so low <= y, and y < high before rounding.
  * @param y out dtype [n] : numbers
  * @param n size : elements
- * @param low option default 0 : lower end
- * @param high option default 1 : upper end, at least low
+ * @param low option default 0 : lower end; must be finite
+ * @param high option default 1 : upper end; must be at least low
  * @param seed option : key
  * @param stream option default 0 : upper half of the counter
  * @param offset option default 0 : block of the first element
@@ -1884,8 +1888,8 @@ NNCUDA_API int32_t cuda_uniform(nncuda_ctx *ctx, void *y, int64_t n, float low, 
  * gives r*cos(2 pi w) and r*sin(2 pi w), r = sqrt(-2 log u); y = mean + std * that.
  * @param y out dtype [n] : numbers
  * @param n size : elements
- * @param mean option default 0 : mean
- * @param std option default 1 : standard deviation, at least 0
+ * @param mean option default 0 : mean; must be finite
+ * @param std option default 1 : standard deviation; must be finite and at least 0
  * @param seed option : key
  * @param stream option default 0 : upper half of the counter
  * @param offset option default 0 : block of the first element

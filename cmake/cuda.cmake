@@ -86,7 +86,7 @@ message(STATUS "GPU engine for ${nn_cuda_text}, by ${CMAKE_CUDA_COMPILER}")
 # The host side is C++ without what would need libstdc++ at run time. ptxas tells what each kernel takes, which
 # cmake/ptxas.sh keeps beside the object.
 add_library(nncuda_cuda OBJECT ${nn_cuda_sources})
-target_include_directories(nncuda_cuda PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/cuda ${CMAKE_BINARY_DIR}/generated)
+target_include_directories(nncuda_cuda PRIVATE ${CMAKE_SOURCE_DIR}/cuda)
 set(nn_cuda_compress --compress-mode=size) # a tenth of the size; unpacking at load is quick
 if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
   set(nn_cuda_compress -Xfatbin=-compress-all)
@@ -139,7 +139,7 @@ if(NOT 70 IN_LIST nn_cuda_known)
           sh ${CMAKE_SOURCE_DIR}/cmake/ptxas.sh ${NNCUDA_CLANG} -x cuda --cuda-device-only --cuda-gpu-arch=sm_70
           --cuda-path=${nn_cuda_12} -Xcuda-ptxas -v -std=c++17 -O3 -Wall -Wextra -Werror -Wno-unknown-cuda-version
           -Wno-pass-failed # what clang does not optimise is no defect of the code
-          -fno-crash-diagnostics -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/cuda -I${CMAKE_BINARY_DIR}/generated
+          -fno-crash-diagnostics -I${CMAKE_SOURCE_DIR}/cuda
           -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
         DEPENDS ${source} ${CMAKE_SOURCE_DIR}/cmake/ptxas.sh
         DEPFILE ${object}.d

@@ -14,7 +14,7 @@ install(DIRECTORY tests/golden/ DESTINATION nncuda/golden/fixtures COMPONENT pyt
 # that this library is built from, made as python/nncuda/golden/verified.py makes them.
 file(GLOB nn_kernel_files RELATIVE ${CMAKE_SOURCE_DIR}/cuda/kernels CONFIGURE_DEPENDS cuda/kernels/*.cu cuda/kernels/*.cuh)
 list(SORT nn_kernel_files)
-file(GLOB nn_families RELATIVE ${CMAKE_SOURCE_DIR}/cuda/abi cuda/abi/*.h)
+file(GLOB nn_families RELATIVE ${CMAKE_SOURCE_DIR}/cuda/abi/generated cuda/abi/generated/*.h)
 list(TRANSFORM nn_families REPLACE "\\.h$" "")
 set(nn_hashes "")
 foreach(family IN LISTS nn_families)

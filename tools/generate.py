@@ -12,10 +12,10 @@ from pathlib import Path
 
 from nncuda.binding import header
 
-from . import abi_page, golang, rust, stubs
+from . import abi_page, entries, golang, rust, stubs
 
 ROOT = Path(__file__).resolve().parents[1]
-GENERATORS = (stubs, abi_page, golang, rust)
+GENERATORS = (stubs, abi_page, entries, golang, rust)
 
 
 def made(path: Path = ROOT / "bindings.h") -> dict[str, str]:

@@ -1,15 +1,8 @@
-/* Arguments of the decode kernels; bindings.h says what they mean. */
+/* What both engines' kernels of decoding share. */
 #ifndef NN_ABI_DECODE_H
 #define NN_ABI_DECODE_H
 
-#include <stdint.h>
-
-typedef struct nn_argmax_args {
-  const void *logits;
-  int32_t *ids;
-  int64_t rows, vocab;
-  int32_t dtype;
-} nn_argmax_args;
+#include "abi/generated/decode.h"
 
 /* Of sample, topk_sample and topp_sample: the kernels differ in which limits they are given. */
 typedef struct nn_sample_args {

@@ -1,4 +1,4 @@
-/* Arguments of the matrix products; bindings.h says what they mean. All six kernels take the same struct. */
+/* What all matrix products of both engines are run with. */
 #ifndef NN_ABI_GEMM_H
 #define NN_ABI_GEMM_H
 

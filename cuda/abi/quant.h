@@ -1,25 +1,8 @@
-/* Arguments of the kernels on stored weights; bindings.h says what they mean. */
+/* What both engines' kernels on stored weights share. */
 #ifndef NN_ABI_QUANT_H
 #define NN_ABI_QUANT_H
 
-#include <stdint.h>
-
-typedef struct nn_quantize_args {
-  const void *x;
-  void *y;
-  int64_t rows, k, row_bytes;
-  int32_t format, dtype;
-} nn_quantize_args;
-
-typedef nn_quantize_args nn_dequantize_args;
-
-typedef struct nn_embedding_quant_args {
-  const void *table;
-  const int32_t *ids;
-  void *y;
-  int64_t tokens, vocab, dim, row_bytes;
-  int32_t format, dtype;
-} nn_embedding_quant_args;
+#include "abi/generated/quant.h"
 
 /* One matrix of a product: n rows a group, each of row_bytes bytes. */
 typedef struct nn_quant_matrix {
@@ -46,15 +29,5 @@ typedef struct nn_gemm_quant_args {
   int32_t combine;  /* NN_QUANT_* */
   int32_t activation, dtype;
 } nn_gemm_quant_args;
-
-typedef nn_gemm_quant_args nn_gemm_quant_qkv_args;
-typedef nn_gemm_quant_args nn_gemm_quant_swiglu_args;
-
-typedef struct nn_interleave_rows_args {
-  const void *x;
-  void *y;
-  int64_t rows, k, row_bytes;
-  int32_t format; /* of x */
-} nn_interleave_rows_args;
 
 #endif

@@ -1,7 +1,7 @@
 /* The two products of attention on their own, with the scores in memory between them. */
 #include "attention_pack.h"
 
-#include "abi/attention.h"
+#include "abi/generated/attention.h"
 
 NN_TILE(score_tile, NR, 1, BLOCK_LD)
 NN_TILE(value_tile, BLOCK_LD, 1, NR)

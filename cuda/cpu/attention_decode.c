@@ -5,7 +5,7 @@
  */
 #include "attention_pack.h"
 
-#include "abi/attention.h"
+#include "abi/generated/attention.h"
 
 enum {
   PIECE_KEYS = 256, /* at most; fewer when several key heads make the rows longer */

@@ -8,7 +8,7 @@
  */
 #include "attention_pack.h"
 
-#include "abi/attention.h"
+#include "abi/generated/attention.h"
 
 typedef struct flash {
   const nn_flash_attention_args *a;

@@ -9,7 +9,7 @@
 
 #include "attention_bf16.h"
 
-#include "abi/attention.h"
+#include "abi/generated/attention.h"
 
 /* Keys of a step, and units of keys and values that are packed at a time: they stay in L2. */
 enum { STEP_KEYS = 128, STEP_UNITS = STEP_KEYS / PAIR, PACKED_UNITS = 1 << 18 };

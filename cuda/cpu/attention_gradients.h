@@ -11,7 +11,7 @@
 
 #include "attention_pack.h"
 
-#include "abi/attention.h"
+#include "abi/generated/attention.h"
 
 enum {
   TASKS_WANTED = 8,        /* with fewer heads than that, the queries of each are cut into pieces */

@@ -8,7 +8,7 @@
  */
 #include "attention_page.h"
 
-#include "abi/attention.h"
+#include "abi/generated/attention.h"
 
 enum {
   TASK_ROWS = 96,

@@ -1,4 +1,4 @@
-#include "abi/embedding.h"
+#include "abi/generated/embedding.h"
 
 #include "rows.h"
 

@@ -1,6 +1,6 @@
 #include "kernel.h"
 
-#include "abi/kvcache.h"
+#include "abi/generated/kvcache.h"
 
 #include <string.h>
 

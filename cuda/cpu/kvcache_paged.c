@@ -2,7 +2,7 @@
 #include "paged_cache.h"
 #include "quant_encode.h"
 
-#include "abi/kvcache.h"
+#include "abi/generated/kvcache.h"
 
 /* Elements a task converts, about. */
 enum { APPEND_ELEMENTS = 1 << 13 };

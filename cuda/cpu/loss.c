@@ -4,7 +4,7 @@
  * and the sum so far is rescaled when the maximum has grown. (Milakov and Gimelshein 2018, "Online normalizer
  * calculation for softmax", algorithm 3)
  */
-#include "abi/loss.h"
+#include "abi/generated/loss.h"
 
 #include "reduce.h"
 #include "span.h"

@@ -2,7 +2,7 @@
  * Mixture of experts: a stable counting sort of the slots by expert, and the moves between token order and row order.
  * The moves are bound by memory: each output row is written once, by one task, in one pass over what it needs.
  */
-#include "abi/moe.h"
+#include "abi/generated/moe.h"
 
 #include "span.h"
 

@@ -1,4 +1,4 @@
-#include "abi/optimizer.h"
+#include "abi/generated/optimizer.h"
 
 #include "abi/elementwise.h"
 #include "optimizer_adamw.h"

@@ -1,6 +1,6 @@
 /* AdamW with moments of 16 and of 8 bits. A task is a run of whole blocks, so an element meets the same word of chance
  * and the same scale however many threads there are. */
-#include "abi/optimizer.h"
+#include "abi/generated/optimizer.h"
 #include "numbers/moments.h"
 #include "optimizer_adamw.h"
 

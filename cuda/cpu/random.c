@@ -7,7 +7,7 @@
  */
 #include "kernel.h"
 
-#include "abi/random.h"
+#include "abi/generated/random.h"
 #include "numbers/philox.h"
 
 enum {

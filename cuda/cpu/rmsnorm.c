@@ -1,4 +1,4 @@
-#include "abi/rmsnorm.h"
+#include "abi/generated/rmsnorm.h"
 
 #include "rmsnorm_row.h"
 

@@ -1,4 +1,4 @@
-#include "abi/rope.h"
+#include "abi/generated/rope.h"
 
 #include "rows.h"
 

@@ -7,7 +7,7 @@
 #ifndef NN_CPU_SIMD_H
 #define NN_CPU_SIMD_H
 
-#include "bindings.h"
+#include "interface.h"
 #include "numbers/half.h"
 #include "numbers/sizes.h"
 

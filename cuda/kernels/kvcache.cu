@@ -1,4 +1,4 @@
-#include "abi/kvcache.h"
+#include "abi/generated/kvcache.h"
 
 #include "kernels/number.cuh"
 

@@ -1,5 +1,5 @@
 /* Appending to paged caches: a warp takes one head's row of a new token, its key or its value. */
-#include "abi/kvcache.h"
+#include "abi/generated/kvcache.h"
 
 #include "kernels/paged.cuh"
 #include "kernels/quant_encode.cuh"

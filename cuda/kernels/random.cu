@@ -1,4 +1,4 @@
-#include "abi/random.h"
+#include "abi/generated/random.h"
 #include "numbers/philox.h"
 
 #include "kernels/number.cuh"

@@ -1,7 +1,7 @@
 /* Tensor maps, made by the driver, which is found at run time. */
 #include "kernels/tensormap.cuh"
 
-#include "bindings.h"
+#include "interface.h"
 #include <cuda_runtime.h>
 
 using nn_encode = decltype(&cuTensorMapEncodeTiled);

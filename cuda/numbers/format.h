@@ -2,7 +2,7 @@
 #ifndef NN_NUMBERS_FORMAT_H
 #define NN_NUMBERS_FORMAT_H
 
-#include "bindings.h"
+#include "interface.h"
 
 #include <stdint.h>
 

@@ -70,6 +70,12 @@ static void dtype_words(uint32_t allowed, char *text, size_t capacity) {
   }
 }
 
+void nn_call_size_if(nn_call *call, const char *name, int64_t value, int32_t used) {
+  const int32_t empty = call->empty;
+  nn_call_size(call, name, value);
+  call->empty = used ? call->empty : empty;
+}
+
 void nn_call_dtype(nn_call *call, const char *name, int32_t dtype, uint32_t allowed) {
   if (call->status != NNCUDA_SUCCESS || (dtype >= 0 && dtype < 32 && allowed >> dtype & 1u)) {
     return;
@@ -98,27 +104,11 @@ void nn_call_require(nn_call *call, int32_t condition, int32_t status, const cha
   va_end(list);
 }
 
-/* "tokens, nn_mul(q_len, k)" with its values: "[tokens, q_len*k] = [4, 6]". */
+/* The words of a shape with its values: "[tokens, q_len*k] = [4, 6]". */
 static void shape_words(const nn_tensor *tensor, const char *shape, char *text, size_t capacity) {
-  size_t used = (size_t)snprintf(text, capacity, "[");
-  int32_t product = 0;
-  for (const char *p = shape; *p != '\0' && used + 2 < capacity; p++) {
-    if (strncmp(p, "nn_mul(", 7) == 0) {
-      product = 1;
-      p += 6;
-    } else if (product && *p == ',') {
-      text[used++] = '*';
-      p += p[1] == ' ';
-    } else if (product && *p == ')') {
-      product = 0;
-    } else {
-      text[used++] = *p;
-    }
-  }
-  text[used] = '\0';
+  size_t used = (size_t)snprintf(text, capacity, "%s = [", shape);
   for (int32_t i = 0; i < tensor->ndim && used < capacity; i++) {
-    used +=
-        (size_t)snprintf(text + used, capacity - used, "%s%lld", i == 0 ? "] = [" : ", ", (long long)tensor->dims[i]);
+    used += (size_t)snprintf(text + used, capacity - used, "%s%lld", i == 0 ? "" : ", ", (long long)tensor->dims[i]);
   }
   if (used < capacity) {
     snprintf(text + used, capacity - used, "]");
@@ -179,8 +169,8 @@ void nn_call_tensor(nn_call *call, int32_t role, const char *name, const void *d
     }
     width = i == 0 ? 1 : nn_mul(width, dims[i]);
   }
-  tensor->ld = ld == 0 && ld_name[0] == '0' ? 0 : ld;
-  if (ld_name[0] != '0' && ld < width) {
+  tensor->ld = ld;
+  if (ld_name != NULL && ld < width) {
     char words[256];
     shape_words(tensor, shape, words, sizeof words);
     call_fail(call, NNCUDA_ERROR_INVALID_SIZE, "%s is %lld; it must be at least %lld, the elements in a row of %s %s",
@@ -190,7 +180,7 @@ void nn_call_tensor(nn_call *call, int32_t role, const char *name, const void *d
   if (!measure(tensor, nn_dtype_size(dtype))) {
     char words[256];
     shape_words(tensor, shape, words, sizeof words);
-    if (ld_name[0] != '0') {
+    if (ld_name != NULL) {
       call_fail(call, NNCUDA_ERROR_INVALID_SIZE, "%s %s with %s = %lld is larger than any memory", name, words, ld_name,
                 (long long)ld);
     } else {

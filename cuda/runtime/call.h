@@ -1,25 +1,27 @@
 /*
- * One kernel call: what entry points declare, and the one door that it goes through.
+ * One kernel call: what an entry point declares, and the one door that it goes through.
  *
- * An entry declares its sizes, options and tensors by name; the first thing that is wrong sticks, becomes the status
- * and the sentence of nncuda_last_error, and everything after it is skipped. What was declared also serves the profiler
- * (bytes, operations), the trace (shapes, values) and the check that outputs overlap nothing they must not.
+ * An entry point declares its sizes, options and tensors by name; the first thing that is wrong sticks, becomes the
+ * status and the sentence of nncuda_last_error, and everything after it is skipped. What was declared also serves the
+ * profiler (bytes, operations), the trace (shapes, values) and the check that outputs overlap nothing they must not.
+ * The entry points of kernels are generated (abi/generated), for instance:
  *
  *   int32_t cuda_silu(nncuda_ctx *ctx, const void *x, void *y, int64_t n, int32_t dtype) {
- *     NN_BEGIN(silu);                        // declares `call`; fails on a bad context
- *     NN_DTYPE(dtype, NN_FLOATS);
- *     NN_SIZE(n);
- *     NN_IN(x, dtype, n);
- *     NN_OUT(y, dtype, n);
- *     NN_ALIAS(y, x);
- *     NN_FLOPS(5.0 * (double)n);
- *     return NN_LAUNCH(nn_silu_args, .x = x, .y = y, .n = n, .dtype = dtype);
+ *     nn_call call;
+ *     nn_call_begin(&call, ctx, NN_OP_silu);
+ *     nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+ *     nn_call_size(&call, "n", n);
+ *     nn_call_tensor(&call, NN_ROLE_IN, "x", x, dtype, NULL, 0, NN_SHAPE("[n]", n));
+ *     nn_call_tensor(&call, NN_ROLE_OUT, "y", y, dtype, NULL, 0, NN_SHAPE("[n]", n));
+ *     nn_call_alias(&call, "y", "x");
+ *     const nn_silu_args args = {x, y, n, dtype};
+ *     check_silu(&call, &args);
+ *     return nn_call_launch(&call, &args, sizeof args);
  *   }
  */
 #ifndef NN_RUNTIME_CALL_H
 #define NN_RUNTIME_CALL_H
 
-#include "bindings.h"
 #include "engine.h"
 
 #include <stddef.h>
@@ -30,15 +32,15 @@ enum { NN_MAX_TENSORS = 16, NN_MAX_DIMS = 4, NN_MAX_ALIASES = 8 };
 /* How a call uses a tensor. OPTIONAL may be added. */
 enum { NN_ROLE_IN = 1, NN_ROLE_OUT = 2, NN_ROLE_INOUT = 3, NN_ROLE_ACC = 7, NN_ROLE_OPTIONAL = 8 };
 
-/* Sets of dtypes, for NN_DTYPE. */
+/* Sets of dtypes, for nn_call_dtype. */
 #define NN_FLOATS (1u << NNCUDA_F32 | 1u << NNCUDA_F16 | 1u << NNCUDA_BF16)
-#define NN_NUMBERS (NN_FLOATS | 1u << NNCUDA_I32 | 1u << NNCUDA_I8)
+static inline uint32_t nn_dtype_bit(int32_t dtype) { return dtype >= 0 && dtype < 32 ? 1u << dtype : 0; }
 
 /* dtypes that only tensors inside the ABI have: seeds, codes. Not in bindings.h since no dtype parameter takes them. */
 enum { NN_I64 = 1000, NN_U8 = 1001 };
 
-/* For dimensions that are a product or a sum, which must not wrap before they are checked: too large becomes INT64_MAX.
- *   NN_IN(row_slot, NNCUDA_I32, nn_mul(tokens, k)); */
+/* For dimensions that are a product or a sum, which must not wrap before they are checked: too large becomes
+ * INT64_MAX. */
 static inline int64_t nn_mul(int64_t a, int64_t b) {
   int64_t c;
   return __builtin_mul_overflow(a, b, &c) ? INT64_MAX : c;
@@ -81,11 +83,15 @@ typedef struct nn_call {
 /* Enters the context (a second thread gets NNCUDA_ERROR_BUSY) and clears its last error. */
 void nn_call_begin(nn_call *call, nncuda_ctx *ctx, nn_op op);
 void nn_call_size(nn_call *call, const char *name, int64_t value);
+/* A size that does not count, and may be zero, unless `used`. */
+void nn_call_size_if(nn_call *call, const char *name, int64_t value, int32_t used);
 void nn_call_dtype(nn_call *call, const char *name, int32_t dtype, uint32_t allowed);
 void nn_call_flag(nn_call *call, const char *name, int32_t value);
-/* `shape` and `ld_name` are the words of the call, for messages; ld is 0 for a dense tensor. */
+/* The leading dimension `ld` has a name, or null for a dense tensor. What follows it is NN_SHAPE(words, dimensions). */
 void nn_call_tensor(nn_call *call, int32_t role, const char *name, const void *data, int32_t dtype, const char *ld_name,
                     int64_t ld, const char *shape, const int64_t *dims, int32_t ndim);
+#define NN_SHAPE(words, ...)                                                                                           \
+  words, (const int64_t[]){__VA_ARGS__}, (int32_t)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 void nn_call_alias(nn_call *call, const char *output, const char *input);
 /* Fails the call with a sentence (the function's name is put before it) when `condition` does not hold. */
 void nn_call_require(nn_call *call, int32_t condition, int32_t status, const char *format, ...)
@@ -94,26 +100,5 @@ void nn_call_require(nn_call *call, int32_t condition, int32_t status, const cha
 int32_t nn_call_check(nn_call *call);
 /* Runs, records (while a graph is captured) or refuses the call, leaves the context, returns the status. */
 int32_t nn_call_launch(nn_call *call, const void *args, size_t args_bytes);
-
-#define NN_BEGIN(op_)                                                                                                  \
-  nn_call call;                                                                                                        \
-  nn_call_begin(&call, ctx, NN_OP_##op_)
-#define NN_SIZE(n) nn_call_size(&call, #n, n)
-#define NN_DTYPE(d, allowed) nn_call_dtype(&call, #d, d, allowed)
-#define NN_FLAG(f) nn_call_flag(&call, #f, f)
-#define NN_DIMS(...) (const int64_t[]){__VA_ARGS__}, (int32_t)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
-#define NN_TENSOR(role, p, dtype, ld, ...)                                                                             \
-  nn_call_tensor(&call, role, #p, p, dtype, #ld, ld, #__VA_ARGS__, NN_DIMS(__VA_ARGS__))
-/* The dense forms; NN_TENSOR takes a leading dimension (0 for dense). */
-#define NN_IN(p, dtype, ...) NN_TENSOR(NN_ROLE_IN, p, dtype, 0, __VA_ARGS__)
-#define NN_OUT(p, dtype, ...) NN_TENSOR(NN_ROLE_OUT, p, dtype, 0, __VA_ARGS__)
-#define NN_INOUT(p, dtype, ...) NN_TENSOR(NN_ROLE_INOUT, p, dtype, 0, __VA_ARGS__)
-#define NN_ACC(p, dtype, ...) NN_TENSOR(NN_ROLE_ACC, p, dtype, 0, __VA_ARGS__)
-#define NN_IN_OPT(p, dtype, ...) NN_TENSOR(NN_ROLE_IN | NN_ROLE_OPTIONAL, p, dtype, 0, __VA_ARGS__)
-#define NN_OUT_OPT(p, dtype, ...) NN_TENSOR(NN_ROLE_OUT | NN_ROLE_OPTIONAL, p, dtype, 0, __VA_ARGS__)
-#define NN_ALIAS(output, input) nn_call_alias(&call, #output, #input)
-#define NN_REQUIRE(condition, status, ...) nn_call_require(&call, condition, status, __VA_ARGS__)
-#define NN_FLOPS(f) (call.flops = (f))
-#define NN_LAUNCH(type, ...) nn_call_launch(&call, &(const type){__VA_ARGS__}, sizeof(type))
 
 #endif

@@ -233,7 +233,7 @@ int32_t nncuda_ctx_synchronize(nncuda_ctx *ctx) { NN_INSIDE(ctx, synchronize(ctx
 
 static int32_t fail_attribute(nncuda_ctx *ctx, int32_t attribute) {
   return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d; it must be one of NNCUDA_CTX_*, 0 to %d", attribute,
-                 NNCUDA_CTX_MULTIPROCESSORS);
+                 NNCUDA_CTX_BYTES_HELD);
 }
 
 static int32_t get_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {

@@ -6,10 +6,10 @@
 #define NN_RUNTIME_CONTEXT_H
 
 #include "arena.h"
-#include "bindings.h"
 #include "device.h"
 #include "dispatch.h"
 #include "engine.h"
+#include "interface.h"
 #include "pool.h"
 #include "table.h"
 

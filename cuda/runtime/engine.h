@@ -5,9 +5,9 @@
 #ifndef NN_RUNTIME_ENGINE_H
 #define NN_RUNTIME_ENGINE_H
 
-#include "bindings.h"
-#include "nn_ops.h" /* generated from bindings.h: NN_OPS(X) lists every cuda_<kernel> */
+#include "interface.h"
 #include "numbers/sizes.h"
+#include "ops.h" /* NN_OPS(X) lists every cuda_<kernel> */
 
 #include <stddef.h>
 #include <stdint.h>

@@ -75,11 +75,13 @@ int32_t nncuda_memory_info(nncuda_ctx *ctx, int64_t *free_bytes, int64_t *total_
 }
 
 int32_t nncuda_memset(nncuda_ctx *ctx, void *pointer, int32_t value, int64_t bytes) {
-  NN_BEGIN(memset);
-  NN_SIZE(bytes);
-  NN_REQUIRE(value >= 0 && value <= 255, NNCUDA_ERROR_INVALID_VALUE, "value is %d; it must be 0 to 255", value);
-  NN_OUT(pointer, NNCUDA_I8, bytes);
-  return NN_LAUNCH(nn_memset_args, .pointer = pointer, .bytes = bytes, .value = value);
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_memset);
+  nn_call_size(&call, "bytes", bytes);
+  nn_call_require(&call, value >= 0 && value <= 255, NNCUDA_ERROR_INVALID_VALUE, "value is %d; it must be 0 to 255",
+                  value);
+  nn_call_tensor(&call, NN_ROLE_OUT, "pointer", pointer, NNCUDA_I8, NULL, 0, NN_SHAPE("[bytes]", bytes));
+  return nn_call_launch(&call, &(nn_memset_args){pointer, bytes, value}, sizeof(nn_memset_args));
 }
 
 void nn_declare_copy(nn_call *call, void *destination, const void *source, int64_t bytes, int32_t kind) {
@@ -90,13 +92,13 @@ void nn_declare_copy(nn_call *call, void *destination, const void *source, int64
                   kind);
   nn_call_require(call, kind == NNCUDA_DEVICE_TO_DEVICE || !call->entered || call->ctx->capture == NULL,
                   NNCUDA_ERROR_CAPTURING, "kind is %d; only NNCUDA_DEVICE_TO_DEVICE (3) may be captured", kind);
-  nn_call_tensor(call, NN_ROLE_IN, "source", source, NNCUDA_I8, "0", 0, "bytes", &bytes, 1);
-  nn_call_tensor(call, NN_ROLE_OUT, "destination", destination, NNCUDA_I8, "0", 0, "bytes", &bytes, 1);
+  nn_call_tensor(call, NN_ROLE_IN, "source", source, NNCUDA_I8, NULL, 0, NN_SHAPE("[bytes]", bytes));
+  nn_call_tensor(call, NN_ROLE_OUT, "destination", destination, NNCUDA_I8, NULL, 0, NN_SHAPE("[bytes]", bytes));
 }
 
 int32_t nncuda_memcpy(nncuda_ctx *ctx, void *destination, const void *source, int64_t bytes, int32_t kind) {
-  NN_BEGIN(memcpy);
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_memcpy);
   nn_declare_copy(&call, destination, source, bytes, kind);
-  return NN_LAUNCH(nn_memcpy_args, .destination = destination, .source = source, .bytes = bytes, .kind = kind,
-                   .wait = 1);
+  return nn_call_launch(&call, &(nn_memcpy_args){destination, source, bytes, kind, 1}, sizeof(nn_memcpy_args));
 }

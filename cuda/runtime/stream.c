@@ -130,14 +130,14 @@ static int32_t event_elapsed(nncuda_ctx *ctx, nncuda_event *start, nncuda_event 
 
 int32_t nncuda_memcpy_async(nncuda_ctx *ctx, nncuda_stream *stream, void *destination, const void *source,
                             int64_t bytes, int32_t kind) {
-  NN_BEGIN(memcpy);
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_memcpy);
   if (call.entered) {
     ctx->function = __func__;
   }
   nn_declare_copy(&call, destination, source, bytes, kind);
   if (stream == NULL) {
-    return NN_LAUNCH(nn_memcpy_args, .destination = destination, .source = source, .bytes = bytes, .kind = kind,
-                     .wait = 0);
+    return nn_call_launch(&call, &(nn_memcpy_args){destination, source, bytes, kind, 0}, sizeof(nn_memcpy_args));
   }
   const int32_t wanted = nn_call_check(&call);
   if (!call.entered) {

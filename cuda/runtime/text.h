@@ -2,7 +2,7 @@
 #ifndef NN_RUNTIME_TEXT_H
 #define NN_RUNTIME_TEXT_H
 
-#include "bindings.h"
+#include "interface.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "8033c16f0674fe1d3f6b6d166ec5a299275d3b3e61bcbb6430f4407a9ecc7142"
+const HeaderSHA256 = "965134c07b90b6741afd314bec9a4c98ac997654ca84cb08166e9e4edfa2a7ff"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

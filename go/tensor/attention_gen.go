@@ -11,7 +11,7 @@ import "github.com/nncuda/nncuda/go/cuda"
 //   - q, in dtype [batch, q_len, heads, head_dim]: queries
 //   - k, in dtype [batch, kv_len, kv_heads, head_dim]: keys
 //   - scores, out dtype [batch, heads, q_len, kv_len]: scores
-//   - scale, usually 1/sqrt(head_dim): factor of the products
+//   - scale, usually 1/sqrt(head_dim): factor of the products; must be finite
 //   - causal: 1 hides the keys after each query
 func AttentionScores(q, k, scores *Tensor, scale float32, causal bool) error {
 	check := begin("attention_scores", "batch and q_len and heads and head_dim from q, kv_len and kv_heads from k")
@@ -86,7 +86,7 @@ func AttentionOutput(probs, v, out *Tensor) error {
 //   - lse, out f32 [batch, heads, q_len], may be nil: log-sum-exp (-inf for a query without keys), kept for the
 //     backward call, or null
 //   - batch: sequences
-//   - scale, usually 1/sqrt(head_dim): factor of the products
+//   - scale, usually 1/sqrt(head_dim): factor of the products; must be finite
 //   - causal: 1 hides the keys after each query
 func FlashAttention(q, k, v, out, lse *Tensor, batch int, scale float32, causal bool) error {
 	check := begin("flash_attention", "heads and head_dim and q_len from q, kv_heads and kv_len from k")
@@ -140,7 +140,7 @@ func FlashAttention(q, k, v, out, lse *Tensor, batch int, scale float32, causal 
 //   - dq, out dtype [batch*q_len:ld_q, heads, head_dim]: gradient of q
 //   - dk, out dtype [batch*kv_len:ld_kv, kv_heads, head_dim]: gradient of k
 //   - dv, out dtype [batch*kv_len:ld_kv, kv_heads, head_dim]: gradient of v
-//   - scale, usually 1/sqrt(head_dim): as in the forward call
+//   - scale, usually 1/sqrt(head_dim): as in the forward call; must be finite
 //   - causal: as in the forward call
 func FlashAttentionBackward(dout, q, k, v, out, lse, dq, dk, dv *Tensor, scale float32, causal bool) error {
 	check := begin("flash_attention_backward",
@@ -204,7 +204,7 @@ func FlashAttentionBackward(dout, q, k, v, out, lse, dq, dk, dv *Tensor, scale f
 //   - vCache, in dtype [batch, capacity, kv_heads, head_dim]: values
 //   - lengths, in i32 [batch]: keys to see, 0 .. capacity
 //   - out, out dtype [batch, heads, head_dim]: output
-//   - scale, usually 1/sqrt(head_dim): factor of the products
+//   - scale, usually 1/sqrt(head_dim): factor of the products; must be finite
 func AttentionDecode(q, kCache, vCache, lengths, out *Tensor, scale float32) error {
 	check := begin("attention_decode", "batch and heads and head_dim from q, capacity and kv_heads from k_cache")
 	if !check.required("q", q, 3, strided) ||
@@ -257,7 +257,7 @@ func AttentionDecode(q, kCache, vCache, lengths, out *Tensor, scale float32) err
 //     not read
 //   - out, out dtype [tokens, heads, head_dim]: output; rows from offsets[batch] on are not written
 //   - kvHeads: key and value heads
-//   - scale, usually 1/sqrt(head_dim): factor of the products
+//   - scale, usually 1/sqrt(head_dim): factor of the products; must be finite
 //   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
 func FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out *Tensor, kvHeads int, scale float32,
 	format cuda.Format) error {
@@ -319,7 +319,7 @@ func FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out *Te
 //     not read
 //   - out, out dtype [batch, heads, head_dim]: output
 //   - kvHeads: key and value heads
-//   - scale, usually 1/sqrt(head_dim): factor of the products
+//   - scale, usually 1/sqrt(head_dim): factor of the products; must be finite
 //   - format, usually NNCUDA_FORMAT_F16: NNCUDA_FORMAT_*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
 func AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, out *Tensor, kvHeads int, scale float32,
 	format cuda.Format) error {

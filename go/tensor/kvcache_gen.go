@@ -56,7 +56,7 @@ func KVAppend(k, v, starts, kCache, vCache *Tensor) error {
 //   - kCache, inout dtype [batch, capacity, kv_heads, head_dim]: keys
 //   - vCache, inout dtype [batch, capacity, kv_heads, head_dim]: values
 //   - lengths, inout i32 [batch]: rows in use, 0 .. capacity
-//   - keep: rows to keep, 0 .. capacity
+//   - keep: rows to keep; must be 0 to capacity
 func KVTrim(kCache, vCache, lengths *Tensor, keep int64) error {
 	check := begin("kv_trim", "batch and capacity and kv_heads and head_dim from k_cache")
 	if !check.required("k_cache", kCache, 4, dense) ||

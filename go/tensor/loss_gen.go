@@ -100,7 +100,7 @@ func CrossEntropyBackward(logits, targets, lse, gradScale, dlogits *Tensor, igno
 //   - probs, in f32 [tokens, experts]: from softmax_topk
 //   - counts, in i32 [experts]: from moe_plan
 //   - loss, acc f32 [1]: the loss
-//   - alpha: weight of this loss
+//   - alpha: weight of this loss; must be finite
 func AuxLossForward(probs, counts, loss *Tensor, alpha float32) error {
 	check := begin("aux_loss_forward", "tokens and experts from probs")
 	if !check.required("probs", probs, 2, dense) ||
@@ -131,7 +131,7 @@ func AuxLossForward(probs, counts, loss *Tensor, alpha float32) error {
 //   - counts, in i32 [experts]: from moe_plan
 //   - gradScale, in f32 [1]: factor
 //   - dprobs, out f32 [tokens, experts]: gradient of probs
-//   - alpha: weight of this loss
+//   - alpha: weight of this loss; must be finite
 func AuxLossBackward(counts, gradScale, dprobs *Tensor, alpha float32) error {
 	check := begin("aux_loss_backward", "experts from counts, tokens from dprobs")
 	if !check.required("counts", counts, 1, dense) ||
@@ -163,7 +163,7 @@ func AuxLossBackward(counts, gradScale, dprobs *Tensor, alpha float32) error {
 //   - x, in f32 [n]: the parts' sums
 //   - weights, in i32 [n], may be nil: how often each counts; null is once
 //   - y, out f32 [1]: the mean
-//   - divisor, usually 1: how many they are the sums of; at least 1
+//   - divisor, usually 1: how many they are the sums of; must be at least 1
 func WeightedMean(x, weights, y *Tensor, divisor int64) error {
 	check := begin("weighted_mean", "n from x")
 	if !check.required("x", x, 1, dense) ||

@@ -14,7 +14,7 @@ import "github.com/nncuda/nncuda/go/cuda"
 //   - offsets, out i32 [experts+1]: first row of each expert; the last is the number of rows kept
 //   - slotRow, out i32 [tokens, k]: row of each slot, -1 if dropped
 //   - rowSlot, out i32 [tokens*k]: slot of each row; -1 from offsets[experts] on
-//   - capacity, usually 0: most rows an expert may take, at least 1; 0 for no limit
+//   - capacity, usually 0: most rows an expert may take; must be at least 1, or 0 for no limit
 func MoEPlan(indices, counts, offsets, slotRow, rowSlot *Tensor, capacity int64) error {
 	check := begin("moe_plan", "tokens and k from indices, experts from counts")
 	if !check.required("indices", indices, 2, dense) ||

@@ -19,11 +19,11 @@ import "github.com/nncuda/nncuda/go/cuda"
 //   - m, inout f32 [n]: first moments
 //   - v, inout f32 [n]: second moments
 //   - paramCopy, out dtype [n], may be nil: the new parameters rounded to `dtype`, or null
-//   - nDecay: how many of them, from the first, decay; 0 .. n
-//   - beta1: 0 .. below 1
-//   - beta2: 0 .. below 1
-//   - eps: above 0
-//   - weightDecay: at least 0
+//   - nDecay: how many of them, from the first, decay; must be 0 to n
+//   - beta1: decay rate of the first moments; must be at least 0 and below 1
+//   - beta2: decay rate of the second moments; must be at least 0 and below 1
+//   - eps: added to the root; must be finite and above 0
+//   - weightDecay: decay of the parameters; must be finite and at least 0
 func AdamWStep(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tensor, nDecay int64, beta1, beta2, eps,
 	weightDecay float32) error {
 	check := begin("adamw_step", "n from grad")
@@ -82,11 +82,11 @@ func AdamWStep(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tensor, 
 //   - m, inout bf16 [n]: first moments
 //   - v, inout bf16 [n]: second moments
 //   - paramCopy, out dtype [n], may be nil: the new parameters rounded to `dtype`, or null
-//   - nDecay: how many of them, from the first, decay; 0 .. n
-//   - beta1: 0 .. below 1
-//   - beta2: 0 .. below 1
-//   - eps: above 0
-//   - weightDecay: at least 0
+//   - nDecay: how many of them, from the first, decay; must be 0 to n
+//   - beta1: decay rate of the first moments; must be at least 0 and below 1
+//   - beta2: decay rate of the second moments; must be at least 0 and below 1
+//   - eps: added to the root; must be finite and above 0
+//   - weightDecay: decay of the parameters; must be finite and at least 0
 func AdamWStepBF16(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tensor, nDecay int64, beta1, beta2, eps,
 	weightDecay float32) error {
 	check := begin("adamw_step_bf16", "n from grad")
@@ -154,11 +154,11 @@ func AdamWStepBF16(grad, lr, step, gradScale, skip, param, m, v, paramCopy *Tens
 //   - r, inout u8 [n]: codes of the roots of the second moments
 //   - rScale, inout f32 [blocks]: their scales
 //   - paramCopy, out dtype [n], may be nil: the new parameters rounded to `dtype`, or null
-//   - nDecay: how many of them, from the first, decay; 0 .. n
-//   - beta1: 0 .. below 1
-//   - beta2: 0 .. below 1
-//   - eps: above 0
-//   - weightDecay: at least 0
+//   - nDecay: how many of them, from the first, decay; must be 0 to n
+//   - beta1: decay rate of the first moments; must be at least 0 and below 1
+//   - beta2: decay rate of the second moments; must be at least 0 and below 1
+//   - eps: added to the root; must be finite and above 0
+//   - weightDecay: decay of the parameters; must be finite and at least 0
 func AdamWStepF8(grad, lr, step, gradScale, skip, param, m, mScale, r, rScale, paramCopy *Tensor, nDecay int64, beta1,
 	beta2, eps, weightDecay float32) error {
 	check := begin("adamw_step_f8", "n from grad, blocks from m_scale")
@@ -261,7 +261,7 @@ func GradNorm(grad, norm *Tensor) error {
 //   - lossScale, in f32 [1], may be nil: what the loss was multiplied by, or null for 1
 //   - scale, out f32 [1]: the factor, for adamw_step
 //   - grad, inout dtype [n], may be nil: gradients to scale in place, or null to leave that to adamw_step
-//   - maxNorm: largest norm allowed, above 0; infinity never clips
+//   - maxNorm: largest norm allowed, where infinity never clips; must be above 0
 func GradClip(norm, lossScale, scale, grad *Tensor, maxNorm float32) error {
 	check := begin("grad_clip", "n from grad")
 	if !check.required("norm", norm, 1, dense) ||
@@ -299,10 +299,10 @@ func GradClip(norm, lossScale, scale, grad *Tensor, maxNorm float32) error {
 //   - skip, in i32 [1], may be nil: non-zero leaves step and lr as they are; or null
 //   - step, inout i32 [1]: updates done
 //   - lr, out f32 [1]: rate of this update
-//   - warmup: at least 0
-//   - total: at least warmup
-//   - maxLR: highest rate
-//   - minLR: last rate
+//   - warmup: steps of the warm-up; must be at least 0
+//   - total: steps until the last rate; must be at least warmup
+//   - maxLR: highest rate; must be finite
+//   - minLR: last rate; must be finite
 func LRSchedule(skip, step, lr *Tensor, warmup, total int64, maxLR, minLR float32) error {
 	check := begin("lr_schedule", "")
 	if !check.optional("skip", skip, 1, dense) ||
@@ -333,9 +333,9 @@ func LRSchedule(skip, step, lr *Tensor, warmup, total int64, maxLR, minLR float3
 //   - goodSteps, inout i32 [1]: steps since the last change
 //   - skipped, inout i32 [1]: steps skipped so far
 //   - skip, out i32 [1]: 1 when this step must be skipped
-//   - growth: at least 1
-//   - backoff: above 0, at most 1
-//   - interval: at least 1
+//   - growth: factor by which the scale grows; must be finite and at least 1
+//   - backoff: factor by which it shrinks; must be above 0 and at most 1
+//   - interval: good steps before it grows; must be at least 1
 func LossScaleUpdate(norm, lossScale, goodSteps, skipped, skip *Tensor, growth, backoff float32, interval int64) error {
 	check := begin("loss_scale_update", "")
 	if !check.required("norm", norm, 1, dense) ||

@@ -31,8 +31,8 @@ func RandomBits(y *Tensor, seed, stream, offset int64) error {
 // Uniform numbers: y = low + (high - low) * (word >> 8) * 2^-24, so low <= y, and y < high before rounding.
 //
 //   - y, out dtype [n]: numbers
-//   - low, usually 0: lower end
-//   - high, usually 1: upper end, at least low
+//   - low, usually 0: lower end; must be finite
+//   - high, usually 1: upper end; must be at least low
 //   - seed: key
 //   - stream, usually 0: upper half of the counter
 //   - offset, usually 0: block of the first element
@@ -56,8 +56,8 @@ func Uniform(y *Tensor, low, high float32, seed, stream, offset int64) error {
 // 2^-24 gives r*cos(2 pi w) and r*sin(2 pi w), r = sqrt(-2 log u); y = mean + std * that.
 //
 //   - y, out dtype [n]: numbers
-//   - mean, usually 0: mean
-//   - std, usually 1: standard deviation, at least 0
+//   - mean, usually 0: mean; must be finite
+//   - std, usually 1: standard deviation; must be finite and at least 0
 //   - seed: key
 //   - stream, usually 0: upper half of the counter
 //   - offset, usually 0: block of the first element

@@ -12,7 +12,7 @@ import "github.com/nncuda/nncuda/go/cuda"
 //   - weight, in dtype [cols]: gain
 //   - y, out dtype [rows, cols], may be x itself: output
 //   - rstd, out f32 [rows], may be nil: kept for the backward call, or null
-//   - eps: added to the mean square, at least 0
+//   - eps: added to the mean square; must be finite and at least 0
 func RMSNorm(x, weight, y, rstd *Tensor, eps float32) error {
 	check := begin("rmsnorm", "rows and cols from x")
 	if !check.required("x", x, 2, dense) ||
@@ -51,7 +51,7 @@ func RMSNorm(x, weight, y, rstd *Tensor, eps float32) error {
 //   - sum, out dtype [rows, cols], may be x or residual itself: the new residual stream
 //   - y, out dtype [rows, cols]: its norm
 //   - rstd, out f32 [rows], may be nil: kept for the backward call, or null
-//   - eps: added to the mean square, at least 0
+//   - eps: added to the mean square; must be finite and at least 0
 func RMSNormResidual(x, residual, weight, sum, y, rstd *Tensor, eps float32) error {
 	check := begin("rmsnorm_residual", "rows and cols from x")
 	if !check.required("x", x, 2, dense) ||

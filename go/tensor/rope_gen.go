@@ -12,9 +12,9 @@ import "github.com/nncuda/nncuda/go/cuda"
 //
 //   - cosine, out f32 [positions, head_dim/2]: cosines
 //   - sine, out f32 [positions, head_dim/2]: sines
-//   - first, usually 0: position of the first row, at least 0
-//   - base, usually 10000: above 0
-//   - ntkAlpha, usually 1: at least 1
+//   - first, usually 0: position of the first row; must be at least 0
+//   - base, usually 10000: base of the frequencies; must be finite and above 0
+//   - ntkAlpha, usually 1: stretch of the base; must be finite and at least 1
 func RopeFreqs(cosine, sine *Tensor, first int64, base, ntkAlpha float64) error {
 	check := begin("rope_freqs", "positions and head_dim from cosine")
 	if !check.required("cosine", cosine, 2, dense) ||
@@ -44,10 +44,10 @@ func RopeFreqs(cosine, sine *Tensor, first int64, base, ntkAlpha float64) error 
 //   - factors, in f32 [head_dim/2], may be nil: divisors of the frequencies, finite and above 0, or null for ones
 //   - cosine, out f32 [positions, head_dim/2]: cosines
 //   - sine, out f32 [positions, head_dim/2]: sines
-//   - first, usually 0: position of the first row, at least 0
-//   - base, usually 10000: above 0
-//   - ntkAlpha, usually 1: at least 1
-//   - scale, usually 1: factor of the positions, above 0
+//   - first, usually 0: position of the first row; must be at least 0
+//   - base, usually 10000: base of the frequencies; must be finite and above 0
+//   - ntkAlpha, usually 1: stretch of the base; must be finite and at least 1
+//   - scale, usually 1: factor of the positions; must be finite and above 0
 func RopeFreqsScaled(factors, cosine, sine *Tensor, first int64, base, ntkAlpha, scale float64) error {
 	check := begin("rope_freqs_scaled", "positions and head_dim from cosine")
 	if !check.optional("factors", factors, 1, dense) ||

@@ -45,7 +45,7 @@ func ActQuantI8(x, codes, scale *Tensor) error {
 //   - weight, in dtype [cols]: gain
 //   - codes, out i8 [rows, cols]: the norm in 8 bits
 //   - scale, out f32 [rows]: the norm is about codes * scale
-//   - eps: added to the mean square, at least 0
+//   - eps: added to the mean square; must be finite and at least 0
 func RMSNormQuantI8(x, weight, codes, scale *Tensor, eps float32) error {
 	check := begin("rmsnorm_quant_i8", "rows and cols from x")
 	if !check.required("x", x, 2, dense) ||

@@ -262,7 +262,7 @@ def _number(text: str, names: Mapping[str, int | float | None]) -> int | float:
 
 
 def outside(param: Param, names: Mapping[str, int | float | None]) -> list[int | float]:
-    """Values that the range in a parameter's text forbids: the nearest ones on either side. Empty when it has none."""
+    """Values that the range in a pointer's text forbids: the nearest ones on either side. Empty when it has none."""
     text = param.text
     whole = "int" in param.ctype
     values: list[int | float] = []
@@ -282,6 +282,11 @@ def outside(param: Param, names: Mapping[str, int | float | None]) -> list[int |
         if text.startswith("finite"):
             values.append(float("inf"))
     return values
+
+
+def forbidden(param: Param, names: Mapping[str, int | float | None]) -> list[int | float]:
+    """Values that the condition of a size or an option forbids: the nearest ones on either side."""
+    return [] if param.condition is None else [*param.condition.nearest_outside("int" in param.ctype, names)]
 
 
 def refuse(
@@ -316,4 +321,4 @@ def pointer(value: int | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(value)
 
 
-__all__ = ["Buffer", "C", "Memory", "Sample", "outside", "pointer", "refuse"]
+__all__ = ["Buffer", "C", "Memory", "Sample", "forbidden", "outside", "pointer", "refuse"]

@@ -15,7 +15,7 @@ import itertools
 import numpy as np
 import pytest
 from raw import HEADER, LIB, C, status_name
-from samples import Memory, Sample, outside, refuse
+from samples import Memory, Sample, forbidden, outside, refuse
 
 from nncuda.binding.header import Function
 
@@ -185,11 +185,20 @@ def test_options(engine, cpu, function):
         if param.constants:
             values = [HEADER.constants[name] for name in param.constants]
             wrong: list[int | float] = [2**31 - 1, -(2**31)]
-            wrong += sorted(set(range(min(values) - 1, max(values) + 2)) - set(values))
+            taken = {HEADER.constants[name] for name in param.taken}
+            wrong += sorted(set(range(min(values) - 1, max(values) + 2)) - taken)
         else:
-            wrong = outside(param, sample.arguments)
+            wrong = forbidden(param, sample.arguments)
         for value in wrong:
             refuse(engine, cpu, sample, (C.ERROR_INVALID_VALUE,), param.name, **{param.name: value})
+
+
+@by_kernel
+def test_conditions_of_sizes(engine, cpu, function):
+    sample = Sample(function, context=engine)
+    for param in function.of_kind("size"):
+        for value in forbidden(param, sample.arguments):
+            refuse(engine, cpu, sample, (C.ERROR_INVALID_SIZE,), param.name, **{param.name: value})
 
 
 @by_kernel

@@ -149,7 +149,7 @@ def test_columns_whose_sums_fit(engine, cpu):
     sample = Sample(HEADER.kernels["bitlinear"], {"m": 1, "n": 1, "k": 1 << 18}, context=engine)
     engine.ok("cuda_bitlinear", *sample.values())
     sample = Sample(HEADER.kernels["bitlinear"], {"m": 1, "n": 1, "k": (1 << 18) + 1}, context=engine)
-    refuse(engine, cpu, sample, (C.ERROR_INVALID_SIZE,), "k is 262145; it may be up to 262144")
+    refuse(engine, cpu, sample, (C.ERROR_INVALID_SIZE,), "k is 262145; it must be at most 262144")
 
 
 @pytest.mark.parametrize("kernel", ["ternary_pack", "ternary_unpack", "bitlinear"])

@@ -75,6 +75,7 @@ def test_attributes(context):
         C.CTX_BYTES_ARENA,
         C.CTX_MEASURING,
         C.CTX_MULTIPROCESSORS,
+        C.CTX_BYTES_HELD,
     ):
         context.fails(C.ERROR_INVALID_VALUE, "read-only", "nncuda_ctx_set", attribute, 1)
     for attribute in (C.CTX_BYTES_PEAK, C.CTX_BYTES_POOLED):

@@ -99,4 +99,4 @@ def test_trim_checks_keep(cpu: Engine, keep: int) -> None:
     cache = engine.empty((20, 8), "f32")
     with pytest.raises(KernelError) as error:
         cpu.kv_trim(cache, cache.copy(), np.zeros(1, np.int32), 1, 20, 1, 8, keep, "f32")
-    assert f"keep is {keep}; it must be 0 to 20, the capacity" in error.value.message
+    assert f"keep is {keep}; it must be 0 to capacity, which is 20" in error.value.message

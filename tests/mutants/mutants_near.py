@@ -15,10 +15,10 @@ _NEAR = {
         "abi/test_context abi/test_graph abi/test_stream abi/test_profile abi/test_memory abi/test_threads"
     ),
     r"cuda/(abi/(data|random)|numbers/philox)": "kernels/test_random reference/test_philox",
-    r"cuda/abi/(attention|decode|gemm|kvcache|loss|moe|quant|ternary)\.": (
+    r"cuda/abi/(attention|decode|gemm|kvcache|loss|moe|quant|ternary)(_checks)?\.": (
         r"kernels/test_\1* abi/test_bad_* abi/test_aliasing"
     ),
-    r"cuda/abi/(softmax|rmsnorm|rope|embedding|elementwise|optimizer)\.": (
+    r"cuda/abi/(softmax|rmsnorm|rope|embedding|elementwise|optimizer)(_checks)?\.": (
         r"kernels/test_rows_\1 abi/test_bad_* abi/test_aliasing"
     ),
     r"cuda/numbers/": "kernels/test_simd kernels/test_random kernels/test_rows_optimizer kernels/test_quant*",

@@ -50,7 +50,7 @@ def test_bad_attributes(ctx: nncuda.Context) -> None:
 
 def test_peak(ctx: nncuda.Context) -> None:
     tensor = ctx.empty(1 << 20, "i8")
-    assert ctx.bytes_peak >= 1 << 20
+    assert ctx.bytes_held == ctx.bytes_peak >= 1 << 20
     del tensor
     ctx.trim()
     ctx.reset_peak()
@@ -262,3 +262,14 @@ def test_errors_are_built_in_exceptions_too(ctx: nncuda.Context) -> None:
     from nncuda import errors
 
     assert type(errors.from_status(12345, "", "unknown status")) is nncuda.Error
+
+
+def test_bytes_that_a_gpu_holds() -> None:
+    """An eighth of a doubling at least, and whole pages of 2 MiB where it is large; both start again together."""
+    with nncuda.Context.measuring("cuda", capability=90) as ctx:
+        small, large = ctx.empty((1,)), ctx.empty((5 << 20,))
+        assert (ctx.bytes_peak, ctx.bytes_held) == (4 + (20 << 20), 256 + (20 << 20))
+        del large
+        ctx.empty((4097,))
+        ctx.reset_peak()
+        assert small.nbytes == 4 and ctx.bytes_peak < ctx.bytes_held < 1 << 20

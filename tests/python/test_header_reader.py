@@ -31,11 +31,11 @@ GOOD = """\
  *   on two lines
  * @param y out dtype [rows*cols+1] alias x : output
  * @param ids out i32 [1] host : a number
- * @param rows size : rows
+ * @param rows size : rows; must be even, at most cols
  * @param cols size : columns
  * @param ld size : stride
- * @param scale option default 1/sqrt(cols) : factor
- * @param kind option default NNCUDA_KIND_TWO : NNCUDA_KIND_*
+ * @param scale option default 1/sqrt(cols) : factor; must be finite and above 0, or -1 for none
+ * @param kind option default NNCUDA_KIND_TWO : NNCUDA_KIND_*: TWO
  * @param swap flag : 1 swaps
  * @param dtype dtype : f32, bf16
  */
@@ -87,7 +87,14 @@ def test_every_field_of_a_function() -> None:
     assert function.by_name["ids"].host
     assert function.by_name["scale"].root_of == "cols"
     assert function.by_name["kind"].constants == ("NNCUDA_KIND_ONE", "NNCUDA_KIND_TWO")
+    assert function.by_name["kind"].taken == ("NNCUDA_KIND_TWO",)
     assert function.by_name["dtype"].dtypes == ("f32", "bf16")
+    rows, scale = function.by_name["rows"].condition, function.by_name["scale"].condition
+    assert rows is not None and scale is not None and function.by_name["cols"].condition is None
+    assert (rows.names, rows.in_c("rows")) == (("cols",), "rows % 2 == 0 && rows <= cols")
+    assert scale.in_c("scale") == "scale == -1 || (isfinite(scale) && scale > 0)"
+    assert list(rows.nearest_outside(True, {"cols": 6})) == [1, 7]
+    assert list(scale.nearest_outside(False, {}))[:2] == [float("inf"), 0]
     assert "NNCUDA_API" not in contract.cdef and "int32_t cuda_halve(" in contract.cdef
 
 
@@ -103,8 +110,8 @@ def test_one_line_comment() -> None:
 
 BROKEN = [
     # what is replaced, by what, the line that the error must name, a part of its text
-    ("@param rows size : rows", "@param rows size rows", 16, "does not fit the grammar"),
-    ("@param rows size : rows\n * @param cols size : columns", "@param cols size : columns\n * @param rows size : rows",
+    ("@param rows size : rows;", "@param rows size rows;", 16, "does not fit the grammar"),
+    ("@param rows size : rows; must be even, at most cols\n * @param cols size : columns", "@param cols size : columns",
      16, "where that of rows belongs"),
     (" * @param ld size : stride\n", "", 18, "where that of ld belongs"),
     (" * @param dtype dtype : f32, bf16\n", "", 23, "dtype has no @param line"),
@@ -122,6 +129,12 @@ BROKEN = [
     ("default 1/sqrt(cols)", "default many", 19, "only an option has a default"),
     ("NNCUDA_KIND_TWO :", "NNCUDA_KIND_SIX :", 20, "which is none of its values"),
     (": NNCUDA_KIND_*", ": NNCUDA_SORT_*", 20, "no enum has values"),
+    ("KIND_*: TWO", "KIND_*: SIX", 20, "lists what is no value"),
+    ("even, at most cols", "even or odd", 16, "no condition of a size or an option: 'even or odd'"),
+    ("at most cols", "at most columns", 16, "columns, which is no size or option of its type"),
+    ("at most cols", "at most scale", 16, "scale, which is no size or option of its type"),
+    ("must be even", "must be finite", 16, "is int64_t, which cannot be finite"),
+    ("1 swaps", "1 swaps; must be even", 21, "no condition of a size or an option"),
     ("dtype : f32, bf16", "dtype : f32, f64", 22, "allows 'f64'"),
     ("@param swap flag", "@return nothing\n * @param swap flag", 21, "only @param may start"),
     ("int64_t ld", "long ld", 24, "a type that the ABI does not use"),

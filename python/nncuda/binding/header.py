@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import header_checks
+from . import condition, header_checks
 from .header_checks import FIXED_DTYPES, VALUE_DTYPES
 
 __all__ = [
@@ -100,6 +100,8 @@ class Param:
     default: str = ""  # of an option: a number, a constant, or 1/sqrt(SIZE)
     dtypes: tuple[str, ...] = ()  # of a dtype: VALUE_DTYPES, or the name of another dtype parameter ("the same as")
     constants: tuple[str, ...] = ()  # of an option that takes an enum: the names of its values
+    taken: tuple[str, ...] = ()  # those of them that the function takes
+    condition: condition.Condition | None = None  # of a size or an option: what it must be
 
     @property
     def reads(self) -> bool:
@@ -262,6 +264,7 @@ _HANDLE = re.compile(r"(?P<name>[a-z]\w*) handle(?P<null>\?)? : (?P<text>\S.*)")
 _SCALAR = re.compile(
     r"(?P<name>[a-z]\w*) (?P<kind>size|option|flag|dtype)(?: default (?P<default>\S+))? : (?P<text>\S.*)"
 )
+_ENUM = re.compile(r"(?P<prefix>NNCUDA_[A-Z]+_)\*(?:: (?P<some>[A-Z0-9_]+(?:, [A-Z0-9_]+)*(?: or [A-Z0-9_]+)?))?")
 _DIM = re.compile(r"(?P<product>\w+(?:\*\w+)*)(?:/(?P<divisor>[1-9]\d*))?(?:\+(?P<offset>\d+))?")
 _SENTENCE_END = re.compile(r"(?<=[^\s.])\.(?=\s|$)")
 _CITATION = re.compile(r"\((?P<source>[^()]*\b(?:19|20)\d\d\b[^()]*)\)")
@@ -464,10 +467,15 @@ class _Parser:
             kind, text, default = match["kind"], match["text"], match["default"] or ""
             if default and (kind != "option" or _DEFAULT.fullmatch(default) is None):
                 raise self.fail(position, f"{function}: only an option has a default: NUMBER, CONSTANT or 1/sqrt(SIZE)")
-            constants = self.constants(text, position) if kind == "option" else ()
+            constants, taken = self.constants(text, position) if kind == "option" else ((), ())
             dtypes = tuple(re.split(r", | or ", text.split(";")[0])) if kind == "dtype" else ()
             dtypes = VALUE_DTYPES if dtypes == ("any",) else dtypes
-            return Param(match["name"], ctype, kind, text, default=default, dtypes=dtypes, constants=constants)
+            _, must_be, words = text.rpartition("; must be ")
+            must = condition.parse(words) if must_be else None
+            if must_be and (must is None or kind not in ("size", "option")):
+                raise self.fail(position, f"{function}: no condition of a size or an option: {words!r}")
+            return Param(match["name"], ctype, kind, text, default=default, dtypes=dtypes, constants=constants,
+                         taken=taken, condition=must)  # fmt: skip
         raise self.fail(position, f"{function}: the line does not fit the grammar: @param {line}")
 
     def dims(self, text: str, position: int) -> tuple[tuple[Dim, ...], str]:
@@ -487,15 +495,19 @@ class _Parser:
             dims.append(Dim(expression, names, coefficient, int(match["divisor"] or 1), int(match["offset"] or 0)))
         return tuple(dims), ld
 
-    def constants(self, text: str, position: int) -> tuple[str, ...]:
-        """The names behind ``NNCUDA_ROPE_*`` at the start of an option's text."""
-        match = re.match(r"(NNCUDA_[A-Z]+_)\*", text)
+    def constants(self, text: str, position: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names behind ``NNCUDA_ROPE_*`` at the start of an option's text, and those that are listed behind it."""
+        match = _ENUM.match(text)
         if match is None:
-            return ()
+            return (), ()
         for enum in self.enums:
-            if all(constant.name.startswith(match[1]) for constant in enum.constants):
-                return tuple(constant.name for constant in enum.constants)
-        raise self.fail(position, f"no enum has values named {match[0]}")
+            names = tuple(constant.name for constant in enum.constants)
+            if all(name.startswith(match["prefix"]) for name in names):
+                listed = tuple(match["prefix"] + word for word in re.split(r", | or ", match["some"] or "") if word)
+                if not set(listed) <= set(names):
+                    raise self.fail(position, f"{match[0]!r} lists what is no value of that enum")
+                return names, listed or names
+        raise self.fail(position, f"no enum has values named {match['prefix']}*")
 
 
 def _plain(comment: str) -> str:

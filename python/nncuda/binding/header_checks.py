@@ -78,6 +78,11 @@ class _Checker:
         if param.kind == "handle":
             opaque = param.ctype.endswith("*") and (pointee == "void" or pointee in self.handles)
             return "" if opaque else f"is a handle, but its type is {param.ctype!r}"
+        for name in param.condition.names if param.condition else ():
+            if self.kind(name) not in ("size", "option") or self.params[name].ctype != param.ctype:
+                return f"must be something of {name}, which is no size or option of its type"
+        if param.condition and not param.condition.fits(param.ctype):
+            return f"is {param.ctype}, which cannot be {param.condition.text}"
         if param.kind == "size":
             return "" if param.ctype == "int64_t" else f"is a size, but its type is {param.ctype!r}"
         if param.kind in ("flag", "dtype") and param.ctype != "int32_t":

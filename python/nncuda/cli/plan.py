@@ -97,7 +97,8 @@ def plan(
     **flags: Any,
 ) -> None:
     """Show how much memory training or generation will need on a device, whether the device has it, and how many
-    operations and bytes a step or the next token takes. Of a GPU that is named, also the least time.
+    operations and bytes a step or the next token takes. Of a GPU that is named,
+    also a time: that of its peak and bandwidth.
 
     Options are those of `nncuda train`, from the same sources. No part of the model is created.
     """

@@ -41,7 +41,7 @@ def source_hashes(root: Path = _ROOT) -> dict[str, str]:
     files there that belong to no family, in the order of their names. (cmake/python.cmake makes the same.)"""
     files = sorted([*(root / "cuda/kernels").glob("*.cu"), *(root / "cuda/kernels").glob("*.cuh")])
     families = sorted(
-        path.stem for path in (root / "cuda/abi").glob("*.h") if (root / f"cuda/cpu/{path.stem}.c").exists()
+        path.stem for path in (root / "cuda/abi/generated").glob("*.h") if (root / f"cuda/cpu/{path.stem}.c").exists()
     )
     owner = {
         file: next((f for f in families if file.stem == f or file.stem.startswith(f"{f}_")), None) for file in files

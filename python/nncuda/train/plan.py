@@ -37,7 +37,8 @@ KINDS = {
 }
 #: Micro-batches that are run for the memory of a step; those between the second and the last find all in place.
 _RUN = 3
-_MOST_TOKENS = 1 << 31  # that go through the layers at once
+_MOST_TOKENS = 1 << 28  # that go through the layers at once, whose ids are made
+_MOST_CACHED = 1 << 40  # tokens of all sequences
 _TOO_LARGE = "the sizes make a run of more memory than any machine has"
 
 
@@ -94,7 +95,7 @@ class Work:
         return sum(size for _, size in self.kernels.values())
 
     def seconds(self, device: Device, precision: str) -> float:
-        """The least time on a device: of each kernel, its operations at the peak or its bytes at the bandwidth."""
+        """At the peak of a device: of each kernel, its operations or its bytes, whichever take longer."""
         peak = device.flops_f32 if precision == "f32" else device.flops_16
         return sum(max(flops / peak, size / device.bandwidth) for flops, size in self.kernels.values())
 
@@ -150,7 +151,8 @@ def plan_inference(
         raise ValueError(f"a prompt has {prompt} tokens; it must have 1 to {capacity}, the tokens of a sequence")
     if capacity > config.extended_context:
         raise ValueError(f"{capacity} tokens are more than this model takes ({config.extended_context})")
-    _check_tokens(batch * capacity)
+    if batch * capacity > _MOST_CACHED:
+        raise ValueError(_TOO_LARGE)
     found = dict.fromkeys(KINDS, 0)
     try:
         with machine.context() as ctx:
@@ -177,11 +179,11 @@ def training_work(config: MoEConfig, train: TrainConfig, machine: Machine) -> Wo
 
         def step(rows: int) -> Work:
             ids = np.zeros((rows, train.sequence_length), np.int32)
+            trainer.train_step(ids, ids)  # which makes what is made once
             with ctx.profile() as profile:
                 trainer.train_step(ids, ids)
             return _work(profile.json())
 
-        step(rows)  # which makes what is made once
         work = step(rows)
         if pieces <= _RUN:
             return work
@@ -225,13 +227,9 @@ def parameters_by_kind(config: MoEConfig) -> dict[str, tuple[int, int]]:
 def _micro_batch(train: TrainConfig) -> int:
     """Sequences that go through the layers together. ValueError for more than any machine has memory for."""
     micro = min(train.micro_batch_size or train.batch_size, train.batch_size)
-    _check_tokens(micro * train.sequence_length)
-    return micro
-
-
-def _check_tokens(together: int) -> None:
-    if together > _MOST_TOKENS:
+    if micro * train.sequence_length > _MOST_TOKENS:
         raise ValueError(_TOO_LARGE)
+    return micro
 
 
 def _trainer(ctx: Context, config: MoEConfig, train: TrainConfig, capture: bool) -> Trainer:

@@ -20,7 +20,7 @@ use crate::{DType, Format, Result, Tensor};
 /// - `q`: of `dtype` `[batch, q_len, heads, head_dim]`, queries
 /// - `k`: of `dtype` `[batch, kv_len, kv_heads, head_dim]`, keys
 /// - `scores`: of `dtype` `[batch, heads, q_len, kv_len]`, scores; overwritten
-/// - `scale`: factor of the products
+/// - `scale`: factor of the products; must be finite
 /// - `causal`: 1 hides the keys after each query
 ///
 /// # Errors
@@ -149,7 +149,7 @@ pub fn attention_output(probs: &Tensor, v: &Tensor, out: &Tensor) -> Result<()> 
 /// - `lse`: f32 `[batch, heads, q_len]`, log-sum-exp (-inf for a query without keys), kept for the backward call, or
 ///   null; overwritten
 /// - `batch`: sequences
-/// - `scale`: factor of the products
+/// - `scale`: factor of the products; must be finite
 /// - `causal`: 1 hides the keys after each query
 ///
 /// # Errors
@@ -246,7 +246,7 @@ pub fn flash_attention(
 /// - `dq`: of `dtype` `[batch*q_len:ld_q, heads, head_dim]`, gradient of q; overwritten
 /// - `dk`: of `dtype` `[batch*kv_len:ld_kv, kv_heads, head_dim]`, gradient of k; overwritten
 /// - `dv`: of `dtype` `[batch*kv_len:ld_kv, kv_heads, head_dim]`, gradient of v; overwritten
-/// - `scale`: as in the forward call
+/// - `scale`: as in the forward call; must be finite
 /// - `causal`: as in the forward call
 ///
 /// # Errors
@@ -365,7 +365,7 @@ pub fn flash_attention_backward(
 /// - `v_cache`: of `dtype` `[batch, capacity, kv_heads, head_dim]`, values
 /// - `lengths`: i32 `[batch]`, keys to see, 0 .. capacity
 /// - `out`: of `dtype` `[batch, heads, head_dim]`, output; overwritten
-/// - `scale`: factor of the products
+/// - `scale`: factor of the products; must be finite
 ///
 /// # Errors
 ///
@@ -455,7 +455,7 @@ pub fn attention_decode(
 /// - `out`: of `dtype` `[tokens, heads, head_dim]`, output; rows from offsets\[batch\] on are not written;
 ///   overwritten
 /// - `kv_heads`: key and value heads
-/// - `scale`: factor of the products
+/// - `scale`: factor of the products; must be finite
 /// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
 ///
 /// # Errors
@@ -564,7 +564,7 @@ pub fn flash_attention_paged(
 ///   are not read
 /// - `out`: of `dtype` `[batch, heads, head_dim]`, output; overwritten
 /// - `kv_heads`: key and value heads
-/// - `scale`: factor of the products
+/// - `scale`: factor of the products; must be finite
 /// - `format`: NNCUDA_FORMAT_\*: F32, F16, BF16 or Q8_0 (head_dim a multiple of 32)
 ///
 /// # Errors

@@ -82,7 +82,7 @@ pub fn kv_append(k: &Tensor, v: &Tensor, starts: &Tensor, k_cache: &Tensor, v_ca
 /// - `k_cache`: of `dtype` `[batch, capacity, kv_heads, head_dim]`, keys; read and overwritten
 /// - `v_cache`: of `dtype` `[batch, capacity, kv_heads, head_dim]`, values; read and overwritten
 /// - `lengths`: i32 `[batch]`, rows in use, 0 .. capacity; read and overwritten
-/// - `keep`: rows to keep, 0 .. capacity
+/// - `keep`: rows to keep; must be 0 to capacity
 ///
 /// # Errors
 ///

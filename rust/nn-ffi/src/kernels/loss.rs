@@ -157,7 +157,7 @@ pub fn cross_entropy_backward(
 /// - `probs`: f32 `[tokens, experts]`, from softmax_topk
 /// - `counts`: i32 `[experts]`, from moe_plan
 /// - `loss`: f32 `[1]`, the loss; added to
-/// - `alpha`: weight of this loss
+/// - `alpha`: weight of this loss; must be finite
 ///
 /// # Errors
 ///
@@ -199,7 +199,7 @@ pub fn aux_loss_forward(probs: &Tensor, counts: &Tensor, loss: &Tensor, alpha: f
 /// - `counts`: i32 `[experts]`, from moe_plan
 /// - `grad_scale`: f32 `[1]`, factor
 /// - `dprobs`: f32 `[tokens, experts]`, gradient of probs; overwritten
-/// - `alpha`: weight of this loss
+/// - `alpha`: weight of this loss; must be finite
 ///
 /// # Errors
 ///
@@ -243,7 +243,7 @@ pub fn aux_loss_backward(counts: &Tensor, grad_scale: &Tensor, dprobs: &Tensor, 
 /// - `x`: f32 `[n]`, the parts' sums
 /// - `weights`: i32 `[n]`, how often each counts; null is once
 /// - `y`: f32 `[1]`, the mean; overwritten
-/// - `divisor`: how many they are the sums of; at least 1
+/// - `divisor`: how many they are the sums of; must be at least 1
 ///
 /// # Errors
 ///

@@ -20,7 +20,7 @@ use crate::{DType, Result, Tensor};
 /// - `offsets`: i32 `[experts+1]`, first row of each expert; the last is the number of rows kept; overwritten
 /// - `slot_row`: i32 `[tokens, k]`, row of each slot, -1 if dropped; overwritten
 /// - `row_slot`: i32 `[tokens*k]`, slot of each row; -1 from offsets\[experts\] on; overwritten
-/// - `capacity`: most rows an expert may take, at least 1; 0 for no limit
+/// - `capacity`: most rows an expert may take; must be at least 1, or 0 for no limit
 ///
 /// # Errors
 ///

@@ -38,11 +38,11 @@ use crate::{DType, Result, Tensor};
 /// - `m`: f32 `[n]`, first moments; read and overwritten
 /// - `v`: f32 `[n]`, second moments; read and overwritten
 /// - `param_copy`: of `dtype` `[n]`, the new parameters rounded to `dtype`, or null; overwritten
-/// - `n_decay`: how many of them, from the first, decay; 0 .. n
-/// - `beta1`: 0 .. below 1
-/// - `beta2`: 0 .. below 1
-/// - `eps`: above 0
-/// - `weight_decay`: at least 0
+/// - `n_decay`: how many of them, from the first, decay; must be 0 to n
+/// - `beta1`: decay rate of the first moments; must be at least 0 and below 1
+/// - `beta2`: decay rate of the second moments; must be at least 0 and below 1
+/// - `eps`: added to the root; must be finite and above 0
+/// - `weight_decay`: decay of the parameters; must be finite and at least 0
 ///
 /// # Errors
 ///
@@ -155,11 +155,11 @@ pub fn adamw_step(
 /// - `m`: bf16 `[n]`, first moments; read and overwritten
 /// - `v`: bf16 `[n]`, second moments; read and overwritten
 /// - `param_copy`: of `dtype` `[n]`, the new parameters rounded to `dtype`, or null; overwritten
-/// - `n_decay`: how many of them, from the first, decay; 0 .. n
-/// - `beta1`: 0 .. below 1
-/// - `beta2`: 0 .. below 1
-/// - `eps`: above 0
-/// - `weight_decay`: at least 0
+/// - `n_decay`: how many of them, from the first, decay; must be 0 to n
+/// - `beta1`: decay rate of the first moments; must be at least 0 and below 1
+/// - `beta2`: decay rate of the second moments; must be at least 0 and below 1
+/// - `eps`: added to the root; must be finite and above 0
+/// - `weight_decay`: decay of the parameters; must be finite and at least 0
 ///
 /// # Errors
 ///
@@ -281,11 +281,11 @@ pub fn adamw_step_bf16(
 /// - `r`: u8 `[n]`, codes of the roots of the second moments; read and overwritten
 /// - `r_scale`: f32 `[blocks]`, their scales; read and overwritten
 /// - `param_copy`: of `dtype` `[n]`, the new parameters rounded to `dtype`, or null; overwritten
-/// - `n_decay`: how many of them, from the first, decay; 0 .. n
-/// - `beta1`: 0 .. below 1
-/// - `beta2`: 0 .. below 1
-/// - `eps`: above 0
-/// - `weight_decay`: at least 0
+/// - `n_decay`: how many of them, from the first, decay; must be 0 to n
+/// - `beta1`: decay rate of the first moments; must be at least 0 and below 1
+/// - `beta2`: decay rate of the second moments; must be at least 0 and below 1
+/// - `eps`: added to the root; must be finite and above 0
+/// - `weight_decay`: decay of the parameters; must be finite and at least 0
 ///
 /// # Errors
 ///
@@ -455,7 +455,7 @@ pub fn grad_norm(grad: &Tensor, norm: &Tensor) -> Result<()> {
 /// - `loss_scale`: f32 `[1]`, what the loss was multiplied by, or null for 1
 /// - `scale`: f32 `[1]`, the factor, for adamw_step; overwritten
 /// - `grad`: of `dtype` `[n]`, gradients to scale in place, or null to leave that to adamw_step; read and overwritten
-/// - `max_norm`: largest norm allowed, above 0; infinity never clips
+/// - `max_norm`: largest norm allowed, where infinity never clips; must be above 0
 ///
 /// # Errors
 ///
@@ -518,10 +518,10 @@ pub fn grad_clip(
 /// - `skip`: i32 `[1]`, non-zero leaves step and lr as they are; or null
 /// - `step`: i32 `[1]`, updates done; read and overwritten
 /// - `lr`: f32 `[1]`, rate of this update; overwritten
-/// - `warmup`: at least 0
-/// - `total`: at least warmup
-/// - `max_lr`: highest rate
-/// - `min_lr`: last rate
+/// - `warmup`: steps of the warm-up; must be at least 0
+/// - `total`: steps until the last rate; must be at least warmup
+/// - `max_lr`: highest rate; must be finite
+/// - `min_lr`: last rate; must be finite
 ///
 /// # Errors
 ///
@@ -579,9 +579,9 @@ pub fn lr_schedule(
 /// - `good_steps`: i32 `[1]`, steps since the last change; read and overwritten
 /// - `skipped`: i32 `[1]`, steps skipped so far; read and overwritten
 /// - `skip`: i32 `[1]`, 1 when this step must be skipped; overwritten
-/// - `growth`: at least 1
-/// - `backoff`: above 0, at most 1
-/// - `interval`: at least 1
+/// - `growth`: factor by which the scale grows; must be finite and at least 1
+/// - `backoff`: factor by which it shrinks; must be above 0 and at most 1
+/// - `interval`: good steps before it grows; must be at least 1
 ///
 /// # Errors
 ///

@@ -39,8 +39,8 @@ pub fn random_bits(y: &Tensor, seed: i64, stream: i64, offset: i64) -> Result<()
 /// # Arguments
 ///
 /// - `y`: of `dtype` `[n]`, numbers; overwritten
-/// - `low`: lower end
-/// - `high`: upper end, at least low
+/// - `low`: lower end; must be finite
+/// - `high`: upper end; must be at least low
 /// - `seed`: key
 /// - `stream`: upper half of the counter
 /// - `offset`: block of the first element
@@ -78,8 +78,8 @@ pub fn uniform(y: &Tensor, low: f32, high: f32, seed: i64, stream: i64, offset: 
 /// # Arguments
 ///
 /// - `y`: of `dtype` `[n]`, numbers; overwritten
-/// - `mean`: mean
-/// - `std`: standard deviation, at least 0
+/// - `mean`: mean; must be finite
+/// - `std`: standard deviation; must be finite and at least 0
 /// - `seed`: key
 /// - `stream`: upper half of the counter
 /// - `offset`: block of the first element

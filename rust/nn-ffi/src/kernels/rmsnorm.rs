@@ -17,7 +17,7 @@ use crate::{DType, Result, Tensor};
 /// - `weight`: of `dtype` `[cols]`, gain
 /// - `y`: of `dtype` `[rows, cols]`, output; overwritten, may be `x`
 /// - `rstd`: f32 `[rows]`, kept for the backward call, or null; overwritten
-/// - `eps`: added to the mean square, at least 0
+/// - `eps`: added to the mean square; must be finite and at least 0
 ///
 /// # Errors
 ///
@@ -75,7 +75,7 @@ pub fn rmsnorm(x: &Tensor, weight: &Tensor, y: &Tensor, rstd: Option<&Tensor>, e
 /// - `sum`: of `dtype` `[rows, cols]`, the new residual stream; overwritten, may be `x` or `residual`
 /// - `y`: of `dtype` `[rows, cols]`, its norm; overwritten
 /// - `rstd`: f32 `[rows]`, kept for the backward call, or null; overwritten
-/// - `eps`: added to the mean square, at least 0
+/// - `eps`: added to the mean square; must be finite and at least 0
 ///
 /// # Errors
 ///

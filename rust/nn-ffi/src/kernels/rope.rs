@@ -15,9 +15,9 @@ use crate::{DType, Result, RopeLayout, Tensor};
 ///
 /// - `cosine`: f32 `[positions, head_dim/2]`, cosines; overwritten
 /// - `sine`: f32 `[positions, head_dim/2]`, sines; overwritten
-/// - `first`: position of the first row, at least 0
-/// - `base`: above 0
-/// - `ntk_alpha`: at least 1
+/// - `first`: position of the first row; must be at least 0
+/// - `base`: base of the frequencies; must be finite and above 0
+/// - `ntk_alpha`: stretch of the base; must be finite and at least 1
 ///
 /// # Errors
 ///
@@ -61,10 +61,10 @@ pub fn rope_freqs(cosine: &Tensor, sine: &Tensor, first: i64, base: f64, ntk_alp
 /// - `factors`: f32 `[head_dim/2]`, divisors of the frequencies, finite and above 0, or null for ones
 /// - `cosine`: f32 `[positions, head_dim/2]`, cosines; overwritten
 /// - `sine`: f32 `[positions, head_dim/2]`, sines; overwritten
-/// - `first`: position of the first row, at least 0
-/// - `base`: above 0
-/// - `ntk_alpha`: at least 1
-/// - `scale`: factor of the positions, above 0
+/// - `first`: position of the first row; must be at least 0
+/// - `base`: base of the frequencies; must be finite and above 0
+/// - `ntk_alpha`: stretch of the base; must be finite and at least 1
+/// - `scale`: factor of the positions; must be finite and above 0
 ///
 /// # Errors
 ///

@@ -67,7 +67,7 @@ pub fn act_quant_i8(x: &Tensor, codes: &Tensor, scale: &Tensor) -> Result<()> {
 /// - `weight`: of `dtype` `[cols]`, gain
 /// - `codes`: i8 `[rows, cols]`, the norm in 8 bits; overwritten
 /// - `scale`: f32 `[rows]`, the norm is about codes \* scale; overwritten
-/// - `eps`: added to the mean square, at least 0
+/// - `eps`: added to the mean square; must be finite and at least 0
 ///
 /// # Errors
 ///

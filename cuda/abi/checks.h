@@ -1,0 +1,23 @@
+/*
+ * What entry points ask beyond what bindings.h says in its grammar, and the operations of a call: a `check_<kernel>`
+ * for each kernel, in its family's file, which the generated entry point calls with the arguments that it launches.
+ * Nothing that it computes counts when the call has failed already. NN_FLOPS is one for a kernel that needs no more
+ * checks.
+ */
+#ifndef NN_ABI_CHECKS_H
+#define NN_ABI_CHECKS_H
+
+#include "runtime/call.h"
+
+#define NN_CHECK(kernel) static void check_##kernel(nn_call *call, const nn_##kernel##_args *a)
+
+#define NN_FLOPS(kernel, count)                                                                                        \
+  NN_CHECK(kernel) {                                                                                                   \
+    (void)a;                                                                                                           \
+    call->flops = (double)(count);                                                                                     \
+  }
+
+/* The same for a kernel that is launched with another struct than that of its parameters: it is made here. */
+#define NN_LOWER(kernel, type) static type lower_##kernel(nn_call *call, const nn_##kernel##_parameters *a)
+
+#endif

@@ -1,0 +1,46 @@
+#include "abi/checks.h"
+#include "abi/gemm.h"
+#include "abi/generated/gemm.h"
+
+/* Fills in the leading dimensions of dense matrices, and the operations of the call. */
+static nn_gemm_args product(nn_call *call, nn_gemm_args p) {
+  const int64_t products = p.ragged == NN_GEMM_EVEN ? p.count : 1; /* groups share their rows */
+  call->flops = 2.0 * (double)products * (double)p.m * (double)p.n * (double)p.k;
+  p.lda = p.lda != 0 ? p.lda : p.trans_a ? p.m : p.k;
+  p.ldb = p.ldb != 0 ? p.ldb : p.trans_b ? p.k : p.n;
+  p.ldc = p.ldc != 0 ? p.ldc : p.n;
+  return p;
+}
+
+#define PRODUCT(...)                                                                                                   \
+  product(call, (nn_gemm_args){.a = a->a, .b = a->b, .c = a->c, .n = a->n, .dtype = a->dtype, __VA_ARGS__})
+
+NN_LOWER(gemm, nn_gemm_args) {
+  return PRODUCT(.count = 1, .m = a->m, .k = a->k, .alpha = 1.0f, .trans_a = a->trans_a, .trans_b = a->trans_b,
+                 .dtype_c = a->dtype_c);
+}
+
+NN_LOWER(gemm_beta, nn_gemm_args) {
+  return PRODUCT(.count = 1, .m = a->m, .k = a->k, .lda = a->lda, .ldb = a->ldb, .ldc = a->ldc, .alpha = a->alpha,
+                 .beta = a->beta, .trans_a = a->trans_a, .trans_b = a->trans_b, .dtype_c = a->dtype_c);
+}
+
+NN_LOWER(gemm_epilogue, nn_gemm_args) {
+  return PRODUCT(.bias = a->bias, .residual = a->residual, .count = 1, .m = a->m, .k = a->k, .alpha = 1.0f,
+                 .trans_b = 1, .activation = a->activation, .dtype_c = a->dtype);
+}
+
+NN_LOWER(batched_gemm, nn_gemm_args) {
+  return PRODUCT(.count = a->batch, .m = a->m, .k = a->k, .alpha = a->alpha, .beta = a->beta, .trans_a = a->trans_a,
+                 .trans_b = a->trans_b, .dtype_c = a->dtype_c);
+}
+
+NN_LOWER(grouped_gemm, nn_gemm_args) {
+  return PRODUCT(.offsets = a->offsets, .count = a->groups, .m = a->rows, .k = a->k, .alpha = 1.0f, .beta = a->beta,
+                 .trans_b = a->trans_b, .dtype_c = a->dtype_c, .ragged = NN_GEMM_RAGGED_M);
+}
+
+NN_LOWER(grouped_gemm_wgrad, nn_gemm_args) {
+  return PRODUCT(.offsets = a->offsets, .count = a->groups, .m = a->m, .k = a->rows, .alpha = 1.0f, .beta = a->beta,
+                 .trans_a = 1, .dtype_c = a->dtype_c, .ragged = NN_GEMM_RAGGED_K);
+}

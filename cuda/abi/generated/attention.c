@@ -1,0 +1,253 @@
+/* Generated from bindings.h by `make generate`. Do not edit. */
+/* clang-format off */
+#include "abi/attention_checks.h"
+
+#include "runtime/call.h"
+
+#include <math.h>
+
+NNCUDA_API int32_t cuda_attention_scores(nncuda_ctx *ctx, const void *q, const void *k, void *scores, int64_t batch,
+    int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, float scale, int32_t causal,
+    int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_attention_scores);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_flag(&call, "causal", causal);
+  nn_call_size(&call, "batch", batch);
+  nn_call_size(&call, "q_len", q_len);
+  nn_call_size(&call, "kv_len", kv_len);
+  nn_call_size(&call, "heads", heads);
+  nn_call_size(&call, "kv_heads", kv_heads);
+  nn_call_size(&call, "head_dim", head_dim);
+  nn_call_require(&call, (kv_heads <= 0 || heads % kv_heads == 0), NNCUDA_ERROR_INVALID_SIZE,
+      "heads is %lld; it must be a multiple of kv_heads, which is %lld", (long long)heads, (long long)kv_heads);
+  nn_call_require(&call, head_dim % 8 == 0 && head_dim <= 256, NNCUDA_ERROR_INVALID_SIZE,
+      "head_dim is %lld; it must be a multiple of 8, at most 256", (long long)head_dim);
+  nn_call_require(&call, isfinite(scale), NNCUDA_ERROR_INVALID_VALUE, "scale is %g; it must be finite", (double)scale);
+  nn_call_tensor(&call, NN_ROLE_IN, "q", q, dtype, NULL, 0, NN_SHAPE("[batch, q_len, heads, head_dim]", batch, q_len,
+      heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "k", k, dtype, NULL, 0, NN_SHAPE("[batch, kv_len, kv_heads, head_dim]", batch,
+      kv_len, kv_heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_OUT, "scores", scores, dtype, NULL, 0, NN_SHAPE("[batch, heads, q_len, kv_len]", batch,
+      heads, q_len, kv_len));
+  const nn_attention_scores_args args = {q, k, scores, {batch, q_len, kv_len, heads, kv_heads, head_dim}, scale, causal,
+      dtype};
+  check_attention_scores(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_attention_output(nncuda_ctx *ctx, const void *probs, const void *v, void *out, int64_t batch,
+    int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_attention_output);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_size(&call, "batch", batch);
+  nn_call_size(&call, "q_len", q_len);
+  nn_call_size(&call, "kv_len", kv_len);
+  nn_call_size(&call, "heads", heads);
+  nn_call_size(&call, "kv_heads", kv_heads);
+  nn_call_size(&call, "head_dim", head_dim);
+  nn_call_require(&call, (kv_heads <= 0 || heads % kv_heads == 0), NNCUDA_ERROR_INVALID_SIZE,
+      "heads is %lld; it must be a multiple of kv_heads, which is %lld", (long long)heads, (long long)kv_heads);
+  nn_call_require(&call, head_dim % 8 == 0 && head_dim <= 256, NNCUDA_ERROR_INVALID_SIZE,
+      "head_dim is %lld; it must be a multiple of 8, at most 256", (long long)head_dim);
+  nn_call_tensor(&call, NN_ROLE_IN, "probs", probs, dtype, NULL, 0, NN_SHAPE("[batch, heads, q_len, kv_len]", batch,
+      heads, q_len, kv_len));
+  nn_call_tensor(&call, NN_ROLE_IN, "v", v, dtype, NULL, 0, NN_SHAPE("[batch, kv_len, kv_heads, head_dim]", batch,
+      kv_len, kv_heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_OUT, "out", out, dtype, NULL, 0, NN_SHAPE("[batch, q_len, heads, head_dim]", batch,
+      q_len, heads, head_dim));
+  const nn_attention_output_args args = {probs, v, out, {batch, q_len, kv_len, heads, kv_heads, head_dim}, dtype};
+  check_attention_output(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_flash_attention(nncuda_ctx *ctx, const void *q, const void *k, const void *v, void *out,
+    float *lse, int64_t batch, int64_t q_len, int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim,
+    int64_t ld_q, int64_t ld_kv, float scale, int32_t causal, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_flash_attention);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_flag(&call, "causal", causal);
+  nn_call_size(&call, "batch", batch);
+  nn_call_size(&call, "q_len", q_len);
+  nn_call_size(&call, "kv_len", kv_len);
+  nn_call_size(&call, "heads", heads);
+  nn_call_size(&call, "kv_heads", kv_heads);
+  nn_call_size(&call, "head_dim", head_dim);
+  nn_call_require(&call, (kv_heads <= 0 || heads % kv_heads == 0), NNCUDA_ERROR_INVALID_SIZE,
+      "heads is %lld; it must be a multiple of kv_heads, which is %lld", (long long)heads, (long long)kv_heads);
+  nn_call_require(&call, head_dim % 8 == 0 && head_dim <= 256, NNCUDA_ERROR_INVALID_SIZE,
+      "head_dim is %lld; it must be a multiple of 8, at most 256", (long long)head_dim);
+  nn_call_require(&call, isfinite(scale), NNCUDA_ERROR_INVALID_VALUE, "scale is %g; it must be finite", (double)scale);
+  nn_call_tensor(&call, NN_ROLE_IN, "q", q, dtype, "ld_q", ld_q, NN_SHAPE("[batch*q_len, heads, head_dim]",
+      nn_mul(batch, q_len), heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "k", k, dtype, "ld_kv", ld_kv, NN_SHAPE("[batch*kv_len, kv_heads, head_dim]",
+      nn_mul(batch, kv_len), kv_heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "v", v, dtype, "ld_kv", ld_kv, NN_SHAPE("[batch*kv_len, kv_heads, head_dim]",
+      nn_mul(batch, kv_len), kv_heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_OUT, "out", out, dtype, NULL, 0, NN_SHAPE("[batch*q_len, heads, head_dim]",
+      nn_mul(batch, q_len), heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_OUT | NN_ROLE_OPTIONAL, "lse", lse, NNCUDA_F32, NULL, 0,
+      NN_SHAPE("[batch, heads, q_len]", batch, heads, q_len));
+  const nn_flash_attention_args args = {q, k, v, out, lse, {batch, q_len, kv_len, heads, kv_heads, head_dim}, ld_q,
+      ld_kv, scale, causal, dtype};
+  check_flash_attention(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_flash_attention_backward(nncuda_ctx *ctx, const void *dout, const void *q, const void *k,
+    const void *v, const void *out, const float *lse, void *dq, void *dk, void *dv, int64_t batch, int64_t q_len,
+    int64_t kv_len, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t ld_kv, float scale,
+    int32_t causal, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_flash_attention_backward);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_flag(&call, "causal", causal);
+  nn_call_size(&call, "batch", batch);
+  nn_call_size(&call, "q_len", q_len);
+  nn_call_size(&call, "kv_len", kv_len);
+  nn_call_size(&call, "heads", heads);
+  nn_call_size(&call, "kv_heads", kv_heads);
+  nn_call_size(&call, "head_dim", head_dim);
+  nn_call_require(&call, (kv_heads <= 0 || heads % kv_heads == 0), NNCUDA_ERROR_INVALID_SIZE,
+      "heads is %lld; it must be a multiple of kv_heads, which is %lld", (long long)heads, (long long)kv_heads);
+  nn_call_require(&call, head_dim % 8 == 0 && head_dim <= 256, NNCUDA_ERROR_INVALID_SIZE,
+      "head_dim is %lld; it must be a multiple of 8, at most 256", (long long)head_dim);
+  nn_call_require(&call, isfinite(scale), NNCUDA_ERROR_INVALID_VALUE, "scale is %g; it must be finite", (double)scale);
+  nn_call_tensor(&call, NN_ROLE_IN, "dout", dout, dtype, NULL, 0, NN_SHAPE("[batch*q_len, heads, head_dim]",
+      nn_mul(batch, q_len), heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "q", q, dtype, "ld_q", ld_q, NN_SHAPE("[batch*q_len, heads, head_dim]",
+      nn_mul(batch, q_len), heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "k", k, dtype, "ld_kv", ld_kv, NN_SHAPE("[batch*kv_len, kv_heads, head_dim]",
+      nn_mul(batch, kv_len), kv_heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "v", v, dtype, "ld_kv", ld_kv, NN_SHAPE("[batch*kv_len, kv_heads, head_dim]",
+      nn_mul(batch, kv_len), kv_heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "out", out, dtype, NULL, 0, NN_SHAPE("[batch*q_len, heads, head_dim]", nn_mul(batch,
+      q_len), heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "lse", lse, NNCUDA_F32, NULL, 0, NN_SHAPE("[batch, heads, q_len]", batch, heads,
+      q_len));
+  nn_call_tensor(&call, NN_ROLE_OUT, "dq", dq, dtype, "ld_q", ld_q, NN_SHAPE("[batch*q_len, heads, head_dim]",
+      nn_mul(batch, q_len), heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_OUT, "dk", dk, dtype, "ld_kv", ld_kv, NN_SHAPE("[batch*kv_len, kv_heads, head_dim]",
+      nn_mul(batch, kv_len), kv_heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_OUT, "dv", dv, dtype, "ld_kv", ld_kv, NN_SHAPE("[batch*kv_len, kv_heads, head_dim]",
+      nn_mul(batch, kv_len), kv_heads, head_dim));
+  const nn_flash_attention_backward_args args = {dout, q, k, v, out, lse, dq, dk, dv, {batch, q_len, kv_len, heads,
+      kv_heads, head_dim}, ld_q, ld_kv, scale, causal, dtype};
+  check_flash_attention_backward(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_attention_decode(nncuda_ctx *ctx, const void *q, const void *k_cache, const void *v_cache,
+    const int32_t *lengths, void *out, int64_t batch, int64_t capacity, int64_t heads, int64_t kv_heads,
+    int64_t head_dim, int64_t ld_q, float scale, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_attention_decode);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_size(&call, "batch", batch);
+  nn_call_size(&call, "capacity", capacity);
+  nn_call_size(&call, "heads", heads);
+  nn_call_size(&call, "kv_heads", kv_heads);
+  nn_call_size(&call, "head_dim", head_dim);
+  nn_call_require(&call, (kv_heads <= 0 || heads % kv_heads == 0), NNCUDA_ERROR_INVALID_SIZE,
+      "heads is %lld; it must be a multiple of kv_heads, which is %lld", (long long)heads, (long long)kv_heads);
+  nn_call_require(&call, head_dim % 8 == 0 && head_dim <= 256, NNCUDA_ERROR_INVALID_SIZE,
+      "head_dim is %lld; it must be a multiple of 8, at most 256", (long long)head_dim);
+  nn_call_require(&call, isfinite(scale), NNCUDA_ERROR_INVALID_VALUE, "scale is %g; it must be finite", (double)scale);
+  nn_call_tensor(&call, NN_ROLE_IN, "q", q, dtype, "ld_q", ld_q, NN_SHAPE("[batch, heads, head_dim]", batch, heads,
+      head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "k_cache", k_cache, dtype, NULL, 0,
+      NN_SHAPE("[batch, capacity, kv_heads, head_dim]", batch, capacity, kv_heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "v_cache", v_cache, dtype, NULL, 0,
+      NN_SHAPE("[batch, capacity, kv_heads, head_dim]", batch, capacity, kv_heads, head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "lengths", lengths, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch]", batch));
+  nn_call_tensor(&call, NN_ROLE_OUT, "out", out, dtype, NULL, 0, NN_SHAPE("[batch, heads, head_dim]", batch, heads,
+      head_dim));
+  const nn_attention_decode_args args = {q, k_cache, v_cache, lengths, out, batch, capacity, heads, kv_heads, head_dim,
+      ld_q, scale, dtype};
+  check_attention_decode(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_flash_attention_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages,
+    const int32_t *offsets, const int32_t *lengths, const int32_t *page_table, void *out, int64_t tokens, int64_t batch,
+    int64_t max_pages, int64_t pages, int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q,
+    int64_t page_bytes, float scale, int32_t format, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_flash_attention_paged);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_size(&call, "tokens", tokens);
+  nn_call_size(&call, "batch", batch);
+  nn_call_size(&call, "max_pages", max_pages);
+  nn_call_size(&call, "pages", pages);
+  nn_call_size(&call, "heads", heads);
+  nn_call_size(&call, "kv_heads", kv_heads);
+  nn_call_size(&call, "head_dim", head_dim);
+  nn_call_size(&call, "page_bytes", page_bytes);
+  nn_call_require(&call, (kv_heads <= 0 || heads % kv_heads == 0), NNCUDA_ERROR_INVALID_SIZE,
+      "heads is %lld; it must be a multiple of kv_heads, which is %lld", (long long)heads, (long long)kv_heads);
+  nn_call_require(&call, head_dim % 8 == 0 && head_dim <= 256, NNCUDA_ERROR_INVALID_SIZE,
+      "head_dim is %lld; it must be a multiple of 8, at most 256", (long long)head_dim);
+  nn_call_require(&call, isfinite(scale), NNCUDA_ERROR_INVALID_VALUE, "scale is %g; it must be finite", (double)scale);
+  nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
+      format == NNCUDA_FORMAT_Q8_0, NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2) or NNCUDA_FORMAT_Q8_0 (14)",
+      format);
+  nn_call_tensor(&call, NN_ROLE_IN, "q", q, dtype, "ld_q", ld_q, NN_SHAPE("[tokens, heads, head_dim]", tokens, heads,
+      head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "k_pages", k_pages, NN_U8, NULL, 0, NN_SHAPE("[pages, page_bytes]", pages,
+      page_bytes));
+  nn_call_tensor(&call, NN_ROLE_IN, "v_pages", v_pages, NN_U8, NULL, 0, NN_SHAPE("[pages, page_bytes]", pages,
+      page_bytes));
+  nn_call_tensor(&call, NN_ROLE_IN, "offsets", offsets, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch+1]", nn_add(batch, 1)));
+  nn_call_tensor(&call, NN_ROLE_IN, "lengths", lengths, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch]", batch));
+  nn_call_tensor(&call, NN_ROLE_IN, "page_table", page_table, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch, max_pages]", batch,
+      max_pages));
+  nn_call_tensor(&call, NN_ROLE_OUT, "out", out, dtype, NULL, 0, NN_SHAPE("[tokens, heads, head_dim]", tokens, heads,
+      head_dim));
+  const nn_flash_attention_paged_args args = {q, k_pages, v_pages, offsets, lengths, page_table, out, tokens, batch,
+      max_pages, pages, heads, kv_heads, head_dim, ld_q, page_bytes, scale, format, dtype};
+  check_flash_attention_paged(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_attention_decode_paged(nncuda_ctx *ctx, const void *q, const void *k_pages, const void *v_pages,
+    const int32_t *lengths, const int32_t *page_table, void *out, int64_t batch, int64_t max_pages, int64_t pages,
+    int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t ld_q, int64_t page_bytes, float scale, int32_t format,
+    int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_attention_decode_paged);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_size(&call, "batch", batch);
+  nn_call_size(&call, "max_pages", max_pages);
+  nn_call_size(&call, "pages", pages);
+  nn_call_size(&call, "heads", heads);
+  nn_call_size(&call, "kv_heads", kv_heads);
+  nn_call_size(&call, "head_dim", head_dim);
+  nn_call_size(&call, "page_bytes", page_bytes);
+  nn_call_require(&call, (kv_heads <= 0 || heads % kv_heads == 0), NNCUDA_ERROR_INVALID_SIZE,
+      "heads is %lld; it must be a multiple of kv_heads, which is %lld", (long long)heads, (long long)kv_heads);
+  nn_call_require(&call, head_dim % 8 == 0 && head_dim <= 256, NNCUDA_ERROR_INVALID_SIZE,
+      "head_dim is %lld; it must be a multiple of 8, at most 256", (long long)head_dim);
+  nn_call_require(&call, isfinite(scale), NNCUDA_ERROR_INVALID_VALUE, "scale is %g; it must be finite", (double)scale);
+  nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
+      format == NNCUDA_FORMAT_Q8_0, NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2) or NNCUDA_FORMAT_Q8_0 (14)",
+      format);
+  nn_call_tensor(&call, NN_ROLE_IN, "q", q, dtype, "ld_q", ld_q, NN_SHAPE("[batch, heads, head_dim]", batch, heads,
+      head_dim));
+  nn_call_tensor(&call, NN_ROLE_IN, "k_pages", k_pages, NN_U8, NULL, 0, NN_SHAPE("[pages, page_bytes]", pages,
+      page_bytes));
+  nn_call_tensor(&call, NN_ROLE_IN, "v_pages", v_pages, NN_U8, NULL, 0, NN_SHAPE("[pages, page_bytes]", pages,
+      page_bytes));
+  nn_call_tensor(&call, NN_ROLE_IN, "lengths", lengths, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch]", batch));
+  nn_call_tensor(&call, NN_ROLE_IN, "page_table", page_table, NNCUDA_I32, NULL, 0, NN_SHAPE("[batch, max_pages]", batch,
+      max_pages));
+  nn_call_tensor(&call, NN_ROLE_OUT, "out", out, dtype, NULL, 0, NN_SHAPE("[batch, heads, head_dim]", batch, heads,
+      head_dim));
+  const nn_attention_decode_paged_parameters given = {q, k_pages, v_pages, lengths, page_table, out, batch, max_pages,
+      pages, heads, kv_heads, head_dim, ld_q, page_bytes, scale, format, dtype};
+  const nn_flash_attention_paged_args args = lower_attention_decode_paged(&call, &given);
+  return nn_call_launch(&call, &args, sizeof args);
+}

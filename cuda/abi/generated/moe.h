@@ -1,0 +1,66 @@
+/* Generated from bindings.h by `make generate`. Do not edit. */
+/* clang-format off */
+#ifndef NN_ABI_MOE_GENERATED_H
+#define NN_ABI_MOE_GENERATED_H
+
+#include <stdint.h>
+
+typedef struct nn_moe_plan_args {
+  const int32_t *indices;
+  int32_t *counts;
+  int32_t *offsets;
+  int32_t *slot_row;
+  int32_t *row_slot;
+  int64_t tokens;
+  int64_t k;
+  int64_t experts;
+  int64_t capacity;
+} nn_moe_plan_args;
+
+typedef struct nn_moe_gather_args {
+  const void *x;
+  const int32_t *row_slot;
+  void *y;
+  int64_t tokens;
+  int64_t k;
+  int64_t dim;
+  int32_t dtype;
+} nn_moe_gather_args;
+
+typedef struct nn_moe_gather_backward_args {
+  const void *dy;
+  const int32_t *slot_row;
+  void *dx;
+  int64_t tokens;
+  int64_t k;
+  int64_t dim;
+  int32_t dtype;
+} nn_moe_gather_backward_args;
+
+typedef struct nn_moe_combine_args {
+  const void *y;
+  const float *weights;
+  const int32_t *slot_row;
+  const void *residual;
+  void *out;
+  int64_t tokens;
+  int64_t k;
+  int64_t dim;
+  int32_t dtype;
+} nn_moe_combine_args;
+
+typedef struct nn_moe_combine_backward_args {
+  const void *dout;
+  const void *y;
+  const float *weights;
+  const int32_t *slot_row;
+  const int32_t *row_slot;
+  void *dy;
+  float *dweights;
+  int64_t tokens;
+  int64_t k;
+  int64_t dim;
+  int32_t dtype;
+} nn_moe_combine_backward_args;
+
+#endif

@@ -1,0 +1,220 @@
+/* Generated from bindings.h by `make generate`. Do not edit. */
+/* clang-format off */
+#include "abi/quant_checks.h"
+
+#include "runtime/call.h"
+
+NNCUDA_API int32_t cuda_quantize(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k, int64_t row_bytes,
+    int32_t format, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_quantize);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_size(&call, "rows", rows);
+  nn_call_size(&call, "k", k);
+  nn_call_size(&call, "row_bytes", row_bytes);
+  nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
+      format == NNCUDA_FORMAT_Q4_0 || format == NNCUDA_FORMAT_Q4_1 || format == NNCUDA_FORMAT_Q5_0 ||
+      format == NNCUDA_FORMAT_Q5_1 || format == NNCUDA_FORMAT_Q8_0 || format == NNCUDA_FORMAT_Q4_K ||
+      format == NNCUDA_FORMAT_Q5_K || format == NNCUDA_FORMAT_Q6_K || format == NNCUDA_FORMAT_Q4_0_R16 ||
+      format == NNCUDA_FORMAT_Q8_0_R16 || format == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format);
+  nn_call_tensor(&call, NN_ROLE_IN, "x", x, dtype, NULL, 0, NN_SHAPE("[rows, k]", rows, k));
+  nn_call_tensor(&call, NN_ROLE_OUT, "y", y, NN_U8, NULL, 0, NN_SHAPE("[rows, row_bytes]", rows, row_bytes));
+  const nn_quantize_args args = {x, y, rows, k, row_bytes, format, dtype};
+  check_quantize(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_dequantize(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k, int64_t row_bytes,
+    int32_t format, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_dequantize);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_size(&call, "rows", rows);
+  nn_call_size(&call, "k", k);
+  nn_call_size(&call, "row_bytes", row_bytes);
+  nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
+      format == NNCUDA_FORMAT_Q4_0 || format == NNCUDA_FORMAT_Q4_1 || format == NNCUDA_FORMAT_Q5_0 ||
+      format == NNCUDA_FORMAT_Q5_1 || format == NNCUDA_FORMAT_Q8_0 || format == NNCUDA_FORMAT_Q4_K ||
+      format == NNCUDA_FORMAT_Q5_K || format == NNCUDA_FORMAT_Q6_K || format == NNCUDA_FORMAT_Q4_0_R16 ||
+      format == NNCUDA_FORMAT_Q8_0_R16 || format == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format);
+  nn_call_tensor(&call, NN_ROLE_IN, "x", x, NN_U8, NULL, 0, NN_SHAPE("[rows, row_bytes]", rows, row_bytes));
+  nn_call_tensor(&call, NN_ROLE_OUT, "y", y, dtype, NULL, 0, NN_SHAPE("[rows, k]", rows, k));
+  const nn_dequantize_args args = {x, y, rows, k, row_bytes, format, dtype};
+  check_dequantize(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_embedding_quant(nncuda_ctx *ctx, const void *table, const int32_t *ids, void *y, int64_t tokens,
+    int64_t vocab, int64_t dim, int64_t row_bytes, int32_t format, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_embedding_quant);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_size(&call, "tokens", tokens);
+  nn_call_size(&call, "vocab", vocab);
+  nn_call_size(&call, "dim", dim);
+  nn_call_size(&call, "row_bytes", row_bytes);
+  nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
+      format == NNCUDA_FORMAT_Q4_0 || format == NNCUDA_FORMAT_Q4_1 || format == NNCUDA_FORMAT_Q5_0 ||
+      format == NNCUDA_FORMAT_Q5_1 || format == NNCUDA_FORMAT_Q8_0 || format == NNCUDA_FORMAT_Q4_K ||
+      format == NNCUDA_FORMAT_Q5_K || format == NNCUDA_FORMAT_Q6_K || format == NNCUDA_FORMAT_Q4_0_R16 ||
+      format == NNCUDA_FORMAT_Q8_0_R16 || format == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format);
+  nn_call_tensor(&call, NN_ROLE_IN, "table", table, NN_U8, NULL, 0, NN_SHAPE("[vocab, row_bytes]", vocab, row_bytes));
+  nn_call_tensor(&call, NN_ROLE_IN, "ids", ids, NNCUDA_I32, NULL, 0, NN_SHAPE("[tokens]", tokens));
+  nn_call_tensor(&call, NN_ROLE_OUT, "y", y, dtype, NULL, 0, NN_SHAPE("[tokens, dim]", tokens, dim));
+  const nn_embedding_quant_args args = {table, ids, y, tokens, vocab, dim, row_bytes, format, dtype};
+  check_embedding_quant(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_gemm_quant(nncuda_ctx *ctx, const void *x, const void *w, const int32_t *offsets,
+    const void *bias, const void *residual, void *y, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes,
+    int32_t activation, int32_t format, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_gemm_quant);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_size(&call, "groups", groups);
+  nn_call_size(&call, "m", m);
+  nn_call_size(&call, "n", n);
+  nn_call_size(&call, "k", k);
+  nn_call_size(&call, "row_bytes", row_bytes);
+  nn_call_require(&call, activation == NNCUDA_ACTIVATION_NONE || activation == NNCUDA_ACTIVATION_SILU,
+      NNCUDA_ERROR_INVALID_VALUE,
+      "activation is %d; it must be NNCUDA_ACTIVATION_NONE (0) or NNCUDA_ACTIVATION_SILU (1)", activation);
+  nn_call_require(&call, format == NNCUDA_FORMAT_F32 || format == NNCUDA_FORMAT_F16 || format == NNCUDA_FORMAT_BF16 ||
+      format == NNCUDA_FORMAT_Q4_0 || format == NNCUDA_FORMAT_Q4_1 || format == NNCUDA_FORMAT_Q5_0 ||
+      format == NNCUDA_FORMAT_Q5_1 || format == NNCUDA_FORMAT_Q8_0 || format == NNCUDA_FORMAT_Q4_K ||
+      format == NNCUDA_FORMAT_Q5_K || format == NNCUDA_FORMAT_Q6_K || format == NNCUDA_FORMAT_Q4_0_R16 ||
+      format == NNCUDA_FORMAT_Q8_0_R16 || format == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format);
+  nn_call_tensor(&call, NN_ROLE_IN, "x", x, dtype, NULL, 0, NN_SHAPE("[m, k]", m, k));
+  nn_call_tensor(&call, NN_ROLE_IN, "w", w, NN_U8, NULL, 0, NN_SHAPE("[groups*n, row_bytes]", nn_mul(groups, n),
+      row_bytes));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "offsets", offsets, NNCUDA_I32, NULL, 0, NN_SHAPE("[groups+1]",
+      nn_add(groups, 1)));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "bias", bias, dtype, NULL, 0, NN_SHAPE("[n]", n));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "residual", residual, dtype, NULL, 0, NN_SHAPE("[m, n]", m, n));
+  nn_call_tensor(&call, NN_ROLE_OUT, "y", y, dtype, NULL, 0, NN_SHAPE("[m, n]", m, n));
+  nn_call_alias(&call, "y", "residual");
+  const nn_gemm_quant_parameters given = {x, w, offsets, bias, residual, y, groups, m, n, k, row_bytes, activation,
+      format, dtype};
+  const nn_gemm_quant_args args = lower_gemm_quant(&call, &given);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_gemm_quant_qkv(nncuda_ctx *ctx, const void *x, const void *wq, const void *wk, const void *wv,
+    const void *bias, void *y, int64_t m, int64_t n_q, int64_t n_kv, int64_t n, int64_t k, int64_t row_bytes_q,
+    int64_t row_bytes_k, int64_t row_bytes_v, int32_t format_q, int32_t format_k, int32_t format_v, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_gemm_quant_qkv);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_size(&call, "m", m);
+  nn_call_size(&call, "n_q", n_q);
+  nn_call_size(&call, "n_kv", n_kv);
+  nn_call_size(&call, "n", n);
+  nn_call_size(&call, "k", k);
+  nn_call_size(&call, "row_bytes_q", row_bytes_q);
+  nn_call_size(&call, "row_bytes_k", row_bytes_k);
+  nn_call_size(&call, "row_bytes_v", row_bytes_v);
+  nn_call_require(&call, format_q == NNCUDA_FORMAT_F32 || format_q == NNCUDA_FORMAT_F16 ||
+      format_q == NNCUDA_FORMAT_BF16 || format_q == NNCUDA_FORMAT_Q4_0 || format_q == NNCUDA_FORMAT_Q4_1 ||
+      format_q == NNCUDA_FORMAT_Q5_0 || format_q == NNCUDA_FORMAT_Q5_1 || format_q == NNCUDA_FORMAT_Q8_0 ||
+      format_q == NNCUDA_FORMAT_Q4_K || format_q == NNCUDA_FORMAT_Q5_K || format_q == NNCUDA_FORMAT_Q6_K ||
+      format_q == NNCUDA_FORMAT_Q4_0_R16 || format_q == NNCUDA_FORMAT_Q8_0_R16 || format_q == NNCUDA_FORMAT_Q6_K_R16,
+      NNCUDA_ERROR_INVALID_VALUE,
+      "format_q is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format_q);
+  nn_call_require(&call, format_k == NNCUDA_FORMAT_F32 || format_k == NNCUDA_FORMAT_F16 ||
+      format_k == NNCUDA_FORMAT_BF16 || format_k == NNCUDA_FORMAT_Q4_0 || format_k == NNCUDA_FORMAT_Q4_1 ||
+      format_k == NNCUDA_FORMAT_Q5_0 || format_k == NNCUDA_FORMAT_Q5_1 || format_k == NNCUDA_FORMAT_Q8_0 ||
+      format_k == NNCUDA_FORMAT_Q4_K || format_k == NNCUDA_FORMAT_Q5_K || format_k == NNCUDA_FORMAT_Q6_K ||
+      format_k == NNCUDA_FORMAT_Q4_0_R16 || format_k == NNCUDA_FORMAT_Q8_0_R16 || format_k == NNCUDA_FORMAT_Q6_K_R16,
+      NNCUDA_ERROR_INVALID_VALUE,
+      "format_k is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format_k);
+  nn_call_require(&call, format_v == NNCUDA_FORMAT_F32 || format_v == NNCUDA_FORMAT_F16 ||
+      format_v == NNCUDA_FORMAT_BF16 || format_v == NNCUDA_FORMAT_Q4_0 || format_v == NNCUDA_FORMAT_Q4_1 ||
+      format_v == NNCUDA_FORMAT_Q5_0 || format_v == NNCUDA_FORMAT_Q5_1 || format_v == NNCUDA_FORMAT_Q8_0 ||
+      format_v == NNCUDA_FORMAT_Q4_K || format_v == NNCUDA_FORMAT_Q5_K || format_v == NNCUDA_FORMAT_Q6_K ||
+      format_v == NNCUDA_FORMAT_Q4_0_R16 || format_v == NNCUDA_FORMAT_Q8_0_R16 || format_v == NNCUDA_FORMAT_Q6_K_R16,
+      NNCUDA_ERROR_INVALID_VALUE,
+      "format_v is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format_v);
+  nn_call_tensor(&call, NN_ROLE_IN, "x", x, dtype, NULL, 0, NN_SHAPE("[m, k]", m, k));
+  nn_call_tensor(&call, NN_ROLE_IN, "wq", wq, NN_U8, NULL, 0, NN_SHAPE("[n_q, row_bytes_q]", n_q, row_bytes_q));
+  nn_call_tensor(&call, NN_ROLE_IN, "wk", wk, NN_U8, NULL, 0, NN_SHAPE("[n_kv, row_bytes_k]", n_kv, row_bytes_k));
+  nn_call_tensor(&call, NN_ROLE_IN, "wv", wv, NN_U8, NULL, 0, NN_SHAPE("[n_kv, row_bytes_v]", n_kv, row_bytes_v));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "bias", bias, dtype, NULL, 0, NN_SHAPE("[n]", n));
+  nn_call_tensor(&call, NN_ROLE_OUT, "y", y, dtype, NULL, 0, NN_SHAPE("[m, n]", m, n));
+  const nn_gemm_quant_qkv_parameters given = {x, wq, wk, wv, bias, y, m, n_q, n_kv, n, k, row_bytes_q, row_bytes_k,
+      row_bytes_v, format_q, format_k, format_v, dtype};
+  const nn_gemm_quant_args args = lower_gemm_quant_qkv(&call, &given);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_gemm_quant_swiglu(nncuda_ctx *ctx, const void *x, const void *w_gate, const void *w_up,
+    const int32_t *offsets, void *y, int64_t groups, int64_t m, int64_t n, int64_t k, int64_t row_bytes_gate,
+    int64_t row_bytes_up, int32_t format_gate, int32_t format_up, int32_t dtype) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_gemm_quant_swiglu);
+  nn_call_dtype(&call, "dtype", dtype, NN_FLOATS);
+  nn_call_size(&call, "groups", groups);
+  nn_call_size(&call, "m", m);
+  nn_call_size(&call, "n", n);
+  nn_call_size(&call, "k", k);
+  nn_call_size(&call, "row_bytes_gate", row_bytes_gate);
+  nn_call_size(&call, "row_bytes_up", row_bytes_up);
+  nn_call_require(&call, format_gate == NNCUDA_FORMAT_F32 || format_gate == NNCUDA_FORMAT_F16 ||
+      format_gate == NNCUDA_FORMAT_BF16 || format_gate == NNCUDA_FORMAT_Q4_0 || format_gate == NNCUDA_FORMAT_Q4_1 ||
+      format_gate == NNCUDA_FORMAT_Q5_0 || format_gate == NNCUDA_FORMAT_Q5_1 || format_gate == NNCUDA_FORMAT_Q8_0 ||
+      format_gate == NNCUDA_FORMAT_Q4_K || format_gate == NNCUDA_FORMAT_Q5_K || format_gate == NNCUDA_FORMAT_Q6_K ||
+      format_gate == NNCUDA_FORMAT_Q4_0_R16 || format_gate == NNCUDA_FORMAT_Q8_0_R16 ||
+      format_gate == NNCUDA_FORMAT_Q6_K_R16, NNCUDA_ERROR_INVALID_VALUE,
+      "format_gate is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format_gate);
+  nn_call_require(&call, format_up == NNCUDA_FORMAT_F32 || format_up == NNCUDA_FORMAT_F16 ||
+      format_up == NNCUDA_FORMAT_BF16 || format_up == NNCUDA_FORMAT_Q4_0 || format_up == NNCUDA_FORMAT_Q4_1 ||
+      format_up == NNCUDA_FORMAT_Q5_0 || format_up == NNCUDA_FORMAT_Q5_1 || format_up == NNCUDA_FORMAT_Q8_0 ||
+      format_up == NNCUDA_FORMAT_Q4_K || format_up == NNCUDA_FORMAT_Q5_K || format_up == NNCUDA_FORMAT_Q6_K ||
+      format_up == NNCUDA_FORMAT_Q4_0_R16 || format_up == NNCUDA_FORMAT_Q8_0_R16 || format_up == NNCUDA_FORMAT_Q6_K_R16,
+      NNCUDA_ERROR_INVALID_VALUE,
+      "format_up is %d; it must be NNCUDA_FORMAT_F32 (0), NNCUDA_FORMAT_F16 (1), NNCUDA_FORMAT_BF16 (2), NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q4_1 (11), NNCUDA_FORMAT_Q5_0 (12), NNCUDA_FORMAT_Q5_1 (13), NNCUDA_FORMAT_Q8_0 (14), NNCUDA_FORMAT_Q4_K (15), NNCUDA_FORMAT_Q5_K (16), NNCUDA_FORMAT_Q6_K (17), NNCUDA_FORMAT_Q4_0_R16 (30), NNCUDA_FORMAT_Q8_0_R16 (34) or NNCUDA_FORMAT_Q6_K_R16 (37)",
+      format_up);
+  nn_call_tensor(&call, NN_ROLE_IN, "x", x, dtype, NULL, 0, NN_SHAPE("[m, k]", m, k));
+  nn_call_tensor(&call, NN_ROLE_IN, "w_gate", w_gate, NN_U8, NULL, 0, NN_SHAPE("[groups*n, row_bytes_gate]",
+      nn_mul(groups, n), row_bytes_gate));
+  nn_call_tensor(&call, NN_ROLE_IN, "w_up", w_up, NN_U8, NULL, 0, NN_SHAPE("[groups*n, row_bytes_up]", nn_mul(groups,
+      n), row_bytes_up));
+  nn_call_tensor(&call, NN_ROLE_IN | NN_ROLE_OPTIONAL, "offsets", offsets, NNCUDA_I32, NULL, 0, NN_SHAPE("[groups+1]",
+      nn_add(groups, 1)));
+  nn_call_tensor(&call, NN_ROLE_OUT, "y", y, dtype, NULL, 0, NN_SHAPE("[m, n]", m, n));
+  const nn_gemm_quant_swiglu_parameters given = {x, w_gate, w_up, offsets, y, groups, m, n, k, row_bytes_gate,
+      row_bytes_up, format_gate, format_up, dtype};
+  const nn_gemm_quant_args args = lower_gemm_quant_swiglu(&call, &given);
+  return nn_call_launch(&call, &args, sizeof args);
+}
+
+NNCUDA_API int32_t cuda_interleave_rows(nncuda_ctx *ctx, const void *x, void *y, int64_t rows, int64_t k,
+    int64_t row_bytes, int32_t format) {
+  nn_call call;
+  nn_call_begin(&call, ctx, NN_OP_interleave_rows);
+  nn_call_size(&call, "rows", rows);
+  nn_call_size(&call, "k", k);
+  nn_call_size(&call, "row_bytes", row_bytes);
+  nn_call_require(&call, rows % 16 == 0, NNCUDA_ERROR_INVALID_SIZE, "rows is %lld; it must be a multiple of 16",
+      (long long)rows);
+  nn_call_require(&call, format == NNCUDA_FORMAT_Q4_0 || format == NNCUDA_FORMAT_Q8_0 || format == NNCUDA_FORMAT_Q6_K,
+      NNCUDA_ERROR_INVALID_VALUE,
+      "format is %d; it must be NNCUDA_FORMAT_Q4_0 (10), NNCUDA_FORMAT_Q8_0 (14) or NNCUDA_FORMAT_Q6_K (17)", format);
+  nn_call_tensor(&call, NN_ROLE_IN, "x", x, NN_U8, NULL, 0, NN_SHAPE("[rows, row_bytes]", rows, row_bytes));
+  nn_call_tensor(&call, NN_ROLE_OUT, "y", y, NN_U8, NULL, 0, NN_SHAPE("[rows, row_bytes]", rows, row_bytes));
+  const nn_interleave_rows_args args = {x, y, rows, k, row_bytes, format};
+  check_interleave_rows(&call, &args);
+  return nn_call_launch(&call, &args, sizeof args);
+}

@@ -1,0 +1,15 @@
+#include "abi/checks.h"
+#include "abi/generated/moe.h"
+
+/* Slots and rows are counted in i32. */
+static void check_slots(nn_call *call, int64_t tokens, int64_t k, double flops) {
+  nn_call_require(call, nn_mul(tokens, k) <= INT32_MAX, NNCUDA_ERROR_INVALID_SIZE,
+                  "tokens * k is %lld * %lld; an i32 must hold the product", (long long)tokens, (long long)k);
+  call->flops = flops;
+}
+
+NN_CHECK(moe_plan) { check_slots(call, a->tokens, a->k, 0); }
+NN_CHECK(moe_gather) { check_slots(call, a->tokens, a->k, 0); }
+NN_CHECK(moe_gather_backward) { check_slots(call, a->tokens, a->k, 1.0 * a->tokens * a->k * a->dim); }
+NN_CHECK(moe_combine) { check_slots(call, a->tokens, a->k, 2.0 * a->tokens * a->k * a->dim); }
+NN_CHECK(moe_combine_backward) { check_slots(call, a->tokens, a->k, 3.0 * a->tokens * a->k * a->dim); }

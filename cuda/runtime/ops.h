@@ -1,0 +1,87 @@
+/* Generated from bindings.h by `make generate`. Do not edit. */
+/* clang-format off */
+#ifndef NN_RUNTIME_OPS_H
+#define NN_RUNTIME_OPS_H
+
+#define NN_OPS(X) \
+  X(silu) \
+  X(silu_backward) \
+  X(add) \
+  X(mul) \
+  X(scale) \
+  X(swiglu) \
+  X(swiglu_backward) \
+  X(relu2_gate) \
+  X(cast) \
+  X(fill) \
+  X(increment) \
+  X(softmax) \
+  X(softmax_backward) \
+  X(softmax_topk) \
+  X(softmax_topk_backward) \
+  X(rmsnorm) \
+  X(rmsnorm_residual) \
+  X(rmsnorm_backward) \
+  X(gemm) \
+  X(gemm_beta) \
+  X(gemm_epilogue) \
+  X(batched_gemm) \
+  X(grouped_gemm) \
+  X(grouped_gemm_wgrad) \
+  X(embedding) \
+  X(scatter_add) \
+  X(rope_freqs) \
+  X(rope_freqs_scaled) \
+  X(rope_forward) \
+  X(rope_qk) \
+  X(rope_backward) \
+  X(attention_scores) \
+  X(attention_output) \
+  X(flash_attention) \
+  X(flash_attention_backward) \
+  X(attention_decode) \
+  X(flash_attention_paged) \
+  X(attention_decode_paged) \
+  X(kv_append) \
+  X(kv_trim) \
+  X(kv_append_paged) \
+  X(moe_plan) \
+  X(moe_gather) \
+  X(moe_gather_backward) \
+  X(moe_combine) \
+  X(moe_combine_backward) \
+  X(cross_entropy_forward) \
+  X(cross_entropy_backward) \
+  X(aux_loss_forward) \
+  X(aux_loss_backward) \
+  X(weighted_mean) \
+  X(adamw_step) \
+  X(adamw_step_bf16) \
+  X(adamw_step_f8) \
+  X(zero_grad) \
+  X(grad_norm) \
+  X(grad_clip) \
+  X(lr_schedule) \
+  X(loss_scale_update) \
+  X(argmax) \
+  X(sample) \
+  X(topk_sample) \
+  X(topp_sample) \
+  X(quantize) \
+  X(dequantize) \
+  X(embedding_quant) \
+  X(gemm_quant) \
+  X(gemm_quant_qkv) \
+  X(gemm_quant_swiglu) \
+  X(interleave_rows) \
+  X(act_quant_i8) \
+  X(rmsnorm_quant_i8) \
+  X(ternary_quantize) \
+  X(ternary_pack) \
+  X(ternary_unpack) \
+  X(bitlinear) \
+  X(random_bits) \
+  X(uniform) \
+  X(normal)
+
+#endif
