@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 use nn_core::format::{Table, Value};
 use nn_core::model::{MoEConfig, PRESETS, USUAL_PRESET};
-use nn_core::plan::{KINDS, MemoryPlan, Way, parameters_by_kind, plan_inference, plan_training, ways_to_fit};
+use nn_core::plan::{
+    DEVICES, Gpu, KINDS, MemoryPlan, Way, Work, inference_work, parameters_by_kind, plan_inference, plan_training,
+    training_work, ways_to_fit,
+};
 use nn_core::train::{TrainConfig, open_shards};
 use nn_core::{Error, Result};
 use nn_ffi::{Context, Machine};
@@ -16,7 +19,8 @@ use crate::flags::{ConfigFile, ConfigFlags, DeviceFlags};
 use crate::paths;
 use crate::terminal::{bytes_text, columns, count_text};
 
-/// Show how much memory training or generation will need on a device, and whether the device has it.
+/// Show how much memory training or generation will need on a device, whether the device has it, and how many operations
+/// and bytes a step or the next token takes. Of a GPU that is named, also the least time.
 ///
 /// Options are those of `nncuda-rs train`, from the same sources. No part of the model is created.
 #[derive(Args, Debug)]
@@ -36,7 +40,8 @@ pub(crate) struct Arguments {
     /// With --inference, the longest prompt.  [default: --context]
     #[arg(long, value_name = "INTEGER", value_parser = clap::value_parser!(u64).range(1..))]
     prompt: Option<u64>,
-    /// cpu, cuda, cuda:INDEX, or auto: a GPU if there is one.
+    /// cpu, cuda, cuda:INDEX, or auto: a GPU if there is one. Or the name of a GPU that need not be here: t4, v100, a100,
+    /// l4, l40s, h100, h200.
     #[arg(long, default_value = "cpu")]
     device: String,
     /// Number of worker threads; each needs scratch memory of its own.  [default: all cores]
@@ -95,6 +100,11 @@ const USUAL_CAPABILITY: u32 = 90;
 struct Planned {
     model: MoEConfig,
     memory: MemoryPlan,
+    work: Work,
+    /// The least time of that work, where a GPU was named.
+    seconds: Option<f64>,
+    /// Whose work it is.
+    what: &'static str,
     device: String,
     free: usize,
     ways: Vec<Way>,
@@ -119,17 +129,21 @@ pub(crate) fn run(mut arguments: Arguments) -> std::result::Result<(), Failure> 
     };
     let (machine, free) = machine(&arguments)?;
     let mut ways = Vec::new();
-    let memory = if arguments.inference {
-        let prompt = arguments.prompt.map_or(capacity.max(0) as usize, |prompt| prompt as usize);
-        plan_inference(&model, train.precision, machine, train.batch_size, capacity, prompt)?
+    let (memory, work) = if arguments.inference {
+        let (batch, room) = (train.batch_size, capacity.max(0) as usize);
+        let prompt = arguments.prompt.map_or(room, |prompt| prompt as usize);
+        let memory = plan_inference(&model, train.precision, machine, batch, capacity, prompt)?;
+        (memory, inference_work(&model, train.precision, machine, batch, room)?)
     } else {
         let memory = plan_training(&model, &train, machine, true)?;
         if memory.held > free {
             ways = ways_to_fit(&model, &train, machine, free, true)?.0;
         }
-        memory
+        (memory, training_work(&model, &train, machine)?)
     };
-    let planned = Planned { model, memory, device: arguments.device, free, ways };
+    let seconds = named(&arguments.device).map(|gpu| work.seconds(gpu, train.precision));
+    let what = if arguments.inference { "The next token" } else { "A step" };
+    let planned = Planned { model, memory, work, seconds, what, device: arguments.device, free, ways };
     let text = if arguments.json { planned.table().to_json_lines() } else { planned.text() };
     io::stdout().write_all(text.as_bytes())?;
     Ok(())
@@ -146,8 +160,17 @@ fn vocabulary(arguments: &Arguments, file: &ConfigFile) -> Result<u64> {
     Ok(sizes.map_or_else(|| MoEConfig::preset(USUAL_PRESET), Ok)?.vocab_size as u64)
 }
 
-/// What decides how much scratch is taken, and the memory that is free.
+/// The GPU of a name.
+fn named(device: &str) -> Option<&'static Gpu> {
+    DEVICES.iter().find(|gpu| gpu.name == device)
+}
+
+/// What to plan for, and the bytes that it has free.
 fn machine(arguments: &Arguments) -> Result<(Machine, usize)> {
+    if let Some(gpu) = named(&arguments.device) {
+        let machine = Machine::Cuda { capability: Some(gpu.capability), multiprocessors: Some(gpu.multiprocessors) };
+        return Ok((machine, arguments.available.unwrap_or(gpu.memory)));
+    }
     let index = arguments.device.strip_prefix("cuda");
     let gpu = index.is_some_and(|rest| {
         rest.is_empty()
@@ -227,6 +250,8 @@ impl Planned {
             let options: Table = way.changes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
             Value::Table(Table::from([("options", Value::Table(options)), ("bytes", way.held.into())]))
         });
+        let [flops, moved] = [self.work.flops(), self.work.bytes()].map(Value::Integer);
+        let work = Table::from([("flops", flops), ("bytes", moved), ("seconds", self.seconds.into())]);
         Value::Table(Table::from([
             ("parameters", Value::Table(parameters)),
             ("device", self.device.into()),
@@ -236,6 +261,7 @@ impl Planned {
             ("free", self.free.into()),
             ("fits", (self.memory.held <= self.free).into()),
             ("ways", Value::List(ways.collect())),
+            ("work", Value::Table(work)),
         ]))
     }
 
@@ -270,7 +296,13 @@ impl Planned {
         for way in &self.ways {
             text += &format!("It fits with {}.\n", way_text(way));
         }
-        text
+        let (flops, moved) = (self.work.flops() as f64, bytes_text(self.work.bytes() as u64));
+        text += &format!("{} takes {flops:.2e} operations and moves {moved}", self.what);
+        if let Some(seconds) = self.seconds {
+            let time = if seconds < 0.1 { format!("{:.3} ms", seconds * 1e3) } else { format!("{seconds:.2} s") };
+            text += &format!(": at the peak of {}, {time}", self.device);
+        }
+        text + ".\n"
     }
 }
 

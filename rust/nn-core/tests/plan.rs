@@ -1,7 +1,7 @@
 //! The plan of a run's memory is what is then measured.
 
 use nn_core::model::{MoEConfig, MoETransformer, Precision};
-use nn_core::plan::{plan_inference, plan_steps, plan_training, ways_to_fit};
+use nn_core::plan::{DEVICES, inference_work, plan_inference, plan_steps, plan_training, training_work, ways_to_fit};
 use nn_core::train::{Batch, TrainConfig, Trainer};
 use nn_ffi::{Context, Device, InstructionSet, Machine};
 
@@ -127,4 +127,52 @@ fn what_cannot_be_planned() {
     let planned = plan_inference(&wide(), Precision::BF16, machine, 3, 256, 200).unwrap();
     assert_eq!(planned.of("cache"), 2 * 4 * 3 * 256 * 2 * 16 * 2);
     assert!(planned.held > planned.peak);
+}
+
+/// Of seven micro-batches four are left out where a step is planned, and none where it is made.
+#[test]
+fn micro_batches_that_are_not_run_count() {
+    let train = TrainConfig {
+        batch_size: 7,
+        micro_batch_size: Some(1),
+        precision: Precision::F16,
+        sequence_length: 64,
+        ..options()
+    };
+    let (ctx, ids) = (Context::open(Device::Cpu, Some(2), None).unwrap(), vec![1; 7 * 64]);
+    let weights = MoETransformer::random_in(&ctx, wide(), 1, true, train.precision).unwrap();
+    let mut trainer = Trainer::new(weights, train.clone(), true).unwrap();
+    let batch = Batch { rows: 7, length: 64, inputs: ids.clone(), targets: ids };
+    for _ in 0..2 {
+        trainer.train_step(&batch).unwrap();
+    }
+    let planned = plan_training(&wide(), &train, ctx.machine().unwrap(), false).unwrap();
+    near("seven micro-batches", planned.peak, ctx.bytes_peak().unwrap());
+    let ((), profile) = ctx.profile(|| trainer.train_step(&batch).map(|_| ())).unwrap();
+    let work = training_work(&wide(), &train, ctx.machine().unwrap()).unwrap();
+    let read: serde_json::Value = serde_json::from_str(&profile.json).unwrap();
+    for (name, found) in [("flops", work.flops()), ("bytes", work.bytes())] {
+        let made: f64 = read["kernels"].as_array().unwrap().iter().map(|row| row[name].as_f64().unwrap()).sum();
+        assert_eq!(made as i128, found, "{name}");
+    }
+}
+
+/// Most operations of a step are products: 6 a parameter that a token meets, but for the embedding and attention.
+#[test]
+fn work_and_time() {
+    let (model, train) = (MoEConfig::preset("6.9b").unwrap(), TrainConfig::preset("6.9b").unwrap());
+    let train = TrainConfig { activation_checkpointing: 0, ..train };
+    let gpu = DEVICES.iter().find(|gpu| gpu.name == "h200").unwrap();
+    let machine = Machine::Cuda { capability: Some(gpu.capability), multiprocessors: Some(gpu.multiprocessors) };
+    let work = training_work(&model, &train, machine).unwrap();
+    let tokens = (train.batch_size * train.sequence_length) as i128;
+    let products =
+        6 * tokens * (model.num_active_parameters() as i128 - (model.vocab_size * model.hidden_size) as i128);
+    assert!(products < work.flops() && work.flops() < products * 6 / 5);
+    let (seconds, least) = (work.seconds(gpu, Precision::BF16), work.flops() as f64 / gpu.flops_16);
+    assert!(least < seconds && seconds < 3.0 * least && work.bytes() as f64 / gpu.bandwidth < seconds);
+    let token = inference_work(&model, Precision::BF16, machine, 1, 4096).unwrap();
+    assert!(
+        token.bytes() > 2 * model.num_active_parameters() as i128 - 2 * (model.vocab_size * model.hidden_size) as i128
+    );
 }

@@ -321,6 +321,15 @@ impl Context {
         self.count(nn_cuda::NNCUDA_CTX_BYTES_PEAK)
     }
 
+    /// [`bytes_peak`](Self::bytes_peak) in the pages that a GPU gives at once; on the CPU engine the same.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`] when the device has failed.
+    pub fn bytes_held(&self) -> Result<usize> {
+        self.count(nn_cuda::NNCUDA_CTX_BYTES_HELD)
+    }
+
     /// Bytes freed and kept for reuse; [`trim`](Self::trim) returns them to the system.
     ///
     /// # Errors

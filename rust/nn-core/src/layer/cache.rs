@@ -100,11 +100,6 @@ impl KVCache {
         Ok(())
     }
 
-    /// Forgets on the host what is in the cache. The device is told nothing: this is for a context that measures.
-    pub(crate) fn rewind(&mut self) {
-        self.used.fill(0);
-    }
-
     /// The host's part of `advance`, for when a graph did the device's.
     pub fn count(&mut self, tokens: usize, row: Option<usize>) {
         for (at, used) in self.used.iter_mut().enumerate() {

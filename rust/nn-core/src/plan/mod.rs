@@ -1,10 +1,12 @@
-//! The memory of a run before there is one: the model and the trainer themselves make their calls once on a context that
-//! measures, which counts bytes as the device would and runs nothing.
+//! The plan of a run before there is one: its own model and trainer, run on a context that measures.
 //!
-//! A captured step keeps each piece of memory that it ever took, and takes it again only for what has the same size, so
-//! it needs more than the same calls one by one.
+//! Such a context gives addresses and runs nothing, so what is planned is what is then called. Bytes are those that
+//! [`Context::bytes_peak`] counts: memory of tensors as it was asked for, and the chunks of scratch. A captured step keeps
+//! each piece of memory that it ever took, and needs more than the same calls one by one.
 
+mod devices;
 mod fit;
+mod work;
 
 use nn_ffi::{Context, DType, Machine, Status};
 
@@ -12,26 +14,32 @@ use crate::error::{Error, Result};
 use crate::generate::{DecodingStrategy, Sampler};
 use crate::model::{MoEConfig, MoETransformer, Precision};
 use crate::replay::Replay;
-use crate::train::{TrainConfig, Trainer};
+use crate::train::{Batch, TrainConfig, Trainer};
 
+pub use devices::{DEVICES, Gpu};
 pub use fit::{Way, ways_to_fit};
+pub use work::{Work, inference_work, training_work};
 
 /// What memory is for, each kind with its name for programs and what people read, in the order of a report.
-pub const KINDS: [(&str, &str); 8] = [
+pub const KINDS: [(&str, &str); 10] = [
     ("weights", "weights that the model computes with"),
     ("master", "f32 parameters behind 16-bit weights"),
     ("gradients", "gradients"),
     ("moments", "moments of AdamW"),
     ("cache", "cache of keys and values"),
+    ("fixed", "inputs, tables and counters"),
     ("kept", "activations kept for backward"),
-    ("transient", "other activations, inputs and tables"),
+    ("transient", "activations, the largest transient"),
+    ("evaluation", "what evaluation needs more"),
     ("scratch", "scratch of kernels"),
 ];
 
-/// Bytes by kind at the moment when the most is in use, which add up to `peak`.
+/// The peak in bytes, and what it is for.
+///
+/// Where a step is captured, memory that it keeps for itself counts as what is left: as transient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// In the order of `KINDS`.
+    /// In the order of `KINDS`; they add up to `peak`.
     pub bytes: [usize; KINDS.len()],
     /// The most bytes in use.
     pub peak: usize,
@@ -40,15 +48,14 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// What a context measured so far: scratch, and transient all else.
-    fn measured(ctx: &Context) -> Result<Self> {
-        let (peak, held, scratch) = (ctx.bytes_peak()?, ctx.bytes_peak()?, ctx.bytes_arena()?);
+    /// A plan all of whose bytes are transient.
+    fn new(peak: usize, held: usize) -> Self {
         let mut plan = Self { bytes: [0; KINDS.len()], peak, held };
         plan.bytes[place("transient")] = peak;
-        Ok(plan.with(&[("scratch", scratch)]))
+        plan
     }
 
-    /// The plan when so many of its transient bytes are of these kinds.
+    /// The plan when so many of its transient bytes, or all, are of these kinds.
     fn with(mut self, known: &[(&str, usize)]) -> Self {
         for (kind, bytes) in known {
             let bytes = *bytes.min(&self.bytes[place("transient")]);
@@ -58,9 +65,9 @@ impl MemoryPlan {
         self
     }
 
-    /// Bytes of a kind by its name.
+    /// Bytes of a kind by its name; 0 of none.
     pub fn of(&self, kind: &str) -> usize {
-        self.bytes[place(kind)]
+        self.bytes.get(place(kind)).copied().unwrap_or(0)
     }
 }
 
@@ -81,34 +88,39 @@ pub fn plan_steps(
     held_out: bool,
     capture: bool,
 ) -> Result<MemoryPlan> {
+    let (cut, length) = (Cut::of(train)?, train.sequence_length);
     sized(|| {
-        check_tensors(config)?;
         let ctx = Context::measuring(machine)?;
-        let model = MoETransformer::random_in(&ctx, config.clone(), 0, true, train.precision)?;
-        let (count, length) = (model.layout().size(), train.sequence_length);
-        let before = ctx.bytes_used()?;
-        let mut trainer = Trainer::new(model, train.clone(), capture)?;
-        let moments = ctx.bytes_used()? - before;
-        // From the second on micro-batches are alike, but for the last, which may be smaller: so many are run, and the
-        // ids of the others are only there.
-        let micro = train.micro_batch_size.unwrap_or(train.batch_size).min(train.batch_size);
-        let rows = if train.batch_size > 3 * micro { 2 * micro + train.batch_size % micro } else { train.batch_size };
-        let _others = ctx.empty(&[2, train.batch_size - rows, length], DType::I32)?;
-        for _ in 0..2 {
-            trainer.rehearse(rows, length)?;
-        }
-        if held_out {
-            let [ids, targets] = [(); 2].map(|()| ctx.empty(&[micro, length], DType::I32));
-            trainer.model().evaluate(&ids?, &targets?)?;
-        }
-        let plan = MemoryPlan::measured(&ctx)?; // before anything else is run
-        let kept = trainer.model().bytes_kept(&ctx.empty(&[micro, length], DType::I32)?)?;
+        let mut trainer = trainer(&ctx, config, train, capture)?;
+        let count = trainer.model().layout().size();
         let (weights, master) = if train.precision == Precision::F32 { (4, 0) } else { (2, 4) };
-        Ok(plan.with(&[
+        let kind = train.moments;
+        let arenas = [
             ("weights", weights * count),
             ("master", master * count),
             ("gradients", 4 * count),
-            ("moments", moments),
+            ("moments", 2 * (kind.dtype().size() * count + 4 * kind.scales(count))),
+        ];
+        let batch = zeros(cut.run, length);
+        trainer.train_step(&batch)?;
+        // Of the sequences that are left out: ids, targets, and the losses and factors of their micro-batches.
+        let factors = if train.precision == Precision::F16 { 16 } else { 12 };
+        let pieces = trainer.model().loss_pieces(cut.micro * length);
+        let more = 8 * cut.left * length + cut.left / cut.micro * (4 * pieces + factors);
+        let fixed = ctx.bytes_used()? - arenas.iter().map(|(_, bytes)| bytes).sum::<usize>() + more;
+        trainer.train_step(&batch)?;
+        let (peak, scratch) = (ctx.bytes_peak()?, ctx.bytes_arena()?);
+        let (model, ids) = (trainer.model(), ctx.empty(&[cut.micro, length], DType::I32)?);
+        if held_out {
+            model.evaluate(&ids, &ctx.empty(&[cut.micro, length], DType::I32)?)?;
+        }
+        let plan = MemoryPlan::new(ctx.bytes_peak()? + more, ctx.bytes_held()? + more);
+        let evaluation = ctx.bytes_peak()? - peak;
+        let kept = model.bytes_kept(&ids)?;
+        Ok(plan.with(&arenas).with(&[
+            ("fixed", fixed),
+            ("evaluation", evaluation),
+            ("scratch", scratch),
             ("kept", kept),
         ]))
     })
@@ -132,45 +144,62 @@ pub fn plan_inference(
         let problem = format!("a prompt has {prompt} tokens; it must have 1 to {capacity}, the tokens of a sequence");
         return Err(Error::value(problem));
     }
-    if capacity > MOST_TOKENS {
-        return Err(too_large());
+    let reach = config.extended_context;
+    if capacity > reach {
+        return Err(Error::value(format!("{capacity} tokens are more than this model takes ({reach})")));
     }
+    check_tokens(batch, capacity)?;
     sized(|| {
-        check_tensors(config)?;
         let ctx = Context::measuring(machine)?;
-        let model = MoETransformer::zeros(&ctx, config.clone(), false, precision)?;
+        let model = model(&ctx, config, precision, false)?;
         let weights = ctx.bytes_used()?;
-        let mut cache = model.cache(batch, capacity)?;
-        let cached = ctx.bytes_used()? - weights;
+        let elements = 2 * config.num_layers * batch * capacity * config.num_kv_heads * config.head_dim;
+        let (mut cache, ids) = (model.cache(batch, capacity)?, ctx.empty(&[batch], DType::I32)?);
         let logits = ctx.empty(&[batch, config.vocab_size], DType::F32)?;
-        let ids = ctx.empty(&[batch], DType::I32)?;
-        let sampler = Sampler::new(&ctx, DecodingStrategy::Sample { temperature: 1.0 }, 0, batch)?;
-        // Prompts come one after the other and take the same; then all sequences together, call by call and captured.
+        let sampler = Sampler::new(&ctx, DecodingStrategy::Greedy, 0, batch)?;
+        // A prompt, a token call by call and one captured, so far as there is room for them. Prompts come one after the
+        // other: one of them is as long as it may be.
+        let prompt = prompt.min(capacity.saturating_sub(2)).max(1);
         model.prefill(&vec![0; prompt], &mut cache, 0, &logits.narrow(0, 0, 1)?)?;
         let mut replay = Replay::new(&ctx, true);
-        for _ in 0..2 {
-            cache.rewind();
+        for _ in 0..2.min(capacity - prompt) {
             replay.run(false, || {
                 model.decode(&ids, &mut cache, &logits)?;
                 sampler.draw(&logits, &ids)
             })?;
         }
-        Ok(MemoryPlan::measured(&ctx)?.with(&[("weights", weights), ("cache", cached)]))
+        let plan = MemoryPlan::new(ctx.bytes_peak()?, ctx.bytes_held()?);
+        let cache = precision.dtype().size() * elements;
+        Ok(plan.with(&[("weights", weights), ("cache", cache), ("scratch", ctx.bytes_arena()?)]))
     })
 }
 
-/// The longest sequence that is planned: a prompt is run part by part.
-const MOST_TOKENS: usize = 1 << 25;
-/// More tensors than a model may have: each takes some memory of the host.
-const MAX_TENSORS: usize = 1 << 18;
+/// How many micro-batches of a step are run for what it needs: those between the second and the last find all in place.
+const RUN: usize = 3;
 
-fn check_tensors(config: &MoEConfig) -> Result<()> {
-    let tensors = config.num_layers.saturating_mul(config.num_experts.saturating_mul(3).saturating_add(7));
-    if tensors <= MAX_TENSORS {
-        return Ok(());
+/// The sequences of a batch: those of a micro-batch, those that are run and those that are left out.
+struct Cut {
+    micro: usize,
+    run: usize,
+    left: usize,
+}
+
+impl Cut {
+    fn of(train: &TrainConfig) -> Result<Self> {
+        let batch = train.batch_size;
+        let micro = train.micro_batch_size.unwrap_or(batch).min(batch).max(1);
+        check_tokens(micro, train.sequence_length)?;
+        let left = batch.div_ceil(micro).saturating_sub(RUN) * micro;
+        Ok(Self { micro, run: batch - left, left })
     }
-    let problem = format!("num_layers and num_experts make {tensors} tensors; a model may have at most {MAX_TENSORS}");
-    Err(Error::value(problem))
+}
+
+/// The tokens that may go through the layers at once, and the tensors of a model, each of which takes some memory here.
+const MOST_TOKENS: usize = 1 << 31;
+const MOST_TENSORS: usize = 1 << 18;
+
+fn check_tokens(rows: usize, length: usize) -> Result<()> {
+    if rows.saturating_mul(length) > MOST_TOKENS { Err(too_large()) } else { Ok(()) }
 }
 
 fn too_large() -> Error {
@@ -178,12 +207,31 @@ fn too_large() -> Error {
 }
 
 /// What `plan` gives; sizes that are beyond all addresses are a wrong value.
-fn sized(plan: impl FnOnce() -> Result<MemoryPlan>) -> Result<MemoryPlan> {
+fn sized<T>(plan: impl FnOnce() -> Result<T>) -> Result<T> {
     plan().map_err(|error| match error {
         Error::Device(nn_ffi::Error::Shape { .. }) => too_large(),
         Error::Device(inner) if inner.status() == Some(Status::OutOfMemory) => too_large(),
         other => other,
     })
+}
+
+fn model(ctx: &Context, config: &MoEConfig, precision: Precision, training: bool) -> Result<MoETransformer> {
+    let tensors = config.num_layers.saturating_mul(config.num_experts.saturating_mul(3).saturating_add(7));
+    if tensors > MOST_TENSORS {
+        return Err(Error::value(format!(
+            "num_layers and num_experts make {tensors} tensors; a model may have at most {MOST_TENSORS}"
+        )));
+    }
+    MoETransformer::random_in(ctx, config.clone(), 0, training, precision)
+}
+
+fn trainer(ctx: &Context, config: &MoEConfig, train: &TrainConfig, capture: bool) -> Result<Trainer> {
+    Trainer::new(model(ctx, config, train.precision, true)?, train.clone(), capture)
+}
+
+/// A batch of zeros: a context that measures looks at none of them.
+fn zeros(rows: usize, length: usize) -> Batch {
+    Batch { rows, length, inputs: vec![0; rows * length], targets: vec![0; rows * length] }
 }
 
 /// Parameters of each kind of layer: its name, those in all, and those that one token meets.

@@ -110,9 +110,9 @@ impl StepMemory {
         })
     }
 
-    /// Sequences and their length of the batches that it is for.
-    pub(super) fn shape(&self) -> [usize; 2] {
-        self.shape
+    /// Whether it is for batches of this shape.
+    pub(super) fn fits(&self, batch: &Batch) -> bool {
+        self.shape == [batch.rows, batch.length]
     }
 
     /// Takes a batch of this shape, `tokens` of whose targets count.
@@ -121,13 +121,9 @@ impl StepMemory {
         self.inputs.copy_from_slice(&batch.inputs)?;
         self.targets.copy_from_slice(&batch.targets)?;
         kernels::weighted_mean(&self.one, None, &self.loss_factor, tokens as i64)?;
-        self.prepare(model)
-    }
-
-    /// Makes what is made once, which must not be in a graph: others may have run since, of other lengths.
-    pub(super) fn prepare(&self, model: &MoETransformer) -> Result<()> {
+        // Others may have run since, of other lengths: what is made once must not be made inside a graph.
         let most = self.micro_batches.iter().map(|micro| micro.rows).max().unwrap_or(0);
-        model.prepare(most, self.shape[1])
+        model.prepare(most, batch.length)
     }
 
     /// Mean cross-entropy over the targets of the last batch that count.

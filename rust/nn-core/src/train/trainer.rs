@@ -205,7 +205,7 @@ impl Trainer {
     pub(super) fn gradients_again(&mut self, batch: &Batch) -> Result<f64> {
         self.device.release_captured();
         let tokens = batch.targets.iter().filter(|target| **target != IGNORE_INDEX).count();
-        let memory = self.memory_for(batch.rows, batch.length)?;
+        let memory = self.memory_for(batch)?;
         let memory = self.memory.insert(memory);
         memory.fill(&self.model, batch, tokens)?;
         memory.calls(&self.model)?;
@@ -213,26 +213,18 @@ impl Trainer {
     }
 
     /// The memory of steps of this shape, to be put back: that which there is, else a new one.
-    fn memory_for(&mut self, rows: usize, length: usize) -> Result<StepMemory> {
-        match self.memory.take().filter(|memory| memory.shape() == [rows, length]) {
+    fn memory_for(&mut self, batch: &Batch) -> Result<StepMemory> {
+        match self.memory.take().filter(|memory| memory.fits(batch)) {
             Some(memory) => Ok(memory),
             None => {
-                let micro = self.config.micro_batch_size.unwrap_or(rows);
-                let made = StepMemory::new(&self.model, rows, length, micro, self.device.loss_scale());
+                let micro = self.config.micro_batch_size.unwrap_or(batch.rows);
+                let made = StepMemory::new(&self.model, batch.rows, batch.length, micro, self.device.loss_scale());
                 if made.is_err() {
                     self.device.release_captured(); // it reads the memory that is gone
                 }
                 made
             }
         }
-    }
-
-    /// The calls of a step on a batch of this shape, for a context that measures: it takes no ids.
-    pub(crate) fn rehearse(&mut self, rows: usize, length: usize) -> Result<()> {
-        let memory = self.memory_for(rows, length)?;
-        let memory = self.memory.insert(memory);
-        memory.prepare(&self.model)?;
-        run_step(&mut self.device, &self.model, memory)
     }
 
     /// One update from a batch of any shape; targets of `IGNORE_INDEX` count for nothing.
@@ -255,26 +247,20 @@ impl Trainer {
         if tokens == 0 {
             return Err(Error::value("no target counts: all are -100"));
         }
-        let memory = self.memory_for(batch.rows, batch.length)?;
+        let memory = self.memory_for(batch)?;
         let memory = self.memory.insert(memory);
         memory.fill(&self.model, batch, tokens)?;
-        run_step(&mut self.device, &self.model, memory)?;
+        let mut uses = None;
+        self.device.step(&[batch.rows, batch.length], || {
+            uses = Some(memory.calls(&self.model)?);
+            Ok(())
+        })?;
+        if let Some(uses) = uses {
+            memory.uses = uses;
+        }
         let step = usize::try_from(self.device.steps_done()).unwrap_or(0);
         Ok(StepResult { memory, device: &self.device, step, tokens })
     }
-}
-
-/// The step of what its memory holds, replayed where it was captured.
-fn run_step(device: &mut Optimizer, model: &MoETransformer, memory: &mut StepMemory) -> Result<()> {
-    let mut uses = None;
-    device.step(&memory.shape(), || {
-        uses = Some(memory.calls(model)?);
-        Ok(())
-    })?;
-    if let Some(uses) = uses {
-        memory.uses = uses;
-    }
-    Ok(())
 }
 
 /// Checks ids on the host, before the device is given anything, so that it can go on.

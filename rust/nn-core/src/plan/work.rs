@@ -1,0 +1,97 @@
+//! What a step or a token computes and moves, as the profiler of a context that measures counts it.
+
+use nn_ffi::{Context, DType, Machine, Profile};
+
+use super::{Cut, Gpu, model, sized, trainer, zeros};
+use crate::error::{Error, Result};
+use crate::format::{Value, parse_json};
+use crate::model::{MoEConfig, Precision};
+use crate::train::TrainConfig;
+
+/// Operations and bytes that the calls of each kernel come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    kernels: Vec<(String, i128, i128)>,
+}
+
+impl Work {
+    /// What was profiled.
+    fn of(profile: &Profile) -> Result<Self> {
+        let read = parse_json(profile.json.as_bytes()).map_err(Error::value)?;
+        let rows = match read.as_table().and_then(|table| table.get("kernels")) {
+            Some(Value::List(rows)) => &rows[..],
+            _ => &[],
+        };
+        let kernels = rows.iter().filter_map(Value::as_table).filter_map(|row| {
+            let number = |name| row.get(name).and_then(Value::as_number).map(|number| number as i128);
+            Some((row.get("kernel")?.as_text()?.to_owned(), number("flops")?, number("bytes")?))
+        });
+        Ok(Self { kernels: kernels.collect() })
+    }
+
+    /// Operations in all.
+    pub fn flops(&self) -> i128 {
+        self.kernels.iter().map(|(_, flops, _)| flops).sum()
+    }
+
+    /// Bytes in all.
+    pub fn bytes(&self) -> i128 {
+        self.kernels.iter().map(|(_, _, bytes)| bytes).sum()
+    }
+
+    /// The least time on a device: of each kernel, its operations at the peak or its bytes at the bandwidth.
+    pub fn seconds(&self, gpu: &Gpu, precision: Precision) -> f64 {
+        let peak = if precision == Precision::F32 { gpu.flops_f32 } else { gpu.flops_16 };
+        let least = |flops: i128, bytes: i128| (flops as f64 / peak).max(bytes as f64 / gpu.bandwidth);
+        self.kernels.iter().map(|(_, flops, bytes)| least(*flops, *bytes)).sum()
+    }
+
+    fn get(&self, kernel: &str) -> (i128, i128) {
+        let found = self.kernels.iter().find(|(name, ..)| name == kernel);
+        found.map_or((0, 0), |(_, flops, bytes)| (*flops, *bytes))
+    }
+}
+
+/// What one step computes and moves.
+pub fn training_work(config: &MoEConfig, train: &TrainConfig, machine: Machine) -> Result<Work> {
+    let cut = Cut::of(train)?;
+    sized(|| {
+        let ctx = Context::measuring(machine)?;
+        let mut trainer = trainer(&ctx, config, train, false)?;
+        let mut step = |rows: usize| -> Result<Work> {
+            let batch = zeros(rows, train.sequence_length);
+            trainer.train_step(&batch)?; // makes what is made once
+            let ((), profile) = ctx.profile(|| trainer.train_step(&batch).map(|_| ()))?;
+            Work::of(&profile)
+        };
+        let mut work = step(cut.run)?;
+        if cut.left == 0 {
+            return Ok(work);
+        }
+        // Those between come to what the second of two does.
+        let (times, one, two) = ((cut.left / cut.micro) as i128, step(cut.micro)?, step(2 * cut.micro)?);
+        for (kernel, flops, bytes) in &mut work.kernels {
+            let (one, two) = (one.get(kernel), two.get(kernel));
+            (*flops, *bytes) = (*flops + times * (two.0 - one.0), *bytes + times * (two.1 - one.1));
+        }
+        Ok(work)
+    })
+}
+
+/// What the next token of `batch` sequences computes and moves, each with a cache of `capacity` tokens.
+pub fn inference_work(
+    config: &MoEConfig,
+    precision: Precision,
+    machine: Machine,
+    batch: usize,
+    capacity: usize,
+) -> Result<Work> {
+    sized(|| {
+        let ctx = Context::measuring(machine)?;
+        let model = model(&ctx, config, precision, false)?;
+        let (mut cache, ids) = (model.cache(batch, capacity)?, ctx.zeros(&[batch], DType::I32)?);
+        let logits = ctx.empty(&[batch, config.vocab_size], DType::F32)?;
+        let ((), profile) = ctx.profile(|| model.decode(&ids, &mut cache, &logits))?;
+        Work::of(&profile)
+    })
+}
