@@ -8,7 +8,7 @@
 #ifndef NN_KERNELS_ATTENTION_CUH
 #define NN_KERNELS_ATTENTION_CUH
 
-#include "abi/generated/attention.h"
+#include "kernels/attention_workspace.h"
 
 /* after the ABI's */
 #include "kernels/number.cuh"

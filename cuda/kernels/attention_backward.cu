@@ -68,37 +68,15 @@ template <class T> __global__ void __launch_bounds__(SUM_THREADS) add_partials_k
   }
 }
 
-/*
- * Blocks that the kernel over keys should have, so that a large GPU is full; pieces of a tile of keys make up for what
- * tiles are missing, but none is shorter than PIECE_ROWS rows, or partial results would cost more than they
- * bring. Sums hang on both, so neither may follow the device. By count, not measured on a GPU yet.
- */
-constexpr int64_t BLOCKS_WANTED = 512, PIECE_ROWS = 512;
-
 template <class T, class FORM> static int32_t backward_of(nncuda_ctx *ctx, nn_flash_backward a) {
   const nn_attention_sizes &s = a.sizes;
   const int64_t total = a.pairs * s.rows();
-  a.row_sums = static_cast<float4 *>(nn_scratch(ctx, sizeof(float4) * (size_t)total));
-  if (a.row_sums == nullptr) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
   const int64_t blocks = nn_ceil_div(total * LANES, SUM_THREADS);
   int32_t status = nn_launch(ctx, row_sums_kernel<T>, dim3((unsigned)blocks), dim3(SUM_THREADS), 0, a, total);
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
   a.tiles = nn_ceil_div(s.kv_len, FORM::N);
-  const int64_t wanted = BLOCKS_WANTED / (a.tiles * a.pairs), most = s.rows() / PIECE_ROWS;
-  a.pieces = wanted < most ? wanted : most;
-  if (a.pieces <= 1) {
-    a.pieces = 1;
-  } else {
-    a.partial =
-        static_cast<float *>(nn_scratch(ctx, sizeof(float) * (size_t)(a.pieces * 2 * a.pairs * s.kv_len * s.dim)));
-    if (a.partial == nullptr) {
-      return NNCUDA_ERROR_OUT_OF_MEMORY;
-    }
-  }
   status = FORM::keys(ctx, a);
   if (status == NNCUDA_SUCCESS && a.partial != nullptr) {
     const unsigned adders = nn_blocks(ctx, 2 * a.pairs * s.kv_len * s.dim / 4, SUM_THREADS, BLOCKS_PER_SM);
@@ -117,10 +95,9 @@ template <class T> static int32_t backward_simt_by_dim(nncuda_ctx *ctx, const nn
                               : backward_of<T, nn_backward_simt<T, 256>>(ctx, a);
 }
 
-template <class T> static int32_t backward_by_dim(nncuda_ctx *ctx, const nn_flash_backward &a) {
+template <class T> static int32_t backward_by_dim(nncuda_ctx *ctx, const nn_flash_backward &a, bool mma) {
   const int32_t dim = a.sizes.dim;
-  const bool fits = dim <= 128 || nn_gpu_arch(ctx) >= 80; /* sm_75 has not enough shared memory */
-  if (!nn_mma_serves<T>(ctx, a.sizes) || !fits) {
+  if (!mma) {
     return backward_simt_by_dim<T>(ctx, a);
   }
   return dim <= 64    ? backward_of<T, nn_backward_mma<T, 64>>(ctx, a)
@@ -128,13 +105,17 @@ template <class T> static int32_t backward_by_dim(nncuda_ctx *ctx, const nn_flas
                       : backward_of<T, nn_backward_mma<T, 256>>(ctx, a);
 }
 
-template <> int32_t backward_by_dim<float>(nncuda_ctx *ctx, const nn_flash_backward &a) {
+template <> int32_t backward_by_dim<float>(nncuda_ctx *ctx, const nn_flash_backward &a, bool) {
   return backward_simt_by_dim<float>(ctx, a);
 }
 
 NN_KERNEL(flash_attention_backward) {
   const auto *a = static_cast<const nn_flash_attention_backward_args *>(args);
+  const nn_backward_space space = nn_backward_lay_out(a, nn_workspace_of(ctx));
   nn_flash_backward p = {};
+  p.row_sums = static_cast<float4 *>(space.row_sums);
+  p.partial = space.partial;
+  p.pieces = space.pieces;
   p.dout = a->dout;
   p.q = a->q;
   p.k = a->k;
@@ -150,5 +131,5 @@ NN_KERNEL(flash_attention_backward) {
   p.pairs = a->shape.batch * a->shape.kv_heads;
   p.wide = nn_aligned_16(a->q, a->k, a->v, a->dq, a->dk, a->dv) && nn_rows_16(a->ld_kv, a->ld_q, a->dtype);
   p.wide_out = nn_aligned_16(a->dout, a->out);
-  NN_SWITCH_FLOATS(a->dtype, return backward_by_dim<T>(ctx, p));
+  NN_SWITCH_FLOATS(a->dtype, return backward_by_dim<T>(ctx, p, space.mma));
 }

@@ -333,6 +333,7 @@ template <class T, int D> struct nn_backward_mma {
   using KEYS = nn_backward_mma_keys_layout<D>;
   using ROWS = nn_backward_mma_rows_layout<D>;
   static constexpr int N = KEYS::N, M = ROWS::M;
+  static_assert(N == nn_backward_keys(1, D));
 
   static int32_t keys(nncuda_ctx *ctx, const nn_flash_backward &a) {
     return nn_launch(ctx, nn_backward_mma_keys_kernel<T, D>,

@@ -211,6 +211,7 @@ template <class T, int D> __global__ void __launch_bounds__(256, 1) nn_backward_
 template <class T, int D> struct nn_backward_simt {
   using L = nn_backward_simt_layout<D>;
   static constexpr int N = L::N, M = L::M;
+  static_assert(N == nn_backward_keys(0, D));
 
   static int32_t keys(nncuda_ctx *ctx, const nn_flash_backward &a) {
     return nn_launch(ctx, nn_backward_simt_keys_kernel<T, D>, dim3((unsigned)(a.pieces * a.tiles * a.pairs)),

@@ -59,20 +59,7 @@ template <class T> __global__ void __launch_bounds__(COMBINE_THREADS) combine_ke
 
 constexpr int THREADS = 128, HEADS = 4, MOST_HEADS = 16; /* query heads of a thread at a time, and of a block */
 
-/*
- * Bytes of K, and of V, that a block loads: all are under way at once, and with two or more blocks on a multiprocessor
- * that is what latency times bandwidth asks for; they fit in any architecture's shared memory beside Q and P. By count,
- * not measured on a GPU yet.
- */
-constexpr int PIECE_BYTES = 16384;
-
-static int piece_keys_of(int64_t dim, int64_t bytes) {
-  int keys = THREADS;
-  while (keys * dim * bytes > PIECE_BYTES) {
-    keys /= 2;
-  }
-  return keys;
-}
+static_assert(THREADS == NN_DECODE_PIECE_KEYS);
 
 /* Rows in shared memory are an odd number of 16 bytes apart: eight rows at the same column meet all banks. */
 template <class T> __host__ __device__ constexpr int row_ld(int dim) { return (dim / nn_per_16<T> | 1) * nn_per_16<T>; }
@@ -237,14 +224,7 @@ template <class T> static int32_t decode_simt(nncuda_ctx *ctx, nn_decode p) {
                    l.bytes, p, (int)l.v, (int)l.q, (int)l.probs);
 }
 
-template <class T> static int32_t decode(nncuda_ctx *ctx, nn_decode p) {
-  p.piece_keys = piece_keys_of(p.dim, sizeof(T));
-  p.pieces = nn_ceil_div(p.capacity, p.piece_keys);
-  p.partial =
-      static_cast<float *>(nn_scratch(ctx, sizeof(float) * (size_t)(p.batch * p.heads * p.pieces * (p.dim + 2))));
-  if (p.partial == nullptr) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+template <class T> static int32_t decode(nncuda_ctx *ctx, const nn_decode &p) {
   const int32_t status = decode_simt<T>(ctx, p);
   return status != NNCUDA_SUCCESS
              ? status
@@ -253,17 +233,18 @@ template <class T> static int32_t decode(nncuda_ctx *ctx, nn_decode p) {
 
 NN_KERNEL(attention_decode) {
   const auto *a = static_cast<const nn_attention_decode_args *>(args);
+  const nn_decode_pieces pieces = nn_decode_lay_out(a, nn_workspace_of(ctx));
   const nn_decode p = {a->q,
                        a->k_cache,
                        a->v_cache,
                        a->lengths,
                        a->out,
-                       nullptr,
+                       pieces.partial,
                        a->batch,
                        a->capacity,
                        a->ld_q,
-                       0,
-                       0,
+                       pieces.keys,
+                       pieces.count,
                        (int32_t)a->heads,
                        (int32_t)a->kv_heads,
                        (int32_t)(a->heads / a->kv_heads),

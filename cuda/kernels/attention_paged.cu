@@ -403,12 +403,7 @@ static int32_t run(nncuda_ctx *ctx, const nn_flash_attention_paged_args *a, bool
                        nn_split_of((double)a->scale * NN_LOG2E),
                        nn_aligned_16(a->k_pages, a->v_pages) && row_bytes % 16 == 0};
   if (decodes) {
-    const int64_t rows = a->batch * a->heads;
-    p.partial = static_cast<float *>(
-        nn_scratch(ctx, sizeof(float) * (size_t)(rows * a->max_pages) * (size_t)(a->head_dim + 2)));
-    if (p.partial == nullptr) {
-      return NNCUDA_ERROR_OUT_OF_MEMORY;
-    }
+    p.partial = nn_decode_paged_lay_out(a, nn_workspace_of(ctx));
   }
   int32_t status = NNCUDA_ERROR_INTERNAL;
   NN_SWITCH_PAGES(a->format, status = choose_dim<F>(ctx, p));

@@ -1,5 +1,4 @@
-#include "abi/generated/embedding.h"
-
+#include "kernels/embedding_workspace.h"
 #include "kernels/number.cuh"
 #include "kernels/reduce.cuh"
 
@@ -62,12 +61,8 @@ NN_KERNEL(embedding) {
  * first token. The sort goes by digits from the lowest (Knuth, volume 3, 5.2.5): 2 rounds of 9 bits up to 262 143 ids.
  * A round counts each chunk's digits, and then a block a chunk moves its tokens behind those of the chunks before it. A
  * bad id is sorted behind all others, and left out.
- *
- * Chunks are few, since each block reads all their counts, and no smaller than what keeps one busy. By count, not
- * measured on a GPU yet.
  */
-constexpr int DIGIT_BITS = 9, DIGITS = 1 << DIGIT_BITS, SORT_WARPS = DIGITS / NN_WARP;
-constexpr int64_t MOST_CHUNKS = 128, FEWEST_TOKENS = 2048;
+constexpr int DIGIT_BITS = NN_SORT_DIGIT_BITS, DIGITS = NN_SORT_DIGITS, SORT_WARPS = DIGITS / NN_WARP;
 
 struct tokens_by_id {
   const int32_t *ids;
@@ -232,25 +227,19 @@ NN_KERNEL(scatter_add) {
     return nn_fail(ctx, NNCUDA_ERROR_UNSUPPORTED, "tokens is %lld; on a GPU it must be at most %d",
                    (long long)a->tokens, INT32_MAX);
   }
-  const int64_t least = nn_round_up(nn_ceil_div(a->tokens, MOST_CHUNKS), DIGITS), tokens = a->tokens;
-  const int64_t chunk = least > FEWEST_TOKENS ? least : FEWEST_TOKENS, chunks = nn_ceil_div(tokens, chunk);
-  uint32_t *scratch =
-      static_cast<uint32_t *>(nn_scratch(ctx, (size_t)(4 * tokens + chunks * DIGITS) * sizeof *scratch));
-  if (scratch == nullptr) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  const nn_sort_space space = nn_scatter_lay_out(a, nn_workspace_of(ctx));
   const int64_t most_ids = (int64_t)INT32_MAX + 1;
   tokens_by_id t = {a->ids,
-                    {scratch, scratch + tokens},
-                    {scratch + 2 * tokens, scratch + 3 * tokens},
-                    scratch + 4 * tokens,
-                    (uint32_t)tokens,
-                    (uint32_t)chunk,
-                    (uint32_t)chunks,
+                    {space.keys[0], space.keys[1]},
+                    {space.order[0], space.order[1]},
+                    space.counts,
+                    (uint32_t)a->tokens,
+                    (uint32_t)space.chunk,
+                    (uint32_t)space.chunks,
                     (uint32_t)(a->vocab < most_ids ? a->vocab : most_ids)};
   const nn_range rows = nn_range_of(ctx, "ids", 0, a->vocab - 1);
   for (int shift = 0; shift == 0 || (shift < 32 && t.none >> shift != 0); shift += DIGIT_BITS) {
-    const dim3 grid((unsigned)chunks), block(DIGITS);
+    const dim3 grid((unsigned)space.chunks), block(DIGITS);
     int32_t status =
         nn_launch(ctx, shift == 0 ? count_kernel<true> : count_kernel<false>, grid, block, 0, t, shift, rows);
     if (status == NNCUDA_SUCCESS) {

@@ -10,7 +10,7 @@ extern "C" {
 
 /* What a context has of its GPU: ctx->device. */
 struct nn_gpu {
-  cudaStream_t stream; /* the context's own */
+  cudaStream_t stream;  /* the context's own */
   nn_fault *fault;      /* on the device */
   nn_fault *fault_seen; /* page-locked: where it is read to */
 };

@@ -1,5 +1,6 @@
 /* Plans the matrix products: which kernel, which tile, and where k is cut. */
 #include "kernels/gemm.cuh"
+#include "kernels/gemm_workspace.h"
 
 /* ---- pieces of k ---- */
 
@@ -29,51 +30,6 @@ template <class T> __global__ void __launch_bounds__(ADD_THREADS) gemm_add_piece
 }
 
 /* ---- the plan ---- */
-
-/* Multiprocessors of a usual GPU of the architecture: how finely work is cut must not depend on the very one, since
- * pieces of k decide bits. */
-static int64_t usual_sms(int32_t arch) {
-  return arch >= 90 ? 132 : arch == 89 ? 128 : arch == 86 ? 84 : arch >= 80 ? 108 : arch == 75 ? 68 : 80;
-}
-
-/*
- * Large tiles where there are enough of them to give each multiprocessor one, or two with pieces of at least
- * LARGE_PIECE; else small tiles, in pieces of at least SMALL_PIECE until each multiprocessor has three. What pieces
- * cost is a trip of C in f32 to memory and back for each: at most PIECES of them, of PARTIAL_BYTES together. By count,
- * not measured on a GPU yet.
- */
-constexpr int64_t LARGE_PIECE = 1024, SMALL_PIECE = 256, PIECES = 32, PARTIAL_BYTES = 64 << 20;
-
-static int64_t tiles_of(const gemm_problem &p, int64_t side) {
-  const int64_t m = nn_ceil_div(p.m, side), n = nn_ceil_div(p.n, side);
-  return p.ragged == NN_GEMM_RAGGED_M ? m * n : m * n * p.count;
-}
-
-static int64_t pieces_for(const gemm_problem &p, int64_t tiles, int64_t wanted_tiles, int64_t least) {
-  int64_t pieces = nn_ceil_div(wanted_tiles, tiles);
-  const int64_t most_depth = p.k / least, most_bytes = PARTIAL_BYTES / 4 / (p.count * p.m * p.n);
-  pieces = pieces < most_depth ? pieces : most_depth;
-  pieces = pieces < most_bytes ? pieces : most_bytes;
-  pieces = pieces < PIECES ? pieces : PIECES;
-  return p.ragged != NN_GEMM_EVEN || pieces < 1 ? 1 : pieces;
-}
-
-static void cut(gemm_problem &p, gemm_choice &choice, int32_t arch) {
-  constexpr int64_t LARGE = 128, SMALL = 64, STAGE = 64;
-  const int64_t sms = usual_sms(arch), large = tiles_of(p, LARGE);
-  int64_t pieces = 1;
-  choice.large = large >= sms;
-  if (!choice.large && p.m > SMALL && p.n > SMALL) {
-    pieces = pieces_for(p, large, 2 * sms, LARGE_PIECE);
-    choice.large = large * pieces >= 2 * sms;
-  }
-  if (!choice.large) {
-    const int64_t small = tiles_of(p, SMALL);
-    pieces = small >= sms ? 1 : pieces_for(p, small, 3 * sms, SMALL_PIECE);
-  }
-  p.piece = nn_round_up(nn_ceil_div(p.k, pieces), STAGE);
-  p.pieces = (int32_t)nn_ceil_div(p.k, p.piece);
-}
 
 static gemm_problem problem_of(nncuda_ctx *ctx, const nn_gemm_args *x) {
   gemm_problem p = {};
@@ -109,14 +65,6 @@ static gemm_problem problem_of(nncuda_ctx *ctx, const nn_gemm_args *x) {
   return p;
 }
 
-/* Whether rows of A and B are runs of 16 bytes, in every product. */
-static int32_t is_wide(const gemm_problem &p, int32_t dtype) {
-  const int64_t each = dtype == NNCUDA_F32 ? 4 : 8;
-  const bool a_steps = p.ragged != NN_GEMM_EVEN || p.count == 1 || p.a_step % each == 0;
-  const bool b_steps = p.ragged == NN_GEMM_RAGGED_K || p.count == 1 || p.b_step % each == 0;
-  return nn_aligned_16(p.a, p.b) && p.lda % each == 0 && p.ldb % each == 0 && a_steps && b_steps;
-}
-
 static int32_t multiply(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice, int32_t dtype) {
   const int32_t arch = nn_gpu_arch(ctx);
   constexpr int64_t MOST = 0x7fffffff; /* the copy engine's coordinates */
@@ -145,17 +93,15 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_args *x) {
   gemm_choice choice = {};
   choice.trans_a = x->trans_a;
   choice.trans_b = x->trans_b;
-  choice.wide = is_wide(p, x->dtype);
-  if (p.m <= GEMM_FEW_ROWS && p.ragged == NN_GEMM_EVEN && x->trans_b && !x->trans_a && choice.wide) {
+  const nn_gemm_cut cut = nn_gemm_lay_out(x, nn_workspace_of(ctx));
+  choice.wide = cut.wide;
+  choice.large = cut.large;
+  if (cut.few) {
     return gemm_run_rows(ctx, p, x->dtype);
   }
-  cut(p, choice, nn_gpu_arch(ctx));
-  if (p.pieces > 1) {
-    p.partial = static_cast<float *>(nn_scratch(ctx, (size_t)(p.pieces * p.count * p.m * p.n) * sizeof(float)));
-    if (p.partial == nullptr) {
-      return NNCUDA_ERROR_OUT_OF_MEMORY;
-    }
-  }
+  p.piece = cut.piece;
+  p.pieces = cut.pieces;
+  p.partial = cut.partial;
   const int32_t status = multiply(ctx, p, choice, x->dtype);
   if (status != NNCUDA_SUCCESS || p.pieces == 1) {
     return status;

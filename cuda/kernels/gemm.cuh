@@ -332,8 +332,7 @@ struct gemm_choice {
   int32_t wide;  /* rows of A and B are runs of 16 bytes */
 };
 
-/* At most GEMM_FEW_ROWS rows; trans_b, not trans_a; wide; nothing ragged, no pieces. */
-constexpr int64_t GEMM_FEW_ROWS = 8;
+/* At most NN_GEMM_FEW_ROWS rows; trans_b, not trans_a; wide; nothing ragged, no pieces. */
 int32_t gemm_run_rows(nncuda_ctx *ctx, const gemm_problem &p, int32_t dtype);
 int32_t gemm_run_simt(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice, int32_t dtype);
 int32_t gemm_run_wmma_f16(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice); /* on sm_70 */

@@ -7,7 +7,8 @@
  *   }
  *
  * The host's part of a kernel must not read device memory, allocate or wait: it may be running into a graph. Its
- * scratch memory is nn_scratch (engine.h): device memory, free again for the next kernel of the stream.
+ * workspace (engine.h) is device memory, free again for the next kernel of the stream; <family>_workspace.h lays it
+ * out, and workspace.c lists it.
  */
 #ifndef NN_KERNELS_KERNEL_CUH
 #define NN_KERNELS_KERNEL_CUH
@@ -175,9 +176,6 @@ inline int32_t nn_launch(nncuda_ctx *ctx, void (*kernel)(P...), dim3 grid, dim3 
   const cudaError_t error = cudaLaunchKernelEx(&config, kernel, args...);
   return error == cudaSuccess ? NNCUDA_SUCCESS : nn_gpu_fail(ctx, error);
 }
-
-__host__ __device__ constexpr int64_t nn_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-__host__ __device__ constexpr int64_t nn_round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
 /* Blocks for `work` pieces that a block takes `each` of: no more than keep the device full, since each goes on to the
  * next piece (a grid-stride loop). */

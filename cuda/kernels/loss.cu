@@ -1,6 +1,6 @@
-#include "abi/generated/loss.h"
-
 #include "kernels/rows.cuh"
+
+#include "kernels/loss_workspace.h"
 
 /*
  * Rows of logits are long and read from memory once: a thread keeps the largest element and the sum of exponentials
@@ -120,10 +120,7 @@ template <class T> static int32_t entropy_launch(nncuda_ctx *ctx, const entropy 
 
 NN_KERNEL(cross_entropy_forward) {
   const auto *a = static_cast<const nn_cross_entropy_forward_args *>(args);
-  double *row_losses = static_cast<double *>(nn_scratch(ctx, (size_t)a->rows * sizeof *row_losses));
-  if (row_losses == nullptr) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  double *row_losses = nn_entropy_lay_out(a, nn_workspace_of(ctx));
   const entropy e = {a->logits, a->targets, a->losses, a->lse, row_losses, a->rows, a->vocab, a->ignore_index};
   int32_t status = NNCUDA_SUCCESS;
   NN_SWITCH_FLOATS(a->dtype, status = entropy_launch<T>(ctx, e, a->dtype));
@@ -197,7 +194,8 @@ NN_KERNEL(cross_entropy_backward) {
 /* ---- aux_loss ---- */
 
 /* Probabilities a block adds up, weighted by their experts' counts, in f64. By count, not measured on a GPU yet. */
-constexpr int64_t AUX_CHUNK = THREADS * 4 * 8;
+constexpr int64_t AUX_CHUNK = NN_AUX_CHUNK;
+static_assert(AUX_CHUNK % (THREADS * 4) == 0);
 
 template <bool WIDE>
 __global__ void __launch_bounds__(THREADS)
@@ -238,11 +236,8 @@ __global__ void __launch_bounds__(SUM_THREADS)
 
 NN_KERNEL(aux_loss_forward) {
   const auto *a = static_cast<const nn_aux_loss_forward_args *>(args);
-  const int64_t n = a->tokens * a->experts, chunks = nn_ceil_div(n, AUX_CHUNK);
-  double *partial = static_cast<double *>(nn_scratch(ctx, (size_t)chunks * sizeof *partial));
-  if (partial == nullptr) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  const int64_t n = a->tokens * a->experts, chunks = nn_aux_chunks(a);
+  double *partial = nn_aux_lay_out(a, nn_workspace_of(ctx));
   const int32_t status =
       nn_launch(ctx, nn_aligned_16(a->probs) ? aux_loss_kernel<true> : aux_loss_kernel<false>, dim3((unsigned)chunks),
                 dim3(THREADS), 0, a->probs, a->counts, partial, n, a->experts);

@@ -2,7 +2,7 @@
  * Mixture of experts: a stable counting sort of the slots by expert, and the moves between token order and row order.
  * Nothing of it is read by the host: the products that follow take their groups from offsets on the device.
  */
-#include "abi/generated/moe.h"
+#include "kernels/moe_workspace.h"
 
 #include "kernels/number.cuh"
 #include "kernels/reduce.cuh"
@@ -13,7 +13,7 @@
  * A piece is large enough that the counts of all pieces are no more than a quarter of the slots, and that one warp an
  * expert scans them in a few steps: 256 pieces for 32768 tokens of 4 experts. By count, not measured on a GPU yet.
  */
-constexpr int PIECE = 512, PLAN_WARPS = 4, SCAN_THREADS = 1024;
+constexpr int PLAN_WARPS = 4, SCAN_THREADS = 1024;
 /* Up to here the running counts of a block's warps lie in its shared memory. */
 constexpr int64_t SHARED_EXPERTS = 2048;
 
@@ -151,22 +151,12 @@ NN_KERNEL(moe_plan) {
   p.a = *static_cast<const nn_moe_plan_args *>(args);
   p.slots = p.a.tokens * p.a.k;
   p.limit = p.a.capacity == 0 || p.a.capacity > p.slots ? p.slots : p.a.capacity;
-  const int64_t least = nn_round_up(4 * p.a.experts, NN_WARP);
-  p.piece = least > PIECE ? least : PIECE;
-  p.pieces = nn_ceil_div(p.slots, p.piece);
-  const size_t counts = (size_t)(p.pieces * p.a.experts) * sizeof(int32_t);
-  p.ranks = static_cast<int32_t *>(nn_scratch(ctx, counts));
-  if (p.ranks == nullptr) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
-  size_t shared = (size_t)p.a.experts * PLAN_WARPS * sizeof(int32_t);
-  if (p.a.experts > SHARED_EXPERTS) {
-    shared = 0;
-    p.running = static_cast<int32_t *>(nn_scratch(ctx, counts));
-    if (p.running == nullptr) {
-      return NNCUDA_ERROR_OUT_OF_MEMORY;
-    }
-  }
+  const nn_moe_pieces pieces = nn_moe_plan_lay_out(&p.a, nn_workspace_of(ctx));
+  p.piece = pieces.slots;
+  p.pieces = pieces.count;
+  p.ranks = pieces.ranks;
+  p.running = pieces.running;
+  const size_t shared = p.running != nullptr ? 0 : (size_t)p.a.experts * PLAN_WARPS * sizeof(int32_t);
   const dim3 grid((unsigned)nn_ceil_div(p.pieces, PLAN_WARPS)), block(PLAN_WARPS * NN_WARP);
   int32_t status = nn_launch(ctx, count_kernel, grid, block, shared, p,
                              nn_range_of(ctx, "indices", 0, p.a.experts - 1).in_rows_of(p.a.k));

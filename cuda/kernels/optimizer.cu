@@ -66,9 +66,7 @@ NN_KERNEL(zero_grad) {
   return nn_cuda_fill(ctx, &fill);
 }
 
-/* Gradients whose squares a block adds up: each thread 128 of them, UNROLL loads of 16 bytes under way, in f64, since
- * the square of an f32 may overflow or vanish where the norm does not. By count, not measured on a GPU yet. */
-constexpr int64_t CHUNK = 1 << 15;
+constexpr int64_t CHUNK = NN_GRAD_CHUNK;
 constexpr int UNROLL = 4;
 
 template <class T, bool WIDE>
@@ -124,11 +122,8 @@ static int32_t squares_launch(nncuda_ctx *ctx, const nn_grad_norm_args *a, doubl
 
 NN_KERNEL(grad_norm) {
   const auto *a = static_cast<const nn_grad_norm_args *>(args);
-  const int64_t chunks = nn_ceil_div(a->n, CHUNK);
-  double *partial = static_cast<double *>(nn_scratch(ctx, (size_t)chunks * sizeof *partial));
-  if (partial == nullptr) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  const int64_t chunks = nn_grad_chunks(a);
+  double *partial = nn_grad_norm_lay_out(a, nn_workspace_of(ctx));
   int32_t status = NNCUDA_SUCCESS;
   NN_SWITCH_FLOATS(a->dtype, status = squares_launch<T>(ctx, a, partial, chunks));
   if (status != NNCUDA_SUCCESS) {

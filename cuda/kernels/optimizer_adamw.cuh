@@ -2,8 +2,8 @@
 #ifndef NN_KERNELS_OPTIMIZER_ADAMW_CUH
 #define NN_KERNELS_OPTIMIZER_ADAMW_CUH
 
-#include "abi/generated/optimizer.h"
 #include "kernels/number.cuh"
+#include "kernels/optimizer_workspace.h"
 
 /* Blocks a multiprocessor of what goes through a whole arena: by count, as in elementwise.cu, not measured on a GPU
  * yet. */
@@ -48,10 +48,8 @@ template <class ARGS> __global__ void adamw_factors_kernel(ARGS a, adamw_factors
 
 /* Computes them on the device, for the kernels that come next. */
 template <class ARGS> static int32_t adamw_factors_of(nncuda_ctx *ctx, const ARGS &a, adamw_factors **factors) {
-  *factors = static_cast<adamw_factors *>(nn_scratch(ctx, sizeof(adamw_factors)));
-  if (*factors == nullptr) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  static_assert(sizeof(adamw_factors) == NN_ADAMW_FACTORS_BYTES);
+  *factors = static_cast<adamw_factors *>(nn_adamw_lay_out(nn_workspace_of(ctx)));
   return nn_launch(ctx, adamw_factors_kernel<ARGS>, dim3(1), dim3(1), 0, a, *factors,
                    nn_rule_of(ctx, "step", "at least 1"));
 }

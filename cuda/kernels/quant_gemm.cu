@@ -1,5 +1,6 @@
 /* Rounds the left factor of products with stored weights, and plans them. */
 #include "kernels/quant_gemm.cuh"
+#include "kernels/quant_workspace.h"
 
 /* By count, not measured on a GPU yet: the left factor is small beside the weights. */
 constexpr int THREADS = 256, BLOCKS_PER_SM = 8;
@@ -68,13 +69,10 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- the plan ---- */
 
-template <class T> static int32_t round_left(nncuda_ctx *ctx, quant_product &p, const T *x) {
-  const int64_t parts = p.k / NN_PART;
-  uint32_t *const codes = static_cast<uint32_t *>(nn_scratch(ctx, (size_t)(p.m * p.k)));
-  quant_unit *const units = static_cast<quant_unit *>(nn_scratch(ctx, (size_t)(p.m * parts) * sizeof(quant_unit)));
-  if (codes == nullptr || units == nullptr) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+template <class T> static int32_t round_left(nncuda_ctx *ctx, quant_product &p, const T *x, const nn_quant_left &left) {
+  static_assert(sizeof(quant_unit) == NN_UNIT_BYTES && NN_PART == 32);
+  uint32_t *const codes = left.codes;
+  quant_unit *const units = static_cast<quant_unit *>(left.units);
   p.codes = reinterpret_cast<const int8_t *>(codes);
   p.units = units;
   const auto kernel = nn_aligned_16(x) ? round_kernel<T, true> : round_kernel<T, false>;
@@ -82,33 +80,32 @@ template <class T> static int32_t round_left(nncuda_ctx *ctx, quant_product &p, 
                    units, p.m, p.k, p.offsets, p.groups);
 }
 
-template <class F, class T> static int32_t cast_left(nncuda_ctx *ctx, quant_product &p, const T *x, int32_t format) {
-  F *const y = static_cast<F *>(nn_scratch(ctx, (size_t)(p.m * p.k) * sizeof(F)));
-  if (y == nullptr) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
-  p.left[format] = y;
+template <class F, class T> static int32_t cast_left(nncuda_ctx *ctx, quant_product &p, const T *x, void *to) {
+  F *const y = static_cast<F *>(to);
   return nn_launch(ctx, cast_kernel<F, T>, dim3(nn_blocks(ctx, p.m * p.k, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0, x,
                    y, p.m, p.k, p.offsets, p.groups);
 }
 
 /* Makes what a matrix of the format needs of the left factor, unless it is there. */
-template <class T> static int32_t make_left(nncuda_ctx *ctx, quant_product &p, const T *x, int32_t format) {
+template <class T>
+static int32_t make_left(nncuda_ctx *ctx, quant_product &p, const T *x, int32_t format, const nn_quant_left &left) {
   if (!nn_is_dtype(format)) {
-    return p.codes == nullptr ? round_left(ctx, p, x) : NNCUDA_SUCCESS;
+    return p.codes == nullptr ? round_left(ctx, p, x, left) : NNCUDA_SUCCESS;
   }
   if (p.left[format] != nullptr) {
     return NNCUDA_SUCCESS;
   }
   int32_t status = NNCUDA_SUCCESS;
+  void *const cast = left.cast[format];
+  p.left[format] = format == p.dtype ? static_cast<const void *>(x) : cast;
   if (format == p.dtype) {
-    p.left[format] = x;
+    /* as it is */
   } else if (format == NNCUDA_FORMAT_F32) {
-    status = cast_left<float>(ctx, p, x, format);
+    status = cast_left<float>(ctx, p, x, cast);
   } else if (format == NNCUDA_FORMAT_F16) {
-    status = cast_left<nn_f16>(ctx, p, x, format);
+    status = cast_left<nn_f16>(ctx, p, x, cast);
   } else {
-    status = cast_left<nn_bf16>(ctx, p, x, format);
+    status = cast_left<nn_bf16>(ctx, p, x, cast);
   }
   p.left_wide[format] = nn_aligned_16(p.left[format]) && nn_rows_16(p.k, p.k, format);
   return status;
@@ -130,6 +127,7 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
   p.dtype = a->dtype;
   p.first_offset = nn_rule_of(ctx, "offsets", "0");
   p.other_offsets = nn_range_of(ctx, "offsets", 0, a->m).noted("the number of rows");
+  const nn_quant_left left = nn_quant_lay_out(a, nn_workspace_of(ctx));
   int64_t column = 0;
   for (int32_t i = 0; i < a->matrices; i++) {
     const nn_quant_matrix &from = a->matrix[i];
@@ -138,7 +136,7 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
     p.matrix[i] = {static_cast<const uint8_t *>(from.w), from.n, from.row_bytes, column, 0, format, wide, plain >= 0};
     column += a->combine == NN_QUANT_COLUMNS ? from.n : 0;
     int32_t status = NNCUDA_SUCCESS;
-    NN_SWITCH_FLOATS(a->dtype, status = make_left(ctx, p, static_cast<const T *>(a->x), format));
+    NN_SWITCH_FLOATS(a->dtype, status = make_left(ctx, p, static_cast<const T *>(a->x), format, left));
     if (status != NNCUDA_SUCCESS) {
       return status;
     }

@@ -1,6 +1,5 @@
-#include "abi/generated/rmsnorm.h"
-
 #include "kernels/norm_row.cuh"
+#include "kernels/rmsnorm_workspace.h"
 
 /* ---- forward: of x, or of x + residual, which is kept in `sum` ---- */
 
@@ -107,19 +106,10 @@ NN_KERNEL(rmsnorm_residual) {
 /* ---- backward ---- */
 
 /*
- * dweight is a sum over rows. The rows are cut into pieces by their number alone: a block takes a piece, its threads
- * add up their own columns in registers, row by row, and leave the sums in scratch memory; a second kernel adds the
- * pieces in order. What a piece leaves is one row of f32, written and read again: with 8 rows of 16-bit numbers a
- * piece, which 2048 tokens need to occupy all multiprocessors, a sixth of the traffic, with 32 rows (32 k tokens) a
- * twentieth. By count, not measured on a GPU yet.
+ * dweight is a sum over rows, which rmsnorm_workspace.h cuts into pieces: a block takes a piece, its threads add up
+ * their own columns in registers, row by row, and leave the sums in scratch memory; a second kernel adds the pieces in
+ * order.
  */
-constexpr int MOST_PIECES = 1024, FEWEST_ROWS = 8;
-
-static int64_t rows_per_piece(int64_t rows) {
-  const int64_t least = nn_ceil_div(rows, MOST_PIECES);
-  return least > FEWEST_ROWS ? least : FEWEST_ROWS;
-}
-
 struct backward {
   const void *dy, *x, *weight;
   const float *rstd;
@@ -284,17 +274,13 @@ template <class T> static int32_t backward_launch(nncuda_ctx *ctx, const backwar
 
 NN_KERNEL(rmsnorm_backward) {
   const auto *a = static_cast<const nn_rmsnorm_backward_args *>(args);
-  const int64_t piece = rows_per_piece(a->rows), pieces = nn_ceil_div(a->rows, piece);
-  float *partial = static_cast<float *>(nn_scratch(ctx, (size_t)pieces * (size_t)a->cols * sizeof *partial));
-  if (partial == nullptr) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
-  const backward b = {a->dy, a->x, a->weight, a->rstd, a->dresidual, a->dx, partial, a->rows, a->cols, piece};
+  const nn_norm_pieces p = nn_norm_lay_out(a, nn_workspace_of(ctx));
+  const backward b = {a->dy, a->x, a->weight, a->rstd, a->dresidual, a->dx, p.partial, a->rows, a->cols, p.rows};
   int32_t status = NNCUDA_SUCCESS;
-  NN_SWITCH_FLOATS(a->dtype, status = backward_launch<T>(ctx, b, pieces, a->dtype));
+  NN_SWITCH_FLOATS(a->dtype, status = backward_launch<T>(ctx, b, p.count, a->dtype));
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
   return nn_launch(ctx, dweight_kernel, dim3((unsigned)nn_ceil_div(a->cols, NN_WARP)), dim3(1024), 0,
-                   static_cast<const float *>(partial), a->dweight, pieces, a->cols);
+                   static_cast<const float *>(p.partial), a->dweight, p.count, a->cols);
 }

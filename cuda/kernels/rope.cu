@@ -1,6 +1,5 @@
-#include "abi/generated/rope.h"
-
 #include "kernels/number.cuh"
+#include "kernels/rope_workspace.h"
 
 constexpr int THREADS = 256, BLOCKS_PER_SM = 8; /* by count, not measured on a GPU yet */
 
@@ -45,10 +44,7 @@ __global__ void __launch_bounds__(THREADS)
 
 static int32_t make_tables(nncuda_ctx *ctx, const nn_rope_freqs_scaled_args &a) {
   const int64_t half = a.head_dim / 2, n = a.positions * half;
-  double *frequency = static_cast<double *>(nn_scratch(ctx, (size_t)half * sizeof *frequency));
-  if (frequency == nullptr) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  double *frequency = nn_rope_lay_out(a.head_dim, nn_workspace_of(ctx));
   const int32_t status = nn_launch(ctx, frequency_kernel, dim3((unsigned)nn_ceil_div(half, THREADS)), dim3(THREADS), 0,
                                    frequency, a.factors, half, (double)a.head_dim, a.base, a.ntk_alpha, a.scale,
                                    nn_rule_of(ctx, "factors", "finite and above 0"));

@@ -1,6 +1,6 @@
 /* Ternary weights from their mean magnitude, and the way to their packed form and back (bindings.h, section ternary).
  */
-#include "abi/ternary.h"
+#include "kernels/ternary_workspace.h"
 
 #include "kernels/quant_format.cuh"
 
@@ -90,10 +90,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <class T> static int32_t quantize(nncuda_ctx *ctx, const nn_ternary_quantize_args *a) {
-  double *const totals = static_cast<double *>(nn_scratch(ctx, (size_t)a->n * sizeof(double)));
-  if (totals == nullptr) {
-    return NNCUDA_ERROR_OUT_OF_MEMORY;
-  }
+  double *const totals = nn_ternary_lay_out(a, nn_workspace_of(ctx));
   const T *const x = static_cast<const T *>(a->x);
   const int64_t elements = a->n * a->k;
   int32_t status = nn_launch(ctx, row_totals_kernel<T>, dim3(nn_blocks(ctx, a->n, THREADS / SUMS, BLOCKS_PER_SM)),

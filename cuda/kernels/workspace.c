@@ -1,8 +1,64 @@
 /*
  * How the kernels of the GPU engine lay out their workspaces: host C without CUDA, in every build, so that a run on a
- * GPU can be planned on a machine, and by a library, without one. A family's layouts stand in <family>_workspace.h,
- * which its .cu file includes, too.
+ * GPU can be planned on a machine, and by a library, without one. A family's functions stand in <family>_workspace.h,
+ * which its .cu file includes, too. A kernel that is not here has no workspace.
  */
+#include "kernels/attention_workspace.h"
+#include "kernels/embedding_workspace.h"
+#include "kernels/gemm_workspace.h"
+#include "kernels/loss_workspace.h"
+#include "kernels/moe_workspace.h"
+#include "kernels/optimizer_workspace.h"
+#include "kernels/quant_workspace.h"
+#include "kernels/rmsnorm_workspace.h"
+#include "kernels/rope_workspace.h"
+#include "kernels/ternary_workspace.h"
 #include "runtime/device.h"
 
-const nn_layout nn_gpu_workspaces[NN_OP_ALL] = {NULL};
+#define LAYOUT(op, statement)                                                                                          \
+  static void op##_layout(const void *args, nn_workspace *w) {                                                         \
+    const nn_##op##_args *const a = args;                                                                              \
+    statement;                                                                                                         \
+  }
+LAYOUT(attention_decode, nn_decode_lay_out(a, w))
+LAYOUT(attention_decode_paged, nn_decode_paged_lay_out(a, w))
+LAYOUT(flash_attention_backward, nn_backward_lay_out(a, w))
+LAYOUT(scatter_add, nn_scatter_lay_out(a, w))
+LAYOUT(gemm, nn_gemm_lay_out(a, w))
+LAYOUT(cross_entropy_forward, nn_entropy_lay_out(a, w))
+LAYOUT(aux_loss_forward, nn_aux_lay_out(a, w))
+LAYOUT(moe_plan, nn_moe_plan_lay_out(a, w))
+LAYOUT(adamw_step, ((void)a, nn_adamw_lay_out(w)))
+LAYOUT(grad_norm, nn_grad_norm_lay_out(a, w))
+LAYOUT(gemm_quant, nn_quant_lay_out(a, w))
+LAYOUT(rmsnorm_backward, nn_norm_lay_out(a, w))
+LAYOUT(rope_freqs, nn_rope_lay_out(a->head_dim, w))
+LAYOUT(rope_freqs_scaled, nn_rope_lay_out(a->head_dim, w))
+LAYOUT(ternary_quantize, nn_ternary_lay_out(a, w))
+
+const nn_layout nn_gpu_workspaces[NN_OP_ALL] = {
+    [NN_OP_attention_decode] = attention_decode_layout,
+    [NN_OP_attention_decode_paged] = attention_decode_paged_layout,
+    [NN_OP_flash_attention_backward] = flash_attention_backward_layout,
+    [NN_OP_scatter_add] = scatter_add_layout,
+    [NN_OP_gemm] = gemm_layout,
+    [NN_OP_gemm_beta] = gemm_layout,
+    [NN_OP_gemm_epilogue] = gemm_layout,
+    [NN_OP_batched_gemm] = gemm_layout,
+    [NN_OP_grouped_gemm] = gemm_layout,
+    [NN_OP_grouped_gemm_wgrad] = gemm_layout,
+    [NN_OP_cross_entropy_forward] = cross_entropy_forward_layout,
+    [NN_OP_aux_loss_forward] = aux_loss_forward_layout,
+    [NN_OP_moe_plan] = moe_plan_layout,
+    [NN_OP_adamw_step] = adamw_step_layout,
+    [NN_OP_adamw_step_bf16] = adamw_step_layout,
+    [NN_OP_adamw_step_f8] = adamw_step_layout,
+    [NN_OP_grad_norm] = grad_norm_layout,
+    [NN_OP_gemm_quant] = gemm_quant_layout,
+    [NN_OP_gemm_quant_qkv] = gemm_quant_layout,
+    [NN_OP_gemm_quant_swiglu] = gemm_quant_layout,
+    [NN_OP_rmsnorm_backward] = rmsnorm_backward_layout,
+    [NN_OP_rope_freqs] = rope_freqs_layout,
+    [NN_OP_rope_freqs_scaled] = rope_freqs_scaled_layout,
+    [NN_OP_ternary_quantize] = ternary_quantize_layout,
+};

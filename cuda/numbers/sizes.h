@@ -12,11 +12,16 @@
 #define NN_PLAIN
 #endif
 
-#if !defined(__cplusplus) /* the GPU's are in kernels/kernel.cuh */
+#if defined(__CUDACC__)
+#define NN_SIZE_FUNCTION __host__ __device__ constexpr
+#elif defined(__cplusplus)
+#define NN_SIZE_FUNCTION constexpr
+#else
 #define NN_SIZE_FUNCTION NN_PLAIN static inline __attribute__((always_inline, unused))
+#endif
 NN_SIZE_FUNCTION int64_t nn_min(int64_t a, int64_t b) { return a < b ? a : b; }
+NN_SIZE_FUNCTION int64_t nn_max(int64_t a, int64_t b) { return a > b ? a : b; }
 NN_SIZE_FUNCTION int64_t nn_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 NN_SIZE_FUNCTION int64_t nn_round_up(int64_t a, int64_t b) { return nn_ceil_div(a, b) * b; }
-#endif
 
 #endif

@@ -106,6 +106,16 @@ class Runner:
             self.close()
             raise
 
+    @classmethod
+    def measuring(cls, other: Runner) -> Runner:
+        """A runner whose context measures for the machine, and with the threads, of another's."""
+        made = cls.__new__(cls)
+        made.library, made.ffi, made.lib = other.library, other.ffi, other.lib
+        device = "cpu" if other.attribute("DEVICE") == library.DEVICES["cpu"] else "cuda"
+        machine = (other.attribute(name) for name in ("ISA", "THREADS", "MULTIPROCESSORS"))
+        made.ctx = other.library.create_measuring(device, *machine)
+        return made
+
     def close(self) -> None:
         """Frees the context and its memory."""
         if self.ctx:
@@ -120,6 +130,21 @@ class Runner:
 
     def _check(self, status: int) -> None:
         self.library.check(status, self.ctx)
+
+    def attribute(self, name: str) -> int:
+        """An attribute of the context, NNCUDA_CTX_<name>."""
+        value = self.ffi.new("int64_t *")
+        self._check(self.lib.nncuda_ctx_get(self.ctx, self.library.header.constants[f"NNCUDA_CTX_{name}"], value))
+        return int(value[0])
+
+    def memory(self, fixture: Fixture) -> tuple[int, int]:
+        """Bytes of scratch memory and the peak after the plain call, on a context that has made no other."""
+        buffers, status = self._call(fixture, {}, aligned=True)
+        try:
+            self._check(status)
+            return self.attribute("BYTES_ARENA"), self.attribute("BYTES_PEAK")
+        finally:
+            self._free(buffers)
 
     def allocate(self, nbytes: int) -> int:
         pointer = self.ffi.new("void **")

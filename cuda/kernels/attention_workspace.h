@@ -1,0 +1,80 @@
+/* How the GPU's kernels of attention lay out their workspaces: see workspace.c. */
+#ifndef NN_KERNELS_ATTENTION_WORKSPACE_H
+#define NN_KERNELS_ATTENTION_WORKSPACE_H
+
+#include "abi/generated/attention.h"
+#include "runtime/engine.h"
+
+/* ---- attention_decode ---- */
+
+/* A piece of keys: K, and V, of so many bytes are loaded by a block, all under way at once; with two or more blocks on
+ * a multiprocessor that is what latency times bandwidth asks for, and they fit in any architecture's shared memory
+ * beside Q and P. By count, not measured on a GPU yet. */
+enum { NN_DECODE_PIECE_BYTES = 16384, NN_DECODE_PIECE_KEYS = 128 };
+
+typedef struct nn_decode_pieces {
+  int64_t keys, count;
+  float *partial; /* [batch][heads][count][head_dim + 2] */
+} nn_decode_pieces;
+
+static inline nn_decode_pieces nn_decode_lay_out(const nn_attention_decode_args *a, nn_workspace *w) {
+  nn_decode_pieces p = {NN_DECODE_PIECE_KEYS, 0, NULL};
+  while (p.keys * a->head_dim * (a->dtype == NNCUDA_F32 ? 4 : 2) > NN_DECODE_PIECE_BYTES) {
+    p.keys /= 2;
+  }
+  p.count = nn_ceil_div(a->capacity, p.keys);
+  p.partial = (float *)nn_take(w, sizeof(float) * (size_t)(a->batch * a->heads * p.count * (a->head_dim + 2)));
+  return p;
+}
+
+/* ---- attention_decode_paged ---- */
+
+/* What each page gives each head of a sequence. */
+static inline float *nn_decode_paged_lay_out(const nn_attention_decode_paged_args *a, nn_workspace *w) {
+  return (float *)nn_take(w, sizeof(float) * (size_t)(a->batch * a->heads * a->max_pages) * (size_t)(a->head_dim + 2));
+}
+
+/* ---- flash_attention_backward ---- */
+
+/*
+ * Blocks that the kernel over keys should have, so that a large GPU is full; pieces of a tile of keys make up for what
+ * tiles are missing, but none is shorter than PIECE_ROWS rows, or partial results would cost more than they
+ * bring. Sums hang on both, so neither may follow the device. By count, not measured on a GPU yet.
+ */
+enum { NN_BACKWARD_BLOCKS = 512, NN_BACKWARD_PIECE_ROWS = 512 };
+
+typedef struct nn_backward_space {
+  int32_t mma; /* on tensor cores */
+  int64_t pieces;
+  void *row_sums; /* [pairs][rows] of 16 bytes */
+  float *partial; /* [pieces][2][pairs][kv_len][head_dim], or null */
+} nn_backward_space;
+
+/* Keys of a tile, by the padded head_dim. The forms are made for them: see nn_backward_mma_tile. */
+NN_SIZE_FUNCTION int32_t nn_backward_keys(int32_t mma, int64_t dim) {
+  return mma ? (dim <= 64 ? 128 : 64) : dim <= 128 ? 32 : 16;
+}
+
+/* sm_75 has not enough shared memory for tiles of 256 columns. */
+static inline int32_t nn_backward_uses_mma(const nn_flash_attention_backward_args *a, int32_t arch) {
+  return a->dtype != NNCUDA_F32 && arch >= (a->dtype == NNCUDA_F16 ? 75 : 80) && a->shape.kv_len <= 1 << 30 &&
+         (a->shape.head_dim <= 128 || arch >= 80);
+}
+
+static inline nn_backward_space nn_backward_lay_out(const nn_flash_attention_backward_args *a, nn_workspace *w) {
+  const nn_attention_shape *s = &a->shape;
+  const int64_t pairs = s->batch * s->kv_heads, rows = s->q_len * (s->heads / s->kv_heads);
+  nn_backward_space p = {nn_backward_uses_mma(a, w->machine->isa), 1, NULL, NULL};
+  const int64_t tiles = nn_ceil_div(s->kv_len, nn_backward_keys(p.mma, s->head_dim));
+  const int64_t wanted = NN_BACKWARD_BLOCKS / (tiles * pairs), most = rows / NN_BACKWARD_PIECE_ROWS;
+  p.row_sums = nn_take(w, (size_t)(pairs * rows) * 16);
+  p.pieces = wanted < most ? wanted : most;
+  if (p.pieces <= 1) {
+    p.pieces = 1;
+  } else {
+    p.partial = (float *)nn_take(w, sizeof(float) * (size_t)(p.pieces * 2 * pairs * s->kv_len * s->head_dim));
+  }
+  return p;
+}
+
+#endif
