@@ -21,6 +21,7 @@ _NEAR = {
     r"cuda/abi/(softmax|rmsnorm|rope|embedding|elementwise|optimizer)(_checks)?\.": (
         r"kernels/test_rows_\1 abi/test_bad_* abi/test_aliasing"
     ),
+    r"cuda/kernels/": "abi/test_measuring gpu/test_gpu_workspaces",  # the C there lays out workspaces
     r"cuda/numbers/": "kernels/test_simd kernels/test_random kernels/test_rows_optimizer kernels/test_quant*",
     r"cuda/(abi|runtime)/": "abi/test_[!p]*",  # test_package compiles everything once more
     r"python/nncuda/binding/": (
