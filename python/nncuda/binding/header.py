@@ -401,7 +401,7 @@ class _Parser:
         result: list[tuple[str, str]] = []
         for arg in args.split(", "):
             match = _ARGUMENT.fullmatch(arg)
-            base = match["type"].replace("const ", "").split()[0] if match else ""
+            base = match["type"].removeprefix("const ").strip(" *") if match else ""
             if match is None or (base not in _BASE_TYPES and base not in self.handles):
                 raise self.fail(position, f"{function}: an argument of a type that the ABI does not use: {arg!r}")
             if any(name == match["name"] for name, _ in result):
