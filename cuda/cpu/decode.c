@@ -204,7 +204,7 @@ static border find_border(const sample_row *w, int64_t listed, int weighed, doub
   return (border){.key = w->keys[w->list[j]], .index = w->list[j]};
 }
 
-/* Sets what lies behind the border to 0 in `values`, which are the keys themselves or the weights. */
+/* Sets what lies after the border to 0 in `values`, which are the keys themselves or the weights. */
 static void cut(const sample_row *w, border last, value *values) {
   vs index;
   for (int j = 0; j < VF; j++) {

@@ -70,7 +70,7 @@ NN_INLINE void tile(gemm_piece *t, const float *a, int64_t a_step, const float *
 #endif
 }
 
-/* A tile whose sums end here or go on in a later block of k. */
+/* A tile whose sums end here or continue in a later block of k. */
 static void tile_at(gemm_piece *t, const float *a, int64_t a_step, const float *b, int64_t units, int64_t row,
                     int64_t rows, int64_t j, int32_t first, int32_t last, float *partial) {
   const nn_gemm_args *x = t->x;

@@ -83,7 +83,7 @@ typedef struct gemm_job {
   int64_t *first_block;       /* [count + 1] when m is ragged: block rows before each group */
   int32_t add;                /* C (f32) is the accumulator itself; with beta = 1 the first block adds to it, too */
   char *scratch;
-  /* In bytes: a worker's share of scratch, and where in it its panel of A and its unfinished sums begin, behind its B.
+  /* In bytes: a worker's share of scratch, and where in it its panel of A and its unfinished sums begin, after its B.
    */
   int64_t scratch_step, panel_at, partial_at;
   int32_t share;       /* B is packed once for all tasks: */

@@ -215,7 +215,7 @@ int32_t NN_KERNEL(moe_gather)(nncuda_ctx *ctx, const void *args) {
   return NNCUDA_SUCCESS;
 }
 
-/* ---- moe_combine and moe_gather_backward: a token is the weighed sum of its rows ---- */
+/* ---- moe_combine and moe_gather_backward: a token is the weighted sum of its rows ---- */
 
 typedef struct sum_job {
   const void *rows;

@@ -18,7 +18,7 @@ NN_INLINE vu vu_load(const uint32_t *p) {
   return x;
 }
 
-/* Codes of n elements, those behind them as 0. */
+/* Codes of n elements, those after them as 0. */
 NN_INLINE vu get_codes(const uint8_t *p, int64_t n, int32_t mode) {
   vb x = {0};
   memcpy(&x, p, mode == NN_PART ? (size_t)n : sizeof x);
@@ -197,7 +197,7 @@ NN_INLINE void f8_vector(const f8_job *job, vf m_scale, vf r_scale, f8_moments *
   if (a->param_copy != NULL) {
     nn_put(a->param_copy, i, lanes, param, dtype, mode);
   }
-  if (mode == NN_PART) { /* a scale of NaN or infinity would make NaN of what is no element */
+  if (mode == NN_PART) { /* a scale of NaN or infinity would make NaN of what is not an element */
     m = vf_keep_part(m, lanes, 0.0f);
     r = vf_keep_part(r, lanes, 0.0f);
   }

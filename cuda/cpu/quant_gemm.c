@@ -352,7 +352,7 @@ NN_PLAIN static int64_t task_columns(const nn_gemm_quant_args *x, int64_t rows) 
   return nn_round_up(nn_min(QUANT_TASK_BYTES / bytes + 1, QUANT_COLUMNS_MOST), QUANT_ROWS);
 }
 
-/* Bytes of a task's sums, when the largest panel has so many rows. */
+/* Bytes of a task's sums, when the largest panel has that many rows. */
 NN_PLAIN static int64_t sums_bytes(const nn_gemm_quant_args *x, int64_t rows) {
   const int64_t matrices = x->combine == NN_QUANT_SWIGLU ? 2 : 1;
   return nn_round_up(rows, QUANT_ROWS) * task_columns(x, rows) * (int64_t)sizeof(float) * matrices;

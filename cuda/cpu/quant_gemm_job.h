@@ -72,7 +72,7 @@ typedef struct quant_piece {
   const quant_job *job;
   const quant_panel *panel;
   const uint8_t *w;
-  const uint8_t *next; /* weights that the same worker will probably read then: to be fetched behind the last ones */
+  const uint8_t *next; /* weights that the same worker will probably read then: to be fetched after the last ones */
   int64_t row_bytes, columns, k;
   int32_t format;
   float *sums;
@@ -80,7 +80,7 @@ typedef struct quant_piece {
   char *work; /* quant_work_bytes */
 } quant_piece;
 
-/* Where the weights behind columns c .. c+count-1 of a piece begin. */
+/* Where the weights after columns c .. c+count-1 of a piece begin. */
 NN_INLINE uintptr_t quant_next(const quant_piece *t, int64_t c, int64_t count) {
   return (uintptr_t)(c + count < t->columns ? t->w + (c + count) * t->row_bytes : t->next);
 }
@@ -103,7 +103,7 @@ NN_PLAIN NN_INLINE int32_t quant_left_of(int32_t format) {
   }
 }
 
-/* Whether a panel of so many rows goes through tile registers: block formats do from three rows on. */
+/* Whether a panel of that many rows goes through tile registers: block formats do from three rows on. */
 NN_INLINE int32_t quant_tiled(int64_t rows) {
 #if defined(__AMX_INT8__) && defined(__AMX_BF16__)
   return rows > 2;

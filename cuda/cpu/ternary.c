@@ -221,7 +221,7 @@ typedef struct pack_job {
   const int8_t *codes;
   uint8_t *w;
   int8_t *out;
-  int64_t *bad; /* of each task: the first element that is no code, or -1 */
+  int64_t *bad; /* of each task: the first element that is not a code, or -1 */
   int64_t n, k, row_bytes;
 } pack_job;
 
@@ -327,7 +327,7 @@ NN_WORKSPACE(ternary_pack) { take_bad(((const nn_ternary_pack_args *)args)->stor
 
 NN_WORKSPACE(ternary_unpack) { take_bad(((const nn_ternary_unpack_args *)args)->stored, w); }
 
-/* Fails the call for the first element that is no code: one of `codes`, or packed, where it can only be 2. */
+/* Fails the call for the first element that is not a code: one of `codes`, or packed, where it can only be 2. */
 static int32_t refuse_bad(nncuda_ctx *ctx, const int64_t *bad, int64_t tasks, const int8_t *codes) {
   for (int64_t t = 0; t < tasks; t++) {
     if (bad[t] >= 0) {

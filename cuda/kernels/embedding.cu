@@ -59,8 +59,8 @@ NN_KERNEL(embedding) {
 /*
  * The tokens are sorted by id, those of one id in their order; then each id's rows are added up by the warps of its
  * first token. The sort goes by digits from the lowest (Knuth, volume 3, 5.2.5): 2 rounds of 9 bits up to 262 143 ids.
- * A round counts each chunk's digits, and then a block a chunk moves its tokens behind those of the chunks before it. A
- * bad id is sorted behind all others, and left out.
+ * A round counts each chunk's digits, and then a block a chunk moves its tokens after those of the chunks before it. A
+ * bad id is sorted after all others, and left out.
  */
 constexpr int DIGIT_BITS = NN_SORT_DIGIT_BITS, DIGITS = NN_SORT_DIGITS, SORT_WARPS = DIGITS / NN_WARP;
 
@@ -125,7 +125,7 @@ template <bool FIRST> __global__ void __launch_bounds__(DIGITS) sort_kernel(toke
     before += c < blockIdx.x ? count : 0;
     total += count;
   }
-  uint32_t next = sum_before(total, shared) + before; /* where this thread's digit goes on */
+  uint32_t next = sum_before(total, shared) + before; /* where this thread's digit continues */
   const uint32_t begin = blockIdx.x * a.chunk, end = a.tokens - begin < a.chunk ? a.tokens : begin + a.chunk;
   for (uint32_t tile = begin; tile < end; tile += DIGITS) {
     const uint32_t i = tile + threadIdx.x;

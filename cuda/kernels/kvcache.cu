@@ -76,7 +76,7 @@ struct trim_rows {
 /*
  * A block moves TRIM_ACROSS columns of one sequence's keys or values: no other block touches what it reads or writes,
  * however the rows overlap. It takes rows in rising order, in steps: loads, a barrier, stores. What a step stores lies
- * before all that later steps load, since rows only move forwards, and the barrier keeps it behind what this and
+ * before all that later steps load, since rows only move forwards, and the barrier keeps it after what this and
  * earlier steps load.
  */
 template <class UNIT> __global__ void __launch_bounds__(TRIM_THREADS) trim_kernel(trim_rows p) {

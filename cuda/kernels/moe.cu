@@ -215,7 +215,7 @@ NN_KERNEL(moe_gather) {
   NN_SWITCH_FLOATS(a->dtype, return gather_run<T>(ctx, a));
 }
 
-/* moe_combine and moe_gather_backward: a token is the weighed sum of its rows. */
+/* moe_combine and moe_gather_backward: a token is the weighted sum of its rows. */
 struct row_sum {
   const void *rows;
   const float *weights; /* null for a plain sum */

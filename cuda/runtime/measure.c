@@ -80,7 +80,7 @@ static int32_t not_known(nncuda_ctx *ctx, int64_t *free_bytes, int64_t *total_by
 
 static int32_t reaches(nncuda_ctx *ctx, const void *pointer) { return nn_pool_holds(&ctx->pool, pointer); }
 
-/* What comes from the device is zeros, so that a program goes on as with some result. */
+/* What comes from the device is zeros, so that a program continues as with some result. */
 static void copy(nncuda_ctx *ctx, void *destination, size_t bytes, int32_t kind) {
   if (kind == NNCUDA_DEVICE_TO_HOST && !nn_pool_holds(&ctx->pool, destination)) {
     memset(destination, 0, bytes);

@@ -30,7 +30,7 @@ func (e *Error) Error() string {
 	return e.Path + ": " + printable(problem)
 }
 
-// printable spells what is no printable character, such as the start of an escape sequence that clears the screen.
+// printable spells what is not a printable character, such as the start of an escape sequence that clears the screen.
 func printable(text string) string {
 	var out strings.Builder
 	for _, letter := range text {

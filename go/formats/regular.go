@@ -112,7 +112,7 @@ func JSONLines(path string) iter.Seq2[Line, error] {
 	}
 }
 
-// readLine gives the next line with its end, which the last one may lack; io.EOF behind it.
+// readLine gives the next line with its end, which the last one may lack; io.EOF after it.
 func readLine(reader *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {

@@ -14,7 +14,7 @@ import (
 	"github.com/nncuda/nncuda/go/formats"
 )
 
-// special makes what is no regular file; the words are what a reader says of it.
+// special makes what is not a regular file; the words are what a reader says of it.
 var special = map[string]struct {
 	make  func(path string) error
 	words string

@@ -12,7 +12,7 @@ import (
 )
 
 // A token shard is the encoded text that training reads. Layout, little-endian: a header of 64 bytes, then `count`
-// token ids of `width` bytes each, nothing behind them.
+// token ids of `width` bytes each, nothing after them.
 //
 //	bytes  0..7    magic "NNTOKENS"
 //	bytes  8..11   version, 1

@@ -104,7 +104,7 @@ func TestShardsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestShardThatIsCutShortWhileItIsRead: reading behind the file's new end is an error, not the end of the process, and
+// TestShardThatIsCutShortWhileItIsRead: reading past the file's new end is an error, not the end of the process, and
 // says how much of the file is left.
 func TestShardThatIsCutShortWhileItIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tokens")

@@ -13,7 +13,7 @@ import (
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
-// NoToken stands for the tokens behind a sequence's end, and as Request.EndID for a vocabulary without one.
+// NoToken stands for the tokens after a sequence's end, and as Request.EndID for a vocabulary without one.
 const NoToken = -1
 
 // Request is what to generate.
@@ -25,7 +25,7 @@ type Request struct {
 	NoCapture    bool  // runs every token call by call instead of replaying a captured graph: the same tokens, later
 }
 
-// Batch continues several prompts at once and gives the next token of each, NoToken behind its end; what it gives is
+// Batch continues several prompts at once and gives the next token of each, NoToken past its end; what it gives is
 // overwritten by the next.
 //
 // It ends when all sequences have ended, after MaxNewTokens, when ctx is done, whose error it gives, or with another

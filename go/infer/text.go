@@ -71,7 +71,7 @@ func (g *TextGenerator) Stream(
 // Room is how many tokens the model can write after a prompt; 0 when the prompt alone is too long.
 func (g *TextGenerator) Room(prompt string) int { return Room(g.Model, len(g.encode(prompt))) }
 
-// Room is how many tokens a model can write behind so many.
+// Room is how many tokens a model can write after that many.
 func Room(m *model.MoETransformer, tokens int) int {
 	// The last token written is not read again, so it needs no room.
 	return max(0, m.Config.ExtendedContext-tokens+1)

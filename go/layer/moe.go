@@ -21,7 +21,7 @@ func (r *routing) free(p *Pass) {
 	p.Free(r.weights, r.indices, r.probs, r.counts, r.offsets, r.slotRow, r.rowSlot)
 }
 
-// Router takes the softmax over the experts, the k likeliest, and plans which row each slot takes. The load-balancing
+// Router takes the softmax over the experts, the k most likely, and plans which row each slot takes. The load-balancing
 // loss is alpha * sum over experts of f * P. (Fedus, Zoph, Shazeer 2021, eq. 4-6)
 type Router struct {
 	Gate  *Linear
@@ -106,7 +106,7 @@ func (i *inside) free(p *Pass) {
 // ExpertUse is how a call used the experts, for whoever watches the balance.
 type ExpertUse struct {
 	Counts  *tensor.Tensor // i32 [experts], slots that chose each expert, dropped ones included
-	Choices *tensor.Tensor // i32 [tokens, k], experts of each token, likeliest first
+	Choices *tensor.Tensor // i32 [tokens, k], experts of each token, most likely first
 }
 
 // Close frees the tensors.

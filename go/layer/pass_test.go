@@ -90,7 +90,7 @@ func TestPassKeepsTheFirstError(t *testing.T) {
 	}
 }
 
-// TestPanicsGoThrough: a defect is no error of a call.
+// TestPanicsGoThrough: a defect is not an error of a call.
 func TestPanicsGoThrough(t *testing.T) {
 	ctx := newContext(t)
 	defer func() {

@@ -22,7 +22,7 @@ const (
 // Precisions lists the names of all precisions.
 func Precisions() []string { return []string{string(F32), string(BF16), string(F16)} }
 
-// Validate says that this is no precision.
+// Validate says that this is not a precision.
 func (p Precision) Validate() error {
 	if !slices.Contains(Precisions(), string(p)) {
 		known := strings.Join(Precisions(), ", ")

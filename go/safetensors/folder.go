@@ -113,7 +113,7 @@ func (t *Folder) checkIndex(path string, weightMap *formats.Object) error {
 	return nil
 }
 
-// Close lets go of the files.
+// Close releases the files.
 func (t *Folder) Close() error {
 	var err error
 	for _, file := range t.files {

@@ -21,7 +21,7 @@ func (t *Tokenizer) Files() (map[string][]byte, error) {
 		"add_bos_token", t.BeginID() >= 0, "add_eos_token", false, "bos_token", name(t.BeginID()),
 		"eos_token", name(t.EndID()), "unk_token", name(t.unknown), "pad_token", name(t.PadID()),
 		// transformers 4 puts a space before every text unless told otherwise, whatever the model's file says; "legacy"
-		// has it begin anew behind a control token, as SentencePiece does.
+		// has it begin again after a control token, as SentencePiece does.
 		"add_prefix_space", t.model.normalizer.addDummyPrefix, "legacy", true,
 		"clean_up_tokenization_spaces", false, "tokenizer_class", "LlamaTokenizer")
 	files := map[string][]byte{"tokenizer.model": t.content}

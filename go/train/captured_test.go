@@ -99,7 +99,7 @@ func TestWhatCannotBeCapturedRunsCallByCall(t *testing.T) {
 	if after := stepOf(t, trainer, 1, 8); after != reason {
 		t.Errorf("in another shape: %q, not %q", after, reason)
 	}
-	// What is no error of the library is one of the step.
+	// What is not an error of the library is one of the step.
 	other := newInternalTrainer(t)
 	if err := other.prepare(2, 2); err != nil {
 		t.Fatal(err)

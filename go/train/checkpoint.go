@@ -90,7 +90,7 @@ func (c *Checkpoint) read() error {
 	return nil
 }
 
-// Close lets go of the files.
+// Close releases the files.
 func (c *Checkpoint) Close() error { return c.Files.Close() }
 
 // Model makes the model with these weights, to compute in a precision, with gradients if it is to be trained.

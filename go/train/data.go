@@ -109,7 +109,7 @@ func (w *Windows) Take(indices []int64) (inputs, targets []int32, err error) {
 	return w.inputs, w.targets, nil
 }
 
-// spread gives the windows of an evaluation in batches of at most `size`: all in their order, or, for so many
+// spread gives the windows of an evaluation in batches of at most `size`: all in their order, or, for that many
 // `batches`, evenly spaced ones.
 func (w *Windows) spread(size, batches int) [][]int64 {
 	wanted := w.Count

@@ -188,7 +188,7 @@ func (w *watcher) output(p *layer.Pass, name string, first int, x *tensor.Tensor
 		values[at])
 }
 
-// firstNotFinite is the place of the first value that is no finite number; -1 when there is none.
+// firstNotFinite is the place of the first value that is not a finite number; -1 when there is none.
 func firstNotFinite(values []float32) int {
 	return slices.IndexFunc(values, func(value float32) bool { return !finite(float64(value)) })
 }

@@ -143,7 +143,7 @@ func TestFaultsAreNamedIn16Bits(t *testing.T) {
 	}
 }
 
-// TestLargeRatesDiverge: what a user does wrong. The metrics have the step, and null for what is no number.
+// TestLargeRatesDiverge: what a user does wrong. The metrics have the step, and null for what is not a number.
 func TestLargeRatesDiverge(t *testing.T) {
 	ctx, data, folder := newContext(t), writeShards(t, 48), filepath.Join(t.TempDir(), "run")
 	options := runOptions()

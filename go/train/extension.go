@@ -12,7 +12,7 @@ import (
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
-// Runs become longer than they were begun by an entry of `extensions` in their run.json: the schedule that holds behind
+// Runs become longer than they were begun by an entry of `extensions` in their run.json: the schedule that holds after
 // a step.
 //
 //	"extensions": [{"from_step": 1000, "steps": 3000, "learning_rate": 0.002, "min_rate_share": 0.1,
@@ -94,7 +94,7 @@ func checkExtension(before, after Config) error {
 	return after.CheckSchedule()
 }
 
-// recordExtension adds to a run's record that `options` hold behind `step`.
+// recordExtension adds to a run's record that `options` hold after `step`.
 func recordExtension(folder string, step int, options Config) error {
 	path := filepath.Join(folder, recordFile)
 	if !formats.Present(path) {

@@ -24,7 +24,7 @@ func ReadMetrics(path string) ([]*formats.Object, error) {
 	return records, nil
 }
 
-// dropRecords takes the records behind `step` out of a file of them, and what stands behind a line that a kill cut off;
+// dropRecords takes the records after `step` out of a file of them, and what stands after a line that a kill cut off;
 // the other lines stay as they are. Nothing happens when there is no file.
 func dropRecords(path string, step int) error {
 	if !formats.Present(path) {

@@ -30,7 +30,7 @@ func MomentsKinds() []MomentsKind { return []MomentsKind{MomentsF32, MomentsBF16
 // momentBlock is the parameters that share a scale, as in bindings.h.
 const momentBlock = 256
 
-// Bytes are those of each piece of memory that the moments of so many parameters take.
+// Bytes are those of each piece of memory that the moments of that many parameters take.
 func (k MomentsKind) Bytes(count int) []int {
 	switch k {
 	case MomentsF8:

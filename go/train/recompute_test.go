@@ -88,7 +88,7 @@ func heldIn(width int) held {
 	return held{
 		block:    attention + norms + routing + inside + width*slots*config.HiddenSize,
 		inside:   inside,
-		watched:  4 * (config.NumExperts + slots),              // counts and choices, which stay behind a block
+		watched:  4 * (config.NumExperts + slots),              // counts and choices, which stay after a block
 		loss:     2*stream + logits + 2*4*wideTokens,           // the last stream, its norm, logits, rstd, lse
 		backward: stream + 4*wideTokens*config.ExpertsPerToken, // of a block's output, and of its experts' weights
 	}

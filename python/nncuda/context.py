@@ -130,7 +130,7 @@ class Context(DeviceBound):
         for child in list(self._children):
             child.close()
         self._free_waiting()
-        # Without its handle no tensor can call anything; what is exported keeps the memory until it is let go.
+        # Without its handle no tensor can call anything; what is exported keeps the memory until it is released.
         self._last_handle, self._handle = self._handle, self._null
         self._waiting.clear()
         if not self._exports:

@@ -138,6 +138,7 @@ BROKEN = [
     ("dtype : f32, bf16", "dtype : f32, f64", 22, "allows 'f64'"),
     ("@param swap flag", "@return nothing\n * @param swap flag", 21, "only @param may start"),
     ("int64_t ld", "long ld", 24, "a type that the ABI does not use"),
+    ("int64_t ld", "const ld", 24, "a type that the ABI does not use"),
     ("int64_t ld", "int32_t ld", 18, "is a size, but its type is 'int32_t'"),
     ("int32_t cuda_halve", "void cuda_halve", 24, "a function must read"),
     ("/**\n", "/*\n", 24, "without a documentation comment"),

@@ -179,7 +179,7 @@ func timeSteps(trainer *train.Trainer, windows *train.Windows, steps int) (float
 	return float64(steps*config.BatchSize*config.SequenceLength) / time.Since(began).Seconds(), nil
 }
 
-// timeTokens gives tokens a second of a sequence that goes on greedily, each token read back.
+// timeTokens gives tokens a second of a sequence that continues greedily, each token read back.
 func timeTokens(made *model.MoETransformer, count int) (float64, error) {
 	prompt := make([]int32, 16)
 	for at := range prompt {

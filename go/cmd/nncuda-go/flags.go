@@ -96,7 +96,7 @@ func (v *truthValue) String() string   { return "" }
 func (v *truthValue) Type() string     { return "bool" }
 func (v *truthValue) IsBoolFlag() bool { return true }
 
-// Set takes the flag alone; a value behind it is refused.
+// Set takes the flag alone; a value after it is refused.
 func (v *truthValue) Set(text string) error {
 	if text != "true" {
 		return fmt.Errorf("it takes no value, but was given %q", text)

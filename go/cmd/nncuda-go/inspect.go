@@ -187,7 +187,7 @@ func show(out io.Writer, content *formats.Object) error {
 	return table.Flush()
 }
 
-// showValues writes a line for each value that is no group, with its path: "loss_scaling.scale".
+// showValues writes a line for each value that is not a group, with its path: "loss_scaling.scale".
 func showValues(out io.Writer, before string, values *formats.Object) {
 	for _, key := range values.Names() {
 		if group, ok := values.Get(key).(*formats.Object); ok {

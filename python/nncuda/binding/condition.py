@@ -1,4 +1,4 @@
-"""What a scalar of bindings.h must be: the words behind ``; must be`` at the end of its documentation line.
+"""What a scalar of bindings.h must be: the words after ``; must be`` at the end of its documentation line.
 
 The C library checks them, in the same words, in code made from here; the tests of bad input spoil them.
 """
@@ -75,7 +75,7 @@ class Condition:
 
 
 def parse(words: str) -> Condition | None:
-    """Reads the words behind ``must be``; None when they do not fit."""
+    """Reads the words after ``must be``; None when they do not fit."""
     exception = _EXCEPTION.search(words)
     terms: list[Term] = []
     for part in _BETWEEN.split(words[: exception.start()] if exception else words):

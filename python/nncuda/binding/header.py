@@ -146,7 +146,7 @@ class Function:
 
     @property
     def kernel(self) -> str:
-        """The name without ``cuda_``; empty when the function is no kernel."""
+        """The name without ``cuda_``; empty when the function is not a kernel."""
         return self.name[len("cuda_") :] if self.is_kernel else ""
 
     @property
@@ -401,7 +401,7 @@ class _Parser:
         result: list[tuple[str, str]] = []
         for arg in args.split(", "):
             match = _ARGUMENT.fullmatch(arg)
-            base = match["type"].replace("const ", "").split()[0] if match else ""
+            base = match["type"].removeprefix("const ").strip(" *") if match else ""
             if match is None or (base not in _BASE_TYPES and base not in self.handles):
                 raise self.fail(position, f"{function}: an argument of a type that the ABI does not use: {arg!r}")
             if any(name == match["name"] for name, _ in result):
@@ -496,7 +496,7 @@ class _Parser:
         return tuple(dims), ld
 
     def constants(self, text: str, position: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The names behind ``NNCUDA_ROPE_*`` at the start of an option's text, and those that are listed behind it."""
+        """The names after ``NNCUDA_ROPE_*`` at the start of an option's text, and those that are listed after it."""
         match = _ENUM.match(text)
         if match is None:
             return (), ()

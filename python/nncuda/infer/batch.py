@@ -6,7 +6,7 @@ the host what calling costs, once, and a batch padded to some larger size would 
 that nobody asked for. From step to step only the drawn ids come back; what the host sends is new pages.
 
 A batch may run ahead: as the ids that a step reads are on the device already, it can be started before the host has
-read them. Then the device never waits for the host, and a row that ends has run one step in vain.
+read them. Then the device never waits for the host, and a row that ends has run one step for nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Row:
 
 class DecodeBatch:
     """Up to `engine.max_batch` sequences. `ahead` tells whether it may run ahead, by default on a GPU: on a CPU there
-    is no time to win, and steps in vain cost some. The tokens are the same."""
+    is no time to win, and steps for nothing cost some. The tokens are the same."""
 
     def __init__(self, engine: Engine, ahead: bool | None = None):
         ctx, most = engine.ctx, engine.max_batch
@@ -66,7 +66,7 @@ class DecodeBatch:
         self._changed = False  # whether the rows on the device are not those of `rows`
 
     def first_tokens(self, logits: Tensor, rows: Sequence[Row]) -> list[int]:
-        """Draws the token behind each prompt, from the logits that prefill gave, into the rows and the result."""
+        """Draws the token after each prompt, from the logits that prefill gave, into the rows and the result."""
         self._assign(self._first_sampler, rows)
         ids = self._first_ids.narrow(0, 0, len(rows))
         self._first_sampler.draw(logits, ids)
@@ -77,7 +77,7 @@ class DecodeBatch:
         return tokens
 
     def join(self, row: Row) -> None:
-        """Adds a row behind the others."""
+        """Adds a row after the others."""
         if len(self.rows) == self._engine.max_batch:
             raise ValueError(f"the batch has {len(self.rows)} sequences already; max_batch is {self._engine.max_batch}")
         self.rows.append(row)
@@ -94,7 +94,7 @@ class DecodeBatch:
     def step(self, go_on: bool = False) -> list[tuple[Row, int]]:
         """Runs the last token of each row and draws the next one: gives each row with it.
 
-        With `go_on`, a batch that runs ahead starts the step behind this one, too: every row has room for its token,
+        With `go_on`, a batch that runs ahead starts the step after this one, too: every row has room for its token,
         but for what the next tokens say, each is wanted, and none joins before. ValueError without rows.
         """
         if not self.rows:
@@ -117,7 +117,7 @@ class DecodeBatch:
         self._graphs.clear()
 
     def _can_run_ahead(self) -> bool:
-        """Whether the step behind that under way needs nothing but pages: the same rows, none at the context's end, and
+        """Whether the step after that under way needs nothing but pages: the same rows, none at the context's end, and
         rotary tables that reach far enough."""
         if self._changed or len(self._under_way) > 1:
             return False

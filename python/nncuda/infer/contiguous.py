@@ -70,7 +70,7 @@ class _Sequences:
 
 
 def room(model: MoETransformer, prompt: int) -> int:
-    """How many tokens a model can write after a prompt of so many; 0 when the prompt alone is too long."""
+    """How many tokens a model can write after a prompt of that many; 0 when the prompt alone is too long."""
     # The last token written is not read again, so it needs no room.
     return max(0, model.config.extended_context - prompt + 1)
 
@@ -83,7 +83,7 @@ def generate_batch(
     end_id: int = -1,
     capture: bool = True,
 ) -> Iterator[list[int | None]]:
-    """Continues several prompts of any lengths at once; yields the next token of each, None behind its `end_id`.
+    """Continues several prompts of any lengths at once; yields the next token of each, None after its `end_id`.
 
     Prompts are token ids. The calls of a token are captured as a graph once and replayed, unless `capture` is off: the
     tokens are the same.

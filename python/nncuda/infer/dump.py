@@ -5,7 +5,7 @@ The steps of layer L, in order, for a prompt of T tokens:
     embedding                                   [T, hidden]
     layers.L.attn_norm                          [T, hidden]
     layers.L.q, .k, .v                          [T, heads, head_dim], before rotary embedding
-    layers.L.q_rope, .k_rope                    [T, heads, head_dim], behind it
+    layers.L.q_rope, .k_rope                    [T, heads, head_dim], after it
     layers.L.attention                          [T, heads, head_dim]: softmax(q k) v
     layers.L.attn_output                        [T, hidden]: projected
     layers.L.attn_residual                      [T, hidden]: added to what came in
@@ -181,7 +181,7 @@ def compare(mine: Dump, theirs: Dump, tolerance: float) -> list[Difference]:
 def _difference(name: str, one: np.ndarray, other: np.ndarray, tolerance: float) -> Difference:
     with np.errstate(invalid="ignore"):
         apart = np.abs(one - other)
-    # Infinities of one sign agree, as do two values that are no numbers.
+    # Infinities of one sign agree, as do two values that are not numbers.
     apart[(one == other) | (np.isnan(one) & np.isnan(other))] = 0.0
     apart[np.isnan(apart)] = np.inf
     scale = float(np.abs(other[np.isfinite(other)]).max(initial=0.0))

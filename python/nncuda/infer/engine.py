@@ -40,7 +40,7 @@ _LOGITS_ROWS = 64
 
 
 class Part(NamedTuple):
-    """What a prefill call runs of one sequence: its next ids, and whether the logits behind the last are wanted."""
+    """What a prefill call runs of one sequence: its next ids, and whether the logits after the last are wanted."""
 
     sequence: CachedSequence
     ids: Sequence[int] | np.ndarray
@@ -62,7 +62,7 @@ class Engine:
     """Runs a stored model on a context.
 
     context         most tokens of a sequence that see one another; by default the model's, at most 8192. A sequence
-                    that goes on beyond it drops its oldest tokens, a page of 128 at a time
+                    that continues beyond it drops its oldest tokens, a page of 128 at a time
     cache_format    f16, f32, bf16 or q8_0, in which keys and values are kept
     cache_tokens    room of the cache for all sequences together; by default four sequences of full length
     max_batch       most sequences that are decoded together
@@ -132,7 +132,7 @@ class Engine:
     def prefill(self, parts: Sequence[Part]) -> Tensor | None:
         """Runs the next ids of one or several sequences, at most `piece` ids and `max_batch` sequences.
 
-        Gives the logits f32 [wanted parts, vocab] behind the last id of each part that wants them, which the next call
+        Gives the logits f32 [wanted parts, vocab] after the last id of each part that wants them, which the next call
         overwrites; None when none does. Raises CacheFullError or ValueError when a sequence has no room, and IndexError
         for an id outside the vocabulary, all before anything is run.
         """
@@ -148,7 +148,7 @@ class Engine:
         return self._head(self._last.narrow(0, 0, len(last)), self._logits)
 
     def logits(self, ids: Sequence[int] | np.ndarray, watch: Watch | None = None) -> np.ndarray:
-        """The logits behind each of the ids, f32 [ids, vocab]. `watch` is shown what every step of the way makes."""
+        """The logits after each of the ids, f32 [ids, vocab]. `watch` is shown what every step of the way makes."""
         array = self.check_ids(ids)
         if len(array) == 0:
             raise ValueError("ids is empty; there must be at least one")
@@ -219,7 +219,7 @@ class Engine:
         )
 
     def decode(self, inputs: Inputs) -> Tensor:
-        """Logits f32 [batch, vocab] behind one new token of each sequence. The calls read nothing on the host, so they
+        """Logits f32 [batch, vocab] after one new token of each sequence. The calls read nothing on the host, so they
         can be captured; pages and rotary tables must reach as far as the rows and positions do."""
         self._forward(inputs, True)
         return self._head(self._x.narrow(0, 0, inputs.ids.shape[0]), self._logits)

@@ -76,7 +76,7 @@ class LanguageModel(DeviceBound):
         self.engine = Engine(stored, ctx, **options)
         self.scheduler = Scheduler(self.engine)
         self._owned: Context | None = None
-        self._left: deque[Request] = deque()  # of iterators that nobody goes on with, to be cancelled
+        self._left: deque[Request] = deque()  # of iterators that nobody continues with, to be cancelled
 
     @classmethod
     def load(

@@ -32,7 +32,7 @@ class CacheFullError(MemoryError):
 
 
 class _Text:
-    """What a page holds: `ids` behind the text of `parent`, the number of the page's forerunner (0: of none).
+    """What a page holds: `ids` after the text of `parent`, the number of the page's forerunner (0: of none).
 
     Numbers are never used twice, so equal parents and equal ids mean equal texts from the first token on.
     """
@@ -163,7 +163,7 @@ class PagedCache:
         return sequence
 
     def extend(self, sequence: CachedSequence, rows: int) -> bool:
-        """Gives a sequence the pages for so many more rows; whether it got any.
+        """Gives a sequence the pages for that many more rows; whether it got any.
 
         Raises CacheFullError when there is none left, ValueError when it would have more than `context` rows.
         """
@@ -188,7 +188,7 @@ class PagedCache:
         return len(sequence.pages) != before
 
     def advance(self, sequence: CachedSequence, ids: Ids[int]) -> None:
-        """Counts tokens whose keys and values were written behind the sequence's rows. Full pages become known."""
+        """Counts tokens whose keys and values were written after the sequence's rows. Full pages become known."""
         sequence.length += len(ids)
         sequence.position += len(ids)
         pending = sequence._pending

@@ -51,7 +51,7 @@ class RowSampler:
     """Draws a token a row on the device, each row by its own options.
 
     One kernel serves them all: with the largest top_k and a top_p of 1 it draws as those without do, and with a
-    temperature of 0 it takes the likeliest token.
+    temperature of 0 it takes the most likely token.
     """
 
     def __init__(self, ctx: Context, rows: int):

@@ -123,7 +123,7 @@ class Scheduler:
             self._end(request, CANCELLED)
 
     def step(self) -> None:
-        """One piece of prompts, if there are any, and one token for every sequence behind its prompt.
+        """One piece of prompts, if there are any, and one token for every sequence after its prompt.
 
         Raises CacheFullError when requests wait for pages that none of the others holds.
         """
@@ -190,7 +190,7 @@ class Scheduler:
     def _decode(self) -> None:
         rows, done, start = list(self.batch.rows), self.statistics, time.perf_counter()
         done.decode_bytes += self.engine.bytes_per_step(row.sequence.length + 1 for row in rows)
-        # Whether all of them want the token behind the next one, too, and keep one another's company until then.
+        # Whether all of them want the token after the next one, too, and keep one another's company until then.
         go_on = not self._prefilling and all(row.owner.drawn + 1 < row.owner.max_new_tokens for row in rows)
         tokens = self.batch.step(go_on)
         done.decode_seconds += time.perf_counter() - start

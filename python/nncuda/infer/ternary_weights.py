@@ -1,7 +1,7 @@
 """The weights of a model with ternary weights: packed as products read them, whatever form the files have.
 
 They are always copied: matrices that are multiplied with the same rows are one, packed again with a scale an output.
-One matrix at a time is packed, while a thread decodes the next, and the file's pages are given back behind it, so that
+One matrix at a time is packed, while a thread decodes the next, and the file's pages are given back after it, so that
 loading takes less memory than running.
 """
 

@@ -22,7 +22,7 @@ class TextGenerator:
         self.tokenizer = tokenizer
 
     def stream(self, prompt: str, max_new_tokens: int, sampling: Sampling = GREEDY) -> Iterator[str]:
-        """The continuation, piece by piece, as soon as a piece is final. TypeError when the prompt is no text."""
+        """The continuation, piece by piece, as soon as a piece is final. TypeError when the prompt is not a text."""
         ids = self._encode(prompt)
         return self._pieces(generate(self.model, ids, max_new_tokens, sampling, self.tokenizer.end_id))
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 class Kept(Generic[T]):
     """Values that `backward` takes, once: then it alone holds them, and frees each as soon as it is done with it.
 
-    Its caller may go on holding this object, as the interpreter does during the call.
+    Its caller may continue holding this object, as the interpreter does during the call.
     """
 
     __slots__ = ("_values",)

@@ -23,7 +23,7 @@ class Routing(NamedTuple):
 
 
 class Router:
-    """Softmax over the experts, the k likeliest, and the plan of which row each slot takes.
+    """Softmax over the experts, the k most likely, and the plan of which row each slot takes.
 
     The load-balancing loss is alpha * sum over experts of f * P. (Fedus, Zoph, Shazeer 2021, eq. 4-6)
     """
@@ -64,7 +64,7 @@ class ExpertUse(NamedTuple):
     """How a layer used its experts, for whoever watches the balance."""
 
     counts: Tensor  # i32 [experts], slots that chose each expert, dropped ones included
-    choices: Tensor  # i32 [tokens, k], the experts of each token, likeliest first
+    choices: Tensor  # i32 [tokens, k], the experts of each token, most likely first
 
 
 class Inside(NamedTuple):

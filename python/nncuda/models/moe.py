@@ -42,7 +42,7 @@ IGNORE_INDEX = -100
 _LOGITS_PER_CHUNK = 1 << 21
 _MIN_CHUNK_ROWS = 256
 
-#: A longer prompt runs through the model in parts of so many tokens, so that its activations take no more memory than
+#: A longer prompt runs through the model in parts of that many tokens, so that its activations take no more memory than
 #: theirs. Tokens in its last part may so share an expert with fewer others, which shows in the last bits of products:
 #: the number, too, is part of that promise.
 PREFILL_PART = 6144
@@ -90,7 +90,7 @@ class MoETransformer(DeviceBound):
         self.blocks = [self._block(layer) for layer in range(config.num_layers)]
         self.norm = RMSNorm(*self._pair("model.norm.weight"), eps=config.norm_eps)
         self.head = Linear(*self._pair("lm_head.weight"))
-        #: How each layer used its experts in the last forward call that was no prefill or decode.
+        #: How each layer used its experts in the last forward call that was not a prefill or decode.
         self.expert_uses: list[ExpertUse] | None = None
 
     @classmethod
@@ -236,7 +236,7 @@ class MoETransformer(DeviceBound):
         self.embedding.backward(dx, ids)
 
     def forward_keeping(self, ids: Tensor, batch: int, aux: Tensor) -> tuple[Tensor, list[BlockKept]]:
-        """The stream behind the last block of `batch` sequences, ids i32 [tokens], and what their backward needs."""
+        """The stream after the last block of `batch` sequences, ids i32 [tokens], and what their backward needs."""
         capacity = self.config.capacity(ids.shape[0])
         x = self.embedding.forward(ids)
         self.expert_uses = None  # before there are others
@@ -281,7 +281,7 @@ class MoETransformer(DeviceBound):
             block.moe.recompute = experts
 
     def loss_pieces(self, tokens: int) -> int:
-        """How many partial sums of the loss `forward_backward` gives for so many tokens."""
+        """How many partial sums of the loss `forward_backward` gives for that many tokens."""
         return len(self._chunks(tokens))
 
     def expert_counts(self) -> np.ndarray:

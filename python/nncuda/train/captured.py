@@ -18,7 +18,7 @@ class CapturedStep:
 
     A first step runs call by call: whatever is made once (tables of the rotary embedding) is made there. The second is
     captured, and replayed from then on with the same bits: between its calls the host has nothing to do. When the
-    library cannot capture it, `failure` is what it said, and the step goes on call by call.
+    library cannot capture it, `failure` is what it said, and the step continues call by call.
 
     With `scaling`, the gradients are those of the losses times its scale.
     """

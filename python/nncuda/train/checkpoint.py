@@ -1,4 +1,4 @@
-"""Checkpoints: folders that transformers opens as a Mixtral and from which training goes on, bit for bit.
+"""Checkpoints: folders that transformers opens as a Mixtral and from which training continues, bit for bit.
 
     RUN/checkpoints/step-00000300/
         config.json              the model, as transformers' Mixtral
@@ -50,7 +50,7 @@ BOUNDS = {"seconds": (0.0, 1e12), "held_out_loss": (-1.0, 1e38)}
 
 @dataclass(frozen=True)
 class TrainingState:
-    """What a run needs beside weights and moments to go on.
+    """What a run needs beside weights and moments to continue.
 
     data_position counts the windows visited, data_windows how many the data had, seconds the time spent training.
     loss_scaling is there when the precision is f16, and only then.

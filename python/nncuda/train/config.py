@@ -45,7 +45,7 @@ _ADDED = (
     "moments",
 )
 
-#: Options that a run may go on with other values of. Micro-batches and what is computed twice change how a step is
+#: Options that a run may continue with other values of. Micro-batches and what is computed twice change how a step is
 #: reached, not what is trained; the rest decides when the run looks at itself.
 CHANGEABLE = (
     "micro_batch_size",
@@ -184,7 +184,7 @@ class TrainConfig:
         return self.warmup_steps, max(self.steps, self.warmup_steps)
 
     def check_schedule(self) -> None:
-        """ValueError when the steps end before the warm-up does. Runs from when that was allowed still go on."""
+        """ValueError when the steps end before the warm-up does. Runs from when that was allowed still continue."""
         warmup, _ = self.schedule_steps
         if warmup >= self.steps:
             usual = usual_warmup(self.steps)

@@ -78,7 +78,7 @@ class TokenWindows:
         return self.take(ctx.data_order(seed, position, size, self.windows))
 
     def spread(self, size: int, batches: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Batches of at most `size` windows: all in their order, or, for so many `batches`, evenly spaced ones."""
+        """Batches of at most `size` windows: all in their order, or, for that many `batches`, evenly spaced ones."""
         wanted = min(batches * size, self.windows) if batches else self.windows
         chosen = np.arange(wanted) * self.windows // wanted
         for start in range(0, wanted, size):

@@ -3,7 +3,7 @@
     "extensions": [{"from_step": 1000, "steps": 3000, "learning_rate": 0.002, "min_rate_share": 0.1,
                     "warmup_steps": 50}]
 
-An entry is the schedule that holds behind a step. Checkpoints behind it have it in their options; the one of that step
+An entry is the schedule that holds after a step. Checkpoints after it have it in their options; the one of that step
 does not, so a run that is taken up there is given it again. What a kill leaves is therefore an extended run.
 """
 
@@ -70,7 +70,7 @@ def check_extension(before: TrainConfig, after: TrainConfig) -> None:
 
 
 def record_extension(folder: str | os.PathLike[str], step: int, train: TrainConfig) -> None:
-    """Adds to a run's record that `train` holds behind `step`."""
+    """Adds to a run's record that `train` holds after `step`."""
     path = Path(folder) / RECORD_FILE
     if not present(path):
         raise missing_file(path, "is not there, where an extension is recorded")

@@ -23,7 +23,7 @@ def read_metrics(path: str | os.PathLike[str]) -> list[dict[str, object]]:
 
 
 def drop_records(path: str | os.PathLike[str], step: int) -> None:
-    """Takes the records behind `step` out of a file of them, and what stands behind a line that a kill cut off; the
+    """Takes the records after `step` out of a file of them, and what stands after a line that a kill cut off; the
     other lines stay as they are. Nothing happens when there is no file; FormatError when it cannot be read."""
     if not present(path):
         return

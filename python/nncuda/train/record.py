@@ -38,7 +38,7 @@ def write_record(
     held_out: tuple[str | os.PathLike[str], list[TokenShard]] | None,
     extra: dict[str, object] | None = None,
 ) -> None:
-    """Writes the record of a run that starts, `extra` entries behind the usual ones.
+    """Writes the record of a run that starts, `extra` entries after the usual ones.
 
     `data` and `held_out` are each where they lie, and the shards that are there.
     """

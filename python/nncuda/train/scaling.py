@@ -29,7 +29,7 @@ class LossScalingState:
 class LossScaling:
     """Multiplies losses by a scale, so that small gradients do not vanish in f16; finds the largest that fits.
 
-    A step whose gradients overflow is skipped, and the scale backs off; after so many good steps it grows.
+    A step whose gradients overflow is skipped, and the scale backs off; after that many good steps it grows.
     (Micikevicius et al. 2018, section 3.2)
     """
 

@@ -130,7 +130,7 @@ class Trainer(DeviceBound):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], ctx: Context | None = None) -> Trainer:
-        """A trainer that goes on where `save_checkpoint`, or a run, left off: to the same bits.
+        """A trainer that continues where `save_checkpoint`, or a run, left off: to the same bits.
 
         Of a run the last checkpoint is taken. Without `ctx` it is on the CPU, on a context of its own. Raises
         FormatError for a folder that holds no checkpoint.
@@ -142,7 +142,7 @@ class Trainer(DeviceBound):
 
     @one_thread
     def save_checkpoint(self, folder: str | os.PathLike[str], tokenizer: Tokenizer | None = None) -> None:
-        """Writes model, moments, step and options, in one step, as a new folder, which `load` goes on from.
+        """Writes model, moments, step and options, in one step, as a new folder, which `load` continues from.
 
         It is a folder as `MoETransformer.save` writes it, too. Of the data it says what a run would: `step` batches
         were read. FileExistsError when the folder is there already.

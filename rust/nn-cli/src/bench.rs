@@ -114,7 +114,7 @@ fn train_speed(trainer: &mut Trainer, windows: &TokenWindows, steps: usize) -> R
     Ok((steps * config.batch_size * config.sequence_length) as f64 / began.elapsed().as_secs_f64())
 }
 
-/// Tokens a second of a sequence that goes on greedily.
+/// Tokens a second of a sequence that continues greedily.
 fn decode_speed(model: &MoETransformer, count: usize) -> Result<f64> {
     let prompt: Vec<i32> = PROMPT.collect();
     let mut tokens = generate(model, &prompt, WARM_TOKENS + count, &Sampling::default(), None)?;

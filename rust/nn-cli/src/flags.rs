@@ -215,7 +215,7 @@ impl ConfigFile {
         self.0.table(name)
     }
 
-    /// Refuses what is no option of its table.
+    /// Refuses what is not an option of its table.
     fn check_names(&self) -> Result<()> {
         let [model, train] = TABLES;
         let has = |options: &[OptionSpec], name: &str| options.iter().any(|spec| spec.name == name);

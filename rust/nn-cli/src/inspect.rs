@@ -141,7 +141,7 @@ fn for_people(content: &Table) -> String {
     text
 }
 
-/// A row for each value that is no group, with its path: "loss_scaling.scale".
+/// A row for each value that is not a group, with its path: "loss_scaling.scale".
 fn values(before: &str, table: &Table, rows: &mut Vec<Vec<String>>) {
     for (key, value) in table.iter() {
         match value {

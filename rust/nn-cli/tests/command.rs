@@ -79,7 +79,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// Starts a run whose lines go to a file, and waits until there are so many.
+/// Starts a run whose lines go to a file, and waits until there are that many.
 fn start_until(workshop: &Workshop, run: &str, steps: &str, lines: usize) -> Child {
     let path = workshop.path(&format!("{run}.jsonl"));
     let log = fs::File::create(&path).unwrap();

@@ -29,7 +29,7 @@ fn state(trainer: &Trainer) -> Vec<Vec<u32>> {
     state
 }
 
-/// The bits of what a step tells; of a loss that is no number, whether it is one.
+/// The bits of what a step tells; of a loss that is not a number, whether it is one.
 fn told(trainer: &mut Trainer, batch: &Batch) -> [u64; 6] {
     let result = trainer.train_step(batch).unwrap();
     let numbers = [result.loss(), result.aux_loss(), result.grad_norm(), result.learning_rate()];
@@ -128,7 +128,7 @@ fn a_captured_step_has_the_bits_of_its_calls() {
 
 #[test]
 fn an_overflow_is_skipped() {
-    // The scale falls until the gradients fit; then all goes on as if it had begun with that scale.
+    // The scale falls until the gradients fit; then all continues as if it had begun with that scale.
     let ctx = tiny::context();
     let mut first = trainer(&ctx, scaled(16_777_216.0), true);
     let (before, batch) = (state(&first), tiny::batch(5, 13, 1));
@@ -163,7 +163,7 @@ fn an_overflow_is_skipped() {
 
 #[test]
 fn an_exploding_input_is_skipped() {
-    // A token whose embedding is infinite in f16, but not in f32: its batch is skipped, others go on.
+    // A token whose embedding is infinite in f16, but not in f32: its batch is skipped, others continue.
     let ctx = tiny::context();
     let mut trainer = trainer(&ctx, options(Precision::F16), true);
     let mut batch = tiny::batch(5, 13, 1);

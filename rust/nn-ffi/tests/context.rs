@@ -60,7 +60,7 @@ fn an_error_has_status_function_and_the_librarys_sentence() -> Result<()> {
     };
     assert_eq!((status, function), (Status::OutOfRange, "cuda_embedding"));
     assert!(message.contains("ids[1] is 9"), "{message}");
-    // The context goes on.
+    // The context continues.
     kernels::embedding(&table, &context.tensor(&[0, 3, 1], &[3])?, &rows)?;
     context.synchronize()
 }
@@ -155,7 +155,7 @@ fn footprint() -> (usize, usize) {
 }
 
 /// Runs a test of this file in a process of its own, since others allocate and start threads in this one. True in that
-/// process, where the test is to go on.
+/// process, where the test is to continue.
 fn alone(test: &str) -> bool {
     const VARIABLE: &str = "NNCUDA_TEST_ALONE";
     if env::var_os(VARIABLE).is_some() {

@@ -11,7 +11,6 @@ from .case import FLOATS, case, stored
 ROUNDINGS = {
     "cross_entropy_forward": 6,  # x - max, exp, log, max +, - x
     "cross_entropy_backward": 5,
-    "weighted_mean": 3,
     "aux_loss_forward": 5,
     "aux_loss_backward": 4,
     "weighted_mean": 3,

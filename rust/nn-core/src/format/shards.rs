@@ -1,6 +1,6 @@
 //! Token shards: the encoded text that training reads, window by window.
 //!
-//! Layout, little-endian: a header of 64 bytes, then `count` token ids of `width` bytes each, nothing behind them.
+//! Layout, little-endian: a header of 64 bytes, then `count` token ids of `width` bytes each, nothing after them.
 //!
 //! ```text
 //! bytes  0..7    magic "NNTOKENS"
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Windows are read by position, so a shard may be larger than memory, and one that is cut short while it is in use gives
-//! an error where a mapped one would end the program. The file is opened anew for each read: a run over thousands of
+//! an error where a mapped one would end the program. The file is opened again for each read: a run over thousands of
 //! shards holds none of them open.
 
 use std::fs::File;

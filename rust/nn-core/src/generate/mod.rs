@@ -14,7 +14,7 @@ pub use sampling::{DecodingStrategy, Sampler};
 /// How the next token is chosen, and from which numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampling {
-    /// The rule; the likeliest token unless told otherwise.
+    /// The rule; the most likely token unless told otherwise.
     pub strategy: DecodingStrategy,
     /// The same seed gives the same tokens; sequence r of a batch uses seed + r, modulo 2^64.
     pub seed: i64,
@@ -115,13 +115,13 @@ impl BatchGeneration<'_> {
     }
 }
 
-/// How many tokens a model can write after a prompt of so many; 0 when the prompt alone is too long.
+/// How many tokens a model can write after a prompt of that many; 0 when the prompt alone is too long.
 pub fn room(model: &MoETransformer, prompt: usize) -> usize {
     // The last token written is not read again, so it needs no room.
     (model.config().extended_context + 1).saturating_sub(prompt)
 }
 
-/// Continues several prompts of any lengths at once; gives the next token of each, none behind its `end_id`.
+/// Continues several prompts of any lengths at once; gives the next token of each, none after its `end_id`.
 ///
 /// The calls of a token are captured as a graph once and replayed, unless `capture` is off: the tokens are the same.
 /// Ends when all sequences have ended, or after `max_new_tokens`. `Error::Value` when a prompt is empty or the model

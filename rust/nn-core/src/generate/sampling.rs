@@ -7,24 +7,24 @@ use crate::error::{Error, Result};
 /// How the next token is chosen from the logits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum DecodingStrategy {
-    /// The likeliest token.
+    /// The most likely token.
     #[default]
     Greedy,
     /// A draw from softmax(logits / temperature).
     Sample {
-        /// Divides the logits; 0 takes the likeliest token.
+        /// Divides the logits; 0 takes the most likely token.
         temperature: f32,
     },
-    /// A draw among the likeliest tokens.
+    /// A draw among the most likely tokens.
     TopK {
-        /// Divides the logits; 0 takes the likeliest token.
+        /// Divides the logits; 0 takes the most likely token.
         temperature: f32,
         /// Among how many, at least 1.
         k: i32,
     },
-    /// A draw among the shortest run of likeliest tokens that reaches a probability.
+    /// A draw among the shortest run of most likely tokens that reaches a probability.
     TopP {
-        /// Divides the logits; 0 takes the likeliest token.
+        /// Divides the logits; 0 takes the most likely token.
         temperature: f32,
         /// The probability, above 0 and at most 1.
         p: f32,
@@ -82,7 +82,7 @@ impl DecodingStrategy {
 }
 
 /// Draws tokens for a batch of sequences on the device, one draw after the other, which are counted there too: captured
-/// calls draw anew at each launch.
+/// calls draw again at each launch.
 #[derive(Debug)]
 pub struct Sampler {
     strategy: DecodingStrategy,

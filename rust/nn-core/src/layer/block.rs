@@ -36,7 +36,7 @@ pub struct BlockKept {
 #[derive(Debug)]
 enum Rest {
     Kept(Box<(Attended, MoEKept)>),
-    /// For a batch of so many sequences, with so many slots an expert.
+    /// For a batch of that many sequences, with that many slots an expert.
     Again {
         batch: usize,
         capacity: i64,

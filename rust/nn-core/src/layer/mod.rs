@@ -1,7 +1,7 @@
 //! Layers with a forward and a hand-written backward.
 //!
 //! A layer holds views of its weights and of their gradients (none: inference only). What a backward needs of its
-//! forward is a value that `forward_keeping` gives and `backward` takes, so that memory is let go as early as can be.
+//! forward is a value that `forward_keeping` gives and `backward` takes, so that memory is released as early as can be.
 //! The input is not part of it: the caller hands it in again, kept or recomputed.
 //!
 //! `backward` gives the gradient of the input; the gradients of weight matrices become `beta` times what they were plus
@@ -33,7 +33,7 @@ use nn_ffi::Tensor;
 
 use crate::error::{Error, Result};
 
-/// The sizes of a tensor that must have so many dimensions.
+/// The sizes of a tensor that must have that many dimensions.
 fn sizes<const N: usize>(what: &str, tensor: &Tensor) -> Result<[usize; N]> {
     tensor.shape().try_into().map_err(|_| {
         let shape = tensor.shape();

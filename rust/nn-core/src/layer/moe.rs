@@ -11,7 +11,7 @@ use crate::error::Result;
 pub struct Routing {
     /// f32 `[tokens, k]`, the weight of each choice.
     pub weights: Tensor,
-    /// i32 `[tokens, k]`, the experts chosen, likeliest first.
+    /// i32 `[tokens, k]`, the experts chosen, most likely first.
     pub indices: Tensor,
     /// f32 `[tokens, experts]`, all probabilities.
     pub probs: Tensor,
@@ -25,7 +25,7 @@ pub struct Routing {
     pub row_slot: Tensor,
 }
 
-/// Softmax over the experts, the k likeliest, and the plan of which row each slot takes.
+/// Softmax over the experts, the k most likely, and the plan of which row each slot takes.
 ///
 /// The load-balancing loss is alpha * sum over experts of f * P. (Fedus, Zoph, Shazeer 2021, eq. 4-6)
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl SwiGLU {
 pub struct ExpertUse {
     /// Slots that chose each expert, i32 `[experts]`.
     pub counts: Tensor,
-    /// Experts of each token, likeliest first, i32 `[tokens, experts_per_token]`.
+    /// Experts of each token, most likely first, i32 `[tokens, experts_per_token]`.
     pub choices: Tensor,
 }
 

@@ -79,7 +79,7 @@ impl ParameterArena {
         Ok(kernels::cast(&exact.data, &self.data)?)
     }
 
-    /// The tensors of an arena of f32 as they are written to a file, each name behind `prefix`.
+    /// The tensors of an arena of f32 as they are written to a file, each name after `prefix`.
     pub fn sources(&self, prefix: &str) -> Vec<Source<'_>> {
         let source = |spec: &ParameterSpec| {
             let (offset, size) = (spec.offset, spec.size());

@@ -207,7 +207,7 @@ impl MixtralWeights {
         &self.files
     }
 
-    /// `Error::Value` when a weight is no floating-point number.
+    /// `Error::Value` when a weight is not a floating-point number.
     pub fn check_dtypes(&self) -> Result<()> {
         for name in &self.names {
             let dtype = self.files.get(&self.origins[name].tensor).map(|entry| entry.dtype);

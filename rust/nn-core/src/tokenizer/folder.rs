@@ -27,7 +27,7 @@ impl Tokenizer {
             ("unk_token", name(self.unknown)),
             ("pad_token", name_or_none(self.pad)),
             // transformers 4 puts a space before every text unless told otherwise, whatever the model's file says;
-            // "legacy" has it begin anew behind a control token, as SentencePiece does.
+            // "legacy" has it begin again after a control token, as SentencePiece does.
             ("add_prefix_space", self.puts_first_space.into()),
             ("legacy", true.into()),
             ("clean_up_tokenization_spaces", false.into()),

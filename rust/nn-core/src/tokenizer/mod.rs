@@ -143,7 +143,7 @@ impl Tokenizer {
         id(self.ordinary)
     }
 
-    /// Ids of a text, behind the begin id when asked for and when there is one.
+    /// Ids of a text, after the begin id when asked for and when there is one.
     pub fn encode(&self, text: &str, begin: bool) -> Vec<i32> {
         let text = self.normalizer.normalize(text.as_bytes());
         let cuts = match &self.cutter {

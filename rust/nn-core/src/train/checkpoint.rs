@@ -1,4 +1,4 @@
-//! Checkpoints: folders that transformers opens as a Mixtral and from which training goes on, bit for bit.
+//! Checkpoints: folders that transformers opens as a Mixtral and from which training continues, bit for bit.
 //!
 //! ```text
 //! RUN/checkpoints/step-00000300/
@@ -40,7 +40,7 @@ const VERSION: i128 = 1;
 const SECONDS: Bounds = ("seconds", 0.0, 1e12, "a number, from 0 to 1e+12");
 const HELD_OUT_LOSS: Bounds = ("held_out_loss", -1.0, 1e38, "a number, from -1 to 1e+38");
 
-/// What a run needs beside weights and moments to go on.
+/// What a run needs beside weights and moments to continue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingState {
     /// Steps done, those that were skipped included.

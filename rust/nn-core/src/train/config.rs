@@ -193,7 +193,7 @@ impl TrainConfig {
         (whole(warmup), whole(total), self.learning_rate as f32, lowest as f32)
     }
 
-    /// `Error::Value` when the steps end before the warm-up does. Runs from when that was allowed still go on.
+    /// `Error::Value` when the steps end before the warm-up does. Runs from when that was allowed still continue.
     pub fn check_schedule(&self) -> Result<()> {
         let ((warmup, _), steps, usual) = (self.schedule_steps(), self.steps, usual_warmup(self.steps));
         if warmup < steps {
@@ -216,7 +216,7 @@ fn usual_warmup(steps: usize) -> usize {
     (steps / 20).clamp(1, 2000).min(steps.saturating_sub(1))
 }
 
-/// What the presets of models are trained with, where it is not the default. `Error::Value` for what is no preset.
+/// What the presets of models are trained with, where it is not the default. `Error::Value` for what is not a preset.
 pub fn preset(name: &str) -> Result<Table> {
     let of = |steps: usize, learning_rate: f64| {
         Table::from([("steps", steps.into()), ("learning_rate", learning_rate.into())])

@@ -16,7 +16,7 @@ pub fn read_metrics(path: &Path) -> Result<Vec<Table>> {
         .collect()
 }
 
-/// Takes the records behind `step` out of a file of them, and what stands behind a line that a kill cut off; the other
+/// Takes the records after `step` out of a file of them, and what stands after a line that a kill cut off; the other
 /// lines stay as they are.
 fn drop_records(path: &Path, step: usize) -> Result<()> {
     atomic::write_file_with(path, |file| {
@@ -46,7 +46,7 @@ pub struct MetricsLog {
 }
 
 impl MetricsLog {
-    /// Opens the log of a run that goes on behind `step`: what an earlier process wrote beyond it is dropped, since
+    /// Opens the log of a run that continues after `step`: what an earlier process wrote beyond it is dropped, since
     /// those steps will come again.
     pub fn open(folder: &Path, step: usize) -> Result<Self> {
         let path = folder.join("metrics.jsonl");
@@ -64,7 +64,7 @@ impl MetricsLog {
     }
 }
 
-/// A number rounded to so many decimals, to nearest and, between two, to even.
+/// A number rounded to that many decimals, to nearest and, between two, to even.
 pub(crate) fn rounded(number: f64, decimals: usize) -> f64 {
     format!("{number:.decimals$}").parse().unwrap_or(number)
 }

@@ -46,7 +46,7 @@ pub struct UpdateOptions {
 /// A model that computes in 16 bits does it on a rounded copy of the parameters, which every update writes. With loss
 /// scaling the caller's gradients are those of the losses times [`Optimizer::loss_scale`]; a step whose gradients
 /// overflow is skipped: parameters, moments and the schedule stay as they are. (Micikevicius et al. 2018, section 3)
-/// Without loss scaling such a step ends the training: neither it nor any step behind it updates anything.
+/// Without loss scaling such a step ends the training: neither it nor any step after it updates anything.
 #[derive(Debug)]
 pub struct Optimizer {
     context: Context,
@@ -227,7 +227,7 @@ impl Optimizer {
     /// `shape` is that of the batch. Steps of one shape must make the same calls on memory that stays: what differs from
     /// step to step is written into it before. From the third step of a shape on, `forward_backward` is not run but
     /// replayed, which the result tells. Another shape starts afresh. Calls that cannot be captured are made one by one,
-    /// by this step and all behind it.
+    /// by this step and all after it.
     ///
     /// # Errors
     ///
@@ -258,7 +258,7 @@ impl Optimizer {
         run
     }
 
-    /// Why a step of this shape ran call by call behind steps of another, `None` when it was replayed.
+    /// Why a step of this shape ran call by call after steps of another, `None` when it was replayed.
     fn reason(&self, shape: &[usize], replay: &Replay, captured_for: Option<&[usize]>) -> Option<String> {
         if replay.is_captured() {
             return None;
@@ -286,7 +286,7 @@ impl Optimizer {
         self.replay.as_ref().is_some_and(|(known, replay)| known == shape && replay.is_captured())
     }
 
-    /// Lets go of the captured step, and of the memory that is its own. The next step runs call by call.
+    /// Releases the captured step and its memory. The next step runs call by call.
     pub fn release_captured(&mut self) {
         self.replay = None;
     }

@@ -1,5 +1,5 @@
 //! What becomes of a step whose gradients are not finite: dynamic loss scaling, which training in f16 needs, skips it and
-//! goes on; without it nothing is updated from there on. All of it happens on the device, and nothing is read back.
+//! continues; without it nothing is updated from there on. All of it happens on the device, and nothing is read back.
 
 use nn_ffi::{Context, DType, Result, Tensor, kernels};
 
@@ -8,7 +8,7 @@ use nn_ffi::{Context, DType, Result, Tensor, kernels};
 pub struct LossScalingOptions {
     /// The scale to begin with, 2^-24 to 2^24.
     pub scale: f64,
-    /// Factor of the scale after so many good steps, at least 1.
+    /// Factor of the scale after that many good steps, at least 1.
     pub growth: f32,
     /// Factor of the scale after a step whose gradients overflow, above 0, at most 1.
     pub backoff: f32,
@@ -29,7 +29,7 @@ pub struct LossScalingState {
 
 /// Multiplies losses by a scale, so that small gradients do not vanish in f16; finds the largest that fits.
 ///
-/// A step whose gradients overflow is skipped, and the scale backs off; after so many good steps it grows.
+/// A step whose gradients overflow is skipped, and the scale backs off; after that many good steps it grows.
 /// (Micikevicius et al. 2018, section 3.2)
 #[derive(Debug)]
 pub(super) struct LossScaling {

@@ -185,7 +185,7 @@ impl SafetensorsFile {
 
     /// The elements `start .. start + count` of a tensor, as f32.
     ///
-    /// `Error::Format` when there is no such tensor, it is no floating-point one, or the file has become shorter.
+    /// `Error::Format` when there is no such tensor, it is not a floating-point one, or the file has become shorter.
     pub fn read_f32(&self, name: &str, start: usize, count: usize) -> Result<Vec<f32>> {
         let missing = || Error::format(&self.path, format!("holds no such part of a tensor {}", quoted(name)));
         let entry = self.entries.get(name).ok_or_else(missing)?;
@@ -345,7 +345,7 @@ mod tests {
         }
     }
 
-    /// A header of so many tensors of one byte.
+    /// A header of that many tensors of one byte.
     fn described(count: usize) -> String {
         let entries: Vec<String> = (0..count)
             .map(|at| format!(r#""{at}":{{"dtype":"U8","shape":[1],"data_offsets":[{at},{}]}}"#, at + 1))

@@ -34,7 +34,7 @@ impl MoETransformer {
     /// the next is made, and gives the first element that is not finite.
     ///
     /// What attention gives is looked at before the stream is added to it; of the mixture of experts, whose last call
-    /// adds it, the stream behind the block.
+    /// adds it, the stream after the block.
     pub(crate) fn find_bad_output(&self, ids: &Tensor) -> Result<Option<BadOutput>> {
         let (ids, batch, length) = flat(ids)?;
         let capacity = self.config.capacity(batch * length);
