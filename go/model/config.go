@@ -118,8 +118,8 @@ func Preset(name string) (Config, error) {
 
 // Assign sets options by name, as files and flags give them. Unknown names and wrong types are errors; ranges are
 // checked by Validate.
-func (c *Config) Assign(values options.Values) error {
-	return options.Assign(c, fields, values, "model", formats.Shown)
+func (c *Config) Assign(values *formats.Object) error {
+	return options.Assign(c, fields, values, "model")
 }
 
 // Object gives all options by name.
@@ -135,10 +135,10 @@ func (c Config) Object() *formats.Object {
 func (c Config) Validate() error {
 	for _, field := range fields {
 		if count, ok := field.Get(&c).(int64); ok && (count < 1 || count > formats.MaxCount) {
-			return field.Wrong(formats.Shown(count))
+			return field.Wrong(count)
 		}
 	}
-	if err := bounds.Check(&c, fields, formats.Shown); err != nil {
+	if err := bounds.Check(&c, fields); err != nil {
 		return err
 	}
 	most, group := min(c.NumExperts, 64), fmt.Sprintf("a divisor of num_heads (%d)", c.NumHeads)

@@ -166,8 +166,8 @@ func DefaultConfig() Config {
 
 // Assign sets options by name, as files and flags give them. Unknown names and wrong types are errors; ranges are
 // checked by Validate.
-func (c *Config) Assign(values options.Values) error {
-	return options.Assign(c, fields, values, "training", formats.Shown)
+func (c *Config) Assign(values *formats.Object) error {
+	return options.Assign(c, fields, values, "training")
 }
 
 // Object gives all options by name, but those that were added later and are at their defaults; of UsualWarmup the steps.
@@ -222,10 +222,10 @@ func (c Config) Validate() error {
 	}
 	for _, field := range fields {
 		if held, checked := holds[field.Name]; checked && !held {
-			return field.Wrong(formats.Shown(field.Get(&c)))
+			return field.Wrong(field.Get(&c))
 		}
 	}
-	if err := bounds.Check(&c, fields, formats.Shown); err != nil {
+	if err := bounds.Check(&c, fields); err != nil {
 		return err
 	}
 	if c.RecomputeExperts && c.ActivationCheckpointing == 1 {

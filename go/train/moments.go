@@ -30,18 +30,6 @@ func MomentsKinds() []MomentsKind { return []MomentsKind{MomentsF32, MomentsBF16
 // momentBlock is the parameters that share a scale, as in bindings.h.
 const momentBlock = 256
 
-// Bytes are those of each piece of memory that the moments of that many parameters take.
-func (k MomentsKind) Bytes(count int) []int {
-	switch k {
-	case MomentsF8:
-		scales := 4 * blocksOf(count)
-		return []int{count, scales, count, scales}
-	case MomentsBF16:
-		return []int{2 * count, 2 * count}
-	}
-	return []int{4 * count, 4 * count}
-}
-
 func blocksOf(count int) int { return (count + momentBlock - 1) / momentBlock }
 
 // Moments are both moments of all parameters: arenas, or tensors of codes and of scales.

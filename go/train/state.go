@@ -178,7 +178,7 @@ var stateBounds = options.Bounds{
 
 // number gives a number that is within its bounds.
 func number(values *formats.Object, name string) (float64, error) {
-	return stateBounds.Number(name, name, values.Get(name), formats.Shown)
+	return stateBounds.Number(name, name, values.Get(name))
 }
 
 var stepFolder = regexp.MustCompile(`^step-(\d{8,})$`)

@@ -41,10 +41,9 @@ func (f *configFile) checkNames() error {
 			if hasField(table.fields, name) || (table.name == "model" && name == "preset") {
 				continue
 			}
-			shown := formats.Shown(name)
-			problem := options.Unknown(kind, name, shown, table.fields).Error()
+			problem := options.Unknown(kind, name, table.fields).Error()
 			if hasField(other.fields, name) {
-				problem = fmt.Sprintf("there is no %s option %s; it belongs under [%s]", kind, shown, other.name)
+				problem = fmt.Sprintf("there is no %s option %s; it belongs under [%s]", kind, formats.Shown(name), other.name)
 			}
 			return f.wrong(problem, table.name, name)
 		}

@@ -167,7 +167,9 @@ func (f *planFlags) run(out io.Writer) error {
 	return found.show(out)
 }
 
-func (f *planFlags) planInference(found *planned, options train.Config, machine cuda.Machine, capacity int) (err error) {
+func (f *planFlags) planInference(
+	found *planned, options train.Config, machine cuda.Machine, capacity int,
+) (err error) {
 	prompt := f.prompt
 	if prompt == 0 {
 		prompt = capacity

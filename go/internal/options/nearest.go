@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/nncuda/nncuda/go/formats"
 )
 
 // No name of ours has as many characters.
@@ -32,9 +34,8 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// Unknown is what to say of an option that there is not; `what` is "model" or "training", `shown` the name in the
-// notation of messages.
-func Unknown(what, name, shown string, fields []Field) error {
+// Unknown is what to say of an option that there is not; `what` is "model" or "training".
+func Unknown(what, name string, fields []Field) error {
 	known := make([]string, len(fields))
 	for at, field := range fields {
 		known[at] = field.Name
@@ -43,7 +44,7 @@ func Unknown(what, name, shown string, fields []Field) error {
 	if near := Nearest(name, known); near != "" {
 		rest = fmt.Sprintf("did you mean %s?", near)
 	}
-	return fmt.Errorf("there is no %s option %s; %s", what, shown, rest)
+	return fmt.Errorf("there is no %s option %s; %s", what, formats.Shown(name), rest)
 }
 
 // changes counts the letters that must be put in, left out, replaced, or exchanged with the next (Damerau 1964, each

@@ -13,13 +13,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-)
 
-// Values is what options are read from: a JSON object or a TOML table.
-type Values interface {
-	Names() []string
-	Get(name string) any
-}
+	"github.com/nncuda/nncuda/go/formats"
+)
 
 // Words are an option's name, what its value must be, for messages, and what it does, for the help.
 type Words [3]string
@@ -82,49 +78,48 @@ func (f Field) Get(target any) any {
 	}
 }
 
-// Wrong is the error of a value that breaks the field's rule; `shown` is the value in the notation of messages.
-func (f Field) Wrong(shown string) error {
-	return fmt.Errorf("%s is %s; it must be %s", f.Name, shown, f.Rule)
+// Wrong is the error of a value that breaks the field's rule.
+func (f Field) Wrong(value any) error {
+	return fmt.Errorf("%s is %s; it must be %s", f.Name, formats.Shown(value), f.Rule)
 }
 
 // Bounds are the least and the largest value of numbers by the names of their options.
 type Bounds map[string][2]float64
 
-// Check says which number of *target is outside its bounds; none is within them. `show` writes a value as messages show
-// it.
-func (b Bounds) Check(target any, fields []Field, show func(any) string) error {
+// Check says which number of *target is outside its bounds; none is within them.
+func (b Bounds) Check(target any, fields []Field) error {
 	for _, field := range fields {
 		number, ok := field.Get(target).(float64)
 		if bounds := b[field.Name]; ok && !(bounds[0] <= number && number <= bounds[1]) {
-			return field.Wrong(show(number))
+			return field.Wrong(number)
 		}
 	}
 	return nil
 }
 
 // Number is a value of a file that must be a number within the bounds of an option; `name` is what the file calls it.
-func (b Bounds) Number(option, name string, value any, show func(any) string) (float64, error) {
+func (b Bounds) Number(option, name string, value any) (float64, error) {
 	number, ok := value.(float64)
 	if whole, isWhole := value.(int64); isWhole {
 		number, ok = float64(whole), true
 	}
 	least, most := b[option][0], b[option][1]
 	if !ok || !(least <= number && number <= most) {
-		return 0, fmt.Errorf("%s is %s; it must be a number, from %.6g to %.6g", name, show(value), least, most)
+		return 0, fmt.Errorf("%s is %s; it must be a number, from %.6g to %.6g", name, formats.Shown(value), least, most)
 	}
 	return number, nil
 }
 
 // Assign sets fields of *target from values by name, checking their types; ranges are for the struct to check. `what`
-// names the options in the error of an unknown name: "model", "training". `show` writes a value as messages show it.
-func Assign[T any](target *T, fields []Field, values Values, what string, show func(any) string) error {
+// names the options in the error of an unknown name: "model", "training".
+func Assign[T any](target *T, fields []Field, values *formats.Object, what string) error {
 	for _, name := range values.Names() {
 		at := slices.IndexFunc(fields, func(field Field) bool { return field.Name == name })
 		if at < 0 {
-			return Unknown(what, name, show(name), fields)
+			return Unknown(what, name, fields)
 		}
 		if !fields[at].set(target, values.Get(name)) {
-			return fields[at].Wrong(show(values.Get(name)))
+			return fields[at].Wrong(values.Get(name))
 		}
 	}
 	return nil
