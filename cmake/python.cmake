@@ -12,7 +12,8 @@ install(DIRECTORY tests/golden/ DESTINATION nncuda/golden/fixtures COMPONENT pyt
         FILES_MATCHING PATTERN "*.safetensors" PATTERN "cases" EXCLUDE PATTERN "__pycache__" EXCLUDE)
 # What `nncuda doctor` says of the GPU engine's kernels: on which GPUs they were verified, and the hashes of the sources
 # that this library is built from, made as python/nncuda/golden/verified.py makes them.
-file(GLOB nn_kernel_files RELATIVE ${CMAKE_SOURCE_DIR}/cuda/kernels CONFIGURE_DEPENDS cuda/kernels/*.cu cuda/kernels/*.cuh)
+file(GLOB nn_kernel_files RELATIVE ${CMAKE_SOURCE_DIR}/cuda/kernels CONFIGURE_DEPENDS
+     cuda/kernels/*.cu cuda/kernels/*.cuh cuda/kernels/*_workspace.h)
 list(SORT nn_kernel_files)
 file(GLOB nn_families RELATIVE ${CMAKE_SOURCE_DIR}/cuda/abi/generated cuda/abi/generated/*.h)
 list(TRANSFORM nn_families REPLACE "\\.h$" "")

@@ -213,7 +213,7 @@ static int32_t paged_attention(nncuda_ctx *ctx, const nn_attention_decode_paged_
   }
   f.workspace_size = round_up(page_space_size(largest, a->head_dim), 16);
   f.part_size = round_up(page_part_size(largest, a->head_dim), 16);
-  if (by_pages(&f, nn_threads(ctx))) {
+  if (by_pages(&f, nn_workspace_of(ctx)->machine->threads)) {
     nn_parallel(ctx, f.pages * a->kv_heads, page_task, &f);
     nn_parallel(ctx, f.count * a->kv_heads, merge_task, &f);
   } else {

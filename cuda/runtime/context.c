@@ -71,20 +71,7 @@ const char *nncuda_last_error(nncuda_ctx *ctx) {
   return __atomic_load_n(&ctx->busy, __ATOMIC_ACQUIRE) ? "another thread is inside a call on this context" : ctx->error;
 }
 
-void *nn_scratch(nncuda_ctx *ctx, size_t bytes) {
-  void *memory = nn_arena_take(&ctx->arena, bytes);
-  if (memory == NULL) {
-    int64_t free_bytes = 0, total_bytes = 0;
-    ctx->engine->memory_info(ctx, &free_bytes, &total_bytes);
-    nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for %zu bytes of scratch; of %lld bytes in all %lld are free",
-            bytes, (long long)total_bytes, (long long)free_bytes);
-  }
-  return memory;
-}
-
 nn_workspace *nn_workspace_of(nncuda_ctx *ctx) { return &ctx->workspace; }
-
-int32_t nn_threads(nncuda_ctx *ctx) { return ctx->machine.threads; }
 
 static int32_t make(const nn_engine *engine, int32_t index, const nn_machine *machine, nncuda_ctx **ctx) {
   nncuda_ctx *made = calloc(1, sizeof *made);
@@ -349,6 +336,7 @@ static int32_t set_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t value) 
   case NNCUDA_CTX_BYTES_ARENA:
   case NNCUDA_CTX_MEASURING:
   case NNCUDA_CTX_MULTIPROCESSORS:
+  case NNCUDA_CTX_BYTES_HELD:
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d, which is read-only", attribute);
   default:
     return fail_attribute(ctx, attribute);

@@ -49,29 +49,32 @@ static void float_control_leave(uint64_t old) {
 #endif
 }
 
-/* Finds the size of the call's workspace, and memory for it. */
-static int32_t take_workspace(nncuda_ctx *ctx, const nn_record *record) {
-  nn_workspace *workspace = &ctx->workspace;
-  const nn_layout layout = ctx->layout[record->op];
-  *workspace = (nn_workspace){.machine = &ctx->machine, .alignment = ctx->engine->memory.alignment};
-  if (layout == NULL) {
-    return NNCUDA_SUCCESS;
+size_t nn_workspace_bytes(nncuda_ctx *ctx, const nn_record *record) {
+  ctx->workspace =
+      (nn_workspace){.machine = &ctx->machine, .capacity = SIZE_MAX, .alignment = ctx->engine->memory.alignment};
+  if (ctx->layout[record->op] != NULL) {
+    ctx->layout[record->op](record->args, &ctx->workspace);
   }
-  workspace->capacity = SIZE_MAX;
-  layout(record->args, workspace);
-  workspace->capacity = workspace->used;
-  workspace->used = 0;
-  if (workspace->capacity != 0) {
-    workspace->memory = nn_scratch(ctx, workspace->capacity);
-    if (workspace->memory == NULL) {
-      return NNCUDA_ERROR_OUT_OF_MEMORY;
-    }
+  return ctx->workspace.used;
+}
+
+int32_t nn_workspace_take(nncuda_ctx *ctx, size_t bytes) {
+  void *memory = bytes == 0 ? NULL : nn_arena_take(&ctx->arena, bytes);
+  if (memory == NULL && bytes != 0) {
+    int64_t free_bytes = 0, total_bytes = 0;
+    ctx->engine->memory_info(ctx, &free_bytes, &total_bytes);
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY,
+                   "no memory for a workspace of %zu bytes; of %lld bytes in all %lld are free", bytes,
+                   (long long)total_bytes, (long long)free_bytes);
   }
+  ctx->workspace.memory = memory;
+  ctx->workspace.used = 0;
+  ctx->workspace.capacity = bytes;
   return NNCUDA_SUCCESS;
 }
 
 int32_t nn_run_kernel(nncuda_ctx *ctx, const nn_record *record) {
-  const int32_t status = take_workspace(ctx, record);
+  const int32_t status = nn_workspace_take(ctx, nn_workspace_bytes(ctx, record));
   return status != NNCUDA_SUCCESS ? status : ctx->kernel[record->op](ctx, record->args);
 }
 
@@ -84,7 +87,6 @@ int32_t nn_run(nncuda_ctx *ctx, const nn_record *record) {
     nn_profile_add(ctx, record, begin, ctx->engine->stamp(ctx));
   }
   nn_ctx_update_peak(ctx);
-  nn_arena_reset(&ctx->arena);
   if (ctx->trace.running) {
     nn_trace_add(ctx, record, status);
   }

@@ -23,8 +23,10 @@ int32_t nn_dispatch(nncuda_ctx *ctx, const nn_record *record);
 /* Runs it: kernel, profile, trace. */
 int32_t nn_run(nncuda_ctx *ctx, const nn_record *record);
 
-/* The kernel alone, with its workspace. */
+/* The kernel alone, with its workspace: its bytes, and memory for so many. */
 int32_t nn_run_kernel(nncuda_ctx *ctx, const nn_record *record);
+size_t nn_workspace_bytes(nncuda_ctx *ctx, const nn_record *record);
+int32_t nn_workspace_take(nncuda_ctx *ctx, size_t bytes);
 
 /* graph.c */
 int32_t nn_graph_append(nncuda_ctx *ctx, const nn_record *record);

@@ -1,5 +1,5 @@
 /*
- * What an engine gives (a table of kernels) and what its kernels get from the context (threads, scratch, errors).
+ * What an engine gives (a table of kernels) and what its kernels get from the context (threads, workspace, errors).
  * Kernels see this header and their family's arguments, abi/<family>.h, nothing else of the runtime.
  */
 #ifndef NN_RUNTIME_ENGINE_H
@@ -8,6 +8,7 @@
 #include "interface.h"
 #include "numbers/sizes.h"
 #include "ops.h" /* NN_OPS(X) lists every cuda_<kernel> */
+#include "poison.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -49,12 +50,17 @@ typedef void (*nn_layout)(const void *args, nn_workspace *workspace);
 
 /* The next piece. Null while the size is being found. */
 NN_PLAIN static inline void *nn_take(nn_workspace *workspace, size_t bytes) {
-  const size_t most = SIZE_MAX / 2, gap = workspace->alignment - 1;
+  const size_t most = SIZE_MAX / 2, grain = workspace->alignment;
   void *const piece = workspace->memory == NULL ? NULL : workspace->memory + workspace->used;
-  /* No memory holds `most` bytes: sums that would wrap stop there. */
-  workspace->used = bytes > most - gap - workspace->used ? most - gap : workspace->used + ((bytes + gap) & ~gap);
+  /* No memory holds `most` bytes: sums that would wrap stop there. The sanitizer sees a gap behind each piece. */
+  size_t step = bytes < most ? (bytes + grain - 1) & ~(grain - 1) : most;
+  step += NN_ADDRESS_SANITIZER ? grain : 0;
+  workspace->used = step < most - workspace->used ? workspace->used + step : most;
   if (workspace->used > workspace->capacity) {
     __builtin_trap(); /* more than the kernel stated */
+  }
+  if (piece != NULL) {
+    nn_unpoison(piece, bytes);
   }
   return piece;
 }
@@ -65,15 +71,7 @@ nn_workspace *nn_workspace_of(nncuda_ctx *ctx);
 /* Sets the context's last error and returns `status`, so that a kernel can `return nn_fail(...)`. */
 int32_t nn_fail(nncuda_ctx *ctx, int32_t status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Scratch memory, 64-byte aligned, uninitialised, valid until the running kernel returns. Null when there is no memory
- * left; the error is set already: `return NNCUDA_ERROR_OUT_OF_MEMORY`. Only the thread that runs the kernel may call
- * it. */
-void *nn_scratch(nncuda_ctx *ctx, size_t bytes);
-
-/* Threads that nn_parallel may use, so that scratch can be cut per worker. Must not decide how sums are cut. */
-int32_t nn_threads(nncuda_ctx *ctx);
-
-/* Runs task(arg, i, worker) for i in 0 .. tasks-1, on any worker (0 .. nn_threads-1) and in any order, and returns when
+/* Runs task(arg, i, worker) for i in 0 .. tasks-1, on any worker (0 .. threads-1) and in any order, and returns when
  * all are done. What a task computes may depend on i alone. */
 typedef void (*nn_task)(void *arg, int64_t i, int32_t worker);
 void nn_parallel(nncuda_ctx *ctx, int64_t tasks, nn_task task, void *arg);

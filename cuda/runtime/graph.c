@@ -15,7 +15,7 @@ struct nncuda_graph {
   node *first, *last;
   int64_t nodes;
   void *executable; /* what the device replays by itself, or null */
-  nn_arena arena;   /* the scratch memory that it uses */
+  nn_arena arena;   /* the workspaces of its calls */
 };
 
 int32_t nn_graph_append(nncuda_ctx *ctx, const nn_record *record) {
@@ -65,7 +65,7 @@ static int32_t begin(nncuda_ctx *ctx) {
   if (made == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for a graph");
   }
-  made->arena = (nn_arena){.ctx = ctx, .source = &ctx->engine->memory, .lasting = 1};
+  made->arena = (nn_arena){.ctx = ctx, .source = &ctx->engine->memory};
   /* Already here, so that the end of a capture needs no memory: refused there, the context would go on capturing. */
   const int32_t status = nn_handle_add(ctx, made, NN_HANDLE_GRAPH);
   if (status != NNCUDA_SUCCESS) {
@@ -86,32 +86,39 @@ static int32_t run_nodes(nncuda_ctx *ctx, const nncuda_graph *graph, int32_t (*r
   return status;
 }
 
-/* Only the kernel: it is noted by the device. */
-static int32_t note(nncuda_ctx *ctx, const nn_record *record) {
-  const int32_t status = nn_run_kernel(ctx, record);
-  nn_arena_reset(&ctx->arena);
-  return status;
-}
-
-/* Lets the device note the calls, with scratch memory that stays the graph's. */
-static int32_t instantiate(nncuda_ctx *ctx, nncuda_graph *graph) {
+/* Lets the device note the calls, each with the graph's own arena. */
+static int32_t note_nodes(nncuda_ctx *ctx, nncuda_graph *graph) {
   const nn_capture *capture = ctx->engine->capture;
-  if (capture == NULL || graph->nodes == 0) {
-    return NNCUDA_SUCCESS;
-  }
   int32_t status = capture->begin(ctx);
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
+  status = run_nodes(ctx, graph, nn_run_kernel);
+  const int32_t ended = capture->end(ctx, &graph->executable);
+  return status != NNCUDA_SUCCESS ? status : ended;
+}
+
+static int32_t instantiate(nncuda_ctx *ctx, nncuda_graph *graph) {
+  if (ctx->engine->capture == NULL || graph->nodes == 0) {
+    return NNCUDA_SUCCESS;
+  }
+  size_t most = 0;
+  for (const node *n = graph->first; n != NULL; n = n->next) {
+    const size_t bytes = nn_workspace_bytes(ctx, &n->record);
+    most = bytes > most ? bytes : most;
+  }
   const nn_arena own = ctx->arena;
   ctx->arena = graph->arena;
-  status = run_nodes(ctx, graph, note);
+  /* All at once: what calls were noted with must not be replaced later. */
+  int32_t status = nn_workspace_take(ctx, most);
+  if (status == NNCUDA_SUCCESS) {
+    status = note_nodes(ctx, graph);
+  }
   graph->arena = ctx->arena;
   ctx->arena = own;
   ctx->graph_bytes += graph->arena.capacity;
   nn_ctx_update_peak(ctx);
-  const int32_t ended = capture->end(ctx, &graph->executable);
-  return status != NNCUDA_SUCCESS ? status : ended;
+  return status;
 }
 
 static int32_t end(nncuda_ctx *ctx, nncuda_graph **graph) {

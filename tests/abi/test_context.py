@@ -87,7 +87,7 @@ def test_attributes(context):
     for allowed in (-1, 2):
         context.fails(C.ERROR_INVALID_VALUE, "CTX_TF32", "nncuda_ctx_set", C.CTX_TF32, allowed)
     value = ctypes.c_int64()
-    for attribute in (-1, 11, 1000):
+    for attribute in (-1, 12, 1000):
         context.fails(C.ERROR_INVALID_VALUE, "attribute", "nncuda_ctx_get", attribute, ctypes.byref(value))
         context.fails(C.ERROR_INVALID_VALUE, "attribute", "nncuda_ctx_set", attribute, 0)
     context.fails(C.ERROR_NULL_POINTER, "value", "nncuda_ctx_get", C.CTX_ISA, None)

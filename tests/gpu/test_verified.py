@@ -51,13 +51,15 @@ def test_a_familys_hash_follows_its_own_and_the_shared_sources(tmp_path: Path) -
         (tmp_path / name).touch()
     kernels = tmp_path / "cuda/kernels"
     kernels.mkdir()
-    for name in ("gemm.cu", "gemm_tile.cuh", "rope.cu", "kernel.cuh"):
+    for name in ("gemm.cu", "gemm_tile.cuh", "gemm_workspace.h", "rope.cu", "kernel.cuh"):
         (kernels / name).write_text(name)
     before = verified.source_hashes(tmp_path)
     assert set(before) == {"gemm", "rope"}
     (kernels / "gemm_tile.cuh").write_text("another tile")
     after = verified.source_hashes(tmp_path)
     assert after["gemm"] != before["gemm"] and after["rope"] == before["rope"]
+    (kernels / "gemm_workspace.h").write_text("another cut")
+    assert verified.source_hashes(tmp_path)["gemm"] != after["gemm"]
     (kernels / "kernel.cuh").write_text("another way to launch")
     assert verified.source_hashes(tmp_path)["rope"] != before["rope"]
 

@@ -37,9 +37,11 @@ class Verification:
 
 
 def source_hashes(root: Path = _ROOT) -> dict[str, str]:
-    """A hash of each family's sources: SHA-256 of the lines ``file:SHA-256`` of cuda/kernels/<family>*.cu[h] and of the
-    files there that belong to no family, in the order of their names. (cmake/python.cmake makes the same.)"""
-    files = sorted([*(root / "cuda/kernels").glob("*.cu"), *(root / "cuda/kernels").glob("*.cuh")])
+    """A hash of each family's sources: SHA-256 of the lines ``file:SHA-256`` of cuda/kernels/<family>*.cu[h],
+    <family>_workspace.h, and the files there that belong to no family, in the order of their names. (cmake/python.cmake
+    makes the same.)"""
+    patterns = ("*.cu", "*.cuh", "*_workspace.h")
+    files = sorted(file for pattern in patterns for file in (root / "cuda/kernels").glob(pattern))
     families = sorted(
         path.stem for path in (root / "cuda/abi/generated").glob("*.h") if (root / f"cuda/cpu/{path.stem}.c").exists()
     )
