@@ -72,7 +72,7 @@ def test_refused_plan(language: languages.Language, arguments: str) -> None:
 
 @pytest.mark.case("refusals: a run that cannot fit")
 def test_run_that_cannot_fit(workshop: Workshop, language: languages.Language, tmp_path: Path) -> None:
-    """Whatever the machine has free, this is more; the facts are the same but for that and for what each program needs."""
+    """Whatever the machine has free, this is more. The facts are the same but for bytes: each program needs its own."""
     flags = ["--hidden-size", 1024, "--ffn-size", 2_000_000, "--num-experts", 32, "--threads", 2]
     flags += ["--data", workshop.folder / "words.tokens"]
     said = [one.run("train", tmp_path / "run", *flags, code=4).stderr for one in (find("python"), language)]
