@@ -187,14 +187,10 @@ CASES = {
     "training.json has a key twice": Hostile(
         instead(STATE, written(b'{"a": {"step": 1, "step": 2}}')), INSPECT, ("training.json", "the key 'step' is twice")
     ),
-    "seconds of 400 digits": Hostile(
-        edit(STATE, seconds=10**400), INSPECT, ("training.json: seconds is ", "; it must be a number, from 0 to 1e+12")
-    ),
-    "a held-out loss of 400 digits": Hostile(
-        edit(STATE, held_out_loss=10**400), INSPECT, ("held_out_loss is ", "; it must be a number, from -1 to 1e+38")
-    ),
+    "seconds of 400 digits": Hostile(edit(STATE, seconds=10**400), INSPECT, ("training.json: ",)),
+    "a held-out loss of 400 digits": Hostile(edit(STATE, held_out_loss=10**400), INSPECT, ("training.json: ",)),
     "steps without end": Hostile(
-        edit(STATE, train__steps=2**70), RESUME, ("steps is 1180591620717411303424; it must be a whole number, from 1",)
+        edit(STATE, train__steps=2**70), RESUME, ("steps is 1", "; it must be a whole number, from 1")
     ),
     "steps for a while": Hostile(
         edit(STATE, train__steps=2**40), RESUME, ("steps is 1099511627776; it must be a whole",)
@@ -203,7 +199,7 @@ CASES = {
         edit(STATE, step=2**40), RESUME, ("step is 1099511627776; it must be a whole number",)
     ),
     "a number of 5000 digits": Hostile(
-        instead(STATE, written(b'{"step": ' + b"9" * 5000 + b"}")), INSPECT, ("is not JSON", "more than 4300 digits")
+        instead(STATE, written(b'{"step": ' + b"9" * 5000 + b"}")), INSPECT, ("is not JSON",)
     ),
     "a base near zero": Hostile(
         edit(CONFIG, rope_theta=5e-324), INSPECT, ("rope_theta is 5e-324; it must be a number, from 1 to 1e+12",)
@@ -212,7 +208,7 @@ CASES = {
         edit(CONFIG, rms_norm_eps=10.0), INSPECT, ("norm_eps is 10.0; it must be a number, from 0",)
     ),
     "an alpha beyond measure": Hostile(
-        edit(CONFIG, nncuda__ntk_alpha=1e300), INSPECT, ("ntk_alpha is 1e+300; it must be a number, from 1 to 1e+06",)
+        edit(CONFIG, nncuda__ntk_alpha=1e300), INSPECT, ("ntk_alpha is 1e", "; it must be a number, from 1 to 1e+06")
     ),
     "experts by the billion": Hostile(
         edit(CONFIG, num_local_experts=2**31 - 1), INSPECT, ("tensors; a model may have at most 65536",)

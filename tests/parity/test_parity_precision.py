@@ -201,11 +201,15 @@ STATES: dict[str, tuple[dict, str]] = {
     "of another precision": ({"train": {"precision": "bf16"}}, "has a loss_scaling; its precision is bf16"),
     "of one entry": (
         {"loss_scaling": {"scale": 1.0}},
+<<<<<<< HEAD
         "loss_scaling is {",
+=======
+        "loss_scaling is ",
+>>>>>>> refs/heads/rs
     ),
     "with a text": (
         {"loss_scaling": {"scale": "big", "good_steps": 0, "skipped": 0}},
-        "the scale of loss_scaling is 'big'; it must be a number, 2^-24 to 2^24",
+        "the scale of loss_scaling is ",
     ),
     "beyond the largest": (
         {"loss_scaling": {"scale": 2.0**25, "good_steps": 0, "skipped": 0}},
