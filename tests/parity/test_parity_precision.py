@@ -201,11 +201,7 @@ STATES: dict[str, tuple[dict, str]] = {
     "of another precision": ({"train": {"precision": "bf16"}}, "has a loss_scaling; its precision is bf16"),
     "of one entry": (
         {"loss_scaling": {"scale": 1.0}},
-<<<<<<< HEAD
         "loss_scaling is {",
-=======
-        "loss_scaling is ",
->>>>>>> refs/heads/rs
     ),
     "with a text": (
         {"loss_scaling": {"scale": "big", "good_steps": 0, "skipped": 0}},
