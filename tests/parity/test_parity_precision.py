@@ -201,7 +201,7 @@ STATES: dict[str, tuple[dict, str]] = {
     "of another precision": ({"train": {"precision": "bf16"}}, "has a loss_scaling; its precision is bf16"),
     "of one entry": (
         {"loss_scaling": {"scale": 1.0}},
-        "loss_scaling is ",
+        "loss_scaling is {",
     ),
     "with a text": (
         {"loss_scaling": {"scale": "big", "good_steps": 0, "skipped": 0}},

@@ -202,7 +202,7 @@ TOML = {
     ),
     "truth for a number": ("[train]\nsteps = true\n", ("steps is ", "a whole number, from 1 to 2147483647")),
     "rate that is no number": ("[train]\nlearning_rate = nan\n", ("learning_rate is ", "a number, from 0 to 1e+30")),
-    "rate without end": ("[train]\nlearning_rate = inf\n", ("learning_rate is inf", "a number, from 0 to 1e+30")),
+    "rate without end": ("[train]\nlearning_rate = inf\n", ("learning_rate is ", "a number, from 0 to 1e+30")),
     "rate below zero": ("[train]\nlearning_rate = -0.5\n", ("learning_rate is -0.5", "a number, from 0 to 1e+30")),
     "beta of one": ("[train]\nbeta2 = 1\n", ("beta2 is 1", "from 0 to 0.999999")),
     "share above one": ("[train]\nmin_rate_share = 1.5\n", ("min_rate_share is 1.5", "from 0 to 1")),
