@@ -22,7 +22,9 @@ def defaults(language: str, command: str) -> dict[str, str]:
     # An option's entry begins with its flag and what that takes, and its help with the table that it is in.
     found = {flag: re.search(rf" {flag} [^.]*?\[(?:model|train)\].*?\[default: ([^\]]+)\]", text) for flag in FLAGS}
     assert all(found.values()), [flag for flag, match in found.items() if match is None]
-    return {flag: match[1] for flag, match in found.items() if match}
+    # However a number is spelled.
+    small = re.compile(r"\b\d+e-\d+\b")
+    return {flag: small.sub(lambda e: str(float(e[0])), match[1]) for flag, match in found.items() if match}
 
 
 @pytest.mark.parametrize("language", languages.NAMES)
