@@ -46,9 +46,6 @@ def data() -> None:
     is_flag=True,
     help="Encode all of TEXT, although a shard of held-out text lies beside that of --out.",
 )
-@click.option(
-    "--include", multiple=True, default=["*"], show_default=True, help="Patterns of file names to take from folders."
-)
 @click.option("--force", is_flag=True, help="Replace the files of --out and --held-out if there are such.")
 def encode(
     text: tuple[Path, ...],
