@@ -23,7 +23,7 @@ from nncuda.formats.limits import FILE_TENSORS, JSON_BYTES, JSON_MARKS, LINE_BYT
 from nncuda.formats.tokenizer_folder import tokenizer_from_folder
 from nncuda.formats.tokenizer_json import JsonTokenizer
 from nncuda.models import MoETransformer
-from nncuda.report import read_run
+from nncuda.report import report_html
 from nncuda.train import Checkpoint, TrainConfig, Trainer, read_metrics
 from nncuda.train.checkpoint import TrainingState, read_training_state, save_checkpoint
 from nncuda.train.metrics import drop_records
@@ -98,7 +98,7 @@ def test_what_is_no_regular_file_is_not_passed_over(run: Path, kind: str, tmp_pa
             reader(model)
         (model / name).rmdir() if kind == "a folder" else (model / name).unlink()
         model.rmdir()
-    for name, reader in {"run.json": read_record, "metrics.jsonl": read_run}.items():
+    for name, reader in {"run.json": read_record, "metrics.jsonl": report_html}.items():
         (run / name).unlink()
         SPECIAL[kind](run / name)
         with pytest.raises(FormatError, match=rf"{name}: cannot be read: "):
