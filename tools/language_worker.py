@@ -17,7 +17,7 @@ import click
 
 from nncuda import kernels
 from nncuda.cli.options import build_configs, read_config
-from nncuda.context import Context
+from nncuda.device import Context
 from nncuda.infer import generate
 from nncuda.models import MoETransformer
 from nncuda.train import Trainer

@@ -28,11 +28,11 @@ OF_THE_ROOT = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.
 #: What Python programs use, by heading.
 PYTHON = {
     "Contexts, tensors, streams": [
-        "nncuda.context",
-        "nncuda.tensor",
-        "nncuda.streams",
-        "nncuda.graphs",
-        "nncuda.profiles",
+        "nncuda.device.context",
+        "nncuda.device.tensor",
+        "nncuda.device.streams",
+        "nncuda.device.graphs",
+        "nncuda.device.profiles",
     ],
     "Errors": ["nncuda.errors"],
     "Kernels": ["nncuda.kernels"],

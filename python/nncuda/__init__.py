@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .context import Context
+from .device import Context, Event, Graph, Profile, Stream, Tensor, Trace
 from .errors import (
     ArgumentError,
     DeviceError,
@@ -24,10 +24,6 @@ from .errors import (
     StateError,
     UnsupportedError,
 )
-from .graphs import Graph
-from .profiles import Profile, Trace
-from .streams import Event, Stream
-from .tensor import Tensor
 
 if TYPE_CHECKING:
     from . import kernels, layers, models, reference

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from . import __version__, context, errors, extras, kernels
+from . import __version__, errors, extras, kernels
 from .binding import exchange, header, library
+from .device import INSTRUCTION_SETS, Context
 from .golden import verified
 
 _GIB = 1 << 30
@@ -60,7 +61,7 @@ def examine() -> list[Finding]:
     findings.append(_gpu(loaded))
     findings.append(_verified(loaded))
     try:
-        with context.Context() as ctx:
+        with Context() as ctx:
             findings += [_engine(loaded, ctx), _threads(ctx), _memory(ctx), _arithmetic(ctx)]
     except (errors.Error, ImportError) as error:
         remedy = "report this with the full output of nncuda doctor"
@@ -147,7 +148,7 @@ def _verified(loaded: library.Library) -> Finding:
     return Finding("GPU kernels", verified.describe())
 
 
-def _engine(loaded: library.Library, ctx: context.Context) -> Finding:
+def _engine(loaded: library.Library, ctx: Context) -> Finding:
     value = f"{loaded.device_text(1, 0)}; instruction set {ctx.isa}"
     if ctx.isa == "baseline" and platform.machine() in ("x86_64", "AMD64"):
         return Finding(
@@ -159,7 +160,7 @@ def _engine(loaded: library.Library, ctx: context.Context) -> Finding:
     return Finding("CPU", value)
 
 
-def _threads(ctx: context.Context) -> Finding:
+def _threads(ctx: Context) -> Finding:
     cores = os.cpu_count() or 1
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
     quota = _quota()
@@ -183,7 +184,7 @@ def _quota(path: Path = Path("/sys/fs/cgroup/cpu.max")) -> float | None:
         return None
 
 
-def _memory(ctx: context.Context) -> Finding:
+def _memory(ctx: Context) -> Finding:
     free, total = ctx.memory_info()
     value = f"{free / _GIB:.1f} GiB free of {total / _GIB:.1f}"
     if free < _GIB:
@@ -191,7 +192,7 @@ def _memory(ctx: context.Context) -> Finding:
     return Finding("memory", value)
 
 
-def _arithmetic(ctx: context.Context) -> Finding:
+def _arithmetic(ctx: Context) -> Finding:
     """Products of small whole numbers, which are exact in every instruction set, on each that this processor has."""
     import numpy as np
 
@@ -200,7 +201,7 @@ def _arithmetic(ctx: context.Context) -> Finding:
     expected = (a @ b).astype(np.float32)
     widest = ctx.isa
     checked, wrong = [], []
-    for isa in context.INSTRUCTION_SETS[: context.INSTRUCTION_SETS.index(widest) + 1]:
+    for isa in INSTRUCTION_SETS[: INSTRUCTION_SETS.index(widest) + 1]:
         try:
             ctx.isa = isa
         except errors.Error:  # between the plainest and the widest one may be missing

@@ -1,9 +1,8 @@
 # Generated from bindings.h by `make generate`. Do not edit.
 from typing import Literal, overload
 
-from .context import Context
+from .device import Context, Tensor
 from .dtypes import DTypeLike, FloatLike
-from .tensor import Tensor
 
 __all__: list[str]
 

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias, Union
 
 import numpy as np
 
+from .device import Tensor
 from .errors import OutOfRangeError
-from .tensor import Tensor
 
 #: Ids of one sequence.
 Ids: TypeAlias = Union[Sequence[int], np.ndarray, Tensor]  # noqa: UP007

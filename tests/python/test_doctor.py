@@ -55,7 +55,7 @@ def test_problems_come_with_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     finding = doctor._exchange()
     assert "C++" in finding.problem and "g++" in finding.remedy and not finding.fatal
     monkeypatch.setattr(doctor, "_quota", lambda: 0.5)
-    with doctor.context.Context(threads=4) as ctx:
+    with doctor.Context(threads=4) as ctx:
         finding = doctor._threads(ctx)
     assert "0.5 cores" in finding.problem and "threads=1" in finding.remedy
     text = doctor.report([finding, doctor.Finding("x", "y")])

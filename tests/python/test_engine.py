@@ -11,7 +11,7 @@ import pytest
 from small_models import BITNET, TINY, llama_config, numbers, save_tiny, stored_model
 
 import nncuda
-from nncuda.context import INSTRUCTION_SETS
+from nncuda.device import INSTRUCTION_SETS
 from nncuda.formats import FormatError
 from nncuda.formats import ternary as ternary_files
 from nncuda.formats.block_formats import FORMATS

@@ -15,8 +15,8 @@ from small_models import TINY, llama_config, random_batch, stored_model
 
 import nncuda
 from nncuda import LanguageModel, MoETransformer, Sampling, TrainConfig, Trainer
+from nncuda.device import Turns
 from nncuda.infer import generate
-from nncuda.turns import Turns
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from nncuda.binding import generate, header, plan
 from nncuda.binding.header import Function, Param
-from nncuda.layout import Layout
+from nncuda.device import Layout
 
 CONTRACT = header.parse()
 

@@ -139,7 +139,7 @@ def test_scratch_of_every_instruction_set(isa: str, threads: int) -> None:
     """What kernels take hangs on the width of vectors and the number of workers."""
     train = train_options(precision="bf16")
     with nncuda.Context("cpu", threads=threads) as ctx:
-        if nncuda.context.INSTRUCTION_SETS.index(isa) > nncuda.context.INSTRUCTION_SETS.index(ctx.isa):
+        if nncuda.device.INSTRUCTION_SETS.index(isa) > nncuda.device.INSTRUCTION_SETS.index(ctx.isa):
             pytest.skip(f"this processor has no {isa}")
         ctx.isa = isa
         machine = Machine.of(ctx)

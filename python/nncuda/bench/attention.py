@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import kernels
-from ..context import Context
+from ..device import Context
 from .work import SIZES, TOLERANCES, Bar, Floor, Side, Tensors, Work, normal, side
 
 

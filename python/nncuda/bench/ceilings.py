@@ -18,7 +18,7 @@ from typing import Any
 
 import cffi
 
-from ..context import Context
+from ..device import Context
 from ..errors import LibraryError
 from .timing import device_clock
 from .work import normal

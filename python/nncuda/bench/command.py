@@ -16,7 +16,7 @@ from .. import __version__
 from ..binding import library
 from ..cli.config_file import ConfigFile
 from ..cli.options import build_configs, preset_option, preset_vocabulary, read_config
-from ..context import Context
+from ..device import Context
 from ..models.config import Precision
 from . import ceilings as ceilings_module
 from . import model_command

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..context import Context
+from ..device import Context
 from ..infer import generate
 from ..models import MoEConfig, MoETransformer
 from ..models.config import Precision

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .. import kernels
-from ..context import Context
-from ..tensor import Tensor
+from ..device import Context, Tensor
 from .work import Bar, Side, Tensors, Work, normal, side
 
 BAR = Bar(seconds=5e-6)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nncuda import __version__
-from nncuda.graphs import Graph
+from nncuda.device import Graph
 from nncuda.infer.language_model import LanguageModel
 from nncuda.infer.scheduler import Request
 

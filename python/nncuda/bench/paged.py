@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import kernels
-from ..context import Context
+from ..device import Context
 from .work import TOLERANCES, Bar, Floor, Side, Tensors, Work, cold, normal, side
 
 _PAGE = 128

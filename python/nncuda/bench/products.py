@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import kernels
-from ..context import Context
+from ..device import Context
 from ..formats.block_formats import FORMATS
 from .work import SIZES, TOLERANCES, Bar, Floor, Side, Tensors, Work, cold, normal, side
 

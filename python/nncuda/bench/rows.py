@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .. import kernels
-from ..context import Context
+from ..device import Context
 from .work import SIZES, TOLERANCES, Bar, Side, Tensors, Work, cold, constant, normal, side
 
 

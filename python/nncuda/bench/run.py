@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import errors
-from ..context import Context
+from ..device import Context
 from .ceilings import Ceilings, DeviceCeilings
 from .timing import Effort, Timed, Timing, device_clock, host_clock, interleave
 from .work import Side, Work

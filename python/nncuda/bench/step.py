@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
-from ..context import Context
+from ..device import Context
 from ..models import MoEConfig
 from ..models.config import Precision
 from .timing import Effort, Stopwatch, Timed, Timing, device_clock, interleave

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from .. import kernels
-from ..context import Context
+from ..device import Context
 from .work import TOLERANCES, Bar, Side, Tensors, Work, cold, side
 
 _DIFFERENT_ROWS = 64  # what the weights are decides no time

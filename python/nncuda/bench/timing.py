@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..context import Context
+from ..device import Context
 
 # OpenMP's threads spin for a while after a parallel region; on few cores they would take the next side's time.
 _SETTLE_SECONDS = 0.02

@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ..context import Context
-from ..tensor import Tensor
+from ..device import Context, Tensor
 from .timing import Effort, Stopwatch, Timed, host_clock, interleave
 from .work import Side, Work
 

@@ -12,8 +12,7 @@ from typing import Literal
 import numpy as np
 
 from .. import kernels
-from ..context import Context
-from ..tensor import Tensor
+from ..device import Context, Tensor
 
 Tensors = dict[str, Tensor]
 Floor = Literal["fma_f32", "dot_bf16", "dot_int8", "read", "copy"]

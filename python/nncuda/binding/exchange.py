@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 
 if TYPE_CHECKING:
-    from ..context import Context
-    from ..tensor import Tensor
+    from ..device import Context, Tensor
 
 try:
     from . import _exchange  # type: ignore[attr-defined]  # compiled

@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import Any
 
 from .. import errors
-from ..tensor import Tensor
+from ..device import Tensor
 from . import plan as planning
 from .header import VALUE_DTYPES, Function, Header, Param
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from .. import dtypes
-from ..layout import Layout
+from ..device import Layout
 from .agreement import agreement, factors
 from .header import Dim, Function, Param
 

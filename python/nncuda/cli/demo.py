@@ -14,7 +14,7 @@ import click
 import numpy as np
 
 from ..binding import library
-from ..context import Context
+from ..device import Context
 from ..extras import left_out
 from ..formats import (
     Tokenizer,

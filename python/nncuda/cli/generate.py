@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import click
 
-from ..context import Context
+from ..device import Context
 from ..formats import FormatError
 from ..formats.json_values import read_json
 from ..formats.regular import present

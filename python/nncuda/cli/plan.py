@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import click
 from rich.table import Table
 
-from ..context import Context
+from ..device import Context
 from ..models import USUAL_PRESET, MoEConfig
 from ..train import TrainConfig
 from ..train.data import open_shards

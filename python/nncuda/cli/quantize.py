@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ..context import Context
+from ..device import Context
 from ..formats.block_formats import FORMATS
 from ..models import StoredModel
 from ..models.quantized import quantize_model

@@ -14,7 +14,7 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from ..context import Context
+from ..device import Context
 from ..formats import Tokenizer
 from ..formats.errors import shown
 from ..models import MoEConfig

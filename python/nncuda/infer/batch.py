@@ -20,8 +20,7 @@ import numpy as np
 
 from .. import kernels
 from ..binding import exchange
-from ..graphs import Graph
-from ..tensor import Tensor
+from ..device import Graph, Tensor
 from .engine import Engine
 from .pages import CachedSequence
 from .sampling import RowSampler, Sampling

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from ..graphs import Graph
+from ..device import Graph, HostCopy
 from ..models import MoETransformer
-from ..tensor import HostCopy
 from ..token_ids import Ids, prompt_ids
 from .sampling import GREEDY, RowSampler, Sampling
 

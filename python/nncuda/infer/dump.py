@@ -40,9 +40,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..device import Tensor
 from ..formats.errors import FormatError
 from ..formats.safetensors import SafetensorsFile, write_safetensors
-from ..tensor import Tensor
 
 if TYPE_CHECKING:
     from .engine import Engine

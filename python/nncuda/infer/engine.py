@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import kernels
-from ..context import Context
+from ..device import Context, Tensor
 from ..layers import RopeTables
-from ..tensor import Tensor
 from ..token_ids import Ids, sequence_ids
 from .pages import PAGE, CachedSequence, PagedCache
 from .stored_layers import StoredLayers

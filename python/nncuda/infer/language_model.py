@@ -11,12 +11,10 @@ from typing import Any, Protocol, TypeAlias, Union, overload
 
 import numpy as np
 
-from ..bound import DeviceBound
-from ..context import Context
+from ..device import Context, DeviceBound, Tensor
 from ..formats import StreamDecoder
 from ..models.llama import LlamaConfig
 from ..models.stored import StoredModel
-from ..tensor import Tensor
 from ..token_ids import Ids, token_ids
 from .engine import Engine
 from .sampling import GREEDY, Sampling

@@ -14,7 +14,7 @@ from collections.abc import Sequence as Ids
 
 import numpy as np
 
-from ..context import Context
+from ..device import Context
 from ..formats.block_formats import FORMATS
 
 #: Tokens of a page, as `kv_append_paged` has it.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from .. import kernels
-from ..context import Context
+from ..device import Context, Tensor
 from ..models.llama import LlamaConfig
-from ..tensor import Tensor
 from .watch import Watch
 from .weights import Gated, Layer, Mixture, Weight
 

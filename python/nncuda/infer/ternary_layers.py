@@ -7,9 +7,8 @@ Each row is normed and rounded to 8 bits by its largest magnitude before a produ
 from __future__ import annotations
 
 from .. import kernels
-from ..context import Context
+from ..device import Context, Tensor
 from ..models.llama import LlamaConfig
-from ..tensor import Tensor
 from .ternary_weights import TernaryLayer, TernaryWeight
 from .watch import Watch
 

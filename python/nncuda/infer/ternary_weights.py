@@ -17,11 +17,10 @@ import numpy as np
 
 from .. import kernels
 from ..binding import exchange
-from ..context import Context
+from ..device import Context, Tensor
 from ..errors import OutOfRangeError
 from ..formats.mapped import release
 from ..formats.ternary import TernaryMatrix, tern2_shape
-from ..tensor import Tensor
 
 if TYPE_CHECKING:
     from ..models.stored import StoredModel

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..context import Context
-from ..tensor import HostCopy, Tensor
+from ..device import Context, HostCopy, Tensor
 
 #: Steps whose results can be on their way at once: that which was computed, and that which is.
 _STEPS = 2

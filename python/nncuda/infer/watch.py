@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..tensor import Tensor
+from ..device import Tensor
 
 #: Called with the name of a step and its result [tokens, ...], which the next step may overwrite. Steps that take some
 #: of the tokens at a time call it as often.

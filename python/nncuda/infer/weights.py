@@ -18,10 +18,9 @@ import numpy as np
 
 from .. import kernels
 from ..binding import exchange
-from ..context import INSTRUCTION_SETS, Context
+from ..device import INSTRUCTION_SETS, Context, Tensor
 from ..formats.block_formats import INTERLEAVED, INTERLEAVED_ROWS
 from ..formats.mapped import release
-from ..tensor import Tensor
 from .ternary_weights import TernaryLayer, ternary_layers
 
 if TYPE_CHECKING:

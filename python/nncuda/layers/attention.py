@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import kernels
-from ..tensor import Tensor
+from ..device import Tensor
 from .kept import Kept
 from .linear import Linear
 from .rope import RopeTables

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..tensor import Tensor
+from ..device import Tensor
 from .attention import Attention, AttentionKept, KVCache
 from .kept import Kept
 from .moe import ExpertUse, MoEKept, MoELayer

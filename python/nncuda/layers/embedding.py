@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import kernels
-from ..tensor import Tensor
+from ..device import Tensor
 
 
 class Embedding:

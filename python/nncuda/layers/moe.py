@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .. import kernels
-from ..tensor import Tensor
+from ..device import Tensor
 from .kept import Kept
 from .linear import Linear
 

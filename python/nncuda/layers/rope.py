@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import kernels
-from ..context import Context
-from ..tensor import Tensor
+from ..device import Context, Tensor
 
 
 class RopeTables:

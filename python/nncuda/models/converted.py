@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..context import Context
+from ..device import Context
 from ..formats.atomic import write_folder
 from ..formats.block_formats import FORMATS, TERNARY_FORMATS, StoredTensor
 from ..formats.errors import FormatError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..context import Context
+from ..device import Context
 from ..dtypes import DTYPES
 from ..formats import FormatError, Tokenizer, read_safetensors_folder, write_folder
 from ..formats.errors import unreadable

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import kernels
-from ..bound import DeviceBound
-from ..context import Context
+from ..device import Context, DeviceBound, Tensor, one_thread
 from ..dtypes import to_numpy
 from ..errors import StateError
 from ..layers import (
@@ -26,9 +25,7 @@ from ..layers import (
     Router,
     TransformerBlock,
 )
-from ..tensor import Tensor
 from ..token_ids import IdRows, Ids, prompt_ids, token_ids
-from ..turns import one_thread
 from .config import MoEConfig, Precision, check_precision
 from .parameters import ParameterArena, ParameterLayout, initialize
 

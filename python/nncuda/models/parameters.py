@@ -26,9 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import kernels
-from ..context import Context
+from ..device import Context, Tensor
 from ..dtypes import DTypeName
-from ..tensor import Tensor
 from .config import MoEConfig
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import kernels
-from ..context import Context
+from ..device import Context
 from ..formats.block_formats import FORMATS, BlockFormat, StoredTensor, TernaryFormat
 from ..formats.errors import FormatError
 from ..formats.gguf import ALIGNMENT_KEY

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .. import errors, kernels
-from ..graphs import Graph
+from ..device import Graph
 from ..layers import ExpertUse
 from ..models import MoETransformer
 from .scaling import LossScaling

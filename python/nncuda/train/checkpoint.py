@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..context import Context
+from ..device import Context
 from ..dtypes import to_numpy
 from ..formats import FormatError, SafetensorsFile, Tokenizer, write_folder, write_safetensors
 from ..formats.atomic import remove_folder

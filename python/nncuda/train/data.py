@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..context import Context
+from ..device import Context
 from ..formats import FormatError, TokenShard
 
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import errors, kernels
-from ..context import Context
+from ..device import Context, Tensor
 from ..formats import FormatError
 from ..models import MoETransformer, ParameterLayout
 from ..models.moe import IGNORE_INDEX
-from ..tensor import Tensor
 from .config import LEAST_LOSS_SCALE
 
 if TYPE_CHECKING:

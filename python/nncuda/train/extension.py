@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..context import Context
+from ..device import Context
 from ..formats import FormatError, write_file
 from ..formats.errors import missing_file, shown
 from ..formats.json_values import read_json

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from .. import kernels
-from ..context import Context
+from ..device import Context, Tensor
 from ..models import ParameterArena, ParameterLayout
-from ..tensor import Tensor
 from .config import MomentsKind
 
 #: Parameters that share a scale, as in bindings.h.

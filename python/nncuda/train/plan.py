@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..context import Context
+from ..device import Context
 from ..errors import OutOfMemoryError
 from ..infer.contiguous import generate_batch
 from ..models import MoEConfig, MoETransformer

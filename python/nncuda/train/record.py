@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 
 from ..binding import library
-from ..context import Context
+from ..device import Context
 from ..formats import FormatError, TokenShard, write_file
 from ..formats.errors import cannot_read, shown
 from ..formats.json_values import read_json

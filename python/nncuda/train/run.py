@@ -13,7 +13,7 @@ from typing import TextIO
 import numpy as np
 
 from .. import kernels
-from ..context import Context
+from ..device import Context
 from ..formats import FormatError, Tokenizer
 from ..formats.atomic import remove_leftovers
 from ..formats.errors import missing_file

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import kernels
-from ..context import Context
-from ..tensor import Tensor
+from ..device import Context, Tensor
 from .config import TrainConfig
 
 

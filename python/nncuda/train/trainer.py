@@ -8,15 +8,12 @@ import os
 import numpy as np
 
 from .. import kernels
-from ..bound import DeviceBound
-from ..context import Context
+from ..device import Context, DeviceBound, Tensor, one_thread
 from ..formats import Tokenizer
 from ..formats.run_folder import last_checkpoint
 from ..models import MoETransformer, ParameterArena
 from ..models.moe import IGNORE_INDEX
-from ..tensor import Tensor
 from ..token_ids import IdRows, token_ids
-from ..turns import one_thread
 from .captured import CapturedStep
 from .config import TrainConfig
 from .divergence import Watch

@@ -22,7 +22,7 @@ def attributes(ctx: Context, x: Tensor, model: MoETransformer, trainer: Trainer)
     print(x.shap)  # error: attr-defined
     x.cuda()  # error: attr-defined
     ctx.sync()  # error: attr-defined
-    nncuda.tensor([1])  # error: operator
+    nncuda.tensor([1])  # error: attr-defined
     nncuda.zeros(3)  # error: attr-defined
     kernels.relu(x)  # error: attr-defined
     model.eval()  # error: attr-defined

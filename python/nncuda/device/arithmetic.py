@@ -72,7 +72,7 @@ class Arithmetic:
 
 
 def _sum(operator: str, left: Tensor, right: Any, y: Tensor | None = None) -> Tensor:
-    from . import kernels
+    from .. import kernels
 
     if not _fit(operator, left, right):
         return NotImplemented  # type: ignore[no-any-return]  # Python's error follows
@@ -88,7 +88,7 @@ def _difference(operator: str, left: Tensor, right: Any, y: Tensor | None = None
 
 
 def _product(operator: str, left: Tensor, right: Any, y: Tensor | None = None) -> Tensor:
-    from . import kernels
+    from .. import kernels
 
     if not _fit(operator, left, right):
         return NotImplemented  # type: ignore[no-any-return]  # Python's error follows

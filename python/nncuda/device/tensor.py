@@ -12,10 +12,10 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
-from . import dtypes, errors
+from .. import dtypes, errors
+from ..binding import exchange
+from ..dtypes import DTypeLike, DTypeName
 from .arithmetic import Arithmetic
-from .binding import exchange
-from .dtypes import DTypeLike, DTypeName
 from .layout import Buffer, Layout, shape_of
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ class Tensor(_BufferProtocol, Arithmetic):
     def to(self, dtype: DTypeLike) -> Tensor:
         """The values in another dtype, rounded by ``kernels.cast``; itself when it has that dtype already. TypeError
         for what no kernel converts: f32, f16 and bf16 become one another."""
-        from . import kernels
+        from .. import kernels
 
         name = dtypes.name_of(dtype)
         if name == self.dtype:

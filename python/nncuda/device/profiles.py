@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from . import errors
+from .. import errors
 
 
 class Profile:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import dtypes
+from .. import dtypes
 from .bound import DeviceBound
 
 if TYPE_CHECKING:

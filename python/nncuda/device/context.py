@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from . import dtypes, errors
-from .binding import exchange, library
+from .. import dtypes, errors
+from ..binding import exchange, library
 from .bound import DeviceBound
 from .graphs import Capture, Graph
 from .layout import Buffer, Layout, Shape, shape_of
@@ -23,7 +23,7 @@ from .turns import Turns
 if TYPE_CHECKING:
     import numpy as np
 
-    from .dtypes import DTypeLike
+    from ..dtypes import DTypeLike
 
 #: From the plainest to the widest, numbered as NNCUDA_ISA_*.
 INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "avx512bf16", "amx")

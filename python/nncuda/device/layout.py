@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, TypeAlias, Union
 
-from . import dtypes
-from .dtypes import DTypeName
+from .. import dtypes
+from ..dtypes import DTypeName
 
 if TYPE_CHECKING:
     from .context import Context

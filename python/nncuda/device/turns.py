@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from . import errors
+from .. import errors
 
 _BUSY = 52
 

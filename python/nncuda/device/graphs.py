@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import errors
+from .. import errors
 from .streams import Handle
 
 if TYPE_CHECKING:

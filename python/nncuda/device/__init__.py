@@ -1,0 +1,30 @@
+"""A device as Python sees it: contexts, and the tensors, streams, events, graphs and profiles that belong to one.
+
+The files refer to one another, since a context makes what belongs to it and that keeps its context alive; everyone else
+imports from here.
+"""
+
+from .bound import DeviceBound
+from .context import INSTRUCTION_SETS, Context
+from .graphs import Graph
+from .layout import Layout
+from .profiles import Profile, Trace
+from .streams import Event, Stream
+from .tensor import HostCopy, Tensor
+from .turns import Turns, one_thread
+
+__all__ = [
+    "INSTRUCTION_SETS",
+    "Context",
+    "DeviceBound",
+    "Event",
+    "Graph",
+    "HostCopy",
+    "Layout",
+    "Profile",
+    "Stream",
+    "Tensor",
+    "Trace",
+    "Turns",
+    "one_thread",
+]
