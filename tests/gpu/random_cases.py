@@ -42,8 +42,9 @@ LARGEST_OF_ATTENTION = {**LARGEST, "batch": 4}
 #: Where the gradient of a single choice is zero, and nothing but rounding would be compared.
 SMALLEST = {"flash_attention_backward": ("kv_len", 2), "cross_entropy_backward": ("vocab", 2),
             "softmax_topk_backward": ("cols", 2), "softmax_backward": ("cols", 2)}  # fmt: skip
-#: Options without an enum. Values of the optimiser's own stand in tests/golden/cases.
+#: Options without an enum; those of other names are 1. Values of the optimiser's own stand in tests/golden/cases.
 OPTIONS: dict[str, tuple[Any, ...]] = {
+    "divisor": (1, 3, 1000),
     "alpha": (1.0, 0.0, -0.75, 1.5),
     "beta": (0.0, 1.0, -0.5),
     "base": (10000.0, 500000.0),
@@ -149,7 +150,7 @@ def option(drawn: Drawn, call: Call, param: header.Param) -> Any:
         return drawn(st.integers(0, call.capacity))
     if call.get("dtype") in ("i32", "i8") and param.name == "value":
         return -101.0
-    return drawn(st.sampled_from(OPTIONS[param.name]))
+    return drawn(st.sampled_from(OPTIONS.get(param.name, (1,))))
 
 
 def random_case(drawn: Drawn, function: header.Function) -> Case:

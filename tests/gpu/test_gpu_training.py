@@ -105,7 +105,7 @@ def test_a_step_reads_nothing_back(gpu: nncuda.Context, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(nncuda.Context, "_copy", counted)
     results = [trainer.train_step(*batch) for batch in batches(4)]
-    assert "device_to_host" not in copies and len(copies) == 4 * 3  # ids, targets, scale
+    assert "device_to_host" not in copies and len(copies) == 4 * 2  # ids, targets
     assert np.isfinite(results[-1].loss)
     assert copies[-1] == "device_to_host"
 
