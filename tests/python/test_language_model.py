@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import llama_config, save_tiny, stored_model
+from small_models import TINY, llama_config, save_tiny, stored_model
 
 import nncuda
 from nncuda import LanguageModel, Sampling
 from nncuda.formats import FormatError, Tokenizer, train_tokenizer
 from nncuda.infer import CacheFullError
 from nncuda.infer.text import StopStrings
+from nncuda.models import MoETransformer
+from nncuda.models.config import Precision
+from nncuda.models.stored import StoredModel
 
 TEXTS = ["the sea is wide and the ship is small\n", "a ship sails the wide sea\n", "small waves, big waves\n"] * 20
 PROMPTS = ["the sea", "a small ship sails", "waves"]
@@ -204,3 +208,24 @@ def test_load(ctx: nncuda.Context, tmp_path: Path) -> None:
         LanguageModel.load(tmp_path / "none.gguf")
     with pytest.raises(ValueError, match="context is 1000; this model takes 1 to 64"):
         LanguageModel.load(checkpoint_folder, context=1000)
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_a_model_in_memory(ctx: nncuda.Context, tmp_path: Path, tokenizer: Tokenizer, precision: Precision) -> None:
+    """It runs as what it saves does, to the bit, and goes on training or generating by itself."""
+    config = dataclasses.replace(TINY, vocab_size=tokenizer.vocab_size)
+    trained = MoETransformer(ctx, config, seed=4, precision=precision, training=False)
+    with LanguageModel.of(trained, tokenizer, cache_format="f32") as model:
+        texts, logits = model.complete(PROMPTS, 10, Sampling(seed=2)), model.logits(PROMPTS[0])
+        assert model.complete("the", 4) and "MoETransformer" in repr(model)
+    trained.save(tmp_path / "saved", tokenizer)
+    with LanguageModel(StoredModel.open(tmp_path / "saved"), ctx, cache_format="f32") as model:
+        assert model.complete(PROMPTS, 10, Sampling(seed=2)) == texts
+        np.testing.assert_array_equal(model.logits(PROMPTS[0]), logits)
+    assert len(list(nncuda.generate(trained, [1, 2], 3))) == 3
+    with LanguageModel.of(trained) as model:
+        assert len(list(model.generate([1, 2], 3, end_ids=()))) == 3
+        with pytest.raises(ValueError, match="MoETransformer has no tokenizer"):
+            model.complete("the", 4)
+    with pytest.raises(ValueError, match="the tokenizer has 280 tokens, the model 48"):
+        LanguageModel.of(MoETransformer(ctx, TINY), tokenizer)

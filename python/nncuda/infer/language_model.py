@@ -7,7 +7,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, Union, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union, overload
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from .engine import Engine
 from .sampling import GREEDY, Sampling
 from .scheduler import STOP, Request, Scheduler
 from .text import StopStrings
+
+if TYPE_CHECKING:
+    from ..formats.tokenizer import TextTokenizer
+    from ..models import MoETransformer
 
 #: Where the answer of a model without a chat template ends: at the next turn.
 PLAIN_STOPS = ("\nUser:", "\nAssistant:")
@@ -106,6 +110,15 @@ class LanguageModel(DeviceBound):
             raise
         model._owned = ctx
         return model
+
+    @classmethod
+    def of(cls, model: MoETransformer, tokenizer: TextTokenizer | None = None, **options: Any) -> LanguageModel:
+        """A model that was made or trained in this program, on its context, with the weights that it has now.
+
+        They are copied: to go on with later ones, make another. `options` are those of `Engine`.
+        """
+        options.setdefault("weights", "memory")
+        return cls(StoredModel.of(model, tokenizer), model.ctx, **options)
 
     def close(self) -> None:
         """Ends what is being generated and frees the memory. Closing twice is fine."""

@@ -1,4 +1,4 @@
-"""Stored models: a Llama or BitNet in a GGUF file or in a Hugging Face folder, as one description.
+"""Stored models: a Llama or BitNet in a GGUF file, in a Hugging Face folder or in memory, as one description.
 
 Nothing is read ahead, copied or converted: tensors are the mapped pages of the files, in their format and in the order
 of rows they have. (GGUF files order the rows of queries and keys for interleaved pairs, folders for half-split ones;
@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,6 +40,10 @@ from .bitnet import (
 )
 from .gguf_names import ROPE_FREQUENCIES, gguf_name, name_of_gguf
 from .llama import LlamaConfig, config_from_folder, config_from_gguf, is_plain, is_projection
+from .mixtral import config_to_mixtral
+
+if TYPE_CHECKING:
+    from .moe import MoETransformer
 
 _EXPERT = re.compile(r"(model\.layers\.\d{1,5}\.block_sparse_moe)\.experts\.(\d{1,5})\.(w[123])\.weight")
 _FUSED = re.compile(r"(model\.layers\.\d{1,5})\.mlp\.experts\.(gate_up_proj|down_proj)")
@@ -84,7 +89,7 @@ def _in_one_piece(parts: list[StoredTensor]) -> np.ndarray:
     in_a_row = all(after - before == size for before, after in itertools.pairwise(addresses))
     if in_a_row and isinstance(whole, np.ndarray) and all(part.data.base is whole for part in parts):
         start = addresses[0] - whole.ctypes.data
-        return whole[start : start + len(parts) * size]
+        return whole.reshape(-1).view(np.uint8)[start : start + len(parts) * size]
     return np.concatenate([part.data for part in parts])
 
 
@@ -120,6 +125,11 @@ class StoredModel:
         path = Path(path)
         return _open_folder(last_checkpoint(path)) if path.is_dir() else _open_gguf(path)
 
+    @classmethod
+    def of(cls, model: MoETransformer, tokenizer: TextTokenizer | None = None) -> StoredModel:
+        """A model in memory, with the weights that it computes with now, as its checkpoint would have them."""
+        return _ModelInMemory(model, tokenizer)
+
     @property
     def num_parameters(self) -> int:
         """Parameters in all; a head that is the table of embeddings does not count."""
@@ -153,6 +163,41 @@ class StoredModel:
             for name, token in (("begin", self.tokenizer.begin_id), ("end", -1 if ends is None else ends)):
                 names[name] = self.tokenizer.piece(token) if token >= 0 else ""
         return ChatTemplate(template_from_gguf(self.file.metadata, self.path), self.path, **names)
+
+
+class _ModelInMemory(StoredModel):
+    """Its tensors are the model's own on a CPU, a copy of them on a GPU."""
+
+    def __init__(self, model: MoETransformer, tokenizer: TextTokenizer | None):
+        path = Path("a MoETransformer")
+        config = config_from_folder(config_to_mixtral(model.config))
+        tensors = {
+            name: StoredTensor(name, model.weights.data.dtype, array.shape, array.reshape(-1).view(np.uint8))
+            for name, array in model.weights.arrays().items()
+        }
+        super().__init__(path, config, _checked(path, config, _with_experts_together(path, config, tensors)))
+        if tokenizer is not None and tokenizer.vocab_size > config.vocab_size:
+            raise ValueError(f"the tokenizer has {tokenizer.vocab_size} tokens, the model {config.vocab_size}")
+        self.tokenizer = tokenizer  # in place of the files'
+        self.chat_template = ChatTemplate(None, path)
+
+
+def _with_experts_together(
+    path: Path, config: LlamaConfig, tensors: Mapping[str, StoredTensor]
+) -> dict[str, list[StoredTensor]]:
+    """Tensors by their names in `LlamaConfig.shapes`, the same matrix of all experts under one."""
+    found: dict[str, list[StoredTensor]] = {}
+    experts: dict[str, dict[int, StoredTensor]] = {}
+    for name, tensor in tensors.items():
+        if match := _EXPERT.fullmatch(name):
+            experts.setdefault(f"{match[1]}.{match[3]}.weight", {})[int(match[2])] = tensor
+        else:
+            found[name] = [tensor]
+    for name, pieces in experts.items():
+        if len(pieces) != config.num_experts or max(pieces) >= len(pieces) or name in found:
+            raise FormatError(path, f"{name} has {len(pieces)} experts; config.json makes it {config.num_experts}")
+        found[name] = [pieces[expert] for expert in range(config.num_experts)]
+    return found
 
 
 def _open_gguf(path: Path) -> StoredModel:
@@ -198,7 +243,7 @@ def _open_folder(folder: Path) -> StoredModel:
     _check_layers(folder, config, len(files))
     matrices = None if quantization is None else matrices_from_folder(folder, config, quantization, files)
     found: dict[str, list[StoredTensor]] = {}
-    experts: dict[str, dict[int, StoredTensor]] = {}
+    plain: dict[str, StoredTensor] = {}
     for theirs in files:
         if _REDUNDANT.fullmatch(theirs) or (theirs == "lm_head.weight" and config.tie_embeddings):
             continue
@@ -209,17 +254,15 @@ def _open_folder(folder: Path) -> StoredModel:
         if quantization is not None and theirs in quantization.blocks:
             found[theirs] = [table_in_blocks(folder, config, theirs, quantization.blocks[theirs], files)]
             continue
-        if match := _EXPERT.fullmatch(theirs):
-            experts.setdefault(f"{match[1]}.{match[3]}.weight", {})[int(match[2])] = files.stored(theirs)
-        elif match := _FUSED.fullmatch(theirs):
+        if match := _FUSED.fullmatch(theirs):
             for part, pieces in _cut(folder, match[2], files.stored(theirs), config).items():
                 found[f"{match[1]}.block_sparse_moe.{part}.weight"] = pieces
         else:
-            found[theirs.replace(".mlp.gate.weight", ".block_sparse_moe.gate.weight")] = [files.stored(theirs)]
-    for name, pieces in experts.items():
-        if len(pieces) != config.num_experts or max(pieces) >= len(pieces) or name in found:
-            raise FormatError(folder, f"{name} has {len(pieces)} experts; config.json makes it {config.num_experts}")
-        found[name] = [pieces[expert] for expert in range(config.num_experts)]
+            plain[theirs.replace(".mlp.gate.weight", ".block_sparse_moe.gate.weight")] = files.stored(theirs)
+    for name, parts in _with_experts_together(folder, config, plain).items():
+        if name in found:
+            raise FormatError(folder, f"has {name} twice: of each expert, and of all together")
+        found[name] = parts
     return StoredModel(folder, config, _checked(folder, config, found), matrices=matrices)
 
 
