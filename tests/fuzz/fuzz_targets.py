@@ -285,9 +285,9 @@ def use_folder(path: Path) -> None:
 
 def use_folder_model(path: Path) -> None:
     """The model in a Hugging Face folder; of a Mixtral as a checkpoint too."""
+    from nncuda.convert.tokenizer_to_gguf import tokenizer_metadata
     from nncuda.formats import FormatError
     from nncuda.formats.safetensors import read_json
-    from nncuda.formats.tokenizer_to_gguf import tokenizer_metadata
     from nncuda.models import StoredModel
     from nncuda.train.checkpoint import Checkpoint
 

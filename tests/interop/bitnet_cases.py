@@ -23,7 +23,7 @@ from safetensors.numpy import save_file
 
 import nncuda
 from nncuda.bench.random_model import Shape, write_folder
-from nncuda.models.converted import convert_model
+from nncuda.convert.model import convert_model
 from nncuda.models.stored import StoredModel
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -9,7 +9,7 @@ import numpy as np
 
 import nncuda
 from nncuda.bench.random_model import Shape, write_folder
-from nncuda.models.quantized import quantize_model
+from nncuda.convert.quantize import quantize_model
 from nncuda.models.stored import StoredModel
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -30,9 +30,9 @@ from test_llama import digest, logits_along
 
 import nncuda
 from nncuda.bench.random_model import write_folder
+from nncuda.convert.model import convert_model
 from nncuda.formats.gguf import GGUFFile
 from nncuda.infer.language_model import LanguageModel
-from nncuda.models.converted import convert_model
 from nncuda.models.stored import StoredModel
 
 RECORD = RECORDED / "bitnet_gguf.safetensors"

@@ -26,7 +26,7 @@ from test_llama import digest
 
 import nncuda
 from nncuda.bench.random_model import write_folder
-from nncuda.models.converted import convert_model
+from nncuda.convert.model import convert_model
 from nncuda.models.stored import StoredModel
 
 if os.environ.get("NNCUDA_INTEROP") != "live":

@@ -25,8 +25,8 @@ from test_bitnet import RECORD, check_folder, kept
 
 import nncuda
 from nncuda.cli.dump import dump
+from nncuda.convert.model import convert_model
 from nncuda.infer.language_model import LanguageModel
-from nncuda.models.converted import convert_model
 from nncuda.models.stored import StoredModel
 
 if os.environ.get("NNCUDA_INTEROP") != "live":

@@ -17,11 +17,11 @@ from nncuda import Context
 from nncuda.bench.random_model import Shape
 from nncuda.bench.random_model import write_folder as write_random_folder
 from nncuda.cli import main
+from nncuda.convert.model import FOLDERS, FORMS, convert_model
 from nncuda.formats import FormatError, SafetensorsFile
 from nncuda.formats.block_formats import TERNARY_FORMATS
 from nncuda.formats.ternary import absmean
 from nncuda.models import StoredModel
-from nncuda.models.converted import FOLDERS, FORMS, convert_model
 
 CONFIG = bitnet_config(hidden_size=256, intermediate_size=256, num_hidden_layers=1)
 SMALL = Shape(

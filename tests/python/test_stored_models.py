@@ -15,12 +15,12 @@ from nncuda import Context, kernels
 from nncuda.bench.random_model import Shape, write_folder
 from nncuda.cli import main
 from nncuda.cli.terminal import bytes_text
+from nncuda.convert.quantize import FALLBACK, gguf_metadata, plan_formats, quantize_model
 from nncuda.formats import FormatError, SafetensorsFile, write_safetensors
 from nncuda.formats.block_formats import FORMATS
 from nncuda.formats.gguf import GGUFFile
 from nncuda.models import LlamaConfig, Rope, StoredModel
 from nncuda.models.llama import config_from_folder, config_from_gguf, llama3_divisors
-from nncuda.models.quantized import FALLBACK, gguf_metadata, plan_formats, quantize_model
 
 LLAMA3 = {
     "rope_type": "llama3",

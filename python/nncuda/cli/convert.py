@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from ..convert.model import FOLDERS, FORMS, convert_model, head_name
 from ..device import Context
 from ..formats.block_formats import FORMATS
 from ..models import StoredModel
-from ..models.converted import FOLDERS, FORMS, convert_model, head_name
 from .outputs import require_room
 from .progress import element_progress
 from .terminal import bytes_text, console, count_text

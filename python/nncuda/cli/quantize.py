@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
+from ..convert.quantize import quantize_model
 from ..device import Context
 from ..formats.block_formats import FORMATS
 from ..models import StoredModel
-from ..models.quantized import quantize_model
 from .outputs import require_room
 from .progress import element_progress
 from .terminal import bytes_text, console, count_text

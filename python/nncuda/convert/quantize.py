@@ -19,10 +19,10 @@ from ..formats.block_formats import FORMATS, BlockFormat, StoredTensor, TernaryF
 from ..formats.errors import FormatError
 from ..formats.gguf import ALIGNMENT_KEY
 from ..formats.gguf_writer import TensorPlan, write_gguf
-from ..formats.tokenizer_to_gguf import tokenizer_metadata
-from .gguf_names import ROPE_FREQUENCIES, gguf_name
-from .llama import BITNET_ARCHITECTURES, LlamaConfig, is_plain
-from .stored import StoredModel
+from ..models.gguf_names import ROPE_FREQUENCIES, gguf_name
+from ..models.llama import BITNET_ARCHITECTURES, LlamaConfig, is_plain
+from ..models.stored import StoredModel
+from .tokenizer_to_gguf import tokenizer_metadata
 
 _HEAD = "lm_head.weight"
 _EMBEDDINGS = "model.embed_tokens.weight"
