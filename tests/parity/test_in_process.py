@@ -259,7 +259,7 @@ def test_errors_are_alike(ctx: nncuda.Context, tmp_path: Path) -> None:
         )
         assert (
             isinstance(other, ValueError) and str(mine).lower() == str(other).lower()
-        )  # of NaN, each has its spelling
+        )  # NaN or nan
     mine, other = both(
         lambda: Trainer(ours.model, TrainConfig(sequence_length=17)),
         lambda: nncuda_rs.Trainer(SMALL, {"sequence_length": 17}),
