@@ -21,6 +21,7 @@ from ..train.plan import (
     KINDS,
     Machine,
     MemoryPlan,
+    TooLargeError,
     Work,
     inference_work,
     parameters_by_kind,
@@ -150,11 +151,16 @@ def _machine(device: str, threads: int | None, available: int | None) -> tuple[M
 def require_fit(ctx: Context, model: MoEConfig, train: TrainConfig, held_out: bool) -> None:
     """DoesNotFitError, with up to three computed ways out, when a run needs more than the device has free."""
     machine, free = Machine.of(ctx), ctx.memory_info()[0]
-    planned = plan_training(model, train, machine, held_out=held_out)
-    if planned.held <= free:
-        return
+    try:
+        held = plan_training(model, train, machine, held_out=held_out).held
+    except TooLargeError:
+        needed = "more memory than any machine has"
+    else:
+        if held <= free:
+            return
+        needed = bytes_text(held)
     ways, least = ways_to_fit(model, train, machine, free, held_out=held_out)
-    problem = f"this run needs {bytes_text(planned.held)}; {ctx.device} has {bytes_text(free)} free. "
+    problem = f"this run needs {needed}; {ctx.device} has {bytes_text(free)} free. "
     if ways:
         problem += f"It fits with {'; or with '.join(map(_way_text, ways))}."
     elif least is not None:

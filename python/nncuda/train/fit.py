@@ -8,7 +8,7 @@ from typing import get_args
 
 from ..models import MoEConfig
 from .config import MomentsKind, TrainConfig
-from .plan import Machine, plan_training
+from .plan import Machine, TooLargeError, plan_training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,10 @@ def ways_to_fit(
         for changes in kind:
             if any(way.changes.items() <= changes.items() for way in found):
                 continue  # less is enough
-            held = plan_training(config, dataclasses.replace(train, **changes), machine, held_out=held_out).held
+            try:
+                held = plan_training(config, dataclasses.replace(train, **changes), machine, held_out=held_out).held
+            except TooLargeError:
+                continue
             way = Way(changes, held)
             least = way if least is None or held < least.held else least
             if held <= free:

@@ -39,7 +39,13 @@ KINDS = {
 _RUN = 3
 _MOST_TOKENS = 1 << 28  # that go through the layers at once, whose ids are made
 _MOST_CACHED = 1 << 40  # tokens of all sequences
-_TOO_LARGE = "the sizes make a run of more memory than any machine has"
+
+
+class TooLargeError(ValueError):
+    """The sizes make a run that is beyond all addresses."""
+
+    def __init__(self) -> None:
+        super().__init__("the sizes make a run of more memory than any machine has")
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,7 @@ def plan_training(
             kept = ctx.bytes_used - before
             del activations
     except OutOfMemoryError as error:
-        raise ValueError(_TOO_LARGE) from error
+        raise TooLargeError from error
     left = peak + more - sum(found.values()) + found["evaluation"]
     found["scratch"] = min(scratch, left)
     found["kept"] = min(kept, left - found["scratch"])
@@ -152,7 +158,7 @@ def plan_inference(
     if capacity > config.extended_context:
         raise ValueError(f"{capacity} tokens are more than this model takes ({config.extended_context})")
     if batch * capacity > _MOST_CACHED:
-        raise ValueError(_TOO_LARGE)
+        raise TooLargeError
     found = dict.fromkeys(KINDS, 0)
     try:
         with machine.context() as ctx:
@@ -163,7 +169,7 @@ def plan_inference(
             _generate(model, batch, capacity, prompt)
             peak, held, scratch = ctx.bytes_peak, ctx.bytes_held, ctx.bytes_arena
     except OutOfMemoryError as error:
-        raise ValueError(_TOO_LARGE) from error
+        raise TooLargeError from error
     found["scratch"] = scratch
     found["transient"] = peak - sum(found.values())
     return MemoryPlan(found, peak, held)
@@ -228,7 +234,7 @@ def _micro_batch(train: TrainConfig) -> int:
     """Sequences that go through the layers together. ValueError for more than any machine has memory for."""
     micro = min(train.micro_batch_size or train.batch_size, train.batch_size)
     if micro * train.sequence_length > _MOST_TOKENS:
-        raise ValueError(_TOO_LARGE)
+        raise TooLargeError
     return micro
 
 

@@ -196,12 +196,15 @@ pub(crate) fn require_fit(ctx: &Context, model: &MoEConfig, train: &TrainConfig,
 
 fn require_fit_in(free: usize, ctx: &Context, model: &MoEConfig, train: &TrainConfig, held_out: bool) -> Result<()> {
     let machine = ctx.machine()?;
-    let memory = plan_training(model, train, machine, held_out)?;
-    if memory.held <= free {
-        return Ok(());
-    }
+    let needed = match plan_training(model, train, machine, held_out) {
+        Err(Error::TooLarge) => "more memory than any machine has".to_owned(),
+        planned => match planned?.held {
+            held if held <= free => return Ok(()),
+            held => bytes_text(held as u64),
+        },
+    };
     let (ways, least) = ways_to_fit(model, train, machine, free, held_out)?;
-    let [needed, there] = [memory.held, free].map(|bytes| bytes_text(bytes as u64));
+    let there = bytes_text(free as u64);
     let mut problem = format!("this run needs {needed}; {} has {there} free. ", ctx.device());
     if !ways.is_empty() {
         let ways: Vec<String> = ways.iter().map(way_text).collect();

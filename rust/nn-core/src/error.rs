@@ -24,6 +24,9 @@ pub enum Error {
     /// A value, an option or a shape is not one that may be.
     #[error("{0}")]
     Value(String),
+    /// Sizes whose plan is beyond all addresses.
+    #[error("the sizes make a run of more memory than any machine has")]
+    TooLarge,
     /// A token id is outside the vocabulary.
     #[error("{0}")]
     OutOfRange(String),
@@ -94,7 +97,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Diverged(_) => 1,
-            Error::Format { .. } | Error::Value(_) | Error::Exists(_) | Error::Io { .. } => 3,
+            Error::Format { .. } | Error::Value(_) | Error::TooLarge | Error::Exists(_) | Error::Io { .. } => 3,
             Error::Device(nn_ffi::Error::Value(_)) => 3,
             Error::OutOfRange(_) | Error::OutOfMemory(_) | Error::Device(_) => 4,
         }

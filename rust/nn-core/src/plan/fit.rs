@@ -1,6 +1,5 @@
 //! What would make a run fit that does not: other options, each with the memory that it needs.
 
-use super::MemoryPlan;
 use super::plan_training;
 use nn_ffi::Machine;
 
@@ -37,7 +36,10 @@ pub fn ways_to_fit(
             if found.iter().any(|way| way.changes.iter().all(|change| changes.contains(change))) {
                 continue; // less is enough
             }
-            let MemoryPlan { held, .. } = plan_training(config, &changed(train, &changes)?, machine, held_out)?;
+            let held = match plan_training(config, &changed(train, &changes)?, machine, held_out) {
+                Err(Error::TooLarge) => continue,
+                planned => planned?.held,
+            };
             let way = Way { changes, held };
             if least.as_ref().is_none_or(|least| held < least.held) {
                 least = Some(way.clone());

@@ -199,18 +199,14 @@ const MOST_TOKENS: usize = 1 << 31;
 const MOST_TENSORS: usize = 1 << 18;
 
 fn check_tokens(rows: usize, length: usize) -> Result<()> {
-    if rows.saturating_mul(length) > MOST_TOKENS { Err(too_large()) } else { Ok(()) }
+    if rows.saturating_mul(length) > MOST_TOKENS { Err(Error::TooLarge) } else { Ok(()) }
 }
 
-fn too_large() -> Error {
-    Error::value("the sizes make a run of more memory than any machine has")
-}
-
-/// What `plan` gives; sizes that are beyond all addresses are a wrong value.
+/// What `plan` gives; sizes that are beyond all addresses are `Error::TooLarge`.
 fn sized<T>(plan: impl FnOnce() -> Result<T>) -> Result<T> {
     plan().map_err(|error| match error {
-        Error::Device(nn_ffi::Error::Shape { .. }) => too_large(),
-        Error::Device(inner) if inner.status() == Some(Status::OutOfMemory) => too_large(),
+        Error::Device(nn_ffi::Error::Shape { .. }) => Error::TooLarge,
+        Error::Device(inner) if inner.status() == Some(Status::OutOfMemory) => Error::TooLarge,
         other => other,
     })
 }
