@@ -23,8 +23,8 @@ def defaults(language: str, command: str) -> dict[str, str]:
     found = {flag: re.search(rf" {flag} [^.]*?\[(?:model|train)\].*?\[default: ([^\]]+)\]", text) for flag in FLAGS}
     assert all(found.values()), [flag for flag, match in found.items() if match is None]
     # However a number is spelled.
-    small = re.compile(r"\b\d+e-\d+\b")
-    return {flag: small.sub(lambda e: str(float(e[0])), match[1]) for flag, match in found.items() if match}
+    number = re.compile(r"\b\d+(?:\.\d+(?:e-\d+)?|e-\d+)\b")
+    return {flag: number.sub(lambda e: str(float(e[0])), match[1]) for flag, match in found.items() if match}
 
 
 @pytest.mark.parametrize("language", languages.NAMES)
