@@ -33,7 +33,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::Load`] when there is no library, [`Status::InvalidValue`] when there is no such machine.
+    /// [`Error::Load`] when there is no library, [`crate::Status::InvalidValue`] when there is no such machine.
     pub fn measuring(machine: Machine) -> Result<Self> {
         let library = nn_cuda::library()?;
         let whole =

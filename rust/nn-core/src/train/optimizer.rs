@@ -85,7 +85,7 @@ impl Optimizer {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] when a tensor is not dense, of its dtype and of as many elements, [`Error::Value`] when more
+    /// [`nn_ffi::Error::Shape`] when a tensor is not dense, of its dtype and of as many elements, [`Error::Value`] when more
     /// parameters shall decay than there are, and as [`Context::empty`].
     pub fn new(
         parameters: &Tensor,
@@ -147,7 +147,7 @@ impl Optimizer {
     ///
     /// # Errors
     ///
-    /// [`Error::Call`] when the device has failed.
+    /// [`nn_ffi::Error::Call`] when the device has failed.
     pub fn loss_scaling(&self) -> Result<Option<LossScalingState>> {
         Ok(self.scaling().map(LossScaling::state).transpose()?)
     }
@@ -163,7 +163,7 @@ impl Optimizer {
     ///
     /// # Errors
     ///
-    /// [`Error::Call`] when the device has failed.
+    /// [`nn_ffi::Error::Call`] when the device has failed.
     pub fn updates_done(&self) -> Result<i32> {
         Ok(self.step.item()?)
     }
@@ -173,7 +173,7 @@ impl Optimizer {
     /// # Errors
     ///
     /// [`Error::Value`] for a negative number, fewer steps than were skipped, or a state of loss scaling where losses are
-    /// not scaled or none where they are; [`Error::Call`] when the device has failed.
+    /// not scaled or none where they are; [`nn_ffi::Error::Call`] when the device has failed.
     pub fn restore(&mut self, steps: i32, loss_scaling: Option<LossScalingState>) -> Result<()> {
         let skipped = match (&self.overflow, loss_scaling) {
             (Overflow::Watched(_), None) => 0,
@@ -231,7 +231,7 @@ impl Optimizer {
     ///
     /// # Errors
     ///
-    /// That of `forward_backward`, or [`Error::Call`]; the step then does not count.
+    /// That of `forward_backward`, or [`nn_ffi::Error::Call`]; the step then does not count.
     pub fn step(&mut self, shape: &[usize], mut forward_backward: impl FnMut() -> Result<()>) -> Result<Run> {
         let mut captured_for = None;
         let mut replay = match self.replay.take() {
