@@ -14,8 +14,6 @@
  * expert scans them in a few steps: 256 pieces for 32768 tokens of 4 experts. By count, not measured on a GPU yet.
  */
 constexpr int PLAN_WARPS = 4, SCAN_THREADS = 1024;
-/* Up to here the running counts of a block's warps lie in its shared memory. */
-constexpr int64_t SHARED_EXPERTS = 2048;
 
 struct plan {
   nn_moe_plan_args a;
