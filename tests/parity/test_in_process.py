@@ -257,9 +257,7 @@ def test_errors_are_alike(ctx: nncuda.Context, tmp_path: Path) -> None:
         mine, other = both(
             lambda o=options: MoEConfig.from_dict(SMALL | o), lambda o=options: nncuda_rs.Model(SMALL | o)
         )
-        assert (
-            isinstance(other, ValueError) and str(mine).lower() == str(other).lower()
-        )  # NaN or nan
+        assert isinstance(other, ValueError) and str(mine).lower() == str(other).lower()  # NaN or nan
     mine, other = both(
         lambda: Trainer(ours.model, TrainConfig(sequence_length=17)),
         lambda: nncuda_rs.Trainer(SMALL, {"sequence_length": 17}),
