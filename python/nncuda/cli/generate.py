@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -141,8 +142,8 @@ def generate(
             raise click.UsageError("--contiguous is for checkpoints, folders of runs and Mixtral folders")
         with Context(device, threads=threads) as ctx:
             checkpoint = Checkpoint(resolve_checkpoint(path, "best" if best else "last"))
-            model = checkpoint.model(ctx, precision=precision or "f32")
-            for piece in _contiguous_pieces(checkpoint, model, texts[0], max_tokens, sampling, as_ids):
+            load = partial(checkpoint.model, ctx, precision=precision or "f32")
+            for piece in _contiguous_pieces(checkpoint, load, texts[0], max_tokens, sampling, as_ids):
                 _write(piece)
         click.echo()
         return
@@ -263,19 +264,20 @@ def _write(text: str) -> None:
 
 def _contiguous_pieces(
     checkpoint: Checkpoint,
-    model: MoETransformer,
+    load: Callable[[], MoETransformer],
     prompt: str,
     max_tokens: int | None,
     sampling: Sampling,
     as_ids: bool,
 ) -> Iterator[str]:
-    """The continuation by the layers that train."""
+    """The continuation by the layers that train; what is wrong with the prompt is said before the model is loaded."""
     if as_ids:
-        yield from _ids_stream(model, _parse_ids(prompt, model.config.vocab_size), max_tokens, sampling)
+        ids = _parse_ids(prompt, checkpoint.config.vocab_size)
+        yield from _ids_stream(load(), ids, max_tokens, sampling)
         return
     if checkpoint.tokenizer is None:
         raise FormatError(checkpoint.folder, "holds no tokenizer.model, so it cannot read text")
-    generator = TextGenerator(model, checkpoint.tokenizer)
+    generator = TextGenerator(load(), checkpoint.tokenizer)
     if max_tokens is None:
         max_tokens = min(_USUAL_TOKENS, generator.room(prompt))
     yield from generator.stream(prompt, max_tokens, sampling)
