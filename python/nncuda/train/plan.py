@@ -2,8 +2,8 @@
 
 Such a context gives addresses and runs nothing, so what is planned is what is then called: no allocation, kernel or
 cut of work is described here a second time. Bytes are those that `Context.bytes_peak` counts: memory of tensors as it
-was asked for, and the chunks of scratch. A captured step keeps each piece of memory that it ever took, and needs more
-than the same calls one by one.
+was asked for, and the workspace of kernels. A captured step keeps each piece of memory that it ever took, and needs
+more than the same calls one by one.
 """
 
 from __future__ import annotations
@@ -110,10 +110,8 @@ def plan_training(
     config: MoEConfig, train: TrainConfig, machine: Machine, *, capture: bool = True, held_out: bool = True
 ) -> MemoryPlan:
     """What a run needs on one device, `held_out` with evaluation. Raises ValueError for what cannot be trained."""
-    batch, length = train.batch_size, train.sequence_length
-    micro = _micro_batch(train)
-    pieces = -(-batch // micro)
-    rows = batch - max(0, pieces - _RUN) * micro
+    length, (micro, left_out) = train.sequence_length, _micro_batches(train)
+    rows = train.batch_size - left_out * micro
     try:
         with machine.context() as ctx:
             trainer = _trainer(ctx, config, train, capture)
@@ -122,8 +120,7 @@ def plan_training(
             trainer.train_step(ids, ids)
             # Of the sequences that were left out: ids, targets, and the losses and factors of their micro-batches.
             factors = 16 if train.precision == "f16" else 12
-            more = 8 * (batch - rows) * length
-            more += max(0, pieces - _RUN) * (4 * model.loss_pieces(micro * length) + factors)
+            more = left_out * (8 * micro * length + 4 * model.loss_pieces(micro * length) + factors)
             found["fixed"] = ctx.bytes_used - sum(found.values()) + more
             trainer.train_step(ids, ids)
             peak, held, scratch = ctx.bytes_peak, ctx.bytes_held, ctx.bytes_arena
@@ -177,9 +174,7 @@ def plan_inference(
 
 def training_work(config: MoEConfig, train: TrainConfig, machine: Machine) -> Work:
     """What one step computes and moves."""
-    batch, micro = train.batch_size, _micro_batch(train)
-    pieces = -(-batch // micro)
-    rows = batch - max(0, pieces - _RUN) * micro
+    micro, left_out = _micro_batches(train)
     with machine.context() as ctx:
         trainer = _trainer(ctx, config, train, capture=False)
 
@@ -190,15 +185,15 @@ def training_work(config: MoEConfig, train: TrainConfig, machine: Machine) -> Wo
                 trainer.train_step(ids, ids)
             return _work(profile.json())
 
-        work = step(rows)
-        if pieces <= _RUN:
+        work = step(train.batch_size - left_out * micro)
+        if not left_out:
             return work
         one, two = step(micro), step(2 * micro)
-    times, none = pieces - _RUN, (0, 0)  # those between come to what the second of two does
+    none = 0, 0  # each of those left out comes to what the second of two does
     kernels = {}
     for name, whole in work.kernels.items():
         a, b = one.kernels.get(name, none), two.kernels.get(name, none)
-        kernels[name] = whole[0] + times * (b[0] - a[0]), whole[1] + times * (b[1] - a[1])
+        kernels[name] = whole[0] + left_out * (b[0] - a[0]), whole[1] + left_out * (b[1] - a[1])
     return Work(kernels)
 
 
@@ -230,12 +225,13 @@ def parameters_by_kind(config: MoEConfig) -> dict[str, tuple[int, int]]:
     return kinds
 
 
-def _micro_batch(train: TrainConfig) -> int:
-    """Sequences that go through the layers together. ValueError for more than any machine has memory for."""
+def _micro_batches(train: TrainConfig) -> tuple[int, int]:
+    """Sequences that go through the layers together, and how many micro-batches of a step need not be run. ValueError
+    for more than any machine has memory for."""
     micro = min(train.micro_batch_size or train.batch_size, train.batch_size)
     if micro * train.sequence_length > _MOST_TOKENS:
         raise TooLargeError
-    return micro
+    return micro, max(0, -(-train.batch_size // micro) - _RUN)
 
 
 def _trainer(ctx: Context, config: MoEConfig, train: TrainConfig, capture: bool) -> Trainer:
