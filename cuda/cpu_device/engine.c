@@ -5,6 +5,7 @@
 #include "queue.h"
 #include "runtime/context.h"
 #include "runtime/memory.h"
+#include "runtime/profile.h"
 #include "system_memory.h"
 #include "workers.h"
 

@@ -1,6 +1,7 @@
 #include "queue.h"
 
 #include "runtime/context.h"
+#include "runtime/profile.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -9,24 +9,6 @@
 /* No address space holds more. It also leaves kernels room to add up offsets without overflow. */
 #define MAX_BYTES ((int64_t)1 << 56)
 
-int64_t nn_dtype_size(int32_t dtype) {
-  switch (dtype) {
-  case NNCUDA_F32:
-  case NNCUDA_I32:
-    return 4;
-  case NNCUDA_F16:
-  case NNCUDA_BF16:
-    return 2;
-  case NNCUDA_I8:
-  case NN_U8:
-    return 1;
-  case NN_I64:
-    return 8;
-  default:
-    return 0;
-  }
-}
-
 static void call_fail(nn_call *call, int32_t status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 static void call_fail(nn_call *call, int32_t status, const char *format, ...) {

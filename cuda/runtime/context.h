@@ -7,16 +7,43 @@
 
 #include "arena.h"
 #include "device.h"
-#include "dispatch.h"
 #include "engine.h"
 #include "interface.h"
 #include "pool.h"
 #include "table.h"
+#include "text.h"
 
 #include <stdarg.h>
 #include <stdint.h>
 
-enum { NN_MAX_THREADS = 256, NN_ERROR_CAPACITY = 768 };
+enum { NN_MAX_THREADS = 256, NN_ERROR_CAPACITY = 768, NN_LABEL_CAPACITY = 128 };
+
+/* profile.c: one measured call. Kept in an array that grows. */
+typedef struct nn_measurement {
+  nn_op op;
+  int64_t begin, duration; /* nanoseconds; begin counts from the start of profiling. Two stamps while it runs */
+  double bytes, flops;
+} nn_measurement;
+
+typedef struct nn_profile {
+  int32_t running;
+  int64_t begin, length; /* nanoseconds of the clock; how long it ran */
+  nn_measurement *calls;
+  size_t count, capacity;
+  size_t lost; /* calls that found no memory to be noted in */
+} nn_profile;
+
+/* trace.c: what is seen of the calls, and by which kind of trace (trace.h). */
+typedef struct nn_tracer nn_tracer;
+
+typedef struct nn_trace {
+  int32_t running;
+  int64_t calls; /* so far; those that fail count */
+  char label[NN_LABEL_CAPACITY];
+  nn_text text;
+  const nn_tracer *tracer; /* null when nothing was traced yet */
+  void *state;
+} nn_trace;
 
 struct nncuda_ctx {
   uint64_t magic; /* tells a context from other memory */
@@ -42,6 +69,9 @@ struct nncuda_ctx {
   nn_trace trace;
   int32_t shadowed; /* shadow runs that have this context as their reference; atomic */
 };
+
+/* The first word of a context that was made and not destroyed. */
+#define NN_CTX_MAGIC UINT64_C(0x6e6e637564614354)
 
 /* Enters the context for `function` (its exported name): INVALID_CONTEXT or BUSY when that is not possible, in which
  * case the context was not touched. Clears the last error. */

@@ -1,5 +1,8 @@
+#include "graph.h"
+
 #include "context.h"
-#include "dispatch.h"
+#include "run.h"
+#include "trace.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The trace that looks for the first value that is not finite. */
-#include "context.h"
-#include "dispatch.h"
 #include "ranges.h"
+#include "run.h"
+#include "trace.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,4 @@
-#include "context.h"
-#include "dispatch.h"
+#include "profile.h"
 
 #include <stdlib.h>
 #include <time.h>

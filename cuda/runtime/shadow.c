@@ -12,9 +12,9 @@
  * is added up to one element is taken to be no larger than the largest element. Sums that cancel everywhere can break
  * that, and are then to be judged by hand.
  */
-#include "context.h"
-#include "dispatch.h"
 #include "memory.h"
+#include "run.h"
+#include "trace.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,7 @@
 #include "trace.h"
 
-#include "context.h"
-#include "dispatch.h"
 #include "numbers/half.h"
+#include "run.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,36 +5,23 @@
 #ifndef NN_RUNTIME_TRACE_H
 #define NN_RUNTIME_TRACE_H
 
-#include "call.h"
-#include "text.h"
+#include "context.h"
+#include "record.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-struct nn_record;
-
-enum { NN_LABEL_CAPACITY = 128 };
-
 /* A kind of trace. `state` is what its begin made. */
-typedef struct nn_tracer {
+struct nn_tracer {
   /* Runs the call (nn_run) and looks at it. */
-  int32_t (*run)(nncuda_ctx *ctx, void *state, const struct nn_record *record);
+  int32_t (*run)(nncuda_ctx *ctx, void *state, const nn_record *record);
   void (*write)(const void *state, int64_t calls, nn_text *text);
   void (*end)(void *state); /* the trace sees no more calls; null for nothing */
   void (*release)(void *state);
-} nn_tracer;
-
-typedef struct nn_trace {
-  int32_t running;
-  int64_t calls; /* so far; those that fail count */
-  char label[NN_LABEL_CAPACITY];
-  nn_text text;
-  const nn_tracer *tracer; /* null when nothing was traced yet */
-  void *state;
-} nn_trace;
+};
 
 /* Runs the call and shows it to the running trace. */
-int32_t nn_trace_run(nncuda_ctx *ctx, const struct nn_record *record);
+int32_t nn_trace_run(nncuda_ctx *ctx, const nn_record *record);
 void nn_trace_release(nncuda_ctx *ctx);
 
 /* Makes `tracer` the running trace, and `state` its own. Fails, and releases the state, when one is running. */
@@ -51,7 +38,7 @@ typedef struct nn_spot {
   int64_t element; /* its number, gaps between rows not counted */
 } nn_spot;
 
-nn_spot nn_spot_at(const nncuda_ctx *ctx, const struct nn_record *record, const nn_tensor *tensor, int64_t element);
+nn_spot nn_spot_at(const nncuda_ctx *ctx, const nn_record *record, const nn_tensor *tensor, int64_t element);
 /* Its members of a JSON object, from "call" to "index"; `more` are put behind the argument's name. */
 void nn_spot_write(const nn_spot *spot, const char *more, nn_text *text);
 

@@ -1,4 +1,4 @@
-"""The folders of cuda/ include each other one way, and no file includes itself through others."""
+"""The folders of cuda/ include each other one way; no file, and no pair of .c and .h, includes itself through others."""
 
 from __future__ import annotations
 
@@ -50,3 +50,15 @@ def test_folders_include_what_lies_below_them():
 
 def test_no_file_includes_itself_through_others():
     TopologicalSorter(includes()).prepare()  # raises with the cycle
+
+
+def test_no_module_of_the_runtime_includes_itself_through_others():
+    """A module is x.c with x.h: what is declared in one is made in the other."""
+    modules: dict[Path, set[Path]] = {}
+    for path, others in includes().items():
+        if room(path) in ("runtime", "cpu_device"):
+            own = path.with_suffix("")
+            modules.setdefault(own, set()).update(other.with_suffix("") for other in others)
+            modules[own].discard(own)
+    assert len(modules) > 20
+    TopologicalSorter(modules).prepare()  # raises with the cycle

@@ -1,0 +1,139 @@
+#include "context.h"
+
+static int32_t synchronize(nncuda_ctx *ctx) {
+  if (ctx->capture != NULL) {
+    return nn_fail_capturing(ctx);
+  }
+  return ctx->engine->synchronize(ctx);
+}
+
+int32_t nncuda_ctx_synchronize(nncuda_ctx *ctx) { NN_INSIDE(ctx, synchronize(ctx)); }
+
+static int32_t fail_attribute(nncuda_ctx *ctx, int32_t attribute) {
+  return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d; it must be one of NNCUDA_CTX_*, 0 to %d", attribute,
+                 NNCUDA_CTX_BYTES_HELD);
+}
+
+static int32_t get_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {
+  if (value == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_NULL_POINTER, "value is null; it must say where to put the attribute");
+  }
+  switch (attribute) {
+  case NNCUDA_CTX_THREADS:
+    *value = ctx->machine.threads;
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_ISA:
+    *value = ctx->machine.isa;
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_DEVICE:
+    *value = ctx->engine->device;
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_DEVICE_INDEX:
+    *value = ctx->index;
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_BYTES_USED:
+    *value = (int64_t)ctx->pool.used;
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_BYTES_PEAK:
+    *value = ctx->peak;
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_BYTES_HELD:
+    *value = ctx->held;
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_BYTES_POOLED:
+    *value = (int64_t)(ctx->pool.pooled + ctx->host_pool.pooled);
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_BYTES_ARENA:
+    *value = (int64_t)(ctx->arena.capacity + ctx->graph_bytes);
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_TF32:
+    *value = ctx->machine.tf32;
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_MEASURING:
+    *value = ctx->engine->measures;
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_MULTIPROCESSORS:
+    *value = ctx->machine.sms;
+    return NNCUDA_SUCCESS;
+  default:
+    return fail_attribute(ctx, attribute);
+  }
+}
+
+int32_t nncuda_ctx_get(nncuda_ctx *ctx, int32_t attribute, int64_t *value) {
+  NN_INSIDE(ctx, get_attribute(ctx, attribute, value));
+}
+
+static int32_t set_threads(nncuda_ctx *ctx, int64_t value) {
+  if (ctx->engine->threads == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE,
+                   "attribute is NNCUDA_CTX_THREADS (0), which only the CPU engine has");
+  }
+  if (value < 1 || value > NN_MAX_THREADS) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_THREADS must be 1 to %d",
+                   (long long)value, NN_MAX_THREADS);
+  }
+  if (value != ctx->machine.threads) {
+    ctx->engine->end_threads(ctx);
+    ctx->machine.threads = (int32_t)value;
+  }
+  return NNCUDA_SUCCESS;
+}
+
+static int32_t set_isa(nncuda_ctx *ctx, int64_t value) {
+  if (ctx->engine->threads == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is NNCUDA_CTX_ISA (1), which is read-only on a GPU");
+  }
+  const int32_t widest = ctx->engine->widest_isa(ctx->index);
+  if (value < 0 || value > widest) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_ISA must be 0 to %d on this processor",
+                   (long long)value, widest);
+  }
+  ctx->machine.isa = (int32_t)value;
+  ctx->engine->fill(ctx->machine.isa, ctx->kernel, ctx->layout);
+  return NNCUDA_SUCCESS;
+}
+
+static int32_t set_attribute(nncuda_ctx *ctx, int32_t attribute, int64_t value) {
+  switch (attribute) {
+  case NNCUDA_CTX_THREADS:
+    return set_threads(ctx, value);
+  case NNCUDA_CTX_ISA:
+    return set_isa(ctx, value);
+  case NNCUDA_CTX_BYTES_PEAK:
+  case NNCUDA_CTX_BYTES_POOLED:
+    if (value != 0) {
+      return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; attribute %d may only be set to 0",
+                     (long long)value, attribute);
+    }
+    if (attribute == NNCUDA_CTX_BYTES_POOLED) {
+      nn_pool_trim(&ctx->pool, 0);
+      nn_pool_trim(&ctx->host_pool, 0);
+    } else {
+      ctx->peak = ctx->held = 0;
+      nn_ctx_update_peak(ctx);
+    }
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_TF32:
+    if (value != 0 && value != 1) {
+      return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "value is %lld; NNCUDA_CTX_TF32 must be 0 or 1",
+                     (long long)value);
+    }
+    ctx->machine.tf32 = (int32_t)value;
+    return NNCUDA_SUCCESS;
+  case NNCUDA_CTX_DEVICE:
+  case NNCUDA_CTX_DEVICE_INDEX:
+  case NNCUDA_CTX_BYTES_USED:
+  case NNCUDA_CTX_BYTES_ARENA:
+  case NNCUDA_CTX_MEASURING:
+  case NNCUDA_CTX_MULTIPROCESSORS:
+  case NNCUDA_CTX_BYTES_HELD:
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "attribute is %d, which is read-only", attribute);
+  default:
+    return fail_attribute(ctx, attribute);
+  }
+}
+
+int32_t nncuda_ctx_set(nncuda_ctx *ctx, int32_t attribute, int64_t value) {
+  NN_INSIDE(ctx, set_attribute(ctx, attribute, value));
+}
