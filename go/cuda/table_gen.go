@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "cb7bf099097f74db739a79e424729a7305594e474827a830f4f156d5a6ae3097"
+const HeaderSHA256 = "f69b3ee5b1a24cd16b8a2ab2641437c5e9bf24dd7390a9c200c545c343b5b83f"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{
