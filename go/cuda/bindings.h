@@ -443,11 +443,10 @@ NNCUDA_API int32_t nncuda_trace_begin(nncuda_ctx *ctx, int64_t values);
 
 /**
  * Starts a trace that looks for the first value that is not finite: in what a kernel reads and none has written since
- * the begin, such as weights; then in what it writes, in elements that are others than before the call, so that rows
- * which a kernel leaves alone do not count. Parameters that are both read and written count as written. After the
- * first find nothing is looked at. Whole numbers and stored blocks are left out. The text is a JSON object: calls,
- * and found, null or {call, label, kernel, argument, use (in or out), address (of the element), dtype, shape, index,
- * value}. Not on a context that measures.
+ * the begin, such as weights; then in what it writes. Rows which a kernel leaves alone do not count, nor does what a
+ * parameter that is both read and written had before. After the first find nothing is looked at. Whole numbers and
+ * stored blocks are left out. The text is a JSON object: calls, and found, null or {call, label, kernel, argument,
+ * use (in or out), address (of the element), dtype, shape, index, value}. Not on a context that measures.
  */
 NNCUDA_API int32_t nncuda_trace_begin_nonfinite(nncuda_ctx *ctx);
 

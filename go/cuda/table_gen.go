@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "f69b3ee5b1a24cd16b8a2ab2641437c5e9bf24dd7390a9c200c545c343b5b83f"
+const HeaderSHA256 = "6a932163d43d04b91ef156e45c214f9892bba42ba70791846ae212dad3f00f04"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -11,4 +11,4 @@ pub use functions::{nncuda_ctx, nncuda_event, nncuda_graph, nncuda_stream};
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "f69b3ee5b1a24cd16b8a2ab2641437c5e9bf24dd7390a9c200c545c343b5b83f";
+pub const HEADER_SHA256: &str = "6a932163d43d04b91ef156e45c214f9892bba42ba70791846ae212dad3f00f04";
