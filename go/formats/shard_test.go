@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/nncuda/nncuda/go/formats"
@@ -64,43 +63,6 @@ func TestShardsThatAreNotWritten(t *testing.T) {
 	}
 	if _, err := os.Stat(path); err == nil {
 		t.Error("something was left")
-	}
-}
-
-func TestShardsThatAreRefused(t *testing.T) {
-	good := append(head(1, 2, 300, 2), 1, 0, 2, 0)
-	for words, data := range map[string][]byte{
-		"does not begin with NNTOKENS":                         []byte("NNTOKENs"),
-		"it does not begin":                                    {},
-		"is cut off inside its header, at byte 63":             good[:63],
-		"of version 2; this program reads version 1":           head(2, 2, 300, 0),
-		"has ids of 3 bytes; they must have 2 or 4":            head(1, 3, 300, 0),
-		"has ids of 0 bytes":                                   head(1, 0, 300, 0),
-		"has a vocabulary of 0, which":                         head(1, 2, 0, 0),
-		"has a vocabulary of 65537":                            head(1, 2, 65537, 0),
-		"is 67 bytes long, but its 2 tokens take 68":           good[:67],
-		"is 69 bytes long, but its 2 tokens take 68":           append(slices.Clone(good), 0),
-		"9223372036854775813 tokens take 18446744073709551690": head(1, 2, 300, 1<<63+5),
-		"18446744073709551615 tokens take":                     head(1, 4, 300, 1<<64-1),
-	} {
-		path := filepath.Join(t.TempDir(), "x.tokens")
-		check(t, os.WriteFile(path, data, 0o666))
-		_, err := formats.OpenShard(path)
-		var found *formats.Error
-		if !errors.As(err, &found) || !strings.Contains(err.Error(), words) || found.Path != path {
-			t.Errorf("%v, not %q", err, words)
-		}
-	}
-	path := filepath.Join(t.TempDir(), "x.tokens")
-	check(t, os.WriteFile(path, append(head(1, 4, 300, 2), 1, 0, 0, 0, 44, 1, 0, 0), 0o666))
-	shard, err := formats.OpenShard(path)
-	check(t, err)
-	if err := shard.CheckIDs(); err == nil ||
-		!strings.Contains(err.Error(), "holds the token 300; its vocabulary has 300") {
-		t.Error(err)
-	}
-	if _, err := formats.OpenShard(t.TempDir()); err == nil || !strings.Contains(err.Error(), "it is not a regular file") {
-		t.Error(err)
 	}
 }
 

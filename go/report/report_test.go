@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/nncuda/nncuda/go/formats"
 )
 
 func write(t *testing.T, path, text string) {
@@ -43,18 +41,5 @@ func TestFilesStandInThePageAsTheyAre(t *testing.T) {
 	}
 	if strings.Contains(string(content), "<!--") {
 		t.Error("a part of the page is missing")
-	}
-}
-
-func TestNoRun(t *testing.T) {
-	for _, text := range []string{"", "5\n", `{"step": 1.5}`} {
-		folder := t.TempDir()
-		if text != "" {
-			write(t, filepath.Join(folder, "metrics.jsonl"), text)
-		}
-		var wrong *formats.Error
-		if _, err := HTML(folder); !errors.As(err, &wrong) {
-			t.Errorf("%s: %v", folder, err)
-		}
 	}
 }

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/tensor"
 	"github.com/nncuda/nncuda/go/train"
@@ -253,49 +251,6 @@ func TestScaleGrowsAndLeavesTheGradients(t *testing.T) {
 	}
 }
 
-func TestResumeIn16Bits(t *testing.T) {
-	ctx, data := newContext(t), writeShards(t, 48)
-	for _, precision := range sixteenBits {
-		options := runOptions()
-		options.Precision = precision
-		if precision == model.F16 {
-			options.LossScale, options.LossScaleInterval = 1<<24, 3
-		}
-		unbroken, broken := filepath.Join(t.TempDir(), "unbroken"), filepath.Join(t.TempDir(), "broken")
-		trainRun(t, startRun(t, ctx, unbroken, data, options), 0)
-		trainRun(t, startRun(t, ctx, broken, data, options), 5)
-		trainRun(t, must(train.ResumeRun(ctx, broken, data, data, nil))(t), 8)
-		trainRun(t, must(train.ResumeRun(ctx, broken, data, data, nil))(t), 0)
-		requireSameRuns(t, broken, unbroken)
-		skipped, records := 0, must(train.ReadMetrics(filepath.Join(broken, "metrics.jsonl")))(t)
-		for _, record := range records {
-			if record.Has("loss") && record.Get("learning_rate") == nil {
-				skipped++
-				if record.Get("grad_norm") != nil {
-					t.Errorf("a step without a rate has the norm %v", record.Get("grad_norm"))
-				}
-			}
-			if record.Has("loss") && record.Has("loss_scale") != (precision == model.F16) {
-				t.Errorf("%s: %s", precision, formats.Shown(record))
-			}
-		}
-		saved := must(train.OpenCheckpoint(must(train.ResolveCheckpoint(broken, false))(t)))(t)
-		scaling := saved.Training.LossScaling
-		switch {
-		case saved.Training.Train != options:
-			t.Errorf("%+v, not %+v", saved.Training.Train, options)
-		case precision == model.BF16 && (scaling != nil || skipped > 0):
-			t.Errorf("%+v, %d skipped", scaling, skipped)
-		case precision == model.F16 && (scaling == nil || skipped == 0 || scaling.Skipped != skipped || skipped >= 12):
-			t.Errorf("%+v, %d skipped", scaling, skipped)
-		}
-		check(t, saved.Close())
-	}
-	if used := must(ctx.BytesUsed())(t); used != 0 {
-		t.Errorf("%d bytes are still used", used)
-	}
-}
-
 func TestGradientsThatNeverFitEndTheRun(t *testing.T) {
 	options := runOptions()
 	options.Precision, options.LossScale = model.F16, 1./(1<<22)
@@ -328,43 +283,6 @@ func TestTrainersHaveThePrecisionOfTheirModel(t *testing.T) {
 		}
 		if err := trainer.Restore(3, wrong); err == nil || !strings.Contains(err.Error(), problem) {
 			t.Error(err)
-		}
-	}
-}
-
-func TestStatesOfLossScaling(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "training.json")
-	good := strings.Replace(stateText, `{"steps": 9}`, `{"steps": 9, "precision": "f16"}`, 1)
-	good = strings.Replace(good, `null}`, `null, "loss_scaling": {"scale": 1024, "good_steps": 2, "skipped": 1}}`, 1)
-	read := func(old, changed string) (train.State, error) {
-		check(t, os.WriteFile(path, []byte(strings.Replace(good, old, changed, 1)), 0o666))
-		return train.ReadState(path)
-	}
-	state := must(read("", ""))(t)
-	if *state.LossScaling != (train.LossScaling{Scale: 1024, GoodSteps: 2, Skipped: 1}) {
-		t.Errorf("%+v", *state.LossScaling)
-	}
-	object := state.Object().Get("loss_scaling").(*formats.Object)
-	if found := formats.Shown(object); found != `{"scale":1024.0,"good_steps":2,"skipped":1}` {
-		t.Error(found)
-	}
-	const whole = `{"scale": 1024, "good_steps": 2, "skipped": 1}`
-	for change, words := range map[[2]string]string{
-		{`"f16"`, `"bf16"`}:     "has a loss_scaling; its precision is bf16",
-		{whole, `null`}:         "has no loss_scaling; its precision is f16",
-		{whole, `7`}:            "loss_scaling is 7; it must have scale, good_steps",
-		{`"scale": 1024, `, ``}: "loss_scaling is {\"good_steps\":2,\"skipped\":1}; it must have",
-		{`1024`, `0`}:           "the scale of loss_scaling is 0; it must be a number, 2^-24",
-		{`1024`, `16777217`}:    "the scale of loss_scaling is 16777217; it must be a number",
-		{`1024`, `NaN`}:         "the scale of loss_scaling is not finite; it must be a number",
-		{`1024`, `"big"`}:       "the scale of loss_scaling is 'big'; it must be a number",
-		{`"good_steps": 2`, `"good_steps": 2147483648`}: "good_steps of loss_scaling is 2147483648; it must be a whole",
-		{`"good_steps": 2`, `"good_steps": -1`}:         "good_steps of loss_scaling is -1; it must be a whole",
-		{`"skipped": 1`, `"skipped": 4`}:                "skipped of loss_scaling is 4; it must be a whole number, 0 to 3",
-		{`"skipped": 1`, `"skipped": 0.5`}:              "skipped of loss_scaling is 0.5; it must be a whole number",
-	} {
-		if _, err := read(change[0], change[1]); err == nil || !strings.HasPrefix(err.Error(), path+": "+words) {
-			t.Errorf("%v: %v, not %q", change, err, words)
 		}
 	}
 }
