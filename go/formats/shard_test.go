@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 // head is a shard's header.
@@ -30,16 +31,15 @@ func TestShardsReadAsTheyWereWritten(t *testing.T) {
 	}{{65536, 2, []int32{0, 65535, 7}}, {65537, 4, []int32{0, 65536, 7}}, {1, 2, nil}} {
 		path := filepath.Join(t.TempDir(), "x.tokens")
 		digest := [32]byte{1, 31: 9}
-		check(t, formats.WriteShard(path, test.ids, test.vocab, digest))
-		shard, err := formats.OpenShard(path)
-		check(t, err)
+		must.Do(t, formats.WriteShard(path, test.ids, test.vocab, digest))
+		shard := must.Get(formats.OpenShard(path))(t)
 		if shard.Count != len(test.ids) || shard.VocabSize != test.vocab || shard.Width != test.width ||
 			shard.Tokenizer != digest {
 			t.Errorf("%+v", shard)
 		}
-		check(t, shard.CheckIDs())
+		must.Do(t, shard.CheckIDs())
 		ids := make([]int32, len(test.ids))
-		check(t, shard.Read(ids, 0))
+		must.Do(t, shard.Read(ids, 0))
 		if !slices.Equal(ids, test.ids) {
 			t.Errorf("%v, not %v", ids, test.ids)
 		}
@@ -70,11 +70,10 @@ func TestShardsThatAreNotWritten(t *testing.T) {
 // says how much of the file is left.
 func TestShardThatIsCutShortWhileItIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.tokens")
-	check(t, formats.WriteShard(path, make([]int32, 1<<16), 300, [32]byte{}))
-	shard, err := formats.OpenShard(path)
-	check(t, err)
-	check(t, os.Truncate(path, 64+2*100))
-	check(t, shard.Read(make([]int32, 100), 0))
+	must.Do(t, formats.WriteShard(path, make([]int32, 1<<16), 300, [32]byte{}))
+	shard := must.Get(formats.OpenShard(path))(t)
+	must.Do(t, os.Truncate(path, 64+2*100))
+	must.Do(t, shard.Read(make([]int32, 100), 0))
 	wanted := path + ": was cut to 264 bytes while it was in use; it had 131136"
 	for what, err := range map[string]error{
 		"half there": shard.Read(make([]int32, 16), 90),
@@ -85,7 +84,7 @@ func TestShardThatIsCutShortWhileItIsRead(t *testing.T) {
 			t.Errorf("%s: %v, not %q", what, err, wanted)
 		}
 	}
-	check(t, os.Remove(path))
+	must.Do(t, os.Remove(path))
 	wanted = path + ": cannot be read: no such file or directory"
 	for _, err := range []error{shard.Read(make([]int32, 16), 0), shard.AddTo(io.Discard)} {
 		if err == nil || err.Error() != wanted {
@@ -99,7 +98,7 @@ func FuzzOpenShard(f *testing.F) {
 	f.Add(head(1, 4, 1<<32, 1<<63))
 	path := filepath.Join(f.TempDir(), "x.tokens")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		check(t, os.WriteFile(path, data, 0o666))
+		must.Do(t, os.WriteFile(path, data, 0o666))
 		shard, err := formats.OpenShard(path)
 		if err != nil {
 			return

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/model"
 )
 
@@ -36,10 +37,7 @@ func TestPresets(t *testing.T) {
 
 func parse(t testing.TB, text string) *formats.Object {
 	t.Helper()
-	value, err := formats.ParseJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(formats.ParseJSON([]byte(text)))(t)
 	return value.(*formats.Object)
 }
 
@@ -82,10 +80,7 @@ func TestMixtralAndBack(t *testing.T) {
 
 func written(t testing.TB, object *formats.Object) []byte {
 	t.Helper()
-	text, err := formats.JSONDocument(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(formats.JSONDocument(object))(t)
 	return text
 }
 
@@ -94,10 +89,7 @@ const foreign = `{"model_type": "mixtral", "vocab_size": 100, "hidden_size": 64,
 "intermediate_size": 20, "max_position_embeddings": 128, "hidden_act": "silu", "tie_word_embeddings": false}`
 
 func TestMixtralFromElsewhere(t *testing.T) {
-	read, err := model.ConfigFromMixtral(parse(t, foreign))
-	if err != nil {
-		t.Fatal(err)
-	}
+	read := must.Get(model.ConfigFromMixtral(parse(t, foreign)))(t)
 	// Its own defaults where the file is silent, and no stretching of the rotary embedding.
 	if read.HeadDim != 16 || read.RopeBase != 1e6 || read.ExtendedContext != 128 || read.NTKAlpha != 1 ||
 		read.NormEps != 1e-5 {
@@ -126,10 +118,7 @@ func with(t testing.TB, entries string) *formats.Object {
 }
 
 func TestLayout(t *testing.T) {
-	config, err := model.Preset("demo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(model.Preset("demo"))(t)
 	layout := model.NewLayout(config)
 	end := 0
 	for _, spec := range layout.Specs {

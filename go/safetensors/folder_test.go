@@ -5,15 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/safetensors"
 )
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func tensorsOf(names ...string) (made []safetensors.Tensor) {
 	for at, name := range names {
@@ -27,12 +21,11 @@ func TestTensorFolders(t *testing.T) {
 	for files, maxBytes := range map[int]int{1: 100, 2: 17, 4: 3} {
 		folder := t.TempDir()
 		wanted := tensorsOf("a", "b", "c", "d")
-		check(t, safetensors.WriteFolder(folder, wanted, map[string]string{"format": "pt"}, maxBytes))
+		must.Do(t, safetensors.WriteFolder(folder, wanted, map[string]string{"format": "pt"}, maxBytes))
 		if found, _ := filepath.Glob(filepath.Join(folder, "*.safetensors")); len(found) != files {
 			t.Errorf("%v with %d bytes a file", found, maxBytes)
 		}
-		opened, err := safetensors.OpenFolder(folder)
-		check(t, err)
+		opened := must.Get(safetensors.OpenFolder(folder))(t)
 		if found := opened.Names(); !slices.Equal(found, []string{"a", "b", "c", "d"}) {
 			t.Error(found)
 		}
@@ -44,6 +37,6 @@ func TestTensorFolders(t *testing.T) {
 		if _, ok := opened.Tensor("e"); ok {
 			t.Error("there is a tensor of nobody")
 		}
-		check(t, opened.Close())
+		must.Do(t, opened.Close())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/safetensors"
 )
 
@@ -19,19 +20,14 @@ func image(header, data string) []byte {
 func write(t *testing.T, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file.safetensors")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, content, 0o600))
 	return path
 }
 
 func TestOpen(t *testing.T) {
 	header := `{"__metadata__":{"kind":"test"},"b":{"dtype":"I8","shape":[],"data_offsets":[8,9]},` +
 		`"a":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},"none":{"dtype":"BF16","shape":[0,7],"data_offsets":[8,8]}}  `
-	file, err := safetensors.Open(write(t, image(header, "abcdefghi")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(safetensors.Open(write(t, image(header, "abcdefghi"))))(t)
 	defer file.Close()
 	if names := file.Names(); !slices.Equal(names, []string{"a", "none", "b"}) {
 		t.Errorf("names %v", names)
@@ -77,9 +73,7 @@ func FuzzOpen(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
 		path := filepath.Join(t.TempDir(), "file")
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, content, 0o600))
 		file, err := safetensors.Open(path)
 		if err != nil {
 			return

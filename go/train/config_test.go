@@ -9,25 +9,26 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/train"
 )
 
 func parse(t testing.TB, text string) *formats.Object {
 	t.Helper()
-	return must(formats.ParseJSON([]byte(text)))(t).(*formats.Object)
+	return must.Get(formats.ParseJSON([]byte(text)))(t).(*formats.Object)
 }
 
 // TestOptionsAndBack: what a file says of options comes back as it was.
 func TestOptionsAndBack(t *testing.T) {
 	config := train.DefaultConfig()
-	check(
+	must.Do(
 		t,
 		config.Assign(parse(t, `{"seed": -9223372036854775808, "clip_norm": null, "micro_batch_size": 3, "beta1": 0}`)),
 	)
-	check(t, config.Validate())
+	must.Do(t, config.Validate())
 	again := train.DefaultConfig()
-	check(t, again.Assign(config.Object()))
+	must.Do(t, again.Assign(config.Object()))
 	config.WarmupSteps = 500 // a twentieth of the steps
 	if again != config || config.ClipNorm != 0 || config.MicroBatchSize != 3 {
 		t.Errorf("%+v, not %+v", again, config)
@@ -40,15 +41,15 @@ const stateText = `{"format": "nncuda training state", "version": 1, "step": 3, 
 func TestStates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "training.json")
 	read := func(text string) (train.State, error) {
-		check(t, os.WriteFile(path, []byte(text), 0o666))
+		must.Do(t, os.WriteFile(path, []byte(text), 0o666))
 		return train.ReadState(path)
 	}
-	state := must(read(stateText))(t)
+	state := must.Get(read(stateText))(t)
 	if state.Step != 3 || state.DataPosition != 12 || state.DataWindows != 7 || state.Train.Steps != 9 ||
 		state.HeldOutLoss != nil {
 		t.Errorf("%+v", state)
 	}
-	state = must(read(strings.Replace(stateText, `"held_out_loss": null`, `"held_out_loss": NaN`, 1)))(t)
+	state = must.Get(read(strings.Replace(stateText, `"held_out_loss": null`, `"held_out_loss": NaN`, 1)))(t)
 	if state.HeldOutLoss == nil || !math.IsInf(*state.HeldOutLoss, 0) {
 		t.Errorf("the held-out loss is %v, not one that is not finite", state.HeldOutLoss)
 	}
@@ -60,13 +61,13 @@ func FuzzReadState(f *testing.F) {
 		`null, "loss_scaling": {"scale": 1024, "good_steps": 2, "skipped": 1}}`).Replace(stateText)))
 	path := filepath.Join(f.TempDir(), "training.json")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		check(t, os.WriteFile(path, data, 0o666))
+		must.Do(t, os.WriteFile(path, data, 0o666))
 		state, err := train.ReadState(path)
 		if err != nil {
 			return
 		}
-		check(t, state.Train.Validate())
-		_ = must(formats.JSONLine(state.Object()))(t)
+		must.Do(t, state.Train.Validate())
+		_ = must.Get(formats.JSONLine(state.Object()))(t)
 	})
 }
 
@@ -75,8 +76,8 @@ func TestUsualWarmup(t *testing.T) {
 	for steps, warmup := range map[int]int64{1: 0, 2: 1, 39: 1, 40: 2, 2000: 100, 40019: 2000, 50000: 2000} {
 		config := train.DefaultConfig()
 		config.Steps = steps
-		check(t, config.Validate())
-		check(t, config.CheckSchedule())
+		must.Do(t, config.Validate())
+		must.Do(t, config.CheckSchedule())
 		if found := config.Object().Get("warmup_steps"); found != warmup {
 			t.Errorf("of %d steps %v are warm-up, not %d", steps, found, warmup)
 		}
@@ -91,11 +92,11 @@ func TestUsualWarmup(t *testing.T) {
 // TestPresetsHaveTrainingOptions: each preset of models.
 func TestPresetsHaveTrainingOptions(t *testing.T) {
 	for _, name := range model.Presets() {
-		config := must(train.Preset(name))(t)
-		check(t, config.Validate())
-		check(t, config.CheckSchedule())
+		config := must.Get(train.Preset(name))(t)
+		must.Do(t, config.Validate())
+		must.Do(t, config.CheckSchedule())
 	}
-	if small := must(train.Preset(model.UsualPreset))(t); small.Steps != 2000 || small.LearningRate != 2e-3 {
+	if small := must.Get(train.Preset(model.UsualPreset))(t); small.Steps != 2000 || small.LearningRate != 2e-3 {
 		t.Errorf("%+v", small)
 	}
 	if _, err := train.Preset("huge"); err == nil {

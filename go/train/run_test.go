@@ -10,6 +10,7 @@ import (
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/train"
 )
@@ -18,14 +19,14 @@ import (
 func writeShards(t testing.TB, vocab int) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "shards")
-	check(t, os.Mkdir(folder, 0o777))
+	must.Do(t, os.Mkdir(folder, 0o777))
 	random := rand.New(rand.NewPCG(11, 12))
 	for _, name := range []string{"a.tokens", "b.tokens"} {
 		ids := make([]int32, 300)
 		for at := range ids {
 			ids[at] = int32(min(random.IntN(vocab), random.IntN(vocab)))
 		}
-		check(t, formats.WriteShard(filepath.Join(folder, name), ids, vocab, [32]byte{}))
+		must.Do(t, formats.WriteShard(filepath.Join(folder, name), ids, vocab, [32]byte{}))
 	}
 	return folder
 }
@@ -52,14 +53,14 @@ func trainRun(t testing.TB, run *train.Run, until int) {
 		t.Fatalf("cancelled, it ended with %v", err)
 	}
 	if until == 0 {
-		check(t, err)
+		must.Do(t, err)
 	}
-	check(t, run.Close())
+	must.Do(t, run.Close())
 }
 
 func startRun(t testing.TB, ctx *cuda.Context, folder, data string, options train.Config) *train.Run {
 	t.Helper()
-	return must(train.StartRun(ctx, folder, tiny(), options, data, data, nil))(t)
+	return must.Get(train.StartRun(ctx, folder, tiny(), options, data, data, nil))(t)
 }
 
 func TestAResumedRunMayBeRefused(t *testing.T) {
@@ -67,7 +68,7 @@ func TestAResumedRunMayBeRefused(t *testing.T) {
 	trainRun(t, startRun(t, ctx, folder, data, runOptions()), 5)
 	changes := formats.NewObject("micro_batch_size", int64(1))
 	_, err := train.ResumeAdmitted(ctx, folder, data, data, changes, func(config model.Config, options train.Config) error {
-		if config != tiny() || options.MicroBatchSize != 1 || must(ctx.BytesUsed())(t) != 0 {
+		if config != tiny() || options.MicroBatchSize != 1 || must.Get(ctx.BytesUsed())(t) != 0 {
 			t.Errorf("asked for %+v, %+v", config, options)
 		}
 		return &train.DoesNotFitError{Sentence: "too large"}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/internal/withlibrary"
 	"github.com/nncuda/nncuda/go/train"
 	"github.com/spf13/pflag"
@@ -44,16 +45,9 @@ data = "train.tokens"
 func workplace(t testing.TB) string {
 	t.Helper()
 	folder := t.TempDir()
-	check(t, formats.WriteShard(filepath.Join(folder, "train.tokens"), make([]int32, 900), 60, [32]byte{}))
-	check(t, os.WriteFile(filepath.Join(folder, "config.toml"), []byte(configText), 0o666))
+	must.Do(t, formats.WriteShard(filepath.Join(folder, "train.tokens"), make([]int32, 900), 60, [32]byte{}))
+	must.Do(t, os.WriteFile(filepath.Join(folder, "config.toml"), []byte(configText), 0o666))
 	return folder
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestFlagsGoOverTheFileAndTheFileOverThePreset(t *testing.T) {
@@ -66,19 +60,18 @@ func TestFlagsGoOverTheFileAndTheFileOverThePreset(t *testing.T) {
 	for _, flag := range *added {
 		switch flag.field.Name {
 		case "num_layers":
-			check(t, flag.Set("3"))
+			must.Do(t, flag.Set("3"))
 		case "capacity_factor":
-			check(t, flag.Set("1.5"))
+			must.Do(t, flag.Set("1.5"))
 		case "micro_batch_size":
-			check(t, flag.Set("NONE"))
+			must.Do(t, flag.Set("NONE"))
 		}
 	}
-	file, err := readConfigFile(config)
-	check(t, err)
+	file := must.Get(readConfigFile(config))(t)
 	file.tables["model"].Set("capacity_factor", 2.0)
 	file.tables["train"].Set("micro_batch_size", int64(7))
 	made, options, err := buildConfigs(file, "small", *added, 60)
-	check(t, err)
+	must.Do(t, err)
 	if made.NumLayers != 3 || made.CapacityFactor != 1.5 || made.HiddenSize != 32 || made.VocabSize != 60 ||
 		options.MicroBatchSize != 0 {
 		t.Errorf("%+v %+v", made, options)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/internal/withlibrary"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/train"
@@ -50,14 +51,13 @@ func TestRunThatCannotFitIsNotStarted(t *testing.T) {
 
 func TestRequireFit(t *testing.T) {
 	ctx := withlibrary.Context(t, cuda.WithThreads(2))
-	config, err := model.Preset("small")
-	check(t, err)
-	err = requireFitIn(300<<20, ctx, config, train.DefaultConfig(), true)
+	config := must.Get(model.Preset("small"))(t)
+	err := requireFitIn(300<<20, ctx, config, train.DefaultConfig(), true)
 	var refused *train.DoesNotFitError
 	const words = "cpu has 300.0 MiB free. It fits with --micro-batch-size "
 	if !errors.As(err, &refused) || !strings.Contains(err.Error(), words) ||
 		strings.Count(err.Error(), "; or with --") != 2 {
 		t.Error(err)
 	}
-	check(t, requireFitIn(1<<40, ctx, config, train.DefaultConfig(), true))
+	must.Do(t, requireFitIn(1<<40, ctx, config, train.DefaultConfig(), true))
 }
