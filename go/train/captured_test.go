@@ -71,7 +71,7 @@ func TestWhatCannotBeCapturedRunsCallByCall(t *testing.T) {
 	ids, updates := []int32{1, 2, 3, 4}, 0
 	must.Do(t, trainer.prepare(2, 2))
 	step := func() error {
-		return trainer.calls.run(ids, ids, 4, func() error {
+		return trainer.calls.do(ids, ids, 4, func() error {
 			if err := trainer.Model.Context().Synchronize(); err != nil {
 				return err
 			}
@@ -97,7 +97,7 @@ func TestWhatCannotBeCapturedRunsCallByCall(t *testing.T) {
 	must.Do(t, other.prepare(2, 2))
 	failure := errors.New("no")
 	for at, wanted := range []error{nil, failure} {
-		err := other.calls.run(ids, ids, 4, func() error { return wanted })
+		err := other.calls.do(ids, ids, 4, func() error { return wanted })
 		if !errors.Is(err, wanted) {
 			t.Errorf("step %d: %v, not %v", at, err, wanted)
 		}

@@ -149,7 +149,7 @@ func (t *Trainer) lossAndGradients(inputs, targets []int32, batch int) (loss flo
 		return 0, err
 	}
 	tokens := countTargets(targets)
-	err = t.Model.Exclusive(func() error { return calls.run(inputs, targets, tokens, func() error { return nil }) })
+	err = t.Model.Exclusive(func() error { return calls.do(inputs, targets, tokens, func() error { return nil }) })
 	if err == nil {
 		result := StepResult{Tokens: tokens, trainer: t, calls: calls}
 		loss, err = result.Loss()

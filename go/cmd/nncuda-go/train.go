@@ -145,7 +145,7 @@ func (f *trainFlags) run(command *cobra.Command, folder string, std streams) err
 	}
 	open := f.start
 	if f.resume || f.extend {
-		open = f.takeUp
+		open = f.reopen
 	}
 	run, err := open(ctx, folder)
 	if err != nil {
@@ -234,7 +234,7 @@ func vocabularyOf(data string) (int, error) {
 	return shards[0].VocabSize, nil
 }
 
-func (f *trainFlags) takeUp(ctx *cuda.Context, folder string) (*train.Run, error) {
+func (f *trainFlags) reopen(ctx *cuda.Context, folder string) (*train.Run, error) {
 	sources, err := train.ReadSources(folder)
 	if err != nil {
 		return nil, err
