@@ -29,25 +29,6 @@ func (ctx *Context) ProfileReport(form ReportForm) (string, error) {
 	return ctx.sizedText("nncuda_profile_report", read)
 }
 
-// BeginTrace starts to keep a line of every kernel call with its arguments' names, dtypes and shapes; `values` is how
-// many leading values of each output to add, with minimum, maximum and mean; 0 to 64.
-func (ctx *Context) BeginTrace(values int) error {
-	return ctx.call("nncuda_trace_begin", func(in *core) C.int32_t { return C.call_nncuda_trace_begin(in.handle, C.int64_t(values)) })
-}
-
-// EndTrace stops tracing; the lines stay until the next begin.
-func (ctx *Context) EndTrace() error {
-	return ctx.call("nncuda_trace_end", func(in *core) C.int32_t { return C.call_nncuda_trace_end(in.handle) })
-}
-
-// TraceText is the traced lines.
-func (ctx *Context) TraceText() (string, error) {
-	read := func(c *core, text *C.char, capacity C.int64_t, needed *C.int64_t) C.int32_t {
-		return C.call_nncuda_trace_read(c.handle, text, capacity, needed)
-	}
-	return ctx.sizedText("nncuda_trace_read", read)
-}
-
 // call makes a call that uses no memory or handle that may be closed.
 func (ctx *Context) call(function string, call func(in *core) C.int32_t) error {
 	in := ctx.enter()
