@@ -44,13 +44,13 @@ func (ctx *Context) TraceText() (string, error) {
 	return ctx.sizedText("nncuda_trace_read", read)
 }
 
-// Label says what the kernel calls from here on belong to, such as "model.layers.3.self_attn", its parts joined by
-// dots; none ends it. A running trace tells it; without one nothing happens.
+// Label says what the kernel calls from here on belong to, such as "model.layers.3.self_attn", the parts put
+// together; none ends it. A running trace tells it; without one nothing happens.
 func (ctx *Context) Label(parts ...string) error {
 	if !ctx.core.tracing.Load() {
 		return nil
 	}
-	label := strings.Join(parts, ".")
+	label := strings.Join(parts, "")
 	return ctx.call("nncuda_trace_label", func(in *core) C.int32_t {
 		return C.call_nncuda_trace_label(in.handle, (*C.char)(unsafe.Pointer(unsafe.StringData(label))), C.int64_t(len(label)))
 	})

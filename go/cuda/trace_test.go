@@ -15,7 +15,7 @@ func TestTrace(t *testing.T) {
 	if err := errors.Join(
 		ctx.Label("lost"), // there is no trace yet
 		ctx.BeginTrace(2),
-		ctx.Label("model", "layers.3"),
+		ctx.Label("model.", "layers.3"),
 		ctx.Fill(x.At(0), 16, 2.5, cuda.F32),
 		ctx.EndTrace(),
 	); err != nil {

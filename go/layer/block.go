@@ -17,10 +17,12 @@ type TransformerBlock struct {
 	Name string // in labels of a trace: "model.layers.3"
 }
 
-// The halves of a block in labels; each begins with its norm.
+// What labels of a trace begin with on the way back, and the halves of a block in them; each begins with its norm.
 const (
-	attentionLabel = "self_attn"
-	moeLabel       = "block_sparse_moe"
+	BackwardLabel = "backward of "
+
+	attentionLabel = ".self_attn"
+	moeLabel       = ".block_sparse_moe"
 )
 
 // BlockKept is what the backward of a block needs of its forward: the block's input (which is the output of the block
@@ -93,12 +95,12 @@ func (b *TransformerBlock) Backward(
 		first = b.attend(p, kept.x, kept.batch, true)
 		moe = b.MoE.forwardAgain(p, first.postNormed, kept.capacity)
 	}
-	p.Label(b.Name, moeLabel)
+	p.Label(BackwardLabel, b.Name, moeLabel)
 	dnormed := b.MoE.Backward(p, dout, first.postNormed, moe, auxFactor, beta)
 	p.Free(first.postNormed)
 	dmiddle := b.PostNorm.Backward(p, dnormed, first.middle, first.postRstd, dout)
 	p.Free(first.middle, dout)
-	p.Label(b.Name, attentionLabel)
+	p.Label(BackwardLabel, b.Name, attentionLabel)
 	dnormed = b.Attention.Backward(p, dmiddle, first.normed, first.attention, beta)
 	dx := b.InputNorm.Backward(p, dnormed, kept.x, first.rstd, dmiddle)
 	p.Free(kept.x, first.normed, dmiddle)

@@ -253,13 +253,13 @@ func (m *MoETransformer) ForwardBackward(
 	p.Label(normLabel)
 	normed, rstd := m.norm.ForwardKeeping(p, x)
 	m.loss(p, normed, targets, factors.Loss, losses, beta)
-	p.Label(normLabel)
+	p.Label(layer.BackwardLabel, normLabel)
 	dx := m.norm.Backward(p, normed, x, rstd, nil)
 	p.Free(x)
 	for at := len(m.blocks) - 1; at >= 0; at-- {
 		dx = m.blocks[at].Backward(p, dx, kept[at], factors.Aux, beta)
 	}
-	p.Label(embeddingLabel)
+	p.Label(layer.BackwardLabel, embeddingLabel)
 	m.embedding.Backward(p, dx, ids)
 	p.Label()
 	p.Free(dx)
@@ -312,6 +312,7 @@ func (m *MoETransformer) loss(p *layer.Pass, normed, targets, factor, losses *te
 		lse, count := p.Empty(cuda.F32, chunk.rows), p.Empty(cuda.I32, 1)
 		sum := p.Narrow(losses, 0, piece, 1)
 		p.Check(tensor.CrossEntropyForward(logits, wanted, nil, lse, sum, count, IgnoreIndex))
+		p.Label(layer.BackwardLabel, headLabel)
 		p.Check(tensor.CrossEntropyBackward(logits, wanted, lse, factor, logits, IgnoreIndex))
 		if piece > 0 {
 			beta = 1

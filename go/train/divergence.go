@@ -131,10 +131,7 @@ func (t *Trainer) inspect(inputs, targets []int32, batch int) (loss float64, fou
 // place says where a value is that is not finite: in a weight, in the gradient of one, or in what a call of a layer
 // took in or gave.
 func (t *Trainer) place(value *cuda.Nonfinite) string {
-	what, index := fmt.Sprintf("the output %s of %s", value.Argument, value.Kernel), value.Index
-	if value.Use == "in" {
-		what = fmt.Sprintf("the input %s of %s", value.Argument, value.Kernel)
-	}
+	what, index := fmt.Sprintf("%s of %s", value.Argument, value.Kernel), value.Index
 	if value.Label != "" {
 		what += " in " + value.Label
 	}

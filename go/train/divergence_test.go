@@ -51,7 +51,7 @@ func experts(t testing.TB, m *model.MoETransformer, layer int, matrix string, ch
 // reported, or the fourth is to be saved. Nothing is updated in between, no checkpoint is written, and the folder goes on.
 func TestFaultsAreNamed(t *testing.T) {
 	const value = `\((nan|-?inf)\)`
-	output := func(of string) string { return `: the output ` + of + ` is not finite, first at \[\d+, \d+\] ` + value }
+	output := func(of string) string { return `: ` + of + ` is not finite, first at \[\d+, \d+\] ` + value }
 	for name, fault := range map[string]struct {
 		plant func(m *model.MoETransformer)
 		found string // a regular expression
@@ -82,7 +82,7 @@ func TestFaultsAreNamed(t *testing.T) {
 			experts(t, m, 1, "w1", times(1e6))
 			experts(t, m, 1, "w2", times(1e38))
 			experts(t, m, 1, "w3", times(0))
-		}, `the loss is [0-9.]+ at step 3: the output dup of cuda_swiglu_backward in ` +
+		}, `the loss is [0-9.]+ at step 3: dup of cuda_swiglu_backward in backward of ` +
 			`model\.layers\.1\.block_sparse_moe is not finite, first at \[\d+, \d+\] ` + value},
 	} {
 		t.Run(name, func(t *testing.T) {
