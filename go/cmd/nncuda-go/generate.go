@@ -104,9 +104,9 @@ func (f *generateFlags) check(command *cobra.Command, folder string) error {
 		return usagef("invalid value for '--top-k': %d is not at least 1", f.topK)
 	case given("top-p") && !(f.topP > 0 && f.topP <= 1):
 		return usagef("invalid value for '--top-p': %v is not above 0 and at most 1", f.topP)
-	case model.Precision(f.precision).Validate() != nil:
-		known := strings.Join(model.Precisions(), ", ")
-		return usagef("invalid value for '--precision': '%s' is not one of %s", f.precision, known)
+	}
+	if err := checkPrecision(f.precision); err != nil {
+		return err
 	}
 	if err := refuseGGUF(folder, "generate"); err != nil {
 		return err
