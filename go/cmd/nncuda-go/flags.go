@@ -374,6 +374,15 @@ func (d *deviceFlags) open() (*cuda.Context, error) {
 	return cuda.New(d.device, options...)
 }
 
+// deviceText is the device of a context as --device names it.
+func deviceText(ctx *cuda.Context) string {
+	kind, index := ctx.Device()
+	if kind == cuda.CPU {
+		return "cpu"
+	}
+	return fmt.Sprintf("cuda:%d", index)
+}
+
 // Kinds of paths that arguments name.
 const (
 	anyPath = iota

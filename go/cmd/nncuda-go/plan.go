@@ -316,11 +316,7 @@ func requireFitIn(free int, ctx *cuda.Context, config model.Config, options trai
 	if err != nil {
 		return err
 	}
-	device := "cpu"
-	if kind, index := ctx.Device(); kind != cuda.CPU {
-		device = fmt.Sprintf("cuda:%d", index)
-	}
-	problem := fmt.Sprintf("this run needs %s; %s has %s free.", needs, device, bytesText(free))
+	problem := fmt.Sprintf("this run needs %s; %s has %s free.", needs, deviceText(ctx), bytesText(free))
 	if len(ways) > 0 {
 		texts := make([]string, len(ways))
 		for at, way := range ways {
