@@ -218,7 +218,7 @@ def _agreement(function: Function) -> list[str]:
                     unfolded += _wrapped(head, f'{_rank(param)}, "{dims}", "{text}", "{inner.param.name}"', ")", "\t")
             lines += [f"\tif {condition} {{", *(f"\t{line}" for line in unfolded), "\t}"] if condition else unfolded
         if len(fold.tensors) > 1 and not any(inner.when is None for inner in fold.inner):
-            folding = [f"rows{{{_named(param)}, {_rank(param)}}}" for param in fold.tensors]
+            folding = [f"ranked{{{_named(param)}, {_rank(param)}}}" for param in fold.tensors]
             lines += _wrapped(f'check.folds("{text}", ', folding, ")", "\t")
     return lines
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 // BenchmarkCall is the cost of one kernel call: the sum of one element.
@@ -13,9 +14,7 @@ func BenchmarkCall(b *testing.B) {
 	x := filled(b, ctx, 4)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := ctx.Add(x.At(0), x.At(0), x.At(0), 1, cuda.F32); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, ctx.Add(x.At(0), x.At(0), x.At(0), 1, cuda.F32))
 	}
 }
 
@@ -24,13 +23,8 @@ func BenchmarkAllocate(b *testing.B) {
 	ctx := newContext(b, cuda.WithThreads(1))
 	b.ReportAllocs()
 	for b.Loop() {
-		buffer, err := ctx.Allocate(4096)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := buffer.Close(); err != nil {
-			b.Fatal(err)
-		}
+		buffer := must.Get(ctx.Allocate(4096))(b)
+		must.Do(b, buffer.Close())
 	}
 }
 
@@ -42,9 +36,7 @@ func BenchmarkGemm(b *testing.B) {
 			x, y := filled(b, ctx, 4*n*n), filled(b, ctx, 4*n*n)
 			calls := 0
 			for b.Loop() {
-				if err := ctx.Gemm(x.At(0), x.At(0), y.At(0), n, n, n, false, true, cuda.F32, cuda.F32); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, ctx.Gemm(x.At(0), x.At(0), y.At(0), n, n, n, false, true, cuda.F32, cuda.F32))
 				calls++
 			}
 			b.ReportMetric(2*float64(n*n*n)*float64(calls)/b.Elapsed().Seconds()/1e9, "Gflop/s")

@@ -5,15 +5,14 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 func TestCallByName(t *testing.T) {
 	ctx := newContext(t)
 	x := filled(t, ctx, 16)
 	at := cuda.Pointer(x.At(0))
-	if err := ctx.Call("fill", at, cuda.Integer(4), cuda.Real(1.5), cuda.Integer(int64(cuda.F32))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ctx.Call("fill", at, cuda.Integer(4), cuda.Real(1.5), cuda.Integer(int64(cuda.F32))))
 	if got := download(t, ctx, x, 4); got[3] != 0x3f || got[2] != 0xc0 {
 		t.Errorf("got %v", got)
 	}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // A Context is a device to compute on: its stream, workers, memory pool and scratch arena.
@@ -34,6 +35,7 @@ type core struct {
 	capture *capture      // of the graph that is being captured
 	pending pending       // what copies on the context's own stream may still use
 	late    lateQueue
+	tracing atomic.Bool // so that labels cost nothing while no trace runs
 }
 
 // An Option changes how [New] makes a context.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 // refused checks the status and the words of an error.
@@ -51,10 +52,7 @@ func TestBytesAreCounted(t *testing.T) {
 	ctx := newContext(t)
 	bytes := func(read func() (int64, error)) int64 {
 		t.Helper()
-		value, err := read()
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := must.Get(read())(t)
 		return value
 	}
 	buffer := filled(t, ctx, 1<<20)
@@ -64,15 +62,11 @@ func TestBytesAreCounted(t *testing.T) {
 	if peak := bytes(ctx.BytesPeak); peak < 1<<20 {
 		t.Errorf("the peak is %d bytes", peak)
 	}
-	if err := buffer.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, buffer.Close())
 	if used, pooled := bytes(ctx.BytesUsed), bytes(ctx.BytesPooled); used != 0 || pooled < 1<<20 {
 		t.Errorf("%d bytes are used and %d pooled after closing", used, pooled)
 	}
-	if err := errors.Join(ctx.Trim(), ctx.ResetPeak()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(ctx.Trim(), ctx.ResetPeak()))
 	pooled, arena, peak := bytes(ctx.BytesPooled), bytes(ctx.BytesArena), bytes(ctx.BytesPeak)
 	if pooled != 0 || peak > arena {
 		t.Errorf("%d bytes pooled, a peak of %d with %d of scratch after starting again", pooled, peak, arena)
@@ -86,23 +80,17 @@ func TestDevices(t *testing.T) {
 	if text, err := cuda.DescribeDevice(cuda.CPU, 0); err != nil || text == "" {
 		t.Errorf("the processor is %q (%v)", text, err)
 	}
-	count, err := cuda.DeviceCount(cuda.CUDA)
-	if err != nil {
-		t.Fatal(err)
-	}
+	count := must.Get(cuda.DeviceCount(cuda.CUDA))(t)
 	if _, err := cuda.DescribeDevice(cuda.CUDA, count); !errors.Is(err, cuda.ErrNoDevice) || err.Error() == "" {
 		t.Errorf("a GPU that is not there: %v", err)
 	}
-	_, err = cuda.New("cuda:99")
+	_, err := cuda.New("cuda:99")
 	refused(t, err, cuda.ErrNoDevice, `device "cuda:99": `)
 	for _, device := range []string{"", "gpu", "cuda:", "cuda:-1", "cpu:x", "auto:1"} {
 		_, err := cuda.New(device)
 		refused(t, err, cuda.ErrInvalidValue, "it must be 'auto', 'cpu', 'cuda' or 'cuda:INDEX'")
 	}
-	ctx, err := cuda.New("auto")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx := must.Get(cuda.New("auto"))(t)
 	if kind, _ := ctx.Device(); (kind == cuda.CUDA) != (count > 0) {
 		t.Errorf("auto is %v with %d GPUs", kind, count)
 	}
@@ -178,30 +166,13 @@ func TestDTypes(t *testing.T) {
 
 // Whatever is done with a closed context, or with what was made on it, is an error; closing again is none.
 func TestClosedContextIsRefused(t *testing.T) {
-	ctx, err := cuda.New("cpu")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx := must.Get(cuda.New("cpu"))(t)
 	buffer := filled(t, ctx, 64)
-	host, err := ctx.AllocateHost(64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, err := ctx.NewStream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	event, err := ctx.NewEvent()
-	if err != nil {
-		t.Fatal(err)
-	}
-	graph, err := ctx.Capture(func() error { return ctx.Fill(buffer.At(0), 1, 1, cuda.F32) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ctx.Close(); err != nil {
-		t.Fatal(err)
-	}
+	host := must.Get(ctx.AllocateHost(64))(t)
+	stream := must.Get(ctx.NewStream())(t)
+	event := must.Get(ctx.NewEvent())(t)
+	graph := must.Get(ctx.Capture(func() error { return ctx.Fill(buffer.At(0), 1, 1, cuda.F32) }))(t)
+	must.Do(t, ctx.Close())
 	one := func(_ any, err error) error { return err }
 	for name, err := range map[string]error{
 		"Synchronize":        ctx.Synchronize(),
@@ -252,10 +223,7 @@ func TestClosedContextIsRefused(t *testing.T) {
 
 func TestDataOrder(t *testing.T) {
 	ctx := newContext(t)
-	order, err := ctx.DataOrder(7, 0, 20, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	order := must.Get(ctx.DataOrder(7, 0, 20, 10))(t)
 	for epoch := range 2 {
 		seen := slices.Sorted(slices.Values(order[10*epoch : 10*epoch+10]))
 		if !slices.Equal(seen, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 // Many goroutines on one context: every call is right, and errors are those of the call that made them.
@@ -56,10 +57,7 @@ func TestManyGoroutinesShareAContext(t *testing.T) {
 // Closing in the middle of the work of others gives them errors, never a crash.
 func TestClosingUnderWork(t *testing.T) {
 	for range 20 {
-		ctx, err := cuda.New("cpu", cuda.WithThreads(2))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ctx := must.Get(cuda.New("cpu", cuda.WithThreads(2)))(t)
 		shared := filled(t, ctx, 4096)
 		started := make(chan struct{}, 8)
 		var group sync.WaitGroup

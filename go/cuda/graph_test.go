@@ -6,15 +6,14 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 // download is the first bytes of a buffer.
 func download(t *testing.T, ctx *cuda.Context, buffer *cuda.Buffer, count int) []byte {
 	t.Helper()
 	got := make([]byte, count)
-	if err := ctx.Download(got, buffer.At(0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ctx.Download(got, buffer.At(0)))
 	return got
 }
 
@@ -48,28 +47,19 @@ func TestReplayHasTheBitsOfTheCalls(t *testing.T) {
 	for _, captured := range []bool{false, true} {
 		ctx := newContext(t, cuda.WithThreads(2))
 		x, y := filled(t, ctx, bytesOfMatrix), filled(t, ctx, bytesOfMatrix)
-		if err := ctx.Normal(x.At(0), 64*64, 0, 1, 42, 0, 0, cuda.F32); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ctx.Normal(x.At(0), 64*64, 0, 1, 42, 0, 0, cuda.F32))
 		run := func() error { return step(ctx, x, y) }
 		if captured {
-			graph, err := ctx.Capture(run)
-			if err != nil {
-				t.Fatal(err)
-			}
+			graph := must.Get(ctx.Capture(run))(t)
 			defer graph.Close()
 			if size, err := graph.Size(); err != nil || size != 5 {
 				t.Errorf("the graph holds %d calls (%v)", size, err)
 			}
-			if err := ctx.Set(y.At(0), 0, bytesOfMatrix); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, ctx.Set(y.At(0), 0, bytesOfMatrix))
 			run = graph.Launch
 		}
 		for range 5 {
-			if err := run(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, run())
 		}
 		results[captured] = download(t, ctx, y, bytesOfMatrix)
 	}
@@ -86,10 +76,7 @@ func TestGraphKeepsItsMemory(t *testing.T) {
 	ctx := newContext(t)
 	used := func() int64 {
 		t.Helper()
-		bytes, err := ctx.BytesUsed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		bytes := must.Get(ctx.BytesUsed())(t)
 		return bytes
 	}
 	before, result := filled(t, ctx, 4096), filled(t, ctx, 4096)
@@ -112,39 +99,25 @@ func TestGraphKeepsItsMemory(t *testing.T) {
 			before.Close(), // in use, and allocated before
 		)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if used() != base+4096 {
 		t.Errorf("the second buffer of the capture did not take the first one's place: %d bytes, %d before", used(), base)
 	}
-	if err := inside.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, inside.Close())
 	others := []*cuda.Buffer{filled(t, ctx, 4096), filled(t, ctx, 4096), filled(t, ctx, 4096)}
-	if err := ctx.Fill(others[0].At(0), 1024, 7, cuda.F32); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ctx.Fill(others[0].At(0), 1024, 7, cuda.F32))
 	want := download(t, ctx, others[0], 4096)
-	if err := graph.Launch(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, graph.Launch())
 	if !bytes.Equal(download(t, ctx, others[0], 4096), want) {
 		t.Error("the graph wrote to memory that is another's")
 	}
 	refused(t, ctx.Fill(before.At(0), 1, 1, cuda.F32), cuda.ErrInvalidContext, "closed")
 	for _, other := range others {
-		if err := other.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, other.Close())
 	}
-	if err := errors.Join(graph.Close(), graph.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(graph.Close(), graph.Close()))
 	refused(t, graph.Launch(), cuda.ErrInvalidContext, "the graph is closed")
-	if err := result.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, result.Close())
 	if used() != 0 {
 		t.Errorf("%d bytes are used after all was closed", used())
 	}
@@ -184,26 +157,16 @@ func TestFailedCaptureLeavesNothing(t *testing.T) {
 func TestClosingWhileCapturing(t *testing.T) {
 	ctx := newContext(t)
 	buffer := filled(t, ctx, 4096)
-	old, err := ctx.Capture(func() error { return ctx.Fill(buffer.At(0), 4, 1, cuda.F32) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, err := ctx.NewStream()
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := must.Get(ctx.Capture(func() error { return ctx.Fill(buffer.At(0), 4, 1, cuda.F32) }))(t)
+	stream := must.Get(ctx.NewStream())(t)
 	unused := filled(t, ctx, 4096)
 	graph, err := ctx.Capture(func() error {
 		refused(t, stream.Close(), cuda.ErrCapturing, "")
 		return errors.Join(old.Close(), buffer.Close(), unused.Close())
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	refused(t, old.Launch(), cuda.ErrInvalidContext, "closed")
-	if err := errors.Join(graph.Close(), stream.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(graph.Close(), stream.Close()))
 	if used, err := ctx.BytesUsed(); err != nil || used != 0 {
 		t.Errorf("%d bytes are used (%v)", used, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 // status is a number of /proc/self/status, without what the garbage collector would give back.
@@ -22,10 +23,7 @@ func status(t *testing.T, name string) int {
 	if match == nil {
 		t.Fatalf("/proc/self/status has no %s", name)
 	}
-	number, err := strconv.Atoi(string(match[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	number := must.Get(strconv.Atoi(string(match[1])))(t)
 	return number
 }
 
@@ -37,45 +35,26 @@ func TestNothingGrows(t *testing.T) {
 	x := filled(t, ctx, 4096)
 	work := func(rounds int) {
 		for round := range rounds {
-			y, err := ctx.Allocate(4096)
-			if err != nil {
-				t.Fatal(err)
-			}
+			y := must.Get(ctx.Allocate(4096))(t)
 			for range 10 {
-				if err := ctx.Add(x.At(0), x.At(0), y.At(0), 1024, cuda.F32); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, ctx.Add(x.At(0), x.At(0), y.At(0), 1024, cuda.F32))
 			}
 			if err := ctx.Add(x.At(0), x.At(0), y.At(0), -1, cuda.F32); err == nil {
 				t.Fatal("a negative size was taken")
 			}
 			if round%20 == 0 {
-				graph, err := ctx.Capture(func() error { return ctx.Add(x.At(0), x.At(0), y.At(0), 1024, cuda.F32) })
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := graph.Launch(); err != nil {
-					t.Fatal(err)
-				}
-				if err := graph.Close(); err != nil {
-					t.Fatal(err)
-				}
+				graph := must.Get(ctx.Capture(func() error { return ctx.Add(x.At(0), x.At(0), y.At(0), 1024, cuda.F32) }))(t)
+				must.Do(t, graph.Launch())
+				must.Do(t, graph.Close())
 			}
 			if round%100 == 0 {
-				other, err := cuda.New("cpu", cuda.WithThreads(2))
-				if err != nil {
-					t.Fatal(err)
-				}
+				other := must.Get(cuda.New("cpu", cuda.WithThreads(2)))(t)
 				if _, err := other.Allocate(1 << 16); err != nil {
 					t.Fatal(err)
 				}
-				if err := other.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, other.Close())
 			}
-			if err := y.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, y.Close())
 		}
 	}
 	work(2000)

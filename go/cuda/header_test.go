@@ -17,14 +17,12 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 // The package was made from its own copy of the header, and in the source tree that copy is the header.
 func TestHeaderIsTheOneThatThisWasMadeFrom(t *testing.T) {
-	mine, err := os.ReadFile("bindings.h")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mine := must.Get(os.ReadFile("bindings.h"))(t)
 	if sum := fmt.Sprintf("%x", sha256.Sum256(mine)); sum != cuda.HeaderSHA256 {
 		t.Errorf("bindings.h has the hash %s, the generated files were made from %s: run `make generate`", sum,
 			cuda.HeaderSHA256)
@@ -34,9 +32,7 @@ func TestHeaderIsTheOneThatThisWasMadeFrom(t *testing.T) {
 		t.Log("this is the module alone: there is no source tree to compare with")
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if !bytes.Equal(mine, theirs) {
 		t.Error("bindings.h differs from the one of the source tree: run `make generate`")
 	}
@@ -45,10 +41,7 @@ func TestHeaderIsTheOneThatThisWasMadeFrom(t *testing.T) {
 // functions is the names of all functions of the header.
 func functions(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile("bindings.h")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("bindings.h"))(t)
 	var names []string
 	for _, match := range regexp.MustCompile(`(?m)^NNCUDA_API [^(]*?(\w+)\(`).FindAllSubmatch(text, -1) {
 		names = append(names, string(match[1]))
@@ -69,19 +62,13 @@ type goFunction struct {
 // source is the functions of the Go files of a folder, by name; methods by their own name.
 func source(t *testing.T, folder string) map[string]*goFunction {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must.Get(filepath.Glob(filepath.Join(folder, "*.go")))(t)
 	found := map[string]*goFunction{}
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(parser.ParseFile(token.NewFileSet(), path, nil, 0))(t)
 		for _, declaration := range file.Decls {
 			function, ok := declaration.(*ast.FuncDecl)
 			if !ok {
@@ -177,10 +164,7 @@ func TestGeneratedFilesAreFormatted(t *testing.T) {
 			t.Fatalf("no generated files in %s (%v)", folder, err)
 		}
 		for _, path := range paths {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(path))(t)
 			if formatted, err := format.Source(text); err != nil || !bytes.Equal(formatted, text) {
 				t.Errorf("%s is not as gofmt writes it (%v)", path, err)
 			}

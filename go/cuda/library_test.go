@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 // build makes a shared library of C source. A C compiler is there wherever cgo is.
@@ -14,9 +16,7 @@ func build(t *testing.T, source string) string {
 	t.Helper()
 	folder := t.TempDir()
 	file := filepath.Join(folder, "library.c")
-	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(source), 0o600))
 	library := filepath.Join(folder, "libnncuda.so")
 	compiler := os.Getenv("CC")
 	if compiler == "" {
@@ -63,9 +63,7 @@ func TestALowerMinorVersionIsRefused(t *testing.T) {
 func TestAMissingLibraryNamesAllPlaces(t *testing.T) {
 	folder := t.TempDir()
 	broken := filepath.Join(folder, "libnncuda.so")
-	if err := os.WriteFile(broken, []byte("no ELF"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(broken, []byte("no ELF"), 0o600))
 	none := filepath.Join(folder, "none.so")
 	unset := errors.New("is not set")
 	_, err := load([]place{{name: LibraryVariable, err: unset}, {name: "here", path: none}, {name: "there", path: broken},

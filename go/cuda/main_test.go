@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/internal/withlibrary"
 )
 
@@ -17,12 +18,7 @@ func newContext(t testing.TB, options ...cuda.Option) *cuda.Context {
 // filled is a buffer of zeros.
 func filled(t testing.TB, ctx *cuda.Context, bytes int64) *cuda.Buffer {
 	t.Helper()
-	buffer, err := ctx.Allocate(bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ctx.Set(buffer.At(0), 0, bytes); err != nil {
-		t.Fatal(err)
-	}
+	buffer := must.Get(ctx.Allocate(bytes))(t)
+	must.Do(t, ctx.Set(buffer.At(0), 0, bytes))
 	return buffer
 }

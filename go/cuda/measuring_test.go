@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 // TestMeasuring: a GPU that need not be here, and a processor of another kind; memory that costs none, and kernels that
@@ -15,19 +16,13 @@ func TestMeasuring(t *testing.T) {
 		{Device: cuda.CUDA, Capability: 90, Multiprocessors: 132},
 		{Device: cuda.CPU, Threads: 7, ISA: cuda.AMX, HasISA: true},
 	} {
-		ctx, err := cuda.NewMeasuring(machine)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ctx := must.Get(cuda.NewMeasuring(machine))(t)
 		measures, err := ctx.Measures()
 		if found, failure := ctx.Machine(); found != machine || !measures || err != nil || failure != nil {
 			t.Errorf("%+v, not %+v; %v %v %v", found, machine, measures, err, failure)
 		}
 		const size = 1 << 40
-		buffer, err := ctx.Allocate(size)
-		if err != nil {
-			t.Fatal(err)
-		}
+		buffer := must.Get(ctx.Allocate(size))(t)
 		bytes := []byte{1, 2, 3}
 		if err := errors.Join(ctx.Upload(buffer.At(0), bytes), ctx.Download(bytes, buffer.At(0))); err != nil {
 			t.Error(err)

@@ -159,6 +159,14 @@ func (b *Buffer) At(offset int64) Memory { return Memory{b, offset} }
 // IsNull says whether m is the null pointer.
 func (m Memory) IsNull() bool { return m.buffer == nil }
 
+// Address is where m lies in the memory of its device, 0 for the null pointer: to compare with what a trace tells.
+func (m Memory) Address() uint64 {
+	if m.buffer == nil {
+		return 0
+	}
+	return uint64(m.buffer.block.address) + uint64(m.offset)
+}
+
 // at is the address of m for a call on c. What is wrong with it is kept as the call's problem.
 func (c *core) at(name string, m Memory) C.uintptr_t {
 	if m.buffer == nil {

@@ -8,15 +8,13 @@ import (
 	"time"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 func TestCopies(t *testing.T) {
 	ctx := newContext(t)
 	device, other := filled(t, ctx, 16), filled(t, ctx, 16)
-	host, err := ctx.AllocateHost(16)
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := must.Get(ctx.AllocateHost(16))(t)
 	defer host.Close()
 	got := make([]byte, 8)
 	if err := errors.Join(
@@ -30,9 +28,7 @@ func TestCopies(t *testing.T) {
 	if string(got) != "axxdefgh" {
 		t.Errorf("got %q", got)
 	}
-	if err := errors.Join(ctx.Upload(host.At(8), []byte("12345678")), ctx.Download(got, host.At(8))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(ctx.Upload(host.At(8), []byte("12345678")), ctx.Download(got, host.At(8))))
 	if string(got) != "12345678" {
 		t.Errorf("got %q from host memory", got)
 	}
@@ -48,10 +44,7 @@ func TestCopies(t *testing.T) {
 func TestMemoryOutsideIsRefused(t *testing.T) {
 	ctx, stranger := newContext(t), newContext(t)
 	buffer, foreign := filled(t, ctx, 16), filled(t, stranger, 16)
-	host, err := ctx.AllocateHost(16)
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := must.Get(ctx.AllocateHost(16))(t)
 	defer host.Close()
 	five := make([]byte, 5)
 	for _, place := range []cuda.Memory{buffer.At(12), buffer.At(-1), buffer.At(17), buffer.At(1 << 62), {}} {
@@ -67,7 +60,7 @@ func TestMemoryOutsideIsRefused(t *testing.T) {
 		"cuda_add: b belongs to another context")
 	refused(t, ctx.Set(host.At(0), 0, 1), cuda.ErrWrongDevice, "host memory")
 	refused(t, ctx.Copy(buffer.At(0), host.At(0), 1), cuda.ErrWrongDevice, "host memory")
-	_, err = ctx.Allocate(-1)
+	_, err := ctx.Allocate(-1)
 	refused(t, err, cuda.ErrInvalidSize, "bytes is -1")
 
 	var detail *cuda.Error
@@ -80,9 +73,7 @@ func TestMemoryOutsideIsRefused(t *testing.T) {
 func TestClosedBufferIsRefused(t *testing.T) {
 	ctx := newContext(t)
 	buffer, closed := filled(t, ctx, 16), filled(t, ctx, 16)
-	if err := errors.Join(closed.Close(), closed.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(closed.Close(), closed.Close()))
 	refused(t, ctx.Add(buffer.At(0), closed.At(0), buffer.At(0), 1, cuda.F32), cuda.ErrInvalidContext,
 		"cuda_add: b is closed")
 	refused(t, ctx.Upload(closed.At(0), []byte{1}), cuda.ErrInvalidContext, "closed")
@@ -96,9 +87,7 @@ func TestOutOfMemoryLeavesTheContextUsable(t *testing.T) {
 	_, err := ctx.Allocate(1 << 60)
 	refused(t, err, cuda.ErrOutOfMemory, "bytes")
 	buffer := filled(t, ctx, 4)
-	if err := ctx.Fill(buffer.At(0), 1, 1, cuda.F32); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ctx.Fill(buffer.At(0), 1, 1, cuda.F32))
 	got := make([]byte, 4)
 	if err := ctx.Download(got, buffer.At(0)); err != nil || !bytes.Equal(got, []byte{0, 0, 0x80, 0x3f}) {
 		t.Errorf("got %v (%v)", got, err)
@@ -123,17 +112,9 @@ func TestForgottenThingsAreFreed(t *testing.T) {
 	func() {
 		for range 10 {
 			kept := filled(t, ctx, 1<<16)
-			stream, err := ctx.NewStream()
-			if err != nil {
-				t.Fatal(err)
-			}
-			host, err := ctx.AllocateHost(64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := ctx.CopyAsync(stream, kept.At(0), host.At(0), 64); err != nil {
-				t.Fatal(err)
-			}
+			stream := must.Get(ctx.NewStream())(t)
+			host := must.Get(ctx.AllocateHost(64))(t)
+			must.Do(t, ctx.CopyAsync(stream, kept.At(0), host.At(0), 64))
 			if _, err := ctx.Capture(func() error { return ctx.Fill(kept.At(0), 4, 1, cuda.F32) }); err != nil {
 				t.Fatal(err)
 			}
@@ -153,10 +134,7 @@ func TestForgottenContextIsFreed(t *testing.T) {
 	func() {
 		var contexts []*cuda.Context
 		for range 5 {
-			ctx, err := cuda.New("cpu", cuda.WithThreads(3))
-			if err != nil {
-				t.Fatal(err)
-			}
+			ctx := must.Get(cuda.New("cpu", cuda.WithThreads(3)))(t)
 			contexts = append(contexts, ctx)
 			x := filled(t, ctx, 4*512*512)
 			if err := ctx.Gemm(x.At(0), x.At(0), filled(t, ctx, 4*512*512).At(0), 512, 512, 512, false, false, cuda.F32,
@@ -166,9 +144,7 @@ func TestForgottenContextIsFreed(t *testing.T) {
 			if _, err := ctx.Capture(func() error { return ctx.Fill(x.At(0), 4, 1, cuda.F32) }); err != nil {
 				t.Fatal(err)
 			}
-			if err := ctx.CopyAsync(nil, x.At(0), x.At(1024), 64); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, ctx.CopyAsync(nil, x.At(0), x.At(1024), 64))
 		}
 		if now := threads(t); now < before+10 {
 			t.Errorf("%d threads, %d before: the contexts have no workers to be ended", now, before)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 // environment is a lookup of the given variables: names and values in turn.
@@ -23,12 +25,8 @@ func environment(pairs ...string) func(string) string {
 func makeFile(t *testing.T, parts ...string) string {
 	t.Helper()
 	path := filepath.Join(parts...)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("no library"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Do(t, os.WriteFile(path, []byte("no library"), 0o700))
 	return path
 }
 
@@ -81,12 +79,8 @@ func TestAPythonEnvironmentIsFoundWithoutPython(t *testing.T) {
 	makeFile(t, at("venv/bin/python3"))
 	makeFile(t, at("venv/pyvenv.cfg"))
 	makeFile(t, at("opt/bin/python3"))
-	if err := os.MkdirAll(at("usr/bin"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(at("opt/bin/python3"), at("usr/bin/python3")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(at("usr/bin"), 0o700))
+	must.Do(t, os.Symlink(at("opt/bin/python3"), at("usr/bin/python3")))
 	for name, test := range map[string]struct {
 		variables func(string) string
 		files     []string

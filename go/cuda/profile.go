@@ -13,20 +13,12 @@ import (
 // BeginProfile starts to measure the time, bytes and operations of every kernel call, afresh. Launched graphs are
 // measured call by call.
 func (ctx *Context) BeginProfile() error {
-	in := ctx.enter()
-	if in.refused() {
-		return in.refuse("nncuda_profile_begin")
-	}
-	return in.leave("nncuda_profile_begin", C.call_nncuda_profile_begin(in.handle))
+	return ctx.call("nncuda_profile_begin", func(in *core) C.int32_t { return C.call_nncuda_profile_begin(in.handle) })
 }
 
 // EndProfile stops measuring; what was measured stays until the next begin.
 func (ctx *Context) EndProfile() error {
-	in := ctx.enter()
-	if in.refused() {
-		return in.refuse("nncuda_profile_end")
-	}
-	return in.leave("nncuda_profile_end", C.call_nncuda_profile_end(in.handle))
+	return ctx.call("nncuda_profile_end", func(in *core) C.int32_t { return C.call_nncuda_profile_end(in.handle) })
 }
 
 // ProfileReport is what was measured, as text.
@@ -37,31 +29,13 @@ func (ctx *Context) ProfileReport(form ReportForm) (string, error) {
 	return ctx.sizedText("nncuda_profile_report", read)
 }
 
-// BeginTrace starts to keep a line of every kernel call with its arguments' names, dtypes and shapes; `values` is how
-// many leading values of each output to add, with minimum, maximum and mean; 0 to 64.
-func (ctx *Context) BeginTrace(values int) error {
+// call makes a call that uses no memory or handle that may be closed.
+func (ctx *Context) call(function string, call func(in *core) C.int32_t) error {
 	in := ctx.enter()
 	if in.refused() {
-		return in.refuse("nncuda_trace_begin")
+		return in.refuse(function)
 	}
-	return in.leave("nncuda_trace_begin", C.call_nncuda_trace_begin(in.handle, C.int64_t(values)))
-}
-
-// EndTrace stops tracing; the lines stay until the next begin.
-func (ctx *Context) EndTrace() error {
-	in := ctx.enter()
-	if in.refused() {
-		return in.refuse("nncuda_trace_end")
-	}
-	return in.leave("nncuda_trace_end", C.call_nncuda_trace_end(in.handle))
-}
-
-// TraceText is the traced lines.
-func (ctx *Context) TraceText() (string, error) {
-	read := func(c *core, text *C.char, capacity C.int64_t, needed *C.int64_t) C.int32_t {
-		return C.call_nncuda_trace_read(c.handle, text, capacity, needed)
-	}
-	return ctx.sizedText("nncuda_trace_read", read)
+	return in.leave(function, call(in))
 }
 
 // A textReader is a function of the library that says how long a text is, and writes what there is room for.

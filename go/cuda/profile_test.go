@@ -35,20 +35,3 @@ func TestProfile(t *testing.T) {
 	refused(t, err, cuda.ErrInvalidValue, "form")
 	refused(t, ctx.EndProfile(), cuda.ErrState, "")
 }
-
-func TestTrace(t *testing.T) {
-	ctx := newContext(t)
-	x := filled(t, ctx, 64)
-	if err := errors.Join(
-		ctx.BeginTrace(2),
-		ctx.Fill(x.At(0), 16, 2.5, cuda.F32),
-		ctx.EndTrace(),
-	); err != nil {
-		t.Fatal(err)
-	}
-	text, err := ctx.TraceText()
-	if err != nil || strings.Count(text, "\n") != 1 || !strings.Contains(text, "fill") || !strings.Contains(text, "2.5") {
-		t.Errorf("the trace is %q (%v)", text, err)
-	}
-	refused(t, ctx.BeginTrace(65), cuda.ErrInvalidValue, "values")
-}

@@ -6,31 +6,17 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 func TestStreamsAndEvents(t *testing.T) {
 	ctx := newContext(t)
-	stream, err := ctx.NewStream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	start, err := ctx.NewEvent()
-	if err != nil {
-		t.Fatal(err)
-	}
-	end, err := ctx.NewEvent()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(ctx.NewStream())(t)
+	start := must.Get(ctx.NewEvent())(t)
+	end := must.Get(ctx.NewEvent())(t)
 	const size = 1 << 20
-	from, err := ctx.AllocateHost(size)
-	if err != nil {
-		t.Fatal(err)
-	}
-	to, err := ctx.AllocateHost(size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := must.Get(ctx.AllocateHost(size))(t)
+	to := must.Get(ctx.AllocateHost(size))(t)
 	device, other := filled(t, ctx, size), filled(t, ctx, size)
 	content := bytes.Repeat([]byte("nncuda"), size/6+1)[:size]
 	if err := errors.Join(
@@ -65,9 +51,7 @@ func TestStreamsAndEvents(t *testing.T) {
 	}
 	refused(t, ctx.CopyAsync(stream, to.At(0), from.At(0), 1), cuda.ErrWrongDevice, "both sides are host memory")
 	refused(t, ctx.CopyAsync(stream, to.At(0), device.At(size), 1), cuda.ErrInvalidSize, "source")
-	if err := errors.Join(stream.Close(), stream.Close(), start.Close(), end.Close(), end.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(stream.Close(), stream.Close(), start.Close(), end.Close(), end.Close()))
 	refused(t, stream.Synchronize(), cuda.ErrInvalidContext, "the stream is closed")
 	refused(t, end.Record(nil), cuda.ErrInvalidContext, "the event is closed")
 	refused(t, ctx.CopyAsync(stream, device.At(0), from.At(0), 1), cuda.ErrInvalidContext, "the stream is closed")
@@ -75,14 +59,8 @@ func TestStreamsAndEvents(t *testing.T) {
 
 func TestHandlesOfAnotherContextAreRefused(t *testing.T) {
 	ctx, stranger := newContext(t), newContext(t)
-	stream, err := stranger.NewStream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	event, err := stranger.NewEvent()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(stranger.NewStream())(t)
+	event := must.Get(stranger.NewEvent())(t)
 	buffer := filled(t, ctx, 8)
 	refused(t, ctx.CopyAsync(stream, buffer.At(0), buffer.At(4), 4), cuda.ErrWrongDevice,
 		"the stream belongs to another context")
@@ -93,24 +71,17 @@ func TestHandlesOfAnotherContextAreRefused(t *testing.T) {
 func TestStreamKeepsMemory(t *testing.T) {
 	ctx := newContext(t)
 	for _, own := range []bool{false, true} {
-		stream, err := ctx.NewStream()
-		if err != nil {
-			t.Fatal(err)
-		}
+		stream := must.Get(ctx.NewStream())(t)
 		synchronize := stream.Synchronize
 		if own {
 			stream, synchronize = nil, ctx.Synchronize
 		}
 		buffer := filled(t, ctx, 4096)
-		if err := errors.Join(ctx.CopyAsync(stream, buffer.At(0), buffer.At(2048), 2048), buffer.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(ctx.CopyAsync(stream, buffer.At(0), buffer.At(2048), 2048), buffer.Close()))
 		if used, err := ctx.BytesUsed(); err != nil || used != 4096 {
 			t.Errorf("%d bytes are used (%v)", used, err)
 		}
-		if err := synchronize(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, synchronize())
 		if used, err := ctx.BytesUsed(); err != nil || used != 0 {
 			t.Errorf("%d bytes are used after synchronising (%v)", used, err)
 		}

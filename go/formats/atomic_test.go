@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 // names lists what is in a folder.
 func names(t testing.TB, folder string) (found []string) {
 	t.Helper()
-	entries, err := os.ReadDir(folder)
-	check(t, err)
+	entries := must.Get(os.ReadDir(folder))(t)
 	for _, entry := range entries {
 		found = append(found, entry.Name())
 	}
@@ -25,13 +25,13 @@ func TestFilesAreReplacedInOneStep(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "x")
 	for _, content := range []string{"first", "second"} {
-		check(t, formats.WriteFile(path, []byte(content)))
+		must.Do(t, formats.WriteFile(path, []byte(content)))
 		if found, err := os.ReadFile(path); err != nil || string(found) != content {
 			t.Errorf("%q (%v), not %q", found, err, content)
 		}
 	}
-	check(t, os.Mkdir(filepath.Join(folder, "taken"), 0o777))
-	check(t, os.WriteFile(filepath.Join(folder, "taken", "y"), nil, 0o666))
+	must.Do(t, os.Mkdir(filepath.Join(folder, "taken"), 0o777))
+	must.Do(t, os.WriteFile(filepath.Join(folder, "taken", "y"), nil, 0o666))
 	if err := formats.WriteFile(filepath.Join(folder, "taken"), nil); err == nil {
 		t.Error("a folder was replaced by a file")
 	}
@@ -57,20 +57,20 @@ func TestFoldersAppearWhole(t *testing.T) {
 	if !errors.Is(err, failure) || len(names(t, root)) != 0 {
 		t.Errorf("%v, and %v is left", err, names(t, root))
 	}
-	check(t, formats.WriteFolder(path, fill))
+	must.Do(t, formats.WriteFolder(path, fill))
 	if found, err := os.ReadFile(filepath.Join(path, "inner", "x")); err != nil || string(found) != "x" {
 		t.Errorf("%q, %v", found, err)
 	}
 	if err := formats.WriteFolder(path, func(string) error { return nil }); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a whole folder was written over: %v", err)
 	}
-	check(t, os.Mkdir(filepath.Join(root, ".partial-1-other"), 0o777))
-	check(t, os.WriteFile(filepath.Join(root, ".partial-2-file"), nil, 0o666))
-	check(t, formats.RemoveLeftovers(root))
+	must.Do(t, os.Mkdir(filepath.Join(root, ".partial-1-other"), 0o777))
+	must.Do(t, os.WriteFile(filepath.Join(root, ".partial-2-file"), nil, 0o666))
+	must.Do(t, formats.RemoveLeftovers(root))
 	if found := names(t, root); len(found) != 1 || found[0] != "made" {
 		t.Error("left are", found)
 	}
-	check(t, formats.RemoveFolder(path))
+	must.Do(t, formats.RemoveFolder(path))
 	if found := names(t, root); len(found) != 0 {
 		t.Error("left are", found)
 	}

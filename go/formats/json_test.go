@@ -8,20 +8,13 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/internal/must"
 )
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // line is a value as JSON.
 func line(t testing.TB, value any) string {
 	t.Helper()
-	text, err := formats.JSONLine(value)
-	check(t, err)
+	text := must.Get(formats.JSONLine(value))(t)
 	return strings.TrimSuffix(string(text), "\n")
 }
 
@@ -34,10 +27,8 @@ func TestJSONThatIsWritten(t *testing.T) {
 	if found := line(t, object); found != wanted {
 		t.Errorf("%s, not %s", found, wanted)
 	}
-	document, err := formats.JSONDocument(object)
-	check(t, err)
-	again, err := formats.ParseJSON(document)
-	check(t, err)
+	document := must.Get(formats.JSONDocument(object))(t)
+	again := must.Get(formats.ParseJSON(document))(t)
 	if found := line(t, again); found != wanted || !strings.HasPrefix(string(document), "{\n  \"b\": 1,\n") {
 		t.Errorf("%s came out as %s", document, found)
 	}
@@ -110,7 +101,7 @@ func TestJSONFilesThatAreRefused(t *testing.T) {
 			"has 4194305 bytes; a file of its kind may have at most 4194304"},
 	} {
 		path := filepath.Join(folder, name)
-		check(t, os.WriteFile(path, []byte(test.content), 0o666))
+		must.Do(t, os.WriteFile(path, []byte(test.content), 0o666))
 		if _, err := formats.ReadJSON(path); err == nil || err.Error() != path+": "+test.words {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 // special makes what is not a regular file; the words are what a reader says of it.
@@ -29,7 +30,7 @@ var special = map[string]struct {
 func TestWhatIsNoRegularFile(t *testing.T) {
 	for name, kind := range special {
 		path := filepath.Join(t.TempDir(), "x")
-		check(t, kind.make(path))
+		must.Do(t, kind.make(path))
 		readers := map[string]func() error{
 			"json":  func() error { _, err := formats.ReadJSON(path); return err },
 			"shard": func() error { _, err := formats.OpenShard(path); return err },
@@ -64,11 +65,11 @@ func TestWhatIsNoRegularFile(t *testing.T) {
 func TestLinesOfJSON(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	long := `{"a": "` + strings.Repeat("b", 1<<17) + `"}`
-	check(t, os.WriteFile(path, []byte("{\"a\": 1}\r\n\n[1]\n"+long+"\n{\"a\": 1, \"a\": 2}\n{\"a\": 3}"), 0o666))
+	must.Do(t, os.WriteFile(path, []byte("{\"a\": 1}\r\n\n[1]\n"+long+"\n{\"a\": 1, \"a\": 2}\n{\"a\": 3}"), 0o666))
 	var texts []string
 	records := 0
 	for line, err := range formats.JSONLines(path) {
-		check(t, err)
+		must.Do(t, err)
 		texts = append(texts, string(line.Text))
 		if line.Record != nil {
 			records++
@@ -77,7 +78,7 @@ func TestLinesOfJSON(t *testing.T) {
 	if len(texts) != 6 || records != 3 || texts[0] != "{\"a\": 1}\r\n" || texts[3] != long+"\n" || texts[5] != `{"a": 3}` {
 		t.Errorf("%d records in %.60q", records, texts)
 	}
-	check(t, os.Truncate(path, 1<<40)) // a line without end
+	must.Do(t, os.Truncate(path, 1<<40)) // a line without end
 	var last error
 	for _, err := range formats.JSONLines(path) {
 		last = err
@@ -102,12 +103,11 @@ func TestMessagesAreCutAndFitForATerminal(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join("..", "..", "tests", "bounds.json"))
-	check(t, err)
+	content := must.Get(os.ReadFile(filepath.Join("..", "..", "tests", "bounds.json")))(t)
 	var bounds struct {
 		Limits map[string]struct{ Is int64 }
 	}
-	check(t, json.NewDecoder(bytes.NewReader(content)).Decode(&bounds))
+	must.Do(t, json.NewDecoder(bytes.NewReader(content)).Decode(&bounds))
 	ours := map[string]int64{
 		"json_bytes": formats.JSONBytes, "index_bytes": formats.IndexBytes, "header_bytes": formats.HeaderBytes,
 		"line_bytes": formats.LineBytes, "name_bytes": formats.NameBytes, "toml_bytes": formats.TOMLBytes, "toml_line_bytes": formats.TOMLLineBytes,

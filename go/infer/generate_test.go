@@ -11,17 +11,11 @@ import (
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/infer"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/tensor"
 	"github.com/nncuda/nncuda/go/tokenizer"
 )
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func newModel(t testing.TB, vocab int) *model.MoETransformer {
 	t.Helper()
@@ -35,20 +29,16 @@ func newModelIn(t testing.TB, vocab int, precision model.Precision) *model.MoETr
 	config.NumHeads, config.NumKVHeads, config.HeadDim = 4, 2, 8
 	config.NumExperts, config.ExpertsPerToken, config.FFNSize = 4, 2, 20
 	config.Context, config.ExtendedContext, config.InitStd = 32, 64, 0.2
-	ctx, err := cuda.New("cpu", cuda.WithThreads(1))
-	check(t, err)
-	made, err := model.New(ctx, config, precision, 3)
-	check(t, err)
-	before, err := ctx.BytesUsed()
-	check(t, err)
+	ctx := must.Get(cuda.New("cpu", cuda.WithThreads(1)))(t)
+	made := must.Get(model.New(ctx, config, precision, 3))(t)
+	before := must.Get(ctx.BytesUsed())(t)
 	t.Cleanup(func() {
 		// What the layers hold for watchers may be left; the rest goes when its generation ends.
-		after, err := ctx.BytesUsed()
-		check(t, err)
+		after := must.Get(ctx.BytesUsed())(t)
 		if after > before+4096 {
 			t.Errorf("%d bytes are used, %d before", after, before)
 		}
-		check(t, errors.Join(made.Close(), ctx.Close()))
+		must.Do(t, errors.Join(made.Close(), ctx.Close()))
 	})
 	return made
 }
@@ -57,7 +47,7 @@ func newModelIn(t testing.TB, vocab int, precision model.Precision) *model.MoETr
 func collect(t testing.TB, m *model.MoETransformer, request infer.Request) (rows [][]int32) {
 	t.Helper()
 	for tokens, err := range infer.Batch(context.Background(), m, request) {
-		check(t, err)
+		must.Do(t, err)
 		rows = append(rows, slices.Clone(tokens))
 	}
 	return rows
@@ -74,11 +64,9 @@ func TestALoopThatPanics(t *testing.T) {
 			panic("on purpose")
 		}
 	}()
-	used, err := made.Context().BytesUsed()
-	check(t, err)
+	used := must.Get(made.Context().BytesUsed())(t)
 	rows := collect(t, made, infer.Request{Prompts: prompts, MaxNewTokens: 9, EndID: infer.NoToken})
-	after, err := made.Context().BytesUsed()
-	check(t, err)
+	after := must.Get(made.Context().BytesUsed())(t)
 	if len(rows) != 9 || after > used+4096 || used > after+4096 {
 		t.Errorf("%d rows; %d bytes are used after the panic, %d after another generation", len(rows), used, after)
 	}
@@ -90,10 +78,9 @@ func TestGreedyTokensAreTheLikeliest(t *testing.T) {
 		ids := slices.Clone(prompt)
 		request := infer.Request{Prompts: prompts[row : row+1], MaxNewTokens: 8, EndID: infer.NoToken}
 		for step, tokens := range collect(t, made, request) {
-			logits, err := made.Logits(ids, 1)
-			check(t, err)
+			logits := must.Get(made.Logits(ids, 1))(t)
 			values, err := tensor.Read[float32](logits)
-			check(t, errors.Join(err, logits.Close()))
+			must.Do(t, errors.Join(err, logits.Close()))
 			last := values[len(values)-48:]
 			if likeliest := int32(slices.Index(last, slices.Max(last))); tokens[0] != likeliest {
 				t.Fatalf("prompt %d, token %d is %d, not %d", row, step, tokens[0], likeliest)
@@ -140,10 +127,9 @@ func TestGenerationIn16Bits(t *testing.T) {
 			t.Errorf("%s: %v, without capture %v", precision, rows, again)
 		}
 		for row, prompt := range prompts {
-			logits, err := made.Logits(prompt, 1)
-			check(t, err)
+			logits := must.Get(made.Logits(prompt, 1))(t)
 			values, err := tensor.Read[float32](logits)
-			check(t, errors.Join(err, logits.Close()))
+			must.Do(t, errors.Join(err, logits.Close()))
 			last := values[len(values)-48:]
 			if likeliest := int32(slices.Index(last, slices.Max(last))); rows[0][row] != likeliest {
 				t.Errorf("%s, prompt %d: the first token is %d, not %d", precision, row, rows[0][row], likeliest)
@@ -241,25 +227,23 @@ func TestText(t *testing.T) {
 		t.Skip("the tokenizers lie in the source tree, beside this module: ", err)
 	}
 	made := newModel(t, tokens.VocabSize())
-	generator, err := infer.NewTextGenerator(made, tokens)
-	check(t, err)
+	generator := must.Get(infer.NewTextGenerator(made, tokens))(t)
 	sampling := infer.Sampling{Temperature: 1, Seed: 2}
 	var pieces []string
 	for piece, err := range generator.Stream(context.Background(), "The cat", 30, sampling) {
-		check(t, err)
+		must.Do(t, err)
 		pieces = append(pieces, piece)
 	}
 	ids := append([]int32{tokens.BeginID()}, tokens.Encode("The cat")...)
 	var drawn []int32
 	for token, err := range infer.Tokens(context.Background(), made, ids, 30, sampling, tokens.EndID()) {
-		check(t, err)
+		must.Do(t, err)
 		drawn = append(drawn, token)
 	}
 	if drawn[len(drawn)-1] == tokens.EndID() {
 		drawn = drawn[:len(drawn)-1]
 	}
-	whole, err := tokens.Decode(drawn)
-	check(t, err)
+	whole := must.Get(tokens.Decode(drawn))(t)
 	if found := strings.Join(pieces, ""); found != whole || len(pieces) < 2 {
 		t.Errorf("%q, not %q", pieces, whole)
 	}
@@ -276,7 +260,7 @@ func BenchmarkDecode(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, err := range infer.Tokens(context.Background(), made, prompts[0], 60, infer.Sampling{}, infer.NoToken) {
-			check(b, err)
+			must.Do(b, err)
 		}
 	}
 	b.ReportMetric(60*float64(b.N)/b.Elapsed().Seconds(), "tokens/s")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/infer"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/model"
 )
 
@@ -29,8 +30,7 @@ func tokens(m *model.MoETransformer, turn *sync.Mutex) (ids []int32, err error) 
 // What goroutines get who do not take turns is what they would get alone, or the one error that says so.
 func TestGoroutinesThatShareAModel(t *testing.T) {
 	made := newModel(t, 48)
-	alone, err := tokens(made, nil)
-	check(t, err)
+	alone := must.Get(tokens(made, nil))(t)
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	refused, wrong := 0, 0
@@ -62,8 +62,7 @@ func TestGoroutinesThatShareAModel(t *testing.T) {
 
 func TestGoroutinesThatTakeTurns(t *testing.T) {
 	made := newModel(t, 48)
-	alone, err := tokens(made, nil)
-	check(t, err)
+	alone := must.Get(tokens(made, nil))(t)
 	var turn sync.Mutex
 	var group sync.WaitGroup
 	for range 4 {
@@ -88,7 +87,7 @@ func TestAModelInUse(t *testing.T) {
 		_, err := tokens(made, nil)
 		return err
 	}
-	check(t, made.Exclusive(func() error {
+	must.Do(t, made.Exclusive(func() error {
 		for name, call := range map[string]func() error{
 			"Logits":     func() error { _, err := made.Logits(ids, 1); return err },
 			"Evaluate":   func() error { _, _, err := made.Evaluate(ids, ids, 1); return err },
@@ -103,11 +102,11 @@ func TestAModelInUse(t *testing.T) {
 		}
 		return nil
 	}))
-	check(t, first())
+	must.Do(t, first())
 	// A panic of work gives it back, too.
 	func() {
 		defer func() { _ = recover() }()
 		_ = made.Exclusive(func() error { panic("on purpose") })
 	}()
-	check(t, first())
+	must.Do(t, first())
 }

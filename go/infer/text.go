@@ -27,7 +27,8 @@ func NewTextGenerator(m *model.MoETransformer, tokens *tokenizer.Tokenizer) (*Te
 	return &TextGenerator{m, tokens}, nil
 }
 
-func (g *TextGenerator) encode(prompt string) []int32 {
+// Encode gives the ids of a text, behind the begin id.
+func (g *TextGenerator) Encode(prompt string) []int32 {
 	ids := g.Tokenizer.Encode(prompt)
 	if begin := g.Tokenizer.BeginID(); begin >= 0 {
 		ids = append([]int32{begin}, ids...)
@@ -46,7 +47,7 @@ func (g *TextGenerator) Stream(
 			return
 		}
 		end := g.Tokenizer.EndID()
-		for token, err := range Tokens(ctx, g.Model, g.encode(prompt), maxNewTokens, sampling, end) {
+		for token, err := range Tokens(ctx, g.Model, g.Encode(prompt), maxNewTokens, sampling, end) {
 			var text string
 			if err == nil && token == end {
 				break
@@ -69,7 +70,7 @@ func (g *TextGenerator) Stream(
 }
 
 // Room is how many tokens the model can write after a prompt; 0 when the prompt alone is too long.
-func (g *TextGenerator) Room(prompt string) int { return Room(g.Model, len(g.encode(prompt))) }
+func (g *TextGenerator) Room(prompt string) int { return Room(g.Model, len(g.Encode(prompt))) }
 
 // Room is how many tokens a model can write after that many.
 func Room(m *model.MoETransformer, tokens int) int {

@@ -14,10 +14,16 @@ type TransformerBlock struct {
 	// (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4)
 	Recompute bool
 
-	// Observe is shown what ForwardKeeping finds: "self_attn", without the residual, and "block_sparse_moe", with it; may
-	// be nil.
-	Observe func(p *Pass, part string, x *tensor.Tensor)
+	Name string // in labels of a trace: "model.layers.3"
 }
+
+// What labels of a trace begin with on the way back, and the halves of a block in them; each begins with its norm.
+const (
+	BackwardLabel = "backward of "
+
+	attentionLabel = ".self_attn"
+	moeLabel       = ".block_sparse_moe"
+)
 
 // BlockKept is what the backward of a block needs of its forward: the block's input (which is the output of the block
 // before), and the rest unless that is found again.
@@ -37,6 +43,7 @@ type attended struct {
 
 // Forward takes x [batch*length, hidden], which is freed, to the same shape. No expert drops a token.
 func (b *TransformerBlock) Forward(p *Pass, x *tensor.Tensor, batch int) *tensor.Tensor {
+	p.Label(b.Name, attentionLabel)
 	normed := b.InputNorm.Forward(p, x)
 	return b.second(p, x, normed, b.Attention.Forward(p, normed, batch))
 }
@@ -50,7 +57,6 @@ func (b *TransformerBlock) ForwardKeeping(
 	first := b.attend(p, x, batch, !b.Recompute)
 	keepInside := !b.Recompute && !b.MoE.Recompute
 	out, moe := b.MoE.forward(p, first.postNormed, first.middle, capacity, aux, keepInside)
-	b.observe(p, "block_sparse_moe", out)
 	experts := moe.expertUse(p)
 	if b.Recompute {
 		moe.free(p)
@@ -61,26 +67,21 @@ func (b *TransformerBlock) ForwardKeeping(
 	return out, experts, kept
 }
 
-func (b *TransformerBlock) observe(p *Pass, part string, x *tensor.Tensor) {
-	if b.Observe != nil {
-		b.Observe(p, part, x)
-	}
-}
-
 // attend is the block's first half; unless it is kept, only the stream and its norm stay.
 func (b *TransformerBlock) attend(p *Pass, x *tensor.Tensor, batch int, keep bool) *attended {
 	made := &attended{}
+	p.Label(b.Name, attentionLabel)
 	if !keep {
 		made.normed = b.InputNorm.Forward(p, x)
 		made.middle = b.Attention.Forward(p, made.normed, batch)
-		b.observe(p, "self_attn", made.middle)
+		p.Label(b.Name, moeLabel)
 		made.postNormed = b.PostNorm.ForwardResidual(p, made.middle, x)
 		p.Free(made.normed)
 		return made
 	}
 	made.normed, made.rstd = b.InputNorm.ForwardKeeping(p, x)
 	made.middle, made.attention = b.Attention.ForwardKeeping(p, made.normed, batch)
-	b.observe(p, "self_attn", made.middle)
+	p.Label(b.Name, moeLabel)
 	made.postNormed, made.postRstd = b.PostNorm.ForwardResidualKeeping(p, made.middle, x)
 	return made
 }
@@ -94,10 +95,12 @@ func (b *TransformerBlock) Backward(
 		first = b.attend(p, kept.x, kept.batch, true)
 		moe = b.MoE.forwardAgain(p, first.postNormed, kept.capacity)
 	}
+	p.Label(BackwardLabel, b.Name, moeLabel)
 	dnormed := b.MoE.Backward(p, dout, first.postNormed, moe, auxFactor, beta)
 	p.Free(first.postNormed)
 	dmiddle := b.PostNorm.Backward(p, dnormed, first.middle, first.postRstd, dout)
 	p.Free(first.middle, dout)
+	p.Label(BackwardLabel, b.Name, attentionLabel)
 	dnormed = b.Attention.Backward(p, dmiddle, first.normed, first.attention, beta)
 	dx := b.InputNorm.Backward(p, dnormed, kept.x, first.rstd, dmiddle)
 	p.Free(kept.x, first.normed, dmiddle)
@@ -106,18 +109,21 @@ func (b *TransformerBlock) Backward(
 
 // Prefill runs the next tokens of one sequence into row `row` of the cache, x [length, hidden], which is freed.
 func (b *TransformerBlock) Prefill(p *Pass, x *tensor.Tensor, cache *KVCache, layer, row int) *tensor.Tensor {
+	p.Label(b.Name, attentionLabel)
 	normed := b.InputNorm.Forward(p, x)
 	return b.second(p, x, normed, b.Attention.Prefill(p, normed, cache, layer, row))
 }
 
 // Decode runs one new token a sequence, x [batch, hidden], which is freed.
 func (b *TransformerBlock) Decode(p *Pass, x *tensor.Tensor, cache *KVCache, layer int) *tensor.Tensor {
+	p.Label(b.Name, attentionLabel)
 	normed := b.InputNorm.Forward(p, x)
 	return b.second(p, x, normed, b.Attention.Decode(p, normed, cache, layer))
 }
 
 // second is the block's second half, without gradients or limits of experts.
 func (b *TransformerBlock) second(p *Pass, x, normed, middle *tensor.Tensor) *tensor.Tensor {
+	p.Label(b.Name, moeLabel)
 	postNormed := b.PostNorm.ForwardResidual(p, middle, x)
 	p.Free(x, normed)
 	out := b.MoE.Forward(p, postNormed, middle)

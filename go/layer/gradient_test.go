@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/tensor"
 )
@@ -30,10 +31,7 @@ func newBlock(t testing.TB, ctx *cuda.Context, random *rand.Rand) *block {
 			size *= extent
 		}
 		weight = floats(t, ctx, random, size, 0.4, shape...)
-		grad, err := tensor.Zeros(ctx, cuda.F32, shape...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		grad = must.Get(tensor.Zeros(ctx, cuda.F32, shape...))(t)
 		made.weights, made.grads = append(made.weights, weight), append(made.grads, grad)
 		return weight, grad
 	}
@@ -64,19 +62,13 @@ func floats(t testing.TB, ctx *cuda.Context, random *rand.Rand, size int, scale 
 	for at := range values {
 		values[at] = float32(random.NormFloat64() * scale)
 	}
-	made, err := tensor.From(ctx, values, shape...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(tensor.From(ctx, values, shape...))(t)
 	return made
 }
 
 func read(t testing.TB, from *tensor.Tensor) []float32 {
 	t.Helper()
-	values, err := tensor.Read[float32](from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	values := must.Get(tensor.Read[float32](from))(t)
 	return values
 }
 
@@ -134,15 +126,11 @@ func TestBlockGradients(t *testing.T) {
 			for i := range moved {
 				moved[i] = float32(float64(before[i]) + by*step[i])
 			}
-			if err := tensor.Write(values, moved); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, tensor.Write(values, moved))
 			return loss()
 		}
 		slope := (move(size) - move(-size)) / (2 * size)
-		if err := tensor.Write(values, before); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tensor.Write(values, before))
 		// Values of about 10 in f32, over 2e-3, know a slope to about 1e-3; the curve bends it by about as much.
 		if math.Abs(slope-wanted) > 2e-2*max(1, math.Abs(wanted)) {
 			t.Errorf("tensor %d: the slope is %v, the gradient says %v", at, slope, wanted)
@@ -152,9 +140,7 @@ func TestBlockGradients(t *testing.T) {
 
 func run(t testing.TB, ctx *cuda.Context, pass func(p *layer.Pass)) {
 	t.Helper()
-	if err := layer.Run(ctx, pass); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, layer.Run(ctx, pass))
 }
 
 // TestBlockGivesBackItsMemory: after forward and backward nothing is left but what the layers hold on purpose.

@@ -62,6 +62,9 @@ func (p *Pass) Check(err error) {
 	}
 }
 
+// Label says what the calls from here on belong to, in a trace if one runs; see cuda.Context.Label.
+func (p *Pass) Label(parts ...string) { p.Check(p.ctx.Label(parts...)) }
+
 // Empty makes a tensor, its values not set.
 func (p *Pass) Empty(dtype cuda.DType, shape ...int) *tensor.Tensor {
 	if p.err == nil {

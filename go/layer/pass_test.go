@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/internal/withlibrary"
 	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/tensor"
@@ -17,10 +18,7 @@ func newContext(t testing.TB) *cuda.Context {
 
 func used(t testing.TB, ctx *cuda.Context) int64 {
 	t.Helper()
-	bytes, err := ctx.BytesUsed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bytes := must.Get(ctx.BytesUsed())(t)
 	return bytes
 }
 
@@ -59,11 +57,8 @@ func TestPassKeepsTheFirstError(t *testing.T) {
 			return p.Empty(cuda.F32, 3, 4)
 		},
 	} {
-		outlives, err := tensor.From(ctx, []float32{7})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = layer.Run(ctx, func(p *layer.Pass) {
+		outlives := must.Get(tensor.From(ctx, []float32{7}))(t)
+		err := layer.Run(ctx, func(p *layer.Pass) {
 			made := fail(p)
 			if made.Dim(0) != 3 || made.Dim(1) != 4 || made.DType() != cuda.F32 || p.Err() == nil {
 				t.Error(made, p.Err())

@@ -2,6 +2,8 @@ package model
 
 import (
 	"fmt"
+	"slices"
+	"sort"
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/tensor"
@@ -37,6 +39,23 @@ func (a *Arena) Parameter(name string) (*tensor.Tensor, error) {
 		return nil, fmt.Errorf("there is no parameter %s", name)
 	}
 	return a.span(spec.Offset, spec.Shape)
+}
+
+// At gives the parameter that has an element at an address of the device, and the index of the element.
+func (a *Arena) At(address uint64) (spec Spec, index []int, found bool) {
+	start := a.Data.Memory().Address()
+	if address < start || address >= start+uint64(a.Data.Bytes()) {
+		return Spec{}, nil, false
+	}
+	element := int(address-start) / a.Data.DType().Size()
+	after := sort.Search(len(a.Layout.Specs), func(at int) bool { return a.Layout.Specs[at].Offset > element })
+	spec = a.Layout.Specs[after-1]
+	element -= spec.Offset
+	index = make([]int, len(spec.Shape))
+	for at := range slices.Backward(spec.Shape) {
+		index[at], element = element%spec.Shape[at], element/spec.Shape[at]
+	}
+	return spec, index, true
 }
 
 // fused is a view of neighbouring parameters as one tensor, from parameter `first` on.

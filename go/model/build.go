@@ -85,6 +85,7 @@ func (v *viewer) block(at int) *layer.TransformerBlock {
 	w13, w13Grad := v.pair(moe+".experts.0.w1.weight", experts, 2*ffn, hidden)
 	w2, w2Grad := v.pair(moe+".experts.0.w2.weight", experts, hidden, ffn)
 	return &layer.TransformerBlock{
+		Name:      prefix,
 		InputNorm: v.norm(prefix + ".input_layernorm.weight"),
 		Attention: &layer.MQAttention{
 			QKV:    v.linear(prefix+".self_attn.q_proj.weight", qkvRows, hidden),

@@ -3,6 +3,7 @@ package model_test
 import (
 	"testing"
 
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/model"
 )
 
@@ -15,11 +16,9 @@ func wide() model.Config {
 
 // TestWeightsForInferenceTakeNoMore: made or loaded in 16 bits, a model never has more than one tensor in f32.
 func TestWeightsForInferenceTakeNoMore(t *testing.T) {
-	trained, err := model.New(newContext(t), wide(), model.F32, 4)
-	check(t, err)
+	trained := must.Get(model.New(newContext(t), wide(), model.F32, 4))(t)
 	defer trained.Close()
-	weights, err := model.NewMixtralWeights(parametersOf(t, trained))
-	check(t, err)
+	weights := must.Get(model.NewMixtralWeights(parametersOf(t, trained)))(t)
 	largest := 0
 	for _, spec := range trained.Layout.Specs {
 		largest = max(largest, 4*spec.Size())
@@ -35,16 +34,13 @@ func TestWeightsForInferenceTakeNoMore(t *testing.T) {
 			return model.Load(newContext(t), wide(), weights, model.BF16, false)
 		}},
 	} {
-		made, err := of.made()
-		check(t, err)
-		used, err := made.Context().BytesUsed()
-		check(t, err)
-		peak, err := made.Context().BytesPeak()
-		check(t, err)
+		made := must.Get(of.made())(t)
+		used := must.Get(made.Context().BytesUsed())(t)
+		peak := must.Get(made.Context().BytesPeak())(t)
 		exact := int64(2 * wide().NumParameters())
 		if used != exact || peak > exact+int64(of.beside)+1<<18 { // and a chunk of scratch
 			t.Errorf("%s: %d bytes, at most %d; the weights have %d", name, used, peak, exact)
 		}
-		check(t, made.Close())
+		must.Do(t, made.Close())
 	}
 }

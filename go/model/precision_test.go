@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/layer"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/safetensors"
@@ -20,25 +21,21 @@ func loadIn(
 	t testing.TB, from *model.MoETransformer, tensors stored, precision model.Precision, training bool,
 ) *model.MoETransformer {
 	t.Helper()
-	weights, err := model.NewMixtralWeights(tensors)
-	check(t, err)
-	made, err := model.Load(from.Context(), from.Config, weights, precision, training)
-	check(t, err)
-	t.Cleanup(func() { check(t, made.Close()) })
+	weights := must.Get(model.NewMixtralWeights(tensors))(t)
+	made := must.Get(model.Load(from.Context(), from.Config, weights, precision, training))(t)
+	t.Cleanup(func() { must.Do(t, made.Close()) })
 	return made
 }
 
 func valuesOf(t testing.TB, of *tensor.Tensor) []float32 {
 	t.Helper()
-	values, err := of.Floats()
-	check(t, err)
+	values := must.Get(of.Floats())(t)
 	return values
 }
 
 // TestLoadedWeightsAreRoundedOnce: from 32 bits and from 16, to either precision, the nearest value that it has.
 func TestLoadedWeightsAreRoundedOnce(t *testing.T) {
-	exact, err := model.New(newContext(t), tiny(), model.F32, 4)
-	check(t, err)
+	exact := must.Get(model.New(newContext(t), tiny(), model.F32, 4))(t)
 	defer exact.Close()
 	whole, inHalf := parametersOf(t, exact), stored{}
 	for name, of := range whole {
@@ -55,12 +52,10 @@ func TestLoadedWeightsAreRoundedOnce(t *testing.T) {
 				if (made.Weights == made.Parameters) == training || made.Weights.Data.Bytes()*2 != exact.Weights.Data.Bytes() {
 					t.Errorf("%s: %d bytes of weights, trained %v", precision, made.Weights.Data.Bytes(), training)
 				}
-				read, err := model.NewMixtralWeights(tensors)
-				check(t, err)
+				read := must.Get(model.NewMixtralWeights(tensors))(t)
 				weights := valuesOf(t, made.Weights.Data)
 				for _, spec := range made.Layout.Specs {
-					given, err := read.Floats(spec.Name)
-					check(t, err)
+					given := must.Get(read.Floats(spec.Name))(t)
 					for at, value := range given {
 						if found := weights[spec.Offset+at]; found != nearest(value, precision, bits) {
 							t.Fatalf("%s to %s: %v became %v", name, precision, value, found)
@@ -91,14 +86,13 @@ func nearest(value float32, precision model.Precision, bits int) float32 {
 func TestInferenceIn16Bits(t *testing.T) {
 	ctx := newContext(t)
 	exact, err := model.New(ctx, tiny(), model.F32, 5) // of seed 4 a token chooses its experts by the rounding
-	check(t, err)
+	must.Do(t, err)
 	defer exact.Close()
 	ids := append(append([]int32(nil), prompt...), 9, 47, 0, 3)
 	logits := func(of *model.MoETransformer) []float32 {
-		made, err := of.Logits(ids, 1)
-		check(t, err)
+		made := must.Get(of.Logits(ids, 1))(t)
 		values, err := tensor.Read[float32](made)
-		check(t, errors.Join(err, made.Close()))
+		must.Do(t, errors.Join(err, made.Close()))
 		return values
 	}
 	wanted, vocab, cacheBytes := logits(exact), tiny().VocabSize, map[model.Precision]int64{}
@@ -115,29 +109,23 @@ func TestInferenceIn16Bits(t *testing.T) {
 		} else {
 			requireNear(t, string(precision)+" and f32", whole, wanted, bound)
 		}
-		before, err := ctx.BytesUsed()
-		check(t, err)
-		cache, err := made.Cache(1, len(ids))
-		check(t, err)
-		after, err := ctx.BytesUsed()
-		check(t, err)
+		before := must.Get(ctx.BytesUsed())(t)
+		cache := must.Get(made.Cache(1, len(ids)))(t)
+		after := must.Get(ctx.BytesUsed())(t)
 		cacheBytes[precision] = after - before
-		row, err := tensor.New(ctx, exact.Weights.Data.DType(), 1, vocab)
-		check(t, err)
-		check(t, made.Prefill(ids[:6], cache, 0, row))
+		row := must.Get(tensor.New(ctx, exact.Weights.Data.DType(), 1, vocab))(t)
+		must.Do(t, made.Prefill(ids[:6], cache, 0, row))
 		for at := 6; ; at++ {
-			found, err := tensor.Read[float32](row)
-			check(t, err)
+			found := must.Get(tensor.Read[float32](row))(t)
 			requireNear(t, string(precision)+" over the cache", found, whole[(at-1)*vocab:at*vocab], bound)
 			if at == len(ids) {
 				break
 			}
-			next, err := tensor.From(ctx, ids[at:at+1], 1)
-			check(t, err)
-			check(t, layer.Run(ctx, func(p *layer.Pass) { made.Decode(p, next, cache, row) }))
-			check(t, next.Close())
+			next := must.Get(tensor.From(ctx, ids[at:at+1], 1))(t)
+			must.Do(t, layer.Run(ctx, func(p *layer.Pass) { made.Decode(p, next, cache, row) }))
+			must.Do(t, next.Close())
 		}
-		check(t, errors.Join(cache.Close(), row.Close()))
+		must.Do(t, errors.Join(cache.Close(), row.Close()))
 	}
 	config := tiny()
 	half := int64(2 * 2 * config.NumLayers * len(ids) * config.NumKVHeads * config.HeadDim) // of keys and values

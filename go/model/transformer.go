@@ -26,6 +26,13 @@ const (
 // LogitsRows are the tokens whose logits are there at once.
 func (c Config) LogitsRows() int { return max(minChunkRows, logitsPerChunk/c.VocabSize) }
 
+// What calls outside of blocks belong to, in labels of a trace.
+const (
+	embeddingLabel = "model.embed_tokens"
+	normLabel      = "model.norm"
+	headLabel      = "lm_head"
+)
+
 // PrefillPart is how many tokens of a prompt run at once: a longer one runs in parts of so many, so that its activations
 // take no more memory than theirs. Tokens in its last part may so share an expert with fewer others, which shows in the
 // last bits of products: the number, too, is part of the promise of the same bits.
@@ -50,7 +57,6 @@ type MoETransformer struct {
 	blocks    []*layer.TransformerBlock
 	norm      *layer.RMSNorm
 	head      *layer.Linear
-	observer  Observer
 	inUse     atomic.Bool // by a goroutine, in Exclusive
 }
 
@@ -206,15 +212,18 @@ func (m *MoETransformer) run(pass func(*layer.Pass)) error {
 
 // logits runs the head over rows of the stream, to f32 in every precision.
 func (m *MoETransformer) logits(p *layer.Pass, x *tensor.Tensor) *tensor.Tensor {
+	p.Label(headLabel)
 	return m.head.Forward(p, x, p.Empty(cuda.F32, x.Dim(0), m.Config.VocabSize))
 }
 
 // stream runs ids through embedding, blocks and norm.
 func (m *MoETransformer) stream(p *layer.Pass, ids *tensor.Tensor, batch int) *tensor.Tensor {
+	p.Label(embeddingLabel)
 	x := m.embedding.Forward(p, ids)
 	for _, block := range m.blocks {
 		x = block.Forward(p, x, batch)
 	}
+	p.Label(normLabel)
 	normed := m.norm.Forward(p, x)
 	p.Free(x)
 	return normed
@@ -241,15 +250,18 @@ func (m *MoETransformer) ForwardBackward(
 		m.clearAddedGradients(p)
 	}
 	x, uses, kept := m.ForwardKeeping(p, ids, batch, aux)
+	p.Label(normLabel)
 	normed, rstd := m.norm.ForwardKeeping(p, x)
-	m.observe(p, normName, 0, normed)
 	m.loss(p, normed, targets, factors.Loss, losses, beta)
+	p.Label(layer.BackwardLabel, normLabel)
 	dx := m.norm.Backward(p, normed, x, rstd, nil)
 	p.Free(x)
 	for at := len(m.blocks) - 1; at >= 0; at-- {
 		dx = m.blocks[at].Backward(p, dx, kept[at], factors.Aux, beta)
 	}
+	p.Label(layer.BackwardLabel, embeddingLabel)
 	m.embedding.Backward(p, dx, ids)
+	p.Label()
 	p.Free(dx)
 	return uses
 }
@@ -260,8 +272,8 @@ func (m *MoETransformer) ForwardKeeping(
 	p *layer.Pass, ids *tensor.Tensor, batch int, aux *tensor.Tensor,
 ) (x *tensor.Tensor, uses []layer.ExpertUse, kept []*layer.BlockKept) {
 	capacity := m.Config.Capacity(ids.Size())
+	p.Label(embeddingLabel)
 	x = m.embedding.Forward(p, ids)
-	m.observe(p, EmbeddingName, 0, x)
 	uses, kept = make([]layer.ExpertUse, len(m.blocks)), make([]*layer.BlockKept, len(m.blocks))
 	for at, block := range m.blocks {
 		x, uses[at], kept[at] = block.ForwardKeeping(p, x, batch, capacity, aux)
@@ -297,10 +309,10 @@ func (m *MoETransformer) loss(p *layer.Pass, normed, targets, factor, losses *te
 		x := p.Narrow(normed, 0, chunk.start, chunk.rows)
 		wanted := p.Narrow(targets, 0, chunk.start, chunk.rows)
 		logits := m.logits(p, x)
-		m.observe(p, HeadName, chunk.start, logits)
 		lse, count := p.Empty(cuda.F32, chunk.rows), p.Empty(cuda.I32, 1)
 		sum := p.Narrow(losses, 0, piece, 1)
 		p.Check(tensor.CrossEntropyForward(logits, wanted, nil, lse, sum, count, IgnoreIndex))
+		p.Label(layer.BackwardLabel, headLabel)
 		p.Check(tensor.CrossEntropyBackward(logits, wanted, lse, factor, logits, IgnoreIndex))
 		if piece > 0 {
 			beta = 1
@@ -356,14 +368,16 @@ func (m *MoETransformer) prefill(
 	for part := range slices.Chunk(prompt, most) {
 		last := cache.Used(row)+len(part) == len(prompt)
 		err := layer.Run(m.ctx, func(p *layer.Pass) {
+			p.Label(embeddingLabel)
 			x := m.embedding.Forward(p, upload(p, part))
 			for at, block := range m.blocks {
 				x = block.Prefill(p, x, cache, at, row)
 			}
 			cache.AdvanceRow(p, len(part), row)
 			if last {
-				m.head.Forward(p, m.norm.Forward(p, p.Narrow(x, 0, len(part)-1, 1)), logits)
+				m.finish(p, p.Narrow(x, 0, len(part)-1, 1), logits)
 			}
+			p.Label()
 		})
 		if err != nil {
 			return err
@@ -377,14 +391,24 @@ func (m *MoETransformer) prefill(
 // they count one step, the graph's first launch; whoever launches it again counts that (KVCache.Count).
 func (m *MoETransformer) Decode(p *layer.Pass, ids *tensor.Tensor, cache *layer.KVCache, logits *tensor.Tensor) {
 	p.Check(cache.RequireRoom(1))
+	p.Label(embeddingLabel)
 	x := m.embedding.Forward(p, ids)
 	for at, block := range m.blocks {
 		x = block.Decode(p, x, cache, at)
 	}
 	cache.Advance(p, 1)
+	m.finish(p, x, logits)
+	p.Label()
+	p.Free(x)
+}
+
+// finish runs the stream behind the blocks through norm and head into `logits`.
+func (m *MoETransformer) finish(p *layer.Pass, x, logits *tensor.Tensor) {
+	p.Label(normLabel)
 	normed := m.norm.Forward(p, x)
+	p.Label(headLabel)
 	m.head.Forward(p, normed, logits)
-	p.Free(x, normed)
+	p.Free(normed)
 }
 
 // chunk is a run of rows.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/internal/tinymodel"
 	"github.com/nncuda/nncuda/go/internal/withlibrary"
 	"github.com/nncuda/nncuda/go/model"
@@ -21,13 +22,6 @@ var tiny = tinymodel.Config
 func newContext(t testing.TB) *cuda.Context {
 	t.Helper()
 	return withlibrary.Context(t, cuda.WithThreads(1))
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // stored is tensors by name, as a file has them.
@@ -51,10 +45,9 @@ func parametersOf(t testing.TB, made *model.MoETransformer) stored {
 	t.Helper()
 	tensors := stored{}
 	for _, spec := range made.Layout.Specs {
-		view, err := made.Parameters.Parameter(spec.Name)
-		check(t, err)
+		view := must.Get(made.Parameters.Parameter(spec.Name))(t)
 		bytes := make([]byte, view.Bytes())
-		check(t, view.Download(bytes))
+		must.Do(t, view.Download(bytes))
 		tensors[spec.Name] = safetensors.Tensor{Name: spec.Name, DType: safetensors.F32, Shape: spec.Shape, Bytes: bytes}
 	}
 	return tensors
@@ -73,31 +66,28 @@ var prompt = []int32{1, 2, 3, 40, 5, 6, 7, 8}
 
 func logitsOf(t testing.TB, made *model.MoETransformer) []float32 {
 	t.Helper()
-	logits, err := made.Logits(prompt, 2)
-	check(t, err)
+	logits := must.Get(made.Logits(prompt, 2))(t)
 	values, err := tensor.Read[float32](logits)
-	check(t, errors.Join(err, logits.Close()))
+	must.Do(t, errors.Join(err, logits.Close()))
 	return values
 }
 
 func TestWeightsOfEveryKind(t *testing.T) {
 	ctx := newContext(t)
-	made, err := model.New(ctx, tiny(), model.F32, 5)
-	check(t, err)
+	made := must.Get(model.New(ctx, tiny(), model.F32, 5))(t)
 	defer made.Close()
 	wanted, whole := logitsOf(t, made), parametersOf(t, made)
 	for name, tensors := range map[string]stored{
 		"f32": whole, "f64": widened(whole), "experts in one tensor": fused(whole),
 	} {
-		read, err := load(ctx, tiny(), tensors)
-		check(t, err)
+		read := must.Get(load(ctx, tiny(), tensors))(t)
 		if !slices.Equal(logitsOf(t, read), wanted) {
 			t.Errorf("weights as %s give other logits", name)
 		}
 		if read.Gradients != nil {
 			t.Error("a model for inference has gradients")
 		}
-		check(t, read.Close())
+		must.Do(t, read.Close())
 	}
 	// 16 bits: what is stored is what is computed with.
 	for dtype, round := range map[safetensors.DType]func(float32) uint16{
@@ -115,13 +105,10 @@ func TestWeightsOfEveryKind(t *testing.T) {
 			}
 			tensors[name] = safetensors.Tensor{Name: name, DType: dtype, Shape: tensor.Shape, Bytes: bytes}
 		}
-		read, err := load(ctx, tiny(), tensors)
-		check(t, err)
+		read := must.Get(load(ctx, tiny(), tensors))(t)
 		spec := read.Layout.Specs[0]
-		view, err := read.Parameters.Parameter(spec.Name)
-		check(t, err)
-		values, err := tensor.Read[float32](view)
-		check(t, err)
+		view := must.Get(read.Parameters.Parameter(spec.Name))(t)
+		values := must.Get(tensor.Read[float32](view))(t)
 		original := math.Float32frombits(binary.LittleEndian.Uint32(whole[spec.Name].Bytes))
 		first := math.Float32frombits(math.Float32bits(original) &^ 0xFFFF)
 		if dtype == safetensors.F16 {
@@ -130,7 +117,7 @@ func TestWeightsOfEveryKind(t *testing.T) {
 		if values[0] != first {
 			t.Errorf("%s: %v became %v, not %v", dtype, original, values[0], first)
 		}
-		check(t, read.Close())
+		must.Do(t, read.Close())
 	}
 }
 
@@ -176,10 +163,9 @@ func fused(tensors stored) stored {
 
 func TestWeightsThatAreRefused(t *testing.T) {
 	ctx := newContext(t)
-	made, err := model.New(ctx, tiny(), model.F32, 0)
-	check(t, err)
+	made := must.Get(model.New(ctx, tiny(), model.F32, 0))(t)
 	whole := parametersOf(t, made)
-	check(t, made.Close())
+	must.Do(t, made.Close())
 	const norm = "model.norm.weight"
 	for words, change := range map[string]func(tensors stored){
 		"tensors missing: model.norm.weight": func(s stored) { delete(s, norm) },
@@ -224,15 +210,13 @@ func TestSeedsDecideTheWeights(t *testing.T) {
 	ctx := newContext(t)
 	values := map[int64][]float32{}
 	for _, seed := range []int64{1, -1} {
-		made, err := model.New(ctx, tiny(), model.F32, seed)
-		check(t, err)
+		made := must.Get(model.New(ctx, tiny(), model.F32, seed))(t)
 		values[seed] = logitsOf(t, made)
-		again, err := model.New(ctx, tiny(), model.F32, seed)
-		check(t, err)
+		again := must.Get(model.New(ctx, tiny(), model.F32, seed))(t)
 		if !slices.Equal(logitsOf(t, again), values[seed]) {
 			t.Errorf("seed %d gives two models", seed)
 		}
-		check(t, errors.Join(made.Close(), again.Close()))
+		must.Do(t, errors.Join(made.Close(), again.Close()))
 	}
 	if slices.Equal(values[1], values[-1]) {
 		t.Error("two seeds give one model")
@@ -252,8 +236,7 @@ func TestModelsThatCannotBe(t *testing.T) {
 	if _, err := model.New(ctx, large, model.F32, 0); !errors.Is(err, cuda.ErrOutOfMemory) {
 		t.Error("a model of 50 TB:", err)
 	}
-	made, err := model.New(ctx, tiny(), model.F32, 0)
-	check(t, err)
+	made := must.Get(model.New(ctx, tiny(), model.F32, 0))(t)
 	defer made.Close()
 	for _, ids := range [][]int32{{}, {1, 2, 3}} {
 		if _, err := made.Logits(ids, 2); err == nil || !strings.Contains(err.Error(), "do not make 2 rows") {
@@ -266,5 +249,5 @@ func TestModelsThatCannotBe(t *testing.T) {
 	if _, err := made.Cache(1, 65); err == nil || err.Error() != "65 tokens are more than this model takes (64)" {
 		t.Error(err)
 	}
-	check(t, made.Close())
+	must.Do(t, made.Close())
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/infer"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/internal/withlibrary"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/plan"
@@ -32,21 +33,6 @@ func trainOptions() train.Config {
 	options := train.DefaultConfig()
 	options.Steps, options.WarmupSteps, options.BatchSize, options.SequenceLength = 9, 1, 8, 128
 	return options
-}
-
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return value
-	}
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func near(t *testing.T, what string, planned int, measured int64) {
@@ -79,18 +65,18 @@ func TestPlanIsWhatIsMeasured(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/capture=%v", of.name, capture), func(t *testing.T) {
 				ctx, options := withlibrary.Context(t, cuda.WithThreads(2)), trainOptions()
 				of.options(&options)
-				machine := must(ctx.Machine())(t)
-				made := must(model.New(ctx, of.model, options.Precision, 1))(t)
-				trainer := must(train.NewTrainer(made, options))(t)
+				machine := must.Get(ctx.Machine())(t)
+				made := must.Get(model.New(ctx, of.model, options.Precision, 1))(t)
+				trainer := must.Get(train.NewTrainer(made, options))(t)
 				trainer.NoCapture = !capture
 				ids := make([]int32, options.BatchSize*options.SequenceLength)
 				for at := range ids {
 					ids[at] = int32(at * 7919 % of.model.VocabSize)
 				}
 				for range 3 {
-					must(trainer.TrainStep(ids, ids, options.BatchSize))(t)
+					must.Get(trainer.TrainStep(ids, ids, options.BatchSize))(t)
 				}
-				steps := must(ctx.BytesPeak())(t)
+				steps := must.Get(ctx.BytesPeak())(t)
 				rows := options.BatchSize
 				if options.MicroBatchSize > 0 {
 					rows = options.MicroBatchSize
@@ -99,12 +85,12 @@ func TestPlanIsWhatIsMeasured(t *testing.T) {
 				if _, _, err := made.Evaluate(part, part, rows); err != nil {
 					t.Fatal(err)
 				}
-				whole := must(ctx.BytesPeak())(t)
-				check(t, trainer.Close())
-				check(t, made.Close())
-				planned := must(plan.TrainingOf(of.model, options, machine, false, capture))(t)
+				whole := must.Get(ctx.BytesPeak())(t)
+				must.Do(t, trainer.Close())
+				must.Do(t, made.Close())
+				planned := must.Get(plan.TrainingOf(of.model, options, machine, false, capture))(t)
 				near(t, "steps", planned.Peak, steps)
-				evaluated := must(plan.TrainingOf(of.model, options, machine, true, capture))(t)
+				evaluated := must.Get(plan.TrainingOf(of.model, options, machine, true, capture))(t)
 				near(t, "with evaluation", evaluated.Peak, whole)
 				sum := 0
 				for _, kind := range plan.Kinds() {
@@ -141,29 +127,29 @@ func (z zeros) Floats(name string) ([]float32, error) {
 func TestInference(t *testing.T) {
 	for _, precision := range []model.Precision{model.F32, model.BF16} {
 		ctx := withlibrary.Context(t, cuda.WithThreads(2))
-		made := must(model.Load(ctx, wide(), zeros{model.NewLayout(wide())}, precision, false))(t)
+		made := must.Get(model.Load(ctx, wide(), zeros{model.NewLayout(wide())}, precision, false))(t)
 		prompt := make([]int32, 200)
 		request := infer.Request{
 			Prompts: [][]int32{prompt, prompt, prompt}, MaxNewTokens: 57, EndID: infer.NoToken,
 		}
 		for _, err := range infer.Batch(context.Background(), made, request) {
-			check(t, err)
+			must.Do(t, err)
 		}
-		machine := must(ctx.Machine())(t)
-		planned := must(plan.Inference(wide(), precision, machine, 3, 256, 200))(t)
-		near(t, string(precision), planned.Peak, must(ctx.BytesPeak())(t))
-		check(t, made.Close())
+		machine := must.Get(ctx.Machine())(t)
+		planned := must.Get(plan.Inference(wide(), precision, machine, 3, 256, 200))(t)
+		near(t, string(precision), planned.Peak, must.Get(ctx.BytesPeak())(t))
+		must.Do(t, made.Close())
 	}
 }
 
 // Each way, taken, needs what it says; none is one that a smaller change makes needless.
 func TestWaysToFit(t *testing.T) {
 	machine, options := cuda.Machine{Device: cuda.CPU, Threads: 2}, trainOptions()
-	needed := must(plan.Training(wide(), options, machine, true))(t).Held
+	needed := must.Get(plan.Training(wide(), options, machine, true))(t).Held
 	for _, percent := range []int{95, 80, 60, 50} {
 		free := needed * percent / 100
 		ways, _, err := plan.WaysToFit(wide(), options, machine, free, true)
-		check(t, err)
+		must.Do(t, err)
 		if len(ways) != 3 {
 			t.Errorf("%d %%: %d ways", percent, len(ways))
 		}
@@ -172,15 +158,15 @@ func TestWaysToFit(t *testing.T) {
 			for _, change := range way.Changes {
 				values.Set(change.Option, change.Value)
 			}
-			check(t, changed.Assign(values))
-			held := must(plan.Training(wide(), changed, machine, true))(t).Held
+			must.Do(t, changed.Assign(values))
+			held := must.Get(plan.Training(wide(), changed, machine, true))(t).Held
 			if held != way.Held || held > free {
 				t.Errorf("%d %%: way %d needs %d, said was %d, free are %d", percent, at, held, way.Held, free)
 			}
 		}
 	}
 	ways, least, err := plan.WaysToFit(wide(), options, machine, 1000, true)
-	check(t, err)
+	must.Do(t, err)
 	if len(ways) != 0 || least == nil || least.Held >= needed {
 		t.Errorf("ways %v, least %v", ways, least)
 	}
@@ -222,7 +208,7 @@ func TestWhatCannotBePlanned(t *testing.T) {
 func TestPagesOfAGPU(t *testing.T) {
 	options := trainOptions()
 	options.Precision, options.ActivationCheckpointing = model.BF16, 1
-	planned := must(plan.Training(wide(), options, cuda.Machine{Device: cuda.CUDA, Capability: 90}, true))(t)
+	planned := must.Get(plan.Training(wide(), options, cuda.Machine{Device: cuda.CUDA, Capability: 90}, true))(t)
 	if planned.Held <= planned.Peak || float64(planned.Held) > 1.2*float64(planned.Peak) {
 		t.Errorf("held are %d bytes for %d", planned.Held, planned.Peak)
 	}
@@ -230,7 +216,7 @@ func TestPagesOfAGPU(t *testing.T) {
 
 func TestParameters(t *testing.T) {
 	for _, name := range model.Presets() {
-		config := must(model.Preset(name))(t)
+		config := must.Get(model.Preset(name))(t)
 		total, active := 0, 0
 		for _, count := range plan.Parameters(config) {
 			total += count.Total
@@ -246,20 +232,20 @@ func TestParameters(t *testing.T) {
 func TestStepsThatAreLeftOut(t *testing.T) {
 	options, machine := trainOptions(), cuda.Machine{Device: cuda.CPU, Threads: 2}
 	options.BatchSize, options.MicroBatchSize, options.Precision = 33, 2, model.F16
-	ctx := must(cuda.NewMeasuring(machine))(t)
-	trainer := must(train.NewTrainer(must(model.New(ctx, wide(), options.Precision, 0))(t), options))(t)
-	check(t, trainer.Rehearse(options.BatchSize, options.SequenceLength))
-	check(t, trainer.Rehearse(options.BatchSize, options.SequenceLength))
-	planned := must(plan.TrainingOf(wide(), options, machine, false, true))(t)
-	if peak := must(ctx.BytesPeak())(t); int64(planned.Peak) != peak {
+	ctx := must.Get(cuda.NewMeasuring(machine))(t)
+	trainer := must.Get(train.NewTrainer(must.Get(model.New(ctx, wide(), options.Precision, 0))(t), options))(t)
+	must.Do(t, trainer.Rehearse(options.BatchSize, options.SequenceLength))
+	must.Do(t, trainer.Rehearse(options.BatchSize, options.SequenceLength))
+	planned := must.Get(plan.TrainingOf(wide(), options, machine, false, true))(t)
+	if peak := must.Get(ctx.BytesPeak())(t); int64(planned.Peak) != peak {
 		t.Errorf("planned %d bytes, measured %d", planned.Peak, peak)
 	}
-	work := must(plan.TrainingWork(wide(), options, machine))(t).Sum()
+	work := must.Get(plan.TrainingWork(wide(), options, machine))(t).Sum()
 	one := options
 	one.BatchSize, one.MicroBatchSize = 32, 2
-	less := must(plan.TrainingWork(wide(), one, machine))(t).Sum()
+	less := must.Get(plan.TrainingWork(wide(), one, machine))(t).Sum()
 	one.BatchSize = 1
-	least := must(plan.TrainingWork(wide(), one, machine))(t).Sum()
+	least := must.Get(plan.TrainingWork(wide(), one, machine))(t).Sum()
 	// 32 sequences and one more are 33, but for the update, which is there once.
 	update := less.Flops + least.Flops - work.Flops
 	if parameters := wide().NumParameters(); update < 5*parameters || update > 50*parameters {
@@ -270,12 +256,12 @@ func TestStepsThatAreLeftOut(t *testing.T) {
 	if seconds != 3 {
 		t.Errorf("%v s, not 3", seconds)
 	}
-	check(t, ctx.Close())
+	must.Do(t, ctx.Close())
 }
 
 func TestInferenceWork(t *testing.T) {
 	machine := plan.Devices[len(plan.Devices)-1].Machine
-	work := must(plan.InferenceWork(wide(), model.BF16, machine, 4, 200))(t).Sum()
+	work := must.Get(plan.InferenceWork(wide(), model.BF16, machine, 4, 200))(t).Sum()
 	// At least each weight that a token meets takes a product and a sum, and is read.
 	if active := wide().NumActiveParameters(); work.Flops < 4*active || work.Bytes < active {
 		t.Errorf("%+v of %d parameters", work, active)

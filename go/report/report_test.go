@@ -7,14 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte(text), 0o666)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte(text), 0o666)))
 }
 
 func TestFilesStandInThePageAsTheyAre(t *testing.T) {
@@ -23,9 +21,7 @@ func TestFilesStandInThePageAsTheyAre(t *testing.T) {
 	write(t, filepath.Join(folder, "samples.jsonl"), "<!-- files --></script>")
 	write(t, filepath.Join(folder, "checkpoints", "step-00000007", "x"), "12345")
 	path, size, err := Write(folder, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	content, err := os.ReadFile(path)
 	if err != nil || int64(len(content)) != size {
 		t.Fatalf("%d bytes of %d, %v", len(content), size, err)
@@ -43,18 +39,5 @@ func TestFilesStandInThePageAsTheyAre(t *testing.T) {
 	}
 	if strings.Contains(string(content), "<!--") {
 		t.Error("a part of the page is missing")
-	}
-}
-
-func TestNoRun(t *testing.T) {
-	for _, text := range []string{"", "5\n", `{"step": 1.5}`} {
-		folder := t.TempDir()
-		if text != "" {
-			write(t, filepath.Join(folder, "metrics.jsonl"), text)
-		}
-		var wrong *formats.Error
-		if _, err := HTML(folder); !errors.As(err, &wrong) {
-			t.Errorf("%s: %v", folder, err)
-		}
 	}
 }

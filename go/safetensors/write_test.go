@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/safetensors"
 )
 
@@ -19,10 +20,7 @@ func TestWriteGivesTheBytesOfOthers(t *testing.T) {
 		t.Fatalf("no fixtures in ../../tests/golden (%v)", err)
 	}
 	for _, path := range paths {
-		file, err := safetensors.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(safetensors.Open(path))(t)
 		defer file.Close()
 		var tensors []safetensors.Tensor
 		for _, name := range file.Names() {
@@ -31,13 +29,8 @@ func TestWriteGivesTheBytesOfOthers(t *testing.T) {
 		}
 		slices.Reverse(tensors) // the order does not matter
 		copied := filepath.Join(t.TempDir(), "copy.safetensors")
-		if err := safetensors.Write(copied, tensors, file.Metadata); err != nil {
-			t.Fatal(err)
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, safetensors.Write(copied, tensors, file.Metadata))
+		want := must.Get(os.ReadFile(path))(t)
 		if got, err := os.ReadFile(copied); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: the copy differs (%v)", path, err)
 		}
@@ -55,13 +48,8 @@ func TestWriteEveryType(t *testing.T) {
 	}
 	tensors = append(tensors, safetensors.Tensor{Name: "none", DType: safetensors.F32, Shape: []int{0, 4}})
 	path := filepath.Join(t.TempDir(), "file.safetensors")
-	if err := safetensors.Write(path, tensors, nil); err != nil {
-		t.Fatal(err)
-	}
-	file, err := safetensors.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, safetensors.Write(path, tensors, nil))
+	file := must.Get(safetensors.Open(path))(t)
 	defer file.Close()
 	if file.Metadata != nil {
 		t.Errorf("metadata %v", file.Metadata)
@@ -123,13 +111,8 @@ func TestWriteLoads(t *testing.T) {
 	var files [2][]byte
 	for i, tensors := range [][]safetensors.Tensor{held, loaded} {
 		path := filepath.Join(folder, string(rune('a'+i)))
-		if err := safetensors.Write(path, tensors, nil); err != nil {
-			t.Fatal(err)
-		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, safetensors.Write(path, tensors, nil))
+		content := must.Get(os.ReadFile(path))(t)
 		files[i] = content
 	}
 	if !bytes.Equal(files[0], files[1]) {

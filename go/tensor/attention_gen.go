@@ -20,7 +20,7 @@ func AttentionScores(q, k, scores *Tensor, scale float32, causal bool) error {
 		!check.required("scores", scores, 4, dense) {
 		return check.err
 	}
-	check.folds("batch", rows{named{"q", q}, 4}, rows{named{"k", k}, 4}, rows{named{"scores", scores}, 4})
+	check.folds("batch", ranked{named{"q", q}, 4}, ranked{named{"k", k}, 4}, ranked{named{"scores", scores}, 4})
 	batch := q.extent(4, 0)
 	qLen := q.extent(4, 1)
 	heads := q.extent(4, 2)
@@ -54,7 +54,7 @@ func AttentionOutput(probs, v, out *Tensor) error {
 		!check.required("out", out, 4, dense) {
 		return check.err
 	}
-	check.folds("batch", rows{named{"probs", probs}, 4}, rows{named{"v", v}, 4}, rows{named{"out", out}, 4})
+	check.folds("batch", ranked{named{"probs", probs}, 4}, ranked{named{"v", v}, 4}, ranked{named{"out", out}, 4})
 	batch := probs.extent(4, 0)
 	heads := probs.extent(4, 1)
 	qLen := probs.extent(4, 2)
@@ -216,7 +216,8 @@ func AttentionDecode(q, kCache, vCache, lengths, out *Tensor, scale float32) err
 	}
 	check.same(named{"q", q}, named{"out", out})
 	check.same(named{"k_cache", kCache}, named{"v_cache", vCache})
-	check.folds("batch", rows{named{"q", q}, 3}, rows{named{"k_cache", kCache}, 4}, rows{named{"lengths", lengths}, 1})
+	check.folds("batch", ranked{named{"q", q}, 3}, ranked{named{"k_cache", kCache}, 4},
+		ranked{named{"lengths", lengths}, 1})
 	batch := q.extent(3, 0)
 	heads := q.extent(3, 1)
 	headDim := q.extent(3, 2)
@@ -275,7 +276,7 @@ func FlashAttentionPaged(q, kPages, vPages, offsets, lengths, pageTable, out *Te
 	check.size("kv_heads", kvHeads)
 	check.same(named{"q", q}, named{"out", out})
 	check.same(named{"k_pages", kPages}, named{"v_pages", vPages})
-	check.folds("batch", rows{named{"lengths", lengths}, 1}, rows{named{"page_table", pageTable}, 2})
+	check.folds("batch", ranked{named{"lengths", lengths}, 1}, ranked{named{"page_table", pageTable}, 2})
 	tokens := q.extent(3, 0)
 	heads := q.extent(3, 1)
 	headDim := q.extent(3, 2)
@@ -336,8 +337,8 @@ func AttentionDecodePaged(q, kPages, vPages, lengths, pageTable, out *Tensor, kv
 	check.size("kv_heads", kvHeads)
 	check.same(named{"q", q}, named{"out", out})
 	check.same(named{"k_pages", kPages}, named{"v_pages", vPages})
-	check.folds("batch", rows{named{"q", q}, 3}, rows{named{"lengths", lengths}, 1},
-		rows{named{"page_table", pageTable}, 2})
+	check.folds("batch", ranked{named{"q", q}, 3}, ranked{named{"lengths", lengths}, 1},
+		ranked{named{"page_table", pageTable}, 2})
 	batch := q.extent(3, 0)
 	heads := q.extent(3, 1)
 	headDim := q.extent(3, 2)

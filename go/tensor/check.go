@@ -39,14 +39,14 @@ type named struct {
 	tensor *Tensor
 }
 
-// rows is a tensor read as a shape of that many dimensions.
-type rows struct {
+// ranked is a tensor read as a shape of that many dimensions.
+type ranked struct {
 	named
 	rank int
 }
 
 // folded is what is folded into the first dimension.
-func (r rows) folded() []int { return r.tensor.shape[:len(r.tensor.shape)-r.rank+1] }
+func (r ranked) folded() []int { return r.tensor.shape[:len(r.tensor.shape)-r.rank+1] }
 
 func begin(kernel, origins string) checker { return checker{kernel: kernel, origins: origins} }
 
@@ -137,8 +137,8 @@ func (c *checker) same(tensors ...named) {
 }
 
 // folds refuses tensors that fold different sizes into a dimension that all of them have.
-func (c *checker) folds(dim string, tensors ...rows) {
-	var first rows
+func (c *checker) folds(dim string, tensors ...ranked) {
+	var first ranked
 	for _, each := range tensors {
 		switch {
 		case each.tensor == nil || len(each.folded()) < 2:
@@ -164,7 +164,7 @@ func (c *checker) factors(name string, t *Tensor, rank int, text string, want ..
 	if t == nil || t.size == 0 {
 		return
 	}
-	if folded := (rows{named{name, t}, rank}).folded(); len(folded) == len(want) && !slices.Equal(folded, want) {
+	if folded := (ranked{named{name, t}, rank}).folded(); len(folded) == len(want) && !slices.Equal(folded, want) {
 		c.fail(cuda.ErrInvalidSize, "%s folds %v into the first dimension of %s; %v was expected (%s)", name, folded, text,
 			slices.Clone(want), c.origins)
 	}

@@ -88,7 +88,7 @@ func (t *Tensor) Upload(bytes []byte) error {
 	if int64(len(bytes)) != t.Bytes() {
 		return fail(cuda.ErrInvalidSize, "%d bytes do not fill a %v", len(bytes), t)
 	}
-	return t.rows(func(place cuda.Memory, first, last int64) error {
+	return t.eachDense(func(place cuda.Memory, first, last int64) error {
 		return t.Context().Upload(place, bytes[first:last])
 	})
 }
@@ -98,13 +98,13 @@ func (t *Tensor) Download(bytes []byte) error {
 	if int64(len(bytes)) != t.Bytes() {
 		return fail(cuda.ErrInvalidSize, "a %v does not fill %d bytes", t, len(bytes))
 	}
-	return t.rows(func(place cuda.Memory, first, last int64) error {
+	return t.eachDense(func(place cuda.Memory, first, last int64) error {
 		return t.Context().Download(bytes[first:last], place)
 	})
 }
 
-// rows calls do with each dense run of the tensor and the bytes that it is of all of them.
-func (t *Tensor) rows(do func(place cuda.Memory, first, last int64) error) error {
+// eachDense calls do with each dense run of the tensor and the bytes that it is of all of them.
+func (t *Tensor) eachDense(do func(place cuda.Memory, first, last int64) error) error {
 	if t.why != nil || t.size == 0 {
 		return t.why
 	}
@@ -122,7 +122,7 @@ func (t *Tensor) rows(do func(place cuda.Memory, first, last int64) error) error
 
 // Zero sets every value to zero.
 func (t *Tensor) Zero() error {
-	return t.rows(func(place cuda.Memory, first, last int64) error {
+	return t.eachDense(func(place cuda.Memory, first, last int64) error {
 		return t.Context().Set(place, 0, last-first)
 	})
 }

@@ -16,7 +16,7 @@ func Argmax(logits, ids *Tensor) error {
 		!check.required("ids", ids, 1, dense) {
 		return check.err
 	}
-	check.folds("rows", rows{named{"logits", logits}, 2}, rows{named{"ids", ids}, 1})
+	check.folds("rows", ranked{named{"logits", logits}, 2}, ranked{named{"ids", ids}, 1})
 	rows := logits.extent(2, 0)
 	vocab := logits.extent(2, 1)
 	dtype := logits.dtype
@@ -48,7 +48,7 @@ func Sample(logits, temperature, seeds, steps, ids *Tensor) error {
 		return check.err
 	}
 	check.same(named{"temperature", temperature}, named{"seeds", seeds}, named{"steps", steps}, named{"ids", ids})
-	check.folds("rows", rows{named{"logits", logits}, 2}, rows{named{"temperature", temperature}, 1})
+	check.folds("rows", ranked{named{"logits", logits}, 2}, ranked{named{"temperature", temperature}, 1})
 	rows := logits.extent(2, 0)
 	vocab := logits.extent(2, 1)
 	dtype := logits.dtype
@@ -90,7 +90,7 @@ func TopKSample(logits, temperature, topK, seeds, steps, ids *Tensor) error {
 	}
 	check.same(named{"temperature", temperature}, named{"top_k", topK}, named{"seeds", seeds}, named{"steps", steps},
 		named{"ids", ids})
-	check.folds("rows", rows{named{"logits", logits}, 2}, rows{named{"temperature", temperature}, 1})
+	check.folds("rows", ranked{named{"logits", logits}, 2}, ranked{named{"temperature", temperature}, 1})
 	rows := logits.extent(2, 0)
 	vocab := logits.extent(2, 1)
 	dtype := logits.dtype
@@ -137,7 +137,7 @@ func TopPSample(logits, temperature, topK, topP, seeds, steps, ids *Tensor) erro
 	}
 	check.same(named{"temperature", temperature}, named{"top_k", topK}, named{"top_p", topP}, named{"seeds", seeds},
 		named{"steps", steps}, named{"ids", ids})
-	check.folds("rows", rows{named{"logits", logits}, 2}, rows{named{"temperature", temperature}, 1})
+	check.folds("rows", ranked{named{"logits", logits}, 2}, ranked{named{"temperature", temperature}, 1})
 	rows := logits.extent(2, 0)
 	vocab := logits.extent(2, 1)
 	dtype := logits.dtype

@@ -18,7 +18,7 @@ func Embedding(table, ids, y *Tensor) error {
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
-	check.folds("tokens", rows{named{"ids", ids}, 1}, rows{named{"y", y}, 2})
+	check.folds("tokens", ranked{named{"ids", ids}, 1}, ranked{named{"y", y}, 2})
 	vocab := table.extent(2, 0)
 	dim := table.extent(2, 1)
 	tokens := ids.extent(1, 0)
@@ -48,7 +48,7 @@ func ScatterAdd(x, ids, table *Tensor) error {
 		!check.required("table", table, 2, dense) {
 		return check.err
 	}
-	check.folds("tokens", rows{named{"x", x}, 2}, rows{named{"ids", ids}, 1})
+	check.folds("tokens", ranked{named{"x", x}, 2}, ranked{named{"ids", ids}, 1})
 	tokens := x.extent(2, 0)
 	dim := x.extent(2, 1)
 	vocab := table.extent(2, 0)

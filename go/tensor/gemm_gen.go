@@ -23,7 +23,7 @@ func Gemm(a, b, c *Tensor, transA, transB bool) error {
 	if transA {
 		check.unfolded("c", c, 2, "[m, n]", "m", "a")
 	}
-	check.folds("m", rows{named{"a", a}, 2}, rows{named{"c", c}, 2})
+	check.folds("m", ranked{named{"a", a}, 2}, ranked{named{"c", c}, 2})
 	if !transA {
 		check.unfolded("b", b, 2, "[k, n]", "k", "a")
 	}
@@ -64,7 +64,7 @@ func GemmBeta(a, b, c *Tensor, alpha, beta float32, transA, transB bool) error {
 	if transA {
 		check.unfolded("c", c, 2, "[m, n]", "m", "a")
 	}
-	check.folds("m", rows{named{"a", a}, 2}, rows{named{"c", c}, 2})
+	check.folds("m", ranked{named{"a", a}, 2}, ranked{named{"c", c}, 2})
 	if !transA {
 		check.unfolded("b", b, 2, "[k, n]", "k", "a")
 	}
@@ -107,7 +107,7 @@ func GemmEpilogue(a, b, bias, residual, c *Tensor, activation cuda.Activation) e
 		return check.err
 	}
 	check.same(named{"residual", residual}, named{"c", c})
-	check.folds("m", rows{named{"a", a}, 2}, rows{named{"residual", residual}, 2}, rows{named{"c", c}, 2})
+	check.folds("m", ranked{named{"a", a}, 2}, ranked{named{"residual", residual}, 2}, ranked{named{"c", c}, 2})
 	check.unfolded("b", b, 2, "[n, k]", "n", "c")
 	check.unfolded("bias", bias, 1, "[n]", "n", "c")
 	m := a.extent(2, 0)
@@ -148,7 +148,7 @@ func BatchedGemm(a, b, c *Tensor, alpha, beta float32, transA, transB bool) erro
 		!check.required("c", c, 3, dense) {
 		return check.err
 	}
-	check.folds("batch", rows{named{"a", a}, 3}, rows{named{"b", b}, 3}, rows{named{"c", c}, 3})
+	check.folds("batch", ranked{named{"a", a}, 3}, ranked{named{"b", b}, 3}, ranked{named{"c", c}, 3})
 	batch := a.extent(3, 0)
 	m := a.extentIf(transA, 3, 2, 1)
 	k := a.extentIf(transA, 3, 1, 2)
@@ -186,7 +186,7 @@ func GroupedGemm(a, b, offsets, c *Tensor, beta float32, transB bool) error {
 		!check.required("c", c, 2, dense) {
 		return check.err
 	}
-	check.folds("rows", rows{named{"a", a}, 2}, rows{named{"c", c}, 2})
+	check.folds("rows", ranked{named{"a", a}, 2}, ranked{named{"c", c}, 2})
 	rows := a.extent(2, 0)
 	k := a.extent(2, 1)
 	groups := b.extent(3, 0)
@@ -224,7 +224,7 @@ func GroupedGemmWGrad(a, b, offsets, c *Tensor, beta float32) error {
 		!check.required("c", c, 3, dense) {
 		return check.err
 	}
-	check.folds("rows", rows{named{"a", a}, 2}, rows{named{"b", b}, 2})
+	check.folds("rows", ranked{named{"a", a}, 2}, ranked{named{"b", b}, 2})
 	rows := a.extent(2, 0)
 	m := a.extent(2, 1)
 	n := b.extent(2, 1)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/internal/withlibrary"
 	"github.com/nncuda/nncuda/go/tensor"
 )
@@ -17,8 +18,8 @@ func newContext(t testing.TB) *cuda.Context {
 	return withlibrary.Context(t, cuda.WithThreads(1))
 }
 
-// must is a value whose error would be a fault of the test itself.
-func must[T any](value T, err error) T {
+// sure is a value whose error would be a fault of the test itself.
+func sure[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
 	}
@@ -27,13 +28,11 @@ func must[T any](value T, err error) T {
 
 func TestGemmFindsItsSizes(t *testing.T) {
 	ctx := newContext(t)
-	x := must(tensor.From(ctx, []float32{1, 2, 3, 4, 5, 6}, 2, 3))
-	w := must(tensor.From(ctx, []float32{1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1}, 4, 3))
-	y := must(tensor.New(ctx, cuda.F32, 2, 4))
-	if err := tensor.Gemm(x, w, y, false, true); err != nil {
-		t.Fatal(err)
-	}
-	got := must(tensor.Read[float32](y))
+	x := sure(tensor.From(ctx, []float32{1, 2, 3, 4, 5, 6}, 2, 3))
+	w := sure(tensor.From(ctx, []float32{1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1}, 4, 3))
+	y := sure(tensor.New(ctx, cuda.F32, 2, 4))
+	must.Do(t, tensor.Gemm(x, w, y, false, true))
+	got := sure(tensor.Read[float32](y))
 	if want := []float32{1, 2, 3, 6, 4, 5, 6, 15}; !slices.Equal(got, want) {
 		t.Fatalf("got %v, want %v", got, want)
 	}
@@ -41,7 +40,7 @@ func TestGemmFindsItsSizes(t *testing.T) {
 
 func TestShapesThatDisagreeAreNamed(t *testing.T) {
 	ctx := newContext(t)
-	matrix := func(dtype cuda.DType, shape ...int) *tensor.Tensor { return must(tensor.New(ctx, dtype, shape...)) }
+	matrix := func(dtype cuda.DType, shape ...int) *tensor.Tensor { return sure(tensor.New(ctx, dtype, shape...)) }
 	x, w, y := matrix(cuda.F32, 2, 3), matrix(cuda.F32, 4, 3), matrix(cuda.F32, 2, 4)
 	for _, test := range []struct {
 		err    error
@@ -52,7 +51,7 @@ func TestShapesThatDisagreeAreNamed(t *testing.T) {
 		{tensor.Gemm(x, nil, y, false, true), cuda.ErrNullPointer, []string{"gemm: b is nil"}},
 		{tensor.Gemm(x, matrix(cuda.BF16, 4, 3), y, false, true), cuda.ErrInvalidDType, []string{"b is bf16", "f32"}},
 		{tensor.Add(x, y, y), cuda.ErrInvalidSize, []string{"add: b has shape [2 4], but a has shape [2 3]"}},
-		{tensor.Softmax(must(y.Narrow(1, 0, 2)), matrix(cuda.F32, 2, 2)), cuda.ErrInvalidSize,
+		{tensor.Softmax(sure(y.Narrow(1, 0, 2)), matrix(cuda.F32, 2, 2)), cuda.ErrInvalidSize,
 			[]string{"softmax: x must be dense", "rows of 2 elements lie 4 apart"}},
 	} {
 		if !errors.Is(test.err, test.status) {

@@ -24,7 +24,7 @@ func KVAppend(k, v, starts, kCache, vCache *Tensor) error {
 	}
 	check.same(named{"k", k}, named{"v", v})
 	check.same(named{"k_cache", kCache}, named{"v_cache", vCache})
-	check.folds("batch", rows{named{"starts", starts}, 1}, rows{named{"k_cache", kCache}, 4})
+	check.folds("batch", ranked{named{"starts", starts}, 1}, ranked{named{"k_cache", kCache}, 4})
 	kvHeads := k.extent(3, 1)
 	headDim := k.extent(3, 2)
 	batch := starts.extent(1, 0)
@@ -65,7 +65,7 @@ func KVTrim(kCache, vCache, lengths *Tensor, keep int64) error {
 		return check.err
 	}
 	check.same(named{"k_cache", kCache}, named{"v_cache", vCache})
-	check.folds("batch", rows{named{"k_cache", kCache}, 4}, rows{named{"lengths", lengths}, 1})
+	check.folds("batch", ranked{named{"k_cache", kCache}, 4}, ranked{named{"lengths", lengths}, 1})
 	batch := kCache.extent(4, 0)
 	capacity := kCache.extent(4, 1)
 	kvHeads := kCache.extent(4, 2)
@@ -114,7 +114,7 @@ func KVAppendPaged(k, v, offsets, lengths, pageTable, kPages, vPages *Tensor, fo
 	}
 	check.same(named{"k", k}, named{"v", v})
 	check.same(named{"k_pages", kPages}, named{"v_pages", vPages})
-	check.folds("batch", rows{named{"lengths", lengths}, 1}, rows{named{"page_table", pageTable}, 2})
+	check.folds("batch", ranked{named{"lengths", lengths}, 1}, ranked{named{"page_table", pageTable}, 2})
 	tokens := k.extent(3, 0)
 	kvHeads := k.extent(3, 1)
 	headDim := k.extent(3, 2)

@@ -28,7 +28,7 @@ func CrossEntropyForward(logits, targets, losses, lse, lossSum, count *Tensor, i
 		return check.err
 	}
 	check.same(named{"targets", targets}, named{"losses", losses}, named{"lse", lse})
-	check.folds("rows", rows{named{"logits", logits}, 2}, rows{named{"targets", targets}, 1})
+	check.folds("rows", ranked{named{"logits", logits}, 2}, ranked{named{"targets", targets}, 1})
 	rows := logits.extent(2, 0)
 	vocab := logits.extent(2, 1)
 	dtype := logits.dtype
@@ -72,7 +72,7 @@ func CrossEntropyBackward(logits, targets, lse, gradScale, dlogits *Tensor, igno
 	}
 	check.same(named{"logits", logits}, named{"dlogits", dlogits})
 	check.same(named{"targets", targets}, named{"lse", lse})
-	check.folds("rows", rows{named{"logits", logits}, 2}, rows{named{"targets", targets}, 1})
+	check.folds("rows", ranked{named{"logits", logits}, 2}, ranked{named{"targets", targets}, 1})
 	rows := logits.extent(2, 0)
 	vocab := logits.extent(2, 1)
 	dtype := logits.dtype

@@ -60,7 +60,7 @@ func MoEGather(x, rowSlot, y *Tensor) error {
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
-	check.folds("tokens*k", rows{named{"row_slot", rowSlot}, 1}, rows{named{"y", y}, 2})
+	check.folds("tokens*k", ranked{named{"row_slot", rowSlot}, 1}, ranked{named{"y", y}, 2})
 	tokens := x.extent(2, 0)
 	dim := x.extent(2, 1)
 	k := check.solve("row_slot", "tokens*k", "k", rowSlot.extent(1, 0), 0, 1, tokens)
@@ -92,7 +92,7 @@ func MoEGatherBackward(dy, slotRow, dx *Tensor) error {
 		!check.required("dx", dx, 2, dense) {
 		return check.err
 	}
-	check.folds("tokens", rows{named{"slot_row", slotRow}, 2}, rows{named{"dx", dx}, 2})
+	check.folds("tokens", ranked{named{"slot_row", slotRow}, 2}, ranked{named{"dx", dx}, 2})
 	dim := dy.extent(2, 1)
 	tokens := slotRow.extent(2, 0)
 	k := slotRow.extent(2, 1)
@@ -131,8 +131,8 @@ func MoECombine(y, weights, slotRow, residual, out *Tensor) error {
 	}
 	check.same(named{"weights", weights}, named{"slot_row", slotRow})
 	check.same(named{"residual", residual}, named{"out", out})
-	check.folds("tokens", rows{named{"weights", weights}, 2}, rows{named{"residual", residual}, 2},
-		rows{named{"out", out}, 2})
+	check.folds("tokens", ranked{named{"weights", weights}, 2}, ranked{named{"residual", residual}, 2},
+		ranked{named{"out", out}, 2})
 	dim := y.extent(2, 1)
 	tokens := weights.extent(2, 0)
 	k := weights.extent(2, 1)
@@ -179,8 +179,8 @@ func MoECombineBackward(dout, y, weights, slotRow, rowSlot, dy, dweights *Tensor
 	}
 	check.same(named{"y", y}, named{"dy", dy})
 	check.same(named{"weights", weights}, named{"slot_row", slotRow}, named{"dweights", dweights})
-	check.folds("tokens", rows{named{"dout", dout}, 2}, rows{named{"weights", weights}, 2})
-	check.folds("tokens*k", rows{named{"y", y}, 2}, rows{named{"row_slot", rowSlot}, 1})
+	check.folds("tokens", ranked{named{"dout", dout}, 2}, ranked{named{"weights", weights}, 2})
+	check.folds("tokens*k", ranked{named{"y", y}, 2}, ranked{named{"row_slot", rowSlot}, 1})
 	tokens := dout.extent(2, 0)
 	dim := dout.extent(2, 1)
 	k := weights.extent(2, 1)

@@ -18,7 +18,7 @@ func Quantize(x, y *Tensor, format cuda.Format) error {
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
-	check.folds("rows", rows{named{"x", x}, 2}, rows{named{"y", y}, 2})
+	check.folds("rows", ranked{named{"x", x}, 2}, ranked{named{"y", y}, 2})
 	rows := x.extent(2, 0)
 	k := x.extent(2, 1)
 	rowBytes := y.extent(2, 1)
@@ -46,7 +46,7 @@ func Dequantize(x, y *Tensor, format cuda.Format) error {
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
-	check.folds("rows", rows{named{"x", x}, 2}, rows{named{"y", y}, 2})
+	check.folds("rows", ranked{named{"x", x}, 2}, ranked{named{"y", y}, 2})
 	rows := x.extent(2, 0)
 	rowBytes := x.extent(2, 1)
 	k := y.extent(2, 1)
@@ -75,7 +75,7 @@ func EmbeddingQuant(table, ids, y *Tensor, format cuda.Format) error {
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
-	check.folds("tokens", rows{named{"ids", ids}, 1}, rows{named{"y", y}, 2})
+	check.folds("tokens", ranked{named{"ids", ids}, 1}, ranked{named{"y", y}, 2})
 	vocab := table.extent(2, 0)
 	rowBytes := table.extent(2, 1)
 	tokens := ids.extent(1, 0)
@@ -119,7 +119,7 @@ func GemmQuant(x, w, offsets, bias, residual, y *Tensor, activation cuda.Activat
 		return check.err
 	}
 	check.same(named{"residual", residual}, named{"y", y})
-	check.folds("m", rows{named{"x", x}, 2}, rows{named{"residual", residual}, 2}, rows{named{"y", y}, 2})
+	check.folds("m", ranked{named{"x", x}, 2}, ranked{named{"residual", residual}, 2}, ranked{named{"y", y}, 2})
 	check.unfolded("bias", bias, 1, "[n]", "n", "y")
 	m := x.extent(2, 0)
 	k := x.extent(2, 1)
@@ -170,8 +170,8 @@ func GemmQuantQKV(x, wq, wk, wv, bias, y *Tensor, formatQ, formatK, formatV cuda
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
-	check.folds("m", rows{named{"x", x}, 2}, rows{named{"y", y}, 2})
-	check.folds("n_kv", rows{named{"wk", wk}, 2}, rows{named{"wv", wv}, 2})
+	check.folds("m", ranked{named{"x", x}, 2}, ranked{named{"y", y}, 2})
+	check.folds("n_kv", ranked{named{"wk", wk}, 2}, ranked{named{"wv", wv}, 2})
 	check.unfolded("bias", bias, 1, "[n]", "n", "y")
 	m := x.extent(2, 0)
 	k := x.extent(2, 1)
@@ -224,8 +224,8 @@ func GemmQuantSwiGLU(x, wGate, wUp, offsets, y *Tensor, formatGate, formatUp cud
 		!check.required("y", y, 2, dense) {
 		return check.err
 	}
-	check.folds("m", rows{named{"x", x}, 2}, rows{named{"y", y}, 2})
-	check.folds("groups*n", rows{named{"w_gate", wGate}, 2}, rows{named{"w_up", wUp}, 2})
+	check.folds("m", ranked{named{"x", x}, 2}, ranked{named{"y", y}, 2})
+	check.folds("groups*n", ranked{named{"w_gate", wGate}, 2}, ranked{named{"w_up", wUp}, 2})
 	m := x.extent(2, 0)
 	k := x.extent(2, 1)
 	rowBytesGate := wGate.extent(2, 1)

@@ -22,7 +22,7 @@ func RMSNorm(x, weight, y, rstd *Tensor, eps float32) error {
 		return check.err
 	}
 	check.same(named{"x", x}, named{"y", y})
-	check.folds("rows", rows{named{"x", x}, 2}, rows{named{"rstd", rstd}, 1})
+	check.folds("rows", ranked{named{"x", x}, 2}, ranked{named{"rstd", rstd}, 1})
 	check.unfolded("weight", weight, 1, "[cols]", "cols", "x")
 	rows := x.extent(2, 0)
 	cols := x.extent(2, 1)
@@ -63,7 +63,7 @@ func RMSNormResidual(x, residual, weight, sum, y, rstd *Tensor, eps float32) err
 		return check.err
 	}
 	check.same(named{"x", x}, named{"residual", residual}, named{"sum", sum}, named{"y", y})
-	check.folds("rows", rows{named{"x", x}, 2}, rows{named{"rstd", rstd}, 1})
+	check.folds("rows", ranked{named{"x", x}, 2}, ranked{named{"rstd", rstd}, 1})
 	check.unfolded("weight", weight, 1, "[cols]", "cols", "x")
 	rows := x.extent(2, 0)
 	cols := x.extent(2, 1)
@@ -111,7 +111,7 @@ func RMSNormBackward(dy, x, weight, rstd, dresidual, dx, dweight *Tensor) error 
 	}
 	check.same(named{"dy", dy}, named{"x", x}, named{"dresidual", dresidual}, named{"dx", dx})
 	check.same(named{"weight", weight}, named{"dweight", dweight})
-	check.folds("rows", rows{named{"dy", dy}, 2}, rows{named{"rstd", rstd}, 1})
+	check.folds("rows", ranked{named{"dy", dy}, 2}, ranked{named{"rstd", rstd}, 1})
 	check.unfolded("weight", weight, 1, "[cols]", "cols", "dy")
 	rows := dy.extent(2, 0)
 	cols := dy.extent(2, 1)

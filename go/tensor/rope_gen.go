@@ -94,7 +94,7 @@ func RopeForward(x, cosine, sine, positions, y *Tensor, layout cuda.RopeLayout) 
 	}
 	check.same(named{"x", x}, named{"y", y})
 	check.same(named{"cosine", cosine}, named{"sine", sine})
-	check.folds("tokens", rows{named{"x", x}, 3}, rows{named{"positions", positions}, 1})
+	check.folds("tokens", ranked{named{"x", x}, 3}, ranked{named{"positions", positions}, 1})
 	tokens := x.extent(3, 0)
 	heads := x.extent(3, 1)
 	headDim := x.extent(3, 2)
@@ -138,7 +138,7 @@ func RopeQK(q, k, cosine, sine, positions *Tensor, layout cuda.RopeLayout) error
 		return check.err
 	}
 	check.same(named{"cosine", cosine}, named{"sine", sine})
-	check.folds("tokens", rows{named{"q", q}, 3}, rows{named{"k", k}, 3}, rows{named{"positions", positions}, 1})
+	check.folds("tokens", ranked{named{"q", q}, 3}, ranked{named{"k", k}, 3}, ranked{named{"positions", positions}, 1})
 	tokens := q.extent(3, 0)
 	heads := q.extent(3, 1)
 	headDim := q.extent(3, 2)
@@ -184,7 +184,7 @@ func RopeBackward(dy, cosine, sine, positions, dx *Tensor, layout cuda.RopeLayou
 	}
 	check.same(named{"dy", dy}, named{"dx", dx})
 	check.same(named{"cosine", cosine}, named{"sine", sine})
-	check.folds("tokens", rows{named{"dy", dy}, 3}, rows{named{"positions", positions}, 1})
+	check.folds("tokens", ranked{named{"dy", dy}, 3}, ranked{named{"positions", positions}, 1})
 	tokens := dy.extent(3, 0)
 	heads := dy.extent(3, 1)
 	headDim := dy.extent(3, 2)

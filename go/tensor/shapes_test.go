@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
@@ -24,11 +25,9 @@ type shapedCall struct {
 
 // The calls of tests/shapes.json succeed or are refused as in every language.
 func TestShapesAreTakenAsInEveryLanguage(t *testing.T) {
-	content := must(os.ReadFile(filepath.Join("..", "..", "tests", "shapes.json")))
+	content := sure(os.ReadFile(filepath.Join("..", "..", "tests", "shapes.json")))
 	var file struct{ Calls []shapedCall }
-	if err := json.Unmarshal(content, &file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(content, &file))
 	if len(file.Calls) == 0 {
 		t.Fatal("there are no calls")
 	}
@@ -62,7 +61,7 @@ func (s shapedCall) run(ctx *cuda.Context) error {
 			if err != nil {
 				dtype = cuda.F32
 			}
-			value = reflect.ValueOf(must(tensor.Zeros(ctx, dtype, shape...)))
+			value = reflect.ValueOf(sure(tensor.Zeros(ctx, dtype, shape...)))
 		case value.Kind() == reflect.Bool:
 			value.SetBool(s.Numbers[name] != 0)
 		case param.Kind != cuda.PointerParam:

@@ -80,7 +80,7 @@ func SoftmaxTopK(x, weights, indices, probs *Tensor, norm bool) error {
 	}
 	check.same(named{"x", x}, named{"probs", probs})
 	check.same(named{"weights", weights}, named{"indices", indices})
-	check.folds("rows", rows{named{"x", x}, 2}, rows{named{"weights", weights}, 2})
+	check.folds("rows", ranked{named{"x", x}, 2}, ranked{named{"weights", weights}, 2})
 	rows := x.extent(2, 0)
 	cols := x.extent(2, 1)
 	k := weights.extent(2, 1)
@@ -124,7 +124,7 @@ func SoftmaxTopKBackward(dweights, weights, indices, probs, dprobs, dx *Tensor, 
 	}
 	check.same(named{"dweights", dweights}, named{"weights", weights}, named{"indices", indices})
 	check.same(named{"probs", probs}, named{"dprobs", dprobs}, named{"dx", dx})
-	check.folds("rows", rows{named{"dweights", dweights}, 2}, rows{named{"probs", probs}, 2})
+	check.folds("rows", ranked{named{"dweights", dweights}, 2}, ranked{named{"probs", probs}, 2})
 	rows := dweights.extent(2, 0)
 	k := dweights.extent(2, 1)
 	cols := probs.extent(2, 1)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
@@ -29,39 +30,39 @@ func counting(ctx *cuda.Context, shape ...int) *tensor.Tensor {
 	for i := range values {
 		values[i] = int32(i)
 	}
-	return must(tensor.From(ctx, values, shape...))
+	return sure(tensor.From(ctx, values, shape...))
 }
 
 func TestViews(t *testing.T) {
 	x := counting(newContext(t), 4, 6)
-	if y := must(x.View(2, -1, 3)); !slices.Equal(y.Shape(), []int{2, 4, 3}) || y.Rank() != 3 || y.Dim(-1) != 3 {
+	if y := sure(x.View(2, -1, 3)); !slices.Equal(y.Shape(), []int{2, 4, 3}) || y.Rank() != 3 || y.Dim(-1) != 3 {
 		t.Errorf("got %v", y)
 	}
-	right := must(x.Narrow(1, 2, 3))
+	right := sure(x.Narrow(1, 2, 3))
 	if right.IsDense() || right.RowStride() != 6 || right.Size() != 12 || right.Bytes() != 48 {
 		t.Errorf("got %v", right)
 	}
-	if got := must(tensor.Read[int32](right)); !slices.Equal(got, []int32{2, 3, 4, 8, 9, 10, 14, 15, 16, 20, 21, 22}) {
+	if got := sure(tensor.Read[int32](right)); !slices.Equal(got, []int32{2, 3, 4, 8, 9, 10, 14, 15, 16, 20, 21, 22}) {
 		t.Errorf("columns 2 to 4 are %v", got)
 	}
-	corner := must(right.Narrow(0, 1, 2))
-	if got := must(tensor.Read[int32](corner)); !slices.Equal(got, []int32{8, 9, 10, 14, 15, 16}) {
+	corner := sure(right.Narrow(0, 1, 2))
+	if got := sure(tensor.Read[int32](corner)); !slices.Equal(got, []int32{8, 9, 10, 14, 15, 16}) {
 		t.Errorf("rows 1 and 2 of them are %v", got)
 	}
-	if got := must(tensor.Read[int32](must(corner.View(2, 3, 1)))); !slices.Equal(got, []int32{8, 9, 10, 14, 15, 16}) {
+	if got := sure(tensor.Read[int32](sure(corner.View(2, 3, 1)))); !slices.Equal(got, []int32{8, 9, 10, 14, 15, 16}) {
 		t.Errorf("in another shape they are %v", got)
 	}
-	row := must(right.Narrow(0, 3, 1))
-	if got := must(tensor.Read[int32](must(row.View(3)))); !row.IsDense() || !slices.Equal(got, []int32{20, 21, 22}) {
+	row := sure(right.Narrow(0, 3, 1))
+	if got := sure(tensor.Read[int32](sure(row.View(3)))); !row.IsDense() || !slices.Equal(got, []int32{20, 21, 22}) {
 		t.Errorf("the last row is %v", got)
 	}
-	dense := must(right.Contiguous())
-	if got := must(tensor.Read[int32](must(dense.View(-1)))); !dense.IsDense() || len(got) != 12 || got[11] != 22 {
+	dense := sure(right.Contiguous())
+	if got := sure(tensor.Read[int32](sure(dense.View(-1)))); !dense.IsDense() || len(got) != 12 || got[11] != 22 {
 		t.Errorf("the dense copy is %v", got)
 	}
-	empty := must(x.Narrow(0, 4, 0))
-	none := must(empty.View(3, 0))
-	if got := must(tensor.Read[int32](none)); len(got) != 0 || !slices.Equal(none.Shape(), []int{3, 0}) {
+	empty := sure(x.Narrow(0, 4, 0))
+	none := sure(empty.View(3, 0))
+	if got := sure(tensor.Read[int32](none)); len(got) != 0 || !slices.Equal(none.Shape(), []int{3, 0}) {
 		t.Errorf("no rows are %v", got)
 	}
 
@@ -79,7 +80,7 @@ func TestViews(t *testing.T) {
 	refused(t, err, cuda.ErrOutOfRange, "is not inside")
 	_, err = x.Narrow(0, 1, math.MaxInt)
 	refused(t, err, cuda.ErrOutOfRange, "is not inside")
-	_, err = must(x.View(2, 2, 6)).Narrow(2, 0, 1)
+	_, err = sure(x.View(2, 2, 6)).Narrow(2, 0, 1)
 	refused(t, err, cuda.ErrInvalidValue, "dimension 0 or 1 only")
 }
 
@@ -95,34 +96,28 @@ func TestShapesThatNoneCanHave(t *testing.T) {
 	refused(t, err, cuda.ErrOutOfMemory, "bytes")
 	_, err = tensor.New(ctx, 99, 1)
 	refused(t, err, cuda.ErrInvalidDType, "no element type")
-	buffer := must(ctx.Allocate(64))
+	buffer := sure(ctx.Allocate(64))
 	_, err = tensor.Over(buffer, 4, cuda.F32, 16)
 	refused(t, err, cuda.ErrInvalidSize, "64 bytes from byte 4 on")
 	_, err = tensor.Over(buffer, -4, cuda.F32, 1)
 	refused(t, err, cuda.ErrInvalidSize, "byte -4")
-	if last := must(tensor.Over(buffer, 60, cuda.F32, 1)); last.Context() != ctx || last.DType() != cuda.F32 {
+	if last := sure(tensor.Over(buffer, 60, cuda.F32, 1)); last.Context() != ctx || last.DType() != cuda.F32 {
 		t.Errorf("got %v", last)
 	}
 }
 
 func TestValues(t *testing.T) {
 	ctx := newContext(t)
-	x := must(tensor.From(ctx, []float32{1, 2, 3, 4, 5, 6}, 2, 3))
-	left := must(x.Narrow(1, 0, 2))
-	if err := tensor.Write(left, []float32{10, 20, 30, 40}); err != nil {
-		t.Fatal(err)
-	}
-	if err := must(x.Narrow(1, 2, 1)).Zero(); err != nil {
-		t.Fatal(err)
-	}
-	if got := must(tensor.Read[float32](x)); !slices.Equal(got, []float32{10, 20, 0, 30, 40, 0}) {
+	x := sure(tensor.From(ctx, []float32{1, 2, 3, 4, 5, 6}, 2, 3))
+	left := sure(x.Narrow(1, 0, 2))
+	must.Do(t, tensor.Write(left, []float32{10, 20, 30, 40}))
+	must.Do(t, sure(x.Narrow(1, 2, 1)).Zero())
+	if got := sure(tensor.Read[float32](x)); !slices.Equal(got, []float32{10, 20, 0, 30, 40, 0}) {
 		t.Errorf("got %v", got)
 	}
-	y := must(tensor.Zeros(ctx, cuda.F32, 2, 2))
-	if err := y.Copy(left); err != nil {
-		t.Fatal(err)
-	}
-	if got := must(tensor.Read[float32](y)); !slices.Equal(got, []float32{10, 20, 30, 40}) {
+	y := sure(tensor.Zeros(ctx, cuda.F32, 2, 2))
+	must.Do(t, y.Copy(left))
+	if got := sure(tensor.Read[float32](y)); !slices.Equal(got, []float32{10, 20, 30, 40}) {
 		t.Errorf("the copy is %v", got)
 	}
 	refused(t, y.Copy(x), cuda.ErrInvalidSize, "cannot copy")
@@ -133,13 +128,13 @@ func TestValues(t *testing.T) {
 	_, err := tensor.From(ctx, []float32{1, 2}, 3)
 	refused(t, err, cuda.ErrInvalidSize, "2 values do not fill")
 	wide := []int64{math.MinInt64, 7}
-	if got := must(tensor.Read[int64](must(tensor.From(ctx, wide)))); !slices.Equal(got, wide) {
+	if got := sure(tensor.Read[int64](sure(tensor.From(ctx, wide)))); !slices.Equal(got, wide) {
 		t.Errorf("got %v", got)
 	}
-	if got := must(tensor.Read[uint8](must(tensor.From(ctx, []uint8{255})))); got[0] != 255 {
+	if got := sure(tensor.Read[uint8](sure(tensor.From(ctx, []uint8{255})))); got[0] != 255 {
 		t.Errorf("got %v", got)
 	}
-	if got := must(tensor.Read[int8](must(tensor.From(ctx, []int8{-128})))); got[0] != -128 {
+	if got := sure(tensor.Read[int8](sure(tensor.From(ctx, []int8{-128})))); got[0] != -128 {
 		t.Errorf("got %v", got)
 	}
 }
@@ -152,18 +147,12 @@ func TestFloats(t *testing.T) {
 		for pattern := range 65536 {
 			bits = append(bits, byte(pattern), byte(pattern>>8))
 		}
-		x := must(tensor.New(ctx, dtype, 65536))
-		if err := x.Upload(bits); err != nil {
-			t.Fatal(err)
-		}
-		wide, narrow := must(x.Floats()), must(tensor.New(ctx, dtype, 65536))
-		if err := tensor.Cast(must(tensor.From(ctx, wide)), narrow); err != nil {
-			t.Fatal(err)
-		}
+		x := sure(tensor.New(ctx, dtype, 65536))
+		must.Do(t, x.Upload(bits))
+		wide, narrow := sure(x.Floats()), sure(tensor.New(ctx, dtype, 65536))
+		must.Do(t, tensor.Cast(sure(tensor.From(ctx, wide)), narrow))
 		again := make([]byte, len(bits))
-		if err := narrow.Download(again); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, narrow.Download(again))
 		nans := 0
 		for i, value := range wide {
 			if value != value {
@@ -182,18 +171,14 @@ func TestFloats(t *testing.T) {
 
 func TestClosedTensorIsRefused(t *testing.T) {
 	ctx := newContext(t)
-	x := must(tensor.From(ctx, []float32{1, 2}))
-	view := must(x.View(2, 1))
-	if err := view.Close(); err != nil {
-		t.Fatal(err)
-	}
+	x := sure(tensor.From(ctx, []float32{1, 2}))
+	view := sure(x.View(2, 1))
+	must.Do(t, view.Close())
 	if err := tensor.Add(x, x, x); err != nil {
 		t.Errorf("closing a view closed the tensor: %v", err)
 	}
 	var none *tensor.Tensor
-	if err := errors.Join(x.Close(), x.Close(), none.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(x.Close(), x.Close(), none.Close()))
 	refused(t, tensor.Add(x, x, x), cuda.ErrInvalidContext, "a is closed")
 	refused(t, tensor.Add(view, view, view), cuda.ErrInvalidContext, "a is closed")
 	_, err := tensor.Read[float32](view)
@@ -206,29 +191,29 @@ func TestClosedTensorIsRefused(t *testing.T) {
 // Shapes fold and flatten as the package says, and no further.
 func TestHowShapesMeetTheHeaders(t *testing.T) {
 	ctx := newContext(t)
-	x := must(tensor.Zeros(ctx, cuda.F32, 2, 3, 4))
-	flat, gain := must(tensor.New(ctx, cuda.F32, 24)), must(tensor.New(ctx, cuda.F32, 4))
+	x := sure(tensor.Zeros(ctx, cuda.F32, 2, 3, 4))
+	flat, gain := sure(tensor.New(ctx, cuda.F32, 24)), sure(tensor.New(ctx, cuda.F32, 4))
 	if err := errors.Join(tensor.Add(x, x, x), tensor.RMSNorm(x, gain, x, nil, 1e-6)); err != nil {
 		t.Error(err)
 	}
 	refused(t, tensor.Softmax(flat, flat), cuda.ErrInvalidSize,
 		"softmax: x has shape [24]; one of 2 dimensions was expected")
-	w := must(tensor.New(ctx, cuda.F32, 5, 4))
-	y := must(tensor.New(ctx, cuda.F32, 2, 3, 5))
+	w := sure(tensor.New(ctx, cuda.F32, 5, 4))
+	y := sure(tensor.New(ctx, cuda.F32, 2, 3, 5))
 	if err := tensor.Gemm(x, w, y, false, true); err != nil {
 		t.Error(err)
 	}
 	refused(t, tensor.Gemm(x, w, y, true, true), cuda.ErrInvalidSize,
 		"a has shape [2 3 4]; one of 2 dimensions was expected")
-	tokens, rows := must(tensor.New(ctx, cuda.F32, 4, 8)), must(tensor.New(ctx, cuda.F32, 6, 8))
+	tokens, rows := sure(tensor.New(ctx, cuda.F32, 4, 8)), sure(tensor.New(ctx, cuda.F32, 6, 8))
 	refused(t, tensor.MoEGather(tokens, counting(ctx, 6), rows),
 		cuda.ErrInvalidSize, "row_slot has 6 entries along tokens*k, which no k gives")
-	halves := must(tensor.New(ctx, cuda.F32, 4, 16))
-	gate, up := must(halves.Narrow(1, 0, 8)), must(tensor.New(ctx, cuda.F32, 4, 8))
-	refused(t, tensor.SwiGLU(gate, up, must(tensor.New(ctx, cuda.F32, 4, 8))), cuda.ErrInvalidSize,
+	halves := sure(tensor.New(ctx, cuda.F32, 4, 16))
+	gate, up := sure(halves.Narrow(1, 0, 8)), sure(tensor.New(ctx, cuda.F32, 4, 8))
+	refused(t, tensor.SwiGLU(gate, up, sure(tensor.New(ctx, cuda.F32, 4, 8))), cuda.ErrInvalidSize,
 		"the rows of up lie 8 elements apart, but those of gate 16; both must be the same (ld)")
 	refused(t, tensor.FlashAttention(gate, up, up, up, nil, -1, 1, false), cuda.ErrInvalidSize, "")
-	other := must(tensor.New(newContext(t), cuda.F32, 24))
+	other := sure(tensor.New(newContext(t), cuda.F32, 24))
 	refused(t, tensor.Add(x, other, x), cuda.ErrWrongDevice, "add: b belongs to another context")
 	refused(t, tensor.ZeroGrad(nil), cuda.ErrNullPointer, "grad is nil")
 }
@@ -236,10 +221,10 @@ func TestHowShapesMeetTheHeaders(t *testing.T) {
 // An id that is out of range is refused before anything is written, with the status that says so.
 func TestIdsOutOfRange(t *testing.T) {
 	ctx := newContext(t)
-	table, y := must(tensor.Zeros(ctx, cuda.F32, 3, 2)), must(tensor.From(ctx, []float32{1, 2, 3, 4}, 2, 2))
-	ids := must(tensor.From(ctx, []int32{0, 3}))
+	table, y := sure(tensor.Zeros(ctx, cuda.F32, 3, 2)), sure(tensor.From(ctx, []float32{1, 2, 3, 4}, 2, 2))
+	ids := sure(tensor.From(ctx, []int32{0, 3}))
 	refused(t, tensor.Embedding(table, ids, y), cuda.ErrOutOfRange, "3")
-	if got := must(tensor.Read[float32](y)); !slices.Equal(got, []float32{1, 2, 3, 4}) {
+	if got := sure(tensor.Read[float32](y)); !slices.Equal(got, []float32{1, 2, 3, 4}) {
 		t.Errorf("the output is %v", got)
 	}
 }

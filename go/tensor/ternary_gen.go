@@ -21,7 +21,7 @@ func ActQuantI8(x, codes, scale *Tensor) error {
 		return check.err
 	}
 	check.same(named{"x", x}, named{"codes", codes})
-	check.folds("rows", rows{named{"x", x}, 2}, rows{named{"scale", scale}, 1})
+	check.folds("rows", ranked{named{"x", x}, 2}, ranked{named{"scale", scale}, 1})
 	rows := x.extent(2, 0)
 	cols := x.extent(2, 1)
 	dtype := x.dtype
@@ -55,7 +55,7 @@ func RMSNormQuantI8(x, weight, codes, scale *Tensor, eps float32) error {
 		return check.err
 	}
 	check.same(named{"x", x}, named{"codes", codes})
-	check.folds("rows", rows{named{"x", x}, 2}, rows{named{"scale", scale}, 1})
+	check.folds("rows", ranked{named{"x", x}, 2}, ranked{named{"scale", scale}, 1})
 	check.unfolded("weight", weight, 1, "[cols]", "cols", "x")
 	rows := x.extent(2, 0)
 	cols := x.extent(2, 1)
@@ -183,8 +183,8 @@ func BitLinear(codes, scale, w, wScale, residual, y *Tensor) error {
 		return check.err
 	}
 	check.same(named{"residual", residual}, named{"y", y})
-	check.folds("m", rows{named{"codes", codes}, 2}, rows{named{"scale", scale}, 1},
-		rows{named{"residual", residual}, 2}, rows{named{"y", y}, 2})
+	check.folds("m", ranked{named{"codes", codes}, 2}, ranked{named{"scale", scale}, 1},
+		ranked{named{"residual", residual}, 2}, ranked{named{"y", y}, 2})
 	check.unfolded("w_scale", wScale, 1, "[n]", "n", "y")
 	m := codes.extent(2, 0)
 	k := codes.extent(2, 1)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/internal/golden"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
@@ -24,14 +25,8 @@ type typedKernel struct {
 // TestFixtures gives the golden fixtures to the functions of tensors: from the shapes alone they must find the sizes,
 // strides and dtypes that the fixtures state.
 func TestFixtures(t *testing.T) {
-	folder, err := golden.Folder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	fixtures, err := golden.ReadFolder(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := must.Get(golden.Folder())(t)
+	fixtures := must.Get(golden.ReadFolder(folder))(t)
 	ctx := newContext(t)
 	tried := map[string]bool{}
 	for i := range fixtures {
@@ -76,11 +71,11 @@ func runTyped(t *testing.T, ctx *cuda.Context, fixture *golden.Fixture) {
 		}
 		switch kind.Kind() {
 		case reflect.Float32, reflect.Float64:
-			arguments = append(arguments, reflect.ValueOf(must(fixture.Real(name))).Convert(kind))
+			arguments = append(arguments, reflect.ValueOf(sure(fixture.Real(name))).Convert(kind))
 		case reflect.Bool:
-			arguments = append(arguments, reflect.ValueOf(must(fixture.Integer(name)) != 0))
+			arguments = append(arguments, reflect.ValueOf(sure(fixture.Integer(name)) != 0))
 		default:
-			arguments = append(arguments, reflect.ValueOf(must(fixture.Integer(name))).Convert(kind))
+			arguments = append(arguments, reflect.ValueOf(sure(fixture.Integer(name))).Convert(kind))
 		}
 	}
 	if err, _ := function.Call(arguments)[0].Interface().(error); err != nil {
@@ -93,9 +88,7 @@ func runTyped(t *testing.T, ctx *cuda.Context, fixture *golden.Fixture) {
 		}
 		dtype := dtypeOf(fixture, param)
 		got := make([]byte, len(expected.Bytes)/expected.DType.Size()*dtype.Size())
-		if err := ctx.Download(got, buffers[param.Name].At(0)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ctx.Download(got, buffers[param.Name].At(0)))
 		_, problem := golden.Compare(got, dtype, expected, fixture.Tolerance[param.Name], fixture.Zeros[param.Name])
 		if problem != "" {
 			t.Errorf("%s: %s", param.Name, problem)
@@ -125,18 +118,16 @@ func operand(
 	shape, inner := extents(fixture, param)
 	stride := inner
 	if param.Stride != "" {
-		stride = int(must(fixture.Integer(param.Stride)))
+		stride = int(sure(fixture.Integer(param.Stride)))
 	}
-	buffer := must(ctx.Allocate(int64(shape[0]) * int64(stride) * int64(dtype.Size())))
-	if err := ctx.Upload(buffer.At(0), content); err != nil {
-		t.Fatal(err)
-	}
-	whole := must(tensor.Over(buffer, 0, dtype, shape[0], stride))
+	buffer := sure(ctx.Allocate(int64(shape[0]) * int64(stride) * int64(dtype.Size())))
+	must.Do(t, ctx.Upload(buffer.At(0), content))
+	whole := sure(tensor.Over(buffer, 0, dtype, shape[0], stride))
 	rows := whole
 	if len(shape) > 1 {
-		rows = must(whole.Narrow(1, 0, inner))
+		rows = sure(whole.Narrow(1, 0, inner))
 	}
-	return must(rows.View(shape...)), buffer
+	return sure(rows.View(shape...)), buffer
 }
 
 // extents is the shape of a parameter in the fixture's sizes, and the elements of one row.
@@ -149,7 +140,7 @@ func extents(fixture *golden.Fixture, param cuda.Param) (shape []int, inner int)
 			inner *= shape[i]
 		}
 	}
-	if last := len(shape) - 1; param.Swap != "" && must(fixture.Integer(param.Swap)) != 0 {
+	if last := len(shape) - 1; param.Swap != "" && sure(fixture.Integer(param.Swap)) != 0 {
 		if last == 1 {
 			inner = shape[0]
 		}
@@ -167,14 +158,14 @@ func value(fixture *golden.Fixture, dim string) int {
 		if number, err := strconv.Atoi(factor); err == nil {
 			product *= number
 		} else {
-			product *= int(must(fixture.Integer(factor)))
+			product *= int(sure(fixture.Integer(factor)))
 		}
 	}
 	if divided {
-		product /= must(strconv.Atoi(divisor))
+		product /= sure(strconv.Atoi(divisor))
 	}
 	if offset != "" {
-		product += must(strconv.Atoi(offset))
+		product += sure(strconv.Atoi(offset))
 	}
 	return product
 }
@@ -183,5 +174,5 @@ func dtypeOf(fixture *golden.Fixture, param cuda.Param) cuda.DType {
 	if dtype, err := cuda.ParseDType(param.DType); err == nil {
 		return dtype
 	}
-	return must(cuda.ParseDType(fmt.Sprint(fixture.Scalars[param.DType])))
+	return sure(cuda.ParseDType(fmt.Sprint(fixture.Scalars[param.DType])))
 }

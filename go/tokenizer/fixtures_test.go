@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/tokenizer"
 )
 
@@ -70,10 +71,7 @@ func TestModelsGiveWhatSentencePieceGives(t *testing.T) {
 	}
 	for _, path := range models {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".model"), func(t *testing.T) {
-			made, err := tokenizer.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			made := must.Get(tokenizer.Open(path))(t)
 			var expected expectation
 			readFixture(t, strings.TrimSuffix(filepath.Base(path), ".model")+".json", &expected)
 			found := []int32{int32(made.VocabSize()), made.BeginID(), made.EndID(), made.OrdinaryID()}
@@ -96,10 +94,7 @@ func TestModelsGiveWhatSentencePieceGives(t *testing.T) {
 func checkText(t *testing.T, made *tokenizer.Tokenizer, text string, expected encoding) {
 	t.Helper()
 	ids := made.Encode(text)
-	decoded, err := made.Decode(ids)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoded := must.Get(made.Decode(ids))(t)
 	if expected.IDsSHA256 == "" {
 		if !slices.Equal(ids, expected.IDs) {
 			t.Errorf("ids are\n%v, not\n%v", ids, expected.IDs)
@@ -113,10 +108,7 @@ func checkText(t *testing.T, made *tokenizer.Tokenizer, text string, expected en
 		}
 		return
 	}
-	bytes, err := binary.Append(nil, binary.LittleEndian, ids)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bytes := must.Get(binary.Append(nil, binary.LittleEndian, ids))(t)
 	if len(ids) != expected.Count || hash(bytes) != expected.IDsSHA256 {
 		t.Errorf("%d ids, not the %d expected, or others", len(ids), expected.Count)
 	}
@@ -135,16 +127,10 @@ func checkDecode(t *testing.T, made *tokenizer.Tokenizer, ids []int32, text stri
 	if err != nil || decoded != text {
 		t.Errorf("%v decoded to %q (%v), not %q", ids, decoded, err, text)
 	}
-	stream, err := tokenizer.NewStreamDecoder(made)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(tokenizer.NewStreamDecoder(made))(t)
 	var found []string
 	for _, id := range ids {
-		piece, err := stream.Push(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		piece := must.Get(stream.Push(id))(t)
 		found = append(found, piece)
 	}
 	rest, err := stream.Flush()
@@ -157,10 +143,7 @@ func TestBrokenModelsAreRefused(t *testing.T) {
 	var models []struct{ Name, Model string }
 	readFixture(t, "refused.json", &models)
 	for _, model := range models {
-		content, err := base64.StdEncoding.DecodeString(model.Model)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(base64.StdEncoding.DecodeString(model.Model))(t)
 		if _, err := tokenizer.New(content); err == nil {
 			t.Errorf("%s was taken", model.Name)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/tokenizer"
 )
 
@@ -14,10 +15,7 @@ import (
 func FuzzNew(f *testing.F) {
 	models, _ := filepath.Glob(filepath.Join(fixtures, "*.model"))
 	for _, path := range models {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(path))(f)
 		f.Add(content)
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
@@ -53,23 +51,14 @@ func FuzzText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, made := range kept {
 			ids := made.Encode(text)
-			decoded, err := made.Decode(ids)
-			if err != nil {
-				t.Fatal(err)
-			}
+			decoded := must.Get(made.Decode(ids))(t)
 			if strings.Contains(decoded, "\uFFFD") {
 				continue // a stream holds replacement characters back as what may be the beginning of another
 			}
-			stream, err := tokenizer.NewStreamDecoder(made)
-			if err != nil {
-				t.Fatal(err)
-			}
+			stream := must.Get(tokenizer.NewStreamDecoder(made))(t)
 			var pieces strings.Builder
 			for _, id := range ids {
-				piece, err := stream.Push(id)
-				if err != nil {
-					t.Fatal(err)
-				}
+				piece := must.Get(stream.Push(id))(t)
 				pieces.WriteString(piece)
 			}
 			rest, err := stream.Flush()

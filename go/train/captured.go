@@ -31,7 +31,7 @@ type capturedStep struct {
 	scaledLossFactor, scaledAuxFactors *tensor.Tensor // of the same shapes; nil without scaling
 	losses, aux                        *tensor.Tensor // f32 [partial sums], f32 [micro-batches]
 
-	runs  int
+	steps int
 	first string // why the first step of this shape runs call by call
 	eager string // why the last step ran call by call; "" when it was replayed
 	graph *cuda.Graph
@@ -105,9 +105,9 @@ func (s *capturedStep) closeUses() error {
 	return err
 }
 
-// run does a step on ids and targets [batch, length], `tokens` of which count; `update` is its last part. Without ids
+// do does a step on ids and targets [batch, length], `tokens` of which count; `update` is its last part. Without ids
 // it goes on with what the device has.
-func (s *capturedStep) run(inputs, targets []int32, tokens int, update func() error) error {
+func (s *capturedStep) do(inputs, targets []int32, tokens int, update func() error) error {
 	var err error
 	if inputs != nil {
 		err = errors.Join(tensor.Write(s.inputs, inputs), tensor.Write(s.targets, targets))
@@ -118,7 +118,7 @@ func (s *capturedStep) run(inputs, targets []int32, tokens int, update func() er
 	if err != nil {
 		return err
 	}
-	s.runs++
+	s.steps++
 	if s.graph == nil {
 		if s.eager, err = s.whyEager(update); err != nil {
 			return err
@@ -138,7 +138,7 @@ func (s *capturedStep) whyEager(update func() error) (reason string, err error) 
 		return s.refusal, nil
 	case !s.capture:
 		return "capture is off", nil
-	case s.runs == 1:
+	case s.steps == 1:
 		return s.first, nil
 	}
 	err = s.record(update)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/internal/tinymodel"
 	"github.com/nncuda/nncuda/go/internal/withlibrary"
 	"github.com/nncuda/nncuda/go/model"
@@ -13,17 +14,11 @@ import (
 
 func newInternalTrainer(t *testing.T) *Trainer {
 	t.Helper()
-	made, err := model.New(withlibrary.Context(t, cuda.WithThreads(1)), tinymodel.Config(), model.F32, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(model.New(withlibrary.Context(t, cuda.WithThreads(1)), tinymodel.Config(), model.F32, 0))(t)
 	t.Cleanup(func() { _ = made.Close() })
 	options := DefaultConfig()
 	options.SequenceLength = 16
-	trainer, err := NewTrainer(made, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	trainer := must.Get(NewTrainer(made, options))(t)
 	t.Cleanup(func() { _ = trainer.Close() })
 	return trainer
 }
@@ -74,11 +69,9 @@ func TestStepsSayWhyTheyRanCallByCall(t *testing.T) {
 func TestWhatCannotBeCapturedRunsCallByCall(t *testing.T) {
 	trainer := newInternalTrainer(t)
 	ids, updates := []int32{1, 2, 3, 4}, 0
-	if err := trainer.prepare(2, 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, trainer.prepare(2, 2))
 	step := func() error {
-		return trainer.calls.run(ids, ids, 4, func() error {
+		return trainer.calls.do(ids, ids, 4, func() error {
 			if err := trainer.Model.Context().Synchronize(); err != nil {
 				return err
 			}
@@ -101,12 +94,10 @@ func TestWhatCannotBeCapturedRunsCallByCall(t *testing.T) {
 	}
 	// What is not an error of the library is one of the step.
 	other := newInternalTrainer(t)
-	if err := other.prepare(2, 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, other.prepare(2, 2))
 	failure := errors.New("no")
 	for at, wanted := range []error{nil, failure} {
-		err := other.calls.run(ids, ids, 4, func() error { return wanted })
+		err := other.calls.do(ids, ids, 4, func() error { return wanted })
 		if !errors.Is(err, wanted) {
 			t.Errorf("step %d: %v, not %v", at, err, wanted)
 		}

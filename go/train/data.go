@@ -50,7 +50,7 @@ type Windows struct {
 	shards []*formats.TokenShard
 	ends   []int // windows of all shards up to and including each
 
-	row, inputs, targets []int32 // used again by each Take, so that steps leave no garbage
+	row, inputs, targets []int32 // used again by each Batch, so that steps leave no garbage
 }
 
 // OpenWindows opens the shards of a file or folder as windows of `length`.
@@ -84,9 +84,9 @@ func newWindows(shards []*formats.TokenShard, length int) (*Windows, error) {
 	return windows, nil
 }
 
-// Take gives inputs and targets of windows, [len(indices), Length] each, row after row. They are overwritten by the
-// next Take.
-func (w *Windows) Take(indices []int64) (inputs, targets []int32, err error) {
+// Batch gives inputs and targets of windows, [len(indices), Length] each, row after row. They are overwritten by the
+// next Batch.
+func (w *Windows) Batch(indices []int64) (inputs, targets []int32, err error) {
 	w.inputs, w.targets = w.inputs[:0], w.targets[:0]
 	if w.row == nil {
 		w.row = make([]int32, w.Length+1)

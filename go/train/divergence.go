@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
-	"github.com/nncuda/nncuda/go/layer"
-	"github.com/nncuda/nncuda/go/model"
+	"github.com/nncuda/nncuda/go/cuda"
 	"github.com/nncuda/nncuda/go/tensor"
 )
 
@@ -108,8 +106,8 @@ func (r *Run) inspect(step int) (loss float64, found string, err error) {
 	return r.Trainer.inspect(inputs, targets, config.BatchSize)
 }
 
-// inspect computes loss and gradients of a batch once more, call by call, and looks at everything in the order in which
-// it is used or made: weights, outputs, gradients.
+// inspect computes loss and gradients of a batch once more, call by call, under a trace that finds the first value that
+// is not finite.
 func (t *Trainer) inspect(inputs, targets []int32, batch int) (loss float64, found string, err error) {
 	if t.calls != nil { // its memory first
 		before := t.calls
@@ -118,24 +116,32 @@ func (t *Trainer) inspect(inputs, targets []int32, batch int) (loss float64, fou
 			return 0, "", err
 		}
 	}
-	found, err = firstWeight(t.Model.Weights)
-	if err != nil {
-		return 0, "", err
+	first, err := t.Model.Context().FirstNonfinite(func() error {
+		loss, err = t.lossAndGradients(inputs, targets, batch)
+		return err
+	})
+	if err == nil && first == nil {
+		found, err = t.largestGradient()
+	} else if err == nil {
+		found = t.place(first)
 	}
-	watch := &watcher{found: found}
-	t.Model.Observe(watch.output)
-	defer t.Model.Observe(nil)
-	loss, err = t.lossAndGradients(inputs, targets, batch)
-	if err != nil {
-		return 0, "", err
+	return loss, found, err
+}
+
+// place says where a value is that is not finite: in a weight, in the gradient of one, or in what a call of a layer
+// took in or gave.
+func (t *Trainer) place(value *cuda.Nonfinite) string {
+	what, index := fmt.Sprintf("%s of %s", value.Argument, value.Kernel), value.Index
+	if value.Label != "" {
+		what += " in " + value.Label
 	}
-	if watch.found == "" {
-		watch.found, err = firstGradient(t.Model)
+	if spec, at, ok := t.Model.Weights.At(value.Address); ok {
+		what, index = spec.Name, at
+	} else if spec, at, ok := t.Model.Gradients.At(value.Address); ok {
+		what, index = "the gradient of "+spec.Name, at
 	}
-	if watch.found == "" && err == nil {
-		watch.found, err = t.largestGradient()
-	}
-	return loss, watch.found, err
+	place := strings.ReplaceAll(fmt.Sprint(index), " ", ", ")
+	return fmt.Sprintf(": %s is not finite, first at %s (%s)", what, place, value.Value)
 }
 
 // lossAndGradients is a step without its update.
@@ -149,105 +155,12 @@ func (t *Trainer) lossAndGradients(inputs, targets []int32, batch int) (loss flo
 		return 0, err
 	}
 	tokens := countTargets(targets)
-	err = t.Model.Exclusive(func() error { return calls.run(inputs, targets, tokens, func() error { return nil }) })
+	err = t.Model.Exclusive(func() error { return calls.do(inputs, targets, tokens, func() error { return nil }) })
 	if err == nil {
 		result := StepResult{Tokens: tokens, trainer: t, calls: calls}
 		loss, err = result.Loss()
 	}
 	return loss, errors.Join(err, calls.close())
-}
-
-// watcher looks for the first value that is not finite among what layers give.
-type watcher struct {
-	found string
-	base  int // tokens of the micro-batches before
-	next  int // tokens up to the end of this micro-batch
-}
-
-// output is a model.Observer.
-func (w *watcher) output(p *layer.Pass, name string, first int, x *tensor.Tensor) {
-	if name == model.EmbeddingName { // a micro-batch begins
-		w.base = w.next
-		w.next += x.Dim(0)
-	}
-	if w.found != "" {
-		return
-	}
-	values, err := x.Floats()
-	p.Check(err)
-	at := firstNotFinite(values)
-	if at < 0 {
-		return
-	}
-	what := "the output of " + name + " is"
-	if name == model.HeadName {
-		what = "the logits are"
-	}
-	token, channel := w.base+first+at/x.Dim(1), at%x.Dim(1)
-	w.found = fmt.Sprintf(": %s not finite, first at token %d, channel %d (%.4g)", what, token, channel,
-		values[at])
-}
-
-// firstNotFinite is the place of the first value that is not a finite number; -1 when there is none.
-func firstNotFinite(values []float32) int {
-	return slices.IndexFunc(values, func(value float32) bool { return !finite(float64(value)) })
-}
-
-// firstWeight looks for what is not finite in an arena of weights, in its order.
-func firstWeight(arena *model.Arena) (found string, err error) {
-	for _, spec := range arena.Layout.Specs {
-		found, err := firstIn(arena, spec, spec.Name)
-		if err != nil || found != "" {
-			return found, err
-		}
-	}
-	return "", nil
-}
-
-// firstIn looks for what is not finite in a parameter of an arena, which is called `what`.
-func firstIn(arena *model.Arena, spec model.Spec, what string) (found string, err error) {
-	view, err := arena.Parameter(spec.Name)
-	if err != nil {
-		return "", err
-	}
-	values, err := view.Floats()
-	if err != nil {
-		return "", err
-	}
-	at := firstNotFinite(values)
-	if at < 0 {
-		return "", nil
-	}
-	place := fmt.Sprintf("[%d]", at)
-	if len(spec.Shape) == 2 {
-		place = fmt.Sprintf("[%d, %d]", at/spec.Shape[1], at%spec.Shape[1])
-	}
-	return fmt.Sprintf(": %s is not finite, first at %s (%.4g)", what, place, values[at]), nil
-}
-
-// firstGradient looks for what is not finite among the gradients, in the order in which backward makes them.
-func firstGradient(m *model.MoETransformer) (found string, err error) {
-	for _, prefix := range backwardOrder(m.Config.NumLayers) {
-		for _, spec := range m.Layout.Specs {
-			if !strings.HasPrefix(spec.Name, prefix) {
-				continue
-			}
-			found, err := firstIn(m.Gradients, spec, "the gradient of "+spec.Name)
-			if err != nil || found != "" {
-				return found, err
-			}
-		}
-	}
-	return "", nil
-}
-
-// backwardOrder is what the names of parameters begin with, in the order in which backward comes by.
-func backwardOrder(layers int) []string {
-	order := []string{model.HeadName + ".", "model.norm."}
-	for at := layers - 1; at >= 0; at-- {
-		order = append(order, fmt.Sprintf("model.layers.%d.", at))
-	}
-	return append(order, model.EmbeddingName+".")
 }
 
 // largestGradient names the parameter whose gradient of the last step has the largest norm, the first of equals.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/model"
 )
 
@@ -56,9 +57,9 @@ func TestATrainerInUse(t *testing.T) {
 	config := tiny()
 	trainer := newTrainer(t, newContext(t), config, options())
 	inputs, targets := randomBatch(rand.New(rand.NewPCG(1, 2)), config, 4, 16)
-	result := must(trainer.TrainStep(inputs, targets, 4))(t)
-	loss := must(result.Loss())(t)
-	check(t, trainer.Model.Exclusive(func() error {
+	result := must.Get(trainer.TrainStep(inputs, targets, 4))(t)
+	loss := must.Get(result.Loss())(t)
+	must.Do(t, trainer.Model.Exclusive(func() error {
 		for name, err := range map[string]error{
 			"TrainStep": second(trainer.TrainStep(inputs, targets, 4)),
 			"Loss":      second(result.Loss()),
@@ -73,7 +74,7 @@ func TestATrainerInUse(t *testing.T) {
 		}
 		return nil
 	}))
-	if again := must(result.Loss())(t); again != loss || trainer.Step() != 1 {
+	if again := must.Get(result.Loss())(t); again != loss || trainer.Step() != 1 {
 		t.Errorf("loss %v after %v, step %d", again, loss, trainer.Step())
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/report"
 	"github.com/nncuda/nncuda/go/safetensors"
 	"github.com/nncuda/nncuda/go/tokenizer"
@@ -16,8 +17,8 @@ import (
 // TestMissingFilesAreToldFromWrongOnes asks with errors.Is, as a program would.
 func TestMissingFilesAreToldFromWrongOnes(t *testing.T) {
 	folder, file := t.TempDir(), filepath.Join(t.TempDir(), "file")
-	check(t, os.WriteFile(file, []byte("{"), 0o666))
-	check(t, os.MkdirAll(filepath.Join(folder, "run", "checkpoints"), 0o777))
+	must.Do(t, os.WriteFile(file, []byte("{"), 0o666))
+	must.Do(t, os.MkdirAll(filepath.Join(folder, "run", "checkpoints"), 0o777))
 	none := filepath.Join(folder, "none")
 	for name, test := range map[string]struct {
 		err     error

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/nncuda/nncuda/go/formats"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/tensor"
 	"github.com/nncuda/nncuda/go/train"
@@ -71,9 +70,9 @@ func told(t testing.TB, result *train.StepResult) string {
 	for _, read := range []func() (float64, error){
 		result.Loss, result.AuxLoss, result.GradNorm, result.LearningRate, result.LossScale,
 	} {
-		values = append(values, must(read())(t))
+		values = append(values, must.Get(read())(t))
 	}
-	return fmt.Sprintln(append(values, must(result.SkippedSteps())(t))...)
+	return fmt.Sprintln(append(values, must.Get(result.SkippedSteps())(t))...)
 }
 
 func TestCapturedStepsIn16Bits(t *testing.T) {
@@ -89,12 +88,12 @@ func TestCapturedStepsIn16Bits(t *testing.T) {
 		random, skipped := rand.New(rand.NewPCG(21, 22)), 0
 		for step, shape := range [][2]int{{4, 12}, {4, 12}, {4, 12}, {4, 12}, {2, 7}, {4, 12}, {4, 12}, {4, 12}} {
 			inputs, targets := randomBatch(random, config, shape[0], shape[1])
-			ours := must(captured.TrainStep(inputs, targets, shape[0]))(t)
-			other := must(plain.TrainStep(inputs, targets, shape[0]))(t)
+			ours := must.Get(captured.TrainStep(inputs, targets, shape[0]))(t)
+			other := must.Get(plain.TrainStep(inputs, targets, shape[0]))(t)
 			if found, wanted := told(t, ours), told(t, other); found != wanted {
 				t.Errorf("%s, step %d: %s, without capture %s", precision, step, found, wanted)
 			}
-			skipped = must(ours.SkippedSteps())(t)
+			skipped = must.Get(ours.SkippedSteps())(t)
 			for _, trainer := range []*train.Trainer{captured, plain} {
 				if _, _, err := trainer.Model.Evaluate(inputs[:5], targets[:5], 1); err != nil {
 					t.Fatal(err)
@@ -114,7 +113,7 @@ func TestWeightsAreTheRoundedParameters(t *testing.T) {
 		trainer := newTrainer(t, ctx, config, inPrecision(precision))
 		for seed := range uint64(3) {
 			inputs, targets := learnableBatch(seed, config, 4, 12)
-			must(trainer.TrainStep(inputs, targets, 4))(t)
+			must.Get(trainer.TrainStep(inputs, targets, 4))(t)
 			requireRounded(t, trainer.Model)
 		}
 	}
@@ -123,8 +122,8 @@ func TestWeightsAreTheRoundedParameters(t *testing.T) {
 // requireRounded compares the weights with the parameters that they are copies of.
 func requireRounded(t testing.TB, made *model.MoETransformer) {
 	t.Helper()
-	parameters := must(made.Parameters.Data.Floats())(t)
-	for at, weight := range must(made.Weights.Data.Floats())(t) {
+	parameters := must.Get(made.Parameters.Data.Floats())(t)
+	for at, weight := range must.Get(made.Weights.Data.Floats())(t) {
 		if wanted := rounded(parameters[at], made.Precision); weight != wanted {
 			t.Fatalf("%s: parameter %d is %v, its weight %v, not %v", made.Precision, at, parameters[at], weight, wanted)
 		}
@@ -140,7 +139,7 @@ func TestLossesFollowThoseOfF32(t *testing.T) {
 		first := 0.0
 		for step := range 120 {
 			inputs, targets := learnableBatch(uint64(step), config, 4, 12)
-			loss := must(must(trainer.TrainStep(inputs, targets, 4))(t).Loss())(t)
+			loss := must.Get(must.Get(trainer.TrainStep(inputs, targets, 4))(t).Loss())(t)
 			if step == 0 {
 				first = loss
 			}
@@ -167,32 +166,32 @@ func TestOverflowIsSkipped(t *testing.T) {
 	var result *train.StepResult
 	skipped := 0
 	for {
-		result = must(trainer.TrainStep(inputs, targets, 4))(t)
-		if scale := must(result.LossScale())(t); scale != math.Ldexp(1, 24-skipped) {
+		result = must.Get(trainer.TrainStep(inputs, targets, 4))(t)
+		if scale := must.Get(result.LossScale())(t); scale != math.Ldexp(1, 24-skipped) {
 			t.Fatalf("step %d has the scale %v", result.Step, scale)
 		}
-		if !must(result.Skipped())(t) {
+		if !must.Get(result.Skipped())(t) {
 			break
 		}
 		skipped++
-		norm, rate := must(result.GradNorm())(t), must(result.LearningRate())(t)
-		if !math.IsInf(norm, 0) && !math.IsNaN(norm) || !math.IsNaN(rate) || must(result.SkippedSteps())(t) != skipped {
+		norm, rate := must.Get(result.GradNorm())(t), must.Get(result.LearningRate())(t)
+		if !math.IsInf(norm, 0) && !math.IsNaN(norm) || !math.IsNaN(rate) || must.Get(result.SkippedSteps())(t) != skipped {
 			t.Errorf("norm %v, rate %v in step %d, which was skipped", norm, rate, skipped)
 		}
 		requireSame(t, state(t, trainer), before, "after a step that was skipped")
 	}
-	scaling := must(trainer.LossScaling())(t)
-	if wanted := (train.LossScaling{Scale: must(result.LossScale())(t), GoodSteps: 1, Skipped: skipped}); skipped < 3 ||
+	scaling := must.Get(trainer.LossScaling())(t)
+	if wanted := (train.LossScaling{Scale: must.Get(result.LossScale())(t), GoodSteps: 1, Skipped: skipped}); skipped < 3 ||
 		*scaling != wanted {
 		t.Fatalf("%+v, not %+v", *scaling, wanted)
 	}
 	options.LossScale = scaling.Scale
 	other := newTrainer(t, ctx, config, options)
-	must(other.TrainStep(inputs, targets, 4))(t)
+	must.Get(other.TrainStep(inputs, targets, 4))(t)
 	for seed := range uint64(6) {
 		inputs, targets := learnableBatch(seed, config, 4, 12)
-		must(trainer.TrainStep(inputs, targets, 4))(t)
-		must(other.TrainStep(inputs, targets, 4))(t)
+		must.Get(trainer.TrainStep(inputs, targets, 4))(t)
+		must.Get(other.TrainStep(inputs, targets, 4))(t)
 	}
 	requireSame(t, state(t, trainer), state(t, other), "after the steps that were skipped")
 	if trainer.Step() != other.Step()+skipped {
@@ -210,21 +209,21 @@ func TestExplodingInputIsSkipped(t *testing.T) {
 			inputs[at] = 8
 		}
 	}
-	must(trainer.TrainStep(inputs, targets, 4))(t)
-	table := must(trainer.Model.Parameters.Parameter("model.embed_tokens.weight"))(t)
-	check(t, tensor.Fill(must(table.Narrow(0, 7, 1))(t), 1e6))
-	check(t, trainer.Model.RoundWeights())
+	must.Get(trainer.TrainStep(inputs, targets, 4))(t)
+	table := must.Get(trainer.Model.Parameters.Parameter("model.embed_tokens.weight"))(t)
+	must.Do(t, tensor.Fill(must.Get(table.Narrow(0, 7, 1))(t), 1e6))
+	must.Do(t, trainer.Model.RoundWeights())
 	before := state(t, trainer)
 	poisoned := slices.Clone(inputs)
 	poisoned[29] = 7
-	result := must(trainer.TrainStep(poisoned, targets, 4))(t)
-	if loss := must(result.Loss())(t); !must(result.Skipped())(t) || !math.IsNaN(loss) && !math.IsInf(loss, 0) {
-		t.Errorf("skipped %v, with a loss of %v", must(result.Skipped())(t), loss)
+	result := must.Get(trainer.TrainStep(poisoned, targets, 4))(t)
+	if loss := must.Get(result.Loss())(t); !must.Get(result.Skipped())(t) || !math.IsNaN(loss) && !math.IsInf(loss, 0) {
+		t.Errorf("skipped %v, with a loss of %v", must.Get(result.Skipped())(t), loss)
 	}
 	requireSame(t, state(t, trainer), before, "after an input that explodes")
-	result = must(trainer.TrainStep(inputs, targets, 4))(t)
-	if must(result.Skipped())(t) || must(result.LossScale())(t) != 32768 {
-		t.Errorf("the next step has the scale %v", must(result.LossScale())(t))
+	result = must.Get(trainer.TrainStep(inputs, targets, 4))(t)
+	if must.Get(result.Skipped())(t) || must.Get(result.LossScale())(t) != 32768 {
+		t.Errorf("the next step has the scale %v", must.Get(result.LossScale())(t))
 	}
 }
 
@@ -235,64 +234,21 @@ func TestScaleGrowsAndLeavesTheGradients(t *testing.T) {
 	inputs, targets := learnableBatch(0, config, 4, 12)
 	var scales, norms []float64
 	for range 7 {
-		result := must(trainer.TrainStep(inputs, targets, 4))(t)
-		scales = append(scales, must(result.LossScale())(t))
-		norms = append(norms, must(result.GradNorm())(t))
+		result := must.Get(trainer.TrainStep(inputs, targets, 4))(t)
+		scales = append(scales, must.Get(result.LossScale())(t))
+		norms = append(norms, must.Get(result.GradNorm())(t))
 	}
 	if !slices.Equal(scales, []float64{1024, 1024, 1024, 4096, 4096, 4096, 16384}) {
 		t.Errorf("the scales are %v", scales)
 	}
-	if state := must(trainer.LossScaling())(t); *state != (train.LossScaling{Scale: 16384, GoodSteps: 1}) {
+	if state := must.Get(trainer.LossScaling())(t); *state != (train.LossScaling{Scale: 16384, GoodSteps: 1}) {
 		t.Errorf("%+v", *state)
 	}
 	// Powers of two change nothing but what falls below the smallest number of f16.
 	options.LossScale = 65536
-	norm := must(must(newTrainer(t, ctx, config, options).TrainStep(inputs, targets, 4))(t).GradNorm())(t)
+	norm := must.Get(must.Get(newTrainer(t, ctx, config, options).TrainStep(inputs, targets, 4))(t).GradNorm())(t)
 	if math.Abs(norm/norms[0]-1) > 1./2048 {
 		t.Errorf("the norm is %v with one scale, %v with another", norm, norms[0])
-	}
-}
-
-func TestResumeIn16Bits(t *testing.T) {
-	ctx, data := newContext(t), writeShards(t, 48)
-	for _, precision := range sixteenBits {
-		options := runOptions()
-		options.Precision = precision
-		if precision == model.F16 {
-			options.LossScale, options.LossScaleInterval = 1<<24, 3
-		}
-		unbroken, broken := filepath.Join(t.TempDir(), "unbroken"), filepath.Join(t.TempDir(), "broken")
-		trainRun(t, startRun(t, ctx, unbroken, data, options), 0)
-		trainRun(t, startRun(t, ctx, broken, data, options), 5)
-		trainRun(t, must(train.ResumeRun(ctx, broken, data, data, nil))(t), 8)
-		trainRun(t, must(train.ResumeRun(ctx, broken, data, data, nil))(t), 0)
-		requireSameRuns(t, broken, unbroken)
-		skipped, records := 0, must(train.ReadMetrics(filepath.Join(broken, "metrics.jsonl")))(t)
-		for _, record := range records {
-			if record.Has("loss") && record.Get("learning_rate") == nil {
-				skipped++
-				if record.Get("grad_norm") != nil {
-					t.Errorf("a step without a rate has the norm %v", record.Get("grad_norm"))
-				}
-			}
-			if record.Has("loss") && record.Has("loss_scale") != (precision == model.F16) {
-				t.Errorf("%s: %s", precision, formats.Shown(record))
-			}
-		}
-		saved := must(train.OpenCheckpoint(must(train.ResolveCheckpoint(broken, false))(t)))(t)
-		scaling := saved.Training.LossScaling
-		switch {
-		case saved.Training.Train != options:
-			t.Errorf("%+v, not %+v", saved.Training.Train, options)
-		case precision == model.BF16 && (scaling != nil || skipped > 0):
-			t.Errorf("%+v, %d skipped", scaling, skipped)
-		case precision == model.F16 && (scaling == nil || skipped == 0 || scaling.Skipped != skipped || skipped >= 12):
-			t.Errorf("%+v, %d skipped", scaling, skipped)
-		}
-		check(t, saved.Close())
-	}
-	if used := must(ctx.BytesUsed())(t); used != 0 {
-		t.Errorf("%d bytes are still used", used)
 	}
 }
 
@@ -301,9 +257,9 @@ func TestGradientsThatNeverFitEndTheRun(t *testing.T) {
 	options.Precision, options.LossScale = model.F16, 1./(1<<22)
 	run := startRun(t, newContext(t), filepath.Join(t.TempDir(), "run"), writeShards(t, 48), options)
 	defer run.Close()
-	gains := must(run.Trainer.Model.Parameters.Parameter("model.norm.weight"))(t)
-	check(t, tensor.Fill(gains, float32(math.NaN())))
-	check(t, run.Trainer.Model.RoundWeights())
+	gains := must.Get(run.Trainer.Model.Parameters.Parameter("model.norm.weight"))(t)
+	must.Do(t, tensor.Fill(gains, float32(math.NaN())))
+	must.Do(t, run.Trainer.Model.RoundWeights())
 	err := run.Train(context.Background())
 	if !errors.Is(err, train.ErrDiverged) ||
 		!strings.Contains(err.Error(), "overflow at step 3 with the least loss scale") {
@@ -313,7 +269,7 @@ func TestGradientsThatNeverFitEndTheRun(t *testing.T) {
 
 func TestTrainersHaveThePrecisionOfTheirModel(t *testing.T) {
 	ctx, config := newContext(t), tiny()
-	made := must(model.New(ctx, config, model.F32, 0))(t)
+	made := must.Get(model.New(ctx, config, model.F32, 0))(t)
 	defer made.Close()
 	if _, err := train.NewTrainer(made, inPrecision(model.BF16)); err == nil ||
 		!strings.Contains(err.Error(), "precision is bf16; this model computes in f32") {
@@ -332,62 +288,25 @@ func TestTrainersHaveThePrecisionOfTheirModel(t *testing.T) {
 	}
 }
 
-func TestStatesOfLossScaling(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "training.json")
-	good := strings.Replace(stateText, `{"steps": 9}`, `{"steps": 9, "precision": "f16"}`, 1)
-	good = strings.Replace(good, `null}`, `null, "loss_scaling": {"scale": 1024, "good_steps": 2, "skipped": 1}}`, 1)
-	read := func(old, changed string) (train.State, error) {
-		check(t, os.WriteFile(path, []byte(strings.Replace(good, old, changed, 1)), 0o666))
-		return train.ReadState(path)
-	}
-	state := must(read("", ""))(t)
-	if *state.LossScaling != (train.LossScaling{Scale: 1024, GoodSteps: 2, Skipped: 1}) {
-		t.Errorf("%+v", *state.LossScaling)
-	}
-	object := state.Object().Get("loss_scaling").(*formats.Object)
-	if found := formats.Shown(object); found != `{"scale":1024.0,"good_steps":2,"skipped":1}` {
-		t.Error(found)
-	}
-	const whole = `{"scale": 1024, "good_steps": 2, "skipped": 1}`
-	for change, words := range map[[2]string]string{
-		{`"f16"`, `"bf16"`}:     "has a loss_scaling; its precision is bf16",
-		{whole, `null`}:         "has no loss_scaling; its precision is f16",
-		{whole, `7`}:            "loss_scaling is 7; it must have scale, good_steps",
-		{`"scale": 1024, `, ``}: "loss_scaling is {\"good_steps\":2,\"skipped\":1}; it must have",
-		{`1024`, `0`}:           "the scale of loss_scaling is 0; it must be a number, 2^-24",
-		{`1024`, `16777217`}:    "the scale of loss_scaling is 16777217; it must be a number",
-		{`1024`, `NaN`}:         "the scale of loss_scaling is not finite; it must be a number",
-		{`1024`, `"big"`}:       "the scale of loss_scaling is 'big'; it must be a number",
-		{`"good_steps": 2`, `"good_steps": 2147483648`}: "good_steps of loss_scaling is 2147483648; it must be a whole",
-		{`"good_steps": 2`, `"good_steps": -1`}:         "good_steps of loss_scaling is -1; it must be a whole",
-		{`"skipped": 1`, `"skipped": 4`}:                "skipped of loss_scaling is 4; it must be a whole number, 0 to 3",
-		{`"skipped": 1`, `"skipped": 0.5`}:              "skipped of loss_scaling is 0.5; it must be a whole number",
-	} {
-		if _, err := read(change[0], change[1]); err == nil || !strings.HasPrefix(err.Error(), path+": "+words) {
-			t.Errorf("%v: %v, not %q", change, err, words)
-		}
-	}
-}
-
 // TestNothingGrowsIn16Bits: a trainer gives back what it takes, loss scaling included.
 func TestNothingGrowsIn16Bits(t *testing.T) {
 	ctx, config := newContext(t), tiny()
 	for _, precision := range sixteenBits {
-		made := must(model.New(ctx, config, precision, 0))(t)
-		trainer := must(train.NewTrainer(made, inPrecision(precision)))(t)
+		made := must.Get(model.New(ctx, config, precision, 0))(t)
+		trainer := must.Get(train.NewTrainer(made, inPrecision(precision)))(t)
 		var used int64
 		for step := range 8 {
 			inputs, targets := learnableBatch(uint64(step), config, 4, 12)
-			must(trainer.TrainStep(inputs, targets, 4))(t)
-			now := must(ctx.BytesUsed())(t)
+			must.Get(trainer.TrainStep(inputs, targets, 4))(t)
+			now := must.Get(ctx.BytesUsed())(t)
 			if step == 2 {
 				used = now
 			} else if step > 2 && now != used {
 				t.Errorf("%s: %d bytes are used, not %d", precision, now, used)
 			}
 		}
-		check(t, errors.Join(trainer.Close(), made.Close()))
-		if used := must(ctx.BytesUsed())(t); used != 0 {
+		must.Do(t, errors.Join(trainer.Close(), made.Close()))
+		if used := must.Get(ctx.BytesUsed())(t); used != 0 {
 			t.Errorf("%s: %d bytes are still used", precision, used)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/model"
 	"github.com/nncuda/nncuda/go/tensor"
 	"github.com/nncuda/nncuda/go/train"
@@ -29,11 +30,11 @@ func remains(t testing.TB, config model.Config, options train.Config, capture bo
 	random, all := rand.New(rand.NewPCG(31, 32)), ""
 	for range 4 {
 		inputs, targets := randomBatch(random, config, 4, 12)
-		result := must(trainer.TrainStep(inputs, targets, 4))(t)
+		result := must.Get(trainer.TrainStep(inputs, targets, 4))(t)
 		all += told(t, result)
-		all += fmt.Sprint(must(result.ExpertCounts())(t), must(result.ExpertChoices())(t))
+		all += fmt.Sprint(must.Get(result.ExpertCounts())(t), must.Get(result.ExpertChoices())(t))
 	}
-	return append(state(t, trainer), must(tensor.Read[float32](trainer.Model.Gradients.Data))(t)...), all
+	return append(state(t, trainer), must.Get(tensor.Read[float32](trainer.Model.Gradients.Data))(t)...), all
 }
 
 func TestRecomputationChangesNoBit(t *testing.T) {
@@ -114,25 +115,25 @@ func (h held) fallen(way recomputation) int {
 // peak is the most bytes in use in the third step.
 func peak(t testing.TB, precision model.Precision, way recomputation, capture bool) int {
 	t.Helper()
-	ctx := must(cuda.New("cpu", cuda.WithThreads(1)))(t)
+	ctx := must.Get(cuda.New("cpu", cuda.WithThreads(1)))(t)
 	defer ctx.Close()
 	options := inPrecision(precision)
 	options.MicroBatchSize, options.SequenceLength = 0, wideLength
 	options.ActivationCheckpointing, options.RecomputeExperts = way.every, way.experts
-	made := must(model.New(ctx, wide(), precision, 0))(t)
+	made := must.Get(model.New(ctx, wide(), precision, 0))(t)
 	defer made.Close()
-	trainer := must(train.NewTrainer(made, options))(t)
+	trainer := must.Get(train.NewTrainer(made, options))(t)
 	defer trainer.Close()
 	trainer.NoCapture = !capture
 	inputs, targets := randomBatch(rand.New(rand.NewPCG(41, 42)), wide(), wideBatch, wideLength)
 	for step := range 3 {
 		if step == 2 {
-			check(t, ctx.Trim())
-			check(t, ctx.ResetPeak())
+			must.Do(t, ctx.Trim())
+			must.Do(t, ctx.ResetPeak())
 		}
-		must(trainer.TrainStep(inputs, targets, wideBatch))(t)
+		must.Get(trainer.TrainStep(inputs, targets, wideBatch))(t)
 	}
-	return int(must(ctx.BytesPeak())(t))
+	return int(must.Get(ctx.BytesPeak())(t))
 }
 
 // TestMemoryFallsByWhatIsNotKept: by what the shapes say, to the byte where no graph holds memory.
@@ -161,9 +162,9 @@ func TestCountsAreThoseOfTheForwardCall(t *testing.T) {
 	options.ActivationCheckpointing = 1
 	trainer := newTrainer(t, newContext(t), config, options)
 	inputs, targets := randomBatch(rand.New(rand.NewPCG(51, 52)), config, 4, 16)
-	result := must(trainer.TrainStep(inputs, targets, 4))(t)
+	result := must.Get(trainer.TrainStep(inputs, targets, 4))(t)
 	slots := int32(0)
-	for _, row := range must(result.ExpertCounts())(t) {
+	for _, row := range must.Get(result.ExpertCounts())(t) {
 		for _, count := range row {
 			slots += count
 		}
@@ -173,13 +174,13 @@ func TestCountsAreThoseOfTheForwardCall(t *testing.T) {
 	}
 	// alpha * sum over layers and experts of f * P, where P is near 1 / experts.
 	near := config.AuxAlpha * float64(slots) / 64 / float64(config.NumExperts)
-	if aux := must(result.AuxLoss())(t); math.Abs(aux/near-1) > 0.5 {
+	if aux := must.Get(result.AuxLoss())(t); math.Abs(aux/near-1) > 0.5 {
 		t.Errorf("the balancing loss is %v, not near %v", aux, near)
 	}
 }
 
 func TestModelsWithFewerBlocks(t *testing.T) {
-	made := must(model.New(newContext(t), tiny(), model.F32, 0))(t)
+	made := must.Get(model.New(newContext(t), tiny(), model.F32, 0))(t)
 	defer made.Close()
 	options := options()
 	options.ActivationCheckpointing = 3
@@ -202,14 +203,14 @@ func TestOptionsThatCameLater(t *testing.T) {
 	}
 	config.ActivationCheckpointing, config.RecomputeExperts, config.Precision = 2, true, model.F16
 	config.LossScale, config.LossScaleGrowth, config.LossScaleBackoff, config.LossScaleInterval = 8, 4, 0.25, 9
-	check(t, config.Validate())
+	must.Do(t, config.Validate())
 	names = config.Object().Names()
 	first := slices.Index(names, later[0])
 	if first < 0 || !slices.Equal(names[first:first+len(later)], later) || names[first-1] != "clip_norm" {
 		t.Errorf("in the order %v", names)
 	}
 	again := train.DefaultConfig()
-	check(t, again.Assign(config.Object()))
+	must.Do(t, again.Assign(config.Object()))
 	config.WarmupSteps = 500 // a twentieth of the steps
 	if again != config {
 		t.Errorf("%+v, not %+v", again, config)

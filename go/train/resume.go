@@ -30,7 +30,7 @@ func (e *DoesNotFitError) Error() string { return e.Sentence }
 func ResumeAdmitted(
 	ctx *cuda.Context, folder, data, heldOut string, changes *formats.Object, admit Admission,
 ) (*Run, error) {
-	return takeUp(ctx, folder, Sources{data, heldOut}, changes, admit, false)
+	return reopen(ctx, folder, Sources{data, heldOut}, changes, admit, false)
 }
 
 // ExtendRun is ResumeAdmitted for more steps than the run has, which may be done: `changes` has them, and may have other
@@ -38,10 +38,10 @@ func ResumeAdmitted(
 func ExtendRun(
 	ctx *cuda.Context, folder, data, heldOut string, changes *formats.Object, admit Admission,
 ) (*Run, error) {
-	return takeUp(ctx, folder, Sources{data, heldOut}, changes, admit, true)
+	return reopen(ctx, folder, Sources{data, heldOut}, changes, admit, true)
 }
 
-func takeUp(
+func reopen(
 	ctx *cuda.Context, folder string, sources Sources, changes *formats.Object, admit Admission, extends bool,
 ) (*Run, error) {
 	root := filepath.Join(folder, "checkpoints")

@@ -32,7 +32,7 @@ type Progress struct {
 // Run trains in a folder: `run.json`, `checkpoints/`, `metrics.jsonl`.
 //
 // The order of the data is a function of seed and position, and a checkpoint holds all that a step depends on, so a run
-// that was stopped anywhere and taken up again passes through the same bits as one that was not. It must be closed.
+// that was stopped anywhere and resumed passes through the same bits as one that was not. It must be closed.
 type Run struct {
 	Folder      string
 	Checkpoints string // the folder of its checkpoints
@@ -232,15 +232,15 @@ func (r *Run) step() (*StepResult, error) {
 	return result, err
 }
 
-// batch gives inputs and targets of the batch that begins with the window at a position of the order.
+// batch gives inputs and targets of the batch that begins with the window at a position of the data order.
 func (r *Run) batch(position int) (inputs, targets []int32, err error) {
 	config := r.Trainer.Config
-	order, err := r.Trainer.Model.Context().DataOrder(
+	indices, err := r.Trainer.Model.Context().DataOrder(
 		config.Seed, int64(position), config.BatchSize, int64(r.Data.Count))
 	if err != nil {
 		return nil, nil, err
 	}
-	return r.Data.Take(order)
+	return r.Data.Batch(indices)
 }
 
 // count adds the time of a step.
@@ -389,7 +389,7 @@ func (r *Run) Evaluate(batches int) (float64, error) {
 	}
 	sums, count := []float32{}, int64(0)
 	for _, windows := range r.HeldOut.spread(size, batches) {
-		inputs, targets, err := r.HeldOut.Take(windows)
+		inputs, targets, err := r.HeldOut.Batch(windows)
 		if err != nil {
 			return 0, err
 		}

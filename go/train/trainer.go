@@ -189,7 +189,7 @@ func (t *Trainer) doStep(inputs, targets []int32, batch, length, tokens int) err
 	if err := t.prepare(batch, length); err != nil {
 		return err
 	}
-	if err := t.calls.run(inputs, targets, tokens, t.update); err != nil {
+	if err := t.calls.do(inputs, targets, tokens, t.update); err != nil {
 		return err
 	}
 	t.done++

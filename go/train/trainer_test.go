@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/internal/tinymodel"
 	"github.com/nncuda/nncuda/go/internal/withlibrary"
 	"github.com/nncuda/nncuda/go/model"
@@ -30,28 +31,12 @@ func newContext(t testing.TB) *cuda.Context {
 	return withlibrary.Context(t, cuda.WithThreads(1))
 }
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// must gives a value, or ends the test.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return value
-	}
-}
-
 func newTrainer(t testing.TB, ctx *cuda.Context, config model.Config, options train.Config) *train.Trainer {
 	t.Helper()
-	made := must(model.New(ctx, config, options.Precision, options.Seed))(t)
-	t.Cleanup(func() { check(t, made.Close()) })
-	trainer := must(train.NewTrainer(made, options))(t)
-	t.Cleanup(func() { check(t, trainer.Close()) })
+	made := must.Get(model.New(ctx, config, options.Precision, options.Seed))(t)
+	t.Cleanup(func() { must.Do(t, made.Close()) })
+	trainer := must.Get(train.NewTrainer(made, options))(t)
+	t.Cleanup(func() { must.Do(t, trainer.Close()) })
 	return trainer
 }
 
@@ -73,7 +58,7 @@ func state(t testing.TB, trainer *train.Trainer) []float32 {
 	t.Helper()
 	var values []float32
 	for _, arena := range []*model.Arena{trainer.Model.Parameters, trainer.Moments.First, trainer.Moments.Second} {
-		values = append(values, must(tensor.Read[float32](arena.Data))(t)...)
+		values = append(values, must.Get(tensor.Read[float32](arena.Data))(t)...)
 	}
 	return values
 }
@@ -104,18 +89,18 @@ func TestCaptureAndShapesDoNotChangeTheBits(t *testing.T) {
 		inputs, targets := randomBatch(random, config, batch, length)
 		results := [2]*train.StepResult{}
 		for at, trainer := range []*train.Trainer{captured, plain} {
-			results[at] = must(trainer.TrainStep(inputs, targets, batch))(t)
+			results[at] = must.Get(trainer.TrainStep(inputs, targets, batch))(t)
 		}
 		for name, read := range map[string]func(*train.StepResult) (float64, error){
 			"loss": (*train.StepResult).Loss, "aux_loss": (*train.StepResult).AuxLoss,
 			"grad_norm": (*train.StepResult).GradNorm, "learning_rate": (*train.StepResult).LearningRate,
 		} {
-			found, wanted := must(read(results[0]))(t), must(read(results[1]))(t)
+			found, wanted := must.Get(read(results[0]))(t), must.Get(read(results[1]))(t)
 			if found != wanted || !(found > 0) {
 				t.Errorf("step %d: %s is %v, without capture %v", step, name, found, wanted)
 			}
 		}
-		counts, plainCounts := must(results[0].ExpertCounts())(t), must(results[1].ExpertCounts())(t)
+		counts, plainCounts := must.Get(results[0].ExpertCounts())(t), must.Get(results[1].ExpertCounts())(t)
 		for layer := range counts {
 			sum := int32(0)
 			for expert := range counts[layer] {
@@ -145,13 +130,13 @@ func TestTrainingLearns(t *testing.T) {
 	inputs, targets := randomBatch(rand.New(rand.NewPCG(3, 4)), config, 4, 16)
 	var losses []float64
 	for range 30 {
-		losses = append(losses, must(must(trainer.TrainStep(inputs, targets, 4))(t).Loss())(t))
+		losses = append(losses, must.Get(must.Get(trainer.TrainStep(inputs, targets, 4))(t).Loss())(t))
 	}
 	if losses[29] > losses[0]/2 {
 		t.Errorf("the loss went from %v to %v on one batch", losses[0], losses[29])
 	}
 	total, count, err := trainer.Model.Evaluate(inputs, targets, 4)
-	check(t, err)
+	must.Do(t, err)
 	if mean := total / float64(count); mean > losses[0]/2 {
 		t.Errorf("evaluated to %v", mean)
 	}
@@ -200,7 +185,7 @@ func TestWrongBatchesLeaveTheModelAsItIs(t *testing.T) {
 
 func TestTrainersThatCannotBe(t *testing.T) {
 	ctx, config := newContext(t), tiny()
-	made := must(model.New(ctx, config, model.F32, 0))(t)
+	made := must.Get(model.New(ctx, config, model.F32, 0))(t)
 	defer made.Close()
 	long := options()
 	long.SequenceLength = 33
@@ -219,20 +204,20 @@ func TestTrainersThatCannotBe(t *testing.T) {
 func TestMemoryReturns(t *testing.T) {
 	ctx, config := newContext(t), tiny()
 	random := rand.New(rand.NewPCG(7, 8))
-	made := must(model.New(ctx, config, model.F32, 0))(t)
-	trainer := must(train.NewTrainer(made, options()))(t)
+	made := must.Get(model.New(ctx, config, model.F32, 0))(t)
+	trainer := must.Get(train.NewTrainer(made, options()))(t)
 	for _, length := range []int{4, 4, 9, 9, 9, 4} {
 		inputs, targets := randomBatch(random, config, 2, length)
-		must(trainer.TrainStep(inputs, targets, 2))(t)
+		must.Get(trainer.TrainStep(inputs, targets, 2))(t)
 		if _, _, err := made.Evaluate(inputs, targets, 2); err != nil {
 			t.Fatal(err)
 		}
 	}
-	logits := must(made.Logits([]int32{1, 2, 3}, 1))(t)
-	check(t, logits.Close())
-	check(t, trainer.Close())
-	check(t, made.Close())
-	if used := must(ctx.BytesUsed())(t); used != 0 {
+	logits := must.Get(made.Logits([]int32{1, 2, 3}, 1))(t)
+	must.Do(t, logits.Close())
+	must.Do(t, trainer.Close())
+	must.Do(t, made.Close())
+	if used := must.Get(ctx.BytesUsed())(t); used != 0 {
 		t.Errorf("%d bytes are still used", used)
 	}
 }
@@ -243,12 +228,12 @@ func TestNothingGrows(t *testing.T) {
 	trainer := newTrainer(t, ctx, config, options())
 	inputs, targets := randomBatch(rand.New(rand.NewPCG(9, 10)), config, 2, 8)
 	for range 200 {
-		must(trainer.TrainStep(inputs, targets, 2))(t)
+		must.Get(trainer.TrainStep(inputs, targets, 2))(t)
 	}
-	used, resident, threads := must(ctx.BytesUsed())(t), account(t, "VmRSS"), account(t, "Threads")
+	used, resident, threads := must.Get(ctx.BytesUsed())(t), account(t, "VmRSS"), account(t, "Threads")
 	for range 1000 {
-		must(trainer.TrainStep(inputs, targets, 2))(t)
-		if now := must(ctx.BytesUsed())(t); now != used {
+		must.Get(trainer.TrainStep(inputs, targets, 2))(t)
+		if now := must.Get(ctx.BytesUsed())(t); now != used {
 			t.Fatalf("%d bytes are used, not %d", now, used)
 		}
 	}
@@ -269,7 +254,7 @@ func account(t testing.TB, field string) int {
 	}
 	for line := range strings.Lines(string(text)) {
 		if name, value, _ := strings.Cut(line, ":"); name == field {
-			return must(strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB")))(t)
+			return must.Get(strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB")))(t)
 		}
 	}
 	t.Fatalf("no %s", field)
@@ -277,8 +262,7 @@ func account(t testing.TB, field string) int {
 }
 
 func BenchmarkTrainStep(b *testing.B) {
-	config, err := model.Preset("small")
-	check(b, err)
+	config := must.Get(model.Preset("small"))(b)
 	config.VocabSize = 512
 	for _, captured := range []bool{true, false} {
 		name := map[bool]string{true: "captured", false: "call by call"}[captured]
@@ -288,11 +272,11 @@ func BenchmarkTrainStep(b *testing.B) {
 			trainer.NoCapture = !captured
 			inputs, targets := randomBatch(rand.New(rand.NewPCG(1, 1)), config, 4, 64)
 			for range 2 {
-				must(trainer.TrainStep(inputs, targets, 4))(b)
+				must.Get(trainer.TrainStep(inputs, targets, 4))(b)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				must(trainer.TrainStep(inputs, targets, 4))(b)
+				must.Get(trainer.TrainStep(inputs, targets, 4))(b)
 			}
 			b.ReportMetric(float64(len(inputs))*float64(b.N)/b.Elapsed().Seconds(), "tokens/s")
 		})

@@ -161,11 +161,11 @@ func timeSteps(trainer *train.Trainer, windows *train.Windows, steps int) (float
 			began = time.Now()
 		}
 		first := int64(step * config.BatchSize)
-		order, err := ctx.DataOrder(config.Seed, first, config.BatchSize, int64(windows.Count))
+		indices, err := ctx.DataOrder(config.Seed, first, config.BatchSize, int64(windows.Count))
 		if err != nil {
 			return 0, err
 		}
-		inputs, targets, err := windows.Take(order)
+		inputs, targets, err := windows.Batch(indices)
 		if err != nil {
 			return 0, err
 		}

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/nncuda/nncuda/go/cuda"
@@ -53,14 +51,19 @@ func (f *inferenceFlags) run(command *cobra.Command, std streams) error {
 	if err := f.device.check(command); err != nil {
 		return err
 	}
-	switch {
-	case f.preset != "" && !slices.Contains(model.Presets(), f.preset):
-		return usagef("invalid value for '--preset': '%s' is not one of %s", f.preset, strings.Join(model.Presets(), ", "))
-	case model.Precision(f.precision).Validate() != nil:
-		known := strings.Join(model.Precisions(), ", ")
-		return usagef("invalid value for '--precision': '%s' is not one of %s", f.precision, known)
-	case f.prompt < 1 || f.tokens < 1:
+	if err := checkPreset(f.preset); err != nil {
+		return err
+	}
+	if err := checkPrecision(f.precision); err != nil {
+		return err
+	}
+	if f.prompt < 1 || f.tokens < 1 {
 		return usagef("--prompt and --tokens must be at least 1")
+	}
+	if f.config != "" {
+		if err := requirePath("--config", f.config, filePath); err != nil {
+			return err
+		}
 	}
 	config, err := f.model()
 	if err != nil {
@@ -79,15 +82,9 @@ func (f *inferenceFlags) run(command *cobra.Command, std streams) error {
 
 // model is the configuration that is asked for, with the vocabulary of its preset.
 func (f *inferenceFlags) model() (model.Config, error) {
-	var file *configFile
-	if f.config != "" {
-		if err := requirePath("--config", f.config, filePath); err != nil {
-			return model.Config{}, err
-		}
-		var err error
-		if file, err = readConfigFile(f.config); err != nil {
-			return model.Config{}, err
-		}
+	file, err := readConfigFile(f.config)
+	if err != nil {
+		return model.Config{}, err
 	}
 	config, _, err := buildConfigs(file, f.preset, nil, presetVocabulary(file, f.preset))
 	return config, err

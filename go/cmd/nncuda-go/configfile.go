@@ -2,12 +2,21 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/nncuda/nncuda/go/formats"
 	"github.com/nncuda/nncuda/go/internal/options"
 )
+
+// relative is a path that the file has, which is relative to it.
+func (f *configFile) relative(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(f.path), path)
+}
 
 // wrong is the error of an entry of a table of the file, or of the table itself.
 func (f *configFile) wrong(problem, table, name string) error {

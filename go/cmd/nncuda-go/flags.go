@@ -156,7 +156,11 @@ func (f *configFile) table(name string) *formats.Object {
 	return f.tables[name]
 }
 
+// readConfigFile reads a file; nil where no path is given.
 func readConfigFile(path string) (*configFile, error) {
+	if path == "" {
+		return nil, nil
+	}
 	data, err := formats.ReadRegular(path, formats.TOMLBytes)
 	if err != nil {
 		return nil, err
@@ -330,6 +334,15 @@ func checkPreset(name string) error {
 	return nil
 }
 
+// checkPrecision refuses what no model computes in.
+func checkPrecision(name string) error {
+	if model.Precision(name).Validate() != nil {
+		known := strings.Join(model.Precisions(), ", ")
+		return usagef("invalid value for '--precision': '%s' is not one of %s", name, known)
+	}
+	return nil
+}
+
 // deviceFlags are --device and --threads.
 type deviceFlags struct {
 	device  string
@@ -361,12 +374,29 @@ func (d *deviceFlags) open() (*cuda.Context, error) {
 	return cuda.New(d.device, options...)
 }
 
+// deviceText is the device of a context as --device names it.
+func deviceText(ctx *cuda.Context) string {
+	kind, index := ctx.Device()
+	if kind == cuda.CPU {
+		return "cpu"
+	}
+	return fmt.Sprintf("cuda:%d", index)
+}
+
 // Kinds of paths that arguments name.
 const (
 	anyPath = iota
 	filePath
 	folderPath
 )
+
+// requireGiven is requirePath for the value of a flag, if it was given.
+func requireGiven(flags *pflag.FlagSet, name, value string, kind int) error {
+	if !flags.Changed(name) {
+		return nil
+	}
+	return requirePath("--"+name, value, kind)
+}
 
 // requirePath refuses a path that does not exist, or is of another kind.
 func requirePath(argument, path string, kind int) error {

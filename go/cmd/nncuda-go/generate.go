@@ -104,9 +104,9 @@ func (f *generateFlags) check(command *cobra.Command, folder string) error {
 		return usagef("invalid value for '--top-k': %d is not at least 1", f.topK)
 	case given("top-p") && !(f.topP > 0 && f.topP <= 1):
 		return usagef("invalid value for '--top-p': %v is not above 0 and at most 1", f.topP)
-	case model.Precision(f.precision).Validate() != nil:
-		known := strings.Join(model.Precisions(), ", ")
-		return usagef("invalid value for '--precision': '%s' is not one of %s", f.precision, known)
+	}
+	if err := checkPrecision(f.precision); err != nil {
+		return err
 	}
 	if err := refuseGGUF(folder, "generate"); err != nil {
 		return err
@@ -173,6 +173,16 @@ func parseIDs(text string) ([]int32, error) {
 	return ids, nil
 }
 
+// checkIDs refuses ids that a vocabulary has not.
+func checkIDs(ids []int32, vocab int) error {
+	for at, id := range ids {
+		if int(id) >= vocab {
+			return fmt.Errorf("PROMPT[%d] is %d; it must be 0 to %d", at, id, vocab-1)
+		}
+	}
+	return nil
+}
+
 // generation is what to write: the continuation of ids, or of a text.
 type generation struct {
 	checkpoint *train.Checkpoint
@@ -234,11 +244,9 @@ func (g *generation) limit(room func() int) int {
 // idPieces gives the ids that follow, with spaces between.
 func (g *generation) idPieces(ctx context.Context, made *model.MoETransformer) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		for at, id := range g.ids {
-			if int(id) >= made.Config.VocabSize {
-				yield("", fmt.Errorf("PROMPT[%d] is %d; it must be 0 to %d", at, id, made.Config.VocabSize-1))
-				return
-			}
+		if err := checkIDs(g.ids, made.Config.VocabSize); err != nil {
+			yield("", err)
+			return
 		}
 		limit := g.limit(func() int { return infer.Room(made, len(g.ids)) })
 		space := ""

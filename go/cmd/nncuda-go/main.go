@@ -1,7 +1,7 @@
 // Command nncuda-go trains and runs mixture-of-experts language models, on the CPU or on a GPU: the same commands,
 // files and bits as those of the Python package.
 //
-// Exit codes: 0 success; 1 training diverged; 2 wrong use of the command; 3 a file or its content is wrong; 4 the
+// Exit codes: 0 success; 1 training diverged, or a shadow run found a difference; 2 wrong use of the command; 3 a file or its content is wrong; 4 the
 // library, the device or its memory fails; 130 interrupted. Training that is interrupted or terminated saves and ends
 // with 0; a second signal ends it at once, with 128 and the signal's number.
 package main
@@ -25,6 +25,7 @@ import (
 
 const (
 	exitDiverged    = 1
+	exitBeyond      = 1
 	exitUsage       = 2
 	exitWrongFile   = 3
 	exitNoDevice    = 4
@@ -100,7 +101,8 @@ func newRoot(std streams) *cobra.Command {
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(newElsewhere()...)
-	root.AddCommand(newTrain(std), newPlan(std), newGenerate(std), newInspect(std), newReport(std), newBench(std))
+	root.AddCommand(newTrain(std), newPlan(std), newGenerate(std), newInspect(std), newReport(std), newShadow(std),
+		newBench(std))
 	return root
 }
 
@@ -116,6 +118,7 @@ func exitCode(err error) int {
 	var device *cuda.Error
 	var library *cuda.LibraryError
 	var tooLarge *train.DoesNotFitError
+	var beyond *beyondError
 	switch {
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
@@ -123,6 +126,8 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, train.ErrDiverged):
 		return exitDiverged
+	case errors.As(err, &beyond):
+		return exitBeyond
 	case errors.As(err, &library), errors.As(err, &tooLarge):
 		return exitNoDevice
 	case errors.As(err, &device):

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -104,15 +103,11 @@ func (f *planFlags) check(command *cobra.Command) error {
 	if err := checkPreset(f.preset); err != nil {
 		return err
 	}
-	if command.Flags().Changed("config") {
-		if err := requirePath("--config", f.config, filePath); err != nil {
-			return err
-		}
+	if err := requireGiven(command.Flags(), "config", f.config, filePath); err != nil {
+		return err
 	}
-	if command.Flags().Changed("data") {
-		if err := requirePath("--data", f.data, anyPath); err != nil {
-			return err
-		}
+	if err := requireGiven(command.Flags(), "data", f.data, anyPath); err != nil {
+		return err
 	}
 	if command.Flags().Changed("prompt") {
 		if f.prompt < 1 {
@@ -208,11 +203,9 @@ func deviceOf(name string) *plan.Device {
 
 // configs gives the options, and with --inference the tokens of a sequence.
 func (f *planFlags) configs() (modelConfig model.Config, trainConfig train.Config, capacity int, err error) {
-	var file *configFile
-	if f.config != "" {
-		if file, err = readConfigFile(f.config); err != nil {
-			return modelConfig, trainConfig, 0, err
-		}
+	file, err := readConfigFile(f.config)
+	if err != nil {
+		return modelConfig, trainConfig, 0, err
 	}
 	given := *f.options
 	at := func(option string) *optionValue {
@@ -243,10 +236,7 @@ func (f *planFlags) configs() (modelConfig model.Config, trainConfig train.Confi
 func (f *planFlags) vocabulary(file *configFile) (int, error) {
 	data := f.data
 	if named, text := file.table("data").Get("data").(string); data == "" && text {
-		data = named
-		if !filepath.IsAbs(data) {
-			data = filepath.Join(filepath.Dir(file.path), data)
-		}
+		data = file.relative(named)
 	}
 	if data != "" {
 		return vocabularyOf(data)
@@ -326,11 +316,7 @@ func requireFitIn(free int, ctx *cuda.Context, config model.Config, options trai
 	if err != nil {
 		return err
 	}
-	device := "cpu"
-	if kind, index := ctx.Device(); kind != cuda.CPU {
-		device = fmt.Sprintf("cuda:%d", index)
-	}
-	problem := fmt.Sprintf("this run needs %s; %s has %s free.", needs, device, bytesText(free))
+	problem := fmt.Sprintf("this run needs %s; %s has %s free.", needs, deviceText(ctx), bytesText(free))
 	if len(ways) > 0 {
 		texts := make([]string, len(ways))
 		for at, way := range ways {

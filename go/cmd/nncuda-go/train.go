@@ -81,13 +81,11 @@ func (f *trainFlags) check(command *cobra.Command, folder string) error {
 		name, value string
 		kind        int
 	}{
-		{"--config", f.config, filePath}, {"--data", f.data, anyPath},
-		{"--held-out", f.heldOut, anyPath}, {"--tokenizer", f.tokenizer, filePath},
+		{"config", f.config, filePath}, {"data", f.data, anyPath},
+		{"held-out", f.heldOut, anyPath}, {"tokenizer", f.tokenizer, filePath},
 	} {
-		if command.Flags().Changed(path.name[2:]) {
-			if err := requirePath(path.name, path.value, path.kind); err != nil {
-				return err
-			}
+		if err := requireGiven(command.Flags(), path.name, path.value, path.kind); err != nil {
+			return err
 		}
 	}
 	if info, err := os.Stat(folder); err == nil && !info.IsDir() {
@@ -145,7 +143,7 @@ func (f *trainFlags) run(command *cobra.Command, folder string, std streams) err
 	}
 	open := f.start
 	if f.resume || f.extend {
-		open = f.takeUp
+		open = f.reopen
 	}
 	run, err := open(ctx, folder)
 	if err != nil {
@@ -167,12 +165,9 @@ func (f *trainFlags) run(command *cobra.Command, folder string, std streams) err
 }
 
 func (f *trainFlags) start(ctx *cuda.Context, folder string) (*train.Run, error) {
-	var file *configFile
-	if f.config != "" {
-		var err error
-		if file, err = readConfigFile(f.config); err != nil {
-			return nil, err
-		}
+	file, err := readConfigFile(f.config)
+	if err != nil {
+		return nil, err
 	}
 	data, heldOut, tokens, err := f.paths(file)
 	if err != nil {
@@ -213,10 +208,7 @@ func (f *trainFlags) paths(file *configFile) (data, heldOut, tokens string, err 
 				return "", "", "", file.wrong(fmt.Sprintf(problem, formats.Shown(name)), "data", name)
 			}
 			if flag == "" {
-				if !filepath.IsAbs(path) {
-					path = filepath.Join(filepath.Dir(file.path), path)
-				}
-				chosen[name] = path
+				chosen[name] = file.relative(path)
 			}
 		}
 	}
@@ -234,7 +226,7 @@ func vocabularyOf(data string) (int, error) {
 	return shards[0].VocabSize, nil
 }
 
-func (f *trainFlags) takeUp(ctx *cuda.Context, folder string) (*train.Run, error) {
+func (f *trainFlags) reopen(ctx *cuda.Context, folder string) (*train.Run, error) {
 	sources, err := train.ReadSources(folder)
 	if err != nil {
 		return nil, err

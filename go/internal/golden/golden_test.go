@@ -11,30 +11,22 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 	"github.com/nncuda/nncuda/go/safetensors"
 )
 
 // fixtures is all of them; that there are none is a failure.
 func fixtures(t *testing.T) []Fixture {
 	t.Helper()
-	folder, err := Folder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := ReadFolder(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := must.Get(Folder())(t)
+	all := must.Get(ReadFolder(folder))(t)
 	return all
 }
 
 // instructionSets is those that this machine has, the plainest first.
 func instructionSets(t *testing.T) []cuda.ISA {
 	t.Helper()
-	ctx, err := cuda.New("cpu")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx := must.Get(cuda.New("cpu"))(t)
 	defer ctx.Close()
 	var sets []cuda.ISA
 	for _, isa := range []cuda.ISA{cuda.Baseline, cuda.AVX2, cuda.AVX512, cuda.AVX512BF16, cuda.AMX} {
@@ -72,19 +64,13 @@ func TestFixtures(t *testing.T) {
 }
 
 func runAll(t *testing.T, all []Fixture, device string, options ...cuda.Option) {
-	ctx, err := cuda.New(device, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx := must.Get(cuda.New(device, options...))(t)
 	defer ctx.Close()
 	largest, of := 0.0, ""
 	for i := range all {
 		fixture := &all[i]
 		t.Run(fixture.Kernel+"/"+fixture.Name, func(t *testing.T) {
-			outcomes, err := Run(ctx, fixture)
-			if err != nil {
-				t.Fatal(err)
-			}
+			outcomes := must.Get(Run(ctx, fixture))(t)
 			if len(outcomes) == 0 {
 				t.Fatal("the fixture expects nothing")
 			}
@@ -121,10 +107,7 @@ func TestEveryKernelHasFixtures(t *testing.T) {
 
 // The runner itself must find what is wrong: a wrong expectation, an input or guard that was written, a refused call.
 func TestRunnerFindsFaults(t *testing.T) {
-	ctx, err := cuda.New("cpu", cuda.WithThreads(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx := must.Get(cuda.New("cpu", cuda.WithThreads(1)))(t)
 	defer ctx.Close()
 	all := fixtures(t)
 	at := slices.IndexFunc(all, func(f Fixture) bool { return f.Kernel == "add" && strings.HasPrefix(f.Name, "f32") })
@@ -140,10 +123,7 @@ func TestRunnerFindsFaults(t *testing.T) {
 				fixture.Scalars[key] = value
 			}
 			change(&fixture)
-			outcomes, err := Run(ctx, &fixture)
-			if err != nil {
-				t.Fatal(err)
-			}
+			outcomes := must.Get(Run(ctx, &fixture))(t)
 			if len(outcomes) == 0 || !strings.Contains(outcomes[0].Problem, words) {
 				t.Errorf("%v does not say %q", outcomes, words)
 			}
