@@ -1,14 +1,13 @@
-//! Runs and checkpoints: stopped and resumed they come to the same bits.
+//! Runs and checkpoints, as far as the parity tests do not hold them for all languages.
 
 mod tiny;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use nn_core::format::{Table, Value, parse_json};
 use nn_core::model::Precision;
-use nn_core::train::{Checkpoint, Event, Sources, TrainConfig, TrainingRun, read_metrics, resolve_checkpoint};
+use nn_core::train::{Checkpoint, Sources, TrainConfig, TrainingRun, resolve_checkpoint};
 use nn_core::{Error, Result};
 use nn_ffi::Context;
 use proptest::prelude::*;
@@ -37,56 +36,6 @@ impl Workshop {
         let (data, held_out) = (self.path("data.tokens"), self.path("held-out.tokens"));
         TrainingRun::start(&self.path(name), ctx, tiny::model(), options, &data, Some(&held_out), None)
     }
-
-    fn resume(&self, ctx: &Context, name: &str) -> Result<TrainingRun> {
-        let (data, held_out) = (self.path("data.tokens"), self.path("held-out.tokens"));
-        TrainingRun::resume(&self.path(name), ctx, &Sources::new(data, Some(held_out)), &Table::new())
-    }
-}
-
-/// The metrics of a run without what it measures of itself.
-fn metrics(run: &Path) -> Vec<Table> {
-    let mut records = read_metrics(&run.join("metrics.jsonl")).unwrap();
-    for record in &mut records {
-        record.remove("seconds");
-        record.remove("tokens_per_second");
-        record.remove("bytes_peak");
-    }
-    records
-}
-
-#[test]
-fn a_run_stopped_and_resumed_is_as_one_that_was_not() {
-    let (ctx, workshop) = (tiny::context(), Workshop::new());
-    let mut unbroken = workshop.start(&ctx, "unbroken").unwrap();
-    unbroken.run(|_| Ok(())).unwrap();
-    let mut first = workshop.start(&ctx, "broken").unwrap();
-    let stop = first.stop_flag();
-    let stopped = first.run(|event| {
-        if let Event::Step(progress) = event {
-            stop.store(progress.step == 5, Ordering::Relaxed);
-        }
-        Ok(())
-    });
-    assert_eq!(stopped.unwrap().unwrap().step, 5);
-    // As if it had been killed behind step 6, in the middle of a line.
-    let log = workshop.path("broken/metrics.jsonl");
-    fs::write(&log, fs::read_to_string(&log).unwrap() + "{\"step\": 6, \"loss\": 1.0}\n{\"st").unwrap();
-    fs::create_dir(workshop.path("broken/checkpoints/.partial-1-step-00000006")).unwrap();
-    let mut second = workshop.resume(&ctx, "broken").unwrap();
-    let last = second.run(|_| Ok(())).unwrap().unwrap();
-    assert_eq!(last.step, 12);
-    assert_eq!(tiny::state(second.trainer()), tiny::state(unbroken.trainer()));
-    assert_eq!(metrics(&workshop.path("broken")), metrics(&workshop.path("unbroken")));
-    let names = |run: &str| {
-        let names =
-            fs::read_dir(workshop.path(run).join("checkpoints")).unwrap().map(|entry| entry.unwrap().file_name());
-        let mut names: Vec<_> = names.collect();
-        names.sort();
-        names
-    };
-    assert_eq!(names("broken"), names("unbroken"));
-    assert!(second.run(|_| Ok(())).unwrap().is_none());
 }
 
 #[test]

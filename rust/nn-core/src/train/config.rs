@@ -279,14 +279,8 @@ mod tests {
             [("micro_batch_size", 2i32.into()), ("recompute_experts", false.into()), ("max_loss", 3.0.into())];
         let wanted = TrainConfig { steps: 9, micro_batch_size: Some(2), max_loss: Some(3.0), ..TrainConfig::default() };
         assert_eq!(begun.changed(&Table::from(changes)).unwrap(), wanted);
-        let refused = |name: &str, value: Value| begun.changed(&Table::from([(name, value)])).unwrap_err().to_string();
-        assert!(
-            refused("steps", 3i32.into()).starts_with("a run goes on with the steps it has; it takes others of micro_")
-        );
-        assert_eq!(
-            refused("log_every", 0i32.into()),
-            "log_every is 0; it must be a whole number, from 1 to 2147483647"
-        );
+        let refused = begun.changed(&Table::from([("steps", 3i32.into())])).unwrap_err().to_string();
+        assert!(refused.starts_with("a run goes on with the steps it has; it takes others of micro_"), "{refused}");
         assert_eq!((wanted.loss_limit(9), begun.loss_limit(1)), (3.0, 0.0));
     }
 
