@@ -435,16 +435,49 @@ NNCUDA_API int32_t nncuda_profile_end(nncuda_ctx *ctx);
 NNCUDA_API int32_t nncuda_profile_report(nncuda_ctx *ctx, int32_t form, char *text, int64_t capacity, int64_t *needed);
 
 /**
- * Starts tracing: every kernel call leaves a line with its arguments' names, dtypes and shapes.
+ * Starts tracing: every kernel call leaves a line with its arguments' names, dtypes and shapes. Of all traces holds:
+ * one at a time, and launched graphs are traced call by call.
  * @param values option : how many leading values of each output to print, with minimum, maximum and mean; 0 .. 64
  */
 NNCUDA_API int32_t nncuda_trace_begin(nncuda_ctx *ctx, int64_t values);
 
-/** Stops tracing; the lines stay until the next begin. */
+/**
+ * Starts a trace that looks for the first value that is not finite: in what a kernel reads and none has written since
+ * the begin, such as weights; then in what it writes, in elements that are others than before the call, so that rows
+ * which a kernel leaves alone do not count. Parameters that are both read and written count as written. After the
+ * first find nothing is looked at. Whole numbers and stored blocks are left out. The text is a JSON object: calls,
+ * and found, null or {call, label, kernel, argument, use (in or out), address (of the element), dtype, shape, index,
+ * value}. Not on a context that measures.
+ */
+NNCUDA_API int32_t nncuda_trace_begin_nonfinite(nncuda_ctx *ctx);
+
+/**
+ * Starts a shadow run: every kernel call runs a second time on `reference`, another context (instruction set,
+ * threads, device), on the same inputs and into memory of its own, and what both wrote is compared. An element may
+ * differ by 2 (r u + v) L, where r is the larger of 16 and the call's operations for each element of the output, u =
+ * 2^-24, v the unit roundoff of its dtype and L the output's largest magnitude. Whole numbers, and what a kernel only
+ * moves, must be equal. The text is a JSON object: calls, compared, moves (copies and fills of bytes, which do not
+ * run twice), over (how many calls went beyond their bound), first (of those, or null), largest (share of a bound, or
+ * null), kernels [{kernel, calls, compared, over, why (one was not compared, or null), largest}]. A difference is
+ * {call, label, kernel, argument, dtype, shape, index, value, reference, bound, share}; share is null where no bound
+ * would hold it. `reference` must not be `ctx` and neither may measure. It cannot be destroyed before the trace ends.
+ * @param reference handle : another context
+ */
+NNCUDA_API int32_t nncuda_trace_begin_shadow(nncuda_ctx *ctx, nncuda_ctx *reference);
+
+/**
+ * Says what the calls from here on belong to, such as model.layers.3.mlp. The running trace puts it before their
+ * lines, and in what it finds; without a trace nothing happens. It ends with the trace.
+ * @param label in? u8 [length] host : UTF-8, of which 127 bytes are kept; null for nothing
+ * @param length size : bytes at `label`
+ */
+NNCUDA_API int32_t nncuda_trace_label(nncuda_ctx *ctx, const char *label, int64_t length);
+
+/** Stops tracing; what was traced stays until the next begin. */
 NNCUDA_API int32_t nncuda_trace_end(nncuda_ctx *ctx);
 
 /**
- * The traced lines. Call with capacity 0 and a null `text` to learn the size.
+ * What was traced: lines, or the JSON object. Call with capacity 0 and a null `text` to learn the size.
  * @param text out? u8 [capacity] host : zero-terminated
  * @param capacity size : bytes at `text`
  * @param needed out i64 [1] host : bytes that the whole text takes, the zero included

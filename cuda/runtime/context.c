@@ -151,6 +151,11 @@ int32_t nncuda_ctx_destroy(nncuda_ctx *ctx) {
   if (status != NNCUDA_SUCCESS) {
     return status;
   }
+  if (ctx->shadowed != 0) {
+    return nn_ctx_leave(ctx, nn_fail(ctx, NNCUDA_ERROR_STATE,
+                                     "the context is the reference of a shadow run; call nncuda_trace_end on the "
+                                     "other context first"));
+  }
   if (ctx->profile.running) {
     nn_profile_stop(ctx);
   }
@@ -164,7 +169,7 @@ int32_t nncuda_ctx_destroy(nncuda_ctx *ctx) {
     }
   }
   nn_profile_release(&ctx->profile);
-  nn_text_release(&ctx->trace.text);
+  nn_trace_release(ctx);
   nn_pool_release(&ctx->pool);
   nn_pool_release(&ctx->host_pool);
   nn_arena_release(&ctx->arena);

@@ -40,6 +40,7 @@ struct nncuda_ctx {
   nncuda_graph *capture;   /* what is being captured, or null */
   nn_profile profile;
   nn_trace trace;
+  int32_t shadowed; /* shadow runs that have this context as their reference; atomic */
 };
 
 /* Enters the context for `function` (its exported name): INVALID_CONTEXT or BUSY when that is not possible, in which

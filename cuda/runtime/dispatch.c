@@ -74,22 +74,22 @@ int32_t nn_workspace_take(nncuda_ctx *ctx, size_t bytes) {
 }
 
 int32_t nn_run_kernel(nncuda_ctx *ctx, const nn_record *record) {
-  const int32_t status = nn_workspace_take(ctx, nn_workspace_bytes(ctx, record));
-  return status != NNCUDA_SUCCESS ? status : ctx->kernel[record->op](ctx, record->args);
+  const uint64_t float_control = float_control_enter();
+  int32_t status = nn_workspace_take(ctx, nn_workspace_bytes(ctx, record));
+  if (status == NNCUDA_SUCCESS) {
+    status = ctx->kernel[record->op](ctx, record->args);
+  }
+  float_control_leave(float_control);
+  return status;
 }
 
 int32_t nn_run(nncuda_ctx *ctx, const nn_record *record) {
   const int64_t begin = ctx->profile.running ? ctx->engine->stamp(ctx) : 0;
-  const uint64_t float_control = float_control_enter();
   const int32_t status = nn_run_kernel(ctx, record);
-  float_control_leave(float_control);
   if (ctx->profile.running) {
     nn_profile_add(ctx, record, begin, ctx->engine->stamp(ctx));
   }
   nn_ctx_update_peak(ctx);
-  if (ctx->trace.running) {
-    nn_trace_add(ctx, record, status);
-  }
   return status;
 }
 
@@ -97,5 +97,8 @@ int32_t nn_dispatch(nncuda_ctx *ctx, const nn_record *record) {
   if (ctx->kernel[record->op] == NULL) {
     return nn_fail(ctx, NNCUDA_ERROR_UNSUPPORTED, "this engine does not have the kernel");
   }
-  return ctx->capture != NULL ? nn_graph_append(ctx, record) : nn_run(ctx, record);
+  if (ctx->capture != NULL) {
+    return nn_graph_append(ctx, record);
+  }
+  return ctx->trace.running ? nn_trace_run(ctx, record) : nn_run(ctx, record);
 }

@@ -3,7 +3,7 @@
 #define NN_RUNTIME_DISPATCH_H
 
 #include "call.h"
-#include "text.h"
+#include "trace.h"
 
 typedef struct nn_record {
   nn_op op;
@@ -20,7 +20,7 @@ const char *nn_op_name(nn_op op);
 /* Records the call while a graph is captured, else runs it. */
 int32_t nn_dispatch(nncuda_ctx *ctx, const nn_record *record);
 
-/* Runs it: kernel, profile, trace. */
+/* Runs it: kernel and profile; nn_trace_run (trace.h) when it is to be traced. */
 int32_t nn_run(nncuda_ctx *ctx, const nn_record *record);
 
 /* The kernel alone, with its workspace: its bytes, and memory for so many. */
@@ -51,15 +51,5 @@ int64_t nn_clock(void); /* nanoseconds */
 void nn_profile_add(nncuda_ctx *ctx, const nn_record *record, int64_t begin, int64_t end);
 int32_t nn_profile_stop(nncuda_ctx *ctx);     /* the stamps of the calls become times */
 void nn_profile_release(nn_profile *profile); /* not while it runs */
-
-/* trace.c */
-typedef struct nn_trace {
-  int32_t running;
-  int64_t values;
-  int64_t calls;
-  nn_text text;
-} nn_trace;
-
-void nn_trace_add(nncuda_ctx *ctx, const nn_record *record, int32_t status);
 
 #endif

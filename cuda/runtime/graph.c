@@ -152,8 +152,7 @@ static int32_t launch(nncuda_ctx *ctx, nncuda_graph *graph) {
   if (graph->executable != NULL && !ctx->profile.running && !ctx->trace.running) {
     return ctx->engine->capture->launch(ctx, graph->executable);
   }
-  status = run_nodes(ctx, graph, nn_run);
-  return status;
+  return run_nodes(ctx, graph, ctx->trace.running ? nn_trace_run : nn_run);
 }
 
 static int32_t size(nncuda_ctx *ctx, nncuda_graph *graph, int64_t *nodes) {

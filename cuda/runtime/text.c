@@ -47,6 +47,15 @@ void nn_text_add(nn_text *text, const char *format, ...) {
   va_end(list);
 }
 
+void nn_text_quote(nn_text *text, const char *words) {
+  nn_text_add(text, "\"");
+  for (; *words != '\0'; words++) {
+    const unsigned char letter = (unsigned char)*words;
+    nn_text_add(text, letter < 0x20 ? "\\u%04x" : letter == '"' || letter == '\\' ? "\\%c" : "%c", letter);
+  }
+  nn_text_add(text, "\"");
+}
+
 void nn_text_release(nn_text *text) {
   free(text->data);
   *text = (nn_text){NULL, 0, 0, 0};

@@ -1,13 +1,16 @@
+#include "trace.h"
+
 #include "context.h"
 #include "dispatch.h"
 #include "numbers/half.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MAX_VALUES = 64 };
 
-static const char *dtype_name(int32_t dtype) {
+const char *nn_dtype_name(int32_t dtype) {
   switch (dtype) {
   case NNCUDA_F32:
     return "f32";
@@ -26,28 +29,80 @@ static const char *dtype_name(int32_t dtype) {
   }
 }
 
-/* Element i of a run of elements. */
-static double value_at(const unsigned char *run, int64_t i, int32_t dtype) {
+double nn_value_at(const unsigned char *row, int64_t i, int32_t dtype) {
   switch (dtype) {
   case NNCUDA_F32:
-    return (double)((const float *)(const void *)run)[i];
+    return (double)((const float *)(const void *)row)[i];
   case NNCUDA_F16:
-    return (double)nn_f16_to_f32(((const uint16_t *)(const void *)run)[i]);
+    return (double)nn_f16_to_f32(((const uint16_t *)(const void *)row)[i]);
   case NNCUDA_BF16:
-    return (double)nn_bf16_to_f32(((const uint16_t *)(const void *)run)[i]);
+    return (double)nn_bf16_to_f32(((const uint16_t *)(const void *)row)[i]);
   case NNCUDA_I32:
-    return (double)((const int32_t *)(const void *)run)[i];
+    return (double)((const int32_t *)(const void *)row)[i];
   case NNCUDA_I8:
-    return (double)((const int8_t *)run)[i];
+    return (double)((const int8_t *)row)[i];
   case NN_U8:
-    return (double)run[i];
+    return (double)row[i];
   default:
-    return (double)((const int64_t *)(const void *)run)[i];
+    return (double)((const int64_t *)(const void *)row)[i];
   }
 }
 
+unsigned char *nn_trace_copy(nncuda_ctx *ctx, const void *data, size_t bytes) {
+  unsigned char *copy = malloc(bytes);
+  if (copy == NULL) {
+    return NULL;
+  }
+  if (ctx->engine->read == NULL) {
+    memcpy(copy, data, bytes);
+  } else if (ctx->engine->read(ctx, copy, data, bytes) != NNCUDA_SUCCESS) {
+    free(copy);
+    return NULL;
+  }
+  return copy;
+}
+
+/* ---- an element in a call ---- */
+
+nn_spot nn_spot_at(const nncuda_ctx *ctx, const nn_record *record, const nn_tensor *tensor, int64_t element) {
+  nn_spot spot = {.call = ctx->trace.calls, .op = record->op, .tensor = *tensor, .element = element};
+  memcpy(spot.label, ctx->trace.label, sizeof spot.label);
+  return spot;
+}
+
+void nn_spot_write(const nn_spot *spot, const char *more, nn_text *text) {
+  const nn_tensor *tensor = &spot->tensor;
+  nn_text_add(text, "\"call\": %lld, \"label\": ", (long long)spot->call);
+  if (spot->label[0] == '\0') {
+    nn_text_add(text, "null");
+  } else {
+    nn_text_quote(text, spot->label);
+  }
+  nn_text_add(text, ", \"kernel\": \"%s\", \"argument\": \"%s\", %s\"dtype\": \"%s\", \"shape\": [",
+              nn_op_name(spot->op), tensor->name, more, nn_dtype_name(tensor->dtype));
+  int64_t index[NN_MAX_DIMS], rest = spot->element;
+  for (int32_t i = tensor->ndim; i-- > 0;) {
+    index[i] = rest % tensor->dims[i];
+    rest /= tensor->dims[i];
+  }
+  for (int32_t i = 0; i < tensor->ndim; i++) {
+    nn_text_add(text, "%s%lld", i == 0 ? "" : ", ", (long long)tensor->dims[i]);
+  }
+  for (int32_t i = 0; i < tensor->ndim; i++) {
+    nn_text_add(text, "%s%lld", i == 0 ? "], \"index\": [" : ", ", (long long)index[i]);
+  }
+  nn_text_add(text, "]");
+}
+
+/* ---- lines ---- */
+
+typedef struct lines {
+  int64_t values;
+  nn_text text;
+} lines;
+
 static void add_shape(nn_text *text, const nn_tensor *tensor) {
-  nn_text_add(text, "%s: %s", tensor->name, dtype_name(tensor->dtype));
+  nn_text_add(text, "%s: %s", tensor->name, nn_dtype_name(tensor->dtype));
   if (tensor->data == NULL) {
     nn_text_add(text, " null");
     return;
@@ -62,14 +117,14 @@ static void add_shape(nn_text *text, const nn_tensor *tensor) {
 }
 
 static void add_values(nn_text *text, const nn_tensor *tensor, const void *data, int64_t values) {
-  const int64_t columns = tensor->width / nn_dtype_size(tensor->dtype);
+  const int64_t columns = nn_tensor_columns(tensor);
   double least = INFINITY, most = -INFINITY, sum = 0;
   int64_t printed = 0, nans = 0, numbers = 0;
   nn_text_add(text, " %s = {", tensor->name);
   for (int64_t row = 0; row < tensor->rows; row++) {
-    const unsigned char *run = (const unsigned char *)data + row * tensor->stride;
+    const unsigned char *elements = (const unsigned char *)data + row * tensor->stride;
     for (int64_t i = 0; i < columns; i++) {
-      const double value = value_at(run, i, tensor->dtype);
+      const double value = nn_value_at(elements, i, tensor->dtype);
       if (printed < values) {
         nn_text_add(text, "%s%.9g", printed == 0 ? "" : ", ", value);
         printed++;
@@ -94,26 +149,27 @@ static void add_values(nn_text *text, const nn_tensor *tensor, const void *data,
 }
 
 /* The values where they lie, or a copy of them that the host may look at. */
-static void add_output(nncuda_ctx *ctx, const nn_tensor *tensor) {
+static void add_output(nncuda_ctx *ctx, lines *trace, const nn_tensor *tensor) {
   if (ctx->engine->read == NULL) {
-    add_values(&ctx->trace.text, tensor, tensor->data, ctx->trace.values);
+    add_values(&trace->text, tensor, tensor->data, trace->values);
     return;
   }
-  const size_t bytes = (size_t)((tensor->rows - 1) * tensor->stride + tensor->width);
-  void *copy = malloc(bytes);
-  if (copy != NULL && ctx->engine->read(ctx, copy, tensor->data, bytes) == NNCUDA_SUCCESS) {
-    add_values(&ctx->trace.text, tensor, copy, ctx->trace.values);
+  unsigned char *copy = nn_trace_copy(ctx, tensor->data, nn_tensor_span(tensor));
+  if (copy != NULL) {
+    add_values(&trace->text, tensor, copy, trace->values);
   } else {
-    nn_text_add(&ctx->trace.text, " %s = {not readable}", tensor->name);
+    nn_text_add(&trace->text, " %s = {not readable}", tensor->name);
   }
   free(copy);
 }
 
-void nn_trace_add(nncuda_ctx *ctx, const nn_record *record, int32_t status) {
-  nn_trace *trace = &ctx->trace;
+static int32_t lines_run(nncuda_ctx *ctx, void *state, const nn_record *record) {
+  lines *trace = state;
   nn_text *text = &trace->text;
+  const int32_t status = nn_run(ctx, record);
   const int64_t values = ctx->engine->measures ? 0 : trace->values;
-  nn_text_add(text, "%lld %s(", (long long)trace->calls++, nn_op_name(record->op));
+  nn_text_add(text, "%s%s%lld %s(", ctx->trace.label, ctx->trace.label[0] == '\0' ? "" : ": ",
+              (long long)ctx->trace.calls, nn_op_name(record->op));
   for (int32_t i = 0; i < record->tensors; i++) {
     nn_text_add(text, "%s", i == 0 ? "" : ", ");
     add_shape(text, &record->tensor[i]);
@@ -124,23 +180,106 @@ void nn_trace_add(nncuda_ctx *ctx, const nn_record *record, int32_t status) {
   }
   for (int32_t i = 0; i < record->tensors && values > 0 && status == NNCUDA_SUCCESS; i++) {
     const nn_tensor *tensor = &record->tensor[i];
-    if ((tensor->role & NN_ROLE_OUT) && tensor->data != NULL && tensor->rows > 0) {
-      add_output(ctx, tensor);
+    if ((tensor->role & NN_ROLE_OUT) && nn_tensor_present(tensor)) {
+      add_output(ctx, trace, tensor);
     }
   }
   nn_text_add(text, "\n");
+  return status;
 }
+
+static void lines_write(const void *state, int64_t calls, nn_text *text) {
+  const lines *trace = state;
+  (void)calls;
+  text->lost |= trace->text.lost;
+  if (trace->text.length > 0) {
+    nn_text_add(text, "%s", trace->text.data);
+  }
+}
+
+static void lines_release(void *state) {
+  nn_text_release(&((lines *)state)->text);
+  free(state);
+}
+
+static const nn_tracer lines_tracer = {.run = lines_run, .write = lines_write, .release = lines_release};
 
 static int32_t begin(nncuda_ctx *ctx, int64_t values) {
   if (values < 0 || values > MAX_VALUES) {
     return nn_fail(ctx, NNCUDA_ERROR_INVALID_VALUE, "values is %lld; it must be 0 to %d", (long long)values,
                    MAX_VALUES);
   }
+  lines *made = calloc(1, sizeof *made);
+  if (made == NULL) {
+    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_MEMORY, "no memory for a trace");
+  }
+  made->values = values;
+  return nn_trace_start(ctx, &lines_tracer, made);
+}
+
+/* ---- every kind ---- */
+
+int32_t nn_trace_run(nncuda_ctx *ctx, const nn_record *record) {
+  nn_trace *trace = &ctx->trace;
+  const int32_t status = trace->tracer->run(ctx, trace->state, record);
+  trace->calls++;
+  return status;
+}
+
+static void stop(nn_trace *trace) {
+  if (trace->running && trace->tracer->end != NULL) {
+    trace->tracer->end(trace->state);
+  }
+  trace->running = 0;
+}
+
+void nn_trace_release(nncuda_ctx *ctx) {
+  nn_trace *trace = &ctx->trace;
+  stop(trace);
+  if (trace->tracer != NULL) {
+    trace->tracer->release(trace->state);
+  }
+  nn_text_release(&trace->text);
+  *trace = (nn_trace){.tracer = NULL};
+}
+
+int32_t nn_trace_start(nncuda_ctx *ctx, const nn_tracer *tracer, void *state) {
   if (ctx->trace.running) {
+    if (tracer->end != NULL) {
+      tracer->end(state);
+    }
+    tracer->release(state);
     return nn_fail(ctx, NNCUDA_ERROR_STATE, "the trace is running already; call nncuda_trace_end first");
   }
-  nn_text_release(&ctx->trace.text);
-  ctx->trace = (nn_trace){.running = 1, .values = values};
+  nn_trace_release(ctx);
+  ctx->trace = (nn_trace){.running = 1, .tracer = tracer, .state = state};
+  return NNCUDA_SUCCESS;
+}
+
+int32_t nn_trace_check(nncuda_ctx *ctx, const nncuda_ctx *looked_at, const char *name) {
+  return looked_at->engine->measures
+             ? nn_fail(ctx, NNCUDA_ERROR_UNSUPPORTED, "%s is a context that measures, which has no values", name)
+             : NNCUDA_SUCCESS;
+}
+
+static int32_t label(nncuda_ctx *ctx, const char *words, int64_t length) {
+  if (length < 0) {
+    return nn_fail(ctx, NNCUDA_ERROR_INVALID_SIZE, "length is %lld; it must be at least 0", (long long)length);
+  }
+  if (!ctx->trace.running) {
+    return NNCUDA_SUCCESS;
+  }
+  size_t kept = words == NULL ? 0 : (size_t)length;
+  if (kept >= NN_LABEL_CAPACITY) {
+    kept = NN_LABEL_CAPACITY - 1;
+    while (kept > 0 && ((unsigned char)words[kept] & 0xc0u) == 0x80u) { /* no half of a letter */
+      kept--;
+    }
+  }
+  memset(ctx->trace.label, 0, sizeof ctx->trace.label);
+  if (kept > 0) {
+    memcpy(ctx->trace.label, words, kept);
+  }
   return NNCUDA_SUCCESS;
 }
 
@@ -148,16 +287,28 @@ static int32_t end(nncuda_ctx *ctx) {
   if (!ctx->trace.running) {
     return nn_fail(ctx, NNCUDA_ERROR_STATE, "the trace is not running; call nncuda_trace_begin first");
   }
-  ctx->trace.running = 0;
+  stop(&ctx->trace);
   return NNCUDA_SUCCESS;
 }
 
 static int32_t read(nncuda_ctx *ctx, char *text, int64_t capacity, int64_t *needed) {
   const int32_t status = nn_text_check(ctx, text, capacity, needed);
-  return status != NNCUDA_SUCCESS ? status : nn_text_deliver(ctx, &ctx->trace.text, text, capacity, needed);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  nn_trace *trace = &ctx->trace;
+  nn_text_release(&trace->text);
+  if (trace->tracer != NULL) {
+    trace->tracer->write(trace->state, trace->calls, &trace->text);
+  }
+  return nn_text_deliver(ctx, &trace->text, text, capacity, needed);
 }
 
 int32_t nncuda_trace_begin(nncuda_ctx *ctx, int64_t values) { NN_INSIDE(ctx, begin(ctx, values)); }
+
+int32_t nncuda_trace_label(nncuda_ctx *ctx, const char *words, int64_t length) {
+  NN_INSIDE(ctx, label(ctx, words, length));
+}
 
 int32_t nncuda_trace_end(nncuda_ctx *ctx) { NN_INSIDE(ctx, end(ctx)); }
 

@@ -131,6 +131,15 @@ static inline int32_t call_nncuda_profile_report(nncuda_ctx *ctx, int32_t form, 
 static inline int32_t call_nncuda_trace_begin(nncuda_ctx *ctx, int64_t values) {
   return nn_api.nncuda_trace_begin(ctx, values);
 }
+static inline int32_t call_nncuda_trace_begin_nonfinite(nncuda_ctx *ctx) {
+  return nn_api.nncuda_trace_begin_nonfinite(ctx);
+}
+static inline int32_t call_nncuda_trace_begin_shadow(nncuda_ctx *ctx, nncuda_ctx *reference) {
+  return nn_api.nncuda_trace_begin_shadow(ctx, reference);
+}
+static inline int32_t call_nncuda_trace_label(nncuda_ctx *ctx, const char *label, int64_t length) {
+  return nn_api.nncuda_trace_label(ctx, label, length);
+}
 static inline int32_t call_nncuda_trace_end(nncuda_ctx *ctx) {
   return nn_api.nncuda_trace_end(ctx);
 }

@@ -42,6 +42,9 @@
   X(nncuda_profile_end) \
   X(nncuda_profile_report) \
   X(nncuda_trace_begin) \
+  X(nncuda_trace_begin_nonfinite) \
+  X(nncuda_trace_begin_shadow) \
+  X(nncuda_trace_label) \
   X(nncuda_trace_end) \
   X(nncuda_trace_read) \
   X(nncuda_data_order) \

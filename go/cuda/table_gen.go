@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "965134c07b90b6741afd314bec9a4c98ac997654ca84cb08166e9e4edfa2a7ff"
+const HeaderSHA256 = "cb7bf099097f74db739a79e424729a7305594e474827a830f4f156d5a6ae3097"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

@@ -279,12 +279,30 @@ pub type nncuda_profile_report =
 /// C: `int32_t nncuda_trace_begin(nncuda_ctx *ctx, int64_t values);`
 pub type nncuda_trace_begin = unsafe extern "C" fn(ctx: *mut nncuda_ctx, values: i64) -> i32;
 
-/// Stops tracing; the lines stay until the next begin.
+/// Starts a trace that looks for the first value that is not finite: in what a kernel reads and none has written
+/// since the begin, such as weights; then in what it writes, in elements that are others than before the call, so
+/// that rows which a kernel leaves alone do not count.
+///
+/// C: `int32_t nncuda_trace_begin_nonfinite(nncuda_ctx *ctx);`
+pub type nncuda_trace_begin_nonfinite = unsafe extern "C" fn(ctx: *mut nncuda_ctx) -> i32;
+
+/// Starts a shadow run: every kernel call runs a second time on `reference`, another context (instruction set,
+/// threads, device), on the same inputs and into memory of its own, and what both wrote is compared.
+///
+/// C: `int32_t nncuda_trace_begin_shadow(nncuda_ctx *ctx, nncuda_ctx *reference);`
+pub type nncuda_trace_begin_shadow = unsafe extern "C" fn(ctx: *mut nncuda_ctx, reference: *mut nncuda_ctx) -> i32;
+
+/// Says what the calls from here on belong to, such as model.layers.3.mlp.
+///
+/// C: `int32_t nncuda_trace_label(nncuda_ctx *ctx, const char *label, int64_t length);`
+pub type nncuda_trace_label = unsafe extern "C" fn(ctx: *mut nncuda_ctx, label: *const c_char, length: i64) -> i32;
+
+/// Stops tracing; what was traced stays until the next begin.
 ///
 /// C: `int32_t nncuda_trace_end(nncuda_ctx *ctx);`
 pub type nncuda_trace_end = unsafe extern "C" fn(ctx: *mut nncuda_ctx) -> i32;
 
-/// The traced lines.
+/// What was traced: lines, or the JSON object.
 ///
 /// C: `int32_t nncuda_trace_read(nncuda_ctx *ctx, char *text, int64_t capacity, int64_t *needed);`
 pub type nncuda_trace_read =

@@ -11,4 +11,4 @@ pub use functions::{nncuda_ctx, nncuda_event, nncuda_graph, nncuda_stream};
 pub use table::{Address, Functions};
 
 /// SHA-256 of the bindings.h that these files were made from, in hexadecimal digits.
-pub const HEADER_SHA256: &str = "965134c07b90b6741afd314bec9a4c98ac997654ca84cb08166e9e4edfa2a7ff";
+pub const HEADER_SHA256: &str = "cb7bf099097f74db739a79e424729a7305594e474827a830f4f156d5a6ae3097";

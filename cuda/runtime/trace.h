@@ -1,0 +1,76 @@
+/*
+ * What a trace makes of the calls that it sees. Three of them: lines (trace.c), the search for the first value that is
+ * not finite (nonfinite.c) and the shadow run (shadow.c). Here stands what they share.
+ */
+#ifndef NN_RUNTIME_TRACE_H
+#define NN_RUNTIME_TRACE_H
+
+#include "call.h"
+#include "text.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct nn_record;
+
+enum { NN_LABEL_CAPACITY = 128 };
+
+/* A kind of trace. `state` is what its begin made. */
+typedef struct nn_tracer {
+  /* Runs the call (nn_run) and looks at it. */
+  int32_t (*run)(nncuda_ctx *ctx, void *state, const struct nn_record *record);
+  void (*write)(const void *state, int64_t calls, nn_text *text);
+  void (*end)(void *state); /* the trace sees no more calls; null for nothing */
+  void (*release)(void *state);
+} nn_tracer;
+
+typedef struct nn_trace {
+  int32_t running;
+  int64_t calls; /* so far; those that fail count */
+  char label[NN_LABEL_CAPACITY];
+  nn_text text;
+  const nn_tracer *tracer; /* null when nothing was traced yet */
+  void *state;
+} nn_trace;
+
+/* Runs the call and shows it to the running trace. */
+int32_t nn_trace_run(nncuda_ctx *ctx, const struct nn_record *record);
+void nn_trace_release(nncuda_ctx *ctx);
+
+/* Makes `tracer` the running trace, and `state` its own. Fails, and releases the state, when one is running. */
+int32_t nn_trace_start(nncuda_ctx *ctx, const nn_tracer *tracer, void *state);
+/* Fails with a sentence when the context only measures, and has no values to look at. */
+int32_t nn_trace_check(nncuda_ctx *ctx, const nncuda_ctx *looked_at, const char *name);
+
+/* An element in a call. */
+typedef struct nn_spot {
+  int64_t call;
+  char label[NN_LABEL_CAPACITY];
+  nn_op op;
+  nn_tensor tensor;
+  int64_t element; /* its number, gaps between rows not counted */
+} nn_spot;
+
+nn_spot nn_spot_at(const nncuda_ctx *ctx, const struct nn_record *record, const nn_tensor *tensor, int64_t element);
+/* Its members of a JSON object, from "call" to "index"; `more` are put behind the argument's name. */
+void nn_spot_write(const nn_spot *spot, const char *more, nn_text *text);
+
+const char *nn_dtype_name(int32_t dtype);
+static inline int32_t nn_dtype_is_float(int32_t dtype) { return dtype >= 0 && dtype < 32 && (NN_FLOATS >> dtype & 1u); }
+/* Element i of a row of elements. */
+double nn_value_at(const unsigned char *row, int64_t i, int32_t dtype);
+
+/* Whether there is something of the tensor in memory; how many bytes it spans, gaps between rows included; elements in
+ * one of its rows. */
+static inline int32_t nn_tensor_present(const nn_tensor *tensor) { return tensor->data != NULL && tensor->rows != 0; }
+static inline size_t nn_tensor_span(const nn_tensor *tensor) {
+  return (size_t)((tensor->rows - 1) * tensor->stride + tensor->width);
+}
+static inline int64_t nn_tensor_columns(const nn_tensor *tensor) {
+  return tensor->width / nn_dtype_size(tensor->dtype);
+}
+
+/* A copy of memory of the context, for the host; free it. Null when there is no memory, or the device refused. */
+unsigned char *nn_trace_copy(nncuda_ctx *ctx, const void *data, size_t bytes);
+
+#endif

@@ -1,0 +1,146 @@
+"""The trace that looks for the first value that is not finite."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from raw import C, Context
+
+NAN = math.nan
+
+
+def at(array: np.ndarray) -> int:
+    return int(array.ctypes.data)
+
+
+def product(context: Context, x: np.ndarray, weight: np.ndarray, y: np.ndarray) -> None:
+    """y = x weight^T"""
+    (m, k), n = x.shape, len(weight)
+    context.ok("cuda_gemm", at(x), at(weight), at(y), m, n, k, 0, 1, C.F32, C.F32)
+
+
+def read(context: Context) -> dict:
+    return json.loads(context.text("nncuda_trace_read"))
+
+
+def label(context: Context, words: str) -> None:
+    text = words.encode()
+    context.ok("nncuda_trace_label", text, len(text))
+
+
+def arrays() -> tuple[np.ndarray, ...]:
+    return np.ones((2, 4), np.float32), np.ones((3, 4), np.float32), np.full((2, 3), NAN, np.float32)
+
+
+def test_nothing_is_found(context):
+    x, weight, y = arrays()  # what is overwritten may have been anything
+    context.ok("nncuda_trace_begin_nonfinite")
+    product(context, x, weight, y)
+    context.ok("nncuda_trace_end")
+    assert read(context) == {"calls": 1, "found": None}
+
+
+@pytest.mark.parametrize("value", [NAN, math.inf, -math.inf])
+def test_in_a_weight(context, value):
+    x, weight, y = arrays()
+    weight[1, 2] = value
+    context.ok("nncuda_trace_begin_nonfinite")
+    context.ok("cuda_scale", at(x), at(x), x.size, 2.0, C.F32)
+    label(context, "model.layers.3.mlp")
+    product(context, x, weight, y)
+    product(context, x, weight, y)
+    context.ok("nncuda_trace_end")
+    found = read(context)["found"]
+    assert found.pop("address") == at(weight) + 4 * (4 + 2)
+    assert found == {
+        "call": 1, "label": "model.layers.3.mlp", "kernel": "cuda_gemm", "argument": "b", "use": "in", "dtype": "f32",
+        "shape": [3, 4], "index": [1, 2], "value": str(value),
+    }  # fmt: skip
+
+
+def test_in_an_output(context):
+    x, weight, y = arrays()
+    x[1], weight[2] = 1e30, 1e30
+    context.ok("nncuda_trace_begin_nonfinite")
+    product(context, x, weight, y)
+    context.ok("cuda_scale", at(y), at(y), y.size, 2.0, C.F32)
+    context.ok("nncuda_trace_end")
+    found = read(context)["found"]
+    assert (found["call"], found["label"], found["argument"], found["use"]) == (0, None, "c", "out")
+    assert (found["index"], found["value"], found["address"]) == ([1, 2], "inf", at(y) + 4 * 5)
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("F16", 0x7C00), ("BF16", 0xFF80)])
+def test_16_bits_in_rows_apart(context, dtype, bits):
+    """What lies between the rows does not count."""
+    x, y = np.zeros((2, 4), np.uint16), np.zeros((2, 3), np.uint16)
+    x[:, 3], x[1, 1] = 0x7FFF, bits
+    context.ok("nncuda_trace_begin_nonfinite")
+    context.ok("cuda_swiglu", at(x), at(x), at(y), 2, 3, 4, getattr(C, dtype))
+    context.ok("nncuda_trace_end")
+    found = read(context)["found"]
+    assert (found["argument"], found["index"], found["address"]) == ("gate", [1, 1], at(x) + 2 * 5)
+    assert found["value"] == {"F16": "inf", "BF16": "-inf"}[dtype]
+
+
+def test_rows_that_are_left_alone(context):
+    """No group has the last row of a product; what stands there is nobody's, also for those who read on."""
+    x, weight, y = np.ones((2, 4), np.float32), np.ones((1, 4, 4), np.float32), np.full((2, 4), NAN, np.float32)
+    offsets, out = np.array([0, 1], np.int32), np.zeros((2, 4), np.float32)
+    context.ok("nncuda_trace_begin_nonfinite")
+    for given, result in ((x, y), (y, out)):
+        arguments = at(given), at(weight), at(offsets), at(result), 1, 2, 4, 4, 0.0, 1, C.F32, C.F32
+        context.ok("cuda_grouped_gemm", *arguments)
+    context.ok("nncuda_trace_end")
+    assert np.isnan(y[1]).all() and read(context) == {"calls": 2, "found": None}
+
+
+def test_moves_of_bytes_have_no_numbers(context):
+    x, y = np.full(4, NAN, np.float32), np.zeros(4, np.float32)
+    context.ok("nncuda_trace_begin_nonfinite")
+    context.ok("nncuda_memcpy", at(y), at(x), 16, C.DEVICE_TO_DEVICE)
+    context.ok("nncuda_memset", at(y), 0xFF, 16)
+    assert read(context)["found"] is None
+    context.ok("cuda_scale", at(y), at(y), 4, 1.0, C.F32)
+    assert read(context)["found"]["argument"] == "x"
+    context.ok("nncuda_trace_end")
+
+
+def test_a_graph_is_searched_call_by_call(context):
+    x, weight, y = arrays()
+    with context.captured() as graph:
+        product(context, x, weight, y)
+        context.ok("cuda_scale", at(y), at(y), y.size, 1e38, C.F32)
+    context.ok("nncuda_trace_begin_nonfinite")
+    context.ok("nncuda_graph_launch", graph)
+    context.ok("nncuda_trace_end")
+    found = read(context)["found"]
+    assert found is not None and (found["call"], found["kernel"], found["use"]) == (1, "cuda_scale", "out")
+
+
+def test_labels(context):
+    x = np.zeros(2, np.float32)
+    label(context, "before any trace")
+    context.ok("nncuda_trace_begin", 0)
+    context.ok("cuda_fill", at(x), 2, 0.0, C.F32)
+    for words in ("a", 'quote " and \\ and \n', "ä" * 100):
+        label(context, words)
+        context.ok("cuda_fill", at(x), 2, 0.0, C.F32)
+    context.ok("nncuda_trace_label", None, 0)
+    context.ok("cuda_fill", at(x), 2, 0.0, C.F32)
+    context.fails(C.ERROR_INVALID_SIZE, "length", "nncuda_trace_label", b"a", -1)
+    context.ok("nncuda_trace_end")
+    call = "cuda_fill(y: f32 [2])\n"
+    assert context.text("nncuda_trace_read") == (
+        f'0 {call}a: 1 {call}quote " and \\ and \n: 2 {call}{"ä" * 63}: 3 {call}4 {call}'
+    )
+    context.ok("nncuda_trace_begin_nonfinite")
+    label(context, 'quote " and \\ and \n')
+    x[0] = NAN
+    context.ok("cuda_scale", at(x), at(x), 2, 1.0, C.F32)
+    assert read(context)["found"]["label"] == 'quote " and \\ and \n'
+    context.fails(C.ERROR_STATE, "nncuda_trace_end", "nncuda_trace_begin_nonfinite")
+    context.ok("nncuda_trace_end")
