@@ -114,11 +114,7 @@ impl Context {
     /// # Errors
     ///
     /// That of `work`, or [`Error::Call`] when a trace runs already.
-    pub fn trace<R, E: From<Error>>(
-        &self,
-        values: i64,
-        work: impl FnOnce() -> Result<R, E>,
-    ) -> Result<(R, String), E> {
+    pub fn trace<R, E: From<Error>>(&self, values: i64, work: impl FnOnce() -> Result<R, E>) -> Result<(R, String), E> {
         self.traced(
             |turn| {
                 // SAFETY: the context lives.
@@ -185,9 +181,8 @@ impl Context {
         }
         let (turn, name) = (self.turn(), name());
         // SAFETY: the context lives; `name` has that many bytes, which are copied.
-        let code = unsafe {
-            (turn.functions().nncuda_trace_label)(turn.handle(), name.as_ptr().cast(), name.len() as i64)
-        };
+        let code =
+            unsafe { (turn.functions().nncuda_trace_label)(turn.handle(), name.as_ptr().cast(), name.len() as i64) };
         turn.check("nncuda_trace_label", code)
     }
 
