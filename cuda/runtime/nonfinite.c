@@ -1,6 +1,8 @@
 /* The trace that looks for the first value that is not finite. */
+#include "abi/gemm.h"
 #include "context.h"
 #include "dispatch.h"
+#include "memory.h"
 #include "ranges.h"
 
 #include <math.h>
@@ -18,15 +20,84 @@ typedef struct search {
   nn_ranges written, checked; /* by calls since the begin; inputs that were looked at */
 } search;
 
-/* Number of the first element that is not finite, or -1. Those with the bytes that `before` has do not count. */
-static int64_t first_bad(const nn_tensor *tensor, const unsigned char *data, const unsigned char *before) {
+/* An output before its call. One that the call does not read is filled with bytes of 0xFF meanwhile, a NaN that no
+ * kernel makes: so what stood there before, which may be the same fault of an earlier run, is told from what was
+ * written. Elements that still have these bytes afterwards were left alone, and get back what they had. */
+typedef struct output {
+  unsigned char *before; /* a copy for the host, or null for no output to look at */
+  int32_t filled;
+} output;
+
+static const unsigned char untouched[4] = {0xff, 0xff, 0xff, 0xff};
+
+/* Whether the call knows what was in a tensor that it writes. */
+static int32_t reads(const nn_record *record, const nn_tensor *tensor) {
+  const int32_t product = record->op == NN_OP_gemm_beta || record->op == NN_OP_batched_gemm ||
+                          record->op == NN_OP_grouped_gemm || record->op == NN_OP_grouped_gemm_wgrad;
+  if (product && ((const nn_gemm_args *)record->args)->beta == 0) {
+    return 0; /* their C is read and written, but not read then */
+  }
+  for (int32_t i = 0; i < record->tensors; i++) {
+    if (record->tensor[i].data == tensor->data && (record->tensor[i].role & NN_ROLE_IN)) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+static int32_t put(nncuda_ctx *ctx, const nn_tensor *tensor, const unsigned char *content) {
+  const nn_memcpy_args copy = {(void *)(uintptr_t)tensor->data, content, (int64_t)nn_tensor_span(tensor),
+                               NNCUDA_HOST_TO_DEVICE, 1};
+  return ctx->kernel[NN_OP_memcpy](ctx, &copy) == NNCUDA_SUCCESS;
+}
+
+/* Makes an output ready to be looked at after the call. Whether there was memory for that. */
+static int32_t prepare(nncuda_ctx *ctx, const nn_record *record, const nn_tensor *tensor, output *o) {
+  const size_t bytes = nn_tensor_span(tensor);
+  o->before = nn_trace_copy(ctx, tensor->data, bytes);
+  if (o->before == NULL || reads(record, tensor)) {
+    return o->before != NULL;
+  }
+  unsigned char *filled = malloc(bytes);
+  if (filled == NULL) {
+    return 0;
+  }
+  memcpy(filled, o->before, bytes);
+  for (int64_t row = 0; row < tensor->rows; row++) { /* what lies between the rows is not the call's */
+    memset(filled + row * tensor->stride, 0xff, (size_t)tensor->width);
+  }
+  o->filled = put(ctx, tensor, filled);
+  free(filled);
+  return o->filled;
+}
+
+/* Gives the elements that a call left alone what they had. */
+static void restore(nncuda_ctx *ctx, const nn_tensor *tensor, const output *o, unsigned char *after) {
+  const int64_t columns = nn_tensor_columns(tensor), size = nn_dtype_size(tensor->dtype);
+  int32_t any = 0;
+  for (int64_t row = 0; row < tensor->rows; row++) {
+    for (int64_t i = 0; i < columns; i++) {
+      const int64_t at = row * tensor->stride + i * size;
+      if (memcmp(after + at, untouched, (size_t)size) == 0) {
+        memcpy(after + at, o->before + at, (size_t)size);
+        any = 1;
+      }
+    }
+  }
+  if (any && ctx->engine->read != NULL) {
+    put(ctx, tensor, after);
+  }
+}
+
+/* Number of the first element that is not finite, or -1; of an output, of those that the call wrote. */
+static int64_t first_bad(const nn_tensor *tensor, const unsigned char *data, const output *o) {
   const int64_t columns = nn_tensor_columns(tensor), size = nn_dtype_size(tensor->dtype);
   for (int64_t row = 0; row < tensor->rows; row++) {
-    const unsigned char *elements = data + row * tensor->stride;
-    const unsigned char *old = before == NULL ? NULL : before + row * tensor->stride;
     for (int64_t i = 0; i < columns; i++) {
-      if (!isfinite(nn_value_at(elements, i, tensor->dtype)) &&
-          (old == NULL || memcmp(elements + i * size, old + i * size, (size_t)size) != 0)) {
+      const int64_t at = row * tensor->stride + i * size;
+      const unsigned char *old = o == NULL ? NULL : o->filled ? untouched : o->before + at;
+      if (!isfinite(nn_value_at(data + row * tensor->stride, i, tensor->dtype)) &&
+          (old == NULL || memcmp(data + at, old, (size_t)size) != 0)) {
         return row * columns + i;
       }
     }
@@ -34,15 +105,13 @@ static int64_t first_bad(const nn_tensor *tensor, const unsigned char *data, con
   return -1;
 }
 
-/* Looks at a tensor as it is now; `before` is what it was before the call that wrote it, or null for an input. */
-static void look(nncuda_ctx *ctx, search *s, const nn_record *record, const nn_tensor *tensor,
-                 const unsigned char *before) {
-  unsigned char *copy = NULL;
-  const unsigned char *data = tensor->data;
+/* Looks at a tensor as it is now: an output `o`, or an input. */
+static void look(nncuda_ctx *ctx, search *s, const nn_record *record, const nn_tensor *tensor, const output *o) {
+  unsigned char *copy = NULL, *data = (unsigned char *)(uintptr_t)tensor->data;
   if (ctx->engine->read != NULL) {
     data = copy = nn_trace_copy(ctx, tensor->data, nn_tensor_span(tensor));
   }
-  const int64_t element = data == NULL ? -1 : first_bad(tensor, data, before);
+  const int64_t element = data == NULL || s->found ? -1 : first_bad(tensor, data, o);
   s->lost |= data == NULL;
   if (element >= 0) {
     const int64_t columns = nn_tensor_columns(tensor), row = element / columns, i = element % columns;
@@ -50,7 +119,10 @@ static void look(nncuda_ctx *ctx, search *s, const nn_record *record, const nn_t
     s->spot = nn_spot_at(ctx, record, tensor, element);
     s->address = (uintptr_t)tensor->data + (uintptr_t)(row * tensor->stride + i * nn_dtype_size(tensor->dtype));
     s->value = nn_value_at(data + row * tensor->stride, i, tensor->dtype);
-    s->written_to = before != NULL;
+    s->written_to = o != NULL;
+  }
+  if (data != NULL && o != NULL && o->filled) {
+    restore(ctx, tensor, o, data);
   }
   free(copy);
 }
@@ -72,7 +144,7 @@ static void look_at_inputs(nncuda_ctx *ctx, search *s, const nn_record *record) 
 
 static int32_t search_run(nncuda_ctx *ctx, void *state, const nn_record *record) {
   search *s = state;
-  unsigned char *before[NN_MAX_TENSORS] = {NULL};
+  output outputs[NN_MAX_TENSORS] = {{NULL, 0}};
   if (s->found || record->op >= NN_OP_COUNT) { /* bytes that are copied or filled have no dtype */
     return nn_run(ctx, record);
   }
@@ -80,17 +152,19 @@ static int32_t search_run(nncuda_ctx *ctx, void *state, const nn_record *record)
   for (int32_t i = 0; i < record->tensors && !s->found; i++) {
     const nn_tensor *tensor = &record->tensor[i];
     if ((tensor->role & NN_ROLE_OUT) && nn_tensor_present(tensor) && nn_dtype_is_float(tensor->dtype)) {
-      before[i] = nn_trace_copy(ctx, tensor->data, nn_tensor_span(tensor));
-      s->lost |= before[i] == NULL;
+      s->lost |= !prepare(ctx, record, tensor, &outputs[i]);
     }
   }
   const int32_t status = nn_run(ctx, record);
   for (int32_t i = 0; i < record->tensors; i++) {
-    if (before[i] != NULL && status == NNCUDA_SUCCESS && !s->found) {
-      look(ctx, s, record, &record->tensor[i], before[i]);
-      s->lost |= !nn_ranges_add(&s->written, record->tensor[i].data, nn_tensor_span(&record->tensor[i]));
+    const nn_tensor *tensor = &record->tensor[i];
+    if (outputs[i].before != NULL && status == NNCUDA_SUCCESS) {
+      look(ctx, s, record, tensor, &outputs[i]);
+      s->lost |= !nn_ranges_add(&s->written, tensor->data, nn_tensor_span(tensor));
+    } else if (outputs[i].filled) { /* a call that fails writes nothing */
+      put(ctx, tensor, outputs[i].before);
     }
-    free(before[i]);
+    free(outputs[i].before);
   }
   return status;
 }

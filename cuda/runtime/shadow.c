@@ -6,8 +6,9 @@
  * must have been left alone by the call too; one that is also read begins as the call's does.
  *
  * The bound. An element of an output is made by at most so many operations as the call has for each of them, and no
- * fewer than LEAST_ROUNDINGS, since functions count as few. Each of them rounds once, by at most u = 2^-24 of its
- * result, and the last conversion by the unit roundoff v of the output's dtype, or half of its least subnormal. Two
+ * fewer than LEAST_ROUNDINGS, since functions count as few; where elements share a sum over a row, as those of a norm
+ * do, it counts for each of them, so that the longest row is added. Each operation rounds once, by at most u = 2^-24 of
+ * its result, and the last conversion by the unit roundoff v of the output's dtype, or half of its least subnormal. Two
  * correct engines are therefore at most twice (r u + v) L apart, where L is the largest magnitude of the output: what
  * is added up to one element is taken to be no larger than the largest element. Sums that cancel everywhere can break
  * that, and are then to be judged by hand.
@@ -195,12 +196,44 @@ static int32_t is_exact(const nn_record *record) {
   }
 }
 
+/* The longest row of the tensors of a call whose elements share sums over rows; 0 for others. */
+static double shared_sum(const nn_record *record) {
+  switch (record->op) {
+  case NN_OP_softmax:
+  case NN_OP_softmax_backward:
+  case NN_OP_softmax_topk:
+  case NN_OP_softmax_topk_backward:
+  case NN_OP_rmsnorm:
+  case NN_OP_rmsnorm_residual:
+  case NN_OP_rmsnorm_backward:
+  case NN_OP_rmsnorm_quant_i8:
+  case NN_OP_flash_attention:
+  case NN_OP_flash_attention_backward:
+  case NN_OP_attention_decode:
+  case NN_OP_flash_attention_paged:
+  case NN_OP_attention_decode_paged:
+  case NN_OP_cross_entropy_forward:
+  case NN_OP_cross_entropy_backward:
+    break;
+  default:
+    return 0;
+  }
+  double longest = 0;
+  for (int32_t i = 0; i < record->tensors; i++) {
+    const nn_tensor *tensor = &record->tensor[i];
+    if (tensor->ndim > 1 && nn_dtype_is_float(tensor->dtype)) {
+      longest = fmax(longest, (double)tensor->dims[tensor->ndim - 1]);
+    }
+  }
+  return longest;
+}
+
 static double bound_of(const nn_record *record, const nn_tensor *tensor, double largest) {
   if (is_exact(record) || !nn_dtype_is_float(tensor->dtype)) {
     return 0;
   }
   const double elements = (double)tensor->rows * (double)nn_tensor_columns(tensor);
-  const double roundings = fmax(LEAST_ROUNDINGS, record->flops / elements);
+  const double roundings = fmax(LEAST_ROUNDINGS, record->flops / elements + shared_sum(record));
   const int32_t dtype = tensor->dtype;
   const double unit = dtype == NNCUDA_F32 ? 0x1p-24 : dtype == NNCUDA_F16 ? 0x1p-11 : 0x1p-8;
   const double least = dtype == NNCUDA_F32 ? 0x1p-149 : dtype == NNCUDA_F16 ? 0x1p-24 : 0x1p-133;

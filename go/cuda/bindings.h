@@ -443,24 +443,24 @@ NNCUDA_API int32_t nncuda_trace_begin(nncuda_ctx *ctx, int64_t values);
 
 /**
  * Starts a trace that looks for the first value that is not finite: in what a kernel reads and none has written since
- * the begin, such as weights; then in what it writes, in elements that are others than before the call, so that rows
- * which a kernel leaves alone do not count. Parameters that are both read and written count as written. After the
- * first find nothing is looked at. Whole numbers and stored blocks are left out. The text is a JSON object: calls,
- * and found, null or {call, label, kernel, argument, use (in or out), address (of the element), dtype, shape, index,
- * value}. Not on a context that measures.
+ * the begin, such as weights; then in what it writes. Rows which a kernel leaves alone do not count, nor does what a
+ * parameter that is both read and written had before. After the first find nothing is looked at. Whole numbers and
+ * stored blocks are left out. The text is a JSON object: calls, and found, null or {call, label, kernel, argument,
+ * use (in or out), address (of the element), dtype, shape, index, value}. Not on a context that measures.
  */
 NNCUDA_API int32_t nncuda_trace_begin_nonfinite(nncuda_ctx *ctx);
 
 /**
  * Starts a shadow run: every kernel call runs a second time on `reference`, another context (instruction set,
  * threads, device), on the same inputs and into memory of its own, and what both wrote is compared. An element may
- * differ by 2 (r u + v) L, where r is the larger of 16 and the call's operations for each element of the output, u =
- * 2^-24, v the unit roundoff of its dtype and L the output's largest magnitude. Whole numbers, and what a kernel only
- * moves, must be equal. The text is a JSON object: calls, compared, moves (copies and fills of bytes, which do not
- * run twice), over (how many calls went beyond their bound), first (of those, or null), largest (share of a bound, or
- * null), kernels [{kernel, calls, compared, over, why (one was not compared, or null), largest}]. A difference is
- * {call, label, kernel, argument, dtype, shape, index, value, reference, bound, share}; share is null where no bound
- * would hold it. `reference` must not be `ctx` and neither may measure. It cannot be destroyed before the trace ends.
+ * differ by 2 (r u + v) L, where r is the larger of 16 and the call's operations for each element of the output (with
+ * the longest row added where elements share sums over rows, as in a norm), u = 2^-24, v the unit roundoff of its
+ * dtype and L the output's largest magnitude. Whole numbers, and what a kernel only moves, must be equal. The text is
+ * a JSON object: calls, compared, moves (copies and fills of bytes, which do not run twice), over (how many calls
+ * went beyond their bound), first (of those, or null), largest (share of a bound, or null), kernels [{kernel, calls,
+ * compared, over, why (one was not compared, or null), largest}]. A difference is {call, label, kernel, argument,
+ * dtype, shape, index, value, reference, bound, share}; share is null where no bound would hold it. `reference` must
+ * not be `ctx` and neither may measure. It cannot be destroyed before the trace ends.
  * @param reference handle : another context
  */
 NNCUDA_API int32_t nncuda_trace_begin_shadow(nncuda_ctx *ctx, nncuda_ctx *reference);

@@ -5,7 +5,7 @@
 package cuda
 
 // HeaderSHA256 is the hash of the bindings.h that this package was made from.
-const HeaderSHA256 = "cb7bf099097f74db739a79e424729a7305594e474827a830f4f156d5a6ae3097"
+const HeaderSHA256 = "6a932163d43d04b91ef156e45c214f9892bba42ba70791846ae212dad3f00f04"
 
 // kernels lists every kernel, in the header's order.
 var kernels = []Kernel{

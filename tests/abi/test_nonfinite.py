@@ -73,6 +73,44 @@ def test_in_an_output(context):
     assert (found["index"], found["value"], found["address"]) == ([1, 2], "inf", at(y) + 4 * 5)
 
 
+@pytest.mark.parametrize("beta", [None, 0.0])
+def test_the_same_bits_as_of_an_earlier_run(context, beta):
+    """The memory still has what the fault left the first time."""
+    x, weight, y = arrays()
+    x[1], weight[2] = 1e30, 1e30
+    for _ in range(2):
+        context.ok("nncuda_trace_begin_nonfinite")
+        if beta is None:
+            product(context, x, weight, y)
+        else:
+            arguments = at(x), at(weight), at(y), 2, 3, 4, 4, 4, 3, 1.0, beta, 0, 1, C.F32, C.F32
+            context.ok("cuda_gemm_beta", *arguments)
+        context.ok("nncuda_trace_end")
+        found = read(context)["found"]
+        assert found is not None and (found["argument"], found["index"], found["value"]) == ("c", [1, 2], "inf")
+
+
+def test_what_was_there_before_an_addition(context):
+    """Not the call's fault where it stays as it was."""
+    x, weight, _ = arrays()
+    y = np.zeros((2, 3), np.float32)
+    y[0, 0] = NAN
+    context.ok("nncuda_trace_begin_nonfinite")
+    arguments = at(x), at(weight), at(y), 2, 3, 4, 4, 4, 3, 1.0, 1.0, 0, 1, C.F32, C.F32
+    context.ok("cuda_gemm_beta", *arguments)
+    context.ok("nncuda_trace_end")
+    assert read(context)["found"] is None and (y.reshape(-1)[1:] == 4).all()
+
+
+def test_a_call_that_fails_leaves_its_output(context):
+    table, out, ids = np.ones((4, 2), np.float32), np.full((1, 2), 7, np.float32), np.array([7], np.int32)
+    context.ok("nncuda_trace_begin_nonfinite")
+    arguments = at(table), at(ids), at(out), 1, 4, 2, C.F32
+    context.fails(C.ERROR_OUT_OF_RANGE, "ids", "cuda_embedding", *arguments)
+    context.ok("nncuda_trace_end")
+    assert (out == 7).all() and read(context) == {"calls": 1, "found": None}
+
+
 @pytest.mark.parametrize(("dtype", "bits"), [("F16", 0x7C00), ("BF16", 0xFF80)])
 def test_16_bits_in_rows_apart(context, dtype, bits):
     """What lies between the rows does not count."""

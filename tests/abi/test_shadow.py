@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from raw import LIB, C, Context
 
+from nncuda.golden import Runner, find_folder, read_folder
+
 
 def at(array: np.ndarray) -> int:
     return int(array.ctypes.data)
@@ -77,7 +79,7 @@ def test_a_fault_is_found(context, reference):
             label = b"model.norm"
             context.ok("nncuda_trace_label", label, len(label))
             context.ok("cuda_scale", at(x), at(y) + 8, 2, 1.0, C.F32)  # y[2:4] = x[:2]
-            # Rows of one element each are gathered in order: y = x[ids], of which the second reads what the first wrote.
+            # Rows of one element, gathered in order: the second one reads what the first one wrote.
             ids = np.array([0, 3, 3, 3], np.int32)
             context.ok("cuda_embedding", at(x), at(ids), at(y) + 4 * 3, 4, 4, 1, C.F32)
     assert (found["calls"], found["compared"], found["over"]) == (2, 2, 1)
@@ -126,3 +128,26 @@ def test_states(context, reference):
     assert LIB.nncuda_ctx_destroy(reference.handle) == C.ERROR_STATE
     assert "reference of a shadow run" in reference.error
     context.ok("nncuda_trace_end")
+
+
+FIXTURES = list(read_folder(find_folder()))
+
+
+def test_every_fixture_within_its_bound(reference):
+    """The widest instruction set against the plainest. No sum of a fixture cancels so far that the bound fails."""
+    with Runner() as runner:
+        handle = int(runner.ffi.cast("intptr_t", runner.ctx))
+        assert LIB.nncuda_trace_begin_shadow(handle, reference.handle) == C.SUCCESS
+        for fixture in FIXTURES:
+            runner.outputs(fixture)
+        needed = ctypes.c_int64()
+        assert LIB.nncuda_trace_end(handle) == C.SUCCESS
+        assert LIB.nncuda_trace_read(handle, None, 0, ctypes.byref(needed)) == C.SUCCESS
+        text = ctypes.create_string_buffer(needed.value)
+        assert LIB.nncuda_trace_read(handle, text, needed.value, ctypes.byref(needed)) == C.SUCCESS
+    found = json.loads(text.value)
+    kernels = {kernel["kernel"]: kernel for kernel in found["kernels"]}
+    assert set(kernels) == {f"cuda_{fixture.kernel}" for fixture in FIXTURES}
+    assert {name: kernel["why"] for name, kernel in kernels.items() if kernel["why"]} == {}
+    over = {name: kernel["largest"] for name, kernel in kernels.items() if kernel["over"]}
+    assert not over, over

@@ -280,8 +280,7 @@ pub type nncuda_profile_report =
 pub type nncuda_trace_begin = unsafe extern "C" fn(ctx: *mut nncuda_ctx, values: i64) -> i32;
 
 /// Starts a trace that looks for the first value that is not finite: in what a kernel reads and none has written
-/// since the begin, such as weights; then in what it writes, in elements that are others than before the call, so
-/// that rows which a kernel leaves alone do not count.
+/// since the begin, such as weights; then in what it writes.
 ///
 /// C: `int32_t nncuda_trace_begin_nonfinite(nncuda_ctx *ctx);`
 pub type nncuda_trace_begin_nonfinite = unsafe extern "C" fn(ctx: *mut nncuda_ctx) -> i32;
