@@ -22,6 +22,7 @@ typedef struct nn_tracer {
   void (*write)(const void *state, int64_t calls, nn_text *text);
   void (*end)(void *state); /* the trace sees no more calls; null for nothing */
   void (*release)(void *state);
+  int32_t clears; /* whether memory that is allocated meanwhile holds zeros */
 } nn_tracer;
 
 typedef struct nn_trace {

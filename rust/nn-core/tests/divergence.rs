@@ -113,7 +113,7 @@ fn the_output_is_named_where_finite_weights_overflow() {
     let said = begins("lm_head.weight", 9 * 24 + 1, f32::MAX, "c of cuda_gemm in lm_head");
     assert!(said.contains(", 9] ("), "{said}");
     let of_experts = "model.layers.0.block_sparse_moe.experts.2.w2.weight";
-    begins(of_experts, 1, f32::MAX, "y of cuda_grouped_gemm in model.layers.0.block_sparse_moe");
+    begins(of_experts, 1, f32::MAX, "c of cuda_grouped_gemm in model.layers.0.block_sparse_moe");
 }
 
 #[test]
