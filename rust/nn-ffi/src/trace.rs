@@ -9,7 +9,7 @@ use crate::{Context, Error, Result};
 /// An element of a tensor, and the kernel call that read or wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Number of the call, from 1.
+    /// Number of the call, from 0.
     pub call: u64,
     /// What the call belongs to, as [`Context::label`] said.
     pub label: Option<String>,

@@ -1,6 +1,6 @@
 //! Contexts: errors with their status and sentence, attributes, memory that runs out, and measuring.
 
-use nn_ffi::{Context, DType, Device, Error, InstructionSet, Machine, Result, Status, kernels};
+use nn_ffi::{Context, DType, Device, Error, InstructionSet, Machine, NonFinite, Result, Status, Tensor, Use, kernels};
 
 fn cpu() -> Context {
     Context::open(Device::Cpu, Some(2), None).expect("there is a CPU")
@@ -101,6 +101,42 @@ fn profile_and_trace_name_the_kernels() -> Result<()> {
     let failed: Result<((), String)> = context.trace(0, || Err(Error::Value("stop".to_owned())));
     assert_eq!(failed.err(), Some(Error::Value("stop".to_owned())));
     context.trace(0, || kernels::scale(&tensor, &tensor, 2.0)).map(|_| ())
+}
+
+#[test]
+fn the_first_value_that_is_not_finite_is_found() -> Result<()> {
+    let context = cpu();
+    let (x, y) = (context.tensor(&[1.0_f32, 2.0, f32::NAN], &[3])?, context.zeros(&[3], DType::F32)?);
+    let search = |x: &Tensor, factor: f32| {
+        context.trace_nonfinite(|| {
+            context.label(|| "model.norm".to_owned())?;
+            kernels::scale(x, &y.narrow(0, 0, x.len())?, factor)?;
+            kernels::scale(&y, &y, 0.0)
+        })
+    };
+    let ((), Some(NonFinite { place, used, address, value })) = search(&x, 1.0)? else { panic!("there is a NaN") };
+    assert_eq!((place.call, place.label.as_deref(), &*place.kernel), (0, Some("model.norm"), "cuda_scale"));
+    assert_eq!((&*place.argument, used, &place.index[..], &*value), ("x", Use::In, &[2][..], "nan"));
+    assert_eq!(address, x.pointer() as usize + 8);
+    let x = x.narrow(0, 0, 2)?;
+    let ((), Some(NonFinite { place, used, .. })) = search(&x.view(&[2])?, f32::INFINITY)? else {
+        panic!("it is made")
+    };
+    assert_eq!((&*place.argument, used), ("y", Use::Out));
+    assert_eq!(search(&x, 1.0)?.1, None);
+    Ok(())
+}
+
+#[test]
+fn a_shadow_run_compares_two_contexts() -> Result<()> {
+    let (context, reference) = (cpu(), Context::open(Device::Cpu, Some(1), Some(InstructionSet::Baseline))?);
+    let (x, y) = (context.tensor(&[0.5_f32; 40], &[8, 5])?, context.zeros(&[8, 8], DType::F32)?);
+    let ((), shadow) = context.shadow(&reference, || kernels::gemm(&x, &x, &y, false, true))?;
+    assert_eq!((shadow.calls, shadow.compared, shadow.over, shadow.first), (1, 1, 0, None));
+    assert_eq!((&*shadow.kernels[0].kernel, y.to_vec::<f32>()?), ("cuda_gemm", vec![1.25; 64]));
+    let itself = context.shadow(&context, || Ok::<_, Error>(()));
+    assert_eq!(itself.expect_err("it is no other").status(), Some(Status::InvalidValue));
+    Ok(())
 }
 
 #[test]
