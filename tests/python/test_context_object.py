@@ -236,6 +236,45 @@ def test_trace(ctx: nncuda.Context) -> None:
         pass
 
 
+def test_the_first_value_that_is_not_finite(ctx: nncuda.Context) -> None:
+    x, one, huge = ctx.tensor([[1.0, 2.0], [3.0, np.inf]]), ctx.tensor([[1.0]]), ctx.tensor([3e38])
+    with ctx.trace_nonfinite() as trace:
+        ctx.label("model.norm")
+        kernels.softmax(one)
+        kernels.softmax(x)
+    found = trace.found
+    assert found is not None and trace.calls == 2 and found.address == x.ptr + 12 and not found.written
+    assert (found.call, found.label, found.kernel, found.argument) == (1, "model.norm", "cuda_softmax", "x")
+    assert (found.dtype, found.shape, found.index, found.value) == ("f32", (2, 2), (1, 1), np.inf)
+    with ctx.trace_nonfinite() as trace:
+        kernels.add(huge, huge)
+    assert trace.found is not None and trace.found.written and trace.found.label == ""
+    with ctx.trace_nonfinite() as trace:
+        kernels.softmax(one)
+    assert trace.found is None and trace.calls == 1
+    with nncuda.Context.measuring() as measuring, pytest.raises(nncuda.UnsupportedError, match="measures"):
+        measuring.trace_nonfinite().__enter__()
+
+
+def test_a_shadow_run(ctx: nncuda.Context) -> None:
+    rng = np.random.default_rng(1)
+    a, b = (ctx.tensor(rng.standard_normal((20, 30)).astype(np.float32)) for _ in range(2))
+    with nncuda.Context(isa="baseline", threads=1) as reference:
+        with ctx.shadow(reference) as run:
+            kernels.gemm(a, b, trans_b=True)
+            kernels.softmax(a)
+            with pytest.raises(nncuda.StateError, match="reference of a shadow run"):
+                reference._check(reference._lib.nncuda_ctx_destroy(reference._handle))
+        assert (run.calls, run.compared, run.over, run.first) == (2, 2, 0, None)
+        assert [(k.kernel, k.calls, k.over, k.why) for k in run.kernels] == [
+            ("cuda_softmax", 1, 0, None), ("cuda_gemm", 1, 0, None)
+        ]  # fmt: skip
+        for difference in (run.largest, *(kernel.largest for kernel in run.kernels)):
+            assert difference is None or 0 < difference.share <= 1
+        with pytest.raises(nncuda.ArgumentError, match="itself"), ctx.shadow(ctx):
+            pass
+
+
 def test_data_order(ctx: nncuda.Context) -> None:
     order = ctx.data_order(seed=1, first=0, count=20, windows=10)
     assert order.dtype == np.int64

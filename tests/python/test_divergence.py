@@ -54,14 +54,14 @@ FAULTS = {
     ),
     "attention": Fault(
         {f"{BLOCK}.self_attn.o_proj.weight": HUGE},
-        f"the output of {BLOCK}.self_attn is not finite, first at token ",
+        f"c of cuda_gemm in {BLOCK}.self_attn is not finite, first at [",
     ),
     "experts": Fault(
         {f"{BLOCK}.block_sparse_moe.experts.{expert}.w2.weight": HUGE for expert in range(4)},
-        f"the output of {BLOCK}.block_sparse_moe is not finite, first at token ",
+        f"c of cuda_grouped_gemm in {BLOCK}.block_sparse_moe is not finite, first at [",
     ),
-    "the last norm": Fault({"model.norm.weight": HUGE}, "the output of model.norm is not finite, first at token "),
-    "the head": Fault({"lm_head.weight": HUGE}, "the logits are not finite, first at token 0, channel 0 ("),
+    "the last norm": Fault({"model.norm.weight": HUGE}, "y of cuda_rmsnorm in model.norm is not finite, first at ["),
+    "the head": Fault({"lm_head.weight": HUGE}, "c of cuda_gemm in lm_head is not finite, first at [0, 0] ("),
 }
 
 
@@ -154,9 +154,21 @@ def test_gradients_that_overflow(ctx: nncuda.Context) -> None:
             model.parameters[f"model.layers.{layer}.block_sparse_moe.experts.{expert}.w2.weight"].zero_()
     model.parameters["lm_head.weight"].copy_(np.full((48, 24), 2e37) * np.linspace(-1, 1, 48)[:, None])
     said = diverged(Trainer(model, TrainConfig(batch_size=2, sequence_length=8, warmup_steps=0)))
-    # The head's and the last norm's gradients are zero, as what enters them is; the last block's are the next.
-    assert said.startswith("the loss is 3.871 at step 1: the gradient of model.layers.1.")
-    assert "is not finite, first at [" in said
+    # Its gain's gradient is zero, as what enters the norm is.
+    place = r"dx of cuda_rmsnorm_backward in backward of model\.norm is not finite, first at \[\d+, 0\] \(-?inf\); "
+    assert re.match(r"the loss is 3\.871 at step 1: " + place, said), said
+
+
+def test_a_gradient_of_a_parameter_that_overflows(ctx: nncuda.Context) -> None:
+    """Each of 16 tokens wants 1/16 of 6e38 of each gain."""
+    model = MoETransformer(ctx, TINY, seed=1)
+    model.parameters.data.zero_()
+    model.parameters["model.embed_tokens.weight"].copy_(np.ones((48, 24)))
+    model.parameters["model.norm.weight"].copy_(np.full(24, 1e-20))
+    model.parameters["lm_head.weight"].copy_(np.array([-3e38, 3e38] + [0] * 46)[:, None] * np.ones((1, 24)))
+    ids = np.zeros((2, 8), np.int32)
+    said = diverged(Trainer(model, TrainConfig(batch_size=2, sequence_length=8, warmup_steps=0)), ids=ids)
+    assert ": the gradient of model.norm.weight is not finite, first at [0] (" in said
 
 
 def test_a_norm_that_overflows(ctx: nncuda.Context) -> None:
@@ -173,11 +185,12 @@ def test_a_norm_that_overflows(ctx: nncuda.Context) -> None:
     )
 
 
-def diverged(trainer: Trainer, batch_of: Callable | None = None) -> str:
+def diverged(trainer: Trainer, batch_of: Callable | None = None, ids: np.ndarray | None = None) -> str:
     """What the first step says."""
     from nncuda.train.divergence import check_convergence
 
     batch = random_batch(TINY, trainer.config.batch_size, trainer.config.sequence_length)
+    batch = batch if ids is None else (ids, ids)
     result = trainer.train_step(*batch)
     with pytest.raises(DivergedError) as error:
         check_convergence(trainer, result, batch_of or (lambda step: batch))

@@ -8,7 +8,7 @@ from .bound import DeviceBound
 from .context import INSTRUCTION_SETS, Context
 from .graphs import Graph
 from .layout import Layout
-from .profiles import Profile, Trace
+from .profiles import Difference, NonFinite, NonFiniteTrace, Profile, ShadowedKernel, ShadowRun, Trace
 from .streams import Event, Stream
 from .tensor import HostCopy, Tensor
 from .turns import Turns, one_thread
@@ -17,11 +17,16 @@ __all__ = [
     "INSTRUCTION_SETS",
     "Context",
     "DeviceBound",
+    "Difference",
     "Event",
     "Graph",
     "HostCopy",
     "Layout",
+    "NonFinite",
+    "NonFiniteTrace",
     "Profile",
+    "ShadowRun",
+    "ShadowedKernel",
     "Stream",
     "Tensor",
     "Trace",

@@ -15,7 +15,7 @@ from ..binding import exchange, library
 from .bound import DeviceBound
 from .graphs import Capture, Graph
 from .layout import Buffer, Layout, Shape, shape_of
-from .profiles import Profile, Trace
+from .profiles import NonFiniteTrace, Profile, ShadowRun, Trace
 from .streams import Event, Handle, Stream
 from .tensor import Tensor
 from .turns import Turns
@@ -98,6 +98,7 @@ class Context(DeviceBound):
         self._exports: set[int] = set()  # ids of what other libraries hold; a set, since they may let go in any thread
         self._last_handle: Any = None  # of a closed context whose memory others still look at
         self._capture: Capture | None = None
+        self._traced = False  # whether a trace runs, which wants labels
         self._children: weakref.WeakSet[Handle] = weakref.WeakSet()
         # What finalizers leave to be freed: bytes (-1 for what is no tensor's memory), the function that frees, what.
         # They may run in any thread, in the middle of a call too, where the context would refuse them.
@@ -444,13 +445,42 @@ class Context(DeviceBound):
     def trace(self, values: int = 0) -> Iterator[Trace]:
         """``with ctx.trace() as trace:`` keeps a line of each kernel call of the block in ``trace.lines``; with
         `values` also that many leading values of each output."""
-        self._check(self._lib.nncuda_trace_begin(self._handle, values))
         trace = Trace()
-        try:
+        with self._tracing(lambda: self._lib.nncuda_trace_begin(self._handle, values), trace):
             yield trace
+
+    @contextlib.contextmanager
+    def trace_nonfinite(self) -> Iterator[NonFiniteTrace]:
+        """``with ctx.trace_nonfinite() as trace:`` looks for the first value that is not finite in what the kernel
+        calls of the block read and write: ``trace.found``, afterwards."""
+        trace = NonFiniteTrace()
+        with self._tracing(lambda: self._lib.nncuda_trace_begin_nonfinite(self._handle), trace):
+            yield trace
+
+    @contextlib.contextmanager
+    def shadow(self, reference: Context) -> Iterator[ShadowRun]:
+        """``with ctx.shadow(reference) as run:`` runs every kernel call of the block a second time on another context
+        (instruction set, threads, device), and compares what both wrote: ``run.first``, ``run.kernels``, afterwards."""
+        run = ShadowRun()
+        with self._tracing(lambda: self._lib.nncuda_trace_begin_shadow(self._handle, reference._handle), run):
+            yield run
+
+    def label(self, words: str = "") -> None:
+        """Says what the calls from here on belong to, which a running trace notes; it costs nothing without one."""
+        if self._traced:
+            text = words.encode()
+            self._check(self._lib.nncuda_trace_label(self._handle, text, len(text)))
+
+    @contextlib.contextmanager
+    def _tracing(self, begin: Callable[[], int], trace: Trace | NonFiniteTrace | ShadowRun) -> Iterator[None]:
+        self._check(begin())
+        self._traced = True
+        try:
+            yield
         finally:
+            self._traced = False
             self._check(self._lib.nncuda_trace_end(self._handle))
-            trace.text = self._sized_text(self._lib.nncuda_trace_read)
+            trace._read(self._sized_text(self._lib.nncuda_trace_read))
 
     def _sized_text(self, function: Any, *options: int) -> str:
         needed = self._ffi.new("int64_t *")

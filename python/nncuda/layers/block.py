@@ -36,10 +36,11 @@ class TransformerBlock:
     """Pre-norm attention and mixture of experts around the residual stream.
 
     With `recompute` a block keeps its input alone, and `backward` finds the rest again, by the same calls.
-    (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4)
+    (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4) `name` is what a trace calls it.
     """
 
-    def __init__(self, input_norm: RMSNorm, attention: Attention, post_norm: RMSNorm, moe: MoELayer):
+    def __init__(self, name: str, input_norm: RMSNorm, attention: Attention, post_norm: RMSNorm, moe: MoELayer):
+        self._halves = f"{name}.self_attn", f"{name}.block_sparse_moe"
         self.input_norm = input_norm
         self.attention = attention
         self.post_norm = post_norm
@@ -48,9 +49,16 @@ class TransformerBlock:
 
     def forward(self, x: Tensor, batch: int, capacity: int = 0, aux: Tensor | None = None) -> tuple[Tensor, ExpertUse]:
         """x [batch*length, hidden] to the same shape, and how the experts were used; see `MoELayer.forward`."""
+        x.ctx.label(self._halves[0])
         attended = self.attention.forward(self.input_norm.forward(x), batch)
-        middle, post_normed = self.post_norm.forward_residual(attended, x)
-        return self.moe.forward(post_normed, middle, capacity, aux)
+        return self._mix(attended, x, capacity, aux)
+
+    def _mix(
+        self, attended: Tensor, x: Tensor, capacity: int = 0, aux: Tensor | None = None
+    ) -> tuple[Tensor, ExpertUse]:
+        x.ctx.label(self._halves[1])
+        middle, normed = self.post_norm.forward_residual(attended, x)
+        return self.moe.forward(normed, middle, capacity, aux)
 
     def forward_keeping(self, x: Tensor, batch: int, capacity: int, aux: Tensor) -> tuple[Tensor, ExpertUse, BlockKept]:
         """As `forward`, with what `backward` needs."""
@@ -61,8 +69,10 @@ class TransformerBlock:
         return out, use, Kept((x, (attended, moe)))
 
     def _attend(self, x: Tensor, batch: int) -> Attended:
+        x.ctx.label(self._halves[0])
         normed, rstd = self.input_norm.forward_keeping(x)
         attended, attention = self.attention.forward_keeping(normed, batch)
+        x.ctx.label(self._halves[1])
         middle, post_normed, post_rstd = self.post_norm.forward_residual_keeping(attended, x)
         return Attended(normed, rstd, attention, middle, post_normed, post_rstd)
 
@@ -76,21 +86,21 @@ class TransformerBlock:
             attended, moe = rest
         normed, rstd, attention, middle, post_normed, post_rstd = attended
         del attended, rest
+        x.ctx.label(f"backward of {self._halves[1]}")
         dnormed = self.moe.backward(dout, post_normed, moe, aux_factor, beta)
         del post_normed
         dmiddle = self.post_norm.backward(dnormed, middle, post_rstd, dout)
         del middle, post_rstd, dout
+        x.ctx.label(f"backward of {self._halves[0]}")
         dnormed = self.attention.backward(dmiddle, normed, attention, batch, beta)
         return self.input_norm.backward(dnormed, x, rstd, dmiddle)
 
     def prefill(self, x: Tensor, cache: KVCache, layer: int, row: int) -> Tensor:
         """The next tokens of one sequence into row `row` of the cache, x [length, hidden]."""
-        attended = self.attention.prefill(self.input_norm.forward(x), cache, layer, row)
-        middle, normed = self.post_norm.forward_residual(attended, x)
-        return self.moe.forward(normed, middle)[0]
+        x.ctx.label(self._halves[0])
+        return self._mix(self.attention.prefill(self.input_norm.forward(x), cache, layer, row), x)[0]
 
     def decode(self, x: Tensor, cache: KVCache, layer: int) -> Tensor:
         """One new token a sequence, x [batch, hidden]."""
-        attended = self.attention.decode(self.input_norm.forward(x), cache, layer)
-        middle, normed = self.post_norm.forward_residual(attended, x)
-        return self.moe.forward(normed, middle)[0]
+        x.ctx.label(self._halves[0])
+        return self._mix(self.attention.decode(self.input_norm.forward(x), cache, layer), x)[0]

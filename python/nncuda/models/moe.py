@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -182,18 +182,17 @@ class MoETransformer(DeviceBound):
     def forward(self, input_ids: IdRows) -> Tensor:
         """Logits f32 [batch, length, vocab] of all positions. No expert drops a token."""
         ids, batch, length = self._ids(input_ids)
-        x = self.norm.forward(self._stream(ids, batch))
-        return self.head.forward(x, dtype="f32").view(batch, length, self.config.vocab_size)
+        return self._logits(self._normed(self._stream(ids, batch))).view(batch, length, self.config.vocab_size)
 
     @one_thread
     def evaluate(self, input_ids: IdRows, targets: IdRows) -> tuple[float, int]:
         """Sum of the cross-entropy over the targets that are not -100, and their number. No expert drops a token."""
         ids, batch, _ = self._ids(input_ids)
         targets, _, _ = self._ids(targets, "targets", IGNORE_INDEX)
-        x = self.norm.forward(self._stream(ids, batch))
+        x = self._normed(self._stream(ids, batch))
         sums, count = self.ctx.empty((self.loss_pieces(x.shape[0]),)), 0
         for piece, (start, rows) in enumerate(self._chunks(x.shape[0])):
-            logits = self.head.forward(x.narrow(0, start, rows), dtype="f32")
+            logits = self._logits(x.narrow(0, start, rows))
             _, _, valid = kernels.cross_entropy_forward(
                 logits, targets.narrow(0, start, rows), loss_sum=sums.narrow(0, piece, 1), ignore_index=IGNORE_INDEX
             )
@@ -224,18 +223,21 @@ class MoETransformer(DeviceBound):
         if not accumulate:
             self._clear_added_gradients()
         x, kept = self.forward_keeping(ids, batch, aux)
+        self.ctx.label("model.norm")
         normed, rstd = self.norm.forward_keeping(x)
         dnormed = self._loss(normed, targets, loss_factor, losses, beta)
+        self.ctx.label("backward of model.norm")
         dx = self.norm.backward(dnormed, x, rstd)
         del x, normed, rstd, dnormed
         for block in reversed(self.blocks):
             dx = block.backward(dx, kept.pop(), batch, aux_factor, beta)
+        self.ctx.label("backward of model.embed_tokens")
         self.embedding.backward(dx, ids)
 
     def forward_keeping(self, ids: Tensor, batch: int, aux: Tensor) -> tuple[Tensor, list[BlockKept]]:
         """The stream after the last block of `batch` sequences, ids i32 [tokens], and what their backward needs."""
         capacity = self.config.capacity(ids.shape[0])
-        x = self.embedding.forward(ids)
+        x = self._embedded(ids)
         self.expert_uses = None  # before there are others
         kept: list[BlockKept] = []
         uses: list[ExpertUse] = []
@@ -245,27 +247,6 @@ class MoETransformer(DeviceBound):
             kept.append(of_block)
         self.expert_uses = uses
         return x, kept
-
-    def outputs(self, input_ids: IdRows, capacity: int = 0) -> Iterator[tuple[str, int, Tensor]]:
-        """What each part of the model makes of `input_ids` on the way forward, for whoever looks for a fault.
-
-        A name, the token of the first row, and the rows [tokens, channels]: the embedding's, each attention's before
-        the residual is added, each mixture's with it, the last norm's, and the logits, some tokens at a time. With
-        `capacity` experts drop tokens as in training.
-        """
-        ids, batch, _ = self._ids(input_ids)
-        x = self.embedding.forward(ids)
-        yield "the output of model.embed_tokens", 0, x
-        for layer, block in enumerate(self.blocks):
-            attended = block.attention.forward(block.input_norm.forward(x), batch)
-            yield f"the output of model.layers.{layer}.self_attn", 0, attended
-            middle, normed = block.post_norm.forward_residual(attended, x)
-            x, _ = block.moe.forward(normed, middle, capacity)
-            yield f"the output of model.layers.{layer}.block_sparse_moe", 0, x
-        x = self.norm.forward(x)
-        yield "the output of model.norm", 0, x
-        for start, rows in self._chunks(x.shape[0]):
-            yield "the logits", start, self.head.forward(x.narrow(0, start, rows), dtype="f32")
 
     def recompute(self, every: int = 0, experts: bool = False) -> None:
         """Chooses what `forward_backward` does not keep but computes twice, with the same bits.
@@ -323,11 +304,11 @@ class MoETransformer(DeviceBound):
         cache.require_room(len(prompt), row)
         for start in range(0, len(prompt), PREFILL_PART):
             part = prompt[start : start + PREFILL_PART]
-            x = self.embedding.forward(self.ctx.tensor(part))
+            x = self._embedded(self.ctx.tensor(part))
             for layer, block in enumerate(self.blocks):
                 x = block.prefill(x, cache, layer, row)
             cache.advance(len(part), row)
-        return self.head.forward(self.norm.forward(x.narrow(0, len(part) - 1, 1)), logits, "f32")
+        return self._logits(self._normed(x.narrow(0, len(part) - 1, 1)), logits)
 
     @one_thread
     def decode(self, ids: Tensor, cache: KVCache, logits: Tensor | None = None) -> Tensor:
@@ -338,14 +319,28 @@ class MoETransformer(DeviceBound):
         whoever launches it again counts that (`KVCache.count`).
         """
         cache.require_room(1)
-        x = self.embedding.forward(ids)
+        x = self._embedded(ids)
         for layer, block in enumerate(self.blocks):
             x = block.decode(x, cache, layer)
         cache.advance(1)
-        return self.head.forward(self.norm.forward(x), logits, "f32")
+        return self._logits(self._normed(x), logits)
+
+    # What stands around the blocks, under the names that a trace shows.
+
+    def _embedded(self, ids: Tensor) -> Tensor:
+        self.ctx.label("model.embed_tokens")
+        return self.embedding.forward(ids)
+
+    def _normed(self, x: Tensor) -> Tensor:
+        self.ctx.label("model.norm")
+        return self.norm.forward(x)
+
+    def _logits(self, x: Tensor, logits: Tensor | None = None) -> Tensor:
+        self.ctx.label("lm_head")
+        return self.head.forward(x, logits, "f32")
 
     def _stream(self, ids: Tensor, batch: int) -> Tensor:
-        x = self.embedding.forward(ids)
+        x = self._embedded(ids)
         uses = []
         for block in self.blocks:
             x, use = block.forward(x, batch)
@@ -361,10 +356,11 @@ class MoETransformer(DeviceBound):
         for piece, (start, rows) in enumerate(self._chunks(normed.shape[0])):
             x = normed.narrow(0, start, rows)
             wanted = targets.narrow(0, start, rows)
-            logits = self.head.forward(x, dtype="f32")
+            logits = self._logits(x)
             lse, _, _ = kernels.cross_entropy_forward(
                 logits, wanted, ignore_index=IGNORE_INDEX, loss_sum=losses.narrow(0, piece, 1)
             )
+            self.ctx.label("backward of lm_head")
             kernels.cross_entropy_backward(logits, wanted, lse, loss_factor, ignore_index=IGNORE_INDEX, dlogits=logits)
             dlogits = logits if self.precision == "f32" else kernels.cast(logits, dtype_y=self.precision)
             del logits
@@ -417,6 +413,7 @@ class MoETransformer(DeviceBound):
         w13, w13_grad = self._fused_pair(f"{moe}.experts.0.w1.weight", experts, 2 * ffn, hidden)
         w2, w2_grad = self._fused_pair(f"{moe}.experts.0.w2.weight", experts, hidden, ffn)
         return TransformerBlock(
+            prefix,
             RMSNorm(*self._pair(f"{prefix}.input_layernorm.weight"), eps=config.norm_eps),
             attention,
             RMSNorm(*self._pair(f"{prefix}.post_attention_layernorm.weight"), eps=config.norm_eps),

@@ -19,6 +19,7 @@ Names are those of Mixtral in Hugging Face transformers, so a checkpoint needs n
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass
@@ -131,6 +132,14 @@ class ParameterArena(Mapping[str, Tensor]):
         """A view of neighbouring parameters as one tensor of `shape`, from parameter `first` on."""
         offset = self.layout[first].offset
         return self.data.narrow(0, offset, math.prod(shape)).view(*shape)
+
+    def find(self, address: int) -> tuple[str, tuple[int, ...]] | None:
+        """The parameter that an address of the device lies in, and the index of the element; None when none does."""
+        element, within = divmod(address - self.data.ptr, self.data.nbytes // self.layout.size)
+        if within or not 0 <= element < self.layout.size:
+            return None
+        spec = self.layout.specs[bisect.bisect_right(self.layout.specs, element, key=lambda spec: spec.offset) - 1]
+        return spec.name, tuple(map(int, np.unravel_index(element - spec.offset, spec.shape)))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Each parameter as an array by name: views of this memory on the CPU, of one copy of it on a GPU."""

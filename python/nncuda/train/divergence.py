@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import errors, kernels
-from ..device import Context, Tensor
+from ..device import Context, NonFinite, Tensor
 from ..formats import FormatError
-from ..models import MoETransformer, ParameterLayout
+from ..models import MoETransformer
 from ..models.moe import IGNORE_INDEX
 from .config import LEAST_LOSS_SCALE
 
@@ -95,27 +95,21 @@ def check_convergence(
 
 
 def _origin(trainer: Trainer, inputs: np.ndarray, targets: np.ndarray, scale: float) -> tuple[float, str]:
-    """The loss of a batch, and the first place where something is not finite: in the weights, on the way forward, or
-    among the gradients in the order in which backward makes them."""
-    model, length = trainer.model, inputs.shape[1]
-    micro = trainer.config.micro_batch_size or len(inputs)
-    loss = _run(model, inputs, targets, micro, scale)
-    for spec in model.layout:
-        if found := _first(model.weights[spec.name]):
-            return loss, f"{spec.name} is not finite, first at {list(found[0])} ({found[1]})"
-    for start in range(0, len(inputs), micro):
-        piece = inputs[start : start + micro]
-        for name, row, output in model.outputs(piece, model.config.capacity(piece.size)):
-            if found := _first(output):
-                (token, channel), value = found
-                verb = "are" if name == "the logits" else "is"
-                place = f"token {start * length + row + token}, channel {channel}"
-                return loss, f"{name} {verb} not finite, first at {place} ({value})"
+    """The loss of a batch, and the first place where something is not finite, in the order of the calls: a weight, or
+    what a kernel made."""
+    model = trainer.model
+    with model.ctx.trace_nonfinite() as trace:
+        loss = _run(model, inputs, targets, trainer.config.micro_batch_size or len(inputs), scale)
+    return loss, _largest_gradient(model, scale) if trace.found is None else _place(model, trace.found)
+
+
+def _place(model: MoETransformer, found: NonFinite) -> str:
     assert model.gradients is not None
-    for name in _backward_order(model.layout, model.config.num_layers):
-        if found := _first(model.gradients[name]):
-            return loss, f"the gradient of {name} is not finite, first at {list(found[0])} ({found[1]})"
-    return loss, _largest_gradient(model, scale)
+    name, index = f"{found.argument} of {found.kernel}{' in ' * (found.label != '')}{found.label}", found.index
+    for arena, what in ((model.weights, ""), (model.gradients, "the gradient of ")):
+        if parameter := arena.find(found.address):
+            name, index = what + parameter[0], parameter[1]
+    return f"{name} is not finite, first at {list(index)} ({found.value})"
 
 
 def _run(model: MoETransformer, inputs: np.ndarray, targets: np.ndarray, micro: int, scale: float) -> float:
@@ -132,25 +126,6 @@ def _run(model: MoETransformer, inputs: np.ndarray, targets: np.ndarray, micro: 
         model.forward_backward(inputs[rows], targets[rows], factor, share, sums, aux, accumulate=start > 0)
         losses.append(sums.numpy())
     return kernels.weighted_mean(ctx.tensor(np.concatenate(losses)), divisor=tokens).item()
-
-
-def _first(tensor: Tensor) -> tuple[tuple[int, ...], float] | None:
-    """Index and value of the first element that is not finite."""
-    values = (tensor if tensor.dtype == "f32" else kernels.cast(tensor, dtype_y="f32")).numpy()
-    finite = np.isfinite(values)
-    if finite.all():
-        return None
-    at = np.unravel_index(int(finite.argmin()), values.shape)
-    return tuple(map(int, at)), float(values[at])
-
-
-def _backward_order(layout: ParameterLayout, layers: int) -> Iterable[str]:
-    """Names of the parameters in the order in which backward makes their gradients, layer by layer."""
-    yield "lm_head.weight"
-    yield "model.norm.weight"
-    for layer in reversed(range(layers)):
-        yield from (spec.name for spec in layout if spec.name.startswith(f"model.layers.{layer}."))
-    yield "model.embed_tokens.weight"
 
 
 def _largest_gradient(model: MoETransformer, scale: float) -> str:
