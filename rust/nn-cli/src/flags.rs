@@ -11,7 +11,7 @@ use nn_core::model::{self, MoEConfig, PRESETS, Precision, USUAL_PRESET};
 use nn_core::options::{Kind, OptionSpec, unknown};
 use nn_core::train::{self, TrainConfig, open_shards};
 use nn_core::{Error, Result};
-use nn_ffi::{Context, Device};
+use nn_ffi::{Context, Device, InstructionSet};
 
 use crate::paths;
 
@@ -37,6 +37,11 @@ impl DeviceFlags {
     pub(crate) fn open(&self) -> Result<Context> {
         let device: Device = self.device.parse()?;
         Ok(Context::open(device, self.threads.map(usize::from), None)?)
+    }
+
+    /// The CPU, with as many threads, and the widest instruction set that it has unless one is given.
+    pub(crate) fn open_cpu(&self, isa: Option<InstructionSet>) -> Result<Context> {
+        Ok(Context::open(Device::Cpu, self.threads.map(usize::from), isa)?)
     }
 }
 

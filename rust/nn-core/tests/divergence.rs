@@ -103,7 +103,7 @@ fn the_output_is_named_where_finite_weights_overflow() {
         plant(&run, name, at, value);
         let said = message(&mut run);
         assert!(said.starts_with("the loss is NaN at step 1: ") && said.ends_with(ADVICE), "{said}");
-        assert!(said.contains(&format!(": the output {place} is not finite, first at [")), "{said}");
+        assert!(said.contains(&format!(": {place} is not finite, first at [")), "{said}");
         said
     };
     begins("model.layers.0.self_attn.v_proj.weight", 3, f32::MAX, "c of cuda_gemm in model.layers.0.self_attn");

@@ -76,6 +76,10 @@ impl TransformerBlock {
         Ok(x.context().label(|| format!("{}.{half}", self.name))?)
     }
 
+    fn label_backward(&self, x: &Tensor, half: &str) -> Result<()> {
+        Ok(x.context().label(|| format!("backward of {}.{half}", self.name))?)
+    }
+
     /// As `forward`, with an expert's capacity and what `backward` needs; adds the balancing loss to `aux`. Also gives how
     /// the experts were used.
     pub fn forward_keeping(
@@ -121,12 +125,12 @@ impl TransformerBlock {
             }
         };
         let Attended { normed, rstd, attention, middle, post_normed, post_rstd } = attended;
-        self.label(&x, "block_sparse_moe")?;
+        self.label_backward(&x, "block_sparse_moe")?;
         let dmiddle = self.moe.backward(&dout, &post_normed, moe, aux_factor, beta)?;
         drop(post_normed);
         self.post_norm.backward(&dmiddle, &middle, &post_rstd, Some(&dout))?;
         drop((middle, dout));
-        self.label(&x, "self_attn")?;
+        self.label_backward(&x, "self_attn")?;
         let dx = self.attention.backward(&dmiddle, &normed, attention, rotation, beta)?;
         self.input_norm.backward(&dx, &x, &rstd, Some(&dmiddle))?;
         Ok(dx)

@@ -246,16 +246,15 @@ impl MoETransformer {
         self.label("model.norm")?;
         let (normed, rstd) = self.norm.forward_keeping(&x)?;
         self.loss(&normed, &targets, call, beta)?;
-        self.label("model.norm")?;
+        self.label("backward of model.norm")?;
         self.norm.backward(&normed, &x, &rstd, None)?;
         drop(x);
         let mut dx = normed;
         for (block, of_block) in self.blocks.iter().zip(kept).rev() {
             dx = block.backward(dx, of_block, &rotation, call.aux_factor, beta)?;
         }
-        self.label("model.embed_tokens")?;
+        self.label("backward of model.embed_tokens")?;
         self.embedding.backward(&dx, &ids)?;
-        self.label("")?;
         Ok(uses)
     }
 
@@ -390,15 +389,16 @@ impl MoETransformer {
     ///
     /// The logits and their gradient are f32; only where it enters the products is the gradient rounded to 16 bits.
     fn loss(&self, normed: &Tensor, targets: &Tensor, call: &Gradients<'_>, beta: f32) -> Result<()> {
-        self.label("lm_head")?;
         for (piece, Range { start, end }) in self.chunks(normed.len() / self.config.hidden_size).enumerate() {
             let x = normed.narrow(0, start, end - start)?;
             let wanted = targets.narrow(0, start, end - start)?;
+            self.label("lm_head")?;
             let logits = self.head.forward_f32(&x)?;
             let lse = self.ctx.empty(&[end - start], DType::F32)?;
             let valid = self.ctx.empty(&[1], DType::I32)?;
             let sum = call.losses.narrow(0, piece, 1)?;
             kernels::cross_entropy_forward(&logits, &wanted, None, &lse, &sum, &valid, IGNORE_INDEX)?;
+            self.label("backward of lm_head")?;
             kernels::cross_entropy_backward(&logits, &wanted, &lse, call.loss_factor, &logits, IGNORE_INDEX)?;
             let dlogits = if self.precision == Precision::F32 {
                 logits

@@ -1,6 +1,6 @@
 //! A run that has diverged: where it began, and the sentence that says so.
 
-use nn_ffi::{NonFinite, Place, Use};
+use nn_ffi::{NonFinite, Place};
 
 use super::data::Batch;
 use super::trainer::Trainer;
@@ -32,7 +32,7 @@ pub(super) fn too_large(trainer: &Trainer, loss: f64, step: usize, limit: f64) -
 
 /// What was found, by the name of a parameter or its gradient, else by the call that made it.
 fn origin(trainer: &Trainer, found: Option<NonFinite>) -> Result<String> {
-    let Some(NonFinite { place, used, address, value }) = found else { return largest_gradient(trainer) };
+    let Some(NonFinite { place, address, value, .. }) = found else { return largest_gradient(trainer) };
     let model = trainer.model();
     let named = |arena: &ParameterArena| arena.find(address).map(|(spec, index)| (spec.name.clone(), index));
     let (what, index) = if let Some((name, index)) = named(model.weights()) {
@@ -42,8 +42,7 @@ fn origin(trainer: &Trainer, found: Option<NonFinite>) -> Result<String> {
     } else {
         let Place { label, kernel, argument, index, .. } = place;
         let part = label.map_or(String::new(), |label| format!(" in {label}"));
-        let used = if used == Use::In { "input" } else { "output" };
-        (format!("the {used} {argument} of {kernel}{part}"), index)
+        (format!("{argument} of {kernel}{part}"), index)
     };
     Ok(format!("{what} is not finite, first at {index:?} ({value})"))
 }
