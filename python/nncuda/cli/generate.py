@@ -172,7 +172,7 @@ def generate(
 def _ids(stored: StoredModel, prompt: str, as_ids: bool) -> list[int]:
     """The ids of a prompt as the model reads it."""
     if as_ids:
-        return _parse_ids(prompt, stored.config.vocab_size)
+        return parse_ids(prompt, stored.config.vocab_size)
     tokenizer = stored.tokenizer
     if tokenizer is None:
         raise FormatError(stored.path, "holds no tokenizer, so it cannot read text; --ids takes token ids")
@@ -272,7 +272,7 @@ def _contiguous_pieces(
 ) -> Iterator[str]:
     """The continuation by the layers that train; what is wrong with the prompt is said before the model is loaded."""
     if as_ids:
-        ids = _parse_ids(prompt, checkpoint.config.vocab_size)
+        ids = parse_ids(prompt, checkpoint.config.vocab_size)
         yield from _ids_stream(load(), ids, max_tokens, sampling)
         return
     if checkpoint.tokenizer is None:
@@ -283,7 +283,8 @@ def _contiguous_pieces(
     yield from generator.stream(prompt, max_tokens, sampling)
 
 
-def _parse_ids(text: str, vocab: int) -> list[int]:
+def parse_ids(text: str, vocab: int) -> list[int]:
+    """The ids of a PROMPT with --ids."""
     ids: list[int] = []
     for word in text.replace(",", " ").split():
         if not word.isascii() or not word.isdigit():

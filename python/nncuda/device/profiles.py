@@ -131,9 +131,15 @@ class ShadowRun:
     first: Difference | None = None
     largest: Difference | None = None
     kernels: list[ShadowedKernel] = field(default_factory=list)
+    _text: str = field(default="{}", repr=False)
+
+    def json(self) -> Any:
+        """All of it as the library gives it."""
+        return json.loads(self._text)
 
     def _read(self, text: str) -> None:
-        values = json.loads(text)
+        self._text = text
+        values = self.json()
         for name in ("calls", "compared", "moves", "over"):
             setattr(self, name, values[name])
         self.first, self.largest = _difference(values["first"]), _difference(values["largest"])
