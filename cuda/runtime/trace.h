@@ -18,6 +18,7 @@ struct nn_tracer {
   void (*write)(const void *state, int64_t calls, nn_text *text);
   void (*end)(void *state); /* the trace sees no more calls; null for nothing */
   void (*release)(void *state);
+  int32_t clears; /* whether memory that is allocated meanwhile holds zeros */
 };
 
 /* Runs the call and shows it to the running trace. */
