@@ -177,6 +177,14 @@ MOMENTS: dict[str, tuple[Callable[[Tensors], object], str]] = {
         "first.codes is not u8 of shape [",
     ),
     "cut off": (lambda t: t.update({"first.codes": t["first.codes"][1:]}), "tensor first.codes is not u8 of shape ["),
+    "with scales in f16": (
+        lambda t: t.update({"first.scales": t["first.scales"].astype(np.float16)}),
+        "tensor first.scales is not f32 of shape [",
+    ),
+    "with a scale too many": (
+        lambda t: t.update({"first.scales": np.append(t["first.scales"], np.float32(1))}),
+        "tensor first.scales is not f32 of shape [",
+    ),
     "without scales": (lambda t: t.pop("first.scales"), "first.scales"),
 }
 
