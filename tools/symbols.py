@@ -1,4 +1,6 @@
-"""The committed list of the ABI's symbols, one file a version, and the rule that a change of them needs a new version.
+"""The committed list of the ABI's symbols, one file a major version, and the rule that a change needs a new version.
+
+A minor version only adds, so that its part of the file is what it added to the one before.
 
 `make abi` writes the list of the header's version as long as that is unreleased. It is no part of `make generate`: what
 a program may rely on changes only where somebody says so. docs/versioning.md states the rule.
@@ -8,9 +10,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from nncuda.binding import header
@@ -33,14 +35,6 @@ class Symbols:
     def name(self) -> str:
         return f"ABI {self.version[0]}.{self.version[1]}"
 
-    @property
-    def text(self) -> str:
-        """The file: functions by name, then constants by name."""
-        state = f"released with {self.release}" if self.release else "unreleased"
-        return "\n".join(
-            [f"# {self.name}, {state}", *(self.lines[name] for name in sorted(self.lines, key=_order)), ""]
-        )
-
 
 def of_header(contract: header.Header, release: str = "") -> Symbols:
     """The symbols of a header."""
@@ -49,22 +43,37 @@ def of_header(contract: header.Header, release: str = "") -> Symbols:
     return Symbols(contract.abi, release, functions | constants)
 
 
-def of_text(text: str) -> Symbols:
-    """The symbols of a file."""
-    first, *lines = text.splitlines()
-    match = re.fullmatch(r"# ABI (\d+)\.(\d+), (?:unreleased|released with (\S+))", first)
-    if not match:
-        raise ValueError(
-            f"a list begins with `# ABI 2.0, unreleased` or `# ABI 2.0, released with 0.3.0`, not {first!r}"
-        )
-    named = {re.search(r"\w+(?=\(| = )", line)[0]: line for line in lines}  # type: ignore[index]
-    return Symbols((int(match[1]), int(match[2])), match[3] or "", named)
+def of_text(text: str) -> list[Symbols]:
+    """The symbols of the minor versions of a file."""
+    found: list[Symbols] = []
+    for part in re.split(r"^(?=#)", text, flags=re.M)[1:]:
+        first, *lines = part.splitlines()
+        match = re.fullmatch(r"# ABI (\d+)\.(\d+), (?:unreleased|released with (\S+))", first)
+        if not match:
+            raise ValueError(
+                f"a version begins with `# ABI 2.0, unreleased` or `# ABI 2.0, released with 0.3.0`, not {first!r}"
+            )
+        named = {re.search(r"\w+(?=\(| = )", line)[0]: line for line in lines}  # type: ignore[index]
+        before = found[-1].lines if found else {}
+        found.append(Symbols((int(match[1]), int(match[2])), match[3] or "", {**before, **named}))
+    return found
+
+
+def text(versions: Sequence[Symbols]) -> str:
+    """The file of a major version: of each minor one what it adds, functions by name, then constants by name."""
+    parts, before = [], set[str]()
+    for symbols in versions:
+        state = f"released with {symbols.release}" if symbols.release else "unreleased"
+        added = sorted(set(symbols.lines) - before, key=lambda name: (name.isupper(), name))
+        parts += [f"# {symbols.name}, {state}", *(symbols.lines[name] for name in added)]
+        before |= set(added)
+    return "\n".join([*parts, ""])
 
 
 def committed(folder: Path = FOLDER) -> list[Symbols]:
     """The lists of all versions, oldest first."""
     return sorted(
-        (of_text(path.read_text(encoding="utf-8")) for path in folder.glob("*.txt")),
+        (symbols for path in folder.glob("*.txt") for symbols in of_text(path.read_text(encoding="utf-8"))),
         key=lambda symbols: symbols.version,
     )
 
@@ -110,23 +119,21 @@ def problem(lists: list[Symbols], current: Symbols) -> str:
 
 def update(folder: Path, current: Symbols) -> None:
     """Writes the list of the header's version where that is unreleased. ValueError says which version it must have."""
-    lists = committed(folder)
-    last = [symbols for symbols in lists if symbols.release][-1]
-    if sentence := missing_bump(last, current):
+    kept = [symbols for symbols in committed(folder) if symbols.release]
+    if sentence := missing_bump(kept[-1], current):
         raise ValueError(sentence)
-    for symbols in lists:
-        if not symbols.release:
-            _path(folder, symbols).unlink()
-    if current.version != last.version:
-        _path(folder, current).write_text(current.text, encoding="utf-8")
+    if current.version != kept[-1].version:
+        kept.append(current)
+    files = {path_of(major, folder): text([*of]) for major, of in groupby(kept, lambda symbols: symbols.version[0])}
+    for path in set(folder.glob("*.txt")) - set(files):
+        path.unlink()
+    for path, content in files.items():
+        path.write_text(content, encoding="utf-8")
 
 
-def _path(folder: Path, symbols: Symbols) -> Path:
-    return folder / f"{symbols.version[0]}.{symbols.version[1]}.txt"
-
-
-def _order(name: str) -> tuple[bool, str]:
-    return name.isupper(), name
+def path_of(major: int, folder: Path = FOLDER) -> Path:
+    """The file of a major version."""
+    return folder / f"{major}.txt"
 
 
 def _some(changes: list[str], most: int = 5) -> str:

@@ -260,11 +260,14 @@ func parseEntry(name string, value any) (entry, error) {
 	made.shape = make([]int, len(shape))
 	bytes := size
 	for i, extent := range shape {
-		if extent > 0 && bytes > math.MaxInt64/extent {
+		if bytes > math.MaxInt64/max(extent, 1) { // beside a 0 the other extents are no smaller for it
 			return made, fmt.Errorf("tensor %s has the shape %s, which none can have", shown, formats.Shown(object.Get("shape")))
 		}
-		bytes *= extent
+		bytes *= max(extent, 1)
 		made.shape[i] = int(extent)
+	}
+	if slices.Contains(shape, 0) {
+		bytes = 0
 	}
 	made.first, made.last = offsets[0], offsets[1]
 	if made.last < made.first || made.last-made.first != bytes {

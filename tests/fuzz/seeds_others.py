@@ -70,10 +70,49 @@ def configs() -> list[Seed]:
         Seed("number_as_text", config(hidden_size="32"), "hidden_size is '32'"),
         Seed("number_with_a_point", config(num_hidden_layers=1.0), "num_layers is 1.0"),
         Seed("bool_for_a_number", config(vocab_size=True), "vocab_size is True"),
+        Seed("value_missing", config("num_attention_heads"), "num_attention_heads is missing"),
+        Seed("value_of_null", config(vocab_size=None), "vocab_size is missing"),
+        Seed("value_of_a_list", config(num_hidden_layers=[1]), "num_layers is [1]; it must be a whole number"),
+        Seed("vocabulary_of_a_float", config(vocab_size=1000.0), "vocab_size is 1000.0; it must be a whole number"),
+        Seed("vocabulary_beyond_64_bits", config(vocab_size=10**20), "vocab_size is 100000"),
+        Seed("kv_heads_no_divisor", config(num_key_value_heads=3), "num_kv_heads is 3; it must be a divisor of"),
+        Seed("head_of_12", config(head_dim=12), "head_dim is 12; it must be a multiple of 8, at most 256"),
+        Seed("head_of_264", config(head_dim=264), "head_dim is 264; it must be a multiple of 8, at most 256"),
+        Seed("experts_used_above_all", config(num_experts_per_tok=5), "experts_per_token is 5; it must be at most 4"),
+        Seed("tensors_by_the_million", config(num_hidden_layers=10**6, num_local_experts=10**6), "make 300000700000"),
+        Seed(
+            "beyond_all_machines",
+            config(intermediate_size=2**31 - 1, hidden_size=2**31 - 1, head_dim=8),
+            "more parameters than",
+        ),
+        Seed("activation", config(hidden_act="gelu"), "hidden_act is 'gelu'; this model has 'silu'"),
+        Seed("tied", config(tie_word_embeddings=True), "tie_word_embeddings is True; this model has"),
+        Seed("tied_by_an_object", config(tie_word_embeddings={}), "tie_word_embeddings is {}; this model has"),
+        Seed("valid_window_of_all", config(sliding_window=64), None),
+        Seed(
+            "window", config(sliding_window=16), "sliding_window is 16; this model attends to all of its context (64)"
+        ),
         Seed("window_of_text", config(sliding_window="4096"), "sliding_window is '4096'"),
-        Seed("rope_of_text", config(rope_scaling="linear"), "rope_parameters is 'linear'"),
+        Seed("window_not_a_number", raw_config("sliding_window", "NaN"), "sliding_window is nan"),
+        Seed("rope_of_text", config(rope_scaling="linear"), " is 'linear'; it must be an object"),
+        Seed("rope_of_a_number", config(rope_parameters=3), "rope_parameters is 3; it must be an object"),
+        Seed("rope_of_another_type", config(rope_scaling={"type": "yarn"}), "rotary embedding of type 'yarn'; this"),
+        Seed("rope_of_a_list", config(rope_parameters={"rope_type": ["x"]}), "rotary embedding of type ["),
+        Seed("rope_theta_of_text", config(rope_theta="big"), "rope_theta is 'big'; it must be a number, from 1"),
+        Seed("rope_theta_negative", config(rope_theta=-1), "rope_theta is -1; it must be a number, from 1 to 1e+12"),
+        Seed("ours_of_a_number", config(nncuda=3), "under 'nncuda' must be among extended_context"),
+        Seed("ours_of_nobody", config(nncuda={"depth": 3}), "under 'nncuda' must be among extended_context"),
+        Seed("ours_too_short", config(nncuda={"extended_context": 16}), "extended_context is 16; it must be at least"),
+        Seed(
+            "ours_of_null", config(nncuda={"norm_topk_prob": None}), "norm_topk_prob is None; it must be true or false"
+        ),
+        Seed("ours_below_1", config(nncuda={"ntk_alpha": 0.5}), "ntk_alpha is 0.5; it must be a number, from 1 to"),
+        Seed("ours_beyond_measure", config(nncuda={"ntk_alpha": 1e300}), "ntk_alpha is 1e+300; it must be a number"),
+        Seed("ours_of_text", config(nncuda={"capacity_factor": "1"}), "capacity_factor is '1'; it must be a number"),
         Seed("rope_theta_of_a_list", config(rope_theta=[1]), "rope_theta is [1]"),
-        Seed("other_model", config(model_type=["mixtral"]), "model_type is ['mixtral']"),
+        Seed("other_model", config(model_type="llama"), "model_type is 'llama'"),
+        Seed("other_model_of_a_list", config(model_type=["mixtral"]), "model_type is ['mixtral']"),
+        Seed("other_model_of_null", config(model_type=None), "model_type is None"),
         Seed("layers_beyond_memory", config(num_hidden_layers=1 << 40), "num_layers is 1099511627776"),
     ]
 
@@ -84,7 +123,7 @@ def safetensors(header: object, data: bytes = b"", length: int | None = None) ->
     return struct.pack("<Q", len(raw) if length is None else length) + raw + data
 
 
-def entry(dtype: str, shape: list[int], start: int, stop: int) -> dict[str, object]:
+def entry(dtype: str, shape: list[float], start: int, stop: int) -> dict[str, object]:
     return {"dtype": dtype, "shape": shape, "data_offsets": [start, stop]}
 
 
@@ -101,6 +140,11 @@ def safetensors_files() -> list[Seed]:
         Seed("valid", safetensors({"__metadata__": {"format": "pt"}, **every}, bytes(at)), None),
         Seed("valid_empty_tensor", safetensors({"a": entry("F32", [0, 4], 0, 0)}), None),
         Seed("nothing", b"", wrong),
+        Seed("cut_in_the_length", bytes(7), wrong),
+        Seed("not_utf8", safetensors(b"\xff\xfe"), wrong),
+        Seed("list", safetensors(b"[]"), wrong),
+        Seed("unended", safetensors(b"{"), wrong),
+        Seed("header_of_two", safetensors(b"{}x"), wrong),
         Seed("header_beyond_the_file", safetensors({"a": one}, bytes(8), 1 << 20), wrong),
         Seed("header_as_large_as_may_be", safetensors({"a": one}, bytes(8), 1 << 25), wrong),
         Seed("header_of_all_bits", safetensors({"a": one}, bytes(8), (1 << 64) - 1), wrong),
@@ -114,7 +158,16 @@ def safetensors_files() -> list[Seed]:
         Seed(
             "dimension_beside_a_0", safetensors({"a": entry("F32", [0, (1 << 64) - 4], 0, 0)}), "larger than any memory"
         ),
+        Seed("product_of_another_size", safetensors({"a": entry("F32", [3], 0, 8)}, bytes(8)), wrong),
         Seed("negative", safetensors({"a": entry("F32", [-1, -2], 0, 8)}, bytes(8)), wrong),
+        Seed("dimension_of_a_float", safetensors({"a": entry("U8", [1.5], 0, 1)}, bytes(1)), wrong),
+        Seed("dimension_of_a_bool", safetensors({"a": entry("U8", [True], 0, 1)}, bytes(1)), wrong),
+        Seed("shape_of_a_number", safetensors({"a": {**one, "shape": 2}}, bytes(8)), wrong),
+        Seed("shape_missing", safetensors({"a": {"dtype": "F32", "data_offsets": [0, 8]}}, bytes(8)), wrong),
+        Seed("offset_alone", safetensors({"a": {**one, "data_offsets": [0]}}, bytes(8)), wrong),
+        Seed("offsets_of_three", safetensors({"a": {**one, "data_offsets": [0, 8, 8]}}, bytes(8)), wrong),
+        Seed("entry_of_a_number", safetensors({"a": 3}), wrong),
+        Seed("dtype_of_a_list", safetensors({"a": {**one, "dtype": ["F32"]}}, bytes(8)), wrong),
         Seed("dtype_unknown", safetensors({"a": entry("F33", [2], 0, 8)}, bytes(8)), wrong),
         Seed("dtype_without_numpy", safetensors({"a": entry("F8_E4M3", [2], 0, 2)}, bytes(2)), "has dtype F8_E4M3"),
         Seed("metadata_of_numbers", safetensors({"__metadata__": {"a": 1}}), wrong),
@@ -123,9 +176,9 @@ def safetensors_files() -> list[Seed]:
             "shape_of_100000_beside_a_0", safetensors({"a": entry("U8", [0] + [9] * 100_000, 0, 0)}), "larger than any"
         ),
         Seed("name_without_end", safetensors({"a" * 99_999: entry("F8_E4M3", [1], 0, 1)}, bytes(1)), "dtype F8_E4M3"),
-        Seed(
-            "name_twice", safetensors(b'{"a":%b,"a":%b}' % ((json.dumps(one).encode(),) * 2), bytes(8)), "'a' is twice"
-        ),
+        Seed("name_twice", safetensors(b'{"a":%b,"a":%b}' % ((json.dumps(one).encode(),) * 2), bytes(8)), "twice"),
+        Seed("name_twice_once_empty", safetensors(b'{"a":%b,"a":{}}' % json.dumps(one).encode(), bytes(8)), wrong),
+        Seed("valid_name_of_70000_letters", safetensors({"a" * 70_000: one}, bytes(8)), None),
     ]
 
 
@@ -235,6 +288,16 @@ def folder_models() -> list[Seed]:
         Seed("nothing", pack_folder({}), "config.json: cannot be read"),
         Seed("no_weights", pack_folder({"config.json": json.dumps(LLAMA).encode()}), "neither model.safetensors"),
         Seed("other_model", llama(model_type="bert"), "model_type is 'bert'"),
+        Seed("size_missing", llama(hidden_size=None), "hidden_size is missing"),
+        Seed("size_of_text", llama(intermediate_size="96"), "intermediate_size is '96'"),
+        Seed("layers_0", llama(num_hidden_layers=0), "num_hidden_layers is 0; it must be"),
+        Seed("kv_heads_no_divisor", llama(num_key_value_heads=3), "num_kv_heads is 3; it must be a divisor"),
+        Seed("biases_of_the_mlp", llama(mlp_bias=True), "mlp_bias is True"),
+        Seed(
+            "window", llama(sliding_window=32), "sliding_window is 32; this engine attends to all of the context (64)"
+        ),
+        Seed("rope_theta_of_text", llama(rms_norm_eps=None, rope_theta="x"), "rope_theta is 'x'"),
+        Seed("rope_of_half_heads", llama(rope_parameters={"partial_rotary_factor": 0.5}), "partial_rotary_factor"),
         Seed("heads_0", llama(num_attention_heads=0), "num_attention_heads is 0"),
         Seed("layers_10000", llama(num_hidden_layers=10000), "the configuration makes it 10000 layers"),
         Seed("layers_by_the_billion", llama(num_hidden_layers=billion), "num_layers is 2147483647"),
@@ -246,7 +309,11 @@ def folder_models() -> list[Seed]:
         Seed("factor_below_1", llama3(factor=0.5), "factor 0.5"),
         Seed("frequencies_reversed", llama3(low_freq_factor=8.0), "low below high"),
         Seed("frequencies_infinite", llama3(high_freq_factor=10**400), "high_freq_factor is 1000"),
+        Seed(
+            "llama3_in_part", llama(rope_scaling={"rope_type": "llama3", "factor": 8.0}), "low_freq_factor is missing"
+        ),
         Seed("scaling_unknown", llama(rope_scaling={"rope_type": "yarn"}), "type 'yarn'"),
+        Seed("scaling_dynamic", llama(rope_scaling={"rope_type": "dynamic", "factor": 4.0}), "type 'dynamic'"),
         Seed("scaling_of_a_list", llama(rope_scaling=[1]), "rope_parameters is [1]"),
         Seed("activation", llama(hidden_act="gelu"), "hidden_act is 'gelu'"),
         Seed("weights_of_integers", llama(dtype="I8"), "has dtype int8"),
@@ -275,9 +342,11 @@ def shards() -> list[Seed]:
         Seed("cut_in_the_header", shard(ids, 4)[:40], "cut off inside its header"),
         Seed("version_2", shard(ids, 4, version=2), "version 2"),
         Seed("width_0", shard(ids, 4, width=0), "ids of 0 bytes"),
+        Seed("cut_off", shard(ids, 4)[:-1], "is 71 bytes long, but its 4 tokens take 72"),
+        Seed("longer", shard(ids, 4) + b"\0", "is 73 bytes long, but its 4 tokens take 72"),
         Seed("count_beyond_the_file", shard(ids, 5), "5 tokens take"),
         Seed("count_whose_size_wraps", shard(ids, (1 << 63) + 4), "tokens take 18446744073709551688"),
         Seed("vocabulary_0", shard(ids, 4, vocab=0), "a vocabulary of 0"),
         Seed("vocabulary_beyond_its_width", shard(ids, 4, vocab=65537), "a vocabulary of 65537"),
-        Seed("id_beyond_the_vocabulary", shard(ids, 4, vocab=99), "token 3 is 99"),
+        Seed("id_beyond_the_vocabulary", shard(ids, 4, vocab=99), "vocabulary has 99"),
     ]

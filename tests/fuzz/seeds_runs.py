@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from seeds_gguf import Seed
+
+BOUNDS = Path(__file__).resolve().parents[1] / "bounds.json"
 
 STATE = {
     "format": "nncuda training state",
@@ -23,6 +26,23 @@ def state(**change: object) -> bytes:
     return json.dumps({**STATE, **change}).encode()
 
 
+def bounded() -> list[Seed]:
+    """The numbers of tests/bounds.json, at their bounds and beyond; and whole numbers of 31 and 62 bits."""
+    found = []
+    for name, bounds in json.loads(BOUNDS.read_text(encoding="utf-8"))["state"].items():
+        found += [Seed(f"valid_{name}_{end}", state(**{name: bounds[end]}), None) for end in ("least", "most")]
+        for word, value in (("below", bounds["least"] - 0.5), ("above", bounds["most"] * 2)):
+            found.append(
+                Seed(f"{name}_{word}", state(**{name: value}), f"{name} is {value!r}; it must be {bounds['rule']}")
+            )
+    for name, least, most in (("step", 0, 2**31 - 1), ("data_position", 0, 2**62 - 1), ("data_windows", 1, 2**62 - 1)):
+        found.append(Seed(f"valid_{name}_most", state(**{name: most}), None))
+        for word, value in (("below", least - 1), ("above", most + 1), ("far_above", 2**70)):
+            rule = f"{name} is {value}; it must be a whole number, from {least} to {most}"
+            found.append(Seed(f"{name}_{word}", state(**{name: value}), rule))
+    return found
+
+
 def states() -> list[Seed]:
     """training.json of checkpoints."""
     f16, scaling = {"precision": "f16"}, {"scale": 1024.0, "good_steps": 2, "skipped": 1}
@@ -31,25 +51,49 @@ def states() -> list[Seed]:
         Seed("valid", state(), None),
         Seed("valid_not_evaluated", state(held_out_loss=None), None),
         Seed("valid_loss_that_is_none", state(held_out_loss=float("nan")), None),
+        Seed("valid_loss_without_end", state(held_out_loss=float("inf")), None),
         Seed("valid_f16", state(train=f16, loss_scaling=scaling), None),
         Seed("nothing", b"", "is not JSON"),
         Seed("list", b"[]", "is not a JSON object"),
         Seed("key_twice", state()[:-1] + b', "step": 4}', "the key 'step' is twice"),
         Seed("seconds_of_400_digits", state(seconds=10**400), "seconds is 1000"),
-        Seed("seconds_negative", state(seconds=-1), "seconds is -1; it must be a number, from 0 to 1e+12"),
+        *bounded(),
+        Seed("seconds_of_text", state(seconds="1"), "seconds is '1'; it must be a number, from 0 to 1e+12"),
+        Seed("seconds_of_a_bool", state(seconds=True), "seconds is True; it must be a number, from 0 to 1e+12"),
+        Seed("format_of_others", state(format="notes"), "is not a training state of nncuda"),
+        Seed("format_of_a_list", state(format=["x"]), "is not a training state of nncuda"),
+        Seed("version_2", state(version=2), "is a training state of version 2; this program reads version 1"),
+        Seed("version_of_an_object", state(version={}), "is a training state of version {}"),
+        Seed(
+            "entry_missing", json.dumps({**STATE, "step": None}).replace('"step": null, ', "").encode(), "missing, or"
+        ),
+        Seed("entry_of_nobody", state(more=1), "some are missing, or should not be there"),
+        Seed("step_of_a_float", state(step=3.0), f"step is 3.0; {count} 0 to 2147483647"),
+        Seed("step_infinite", state().replace(b'"step": 3', b'"step": 1e999'), f"step is inf; {count} 0 to 2147483647"),
         Seed("loss_of_400_digits", state(held_out_loss=10**400), "held_out_loss is 1000"),
         Seed("loss_of_text", state(held_out_loss="2.5"), "held_out_loss is '2.5'"),
-        Seed("step_beyond_31_bits", state(step=2**31), f"step is 2147483648; {count} 0 to 2147483647"),
-        Seed("position_beyond_62_bits", state(data_position=2**62), f"data_position is 4611686018427387904; {count}"),
         Seed("steps_for_ever", state(train={"steps": 2**70}), f"steps is 1180591620717411303424; {count} 1"),
         Seed("steps_of_400_digits", state(train={"steps": 10**400}), "steps is 1000"),
         Seed("rate_of_400_digits", state(train={"learning_rate": 10**400}), "learning_rate is 1000"),
+        Seed("steps_0", state(train={"steps": 0}), f"steps is 0; {count} 1 to 2147483647"),
+        Seed("beta_of_1_5", state(train={"beta1": 1.5}), "beta1 is 1.5; it must be a number, from 0 to 0.999999"),
         Seed("option_of_nobody", state(train={"x" * 9999: 1}), "there is no training option 'xxx"),
         Seed("options_of_text", state(train="x"), "train is not an object"),
         Seed("scaling_without_f16", state(loss_scaling=scaling), "has a loss_scaling"),
         Seed("scaling_missing", state(train=f16), "has no loss_scaling"),
         Seed("scaling_of_a_list", state(train=f16, loss_scaling=[1] * 9999), "loss_scaling is [1, 1"),
         Seed("scale_of_400_digits", state(train=f16, loss_scaling={**scaling, "scale": 10**400}), "scaling is 1000"),
+        Seed("scaling_of_one_entry", state(train=f16, loss_scaling={"scale": 1.0}), "must have scale, good_steps and"),
+        Seed(
+            "scale_of_text",
+            state(train=f16, loss_scaling={**scaling, "scale": "big"}),
+            "scale of loss_scaling is 'big'",
+        ),
+        Seed("scale_beyond_the_largest", state(train=f16, loss_scaling={**scaling, "scale": 2.0**25}), "to 2^24"),
+        Seed(
+            "half_a_step", state(train=f16, loss_scaling={**scaling, "good_steps": 0.5}), "good_steps of loss_scaling"
+        ),
+        Seed("scaling_of_bf16", state(train={"precision": "bf16"}, loss_scaling=scaling), "its precision is bf16"),
         Seed("more_skipped_than_done", state(train=f16, loss_scaling={**scaling, "skipped": 4}), "skipped of loss"),
     ]
 

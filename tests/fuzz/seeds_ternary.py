@@ -122,6 +122,7 @@ def folders() -> list[Seed]:
         Seed("method_unknown", method(quant_method="gptq"), "quant_method is 'gptq'"),
         Seed("method_of_a_list", method(quant_method=["bitnet"]), "quant_method is ['bitnet']"),
         Seed("linear_class_unknown", method(linear_class="linear"), "linear_class is 'linear'; it may be"),
+        Seed("mode_unknown", method(quantization_mode="off"), "quantization_mode is 'off'; it may be"),
         Seed("mode_of_a_list", method(quantization_mode=[]), "quantization_mode is []; it may be"),
         Seed("norm_before", method(use_rms_norm=True), "use_rms_norm is True; it may be False"),
         Seed("modules_of_text", method(modules_to_not_convert="lm_head"), "modules_to_not_convert is 'lm_head'"),

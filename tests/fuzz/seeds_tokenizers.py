@@ -104,6 +104,7 @@ def tokenizer_jsons() -> list[Seed]:
     ended = "it ended its process, perhaps because it ran out of memory"
     before = {"type": "Prepend", "prepend": "a" * (1 << 20)}
     table = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(bytes(8)).decode()}
+    beyond = {**table, "precompiled_charsmap": base64.b64encode(b"\4" + bytes(7)).decode()}
     flood = {"type": "Sequence", "decoders": [replaced({"Regex": ""}, "a" * 2000)]}
 
     def file(value: object) -> bytes:
@@ -133,6 +134,7 @@ def tokenizer_jsons() -> list[Seed]:
         Seed("text_without_end_for_nothing", file(bpe(normalizer=replaced({"Regex": ""}, "a" * 9000000))), ended),
         Seed("expression_that_tries_for_ever", file(bpe(pre_tokenizer=split("(a|aa)+b"))), "gave up"),
         Seed("table_of_characters_cut_off", file(bpe(normalizer=table)), "gave up"),
+        Seed("table_of_characters_beyond_its_end", file(bpe(normalizer=beyond)), "gave up"),
         Seed("valid_texts_in_place_of_nothing", file(bpe(decoder=flood)), None),
         Seed("dropout_of_2", file(bpe(dropout=2.0)), wrong),
     ]

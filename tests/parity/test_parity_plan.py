@@ -41,6 +41,7 @@ REFUSALS = {
     "--inference --context 0": (3, "Error: context is 0; it must be a whole number, at least 1"),
     "--inference --prompt 5 --context 3": (3, "Error: a prompt has 5 tokens; it must have 1 to 3"),
     "--preset 6.9b --inference --context 300000": (3, "Error: 300000 tokens are more than this model takes (262144)"),
+    "--preset small --activation-checkpointing 9": (3, "Error: activation_checkpointing is 9; this model has 4 blocks"),
     "--preset 6.9b --sequence-length 40000": (3, "Error: sequence_length is 40000; this model's context is 32768"),
     "--preset 6.9b --batch-size 2000000000 --micro-batch-size none --sequence-length 32768": (
         3,

@@ -177,6 +177,14 @@ MOMENTS: dict[str, tuple[Callable[[Tensors], object], str]] = {
         "first.codes is not u8 of shape [",
     ),
     "cut off": (lambda t: t.update({"first.codes": t["first.codes"][1:]}), "tensor first.codes is not u8 of shape ["),
+    "with scales in f16": (
+        lambda t: t.update({"first.scales": t["first.scales"].astype(np.float16)}),
+        "tensor first.scales is not f32 of shape [",
+    ),
+    "with a scale too many": (
+        lambda t: t.update({"first.scales": np.append(t["first.scales"], np.float32(1))}),
+        "tensor first.scales is not f32 of shape [",
+    ),
     "without scales": (lambda t: t.pop("first.scales"), "first.scales"),
 }
 
@@ -194,49 +202,3 @@ def test_refused_moments(workshop: Workshop, name: str, language: str) -> None:
     write_safetensors(path, tensors)
     done = find(language).run("train", run, "--resume", code=3)
     assert str(path) in done.stderr.replace("\n", " ") and words in done.stderr.replace("\n", " "), done.stderr
-
-
-STATES: dict[str, tuple[dict, str]] = {
-    "none": ({"loss_scaling": None}, "has no loss_scaling; its precision is f16"),
-    "of another precision": ({"train": {"precision": "bf16"}}, "has a loss_scaling; its precision is bf16"),
-    "of one entry": (
-        {"loss_scaling": {"scale": 1.0}},
-        "loss_scaling is {",
-    ),
-    "with a text": (
-        {"loss_scaling": {"scale": "big", "good_steps": 0, "skipped": 0}},
-        "the scale of loss_scaling is ",
-    ),
-    "beyond the largest": (
-        {"loss_scaling": {"scale": 2.0**25, "good_steps": 0, "skipped": 0}},
-        "the scale of loss_scaling is 33554432.0; it must be a number, 2^-24 to 2^24",
-    ),
-    "with more skipped than done": (
-        {"loss_scaling": {"scale": 1.0, "good_steps": 0, "skipped": STEPS + 1}},
-        f"skipped of loss_scaling is {STEPS + 1}; it must be a whole number, 0 to {STEPS}",
-    ),
-    "with half a step": (
-        {"loss_scaling": {"scale": 1.0, "good_steps": 0.5, "skipped": 0}},
-        "good_steps of loss_scaling is 0.5; it must be a whole number, 0 to 2147483647",
-    ),
-}
-
-
-@pytest.mark.case("wrong states of loss scaling")
-@pytest.mark.parametrize("language", languages.NAMES)
-@pytest.mark.parametrize("name", STATES)
-def test_refused_states(workshop: Workshop, tmp_path: Path, name: str, language: str) -> None:
-    change, words = STATES[name]
-    folder = list_checkpoints(reference(workshop, "f16, overflowing") / "checkpoints")[-1]
-    spoiled = tmp_path / folder.name
-    spoiled.mkdir()
-    for file in folder.iterdir():
-        (spoiled / file.name).symlink_to(file)
-    state = json.loads((folder / "training.json").read_text())
-    if "train" in change:
-        kept = {key: value for key, value in state["train"].items() if not key.startswith("loss_scale")}
-        change = {"train": {**kept, **change["train"]}}
-    (spoiled / "training.json").unlink()
-    (spoiled / "training.json").write_text(json.dumps({**state, **change}))
-    done = find(language).run("inspect", spoiled, code=3)
-    assert f"{spoiled / 'training.json'}: {words}" in done.stderr.replace("\n", " "), done.stderr

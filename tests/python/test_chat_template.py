@@ -1,4 +1,4 @@
-"""Chat templates: what they give, and that a template from a stranger can do no harm."""
+"""Chat templates: what they give. What one may not do: tests/fuzz/seeds_tokenizers.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from nncuda.bench import random_tokenizer
 from nncuda.formats import FormatError, Tokenizer
 from nncuda.formats.chat_template import (
-    LONGEST_TEMPLATE,
     ChatTemplate,
     special_names,
     template_from_folder,
@@ -57,25 +56,6 @@ def test_templates_get_what_transformers_gives_them() -> None:
         render("{{ raise_exception('roles must alternate') }}")
 
 
-@pytest.mark.parametrize(
-    ("template", "words"),
-    [
-        ("{% if %}", "TemplateSyntaxError"),
-        ("{{ missing.part }}", "UndefinedError"),
-        ("{{ ''.__class__.__mro__ }}", "SecurityError"),
-        ("{{ messages.append(1) }}", "SecurityError"),
-        ("{{ cycler.__init__.__globals__.os }}", "unsafe|SecurityError"),
-        ("{{ 'a' * 10 ** 10 }}", "memory"),
-        ("{% for i in range(9999) %}{{ 'a' * 9999 }}{% endfor %}", "writes more than 4194304 characters"),
-        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "nested too deeply"),
-        ("{{ range(10 ** 9) | list }}", "OverflowError"),
-    ],
-)
-def test_what_a_template_may_not_do_is_a_sentence(template: str, words: str) -> None:
-    with pytest.raises(FormatError, match=words):
-        render(template)
-
-
 def test_a_template_that_does_not_end_is_ended() -> None:
     loop = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
     template = ChatTemplate(loop + "{{ x }}", "model", seconds=1.0)
@@ -89,11 +69,6 @@ def test_a_text_longer_than_a_pipe_comes_back() -> None:
     content = "é\n" * 300_000
     template = ChatTemplate("{{ messages[0].content }}", "model")
     assert template.render([{"role": "user", "content": content}]) == content
-
-
-def test_a_template_that_is_too_long_is_refused() -> None:
-    with pytest.raises(FormatError, match=f"has {LONGEST_TEMPLATE + 1} characters"):
-        ChatTemplate("x" * (LONGEST_TEMPLATE + 1), "model")
 
 
 def test_where_folders_keep_their_template(tmp_path: Path) -> None:

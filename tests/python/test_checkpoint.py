@@ -23,7 +23,7 @@ from nncuda.models import (
     config_to_mixtral,
 )
 from nncuda.train import Checkpoint, TrainConfig, Trainer, load_model
-from nncuda.train.checkpoint import TrainingState, read_training_state, save_checkpoint
+from nncuda.train.checkpoint import TrainingState, save_checkpoint
 
 OPTIONS = TrainConfig(steps=4, batch_size=2, sequence_length=8, warmup_steps=1)
 
@@ -68,51 +68,6 @@ def test_layout_is_one_arena_with_fused_views(ctx: nncuda.Context) -> None:
     ]
     np.testing.assert_array_equal(block.moe.w13.numpy(), [np.concatenate([e["w1"], e["w3"]]) for e in experts])
     np.testing.assert_array_equal(block.moe.w2.numpy(), [e["w2"] for e in experts])
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"num_layers": 0}, "num_layers is 0"),
-        ({"hidden_size": 2.5}, "hidden_size is 2.5"),
-        ({"hidden_size": True}, "hidden_size is True"),
-        ({"num_kv_heads": 3}, "num_kv_heads is 3; it must be a divisor of num_heads"),
-        ({"head_dim": 12}, "head_dim is 12; it must be a multiple of 8"),
-        ({"head_dim": 264}, "head_dim is 264"),
-        ({"experts_per_token": 5}, "experts_per_token is 5; it must be at most 4"),
-        ({"extended_context": 31}, "extended_context is 31"),
-        ({"rope_base": 0.0}, "rope_base is 0.0"),
-        ({"ntk_alpha": 0.5}, "ntk_alpha is 0.5"),
-        ({"norm_eps": float("nan")}, "norm_eps is nan"),
-        ({"norm_topk_prob": 1}, "norm_topk_prob is 1"),
-        ({"capacity_factor": 0.0}, "capacity_factor is 0.0"),
-        ({"capacity_factor": "1"}, "capacity_factor is '1'"),
-        ({"aux_alpha": -1.0}, "aux_alpha is -1.0"),
-        ({"surprise": 1}, "no model option 'surprise'"),
-    ],
-)
-def test_wrong_model_options(changes: dict[str, object], problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
-        MoEConfig.from_dict({**TINY.to_dict(), **changes})
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"steps": 0}, "steps is 0"),
-        ({"micro_batch_size": 0}, "micro_batch_size is 0"),
-        ({"beta2": 1.0}, "beta2 is 1.0; it must be a number, from 0 to 0.999999"),
-        ({"eps": 0.0}, "eps is 0"),
-        ({"clip_norm": 0.0}, "clip_norm is 0"),
-        ({"learning_rate": float("inf")}, "learning_rate is inf"),
-        ({"min_rate_share": 1.5}, "min_rate_share is 1.5; it must be a number, from 0 to 1"),
-        ({"seed": 2**63}, "seed is 9223372036854775808"),
-        ({"surprise": 1}, "no training option 'surprise'"),
-    ],
-)
-def test_wrong_training_options(changes: dict[str, object], problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
-        TrainConfig.from_dict(changes)
 
 
 def test_capacity() -> None:
@@ -175,19 +130,6 @@ def test_foreign_configs() -> None:
     new_style = foreign_config(rope_parameters={"rope_type": "default", "rope_theta": 5e5})
     del new_style["rope_theta"]
     assert config_from_mixtral(new_style).rope_base == 5e5
-    for changes, problem in (
-        ({"model_type": "llama"}, "model_type is 'llama'"),
-        ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
-        ({"tie_word_embeddings": True}, "tie_word_embeddings is True"),
-        ({"sliding_window": 16}, "sliding_window is 16"),
-        ({"rope_scaling": {"type": "yarn"}}, "'yarn'"),
-        ({"rope_parameters": 3}, "rope_parameters is 3"),
-        ({"num_local_experts": None}, "num_local_experts is missing"),
-        ({"vocab_size": "many"}, "vocab_size is 'many'"),
-        ({"nncuda": {"surprise": 1}}, "under 'nncuda'"),
-    ):
-        with pytest.raises(ValueError, match=problem):
-            config_from_mixtral(foreign_config(**changes))
 
 
 def test_sixteen_bit_and_fused_weights(tmp_path: Path, saved: Path, ctx: nncuda.Context) -> None:
@@ -247,50 +189,6 @@ def test_corrupt_checkpoints(saved: Path, ctx: nncuda.Context) -> None:
         opens()
     with pytest.raises(FormatError, match="is not a folder"):
         Checkpoint(saved / "config.json")
-
-
-def test_checkpoints_of_other_sizes(saved: Path, ctx: nncuda.Context) -> None:
-    path = saved / "config.json"
-    good = json.loads(path.read_text())
-    for changes, problem in (
-        ({"num_hidden_layers": 3}, r"missing: model\.layers\.2"),
-        ({"num_hidden_layers": 1}, r"not part of this model: model\.layers\.1"),
-        ({"vocab_size": 49}, r"embed_tokens\.weight has shape \[48, 24\]; config\.json makes it \[49, 24\]"),
-        ({"num_local_experts": 5}, "missing: .*experts.4"),
-        ({"head_dim": 7}, "head_dim is 7"),
-    ):
-        path.write_text(json.dumps({**good, **changes}))
-        with pytest.raises(FormatError, match=problem):
-            Checkpoint(saved)
-    path.write_text(json.dumps(good))
-    weights = dict(SafetensorsFile(saved / "model.safetensors"))
-    weights = {name: array.copy() for name, array in weights.items()}
-    weights["lm_head.weight"] = weights["lm_head.weight"].astype(np.int32)
-    write_safetensors(saved / "model.safetensors", weights)
-    with pytest.raises(FormatError, match=r"lm_head\.weight has dtype int32"):
-        Checkpoint(saved).model(ctx)
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"format": "x"}, "not a training state"),
-        ({"version": 2}, "version 2"),
-        ({"step": -1}, "step is -1"),
-        ({"step": 1.0}, "step is 1.0"),
-        ({"data_windows": 0}, "data_windows is 0"),
-        ({"seconds": "1"}, "seconds is '1'"),
-        ({"held_out_loss": "low"}, "held_out_loss is 'low'"),
-        ({"train": []}, "train is not an object"),
-        ({"train": {"steps": 0}}, "steps is 0"),
-        ({"extra": 1}, "missing, or should not be there"),
-    ],
-)
-def test_wrong_training_states(saved: Path, changes: dict[str, object], problem: str) -> None:
-    path = saved / "training.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-    with pytest.raises(FormatError, match=problem):
-        read_training_state(path)
 
 
 def test_a_model_takes_all_weights_or_none(ctx: nncuda.Context) -> None:

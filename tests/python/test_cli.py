@@ -1,4 +1,8 @@
-"""The command line: the whole path from text to text, and what it says when something is wrong."""
+"""The command line: the whole path from text to text, and what only Python's commands do.
+
+What the commands of all languages do alike is in tests/parity: stopping and resuming, strategies of generation,
+precisions, metrics on a pipe, refusals.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ import importlib
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +23,7 @@ from small_models import TINY
 from nncuda import Context
 from nncuda.cli import main
 from nncuda.extras import ExtraMissing
-from nncuda.formats import SafetensorsFile, TokenShard, write_shard
+from nncuda.formats import TokenShard, write_shard
 from nncuda.infer import Sampling, generate
 from nncuda.infer.sampling import GREEDY
 from nncuda.train import list_checkpoints, load_model, read_metrics, resolve_checkpoint
@@ -126,44 +129,6 @@ def test_nothing_is_written_over_unawares(work: Path, tmp_path: Path) -> None:
     assert TokenShard(held_out).count == TokenShard(out).count
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_resume_gives_the_same_bits(work: Path, tmp_path: Path, number: int) -> None:
-    """Stopped by a real signal, taken up by `--resume`, the run ends where the unbroken one ended."""
-    command = [sys.executable, "-c", "from nncuda.cli import main; main()"]
-    arguments = ["train", str(tmp_path / "run"), "--config", str(work / "config.toml"), "--seed", "3", "--steps", "100"]
-    whole = subprocess.run([*command, *arguments[:1], str(tmp_path / "whole"), *arguments[2:]], capture_output=True)
-    assert whole.returncode == 0, whole.stderr
-    process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while not list_checkpoints(tmp_path / "run" / "checkpoints"):
-        assert process.poll() is None
-    process.send_signal(number)
-    _, error = process.communicate(timeout=60)
-    assert process.returncode == 0, error
-    last = resolve_checkpoint(tmp_path / "run").name
-    assert last < "step-00000100", "it had ended before the signal came"
-    assert error.decode() == f"stopped after step {int(last[5:])} of 100; --resume continues from there\n"
-    nncuda("train", tmp_path / "run", "--resume")
-    for name in ("model", "optimizer"):
-        found, expected = (
-            SafetensorsFile(resolve_checkpoint(tmp_path / run) / f"{name}.safetensors") for run in ("run", "whole")
-        )
-        assert found.keys() == expected.keys()
-        assert all(found[tensor].tobytes() == expected[tensor].tobytes() for tensor in expected)
-
-
-def test_generate(work: Path) -> None:
-    run = work / "run"
-    greedy = nncuda("generate", run, "the quick", "--greedy", "--max-tokens", 12).output
-    assert greedy == nncuda("generate", run, "-", "--temperature", 0, "--max-tokens", 12, stdin="the quick").output
-    options = ["--max-tokens", 12, "--top-k", 50, "--top-p", 0.95, "--temperature", 0.9]
-    drawn = [nncuda("generate", run, "the quick", *options, "--seed", seed).output for seed in (1, 1, 2)]
-    assert drawn[0] == drawn[1] != drawn[2]
-    best = nncuda("generate", run, "the quick", "--greedy", "--best", "--max-tokens", 3).output
-    assert (
-        best == nncuda("generate", resolve_checkpoint(run, "best"), "the quick", "--greedy", "--max-tokens", 3).output
-    )
-
-
 def test_generate_from_ids(work: Path, tmp_path: Path) -> None:
     """Ids in, ids out: the tokens of the library's own generator, with or without a tokenizer beside the model."""
     run = work / "run"
@@ -182,50 +147,7 @@ def test_generate_from_ids(work: Path, tmp_path: Path) -> None:
     for path in (["--contiguous"], ["--cache-format", "f32"]):
         written = nncuda("generate", bare, " ".join(["2"] * 60), "--ids", "--greedy", *path).output
         assert written.split() == list(map(str, usual))
-    assert "it must be 0 to 319" in nncuda("generate", run, "1 320", "--ids", code=3).output
     assert "PROMPT has '-1'" in nncuda("generate", run, "5 -1", "--ids", code=2).output
-    assert "at least one token" in nncuda("generate", run, "", "--ids", code=3).output
-
-
-def test_precision_and_recomputation(work: Path, tmp_path: Path) -> None:
-    """As options of a run and of its resumption, in what `inspect` says, and of `generate` on any model."""
-    options = ["--precision", "f16", "--loss-scale", 2.0**24, "--activation-checkpointing", 2, "--recompute-experts"]
-    nncuda("train", tmp_path / "run", "--config", work / "config.toml", *options, "--steps", 4)
-    records = [record for record in read_metrics(tmp_path / "run" / "metrics.jsonl") if "loss" in record]
-    assert records[0]["loss_scale"] == 2.0**24 and records[0]["grad_norm"] is records[0]["learning_rate"] is None
-    content = json.loads(nncuda("inspect", tmp_path / "run", "--json").output)
-    assert content["train"]["precision"] == "f16" and content["train"]["recompute_experts"] is True
-    assert content["training state"]["loss_scaling"]["skipped"] == records[-1]["skipped_steps"] > 0
-    assert "loss_scaling" not in json.loads(nncuda("inspect", work / "run", "--json").output)["training state"]
-    nncuda("train", tmp_path / "run", "--resume")
-    for precision in ("f32", "bf16", "f16"):
-        found = nncuda(
-            "generate", tmp_path / "run", "5 6 7", "--ids", "--max-tokens", 5, "--contiguous", "--precision", precision
-        )
-        assert len(found.output.split()) == 5
-    for wrong in (["--precision", "f8"], ["--loss-scale", "much"]):
-        nncuda("train", tmp_path / "new", "--config", work / "config.toml", *wrong, code=2)
-    nncuda("train", tmp_path / "new", "--config", work / "config.toml", "--loss-scale", 2, code=3)
-
-
-def test_training_writes_its_metrics_to_a_pipe(work: Path, tmp_path: Path) -> None:
-    """The lines of metrics.jsonl and nothing else, each as it comes; behind a resume, the new ones."""
-    command = [sys.executable, "-c", "from nncuda.cli import main; main()", "train"]
-    options = ["--config", str(work / "config.toml"), "--steps"]
-    with subprocess.Popen([*command, str(tmp_path / "long"), *options, "5000"], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        first = process.stdout.readline()
-        assert process.poll() is None  # it has thousands of steps before it, each with a line
-        process.send_signal(signal.SIGINT)
-        printed = first + process.stdout.read()
-    assert process.returncode == 0 and json.loads(first)["step"] == 1
-    assert printed == (tmp_path / "long" / "metrics.jsonl").read_bytes()
-    run = tmp_path / "run"
-    subprocess.run([*command, str(run), *options, "8"], stdout=subprocess.PIPE, check=True)
-    shutil.rmtree(run / "checkpoints" / "step-00000008")
-    resumed = subprocess.run([*command, str(run), "--resume"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    steps = [json.loads(line)["step"] for line in resumed.splitlines()]
-    assert steps[0] > 1 and steps[-1] == 8 and (run / "metrics.jsonl").read_text().endswith(resumed)
 
 
 def test_generation_streams(work: Path) -> None:
@@ -263,88 +185,26 @@ def test_inspect(work: Path) -> None:
     assert len(optimizer["tensors"]) == 2 * len(content["tensors"])
 
 
-def test_what_commands_refuse(work: Path, tmp_path: Path) -> None:
-    """Exit codes: 2 wrong use, 3 a wrong file; one line that says what it is, and no traceback."""
-
-    def refused(code: int, problem: str, *arguments: object) -> None:
-        result = nncuda(*arguments, code=code)
-        assert problem in result.output.replace("\n", " "), result.output
-        assert "Traceback" not in result.output
-
-    run, config = work / "run", work / "config.toml"
-    refused(3, "already holds a run", "train", run, "--config", config)
-    refused(2, "leave out --steps. It takes --micro-batch-size,", "train", run, "--resume", "--steps", 9)
-    refused(3, "save_every is -1; it must be", "train", run, "--resume", "--save-every", -1)
-    refused(2, "leave out --preset", "train", run, "--resume", "--preset", "small")
-    refused(2, "say what to train on", "train", tmp_path / "new")
-    refused(3, "run.json", "train", tmp_path / "new", "--resume")
-    refused(3, "num_heads", "train", tmp_path / "new", "--config", config, "--num-kv-heads", 3)
-    refused(
-        3,
-        "a vocabulary of 320, the model one of 400",
-        "train",
-        tmp_path / "new",
-        "--config",
-        config,
-        "--vocab-size",
-        400,
-    )
-    refused(2, "neither a number nor 'none'", "train", tmp_path / "new", "--clip-norm", "much")
-    for text, problem in (
-        ("[model", "is not TOML"),
-        ("[models]\n", "has 'models'"),
-        ("[model]\nlayers = 3\n", "no model option 'layers'"),
-        ("[train]\nsteps = 'many'\n", "steps is 'many'"),
-        ("[data]\ndata = 3\n", "[data] has 'data'"),
-        ("[model]\npreset = 'huge'\n", "no preset 'huge'"),
-    ):
-        (tmp_path / "wrong.toml").write_text(text)
-        refused(
-            3, problem, "train", tmp_path / "new", "--config", tmp_path / "wrong.toml", "--data", work / "train.tokens"
-        )
+@pytest.mark.parametrize(
+    ("problem", "arguments"),
+    [
+        ("config.json: cannot be read", "generate {work}/text a"),
+        (
+            "has 1 tokens, 65 with the new ones; the context has room for 64",
+            "generate {work}/run 1 --ids --max-tokens 65",
+        ),
+        ("not a SentencePiece model", "data encode {work}/text --tokenizer {work}/config.toml --out {new}"),
+        ("no tokenizer of 9000 pieces", "tokenizer train {work}/text --out {new} --vocab-size 9000"),
+    ],
+)
+def test_what_the_commands_of_python_refuse(work: Path, tmp_path: Path, problem: str, arguments: str) -> None:
+    """What all languages refuse alike: tests/parity/test_parity_refusals.py."""
+    result = nncuda(*(word.format(work=work, new=tmp_path / "new") for word in arguments.split()), code=3)
+    assert problem in result.output.replace("\n", " ") and "Traceback" not in result.output
     assert not (tmp_path / "new").exists()
 
-    broken = tmp_path / "broken.tokens"
-    broken.write_bytes((work / "train.tokens").read_bytes()[:-1])
-    refused(3, "tokens take", "inspect", broken)
-    refused(3, "tokens take", "train", tmp_path / "new", "--config", config, "--data", broken)
-    (tmp_path / "x.bin").write_bytes(b"?")
-    refused(3, "not a kind of file", "inspect", tmp_path / "x.bin")
-    refused(3, "config.json: cannot be read", "generate", tmp_path, "a")
-    refused(2, "does not exist", "generate", tmp_path / "absent", "a")
-    refused(3, "65 tokens are more", "generate", run, "", "--max-tokens", 65, "--contiguous")
-    refused(
-        3, "has 1 tokens, 65 with the new ones; the context has room for 64", "generate", run, "", "--max-tokens", 65
-    )
-    refused(
-        3, "not a SentencePiece model", "data", "encode", work / "text", "--tokenizer", config, "--out", tmp_path / "y"
-    )
-    assert not (tmp_path / "y").exists()
-    refused(
-        3,
-        "no tokenizer of 9000 pieces",
-        "tokenizer",
-        "train",
-        work / "text",
-        "--out",
-        tmp_path / "y",
-        "--vocab-size",
-        9000,
-    )
-    refused(4, "device", "generate", run, "a", "--device", "cuda:99")
 
-
-def test_every_option_has_a_flag_and_a_help_text() -> None:
-    text = nncuda("train", "--help").output
-    for flag in (
-        "--hidden-size",
-        "--capacity-factor",
-        "--no-norm-topk-prob",
-        "--beta2",
-        "--min-rate-share",
-        "--clip-norm",
-    ):
-        assert flag in text
+def test_every_command_has_a_help_text() -> None:
     for command in ("tokenizer", "data", "generate", "inspect", "doctor", "verify", "bench", "demo", "report"):
         assert "Usage" in nncuda(command, "--help").output
     assert "version" in nncuda("--version").output

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from small_models import TINY
@@ -16,10 +16,18 @@ from small_models import TINY
 import nncuda
 from nncuda.cli import main
 from nncuda.cli.options import read_config
-from nncuda.formats import FormatError, SafetensorsFile, Tokenizer, TokenShard, read_safetensors_folder, write_shard
+from nncuda.formats import (
+    FormatError,
+    SafetensorsFile,
+    Tokenizer,
+    TokenShard,
+    read_safetensors_folder,
+    write_safetensors,
+    write_shard,
+)
 from nncuda.formats.chat_template import template_from_folder
 from nncuda.formats.json_values import json_lines, json_value, read_json
-from nncuda.formats.limits import FILE_TENSORS, JSON_BYTES, JSON_MARKS, LINE_BYTES
+from nncuda.formats.limits import JSON_BYTES, JSON_MARKS, LINE_BYTES
 from nncuda.formats.tokenizer_folder import tokenizer_from_folder
 from nncuda.formats.tokenizer_json import JsonTokenizer
 from nncuda.models import MoETransformer
@@ -136,45 +144,13 @@ def test_files_of_absurd_size(tmp_path: Path) -> None:
         read_json("/proc/self/status")
 
 
-def header(content: bytes, data: int = 0) -> bytes:
-    return struct.pack("<Q", len(content)) + content + bytes(data)
-
-
-def entries(count: int) -> bytes:
-    """A header of so many tensors of one byte."""
-    parts = (b'"%d":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}' % (at, at, at + 1) for at in range(count))
-    return b"{" + b",".join(parts) + b"}"
-
-
-def test_headers_of_tensors(tmp_path: Path) -> None:
+def test_a_tensor_of_a_file_that_changes(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
-    for content, data, problem in (
-        (
-            entries(FILE_TENSORS + 1),
-            FILE_TENSORS + 1,
-            f"has {FILE_TENSORS + 1} tensors; a file may have at most {FILE_TENSORS}",
-        ),
-        (entries(200_000), 200_000, f"it has more than {JSON_MARKS} brackets, commas and colons"),
-        (b"{" + b" " * (33 << 20) + b"}", 0, "a header of 34603010 bytes; it may have at most 33554432"),
-        (b'{"a":{"dtype":"U8","shape":[' + b"1," * 100_000 + b'1],"data_offsets":[0,2]}}', 2, "not a safetensors file"),
-        (
-            b'{"a":{"dtype":"U8","shape":[0,' + b"9," * 100_000 + b'1],"data_offsets":[0,0]}}',
-            0,
-            "larger than any memory",
-        ),
-        (b'{"%s":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}}' % (b"a" * 99_999), 1, "has dtype F8_E4M3"),
-    ):
-        path.write_bytes(header(content, data))
-        began = time.process_time()
-        with pytest.raises(FormatError, match=problem) as caught:
-            SafetensorsFile(path)
-        assert len(caught.value.problem) < 400 and time.process_time() - began < 5
-    path.write_bytes(header(entries(FILE_TENSORS), FILE_TENSORS))
+    write_safetensors(path, {"a": np.zeros(2, np.float32)})
     file = SafetensorsFile(path)
-    assert len(file) == FILE_TENSORS and file["7"] == 0
-    path.write_bytes(header(entries(2), 2))
+    write_safetensors(path, {"a": np.zeros(3, np.float32)})
     with pytest.raises(FormatError, match="has changed since it was opened"):
-        file.mapped("0")
+        file.mapped("a")
 
 
 def test_rules_for_json() -> None:
@@ -221,20 +197,3 @@ def test_records_of_a_run_that_goes_on(tmp_path: Path) -> None:
         path.write_bytes(kept + wrong + b"\n" + kept)
         drop_records(path, 9)
         assert path.read_bytes() == kept
-
-
-def test_toml_made_to_hurt(tmp_path: Path) -> None:
-    path = tmp_path / "x.toml"
-    for text, problem in (
-        ("a = " + "[\n" * 30_000, "is not TOML .it is nested too deeply"),
-        ("[model]\n" + "a." * 30_000 + "b = 1", "line 2 has 60005 bytes; a line may have at most 2048"),
-        ("a" * 2000 + " = 1", "has 'aaa"),
-    ):
-        path.write_text(text)
-        with pytest.raises(FormatError, match=problem) as caught:
-            read_config(path)
-        assert len(caught.value.problem) < 400
-    for text in ("[model]\npreset = [1]", "[train]\nsteps = 0x" + "f" * 2000, f"[model]\n{'a.' * 1000}b = 1"):
-        path.write_text(text)
-        result = CliRunner().invoke(main, ["plan", "--config", str(path)])
-        assert result.exit_code == 3 and result.stderr.startswith("Error: ") and len(result.stderr) < 900, result.output

@@ -23,6 +23,16 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def another(folder: Path, source: str) -> Path:
+    """A library of this C code, under the name of ours."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    assert compiler, "a C compiler is needed to build the library in the first place"
+    (folder / "other.c").write_text(f"{source}\n")
+    built = folder / library.file_name()
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", built, folder / "other.c"], check=True)
+    return built
+
+
 def test_names_and_types_agree() -> None:
     loaded = library.load()
     symbols = set()
@@ -60,12 +70,7 @@ def test_abi_version_is_that_of_the_header() -> None:
 )
 def test_other_abi_versions(tmp_path: Path, version: int, refused: bool) -> None:
     """A library of another major version, or of an older minor one, is refused and both versions are named."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    assert compiler, "a C compiler is needed to build the library in the first place"
-    source = tmp_path / "other.c"
-    source.write_text(f"int nncuda_abi_version(void) {{ return {version}; }}\n")
-    built = tmp_path / library.file_name()
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", built, source], check=True)
+    built = another(tmp_path, f"int nncuda_abi_version(void) {{ return {version}; }}")
     ffi = library.cffi.FFI()
     ffi.cdef("int32_t nncuda_abi_version(void);")
     lib = ffi.dlopen(str(built))
@@ -81,25 +86,16 @@ def test_other_abi_versions(tmp_path: Path, version: int, refused: bool) -> None
     assert str(built) in text
 
 
-def test_another_major_is_refused_on_import_of_a_context(tmp_path: Path) -> None:
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    source = tmp_path / "other.c"
-    source.write_text("int nncuda_abi_version(void) { return 7001; }\n")
-    built = tmp_path / library.file_name()
-    subprocess.run([str(compiler), "-shared", "-fPIC", "-o", built, source], check=True)
-    result = python("import nncuda; nncuda.Context()", NNCUDA_LIBRARY=str(built))
-    assert result.returncode == 1
-    assert "LibraryError" in result.stderr and "7.1" in result.stderr
-
-
-def test_a_library_that_is_none(tmp_path: Path) -> None:
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    source = tmp_path / "other.c"
-    source.write_text("int nothing(void) { return 0; }\n")
-    built = tmp_path / library.file_name()
-    subprocess.run([str(compiler), "-shared", "-fPIC", "-o", built, source], check=True)
-    result = python("import nncuda; nncuda.Context()", NNCUDA_LIBRARY=str(built))
-    assert "it has no nncuda_abi_version" in result.stderr
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("int nncuda_abi_version(void) { return 7001; }", "7.1"),
+        ("int nothing(void) { return 0; }", "it has no nncuda_abi_version"),
+    ],
+)
+def test_another_library_is_refused_where_a_context_is_made(tmp_path: Path, source: str, words: str) -> None:
+    result = python("import nncuda; nncuda.Context()", NNCUDA_LIBRARY=str(another(tmp_path, source)))
+    assert result.returncode == 1 and "LibraryError" in result.stderr and words in result.stderr
 
 
 def test_environment_variable_comes_first_and_alone(tmp_path: Path) -> None:

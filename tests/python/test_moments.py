@@ -1,4 +1,4 @@
-"""Training with moments in bf16 and in 8 bits: it learns, resumes to the bit, and refuses what is damaged."""
+"""Training with moments in bf16 and in 8 bits: it learns, and resumes to the bit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from small_models import TINY, learnable_batch, random_batch
 
 import nncuda
-from nncuda.formats import FormatError, SafetensorsFile, write_safetensors
+from nncuda.formats import FormatError, SafetensorsFile
 from nncuda.models import MoETransformer
 from nncuda.train import Checkpoint, TrainConfig, Trainer
 from nncuda.train.checkpoint import TrainingState, save_checkpoint
@@ -101,41 +101,6 @@ def test_what_a_checkpoint_holds(ctx: nncuda.Context, tmp_path: Path) -> None:
             assert {tensors.dtype(name) for name in tensors} == {wanted}
             assert len(tensors) == 2 * len(trainer.model.layout)
         assert ("moments" in trainer.config.to_dict()) == (kind != "f32")
-
-
-DAMAGES = {
-    "scales in f16": ({"first.scales": lambda a: a.astype(np.float16)}, r"tensor first.scales is not f32 of shape"),
-    "codes with a sign": ({"second.codes": lambda a: a.view(np.int8)}, r"tensor second.codes is not u8 of shape"),
-    "a code short": ({"first.codes": lambda a: a[:-1]}, r"tensor first.codes is not u8 of shape"),
-    "a scale too many": ({"first.scales": lambda a: np.append(a, a[:1])}, r"tensor first.scales is not f32 of shape"),
-    "a scale of NaN": ({"second.scales": lambda a: put(a, 3, np.nan)}, "element 3 of tensor second.scales is nan"),
-    "a scale without end": ({"first.scales": lambda a: put(a, 0, np.inf)}, "element 0 of tensor first.scales is inf"),
-    "a scale below zero": (
-        {"first.scales": lambda a: put(a, 1, -0.5)},
-        "element 1 of tensor first.scales is -0.5; a scale is finite and at least 0",
-    ),
-    "no scales": ({"second.scales": lambda a: None}, "second.scales"),
-}
-
-
-def put(array: np.ndarray, at: int, value: float) -> np.ndarray:
-    array = array.copy()
-    array[at] = value
-    return array
-
-
-@pytest.mark.parametrize("name", DAMAGES)
-def test_damaged_moments_are_refused(ctx: nncuda.Context, tmp_path: Path, name: str) -> None:
-    changes, words = DAMAGES[name]
-    trainer = make(ctx, "f8")
-    trainer.train_step(*random_batch(TINY, 4, 12))
-    folder = save(trainer, tmp_path)
-    tensors = dict(SafetensorsFile(folder / "optimizer.safetensors"))
-    changed = {key: changes[key](array) if key in changes else array for key, array in tensors.items()}
-    write_safetensors(folder / "optimizer.safetensors", {k: a for k, a in changed.items() if a is not None})
-    with pytest.raises(FormatError, match=words) as caught:
-        Checkpoint(folder).trainer(ctx)
-    assert "optimizer.safetensors" in str(caught.value)
 
 
 @pytest.mark.parametrize(("written", "claimed"), [("f32", "bf16"), ("bf16", "f32"), ("f8", "bf16"), ("f32", "f8")])

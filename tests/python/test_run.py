@@ -1,4 +1,8 @@
-"""The loop around training steps: resuming to the bit, being killed, metrics, checkpoints that are kept."""
+"""The loop around training steps: going on with other options, being killed, metrics, records.
+
+What the trainers of all languages do alike is in tests/parity: resuming to the bit, the checkpoints that are kept,
+data that is cut or another, torn lines.
+"""
 
 from __future__ import annotations
 
@@ -72,41 +76,6 @@ def test_generating_between_steps_changes_nothing(tmp_path: Path, ctx: nncuda.Co
     assert first == second
 
 
-def test_resumed_run_equals_an_unbroken_one(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
-    whole = start(tmp_path / "whole", ctx, data)
-    whole.run()
-    broken = start(tmp_path / "broken", ctx, data)
-    for progress in broken.steps():
-        if progress.step == 7:
-            broken.stop()
-    assert resolve_checkpoint(tmp_path / "broken").name == "step-00000007"
-    with nncuda.Context("cpu", threads=1) as other:
-        resumed = TrainingRun.resume(tmp_path / "broken", other, *data)
-        resumed.run()
-    found, expected = (tensors_of(resolve_checkpoint(tmp_path / name)) for name in ("broken", "whole"))
-    assert len(expected) == 3 * len(whole.trainer.model.layout)
-    assert found == expected
-
-    def records(name: str) -> list[dict[str, object]]:
-        measured = ("tokens_per_second", "seconds", "bytes_peak")
-        lines = read_metrics(tmp_path / name / "metrics.jsonl")
-        return [{key: value for key, value in line.items() if key not in measured} for line in lines]
-
-    assert records("broken") == records("whole")
-
-
-def test_checkpoints_kept_are_the_newest_and_the_best(
-    tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    losses = iter([3.0, 1.0, 2.0, 2.5])
-    monkeypatch.setattr(TrainingRun, "evaluate", lambda self, batches=0: next(losses))
-    start(tmp_path / "run", ctx, data, keep_checkpoints=1).run()
-    names = [folder.name for folder in list_checkpoints(tmp_path / "run" / "checkpoints")]
-    assert names == ["step-00000010", "step-00000020"]
-    assert resolve_checkpoint(tmp_path / "run").name == "step-00000020"
-    assert resolve_checkpoint(tmp_path / "run", "best").name == "step-00000010"
-
-
 def test_metrics_are_complete(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
     start(tmp_path / "run", ctx, data, steps=6, eval_every=3).run()
     records = read_metrics(tmp_path / "run" / "metrics.jsonl")
@@ -118,23 +87,6 @@ def test_metrics_are_complete(tmp_path: Path, ctx: nncuda.Context, data: tuple[P
     assert shares.shape == (6, TINY.num_layers, TINY.num_experts)
     np.testing.assert_allclose(shares.sum(axis=2), 1, atol=TINY.num_experts * 5e-6)  # rounded to five places
     assert list((tmp_path / "run" / "tensorboard").glob("events.out.tfevents.*"))
-
-
-def test_run_refuses_what_does_not_fit(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
-    start(tmp_path / "run", ctx, data, steps=1, warmup_steps=0).run()
-    with pytest.raises(FileExistsError, match="already holds a run"):
-        start(tmp_path / "run", ctx, data)
-    write_shard(tmp_path / "other.tokens", [np.zeros(500, int)], TINY.vocab_size)
-    with pytest.raises(ValueError, match="31 windows; this run was started on data with 74"):
-        TrainingRun.resume(tmp_path / "run", ctx, tmp_path / "other.tokens")
-    write_shard(tmp_path / "foreign.tokens", [np.zeros(500, int)], TINY.vocab_size + 1)
-    with pytest.raises(ValueError, match="vocabulary of 49, the model one of 48"):
-        start(tmp_path / "new", ctx, (tmp_path / "foreign.tokens", data[1]))
-    write_shard(tmp_path / "short.tokens", [np.zeros(16, int)], TINY.vocab_size)
-    with pytest.raises(ValueError, match="no window of 16"):
-        start(tmp_path / "new", ctx, (tmp_path / "short.tokens", data[1]))
-    with pytest.raises(ValueError, match="context is 32"):
-        start(tmp_path / "new", ctx, data, sequence_length=33)
 
 
 def test_resume_with_other_micro_batches_and_habits(
@@ -212,24 +164,6 @@ def test_hash_of_several_shards(tmp_path: Path, ctx: nncuda.Context) -> None:
     assert record["data_sha256"] == hashlib.sha256(content).hexdigest() and record["held_out_sha256"] is None
 
 
-def test_shard_cut_while_training(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
-    """One error that says what happened, and with the whole file the folder goes on to the bits of an unbroken run."""
-    good, run = data[0].read_bytes(), start(tmp_path / "run", ctx, data)
-    with pytest.raises(FormatError, match=f"{data[0]}: was cut to 100 bytes while it was in use; it had {len(good)}"):
-        for progress in run.steps():
-            if progress.step == 7:
-                os.truncate(data[0], 100)
-    assert resolve_checkpoint(tmp_path / "run").name == "step-00000005"
-    data[0].unlink()
-    with pytest.raises(FormatError, match=f"{data[0]}: cannot be read: No such file"):
-        run.data.take([0])
-    data[0].write_bytes(good)
-    TrainingRun.resume(tmp_path / "run", ctx, *data).run()
-    start(tmp_path / "whole", ctx, data).run()
-    found, expected = (tensors_of(resolve_checkpoint(tmp_path / name)) for name in ("run", "whole"))
-    assert found == expected
-
-
 def test_no_room_for_a_checkpoint(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
     """One error that names the checkpoint, nothing half written, and with room again the run goes on."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -248,16 +182,6 @@ def test_no_room_for_a_checkpoint(tmp_path: Path, ctx: nncuda.Context, data: tup
     start(tmp_path / "whole", ctx, data).run()
     finals = [tensors_of(resolve_checkpoint(tmp_path / name)) for name in ("run", "whole")]
     assert finals[0] == finals[1]
-
-
-def test_divergence_stops_the_run(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
-    from nncuda.train.divergence import DivergedError
-
-    run = start(tmp_path / "run", ctx, data)
-    run.trainer.model.parameters["model.norm.weight"].copy_(np.full(TINY.hidden_size, np.nan))
-    with pytest.raises(DivergedError, match="nan at step 1"):
-        run.run()
-    assert list_checkpoints(tmp_path / "run" / "checkpoints") == []
 
 
 # Imports once, then forks a victim for each line it reads, kills it when it has written so many checkpoints and so many
@@ -342,15 +266,3 @@ def test_killed_at_random_moments_it_always_continues(tmp_path: Path, data: tupl
                 break
     name = f"step-{reached:08d}"
     assert tensors_of(folder / "checkpoints" / name) == tensors_of(tmp_path / "whole" / "checkpoints" / name)
-
-
-def test_metrics_survive_a_torn_line(tmp_path: Path, ctx: nncuda.Context, data: tuple[Path, Path]) -> None:
-    run = start(tmp_path / "run", ctx, data)
-    for progress in run.steps():
-        if progress.step == 3:
-            run.stop()
-    with open(tmp_path / "run" / "metrics.jsonl", "a") as file:
-        file.write(json.dumps({"step": 4, "loss": 1.0}) + '\n{"step": 5, "lo')
-    TrainingRun.resume(tmp_path / "run", ctx, *data).run()
-    records = read_metrics(tmp_path / "run" / "metrics.jsonl")
-    assert [record["step"] for record in records if "loss" in record] == list(range(1, 21))

@@ -285,71 +285,9 @@ def test_our_own_options_are_read() -> None:
     assert replace(again, norm_eps=config.norm_eps) == replace(config, rope=replace(config.rope, layout="interleaved"))
 
 
-REFUSED_FOLDERS = {
-    "another model": ({"model_type": "qwen2"}, "the model_type is 'qwen2'"),
-    "another activation": ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
-    "biases of the SwiGLU": ({"mlp_bias": True}, "mlp_bias is True"),
-    "a window": ({"sliding_window": 32}, "sliding_window is 32; this engine attends to all of the context (64)"),
-    "yarn": ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "rotary embedding of type 'yarn'"),
-    "dynamic": ({"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}, "rotary embedding of type 'dynamic'"),
-    "llama3 in part": ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "low_freq_factor is missing"),
-    "half of the head": ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
-    "no layers": ({"num_hidden_layers": 0}, "num_hidden_layers is 0; it must be"),
-    "a size that is missing": ({"hidden_size": ...}, "hidden_size is missing"),
-    "a size that is a text": ({"intermediate_size": "96"}, "intermediate_size is '96'"),
-    "heads of a size": ({"head_dim": 12}, "head_dim is 12; it must be a multiple of 8"),
-    "heads that do not divide": ({"num_key_value_heads": 3}, "num_kv_heads is 3; it must be a divisor"),
-    "a norm that is no number": ({"rms_norm_eps": None, "rope_theta": "x"}, "rope_theta is 'x'"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED_FOLDERS)
-def test_what_the_engine_does_not_do_is_refused(case: str) -> None:
-    changes, words = REFUSED_FOLDERS[case]
-    with pytest.raises(ValueError) as caught:
-        config_from_folder(folder_values(**changes))
-    assert words in str(caught.value)
-
-
-REFUSED_METADATA = {
-    "another architecture": ({"general.architecture": "qwen2"}, "general.architecture is 'qwen2'"),
-    "yarn": ({"llama.rope.scaling.type": "yarn"}, "llama.rope.scaling.type is 'yarn'"),
-    "part of the head": ({"llama.rope.dimension_count": 8}, "it must be the size of a head (16)"),
-    "a window": ({"llama.attention.sliding_window": 16}, "attends to all of the context"),
-    "no layers": ({"llama.block_count": None}, "llama.block_count is missing"),
-    "heads that vary": ({"llama.attention.head_count_kv": np.array([2, 4], np.int32)}, "llama.attention.head_count_kv"),
-    "experts, none chosen": ({"llama.expert_count": 4}, "llama.expert_used_count is missing"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED_METADATA)
-def test_what_metadata_ask_for_is_refused(case: str) -> None:
-    changes, words = REFUSED_METADATA[case]
-    metadata = {**gguf_metadata(small_config()), **changes}
-    with pytest.raises(ValueError) as caught:
-        config_from_gguf(metadata, tied=False, biased=False)
-    assert words in str(caught.value)
-
-
 def test_numbers_a_layer_that_are_equal_are_one() -> None:
     metadata = {**gguf_metadata(small_config()), "llama.attention.head_count_kv": np.array([2, 2], np.int32)}
     assert config_from_gguf(metadata, tied=False, biased=False).num_kv_heads == 2
-
-
-def test_a_model_whose_tensors_do_not_fit_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
-    file = SafetensorsFile(folders["llama"] / "model.safetensors")
-    whole = {name: file[name] for name in file}
-    up = "model.layers.1.mlp.up_proj.weight"
-    (tmp_path / "config.json").write_bytes((folders["llama"] / "config.json").read_bytes())
-    for tensors, words in (
-        ({name: array for name, array in whole.items() if name != up}, f"lacks the tensor {up}"),
-        ({**whole, up: whole[up][:-1]}, r"has shape \[95, 64\]; the configuration makes it \[96, 64\]"),
-        ({**whole, "model.extra": whole[up]}, "has the tensor 'model.extra', which no model of"),
-        ({**whole, up: whole[up].astype(np.int8)}, "has dtype int8; weights are f32, f16 or bf16"),
-    ):
-        write_safetensors(tmp_path / "model.safetensors", tensors)
-        with pytest.raises(FormatError, match=words):
-            StoredModel.open(tmp_path)
 
 
 def test_divisors_of_llama3_are_those_of_transformers() -> None:

@@ -42,7 +42,9 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
     for row in rows {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        // A width in a format is at most 65535; a name or a shape in a file may be wider.
+        let padded = |(cell, width): (&String, &usize)| cell.clone() + &" ".repeat(width - cell.chars().count());
+        let cells: Vec<String> = row.iter().zip(&widths).map(padded).collect();
         text.push_str("  ");
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');

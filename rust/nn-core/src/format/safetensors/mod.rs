@@ -145,12 +145,14 @@ impl SafetensorsFile {
                 ));
             };
             let (start, stop) = tensor.data_offsets;
+            // Beside a 0 the other sizes are no smaller for it.
             let bytes = tensor
                 .shape
                 .iter()
-                .try_fold(1usize, |product, size| product.checked_mul(*size))
-                .and_then(|count| (count as u64).checked_mul(dtype.size))
+                .try_fold(dtype.size, |product, size| product.checked_mul((*size).max(1) as u64))
+                .filter(|bytes| i64::try_from(*bytes).is_ok())
                 .ok_or_else(|| wrong(&format!("the size of tensor {name_text} overflows")))?;
+            let bytes = if tensor.shape.contains(&0) { 0 } else { bytes };
             if start != end || stop.checked_sub(start) != Some(bytes) {
                 return Err(wrong(&format!("invalid shape, dtype or offsets of tensor {name_text}")));
             }
