@@ -14,7 +14,7 @@ import mmap
 import engine
 import numpy as np
 import pytest
-from engine import THREADS, Engine, KernelError
+from engine import THREADS, Engine
 
 from nncuda.reference import quant as reference
 
@@ -146,22 +146,6 @@ def test_groups_equal_single_calls(name: str) -> None:
                                       FORMATS[name], FORMATS[name], "f32")  # fmt: skip
                 assert gate[own].tobytes() == alone.tobytes()
         assert np.all(np.isnan(y[40:])) and np.all(np.isnan(gate[40:])), "rows of no group were written"
-
-
-@pytest.mark.parametrize("offsets,what", [([1, 2], "offsets[0]"), ([0, 3, 2], "offsets[2]"), ([0, 6], "offsets[1]")])
-def test_offsets_out_of_order(offsets: list[int], what: str) -> None:
-    groups = len(offsets) - 1
-    x, w = np.ones((5, 32), np.float32), np.zeros((groups * 4, 18), np.uint8)
-    for cpu in engines():
-        with pytest.raises(KernelError) as error:
-            gemm(cpu, x, w, "q4_0", 4, offsets=np.array(offsets, np.int32), groups=groups)
-        assert error.value.status == "NNCUDA_ERROR_OUT_OF_RANGE" and what in error.value.message
-
-
-def test_empty_groups() -> None:
-    for cpu in engines():
-        x, w = np.ones((3, 32), np.float32), np.zeros((8, 18), np.uint8)
-        assert np.all(np.isnan(gemm(cpu, x, w, "q4_0", 4, offsets=np.zeros(3, np.int32), groups=2)))
 
 
 @pytest.mark.parametrize("dtype", engine.FLOATS)
