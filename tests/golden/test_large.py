@@ -22,9 +22,8 @@ from expected import fixture
 
 #: The first is judged, the others must have its bits.
 THREADS = (2, 1, 3, 7)
-#: Of more than one draw, for the outputs that have few elements; of as many as for a fixture where each is a long sum.
-DRAWS = {"flash_attention": 8}
-DRAWS_ELSEWHERE = 3
+#: More than one, for the outputs that have few elements.
+DRAWS = 3
 
 
 def name(case: Case) -> str:
@@ -43,7 +42,7 @@ def runners() -> Iterator[dict[str, list[Runner]]]:
 
 @pytest.mark.parametrize("case", list(large.cases()), ids=name)
 def test_large(runners: dict[str, list[Runner]], case: Case) -> None:
-    call = fixture(case, DRAWS.get(case.kernel, DRAWS_ELSEWHERE))
+    call = fixture(case, DRAWS)
     for isa, by_threads in runners.items():
         problems = [str(outcome) for outcome in by_threads[0].run(call) if outcome.problem]
         assert not problems, "\n".join([isa, *problems])
