@@ -85,7 +85,6 @@ REFUSED = [
     Refused("moe_gather moe_combine_backward", "row_slot[141]", (-2, 600, LEAST), "; it must be -1 to 599", call=SLOTS),
     Refused("moe_gather_backward moe_combine moe_combine_backward", "slot_row[70, 1]", (-2, 600, LEAST),
             sentence="slot_row[141] is {}; it must be -1 to 599", call=SLOTS),
-    Refused("moe_combine_backward", "slot_row[4, 1]", (0, -1), sentence="slot_row", call={"tokens": 10, "k": 2}),
     Refused(GROUPED, "offsets[0]", (1,), "; it must be 0", call=GROUPS, also={"offsets[1]": 2, "offsets[2]": 4}),
     Refused(GROUPED, "offsets[2]", (2,), "; it must be 3 to 4", call=GROUPS, also={"offsets[1]": 3}),
     Refused(GROUPED, "offsets[2]", (5,), "; it must be 2 to 4", call=GROUPS, also={"offsets[1]": 2}),
@@ -171,3 +170,11 @@ def test_sentence(engine, cpu, kernel: str, row: Refused, value: float) -> None:
     status = STATUS.get(function.by_name[row.place.partition("[")[0]].kind, C.ERROR_INVALID_VALUE)
     begin = row.place + " is" + (f" {value}" if isinstance(value, int) else "")
     refuse(engine, cpu, sample, (status,), row.sentence.format(value) or begin + row.rest, **changed)
+
+
+@pytest.mark.parametrize("row", [0, -1])
+def test_maps_that_are_not_each_others_inverse(context, row: int) -> None:
+    """Two slots with one row would both write it. Only the CPU looks."""
+    sample = Sample(HEADER.kernels["moe_combine_backward"], {"tokens": 10, "k": 2})
+    sample.buffers["slot_row"].numbers()[9] = row
+    refuse(context, context, sample, (C.ERROR_OUT_OF_RANGE,), "slot_row")
