@@ -8,7 +8,7 @@ _REFUSALS = "abi/test_bad_* abi/test_sentences abi/test_aliasing"
 #: For the first of these that the path begins with: names of test files, patterns of `Path.glob`, and what the names of
 #: the tests in them must have, behind "-k", as pytest has it; `\\1` is the family.
 _NEAR = {
-    r"cuda/cpu/quant_gemm": "kernels/test_quant_gemm kernels/test_quant_rows",
+    r"cuda/cpu/quant_gemm": "kernels/test_quant_gemm golden/test_golden golden/test_large -k quant",
     r"cuda/cpu/(attention_page|paged_cache|kvcache_paged)": (
         "kernels/test_attention_paged kernels/test_kvcache_paged golden/test_golden golden/test_large -k paged"
     ),

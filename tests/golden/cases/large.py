@@ -3,7 +3,7 @@ kernel to cut its work. By kernel: a recipe of the draw, the dtype and sizes, an
 
 import numpy as np
 
-from . import attention, decode, gemm, kvcache, loss, moe, optimizer, rmsnorm, softmax, ternary
+from . import attention, decode, gemm, kvcache, loss, moe, optimizer, quant, rmsnorm, softmax, ternary
 from .case import FLOATS, Case, case, stored
 
 FLAT = ((1000,), (16384,), (16385,), (40003,))
@@ -269,6 +269,12 @@ def cases():
             yield named(kernel, recipe, sizes)
     for capacity in (0, 1, 1000):
         yield named("moe_plan", one_expert, (5000, capacity))
+    for name in quant.FORMATS:
+        block = quant.BLOCKS[name]
+        for m, n in ((1, 1), (7, 33), (17, 70), (40, 130)):
+            for k in (256, 2048) if block == 256 else (32, 544) if block == 32 else (31, 516):
+                yield named("gemm_quant", lambda d, _, m, n, k, name: quant.side_product(d, m, n, k, name),
+                            (m, n, k, name), "f32")  # fmt: skip
     for sizes in ((16641, 5547, 9), (40001, 30003, 5)):
         yield named("adamw_step_bf16", TABLE["adamw_step"][0], sizes, "bf16")
         yield named("adamw_step_f8", lambda d, dtype, *sizes: optimizer.adamw_f8(d, *sizes), sizes, "bf16")
