@@ -37,8 +37,9 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?=
 SEED ?= 0
 COUNT ?= 12
+SLOW ?= lint docs asan tsan faults fuzz interop cuda newcomer crates wheel rust-wheel-release mutants
 
-.PHONY: help run test python-test go go-test rust rust-test rust-wheel rust-wheel-release parity packages crates lib install emulated cuda \
+.PHONY: help run test test-all python-test go go-test rust rust-test rust-wheel rust-wheel-release parity packages crates lib install emulated cuda \
   cuda-toolchain gpu-verify gpu-sanitize wheel bench bench-languages interop interop-large docs asan tsan faults fuzz mutants newcomer \
   fmt generate abi lint lock clean go-toolchain rust-toolchain
 
@@ -49,6 +50,11 @@ run: $(VENV)/.run ## train a small model on text that every machine has (TEXT=fo
 	$(BIN)/nncuda demo --out runs/demo $(if $(TEXT),--text "$(TEXT)") $(if $(DEVICE),--device "$(DEVICE)")
 
 test: $(if $(filter tests,$(TESTS)),python-test go-test rust-test parity packages,python-test) ## every test of the three languages; sets up what it needs (TESTS=path for some of Python's)
+
+test-all: test ## that, and each verb that is slow and rarely breaks, for hours: before a release (SLOW="asan fuzz" for some)
+	@failed=; for verb in $(SLOW); do \
+	  echo "---- make $$verb"; $(MAKE) $$verb || failed="$$failed $$verb"; \
+	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 python-test: $(VENV)/.test $(if $(filter tests,$(TESTS)),emulated)
 	$(BIN)/python -m pytest $(TESTS) $(if $(filter tests,$(TESTS)),--ignore tests/parity --ignore tests/packages)

@@ -16,7 +16,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 from nncuda.binding import header
-from nncuda.golden import Fixture
 from nncuda.reference import attention as attention_reference
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
@@ -24,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
 from cases import attention, decode, loss, moe, optimizer, rmsnorm, softmax
 from cases import gemm as products
 from cases.case import WHOLE_NUMBERS, Arguments, Case, Draw, stored
-from expected import DRAWS, ROUNDINGS, build, dimensions
+from expected import dimensions, fixture
 
 HEADER = header.parse()
 Drawn = Callable[[st.SearchStrategy[Any]], Any]
@@ -367,13 +366,6 @@ RECIPES: dict[str, Recipe] = {
     "topk_sample": sampled,
     "topp_sample": sampled,
 }
-
-
-def fixture(case: Case) -> Fixture:
-    """The case with what it must give and how near, by the rule of tests/golden."""
-    made = build(case, draws=DRAWS if ROUNDINGS[case.kernel] else 1)  # what is exact needs no measure of an error
-    family = HEADER.kernels[case.kernel].section
-    return Fixture(family, case.kernel, case.name, made.scalars, made.tolerance, made.zeros, made.inputs, made.outputs)
 
 
 __all__ = ["HEADER", "fixture", "random_case"]

@@ -1,4 +1,4 @@
-"""Runs one kernel on guarded buffers, and compares precision with that of the plain formula.
+"""Runs one kernel on guarded buffers.
 
 `run` takes the values of a call by name. Every tensor gets memory with guard bytes on both sides, outputs filled with
 NaN; inputs must come out unchanged, and nothing may be written outside a tensor or between its rows.
@@ -6,7 +6,7 @@ NaN; inputs must come out unchanged, and nothing may be written outside a tensor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from engine import DTYPES, Engine
@@ -96,53 +96,3 @@ def same_bits(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> None:
     assert a.keys() == b.keys()
     for name in a:
         assert a[name].tobytes() == b[name].tobytes(), name
-
-
-class Budget:
-    """Largest errors against float64 of a kernel and of the plain formula in f32, over many calls."""
-
-    def __init__(self) -> None:
-        self.ours: dict[str, float] = {}
-        self.plain: dict[str, float] = {}
-
-    def add(self, name: str, ours: np.ndarray, plain: np.ndarray, exact: np.ndarray, scale: object = 1.0) -> None:
-        """`scale` divides the errors, so that small and large values weigh alike."""
-        exact = np.asarray(exact, np.float64)
-        assert ours.shape == exact.shape, f"{name}: {ours.shape} is not {exact.shape}"
-        if exact.size == 0:
-            return
-        for table, value in ((self.ours, ours), (self.plain, plain)):
-            error = np.max(np.abs(value.astype(np.float64) - exact) / scale)
-            assert np.isfinite(error), f"{name}: not finite where it should be"
-            table[name] = max(table.get(name, 0.0), float(error))
-
-    def check(self) -> None:
-        """At most twice the plain formula's error."""
-        for name, error in self.ours.items():
-            plain = self.plain[name]
-            share = error / (2 * plain) if plain else 0.0
-            print(f"{name}: error {error:.3g}, plain {plain:.3g}, {share:.0%} of the budget")
-            assert error <= 2 * plain, f"{name}: error {error:.3g} is above twice the plain formula's {plain:.3g}"
-
-
-def compare(
-    budget: Budget,
-    outputs: Mapping[str, np.ndarray],
-    reference: Callable[..., Mapping[str, np.ndarray]],
-    inputs: Mapping[str, np.ndarray],
-    options: Mapping[str, object],
-    relative: bool = False,
-) -> None:
-    """Adds the errors of `outputs` to `budget`.
-
-    `reference` runs in float64 on the inputs as stored, and in f32 as the plain formula, whose results are rounded to
-    the output's dtype. `relative` weighs each element by its size.
-    """
-    wide = {name: a if a.dtype == np.int32 else a.astype(np.float64) for name, a in inputs.items()}
-    narrow = {name: a if a.dtype == np.int32 else a.astype(np.float32) for name, a in inputs.items()}
-    exact, plain = reference(**wide, **options), reference(**narrow, **options)
-    for name, ours in outputs.items():
-        value = np.asarray(exact[name], np.float64)
-        smallest = float(np.finfo(np.float32).tiny)
-        scale = np.maximum(np.abs(value), smallest) if relative else 1.0
-        budget.add(f"{name} {ours.dtype}", ours, np.asarray(plain[name]).astype(ours.dtype), value, scale)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import engine
 import numpy as np
 import pytest
-from engine import DTYPES, FLOATS, ROUNDING, THREADS, Engine, KernelError, isas
+from engine import FLOATS, ROUNDING, THREADS, Engine, isas
 from pages import STORAGE, Pages, filled, offsets
 
 from nncuda.reference import attention as reference
@@ -55,28 +55,6 @@ class Case:
 
 
 SHAPES = [(4, 4, 64), (16, 2, 64), (12, 1, 64), (3, 3, 80), (8, 1, 128), (2, 1, 256), (130, 1, 8)]
-PREFILL = [
-    Case(4, 2, 64, (5,), (5,), "f32"),
-    Case(4, 4, 80, (1, 127, 0, 128), (1, 5, 0, 128), "f16"),
-    Case(16, 2, 64, (129, 3), (129, 2), "f16", extra=256),
-    Case(12, 1, 128, (640, 129), (30, 1), "bf16"),
-    Case(3, 1, 256, (260,), (131,), "f32", extra=8),
-    Case(8, 1, 64, (130, 40), (130, 7), "q8_0"),
-    Case(130, 1, 8, (20,), (9,), "f16"),
-    Case(3, 3, 24, (50,), (50,), "f16", "f16"),
-    Case(6, 2, 64, (150,), (40,), "bf16", "bf16", extra=128),
-    Case(2, 1, 32, (70,), (70,), "q8_0", "f16"),
-]
-DECODE = [
-    Case(4, 2, 64, (0, 1, 127, 128, 129, 640), storage="f32"),
-    Case(4, 4, 80, (3, 0, 255), extra=24),
-    Case(12, 1, 128, (640, 1), storage="bf16"),
-    Case(8, 1, 64, (300, 129), storage="q8_0", extra=128),
-    Case(2, 1, 256, (257,)),
-    Case(130, 1, 8, (140,)),
-    Case(8, 1, 64, (131, 7), dtype="f16"),
-    Case(3, 3, 24, (12,), storage="f32", dtype="bf16"),
-]
 
 
 def prefill(cpu: Engine, case: Case, pages: Pages, q: np.ndarray, at: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -129,22 +107,6 @@ def check(case: Case, got: np.ndarray, exact: np.ndarray, single: np.ndarray) ->
     for measure, factor in ((lambda x: np.sqrt(np.mean(x * x)), 2), (lambda x: np.abs(x).max(), 4)):
         bound = factor * measure(plain) + ROUNDING[case.dtype] * measure(exact)
         assert measure(errors) <= bound, f"{measure(errors) / bound:.3g} times the bound"  # NaN fails, too
-
-
-@pytest.mark.parametrize("case", PREFILL, ids=str)
-def test_prefill(cpu: Engine, case: Case) -> None:
-    pages, q = case.pages(), case.queries(sum(case.fresh))
-    before = q.tobytes(), pages.k.tobytes(), pages.v.tobytes()
-    check(case, prefill(cpu, case, pages, q, offsets(case.fresh), pages.lengths), *wanted(case, q, pages))
-    assert before == (q.tobytes(), pages.k.tobytes(), pages.v.tobytes())
-
-
-@pytest.mark.parametrize("case", DECODE, ids=str)
-def test_decode(cpu: Engine, case: Case) -> None:
-    pages, q = case.pages(), case.queries(len(case.lengths))
-    got = decode(cpu, case, pages, q, pages.lengths)
-    check(case, got, *wanted(case, q, pages))
-    assert not got[pages.lengths == 0].any()
 
 
 def test_same_as_contiguous(cpu: Engine) -> None:
@@ -282,99 +244,3 @@ def test_rows_of_nobody_stay(cpu: Engine) -> None:
 
 
 # ---- what is refused ----
-
-
-@pytest.mark.parametrize(
-    "at,lengths,page,words",
-    [
-        ([1, 3, 5], [200, 2], None, "offsets[0] is 1; it must be 0"),
-        ([0, 3, 2], [200, 2], None, "offsets[2] is 2; it must be 3 to 5, the number of tokens"),
-        ([0, -1, 5], [200, 2], None, "offsets[1] is -1; it must be 0 to 5"),
-        ([0, 3, 6], [200, 3], None, "offsets[2] is 6; it must be 3 to 5"),
-        ([0, 3, 5], [2, 2], None, "lengths[0] is 2; it must be 3 to 384, the new tokens to 128 * max_pages"),
-        ([0, 3, 5], [200, -1], None, "lengths[1] is -1; it must be 2 to "),
-        ([0, 3, 5], [385, 2], None, "lengths[0] is 385; it must be 3 to 384, the new tokens"),
-        ([0, 3, 5], [2**31 - 1, 2], None, "lengths[0] is 2147483647"),
-        ([0, 3, 5], [200, 2], (0, 0, -1), "page_table[0, 0] is -1; it must be 0 to 4"),
-        ([0, 3, 5], [200, 2], (0, 1, 5), "page_table[0, 1] is 5; it must be 0 to 4"),
-        ([0, 3, 5], [200, 2], (1, 0, 2**31 - 1), "page_table[1, 0] is 2147483647; it must be 0 to 4"),
-    ],
-)
-def test_prefill_checks_before_it_writes(
-    at: list[int], lengths: list[int], page: tuple[int, int, int] | None, words: str
-) -> None:
-    case = Case(2, 1, 16, (200, 2))
-    pages, q = case.pages(), case.queries(5)
-    if page:
-        pages.table[page[0], page[1]] = page[2]
-    out = np.zeros((5, 2, 16), np.float32)
-    sizes = (5, 2, *pages.sizes, 2, 1, 16, 32, pages.page_bytes)
-    pointers = np.array(at, np.int32), np.array(lengths, np.int32), pages.table
-    with pytest.raises(KernelError) as error:
-        Engine().flash_attention_paged(q, pages.k, pages.v, *pointers, out, *sizes, 1.0, 1, "f32")
-    assert error.value.status == "NNCUDA_ERROR_OUT_OF_RANGE"
-    assert words in error.value.message
-    assert not out.any()
-
-
-@pytest.mark.parametrize(
-    "lengths,page,words",
-    [
-        ([200, -1], None, "lengths[1] is -1; it must be 0 to 384, the new tokens to 128 * max_pages"),
-        ([385, 1], None, "lengths[0] is 385; it must be 0 to 384, the new tokens to 128 * max_pages"),
-        ([200, 1], (0, 1, -7), "page_table[0, 1] is -7; it must be 0 to 4"),
-        ([200, 129], None, "page_table[1, 1] is -1; it must be 0 to 4"),
-    ],
-)
-def test_decode_checks_before_it_writes(lengths: list[int], page: tuple[int, int, int] | None, words: str) -> None:
-    case = Case(2, 1, 16, (200, 2))
-    pages, q = case.pages(), case.queries(2)
-    if page:
-        pages.table[page[0], page[1]] = page[2]
-    out = np.zeros((2, 2, 16), np.float32)
-    sizes = (2, *pages.sizes, 2, 1, 16, 32, pages.page_bytes)
-    with pytest.raises(KernelError) as error:
-        Engine().attention_decode_paged(
-            q, pages.k, pages.v, np.array(lengths, np.int32), pages.table, out, *sizes, 1.0, 1, "f32"
-        )
-    assert error.value.status == "NNCUDA_ERROR_OUT_OF_RANGE"
-    assert words in error.value.message
-    assert not out.any()
-
-
-@pytest.mark.parametrize(
-    "changed,words",
-    [
-        ({"format": 10}, "format is 10; it must be NNCUDA_FORMAT_F32 (0)"),
-        ({"format": 14}, "head_dim is 16; in this format it must be a multiple of 32"),
-        ({"page_bytes": 4095}, "page_bytes is 4095; it must be 4096, the bytes of a page in this format"),
-        ({"ld_q": 31}, "ld_q is 31; it must be at least 32"),
-        ({"heads": 3, "kv_heads": 2}, "heads is 3; it must be a multiple of kv_heads"),
-        ({"scale": math.inf}, "scale is inf; it must be finite"),
-    ],
-)
-def test_wrong_arguments(changed: dict[str, float], words: str) -> None:
-    case = Case(2, 1, 16, (200, 2))
-    pages, q = case.pages(), case.queries(2)
-    values = {"heads": 2, "kv_heads": 1, "head_dim": 16, "ld_q": 32, "page_bytes": 4096, "scale": 1.0, "format": 1}
-    with pytest.raises(KernelError) as error:
-        Engine().attention_decode_paged(
-            q,
-            pages.k,
-            pages.v,
-            pages.lengths,
-            pages.table,
-            q.copy(),
-            2,
-            *pages.sizes,
-            *(values | changed).values(),
-            "f32",
-        )
-    assert words in error.value.message
-
-
-def test_nothing_to_do_is_a_success() -> None:
-    case = Case(2, 1, 16, (200, 2))
-    pages, q = case.pages(), case.queries(3)
-    out = prefill(Engine(), case, pages, q, offsets([0, 0]), pages.lengths)
-    assert np.isnan(out.astype(DTYPES["f32"])).all()

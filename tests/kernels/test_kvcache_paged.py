@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from engine import DTYPES, FLOATS, THREADS, Engine, KernelError, isas
+from engine import DTYPES, Engine, isas
 from pages import STORAGE, Pages, blank, offsets
-
-from nncuda.reference.kvcache import kv_append_paged
 
 
 @pytest.fixture(scope="module", params=isas(), ids=lambda isa: f"isa{isa}")
@@ -24,35 +22,6 @@ def append(cpu: Engine, pages: Pages, k: np.ndarray, v: np.ndarray, at: np.ndarr
 
 def numbers(tokens: int, width: int, dtype: str) -> np.ndarray:
     return np.random.default_rng(tokens + width).standard_normal((tokens, width)).astype(DTYPES[dtype])
-
-
-CASES = [  # kv_heads, head_dim, lengths, new tokens
-    (1, 32, (1,), (1,)),
-    (2, 64, (0, 127, 128, 129, 640), (0, 1, 128, 3, 513)),
-    (3, 96, (300, 5), (44, 0)),
-    (1, 256, (130,), (130,)),
-]
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("storage", STORAGE)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}x{case[1]}-{len(case[2])}")
-def test_append(cpu: Engine, case: tuple, storage: str, dtype: str) -> None:
-    """Rows of a fused product; the rows that are there already, and the pages of nobody, stay."""
-    kv_heads, head_dim, lengths, fresh = case
-    pages, width = blank(storage, kv_heads, head_dim, lengths), kv_heads * head_dim
-    fused = numbers(max(sum(fresh), 1), 3 * width, dtype)
-    rows = fused.astype(np.float32).reshape(len(fused), 3, kv_heads, head_dim)
-    wanted = kv_append_paged(
-        rows[:, 1], rows[:, 2], offsets(fresh), pages.lengths, pages.table, pages.k, pages.v, pages.number
-    )
-    before = fused.tobytes()
-    flat = fused.reshape(-1)
-    sizes = (sum(fresh), len(lengths), *pages.sizes, kv_heads, head_dim, 3 * width, pages.page_bytes)
-    pointers = offsets(fresh), pages.lengths, pages.table, pages.k, pages.v
-    cpu.kv_append_paged(flat[width:], flat[2 * width :], *pointers, *sizes, pages.number, dtype)
-    assert np.array_equal(pages.k, wanted["k_pages"]) and np.array_equal(pages.v, wanted["v_pages"])
-    assert fused.tobytes() == before
 
 
 @pytest.mark.parametrize("storage,dtype", [("f32", "f32"), ("f16", "f16"), ("bf16", "bf16"), ("f32", "bf16")])
@@ -92,43 +61,6 @@ def test_what_is_not_finite_is_not_hidden(cpu: Engine, value: float) -> None:
     append(cpu, pages, k, k, offsets([2]), 64, "f32")
     rows = pages.rows(pages.k, 0)[:, 0]
     assert np.isnan(rows[1, 32:]).all() and np.isfinite(rows[0]).all() and np.isfinite(rows[1, :32]).all()
-
-
-@pytest.mark.parametrize("storage", STORAGE)
-def test_bits_do_not_depend_on_threads(storage: str) -> None:
-    k = numbers(700, 256, "f32")
-    found = set()
-    for threads in THREADS:
-        pages = blank(storage, 4, 64, [700])
-        append(Engine(threads=threads), pages, k, k, offsets([700]), 256, "f32")
-        found.add(pages.k.tobytes() + pages.v.tobytes())
-    assert len(found) == 1
-
-
-@pytest.mark.parametrize(
-    "at,lengths,page,words",
-    [
-        ([2, 3, 5], [200, 2], None, "offsets[0] is 2; it must be 0"),
-        ([0, 6, 5], [200, 2], None, "offsets[1] is 6; it must be 0 to 5, the number of tokens"),
-        ([0, 4, 3], [200, 2], None, "offsets[2] is 3; it must be 4 to 5, the number of tokens"),
-        ([0, 3, 5], [200, 1], None, "lengths[1] is 1; it must be 2 to 384, the new tokens to 128 * max_pages"),
-        ([0, 3, 5], [385, 2], None, "lengths[0] is 385; it must be 3 to 384, the new tokens to 128 * max_pages"),
-        ([0, 3, 5], [200, 2], (0, 1, 5), "page_table[0, 1] is 5; it must be 0 to 4"),
-        ([0, 3, 5], [200, 2], (1, 0, -(2**31)), "page_table[1, 0] is -2147483648; it must be 0 to 4"),
-    ],
-)
-def test_append_checks_before_it_writes(
-    at: list[int], lengths: list[int], page: tuple[int, int, int] | None, words: str
-) -> None:
-    pages, k = blank("f16", 1, 16, [200, 2]), numbers(5, 16, "f32")
-    pages.lengths = np.array(lengths, np.int32)
-    if page:
-        pages.table[page[0], page[1]] = page[2]
-    with pytest.raises(KernelError) as error:
-        append(Engine(), pages, k, k, np.array(at, np.int32), 16, "f32")
-    assert error.value.status == "NNCUDA_ERROR_OUT_OF_RANGE"
-    assert words in error.value.message
-    assert np.all(pages.k == 0xFF) and np.all(pages.v == 0xFF)
 
 
 def test_pages_that_no_row_goes_to_are_not_looked_at(cpu: Engine) -> None:

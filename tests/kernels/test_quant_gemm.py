@@ -1,108 +1,72 @@
-"""Products with stored weights on every instruction set: exactness, the promise of equal bits, and the edges of memory.
-
-Block formats round once a multiplication of a block's integers with their factors and once the addition to the sum, in
-the order of the blocks: an error of at most gamma(2 blocks + 2) of the sum of magnitudes (Higham 2002, "Accuracy and
-Stability of Numerical Algorithms", 3.1), twice the steps where the format has minima. Products with f32, f16 and bf16
-weights may add in any order: gamma(k + 8).
-"""
+"""Products with stored weights on every instruction set: the promise of equal bits, rows side by side, exactness at the
+ends of the formats, and the edges of memory. How near they come to float64 is for tests/golden."""
 
 from __future__ import annotations
 
-import ctypes
-import mmap
+import itertools
 
 import engine
 import numpy as np
 import pytest
-from engine import THREADS, Engine, KernelError
+from engine import THREADS, Engine
+from stored import (
+    BLOCKS,
+    CODES,
+    HALVES,
+    IN_BLOCKS,
+    PLAIN,
+    SIDE_BY_SIDE,
+    SIDES,
+    engines,
+    gemm,
+    numbers,
+    qkv,
+    swiglu,
+    walled,
+    weights,
+)
 
+from nncuda.formats.block_formats import FORMATS
 from nncuda.reference import quant as reference
 
 F32 = 2.0**-24
-ISAS = range(Engine().isa + 1)
-FORMATS = {"f32": 0, "f16": 1, "bf16": 2, "q4_0": 10, "q4_1": 11, "q5_0": 12, "q5_1": 13, "q8_0": 14, "q4_k": 15,
-           "q5_k": 16, "q6_k": 17}  # fmt: skip
-BLOCKS = [name for name, number in FORMATS.items() if number >= 10]
 SILU = 1
+#: Rows of x on either side of where a kernel may go another way.
+ROWS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 65)
+OFFSETS = np.array([0, 1, 1, 20, 20, 22, 40], np.int32)
+by_format = pytest.mark.parametrize("name", CODES)
+in_both_forms = pytest.mark.parametrize("name", SIDES)
 
 
-def engines() -> list[Engine]:
-    return [Engine(threads=2, isa=isa) for isa in ISAS]
+@pytest.mark.parametrize("name", IN_BLOCKS)
+def test_every_instruction_set_and_form_gives_the_same_bits(name: str) -> None:
+    sets, block = engines(), BLOCKS[name]
+    for n, k in ((16, block), (48, 3 * block), (112, 5 * block)) if name in SIDES else ((50, 1280), (21, 512)):
+        forms = {form: weights(n, k, form) for form in (name, SIDES.get(name, name))}
+        for m in ROWS:
+            for dtype in engine.FLOATS if m < 4 else ("f32",):
+                x = numbers(m, k, dtype=dtype)
+                first = gemm(sets[0], x, forms[name], name, n).tobytes()
+                for isa, cpu in enumerate(sets):
+                    for form, w in forms.items():
+                        assert gemm(cpu, x, w, form, n).tobytes() == first, f"{m} x {n} x {k}, {form}, set {isa}"
 
 
-def weights(rng: np.random.Generator, rows: int, k: int, name: str) -> np.ndarray:
-    """Stored rows: any codes and scales of parts that the format can hold, with numbers of ordinary size."""
-    if name in ("f32", "f16", "bf16"):
-        return rng.standard_normal((rows, k), np.float32).astype(engine.DTYPES[name]).view(np.uint8)
-    elements, block, scales = {
-        "q4_0": (32, 18, (0,)), "q4_1": (32, 20, (0, 2)), "q5_0": (32, 22, (0,)), "q5_1": (32, 24, (0, 2)),
-        "q8_0": (32, 34, (0,)), "q4_k": (256, 144, (0, 2)), "q5_k": (256, 176, (0, 2)), "q6_k": (256, 210, (208,)),
-    }[name]  # fmt: skip
-    w = rng.integers(0, 256, (rows, k // elements, block), np.uint8)
-    for at in scales:
-        scale = (rng.standard_normal((rows, k // elements, 1), np.float32) / 64).astype(np.float16)
-        w[:, :, at : at + 2] = scale.view(np.uint8)
-    return w.reshape(rows, -1)
+@in_both_forms
+def test_the_shapes_of_models(name: str) -> None:
+    for n, k in ((256, 2048), (64, 5632)):
+        w, side, x = weights(n, k, name), weights(n, k, SIDES[name]), numbers(130, k)
+        for cpu in engines():
+            whole = gemm(cpu, x, w, name, n)
+            for m in (1, 2, 6, 130):
+                assert gemm(cpu, x[:m], side, SIDES[name], n).tobytes() == whole[:m].tobytes()
 
 
-def gemm(cpu: Engine, x: np.ndarray, w: np.ndarray, name: str, n: int, **options: object) -> np.ndarray:
-    """y in the dtype of x; `options`: offsets, groups, bias, residual, activation."""
-    m, k = x.shape
-    dtype = next(key for key, value in engine.DTYPES.items() if value == x.dtype)
-    y = engine.empty((m, n), dtype)
-    cpu.gemm_quant(x, w, options.get("offsets"), options.get("bias"), options.get("residual"), y,
-                   options.get("groups", 1), m, n, k, w.shape[1], options.get("activation", 0), FORMATS[name],
-                   dtype)  # fmt: skip
-    return y
-
-
-def magnitudes(x: np.ndarray, w: np.ndarray, name: str) -> tuple[np.ndarray, int]:
-    """What the terms of each sum add up to without their signs, and the roundings on the way of a term."""
-    number = FORMATS[name]
-    if number < 10:
-        left = np.abs(x.astype(engine.DTYPES[name]).astype(np.float64))
-        return left @ np.abs(reference.decoded(w, number).astype(np.float64)).T, x.shape[1] + 8
-    codes, scale, minimum = reference.blocks_of(w, number)
-    left, factor = reference._left_factor(x)
-    factor = factor.astype(np.float64)
-    size = np.einsum("mbi,mb,nbi,nb->mn", np.abs(left), factor, np.abs(codes), np.abs(scale), optimize=True)
-    size += np.einsum("mb,mb,nb->mn", np.abs(left.sum(-1)), factor, np.abs(minimum))
-    return size, (4 if minimum.any() else 2) * left.shape[1] + 2
-
-
-def lengths(name: str) -> list[int]:
-    return [256, 2048] if name.endswith("_k") else [32, 96, 544] if name in BLOCKS else [1, 31, 100, 516]
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_against_float64(name: str) -> None:
-    rng = np.random.default_rng(1)
-    for cpu in engines():
-        for m, n in ((1, 1), (2, 17), (7, 33), (16, 16), (17, 70), (40, 130)):
-            for k in lengths(name):
-                x, w = rng.standard_normal((m, k), np.float32), weights(rng, n, k, name)
-                exact = reference.gemm_quant(x.astype(np.float64), w, 1, 0, FORMATS[name])["y"]
-                size, steps = magnitudes(x, w, name)
-                bound = steps * F32 / (1 - steps * F32) * size
-                error = np.abs(gemm(cpu, x, w, name, n) - exact)
-                assert np.all(error <= bound), f"{m} x {n} x {k}: {np.max(error / bound):.3g} times the bound"
-
-
-@pytest.mark.parametrize("name", BLOCKS)
-def test_every_instruction_set_gives_the_same_bits(name: str) -> None:
-    rng = np.random.default_rng(2)
-    sets = engines()
-    for m, n, k in ((1, 50, 1280), (3, 19, 256), (20, 40, 768), (65, 21, 512)):
-        x, w = rng.standard_normal((m, k), np.float32), weights(rng, n, k, name)
-        first, *others = (gemm(cpu, x, w, name, n).tobytes() for cpu in sets)
-        assert all(other == first for other in others), f"{m} x {n} x {k}"
-
-
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", PLAIN)
 def test_a_row_has_the_same_bits_in_any_company(name: str) -> None:
     rng = np.random.default_rng(3)
     k, n = 768, 37
-    x, w = rng.standard_normal((40, k), np.float32), weights(rng, n, k, name)
+    x, w = numbers(40, k), weights(n, k, name)
     for cpu in engines():
         alone = np.concatenate([gemm(cpu, x[r : r + 1], w, name, n) for r in range(len(x))])
         for m in range(1, len(x) + 1):
@@ -114,119 +78,115 @@ def test_a_row_has_the_same_bits_in_any_company(name: str) -> None:
 @pytest.mark.parametrize("name", ["q4_0", "f16", "bf16"])
 def test_long_prompts_are_cut_without_a_trace(name: str) -> None:
     """More rows than a task takes, more columns than one, and k beyond what is unpacked at once."""
-    rng = np.random.default_rng(4)
     m, n, k = 530, 70, 1056
-    x, w = rng.standard_normal((m, k), np.float32), weights(rng, n, k, name)
+    x, w = numbers(m, k), weights(n, k, name)
     for cpu in engines():
         whole = gemm(cpu, x, w, name, n)
         for begin, end in ((0, 1), (0, 15), (511, 513), (100, 530), (529, 530)):
             assert gemm(cpu, x[begin:end], w, name, n).tobytes() == whole[begin:end].tobytes(), f"{begin} .. {end}"
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", PLAIN)
 def test_groups_equal_single_calls(name: str) -> None:
-    rng = np.random.default_rng(5)
     k, n = 256, 35
-    offsets = np.array([0, 1, 1, 20, 20, 22, 40], np.int32)
-    groups = len(offsets) - 1
-    x, w = rng.standard_normal((45, k), np.float32), weights(rng, groups * n, k, name)
+    x, w = numbers(45, k), weights((len(OFFSETS) - 1) * n, k, name)
     for cpu in engines():
-        y = gemm(cpu, x, w, name, n, offsets=offsets, groups=groups)
-        gate = engine.empty((45, n), "f32")
-        bytes_ = w.shape[1]
-        cpu.gemm_quant_swiglu(x, w, w, offsets, gate, groups, 45, n, k, bytes_, bytes_,
-                              FORMATS[name], FORMATS[name], "f32")  # fmt: skip
-        for g in range(groups):
-            own = slice(offsets[g], offsets[g + 1])
-            if own.start < own.stop:
-                matrix = w[g * n : (g + 1) * n]
-                assert y[own].tobytes() == gemm(cpu, x[own], matrix, name, n).tobytes()
-                alone = engine.empty((own.stop - own.start, n), "f32")
-                cpu.gemm_quant_swiglu(x[own], matrix, matrix, None, alone, 1, len(alone), n, k, bytes_, bytes_,
-                                      FORMATS[name], FORMATS[name], "f32")  # fmt: skip
-                assert gate[own].tobytes() == alone.tobytes()
+        y = gemm(cpu, x, w, name, n, offsets=OFFSETS, groups=len(OFFSETS) - 1)
+        gate = swiglu(cpu, x, w, w, (name, name), n, OFFSETS)
+        for g, (begin, end) in enumerate(itertools.pairwise(OFFSETS)):
+            if begin < end:
+                own, matrix = x[begin:end], w[g * n : (g + 1) * n]
+                assert y[begin:end].tobytes() == gemm(cpu, own, matrix, name, n).tobytes()
+                assert gate[begin:end].tobytes() == swiglu(cpu, own, matrix, matrix, (name, name), n).tobytes()
         assert np.all(np.isnan(y[40:])) and np.all(np.isnan(gate[40:])), "rows of no group were written"
+        empty = gemm(cpu, x, w, name, n, offsets=np.zeros_like(OFFSETS), groups=len(OFFSETS) - 1)
+        assert np.all(np.isnan(empty))
 
 
-@pytest.mark.parametrize("offsets,what", [([1, 2], "offsets[0]"), ([0, 3, 2], "offsets[2]"), ([0, 6], "offsets[1]")])
-def test_offsets_out_of_order(offsets: list[int], what: str) -> None:
-    groups = len(offsets) - 1
-    x, w = np.ones((5, 32), np.float32), np.zeros((groups * 4, 18), np.uint8)
+@in_both_forms
+def test_groups_side_by_side(name: str) -> None:
+    """Gate and up in forms of their own, too."""
+    groups, n, k = len(OFFSETS) - 1, 48, BLOCKS[name]
+    forms = (name, SIDES[name])
+    gates, ups = ({form: weights(groups * n, k, form, seed) for form in forms} for seed in (0, 1))
+    x = numbers(45, k)
     for cpu in engines():
-        with pytest.raises(KernelError) as error:
-            gemm(cpu, x, w, "q4_0", 4, offsets=np.array(offsets, np.int32), groups=groups)
-        assert error.value.status == "NNCUDA_ERROR_OUT_OF_RANGE" and what in error.value.message
-
-
-def test_empty_groups() -> None:
-    for cpu in engines():
-        x, w = np.ones((3, 32), np.float32), np.zeros((8, 18), np.uint8)
-        assert np.all(np.isnan(gemm(cpu, x, w, "q4_0", 4, offsets=np.zeros(3, np.int32), groups=2)))
+        given = {"offsets": OFFSETS, "groups": groups}
+        products = {gemm(cpu, x, gates[form], form, n, **given).tobytes() for form in forms}
+        gated = {swiglu(cpu, x, gates[a], ups[b], (a, b), n, OFFSETS).tobytes() for a in forms for b in forms}
+        assert len(products) == len(gated) == 1
 
 
 @pytest.mark.parametrize("dtype", engine.FLOATS)
 def test_queries_keys_and_values_equal_single_calls(dtype: str) -> None:
-    rng = np.random.default_rng(6)
-    names, rows, k = ("q4_0", "f16", "q6_k"), (40, 24, 24), 512
-    matrices = [weights(rng, n, k, name) for n, name in zip(rows, names, strict=True)]
-    bias = rng.standard_normal(88, np.float32).astype(engine.DTYPES[dtype])
+    names, rows, k = ["q4_0", "f16", "q6_k"], (40, 24, 24), 512
+    matrices = [weights(n, k, name) for n, name in zip(rows, names, strict=True)]
+    bias = numbers(88, dtype=dtype)
     for cpu in engines():
         for m in (1, 5, 33):
-            x = rng.standard_normal((m, k), np.float32).astype(engine.DTYPES[dtype])
-            y, begin = engine.empty((m, 88), dtype), 0
-            cpu.gemm_quant_qkv(x, *matrices, bias, y, m, 40, 24, 88, k, *(w.shape[1] for w in matrices),
-                               *(FORMATS[name] for name in names), dtype)  # fmt: skip
+            x = numbers(m, k, dtype=dtype)
+            y, begin = qkv(cpu, x, matrices, names, bias), 0
             for w, name, n in zip(matrices, names, rows, strict=True):
                 part = gemm(cpu, x, w, name, n, bias=bias[begin : begin + n].copy())
                 assert np.ascontiguousarray(y[:, begin : begin + n]).tobytes() == part.tobytes()
                 begin += n
 
 
-def test_gate() -> None:
-    """silu(a) * b, with both products as gemm_quant gives them: silu and its product round a few times each."""
-    rng = np.random.default_rng(7)
-    m, n, k = 19, 45, 512
-    x = rng.standard_normal((m, k), np.float32) / 64
-    gate, up = weights(rng, n, k, "q4_k"), weights(rng, n, k, "q8_0")
+@pytest.mark.parametrize("m", [1, 2, 6, 33])
+def test_queries_keys_and_values_side_by_side(m: int) -> None:
+    """Matrices side by side beside others that are not."""
+    k, rows = 512, (64, 32, 32)
+    x, bias = numbers(m, k), numbers(128)
     for cpu in engines():
-        a, b = (gemm(cpu, x, w, name, n).astype(np.float64) for w, name in ((gate, "q4_k"), (up, "q8_0")))
-        y = engine.empty((m, n), "f32")
-        cpu.gemm_quant_swiglu(x, gate, up, None, y, 1, m, n, k, gate.shape[1], up.shape[1], 15, 14, "f32")
-        assert np.max(np.abs(a)) < 80  # so that exp(-a) is an ordinary number
-        exact = a / (1 + np.exp(-a)) * b
-        # exp within an ulp (2 units of F32) of its argument's rounding, the sum 1 + exp, the quotient, the product.
-        assert np.all(np.abs(y - exact) <= 6 * F32 * np.abs(exact) + 2.0**-149)
+        found = set()
+        for which in range(8):
+            names = [SIDES[name] if which >> i & 1 else name for i, name in enumerate(SIDES)]
+            matrices = [weights(n, k, name) for n, name in zip(rows, names, strict=True)]
+            found.add(qkv(cpu, x, matrices, names, bias).tobytes())
+        assert len(found) == 1
 
 
 def test_epilogue() -> None:
-    rng = np.random.default_rng(8)
     m, n, k = 18, 37, 256
-    x, w = rng.standard_normal((m, k), np.float32), weights(rng, n, k, "q5_1")
-    bias, residual = rng.standard_normal(n, np.float32), rng.standard_normal((m, n), np.float32)
+    x, w, bias, residual = numbers(m, k), weights(n, k, "q5_1"), numbers(n), numbers(m, n)
     for cpu in engines():
         plain = gemm(cpu, x, w, "q5_1", n)
         assert np.array_equal(gemm(cpu, x, w, "q5_1", n, bias=bias, residual=residual), (plain + bias) + residual)
         y = residual.copy()
-        cpu.gemm_quant(x, w, None, None, y, y, 1, m, n, k, w.shape[1], SILU, FORMATS["q5_1"], "f32")
+        cpu.gemm_quant(x, w, None, None, y, y, 1, m, n, k, w.shape[1], SILU, CODES["q5_1"], "f32")
         wide = plain.astype(np.float64)
         silu = wide / (1 + np.exp(-wide))
         assert np.all(np.abs(y - (silu + residual)) <= 5 * F32 * np.abs(silu) + F32 * np.abs(silu + residual) * 2)
 
 
-@pytest.mark.parametrize("name", BLOCKS)
+@in_both_forms
+def test_what_follows_a_product_side_by_side(name: str) -> None:
+    n, k = 32, 2 * BLOCKS[name]
+    w, side = weights(n, k, name), weights(n, k, SIDES[name])
+    for cpu in engines():
+        for m in (1, 3, 18):
+            for dtype in engine.FLOATS:
+                x, given = numbers(m, k, dtype=dtype), {"bias": numbers(n, dtype=dtype)}
+                given |= {"residual": numbers(m, n, dtype=dtype), "activation": SILU}
+                for options in (*({key: value} for key, value in given.items()), given):
+                    one = gemm(cpu, x, side, SIDES[name], n, **options)
+                    assert one.tobytes() == gemm(cpu, x, w, name, n, **options).tobytes()
+
+
+@pytest.mark.parametrize("name", IN_BLOCKS)
 def test_extremes_are_exact(name: str) -> None:
     """The largest codes of both factors, as long as in a large model: whole numbers, rounded block by block."""
-    k, n, number = 14336, 16, FORMATS[name]
+    k, n = 14336, 16
     one = np.frombuffer(np.float16(1).tobytes(), np.uint8)
     for fill, sign in ((0xFF, 1), (0xFF, -1), (0x00, 1)):
-        w = np.full_like(weights(np.random.default_rng(9), n, k, name), fill)
-        blocks = w.reshape(n, k // (256 if name.endswith("_k") else 32), -1)
-        for at in {"q4_1": (0, 2), "q5_1": (0, 2), "q4_k": (0, 2), "q5_k": (0, 2), "q6_k": (208,)}.get(name, (0,)):
+        w = np.full((n, FORMATS[name].row_bytes(k)), fill, np.uint8)
+        blocks = w.reshape(n, k // BLOCKS[name], -1)
+        for at in HALVES.get(name, (0,)):
             blocks[:, :, at : at + 2] = one
         if name == "q6_k":
             blocks[:, :, 192:208] = 0x80  # -128
         x = np.full((17, k), 127 * sign, np.float32)  # codes of 127, a scale of 1
-        codes, scale, minimum = reference.blocks_of(w, number)
+        codes, scale, minimum = reference.blocks_of(w, CODES[name])
         exact = np.zeros(n, np.float32)
         for b in range(codes.shape[1]):  # terms and their sums are whole numbers below 2^53, so each step rounds once
             exact = (exact + 127.0 * sign * codes[:, b].sum(-1) * scale[:, b].astype(np.float64)).astype(np.float32)
@@ -236,62 +196,108 @@ def test_extremes_are_exact(name: str) -> None:
                 assert np.array_equal(gemm(cpu, x[:m], w, name, n), np.tile(exact, (m, 1)))
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_rows_that_are_not_finite(name: str) -> None:
-    rng = np.random.default_rng(10)
-    k, n = 512, 20
-    w = weights(rng, n, k, name)
-    x = rng.standard_normal((20, k), np.float32)
+@by_format
+def test_rows_that_are_not_finite_and_small_blocks(name: str) -> None:
+    """NaN and infinity stay in their row; magnitudes below 2^-100 count as zero."""
+    k, n = 512, 32
+    w, x = weights(n, k, name), numbers(20, k)
+    x[1, :32], x[2] = 0, 2.0**-101 if BLOCKS.get(SIDE_BY_SIDE.get(name, name), 1) > 1 else 0
     clean = x.copy()
-    x[3, 100], x[7, 511], x[11, 0] = np.nan, np.inf, -np.inf
-    others = [r for r in range(20) if r not in (3, 7, 11)]
+    x[3, 20], x[7, k - 1], x[11, 0] = np.nan, np.inf, -np.inf
     for cpu in engines():
-        y = gemm(cpu, x, w, name, n)
-        assert np.all(np.isnan(y[3])) and not np.any(np.isfinite(y[[7, 11]]))
-        if name in BLOCKS:
-            assert np.all(np.isnan(y[[7, 11]]))
-        assert y[others].tobytes() == gemm(cpu, clean, w, name, n)[others].tobytes()
+        for m in (4, 20):
+            y, bad = gemm(cpu, x[:m], w, name, n), [row for row in (3, 7, 11) if row < m]
+            assert not np.any(np.isfinite(y[bad])) and np.all(np.isnan(y[3])) and np.all(y[2] == 0)
+            if name not in PLAIN or name in IN_BLOCKS:
+                assert np.all(np.isnan(y[bad]))
+            others = [row for row in range(m) if row not in bad]
+            assert y[others].tobytes() == gemm(cpu, clean[:m], w, name, n)[others].tobytes()
 
 
-def test_small_and_zero_blocks() -> None:
-    """Magnitudes below 2^-100 count as zero, and a row of zeros gives zeros."""
-    w = weights(np.random.default_rng(11), 8, 64, "q8_0")
-    x = np.zeros((3, 64), np.float32)
-    x[1], x[2] = 2.0**-101, 2.0**-99
+def test_the_least_block_that_counts() -> None:
+    w, x = weights(8, 64, "q8_0"), np.full((1, 64), 2.0**-99, np.float32)
     for cpu in engines():
-        y = gemm(cpu, x, w, "q8_0", 8)
-        assert np.all(y[:2] == 0) and np.all(y[2] != 0)
+        assert np.all(gemm(cpu, x, w, "q8_0", 8) != 0)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@in_both_forms
+def test_scales_at_the_ends_of_f16(name: str) -> None:
+    """Subnormal, largest and infinite scales, zeros of both signs."""
+    patterns = np.array([0x0000, 0x8000, 0x0001, 0x83FF, 0x7BFF, 0xFBFF, 0x7C00, 0x0400], np.uint16)
+    n, k, at = 16, 3 * BLOCKS[name], HALVES.get(name, (0,))[0]
+    w = weights(n, k, name)
+    w.reshape(n, 3, -1)[:8, 1, at : at + 2] = patterns.view(np.uint8).reshape(8, 2)
+    side = reference.interleave_rows(w, CODES[name])["y"]
+    for cpu in engines():
+        for m in (1, 5, 17):
+            x = numbers(m, k)
+            one, other = gemm(cpu, x, side, SIDES[name], n), gemm(cpu, x, w, name, n)
+            assert np.array_equal(one, other, equal_nan=True)
+
+
+@by_format
 def test_nothing_is_read_behind_the_matrix(name: str) -> None:
-    """The matrix ends with a page behind which nothing may be touched, and begins at any even address."""
-    rng = np.random.default_rng(12)
-    libc = ctypes.CDLL(None, use_errno=True)
-    page = mmap.PAGESIZE
-    for k in lengths(name):
-        for n in (1, 16, 35):
-            w = weights(rng, n, k, name)
-            pages = -(-w.nbytes // page)
-            area = mmap.mmap(-1, (pages + 1) * page)
-            memory = np.frombuffer(area, np.uint8)
-            last = ctypes.c_void_p(memory.ctypes.data + pages * page)
-            assert libc.mprotect(last, ctypes.c_size_t(page), 0) == 0
-            stored = memory[pages * page - w.nbytes : pages * page].reshape(w.shape)
-            stored[...] = w
-            for cpu in engines():
-                for m in (1, 3, 20):
-                    x = rng.standard_normal((m, k), np.float32)
-                    assert gemm(cpu, x, stored, name, n).tobytes() == gemm(cpu, x, w, name, n).tobytes()
-            assert libc.mprotect(last, ctypes.c_size_t(page), 3) == 0
+    block = BLOCKS[SIDE_BY_SIDE.get(name, name)]
+    for k in (256, 2048) if block == 256 else (32, 96, 544) if block == 32 else (1, 31, 100, 516):
+        for n in (1, 16, 35) if name in PLAIN else (16, 48):
+            w = weights(n, k, name)
+            with walled() as memory:
+                there = memory.place(w)
+                for cpu in engines():
+                    for m in (1, 3, 20):
+                        x = numbers(m, k)
+                        assert gemm(cpu, x, there, name, n).tobytes() == gemm(cpu, x, w, name, n).tobytes()
 
 
-@pytest.mark.parametrize("name", ["q4_0", "q6_k", "f16", "f32"])
+@pytest.mark.parametrize("name", ["q4_0", "q6_k", "f16", "f32", *SIDE_BY_SIDE])
 def test_any_number_of_threads(name: str) -> None:
-    rng = np.random.default_rng(13)
-    n, k = 700, 512
-    w = weights(rng, n, k, name)
+    n, k = 656, 512
+    w = weights(n, k, name)
     for m in (1, 33):
-        x = rng.standard_normal((m, k), np.float32)
-        first, *others = (gemm(Engine(threads=threads), x, w, name, n).tobytes() for threads in THREADS)
-        assert all(other == first for other in others)
+        x = numbers(m, k)
+        assert len({gemm(Engine(threads=threads), x, w, name, n).tobytes() for threads in THREADS}) == 1
+
+
+# ---- the order of rows side by side ----
+
+
+def side_by_side(cpu: Engine, x: np.ndarray, name: str) -> np.ndarray:
+    y = np.full_like(x, 0x5A)
+    k = x.shape[1] // FORMATS[name].bytes * BLOCKS[name]
+    cpu.interleave_rows(x, y, len(x), k, x.shape[1], CODES[name])
+    return y
+
+
+def some_bytes(rows: int, blocks: int, name: str) -> np.ndarray:
+    return np.random.default_rng(rows).integers(0, 256, (rows, blocks * FORMATS[name].bytes), np.uint8)
+
+
+@in_both_forms
+def test_the_order_of_the_bytes(name: str) -> None:
+    for rows, blocks in ((16, 1), (16, 7), (48, 3), (400, 5)):
+        x = some_bytes(rows, blocks, name)
+        expected = reference.interleave_rows(x, CODES[name])["y"]
+        for cpu in [*engines(), *(Engine(threads=threads) for threads in THREADS)]:
+            assert np.array_equal(side_by_side(cpu, x, name), expected), f"{rows} x {blocks}"
+
+
+@in_both_forms
+def test_the_order_is_that_of_the_header(name: str) -> None:
+    """Byte by byte from the header's words, and each byte once."""
+    rows, blocks, block = 32, 2, FORMATS[name].bytes
+    x = some_bytes(rows, blocks, name)
+    fields = [(HALVES.get(name, (0,))[0], 2)]
+    if name == "q6_k":
+        fields += [(192 + part, 1) for part in range(16)]
+        for half in range(2):
+            for i in range(8):
+                fields += [(64 * half + 4 * i, 4), (64 * half + 4 * (8 + i), 4), (128 + 32 * half + 4 * i, 4)]
+    else:
+        fields += [(2 + 4 * i, 4) for i in range((block - 2) // 4)]
+    expected = []
+    for tile in range(rows // 16):
+        for b in range(blocks):
+            for begin, length in fields:
+                for row in range(16 * tile, 16 * tile + 16):
+                    expected += x[row, b * block + begin : b * block + begin + length].tolist()
+    assert side_by_side(Engine(), x, name).reshape(-1).tolist() == expected

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import re
 
-#: For the first of these that the path begins with: names of test files, patterns of `Path.glob`; `\\1` is the family.
+_REFUSALS = "abi/test_bad_* abi/test_sentences abi/test_aliasing"
+#: For the first of these that the path begins with: names of test files, patterns of `Path.glob`, and what the names of
+#: the tests in them must have, behind "-k", as pytest has it; `\\1` is the family.
 _NEAR = {
-    r"cuda/cpu/quant_gemm": "kernels/test_quant_gemm kernels/test_quant_rows",
-    r"cuda/cpu/(attention_page|paged_cache|kvcache_paged)": "kernels/test_attention_paged kernels/test_kvcache_paged",
-    r"cuda/cpu/(quant|ternary|gemm|attention|kvcache|decode|loss|moe|random)": r"kernels/test_\1*",
-    r"cuda/cpu/(softmax|rmsnorm|rope|embedding|elementwise|optimizer)": r"kernels/test_rows_\1",
-    r"cuda/cpu/": "kernels/test_rows_* kernels/test_simd",
+    r"cuda/cpu/quant_gemm": "kernels/test_quant_gemm golden/test_golden golden/test_large -k quant",
+    r"cuda/cpu/(attention_page|paged_cache|kvcache_paged)": (
+        "kernels/test_attention_paged kernels/test_kvcache_paged golden/test_golden golden/test_large -k paged"
+    ),
+    r"cuda/cpu/(quant|ternary|gemm|attention|decode|loss|random)": (
+        r"kernels/test_\1* golden/test_golden golden/test_large golden/test_pieces -k \1"
+    ),
+    r"cuda/cpu/(kvcache|moe|rmsnorm)": r"golden/test_golden golden/test_large golden/test_pieces -k \1",
+    r"cuda/cpu/(softmax|rope|embedding|elementwise|optimizer)": (
+        r"kernels/test_rows_\1 golden/test_golden golden/test_large golden/test_pieces -k \1"
+    ),
+    r"cuda/cpu/": "kernels/test_rows_* kernels/test_simd golden/test_pieces",
     r"cuda/(runtime/(graph|stream|profile|trace|memory|context|pool|arena)|cpu_device/)": (
         "abi/test_context abi/test_graph abi/test_stream abi/test_profile abi/test_memory abi/test_threads"
     ),
-    r"cuda/(abi/(data|random)|numbers/philox)": "kernels/test_random reference/test_philox",
-    r"cuda/abi/(attention|decode|gemm|kvcache|loss|moe|quant|ternary)(_checks)?\.": (
-        r"kernels/test_\1* abi/test_bad_* abi/test_aliasing"
-    ),
-    r"cuda/abi/(softmax|rmsnorm|rope|embedding|elementwise|optimizer)(_checks)?\.": (
-        r"kernels/test_rows_\1 abi/test_bad_* abi/test_aliasing"
-    ),
+    r"cuda/(abi/(data|random)|numbers/philox)": "kernels/test_random reference/test_philox abi/test_sentences",
+    r"cuda/abi/(attention|decode|gemm|loss|quant|ternary)(_checks)?\.": rf"kernels/test_\1* {_REFUSALS}",
+    r"cuda/abi/(kvcache|moe|rmsnorm)(_checks)?\.": rf"golden/test_golden {_REFUSALS}",
+    r"cuda/abi/(softmax|rope|embedding|elementwise|optimizer)(_checks)?\.": rf"kernels/test_rows_\1 {_REFUSALS}",
     r"cuda/kernels/": "abi/test_measuring gpu/test_gpu_workspaces",  # the C there lays out workspaces
     r"cuda/numbers/": "kernels/test_simd kernels/test_random kernels/test_rows_optimizer kernels/test_quant*",
     r"cuda/(abi|runtime)/": "abi/test_[!p]*",  # test_package compiles everything once more
@@ -60,7 +66,7 @@ _FAR = {
 
 
 def near(path: str) -> list[str]:
-    """The tests that are near a source, as patterns from the folder tests."""
+    """The tests that are near a source: patterns from the folder tests, and perhaps -k and what names must have."""
     family, tests = next((found, tests) for pattern, tests in _NEAR.items() if (found := re.match(pattern, path)))
     return family.expand(tests).split()
 

@@ -91,10 +91,10 @@ class Workplace:
     def _test(self, patterns: list[str], seconds: float | None = None) -> tuple[bool, str]:
         """Whether the tests pass, and what they say; at the first failure they end."""
         folder = self.tree / "tests"
-        files = sorted(
-            {str(path) for pattern in patterns for path in folder.glob(f"{pattern}.py") if "/test_" in str(path)}
-        )
-        options = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider"]
+        named = patterns.index("-k") if "-k" in patterns else len(patterns)
+        found = [path for pattern in patterns[:named] for path in folder.glob(f"{pattern}.py")]
+        files = sorted({str(path) for path in found if path.name.startswith("test_")})
+        options = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider", *patterns[named:]]
         return self._run([sys.executable, "-m", "pytest", *options, *files], seconds)
 
     def limit(self, patterns: list[str]) -> float:

@@ -17,7 +17,7 @@ def moe_plan(indices: Array, experts: int, capacity: int) -> Outputs:
     """
     chosen = indices.ravel()
     counts = np.bincount(chosen, minlength=experts).astype(np.int32)
-    kept = np.minimum(counts, capacity) if capacity else counts
+    kept = np.minimum(counts, min(capacity, chosen.size)) if capacity else counts
     offsets = np.concatenate([[0], np.cumsum(kept)]).astype(np.int32)
     slot_row = np.full(chosen.shape, -1, np.int32)
     row_slot = np.full(chosen.shape, -1, np.int32)

@@ -82,18 +82,20 @@ def cases():
             )
 
 
-def of_shape(dtype, batch, q_len, kv_len, heads, kv_heads, head_dim, causal):
+def of_shape(dtype, batch, q_len, kv_len, heads, kv_heads, head_dim, causal, sharp=1, extras=None):
+    """``sharp`` multiplies queries, ``extras`` are gaps between rows; without it, as many cases as are cheap."""
     label = f"batch{batch}-q{q_len}-kv{kv_len}-heads{heads}-{kv_heads}-dim{head_dim}-causal{causal}"
+    label += f"-sharp{sharp}" * (sharp != 1)
     scale = float(np.float32(head_dim**-0.5))
     sizes = {"batch": batch, "q_len": q_len, "kv_len": kv_len}
 
     def q(d):
-        return d.bell(batch, q_len, heads, head_dim, scale=1.5)
+        return d.bell(batch, q_len, heads, head_dim, scale=1.5 * sharp)
 
     def kv(d):
         return d.bell(batch, kv_len, kv_heads, head_dim, scale=1.5)
 
-    if kv_len * max(q_len, head_dim) * heads < 1200:
+    if extras or kv_len * max(q_len, head_dim) * heads < 1200:
         yield case(
             "attention_scores", label, lambda d: {"q": q(d), "k": kv(d), "scale": scale, "causal": causal}, dtype
         )
@@ -103,9 +105,7 @@ def of_shape(dtype, batch, q_len, kv_len, heads, kv_heads, head_dim, causal):
             lambda d: {"probs": d.uniform(batch, heads, q_len, kv_len, low=0, high=2 / kv_len), "v": kv(d)},
             dtype,
         )
-    for extra in (0, 5):
-        if extra and head_dim * heads * kv_len > 500:
-            continue
+    for extra in extras or ((0, 5) if head_dim * heads * kv_len <= 500 else (0,)):
         lds = {"ld_q": heads * head_dim + extra, "ld_kv": kv_heads * head_dim + 2 * extra}
         common = {**sizes, **lds, "scale": scale, "causal": causal}
 

@@ -1,181 +1,344 @@
-"""Cases that are too large to store: big enough for every kernel to cut its work into tasks, tiles and blocks."""
+"""Cases that are too large or too many to store: sizes around vectors, blocks and tasks, and large enough for every
+kernel to cut its work. By kernel: a recipe of the draw, the dtype and sizes, and the sizes of each case."""
 
-from . import attention, decode, gemm, loss, moe, optimizer, rmsnorm, softmax
-from .case import FLOATS, case
+import numpy as np
 
-ATTENTION = (
-    (2, 130, 130, 4, 1, 64, 1),
-    (1, 33, 300, 2, 2, 72, 1),
-    (1, 257, 129, 2, 2, 16, 1),
-    (1, 66, 66, 2, 1, 256, 0),
-    (1, 70, 70, 4, 2, 128, 1),
+from . import attention, decode, gemm, kvcache, loss, moe, optimizer, quant, rmsnorm, softmax, ternary
+from .case import FLOATS, Case, case, stored
+
+FLAT = ((1000,), (16384,), (16385,), (40003,))
+#: Rows, columns, and the distance of rows.
+GATES = ((4, 1000, 1003), (70, 300, 300), (301, 130, 260), (2, 16385, 16388))
+#: Around groups of four vectors, and blocks of 1024.
+ROWS = ((40, 300), (300, 257), (2, 1023), (2, 1024), (3, 1025), (2, 1088), (7, 5001), (2, 32000))
+NORMS = ((40, 300), (300, 40), (2, 1025), (7, 5001), (3, 20001))
+#: Tokens, heads, head_dim, gap between rows.
+ROTATED = (*((7, 3, n, gap) for n in (4, 6, 10, 16, 24, 32, 40, 80, 128, 250) for gap in (0, 5)), (700, 5, 40, 0))
+TABLES = ((40, 9, 16), (33, 50, 17), (300, 11, 130), (3, 4, 20001), (3000, 50, 65))
+STEPS = ((1000, 1000, 1), (16384, 8192, 7), (50001, 30000, 100000))
+#: Around the blocks of the one pass over logits; the last is one task a row forward and several a row backward.
+LOGITS = ((300, 33), (3, 2047), (3, 2048), (3, 2049), (5, 4097), (2, 32000), (1000, 37), (13, 5001), (3, 70001))
+#: Tokens, k, experts, capacity: k = experts, pieces of uneven length, many experts.
+PLANS = (
+    *((64, 8, 8, 0), (100, 2, 64, 3), (512, 4, 16, 0), (513, 4, 16, 128), (1000, 3, 7, 1), (2048, 4, 16, 640)),
+    *((3000, 2, 1500, 0), (4099, 3, 16, 10**12)),
 )
-PRODUCTS = ((150, 170, 530), (1, 530, 300), (3, 130, 1100), (65, 70, 33))
+MOVES = (
+    *((1, 4, 4, 0, 64), (33, 4, 8, 10, 31), (64, 3, 3, 0, 33), (50, 2, 5, 15, 768), (200, 4, 16, 20, 17)),
+    *((600, 4, 16, 140, 130), (1500, 4, 16, 300, 65)),
+)
+PRODUCTS = (
+    *((1, 33, 7), (2, 100, 65), (3, 17, 130), (4, 5, 257), (5, 67, 31), (6, 16, 64), (7, 129, 2), (8, 40, 300)),
+    *((9, 1, 1), (13, 31, 37), (14, 32, 512), (15, 33, 513), (16, 16, 16), (17, 47, 1023), (29, 64, 33), (31, 97, 64)),
+    *((32, 32, 32), (33, 15, 1100), (61, 83, 259), (100, 1, 70), (128, 8, 96), (1, 530, 300), (3, 130, 1100)),
+    *((65, 70, 33), (150, 170, 530)),
+)
+#: Rows a power of two apart, and rows that begin anywhere in a line, where several panels of A meet a wide B: lda last.
+PACKED = ((192, 512, 1024, 1024), (80, 300, 1088, 1091), (193, 515, 512, 3072))
+#: Of groups: their rows, the rows behind them, columns, terms.
+GROUPS = (
+    *(((5, 0, 1, 17, 0), 0, 33, 65), ((0, 0, 64), 1, 64, 16), ((40,), 2, 7, 600), ((33, 14, 0, 16), 1, 20, 1)),
+    *(((1, 2, 3, 4, 5, 6, 7, 8, 9), 0, 130, 30), ((70, 0, 1, 129), 10, 130, 90), ((1, 0, 3, 20, 1), 1, 1300, 130)),
+    ((700, 1, 520), 0, 35, 17),
+)
+#: batch, q_len, kv_len, heads, kv_heads, head_dim, causal; what queries are multiplied by: above 1 the softmax gets
+#: sharp. Every query head of a key head leaves dK and dV of its own: in the two before the last, more of them are added
+#: than there are pieces of queries, 8 at most.
+ATTENTION = (
+    *((200, 1, 1, 1, 1, 8, 1, 1), (16, 1, 300, 4, 2, 64, 1, 1), (40, 3, 5, 2, 1, 8, 0, 1), (2, 65, 65, 4, 1, 40, 1, 1)),
+    *((1, 13, 290, 2, 1, 64, 1, 1), (1, 290, 13, 2, 1, 40, 1, 1), (1, 129, 31, 3, 3, 80, 0, 1)),
+    *((1, 97, 257, 2, 2, 128, 1, 1), (1, 66, 66, 2, 1, 256, 0, 1), (1, 24, 24, 2, 1, 24, 1, 1)),
+    *((1, 300, 300, 1, 1, 64, 1, 30), (1, 530, 530, 1, 1, 32, 1, 1), (2, 130, 130, 4, 1, 64, 1, 1)),
+    *((1, 33, 300, 2, 2, 72, 1, 8), (1, 257, 129, 2, 2, 16, 1, 1), (8, 70, 70, 3, 1, 16, 1, 1)),
+    *((1, 20, 20, 9, 1, 16, 1, 1), (2, 30, 30, 22, 2, 8, 1, 1), (2, 200, 210, 6, 3, 8, 1, 1)),
+)
+#: heads, kv_heads, head_dim, lengths
+DECODING = (
+    *((4, 2, 64, (0, 1, 15, 16, 40)), (12, 1, 64, (700, 256, 513)), (2, 2, 40, (300, 257)), (6, 2, 8, (33, 9))),
+    *((5, 1, 256, (289,)), (4, 4, 128, (65, 270)), (3, 1, 24, (50, 1, 0)), (4, 1, 64, (2000, 1, 1300))),
+)
+#: The format of pages, heads, kv_heads, head_dim, elements behind a token's queries, lengths, new tokens.
+PREFILLING = (
+    *(("f32", 4, 2, 64, 0, (5,), (5,)), ("f16", 4, 4, 80, 0, (1, 127, 0, 128), (1, 5, 0, 128))),
+    *(("f16", 16, 2, 64, 256, (129, 3), (129, 2)), ("bf16", 12, 1, 128, 0, (640, 129), (30, 1))),
+    *(("f32", 3, 1, 256, 8, (260,), (131,)), ("q8_0", 8, 1, 64, 0, (130, 40), (130, 7))),
+    *(("f16", 130, 1, 8, 0, (20,), (9,)), ("bf16", 6, 2, 64, 128, (150,), (40,)), ("f16", 3, 3, 24, 0, (50,), (50,))),
+    ("q8_0", 2, 1, 32, 0, (70,), (70,)),
+)
+PAGED = (
+    *(("f32", 4, 2, 64, 0, (0, 1, 127, 128, 129, 640)), ("f16", 4, 4, 80, 24, (3, 0, 255))),
+    *(("bf16", 12, 1, 128, 0, (640, 1)), ("q8_0", 8, 1, 64, 128, (300, 129)), ("f16", 2, 1, 256, 0, (257,))),
+    *(("f16", 130, 1, 8, 0, (140,)), ("f16", 8, 1, 64, 0, (131, 7)), ("f32", 3, 3, 24, 0, (12,))),
+)
+#: Starts, length, capacity, kv_heads, head_dim.
+STORED = (((0, 8, 4), 1, 9, 2, 16), ((4, 0), 5, 9, 1, 64), ((1, 0), 300, 301, 3, 40))
+#: kv_heads, head_dim, lengths, new tokens
+APPENDED = ((1, 32, (1,), (1,)), (2, 64, (0, 127, 128, 129, 640), (0, 1, 128, 3, 513)), (3, 96, (300, 5), (44, 0)))
+
+
+def vectors(*names, scale=1.0, **scalars):
+    return lambda d, dtype, n: {**{name: d.bell(n, scale=scale) for name in names}, **scalars}
+
+
+def of_n(**scalars):
+    return lambda d, dtype, n: {"n": n, **scalars}
+
+
+def gates(*names):
+    return lambda d, dtype, rows, dim, ld: {**{name: d.bell(rows, dim, scale=2) for name in names}, "ld": ld}
+
+
+def rotation(x, ld_x="ld_x", ld_y="ld_y"):
+    def recipe(d, dtype, tokens, heads, head_dim, gap, layout):
+        angles = d.uniform(50, head_dim // 2, low=-3, high=3)
+        tables = {"cosine": stored(np.cos(angles)), "sine": stored(np.sin(angles))}
+        lds = {ld_x: heads * head_dim + gap, ld_y: heads * head_dim + 2 * gap}
+        positions = d.integers(tokens, high=50)
+        return {x: d.bell(tokens, heads, head_dim), **tables, "positions": positions, "layout": layout, **lds}
+
+    return recipe
+
+
+def routing(of, **more):
+    def recipe(d, dtype, tokens, k, experts, capacity, dim):
+        return of(d, lambda d: moe.choices(d, tokens, k, experts), experts, capacity, dim, **more)
+
+    return recipe
+
+
+def plan(d, dtype, tokens, k, experts, capacity):
+    return {"indices": moe.choices(d, tokens, k, experts), "experts": experts, "capacity": capacity}
+
+
+def one_expert(d, dtype, tokens, capacity):
+    return {"indices": np.full((tokens, 1), 3, np.int32), "experts": 5, "capacity": capacity}
+
+
+def lost(d, dtype, rows, vocab):
+    return loss.forward(d, rows, vocab, slice(1, -1, 3))
+
+
+def gradient_of_balance(d, dtype, tokens, experts):
+    counts = loss.balance(d, tokens, experts, min(4, experts))["counts"]
+    return {"counts": counts, "grad_scale": np.array([0.25]), "tokens": tokens, "alpha": 0.01}
+
+
+def cached(d, dtype, starts, length, capacity, kv_heads, head_dim):
+    k, v = (d.bell(len(starts) * length, kv_heads, head_dim) for _ in "kv")
+    k_cache, v_cache = (d.bell(len(starts), capacity, kv_heads, head_dim) for _ in "kv")
+    rows = {"k": k, "v": v, "k_cache": k_cache, "v_cache": v_cache, "len": length}
+    return {**rows, "starts": np.array(starts, np.int32), "ld_kv": 2 * kv_heads * head_dim + 8}
+
+
+def trimmed(d, dtype, keep):
+    k_cache, v_cache = (d.bell(4, 20, 2, 24) for _ in "kv")
+    return {"k_cache": k_cache, "v_cache": v_cache, "lengths": np.array([0, 7, 13, 20], np.int32), "keep": keep}
+
+
+def ended(d, dtype, m, n, k):
+    return ternary.product(d, m, n, k, dtype, residual=True)
+
+
+def appended(d, dtype, kv_heads, head_dim, lengths, fresh, storage):
+    return kvcache.append_paged(d, storage, lengths, fresh, kv_heads, head_dim, 2 * kv_heads * head_dim, 0)
+
+
+def prefilled(d, dtype, storage, heads, kv_heads, head_dim, extra, lengths, fresh=None):
+    return attention.paged(d, storage, lengths, fresh, heads, kv_heads, head_dim, extra, 0)
+
+
+def decoded(d, dtype, heads, kv_heads, head_dim, lengths):
+    return attention.decode(d, lengths, max(lengths), heads, kv_heads, head_dim, 8)
+
+
+def scattered(d, dtype, tokens, vocab, dim):
+    return {"x": d.bell(tokens, dim), "ids": d.integers(tokens, high=vocab), "table": d.bell(vocab, dim)}
+
+
+LAYOUTS = tuple((*sizes, layout) for sizes in ROTATED for layout in (0, 1))
+WEIGHTS = ((130, 129), (64, 1000), (5, 2560), (300, 333))
+PLACE = {"seed": -9, "stream": 5, "offset": 2**32 - 7}
+#: In every dtype.
+TABLE = {
+    "silu": (vectors("x", scale=3), FLAT),
+    "silu_backward": (vectors("dy", "x", scale=3), FLAT),
+    "add": (vectors("a", "b"), FLAT),
+    "mul": (vectors("a", "b"), FLAT),
+    "scale": (vectors("x", alpha=-0.37), FLAT),
+    "fill": (of_n(value=0.1), ((129,), (100003,))),
+    "zero_grad": (of_n(), ((64,), (100003,))),
+    "swiglu": (gates("gate", "up"), GATES),
+    "relu2_gate": (gates("gate", "up"), GATES),
+    "swiglu_backward": (gates("dy", "gate", "up"), (*GATES, (50, 1501, 3002))),
+    "softmax": (lambda d, dtype, *sizes: {"x": d.bell(*sizes, scale=3)}, ROWS),
+    "softmax_backward": (lambda d, dtype, *sizes: softmax.backward(d, *sizes, dtype), ROWS),
+    "softmax_topk": (
+        lambda d, dtype, rows, cols, k, norm: softmax.router(softmax.distinct(d, rows, cols), k, norm),
+        ((1500, 16, 4, 1), (300, 24, 5, 0), (3, 5, 5, 1), (4, 64, 64, 1), (2, 1500, 64, 0)),
+    ),
+    "softmax_topk_backward": (
+        lambda d, dtype, rows, cols, k, norm, probs: softmax.backward_of(d.bell(rows, cols), k, norm, d, dtype, probs),
+        ((1500, 16, 4, 1, 1), (700, 24, 5, 1, 0), (3, 5, 5, 0, 1), (4, 64, 64, 1, 0), (2, 1500, 64, 0, 1)),
+    ),
+    "rmsnorm": (lambda d, dtype, *sizes: rmsnorm.forward(d, *sizes), NORMS),
+    "rmsnorm_residual": (
+        lambda d, dtype, *sizes: {"residual": d.bell(*sizes), **rmsnorm.forward(d, *sizes)},
+        NORMS,
+    ),
+    "rmsnorm_backward": (
+        lambda d, dtype, rows, cols, residual: rmsnorm.backward(d, rows, cols, dtype, residual),
+        (*((*sizes, 1) for sizes in NORMS), (2100, 33, 0), (3000, 51, 1), (40000, 3, 0)),
+    ),
+    "rope_forward": (rotation("x"), LAYOUTS),
+    "rope_backward": (rotation("dy", "ld_y", "ld_x"), LAYOUTS),
+    "embedding": (
+        lambda d, dtype, n, vocab, dim: {"table": d.bell(vocab, dim), "ids": d.integers(n, high=vocab)},
+        TABLES,
+    ),
+    "scatter_add": (scattered, TABLES),
+    "adamw_step": (lambda d, dtype, *sizes: optimizer.adamw(d, *sizes), STEPS),
+    "grad_norm": (vectors("grad"), (*FLAT, (300001,))),
+    "grad_clip": (lambda d, dtype, n: optimizer.clip(3.7, 1.0, d.bell(n)), ((50001,),)),
+    "cross_entropy_forward": (lost, LOGITS),
+    "cross_entropy_backward": (lambda d, dtype, *sizes: loss.backward(lost(d, dtype, *sizes), dtype), LOGITS),
+    "moe_gather": (routing(moe.gather), MOVES),
+    "moe_gather_backward": (routing(moe.gather_backward), MOVES),
+    "moe_combine": (routing(moe.combine, with_residual=1), MOVES),
+    "moe_combine_backward": (routing(moe.combine_backward), MOVES),
+    "attention_decode": (decoded, DECODING),
+    "flash_attention_paged": (prefilled, PREFILLING),
+    "attention_decode_paged": (prefilled, PAGED),
+    "kv_append": (cached, STORED),
+    "kv_trim": (trimmed, ((0,), (1,), (7,), (12,), (20,))),
+    "kv_append_paged": (appended, tuple((*sizes, storage) for sizes in APPENDED for storage in kvcache.STORAGE)),
+    "act_quant_i8": (lambda d, dtype, *sizes: {"x": d.bell(*sizes)}, ((9, 100), (4, 2560), (70, 65))),
+    "ternary_quantize": (lambda d, dtype, *sizes: {"x": d.bell(*sizes, scale=0.05)}, WEIGHTS),
+    "bitlinear": (ended, ((1, 50, 700), (20, 40, 100), (70, 33, 6912), (1, 3000, 300))),
+    "uniform": (of_n(**PLACE, low=-1.0, high=2.0), ((100001,),)),
+    "normal": (of_n(**PLACE, mean=0.0, std=0.02), ((100001,),)),
+    "argmax": (lambda d, dtype, *sizes: {"logits": d.bell(*sizes)}, ((9, 5000), (24, 1025), (3, 50001))),
+    **{
+        kernel: (
+            lambda d, dtype, rows, vocab, kernel=kernel: decode.drawn(d, kernel, dtype, d.bell(rows, vocab, scale=2)),
+            ((3, 900),),
+        )
+        for kernel in ("sample", "topk_sample", "topp_sample")
+    },
+}
+#: Without a dtype.
+TABLE_OF_F32 = {
+    "moe_plan": (plan, PLANS),
+    "aux_loss_forward": (
+        lambda d, dtype, tokens, experts: loss.balance(d, tokens, experts, min(4, experts)),
+        ((511, 16), (512, 16), (513, 7), (5000, 16), (100, 300)),
+    ),
+    "aux_loss_backward": (gradient_of_balance, ((513, 7), (5001, 13))),
+    "weighted_mean": (lambda d, dtype, n: loss.mean(d, n, True, 77), ((1000,),)),
+    "increment": (lambda d, dtype, n: {"x": d.integers(n, high=1 << 20), "by": 3}, FLAT),
+    "random_bits": (of_n(seed=7, stream=1, offset=2**32 - 3), ((100001,),)),
+    "rope_freqs": (
+        lambda d, dtype, positions, head_dim: {
+            "positions": positions,
+            "head_dim": head_dim,
+            "first": 1000,
+            "base": 10000.0,
+            "ntk_alpha": 8.0,
+        },
+        ((3000, 64), (300, 128)),
+    ),
+}
+
+
+def named(kernel, recipe, sizes, dtype="", **dtypes) -> Case:
+    label = "-".join(str(size).replace(" ", "") for size in sizes)
+    return case(kernel, label, lambda d: recipe(d, dtype, *sizes), dtype, **dtypes)
 
 
 def cases():
     for dtype in FLOATS:
-        yield from of_dtype(dtype)
-    yield from gemm_shapes("bf16", "f32")
-    for k, experts, capacity in ((2, 8, 0), (3, 10, 150)):
-        yield case(
-            "moe_plan",
-            f"tokens3000-k{k}-experts{experts}-capacity{capacity}",
-            lambda d, k=k, e=experts, c=capacity: {
-                "indices": moe.choices(d, 3000, k, e),
-                "experts": e,
-                "capacity": c,
-            },
-        )
-    yield case("increment", "n40003", lambda d: {"x": d.integers(40003, high=1 << 20), "by": 3})
-    yield case("aux_loss_forward", "tokens5000", lambda d: loss.balance(d, 5000, 16, 4))
-    yield case("random_bits", "n100001", lambda d: {"n": 100001, "seed": 7, "stream": 1, "offset": 2**32 - 3})
-    yield case(
-        "rope_freqs",
-        "positions3000",
-        lambda d: {"positions": 3000, "head_dim": 64, "first": 1000, "base": 10000.0, "ntk_alpha": 8.0},
-    )
+        for kernel, (recipe, table) in TABLE.items():
+            for sizes in table:
+                yield named(kernel, recipe, sizes, dtype)
+        yield from products(dtype, dtype)
+        for shape in ATTENTION:
+            yield from attention.of_shape(dtype, *shape, extras=(shape[3] % 2 * 5,))
+    yield from products("f16", "f32")
+    yield from products("bf16", "f32")
+    for kernel, (recipe, table) in TABLE_OF_F32.items():
+        for sizes in table:
+            yield named(kernel, recipe, sizes)
+    for capacity in (0, 1, 1000):
+        yield named("moe_plan", one_expert, (5000, capacity))
+    for name in quant.FORMATS:
+        block = quant.BLOCKS[name]
+        for m, n in ((1, 1), (7, 33), (17, 70), (40, 130)):
+            for k in (256, 2048) if block == 256 else (32, 544) if block == 32 else (31, 516):
+                yield named("gemm_quant", lambda d, _, m, n, k, name: quant.side_product(d, m, n, k, name),
+                            (m, n, k, name), "f32")  # fmt: skip
+    for sizes in ((16641, 5547, 9), (40001, 30003, 5)):
+        yield named("adamw_step_bf16", TABLE["adamw_step"][0], sizes, "bf16")
+        yield named("adamw_step_f8", lambda d, dtype, *sizes: optimizer.adamw_f8(d, *sizes), sizes, "bf16")
 
 
-def of_dtype(dtype):
-    yield case("silu", "n40003", lambda d: {"x": d.bell(40003, scale=3)}, dtype)
-    yield case("add", "n40003", lambda d: {"a": d.bell(40003), "b": d.bell(40003)}, dtype)
-    yield case("fill", "n100003", lambda d: {"n": 100003, "value": 0.1}, dtype)
-    yield case("zero_grad", "n100003", lambda d: {"n": 100003}, dtype)
-    yield case("swiglu", "rows301", lambda d: {"gate": d.bell(301, 130), "up": d.bell(301, 130), "ld": 260}, dtype)
-    yield case(
-        "swiglu_backward",
-        "rows301",
-        lambda d: {"dy": d.bell(301, 130), "gate": d.bell(301, 130), "up": d.bell(301, 130), "ld": 260},
-        dtype,
-    )
-    for rows, cols in ((300, 257), (7, 5001)):
-        label = f"rows{rows}-cols{cols}"
-        yield case("softmax", label, lambda d, r=rows, n=cols: {"x": d.bell(r, n, scale=3)}, dtype)
-        yield case("softmax_backward", label, lambda d, r=rows, n=cols: softmax.backward(d, r, n, dtype), dtype)
-        yield case("rmsnorm", label, lambda d, r=rows, n=cols: rmsnorm.forward(d, r, n), dtype)
-        yield case("rmsnorm_backward", label, lambda d, r=rows, n=cols: rmsnorm.backward(d, r, n, dtype, 1), dtype)
-        yield case("cross_entropy_forward", label, lambda d, r=rows, n=cols: loss.forward(d, r, n, [3, 5]), dtype)
-        yield case(
-            "cross_entropy_backward",
-            label,
-            lambda d, r=rows, n=cols: loss.backward(loss.forward(d, r, n, [3, 5]), dtype),
-            dtype,
-        )
-    yield case("rmsnorm_backward", "rows2100-cols33", lambda d: rmsnorm.backward(d, 2100, 33, dtype, 0), dtype)
-    yield case("softmax_topk", "rows1500", lambda d: softmax.router(softmax.distinct(d, 1500, 16), 4, 1), dtype)
-    yield case(
-        "softmax_topk_backward",
-        "rows1500",
-        lambda d: softmax.backward_of(d.bell(1500, 16), 4, 1, d, dtype, True),
-        dtype,
-    )
-    yield from gemm_shapes(dtype, dtype)
-    yield case(
-        "embedding",
-        "tokens3000",
-        lambda d: {"table": d.bell(50, 65), "ids": d.integers(3000, high=50)},
-        dtype,
-    )
-    yield case(
-        "scatter_add",
-        "tokens3000",
-        lambda d: {"x": d.bell(3000, 65), "ids": d.integers(3000, high=50), "table": d.bell(50, 65)},
-        dtype,
-    )
-    for shape in ATTENTION if dtype != "f16" else ATTENTION[:1]:
-        yield from attention.of_shape(dtype, *shape)
-    for lengths, heads, kv_heads, head_dim in (([2000, 1, 1300], 4, 1, 64), ([700, 699], 8, 2, 128)):
-        yield case(
-            "attention_decode",
-            f"heads{heads}-{kv_heads}-dim{head_dim}",
-            lambda d, s=lengths, h=heads, kv=kv_heads, n=head_dim: attention.decode(d, s, max(s), h, kv, n, 0),
-            dtype,
-        )
-    routing = (lambda d: moe.choices(d, 900, 3, 10)), 10, 250
-    yield case("moe_gather", "tokens900", lambda d: moe.gather(d, *routing, 70), dtype)
-    yield case("moe_gather_backward", "tokens900", lambda d: moe.gather_backward(d, *routing, 70), dtype)
-    yield case("moe_combine", "tokens900", lambda d: moe.combine(d, *routing, 70, with_residual=1), dtype)
-    yield case("moe_combine_backward", "tokens900", lambda d: moe.combine_backward(d, *routing, 70), dtype)
-    yield case("adamw_step", "n50001", lambda d: optimizer.adamw(d, 50001, 30000, 7), dtype)
-    yield case("grad_norm", "n200003", lambda d: {"grad": d.bell(200003)}, dtype)
-    yield case("grad_clip", "n50001", lambda d: optimizer.clip(3.7, 1.0, d.bell(50001)), dtype)
-    place = {"n": 100001, "seed": -9, "stream": 5, "offset": 2**32 - 7}
-    yield case("uniform", "n100001", lambda d: {**place, "low": -1.0, "high": 2.0}, dtype)
-    yield case("normal", "n100001", lambda d: {**place, "mean": 0.0, "std": 0.02}, dtype)
-    yield case("argmax", "rows9-vocab5000", lambda d: {"logits": d.bell(9, 5000)}, dtype)
-    for kernel in ("sample", "topk_sample", "topp_sample"):
-        yield case(
-            kernel,
-            "rows3-vocab900",
-            lambda d, k=kernel: decode.drawn(d, k, dtype, d.bell(3, 900, scale=2)),
-            dtype,
-        )
-
-
-def gemm_shapes(dtype, dtype_c):
+def products(dtype, dtype_c):
+    """Every shape both ways of each factor, one of its dtypes or another."""
     kinds = {"dtype": dtype, "dtype_c": dtype_c}
-    for m, n, k in PRODUCTS if dtype == dtype_c != "f16" else PRODUCTS[:1]:
-        for trans_a, trans_b in gemm.TRANSPOSES if m > 1 else gemm.TRANSPOSES[:2]:
-            yield case(
-                "gemm",
-                f"m{m}-n{n}-k{k}-ta{trans_a}-tb{trans_b}",
-                lambda d, m=m, n=n, k=k, ta=trans_a, tb=trans_b: {
-                    "a": gemm.swapped(d, m, k, ta),
-                    "b": gemm.swapped(d, k, n, tb),
-                    "trans_a": ta,
-                    "trans_b": tb,
-                },
-                **kinds,
-            )
-    yield case(
-        "batched_gemm",
-        "batch7",
-        lambda d: {
-            "a": d.bell(7, 40, 60),
-            "b": d.bell(7, 60, 50),
-            "trans_a": 0,
-            "trans_b": 0,
-            **gemm.with_c(d, (7, 40, 50), 1.0, 1.0),
-        },
-        **kinds,
-    )
-    counts = [70, 0, 1, 129]
-    yield case(
-        "grouped_gemm",
-        "rows210",
-        lambda d: {
-            "a": gemm.unread(d.bell(210, 90), 200),
-            "b": d.bell(4, 130, 90),
-            "offsets": gemm.offsets(counts),
-            "c": gemm.nan(210, 130),
-            "beta": 0.0,
-            "trans_b": 1,
-        },
-        **kinds,
-    )
-    yield case(
-        "grouped_gemm_wgrad",
-        "rows210",
-        lambda d: {
-            "a": gemm.unread(d.bell(210, 90), 200),
-            "b": gemm.unread(d.bell(210, 130), 200),
-            "offsets": gemm.offsets(counts),
-            "c": d.bell(4, 90, 130),
-            "beta": 1.0,
-        },
-        **kinds,
-    )
-    if dtype == dtype_c:
-        yield case(
-            "gemm_epilogue",
-            "m130-n270-k300",
-            lambda d: {
-                "a": d.bell(130, 300),
-                "b": d.bell(270, 300, scale=0.1),
-                "bias": d.bell(270),
-                "residual": d.bell(130, 270),
-                "activation": 1,
-            },
-            dtype,
-        )
+    options = ((1.0, 0.0), (1.0, 1.0), (-0.5, 0.0), (2.0, -1.5), (0.0, 1.0))
+    for i, (m, n, k) in enumerate(PRODUCTS):
+        both = gemm.TRANSPOSES if dtype == dtype_c != "f16" else gemm.TRANSPOSES[i % 4 :][:1]
+        for ta, tb in both:
+
+            def product(d, _, m, n, k, ta, tb):
+                return {"a": gemm.swapped(d, m, k, ta), "b": gemm.swapped(d, k, n, tb), "trans_a": ta, "trans_b": tb}
+
+            yield named("gemm", product, (m, n, k, ta, tb), **kinds)
+        ta, tb = gemm.TRANSPOSES[i % 4]
+
+        def scaled(d, _, m, n, k, ta, tb, alpha, beta, extra, product=product):
+            factors = product(d, _, m, n, k, ta, tb)
+            lds = {f"ld{x}": factors[x].shape[1] + extra for x in "ab"}
+            return {**factors, **lds, "ldc": n + extra, **gemm.with_c(d, (m, n), alpha, beta)}
+
+        yield named("gemm_beta", scaled, (m, n, k, ta, tb, *options[i % 5], 1 + i % 3), **kinds)
+        if dtype == dtype_c:
+
+            def followed(d, _, m, n, k, i):
+                bias, residual = d.bell(n) if i % 2 else None, d.bell(m, n) if i % 3 else None
+                factors = {"a": d.bell(m, k), "b": d.bell(n, k, scale=0.3)}
+                return {**factors, "bias": bias, "residual": residual, "activation": int(i % 5 < 2)}
+
+            yield named("gemm_epilogue", followed, (m, n, k, i), dtype)
+    for i, (batch, m, n, k) in enumerate(((1, 1, 40, 30), (2, 9, 33, 65), (7, 40, 50, 60), (40, 3, 3, 3))):
+
+        def batched(d, _, batch, m, n, k, ta, tb):
+            c = gemm.with_c(d, (batch, m, n), 0.5, 2.0)
+            a, b = gemm.swapped(d, m, k, ta, batch), gemm.swapped(d, k, n, tb, batch)
+            return {"a": a, "b": b, "trans_a": ta, "trans_b": tb, **c}
+
+        yield named("batched_gemm", batched, (batch, m, n, k, *gemm.TRANSPOSES[i]), **kinds)
+    for i, (counts, spare, n, k) in enumerate(GROUPS):
+        used = sum(counts)
+
+        def grouped(d, _, counts, spare, n, k, beta, tb, used=used):
+            rows = used + spare
+            a, b = gemm.unread(d.bell(rows, k), used), gemm.swapped(d, k, n, tb, len(counts))
+            c = gemm.unread(gemm.nan(rows, n) if beta == 0 else d.bell(rows, n), used)
+            return {"a": a, "b": b, "offsets": gemm.offsets(counts), "c": c, "beta": beta, "trans_b": tb}
+
+        def gradients(d, _, counts, spare, n, k, beta, used=used):
+            a, b = (gemm.unread(d.bell(used + spare, side), used) for side in (k, n))
+            c = gemm.with_c(d, (len(counts), k, n), 1.0, beta)["c"]
+            return {"a": a, "b": b, "offsets": gemm.offsets(counts), "c": c, "beta": beta}
+
+        beta = (0.0, 1.0, -0.5)[i % 3]
+        yield named("grouped_gemm", grouped, (counts, spare, n, k, beta, (i + 1) % 2), **kinds)
+        yield named("grouped_gemm_wgrad", gradients, (counts, spare, n, k, beta), **kinds)
+    if dtype == "bf16":
+        for m, n, k, lda in PACKED:
+
+            def apart(d, _, m, n, k, lda):
+                lds = {"lda": lda, "ldb": k, "ldc": n + 5}
+                factors = {"a": d.bell(m, k), "b": d.bell(n, k), "trans_a": 0, "trans_b": 1}
+                return {**factors, **lds, **gemm.with_c(d, (m, n), 1.0, 0.0)}
+
+            yield named("gemm_beta", apart, (m, n, k, lda), **kinds)

@@ -14,6 +14,8 @@ ROUNDINGS = {
 }
 
 SHAPES = ((1, 1), (3, 7), (2, 16), (5, 17), (2, 33), (3, 64), (2, 65), (1, 130))
+#: NaN stays in its row; one number among zeros.
+SPECIAL = ([1.0, 2.0, np.nan, 0.0, 1.0], [1.0, -1.0, 0.5, 2.0, 0.25], [0, 0, 0, 3.0, 0])
 
 
 def cases():
@@ -42,6 +44,7 @@ def cases():
             dtype,
         )
         yield case("rmsnorm", "zeros", lambda d: {**forward(d, 2, 9), "x": np.zeros((2, 9))}, dtype)
+        yield case("rmsnorm", "special", lambda d: {**forward(d, 3, 5), "x": np.array(SPECIAL)}, dtype)
         yield case("rmsnorm_backward", "rows67-cols9", lambda d, t=dtype: backward(d, 67, 9, t, 0), dtype)
     yield case("rmsnorm", "large", lambda d: forward(d, 2, 33, scale=1e15), "f32")
     yield case("rmsnorm", "tiny-eps0", lambda d: {**forward(d, 2, 33, scale=1e-12), "eps": 0.0}, "f32")
