@@ -5,7 +5,7 @@
  */
 #include "kernels/engine.cuh"
 
-#include "kernels/order.cuh"
+#include "kernels/streams.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +93,7 @@ static void close(nncuda_ctx *ctx) {
   if (gpu == NULL) {
     return;
   }
-  nn_order_close(ctx);
+  nn_streams_close(ctx);
   if (gpu->stream != NULL) {
     cudaStreamDestroy(gpu->stream);
   }
@@ -325,10 +325,10 @@ extern const nn_engine nn_gpu_engine = {NNCUDA_DEVICE_CUDA,
                                         /* host_memory */ {take_host, give_host, 256, /* visible */ 1, /* lazy */ 0},
                                         memory_info,
                                         reaches,
-                                        nn_order_wait,
+                                        nn_streams_wait,
                                         read,
-                                        &nn_gpu_order,
+                                        &nn_gpu_streams,
                                         &nn_gpu_capture,
-                                        nn_order_stamp,
-                                        nn_order_elapsed,
-                                        nn_order_forget};
+                                        nn_stamp,
+                                        nn_stamp_elapsed,
+                                        nn_stamp_forget};

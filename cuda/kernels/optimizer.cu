@@ -47,7 +47,6 @@ static int32_t adamw_launch(nncuda_ctx *ctx, const nn_adamw_step_args *a, const 
 }
 
 NN_KERNEL(adamw_step) {
-  const auto *a = static_cast<const nn_adamw_step_args *>(args);
   adamw_factors *factors;
   const int32_t status = adamw_factors_of(ctx, *a, &factors);
   if (status != NNCUDA_SUCCESS) {
@@ -61,7 +60,6 @@ NN_KERNEL(adamw_step) {
 extern "C" int32_t nn_cuda_fill(nncuda_ctx *ctx, const void *args);
 
 NN_KERNEL(zero_grad) {
-  const auto *a = static_cast<const nn_zero_grad_args *>(args);
   const nn_fill_args fill = {a->grad, a->n, 0.0f, a->dtype};
   return nn_cuda_fill(ctx, &fill);
 }
@@ -121,7 +119,6 @@ static int32_t squares_launch(nncuda_ctx *ctx, const nn_grad_norm_args *a, doubl
 }
 
 NN_KERNEL(grad_norm) {
-  const auto *a = static_cast<const nn_grad_norm_args *>(args);
   const int64_t chunks = nn_grad_chunks(a);
   double *partial = nn_grad_norm_lay_out(a, nn_workspace_of(ctx));
   int32_t status = NNCUDA_SUCCESS;
@@ -177,10 +174,7 @@ template <class T> static int32_t grad_clip_launch(nncuda_ctx *ctx, const nn_gra
                    dim3(THREADS), 0, a->norm, a->loss_scale, a->scale, static_cast<T *>(a->grad), n, a->max_norm);
 }
 
-NN_KERNEL(grad_clip) {
-  const auto *a = static_cast<const nn_grad_clip_args *>(args);
-  NN_SWITCH_FLOATS(a->dtype, return grad_clip_launch<T>(ctx, a));
-}
+NN_KERNEL(grad_clip) { NN_SWITCH_FLOATS(a->dtype, return grad_clip_launch<T>(ctx, a)); }
 
 /* ---- schedule and loss scale: one number each, one thread ---- */
 
@@ -202,7 +196,6 @@ __global__ void lr_schedule_kernel(nn_lr_schedule_args a, nn_range steps) {
 }
 
 NN_KERNEL(lr_schedule) {
-  const auto *a = static_cast<const nn_lr_schedule_args *>(args);
   return nn_launch(ctx, lr_schedule_kernel, dim3(1), dim3(1), 0, *a, nn_range_of(ctx, "step", 0, INT32_MAX - 1));
 }
 
@@ -227,7 +220,4 @@ __global__ void loss_scale_kernel(nn_loss_scale_update_args a) {
   a.loss_scale[0] = scale < 0x1p-24f ? 0x1p-24f : scale > 0x1p24f ? 0x1p24f : scale;
 }
 
-NN_KERNEL(loss_scale_update) {
-  const auto *a = static_cast<const nn_loss_scale_update_args *>(args);
-  return nn_launch(ctx, loss_scale_kernel, dim3(1), dim3(1), 0, *a);
-}
+NN_KERNEL(loss_scale_update) { return nn_launch(ctx, loss_scale_kernel, dim3(1), dim3(1), 0, *a); }

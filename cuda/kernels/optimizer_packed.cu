@@ -68,7 +68,6 @@ static int32_t bf16_launch(nncuda_ctx *ctx, const nn_adamw_step_bf16_args *a, co
 }
 
 NN_KERNEL(adamw_step_bf16) {
-  const auto *a = static_cast<const nn_adamw_step_bf16_args *>(args);
   adamw_factors *factors;
   const int32_t status = adamw_factors_of(ctx, *a, &factors);
   if (status != NNCUDA_SUCCESS) {
@@ -222,7 +221,6 @@ static int32_t f8_launch(nncuda_ctx *ctx, const nn_adamw_step_f8_args *a, const 
 }
 
 NN_KERNEL(adamw_step_f8) {
-  const auto *a = static_cast<const nn_adamw_step_f8_args *>(args);
   adamw_factors *factors;
   const int32_t status = adamw_factors_of(ctx, *a, &factors);
   if (status != NNCUDA_SUCCESS) {

@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* ---- the plan ---- */
+/* ---- the launch ---- */
 
 template <class T> static int32_t round_left(nncuda_ctx *ctx, quant_product &p, const T *x, const nn_quant_left &left) {
   static_assert(sizeof(quant_unit) == NN_UNIT_BYTES && NN_PART == 32);
@@ -111,7 +111,7 @@ static int32_t make_left(nncuda_ctx *ctx, quant_product &p, const T *x, int32_t 
   return status;
 }
 
-static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
+static int32_t launch(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
   quant_product p = {};
   p.offsets = a->offsets;
   p.bias = a->bias;
@@ -145,7 +145,7 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
 }
 
 #define QUANT_GEMM(op)                                                                                                 \
-  NN_KERNEL(op) { return run(ctx, static_cast<const nn_gemm_quant_args *>(args)); }
+  NN_KERNEL_OF(op, nn_gemm_quant_args) { return launch(ctx, a); }
 
 QUANT_GEMM(gemm_quant)
 QUANT_GEMM(gemm_quant_qkv)

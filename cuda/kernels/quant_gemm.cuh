@@ -95,12 +95,7 @@ template <int ROWS> __device__ __forceinline__ bool quant_find(const quant_produ
       begin = end = 0;
     }
     const int32_t tiles = (int32_t)nn_ceil_div(end - begin, ROWS);
-    int32_t through = tiles;
-#pragma unroll
-    for (int step = 1; step < NN_WARP; step *= 2) {
-      const int32_t other = __shfl_up_sync(NN_ALL_LANES, through, step);
-      through += lane >= step ? other : 0;
-    }
+    const int32_t through = nn_warp_scan(tiles);
     const unsigned later = __ballot_sync(NN_ALL_LANES, tile < before + through);
     if (later != 0) {
       const int found = __ffs((int)later) - 1;

@@ -19,7 +19,6 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 NN_KERNEL(interleave_rows) {
-  const auto *a = static_cast<const nn_interleave_rows_args *>(args);
   const int64_t bytes = a->rows * a->row_bytes;
   const dim3 grid(nn_blocks(ctx, bytes, THREADS, BLOCKS_PER_SM));
   NN_SWITCH_INTERLEAVED(a->format, return nn_launch(ctx, interleave_kernel<FORMAT>, grid, dim3(THREADS), 0,
