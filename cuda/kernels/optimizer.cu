@@ -4,56 +4,7 @@
 
 /* ---- adamw_step ---- */
 
-template <class T, bool WIDE>
-__global__ void __launch_bounds__(THREADS) adamw_kernel(nn_adamw_step_args a, const adamw_factors *factors) {
-  constexpr int N = 4;
-  const adamw_factors f = *factors;
-  if (f.idle) {
-    return;
-  }
-  T *copy = static_cast<T *>(a.param_copy);
-  const int64_t vectors = nn_ceil_div(a.n, N);
-  for (int64_t j = (int64_t)blockIdx.x * THREADS + threadIdx.x; j < vectors; j += (int64_t)gridDim.x * THREADS) {
-    const int64_t i = j * N;
-    float grad[N], m[N], v[N], param[N];
-    nn_load_at<WIDE>(grad, a.grad, i, a.n);
-    nn_load_at<WIDE>(m, a.m, i, a.n);
-    nn_load_at<WIDE>(v, a.v, i, a.n);
-    nn_load_at<WIDE>(param, a.param, i, a.n);
-#pragma unroll
-    for (int e = 0; e < N; e++) {
-      const float g = __fmul_rn(grad[e], f.grad_scale);
-      m[e] = adamw_first(a, f, m[e], g);
-      v[e] = adamw_second(a, f, v[e], g);
-      const float root = __fadd_rn(sqrtf(__fmul_rn(v[e], f.v_scale)), a.eps);
-      param[e] = adamw_param(a, f, param[e], i + e, m[e], root);
-    }
-    nn_store_at<WIDE>(a.m, m, i, a.n);
-    nn_store_at<WIDE>(a.v, v, i, a.n);
-    nn_store_at<WIDE>(a.param, param, i, a.n);
-    if (copy != nullptr) {
-      nn_store_at<WIDE>(copy, param, i, a.n);
-    }
-  }
-}
-
-template <class T>
-static int32_t adamw_launch(nncuda_ctx *ctx, const nn_adamw_step_args *a, const adamw_factors *factors) {
-  const bool wide =
-      nn_aligned_16(a->grad, a->m, a->v, a->param) && reinterpret_cast<uintptr_t>(a->param_copy) % (4 * sizeof(T)) == 0;
-  const unsigned blocks = nn_blocks(ctx, nn_ceil_div(a->n, 4), THREADS, BLOCKS_PER_SM);
-  return nn_launch(ctx, wide ? adamw_kernel<T, true> : adamw_kernel<T, false>, dim3(blocks), dim3(THREADS), 0, *a,
-                   factors);
-}
-
-NN_KERNEL(adamw_step) {
-  adamw_factors *factors;
-  const int32_t status = adamw_factors_of(ctx, *a, &factors);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
-  NN_SWITCH_FLOATS(a->dtype, return adamw_launch<T>(ctx, a, factors));
-}
+NN_KERNEL(adamw_step) { return adamw<float>(ctx, a); }
 
 /* ---- gradients ---- */
 
