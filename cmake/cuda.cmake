@@ -128,7 +128,7 @@ if(NOT 70 IN_LIST nn_cuda_known)
   if(nn_clang_version GREATER_EQUAL 19 AND EXISTS ${nn_cuda_12}/bin/ptxas)
     set(nn_sm_70_objects "")
     # Host code alone has no part in it: clang would put its tables of functions on the device.
-    list(FILTER nn_cuda_sources EXCLUDE REGEX "/(engine|order)\\.cu$")
+    list(FILTER nn_cuda_sources EXCLUDE REGEX "/(engine|streams)\\.cu$")
     foreach(source IN LISTS nn_cuda_sources)
       get_filename_component(name ${source} NAME)
       set(object ${CMAKE_BINARY_DIR}/sm_70/${name}.o)

@@ -187,7 +187,6 @@ static products products_of(const void *a, const void *b, void *c, const nn_atte
 }
 
 NN_KERNEL(attention_scores) {
-  const auto *a = static_cast<const nn_attention_scores_args *>(args);
   products p = products_of(a->q, a->k, a->scores, a->shape);
   p.across = nn_ceil_div(p.kv_len, SIDE);
   p.scale = a->scale;
@@ -199,7 +198,6 @@ NN_KERNEL(attention_scores) {
 }
 
 NN_KERNEL(attention_output) {
-  const auto *a = static_cast<const nn_attention_output_args *>(args);
   products p = products_of(a->probs, a->v, a->out, a->shape);
   p.across = nn_ceil_div(p.dim, SIDE);
   p.wide_a = nn_aligned_16(a->probs) && nn_rows_16(p.kv_len, p.kv_len, a->dtype);

@@ -110,7 +110,6 @@ template <> int32_t backward_by_dim<float>(nncuda_ctx *ctx, const nn_flash_backw
 }
 
 NN_KERNEL(flash_attention_backward) {
-  const auto *a = static_cast<const nn_flash_attention_backward_args *>(args);
   const nn_backward_space space = nn_backward_lay_out(a, nn_workspace_of(ctx));
   nn_flash_backward p = {};
   p.row_sums = static_cast<float4 *>(space.row_sums);

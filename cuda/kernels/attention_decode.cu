@@ -232,7 +232,6 @@ template <class T> static int32_t decode(nncuda_ctx *ctx, const nn_decode &p) {
 }
 
 NN_KERNEL(attention_decode) {
-  const auto *a = static_cast<const nn_attention_decode_args *>(args);
   const nn_decode_pieces pieces = nn_decode_lay_out(a, nn_workspace_of(ctx));
   const nn_decode p = {a->q,
                        a->k_cache,

@@ -31,7 +31,6 @@ template <> int32_t flash_by_dim<float>(nncuda_ctx *ctx, const nn_flash &p, int6
 }
 
 NN_KERNEL(flash_attention) {
-  const auto *a = static_cast<const nn_flash_attention_args *>(args);
   nn_flash p = {a->q,
                 a->k,
                 a->v,

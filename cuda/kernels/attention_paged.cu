@@ -358,7 +358,7 @@ __global__ void __launch_bounds__(MERGE_THREADS) merge_kernel(paged_attention p)
   }
 }
 
-/* ---- the plan ---- */
+/* ---- the launch ---- */
 
 template <class F, int D, int ROWS> static int32_t launch(nncuda_ctx *ctx, paged_attention &p) {
   const bool splits = p.partial != nullptr;
@@ -381,7 +381,7 @@ template <class F> static int32_t choose_dim(nncuda_ctx *ctx, paged_attention &p
                         : choose_rows<F, 256>(ctx, p);
 }
 
-static int32_t run(nncuda_ctx *ctx, const nn_flash_attention_paged_args *a, bool decodes) {
+static int32_t start(nncuda_ctx *ctx, const nn_flash_attention_paged_args *a, bool decodes) {
   const int64_t row_bytes = a->page_bytes / (a->kv_heads * NN_PAGE_TOKENS);
   paged_attention p = {nn_paged_of(ctx, decodes ? nullptr : a->offsets, a->lengths, a->page_table,
                                    decodes ? a->batch : a->tokens, a->batch, a->max_pages, a->pages),
@@ -413,6 +413,6 @@ static int32_t run(nncuda_ctx *ctx, const nn_flash_attention_paged_args *a, bool
   return nn_launch(ctx, merge_kernel, dim3((unsigned)(a->batch * a->heads)), dim3(MERGE_THREADS), 0, p);
 }
 
-NN_KERNEL(flash_attention_paged) { return run(ctx, static_cast<const nn_flash_attention_paged_args *>(args), false); }
+NN_KERNEL(flash_attention_paged) { return start(ctx, a, false); }
 
-NN_KERNEL(attention_decode_paged) { return run(ctx, static_cast<const nn_flash_attention_paged_args *>(args), true); }
+NN_KERNEL_OF(attention_decode_paged, nn_flash_attention_paged_args) { return start(ctx, a, true); }

@@ -40,23 +40,13 @@ struct larger_number {
 /* Sum of the threads before this one, and of all. Begins with a barrier, so `shared` (one a warp) may be used again. */
 static __device__ __forceinline__ uint64_t scan_block(uint64_t x, uint64_t *shared, uint64_t *total) {
   const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
-  uint64_t sum = x;
-#pragma unroll
-  for (int step = 1; step < NN_WARP; step *= 2) {
-    const uint64_t other = __shfl_up_sync(NN_ALL_LANES, sum, step);
-    sum += lane >= step ? other : 0;
-  }
+  const uint64_t sum = nn_warp_scan(x);
   __syncthreads();
   if (lane == NN_WARP - 1) {
     shared[warp] = sum;
   }
   __syncthreads();
-  uint64_t of_warps = shared[lane];
-#pragma unroll
-  for (int step = 1; step < NN_WARP; step *= 2) {
-    const uint64_t other = __shfl_up_sync(NN_ALL_LANES, of_warps, step);
-    of_warps += lane >= step ? other : 0;
-  }
+  const uint64_t of_warps = nn_warp_scan(shared[lane]);
   *total = __shfl_sync(NN_ALL_LANES, of_warps, NN_WARP - 1);
   const uint64_t before = __shfl_sync(NN_ALL_LANES, of_warps, warp == 0 ? 0 : warp - 1);
   return sum - x + (warp == 0 ? 0 : before);
@@ -379,7 +369,7 @@ static int32_t check_vocab(nncuda_ctx *ctx, int64_t vocab) {
              : nn_fail(ctx, NNCUDA_ERROR_UNSUPPORTED, "vocab is %lld; ids count to 2^31 - 1 only", (long long)vocab);
 }
 
-template <class T> static int32_t sample_run(nncuda_ctx *ctx, const nn_sample_args *a) {
+template <class T> static int32_t sample_launch(nncuda_ctx *ctx, const nn_sample_args *a) {
   const int32_t status = check_vocab(ctx, a->vocab);
   if (status != NNCUDA_SUCCESS) {
     return status;
@@ -392,22 +382,14 @@ template <class T> static int32_t sample_run(nncuda_ctx *ctx, const nn_sample_ar
                    0, *a, rules);
 }
 
-NN_KERNEL(sample) {
-  const auto *a = static_cast<const nn_sample_args *>(args);
-  NN_SWITCH_FLOATS(a->dtype, return sample_run<T>(ctx, a));
-}
+#define SAMPLE_KERNEL(op)                                                                                              \
+  NN_KERNEL_OF(op, nn_sample_args) { NN_SWITCH_FLOATS(a->dtype, return sample_launch<T>(ctx, a)); }
 
-NN_KERNEL(topk_sample) {
-  const auto *a = static_cast<const nn_sample_args *>(args);
-  NN_SWITCH_FLOATS(a->dtype, return sample_run<T>(ctx, a));
-}
+SAMPLE_KERNEL(sample)
+SAMPLE_KERNEL(topk_sample)
+SAMPLE_KERNEL(topp_sample)
 
-NN_KERNEL(topp_sample) {
-  const auto *a = static_cast<const nn_sample_args *>(args);
-  NN_SWITCH_FLOATS(a->dtype, return sample_run<T>(ctx, a));
-}
-
-template <class T> static int32_t argmax_run(nncuda_ctx *ctx, const nn_argmax_args *a) {
+template <class T> static int32_t argmax_launch(nncuda_ctx *ctx, const nn_argmax_args *a) {
   const int32_t status = check_vocab(ctx, a->vocab);
   if (status != NNCUDA_SUCCESS) {
     return status;
@@ -417,7 +399,4 @@ template <class T> static int32_t argmax_run(nncuda_ctx *ctx, const nn_argmax_ar
                    0, *a);
 }
 
-NN_KERNEL(argmax) {
-  const auto *a = static_cast<const nn_argmax_args *>(args);
-  NN_SWITCH_FLOATS(a->dtype, return argmax_run<T>(ctx, a));
-}
+NN_KERNEL(argmax) { NN_SWITCH_FLOATS(a->dtype, return argmax_launch<T>(ctx, a)); }

@@ -89,7 +89,7 @@ static int32_t flat_launch(nncuda_ctx *ctx, const void *a, const void *b, void *
 
 /* The wider type of the two fills 16 bytes. */
 template <class FORMULA, class X, class Y>
-static int32_t flat_run(nncuda_ctx *ctx, const void *a, const void *b, void *y, int64_t n, float alpha) {
+static int32_t flat_by_alignment(nncuda_ctx *ctx, const void *a, const void *b, void *y, int64_t n, float alpha) {
   constexpr int N = nn_per_16<X> < nn_per_16<Y> ? nn_per_16<X> : nn_per_16<Y>;
   return nn_aligned_16(a, b, y) ? flat_launch<FORMULA, X, Y, N>(ctx, a, b, y, n, alpha)
                                 : flat_launch<FORMULA, X, Y, 1>(ctx, a, b, y, n, alpha);
@@ -97,42 +97,24 @@ static int32_t flat_run(nncuda_ctx *ctx, const void *a, const void *b, void *y, 
 
 template <class FORMULA>
 static int32_t flat_of(nncuda_ctx *ctx, const void *a, const void *b, void *y, int64_t n, float alpha, int32_t dtype) {
-  NN_SWITCH_FLOATS(dtype, return (flat_run<FORMULA, T, T>(ctx, a, b, y, n, alpha)));
+  NN_SWITCH_FLOATS(dtype, return (flat_by_alignment<FORMULA, T, T>(ctx, a, b, y, n, alpha)));
 }
 
-NN_KERNEL(silu) {
-  const auto *a = static_cast<const nn_silu_args *>(args);
-  return flat_of<silu>(ctx, a->x, nullptr, a->y, a->n, 0, a->dtype);
-}
+NN_KERNEL(silu) { return flat_of<silu>(ctx, a->x, nullptr, a->y, a->n, 0, a->dtype); }
 
-NN_KERNEL(silu_backward) {
-  const auto *a = static_cast<const nn_silu_backward_args *>(args);
-  return flat_of<silu_backward>(ctx, a->dy, a->x, a->dx, a->n, 0, a->dtype);
-}
+NN_KERNEL(silu_backward) { return flat_of<silu_backward>(ctx, a->dy, a->x, a->dx, a->n, 0, a->dtype); }
 
-NN_KERNEL(add) {
-  const auto *a = static_cast<const nn_add_args *>(args);
-  return flat_of<add>(ctx, a->a, a->b, a->y, a->n, 0, a->dtype);
-}
+NN_KERNEL(add) { return flat_of<add>(ctx, a->a, a->b, a->y, a->n, 0, a->dtype); }
 
-NN_KERNEL(mul) {
-  const auto *a = static_cast<const nn_mul_args *>(args);
-  return flat_of<mul>(ctx, a->a, a->b, a->y, a->n, 0, a->dtype);
-}
+NN_KERNEL(mul) { return flat_of<mul>(ctx, a->a, a->b, a->y, a->n, 0, a->dtype); }
 
-NN_KERNEL(scale) {
-  const auto *a = static_cast<const nn_scale_args *>(args);
-  return flat_of<scale>(ctx, a->x, nullptr, a->y, a->n, a->alpha, a->dtype);
-}
+NN_KERNEL(scale) { return flat_of<scale>(ctx, a->x, nullptr, a->y, a->n, a->alpha, a->dtype); }
 
 template <class X> static int32_t cast_from(nncuda_ctx *ctx, const nn_cast_args *a) {
-  NN_SWITCH_FLOATS(a->dtype_y, return (flat_run<identity, X, T>(ctx, a->x, nullptr, a->y, a->n, 0)));
+  NN_SWITCH_FLOATS(a->dtype_y, return (flat_by_alignment<identity, X, T>(ctx, a->x, nullptr, a->y, a->n, 0)));
 }
 
-NN_KERNEL(cast) {
-  const auto *a = static_cast<const nn_cast_args *>(args);
-  NN_SWITCH_FLOATS(a->dtype_x, return cast_from<T>(ctx, a));
-}
+NN_KERNEL(cast) { NN_SWITCH_FLOATS(a->dtype_x, return cast_from<T>(ctx, a)); }
 
 /* ---- gates: rows of `gate` and `up`, ld apart ---- */
 
@@ -202,17 +184,14 @@ template <class FORM> static int32_t gate_of(nncuda_ctx *ctx, gate_rows p, int32
 }
 
 NN_KERNEL(swiglu) {
-  const auto *a = static_cast<const nn_swiglu_args *>(args);
   return gate_of<swiglu>(ctx, {a->gate, a->up, nullptr, a->y, nullptr, a->rows, a->dim, a->ld, a->dim}, a->dtype);
 }
 
 NN_KERNEL(relu2_gate) {
-  const auto *a = static_cast<const nn_relu2_gate_args *>(args);
   return gate_of<relu2_gate>(ctx, {a->gate, a->up, nullptr, a->y, nullptr, a->rows, a->dim, a->ld, a->dim}, a->dtype);
 }
 
 NN_KERNEL(swiglu_backward) {
-  const auto *a = static_cast<const nn_swiglu_backward_args *>(args);
   return gate_of<swiglu_backward>(ctx, {a->gate, a->up, a->dy, a->dgate, a->dup, a->rows, a->dim, a->ld, a->ld},
                                   a->dtype);
 }
@@ -256,7 +235,6 @@ __global__ void __launch_bounds__(THREADS) fill_kernel(unsigned char *y, int64_t
 }
 
 NN_KERNEL(fill) {
-  const auto *a = static_cast<const nn_fill_args *>(args);
   const bool byte = a->dtype == NNCUDA_I8, half = a->dtype == NNCUDA_F16 || a->dtype == NNCUDA_BF16;
   const int64_t bytes = a->n * (byte ? 1 : half ? 2 : 4);
   const unsigned blocks = nn_blocks(ctx, nn_ceil_div(bytes, 16), THREADS, BLOCKS_PER_SM);
@@ -277,7 +255,6 @@ __global__ void __launch_bounds__(THREADS) increment_kernel(int32_t *x, int64_t 
 }
 
 NN_KERNEL(increment) {
-  const auto *a = static_cast<const nn_increment_args *>(args);
   const nn_range range = nn_range_of(ctx, "x", nn_increment_low(a->by), nn_increment_high(a->by));
   return nn_launch(ctx, increment_kernel, dim3(nn_blocks(ctx, a->n, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0, a->x,
                    a->n, a->by, range.noted("so that x + by is an i32"));

@@ -46,7 +46,6 @@ template <class UNIT> static int32_t embedding_launch(nncuda_ctx *ctx, const nn_
 }
 
 NN_KERNEL(embedding) {
-  const auto *a = static_cast<const nn_embedding_args *>(args);
   const int64_t element = a->dtype == NNCUDA_F32 ? 4 : 2, row_bytes = a->dim * element;
   if (row_bytes % 16 == 0 && nn_aligned_16(a->table, a->y)) {
     return embedding_launch<uint4>(ctx, a, row_bytes);
@@ -99,12 +98,7 @@ template <bool FIRST> __global__ void __launch_bounds__(DIGITS) count_kernel(tok
 /* The sum over the threads before this one, of a block of DIGITS. */
 __device__ __forceinline__ uint32_t sum_before(uint32_t x, uint32_t *shared) {
   const int lane = threadIdx.x % NN_WARP, warp = threadIdx.x / NN_WARP;
-  uint32_t sum = x;
-#pragma unroll
-  for (int step = 1; step < NN_WARP; step *= 2) {
-    const uint32_t other = __shfl_up_sync(NN_ALL_LANES, sum, step);
-    sum += lane >= step ? other : 0;
-  }
+  uint32_t sum = nn_warp_scan(x);
   if (lane == NN_WARP - 1) {
     shared[warp] = sum;
   }
@@ -222,7 +216,6 @@ static int32_t scatter_launch(nncuda_ctx *ctx, const nn_scatter_add_args *a, con
 }
 
 NN_KERNEL(scatter_add) {
-  const auto *a = static_cast<const nn_scatter_add_args *>(args);
   if (a->tokens > INT32_MAX) {
     return nn_fail(ctx, NNCUDA_ERROR_UNSUPPORTED, "tokens is %lld; on a GPU it must be at most %d",
                    (long long)a->tokens, INT32_MAX);

@@ -5,7 +5,7 @@
  */
 #include "kernels/engine.cuh"
 
-#include "kernels/order.cuh"
+#include "kernels/streams.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +93,7 @@ static void close(nncuda_ctx *ctx) {
   if (gpu == NULL) {
     return;
   }
-  nn_order_close(ctx);
+  nn_streams_close(ctx);
   if (gpu->stream != NULL) {
     cudaStreamDestroy(gpu->stream);
   }
@@ -139,7 +139,7 @@ static int32_t open(nncuda_ctx *ctx) {
 
 /* ---- memory ---- */
 
-static void *take(nncuda_ctx *ctx, size_t bytes) {
+static void *allocate(nncuda_ctx *ctx, size_t bytes) {
   (void)ctx;
   void *memory = NULL;
   if (cudaMalloc(&memory, bytes) != cudaSuccess) {
@@ -150,14 +150,14 @@ static void *take(nncuda_ctx *ctx, size_t bytes) {
 }
 
 /* Memory may only leave once nothing on the device uses it any more. */
-static void give(nncuda_ctx *ctx, void *memory, size_t bytes) {
+static void release(nncuda_ctx *ctx, void *memory, size_t bytes) {
   (void)bytes;
   cudaStreamSynchronize(nn_gpu_stream(ctx));
   cudaFree(memory);
   cudaGetLastError();
 }
 
-static void *take_host(nncuda_ctx *ctx, size_t bytes) {
+static void *allocate_host(nncuda_ctx *ctx, size_t bytes) {
   (void)ctx;
   void *memory = NULL;
   if (cudaMallocHost(&memory, bytes) != cudaSuccess) {
@@ -167,7 +167,7 @@ static void *take_host(nncuda_ctx *ctx, size_t bytes) {
   return memory;
 }
 
-static void give_host(nncuda_ctx *ctx, void *memory, size_t bytes) {
+static void release_host(nncuda_ctx *ctx, void *memory, size_t bytes) {
   (void)bytes;
   cudaStreamSynchronize(nn_gpu_stream(ctx));
   cudaFreeHost(memory);
@@ -309,26 +309,27 @@ static void fill(int32_t isa, nn_kernel *kernel, nn_layout *layout) {
 }
 
 /* Not const alone: that would keep it inside this file. */
-extern const nn_engine nn_gpu_engine = {NNCUDA_DEVICE_CUDA,
-                                        count,
-                                        describe,
-                                        widest_isa,
-                                        fill,
-                                        /* measures */ 0,
-                                        /* isas */ 0,
-                                        /* threads */ nullptr,
-                                        /* end_threads */ nullptr,
-                                        open,
-                                        close,
-                                        enter,
-                                        /* memory */ {take, give, 256, /* visible */ 0, /* lazy */ 0},
-                                        /* host_memory */ {take_host, give_host, 256, /* visible */ 1, /* lazy */ 0},
-                                        memory_info,
-                                        reaches,
-                                        nn_order_wait,
-                                        read,
-                                        &nn_gpu_order,
-                                        &nn_gpu_capture,
-                                        nn_order_stamp,
-                                        nn_order_elapsed,
-                                        nn_order_forget};
+extern const nn_engine nn_gpu_engine = {
+    NNCUDA_DEVICE_CUDA,
+    count,
+    describe,
+    widest_isa,
+    fill,
+    /* measures */ 0,
+    /* isas */ 0,
+    /* threads */ nullptr,
+    /* end_threads */ nullptr,
+    open,
+    close,
+    enter,
+    /* memory */ {allocate, release, 256, /* visible */ 0, /* lazy */ 0},
+    /* host_memory */ {allocate_host, release_host, 256, /* visible */ 1, /* lazy */ 0},
+    memory_info,
+    reaches,
+    nn_streams_wait,
+    read,
+    &nn_gpu_streams,
+    &nn_gpu_capture,
+    nn_stamp,
+    nn_stamp_elapsed,
+    nn_stamp_forget};

@@ -29,7 +29,7 @@ template <class T> __global__ void __launch_bounds__(ADD_THREADS) gemm_add_piece
   }
 }
 
-/* ---- the plan ---- */
+/* ---- the launch ---- */
 
 static gemm_problem problem_of(nncuda_ctx *ctx, const nn_gemm_args *x) {
   gemm_problem p = {};
@@ -88,7 +88,7 @@ static int32_t multiply(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &cho
   return gemm_run_simt(ctx, p, choice, dtype);
 }
 
-static int32_t run(nncuda_ctx *ctx, const nn_gemm_args *x) {
+static int32_t launch(nncuda_ctx *ctx, const nn_gemm_args *x) {
   gemm_problem p = problem_of(ctx, x);
   gemm_choice choice = {};
   choice.trans_a = x->trans_a;
@@ -111,7 +111,7 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_args *x) {
 }
 
 #define GEMM_KERNEL(op)                                                                                                \
-  NN_KERNEL(op) { return run(ctx, static_cast<const nn_gemm_args *>(args)); }
+  NN_KERNEL_OF(op, nn_gemm_args) { return launch(ctx, a); }
 
 GEMM_KERNEL(gemm)
 GEMM_KERNEL(gemm_beta)

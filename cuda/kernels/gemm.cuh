@@ -109,12 +109,7 @@ __device__ __forceinline__ int64_t gemm_group_of(const gemm_problem &p, int64_t 
       begin = p.offsets[g];
       end = p.offsets[g + 1];
     }
-    int64_t through = nn_ceil_div(end - begin, BM) * p.tiles_n;
-#pragma unroll
-    for (int step = 1; step < NN_WARP; step *= 2) {
-      const int64_t other = __shfl_up_sync(NN_ALL_LANES, (long long)through, step);
-      through += lane >= step ? other : 0;
-    }
+    const int64_t through = nn_warp_scan(nn_ceil_div(end - begin, BM) * p.tiles_n);
     const unsigned later = __ballot_sync(NN_ALL_LANES, at < before + through);
     if (later != 0) {
       const int found = __ffs((int)later) - 1;

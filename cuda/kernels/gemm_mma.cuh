@@ -438,7 +438,7 @@ template <> struct gemm_mma_tiles<float> {
 };
 
 /* On an architecture that has products of T. */
-template <class T> inline int32_t gemm_mma_run(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice) {
+template <class T> inline int32_t gemm_mma_launch(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice) {
   if constexpr (sizeof(T) == 2) {
     if (!choice.wide) {
       return gemm_mma_run_tile<T, gemm_mma_narrow>(ctx, p, choice);

@@ -1,5 +1,5 @@
 #include "kernels/gemm_mma.cuh"
 
 int32_t gemm_run_mma_bf16(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice) {
-  return gemm_mma_run<nn_bf16>(ctx, p, choice);
+  return gemm_mma_launch<nn_bf16>(ctx, p, choice);
 }

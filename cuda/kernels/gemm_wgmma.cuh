@@ -248,7 +248,8 @@ inline int32_t gemm_wgmma_run_tile(nncuda_ctx *ctx, gemm_problem &p, const gemm_
 /* Rounds of tiles over the multiprocessors decide; a narrow tile takes somewhat more than half of a wide one's time (by
  * count of bytes read from shared memory, not measured on a GPU yet). The sums are the same with both. */
 template <class T>
-inline int32_t gemm_wgmma_run(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice, int32_t dtype, bool *done) {
+inline int32_t gemm_wgmma_launch(nncuda_ctx *ctx, gemm_problem &p, const gemm_choice &choice, int32_t dtype,
+                                 bool *done) {
   constexpr int64_t WIDE_COST = 16, NARROW_COST = 9;
   const int64_t sms = nn_gpu_sms(ctx);
   gemm_count_tiles<128, 256>(p);

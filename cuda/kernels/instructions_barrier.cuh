@@ -1,6 +1,6 @@
 /*
  * Barriers in shared memory that also count the bytes of asynchronous copies (mbarrier, PTX 9.7.13.15), barriers of
- * some of a block's warps, fences between ordinary accesses and the copy engine's, and what steers warps and grids.
+ * some of a block's warps, fences between ordinary accesses and the copy engine's, and what steers warps.
  */
 #ifndef NN_INSTRUCTIONS_BARRIER_CUH
 #define NN_INSTRUCTIONS_BARRIER_CUH
@@ -35,15 +35,6 @@ __device__ __forceinline__ void nn_fence_mbarrier_init() {
 #endif
 }
 
-/* Ends the barrier's life, before its memory is used for something else. mbarrier.inval, PTX 9.7.13.15.10. */
-__device__ __forceinline__ void nn_mbarrier_invalidate(uint32_t barrier) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
-#else
-  nn_absent(barrier);
-#endif
-}
-
 /* One arrival; what this thread did before is seen by those who wait for the phase. mbarrier.arrive,
  * PTX 9.7.13.15.13. */
 __device__ __forceinline__ void nn_mbarrier_arrive(uint32_t barrier) {
@@ -59,15 +50,6 @@ __device__ __forceinline__ void nn_mbarrier_arrive(uint32_t barrier) {
 __device__ __forceinline__ void nn_mbarrier_arrive_expect(uint32_t barrier, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-#else
-  nn_absent(barrier, bytes);
-#endif
-}
-
-/* The same without arriving. mbarrier.expect_tx, PTX 9.7.13.15.11. */
-__device__ __forceinline__ void nn_mbarrier_expect(uint32_t barrier, uint32_t bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 #else
   nn_absent(barrier, bytes);
 #endif
@@ -114,11 +96,6 @@ __device__ __forceinline__ void nn_barrier_sync(uint32_t barrier, uint32_t threa
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-/* Counts this thread as come to such a barrier, without waiting. bar.arrive, PTX 9.7.13.1. */
-__device__ __forceinline__ void nn_barrier_arrive(uint32_t barrier, uint32_t threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-
 /* True in one lane of the warp, always the same one, but not said which. All 32 lanes must call. sm_90+. elect.sync,
  * PTX 9.7.13.14. */
 __device__ __forceinline__ bool nn_elect() {
@@ -155,21 +132,6 @@ template <int REGISTERS> __device__ __forceinline__ void nn_registers_lower() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
 #else
   nn_absent();
-#endif
-}
-
-/* For kernels launched with programmatic stream serialisation: waits until the kernels before have ended and what they
- * wrote is visible. Without that launch attribute, and below sm_90, they have. griddepcontrol.wait, PTX 9.7.13.13. */
-__device__ __forceinline__ void nn_grid_wait() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-/* Lets the next kernel start once all blocks have called this or ended. griddepcontrol.launch_dependents. */
-__device__ __forceinline__ void nn_grid_launch_dependents() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 

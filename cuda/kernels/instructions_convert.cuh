@@ -1,4 +1,4 @@
-/* Conversions between f32 and narrower floats, and approximations of functions of f32. */
+/* Conversions between f32 and narrower floats, and an approximate 2^x. */
 #ifndef NN_INSTRUCTIONS_CONVERT_CUH
 #define NN_INSTRUCTIONS_CONVERT_CUH
 
@@ -93,14 +93,6 @@ __device__ __forceinline__ uint32_t nn_f32_to_tf32(float x) {
 __device__ __forceinline__ float nn_exp2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-/* 1 / x within 1 unit in the last place; subnormal arguments count as 0, subnormal results become 0.
- * rcp.approx.ftz.f32, PTX 9.7.3.13. */
-__device__ __forceinline__ float nn_reciprocal_approx(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 

@@ -1,4 +1,4 @@
-/* Shared addresses, asynchronous copies by single threads, and loads and stores that say how they want to be cached. */
+/* Shared addresses, asynchronous copies by single threads, and loads past the first cache. */
 #ifndef NN_INSTRUCTIONS_COPY_CUH
 #define NN_INSTRUCTIONS_COPY_CUH
 
@@ -71,59 +71,13 @@ template <int PENDING> __device__ __forceinline__ void nn_copy_async_wait() {
 }
 
 /* 16 aligned bytes of global memory that nothing writes while the kernel runs and that are read once: they take no
- * place in L1. In a kernel that calls nn_grid_wait, only after it. ld.global.nc.L1::no_allocate, PTX 9.7.9.9. */
+ * place in L1. ld.global.nc.L1::no_allocate, PTX 9.7.9.9. */
 __device__ __forceinline__ uint4 nn_load_streaming(const void *global) {
   uint4 v;
   asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
       : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
       : "l"(__cvta_generic_to_global(global)));
   return v;
-}
-
-/* The same for memory that this kernel writes (in-place updates). ld.global.L1::no_allocate, PTX 9.7.9.8. */
-__device__ __forceinline__ uint4 nn_load_streaming_coherent(const void *global) {
-  uint4 v;
-  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(__cvta_generic_to_global(global))
-               : "memory");
-  return v;
-}
-
-/* 16 aligned bytes to global memory, first in line to leave the caches. st.global.cs, PTX 9.7.9.11 and 9.7.9.1. */
-__device__ __forceinline__ void nn_store_streaming(void *global, uint4 v) {
-  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(global)), "r"(v.x),
-               "r"(v.y), "r"(v.z), "r"(v.w)
-               : "memory");
-}
-
-/* Brings the cache line of a global address into L2. The address must be one that may be read.
- * prefetch.global.L2, PTX 9.7.9.15. */
-__device__ __forceinline__ void nn_prefetch_l2(const void *global) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(global)));
-}
-
-/* Words by which blocks hand memory to each other. What a thread wrote before a release is seen by the thread that
- * acquires the value; a barrier extends this to its block. ld.acquire, st.release, atom.acq_rel with .gpu scope,
- * sm_70+, PTX 9.7.9.8, 9.7.9.11, 9.7.13.5. */
-__device__ __forceinline__ uint32_t nn_load_acquire(const uint32_t *global) {
-  uint32_t v;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(__cvta_generic_to_global(global)) : "memory");
-  return v;
-}
-
-__device__ __forceinline__ void nn_store_release(uint32_t *global, uint32_t v) {
-  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(global)), "r"(v) : "memory");
-}
-
-/* Adds and returns the value before: the block that gets (blocks - 1) from a counter that began at 0 came last. */
-__device__ __forceinline__ uint32_t nn_add_acquire_release(uint32_t *global, uint32_t v) {
-  uint32_t before;
-  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
-               : "=r"(before)
-               : "l"(__cvta_generic_to_global(global)), "r"(v)
-               : "memory");
-  return before;
 }
 
 #endif

@@ -14,32 +14,15 @@
 #include <stdint.h>
 
 /*
- * ldmatrix, sm_75+, PTX 9.7.14.5.15: loads 1, 2 or 4 matrices of 8 rows of 8 16-bit elements. Lane 8m + r gives the
- * address of row r of matrix m (16 bytes, 16-byte aligned); on sm_75 the other lanes must give valid addresses too.
- * Register m of each lane gets elements (row g, columns 2t and 2t + 1) of matrix m; with _transposed, elements
- * (rows 2t and 2t + 1, column g).
+ * ldmatrix, sm_75+, PTX 9.7.14.5.15: loads 4 matrices of 8 rows of 8 16-bit elements. Lane 8m + r gives the address
+ * of row r of matrix m (16 bytes, 16-byte aligned). Register m of each lane gets elements (row g, columns 2t and 2t +
+ * 1) of matrix m; with _transposed, elements (rows 2t and 2t + 1, column g).
  *
  * For a 16 x 16 tile of A stored with rows along k, lane l passes row (l % 16), column 8 * (l / 16): the registers are
  * then nn_mma_m16n8k16's a. For B stored as [n][k] (k contiguous), lane l passes row n = l % 8 + 8 * (l / 16), column
  * k = 8 * (l / 8 % 2): registers 0, 1 are b0, b1 of columns n = 0-7, registers 2, 3 those of 8-15. For B stored as
  * [k][n], _transposed with row k = l % 16, column n = 8 * (l / 16) gives the same.
  */
-__device__ __forceinline__ void nn_ldmatrix_x1(uint32_t &r0, uint32_t row) {
-#if __CUDA_ARCH__ >= 750
-  asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r0) : "r"(row) : "memory");
-#else
-  nn_absent(r0, row);
-#endif
-}
-
-__device__ __forceinline__ void nn_ldmatrix_x2(uint32_t &r0, uint32_t &r1, uint32_t row) {
-#if __CUDA_ARCH__ >= 750
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(r0), "=r"(r1) : "r"(row) : "memory");
-#else
-  nn_absent(r0, r1, row);
-#endif
-}
-
 __device__ __forceinline__ void nn_ldmatrix_x4(uint32_t (&r)[4], uint32_t row) {
 #if __CUDA_ARCH__ >= 750
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -48,25 +31,6 @@ __device__ __forceinline__ void nn_ldmatrix_x4(uint32_t (&r)[4], uint32_t row) {
                : "memory");
 #else
   nn_absent(r, row);
-#endif
-}
-
-__device__ __forceinline__ void nn_ldmatrix_x1_transposed(uint32_t &r0, uint32_t row) {
-#if __CUDA_ARCH__ >= 750
-  asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(r0) : "r"(row) : "memory");
-#else
-  nn_absent(r0, row);
-#endif
-}
-
-__device__ __forceinline__ void nn_ldmatrix_x2_transposed(uint32_t &r0, uint32_t &r1, uint32_t row) {
-#if __CUDA_ARCH__ >= 750
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-               : "=r"(r0), "=r"(r1)
-               : "r"(row)
-               : "memory");
-#else
-  nn_absent(r0, r1, row);
 #endif
 }
 
@@ -81,44 +45,6 @@ __device__ __forceinline__ void nn_ldmatrix_x4_transposed(uint32_t (&r)[4], uint
 #endif
 }
 
-/* The way back: stores 1, 2 or 4 such matrices, addresses and registers placed as for ldmatrix.
- * stmatrix, sm_90+, PTX 9.7.14.5.16. */
-__device__ __forceinline__ void nn_stmatrix_x1(uint32_t row, uint32_t r0) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%1};" ::"r"(row), "r"(r0) : "memory");
-#else
-  nn_absent(row, r0);
-#endif
-}
-
-__device__ __forceinline__ void nn_stmatrix_x2(uint32_t row, uint32_t r0, uint32_t r1) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(row), "r"(r0), "r"(r1) : "memory");
-#else
-  nn_absent(row, r0, r1);
-#endif
-}
-
-__device__ __forceinline__ void nn_stmatrix_x4(uint32_t row, const uint32_t (&r)[4]) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(r[0]), "r"(r[1]),
-               "r"(r[2]), "r"(r[3])
-               : "memory");
-#else
-  nn_absent(row, r);
-#endif
-}
-
-__device__ __forceinline__ void nn_stmatrix_x4_transposed(uint32_t row, const uint32_t (&r)[4]) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(r[0]),
-               "r"(r[1]), "r"(r[2]), "r"(r[3])
-               : "memory");
-#else
-  nn_absent(row, r);
-#endif
-}
-
 /* The types that 16-bit products take. */
 template <class T> struct nn_mma_type;
 template <> struct nn_mma_type<nn_f16> {
@@ -129,59 +55,43 @@ template <> struct nn_mma_type<nn_bf16> {
 };
 
 /*
- * d += a * b, f32 sums of 16-bit products: a 16 x 8 (m x k), b 8 x 8 (k x n), d 16 x 8. PTX 9.7.14.5.7:
- *   a0: row g, k = 2t, 2t + 1     a1: row g + 8, the same k     b0: k = 2t, 2t + 1, column g
- *   d[0], d[1]: row g, columns 2t, 2t + 1     d[2], d[3]: row g + 8, the same columns
- * nn_f16 from sm_75, nn_bf16 from sm_80.
- */
-template <class T>
-__device__ __forceinline__ void nn_mma_m16n8k8(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t b0) {
-  if constexpr (nn_mma_type<T>::is_f16) {
-#if __CUDA_ARCH__ >= 750
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a0), "r"(a1), "r"(b0));
-#else
-    nn_absent(d, a0, a1, b0);
-#endif
-  } else {
-#if __CUDA_ARCH__ >= 800
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a0), "r"(a1), "r"(b0));
-#else
-    nn_absent(d, a0, a1, b0);
-#endif
-  }
-}
-
-/*
- * The same with k = 16. PTX 9.7.14.5.8:
+ * d += a * b, f32 sums of 16-bit products: a 16 x 16 (m x k), b 16 x 8 (k x n), d 16 x 8. PTX 9.7.14.5.8:
  *   a[0]: row g, k = 2t, 2t + 1           a[1]: row g + 8, the same k
  *   a[2]: row g, k = 2t + 8, 2t + 9       a[3]: row g + 8, the same k
- *   b0: k = 2t, 2t + 1, column g          b1: k = 2t + 8, 2t + 9, column g          d as above
- * nn_f16 from sm_75 (there as two of k = 8), nn_bf16 from sm_80.
+ *   b0: k = 2t, 2t + 1, column g          b1: k = 2t + 8, 2t + 9, column g
+ *   d[0], d[1]: row g, columns 2t, 2t + 1     d[2], d[3]: row g + 8, the same columns
+ * nn_f16 from sm_75 (there as two of k = 8, PTX 9.7.14.5.7), nn_bf16 from sm_80.
  */
+#define NN_MMA_M16N8K16(TYPE)                                                                                          \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "      \
+               "{%8, %9}, {%0, %1, %2, %3};"                                                                           \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                        \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 template <class T>
 __device__ __forceinline__ void nn_mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
 #if __CUDA_ARCH__ >= 800
   if constexpr (nn_mma_type<T>::is_f16) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    NN_MMA_M16N8K16("f16");
   } else {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    NN_MMA_M16N8K16("bf16");
+  }
+#elif __CUDA_ARCH__ >= 750
+  if constexpr (nn_mma_type<T>::is_f16) {
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+      asm volatile(
+          "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+          : "r"(a[2 * k]), "r"(a[2 * k + 1]), "r"(k == 0 ? b0 : b1));
+    }
+  } else {
+    nn_absent(d, a, b0, b1);
   }
 #else
-  nn_mma_m16n8k8<T>(d, a[0], a[1], b0);
-  nn_mma_m16n8k8<T>(d, a[2], a[3], b1);
+  nn_absent(d, a, b0, b1);
 #endif
 }
+#undef NN_MMA_M16N8K16
 
 /*
  * d += a * b for tf32 (nn_f32_to_tf32): a 16 x 8, b 8 x 8, d 16 x 8 in f32. sm_80+. PTX 9.7.14.5.7:

@@ -1,10 +1,10 @@
 /*
- * The copy engine's copies of boxes of tensors between global and shared memory (TMA; sm_90+). A CUtensorMap says how
+ * The copy engine's copies of boxes of tensors from global to shared memory (TMA; sm_90+). A CUtensorMap says how
  * the tensor lies in global memory and how a box lies in shared memory (kernels/tensormap.cuh makes them); the kernel
  * takes it as a `const __grid_constant__ CUtensorMap` parameter and passes its address.
  *
  * Coordinates count elements, the contiguous dimension first, and may lie outside: what a box has outside of its tensor
- * is loaded as zeros and not stored. The shared address of a box is aligned to 128 bytes; with a swizzle, here, to the
+ * is loaded as zeros. The shared address of a box is aligned to 128 bytes; with a swizzle, here, to the
  * pattern's size (1024 bytes for 128-byte rows, 512 for 64, 256 for 32: PTX 5.5.7), so that the pattern depends on the
  * address bits alone: bits 4-6 are XORed with bits 7-9 (two bits and one for the narrower ones).
  */
@@ -22,29 +22,7 @@
 #define __grid_constant__
 #endif
 
-/* How L2 treats what a copy touches: first or last to be replaced. sm_80+. createpolicy, PTX 9.7.9.18. */
-__device__ __forceinline__ uint64_t nn_l2_evict_first() {
-#if __CUDA_ARCH__ >= 800
-  uint64_t policy;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-#else
-  nn_absent();
-  return 0;
-#endif
-}
-
-__device__ __forceinline__ uint64_t nn_l2_evict_last() {
-#if __CUDA_ARCH__ >= 800
-  uint64_t policy;
-  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-#else
-  nn_absent();
-  return 0;
-#endif
-}
-
+/* How L2 treats what a copy touches: as it does by itself. sm_80+. createpolicy, PTX 9.7.9.18. */
 __device__ __forceinline__ uint64_t nn_l2_evict_normal() {
 #if __CUDA_ARCH__ >= 800
   uint64_t policy;
@@ -101,69 +79,6 @@ __device__ __forceinline__ void nn_tensor_load(uint32_t shared, const CUtensorMa
                : "memory");
 #else
   nn_absent(shared, map, barrier, policy, c0, c1, c2, c3);
-#endif
-}
-
-/* By one thread: starts to copy a box from shared memory to these coordinates. What ordinary stores put there needs
- * nn_fence_async_shared in the storing threads, then a barrier, before. cp.async.bulk.tensor, PTX 9.7.9.25.5.2. */
-__device__ __forceinline__ void nn_tensor_store(const CUtensorMap *map, uint32_t shared, int32_t c0, int32_t c1) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
-               "r"(shared), "r"(c0), "r"(c1)
-               : "memory");
-#else
-  nn_absent(map, shared, c0, c1);
-#endif
-}
-
-__device__ __forceinline__ void nn_tensor_store(const CUtensorMap *map, uint32_t shared, int32_t c0, int32_t c1,
-                                                int32_t c2) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
-               "r"(shared), "r"(c0), "r"(c1), "r"(c2)
-               : "memory");
-#else
-  nn_absent(map, shared, c0, c1, c2);
-#endif
-}
-
-__device__ __forceinline__ void nn_tensor_store(const CUtensorMap *map, uint32_t shared, int32_t c0, int32_t c1,
-                                                int32_t c2, int32_t c3) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
-               "r"(shared), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
-               : "memory");
-#else
-  nn_absent(map, shared, c0, c1, c2, c3);
-#endif
-}
-
-/* Closes the group of the stores that this thread started since the last group. cp.async.bulk.commit_group,
- * PTX 9.7.9.25.6.1. */
-__device__ __forceinline__ void nn_tensor_store_commit() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-#else
-  nn_absent();
-#endif
-}
-
-/* Waits until at most PENDING of this thread's newest groups still read shared memory: enough to write there again, and
- * asked of the storing thread before it ends. cp.async.bulk.wait_group.read, PTX 9.7.9.25.6.2. */
-template <int PENDING> __device__ __forceinline__ void nn_tensor_store_wait_read() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
-#else
-  nn_absent();
-#endif
-}
-
-/* Waits until the stores are also visible in global memory to this thread. cp.async.bulk.wait_group. */
-template <int PENDING> __device__ __forceinline__ void nn_tensor_store_wait() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(PENDING) : "memory");
-#else
-  nn_absent();
 #endif
 }
 

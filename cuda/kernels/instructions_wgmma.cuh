@@ -60,40 +60,27 @@ template <class T, int COUNT> __device__ __forceinline__ void nn_wgmma_hold(T (&
   }
 }
 
-/* The operands of d, 16 at a time: their places in the instruction, and their constraints. */
-#define NN_WGMMA_PLACES_0 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define NN_WGMMA_PLACES_1 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define NN_WGMMA_PLACES_2 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define NN_WGMMA_PLACES_3 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define NN_WGMMA_PLACES_4 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-#define NN_WGMMA_PLACES_5 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define NN_WGMMA_PLACES_6 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
-#define NN_WGMMA_PLACES_7                                                                                              \
+/* The operands of d, 32 at a time: their places in the instruction, and their constraints. */
+#define NN_WGMMA_PLACES_0                                                                                              \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                             \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NN_WGMMA_PLACES_1                                                                                              \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                                   \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NN_WGMMA_PLACES_2                                                                                              \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                                   \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define NN_WGMMA_PLACES_3                                                                                              \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "                       \
   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define NN_WGMMA_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define NN_WGMMA_D16(i) NN_WGMMA_D4(i), NN_WGMMA_D4(i + 4), NN_WGMMA_D4(i + 8), NN_WGMMA_D4(i + 12)
-#define NN_WGMMA_PLACES_N32 NN_WGMMA_PLACES_0
-#define NN_WGMMA_D_N32 NN_WGMMA_D16(0)
-#define NN_WGMMA_PLACES_N64 NN_WGMMA_PLACES_0 ", " NN_WGMMA_PLACES_1
+#define NN_WGMMA_PLACES_N64 NN_WGMMA_PLACES_0
 #define NN_WGMMA_D_N64 NN_WGMMA_D16(0), NN_WGMMA_D16(16)
-#define NN_WGMMA_PLACES_N96 NN_WGMMA_PLACES_0 ", " NN_WGMMA_PLACES_1 ", " NN_WGMMA_PLACES_2
-#define NN_WGMMA_D_N96 NN_WGMMA_D16(0), NN_WGMMA_D16(16), NN_WGMMA_D16(32)
-#define NN_WGMMA_PLACES_N128 NN_WGMMA_PLACES_0 ", " NN_WGMMA_PLACES_1 ", " NN_WGMMA_PLACES_2 ", " NN_WGMMA_PLACES_3
-#define NN_WGMMA_D_N128 NN_WGMMA_D16(0), NN_WGMMA_D16(16), NN_WGMMA_D16(32), NN_WGMMA_D16(48)
-#define NN_WGMMA_PLACES_N160                                                                                           \
-  NN_WGMMA_PLACES_0 ", " NN_WGMMA_PLACES_1 ", " NN_WGMMA_PLACES_2 ", " NN_WGMMA_PLACES_3 ", " NN_WGMMA_PLACES_4
-#define NN_WGMMA_D_N160 NN_WGMMA_D16(0), NN_WGMMA_D16(16), NN_WGMMA_D16(32), NN_WGMMA_D16(48), NN_WGMMA_D16(64)
-#define NN_WGMMA_PLACES_N192                                                                                           \
-  NN_WGMMA_PLACES_0 ", " NN_WGMMA_PLACES_1 ", " NN_WGMMA_PLACES_2 ", " NN_WGMMA_PLACES_3 ", " NN_WGMMA_PLACES_4        \
-                    ", " NN_WGMMA_PLACES_5
-#define NN_WGMMA_D_N192                                                                                                \
-  NN_WGMMA_D16(0), NN_WGMMA_D16(16), NN_WGMMA_D16(32), NN_WGMMA_D16(48), NN_WGMMA_D16(64), NN_WGMMA_D16(80)
-#define NN_WGMMA_PLACES_N256                                                                                           \
-  NN_WGMMA_PLACES_0 ", " NN_WGMMA_PLACES_1 ", " NN_WGMMA_PLACES_2 ", " NN_WGMMA_PLACES_3 ", " NN_WGMMA_PLACES_4        \
-                    ", " NN_WGMMA_PLACES_5 ", " NN_WGMMA_PLACES_6 ", " NN_WGMMA_PLACES_7
-#define NN_WGMMA_D_N256                                                                                                \
-  NN_WGMMA_D16(0), NN_WGMMA_D16(16), NN_WGMMA_D16(32), NN_WGMMA_D16(48), NN_WGMMA_D16(64), NN_WGMMA_D16(80),           \
-      NN_WGMMA_D16(96), NN_WGMMA_D16(112)
+#define NN_WGMMA_PLACES_N128 NN_WGMMA_PLACES_N64 ", " NN_WGMMA_PLACES_1
+#define NN_WGMMA_D_N128 NN_WGMMA_D_N64, NN_WGMMA_D16(32), NN_WGMMA_D16(48)
+#define NN_WGMMA_PLACES_N256 NN_WGMMA_PLACES_N128 ", " NN_WGMMA_PLACES_2 ", " NN_WGMMA_PLACES_3
+#define NN_WGMMA_D_N256 NN_WGMMA_D_N128, NN_WGMMA_D16(64), NN_WGMMA_D16(80), NN_WGMMA_D16(96), NN_WGMMA_D16(112)
 
 /* PLACE_...: the places of the operands after d's. */
 #define NN_WGMMA_SHARED(N, TYPE, PLACE_A, PLACE_B, PLACE_SCALE, PLACE_MAJOR_A, PLACE_MAJOR_B)                          \
@@ -103,6 +90,14 @@ template <class T, int COUNT> __device__ __forceinline__ void nn_wgmma_hold(T (&
                : NN_WGMMA_D_N##N                                                                                       \
                : "l"(a_descriptor), "l"(b_descriptor), "r"((int)accumulate), "n"((int)A_MN_MAJOR),                     \
                  "n"((int)B_MN_MAJOR))
+#define NN_WGMMA_SHARED_OF(TYPE)                                                                                       \
+  if constexpr (N == 64) {                                                                                             \
+    NN_WGMMA_SHARED(64, TYPE, "%32", "%33", "%34", "%35", "%36");                                                      \
+  } else if constexpr (N == 128) {                                                                                     \
+    NN_WGMMA_SHARED(128, TYPE, "%64", "%65", "%66", "%67", "%68");                                                     \
+  } else {                                                                                                             \
+    NN_WGMMA_SHARED(256, TYPE, "%128", "%129", "%130", "%131", "%132");                                                \
+  }
 #define NN_WGMMA_REGISTERS(N, TYPE, PLACES_A, PLACE_B, PLACE_SCALE, PLACE_MAJOR_B)                                     \
   asm volatile("{\n.reg .pred scale;\nsetp.ne.b32 scale, " PLACE_SCALE ", 0;\n"                                        \
                "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" NN_WGMMA_PLACES_N##N               \
@@ -110,12 +105,19 @@ template <class T, int COUNT> __device__ __forceinline__ void nn_wgmma_hold(T (&
                : NN_WGMMA_D_N##N                                                                                       \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_descriptor), "r"((int)accumulate),                  \
                  "n"((int)B_MN_MAJOR))
+#define NN_WGMMA_REGISTERS_OF(TYPE)                                                                                    \
+  if constexpr (N == 64) {                                                                                             \
+    NN_WGMMA_REGISTERS(64, TYPE, "%32, %33, %34, %35", "%36", "%37", "%38");                                           \
+  } else if constexpr (N == 128) {                                                                                     \
+    NN_WGMMA_REGISTERS(128, TYPE, "%64, %65, %66, %67", "%68", "%69", "%70");                                          \
+  } else {                                                                                                             \
+    NN_WGMMA_REGISTERS(256, TYPE, "%128, %129, %130, %131", "%132", "%133", "%134");                                   \
+  }
 
 /*
- * d = a * b, plus d if `accumulate`: a 64 x 16, b 16 x N, d 64 x N in f32, for N = 32, 64, 96, 128, 160, 192 and 256. a
- * and b lie in shared memory as their descriptors say; *_MN_MAJOR: the rows of a (columns of b) are the contiguous
- * direction, else k. d has N / 2 elements a thread. With w = warp % 4, g = lane / 4, t = lane % 4 (PTX 9.7.15.5.1.1.1,
- * figure 149):
+ * d = a * b, plus d if `accumulate`: a 64 x 16, b 16 x N, d 64 x N in f32, for N = 64, 128 and 256. a and b lie in
+ * shared memory as their descriptors say; *_MN_MAJOR: the rows of a (columns of b) are the contiguous direction, else
+ * k. d has N / 2 elements a thread. With w = warp % 4, g = lane / 4, t = lane % 4 (PTX 9.7.15.5.1.1.1, figure 149):
  *   d[4j], d[4j + 1]: row 16w + g, columns 8j + 2t, 8j + 2t + 1     d[4j + 2], d[4j + 3]: row 16w + g + 8, the same
  * wgmma.mma_async, PTX 9.7.15.5.2.
  */
@@ -123,40 +125,12 @@ template <class T, bool A_MN_MAJOR = false, bool B_MN_MAJOR = false, int COUNT>
 __device__ __forceinline__ void nn_wgmma(float (&d)[COUNT], uint64_t a_descriptor, uint64_t b_descriptor,
                                          bool accumulate) {
   constexpr int N = 2 * COUNT;
-  static_assert(N == 32 || N == 64 || N == 96 || N == 128 || N == 160 || N == 192 || N == 256, "no such N here");
+  static_assert(N == 64 || N == 128 || N == 256, "no such N here");
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   if constexpr (nn_mma_type<T>::is_f16) {
-    if constexpr (N == 32) {
-      NN_WGMMA_SHARED(32, "f16", "%16", "%17", "%18", "%19", "%20");
-    } else if constexpr (N == 64) {
-      NN_WGMMA_SHARED(64, "f16", "%32", "%33", "%34", "%35", "%36");
-    } else if constexpr (N == 96) {
-      NN_WGMMA_SHARED(96, "f16", "%48", "%49", "%50", "%51", "%52");
-    } else if constexpr (N == 128) {
-      NN_WGMMA_SHARED(128, "f16", "%64", "%65", "%66", "%67", "%68");
-    } else if constexpr (N == 160) {
-      NN_WGMMA_SHARED(160, "f16", "%80", "%81", "%82", "%83", "%84");
-    } else if constexpr (N == 192) {
-      NN_WGMMA_SHARED(192, "f16", "%96", "%97", "%98", "%99", "%100");
-    } else if constexpr (N == 256) {
-      NN_WGMMA_SHARED(256, "f16", "%128", "%129", "%130", "%131", "%132");
-    }
+    NN_WGMMA_SHARED_OF("f16");
   } else {
-    if constexpr (N == 32) {
-      NN_WGMMA_SHARED(32, "bf16", "%16", "%17", "%18", "%19", "%20");
-    } else if constexpr (N == 64) {
-      NN_WGMMA_SHARED(64, "bf16", "%32", "%33", "%34", "%35", "%36");
-    } else if constexpr (N == 96) {
-      NN_WGMMA_SHARED(96, "bf16", "%48", "%49", "%50", "%51", "%52");
-    } else if constexpr (N == 128) {
-      NN_WGMMA_SHARED(128, "bf16", "%64", "%65", "%66", "%67", "%68");
-    } else if constexpr (N == 160) {
-      NN_WGMMA_SHARED(160, "bf16", "%80", "%81", "%82", "%83", "%84");
-    } else if constexpr (N == 192) {
-      NN_WGMMA_SHARED(192, "bf16", "%96", "%97", "%98", "%99", "%100");
-    } else if constexpr (N == 256) {
-      NN_WGMMA_SHARED(256, "bf16", "%128", "%129", "%130", "%131", "%132");
-    }
+    NN_WGMMA_SHARED_OF("bf16");
   }
 #else
   nn_absent(d, a_descriptor, b_descriptor, accumulate);
@@ -171,71 +145,16 @@ template <class T, bool B_MN_MAJOR = false, int COUNT>
 __device__ __forceinline__ void nn_wgmma(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b_descriptor,
                                          bool accumulate) {
   constexpr int N = 2 * COUNT;
-  static_assert(N == 32 || N == 64 || N == 96 || N == 128 || N == 160 || N == 192 || N == 256, "no such N here");
+  static_assert(N == 64 || N == 128 || N == 256, "no such N here");
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   if constexpr (nn_mma_type<T>::is_f16) {
-    if constexpr (N == 32) {
-      NN_WGMMA_REGISTERS(32, "f16", "%16, %17, %18, %19", "%20", "%21", "%22");
-    } else if constexpr (N == 64) {
-      NN_WGMMA_REGISTERS(64, "f16", "%32, %33, %34, %35", "%36", "%37", "%38");
-    } else if constexpr (N == 96) {
-      NN_WGMMA_REGISTERS(96, "f16", "%48, %49, %50, %51", "%52", "%53", "%54");
-    } else if constexpr (N == 128) {
-      NN_WGMMA_REGISTERS(128, "f16", "%64, %65, %66, %67", "%68", "%69", "%70");
-    } else if constexpr (N == 160) {
-      NN_WGMMA_REGISTERS(160, "f16", "%80, %81, %82, %83", "%84", "%85", "%86");
-    } else if constexpr (N == 192) {
-      NN_WGMMA_REGISTERS(192, "f16", "%96, %97, %98, %99", "%100", "%101", "%102");
-    } else if constexpr (N == 256) {
-      NN_WGMMA_REGISTERS(256, "f16", "%128, %129, %130, %131", "%132", "%133", "%134");
-    }
+    NN_WGMMA_REGISTERS_OF("f16");
   } else {
-    if constexpr (N == 32) {
-      NN_WGMMA_REGISTERS(32, "bf16", "%16, %17, %18, %19", "%20", "%21", "%22");
-    } else if constexpr (N == 64) {
-      NN_WGMMA_REGISTERS(64, "bf16", "%32, %33, %34, %35", "%36", "%37", "%38");
-    } else if constexpr (N == 96) {
-      NN_WGMMA_REGISTERS(96, "bf16", "%48, %49, %50, %51", "%52", "%53", "%54");
-    } else if constexpr (N == 128) {
-      NN_WGMMA_REGISTERS(128, "bf16", "%64, %65, %66, %67", "%68", "%69", "%70");
-    } else if constexpr (N == 160) {
-      NN_WGMMA_REGISTERS(160, "bf16", "%80, %81, %82, %83", "%84", "%85", "%86");
-    } else if constexpr (N == 192) {
-      NN_WGMMA_REGISTERS(192, "bf16", "%96, %97, %98, %99", "%100", "%101", "%102");
-    } else if constexpr (N == 256) {
-      NN_WGMMA_REGISTERS(256, "bf16", "%128, %129, %130, %131", "%132", "%133", "%134");
-    }
+    NN_WGMMA_REGISTERS_OF("bf16");
   }
 #else
   nn_absent(d, a, b_descriptor, accumulate);
 #endif
 }
-
-#undef NN_WGMMA_PLACES_0
-#undef NN_WGMMA_PLACES_1
-#undef NN_WGMMA_PLACES_2
-#undef NN_WGMMA_PLACES_3
-#undef NN_WGMMA_PLACES_4
-#undef NN_WGMMA_PLACES_5
-#undef NN_WGMMA_PLACES_6
-#undef NN_WGMMA_PLACES_7
-#undef NN_WGMMA_D4
-#undef NN_WGMMA_D16
-#undef NN_WGMMA_PLACES_N32
-#undef NN_WGMMA_D_N32
-#undef NN_WGMMA_PLACES_N64
-#undef NN_WGMMA_D_N64
-#undef NN_WGMMA_PLACES_N96
-#undef NN_WGMMA_D_N96
-#undef NN_WGMMA_PLACES_N128
-#undef NN_WGMMA_D_N128
-#undef NN_WGMMA_PLACES_N160
-#undef NN_WGMMA_D_N160
-#undef NN_WGMMA_PLACES_N192
-#undef NN_WGMMA_D_N192
-#undef NN_WGMMA_PLACES_N256
-#undef NN_WGMMA_D_N256
-#undef NN_WGMMA_SHARED
-#undef NN_WGMMA_REGISTERS
 
 #endif

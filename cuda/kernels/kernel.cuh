@@ -1,8 +1,7 @@
 /*
  * Included first by every file of the GPU engine: how kernels are named, started, and how they report bad indices.
  *
- *   NN_KERNEL(silu) {                       // int32_t (nncuda_ctx *ctx, const void *args), found by its name
- *     const auto *a = static_cast<const nn_silu_args *>(args);
+ *   NN_KERNEL(silu) {                       // int32_t (nncuda_ctx *ctx, const nn_silu_args *a), found by its name
  *     return nn_launch(ctx, silu_kernel<float>, dim3(blocks), dim3(256), 0, ...);
  *   }
  *
@@ -19,7 +18,14 @@
 #include <stdint.h>
 
 /* Defines the entry of a kernel of bindings.h. Weak declarations of all of them stand in engine.cu. */
-#define NN_KERNEL(op) extern "C" int32_t nn_cuda_##op(nncuda_ctx *ctx, const void *args)
+#define NN_KERNEL(op) NN_KERNEL_OF(op, nn_##op##_args)
+/* The same for a kernel whose arguments are those of another one. */
+#define NN_KERNEL_OF(op, ARGS)                                                                                         \
+  static int32_t nn_begin_##op(nncuda_ctx *ctx, const ARGS *a);                                                        \
+  extern "C" int32_t nn_cuda_##op(nncuda_ctx *ctx, const void *args) {                                                 \
+    return nn_begin_##op(ctx, static_cast<const ARGS *>(args));                                                        \
+  }                                                                                                                    \
+  static int32_t nn_begin_##op(nncuda_ctx *ctx, const ARGS *a)
 
 /* The first bad index, number or offset that a kernel met. It lies in device memory and is read at the next
  * synchronise. The names are those of the host, which alone follows them. */
@@ -184,24 +190,20 @@ inline unsigned nn_blocks(nncuda_ctx *ctx, int64_t work, int64_t each, int32_t p
   return (unsigned)(wanted < most ? wanted : most);
 }
 
+/* A case of a switch, with what `statement` finds declared. */
+#define NN_CASE(label, declaration, ...)                                                                               \
+  label: {                                                                                                             \
+    declaration;                                                                                                       \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }
+
 /* Runs `statement` with T the type of the dtype. */
 #define NN_SWITCH_FLOATS(dtype, ...)                                                                                   \
   switch (dtype) {                                                                                                     \
-  case NNCUDA_F32: {                                                                                                   \
-    using T = float;                                                                                                   \
-    __VA_ARGS__;                                                                                                       \
-    break;                                                                                                             \
-  }                                                                                                                    \
-  case NNCUDA_F16: {                                                                                                   \
-    using T = nn_f16;                                                                                                  \
-    __VA_ARGS__;                                                                                                       \
-    break;                                                                                                             \
-  }                                                                                                                    \
-  default: {                                                                                                           \
-    using T = nn_bf16;                                                                                                 \
-    __VA_ARGS__;                                                                                                       \
-    break;                                                                                                             \
-  }                                                                                                                    \
+    NN_CASE(case NNCUDA_F32, using T = float, __VA_ARGS__)                                                             \
+    NN_CASE(case NNCUDA_F16, using T = nn_f16, __VA_ARGS__)                                                            \
+    NN_CASE(default, using T = nn_bf16, __VA_ARGS__)                                                                   \
   }
 
 #endif

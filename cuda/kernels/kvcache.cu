@@ -44,7 +44,6 @@ template <class UNIT> static int32_t append_launch(nncuda_ctx *ctx, const append
 }
 
 NN_KERNEL(kv_append) {
-  const auto *a = static_cast<const nn_kv_append_args *>(args);
   const int64_t dim = a->kv_heads * a->head_dim;
   append_rows p = {a->k,
                    a->v,
@@ -122,7 +121,6 @@ template <class UNIT> static int32_t trim_launch(nncuda_ctx *ctx, trim_rows p, i
 }
 
 NN_KERNEL(kv_trim) {
-  const auto *a = static_cast<const nn_kv_trim_args *>(args);
   const int64_t dim = a->kv_heads * a->head_dim;
   trim_rows p = {a->k_cache, a->v_cache, a->lengths, a->capacity,
                  a->keep,    dim,        1,          nn_range_of(ctx, "lengths", 0, a->capacity).noted("the capacity")};

@@ -67,7 +67,6 @@ template <class F, class T> __global__ void __launch_bounds__(THREADS) append_ke
 }
 
 NN_KERNEL(kv_append_paged) {
-  const auto *a = static_cast<const nn_kv_append_paged_args *>(args);
   const appended p = {
       nn_paged_of(ctx, a->offsets, a->lengths, a->page_table, a->tokens, a->batch, a->max_pages, a->pages),
       a->k,

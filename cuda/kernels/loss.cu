@@ -119,7 +119,6 @@ template <class T> static int32_t entropy_launch(nncuda_ctx *ctx, const entropy 
 }
 
 NN_KERNEL(cross_entropy_forward) {
-  const auto *a = static_cast<const nn_cross_entropy_forward_args *>(args);
   double *row_losses = nn_entropy_lay_out(a, nn_workspace_of(ctx));
   const entropy e = {a->logits, a->targets, a->losses, a->lse, row_losses, a->rows, a->vocab, a->ignore_index};
   int32_t status = NNCUDA_SUCCESS;
@@ -185,7 +184,6 @@ template <class T> static int32_t entropy_backward_launch(nncuda_ctx *ctx, entro
 }
 
 NN_KERNEL(cross_entropy_backward) {
-  const auto *a = static_cast<const nn_cross_entropy_backward_args *>(args);
   const entropy_backward e = {a->logits, a->targets, a->lse, a->grad_scale,  a->dlogits,
                               a->rows,   a->vocab,   0,      a->ignore_index};
   NN_SWITCH_FLOATS(a->dtype, return entropy_backward_launch<T>(ctx, e, a->dtype));
@@ -235,7 +233,6 @@ __global__ void __launch_bounds__(SUM_THREADS)
 }
 
 NN_KERNEL(aux_loss_forward) {
-  const auto *a = static_cast<const nn_aux_loss_forward_args *>(args);
   const int64_t n = a->tokens * a->experts, chunks = nn_aux_chunks(a);
   double *partial = nn_aux_lay_out(a, nn_workspace_of(ctx));
   const int32_t status =
@@ -266,7 +263,6 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 NN_KERNEL(aux_loss_backward) {
-  const auto *a = static_cast<const nn_aux_loss_backward_args *>(args);
   const int64_t n = a->tokens * a->experts;
   return nn_launch(ctx, nn_aligned_16(a->dprobs) ? aux_loss_backward_kernel<true> : aux_loss_backward_kernel<false>,
                    dim3(nn_blocks(ctx, nn_ceil_div(n, 4), THREADS, 8)), dim3(THREADS), 0, a->counts, a->grad_scale,
@@ -289,7 +285,6 @@ __global__ void __launch_bounds__(SUM_THREADS)
 }
 
 NN_KERNEL(weighted_mean) {
-  const auto *a = static_cast<const nn_weighted_mean_args *>(args);
   return nn_launch(ctx, weighted_mean_kernel, dim3(1), dim3(SUM_THREADS), 0, a->x, a->weights, a->y, a->n,
                    (double)a->divisor);
 }

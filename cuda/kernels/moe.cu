@@ -56,13 +56,7 @@ static __global__ void __launch_bounds__(PLAN_WARPS *NN_WARP) count_kernel(plan 
 
 /* Sum of the lanes before this one; `total` is that of all. */
 static __device__ __forceinline__ int32_t scan_warp(int32_t x, int32_t *total) {
-  const int lane = threadIdx.x % NN_WARP;
-  int32_t sum = x;
-#pragma unroll
-  for (int step = 1; step < NN_WARP; step *= 2) {
-    const int32_t other = __shfl_up_sync(NN_ALL_LANES, sum, step);
-    sum += lane >= step ? other : 0;
-  }
+  const int32_t sum = nn_warp_scan(x);
   *total = __shfl_sync(NN_ALL_LANES, sum, NN_WARP - 1);
   return sum - x;
 }
@@ -146,7 +140,7 @@ static __global__ void __launch_bounds__(PLAN_WARPS *NN_WARP) place_kernel(plan 
 
 NN_KERNEL(moe_plan) {
   plan p = {};
-  p.a = *static_cast<const nn_moe_plan_args *>(args);
+  p.a = *a;
   p.slots = p.a.tokens * p.a.k;
   p.limit = p.a.capacity == 0 || p.a.capacity > p.slots ? p.slots : p.a.capacity;
   const nn_moe_pieces pieces = nn_moe_plan_lay_out(&p.a, nn_workspace_of(ctx));
@@ -201,17 +195,14 @@ static __global__ void __launch_bounds__(MOVE_WARPS *NN_WARP, 4) gather_kernel(n
   }
 }
 
-template <class T> static int32_t gather_run(nncuda_ctx *ctx, const nn_moe_gather_args *a) {
+template <class T> static int32_t gather_launch(nncuda_ctx *ctx, const nn_moe_gather_args *a) {
   const bool wide = nn_aligned_16(a->x, a->y) && nn_rows_16(a->dim, a->dim, a->dtype);
   return nn_launch(ctx, wide ? gather_kernel<T, nn_per_16<T>> : gather_kernel<T, 1>,
                    dim3(move_blocks(ctx, a->tokens * a->k)), dim3(MOVE_WARPS * NN_WARP), 0, *a,
                    nn_range_of(ctx, "row_slot", -1, a->tokens * a->k - 1));
 }
 
-NN_KERNEL(moe_gather) {
-  const auto *a = static_cast<const nn_moe_gather_args *>(args);
-  NN_SWITCH_FLOATS(a->dtype, return gather_run<T>(ctx, a));
-}
+NN_KERNEL(moe_gather) { NN_SWITCH_FLOATS(a->dtype, return gather_launch<T>(ctx, a)); }
 
 /* moe_combine and moe_gather_backward: a token is the weighted sum of its rows. */
 struct row_sum {
@@ -258,7 +249,7 @@ static __global__ void __launch_bounds__(MOVE_WARPS *NN_WARP, 4) sum_kernel(row_
   }
 }
 
-template <class T> static int32_t sum_run(nncuda_ctx *ctx, const row_sum &p, int32_t dtype) {
+template <class T> static int32_t sum_launch(nncuda_ctx *ctx, const row_sum &p, int32_t dtype) {
   constexpr int N = nn_per_16<T>;
   const bool wide = nn_aligned_16(p.rows, p.residual, p.out) && nn_rows_16(p.dim, p.dim, dtype);
   const auto kernel = p.weights != nullptr ? (wide ? sum_kernel<T, N, true> : sum_kernel<T, 1, true>)
@@ -268,15 +259,13 @@ template <class T> static int32_t sum_run(nncuda_ctx *ctx, const row_sum &p, int
 }
 
 NN_KERNEL(moe_gather_backward) {
-  const auto *a = static_cast<const nn_moe_gather_backward_args *>(args);
   const row_sum p = {a->dy, nullptr, a->slot_row, nullptr, a->dx, a->tokens, a->k, a->dim};
-  NN_SWITCH_FLOATS(a->dtype, return sum_run<T>(ctx, p, a->dtype));
+  NN_SWITCH_FLOATS(a->dtype, return sum_launch<T>(ctx, p, a->dtype));
 }
 
 NN_KERNEL(moe_combine) {
-  const auto *a = static_cast<const nn_moe_combine_args *>(args);
   const row_sum p = {a->y, a->weights, a->slot_row, a->residual, a->out, a->tokens, a->k, a->dim};
-  NN_SWITCH_FLOATS(a->dtype, return sum_run<T>(ctx, p, a->dtype));
+  NN_SWITCH_FLOATS(a->dtype, return sum_launch<T>(ctx, p, a->dtype));
 }
 
 /* What the maps of moe_combine_backward must be: ranges, and each other's inverse, so that a row has one slot alone. */
@@ -337,7 +326,7 @@ static __global__ void __launch_bounds__(MOVE_WARPS *NN_WARP, 4)
   }
 }
 
-template <class T> static int32_t combine_backward_run(nncuda_ctx *ctx, const nn_moe_combine_backward_args *a) {
+template <class T> static int32_t combine_backward_launch(nncuda_ctx *ctx, const nn_moe_combine_backward_args *a) {
   const int64_t slots = a->tokens * a->k;
   const bool wide = nn_aligned_16(a->dout, a->y, a->dy) && nn_rows_16(a->dim, a->dim, a->dtype);
   const inverse_maps maps = {
@@ -347,7 +336,4 @@ template <class T> static int32_t combine_backward_run(nncuda_ctx *ctx, const nn
                    dim3(move_blocks(ctx, slots)), dim3(MOVE_WARPS * NN_WARP), 0, *a, maps);
 }
 
-NN_KERNEL(moe_combine_backward) {
-  const auto *a = static_cast<const nn_moe_combine_backward_args *>(args);
-  NN_SWITCH_FLOATS(a->dtype, return combine_backward_run<T>(ctx, a));
-}
+NN_KERNEL(moe_combine_backward) { NN_SWITCH_FLOATS(a->dtype, return combine_backward_launch<T>(ctx, a)); }

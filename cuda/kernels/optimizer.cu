@@ -4,64 +4,13 @@
 
 /* ---- adamw_step ---- */
 
-template <class T, bool WIDE>
-__global__ void __launch_bounds__(THREADS) adamw_kernel(nn_adamw_step_args a, const adamw_factors *factors) {
-  constexpr int N = 4;
-  const adamw_factors f = *factors;
-  if (f.idle) {
-    return;
-  }
-  T *copy = static_cast<T *>(a.param_copy);
-  const int64_t vectors = nn_ceil_div(a.n, N);
-  for (int64_t j = (int64_t)blockIdx.x * THREADS + threadIdx.x; j < vectors; j += (int64_t)gridDim.x * THREADS) {
-    const int64_t i = j * N;
-    float grad[N], m[N], v[N], param[N];
-    nn_load_at<WIDE>(grad, a.grad, i, a.n);
-    nn_load_at<WIDE>(m, a.m, i, a.n);
-    nn_load_at<WIDE>(v, a.v, i, a.n);
-    nn_load_at<WIDE>(param, a.param, i, a.n);
-#pragma unroll
-    for (int e = 0; e < N; e++) {
-      const float g = __fmul_rn(grad[e], f.grad_scale);
-      m[e] = adamw_first(a, f, m[e], g);
-      v[e] = adamw_second(a, f, v[e], g);
-      const float root = __fadd_rn(sqrtf(__fmul_rn(v[e], f.v_scale)), a.eps);
-      param[e] = adamw_param(a, f, param[e], i + e, m[e], root);
-    }
-    nn_store_at<WIDE>(a.m, m, i, a.n);
-    nn_store_at<WIDE>(a.v, v, i, a.n);
-    nn_store_at<WIDE>(a.param, param, i, a.n);
-    if (copy != nullptr) {
-      nn_store_at<WIDE>(copy, param, i, a.n);
-    }
-  }
-}
-
-template <class T>
-static int32_t adamw_launch(nncuda_ctx *ctx, const nn_adamw_step_args *a, const adamw_factors *factors) {
-  const bool wide =
-      nn_aligned_16(a->grad, a->m, a->v, a->param) && reinterpret_cast<uintptr_t>(a->param_copy) % (4 * sizeof(T)) == 0;
-  const unsigned blocks = nn_blocks(ctx, nn_ceil_div(a->n, 4), THREADS, BLOCKS_PER_SM);
-  return nn_launch(ctx, wide ? adamw_kernel<T, true> : adamw_kernel<T, false>, dim3(blocks), dim3(THREADS), 0, *a,
-                   factors);
-}
-
-NN_KERNEL(adamw_step) {
-  const auto *a = static_cast<const nn_adamw_step_args *>(args);
-  adamw_factors *factors;
-  const int32_t status = adamw_factors_of(ctx, *a, &factors);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
-  NN_SWITCH_FLOATS(a->dtype, return adamw_launch<T>(ctx, a, factors));
-}
+NN_KERNEL(adamw_step) { return adamw<float>(ctx, a); }
 
 /* ---- gradients ---- */
 
 extern "C" int32_t nn_cuda_fill(nncuda_ctx *ctx, const void *args);
 
 NN_KERNEL(zero_grad) {
-  const auto *a = static_cast<const nn_zero_grad_args *>(args);
   const nn_fill_args fill = {a->grad, a->n, 0.0f, a->dtype};
   return nn_cuda_fill(ctx, &fill);
 }
@@ -121,7 +70,6 @@ static int32_t squares_launch(nncuda_ctx *ctx, const nn_grad_norm_args *a, doubl
 }
 
 NN_KERNEL(grad_norm) {
-  const auto *a = static_cast<const nn_grad_norm_args *>(args);
   const int64_t chunks = nn_grad_chunks(a);
   double *partial = nn_grad_norm_lay_out(a, nn_workspace_of(ctx));
   int32_t status = NNCUDA_SUCCESS;
@@ -177,10 +125,7 @@ template <class T> static int32_t grad_clip_launch(nncuda_ctx *ctx, const nn_gra
                    dim3(THREADS), 0, a->norm, a->loss_scale, a->scale, static_cast<T *>(a->grad), n, a->max_norm);
 }
 
-NN_KERNEL(grad_clip) {
-  const auto *a = static_cast<const nn_grad_clip_args *>(args);
-  NN_SWITCH_FLOATS(a->dtype, return grad_clip_launch<T>(ctx, a));
-}
+NN_KERNEL(grad_clip) { NN_SWITCH_FLOATS(a->dtype, return grad_clip_launch<T>(ctx, a)); }
 
 /* ---- schedule and loss scale: one number each, one thread ---- */
 
@@ -202,7 +147,6 @@ __global__ void lr_schedule_kernel(nn_lr_schedule_args a, nn_range steps) {
 }
 
 NN_KERNEL(lr_schedule) {
-  const auto *a = static_cast<const nn_lr_schedule_args *>(args);
   return nn_launch(ctx, lr_schedule_kernel, dim3(1), dim3(1), 0, *a, nn_range_of(ctx, "step", 0, INT32_MAX - 1));
 }
 
@@ -227,7 +171,4 @@ __global__ void loss_scale_kernel(nn_loss_scale_update_args a) {
   a.loss_scale[0] = scale < 0x1p-24f ? 0x1p-24f : scale > 0x1p24f ? 0x1p24f : scale;
 }
 
-NN_KERNEL(loss_scale_update) {
-  const auto *a = static_cast<const nn_loss_scale_update_args *>(args);
-  return nn_launch(ctx, loss_scale_kernel, dim3(1), dim3(1), 0, *a);
-}
+NN_KERNEL(loss_scale_update) { return nn_launch(ctx, loss_scale_kernel, dim3(1), dim3(1), 0, *a); }

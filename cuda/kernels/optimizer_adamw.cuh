@@ -1,9 +1,11 @@
-/* What the forms of AdamW share, whatever their moments are kept in: the factors of a step, and the update. */
+/* What the forms of AdamW share, whatever their moments are kept in: the factors of a step, and the update; and the
+ * forms that go element by element. */
 #ifndef NN_KERNELS_OPTIMIZER_ADAMW_CUH
 #define NN_KERNELS_OPTIMIZER_ADAMW_CUH
 
 #include "kernels/number.cuh"
 #include "kernels/optimizer_workspace.h"
+#include "numbers/moments.h"
 
 /* Blocks a multiprocessor of what goes through a whole arena: by count, as in elementwise.cu, not measured on a GPU
  * yet. */
@@ -70,6 +72,82 @@ __device__ __forceinline__ float adamw_param(const ARGS &a, const adamw_factors 
                                              float root) {
   const float step = __fmul_rn(f.lr, __fmul_rn(m, f.m_scale) / root);
   return __fadd_rn(__fmul_rn(param, i < a.n_decay ? f.keep : 1.0f), -step);
+}
+
+/* The word of chance of element i, with the key of its block. */
+__device__ __forceinline__ uint32_t word_of(uint32_t key, int64_t i) {
+  return nn_moment_mix(key + (uint32_t)(i % NN_MOMENT_BLOCK) * NN_MOMENT_STRIDE);
+}
+
+/* x with the lower half of its bits 0: up when they and `chance` carry. Infinities and NaN stay, the latter quiet. */
+__device__ __forceinline__ float rounded_to_bf16(float x, uint32_t chance) {
+  const uint32_t bits = __float_as_uint(x), magnitude = bits & 0x7fffffffu;
+  const uint32_t special = bits | (magnitude > 0x7f800000u ? 0x400000u : 0u);
+  return __uint_as_float((magnitude >= 0x7f800000u ? special : bits + chance) & 0xffff0000u);
+}
+
+/* Elements of a thread's vector: 16 bytes of f32. */
+constexpr int N = 4;
+
+/* Moments of type M: f32, or bf16 that are rounded by chance. */
+template <class ARGS, class M, class T, bool WIDE>
+__global__ void __launch_bounds__(THREADS) adamw_kernel(ARGS a, const adamw_factors *factors) {
+  constexpr bool BY_CHANCE = sizeof(M) == 2;
+  const adamw_factors f = *factors;
+  if (f.idle) {
+    return;
+  }
+  M *first = static_cast<M *>(a.m), *second = static_cast<M *>(a.v);
+  T *copy = static_cast<T *>(a.param_copy);
+  const int64_t vectors = nn_ceil_div(a.n, N);
+  for (int64_t j = (int64_t)blockIdx.x * THREADS + threadIdx.x; j < vectors; j += (int64_t)gridDim.x * THREADS) {
+    const int64_t i = j * N;
+    const uint32_t key = BY_CHANCE ? nn_moment_key(f.step, i / NN_MOMENT_BLOCK) : 0;
+    float grad[N], m[N], v[N], param[N];
+    nn_load_at<WIDE>(grad, a.grad, i, a.n);
+    nn_load_at<WIDE>(m, first, i, a.n);
+    nn_load_at<WIDE>(v, second, i, a.n);
+    nn_load_at<WIDE>(param, a.param, i, a.n);
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+      const uint32_t w = BY_CHANCE ? word_of(key, i + e) : 0;
+      const float g = __fmul_rn(grad[e], f.grad_scale);
+      m[e] = adamw_first(a, f, m[e], g);
+      v[e] = adamw_second(a, f, v[e], g);
+      const float root = __fadd_rn(sqrtf(__fmul_rn(v[e], f.v_scale)), a.eps);
+      param[e] = adamw_param(a, f, param[e], i + e, m[e], root);
+      if (BY_CHANCE) {
+        m[e] = rounded_to_bf16(m[e], w & 0xffffu);
+        v[e] = rounded_to_bf16(v[e], w >> 16);
+      }
+    }
+    nn_store_at<WIDE>(first, m, i, a.n);
+    nn_store_at<WIDE>(second, v, i, a.n);
+    nn_store_at<WIDE>(a.param, param, i, a.n);
+    if (copy != nullptr) {
+      nn_store_at<WIDE>(copy, param, i, a.n);
+    }
+  }
+}
+
+template <class M, class T, class ARGS>
+static int32_t adamw_launch(nncuda_ctx *ctx, const ARGS *a, const adamw_factors *factors) {
+  const uintptr_t moments = reinterpret_cast<uintptr_t>(a->m) | reinterpret_cast<uintptr_t>(a->v);
+  const bool wide = nn_aligned_16(a->grad, a->param) && moments % (N * sizeof(M)) == 0 &&
+                    reinterpret_cast<uintptr_t>(a->param_copy) % (N * sizeof(T)) == 0;
+  const unsigned blocks = nn_blocks(ctx, nn_ceil_div(a->n, N), THREADS, BLOCKS_PER_SM);
+  return nn_launch(ctx, wide ? adamw_kernel<ARGS, M, T, true> : adamw_kernel<ARGS, M, T, false>, dim3(blocks),
+                   dim3(THREADS), 0, *a, factors);
+}
+
+/* A step with moments of type M. */
+template <class M, class ARGS> static int32_t adamw(nncuda_ctx *ctx, const ARGS *a) {
+  adamw_factors *factors;
+  const int32_t status = adamw_factors_of(ctx, *a, &factors);
+  if (status != NNCUDA_SUCCESS) {
+    return status;
+  }
+  NN_SWITCH_FLOATS(a->dtype, return (adamw_launch<M, T>(ctx, a, factors)));
 }
 
 #endif

@@ -1,81 +1,8 @@
 /* AdamW with moments of 16 and of 8 bits. */
 #include "kernels/optimizer_adamw.cuh"
 #include "kernels/reduce.cuh"
-#include "numbers/moments.h"
 
-/* Elements of a thread's vector: 16 bytes of f32. */
-constexpr int N = 4;
-
-/* The word of chance of element i. */
-__device__ __forceinline__ uint32_t word_of(uint32_t key, int64_t i) {
-  return nn_moment_mix(key + (uint32_t)(i % NN_MOMENT_BLOCK) * NN_MOMENT_STRIDE);
-}
-
-/* ---- bf16 ---- */
-
-/* x with the lower half of its bits 0: up when they and `chance` carry. Infinities and NaN stay, the latter quiet. */
-__device__ __forceinline__ float rounded_to_bf16(float x, uint32_t chance) {
-  const uint32_t bits = __float_as_uint(x), magnitude = bits & 0x7fffffffu;
-  const uint32_t special = bits | (magnitude > 0x7f800000u ? 0x400000u : 0u);
-  return __uint_as_float((magnitude >= 0x7f800000u ? special : bits + chance) & 0xffff0000u);
-}
-
-template <class T, bool WIDE>
-__global__ void __launch_bounds__(THREADS) bf16_kernel(nn_adamw_step_bf16_args a, const adamw_factors *factors) {
-  const adamw_factors f = *factors;
-  if (f.idle) {
-    return;
-  }
-  nn_bf16 *first = static_cast<nn_bf16 *>(a.m), *second = static_cast<nn_bf16 *>(a.v);
-  T *copy = static_cast<T *>(a.param_copy);
-  const int64_t vectors = nn_ceil_div(a.n, N);
-  for (int64_t j = (int64_t)blockIdx.x * THREADS + threadIdx.x; j < vectors; j += (int64_t)gridDim.x * THREADS) {
-    const int64_t i = j * N;
-    const uint32_t key = nn_moment_key(f.step, i / NN_MOMENT_BLOCK);
-    float grad[N], m[N], v[N], param[N];
-    nn_load_at<WIDE>(grad, a.grad, i, a.n);
-    nn_load_at<WIDE>(m, first, i, a.n);
-    nn_load_at<WIDE>(v, second, i, a.n);
-    nn_load_at<WIDE>(param, a.param, i, a.n);
-#pragma unroll
-    for (int e = 0; e < N; e++) {
-      const uint32_t w = word_of(key, i + e);
-      const float g = __fmul_rn(grad[e], f.grad_scale);
-      m[e] = adamw_first(a, f, m[e], g);
-      v[e] = adamw_second(a, f, v[e], g);
-      const float root = __fadd_rn(sqrtf(__fmul_rn(v[e], f.v_scale)), a.eps);
-      param[e] = adamw_param(a, f, param[e], i + e, m[e], root);
-      m[e] = rounded_to_bf16(m[e], w & 0xffffu);
-      v[e] = rounded_to_bf16(v[e], w >> 16);
-    }
-    nn_store_at<WIDE>(first, m, i, a.n);
-    nn_store_at<WIDE>(second, v, i, a.n);
-    nn_store_at<WIDE>(a.param, param, i, a.n);
-    if (copy != nullptr) {
-      nn_store_at<WIDE>(copy, param, i, a.n);
-    }
-  }
-}
-
-template <class T>
-static int32_t bf16_launch(nncuda_ctx *ctx, const nn_adamw_step_bf16_args *a, const adamw_factors *factors) {
-  const uintptr_t halves = reinterpret_cast<uintptr_t>(a->m) | reinterpret_cast<uintptr_t>(a->v);
-  const bool wide = nn_aligned_16(a->grad, a->param) && halves % (N * sizeof(nn_bf16)) == 0 &&
-                    reinterpret_cast<uintptr_t>(a->param_copy) % (N * sizeof(T)) == 0;
-  const unsigned blocks = nn_blocks(ctx, nn_ceil_div(a->n, N), THREADS, BLOCKS_PER_SM);
-  return nn_launch(ctx, wide ? bf16_kernel<T, true> : bf16_kernel<T, false>, dim3(blocks), dim3(THREADS), 0, *a,
-                   factors);
-}
-
-NN_KERNEL(adamw_step_bf16) {
-  const auto *a = static_cast<const nn_adamw_step_bf16_args *>(args);
-  adamw_factors *factors;
-  const int32_t status = adamw_factors_of(ctx, *a, &factors);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
-  NN_SWITCH_FLOATS(a->dtype, return bf16_launch<T>(ctx, a, factors));
-}
+NN_KERNEL(adamw_step_bf16) { return adamw<nn_bf16>(ctx, a); }
 
 /* ---- f8: a warp a block of moments, eight elements a lane, which stay in registers until the scales are known ---- */
 
@@ -222,7 +149,6 @@ static int32_t f8_launch(nncuda_ctx *ctx, const nn_adamw_step_f8_args *a, const 
 }
 
 NN_KERNEL(adamw_step_f8) {
-  const auto *a = static_cast<const nn_adamw_step_f8_args *>(args);
   adamw_factors *factors;
   const int32_t status = adamw_factors_of(ctx, *a, &factors);
   if (status != NNCUDA_SUCCESS) {

@@ -52,12 +52,7 @@ struct nn_paged {
       nn_paged_sequence mine;
       const bool there = first + lane < batch && at(first + lane, mine);
       const int32_t tiles = there ? (int32_t)nn_ceil_div(mine.fresh, each) : 0;
-      int32_t through = tiles;
-#pragma unroll
-      for (int step = 1; step < NN_WARP; step *= 2) {
-        const int32_t other = __shfl_up_sync(NN_ALL_LANES, through, step);
-        through += lane >= step ? other : 0;
-      }
+      const int32_t through = nn_warp_scan(tiles);
       const unsigned later = __ballot_sync(NN_ALL_LANES, index < before + through);
       if (later != 0) {
         const int found = __ffs((int)later) - 1;
@@ -124,26 +119,10 @@ template <> constexpr bool nn_in_blocks<nn_q8_0> = true;
 /* Runs `statement` with F the type of a page's elements. */
 #define NN_SWITCH_PAGES(format, ...)                                                                                   \
   switch (format) {                                                                                                    \
-  case NNCUDA_FORMAT_F32: {                                                                                            \
-    using F = float;                                                                                                   \
-    __VA_ARGS__;                                                                                                       \
-    break;                                                                                                             \
-  }                                                                                                                    \
-  case NNCUDA_FORMAT_F16: {                                                                                            \
-    using F = nn_f16;                                                                                                  \
-    __VA_ARGS__;                                                                                                       \
-    break;                                                                                                             \
-  }                                                                                                                    \
-  case NNCUDA_FORMAT_BF16: {                                                                                           \
-    using F = nn_bf16;                                                                                                 \
-    __VA_ARGS__;                                                                                                       \
-    break;                                                                                                             \
-  }                                                                                                                    \
-  default: {                                                                                                           \
-    using F = nn_q8_0;                                                                                                 \
-    __VA_ARGS__;                                                                                                       \
-    break;                                                                                                             \
-  }                                                                                                                    \
+    NN_CASE(case NNCUDA_FORMAT_F32, using F = float, __VA_ARGS__)                                                      \
+    NN_CASE(case NNCUDA_FORMAT_F16, using F = nn_f16, __VA_ARGS__)                                                     \
+    NN_CASE(case NNCUDA_FORMAT_BF16, using F = nn_bf16, __VA_ARGS__)                                                   \
+    NN_CASE(default, using F = nn_q8_0, __VA_ARGS__)                                                                   \
   }
 
 #endif

@@ -90,13 +90,11 @@ template <class T> static int32_t decode(nncuda_ctx *ctx, const stored_rows &p, 
 }
 
 NN_KERNEL(dequantize) {
-  const auto *a = static_cast<const nn_dequantize_args *>(args);
   const stored_rows p = {static_cast<const uint8_t *>(a->x), nullptr, a->rows, a->k, a->row_bytes, {}};
   NN_SWITCH_FLOATS(a->dtype, return decode(ctx, p, a->format, static_cast<T *>(a->y)));
 }
 
 NN_KERNEL(embedding_quant) {
-  const auto *a = static_cast<const nn_embedding_quant_args *>(args);
   const stored_rows p = {static_cast<const uint8_t *>(a->table),  a->ids, a->tokens, a->dim, a->row_bytes,
                          nn_range_of(ctx, "ids", 0, a->vocab - 1)};
   NN_SWITCH_FLOATS(a->dtype, return decode(ctx, p, a->format, static_cast<T *>(a->y)));
@@ -212,7 +210,4 @@ template <class T> static int32_t encode(nncuda_ctx *ctx, const nn_quantize_args
   return NNCUDA_ERROR_INTERNAL; /* the entry knows no other format */
 }
 
-NN_KERNEL(quantize) {
-  const auto *a = static_cast<const nn_quantize_args *>(args);
-  NN_SWITCH_FLOATS(a->dtype, return encode<T>(ctx, a));
-}
+NN_KERNEL(quantize) { NN_SWITCH_FLOATS(a->dtype, return encode<T>(ctx, a)); }

@@ -274,12 +274,7 @@ template <int FORMAT> __device__ __forceinline__ float nn_part_number(const nn_p
 }
 
 /* Runs `statement` with FORMAT the block format. */
-#define NN_BLOCK_CASE(name, ...)                                                                                       \
-  case name: {                                                                                                         \
-    constexpr int FORMAT = name;                                                                                       \
-    __VA_ARGS__;                                                                                                       \
-    break;                                                                                                             \
-  }
+#define NN_BLOCK_CASE(name, ...) NN_CASE(case name, constexpr int FORMAT = name, __VA_ARGS__)
 #define NN_SWITCH_BLOCKS(format, ...)                                                                                  \
   switch (format) {                                                                                                    \
     NN_BLOCK_CASE(NNCUDA_FORMAT_Q4_0, __VA_ARGS__)                                                                     \

@@ -1,8 +1,8 @@
-/* Rounds the left factor of products with stored weights, and plans them. */
+/* Rounds the activations of products with stored weights, and plans them. */
 #include "kernels/quant_gemm.cuh"
 #include "kernels/quant_workspace.h"
 
-/* By count, not measured on a GPU yet: the left factor is small beside the weights. */
+/* By count, not measured on a GPU yet: the activations are small beside the weights. */
 constexpr int THREADS = 256, BLOCKS_PER_SM = 8;
 
 /* Rows after the last group are not read. */
@@ -67,12 +67,13 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* ---- the plan ---- */
+/* ---- the launch ---- */
 
-template <class T> static int32_t round_left(nncuda_ctx *ctx, quant_product &p, const T *x, const nn_quant_left &left) {
+template <class T>
+static int32_t round_activations(nncuda_ctx *ctx, quant_product &p, const T *x, const nn_quant_activations &forms) {
   static_assert(sizeof(quant_unit) == NN_UNIT_BYTES && NN_PART == 32);
-  uint32_t *const codes = left.codes;
-  quant_unit *const units = static_cast<quant_unit *>(left.units);
+  uint32_t *const codes = forms.codes;
+  quant_unit *const units = static_cast<quant_unit *>(forms.units);
   p.codes = reinterpret_cast<const int8_t *>(codes);
   p.units = units;
   const auto kernel = nn_aligned_16(x) ? round_kernel<T, true> : round_kernel<T, false>;
@@ -80,38 +81,39 @@ template <class T> static int32_t round_left(nncuda_ctx *ctx, quant_product &p, 
                    units, p.m, p.k, p.offsets, p.groups);
 }
 
-template <class F, class T> static int32_t cast_left(nncuda_ctx *ctx, quant_product &p, const T *x, void *to) {
+template <class F, class T> static int32_t cast_activations(nncuda_ctx *ctx, quant_product &p, const T *x, void *to) {
   F *const y = static_cast<F *>(to);
   return nn_launch(ctx, cast_kernel<F, T>, dim3(nn_blocks(ctx, p.m * p.k, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0, x,
                    y, p.m, p.k, p.offsets, p.groups);
 }
 
-/* Makes what a matrix of the format needs of the left factor, unless it is there. */
+/* Makes what a matrix of the format needs of the activations, unless it is there. */
 template <class T>
-static int32_t make_left(nncuda_ctx *ctx, quant_product &p, const T *x, int32_t format, const nn_quant_left &left) {
+static int32_t prepare_activations(nncuda_ctx *ctx, quant_product &p, const T *x, int32_t format,
+                                   const nn_quant_activations &forms) {
   if (!nn_is_dtype(format)) {
-    return p.codes == nullptr ? round_left(ctx, p, x, left) : NNCUDA_SUCCESS;
+    return p.codes == nullptr ? round_activations(ctx, p, x, forms) : NNCUDA_SUCCESS;
   }
-  if (p.left[format] != nullptr) {
+  if (p.x[format] != nullptr) {
     return NNCUDA_SUCCESS;
   }
   int32_t status = NNCUDA_SUCCESS;
-  void *const cast = left.cast[format];
-  p.left[format] = format == p.dtype ? static_cast<const void *>(x) : cast;
+  void *const cast = forms.cast[format];
+  p.x[format] = format == p.dtype ? static_cast<const void *>(x) : cast;
   if (format == p.dtype) {
     /* as it is */
   } else if (format == NNCUDA_FORMAT_F32) {
-    status = cast_left<float>(ctx, p, x, cast);
+    status = cast_activations<float>(ctx, p, x, cast);
   } else if (format == NNCUDA_FORMAT_F16) {
-    status = cast_left<nn_f16>(ctx, p, x, cast);
+    status = cast_activations<nn_f16>(ctx, p, x, cast);
   } else {
-    status = cast_left<nn_bf16>(ctx, p, x, cast);
+    status = cast_activations<nn_bf16>(ctx, p, x, cast);
   }
-  p.left_wide[format] = nn_aligned_16(p.left[format]) && nn_rows_16(p.k, p.k, format);
+  p.x_wide[format] = nn_aligned_16(p.x[format]) && nn_rows_16(p.k, p.k, format);
   return status;
 }
 
-static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
+static int32_t launch(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
   quant_product p = {};
   p.offsets = a->offsets;
   p.bias = a->bias;
@@ -127,7 +129,7 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
   p.dtype = a->dtype;
   p.first_offset = nn_rule_of(ctx, "offsets", "0");
   p.other_offsets = nn_range_of(ctx, "offsets", 0, a->m).noted("the number of rows");
-  const nn_quant_left left = nn_quant_lay_out(a, nn_workspace_of(ctx));
+  const nn_quant_activations forms = nn_quant_lay_out(a, nn_workspace_of(ctx));
   int64_t column = 0;
   for (int32_t i = 0; i < a->matrices; i++) {
     const nn_quant_matrix &from = a->matrix[i];
@@ -136,7 +138,7 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
     p.matrix[i] = {static_cast<const uint8_t *>(from.w), from.n, from.row_bytes, column, 0, format, wide, plain >= 0};
     column += a->combine == NN_QUANT_COLUMNS ? from.n : 0;
     int32_t status = NNCUDA_SUCCESS;
-    NN_SWITCH_FLOATS(a->dtype, status = make_left(ctx, p, static_cast<const T *>(a->x), format, left));
+    NN_SWITCH_FLOATS(a->dtype, status = prepare_activations(ctx, p, static_cast<const T *>(a->x), format, forms));
     if (status != NNCUDA_SUCCESS) {
       return status;
     }
@@ -145,7 +147,7 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *a) {
 }
 
 #define QUANT_GEMM(op)                                                                                                 \
-  NN_KERNEL(op) { return run(ctx, static_cast<const nn_gemm_quant_args *>(args)); }
+  NN_KERNEL_OF(op, nn_gemm_quant_args) { return launch(ctx, a); }
 
 QUANT_GEMM(gemm_quant)
 QUANT_GEMM(gemm_quant_qkv)

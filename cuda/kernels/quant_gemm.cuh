@@ -2,7 +2,7 @@
  * Products with stored weights (bindings.h, section quant): the problem as its kernels see it, which rows of x meet
  * which matrix, and the way from finished sums to y.
  *
- * Files: quant_gemm.cu rounds the left factor and plans, quant_gemm_rows.cu multiplies for few rows.
+ * Files: quant_gemm.cu rounds the activations and plans, quant_gemm_rows.cu multiplies for few rows.
  *
  * What decides bits is the same in all of them. With a block format the products of 32 weights are whole numbers, exact
  * whatever instruction makes them, and the blocks of a row are added in order: sum = fma(d * scale, products, sum),
@@ -16,7 +16,7 @@
 
 #include "kernels/quant_format.cuh"
 
-/* What goes with 32 codes of the left factor: their unit, and their sums by halves, 16 bits each. */
+/* What goes with 32 codes of the activations: their unit, and their sums by halves, 16 bits each. */
 struct quant_unit {
   float d;
   uint32_t sums;
@@ -32,21 +32,21 @@ struct quant_weights {
   int64_t n, row_bytes;
   int64_t column, first_tile; /* in y; of the tiles across y */
   int32_t format;
-  bool wide; /* rows are runs of 16 bytes */
-  bool side; /* they lie sixteen side by side: the _R16 form of `format` */
+  bool wide;        /* rows are runs of 16 bytes */
+  bool interleaved; /* they lie sixteen side by side: the _R16 form of `format` */
 };
 
 struct quant_product {
   quant_weights matrix[NN_QUANT_MATRICES];
   const int8_t *codes;     /* [m, k], or null when no matrix is in blocks */
   const quant_unit *units; /* [m, k / 32] */
-  const void *left[3];     /* [m, k] as f32, f16 and bf16, where a matrix is of that type */
+  const void *x[3];        /* [m, k] as f32, f16 and bf16, where a matrix is of that type */
   const int32_t *offsets;
   const void *bias, *residual;
   void *y;
   int64_t groups, m, n, k;
   int32_t matrices, combine, activation, dtype;
-  bool left_wide[3];
+  bool x_wide[3];
   nn_rule first_offset; /* with their words, since the host follows those */
   nn_range other_offsets;
 
@@ -95,12 +95,7 @@ template <int ROWS> __device__ __forceinline__ bool quant_find(const quant_produ
       begin = end = 0;
     }
     const int32_t tiles = (int32_t)nn_ceil_div(end - begin, ROWS);
-    int32_t through = tiles;
-#pragma unroll
-    for (int step = 1; step < NN_WARP; step *= 2) {
-      const int32_t other = __shfl_up_sync(NN_ALL_LANES, through, step);
-      through += lane >= step ? other : 0;
-    }
+    const int32_t through = nn_warp_scan(tiles);
     const unsigned later = __ballot_sync(NN_ALL_LANES, tile < before + through);
     if (later != 0) {
       const int found = __ffs((int)later) - 1;
@@ -169,7 +164,7 @@ __device__ __forceinline__ void quant_finish(const quant_product &p, int64_t row
   }
 }
 
-/* Starts the product; every matrix has what it needs of the left factor. */
+/* Starts the product; every matrix has what it needs of the activations. */
 int32_t quant_run_rows(nncuda_ctx *ctx, quant_product &p);
 
 #endif

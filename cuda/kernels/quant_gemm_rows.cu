@@ -22,22 +22,22 @@ template <int M> struct rows_shape {
  * twice. */
 template <int M> using quant_terms = float2[2][rows_shape<M>::SUMS][rows_shape<M>::RUNS * NN_WARP + 1];
 
-/* Rows `row` .. of a matrix of which there are `valid`. Where they lie side by side, from row `side_row` of the sixteen
- * rows at w on; a warp's are all of one sixteen. */
+/* Rows `row` .. of a matrix of which there are `valid`. Where they lie side by side, from row `row_of_sixteen` of the
+ * sixteen rows at w on; a warp's are all of one sixteen. */
 struct weight_rows {
   const uint8_t *w;
   int64_t row_bytes;
-  int32_t valid, side_row;
+  int32_t valid, row_of_sixteen;
   bool wide;
 
   __device__ __forceinline__ int there(int r) const { return r < valid ? r : valid - 1; }
   __device__ __forceinline__ const uint8_t *at(int r) const { return w + there(r) * row_bytes; }
 };
 
-template <int FORMAT, bool SIDE>
+template <int FORMAT, bool INTERLEAVED>
 __device__ __forceinline__ void load_part(nn_part &to, const weight_rows &weights, int r, int32_t part) {
-  if constexpr (SIDE) {
-    nn_load_side_part<FORMAT>(to, weights.w, weights.side_row + weights.there(r), part);
+  if constexpr (INTERLEAVED) {
+    nn_load_interleaved_part<FORMAT>(to, weights.w, weights.row_of_sixteen + weights.there(r), part);
   } else {
     nn_load_part<FORMAT>(to, weights.at(r), part);
   }
@@ -66,7 +66,7 @@ __device__ __forceinline__ int part_product(const nn_part &part, const uint32_t 
 }
 
 /* Sum number `lane` of R x M (weight row lane / M, row lane % M of x), where there is one. */
-template <int FORMAT, bool SIDE, int M>
+template <int FORMAT, bool INTERLEAVED, int M>
 __device__ __forceinline__ float block_sums(const quant_product &p, const weight_rows &weights, const quant_rows &rows,
                                             quant_terms<M> &terms) {
   using S = rows_shape<M>;
@@ -80,7 +80,7 @@ __device__ __forceinline__ float block_sums(const quant_product &p, const weight
       const int32_t mine = first + u * NN_WARP + lane;
 #pragma unroll
       for (int r = 0; r < S::R; r++) {
-        load_part<FORMAT, SIDE>(part[u][r], weights, r, mine < parts ? mine : 0);
+        load_part<FORMAT, INTERLEAVED>(part[u][r], weights, r, mine < parts ? mine : 0);
       }
     }
 #pragma unroll
@@ -151,8 +151,8 @@ __device__ __forceinline__ float dtype_sums(const quant_product &p, const weight
                                             int32_t format) {
   using S = rows_shape<M>;
   const int lane = threadIdx.x % NN_WARP;
-  const uint8_t *const left = static_cast<const uint8_t *>(p.left[format]);
-  const int64_t left_bytes = p.k * (int64_t)sizeof(F);
+  const uint8_t *const x_rows = static_cast<const uint8_t *>(p.x[format]);
+  const int64_t x_row_bytes = p.k * (int64_t)sizeof(F);
   float sums[S::R][M] = {};
   for (int64_t i = lane * 8; i < p.k; i += NN_WARP * 8) {
     float w[S::R][8];
@@ -163,8 +163,8 @@ __device__ __forceinline__ float dtype_sums(const quant_product &p, const weight
 #pragma unroll
     for (int m = 0; m < M; m++) {
       float x[8];
-      load_8<F>(x, left + (rows.first + (m < rows.count ? m : rows.count - 1)) * left_bytes, i, p.k,
-                p.left_wide[format]);
+      load_8<F>(x, x_rows + (rows.first + (m < rows.count ? m : rows.count - 1)) * x_row_bytes, i, p.k,
+                p.x_wide[format]);
 #pragma unroll
       for (int r = 0; r < S::R; r++) {
 #pragma unroll
@@ -190,11 +190,12 @@ template <int M>
 __device__ __forceinline__ float sums_of(const quant_product &p, int which, int64_t column, const quant_rows &rows,
                                          quant_terms<M> &terms) {
   const quant_weights &matrix = p.matrix[which];
-  const int64_t left = matrix.n - column, first = rows.group * matrix.n + column;
-  const int32_t side_row = matrix.side ? (int32_t)(first % NN_SIDE) : 0;
-  const weight_rows weights = {matrix.w + (first - side_row) * matrix.row_bytes, matrix.row_bytes,
-                               (int32_t)(left < rows_shape<M>::R ? left : rows_shape<M>::R), side_row, matrix.wide};
-  if (matrix.side) {
+  const int64_t remaining = matrix.n - column, first = rows.group * matrix.n + column;
+  const int32_t row_of_sixteen = matrix.interleaved ? (int32_t)(first % NN_INTERLEAVED_ROWS) : 0;
+  const weight_rows weights = {matrix.w + (first - row_of_sixteen) * matrix.row_bytes, matrix.row_bytes,
+                               (int32_t)(remaining < rows_shape<M>::R ? remaining : rows_shape<M>::R), row_of_sixteen,
+                               matrix.wide};
+  if (matrix.interleaved) {
     NN_SWITCH_INTERLEAVED(matrix.format, return (block_sums<FORMAT, true, M>(p, weights, rows, terms)));
   }
   NN_SWITCH_BLOCKS(matrix.format, return (block_sums<FORMAT, false, M>(p, weights, rows, terms)));

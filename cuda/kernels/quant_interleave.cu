@@ -10,16 +10,15 @@ __global__ void __launch_bounds__(THREADS)
     interleave_kernel(const uint8_t *x, uint8_t *y, int64_t bytes, int64_t row_bytes) {
   using I = nn_interleaved<FORMAT>;
   constexpr int BYTES = nn_stored<FORMAT>::BYTES;
-  const int64_t step = (int64_t)gridDim.x * THREADS, side_bytes = row_bytes * NN_SIDE;
+  const int64_t step = (int64_t)gridDim.x * THREADS, interleaved_bytes = row_bytes * NN_INTERLEAVED_ROWS;
   for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < bytes; i += step) {
-    const int64_t first = i / side_bytes * NN_SIDE, at = i % side_bytes;
-    const nn_side_place place = I::place((int)(at % (BYTES * NN_SIDE)));
-    y[i] = x[(first + place.row) * row_bytes + at / (BYTES * NN_SIDE) * BYTES + place.byte];
+    const int64_t first = i / interleaved_bytes * NN_INTERLEAVED_ROWS, at = i % interleaved_bytes;
+    const nn_interleaved_place place = I::place((int)(at % (BYTES * NN_INTERLEAVED_ROWS)));
+    y[i] = x[(first + place.row) * row_bytes + at / (BYTES * NN_INTERLEAVED_ROWS) * BYTES + place.byte];
   }
 }
 
 NN_KERNEL(interleave_rows) {
-  const auto *a = static_cast<const nn_interleave_rows_args *>(args);
   const int64_t bytes = a->rows * a->row_bytes;
   const dim3 grid(nn_blocks(ctx, bytes, THREADS, BLOCKS_PER_SM));
   NN_SWITCH_INTERLEAVED(a->format, return nn_launch(ctx, interleave_kernel<FORMAT>, grid, dim3(THREADS), 0,

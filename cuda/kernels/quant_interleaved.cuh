@@ -8,17 +8,15 @@
 
 #include "kernels/quant_format.cuh"
 
-constexpr int NN_SIDE = NN_INTERLEAVED_ROWS;
-
 /* Word `word` of row `row`, of the words that begin at `from`. */
-__device__ __forceinline__ uint32_t nn_side_word(const uint8_t *from, int word, int row) {
+__device__ __forceinline__ uint32_t nn_interleaved_word(const uint8_t *from, int word, int row) {
   uint32_t to[1];
-  nn_bytes_at<4>(to, from + (word * NN_SIDE + row) * 4);
+  nn_bytes_at<4>(to, from + (word * NN_INTERLEAVED_ROWS + row) * 4);
   return to[0];
 }
 
 /* The f16 of row `row`, of sixteen. */
-__device__ __forceinline__ float nn_side_f16(const uint8_t *from, int row) {
+__device__ __forceinline__ float nn_interleaved_f16(const uint8_t *from, int row) {
   return nn_number_at<nn_f16>(from + 2 * row);
 }
 
@@ -26,70 +24,71 @@ __device__ __forceinline__ float nn_side_f16(const uint8_t *from, int row) {
  * which row, is byte `at` of the sixteen. */
 template <int FORMAT> struct nn_interleaved;
 
-struct nn_side_place {
+struct nn_interleaved_place {
   int row, byte;
 };
 
 /* Of words of sixteen rows each, from byte `at` on; they begin at byte `first` of a block. */
-__host__ __device__ constexpr nn_side_place nn_side_words(int at, int first) {
-  return {at / 4 % NN_SIDE, first + at / (4 * NN_SIDE) * 4 + at % 4};
+__host__ __device__ constexpr nn_interleaved_place nn_interleaved_words(int at, int first) {
+  return {at / 4 % NN_INTERLEAVED_ROWS, first + at / (4 * NN_INTERLEAVED_ROWS) * 4 + at % 4};
 }
 
 template <> struct nn_interleaved<NNCUDA_FORMAT_Q4_0> {
-  static constexpr int SCALES = 2 * NN_SIDE;
+  static constexpr int SCALES = 2 * NN_INTERLEAVED_ROWS;
   static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int) {
     uint32_t packed[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      packed[i] = nn_side_word(blocks + SCALES, i, row);
+      packed[i] = nn_interleaved_word(blocks + SCALES, i, row);
     }
     nn_halves(to.quants, packed);
-    to.scale = nn_side_f16(blocks, row);
+    to.scale = nn_interleaved_f16(blocks, row);
   }
-  static __device__ __forceinline__ nn_side_place place(int at) {
-    return at < SCALES ? nn_side_place{at / 2, at % 2} : nn_side_words(at - SCALES, 2);
+  static __device__ __forceinline__ nn_interleaved_place place(int at) {
+    return at < SCALES ? nn_interleaved_place{at / 2, at % 2} : nn_interleaved_words(at - SCALES, 2);
   }
 };
 
 template <> struct nn_interleaved<NNCUDA_FORMAT_Q8_0> {
-  static constexpr int SCALES = 2 * NN_SIDE;
+  static constexpr int SCALES = 2 * NN_INTERLEAVED_ROWS;
   static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int) {
 #pragma unroll
     for (int i = 0; i < NN_PART_WORDS; i++) {
-      to.quants[i] = nn_side_word(blocks + SCALES, i, row);
+      to.quants[i] = nn_interleaved_word(blocks + SCALES, i, row);
     }
-    to.scale = nn_side_f16(blocks, row);
+    to.scale = nn_interleaved_f16(blocks, row);
   }
-  static __device__ __forceinline__ nn_side_place place(int at) {
-    return at < SCALES ? nn_side_place{at / 2, at % 2} : nn_side_words(at - SCALES, 2);
+  static __device__ __forceinline__ nn_interleaved_place place(int at) {
+    return at < SCALES ? nn_interleaved_place{at / 2, at % 2} : nn_interleaved_words(at - SCALES, 2);
   }
 };
 
 /* Words i and 8 + i of a half's low bits and word i of its high ones are neighbours, for i = 0 .. 7. */
 template <> struct nn_interleaved<NNCUDA_FORMAT_Q6_K> {
-  static constexpr int SCALES = 2 * NN_SIDE, FACTORS = 16 * NN_SIDE;
+  static constexpr int SCALES = 2 * NN_INTERLEAVED_ROWS, FACTORS = 16 * NN_INTERLEAVED_ROWS;
   static __device__ __forceinline__ void load(nn_part &to, const uint8_t *blocks, int row, int j) {
     const int half = j >> 2, in_half = j & 3;
     const uint8_t *const words = blocks + SCALES + FACTORS;
 #pragma unroll
     for (int i = 0; i < NN_PART_WORDS; i++) {
       const int first = (half * NN_PART_WORDS + i) * 3;
-      const uint32_t low = nn_side_word(words, first + (in_half & 1), row), high = nn_side_word(words, first + 2, row);
+      const uint32_t low = nn_interleaved_word(words, first + (in_half & 1), row),
+                     high = nn_interleaved_word(words, first + 2, row);
       to.quants[i] = (low >> (4 * (in_half >> 1)) & 0x0f0f0f0fu) | (high >> (2 * in_half) & 0x03030303u) << 4;
     }
-    const uint8_t *const factors = blocks + SCALES + 2 * j * NN_SIDE + row;
+    const uint8_t *const factors = blocks + SCALES + 2 * j * NN_INTERLEAVED_ROWS + row;
     to.factor[0] = (int8_t)factors[0];
-    to.factor[1] = (int8_t)factors[NN_SIDE];
-    to.scale = nn_side_f16(blocks, row);
+    to.factor[1] = (int8_t)factors[NN_INTERLEAVED_ROWS];
+    to.scale = nn_interleaved_f16(blocks, row);
   }
-  static __device__ __forceinline__ nn_side_place place(int at) {
+  static __device__ __forceinline__ nn_interleaved_place place(int at) {
     if (at < SCALES) {
       return {at / 2, 208 + at % 2};
     }
     if (at < SCALES + FACTORS) {
-      return {(at - SCALES) % NN_SIDE, 192 + (at - SCALES) / NN_SIDE};
+      return {(at - SCALES) % NN_INTERLEAVED_ROWS, 192 + (at - SCALES) / NN_INTERLEAVED_ROWS};
     }
-    const nn_side_place words = nn_side_words(at - SCALES - FACTORS, 0);
+    const nn_interleaved_place words = nn_interleaved_words(at - SCALES - FACTORS, 0);
     const int word = words.byte / 4, half = word / 24, i = word % 24 / 3, kind = word % 3;
     const int byte = kind == 2 ? 128 + half * 32 + i * 4 : half * 64 + kind * 32 + i * 4;
     return {words.row, byte + words.byte % 4};
@@ -98,10 +97,10 @@ template <> struct nn_interleaved<NNCUDA_FORMAT_Q6_K> {
 
 /* Part `part` of row `row` of the sixteen rows at `rows`. */
 template <int FORMAT>
-__device__ __forceinline__ void nn_load_side_part(nn_part &to, const uint8_t *rows, int row, int64_t part) {
+__device__ __forceinline__ void nn_load_interleaved_part(nn_part &to, const uint8_t *rows, int row, int64_t part) {
   using S = nn_stored<FORMAT>;
   constexpr int PARTS = S::BLOCK / NN_PART;
-  nn_interleaved<FORMAT>::load(to, rows + part / PARTS * (S::BYTES * NN_SIDE), row, (int)(part % PARTS));
+  nn_interleaved<FORMAT>::load(to, rows + part / PARTS * (S::BYTES * NN_INTERLEAVED_ROWS), row, (int)(part % PARTS));
 }
 
 /* Runs `statement` with FORMAT the block format, of those whose rows may lie side by side. */

@@ -114,20 +114,17 @@ template <class KIND, class T> static int32_t sequence_launch(nncuda_ctx *ctx, c
 }
 
 NN_KERNEL(random_bits) {
-  const auto *a = static_cast<const nn_random_bits_args *>(args);
   return sequence_launch<bits, float>(ctx,
                                       {a->y, a->n, (uint64_t)a->seed, (uint64_t)a->stream, (uint64_t)a->offset, 0, 0});
 }
 
 NN_KERNEL(uniform) {
-  const auto *a = static_cast<const nn_uniform_args *>(args);
   const sequence q = {
       a->y, a->n, (uint64_t)a->seed, (uint64_t)a->stream, (uint64_t)a->offset, a->low, a->high - a->low};
   NN_SWITCH_FLOATS(a->dtype, return (sequence_launch<uniform, T>(ctx, q)));
 }
 
 NN_KERNEL(normal) {
-  const auto *a = static_cast<const nn_normal_args *>(args);
   const sequence q = {a->y, a->n, (uint64_t)a->seed, (uint64_t)a->stream, (uint64_t)a->offset, a->mean, a->std};
   NN_SWITCH_FLOATS(a->dtype, return (sequence_launch<normal, T>(ctx, q)));
 }

@@ -1,4 +1,4 @@
-/* Sums and maxima over a warp or a block, always in the same order. Every thread of it must take part. */
+/* Sums, running sums and maxima over a warp or a block, always in the same order. Every thread of it must take part. */
 #ifndef NN_KERNELS_REDUCE_CUH
 #define NN_KERNELS_REDUCE_CUH
 
@@ -31,6 +31,17 @@ template <int WIDTH = NN_WARP, class T> __device__ __forceinline__ T nn_warp_sum
 
 template <int WIDTH = NN_WARP> __device__ __forceinline__ float nn_warp_max(float x) {
   return nn_warp_reduce<nn_larger, WIDTH>(x);
+}
+
+/* The sum of whole numbers over this lane and those before it. */
+template <class T> __device__ __forceinline__ T nn_warp_scan(T x) {
+  const int lane = threadIdx.x % NN_WARP;
+#pragma unroll
+  for (int step = 1; step < NN_WARP; step *= 2) {
+    const T other = __shfl_up_sync(NN_ALL_LANES, x, step);
+    x += lane >= step ? other : 0;
+  }
+  return x;
 }
 
 /*

@@ -92,13 +92,11 @@ template <bool RESIDUAL, class T> static int32_t forward_launch(nncuda_ctx *ctx,
 }
 
 NN_KERNEL(rmsnorm) {
-  const auto *a = static_cast<const nn_rmsnorm_args *>(args);
   const forward f = {a->x, nullptr, a->weight, nullptr, a->y, a->rstd, a->rows, a->cols, a->eps};
   NN_SWITCH_FLOATS(a->dtype, return (forward_launch<false, T>(ctx, f, a->dtype)));
 }
 
 NN_KERNEL(rmsnorm_residual) {
-  const auto *a = static_cast<const nn_rmsnorm_residual_args *>(args);
   const forward f = {a->x, a->residual, a->weight, a->sum, a->y, a->rstd, a->rows, a->cols, a->eps};
   NN_SWITCH_FLOATS(a->dtype, return (forward_launch<true, T>(ctx, f, a->dtype)));
 }
@@ -273,7 +271,6 @@ template <class T> static int32_t backward_launch(nncuda_ctx *ctx, const backwar
 }
 
 NN_KERNEL(rmsnorm_backward) {
-  const auto *a = static_cast<const nn_rmsnorm_backward_args *>(args);
   const nn_norm_pieces p = nn_norm_lay_out(a, nn_workspace_of(ctx));
   const backward b = {a->dy, a->x, a->weight, a->rstd, a->dresidual, a->dx, p.partial, a->rows, a->cols, p.rows};
   int32_t status = NNCUDA_SUCCESS;

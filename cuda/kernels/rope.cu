@@ -56,12 +56,11 @@ static int32_t make_tables(nncuda_ctx *ctx, const nn_rope_freqs_scaled_args &a) 
 }
 
 NN_KERNEL(rope_freqs) {
-  const auto *a = static_cast<const nn_rope_freqs_args *>(args);
   return make_tables(ctx,
                      {nullptr, a->cosine, a->sine, a->first, a->positions, a->head_dim, a->base, a->ntk_alpha, 1.0});
 }
 
-NN_KERNEL(rope_freqs_scaled) { return make_tables(ctx, *static_cast<const nn_rope_freqs_scaled_args *>(args)); }
+NN_KERNEL(rope_freqs_scaled) { return make_tables(ctx, *a); }
 
 /* ---- rotation ---- */
 
@@ -191,12 +190,11 @@ static int32_t rotate_one(nncuda_ctx *ctx, const nn_rope_forward_args *a, float 
   return rotate(ctx, r, a->tokens, a->max_position, a->layout, a->dtype);
 }
 
-NN_KERNEL(rope_forward) { return rotate_one(ctx, static_cast<const nn_rope_forward_args *>(args), 1.0f); }
+NN_KERNEL(rope_forward) { return rotate_one(ctx, a, 1.0f); }
 
-NN_KERNEL(rope_backward) { return rotate_one(ctx, static_cast<const nn_rope_backward_args *>(args), -1.0f); }
+NN_KERNEL(rope_backward) { return rotate_one(ctx, a, -1.0f); }
 
 NN_KERNEL(rope_qk) {
-  const auto *a = static_cast<const nn_rope_qk_args *>(args);
   const rotation r = {{a->q, a->q, a->ld_q, a->ld_q, a->heads},
                       {a->k, a->k, a->ld_k, a->ld_k, a->kv_heads},
                       a->cosine,

@@ -40,10 +40,7 @@ template <class T> static int32_t softmax_launch(nncuda_ctx *ctx, const nn_softm
                                   a->rows, a->cols));
 }
 
-NN_KERNEL(softmax) {
-  const auto *a = static_cast<const nn_softmax_args *>(args);
-  NN_SWITCH_FLOATS(a->dtype, return softmax_launch<T>(ctx, a));
-}
+NN_KERNEL(softmax) { NN_SWITCH_FLOATS(a->dtype, return softmax_launch<T>(ctx, a)); }
 
 /* ---- softmax_backward ---- */
 
@@ -59,7 +56,7 @@ __global__ void __launch_bounds__(SHAPE::THREADS)
     const int64_t row = first + threadIdx.x / LANES, end = row < rows ? cols : 0;
     const T *gradient = dy + row * cols, *output = y + row * cols;
     T *to = dx + row * cols;
-    float g[VECTORS][N], p[VECTORS][N], dot = 0.0f;
+    float g[VECTORS][N], p[VECTORS][N];
     const auto load = [&](int64_t at) {
 #pragma unroll
       for (int v = 0; v < VECTORS; v++) {
@@ -67,40 +64,7 @@ __global__ void __launch_bounds__(SHAPE::THREADS)
         nn_row_load<WIDE>(p[v], output, at + (v * LANES + lane) * N, end, 0.0f);
       }
     };
-    const auto multiply = [&] {
-#pragma unroll
-      for (int v = 0; v < VECTORS; v++) {
-#pragma unroll
-        for (int e = 0; e < N; e++) {
-          dot = fmaf(g[v][e], p[v][e], dot);
-        }
-      }
-    };
-    const auto store = [&](int64_t at, float mean) {
-#pragma unroll
-      for (int v = 0; v < VECTORS; v++) {
-#pragma unroll
-        for (int e = 0; e < N; e++) {
-          g[v][e] = p[v][e] * (g[v][e] - mean);
-        }
-        nn_row_store<WIDE>(to, at + (v * LANES + lane) * N, end, g[v]);
-      }
-    };
-    if constexpr (SHAPE::form != NN_ROW_LONG) {
-      load(0);
-      multiply();
-      store(0, nn_row_sum<LANES>(dot, shared[turn]));
-    } else {
-      for (int64_t at = 0; at < end; at += LANES * VECTORS * N) {
-        load(at);
-        multiply();
-      }
-      const float mean = nn_row_sum<LANES>(dot, shared[turn]);
-      for (int64_t at = 0; at < end; at += LANES * VECTORS * N) {
-        load(at);
-        store(at, mean);
-      }
-    }
+    nn_softmax_gradient<LANES, SHAPE::form == NN_ROW_LONG, WIDE>(g, p, load, to, end, shared[turn]);
     turn ^= 1;
   }
 }
@@ -114,7 +78,4 @@ template <class T> static int32_t backward_launch(nncuda_ctx *ctx, const nn_soft
                                   a->rows, a->cols));
 }
 
-NN_KERNEL(softmax_backward) {
-  const auto *a = static_cast<const nn_softmax_backward_args *>(args);
-  NN_SWITCH_FLOATS(a->dtype, return backward_launch<T>(ctx, a));
-}
+NN_KERNEL(softmax_backward) { NN_SWITCH_FLOATS(a->dtype, return backward_launch<T>(ctx, a)); }

@@ -1,4 +1,4 @@
-/* The softmax of one row, by the threads of a row (rows.cuh). */
+/* The softmax of one row, and its gradient, by the threads of a row (rows.cuh). */
 #ifndef NN_KERNELS_SOFTMAX_ROW_CUH
 #define NN_KERNELS_SOFTMAX_ROW_CUH
 
@@ -96,6 +96,49 @@ __device__ __forceinline__ void nn_softmax_long_row(const X *x, Y *y, int64_t co
         values[v][e] = nn_exp_for<E>(values[v][e] - shift) * scale;
       }
       nn_row_store<WIDE>(y, at + (v * LANES + (int)threadIdx.x) * N, cols, values[v]);
+    }
+  }
+}
+
+/* The gradient of a row: p (g - the sum of p g). `load(at)` brings g and p of the elements from `at` on; a row that is
+ * LONG does not fit and is loaded again. */
+template <int LANES, bool LONG, bool WIDE, int V, int N, class T, class LOAD>
+__device__ __forceinline__ void nn_softmax_gradient(float (&g)[V][N], float (&p)[V][N], const LOAD &load, T *to,
+                                                    int64_t end, float *shared) {
+  const int lane = threadIdx.x % LANES;
+  float dot = 0.0f;
+  const auto multiply = [&] {
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+#pragma unroll
+      for (int e = 0; e < N; e++) {
+        dot = fmaf(g[v][e], p[v][e], dot);
+      }
+    }
+  };
+  const auto store = [&](int64_t at, float mean) {
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+#pragma unroll
+      for (int e = 0; e < N; e++) {
+        g[v][e] = p[v][e] * (g[v][e] - mean);
+      }
+      nn_row_store<WIDE>(to, at + (v * LANES + lane) * N, end, g[v]);
+    }
+  };
+  if constexpr (!LONG) {
+    load(0);
+    multiply();
+    store(0, nn_row_sum<LANES>(dot, shared));
+  } else {
+    for (int64_t at = 0; at < end; at += LANES * V * N) {
+      load(at);
+      multiply();
+    }
+    const float mean = nn_row_sum<LANES>(dot, shared);
+    for (int64_t at = 0; at < end; at += LANES * V * N) {
+      load(at);
+      store(at, mean);
     }
   }
 }

@@ -172,10 +172,7 @@ template <class T> static int32_t topk_launch(nncuda_ctx *ctx, const nn_softmax_
                                  dim3(SHAPE::THREADS), 0, r));
 }
 
-NN_KERNEL(softmax_topk) {
-  const auto *a = static_cast<const nn_softmax_topk_args *>(args);
-  NN_SWITCH_FLOATS(a->dtype, return topk_launch<T>(ctx, a));
-}
+NN_KERNEL(softmax_topk) { NN_SWITCH_FLOATS(a->dtype, return topk_launch<T>(ctx, a)); }
 
 /* ---- softmax_topk_backward ---- */
 
@@ -213,7 +210,7 @@ __global__ void __launch_bounds__(SHAPE::THREADS) softmax_topk_backward_kernel(r
         along = fmaf(dweights[j], weights[j], along);
       }
     }
-    float g[VECTORS][N], p[VECTORS][N], dot = 0.0f;
+    float g[VECTORS][N], p[VECTORS][N];
     const auto load = [&](int64_t at) {
 #pragma unroll
       for (int v = 0; v < VECTORS; v++) {
@@ -240,40 +237,7 @@ __global__ void __launch_bounds__(SHAPE::THREADS) softmax_topk_backward_kernel(r
         }
       }
     };
-    const auto multiply = [&] {
-#pragma unroll
-      for (int v = 0; v < VECTORS; v++) {
-#pragma unroll
-        for (int e = 0; e < N; e++) {
-          dot = fmaf(g[v][e], p[v][e], dot);
-        }
-      }
-    };
-    const auto store = [&](int64_t at, float mean) {
-#pragma unroll
-      for (int v = 0; v < VECTORS; v++) {
-#pragma unroll
-        for (int e = 0; e < N; e++) {
-          g[v][e] = p[v][e] * (g[v][e] - mean);
-        }
-        nn_row_store<WIDE>(dx, at + (v * LANES + lane) * N, end, g[v]);
-      }
-    };
-    if constexpr (SHAPE::is_long) {
-      for (int64_t at = 0; at < end; at += LANES * VECTORS * N) {
-        load(at);
-        multiply();
-      }
-      const float mean = nn_row_sum<LANES>(dot, shared[turn]);
-      for (int64_t at = 0; at < end; at += LANES * VECTORS * N) {
-        load(at);
-        store(at, mean);
-      }
-    } else {
-      load(0);
-      multiply();
-      store(0, nn_row_sum<LANES>(dot, shared[turn]));
-    }
+    nn_softmax_gradient<LANES, SHAPE::is_long, WIDE>(g, p, load, dx, end, shared[turn]);
     turn ^= 1;
   }
 }
@@ -288,7 +252,4 @@ template <class T> static int32_t topk_backward_launch(nncuda_ctx *ctx, const nn
                                  dim3(nn_row_blocks(a->rows, SHAPE::ROWS)), dim3(SHAPE::THREADS), 0, r, columns));
 }
 
-NN_KERNEL(softmax_topk_backward) {
-  const auto *a = static_cast<const nn_softmax_topk_backward_args *>(args);
-  NN_SWITCH_FLOATS(a->dtype, return topk_backward_launch<T>(ctx, a));
-}
+NN_KERNEL(softmax_topk_backward) { NN_SWITCH_FLOATS(a->dtype, return topk_backward_launch<T>(ctx, a)); }

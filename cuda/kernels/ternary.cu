@@ -106,10 +106,7 @@ template <class T> static int32_t quantize(nncuda_ctx *ctx, const nn_ternary_qua
   return status;
 }
 
-NN_KERNEL(ternary_quantize) {
-  const auto *a = static_cast<const nn_ternary_quantize_args *>(args);
-  NN_SWITCH_FLOATS(a->dtype, return quantize<T>(ctx, a));
-}
+NN_KERNEL(ternary_quantize) { NN_SWITCH_FLOATS(a->dtype, return quantize<T>(ctx, a)); }
 
 /* ---- the packed form ---- */
 
@@ -162,14 +159,12 @@ __global__ void __launch_bounds__(THREADS) unpack_kernel(const uint8_t *w, int8_
 }
 
 NN_KERNEL(ternary_pack) {
-  const auto *a = static_cast<const nn_ternary_pack_args *>(args);
   const int64_t across = a->row_bytes / 4, words = a->stored * across;
   return nn_launch(ctx, pack_kernel, dim3(nn_blocks(ctx, words, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0, a->codes,
                    static_cast<uint8_t *>(a->w), words, across, a->n, a->k, nn_range_of(ctx, "codes", -1, 1));
 }
 
 NN_KERNEL(ternary_unpack) {
-  const auto *a = static_cast<const nn_ternary_unpack_args *>(args);
   const int64_t across = a->row_bytes / 4, words = a->stored * across;
   return nn_launch(ctx, unpack_kernel, dim3(nn_blocks(ctx, words, THREADS, BLOCKS_PER_SM)), dim3(THREADS), 0,
                    static_cast<const uint8_t *>(a->w), a->codes, words, across, a->n, a->k,

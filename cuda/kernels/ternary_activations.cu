@@ -139,13 +139,11 @@ template <bool NORM, class T> static int32_t launch(nncuda_ctx *ctx, const activ
 }
 
 NN_KERNEL(act_quant_i8) {
-  const auto *a = static_cast<const nn_act_quant_i8_args *>(args);
   const activations all = {a->x, nullptr, a->codes, a->scale, a->rows, a->cols, 0.0f};
   NN_SWITCH_FLOATS(a->dtype, return (launch<false, T>(ctx, all, a->dtype)));
 }
 
 NN_KERNEL(rmsnorm_quant_i8) {
-  const auto *a = static_cast<const nn_rmsnorm_quant_i8_args *>(args);
   const activations all = {a->x, a->weight, a->codes, a->scale, a->rows, a->cols, a->eps};
   NN_SWITCH_FLOATS(a->dtype, return (launch<true, T>(ctx, all, a->dtype)));
 }

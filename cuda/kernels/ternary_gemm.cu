@@ -11,7 +11,6 @@ static bool pairs_of(const void *y, const void *residual, int64_t n, int32_t dty
 }
 
 NN_KERNEL(bitlinear) {
-  const auto *a = static_cast<const nn_bitlinear_args *>(args);
   ternary_product p = {};
   p.codes = a->codes;
   p.scale = a->scale;

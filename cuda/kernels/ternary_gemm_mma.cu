@@ -189,15 +189,15 @@ template <class TILE> static int64_t tiles_of(const ternary_product &p) {
   return nn_ceil_div(p.panels, TILE::ALL_PANELS) * nn_ceil_div(p.m, TILE::TOKENS);
 }
 
-template <class TILE> static int32_t run(nncuda_ctx *ctx, const ternary_product &p) {
+template <class TILE> static int32_t launch(nncuda_ctx *ctx, const ternary_product &p) {
   return nn_launch(ctx, mma_kernel<TILE>, dim3((unsigned)tiles_of<TILE>(p)), dim3(TILE::THREADS), TILE::SHARED, p);
 }
 
 int32_t ternary_run_mma(nncuda_ctx *ctx, const ternary_product &p) {
   if (p.m <= tile_8::TOKENS) {
-    return run<tile_8>(ctx, p);
+    return launch<tile_8>(ctx, p);
   }
   /* Large tiles where they are more than half full and enough for all multiprocessors. */
-  return p.m > tile_64::TOKENS / 2 && tiles_of<tile_64>(p) >= nn_gpu_sms(ctx) ? run<tile_64>(ctx, p)
-                                                                              : run<tile_32>(ctx, p);
+  return p.m > tile_64::TOKENS / 2 && tiles_of<tile_64>(p) >= nn_gpu_sms(ctx) ? launch<tile_64>(ctx, p)
+                                                                              : launch<tile_32>(ctx, p);
 }

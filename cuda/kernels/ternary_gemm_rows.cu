@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(THREADS, 1) rows_kernel(ternary_product p, int
   }
 }
 
-template <int M, int PANELS> static int32_t run(nncuda_ctx *ctx, const ternary_product &p) {
+template <int M, int PANELS> static int32_t launch(nncuda_ctx *ctx, const ternary_product &p) {
   const int64_t tiles = nn_ceil_div(p.m, M), most = 65535;
   const auto kernel = p.wide ? rows_kernel<M, PANELS, true> : rows_kernel<M, PANELS, false>;
   const dim3 grid((unsigned)nn_ceil_div(p.panels, PANELS), (unsigned)(tiles < most ? tiles : most));
@@ -145,11 +145,11 @@ template <int M, int PANELS> static int32_t run(nncuda_ctx *ctx, const ternary_p
 
 int32_t ternary_run_rows(nncuda_ctx *ctx, const ternary_product &p) {
   if (p.m > 4) {
-    return run<8, 1>(ctx, p);
+    return launch<8, 1>(ctx, p);
   }
   if (p.m > 1) {
-    return p.m > 2 ? run<4, 1>(ctx, p) : run<2, 1>(ctx, p);
+    return p.m > 2 ? launch<4, 1>(ctx, p) : launch<2, 1>(ctx, p);
   }
   /* Two panels share the reading of the codes, where blocks are plenty all the same. */
-  return p.panels >= (int64_t)4 * nn_gpu_sms(ctx) ? run<1, 2>(ctx, p) : run<1, 1>(ctx, p);
+  return p.panels >= (int64_t)4 * nn_gpu_sms(ctx) ? launch<1, 2>(ctx, p) : launch<1, 1>(ctx, p);
 }

@@ -27,12 +27,6 @@ __host__ __device__ constexpr uint32_t nn_swizzle_bytes(nn_swizzle swizzle) {
   return swizzle == NN_SWIZZLE_NONE ? 16 : 256u >> swizzle;
 }
 
-/* Where the byte at this offset of a box or tile lies when its rows are swizzled; for threads that write or read such a
- * tile themselves. The tile starts at a multiple of 8 * W. */
-template <nn_swizzle SWIZZLE> __host__ __device__ constexpr uint32_t nn_swizzled(uint32_t offset) {
-  return offset ^ (offset >> 3 & (nn_swizzle_bytes(SWIZZLE) - 16));
-}
-
 /* `shared`, LBO and SBO are multiples of 16. */
 __host__ __device__ constexpr uint64_t nn_wgmma_descriptor(uint32_t shared, nn_swizzle swizzle, uint32_t leading_bytes,
                                                            uint32_t stride_bytes) {

@@ -5,13 +5,7 @@
 #ifndef NN_NUMBERS_MOMENTS_H
 #define NN_NUMBERS_MOMENTS_H
 
-#include <stdint.h>
-
-#ifdef __CUDACC__
-#define NN_MOMENTS_INLINE static inline __host__ __device__
-#else
-#define NN_MOMENTS_INLINE static inline
-#endif
+#include "numbers/sizes.h"
 
 /* Elements that share a scale, and a key. */
 #define NN_MOMENT_BLOCK 256
@@ -26,10 +20,10 @@
 #define NN_MOMENT_R_BITS 4
 #define NN_MOMENT_EVEN 0x38800000u
 
-NN_MOMENTS_INLINE int64_t nn_moment_blocks(int64_t n) { return n / NN_MOMENT_BLOCK + (n % NN_MOMENT_BLOCK != 0); }
+NN_NUMBER_FUNCTION int64_t nn_moment_blocks(int64_t n) { return n / NN_MOMENT_BLOCK + (n % NN_MOMENT_BLOCK != 0); }
 
 /* Each bit of the result hangs on each bit of x. (Appleby 2011, MurmurHash3, fmix32) */
-NN_MOMENTS_INLINE uint32_t nn_moment_mix(uint32_t x) {
+NN_NUMBER_FUNCTION uint32_t nn_moment_mix(uint32_t x) {
   x ^= x >> 16;
   x *= 0x85ebca6bu;
   x ^= x >> 13;
@@ -38,7 +32,7 @@ NN_MOMENTS_INLINE uint32_t nn_moment_mix(uint32_t x) {
 }
 
 /* The word of element i of the block is nn_moment_mix(key + i * NN_MOMENT_STRIDE). */
-NN_MOMENTS_INLINE uint32_t nn_moment_key(int32_t step, int64_t block) {
+NN_NUMBER_FUNCTION uint32_t nn_moment_key(int32_t step, int64_t block) {
   const uint32_t low = nn_moment_mix(nn_moment_mix((uint32_t)step) + (uint32_t)block);
   return nn_moment_mix(low + (uint32_t)((uint64_t)block >> 32));
 }

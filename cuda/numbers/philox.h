@@ -7,13 +7,7 @@
 #ifndef NN_NUMBERS_PHILOX_H
 #define NN_NUMBERS_PHILOX_H
 
-#include <stdint.h>
-
-#ifdef __CUDACC__
-#define NN_PHILOX_INLINE static inline __host__ __device__
-#else
-#define NN_PHILOX_INLINE static inline
-#endif
+#include "numbers/sizes.h"
 
 /* The multipliers of the two halves, and what the key grows by from round to round: the golden ratio and sqrt(3) - 1.
  */
@@ -28,7 +22,7 @@ typedef struct nn_philox_words {
 } nn_philox_words;
 
 /* The four words of counter (block low, block high, stream low, stream high) under `key`. */
-NN_PHILOX_INLINE nn_philox_words nn_philox(uint64_t key, uint64_t block, uint64_t stream) {
+NN_NUMBER_FUNCTION nn_philox_words nn_philox(uint64_t key, uint64_t block, uint64_t stream) {
   uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
   uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
   for (int round = 0; round < NN_PHILOX_ROUNDS; round++) {

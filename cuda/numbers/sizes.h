@@ -12,6 +12,13 @@
 #define NN_PLAIN
 #endif
 
+/* A function of numbers that kernels and host code share. */
+#ifdef __CUDACC__
+#define NN_NUMBER_FUNCTION static inline __host__ __device__
+#else
+#define NN_NUMBER_FUNCTION static inline
+#endif
+
 #if defined(__CUDACC__)
 #define NN_SIZE_FUNCTION __host__ __device__ constexpr
 #elif defined(__cplusplus)

@@ -37,7 +37,7 @@ struct exchange {
 };
 
 struct barrier {
-  unsigned arrived, threads, sum, result;
+  unsigned arrived, threads;
   nn_site site;
   unsigned waiting[MAX_WARPS];
 };
@@ -156,17 +156,6 @@ void set_block(uint64_t number) {
   nn_shared_begin_block();
 }
 
-void check_block_end() {
-  for (const barrier &b : barriers) {
-    if (!begun_barriers) {
-      break;
-    }
-    if (b.arrived) {
-      nn_emulated_fail("ended while %u threads had arrived at barrier %d", b.arrived, (int)(&b - barriers));
-    }
-  }
-}
-
 /* The thread to go on with; null when all have ended. */
 inline fiber *next_fiber() {
   for (;;) {
@@ -272,14 +261,13 @@ void finish_exchange(unsigned warp_number, unsigned slot, unsigned but_lane) {
 }
 
 void finish_barrier(barrier &b) {
-  b.result = b.sum;
   for (unsigned w = 0; w < block_warps; w++) {
     if (b.waiting[w]) {
       make_ready(w, b.waiting[w]);
       b.waiting[w] = 0;
     }
   }
-  b.arrived = b.sum = 0;
+  b.arrived = 0;
   begun_barriers--;
   idle_rounds = 0;
 }
@@ -331,7 +319,6 @@ void fiber_main() {
       report_stuck("is stuck: every thread waits");
     }
     if (!next) {
-      check_block_end();
       nn_shared_end_block();
       if (++block_number == blocks) {
         nn_stack_give(stack);
@@ -397,8 +384,7 @@ const void *nn_emulated_exchange(unsigned mask, const void *value, size_t bytes,
   return self->held ? self->held->data : nullptr;
 }
 
-/* Whether the barrier is complete now. */
-static bool arrive(unsigned number, unsigned threads, unsigned value, const nn_site &site) {
+void nn_emulated_barrier(unsigned number, unsigned threads, const nn_site &site) {
   if (number >= MAX_BARRIERS || threads % 32) {
     nn_emulated_fail("%s: barrier %u of %u threads; there are barriers 0 to 15, of whole warps", site.what, number,
                      threads);
@@ -415,29 +401,16 @@ static bool arrive(unsigned number, unsigned threads, unsigned value, const nn_s
     nn_emulated_fail("threads of one block wait at different barriers: %s at %s:%d and %s at %s:%d", b.site.what,
                      b.site.file, b.site.line, site.what, site.file, site.line);
   }
-  b.arrived++;
-  b.sum += value;
-  if (b.arrived != (threads ? threads : live_threads)) {
-    return false;
+  if (++b.arrived == (threads ? threads : live_threads)) {
+    finish_barrier(b);
+    return;
   }
-  finish_barrier(b);
-  return true;
-}
-
-unsigned nn_emulated_barrier(unsigned number, unsigned threads, unsigned value, const nn_site &site) {
   fiber *self = current;
-  if (!arrive(number, threads, value, site)) {
-    barriers[number].waiting[self->thread / 32] |= 1u << self->thread % 32;
-    self->state = fiber::WAITS;
-    self->mask_or_barrier = number;
-    self->site = &site;
-    wait(self);
-  }
-  return barriers[number].result;
-}
-
-void nn_emulated_barrier_arrive(unsigned number, unsigned threads, const nn_site &site) {
-  arrive(number, threads, 0, site);
+  b.waiting[self->thread / 32] |= 1u << self->thread % 32;
+  self->state = fiber::WAITS;
+  self->mask_or_barrier = number;
+  self->site = &site;
+  wait(self);
 }
 
 void nn_emulated_yield(const nn_site &site) {

@@ -6,12 +6,8 @@
 namespace {
 
 const nn_architecture architectures[] = {
-    {70, "Emulated V100", 80, 2048, 32, 96 << 10, 96 << 10, 6 << 20},
-    {75, "Emulated T4", 40, 1024, 16, 64 << 10, 64 << 10, 4 << 20},
-    {80, "Emulated A100", 108, 2048, 32, 164 << 10, 163 << 10, 40 << 20},
-    {86, "Emulated A10", 72, 1536, 16, 100 << 10, 99 << 10, 6 << 20},
-    {89, "Emulated L40", 142, 1536, 24, 100 << 10, 99 << 10, 96 << 20},
-    {90, "Emulated H100", 132, 2048, 32, 228 << 10, 227 << 10, 50 << 20},
+    {70, "Emulated V100", 80, 96 << 10}, {75, "Emulated T4", 40, 64 << 10},   {80, "Emulated A100", 108, 163 << 10},
+    {86, "Emulated A10", 72, 99 << 10},  {89, "Emulated L40", 142, 99 << 10}, {90, "Emulated H100", 132, 227 << 10},
 };
 
 thread_local cudaError_t last_error = cudaSuccess;
@@ -101,7 +97,6 @@ cudaError_t cudaGetLastError() {
   last_error = cudaSuccess;
   return error;
 }
-cudaError_t cudaPeekAtLastError() { return last_error; }
 
 const char *cudaGetErrorName(cudaError_t error) {
   switch (error) {
@@ -126,10 +121,6 @@ cudaError_t cudaDriverGetVersion(int *version) {
   *version = nn_setting().devices ? CUDART_VERSION : 0;
   return cudaSuccess;
 }
-cudaError_t cudaRuntimeGetVersion(int *version) {
-  *version = CUDART_VERSION;
-  return cudaSuccess;
-}
 
 cudaError_t cudaGetDeviceCount(int *count) {
   *count = nn_setting().devices;
@@ -148,8 +139,6 @@ cudaError_t cudaGetDevice(int *device) {
   *device = current_device;
   return nn_error(error);
 }
-cudaError_t cudaInitDevice(int device, unsigned, unsigned) { return nn_error(check_device(device)); }
-cudaError_t cudaSetDeviceFlags(unsigned) { return nn_error(check_device(current_device)); }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
   const cudaError_t error = check_device(device);
@@ -159,178 +148,23 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
   const nn_architecture &a = nn_device();
   *p = {};
   snprintf(p->name, sizeof p->name, "%s", a.name);
-  memcpy(p->uuid.bytes, "emulated device", 15);
-  p->uuid.bytes[15] = (char)device;
   p->totalGlobalMem = nn_setting().memory;
-  p->sharedMemPerBlock = NN_SHARED_DEFAULT;
-  p->sharedMemPerBlockOptin = a.shared_block;
-  p->sharedMemPerMultiprocessor = a.shared;
-  p->reservedSharedMemPerBlock = a.capability >= 80 ? NN_SHARED_RESERVED : 0;
-  p->totalConstMem = 64 << 10;
   p->major = a.capability / 10;
   p->minor = a.capability % 10;
   p->multiProcessorCount = nn_setting().sms;
-  p->regsPerBlock = p->regsPerMultiprocessor = 65536;
-  p->warpSize = 32;
-  p->maxThreadsPerBlock = p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
-  p->maxThreadsDim[2] = 64;
-  p->maxGridSize[0] = INT_MAX;
-  p->maxGridSize[1] = p->maxGridSize[2] = 65535;
-  p->maxThreadsPerMultiProcessor = a.threads;
-  p->maxBlocksPerMultiProcessor = a.blocks;
-  p->l2CacheSize = (int)a.l2;
-  p->memoryBusWidth = 4096;
-  p->asyncEngineCount = 2;
-  p->concurrentKernels = p->memoryPoolsSupported = p->canMapHostMemory = p->unifiedAddressing =
-      p->streamPrioritiesSupported = 1;
-  p->pciBusID = device + 1;
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device) {
   cudaDeviceProp p;
   const cudaError_t error = cudaGetDeviceProperties(&p, device);
-  if (error != cudaSuccess) {
-    return error;
+  if (error == cudaSuccess) {
+    *value = attribute == cudaDevAttrMultiProcessorCount      ? p.multiProcessorCount
+             : attribute == cudaDevAttrComputeCapabilityMajor ? p.major
+             : attribute == cudaDevAttrComputeCapabilityMinor ? p.minor
+                                                              : (int)nn_device().shared_block;
   }
-  switch (attribute) {
-  case cudaDevAttrMaxThreadsPerBlock:
-    *value = p.maxThreadsPerBlock;
-    break;
-  case cudaDevAttrMaxBlockDimX:
-    *value = p.maxThreadsDim[0];
-    break;
-  case cudaDevAttrMaxBlockDimY:
-    *value = p.maxThreadsDim[1];
-    break;
-  case cudaDevAttrMaxBlockDimZ:
-    *value = p.maxThreadsDim[2];
-    break;
-  case cudaDevAttrMaxGridDimX:
-    *value = p.maxGridSize[0];
-    break;
-  case cudaDevAttrMaxGridDimY:
-    *value = p.maxGridSize[1];
-    break;
-  case cudaDevAttrMaxGridDimZ:
-    *value = p.maxGridSize[2];
-    break;
-  case cudaDevAttrMaxSharedMemoryPerBlock:
-    *value = (int)p.sharedMemPerBlock;
-    break;
-  case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-    *value = (int)p.sharedMemPerBlockOptin;
-    break;
-  case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-    *value = (int)p.sharedMemPerMultiprocessor;
-    break;
-  case cudaDevAttrReservedSharedMemoryPerBlock:
-    *value = (int)p.reservedSharedMemPerBlock;
-    break;
-  case cudaDevAttrTotalConstantMemory:
-    *value = (int)p.totalConstMem;
-    break;
-  case cudaDevAttrWarpSize:
-    *value = p.warpSize;
-    break;
-  case cudaDevAttrMaxRegistersPerBlock:
-    *value = p.regsPerBlock;
-    break;
-  case cudaDevAttrMaxRegistersPerMultiprocessor:
-    *value = p.regsPerMultiprocessor;
-    break;
-  case cudaDevAttrClockRate:
-    *value = 1000000;
-    break;
-  case cudaDevAttrMemoryClockRate:
-    *value = 1000000;
-    break;
-  case cudaDevAttrGlobalMemoryBusWidth:
-    *value = p.memoryBusWidth;
-    break;
-  case cudaDevAttrMultiProcessorCount:
-    *value = p.multiProcessorCount;
-    break;
-  case cudaDevAttrMaxThreadsPerMultiProcessor:
-    *value = p.maxThreadsPerMultiProcessor;
-    break;
-  case cudaDevAttrMaxBlocksPerMultiprocessor:
-    *value = p.maxBlocksPerMultiProcessor;
-    break;
-  case cudaDevAttrL2CacheSize:
-    *value = p.l2CacheSize;
-    break;
-  case cudaDevAttrAsyncEngineCount:
-    *value = p.asyncEngineCount;
-    break;
-  case cudaDevAttrConcurrentKernels:
-    *value = p.concurrentKernels;
-    break;
-  case cudaDevAttrCanMapHostMemory:
-    *value = p.canMapHostMemory;
-    break;
-  case cudaDevAttrUnifiedAddressing:
-    *value = p.unifiedAddressing;
-    break;
-  case cudaDevAttrStreamPrioritiesSupported:
-    *value = p.streamPrioritiesSupported;
-    break;
-  case cudaDevAttrPciBusId:
-    *value = p.pciBusID;
-    break;
-  case cudaDevAttrPciDeviceId:
-    *value = p.pciDeviceID;
-    break;
-  case cudaDevAttrPciDomainId:
-    *value = p.pciDomainID;
-    break;
-  case cudaDevAttrComputeCapabilityMajor:
-    *value = p.major;
-    break;
-  case cudaDevAttrComputeCapabilityMinor:
-    *value = p.minor;
-    break;
-  case cudaDevAttrIntegrated:
-  case cudaDevAttrComputeMode:
-  case cudaDevAttrEccEnabled:
-  case cudaDevAttrManagedMemory:
-  case cudaDevAttrConcurrentManagedAccess:
-  case cudaDevAttrCooperativeLaunch:
-    *value = 0;
-    break;
-  case cudaDevAttrMemoryPoolsSupported:
-    *value = p.memoryPoolsSupported;
-    break;
-  default:
-    return nn_error(cudaErrorInvalidValue);
-  }
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char *text, int capacity, int device) {
-  const cudaError_t error = check_device(device);
-  if (error != cudaSuccess || capacity < 13) {
-    return nn_error(error != cudaSuccess ? error : cudaErrorInvalidValue);
-  }
-  snprintf(text, (size_t)capacity, "0000:%02x:00.0", (unsigned)device + 1);
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
-  *least = 0;
-  *greatest = -5;
-  return nn_error(check_device(current_device));
-}
-
-cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
-  *can = 0;
-  const cudaError_t error = check_device(device);
-  return nn_error(error != cudaSuccess ? error : check_device(peer));
-}
-
-cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
-  const cudaError_t error = check_device(peer);
-  return nn_error(error != cudaSuccess ? error : cudaErrorPeerAccessUnsupported);
+  return error;
 }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned, unsigned long long,
@@ -341,13 +175,6 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, 
       *function = e->function;
     }
   }
-  if (result) {
-    *result = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
-  }
-  return *function || result ? cudaSuccess : nn_error(cudaErrorSymbolNotFound);
-}
-
-cudaError_t cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags,
-                                    cudaDriverEntryPointQueryResult *result) {
-  return cudaGetDriverEntryPointByVersion(name, function, CUDART_VERSION, flags, result);
+  *result = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
 }

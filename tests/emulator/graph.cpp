@@ -33,8 +33,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   if (error != cudaSuccess) {
     return nn_error(error);
   }
-  /* The stream for each thread could be captured on a GPU; here it has nothing that keeps a capture. */
-  if (nn_is_default(stream)) {
+  if (!stream) {
     return nn_error(cudaErrorStreamCaptureUnsupported);
   }
   if (stream->capture || (unsigned)mode > cudaStreamCaptureModeRelaxed) {
@@ -91,37 +90,13 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
   return nn_error(nn_check_stream(stream));
 }
 
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode *mode) {
-  std::swap(*mode, nn_thread_mode);
-  return cudaSuccess;
-}
-
 /* ---- graphs */
-cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned) {
-  NN_LOCKED;
-  *graph = new CUgraph_st{std::make_shared<nn_works>()};
-  graphs.insert(*graph);
-  return cudaSuccess;
-}
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   NN_LOCKED;
   if (!graphs.erase(graph)) {
     return nn_error(cudaErrorInvalidValue);
   }
   delete graph;
-  return cudaSuccess;
-}
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count) {
-  NN_LOCKED;
-  if (!graphs.count(graph) || !count) {
-    return nn_error(cudaErrorInvalidValue);
-  }
-  for (size_t i = 0; nodes && i < *count; i++) {
-    nodes[i] = i < graph->works->size() ? (cudaGraphNode_t) & (*graph->works)[i] : nullptr;
-  }
-  if (!nodes || *count > graph->works->size()) {
-    *count = graph->works->size();
-  }
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long) {
@@ -132,10 +107,6 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
   *exec = new CUgraphExec_st{nn_current_device(), graph->works};
   execs.insert(*exec);
   return cudaSuccess;
-}
-cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
-  NN_LOCKED;
-  return nn_error(execs.count(exec) ? nn_check_stream(stream) : cudaErrorInvalidValue);
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   NN_LOCKED;

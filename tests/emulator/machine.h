@@ -31,14 +31,13 @@ cudaError_t nn_error(cudaError_t error);
 struct nn_architecture {
   int capability; /* 70 ... 90 */
   const char *name;
-  int sms, threads, blocks;    /* of the device; resident threads and blocks of an SM */
-  size_t shared, shared_block; /* bytes of an SM, and those that one block may have after cudaFuncSetAttribute */
-  size_t l2;
+  int sms;
+  size_t shared_block; /* bytes of shared memory that a block may have after cudaFuncSetAttribute */
 };
 const nn_architecture &nn_device();
 int nn_current_device();
-/* Bytes that a block may have without asking, and those that the system takes of every block on sm_80 and up. */
-constexpr size_t NN_SHARED_DEFAULT = 48 << 10, NN_SHARED_RESERVED = 1 << 10;
+/* Bytes that a block may have without asking. */
+constexpr size_t NN_SHARED_DEFAULT = 48 << 10;
 
 /* ---- fibers (fiber.cpp): stacks and the switch between them */
 struct nn_stack {
@@ -82,7 +81,6 @@ int nn_memory_device(const void *p);
 bool nn_memory_valid(const void *p, size_t bytes);
 /* What lies at a device address, in words. */
 std::string nn_memory_describe(const void *p);
-void nn_memory_reset(int device);
 
 /* ---- streams (stream.cpp) */
 /* Runs the work now (when it must be done at once, or work is not late), or later, or records it when the stream is
@@ -92,7 +90,6 @@ cudaError_t nn_submit(cudaStream_t stream, std::function<void()> work, bool at_o
 void nn_finish_all();
 /* cudaErrorStreamCaptureUnsupported (and the capture is lost) when a capture forbids calls such as cudaMalloc. */
 cudaError_t nn_refuse_while_capturing();
-bool nn_is_capturing(cudaStream_t stream);
 /* The device that a stream belongs to; the current one for the default streams. */
 int nn_stream_device(cudaStream_t stream);
 

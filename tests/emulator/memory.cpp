@@ -186,23 +186,15 @@ std::string nn_memory_describe(const void *p) {
                         : std::to_string(offset - bytes) + " bytes behind the end" + of;
 }
 
-void nn_memory_reset(int device) {
-  region &r = regions[device];
-  while (!r.live.empty()) {
-    cudaFree(r.live.begin()->first);
-  }
+static cudaError_t check_allocation(void **p) {
+  int count;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  return error != cudaSuccess ? error : !p ? cudaErrorInvalidValue : nn_refuse_while_capturing();
 }
 
 cudaError_t nn_emulated_malloc(void **p, size_t bytes) {
   NN_LOCKED;
-  int count;
-  cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaSuccess && !p) {
-    error = cudaErrorInvalidValue;
-  }
-  if (error == cudaSuccess) {
-    error = nn_refuse_while_capturing();
-  }
+  const cudaError_t error = check_allocation(p);
   if (error != cudaSuccess) {
     return nn_error(error);
   }
@@ -269,26 +261,9 @@ cudaError_t cudaFree(void *p) {
   return cudaSuccess;
 }
 
-cudaError_t nn_emulated_malloc_async(void **p, size_t bytes, cudaStream_t stream) {
-  NN_LOCKED;
-  return nn_is_capturing(stream) ? nn_error(cudaErrorNotSupported) : nn_emulated_malloc(p, bytes);
-}
-
-cudaError_t cudaFreeAsync(void *p, cudaStream_t stream) {
-  NN_LOCKED;
-  return nn_is_capturing(stream) ? nn_error(cudaErrorNotSupported) : cudaFree(p);
-}
-
 cudaError_t nn_emulated_malloc_host(void **p, size_t bytes) {
   NN_LOCKED;
-  int count;
-  cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaSuccess && !p) {
-    error = cudaErrorInvalidValue;
-  }
-  if (error == cudaSuccess) {
-    error = nn_refuse_while_capturing();
-  }
+  const cudaError_t error = check_allocation(p);
   if (error != cudaSuccess) {
     return nn_error(error);
   }
@@ -317,33 +292,10 @@ cudaError_t cudaFreeHost(void *p) {
   return cudaSuccess;
 }
 
-cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned) {
-  NN_LOCKED;
-  if (!p || !bytes || nn_memory_device(p) >= 0) {
-    return nn_error(cudaErrorInvalidValue);
-  }
-  return host_memory.emplace((unsigned char *)p, bytes).second ? cudaSuccess
-                                                               : nn_error(cudaErrorHostMemoryAlreadyRegistered);
-}
-
-cudaError_t cudaHostUnregister(void *p) {
-  NN_LOCKED;
-  return host_memory.erase((unsigned char *)p) ? cudaSuccess : nn_error(cudaErrorHostMemoryNotRegistered);
-}
-
 static bool is_pinned(const void *p) {
   const auto after = host_memory.upper_bound((unsigned char *)p);
   return after != host_memory.begin() &&
          (size_t)((const unsigned char *)p - std::prev(after)->first) < std::prev(after)->second;
-}
-
-cudaError_t nn_emulated_host_pointer(void **device, void *host) {
-  NN_LOCKED;
-  if (!is_pinned(host)) {
-    return nn_error(cudaErrorInvalidValue);
-  }
-  *device = host;
-  return cudaSuccess;
 }
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
@@ -394,88 +346,40 @@ static cudaError_t check_copy(const void *to, const void *from, size_t bytes, cu
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
-                              size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   NN_LOCKED;
-  if (width == 0 || height == 0) {
+  if (bytes == 0) {
     return cudaSuccess;
   }
-  if (height > 1 && (to_pitch < width || from_pitch < width)) {
-    return nn_error(cudaErrorInvalidPitchValue);
-  }
-  const cudaError_t error = check_copy(to, from, 1, kind);
+  const cudaError_t error = check_copy(to, from, bytes, kind);
   if (error != cudaSuccess) {
     return nn_error(error);
-  }
-  const auto outside = [&](const void *p, size_t pitch) {
-    return nn_memory_device(p) >= 0 && !nn_memory_valid(p, (height - 1) * pitch + width);
-  };
-  if (outside(to, to_pitch) || outside(from, from_pitch)) {
-    return nn_error(cudaErrorInvalidValue);
   }
   return nn_submit(
       stream,
       [=] {
         const nn_memory_open opened(-1);
-        for (size_t row = 0; row < height; row++) {
-          memmove((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width);
-        }
+        memmove(to, from, bytes);
       },
       is_pageable(to) || is_pageable(from));
-}
-
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-  return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, stream);
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
   return cudaMemcpyAsync(to, from, bytes, kind, nullptr);
 }
 
-cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
-                         cudaMemcpyKind kind) {
-  return cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, nullptr);
-}
-
-cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
-                                cudaStream_t stream) {
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream) {
   NN_LOCKED;
-  if (nn_memory_device(to) != to_device || nn_memory_device(from) != from_device) {
-    return nn_error(cudaErrorInvalidValue);
-  }
-  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
-}
-
-cudaError_t cudaMemset2DAsync(void *p, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream) {
-  NN_LOCKED;
-  if (width == 0 || height == 0) {
+  if (bytes == 0) {
     return cudaSuccess;
   }
-  const size_t bytes = (height - 1) * pitch + width;
-  if ((height > 1 && pitch < width) || (nn_memory_device(p) >= 0 ? !nn_memory_valid(p, bytes) : !is_pinned(p))) {
+  if (nn_memory_device(p) >= 0 ? !nn_memory_valid(p, bytes) : !is_pinned(p)) {
     return nn_error(cudaErrorInvalidValue);
   }
   return nn_submit(stream, [=] {
     const nn_memory_open opened(-1);
-    for (size_t row = 0; row < height; row++) {
-      memset((char *)p + row * pitch, value, width);
-    }
+    memset(p, value, bytes);
   });
 }
 
-cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream) {
-  return cudaMemset2DAsync(p, bytes, value, bytes, 1, stream);
-}
-
 cudaError_t cudaMemset(void *p, int value, size_t bytes) { return cudaMemsetAsync(p, value, bytes, nullptr); }
-
-/* ---- pools of the driver: there is nothing to tune here */
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device) {
-  if (device < 0 || device >= nn_setting().devices) {
-    return nn_error(cudaErrorInvalidDevice);
-  }
-  *pool = (cudaMemPool_t)&regions[device];
-  return cudaSuccess;
-}
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void *) { return cudaSuccess; }
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }

@@ -6,7 +6,6 @@
 
 std::set<cudaStream_t> nn_streams;
 std::set<std::shared_ptr<nn_capture>> nn_captures;
-thread_local cudaStreamCaptureMode nn_thread_mode = cudaStreamCaptureModeGlobal;
 
 namespace {
 
@@ -33,11 +32,9 @@ void carry_out_all(bool legacy) {
   }
 }
 
-bool is_legacy(cudaStream_t stream) { return !stream || stream == cudaStreamLegacy; }
-
 /* The legacy stream waits for all streams that were made without cudaStreamNonBlocking, also for captured ones. */
 cudaError_t check_legacy(cudaStream_t stream) {
-  if (!is_legacy(stream)) {
+  if (stream) {
     return cudaSuccess;
   }
   for (cudaStream_t other : nn_streams) {
@@ -72,30 +69,26 @@ void merge(nn_progress &into, const nn_progress &from) {
 
 } // namespace
 
-bool nn_is_default(cudaStream_t stream) { return is_legacy(stream) || stream == cudaStreamPerThread; }
-
 cudaError_t nn_check_stream(cudaStream_t stream) {
   int count;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess) {
     return error;
   }
-  return nn_is_default(stream) || nn_streams.count(stream) ? cudaSuccess : cudaErrorInvalidResourceHandle;
+  return !stream || nn_streams.count(stream) ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 
 std::shared_ptr<nn_capture> nn_capture_of(cudaStream_t stream) {
-  return nn_is_default(stream) || !nn_streams.count(stream) ? nullptr : stream->capture;
+  return !stream || !nn_streams.count(stream) ? nullptr : stream->capture;
 }
 
-bool nn_is_capturing(cudaStream_t stream) { return nn_capture_of(stream) != nullptr; }
-
 int nn_stream_device(cudaStream_t stream) {
-  return nn_is_default(stream) || !nn_streams.count(stream) ? nn_current_device() : stream->device;
+  return !stream || !nn_streams.count(stream) ? nn_current_device() : stream->device;
 }
 
 cudaError_t nn_refuse_while_capturing() {
   for (const auto &capture : nn_captures) {
-    if (nn_thread_mode != cudaStreamCaptureModeRelaxed && capture->mode != cudaStreamCaptureModeRelaxed &&
+    if (capture->mode != cudaStreamCaptureModeRelaxed &&
         (capture->mode == cudaStreamCaptureModeGlobal || capture->thread == std::this_thread::get_id())) {
       capture->lost = true;
       return cudaErrorStreamCaptureUnsupported;
@@ -121,7 +114,7 @@ cudaError_t nn_submit(cudaStream_t stream, std::function<void()> work, bool at_o
   if (capture) {
     capture->works->push_back(std::move(work));
     capture->streams[stream][stream]++;
-  } else if (nn_is_default(stream)) {
+  } else if (!stream) {
     work();
   } else {
     stream->waiting.push_back(std::move(work));
@@ -134,24 +127,20 @@ cudaError_t nn_submit(cudaStream_t stream, std::function<void()> work, bool at_o
 }
 
 /* ---- streams */
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
   NN_LOCKED;
   const cudaError_t error = nn_check_stream(nullptr);
   if (error != cudaSuccess || flags > cudaStreamNonBlocking) {
     return nn_error(error != cudaSuccess ? error : cudaErrorInvalidValue);
   }
-  *stream = new CUstream_st{nn_current_device(), flags, priority, nullptr, {}, 0, 0};
+  *stream = new CUstream_st{nn_current_device(), flags, nullptr, {}, 0, 0};
   nn_streams.insert(*stream);
   return cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
-  return cudaStreamCreateWithPriority(stream, flags, 0);
-}
-cudaError_t cudaStreamCreate(cudaStream_t *stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   NN_LOCKED;
-  if (nn_is_default(stream) || !nn_streams.count(stream)) {
+  if (!stream || !nn_streams.count(stream)) {
     return nn_error(cudaErrorInvalidResourceHandle);
   }
   if (stream->capture) {
@@ -167,52 +156,19 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   NN_LOCKED;
   const cudaError_t error = check_waiting(stream);
-  if (error == cudaSuccess && !nn_is_default(stream)) {
+  if (error == cudaSuccess && stream) {
     carry_out(stream, stream->issued);
   }
   return nn_error(error);
 }
 
-/* What is asked after is not ready the first time, when late. */
-cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  NN_LOCKED;
-  const bool ready = nn_is_default(stream) || !nn_streams.count(stream) || stream->waiting.empty();
-  const cudaError_t error = cudaStreamSynchronize(stream);
-  return error == cudaSuccess && !ready ? cudaErrorNotReady : error;
-}
-
-cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned *flags) {
-  NN_LOCKED;
-  *flags = nn_is_default(stream) || !nn_streams.count(stream) ? 0 : stream->flags;
-  return nn_error(nn_check_stream(stream));
-}
-cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority) {
-  NN_LOCKED;
-  *priority = nn_is_default(stream) || !nn_streams.count(stream) ? 0 : stream->priority;
-  return nn_error(nn_check_stream(stream));
-}
-
 cudaError_t cudaDeviceSynchronize() {
   NN_LOCKED;
-  const cudaError_t error = check_waiting(cudaStreamPerThread);
+  const cudaError_t error = check_waiting(nullptr);
   if (error == cudaSuccess) {
     carry_out_all(false);
   }
   return nn_error(error);
-}
-
-cudaError_t cudaDeviceReset() {
-  NN_LOCKED;
-  const cudaError_t error = cudaDeviceSynchronize();
-  if (error == cudaSuccess) {
-    nn_memory_reset(nn_current_device());
-  }
-  return error;
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *data) {
-  NN_LOCKED;
-  return nn_submit(stream, [=] { function(data); });
 }
 
 /* ---- events */
@@ -237,10 +193,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   NN_LOCKED;
   cudaError_t error = events.count(event) ? nn_check_stream(stream) : cudaErrorInvalidResourceHandle;
-  if (error == cudaSuccess && !nn_is_default(stream) && stream->device != event->device) {
+  if (error == cudaSuccess && stream && stream->device != event->device) {
     error = cudaErrorInvalidResourceHandle;
   }
   if (error == cudaSuccess) {
@@ -249,31 +205,20 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   if (error != cudaSuccess) {
     return nn_error(error);
   }
-  const auto capture = nn_capture_of(stream);
-  if (capture && flags != cudaEventRecordExternal) {
+  if (const auto capture = nn_capture_of(stream)) {
     event->capture = capture;
     event->progress = capture->streams[stream];
     return cudaSuccess;
   }
-  const auto finish = [](nn_recording &record) {
-    record.complete = true;
-    record.time = std::chrono::steady_clock::now();
-  };
-  if (capture) { /* recorded anew by every launch of the graph */
-    return nn_submit(stream, [event, finish] {
-      event->record = std::make_shared<nn_recording>();
-      finish(*event->record);
-    });
-  }
   const auto record = std::make_shared<nn_recording>();
   record->stream = stream;
-  record->position = nn_is_default(stream) ? 0 : stream->issued + 1;
+  record->position = !stream ? 0 : stream->issued + 1;
   event->capture = nullptr;
   event->record = record;
-  return nn_submit(stream, [record, finish] { finish(*record); });
-}
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+  return nn_submit(stream, [record] {
+    record->complete = true;
+    record->time = std::chrono::steady_clock::now();
+  });
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -299,9 +244,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     }
     return nn_submit(stream, [record] { carry_out(record->stream, record->position); });
   }
-  if (nn_is_default(stream) || (mine && mine != its)) {
+  if (!stream || (mine && mine != its)) {
     its->lost = true;
-    return nn_error(nn_is_default(stream) ? cudaErrorStreamCaptureImplicit : cudaErrorStreamCaptureMerge);
+    return nn_error(!stream ? cudaErrorStreamCaptureImplicit : cudaErrorStreamCaptureMerge);
   }
   stream->capture = its;
   merge(its->streams[stream], event->progress);
@@ -336,6 +281,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return nn_error(error);
 }
 
+/* What is asked after is not ready the first time, when late. */
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   NN_LOCKED;
   const bool ready = !events.count(event) || !event->record || event->record->complete;

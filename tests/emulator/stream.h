@@ -30,7 +30,6 @@ struct nn_capture {
 struct CUstream_st {
   int device;
   unsigned flags;
-  int priority;
   std::shared_ptr<nn_capture> capture;
   std::deque<nn_work> waiting; /* issued, and not yet carried out */
   uint64_t issued, done;
@@ -54,9 +53,7 @@ struct CUevent_st {
 
 extern std::set<cudaStream_t> nn_streams;
 extern std::set<std::shared_ptr<nn_capture>> nn_captures; /* that have begun and not ended */
-extern thread_local cudaStreamCaptureMode nn_thread_mode;
 
-bool nn_is_default(cudaStream_t stream);
 cudaError_t nn_check_stream(cudaStream_t stream);
 std::shared_ptr<nn_capture> nn_capture_of(cudaStream_t stream);
 

@@ -9,7 +9,7 @@ REPORTED = {
     "half at barrier": ["kernel half_at_barrier()", "threads 0 to 39: __syncthreads", "threads 40 to 63: __syncwarp"],
     "two barriers": ["kernel two_barriers()", "wait at different barriers: __syncthreads at "],
     "masks differ": ["every thread waits", "0 to 15: __shfl_sync with mask 0xffffffff", "with mask 0xffff0001"],
-    "kinds differ": ["kernel kinds_differ(int*)", "__shfl_sync", "__any_sync"],
+    "kinds differ": ["kernel kinds_differ(int*)", "__shfl_sync", "__ballot_sync"],
     "polls": ["kernel polls_for_ever", "poll for what never comes", "threads 0 to 31: __nanosleep"],
     "behind the end": ["kernel writes(int*, long)", "96 bytes behind the end of an allocation of 4000 bytes"],
     "just behind the end": ["written 0 bytes behind the end of an allocation of 4000 bytes"],

@@ -1,4 +1,4 @@
-"""Shuffles, votes, matches, reductions and products of a warp, in every order of threads."""
+"""Shuffles, votes, matches and products of a warp, in every order of threads."""
 
 import pytest
 

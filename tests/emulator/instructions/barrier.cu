@@ -35,7 +35,7 @@ __global__ void hand_over(uint32_t *out, int rounds) {
       }
     }
     seen[threadIdx.x - 32] = sum;
-    nn_barrier_arrive(1, 96);
+    nn_barrier_sync(1, 96);
   } else {
     nn_barrier_sync(1, 96);
     sum = seen[lane] + 3 * seen[lane + 32];
@@ -44,11 +44,6 @@ __global__ void hand_over(uint32_t *out, int rounds) {
     nn_barrier_sync(2, 64);
   }
   out[threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.x < 2) {
-    nn_mbarrier_invalidate(nn_shared_address(&full[threadIdx.x]));
-    nn_mbarrier_invalidate(nn_shared_address(&empty[threadIdx.x]));
-  }
 }
 
 static void test_hand_over() {

@@ -1,10 +1,10 @@
 /*
- * ldmatrix, stmatrix and mma.sync. Layouts are tested twice: element by element from the formulas of PTX 9.7.14.5, and
+ * ldmatrix and mma.sync. Layouts are tested twice: element by element from the formulas of PTX 9.7.14.5, and
  * as kernels use them, matrices in shared memory through ldmatrix and mma to a product.
  */
 #include "check.cuh"
 
-/* ---- ldmatrix and stmatrix alone. Rows of the four matrices lie 24 elements apart, in an order of their own. */
+/* ---- ldmatrix alone. Rows of the four matrices lie 24 elements apart, in an order of their own. */
 __device__ __forceinline__ int place(int matrix, int row) { return 24 * ((8 * matrix + row) * 5 % 32); }
 
 __global__ void load_matrices(uint32_t *out) {
@@ -16,90 +16,35 @@ __global__ void load_matrices(uint32_t *out) {
   }
   __syncthreads();
   const uint32_t row = nn_shared_address(x + place(lane / 8, lane % 8));
-  uint32_t r[14], x4[4];
-  nn_ldmatrix_x1(r[0], row);
-  nn_ldmatrix_x2(r[1], r[2], row);
-  nn_ldmatrix_x4(x4, row);
-  r[3] = x4[0], r[4] = x4[1], r[5] = x4[2], r[6] = x4[3];
-  nn_ldmatrix_x1_transposed(r[7], row);
-  nn_ldmatrix_x2_transposed(r[8], r[9], row);
-  nn_ldmatrix_x4_transposed(x4, row);
-  r[10] = x4[0], r[11] = x4[1], r[12] = x4[2], r[13] = x4[3];
-  for (int i = 0; i < 14; i++) {
-    out[32 * i + lane] = r[i];
+  uint32_t r[2][4];
+  nn_ldmatrix_x4(r[0], row);
+  nn_ldmatrix_x4_transposed(r[1], row);
+  for (int i = 0; i < 8; i++) {
+    out[32 * i + lane] = r[i / 4][i % 4];
   }
 }
 
 static void test_load_matrices() {
-  array<uint32_t> out(14 * 32);
+  array<uint32_t> out(8 * 32);
   launch(load_matrices, 1, 32, 0, out.device);
   out.from_device();
-  const int matrix_of[7] = {0, 0, 1, 0, 1, 2, 3};
-  for (int i = 0; i < 14; i++) {
+  for (int i = 0; i < 8; i++) {
     for (int lane = 0; lane < 32; lane++) { /* PTX 9.7.14.5.15: four lanes hold a row, two elements each */
       for (int half = 0; half < 2; half++) {
         const int major = lane / 4, minor = 2 * (lane % 4) + half;
-        const int row = i < 7 ? major : minor, column = i < 7 ? minor : major;
+        const int row = i < 4 ? major : minor, column = i < 4 ? minor : major;
         const uint32_t got = out[32 * i + lane] >> 16 * half & 0xffff;
-        CHECK(got == (uint32_t)(256 * matrix_of[i % 7] + 8 * row + column), "register %d, lane %d, half %d: %x", i,
-              lane, half, got);
+        CHECK(got == (uint32_t)(256 * (i % 4) + 8 * row + column), "register %d, lane %d, half %d: %x", i, lane, half,
+              got);
       }
     }
-  }
-}
-
-__global__ void store_matrices(uint16_t *out) {
-  __shared__ uint4 memory[96];
-  uint16_t *x = (uint16_t *)memory;
-  const int lane = (int)threadIdx.x;
-  const uint32_t row = nn_shared_address(x + place(lane / 8, lane % 8));
-  uint32_t r[4];
-  for (int m = 0; m < 4; m++) {
-    r[m] = (uint32_t)(256 * m + 2 * lane) | (uint32_t)(256 * m + 2 * lane + 1) << 16;
-  }
-  for (int form = 0; form < 4; form++) {
-    for (int e = lane; e < 768; e += 32) {
-      x[e] = 0xffff;
-    }
-    __syncthreads();
-    if (form == 0) {
-      nn_stmatrix_x1(row, r[0]);
-    } else if (form == 1) {
-      nn_stmatrix_x2(row, r[0], r[1]);
-    } else if (form == 2) {
-      nn_stmatrix_x4(row, r);
-    } else {
-      nn_stmatrix_x4_transposed(row, r);
-    }
-    __syncthreads();
-    for (int e = lane; e < 768; e += 32) {
-      out[768 * form + e] = x[e];
-    }
-    __syncthreads();
-  }
-}
-
-static void test_store_matrices() {
-  array<uint16_t> out(4 * 768);
-  launch(store_matrices, 1, 32, 0, out.device);
-  out.from_device();
-  for (int form = 0; form < 4; form++) {
-    uint16_t expected[768];
-    memset(expected, 0xff, sizeof expected);
-    for (int m = 0; m < (form == 0 ? 1 : form == 1 ? 2 : 4); m++) {
-      for (int i = 0; i < 8; i++) {
-        for (int j = 0; j < 8; j++) { /* PTX 9.7.14.5.16: lane 4i + j / 2 holds (i, j), with .trans (j, i) */
-          const int at = 24 * ((8 * m + (form == 3 ? j : i)) * 5 % 32) + (form == 3 ? i : j);
-          expected[at] = (uint16_t)(256 * m + 8 * i + j);
-        }
-      }
-    }
-    CHECK(memcmp(expected, out.host + 768 * form, sizeof expected) == 0, "stmatrix form %d", form);
   }
 }
 
 /* ---- mma.sync from the formulas: a is 16 x K row by row, b is K x 8 row by row, d is 16 x 8 row by row. */
-template <class T, int K> __global__ void multiply_fragments(const uint16_t *a, const uint16_t *b, float *d) {
+static constexpr int K = 16;
+
+template <class T> __global__ void multiply_fragments(const uint16_t *a, const uint16_t *b, float *d) {
   const int group = (int)threadIdx.x >> 2, in_group = (int)threadIdx.x % 4;
   uint32_t ra[K / 4] = {}, rb[K / 8] = {};
   for (int i = 0; i < K / 2; i++) {
@@ -115,11 +60,7 @@ template <class T, int K> __global__ void multiply_fragments(const uint16_t *a, 
   for (int i = 0; i < 4; i++) {
     rd[i] = d[8 * (i < 2 ? group : group + 8) + in_group * 2 + (i & 1)];
   }
-  if constexpr (K == 16) {
-    nn_mma_m16n8k16<T>(rd, ra, rb[0], rb[1]);
-  } else {
-    nn_mma_m16n8k8<T>(rd, ra[0], ra[1], rb[0]);
-  }
+  nn_mma_m16n8k16<T>(rd, ra, rb[0], rb[1]);
   for (int i = 0; i < 4; i++) {
     d[8 * (i < 2 ? group : group + 8) + in_group * 2 + (i & 1)] = rd[i];
   }
@@ -140,7 +81,7 @@ static void check_product(const char *what, const int *a, const int *b, array<fl
   }
 }
 
-template <class T, int K> static void test_multiply_fragments(const char *what) {
+template <class T> static void test_multiply_fragments(const char *what) {
   array<uint16_t> a(16 * K), b(K * 8);
   array<float> d(16 * 8);
   int a_values[16 * K], b_values[K * 8];
@@ -149,7 +90,7 @@ template <class T, int K> static void test_multiply_fragments(const char *what) 
   for (int i = 0; i < 16 * 8; i++) {
     d[i] = (float)i;
   }
-  launch(multiply_fragments<T, K>, 1, 32, 0, a.to_device(), b.to_device(), d.to_device());
+  launch(multiply_fragments<T>, 1, 32, 0, a.to_device(), b.to_device(), d.to_device());
   check_product(what, a_values, b_values, d, 16, 8, K, true, 1);
 }
 
@@ -285,20 +226,15 @@ int main() {
   if (arch >= 75) {
     test_load_matrices();
     test_multiply_s8();
-    test_multiply_fragments<nn_f16, 8>("m16n8k8 of f16");
-    test_multiply_fragments<nn_f16, 16>("m16n8k16 of f16");
+    test_multiply_fragments<nn_f16>("m16n8k16 of f16");
     test_multiply_tiles<nn_f16, false>("tiles of f16, B as [n][k]");
     test_multiply_tiles<nn_f16, true>("tiles of f16, B as [k][n]");
   }
   if (arch >= 80) {
-    test_multiply_fragments<nn_bf16, 8>("m16n8k8 of bf16");
-    test_multiply_fragments<nn_bf16, 16>("m16n8k16 of bf16");
+    test_multiply_fragments<nn_bf16>("m16n8k16 of bf16");
     test_multiply_tf32();
     test_multiply_tiles<nn_bf16, false>("tiles of bf16, B as [n][k]");
     test_multiply_tiles<nn_bf16, true>("tiles of bf16, B as [k][n]");
-  }
-  if (arch >= 90) {
-    test_store_matrices();
   }
   puts("mma: passed");
 }

@@ -36,7 +36,7 @@ __global__ void masks_differ(int *out) {
 }
 
 __global__ void kinds_differ(int *out) {
-  out[threadIdx.x] = threadIdx.x < 16 ? __shfl_sync(~0u, 1, 0) : __any_sync(~0u, 1);
+  out[threadIdx.x] = threadIdx.x < 16 ? __shfl_sync(~0u, 1, 0) : (int)__ballot_sync(~0u, 1);
 }
 
 __global__ void polls_for_ever(volatile int *flag) {

@@ -61,9 +61,6 @@ void check_launches() {
         cudaErrorInvalidValue);
   OK(cudaFuncSetAttribute(with_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, most));
   OK(launch(with_shared, 1, 1, (size_t)most, nullptr, p));
-  int blocks;
-  OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, with_shared, 1024, (size_t)most));
-  CHECK(blocks == 1);
 }
 
 void check_memory() {
@@ -87,8 +84,6 @@ void check_memory() {
   FAILS(cudaMemcpy(fresh, host, sizeof host + 1, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
   FAILS(cudaMemset(fresh + 1, 0, sizeof host), cudaErrorInvalidValue);
   OK(cudaMemset(fresh, 1, sizeof host));
-  OK(cudaMemcpy2D(host, 16, fresh, 8, 8, 2, cudaMemcpyDefault));
-  CHECK(host[0] == 0x01010101 && host[4] == 0x01010101 && host[2] == -1);
 
   cudaPointerAttributes found;
   OK(cudaMallocHost(&pinned, 100));
@@ -146,9 +141,6 @@ void check_capture() {
   OK(cudaStreamIsCapturing(b, &status));
   CHECK(status == cudaStreamCaptureStatusNone);
   CHECK(value() == 0); /* nothing has run yet */
-  size_t nodes = 0;
-  OK(cudaGraphGetNodes(graph, nullptr, &nodes));
-  CHECK(nodes == 2);
   OK(cudaGraphInstantiate(&exec, graph));
   OK(cudaGraphDestroy(graph));
   OK(cudaGraphLaunch(exec, a));
@@ -175,7 +167,7 @@ void check_capture() {
 
   /* A stream that the legacy one waits for. */
   cudaStream_t blocking;
-  OK(cudaStreamCreate(&blocking));
+  OK(cudaStreamCreateWithFlags(&blocking, cudaStreamDefault));
   OK(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeRelaxed));
   FAILS(cudaMemcpy(&host, p, 4, cudaMemcpyDeviceToHost), cudaErrorStreamCaptureImplicit);
   FAILS(cudaStreamEndCapture(blocking, &graph), cudaErrorStreamCaptureInvalidated);
@@ -227,23 +219,19 @@ void check_late() {
 
   OK(launch(add, 1, 32, 0, a, p, 1));
   OK(cudaEventRecord(event, a));
-  CHECK(cudaStreamQuery(b) == cudaSuccess);
   CHECK(cudaEventQuery(event) == cudaErrorNotReady);
   OK(cudaEventQuery(event));
   CHECK(seen() == 117);
   OK(launch(add, 1, 32, 0, a, p, 1));
-  CHECK(cudaStreamQuery(a) == cudaErrorNotReady);
-  OK(cudaStreamQuery(a));
-  OK(launch(add, 1, 32, 0, a, p, 1));
   OK(cudaMemcpyAsync(pageable, p, 128, cudaMemcpyDeviceToHost, a)); /* returns when it is done */
-  CHECK(pageable[0] == 119);
+  CHECK(pageable[0] == 118);
   OK(launch(add, 1, 32, 0, a, p, 1));
   OK(launch(add, 1, 32, 0, b, p, 1));
   OK(cudaDeviceSynchronize());
-  CHECK(seen() == 121);
+  CHECK(seen() == 120);
   OK(launch(add, 1, 32, 0, a, p, 1));
   OK(cudaStreamDestroy(a));
-  CHECK(seen() == 122);
+  CHECK(seen() == 121);
 }
 
 int driver_function() { return 5; }
@@ -255,7 +243,7 @@ int main(int, char **arguments) {
     FAILS(cudaGetDeviceCount(&count), cudaErrorInsufficientDriver);
     CHECK(count == 0);
     FAILS(cudaMalloc(&p, 4), cudaErrorInsufficientDriver);
-    FAILS(cudaStreamCreate(&a), cudaErrorInsufficientDriver);
+    FAILS(cudaStreamCreateWithFlags(&a, cudaStreamDefault), cudaErrorInsufficientDriver);
     FAILS(launch(add, 1, 1, 0, nullptr, p, 1), cudaErrorInsufficientDriver);
     puts("ok");
     return 0;
@@ -265,17 +253,13 @@ int main(int, char **arguments) {
     return 0;
   }
   if (!strcmp(arguments[1], "two devices")) {
-    int can;
-    OK(cudaStreamCreate(&a));
+    OK(cudaStreamCreateWithFlags(&a, cudaStreamDefault));
     p = device_array<int>(32);
     OK(cudaSetDevice(1));
     int *q = device_array<int>(32);
     cudaPointerAttributes found;
     OK(cudaPointerGetAttributes(&found, q));
     CHECK(found.device == 1);
-    OK(cudaMemcpyPeerAsync(q, 1, p, 0, 128));
-    OK(cudaDeviceCanAccessPeer(&can, 0, 1));
-    CHECK(can == 0);
     FAILS(launch(add, 1, 1, 0, a, p, 1), cudaErrorInvalidResourceHandle); /* a stream of the other device */
     FAILS(cudaSetDevice(2), cudaErrorInvalidDevice);
     launch(add, 1, 1, 0, nullptr, p, 1); /* memory of the other device */
@@ -285,7 +269,7 @@ int main(int, char **arguments) {
   OK(cudaGetDeviceCount(&count));
   CHECK(count == 1);
   CHECK(cudaStreamCreateWithFlags(&a, cudaStreamNonBlocking) == cudaSuccess);
-  CHECK(cudaStreamCreateWithPriority(&b, cudaStreamNonBlocking, -1) == cudaSuccess);
+  CHECK(cudaStreamCreateWithFlags(&b, cudaStreamNonBlocking) == cudaSuccess);
   p = device_array<int>(32);
   if (!strcmp(arguments[1], "late")) {
     check_late();

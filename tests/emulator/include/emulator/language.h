@@ -36,33 +36,20 @@
 #define NN_SHARED_BYTES(name) unsigned char *const name = nn_emulated_shared()
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
-#define __maxnreg__(...)
-#define __cluster_dims__(...)
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 
-#define NN_VECTOR(name, type, align2, align4)                                                                          \
-  struct name##1 { type x; };                                                                                          \
-  struct alignas(align2) name##2 { type x, y; };                                                                       \
+#define NN_VECTOR(name, type)                                                                                          \
+  struct alignas(8) name##2 { type x, y; };                                                                            \
   struct name##3 { type x, y, z; };                                                                                    \
-  struct alignas(align4) name##4 { type x, y, z, w; };                                                                 \
-  inline name##1 make_##name##1(type x) { return {x}; }                                                                \
+  struct alignas(16) name##4 { type x, y, z, w; };                                                                     \
   inline name##2 make_##name##2(type x, type y) { return {x, y}; }                                                     \
   inline name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }                                          \
   inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
 
-NN_VECTOR(char, signed char, 2, 4)
-NN_VECTOR(uchar, unsigned char, 2, 4)
-NN_VECTOR(short, short, 4, 8)
-NN_VECTOR(ushort, unsigned short, 4, 8)
-NN_VECTOR(int, int, 8, 16)
-NN_VECTOR(uint, unsigned, 8, 16)
-NN_VECTOR(long, long, 16, 16)
-NN_VECTOR(ulong, unsigned long, 16, 16)
-NN_VECTOR(longlong, long long, 16, 16)
-NN_VECTOR(ulonglong, unsigned long long, 16, 16)
-NN_VECTOR(float, float, 8, 16)
-NN_VECTOR(double, double, 16, 16)
+NN_VECTOR(int, int)
+NN_VECTOR(uint, unsigned)
+NN_VECTOR(float, float)
 #undef NN_VECTOR
 
 struct dim3 {

@@ -50,11 +50,9 @@ template <class T> const T *nn_emulated_gather(unsigned mask, const T &value, nn
   return static_cast<const T *>(nn_emulated_exchange(mask, &value, sizeof(T), site));
 }
 
-/* A barrier of the block (0 to 15): waits until `threads` threads (0: all that have not ended) have come to it, by
- * waiting here or by arriving. Returns the sum of `value` over the threads that came. __syncthreads is barrier 0. */
-unsigned nn_emulated_barrier(unsigned barrier, unsigned threads, unsigned value, const nn_site &site = nn_site::here());
-/* Counts as having come to the barrier, without waiting (bar.arrive). */
-void nn_emulated_barrier_arrive(unsigned barrier, unsigned threads, const nn_site &site = nn_site::here());
+/* A barrier of the block (0 to 15): waits until `threads` threads (0: all that have not ended) have come to it.
+ * __syncthreads is barrier 0. */
+void nn_emulated_barrier(unsigned barrier, unsigned threads, const nn_site &site = nn_site::here());
 
 /* Lets the other threads of the block run before this one goes on; for instructions that poll (mbarrier.try_wait). When
  * nothing but such polling has happened for long, the block is reported as stuck. */

@@ -75,22 +75,6 @@ inline void nn_mbarrier_init(uint32_t barrier, uint32_t count) {
 
 inline void nn_fence_mbarrier_init() { nn_emulated_requires(900, "fence.mbarrier_init"); }
 
-inline void nn_mbarrier_invalidate(uint32_t barrier) {
-  if (!nn_emulated_mbarrier_at(barrier, "mbarrier.inval").copies.empty()) {
-    nn_emulated_fail("mbarrier.inval: copies are on their way to %#x", barrier);
-  }
-  memset(nn_emulated_shared_bytes(barrier, 8, 8, "mbarrier.inval"), 0xff, 8);
-  nn_emulated_mbarriers().erase(barrier);
-}
-
-inline void nn_mbarrier_expect(uint32_t barrier, uint32_t bytes) {
-  nn_emulated_mbarrier &b = nn_emulated_mbarrier_at(barrier, "mbarrier.expect_tx");
-  b.bytes += bytes;
-  if (b.bytes >= 1 << 20) { /* PTX 9.7.13.15.2: the range of the tx-count */
-    nn_emulated_fail("mbarrier.expect_tx: %lld bytes on %#x", (long long)b.bytes, barrier);
-  }
-}
-
 inline void nn_mbarrier_arrive(uint32_t barrier) {
   nn_emulated_mbarrier &b = nn_emulated_mbarrier_at(barrier, "mbarrier.arrive");
   if (b.pending == 0) {
@@ -101,7 +85,11 @@ inline void nn_mbarrier_arrive(uint32_t barrier) {
 }
 
 inline void nn_mbarrier_arrive_expect(uint32_t barrier, uint32_t bytes) {
-  nn_mbarrier_expect(barrier, bytes);
+  nn_emulated_mbarrier &b = nn_emulated_mbarrier_at(barrier, "mbarrier.arrive.expect_tx");
+  b.bytes += bytes;
+  if (b.bytes >= 1 << 20) { /* PTX 9.7.13.15.2: the range of the tx-count */
+    nn_emulated_fail("mbarrier.arrive.expect_tx: %lld bytes on %#x", (long long)b.bytes, barrier);
+  }
   nn_mbarrier_arrive(barrier);
 }
 
@@ -136,20 +124,11 @@ inline void nn_mbarrier_wait(uint32_t barrier, uint32_t parity, nn_site site = n
 
 inline void nn_fence_async_shared() { nn_emulated_requires(900, "fence.proxy.async"); }
 
-inline void nn_emulated_check_barrier(uint32_t barrier, uint32_t threads, const char *instruction) {
-  if (barrier < 1 || barrier > 15 || threads < 32 || threads % 32 != 0) {
-    nn_emulated_fail("%s %u, %u: barriers 1 to 15, of whole warps", instruction, barrier, threads);
-  }
-}
-
 inline void nn_barrier_sync(uint32_t barrier, uint32_t threads, nn_site site = nn_site::here()) {
-  nn_emulated_check_barrier(barrier, threads, "bar.sync");
-  nn_emulated_barrier(barrier, threads, 0, site.in("bar.sync"));
-}
-
-inline void nn_barrier_arrive(uint32_t barrier, uint32_t threads, nn_site site = nn_site::here()) {
-  nn_emulated_check_barrier(barrier, threads, "bar.arrive");
-  nn_emulated_barrier_arrive(barrier, threads, site.in("bar.arrive"));
+  if (barrier < 1 || barrier > 15 || threads < 32 || threads % 32 != 0) {
+    nn_emulated_fail("bar.sync %u, %u: barriers 1 to 15, of whole warps", barrier, threads);
+  }
+  nn_emulated_barrier(barrier, threads, site.in("bar.sync"));
 }
 
 /* Not lane 0, so that nobody relies on that. */
@@ -170,9 +149,5 @@ template <int REGISTERS> inline void nn_registers_lower(nn_site site = nn_site::
   nn_emulated_requires(900, "setmaxnreg");
   nn_emulated_gather(0xffffffffu, 0u, site.in("setmaxnreg.dec"));
 }
-
-/* Kernels run one after another. */
-inline void nn_grid_wait() {}
-inline void nn_grid_launch_dependents() {}
 
 #endif

@@ -114,10 +114,4 @@ inline float nn_exp2_approx(float x) {
   return y < 0x1p-126f ? 0.0f : y;
 }
 
-/* Correctly rounded, where the hardware may be 1 unit off. */
-inline float nn_reciprocal_approx(float x) {
-  const float y = 1.0f / (std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x);
-  return std::fabs(y) < 0x1p-126f ? std::copysign(0.0f, y) : y;
-}
-
 #endif

@@ -120,17 +120,5 @@ template <int PENDING> inline void nn_copy_async_wait() {
 }
 
 inline uint4 nn_load_streaming(const void *global) { return *(const uint4 *)global; }
-inline uint4 nn_load_streaming_coherent(const void *global) { return *(const uint4 *)global; }
-inline void nn_store_streaming(void *global, uint4 v) { *(uint4 *)global = v; }
-inline void nn_prefetch_l2(const void *global) { (void)*(const volatile unsigned char *)global; }
-
-/* Blocks run one after another: whatever a block wrote, the next one sees. */
-inline uint32_t nn_load_acquire(const uint32_t *global) { return *(const volatile uint32_t *)global; }
-inline void nn_store_release(uint32_t *global, uint32_t v) { *(volatile uint32_t *)global = v; }
-inline uint32_t nn_add_acquire_release(uint32_t *global, uint32_t v) {
-  const uint32_t before = *global;
-  *global = before + v;
-  return before;
-}
 
 #endif

@@ -18,91 +18,30 @@ struct nn_emulated_row {
   uint16_t element[8];
 };
 
-/* Each lane below 8 * MATRICES reads the row that it addresses, before any lane goes on. */
-template <int MATRICES>
+/* Each lane reads the row that it addresses, before any lane goes on. */
 inline const nn_emulated_row *nn_emulated_load_rows(uint32_t address, const char *what, nn_site site) {
   nn_emulated_requires(750, "ldmatrix");
-  nn_emulated_row row = {};
-  if (nn_emulated_lane() < 8 * MATRICES || __CUDA_ARCH__ == 750) {
-    memcpy(&row, nn_emulated_shared_bytes(address, 16, 16, what), 16);
-  }
+  nn_emulated_row row;
+  memcpy(&row, nn_emulated_shared_bytes(address, 16, 16, what), 16);
   return nn_emulated_gather(0xffffffffu, row, site.in(what));
 }
 
-template <int MATRICES> inline void nn_emulated_ldmatrix(uint32_t *r, uint32_t address, nn_site site) {
-  const nn_emulated_row *rows = nn_emulated_load_rows<MATRICES>(address, "ldmatrix", site);
+inline void nn_ldmatrix_x4(uint32_t (&r)[4], uint32_t address, nn_site site = nn_site::here()) {
+  const nn_emulated_row *rows = nn_emulated_load_rows(address, "ldmatrix", site);
   const unsigned g = nn_emulated_lane() / 4, t = nn_emulated_lane() % 4;
-  for (int m = 0; m < MATRICES; m++) {
+  for (int m = 0; m < 4; m++) {
     const uint16_t *row = rows[8 * m + g].element;
     r[m] = row[2 * t] | (uint32_t)row[2 * t + 1] << 16;
   }
 }
 
-template <int MATRICES> inline void nn_emulated_ldmatrix_transposed(uint32_t *r, uint32_t address, nn_site site) {
-  const nn_emulated_row *rows = nn_emulated_load_rows<MATRICES>(address, "ldmatrix.trans", site);
+inline void nn_ldmatrix_x4_transposed(uint32_t (&r)[4], uint32_t address, nn_site site = nn_site::here()) {
+  const nn_emulated_row *rows = nn_emulated_load_rows(address, "ldmatrix.trans", site);
   const unsigned g = nn_emulated_lane() / 4, t = nn_emulated_lane() % 4;
-  for (int m = 0; m < MATRICES; m++) {
+  for (int m = 0; m < 4; m++) {
     const nn_emulated_row *matrix = rows + 8 * m;
     r[m] = matrix[2 * t].element[g] | (uint32_t)matrix[2 * t + 1].element[g] << 16;
   }
-}
-
-inline void nn_ldmatrix_x1(uint32_t &r0, uint32_t row, nn_site site = nn_site::here()) {
-  nn_emulated_ldmatrix<1>(&r0, row, site);
-}
-inline void nn_ldmatrix_x2(uint32_t &r0, uint32_t &r1, uint32_t row, nn_site site = nn_site::here()) {
-  uint32_t r[2];
-  nn_emulated_ldmatrix<2>(r, row, site);
-  r0 = r[0], r1 = r[1];
-}
-inline void nn_ldmatrix_x4(uint32_t (&r)[4], uint32_t row, nn_site site = nn_site::here()) {
-  nn_emulated_ldmatrix<4>(r, row, site);
-}
-inline void nn_ldmatrix_x1_transposed(uint32_t &r0, uint32_t row, nn_site site = nn_site::here()) {
-  nn_emulated_ldmatrix_transposed<1>(&r0, row, site);
-}
-inline void nn_ldmatrix_x2_transposed(uint32_t &r0, uint32_t &r1, uint32_t row, nn_site site = nn_site::here()) {
-  uint32_t r[2];
-  nn_emulated_ldmatrix_transposed<2>(r, row, site);
-  r0 = r[0], r1 = r[1];
-}
-inline void nn_ldmatrix_x4_transposed(uint32_t (&r)[4], uint32_t row, nn_site site = nn_site::here()) {
-  nn_emulated_ldmatrix_transposed<4>(r, row, site);
-}
-
-/* Each lane below 8 * MATRICES gathers the row that it addresses and stores it; all wait until all have stored. */
-template <int MATRICES, bool TRANSPOSED>
-inline void nn_emulated_stmatrix(uint32_t address, const uint32_t *r, nn_site site) {
-  nn_emulated_requires(900, "stmatrix");
-  struct fragment {
-    uint32_t r[4];
-  } mine = {};
-  memcpy(mine.r, r, 4 * MATRICES);
-  const fragment *all = nn_emulated_gather(0xffffffffu, mine, site.in("stmatrix"));
-  const unsigned m = nn_emulated_lane() / 8, i = nn_emulated_lane() % 8;
-  if (m < MATRICES) {
-    nn_emulated_row row;
-    for (unsigned j = 0; j < 8; j++) {
-      const unsigned at_row = TRANSPOSED ? j : i, at_column = TRANSPOSED ? i : j;
-      row.element[j] = (uint16_t)(all[4 * at_row + at_column / 2].r[m] >> 16 * (at_column % 2));
-    }
-    memcpy(nn_emulated_shared_bytes(address, 16, 16, "stmatrix"), &row, 16);
-  }
-  nn_emulated_gather(0xffffffffu, mine, site.in("stmatrix"));
-}
-
-inline void nn_stmatrix_x1(uint32_t row, uint32_t r0, nn_site site = nn_site::here()) {
-  nn_emulated_stmatrix<1, false>(row, &r0, site);
-}
-inline void nn_stmatrix_x2(uint32_t row, uint32_t r0, uint32_t r1, nn_site site = nn_site::here()) {
-  const uint32_t r[2] = {r0, r1};
-  nn_emulated_stmatrix<2, false>(row, r, site);
-}
-inline void nn_stmatrix_x4(uint32_t row, const uint32_t (&r)[4], nn_site site = nn_site::here()) {
-  nn_emulated_stmatrix<4, false>(row, r, site);
-}
-inline void nn_stmatrix_x4_transposed(uint32_t row, const uint32_t (&r)[4], nn_site site = nn_site::here()) {
-  nn_emulated_stmatrix<4, true>(row, r, site);
 }
 
 template <class T> struct nn_mma_type;
@@ -134,35 +73,11 @@ template <class T> inline void nn_emulated_unpack(float *elements, uint32_t pair
 }
 
 /*
- * From the formulas in PTX 9.7.14.5.7 and 9.7.14.5.8, turned round: who holds an element.
+ * From the formulas in PTX 9.7.14.5.8, turned round: who holds an element.
  *   A (row, k):  lane 4 * (row % 8) + k % 8 / 2, element k % 2 + 2 * (row / 8) + 4 * (k / 8)
  *   B (k, col):  lane 4 * col + k % 8 / 2,       element k % 2 + 2 * (k / 8)
  *   D element i: row g + 8 * (i / 2), column 2t + i % 2
  */
-template <int K>
-inline void nn_emulated_mma(float (&d)[4], const nn_emulated_fragments<K / 2, K / 4> &mine, const char *what,
-                            nn_site site) {
-  const nn_emulated_fragments<K / 2, K / 4> *lanes = nn_emulated_gather(0xffffffffu, mine, site.in(what));
-  const int g = (int)nn_emulated_lane() / 4, t = (int)nn_emulated_lane() % 4;
-  for (int i = 0; i < 4; i++) {
-    const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
-    for (int k = 0; k < K; k++) {
-      d[i] += lanes[4 * (row % 8) + k % 8 / 2].a[k % 2 + 2 * (row / 8) + 4 * (k / 8)] *
-              lanes[4 * column + k % 8 / 2].b[k % 2 + 2 * (k / 8)];
-    }
-  }
-}
-
-template <class T>
-inline void nn_mma_m16n8k8(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t b0, nn_site site = nn_site::here()) {
-  nn_emulated_requires(nn_emulated_operand<T>::from, "mma.m16n8k8");
-  nn_emulated_fragments<4, 2> mine;
-  nn_emulated_unpack<T>(mine.a, a0);
-  nn_emulated_unpack<T>(mine.a + 2, a1);
-  nn_emulated_unpack<T>(mine.b, b0);
-  nn_emulated_mma<8>(d, mine, "mma.m16n8k8", site);
-}
-
 template <class T>
 inline void nn_mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
                             nn_site site = nn_site::here()) {
@@ -173,7 +88,15 @@ inline void nn_mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, 
   }
   nn_emulated_unpack<T>(mine.b, b0);
   nn_emulated_unpack<T>(mine.b + 2, b1);
-  nn_emulated_mma<16>(d, mine, "mma.m16n8k16", site);
+  const nn_emulated_fragments<8, 4> *lanes = nn_emulated_gather(0xffffffffu, mine, site.in("mma.m16n8k16"));
+  const int g = (int)nn_emulated_lane() / 4, t = (int)nn_emulated_lane() % 4;
+  for (int i = 0; i < 4; i++) {
+    const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
+    for (int k = 0; k < 16; k++) {
+      d[i] += lanes[4 * (row % 8) + k % 8 / 2].a[k % 2 + 2 * (row / 8) + 4 * (k / 8)] *
+              lanes[4 * column + k % 8 / 2].b[k % 2 + 2 * (k / 8)];
+    }
+  }
 }
 
 /*

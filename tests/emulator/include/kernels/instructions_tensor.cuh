@@ -1,7 +1,7 @@
 /*
  * Twin of cuda/kernels/instructions_tensor.cuh. A load fills its destination with NaN bits at once and happens when
- * somebody waits on the barrier; a store reads shared memory when its thread waits for it. So early reads, buffers that
- * are written again too soon and forgotten waits show in the results whatever the order of threads.
+ * somebody waits on the barrier. So early reads, buffers that are written again too soon and forgotten waits show in
+ * the results whatever the order of threads.
  */
 #ifndef NN_INSTRUCTIONS_TENSOR_CUH
 #define NN_INSTRUCTIONS_TENSOR_CUH
@@ -17,14 +17,6 @@
 #include <string.h>
 #include <vector>
 
-inline uint64_t nn_l2_evict_first() {
-  nn_emulated_requires(800, "createpolicy");
-  return 1;
-}
-inline uint64_t nn_l2_evict_last() {
-  nn_emulated_requires(800, "createpolicy");
-  return 2;
-}
 inline uint64_t nn_l2_evict_normal() {
   nn_emulated_requires(800, "createpolicy");
   return 3;
@@ -123,62 +115,5 @@ inline void nn_tensor_load(uint32_t shared, const CUtensorMap *map, uint32_t bar
   (void)policy;
   nn_emulated_tensor_load(nn_emulated_box(map, shared, {c0, c1, c2, c3}, "cp.async.bulk.tensor.4d"), barrier);
 }
-
-/* The stores that one thread started, in groups; the last one is still open. */
-inline std::vector<std::vector<nn_emulated_box>> &nn_emulated_store_groups() {
-  static uint64_t block = ~(uint64_t)0;
-  static std::vector<std::vector<nn_emulated_box>> threads[1024];
-  if (block != nn_emulated_block_serial()) {
-    for (auto &groups : threads) {
-      for (const auto &group : groups) {
-        if (!group.empty()) {
-          nn_emulated_fail("a block before this one ended without waiting for a store from its shared memory");
-        }
-      }
-      groups.clear();
-    }
-    block = nn_emulated_block_serial();
-  }
-  auto &groups = threads[nn_emulated_thread()];
-  if (groups.empty()) {
-    groups.emplace_back();
-  }
-  return groups;
-}
-
-inline void nn_tensor_store(const CUtensorMap *map, uint32_t shared, int32_t c0, int32_t c1) {
-  nn_emulated_store_groups().back().emplace_back(map, shared, std::initializer_list<int32_t>{c0, c1},
-                                                 "cp.async.bulk.tensor.2d");
-}
-inline void nn_tensor_store(const CUtensorMap *map, uint32_t shared, int32_t c0, int32_t c1, int32_t c2) {
-  nn_emulated_store_groups().back().emplace_back(map, shared, std::initializer_list<int32_t>{c0, c1, c2},
-                                                 "cp.async.bulk.tensor.3d");
-}
-inline void nn_tensor_store(const CUtensorMap *map, uint32_t shared, int32_t c0, int32_t c1, int32_t c2, int32_t c3) {
-  nn_emulated_store_groups().back().emplace_back(map, shared, std::initializer_list<int32_t>{c0, c1, c2, c3},
-                                                 "cp.async.bulk.tensor.4d");
-}
-
-inline void nn_tensor_store_commit() {
-  nn_emulated_requires(900, "cp.async.bulk.commit_group");
-  nn_emulated_store_groups().emplace_back();
-}
-
-template <int PENDING> inline void nn_tensor_store_wait_read() {
-  nn_emulated_requires(900, "cp.async.bulk.wait_group");
-  auto &groups = nn_emulated_store_groups();
-  while (groups.size() > (size_t)PENDING + 1) {
-    for (const nn_emulated_box &box : groups.front()) {
-      box.each([&box](const unsigned char *from, unsigned char *to) {
-        if (to) {
-          memcpy(to, from, box.map.element_bytes);
-        }
-      });
-    }
-    groups.erase(groups.begin());
-  }
-}
-
-template <int PENDING> inline void nn_tensor_store_wait() { nn_tensor_store_wait_read<PENDING>(); }
 
 #endif

@@ -1,5 +1,5 @@
 /* A stream of the ABI is a stream of CUDA, an event an event: the handles are theirs. */
-#include "kernels/order.cuh"
+#include "kernels/streams.cuh"
 
 static cudaStream_t stream_of(nncuda_ctx *ctx, nncuda_stream *stream) {
   return stream == NULL ? nn_gpu_stream(ctx) : reinterpret_cast<cudaStream_t>(stream);
@@ -79,11 +79,11 @@ static int32_t event_elapsed(nncuda_ctx *ctx, nncuda_event *start, nncuda_event 
   return status_of(ctx, error);
 }
 
-extern const nn_order nn_gpu_order = {stream_create,     stream_destroy, stream_synchronize, stream_wait_event,
-                                      stream_copy,       event_create,   event_destroy,      event_record,
-                                      event_synchronize, event_query,    event_elapsed};
+extern const nn_order nn_gpu_streams = {stream_create,     stream_destroy, stream_synchronize, stream_wait_event,
+                                        stream_copy,       event_create,   event_destroy,      event_record,
+                                        event_synchronize, event_query,    event_elapsed};
 
-int32_t nn_order_wait(nncuda_ctx *ctx) {
+int32_t nn_streams_wait(nncuda_ctx *ctx) {
   int32_t status = NNCUDA_SUCCESS;
   for (size_t i = 0; i < ctx->handles.capacity; i++) {
     const nn_table_entry *entry = &ctx->handles.entries[i];
@@ -95,7 +95,7 @@ int32_t nn_order_wait(nncuda_ctx *ctx) {
   return status != NNCUDA_SUCCESS ? status : own;
 }
 
-void nn_order_close(nncuda_ctx *ctx) {
+void nn_streams_close(nncuda_ctx *ctx) {
   for (size_t i = 0; i < ctx->handles.capacity; i++) {
     const nn_table_entry *entry = &ctx->handles.entries[i];
     if (entry->value == (void *)(intptr_t)NN_HANDLE_STREAM) {
@@ -142,7 +142,7 @@ extern const nn_capture nn_gpu_capture = {capture_begin, capture_end, capture_la
 
 /* ---- times: a stamp is an event ---- */
 
-int64_t nn_order_stamp(nncuda_ctx *ctx) {
+int64_t nn_stamp(nncuda_ctx *ctx) {
   cudaEvent_t made = NULL;
   if (cudaEventCreate(&made) != cudaSuccess || cudaEventRecord(made, nn_gpu_stream(ctx)) != cudaSuccess) {
     cudaGetLastError();
@@ -150,7 +150,7 @@ int64_t nn_order_stamp(nncuda_ctx *ctx) {
   return (int64_t)(intptr_t)made;
 }
 
-int64_t nn_order_elapsed(nncuda_ctx *ctx, int64_t from, int64_t to) {
+int64_t nn_stamp_elapsed(nncuda_ctx *ctx, int64_t from, int64_t to) {
   (void)ctx;
   float milliseconds = 0;
   if (from == 0 || to == 0 ||
@@ -161,7 +161,7 @@ int64_t nn_order_elapsed(nncuda_ctx *ctx, int64_t from, int64_t to) {
   return (int64_t)((double)milliseconds * 1e6);
 }
 
-void nn_order_forget(nncuda_ctx *ctx, int64_t stamp) {
+void nn_stamp_forget(nncuda_ctx *ctx, int64_t stamp) {
   (void)ctx;
   if (stamp != 0) {
     cudaEventDestroy((cudaEvent_t)(intptr_t)stamp);
