@@ -29,7 +29,7 @@ _NEAR = {
     ),
     r"python/nncuda/cli/": "python/test_cli python/test_chat python/test_plan",
     r"python/nncuda/formats/\w*gguf": "python/test_gguf python/test_convert python/test_formats",
-    r"python/nncuda/formats/(tokenizer|sentencepiece|text|chat)": (
+    r"python/nncuda/(formats/text|tokenizer/)": (
         "python/test_tokenizers python/test_chat_template tokenizer/test_tokenizer_fixtures"
     ),
     r"python/nncuda/formats/ternary": "python/test_ternary_files interop/test_ternary_bytes",

@@ -13,12 +13,13 @@ from small_models import TINY, llama_config, save_tiny, stored_model
 
 import nncuda
 from nncuda import LanguageModel, Sampling
-from nncuda.formats import FormatError, Tokenizer, train_tokenizer
+from nncuda.formats import FormatError
 from nncuda.infer import CacheFullError
 from nncuda.infer.text import StopStrings
 from nncuda.models import MoETransformer
 from nncuda.models.config import Precision
 from nncuda.models.stored import StoredModel
+from nncuda.tokenizer import Tokenizer, train_tokenizer
 
 TEXTS = ["the sea is wide and the ship is small\n", "a ship sails the wide sea\n", "small waves, big waves\n"] * 20
 PROMPTS = ["the sea", "a small ship sails", "waves"]

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from ..formats import Tokenizer, encode_texts, find_texts, read_text, split_held_out, write_shard
+from ..formats import find_texts, read_text, split_held_out, write_shard
 from ..formats.shards import tokenizer_digest
+from ..tokenizer import Tokenizer, encode_texts
 from .outputs import require_room
 
 # Names that shards for measuring go by.

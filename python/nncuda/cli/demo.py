@@ -16,22 +16,13 @@ import numpy as np
 from ..binding import library
 from ..device import Context
 from ..extras import left_out
-from ..formats import (
-    Tokenizer,
-    TokenShard,
-    encode_texts,
-    find_texts,
-    read_text,
-    split_held_out,
-    train_tokenizer,
-    write_file,
-    write_shard,
-)
+from ..formats import TokenShard, find_texts, read_text, split_held_out, write_file, write_shard
 from ..formats.json_values import read_json
 from ..formats.shards import tokenizer_digest
 from ..infer import Sampling, TextGenerator
 from ..models import MoEConfig
 from ..models.config import Precision
+from ..tokenizer import Tokenizer, encode_texts, train_tokenizer
 from ..train import TrainConfig, TrainingRun, list_checkpoints, read_metrics
 from ..train.data import unigram_entropy
 from ..train.metrics import drop_records

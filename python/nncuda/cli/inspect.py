@@ -13,7 +13,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from ..formats import FormatError, SafetensorsFile, Tokenizer, TokenShard
+from ..formats import FormatError, SafetensorsFile, TokenShard
 from ..formats.errors import printable
 from ..formats.gguf import MAGIC as GGUF_MAGIC
 from ..formats.gguf import Value, open_gguf
@@ -22,6 +22,7 @@ from ..formats.regular import open_regular, present
 from ..formats.safetensors import SafetensorsFolder
 from ..formats.shards import MAGIC
 from ..models import StoredModel
+from ..tokenizer import Tokenizer
 from ..train import Checkpoint, resolve_checkpoint
 from .terminal import bytes_text, console, count_text
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from ..formats import Tokenizer, find_texts, read_text, train_tokenizer, write_file
+from ..formats import find_texts, read_text, write_file
+from ..tokenizer import Tokenizer, train_tokenizer
 from .outputs import require_room
 
 

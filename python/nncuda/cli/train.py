@@ -15,9 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from ..device import Context
-from ..formats import Tokenizer
 from ..formats.errors import shown
 from ..models import MoEConfig
+from ..tokenizer import Tokenizer
 from ..train import TrainConfig, TrainingRun
 from ..train.config import CHANGEABLE, SCHEDULE
 from ..train.data import open_shards

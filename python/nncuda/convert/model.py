@@ -26,11 +26,11 @@ from ..formats.regular import present
 from ..formats.safetensors_writer import ArrayPlan, write_in_pieces
 from ..formats.ternary import checked_scale, packed_rows, tern2_bytes, tern2_shape
 from ..formats.ternary_blocks import ternary_bytes
-from ..formats.tokenizer_to_folder import write_gguf_tokenizer
 from ..models.bitnet import OUR_METHOD, TABLES
 from ..models.gguf_names import gguf_name
 from ..models.llama import LlamaConfig, is_plain
 from ..models.stored import StoredModel
+from ..tokenizer.to_folder import write_gguf_tokenizer
 from .quantize import check_finite, file_metadata, pieces, stored_bytes
 
 #: What `convert_model` writes: folders, of Hugging Face with codes as numbers, the same packed, of this library; and

@@ -22,7 +22,7 @@ from ..formats.gguf_writer import TensorPlan, write_gguf
 from ..models.gguf_names import ROPE_FREQUENCIES, gguf_name
 from ..models.llama import BITNET_ARCHITECTURES, LlamaConfig, is_plain
 from ..models.stored import StoredModel
-from .tokenizer_to_gguf import tokenizer_metadata
+from ..tokenizer.to_gguf import tokenizer_metadata
 
 _HEAD = "lm_head.weight"
 _EMBEDDINGS = "model.embed_tokens.weight"

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union, overload
 import numpy as np
 
 from ..device import Context, DeviceBound, Tensor
-from ..formats import StreamDecoder
 from ..models.llama import LlamaConfig
 from ..models.stored import StoredModel
 from ..token_ids import Ids, token_ids
+from ..tokenizer import StreamDecoder
 from .engine import Engine
 from .sampling import GREEDY, Sampling
 from .scheduler import STOP, Request, Scheduler
 from .text import StopStrings
 
 if TYPE_CHECKING:
-    from ..formats.tokenizer import TextTokenizer
     from ..models import MoETransformer
+    from ..tokenizer.tokenizer import TextTokenizer
 
 #: Where the answer of a model without a chat template ends: at the next turn.
 PLAIN_STOPS = ("\nUser:", "\nAssistant:")

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..formats.block_formats import StoredTensor
-from ..formats.chat_template import ChatTemplate, special_names, template_from_folder, template_from_gguf
 from ..formats.errors import FormatError, shown
 from ..formats.gguf import GGUFFile, SplitGGUF, open_gguf
 from ..formats.json_values import read_json
 from ..formats.run_folder import last_checkpoint
 from ..formats.safetensors import read_safetensors_folder
 from ..formats.ternary import TernaryMatrix
-from ..formats.tokenizer import TextTokenizer
-from ..formats.tokenizer_folder import tokenizer_from_folder
-from ..formats.tokenizer_gguf import tokenizer_from_gguf
+from ..tokenizer.chat_template import ChatTemplate, special_names, template_from_folder, template_from_gguf
+from ..tokenizer.folder import tokenizer_from_folder
+from ..tokenizer.gguf import tokenizer_from_gguf
+from ..tokenizer.tokenizer import TextTokenizer
 from .bitnet import (
     is_part_of_matrix,
     matrices_from_folder,

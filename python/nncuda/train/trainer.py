@@ -9,11 +9,11 @@ import numpy as np
 
 from .. import kernels
 from ..device import Context, DeviceBound, Tensor, one_thread
-from ..formats import Tokenizer
 from ..formats.run_folder import last_checkpoint
 from ..models import MoETransformer, ParameterArena
 from ..models.moe import IGNORE_INDEX
 from ..token_ids import IdRows, token_ids
+from ..tokenizer import Tokenizer
 from .captured import CapturedStep
 from .config import TrainConfig
 from .divergence import Watch
