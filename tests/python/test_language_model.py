@@ -38,6 +38,9 @@ def model(ctx: nncuda.Context, tokenizer: Tokenizer) -> Iterator[LanguageModel]:
         yield made
 
 
+EXPERTS = "model.layers.0.block_sparse_moe.experts"
+
+
 def texts_of(model: LanguageModel, prompts: list[str], **options: object) -> list[str]:
     found = [""] * len(prompts)
     for event in model.generate(prompts, **options):
@@ -225,8 +228,22 @@ def test_a_model_in_memory(ctx: nncuda.Context, tmp_path: Path, tokenizer: Token
         np.testing.assert_array_equal(model.logits(PROMPTS[0]), logits)
     assert len(list(nncuda.generate(trained, [1, 2], 3))) == 3
     with LanguageModel.of(trained) as model:
+        weights, first = model.engine.weights, model.engine.weights.layers[0]
+        assert weights.head.data.ptr == trained.weights["lm_head.weight"].ptr  # in place
+        assert first.ffn.w2.data.ptr == trained.weights[f"{EXPERTS}.0.w2.weight"].ptr
+        assert first.ffn.w1.data.ptr != trained.weights[f"{EXPERTS}.0.w1.weight"].ptr
         assert len(list(model.generate([1, 2], 3, end_ids=()))) == 3
         with pytest.raises(ValueError, match="MoETransformer has no tokenizer"):
             model.complete("the", 4)
     with pytest.raises(ValueError, match="the tokenizer has 280 tokens, the model 48"):
         LanguageModel.of(MoETransformer(ctx, TINY), tokenizer)
+
+
+def test_a_model_that_trains_is_copied(ctx: nncuda.Context) -> None:
+    trained = MoETransformer(ctx, TINY, seed=4)
+    with LanguageModel.of(trained) as model:
+        logits = model.logits([1, 2, 3])
+        trained.parameters.data.zero_()
+        np.testing.assert_array_equal(model.logits([1, 2, 3]), logits)
+    with LanguageModel.of(trained) as model:
+        assert not model.logits([1, 2, 3]).any()

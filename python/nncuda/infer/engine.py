@@ -15,6 +15,7 @@ import numpy as np
 from .. import kernels
 from ..device import Context, Tensor
 from ..layers import RopeTables
+from ..layers.attention import split_heads
 from ..token_ids import Ids, sequence_ids
 from .pages import PAGE, CachedSequence, PagedCache
 from .stored_layers import StoredLayers
@@ -246,7 +247,7 @@ class Engine:
         """Puts a layer's keys and values into the cache; what attention gives, f32 [tokens, heads * head_dim]."""
         config, tokens = self.config, qkv.shape[0]
         heads = self._heads.narrow(0, 0, tokens)
-        q, k, v = self._split(qkv)
+        q, k, v = split_heads(qkv, config.num_heads, config.num_kv_heads)
         if watch is not None:
             for name, tensor in (("q", q), ("k", k), ("v", v)):
                 watch(name, tensor)
@@ -277,17 +278,6 @@ class Engine:
             watch("norm", normed)
             watch("logits", logits)
         return logits
-
-    def _split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Views of queries, keys and values in their common product, [tokens, heads, head_dim] each."""
-        config, rows = self.config, qkv.shape[0]
-        dim, kv_heads = config.head_dim, config.num_kv_heads
-        q_width, kv_width = config.num_heads * dim, kv_heads * dim
-        return (
-            qkv.narrow(1, 0, q_width).view(rows, config.num_heads, dim),
-            qkv.narrow(1, q_width, kv_width).view(rows, kv_heads, dim),
-            qkv.narrow(1, q_width + kv_width, kv_width).view(rows, kv_heads, dim),
-        )
 
     def bytes_per_step(self, lengths: Iterable[int]) -> int:
         """Bytes that one decode step must read at least: each weight once, and the rows of each sequence's cache."""

@@ -115,9 +115,11 @@ class LanguageModel(DeviceBound):
     def of(cls, model: MoETransformer, tokenizer: TextTokenizer | None = None, **options: Any) -> LanguageModel:
         """A model that was made or trained in this program, on its context, with the weights that it has now.
 
-        They are copied: to go on with later ones, make another. `options` are those of `Engine`.
+        Those of a model that trains are copied: to go on with later ones, make another. One made with `training` False
+        is used in place, but for W1 and W3 of its experts, and must keep its weights. `options` are those of `Engine`;
+        `weights` "memory" copies in either case, "file" in neither.
         """
-        options.setdefault("weights", "memory")
+        options.setdefault("weights", "file" if model.gradients is None else "memory")
         return cls(StoredModel.of(model, tokenizer), model.ctx, **options)
 
     def close(self) -> None:
