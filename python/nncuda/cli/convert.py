@@ -10,10 +10,10 @@ from ..convert.model import FOLDERS, FORMS, convert_model, head_name
 from ..device import Context
 from ..formats.block_formats import FORMATS
 from ..models import StoredModel
+from .arguments import device_options, force_option
 from .outputs import require_room
 from .progress import element_progress
 from .terminal import bytes_text, console, count_text
-from .threads import threads_option
 
 _HEADS = [name for name in FORMATS if name != "f32"]
 
@@ -36,9 +36,8 @@ _HEADS = [name for name in FORMATS if name != "f32"]
     help="Dtype of all numbers in hf and hf-packed, including scales; f32 keeps those exact.  [default: that of the "
     "embeddings]",
 )
-@click.option("--force", is_flag=True, help="Replace OUT if it is a file.")
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-@threads_option
+@force_option("OUT if it is a file")
+@device_options
 def convert(
     model: Path,
     out: Path,

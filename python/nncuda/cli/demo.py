@@ -27,8 +27,8 @@ from ..train import TrainConfig, TrainingRun, list_checkpoints, read_metrics
 from ..train.data import unigram_entropy
 from ..train.metrics import drop_records
 from ..train.run import Progress
+from .arguments import device_options
 from .terminal import console
-from .threads import threads_option
 from .train import run_with_progress
 
 VOCABULARY = 4096
@@ -80,10 +80,7 @@ OPTIONS = TrainConfig.preset(
     show_default=True,
     help="The precision to compute in.",
 )
-@click.option(
-    "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
-)
-@threads_option
+@device_options
 def demo(
     text: Path | None, out: Path, steps: int | None, precision: Precision, device: str, threads: int | None
 ) -> None:

@@ -14,8 +14,8 @@ from ..infer.dump_transformers import PeerMissing
 from ..infer.dump_transformers import take as take_from_transformers
 from ..infer.language_model import LanguageModel
 from ..infer.pages import CACHE_FORMATS
+from .arguments import device_options
 from .terminal import console
-from .threads import threads_option
 
 _DIFFERENT = 1
 
@@ -44,8 +44,7 @@ _DIFFERENT = 1
               help="A value differs if it is off by more than this share of its step's largest value.")  # fmt: skip
 @click.option("--cache-format", type=click.Choice(CACHE_FORMATS), default="f32",
               show_default=True, help="Format of the cached keys and values.")  # fmt: skip
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-@threads_option
+@device_options
 def dump(
     model: Path,
     layers: tuple[int, ...],

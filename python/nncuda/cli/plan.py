@@ -29,6 +29,7 @@ from ..train.plan import (
     plan_training,
     training_work,
 )
+from .arguments import config_file_option
 from .config_file import ConfigFile
 from .options import build_configs, config_options, preset_option, preset_vocabulary, read_config
 from .terminal import bytes_text, console, count_text
@@ -57,9 +58,7 @@ class _Size(click.ParamType):
 
 
 @click.command()
-@click.option(
-    "--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file."
-)
+@config_file_option
 @preset_option
 @click.option(
     "--data", type=click.Path(exists=True, path_type=Path), help="A token shard, whose vocabulary size the model gets."

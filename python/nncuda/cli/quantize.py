@@ -11,10 +11,10 @@ from ..convert.quantize import quantize_model
 from ..device import Context
 from ..formats.block_formats import FORMATS
 from ..models import StoredModel
+from .arguments import device_options, force_option
 from .outputs import require_room
 from .progress import element_progress
 from .terminal import bytes_text, console, count_text
-from .threads import threads_option
 
 _FORMAT = click.Choice(list(FORMATS), case_sensitive=False)
 
@@ -28,9 +28,8 @@ _FORMAT = click.Choice(list(FORMATS), case_sensitive=False)
     type=_FORMAT,
     help="Format of the LM head.  [default: q6_k if --format has fewer bits, else that of --format]",
 )
-@click.option("--force", is_flag=True, help="Replace OUT.gguf if there is one.")
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-@threads_option
+@force_option("OUT.gguf if there is one")
+@device_options
 def quantize(
     model: Path,
     out: Path,
