@@ -13,7 +13,7 @@ from ..models import StoredModel
 from .arguments import device_options, force_option
 from .outputs import require_room
 from .progress import element_progress
-from .terminal import bytes_text, console, count_text
+from .terminal import bytes_text, count_text, tell
 
 _HEADS = [name for name in FORMATS if name != "f32"]
 
@@ -68,25 +68,19 @@ def convert(
         raise click.UsageError("IN and OUT are the same; they must be two files")
     opened = StoredModel.open(model)
     total = opened.num_parameters
-    terminal = console()
-    with Context(device, threads=threads) as ctx, element_progress("writing", terminal) as bar:
-        task = bar.add_task("", total=total)
-        convert_model(
-            opened, out, form, ctx, head=head, dtype=dtype, progress=lambda elements: bar.advance(task, elements)
-        )
+    with Context(device, threads=threads) as ctx, element_progress("writing", total) as progress:
+        convert_model(opened, out, form, ctx, head=head, dtype=dtype, progress=progress)
     written = StoredModel.open(out)
     size = sum(path.stat().st_size for path in out.iterdir()) if out.is_dir() else out.stat().st_size
     matrices = sum(matrix.nbytes for matrix in written.matrices.values())
     stored = written.tensors[head_name(written.config)]
-    terminal.print(
+    tell(
         f"{out}: {count_text(total)} parameters in {bytes_text(size)}: ternary matrices {bytes_text(matrices)}, "
-        f"LM head {bytes_text(stored.nbytes)} in {stored.format}",
-        soft_wrap=True,
-        highlight=False,
+        f"LM head {bytes_text(stored.nbytes)} in {stored.format}"
     )
     before = opened.tensors[head_name(opened.config)].format
     if head is not None and stored.format != before:
-        terminal.print(_effect(model, out, before, device, threads), soft_wrap=True, highlight=False)
+        tell(_effect(model, out, before, device, threads))
 
 
 def _effect(model: Path, out: Path, before: str, device: str, threads: int | None) -> str:

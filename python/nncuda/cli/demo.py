@@ -28,7 +28,7 @@ from ..train.data import unigram_entropy
 from ..train.metrics import drop_records
 from ..train.run import Progress
 from .arguments import device_options
-from .terminal import console
+from .terminal import console, tell
 from .train import run_with_progress
 
 VOCABULARY = 4096
@@ -121,7 +121,7 @@ def demo(
     terminal.print(
         f"everything is in {out}; it took {minutes:.1f} minutes, {training.seconds / 60:.1f} of them training"
     )
-    terminal.print(f"{page} shows it all: curves, experts, samples", soft_wrap=True, highlight=False)
+    tell(f"{page} shows it all: curves, experts, samples")
 
 
 def _shortened(steps: int) -> TrainConfig:

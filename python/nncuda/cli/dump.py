@@ -15,7 +15,7 @@ from ..infer.dump_transformers import take as take_from_transformers
 from ..infer.language_model import LanguageModel
 from ..infer.pages import CACHE_FORMATS
 from .arguments import device_options
-from .terminal import console
+from .terminal import console, tell
 
 _DIFFERENT = 1
 
@@ -79,7 +79,7 @@ def dump(
         differences = compare(mine, theirs, tolerance)
         _show_differences(differences, theirs, tolerance, terminal)
     if save is not None:
-        terminal.print(f"written to {save}", highlight=False, soft_wrap=True)
+        tell(f"written to {save}")
     if other is not None and any(difference.index is not None for difference in differences):
         raise SystemExit(_DIFFERENT)
 

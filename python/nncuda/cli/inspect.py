@@ -24,7 +24,7 @@ from ..formats.shards import MAGIC
 from ..models import StoredModel
 from ..tokenizer import Tokenizer
 from ..train import Checkpoint, resolve_checkpoint
-from .terminal import bytes_text, console, count_text
+from .terminal import bytes_text, console, count_text, tell
 
 _ELEMENTS_SHOWN = 8
 _CHARACTERS_SHOWN = 200
@@ -65,7 +65,7 @@ def inspect(path: Path, as_json: bool, ternary: bool) -> None:
         elif isinstance(value, dict):
             terminal.print(_table(name, value))
         else:
-            terminal.print(_shown(f"{name}: {value}"), highlight=False, soft_wrap=True)
+            tell(_shown(f"{name}: {value}"))
 
 
 def _table(name: str, values: dict[str, Any]) -> Table:

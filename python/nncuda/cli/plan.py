@@ -32,7 +32,7 @@ from ..train.plan import (
 from .arguments import config_file_option
 from .config_file import ConfigFile
 from .options import build_configs, config_options, preset_option, preset_vocabulary, read_config
-from .terminal import bytes_text, console, count_text
+from .terminal import bytes_text, console, count_text, tell
 
 #: Of a GPU that is planned for with --available alone.
 _USUAL_CAPABILITY = 90
@@ -222,11 +222,11 @@ def _show(model: MoEConfig, planned: MemoryPlan, device: str, free: int, ways: l
         verdict = f"It does not fit: {bytes_text(planned.held - free)} more are needed."
     terminal.print(verdict, highlight=False)
     for way in ways:
-        terminal.print(f"It fits with {_way_text(way)}.", highlight=False, soft_wrap=True)
+        tell(f"It fits with {_way_text(way)}.")
 
 
 def _show_work(work: Work, seconds: float | None, device: str, what: str) -> None:
     text = f"{what[0].upper()}{what[1:]} takes {work.flops:.3g} operations and moves {bytes_text(work.bytes)}"
     if seconds is not None:
         text += f": at the peak of {device}, {seconds:.3g} s"
-    console().print(f"{text}.", highlight=False, soft_wrap=True)
+    tell(f"{text}.")

@@ -14,7 +14,7 @@ from ..models import StoredModel
 from .arguments import device_options, force_option
 from .outputs import require_room
 from .progress import element_progress
-from .terminal import bytes_text, console, count_text
+from .terminal import bytes_text, count_text, tell
 
 _FORMAT = click.Choice(list(FORMATS), case_sensitive=False)
 
@@ -48,22 +48,11 @@ def quantize(
     require_room(out, force)
     opened = StoredModel.open(model)
     total = opened.num_parameters
-    terminal = console()
-    with Context(device, threads=threads) as ctx, element_progress("rounding", terminal) as bar:
-        task = bar.add_task("", total=total)
-        formats = quantize_model(
-            opened,
-            out,
-            format_name,
-            ctx,
-            output_format=output_format,
-            progress=lambda elements: bar.advance(task, elements),
-        )
+    with Context(device, threads=threads) as ctx, element_progress("rounding", total) as progress:
+        formats = quantize_model(opened, out, format_name, ctx, output_format=output_format, progress=progress)
     counts = ", ".join(f"{count} in {name}" for name, count in Counter(formats.values()).most_common())
     size = out.stat().st_size
-    terminal.print(
+    tell(
         f"{out}: {count_text(total)} parameters in {bytes_text(size)}, {8 * size / total:.2f} bits each; "
-        f"tensors: {counts}",
-        soft_wrap=True,
-        highlight=False,
+        f"tensors: {counts}"
     )

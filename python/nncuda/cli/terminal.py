@@ -15,6 +15,11 @@ def console() -> Console:
     return found if found.is_terminal else Console(width=120)
 
 
+def tell(text: str) -> None:
+    """Prints a line of results as it is: not cut to the terminal's width, and numbers in it without colours."""
+    console().print(text, soft_wrap=True, highlight=False)
+
+
 def spoken(text: str) -> str:
     """Text that a model wrote, as it goes to the standard output: to a terminal without escape sequences, which would
     be orders to it; to a file or pipe as it is."""

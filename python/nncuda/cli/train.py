@@ -30,7 +30,7 @@ from .config_file import ConfigFile
 from .options import build_configs, config_options, preset_option, read_config
 from .plan import require_fit
 from .stopping import stopping
-from .terminal import console, count_text
+from .terminal import console, count_text, tell
 
 
 @click.command()
@@ -214,7 +214,7 @@ def run_with_progress(training: TrainingRun, after_step: Callable[[RunProgress],
             if after_step is not None:
                 after_step(progress)
     done = f"{trainer.step} of {trainer.config.steps} steps"
-    terminal.print(f"{done}; checkpoints in {training.checkpoints}", soft_wrap=True, highlight=False)
+    tell(f"{done}; checkpoints in {training.checkpoints}")
     return trainer.step < trainer.config.steps
 
 
