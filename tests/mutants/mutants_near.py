@@ -32,7 +32,7 @@ _NEAR = {
     r"python/nncuda/(formats/text|tokenizer/)": (
         "python/test_tokenizers python/test_chat_template tokenizer/test_tokenizer_fixtures"
     ),
-    r"python/nncuda/formats/ternary": "python/test_ternary_files interop/test_ternary_bytes",
+    r"python/nncuda/(convert|formats)/ternary": "python/test_ternary_files interop/test_ternary_bytes",
     r"python/nncuda/formats/": "python/test_formats python/test_saving python/test_hostile_files",
     r"python/nncuda/(golden|reference)/": "reference/* golden/test_fixtures golden/test_golden kernels/test_rows_*",
     r"python/nncuda/infer/": (

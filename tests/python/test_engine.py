@@ -11,6 +11,7 @@ import pytest
 from small_models import BITNET, TINY, llama_config, numbers, save_tiny, stored_model
 
 import nncuda
+from nncuda.convert.ternary import tern2_bytes
 from nncuda.device import INSTRUCTION_SETS
 from nncuda.formats import FormatError
 from nncuda.formats import ternary as ternary_files
@@ -158,7 +159,7 @@ def test_the_form_of_ternary_weights_changes_no_bit(ctx: nncuda.Context, ffn: in
         for name, matrix in stored.matrices.items():
             codes = matrix.codes()
             if form == "tern2":
-                data, make = ternary_files.tern2_bytes(codes), ternary_files.from_tern2
+                data, make = tern2_bytes(codes), ternary_files.from_tern2
             else:
                 quarters = (codes + 1).view(np.uint8).reshape(4, -1, codes.shape[1])
                 data = np.bitwise_or.reduce(quarters << np.array([0, 2, 4, 6], np.uint8)[:, None, None])

@@ -14,8 +14,9 @@ from click.testing import CliRunner
 
 from nncuda import Context, kernels
 from nncuda.cli import main
+from nncuda.convert.ternary import tern2_bytes, ternary_bytes
 from nncuda.formats import FormatError, write_safetensors
-from nncuda.formats.ternary import absmean, tern2_bytes, tern2_codes
+from nncuda.formats.ternary import absmean, tern2_codes
 from nncuda.models import StoredModel
 from nncuda.models.llama import is_projection
 
@@ -187,7 +188,6 @@ def test_configurations_that_are_refused(case: str, tmp_path: Path) -> None:
 def gguf_folder(path: Path, form: str, tensors: Mapping[str, np.ndarray], architecture: str = "bitnet-b1.58") -> Path:
     """A GGUF file of the model with these master weights, its matrices in a ternary type."""
     from nncuda.formats.gguf_writer import TensorPlan, write_gguf
-    from nncuda.formats.ternary_blocks import ternary_bytes
     from nncuda.models.gguf_names import gguf_name
 
     keys = {"context_length": 64, "embedding_length": 256, "block_count": 2, "feed_forward_length": 512}

@@ -24,14 +24,14 @@ from ..formats.mapped import release
 from ..formats.piece_writer import PieceWriter
 from ..formats.regular import present
 from ..formats.safetensors_writer import ArrayPlan, write_in_pieces
-from ..formats.ternary import checked_scale, packed_rows, tern2_bytes, tern2_shape
-from ..formats.ternary_blocks import ternary_bytes
+from ..formats.ternary import checked_scale, tern2_shape
 from ..models.bitnet import OUR_METHOD, TABLES
 from ..models.gguf_names import gguf_name
 from ..models.llama import LlamaConfig, is_plain
 from ..models.stored import StoredModel
 from ..tokenizer.to_folder import write_gguf_tokenizer
 from .quantize import check_finite, file_metadata, pieces, stored_bytes
+from .ternary import packed_rows, tern2_bytes, ternary_bytes
 
 #: What `convert_model` writes: folders, of Hugging Face with codes as numbers, the same packed, of this library; and
 #: GGUF files, which are named for the type of their matrices.
