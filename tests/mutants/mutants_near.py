@@ -25,9 +25,10 @@ _NEAR = {
     r"cuda/numbers/": "kernels/test_simd kernels/test_random kernels/test_rows_optimizer kernels/test_quant*",
     r"cuda/(abi|runtime)/": "abi/test_[!p]*",  # test_package compiles everything once more
     r"python/nncuda/binding/": (
-        "python/test_header_reader python/test_kernels python/test_exchange tools/* abi/test_header"
+        "python/test_header_reader python/test_call_sizes python/test_kernels python/test_exchange tools/* "
+        "abi/test_header"
     ),
-    r"python/nncuda/cli/": "python/test_cli python/test_chat python/test_plan",
+    r"python/nncuda/cli/": "python/test_cli python/test_chat python/test_plan_memory",
     r"python/nncuda/formats/\w*gguf": "python/test_gguf python/test_convert python/test_formats",
     r"python/nncuda/(formats/text|tokenizer/)": (
         "python/test_tokenizers python/test_chat_template tokenizer/test_tokenizer_fixtures"
@@ -43,7 +44,7 @@ _NEAR = {
     ),
     r"python/nncuda/models/": "python/test_stored_models python/test_convert python/test_gguf",
     r"python/nncuda/report/": "python/test_report",
-    r"python/nncuda/train/plan": "python/test_plan python/test_plan_memory",
+    r"python/nncuda/train/plan": "python/test_plan_memory",
     r"python/nncuda/train/(checkpoint|divergence|moments)": r"python/test_\1 python/test_run",
     r"python/nncuda/train/": "python/test_training_step python/test_run python/test_precision",
     r"python/nncuda/": (

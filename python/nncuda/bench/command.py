@@ -20,12 +20,12 @@ from ..cli.options import build_configs, preset_option, preset_vocabulary, read_
 from ..device import Context
 from ..models.config import Precision
 from . import ceilings as ceilings_module
+from . import measure as runner
 from . import model_command
-from . import run as runner
 from . import step as step_module
 from .inference import measure as measure_inference
+from .measure import Row
 from .model import Work
-from .run import Row
 from .timing import ONCE, Effort
 
 console = Console()
@@ -127,7 +127,7 @@ def bench(
         effort = ONCE if quick else Effort()
         rows: list[Row] = []
         with console.status("") as status:
-            for row in runner.run(
+            for row in runner.measure(
                 ctx, works, measured, probes, peer, effort, lambda w: status.update(f"{w.group}: {w.name}")
             ):
                 rows.append(row)

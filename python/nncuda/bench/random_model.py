@@ -26,7 +26,7 @@ import click
 import numpy as np
 
 from ..formats.block_formats import FORMATS
-from ..formats.safetensors_writer import ArrayPlan, write_in_pieces
+from ..formats.safetensors_writer import NewArray, write_in_pieces
 from . import random_tokenizer
 
 #: Elements drawn at a time.
@@ -187,8 +187,8 @@ def write_folder(
     (folder / "tokenizer_config.json").write_text(json.dumps(described, indent=1) + "\n")
     kind = FORMATS[dtype].numpy
     assert kind is not None
-    plan = [ArrayPlan(name, kind, size) for name, size, _ in tensors(shape)]
-    with write_in_pieces(folder / "model.safetensors", plan) as writer:
+    new = [NewArray(name, kind, size) for name, size, _ in tensors(shape)]
+    with write_in_pieces(folder / "model.safetensors", new) as writer:
         for name, size, deviation in tensors(shape):
             for piece in draw(name, size, deviation, seed):
                 writer.write(name, piece.astype(kind).view(np.uint8))

@@ -9,11 +9,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ..infer.dump import Difference, Dump, Statistics, compare, is_dump, take
+from ..infer.dump import Difference, Dump, Statistics, compare, is_dump, record
 from ..infer.dump_transformers import PeerMissing
-from ..infer.dump_transformers import take as take_from_transformers
+from ..infer.dump_transformers import record as record_from_transformers
 from ..infer.language_model import LanguageModel
-from ..infer.pages import CACHE_FORMATS
+from ..infer.paged_cache import CACHE_FORMATS
 from .arguments import device_options
 from .terminal import console, tell
 
@@ -68,7 +68,7 @@ def dump(
         ids = [int(token) for token in loaded.encode(_ids(prompt) if as_ids else prompt)]
         if not ids:
             raise click.UsageError("the prompt is empty; it must have at least one token")
-        mine = take(loaded.engine, ids, layers, str(model))
+        mine = record(loaded.engine, ids, layers, str(model))
     terminal = console()
     if save is not None:
         mine.save(save)
@@ -97,7 +97,7 @@ def _other(path: Path, mine: Dump, layers: tuple[int, ...]) -> Dump:
     if not (path / "config.json").is_file():
         raise click.UsageError(f"{path} is neither a dump (*.safetensors) nor a Hugging Face folder with a config.json")
     try:
-        return take_from_transformers(path, mine.ids, layers)
+        return record_from_transformers(path, mine.ids, layers)
     except PeerMissing as error:
         raise click.ClickException(str(error)) from error
 

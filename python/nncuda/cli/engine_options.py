@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import click
 
-from ..infer.pages import CACHE_FORMATS
+from ..infer.paged_cache import CACHE_FORMATS
 from ..infer.weights import PLACES
 from .arguments import Command, together
 from .options import Seed

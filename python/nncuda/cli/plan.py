@@ -24,7 +24,6 @@ from ..train.plan import (
     TooLargeError,
     Work,
     inference_work,
-    parameters_by_kind,
     plan_inference,
     plan_training,
     training_work,
@@ -184,7 +183,7 @@ def _way_text(way: Way) -> str:
 def _values(
     model: MoEConfig, planned: MemoryPlan, work: Work, seconds: float | None, device: str, free: int, ways: list[Way]
 ) -> dict[str, Any]:
-    kinds = {name: {"total": total, "active": met} for name, (total, met) in parameters_by_kind(model).items()}
+    kinds = {name: {"total": total, "active": met} for name, (total, met) in model.parameters_by_kind().items()}
     return {
         "parameters": {"total": model.num_parameters, "active": model.num_active_parameters, "kinds": kinds},
         "device": device,
@@ -201,7 +200,7 @@ def _values(
 def _show(model: MoEConfig, planned: MemoryPlan, device: str, free: int, ways: list[Way]) -> None:
     terminal = console()
     counts = Table("parameters", "total", "active per token")
-    for name, (total, met) in parameters_by_kind(model).items():
+    for name, (total, met) in model.parameters_by_kind().items():
         counts.add_row(name, count_text(total), count_text(met))
     counts.add_section()
     counts.add_row("all", count_text(model.num_parameters), count_text(model.num_active_parameters))

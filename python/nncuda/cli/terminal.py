@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from rich.console import Console
+from rich.text import Text
 
 from ..formats.errors import printable
 
@@ -15,7 +16,7 @@ def console() -> Console:
     return found if found.is_terminal else Console(width=120)
 
 
-def tell(text: str) -> None:
+def tell(text: str | Text) -> None:
     """Prints a line of results as it is: not cut to the terminal's width, and numbers in it without colours."""
     console().print(text, soft_wrap=True, highlight=False)
 

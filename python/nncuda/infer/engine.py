@@ -17,7 +17,7 @@ from ..device import Context, Tensor
 from ..layers import RopeTables
 from ..layers.attention import split_heads
 from ..token_ids import Ids, sequence_ids
-from .pages import PAGE, CachedSequence, PagedCache
+from .paged_cache import PAGE, CachedSequence, PagedCache
 from .stored_layers import StoredLayers
 from .ternary_layers import TernaryLayers
 from .watch import Watch, within
@@ -137,7 +137,7 @@ class Engine:
         for an id outside the vocabulary, all before anything is run.
         """
         ids = [self.check_ids(part.ids) for part in parts]
-        self._run_parts([part.sequence for part in parts], ids)
+        self._forward_parts([part.sequence for part in parts], ids)
         ends = np.cumsum([len(part) for part in ids])
         last = [int(end) - 1 for end, part in zip(ends, parts, strict=True) if part.wanted]
         if not last:
@@ -161,7 +161,7 @@ class Engine:
         try:
             for start in range(0, len(array), self.piece):
                 piece = array[start : start + self.piece]
-                self._run_parts([sequence], [piece], watch)
+                self._forward_parts([sequence], [piece], watch)
                 for first in range(0, len(piece), block.shape[0]):
                     rows = min(block.shape[0], len(piece) - first)
                     logits = self._head(self._x.narrow(0, first, rows), block, watch)
@@ -174,7 +174,7 @@ class Engine:
         """The ids of one sequence as an array i32: see `sequence_ids`."""
         return sequence_ids(ids, self.config.vocab_size)
 
-    def _run_parts(
+    def _forward_parts(
         self, sequences: Sequence[CachedSequence], ids: Sequence[np.ndarray], watch: Watch | None = None
     ) -> None:
         lengths = [len(part) for part in ids]
