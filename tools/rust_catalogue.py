@@ -8,6 +8,7 @@ from .rust_kernels import ENUMS, enum_of
 from .rust_text import call, indented, mark
 from .signature import signature
 
+
 def files(contract: Header) -> dict[str, str]:
     """The generated files by their path below `nn-ffi/src/`."""
     return {"generated/catalogue.rs": _catalogue(contract), "generated/checked.rs": _checked(contract)}

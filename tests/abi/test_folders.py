@@ -1,4 +1,4 @@
-"""The folders of cuda/ include each other one way; no file, and no pair of .c and .h, includes itself through others."""
+"""The folders of cuda/ include each other one way; no file, and no .c with its .h, includes itself through others."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import fuzz_files
 
 if TYPE_CHECKING:
-    from nncuda.formats.chat_template import ChatTemplate
-    from nncuda.formats.tokenizer import TextTokenizer
     from nncuda.models import StoredModel
+    from nncuda.tokenizer.chat_template import ChatTemplate
+    from nncuda.tokenizer.tokenizer import TextTokenizer
 
 TEXT = "Hello  wörld\n\t12345 <s>😀 \0é"
 
@@ -38,7 +38,7 @@ class Target:
 
 def load_readers() -> None:
     """Imports all that the targets use, so that no case pays for it."""
-    for package in ("nncuda.formats", "nncuda.models"):
+    for package in ("nncuda.formats", "nncuda.models", "nncuda.tokenizer"):
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__, package + "."):
             if not module.name.endswith("_worker"):  # a program of its own
                 importlib.import_module(module.name)
@@ -101,7 +101,7 @@ def touch(model: StoredModel) -> None:
 
 def converse(tokenizer: TextTokenizer) -> None:
     """Texts to ids and back, and ids as they come from a model."""
-    from nncuda.formats import StreamDecoder
+    from nncuda.tokenizer import StreamDecoder
 
     size = tokenizer.vocab_size
     for text in ("", TEXT, "a" * 100):
@@ -203,8 +203,8 @@ def use_toml(path: Path) -> None:
 
 def use_tokenizer_model(path: Path) -> None:
     """A SentencePiece model, as `tokenizer.model`."""
-    from nncuda.formats import Tokenizer
-    from nncuda.formats.sentencepiece_model import PieceModel
+    from nncuda.tokenizer import Tokenizer
+    from nncuda.tokenizer.sentencepiece_model import PieceModel
 
     tokenizer = Tokenizer.load(path)
     converse(tokenizer)
@@ -217,17 +217,17 @@ def use_tokenizer_model(path: Path) -> None:
 
 def use_tokenizer_json(path: Path) -> None:
     """A `tokenizer.json`."""
-    from nncuda.formats import tokenizer_json
+    from nncuda.tokenizer import json_tokenizer
 
     global _tokenizers
     if _tokenizers is None:
         _tokenizers = _shared_sandbox()
-    tokenizer_json.Sandbox = _tokenizers.of  # type: ignore[misc, assignment]
-    converse(tokenizer_json.JsonTokenizer.load(path))
+    json_tokenizer.Sandbox = _tokenizers.of  # type: ignore[misc, assignment]
+    converse(json_tokenizer.JsonTokenizer.load(path))
 
 
 def _shared_sandbox() -> Any:
-    from nncuda.formats.sandbox import Sandbox
+    from nncuda.tokenizer.sandbox import Sandbox
 
     class SharedSandbox(Sandbox):
         """One process for all cases, as long as it lives: the file of a case is a request like any other."""
@@ -245,7 +245,7 @@ def _shared_sandbox() -> Any:
                 self._exchange(*self._first)  # type: ignore[misc]
             return super().ask(request, seconds, data)
 
-    return SharedSandbox("tokenizer_worker.py", 1 << 28)
+    return SharedSandbox("json_worker.py", 1 << 28)
 
 
 _tokenizers: Any = None
@@ -253,7 +253,7 @@ _tokenizers: Any = None
 
 def use_template(path: Path) -> None:
     """A chat template, in the process that the program gives it."""
-    from nncuda.formats.chat_template import ChatTemplate, template_from_folder
+    from nncuda.tokenizer.chat_template import ChatTemplate, template_from_folder
 
     global _template
     if _template is None:
@@ -285,10 +285,10 @@ def use_folder(path: Path) -> None:
 
 def use_folder_model(path: Path) -> None:
     """The model in a Hugging Face folder; of a Mixtral as a checkpoint too."""
-    from nncuda.convert.tokenizer_to_gguf import tokenizer_metadata
     from nncuda.formats import FormatError
     from nncuda.formats.safetensors import read_json
     from nncuda.models import StoredModel
+    from nncuda.tokenizer.to_gguf import tokenizer_metadata
     from nncuda.train.checkpoint import Checkpoint
 
     folder = unpacked(path)

@@ -11,7 +11,7 @@ import pytest
 import nncuda
 from nncuda.infer import Sampling
 from nncuda.infer.engine import Engine
-from nncuda.infer.pages import PAGE
+from nncuda.infer.paged_cache import PAGE
 from nncuda.infer.scheduler import Request, Scheduler
 
 sys.path.append(str(Path(__file__).parents[1] / "python"))

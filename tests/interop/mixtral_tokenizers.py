@@ -5,7 +5,7 @@ from __future__ import annotations
 import token_cases
 
 from nncuda.bench import random_tokenizer
-from nncuda.formats import Tokenizer, train_tokenizer
+from nncuda.tokenizer import Tokenizer, train_tokenizer
 
 #: As `nncuda tokenizer train` makes them.
 KINDS = ("unigram", "bpe")

@@ -11,7 +11,7 @@ import pytest
 from test_gguf_files import RECORDED, check_theirs
 
 from nncuda.formats.block_formats import FORMATS
-from nncuda.formats.gguf_writer import TensorPlan, Value, write_gguf
+from nncuda.formats.gguf_writer import NewTensor, Value, write_gguf
 
 if os.environ.get("NNCUDA_INTEROP") != "live":
     pytest.skip("runs in `make interop`, which installs the gguf package", allow_module_level=True)
@@ -48,7 +48,7 @@ def test_ours_is_read_there(tmp_path: Path) -> None:
     tensors = cases.tensors()
     values = {f"one.{kind}": Value(kind, value) for kind, value in cases.SCALARS.items()}
     values |= {f"many.{name}": entries for name, entries in cases.ARRAYS.items()}
-    plan = [TensorPlan(name, format_name, shape) for name, (format_name, shape, _) in tensors.items()]
+    plan = [NewTensor(name, format_name, shape) for name, (format_name, shape, _) in tensors.items()]
     with write_gguf(path, {"general.architecture": "llama", **values}, plan) as writer:
         for name, (_, _, data) in tensors.items():
             writer.write(name, data)

@@ -11,8 +11,8 @@ from typing import Any
 import mixtral_tokenizers
 import pytest
 
-from nncuda.formats import Tokenizer
-from nncuda.formats.tokenizer_to_folder import write_tokenizer
+from nncuda.tokenizer import Tokenizer
+from nncuda.tokenizer.to_folder import write_tokenizer
 
 RECORDED = Path(__file__).parent / "recorded" / "tokens_by_transformers.json"
 

@@ -9,8 +9,9 @@ import pytest
 import ternary_cases as cases
 from quant_cases import digest
 
-from nncuda.formats.ternary import from_packed, packed_rows
-from nncuda.formats.ternary_blocks import from_blocks, ternary_bytes
+from nncuda.convert.ternary import packed_rows, ternary_bytes
+from nncuda.formats.ternary import from_packed
+from nncuda.formats.ternary_blocks import from_blocks
 
 RECORDED = json.loads(cases.RECORD.read_text(encoding="utf-8"))
 SHAPE = cases.ROWS, cases.COLUMNS

@@ -11,7 +11,7 @@ import pytest
 import token_cases
 
 from nncuda.formats.gguf import open_gguf
-from nncuda.formats.tokenizer_gguf import tokenizer_from_gguf
+from nncuda.tokenizer.gguf import tokenizer_from_gguf
 
 RECORD = json.loads((Path(__file__).parent / "recorded" / "tokens_by_llama_cpp.json").read_text(encoding="utf-8"))
 

@@ -9,11 +9,11 @@ from typing import Any
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from nncuda.bench import random_tokenizer
-from nncuda.convert.tokenizer_to_gguf import tokenizer_metadata
-from nncuda.formats import train_tokenizer
 from nncuda.formats.gguf_writer import write_gguf
-from nncuda.formats.tokenizer_folder import tokenizer_from_folder
-from nncuda.formats.tokenizer_json import CUTS
+from nncuda.tokenizer import train_tokenizer
+from nncuda.tokenizer.folder import tokenizer_from_folder
+from nncuda.tokenizer.json_tokenizer import CUTS
+from nncuda.tokenizer.to_gguf import tokenizer_metadata
 
 TEXTS = (
     "Hello world",

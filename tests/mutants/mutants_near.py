@@ -31,14 +31,15 @@ _NEAR = {
     r"cuda/numbers/": "kernels/test_simd kernels/test_random kernels/test_rows_optimizer kernels/test_quant*",
     r"cuda/(abi|runtime)/": "abi/test_[!p]*",  # test_package compiles everything once more
     r"python/nncuda/binding/": (
-        "python/test_header_reader python/test_kernels python/test_exchange tools/* abi/test_header"
+        "python/test_header_reader python/test_call_sizes python/test_kernels python/test_exchange tools/* "
+        "abi/test_header"
     ),
-    r"python/nncuda/cli/": "python/test_cli python/test_chat python/test_plan",
+    r"python/nncuda/cli/": "python/test_cli python/test_chat python/test_plan_memory",
     r"python/nncuda/formats/\w*gguf": "python/test_gguf python/test_convert python/test_formats",
-    r"python/nncuda/formats/(tokenizer|sentencepiece|text|chat)": (
+    r"python/nncuda/(formats/text|tokenizer/)": (
         "python/test_tokenizers python/test_chat_template tokenizer/test_tokenizer_fixtures"
     ),
-    r"python/nncuda/formats/ternary": "python/test_ternary_files interop/test_ternary_bytes",
+    r"python/nncuda/(convert|formats)/ternary": "python/test_ternary_files interop/test_ternary_bytes",
     r"python/nncuda/formats/": "python/test_formats python/test_saving python/test_hostile_files",
     r"python/nncuda/(golden|reference)/": "reference/* golden/test_fixtures golden/test_golden kernels/test_rows_*",
     r"python/nncuda/infer/": (
@@ -49,7 +50,7 @@ _NEAR = {
     ),
     r"python/nncuda/models/": "python/test_stored_models python/test_convert python/test_gguf",
     r"python/nncuda/report/": "python/test_report",
-    r"python/nncuda/train/plan": "python/test_plan python/test_plan_memory",
+    r"python/nncuda/train/plan": "python/test_plan_memory",
     r"python/nncuda/train/(checkpoint|divergence|moments)": r"python/test_\1 python/test_run",
     r"python/nncuda/train/": "python/test_training_step python/test_run python/test_precision",
     r"python/nncuda/": (

@@ -10,8 +10,9 @@ from pathlib import Path
 import languages
 import numpy as np
 
-from nncuda.formats import Tokenizer, encode_texts, train_tokenizer, write_file, write_shard
+from nncuda.formats import write_file, write_shard
 from nncuda.formats.shards import HEADER, MAGIC, VERSION, tokenizer_digest
+from nncuda.tokenizer import Tokenizer, encode_texts, train_tokenizer
 from nncuda.train import list_checkpoints
 
 STEPS = 30

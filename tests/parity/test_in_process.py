@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 import nncuda
-from nncuda.formats import FormatError, Tokenizer
+from nncuda.formats import FormatError
 from nncuda.infer import Sampling, generate
 from nncuda.models import MoEConfig, MoETransformer, ParameterArena
 from nncuda.models.config import Precision
+from nncuda.tokenizer import Tokenizer
 from nncuda.train import Checkpoint, TrainConfig, Trainer
 from nncuda.train.checkpoint import TrainingState, save_checkpoint
 

@@ -17,8 +17,9 @@ from conftest import find
 from runs import OPTIONS, STEPS, WORSENING, Workshop
 
 from nncuda.bench import random_tokenizer
-from nncuda.formats import Tokenizer, write_shard
+from nncuda.formats import write_shard
 from nncuda.models.moe import logits_rows
+from nncuda.tokenizer import Tokenizer
 from nncuda.train import list_checkpoints, read_metrics
 
 HALF = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from nncuda.bench import command
-from nncuda.bench.run import Row
+from nncuda.bench.measure import Row
 from nncuda.bench.work import Floor
 
 SHARED = Row("rows", "softmax", seconds=1e-3, bytes=2e10, floor="copy", share=0.74, asked="1.5 x", ratio=3.1)

@@ -24,8 +24,8 @@ import nncuda
 from nncuda import LanguageModel, Sampling
 from nncuda.bench.random_model import Shape, write_folder
 from nncuda.cli import main
-from nncuda.formats import Tokenizer
 from nncuda.infer.conversation import Conversation
+from nncuda.tokenizer import Tokenizer
 
 SHAPE = Shape(layers=2, hidden=64, ffn=96, heads=4, kv_heads=2, vocabulary=600, context=512)
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from nncuda.bench import random_tokenizer
-from nncuda.formats import FormatError, Tokenizer
-from nncuda.formats.chat_template import (
+from nncuda.formats import FormatError
+from nncuda.tokenizer import Tokenizer
+from nncuda.tokenizer.chat_template import (
     ChatTemplate,
     special_names,
     template_from_folder,

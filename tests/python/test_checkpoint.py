@@ -13,7 +13,7 @@ import pytest
 from small_models import TINY, random_batch
 
 import nncuda
-from nncuda.formats import FormatError, SafetensorsFile, Tokenizer, train_tokenizer, write_safetensors
+from nncuda.formats import FormatError, SafetensorsFile, write_safetensors
 from nncuda.models import (
     PRESETS,
     MoEConfig,
@@ -22,6 +22,7 @@ from nncuda.models import (
     config_from_mixtral,
     config_to_mixtral,
 )
+from nncuda.tokenizer import Tokenizer, train_tokenizer
 from nncuda.train import Checkpoint, TrainConfig, Trainer, load_model
 from nncuda.train.checkpoint import TrainingState, save_checkpoint
 

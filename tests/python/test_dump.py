@@ -15,7 +15,7 @@ import nncuda
 from nncuda.bench import random_model
 from nncuda.cli.dump import dump as command
 from nncuda.formats import FormatError
-from nncuda.infer.dump import Dump, Statistics, compare, take
+from nncuda.infer.dump import Dump, Statistics, compare, record
 from nncuda.infer.engine import Engine
 from nncuda.models.stored import StoredModel
 
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def taken(folder: Path) -> Dump:
     with nncuda.Context("cpu", threads=1) as ctx:
-        return take(Engine(StoredModel.open(folder), ctx, cache_format="f32"), IDS, [1], "model")
+        return record(Engine(StoredModel.open(folder), ctx, cache_format="f32"), IDS, [1], "model")
 
 
 def test_steps_follow_from_one_another(folder: Path, taken: Dump) -> None:
@@ -124,7 +124,7 @@ def test_experts(tmp_path: Path) -> None:
     shape = dataclasses.replace(SHAPE, experts=3, experts_per_token=2)
     random_model.write_folder(tmp_path / "moe", shape, dtype="f32")
     with nncuda.Context("cpu", threads=1) as ctx:
-        steps = take(Engine(StoredModel.open(tmp_path / "moe"), ctx), IDS, [0], "moe").steps
+        steps = record(Engine(StoredModel.open(tmp_path / "moe"), ctx), IDS, [0], "moe").steps
     router = np.exp(steps["layers.0.router"])
     chosen = np.argsort(-router, axis=-1, kind="stable")[:, :2]
     np.testing.assert_array_equal(steps["layers.0.experts"], chosen)

@@ -11,6 +11,7 @@ import pytest
 from small_models import BITNET, TINY, llama_config, numbers, save_tiny, stored_model
 
 import nncuda
+from nncuda.convert.ternary import tern2_bytes
 from nncuda.device import INSTRUCTION_SETS
 from nncuda.formats import FormatError
 from nncuda.formats import ternary as ternary_files
@@ -18,9 +19,9 @@ from nncuda.formats.block_formats import FORMATS
 from nncuda.formats.mapped import map_file, release
 from nncuda.infer import Sampling, generate
 from nncuda.infer.batch import DecodeBatch, Row
-from nncuda.infer.dump import take
+from nncuda.infer.dump import record
 from nncuda.infer.engine import Engine, Part
-from nncuda.infer.pages import PAGE, CacheFullError
+from nncuda.infer.paged_cache import PAGE, CacheFullError
 from nncuda.infer.sampling import GREEDY
 from nncuda.infer.scheduler import Request, Scheduler
 from nncuda.models import StoredModel
@@ -100,7 +101,7 @@ def test_logits_of_a_bitnet_are_those_of_the_reference(ctx: nncuda.Context, chan
     stored = stored_model(ctx, config)
     ids = ids_of(150)
     engine = Engine(stored, ctx, context=256, cache_format="f32", piece=140)
-    steps = take(engine, ids.tolist(), range(config.num_layers), "engine").steps
+    steps = record(engine, ids.tolist(), range(config.num_layers), "engine").steps
     exact = numbers(ctx, stored)
     single = {name: array.astype(np.float32) for name, array in exact.items()}
     passes = []
@@ -126,7 +127,7 @@ def test_logits_of_a_bitnet_are_those_of_the_reference(ctx: nncuda.Context, chan
 def test_the_steps_of_a_bitnet_have_the_bits_of_their_definition(ctx: nncuda.Context) -> None:
     config = llama_config(**BITNET)
     stored = stored_model(ctx, config, "q8_0")
-    steps = take(Engine(stored, ctx), ids_of(20).tolist(), [1], "engine").steps
+    steps = record(Engine(stored, ctx), ids_of(20).tolist(), [1], "engine").steps
     layer = {name.removeprefix("layers.1."): array for name, array in steps.items() if name.startswith("layers.1.")}
     for name in ("attn_norm", "attn_sub_norm", "ffn_norm", "ffn_sub_norm"):
         rounded = ternary.act_quant_i8(layer[name])
@@ -158,7 +159,7 @@ def test_the_form_of_ternary_weights_changes_no_bit(ctx: nncuda.Context, ffn: in
         for name, matrix in stored.matrices.items():
             codes = matrix.codes()
             if form == "tern2":
-                data, make = ternary_files.tern2_bytes(codes), ternary_files.from_tern2
+                data, make = tern2_bytes(codes), ternary_files.from_tern2
             else:
                 quarters = (codes + 1).view(np.uint8).reshape(4, -1, codes.shape[1])
                 data = np.bitwise_or.reduce(quarters << np.array([0, 2, 4, 6], np.uint8)[:, None, None])

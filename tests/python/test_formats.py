@@ -14,21 +14,18 @@ import safetensors.numpy
 from nncuda.formats import (
     FormatError,
     SafetensorsFile,
-    StreamDecoder,
-    Tokenizer,
     TokenShard,
-    encode_texts,
     find_texts,
     read_safetensors_folder,
     read_text,
     split_held_out,
-    train_tokenizer,
     write_file,
     write_folder,
     write_safetensors,
     write_safetensors_folder,
     write_shard,
 )
+from nncuda.tokenizer import StreamDecoder, Tokenizer, encode_texts, train_tokenizer
 
 TENSORS = {
     "a": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -191,7 +188,7 @@ def test_tokenizer_gives_every_text_back(model_type: str) -> None:
 def test_the_same_text_gives_the_same_tokenizer_in_every_process() -> None:
     program = """
 import hashlib, random
-from nncuda.formats import train_tokenizer
+from nncuda.tokenizer import train_tokenizer
 draw = random.Random(1)
 lines = [" ".join("".join(draw.choices("aeioustrnl", k=4)) for _ in range(8)) for _ in range(400)]
 for sample in (0, 150):
@@ -233,7 +230,7 @@ def test_bad_tokenizers(tmp_path: Path, tokenizer: Tokenizer) -> None:
 
 def test_encoding_in_blocks_changes_nothing(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [2, *tokenizer.encode(TEXT), 3]
-    monkeypatch.setattr("nncuda.formats.text._BLOCK", 50)
+    monkeypatch.setattr("nncuda.tokenizer.tokenizer._BLOCK", 50)
     assert np.concatenate(list(encode_texts(tokenizer, [TEXT]))).tolist() == whole
 
 

@@ -22,7 +22,6 @@ from nncuda.models import MoEConfig, MoETransformer, ParameterLayout
 from nncuda.models import moe as models_moe
 from nncuda.models.mixtral import config_to_mixtral
 from nncuda.train import load_model
-from nncuda.train.plan import parameters_by_kind
 
 FULL = MoEConfig.preset("6.9b")
 
@@ -45,7 +44,7 @@ def kind_of(name: str) -> str:
 
 def test_counts_of_the_full_configuration() -> None:
     """6.9 B parameters, 1.8 B active: what the plan prints is what lies in the arena."""
-    assert parameters_by_kind(FULL) == COUNTS
+    assert FULL.parameters_by_kind() == COUNTS
     layout, laid_out = ParameterLayout(FULL), Counter()
     for spec in layout:
         laid_out[kind_of(spec.name)] += spec.size

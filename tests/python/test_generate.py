@@ -10,11 +10,11 @@ from small_models import TINY, reference_config
 
 import nncuda
 from nncuda import kernels
-from nncuda.formats import Tokenizer, train_tokenizer
 from nncuda.infer import Sampling, TextGenerator, generate, generate_batch
 from nncuda.infer.sampling import GREEDY
 from nncuda.models import MoETransformer
 from nncuda.reference import model as reference
+from nncuda.tokenizer import Tokenizer, train_tokenizer
 
 PROMPTS = [[5], [7, 8, 9, 10, 11, 12, 13], [3, 40, 2]]
 

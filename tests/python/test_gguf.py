@@ -19,7 +19,7 @@ from nncuda.cli.terminal import spoken
 from nncuda.formats import FormatError
 from nncuda.formats.block_formats import FORMATS, OTHER_GGUF_TYPES, StoredTensor
 from nncuda.formats.gguf import VALUE_TYPES, GGUFFile, SplitGGUF, StringArray, Value, open_gguf
-from nncuda.formats.gguf_writer import TensorPlan, value_of, write_gguf
+from nncuda.formats.gguf_writer import NewTensor, value_of, write_gguf
 
 NUMBERS = {
     "u8": [0, 255],
@@ -38,7 +38,7 @@ NUMBERS = {
 
 
 def write(path: Path, metadata: dict, tensors: dict[str, tuple[str, tuple[int, ...], np.ndarray]]) -> Path:
-    plan = [TensorPlan(name, format_name, shape) for name, (format_name, shape, _) in tensors.items()]
+    plan = [NewTensor(name, format_name, shape) for name, (format_name, shape, _) in tensors.items()]
     with write_gguf(path, metadata, plan) as writer:
         for name, (_, _, data) in tensors.items():
             writer.write(name, data)
@@ -102,7 +102,7 @@ def test_tensors_are_views_of_the_file(tmp_path: Path) -> None:
 
 def test_a_writer_leaves_a_whole_file_or_none(tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
-    plan = [TensorPlan("a", "f32", (4,)), TensorPlan("b", "q8_0", (1, 32))]
+    plan = [NewTensor("a", "f32", (4,)), NewTensor("b", "q8_0", (1, 32))]
     piece = np.zeros(8, np.uint8)
     with pytest.raises(ValueError, match="8 of 16 bytes of a"), write_gguf(path, {}, plan) as writer:
         writer.write("a", piece)
@@ -113,11 +113,11 @@ def test_a_writer_leaves_a_whole_file_or_none(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="after the last tensor"), write_gguf(path, {}, []) as writer:
         writer.write("b", piece)
     for wrong, words in (
-        ([TensorPlan("a", "q8_0", (1, 33))], "not whole blocks"),
-        ([TensorPlan("a", "f32", (4,)), TensorPlan("a", "f32", (4,))], "same name"),
-        ([TensorPlan("", "f32", (4,))], "1 to 64 bytes"),
-        ([TensorPlan("a", "f32", (0, 4))], "1 or more"),
-        ([TensorPlan("a", "f32", (1,) * 5)], "1 to 4 dimensions"),
+        ([NewTensor("a", "q8_0", (1, 33))], "not whole blocks"),
+        ([NewTensor("a", "f32", (4,)), NewTensor("a", "f32", (4,))], "same name"),
+        ([NewTensor("", "f32", (4,))], "1 to 64 bytes"),
+        ([NewTensor("a", "f32", (0, 4))], "1 or more"),
+        ([NewTensor("a", "f32", (1,) * 5)], "1 to 4 dimensions"),
     ):
         with pytest.raises(ValueError, match=words), write_gguf(path, {}, wrong):
             pass

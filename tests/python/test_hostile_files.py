@@ -19,19 +19,19 @@ from nncuda.cli.options import read_config
 from nncuda.formats import (
     FormatError,
     SafetensorsFile,
-    Tokenizer,
     TokenShard,
     read_safetensors_folder,
     write_safetensors,
     write_shard,
 )
-from nncuda.formats.chat_template import template_from_folder
 from nncuda.formats.json_values import json_lines, json_value, read_json
 from nncuda.formats.limits import JSON_BYTES, JSON_MARKS, LINE_BYTES
-from nncuda.formats.tokenizer_folder import tokenizer_from_folder
-from nncuda.formats.tokenizer_json import JsonTokenizer
 from nncuda.models import MoETransformer
 from nncuda.report import report_html
+from nncuda.tokenizer import Tokenizer
+from nncuda.tokenizer.chat_template import template_from_folder
+from nncuda.tokenizer.folder import tokenizer_from_folder
+from nncuda.tokenizer.json_tokenizer import JsonTokenizer
 from nncuda.train import Checkpoint, TrainConfig, Trainer, read_metrics
 from nncuda.train.checkpoint import TrainingState, read_training_state, save_checkpoint
 from nncuda.train.metrics import drop_records

@@ -358,11 +358,13 @@ def test_sizes_of_zero(ctx: nncuda.Context) -> None:
 
 
 def test_a_plan_is_made_once_for_the_same_layouts(ctx: nncuda.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nncuda.binding import plan
+    from nncuda.binding import call_sizes
 
     made = []
-    original = plan.Planner.plan
-    monkeypatch.setattr(plan.Planner, "plan", lambda self, *args: made.append(self.name) or original(self, *args))
+    original = call_sizes.CallSizes.solve
+    monkeypatch.setattr(
+        call_sizes.CallSizes, "solve", lambda self, *args: made.append(self.name) or original(self, *args)
+    )
     shape = (3, 41)
     for _ in range(5):
         kernels.silu(ctx.zeros(shape))

@@ -13,12 +13,13 @@ from small_models import TINY, llama_config, save_tiny, stored_model
 
 import nncuda
 from nncuda import LanguageModel, Sampling
-from nncuda.formats import FormatError, Tokenizer, train_tokenizer
+from nncuda.formats import FormatError
 from nncuda.infer import CacheFullError
 from nncuda.infer.text import StopStrings
 from nncuda.models import MoETransformer
 from nncuda.models.config import Precision
 from nncuda.models.stored import StoredModel
+from nncuda.tokenizer import Tokenizer, train_tokenizer
 
 TEXTS = ["the sea is wide and the ship is small\n", "a ship sails the wide sea\n", "small waves, big waves\n"] * 20
 PROMPTS = ["the sea", "a small ship sails", "waves"]
@@ -35,6 +36,9 @@ def model(ctx: nncuda.Context, tokenizer: Tokenizer) -> Iterator[LanguageModel]:
     stored.__dict__["tokenizer"] = tokenizer
     with LanguageModel(stored, ctx, context=256, max_batch=2) as made:
         yield made
+
+
+EXPERTS = "model.layers.0.block_sparse_moe.experts"
 
 
 def texts_of(model: LanguageModel, prompts: list[str], **options: object) -> list[str]:
@@ -224,8 +228,22 @@ def test_a_model_in_memory(ctx: nncuda.Context, tmp_path: Path, tokenizer: Token
         np.testing.assert_array_equal(model.logits(PROMPTS[0]), logits)
     assert len(list(nncuda.generate(trained, [1, 2], 3))) == 3
     with LanguageModel.of(trained) as model:
+        weights, first = model.engine.weights, model.engine.weights.layers[0]
+        assert weights.head.data.ptr == trained.weights["lm_head.weight"].ptr  # in place
+        assert first.ffn.w2.data.ptr == trained.weights[f"{EXPERTS}.0.w2.weight"].ptr
+        assert first.ffn.w1.data.ptr != trained.weights[f"{EXPERTS}.0.w1.weight"].ptr
         assert len(list(model.generate([1, 2], 3, end_ids=()))) == 3
         with pytest.raises(ValueError, match="MoETransformer has no tokenizer"):
             model.complete("the", 4)
     with pytest.raises(ValueError, match="the tokenizer has 280 tokens, the model 48"):
         LanguageModel.of(MoETransformer(ctx, TINY), tokenizer)
+
+
+def test_a_model_that_trains_is_copied(ctx: nncuda.Context) -> None:
+    trained = MoETransformer(ctx, TINY, seed=4)
+    with LanguageModel.of(trained) as model:
+        logits = model.logits([1, 2, 3])
+        trained.parameters.data.zero_()
+        np.testing.assert_array_equal(model.logits([1, 2, 3]), logits)
+    with LanguageModel.of(trained) as model:
+        assert not model.logits([1, 2, 3]).any()

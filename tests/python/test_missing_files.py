@@ -16,9 +16,10 @@ from small_models import save_tiny
 import nncuda
 from nncuda import LanguageModel
 from nncuda.cli import main
-from nncuda.formats import FormatError, SafetensorsFile, Tokenizer, TokenShard, find_texts, read_text
+from nncuda.formats import FormatError, SafetensorsFile, TokenShard, find_texts, read_text
 from nncuda.formats.gguf import GGUFFile
 from nncuda.report import report_html
+from nncuda.tokenizer import Tokenizer
 from nncuda.train import Checkpoint, load_model, resolve_checkpoint
 from nncuda.train.checkpoint import read_training_state
 from nncuda.train.data import open_shards

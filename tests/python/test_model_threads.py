@@ -180,8 +180,8 @@ def test_two_threads_that_train_do_not_mix(trainer: Trainer, ctx: nncuda.Context
 
 def test_turns_are_in_order_and_may_be_taken_again() -> None:
     turns, order = Turns(), []
-    assert turns.take() and turns.take(wait=False) and turns.mine
-    turns.give()
+    assert turns.acquire() and turns.acquire(wait=False) and turns.mine
+    turns.release()
     assert turns.mine
 
     def wait(number: int) -> None:
@@ -196,11 +196,11 @@ def test_turns_are_in_order_and_may_be_taken_again() -> None:
         while len(turns._waiting) <= number:
             time.sleep(0.001)
     assert not order
-    turns.give()
+    turns.release()
     for thread in threads:
         thread.join()
     assert order == list(range(6)) and not turns.mine
-    assert turns.take(wait=False)
+    assert turns.acquire(wait=False)
 
 
 def test_who_is_interrupted_while_waiting_leaves_the_queue() -> None:
@@ -220,10 +220,10 @@ def test_who_is_interrupted_while_waiting_leaves_the_queue() -> None:
     try:
         with pytest.raises(KeyboardInterrupt):
             interrupt.start()
-            turns.take()
+            turns.acquire()
     finally:
         signal.signal(signal.SIGINT, before)
     assert not turns._waiting and not turns.mine
     end.set()
     thread.join()
-    assert turns.take(wait=False)
+    assert turns.acquire(wait=False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nncuda
-from nncuda.infer.pages import PAGE, CachedSequence, CacheFullError, PagedCache
+from nncuda.infer.paged_cache import PAGE, CachedSequence, CacheFullError, PagedCache
 
 
 def make(ctx: nncuda.Context, pages: int = 8, context: int = 1024, **options: object) -> PagedCache:

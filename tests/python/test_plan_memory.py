@@ -17,6 +17,7 @@ from nncuda.cli.plan import require_fit
 from nncuda.formats import write_shard
 from nncuda.infer import generate_batch
 from nncuda.models import PRESETS, MoEConfig, MoETransformer
+from nncuda.models.parameters import ParameterLayout
 from nncuda.train import TrainConfig, Trainer
 from nncuda.train.devices import DEVICES
 from nncuda.train.fit import ways_to_fit
@@ -24,7 +25,6 @@ from nncuda.train.plan import (
     KINDS,
     Machine,
     inference_work,
-    parameters_by_kind,
     plan_inference,
     plan_training,
     training_work,
@@ -183,9 +183,11 @@ def test_inference(precision: str) -> None:
 def test_parameters_by_kind() -> None:
     for name in PRESETS:
         config = MoEConfig.preset(name)
-        total, active = (sum(counts) for counts in zip(*parameters_by_kind(config).values(), strict=True))
-        assert (total, active) == (config.num_parameters, config.num_active_parameters)
-    kinds = parameters_by_kind(MoEConfig.preset("6.9b"))
+        layout = ParameterLayout(config)
+        expert = sum(spec.size for spec in layout if ".experts.0." in spec.name)
+        idle = config.num_experts - config.experts_per_token
+        assert (config.num_parameters, config.num_active_parameters) == (layout.size, layout.size - idle * expert)
+    kinds = MoEConfig.preset("6.9b").parameters_by_kind()
     assert kinds["experts"] == (30 * 16 * 3 * 768 * 6144, 30 * 4 * 3 * 768 * 6144)
 
 

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from nncuda.bench import random_model, random_tokenizer
-from nncuda.formats.tokenizer_folder import tokenizer_from_folder
 from nncuda.models import StoredModel
+from nncuda.tokenizer.folder import tokenizer_from_folder
 
 
 def test_pieces_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,9 @@ from small_models import TINY, llama_config, random_batch, stored_model
 
 import nncuda
 from nncuda import LanguageModel, MoETransformer, TrainConfig, Trainer
-from nncuda.formats import FormatError, SafetensorsFile, Tokenizer, train_tokenizer
+from nncuda.formats import FormatError, SafetensorsFile
 from nncuda.infer import generate
+from nncuda.tokenizer import Tokenizer, train_tokenizer
 from nncuda.train import Checkpoint, load_model
 from nncuda.train.checkpoint import TrainingState, save_checkpoint
 

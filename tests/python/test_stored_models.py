@@ -15,7 +15,7 @@ from nncuda import Context, kernels
 from nncuda.bench.random_model import Shape, write_folder
 from nncuda.cli import main
 from nncuda.cli.terminal import bytes_text
-from nncuda.convert.quantize import FALLBACK, gguf_metadata, plan_formats, quantize_model
+from nncuda.convert.quantize import FALLBACK, choose_formats, gguf_metadata, quantize_model
 from nncuda.formats import FormatError, SafetensorsFile, write_safetensors
 from nncuda.formats.block_formats import FORMATS
 from nncuda.formats.gguf import GGUFFile
@@ -161,12 +161,12 @@ def test_matrices_are_those_that_the_kernel_makes(
 def test_the_head_has_more_bits_than_the_rest() -> None:
     config = small_config(hidden_size=512)
     for name, head in (("q4_0", "q6_k"), ("q5_k", "q6_k"), ("q6_k", "q6_k"), ("q8_0", "q8_0"), ("bf16", "bf16")):
-        assert plan_formats(config, name)["lm_head.weight"] == head
-        assert plan_formats(config, name)["model.embed_tokens.weight"] == name
-    assert plan_formats(config, "q4_0", "f16")["lm_head.weight"] == "f16"
-    tied = plan_formats(replace(config, tie_embeddings=True), "q4_0")
+        assert choose_formats(config, name)["lm_head.weight"] == head
+        assert choose_formats(config, name)["model.embed_tokens.weight"] == name
+    assert choose_formats(config, "q4_0", "f16")["lm_head.weight"] == "f16"
+    tied = choose_formats(replace(config, tie_embeddings=True), "q4_0")
     assert tied["model.embed_tokens.weight"] == "q6_k" and "lm_head.weight" not in tied
-    odd = plan_formats(replace(config, hidden_size=96, ffn_size=100), "q4_k")
+    odd = choose_formats(replace(config, hidden_size=96, ffn_size=100), "q4_k")
     assert odd["model.layers.0.mlp.up_proj.weight"] == "q5_0" and odd["lm_head.weight"] == "q8_0"
     assert odd["model.layers.0.mlp.down_proj.weight"] == "f16"
 

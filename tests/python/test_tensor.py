@@ -74,6 +74,17 @@ def test_views_share_memory(ctx: nncuda.Context) -> None:
             tensor.view(*wrong)
 
 
+def test_bytes_share_memory(ctx: nncuda.Context) -> None:
+    whole = ctx.tensor(np.arange(12, dtype=np.float32).reshape(3, 4))
+    raw = whole.as_bytes()
+    assert raw.shape == (3, 16) and raw.dtype == "u8"
+    np.testing.assert_array_equal(raw.numpy(), whole.numpy().view(np.uint8))
+    raw.zero_()
+    assert not whole.numpy().any()
+    with pytest.raises(ValueError, match="is not dense"):
+        whole.narrow(1, 0, 2).as_bytes()
+
+
 def test_narrow(ctx: nncuda.Context) -> None:
     values = np.arange(24, dtype=np.float32).reshape(4, 6)
     tensor = ctx.tensor(values)

@@ -14,8 +14,9 @@ from click.testing import CliRunner
 
 from nncuda import Context, kernels
 from nncuda.cli import main
+from nncuda.convert.ternary import tern2_bytes, ternary_bytes
 from nncuda.formats import write_safetensors
-from nncuda.formats.ternary import absmean, tern2_bytes, tern2_codes
+from nncuda.formats.ternary import absmean, tern2_codes
 from nncuda.models import StoredModel
 from nncuda.models.llama import is_projection
 
@@ -163,8 +164,7 @@ def test_a_folder_of_master_weights(tmp_path: Path) -> None:
 
 def gguf_folder(path: Path, form: str, tensors: Mapping[str, np.ndarray], architecture: str = "bitnet-b1.58") -> Path:
     """A GGUF file of the model with these master weights, its matrices in a ternary type."""
-    from nncuda.formats.gguf_writer import TensorPlan, write_gguf
-    from nncuda.formats.ternary_blocks import ternary_bytes
+    from nncuda.formats.gguf_writer import NewTensor, write_gguf
     from nncuda.models.gguf_names import gguf_name
 
     keys = {"context_length": 64, "embedding_length": 256, "block_count": 2, "feed_forward_length": 512}
@@ -172,7 +172,7 @@ def gguf_folder(path: Path, form: str, tensors: Mapping[str, np.ndarray], archit
     metadata = {"general.architecture": architecture} | {f"{architecture}.{key}": value for key, value in keys.items()}
     metadata |= {f"{architecture}.attention.layer_norm_rms_epsilon": 1e-5, f"{architecture}.rope.freq_base": 5e5}
     ternary = set(filter(is_projection, tensors))
-    plan = [TensorPlan(gguf_name(n), form if n in ternary else "f32", x.shape) for n, x in tensors.items()]
+    plan = [NewTensor(gguf_name(n), form if n in ternary else "f32", x.shape) for n, x in tensors.items()]
     with write_gguf(path, metadata, plan) as writer:
         for name, array in tensors.items():
             if name in ternary:

@@ -14,9 +14,10 @@ from small_models import TINY, llama_config, random_batch, stored_model
 
 import nncuda
 from nncuda import LanguageModel, MoETransformer, TrainConfig, Trainer
-from nncuda.formats import Tokenizer, train_tokenizer, write_shard
+from nncuda.formats import write_shard
 from nncuda.infer import Sampling, TextGenerator, generate, generate_batch
 from nncuda.token_ids import token_ids
+from nncuda.tokenizer import Tokenizer, train_tokenizer
 
 TEXTS = ["the sea is wide and the ship is small\n", "a ship sails the wide sea\n", "small waves, big waves\n"] * 20
 

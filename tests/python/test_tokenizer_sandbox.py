@@ -12,8 +12,9 @@ import pytest
 import tokenizers
 from seeds_tokenizers import tokenizer_jsons
 
-from nncuda.formats import FormatError, tokenizer_json
-from nncuda.formats.tokenizer_json import JsonTokenizer
+from nncuda.formats import FormatError
+from nncuda.tokenizer import json_tokenizer
+from nncuda.tokenizer.json_tokenizer import JsonTokenizer
 
 TEXTS = ("", "hello", "hell o  ohé 🙂\n", "</s>he<s>llo", "<0x41> ▁ Ġ " + "lo" * 200)
 LETTERS = [*"helo ", "Ġ", "▁", "▁he", "he", "ll", "##o", "Ã", "©"]
@@ -112,7 +113,7 @@ def test_what_the_library_says_when_it_breaks_does_not_come_through(
 def test_a_text_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = {"type": "Sequence", "normalizers": [{"type": "NFKC"}] * 2000}
     ours = JsonTokenizer.load(file(tmp_path, normalizer=steps))
-    monkeypatch.setattr(tokenizer_json, "_SECONDS", 0.5)
+    monkeypatch.setattr(json_tokenizer, "_SECONDS", 0.5)
     with pytest.raises(FormatError, match=r"tokenizer\.json: cannot encode a text: it ran for more than 0\.7 s"):
         ours.encode("hello" * 40_000)
     monkeypatch.undo()

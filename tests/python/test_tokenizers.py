@@ -11,15 +11,16 @@ from tokenizers import Tokenizer as LibraryTokenizer
 from tokenizers import decoders, models, pre_tokenizers
 
 from nncuda.bench import random_tokenizer
-from nncuda.convert.tokenizer_to_gguf import tokenizer_metadata
-from nncuda.formats import FormatError, StreamDecoder, Tokenizer
+from nncuda.formats import FormatError
 from nncuda.formats.gguf import open_gguf
 from nncuda.formats.gguf_writer import write_gguf
-from nncuda.formats.sentencepiece_model import PieceModel
-from nncuda.formats.tokenizer import TextTokenizer
-from nncuda.formats.tokenizer_folder import tokenizer_from_folder
-from nncuda.formats.tokenizer_gguf import tokenizer_from_gguf
-from nncuda.formats.tokenizer_json import JsonTokenizer
+from nncuda.tokenizer import StreamDecoder, Tokenizer
+from nncuda.tokenizer.folder import tokenizer_from_folder
+from nncuda.tokenizer.gguf import tokenizer_from_gguf
+from nncuda.tokenizer.json_tokenizer import JsonTokenizer
+from nncuda.tokenizer.sentencepiece_model import PieceModel
+from nncuda.tokenizer.to_gguf import tokenizer_metadata
+from nncuda.tokenizer.tokenizer import TextTokenizer
 
 TEXTS = ("Hello, world!", "  two  spaces\n\ttab\r\n", "ünï 日本語 🙂 e\u0301", "a\0b", "")
 

@@ -8,7 +8,8 @@ import json
 import pytest
 import tokenizer_generate as generate
 
-from nncuda.formats import FormatError, Tokenizer
+from nncuda.formats import FormatError
+from nncuda.tokenizer import Tokenizer
 
 FILES = generate.files()
 

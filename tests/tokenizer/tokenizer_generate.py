@@ -22,7 +22,7 @@ import sentencepiece
 from tokenizer_made import drawn, refused
 from tokenizer_texts import LEARNED, LONG_TEXTS, TEXTS
 
-from nncuda.formats import StreamDecoder, Tokenizer, train_tokenizer
+from nncuda.tokenizer import StreamDecoder, Tokenizer, train_tokenizer
 
 FOLDER = Path(__file__).parent
 MODELS = (

@@ -14,17 +14,18 @@ from rich.table import Table
 
 from .. import __version__
 from ..binding import library
+from ..cli.arguments import config_file_option, device_options
 from ..cli.config_file import ConfigFile
 from ..cli.options import build_configs, preset_option, preset_vocabulary, read_config
 from ..device import Context
 from ..models.config import Precision
 from . import ceilings as ceilings_module
+from . import measure as runner
 from . import model_command
-from . import run as runner
 from . import step as step_module
 from .inference import measure as measure_inference
+from .measure import Row
 from .model import Work
-from .run import Row
 from .timing import ONCE, Effort
 
 console = Console()
@@ -32,10 +33,6 @@ if not console.is_terminal:  # a file or a pipe has no width of its own
     console.width = 140
 
 
-_device_option = click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-_threads_option = click.option(
-    "--threads", type=click.IntRange(1, 256), help="Number of worker threads; default: all cores."
-)
 _json_option = click.option(
     "--json",
     "path",
@@ -46,8 +43,7 @@ _STEP = "training step of"
 
 
 @click.group(invoke_without_command=True)
-@_device_option
-@_threads_option
+@device_options
 @click.option(
     "--against", type=click.Choice(["torch", "llama.cpp"]), help="Also measure this peer at each task, in the same run."
 )
@@ -131,7 +127,7 @@ def bench(
         effort = ONCE if quick else Effort()
         rows: list[Row] = []
         with console.status("") as status:
-            for row in runner.run(
+            for row in runner.measure(
                 ctx, works, measured, probes, peer, effort, lambda w: status.update(f"{w.group}: {w.name}")
             ):
                 rows.append(row)
@@ -222,8 +218,7 @@ def _show_ceilings(measured: ceilings_module.Ceilings | ceilings_module.DeviceCe
 
 
 @bench.command()
-@_device_option
-@_threads_option
+@device_options
 @_json_option
 def ceilings(device: str, threads: int | None, path: Path | None) -> None:
     """Measure what the device can do at most: FMA, bf16 and int8 peaks of a CPU, bandwidth of its memory."""
@@ -237,16 +232,13 @@ def ceilings(device: str, threads: int | None, path: Path | None) -> None:
 
 
 @bench.command()
-@click.option(
-    "--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file."
-)
+@config_file_option
 @preset_option
 @click.option("--precision", type=click.Choice(get_args(Precision)), default="bf16", show_default=True,
               help="What the model computes in.")  # fmt: skip
 @click.option("--prompt", type=click.IntRange(min=1), default=128, show_default=True, help="Tokens of the prompt.")
 @click.option("--tokens", type=click.IntRange(min=1), default=64, show_default=True, help="Timed tokens.")
-@_device_option
-@_threads_option
+@device_options
 @click.option("--json", "as_json", is_flag=True, help="Write JSON, for programs.")
 def inference(
     config_path: Path | None,

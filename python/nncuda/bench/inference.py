@@ -20,7 +20,6 @@ from ..device import Context
 from ..infer import generate
 from ..models import MoEConfig, MoETransformer
 from ..models.config import Precision
-from ..train.plan import parameters_by_kind
 from .ceilings import Bandwidth
 
 WARM_TOKENS = 3
@@ -31,7 +30,7 @@ ROUNDS = 8
 def bytes_a_token(config: MoEConfig, precision: Precision, position: int) -> int:
     """Bytes that decoding one token reads when `position` tokens were before it: the weights that it meets, of the
     embedding its own row, and keys and values of the tokens before it and its own."""
-    met = sum(active for kind, (_, active) in parameters_by_kind(config).items() if kind != "embedding")
+    met = sum(active for kind, (_, active) in config.parameters_by_kind().items() if kind != "embedding")
     cached = 2 * config.num_layers * config.num_kv_heads * config.head_dim * (position + 1)
     return (4 if precision == "f32" else 2) * (met + config.hidden_size + cached)
 

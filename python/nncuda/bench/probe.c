@@ -88,43 +88,29 @@ static const struct {
   uint8_t rows[16];
 } amx_full = {1, 0, {0}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
 
-__attribute__((target("amx-tile,amx-bf16"))) static void bf16_amx(void) {
-  _tile_loadconfig(&amx_full);
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  _tile_zero(4);
-  _tile_zero(5);
-  _tile_zero(6);
-  _tile_zero(7);
-  for (int r = 0; r < ROUNDS; r++) {
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+/* Four sums of products of two tiles by two, none of which waits for another. */
+#define AMX_PROBE(name, set, multiply)                                                                                 \
+  __attribute__((target("amx-tile," set))) static void name(void) {                                                    \
+    _tile_loadconfig(&amx_full);                                                                                       \
+    _tile_zero(0);                                                                                                     \
+    _tile_zero(1);                                                                                                     \
+    _tile_zero(2);                                                                                                     \
+    _tile_zero(3);                                                                                                     \
+    _tile_zero(4);                                                                                                     \
+    _tile_zero(5);                                                                                                     \
+    _tile_zero(6);                                                                                                     \
+    _tile_zero(7);                                                                                                     \
+    for (int r = 0; r < ROUNDS; r++) {                                                                                 \
+      multiply(0, 4, 6);                                                                                               \
+      multiply(1, 4, 7);                                                                                               \
+      multiply(2, 5, 6);                                                                                               \
+      multiply(3, 5, 7);                                                                                               \
+    }                                                                                                                  \
+    _tile_release();                                                                                                   \
   }
-  _tile_release();
-}
 
-__attribute__((target("amx-tile,amx-int8"))) static void int8_amx(void) {
-  _tile_loadconfig(&amx_full);
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  _tile_zero(4);
-  _tile_zero(5);
-  _tile_zero(6);
-  _tile_zero(7);
-  for (int r = 0; r < ROUNDS; r++) {
-    _tile_dpbssd(0, 4, 6);
-    _tile_dpbssd(1, 4, 7);
-    _tile_dpbssd(2, 5, 6);
-    _tile_dpbssd(3, 5, 7);
-  }
-  _tile_release();
-}
+AMX_PROBE(bf16_amx, "amx-bf16", _tile_dpbf16ps)
+AMX_PROBE(int8_amx, "amx-int8", _tile_dpbssd)
 
 static int cpuid_bit(int leaf, int subleaf, int reg, int bit) {
   unsigned int r[4] = {0, 0, 0, 0};

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from .. import kernels
@@ -40,25 +42,12 @@ def gemm(m: int, k: int, n: int, dtype: str, floor: Floor | None, bar: Bar, cach
 
 
 def gemv(k: int, n: int, dtype: str, cache: float) -> Work:
-    def inputs(ctx: Context, seed: int) -> Tensors:
-        return {"x": normal(ctx, seed, dtype, 1, k), "w": normal(ctx, seed, dtype, n, k, stream=1)}
-
-    def ours(ctx: Context, t: Tensors) -> Side:
-        y = ctx.empty((1, n), dtype)
-        return side(lambda: kernels.gemm(t["x"], t["w"], c=y, trans_b=True), y)
-
+    """One row by weights that no cache holds, which are all that is read."""
     needed = float(SIZES[dtype] * k * n)
-    return Work(
+    return replace(
+        gemm(1, k, n, dtype, "read", Bar(share=0.80)),
         group=f"one-row products, cold weights, {dtype}",
-        name=f"1x{k}x{n}",
-        inputs=inputs,
-        ours=ours,
-        flops=2.0 * k * n,
         bytes=needed,
-        floor="read",
-        bar=Bar(share=0.80),
-        peer="linear",
-        tolerance=TOLERANCES[dtype],
         copies=max(2, cold(needed, cache)),
     )
 

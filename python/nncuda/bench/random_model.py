@@ -23,19 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-import ml_dtypes
 import numpy as np
 
+from ..formats.block_formats import FORMATS
+from ..formats.safetensors_writer import NewArray, write_in_pieces
 from . import random_tokenizer
 
 #: Elements drawn at a time.
 _PIECE = 1 << 22
-
-_DTYPES: dict[str, tuple[str, Any]] = {
-    "f32": ("F32", np.float32),
-    "f16": ("F16", np.float16),
-    "bf16": ("BF16", ml_dtypes.bfloat16),
-}
 
 
 @dataclass(frozen=True)
@@ -190,19 +185,13 @@ def write_folder(
     kept = "tokenizer.json" if shape.bitnet else "tokenizer.model"
     (folder / kept).write_bytes(tokenizer_file or make(shape.vocabulary))
     (folder / "tokenizer_config.json").write_text(json.dumps(described, indent=1) + "\n")
-    label, kind = _DTYPES[dtype]
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    end = 0
-    for name, size, _ in tensors(shape):
-        begin, end = end, end + math.prod(size) * np.dtype(kind).itemsize
-        header[name] = {"dtype": label, "shape": list(size), "data_offsets": [begin, end]}
-    encoded = json.dumps(header).encode()
-    encoded += b" " * (-len(encoded) % 8)
-    with open(folder / "model.safetensors", "wb") as file:
-        file.write(len(encoded).to_bytes(8, "little") + encoded)
+    kind = FORMATS[dtype].numpy
+    assert kind is not None
+    new = [NewArray(name, kind, size) for name, size, _ in tensors(shape)]
+    with write_in_pieces(folder / "model.safetensors", new) as writer:
         for name, size, deviation in tensors(shape):
             for piece in draw(name, size, deviation, seed):
-                file.write(piece.astype(kind).view(np.uint8).data)
+                writer.write(name, piece.astype(kind).view(np.uint8))
 
 
 _TORCH = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
@@ -211,7 +200,7 @@ _TORCH = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 @click.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--shape", "name", type=click.Choice(sorted(SHAPES)), default="tinyllama", show_default=True)
-@click.option("--dtype", type=click.Choice(sorted(_DTYPES)), default="f16", show_default=True, help="Of the weights.")
+@click.option("--dtype", type=click.Choice(sorted(_TORCH)), default="f16", show_default=True, help="Of the weights.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--layers", type=click.IntRange(min=1), help="So many layers instead.")
 @click.option("--untied", is_flag=True, help="A matrix of its own at the output, whatever the shape has.")

@@ -11,7 +11,7 @@ import numpy as np
 import sentencepiece
 from tokenizers import pre_tokenizers, processors, trainers
 
-from ..formats.tokenizer_json import byte_level_bpe
+from ..tokenizer.json_tokenizer import byte_level_bpe
 
 #: Tokens that are learned; the others of a larger vocabulary are pairs of these.
 _LEARNED = 4000

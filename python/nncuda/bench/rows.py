@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -49,34 +50,31 @@ class Mover:
 
         return inputs
 
-    def add(self, n: int, bar: Bar) -> Work:
-        def ours(ctx: Context, t: Tensors) -> Side:
-            y = ctx.empty((n,), self.dtype)
-            return side(lambda: kernels.add(t["a"], t["b"], y=y), y)
+    def _elements(
+        self, kernel: str, group: str, name: str, shape: tuple[int, ...], given: str, made: str, bar: Bar
+    ) -> Work:
+        """A kernel whose tensors are all of one shape: those of `given` and `made`, the names of its arguments."""
 
-        inputs = self._normals(a=(n,), b=(n,))
-        return self._work(f"element-wise {self.dtype}", f"add of {n}", inputs, ours, 3 * self.size * n, bar, "add")
+        def ours(ctx: Context, t: Tensors) -> Side:
+            results = {result: ctx.empty(shape, self.dtype) for result in made.split()}
+            return side(lambda: getattr(kernels, kernel)(*t.values(), **results), *results.values())
+
+        inputs = self._normals(**dict.fromkeys(given.split(), shape))
+        moved = self.size * math.prod(shape) * len([*given.split(), *made.split()])
+        return self._work(f"{group} {self.dtype}", name, inputs, ours, moved, bar, kernel)
+
+    def add(self, n: int, bar: Bar) -> Work:
+        return self._elements("add", "element-wise", f"add of {n}", (n,), "a b", "y", bar)
 
     def swiglu(self, rows: int, dim: int, bar: Bar) -> Work:
-        def ours(ctx: Context, t: Tensors) -> Side:
-            y = ctx.empty((rows, dim), self.dtype)
-            return side(lambda: kernels.swiglu(t["gate"], t["up"], y=y), y)
-
-        return self._work(
-            f"element-wise {self.dtype}", f"silu(gate)*up {rows}x{dim}",
-            self._normals(gate=(rows, dim), up=(rows, dim)), ours, 3 * self.size * rows * dim, bar, "swiglu",
-        )  # fmt: skip
+        return self._elements("swiglu", "element-wise", f"silu(gate)*up {rows}x{dim}", (rows, dim), "gate up", "y", bar)
 
     def swiglu_backward(self, rows: int, dim: int, bar: Bar) -> Work:
-        def ours(ctx: Context, t: Tensors) -> Side:
-            dgate, dup = ctx.empty((rows, dim), self.dtype), ctx.empty((rows, dim), self.dtype)
-            return side(lambda: kernels.swiglu_backward(t["dy"], t["gate"], t["up"], dgate=dgate, dup=dup), dgate, dup)
+        name = f"gradient of silu(gate)*up {rows}x{dim}"
+        return self._elements("swiglu_backward", "element-wise", name, (rows, dim), "dy gate up", "dgate dup", bar)
 
-        return self._work(
-            f"element-wise {self.dtype}", f"gradient of silu(gate)*up {rows}x{dim}",
-            self._normals(dy=(rows, dim), gate=(rows, dim), up=(rows, dim)), ours, 5 * self.size * rows * dim, bar,
-            "swiglu_backward",
-        )  # fmt: skip
+    def softmax(self, rows: int, cols: int, bar: Bar) -> Work:
+        return self._elements("softmax", "rows", f"softmax {rows}x{cols}", (rows, cols), "x", "y", bar)
 
     def rope(self, tokens: int, heads: int, dim: int, bar: Bar) -> Work:
         def ours(ctx: Context, t: Tensors) -> Side:
@@ -88,16 +86,6 @@ class Mover:
         return self._work(
             f"element-wise {self.dtype}", f"rope {tokens}x{heads}x{dim}", self._normals(x=(tokens, heads, dim)), ours,
             2 * self.size * tokens * heads * dim + 4.0 * tokens * dim, bar, "rope",
-        )  # fmt: skip
-
-    def softmax(self, rows: int, cols: int, bar: Bar) -> Work:
-        def ours(ctx: Context, t: Tensors) -> Side:
-            y = ctx.empty((rows, cols), self.dtype)
-            return side(lambda: kernels.softmax(t["x"], y=y), y)
-
-        return self._work(
-            f"rows {self.dtype}", f"softmax {rows}x{cols}", self._normals(x=(rows, cols)), ours,
-            2 * self.size * rows * cols, bar, "softmax",
         )  # fmt: skip
 
     def cross_entropy(self, rows: int, vocab: int, bar: Bar) -> Work:

@@ -125,8 +125,8 @@ def peer(ctx: Context, case: Case, compiled: bool) -> Callable[[], object]:
     device = "cpu" if ctx.device_type == 1 else f"cuda:{ctx.device_index}"
     if device != "cpu":
         torch.set_float32_matmul_precision("high" if case.tf32 else "highest")
-    sizes = torch_step.sizes_of(case.model, case.batch, case.length)
-    step = torch_step.Step(sizes, compiled, device, torch.bfloat16 if case.precision == "bf16" else None)
+    autocast = torch.bfloat16 if case.precision == "bf16" else None
+    step = torch_step.Step(case.model, case.length, compiled, device, autocast)
     ids, targets = (torch.from_numpy(a.astype(np.int64)).to(device) for a in case.batches())
     return lambda: step(ids, targets)
 

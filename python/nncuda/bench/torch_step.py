@@ -7,61 +7,27 @@ the benchmark takes whichever is faster.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..models import MoEConfig
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """The sizes of the model, named as in `nncuda.models.MoEConfig`."""
-
-    vocab: int
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    experts: int
-    top_k: int
-    ffn: int
-    sequence: int
-    batch: int
-    rope_base: float = 10000.0
-    alpha: float = 0.01
-
-
-def sizes_of(model: MoEConfig, batch: int, length: int) -> Sizes:
-    """The same model."""
-    return Sizes(
-        model.vocab_size, model.hidden_size, model.num_layers, model.num_heads, model.num_kv_heads, model.head_dim,
-        model.num_experts, model.experts_per_token, model.ffn_size, length, batch, model.rope_base, model.aux_alpha,
-    )  # fmt: skip
-
-
-def rope(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotates the halves of each head; x is [batch, heads, tokens, head_dim]."""
-    u, v = x.chunk(2, dim=-1)
-    return torch.cat((u * cosine - v * sine, v * cosine + u * sine), dim=-1)
+from .torch_work import rotated
 
 
 class Block(nn.Module):
     """One pre-norm block: attention, then a mixture of SwiGLU experts."""
 
-    def __init__(self, s: Sizes) -> None:
+    def __init__(self, s: MoEConfig) -> None:
         super().__init__()
         self.s = s
-        self.norm1 = nn.RMSNorm(s.hidden, eps=1e-5)
-        self.norm2 = nn.RMSNorm(s.hidden, eps=1e-5)
-        self.qkv = nn.Linear(s.hidden, (s.heads + 2 * s.kv_heads) * s.head_dim, bias=False)
-        self.out = nn.Linear(s.heads * s.head_dim, s.hidden, bias=False)
-        self.router = nn.Linear(s.hidden, s.experts, bias=False)
-        self.gate_up = nn.Parameter(torch.empty(s.experts, 2 * s.ffn, s.hidden).normal_(0, 0.02))
-        self.down = nn.Parameter(torch.empty(s.experts, s.hidden, s.ffn).normal_(0, 0.02))
+        self.norm1 = nn.RMSNorm(s.hidden_size, eps=1e-5)
+        self.norm2 = nn.RMSNorm(s.hidden_size, eps=1e-5)
+        self.qkv = nn.Linear(s.hidden_size, (s.num_heads + 2 * s.num_kv_heads) * s.head_dim, bias=False)
+        self.out = nn.Linear(s.num_heads * s.head_dim, s.hidden_size, bias=False)
+        self.router = nn.Linear(s.hidden_size, s.num_experts, bias=False)
+        self.gate_up = nn.Parameter(torch.empty(s.num_experts, 2 * s.ffn_size, s.hidden_size).normal_(0, 0.02))
+        self.down = nn.Parameter(torch.empty(s.num_experts, s.hidden_size, s.ffn_size).normal_(0, 0.02))
         for layer in (self.qkv, self.out, self.router):
             nn.init.normal_(layer.weight, 0, 0.02)
 
@@ -72,27 +38,27 @@ class Block(nn.Module):
             self.qkv(self.norm1(x))
             .view(batch, tokens, -1, s.head_dim)
             .transpose(1, 2)
-            .split((s.heads, s.kv_heads, s.kv_heads), dim=1)
+            .split((s.num_heads, s.num_kv_heads, s.num_kv_heads), dim=1)
         )
-        q, k = rope(q, cosine, sine), rope(k, cosine, sine)
-        out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=s.kv_heads != s.heads)
+        q, k = rotated(q, cosine, sine), rotated(k, cosine, sine)
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=s.num_kv_heads != s.num_heads)
         return x + self.out(out.transpose(1, 2).reshape(batch, tokens, -1))
 
     def route(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Weights [tokens, k], experts [tokens, k] and the load-balancing loss."""
         probs = F.softmax(self.router(x), dim=-1, dtype=torch.float32)
-        weights, experts = probs.topk(self.s.top_k, dim=-1)
+        weights, experts = probs.topk(self.s.experts_per_token, dim=-1)
         weights = weights / weights.sum(dim=-1, keepdim=True)
-        share = torch.bincount(experts.flatten(), minlength=self.s.experts).float() / x.shape[0]
-        return weights, experts, self.s.alpha * (share * probs.mean(dim=0)).sum()
+        share = torch.bincount(experts.flatten(), minlength=self.s.num_experts).float() / x.shape[0]
+        return weights, experts, self.s.aux_alpha * (share * probs.mean(dim=0)).sum()
 
     def mix(self, x: Tensor, weights: Tensor, experts: Tensor) -> Tensor:
         """The experts' outputs for x [tokens, hidden], weighed and summed."""
         s = self.s
         slots = experts.flatten()
         order = slots.argsort(stable=True)
-        counts = torch.bincount(slots, minlength=s.experts).tolist()
-        token = order // s.top_k
+        counts = torch.bincount(slots, minlength=s.num_experts).tolist()
+        token = order // s.experts_per_token
         rows = x.index_select(0, token).split(counts)
         products = []
         for expert, part in enumerate(rows):
@@ -111,17 +77,17 @@ class Block(nn.Module):
 class Model(nn.Module):
     """The whole model, with its loss."""
 
-    def __init__(self, s: Sizes) -> None:
+    def __init__(self, s: MoEConfig, length: int) -> None:
         super().__init__()
         self.s = s
-        self.embed = nn.Embedding(s.vocab, s.hidden)
-        self.blocks = nn.ModuleList(Block(s) for _ in range(s.layers))
-        self.norm = nn.RMSNorm(s.hidden, eps=1e-5)
-        self.head = nn.Linear(s.hidden, s.vocab, bias=False)
+        self.embed = nn.Embedding(s.vocab_size, s.hidden_size)
+        self.blocks = nn.ModuleList(Block(s) for _ in range(s.num_layers))
+        self.norm = nn.RMSNorm(s.hidden_size, eps=1e-5)
+        self.head = nn.Linear(s.hidden_size, s.vocab_size, bias=False)
         nn.init.normal_(self.embed.weight, 0, 0.02)
         nn.init.normal_(self.head.weight, 0, 0.02)
         frequency = s.rope_base ** (-torch.arange(0, s.head_dim, 2, dtype=torch.float64) / s.head_dim)
-        angle = torch.outer(torch.arange(s.sequence, dtype=torch.float64), frequency)
+        angle = torch.outer(torch.arange(length, dtype=torch.float64), frequency)
         self.register_buffer("cosine", angle.cos().float(), persistent=False)
         self.register_buffer("sine", angle.sin().float(), persistent=False)
 
@@ -139,11 +105,18 @@ class Step:
     """One training step: loss, gradients, clipping, AdamW. The loss stays on the device. With `autocast` the products
     take their factors in that dtype, and parameters and moments stay f32."""
 
-    def __init__(self, s: Sizes, compiled: bool, device: str = "cpu", autocast: torch.dtype | None = None) -> None:
+    def __init__(
+        self,
+        s: MoEConfig,
+        length: int,
+        compiled: bool,
+        device: str = "cpu",
+        autocast: torch.dtype | None = None,
+    ) -> None:
         torch.manual_seed(0)
         self.autocast = torch.autocast(device.partition(":")[0], autocast, enabled=autocast is not None)
         with torch.device(device):
-            self.model = Model(s)
+            self.model = Model(s, length)
         matrices = [p for p in self.model.parameters() if p.dim() > 1]
         gains = [p for p in self.model.parameters() if p.dim() == 1]
         self.optimizer = torch.optim.AdamW(

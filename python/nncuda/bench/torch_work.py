@@ -242,11 +242,13 @@ def rope(t: Inputs) -> Side:
     angle = torch.outer(torch.arange(tokens, dtype=torch.float64, device=x.device), frequency)
     cosine, sine = (table.float()[:, None].to(x.dtype) for table in (angle.cos(), angle.sin()))
 
-    def run() -> torch.Tensor:
-        u, v = x.chunk(2, dim=-1)
-        return torch.cat((u * cosine - v * sine, v * cosine + u * sine), dim=-1)
+    return _last(lambda: rotated(x, cosine, sine))
 
-    return _last(run)
+
+def rotated(x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
+    """Heads [..., head_dim] turned by the rotary embedding, whose pairs are half a head apart."""
+    u, v = x.chunk(2, dim=-1)
+    return torch.cat((u * cosine - v * sine, v * cosine + u * sine), dim=-1)
 
 
 def adamw(t: Inputs) -> Side:

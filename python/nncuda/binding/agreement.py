@@ -11,7 +11,7 @@ leading dimensions are folded into the first. That must not hide a mistake, so
 - where the first dimension is a product of as many names as were folded, each must be its name's: ``[tokens*k]`` takes
   (tokens, k), but not (k, tokens).
 
-Python applies the rules to each call (see `plan`); Go and Rust have functions generated with them.
+Python applies the rules to each call (see `call_sizes`); Go and Rust have functions generated with them.
 """
 
 from __future__ import annotations

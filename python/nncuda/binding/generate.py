@@ -1,7 +1,7 @@
 """Makes a Python function of each kernel in the header: its source, signature, annotations and docstring.
 
 The functions are compiled from generated source instead of being closures over a general one: a training step makes
-hundreds of calls, and straight-line code that looks up a plan by its tensors' layouts costs a few microseconds each.
+hundreds of calls, and straight-line code that looks up the sizes by its tensors' layouts costs a few microseconds each.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 from .. import errors
 from ..device import Tensor
-from . import plan as planning
+from . import call_sizes
 from .header import VALUE_DTYPES, Function, Header, Param
 
 #: How many layouts a kernel remembers the sizes of.
-_PLANS_KEPT = 4096
+_SOLUTIONS_KEPT = 4096
 
 #: Types in signatures, by what an argument may be.
 _TENSOR, _OPTIONAL, _WANTED = "Tensor", "Tensor | None", "Tensor | bool | None"
@@ -240,7 +240,7 @@ def source_of(signature: Signature) -> str:
     for param in function.params:
         if param.constants:
             body += [f"if {param.name}.__class__ is str:", f"    {param.name} = _choice_{param.name}[{param.name}]"]
-    # The key: what decides the plan.
+    # The key: what decides the sizes.
     parts = []
     for param in function.pointers:
         if param in signature.required:
@@ -260,16 +260,16 @@ def source_of(signature: Signature) -> str:
         f"    _key = ({key})",
         "except AttributeError:",
         f"    raise _no_tensor({everything}) from None",
-        "_plan = _plans.get(_key)",
-        "if _plan is None:",
-        "    _plan = _make_plan(_key)",
+        "_solution = _solutions.get(_key)",
+        "if _solution is None:",
+        "    _solution = _solve(_key)",
     ]
     roots = [p for p in function.of_kind("option") if p.root_of]
     sizes = [f"_size_{p.name}" for p in function.of_kind("size")]
     codes = [f"_code_{p.name}" for p in function.of_kind("dtype")]
     layouts = [f"_new_{p.name}" for p in function.pointers if p in signature.results]
     unpack = [*sizes, *codes, *(f"_root_{p.name}" for p in roots), *layouts, "_call"]
-    body.append(f"{', '.join(unpack)}, = _plan")
+    body.append(f"{', '.join(unpack)}, = _solution")
     for param in roots:
         body += [f"if {param.name} is None:", f"    {param.name} = _root_{param.name}"]
     body += _context_lines(signature)
@@ -351,12 +351,12 @@ def _return_lines(signature: Signature) -> list[str]:
 def function_of(function: Function, header: Header, module: str) -> FunctionType:
     """The Python function of a kernel."""
     signature = Signature(function, header)
-    planner = planning.Planner(function, signature.results)
-    plans: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    sizes_of = call_sizes.CallSizes(function, signature.results)
+    solutions: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     pointers = function.pointers
     name = function.kernel
 
-    def make_plan(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    def solve(key: tuple[Any, ...]) -> tuple[Any, ...]:
         from . import library
 
         values = iter(key)
@@ -366,7 +366,7 @@ def function_of(function: Function, header: Header, module: str) -> FunctionType
             if value is False or (value is None and param.nullable):
                 value = None
             elif value is None:
-                value = planning.ALLOCATE
+                value = call_sizes.ALLOCATE
             layouts[param.name] = value
         sizes = {param.name: next(values) for param in signature.sizes}
         chosen = {param.name: next(values) for param in signature.dtypes}
@@ -377,10 +377,10 @@ def function_of(function: Function, header: Header, module: str) -> FunctionType
             # cffi looks a function up when it is first used, so an older library can serve what it has.
             message = f"{library.load().path} has no {function.name}; install a newer libnncuda"
             raise errors.UnsupportedError(40, message) from None
-        made = (*planner.plan(layouts, sizes, chosen, flags), call)
-        if len(plans) >= _PLANS_KEPT:
-            plans.clear()
-        plans[key] = made
+        made = (*sizes_of.solve(layouts, sizes, chosen, flags), call)
+        if len(solutions) >= _SOLUTIONS_KEPT:
+            solutions.clear()
+        solutions[key] = made
         return made
 
     def no_tensor(values: dict[str, Any]) -> Exception:
@@ -406,8 +406,8 @@ def function_of(function: Function, header: Header, module: str) -> FunctionType
         raise TypeError(f"{name}: give ctx= or a tensor for the result")
 
     namespace: dict[str, Any] = {
-        "_plans": plans,
-        "_make_plan": make_plan,
+        "_solutions": solutions,
+        "_solve": solve,
         "_no_tensor": no_tensor,
         "_foreign": foreign,
         "_needs_old": needs_old,

@@ -9,17 +9,16 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ..infer import LanguageModel, Sampling
 from ..infer.conversation import Conversation
-from ..infer.pages import CACHE_FORMATS
-from ..infer.weights import PLACES
+from .arguments import device_options
+from .engine_options import drawing_options, engine_options, stats_option
 from .generate import write_statistics
-from .options import Seed
 from .terminal import spoken
-from .threads import threads_option
 
 _HELP = """/clear   forget the conversation, but not the system message
 /system  show the system message, or set it: /system TEXT
@@ -37,35 +36,10 @@ Ctrl-C stops an answer; pressed twice at the prompt, it exits."""
     type=click.IntRange(min=1),
     help="Maximum number of tokens of an answer.  [default: what the context leaves]",
 )
-@click.option(
-    "--temperature",
-    type=click.FloatRange(min=0),
-    default=0.7,
-    show_default=True,
-    help="0: always the most likely token.",
-)
-@click.option("--top-k", type=click.IntRange(min=1), help="Sample only from the K most likely tokens.")
-@click.option(
-    "--top-p",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=0.95,
-    show_default=True,
-    help="Sample only from the most likely tokens that make up this share of the probability.",
-)
-@click.option("--seed", type=Seed(), default=0, show_default=True)
-@click.option("--context", type=click.IntRange(min=1), help="The context length.  [default: the model's, at most 8192]")
-@click.option("--cache-format", type=click.Choice(CACHE_FORMATS), default="f16", show_default=True)
-@click.option(
-    "--weights",
-    type=click.Choice(PLACES),
-    default="auto",
-    show_default=True,
-    help="On a CPU: copy the weights into memory, which is faster to read, or use the mapped file; auto: copy if "
-    "memory allows.",
-)
-@click.option("--stats", is_flag=True, help="Print tokens and bytes per second to standard error at the end.")
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-@threads_option
+@drawing_options(0.7, "0 always picks the most likely token", 0.95, "the same answers")
+@engine_options
+@stats_option
+@device_options
 def chat(
     model: Path | None,
     model_option: Path | None,
@@ -75,12 +49,10 @@ def chat(
     top_k: int | None,
     top_p: float,
     seed: int,
-    context: int | None,
-    cache_format: str,
-    weights: str,
     stats: bool,
     device: str,
     threads: int | None,
+    **options: Any,
 ) -> None:
     """Talk with MODEL: a GGUF file, a Hugging Face folder (Llama, Mixtral, BitNet), a checkpoint or a run.
 
@@ -91,7 +63,6 @@ def chat(
     if path is None or (model_option and model):
         raise click.UsageError("name one MODEL, as the argument or with --model")
     start = time.perf_counter()
-    options = {"context": context, "cache_format": cache_format, "weights": weights}
     with LanguageModel.load(path, device=device, threads=threads, max_batch=1, **options) as loaded:
         seconds = time.perf_counter() - start
         conversation = Conversation(loaded, system, Sampling(temperature, top_k, top_p, seed), max_tokens)

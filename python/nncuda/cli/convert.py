@@ -10,10 +10,10 @@ from ..convert.model import FOLDERS, FORMS, convert_model, head_name
 from ..device import Context
 from ..formats.block_formats import FORMATS
 from ..models import StoredModel
+from .arguments import device_options, force_option
 from .outputs import require_room
 from .progress import element_progress
-from .terminal import bytes_text, console, count_text
-from .threads import threads_option
+from .terminal import bytes_text, count_text, tell
 
 _HEADS = [name for name in FORMATS if name != "f32"]
 
@@ -36,9 +36,8 @@ _HEADS = [name for name in FORMATS if name != "f32"]
     help="Dtype of all numbers in hf and hf-packed, including scales; f32 keeps those exact.  [default: that of the "
     "embeddings]",
 )
-@click.option("--force", is_flag=True, help="Replace OUT if it is a file.")
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-@threads_option
+@force_option("OUT if it is a file")
+@device_options
 def convert(
     model: Path,
     out: Path,
@@ -69,25 +68,19 @@ def convert(
         raise click.UsageError("IN and OUT are the same; they must be two files")
     opened = StoredModel.open(model)
     total = opened.num_parameters
-    terminal = console()
-    with Context(device, threads=threads) as ctx, element_progress("writing", terminal) as bar:
-        task = bar.add_task("", total=total)
-        convert_model(
-            opened, out, form, ctx, head=head, dtype=dtype, progress=lambda elements: bar.advance(task, elements)
-        )
+    with Context(device, threads=threads) as ctx, element_progress("writing", total) as progress:
+        convert_model(opened, out, form, ctx, head=head, dtype=dtype, progress=progress)
     written = StoredModel.open(out)
     size = sum(path.stat().st_size for path in out.iterdir()) if out.is_dir() else out.stat().st_size
     matrices = sum(matrix.nbytes for matrix in written.matrices.values())
     stored = written.tensors[head_name(written.config)]
-    terminal.print(
+    tell(
         f"{out}: {count_text(total)} parameters in {bytes_text(size)}: ternary matrices {bytes_text(matrices)}, "
-        f"LM head {bytes_text(stored.nbytes)} in {stored.format}",
-        soft_wrap=True,
-        highlight=False,
+        f"LM head {bytes_text(stored.nbytes)} in {stored.format}"
     )
     before = opened.tensors[head_name(opened.config)].format
     if head is not None and stored.format != before:
-        terminal.print(_effect(model, out, before, device, threads), soft_wrap=True, highlight=False)
+        tell(_effect(model, out, before, device, threads))
 
 
 def _effect(model: Path, out: Path, before: str, device: str, threads: int | None) -> str:

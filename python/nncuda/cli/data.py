@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
-from ..formats import Tokenizer, encode_texts, find_texts, read_text, split_held_out, write_shard
+from ..formats import find_texts, read_text, split_held_out, write_shard
 from ..formats.shards import tokenizer_digest
+from ..tokenizer import Tokenizer, encode_texts
+from .arguments import force_option, include_option, out_option, texts_argument
 from .outputs import require_room
 
 # Names that shards for measuring go by.
@@ -21,13 +23,11 @@ def data() -> None:
 
 
 @data.command()
-@click.argument("text", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@texts_argument
 @click.option(
     "--tokenizer", "tokenizer_path", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
-@click.option(
-    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The shard to write (.tokens)."
-)
+@out_option("shard (.tokens)")
 @click.option(
     "--held-out", type=click.Path(dir_okay=False, path_type=Path), help="A second shard to write, of held-out files."
 )
@@ -38,15 +38,13 @@ def data() -> None:
     show_default=True,
     help="Share of files to hold out; a hash of their names chooses them.",
 )
-@click.option(
-    "--include", multiple=True, default=["*"], show_default=True, help="Patterns of file names to take from folders."
-)
+@include_option
 @click.option(
     "--no-held-out",
     is_flag=True,
     help="Encode all of TEXT, although a shard of held-out text lies beside that of --out.",
 )
-@click.option("--force", is_flag=True, help="Replace the files of --out and --held-out if there are such.")
+@force_option("the files of --out and --held-out if there are such")
 def encode(
     text: tuple[Path, ...],
     tokenizer_path: Path,

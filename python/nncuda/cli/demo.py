@@ -16,28 +16,19 @@ import numpy as np
 from ..binding import library
 from ..device import Context
 from ..extras import left_out
-from ..formats import (
-    Tokenizer,
-    TokenShard,
-    encode_texts,
-    find_texts,
-    read_text,
-    split_held_out,
-    train_tokenizer,
-    write_file,
-    write_shard,
-)
+from ..formats import TokenShard, find_texts, read_text, split_held_out, write_file, write_shard
 from ..formats.json_values import read_json
 from ..formats.shards import tokenizer_digest
 from ..infer import Sampling, TextGenerator
 from ..models import MoEConfig
 from ..models.config import Precision
+from ..tokenizer import Tokenizer, encode_texts, train_tokenizer
 from ..train import TrainConfig, TrainingRun, list_checkpoints, read_metrics
 from ..train.data import unigram_entropy
 from ..train.metrics import drop_records
 from ..train.run import Progress
-from .terminal import console
-from .threads import threads_option
+from .arguments import device_options
+from .terminal import console, tell
 from .train import run_with_progress
 
 VOCABULARY = 4096
@@ -89,10 +80,7 @@ OPTIONS = TrainConfig.preset(
     show_default=True,
     help="The precision to compute in.",
 )
-@click.option(
-    "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
-)
-@threads_option
+@device_options
 def demo(
     text: Path | None, out: Path, steps: int | None, precision: Precision, device: str, threads: int | None
 ) -> None:
@@ -133,7 +121,7 @@ def demo(
     terminal.print(
         f"everything is in {out}; it took {minutes:.1f} minutes, {training.seconds / 60:.1f} of them training"
     )
-    terminal.print(f"{page} shows it all: curves, experts, samples", soft_wrap=True, highlight=False)
+    tell(f"{page} shows it all: curves, experts, samples")
 
 
 def _shortened(steps: int) -> TrainConfig:

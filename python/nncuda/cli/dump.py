@@ -9,13 +9,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ..infer.dump import Difference, Dump, Statistics, compare, is_dump, take
+from ..infer.dump import Difference, Dump, Statistics, compare, is_dump, record
 from ..infer.dump_transformers import PeerMissing
-from ..infer.dump_transformers import take as take_from_transformers
+from ..infer.dump_transformers import record as record_from_transformers
 from ..infer.language_model import LanguageModel
-from ..infer.pages import CACHE_FORMATS
-from .terminal import console
-from .threads import threads_option
+from ..infer.paged_cache import CACHE_FORMATS
+from .arguments import device_options
+from .terminal import console, tell
 
 _DIFFERENT = 1
 
@@ -44,8 +44,7 @@ _DIFFERENT = 1
               help="A value differs if it is off by more than this share of its step's largest value.")  # fmt: skip
 @click.option("--cache-format", type=click.Choice(CACHE_FORMATS), default="f32",
               show_default=True, help="Format of the cached keys and values.")  # fmt: skip
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-@threads_option
+@device_options
 def dump(
     model: Path,
     layers: tuple[int, ...],
@@ -69,7 +68,7 @@ def dump(
         ids = [int(token) for token in loaded.encode(_ids(prompt) if as_ids else prompt)]
         if not ids:
             raise click.UsageError("the prompt is empty; it must have at least one token")
-        mine = take(loaded.engine, ids, layers, str(model))
+        mine = record(loaded.engine, ids, layers, str(model))
     terminal = console()
     if save is not None:
         mine.save(save)
@@ -80,7 +79,7 @@ def dump(
         differences = compare(mine, theirs, tolerance)
         _show_differences(differences, theirs, tolerance, terminal)
     if save is not None:
-        terminal.print(f"written to {save}", highlight=False, soft_wrap=True)
+        tell(f"written to {save}")
     if other is not None and any(difference.index is not None for difference in differences):
         raise SystemExit(_DIFFERENT)
 
@@ -98,7 +97,7 @@ def _other(path: Path, mine: Dump, layers: tuple[int, ...]) -> Dump:
     if not (path / "config.json").is_file():
         raise click.UsageError(f"{path} is neither a dump (*.safetensors) nor a Hugging Face folder with a config.json")
     try:
-        return take_from_transformers(path, mine.ids, layers)
+        return record_from_transformers(path, mine.ids, layers)
     except PeerMissing as error:
         raise click.ClickException(str(error)) from error
 

@@ -18,15 +18,13 @@ from ..formats.regular import present
 from ..infer import LanguageModel, Sampling, TextGenerator, room
 from ..infer import generate as generate_tokens
 from ..infer.engine import USUAL_CONTEXT
-from ..infer.pages import CACHE_FORMATS
-from ..infer.weights import PLACES
 from ..models import MoETransformer
 from ..models.config import Precision
 from ..models.stored import StoredModel
 from ..train import Checkpoint, resolve_checkpoint
-from .options import Seed
+from .arguments import device_options
+from .engine_options import drawing_options, engine_options, stats_option
 from .terminal import bytes_text, spoken
-from .threads import threads_option
 
 _USUAL_TOKENS = 128
 
@@ -43,44 +41,10 @@ _USUAL_TOKENS = 128
     help="Maximum number of tokens to write.  [default: 128, or less if the model's context leaves less]",
 )
 @click.option("--greedy", is_flag=True, help="Always pick the most likely token.")
-@click.option(
-    "--temperature",
-    type=click.FloatRange(min=0),
-    default=1.0,
-    show_default=True,
-    help="Sampling temperature; 0 is the same as --greedy.",
-)
-@click.option("--top-k", type=click.IntRange(min=1), help="Sample only from the K most likely tokens.")
-@click.option(
-    "--top-p",
-    type=click.FloatRange(0, 1, min_open=True),
-    help="Sample only from the most likely tokens that make up this share of the probability.",
-)
-@click.option(
-    "--seed",
-    type=Seed(),
-    default=0,
-    show_default=True,
-    help="The same seed gives the same text. Of several prompts, prompt i uses seed + i.",
-)
+@drawing_options(1.0, "0 is the same as --greedy", None, "the same text. Of several prompts, prompt i uses seed + i")
 @click.option("--ids", "as_ids", is_flag=True, help="PROMPT and output are token ids; no tokenizer is needed.")
-@click.option("--context", type=click.IntRange(min=1), help="The context length.  [default: the model's, at most 8192]")
-@click.option(
-    "--cache-format",
-    type=click.Choice(CACHE_FORMATS),
-    default="f16",
-    show_default=True,
-    help="Format of the cached keys and values.",
-)
-@click.option(
-    "--weights",
-    type=click.Choice(PLACES),
-    default="auto",
-    show_default=True,
-    help="On a CPU: copy the weights into memory, which is faster to read, or use the mapped file; auto: copy if "
-    "memory allows.",
-)
-@click.option("--stats", is_flag=True, help="Print tokens and bytes per second to standard error at the end.")
+@engine_options
+@stats_option
 @click.option(
     "--contiguous",
     is_flag=True,
@@ -95,10 +59,7 @@ _USUAL_TOKENS = 128
 @click.option(
     "--best", is_flag=True, help="For a run, use the checkpoint with the lowest held-out loss instead of the last."
 )
-@click.option(
-    "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
-)
-@threads_option
+@device_options
 def generate(
     arguments: tuple[str, ...],
     model_option: str | None,
@@ -110,15 +71,13 @@ def generate(
     top_p: float | None,
     seed: int,
     as_ids: bool,
-    context: int | None,
-    cache_format: str,
-    weights: str,
     stats: bool,
     contiguous: bool,
     precision: Precision | None,
     best: bool,
     device: str,
     threads: int | None,
+    **engine: Any,
 ) -> None:
     """Continue PROMPT ("-" reads it from standard input) with MODEL, and write the text as it is generated.
 
@@ -132,9 +91,9 @@ def generate(
     path, texts = _model_and_prompts(model_option, arguments, prompts)
     texts = [sys.stdin.read() if text == "-" else text for text in texts]
     sampling = Sampling(0.0 if greedy else temperature, top_k, top_p, seed)
-    engine_options: dict[str, Any] = {"context": context, "cache_format": cache_format, "weights": weights}
+    context = engine["context"]
     if contiguous:
-        if context is not None or (cache_format, weights) != ("f16", "auto") or stats or len(texts) > 1:
+        if engine != {"context": None, "cache_format": "f16", "weights": "auto"} or stats or len(texts) > 1:
             raise click.UsageError(
                 "--contiguous takes one prompt, and none of --context, --cache-format, --weights and --stats"
             )
@@ -160,9 +119,9 @@ def generate(
         max_tokens = max(0, min(_USUAL_TOKENS, reach - length + 1))
     if context is None and config.extended_context > config.context:
         # As over a contiguous cache: the rotary embedding is stretched where a text needs it.
-        engine_options["context"] = min(max(config.context, length + max_tokens - 1), config.extended_context)
+        engine["context"] = min(max(config.context, length + max_tokens - 1), config.extended_context)
     rows = min(len(texts), 32)
-    with Context(device, threads=threads) as ctx, LanguageModel(stored, ctx, max_batch=rows, **engine_options) as model:
+    with Context(device, threads=threads) as ctx, LanguageModel(stored, ctx, max_batch=rows, **engine) as model:
         seconds = time.perf_counter() - start
         first = _write_events(model, given, max_tokens, sampling, as_ids)
         if stats:

@@ -13,7 +13,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from ..formats import FormatError, SafetensorsFile, Tokenizer, TokenShard
+from ..formats import FormatError, SafetensorsFile, TokenShard
 from ..formats.errors import printable
 from ..formats.gguf import MAGIC as GGUF_MAGIC
 from ..formats.gguf import Value, open_gguf
@@ -22,8 +22,9 @@ from ..formats.regular import open_regular, present
 from ..formats.safetensors import SafetensorsFolder
 from ..formats.shards import MAGIC
 from ..models import StoredModel
+from ..tokenizer import Tokenizer
 from ..train import Checkpoint, resolve_checkpoint
-from .terminal import bytes_text, console, count_text
+from .terminal import bytes_text, console, count_text, tell
 
 _ELEMENTS_SHOWN = 8
 _CHARACTERS_SHOWN = 200
@@ -64,7 +65,7 @@ def inspect(path: Path, as_json: bool, ternary: bool) -> None:
         elif isinstance(value, dict):
             terminal.print(_table(name, value))
         else:
-            terminal.print(_shown(f"{name}: {value}"), highlight=False, soft_wrap=True)
+            tell(_shown(f"{name}: {value}"))
 
 
 def _table(name: str, values: dict[str, Any]) -> Table:

@@ -24,14 +24,14 @@ from ..train.plan import (
     TooLargeError,
     Work,
     inference_work,
-    parameters_by_kind,
     plan_inference,
     plan_training,
     training_work,
 )
+from .arguments import config_file_option
 from .config_file import ConfigFile
 from .options import build_configs, config_options, preset_option, preset_vocabulary, read_config
-from .terminal import bytes_text, console, count_text
+from .terminal import bytes_text, console, count_text, tell
 
 #: Of a GPU that is planned for with --available alone.
 _USUAL_CAPABILITY = 90
@@ -57,9 +57,7 @@ class _Size(click.ParamType):
 
 
 @click.command()
-@click.option(
-    "--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file."
-)
+@config_file_option
 @preset_option
 @click.option(
     "--data", type=click.Path(exists=True, path_type=Path), help="A token shard, whose vocabulary size the model gets."
@@ -185,7 +183,7 @@ def _way_text(way: Way) -> str:
 def _values(
     model: MoEConfig, planned: MemoryPlan, work: Work, seconds: float | None, device: str, free: int, ways: list[Way]
 ) -> dict[str, Any]:
-    kinds = {name: {"total": total, "active": met} for name, (total, met) in parameters_by_kind(model).items()}
+    kinds = {name: {"total": total, "active": met} for name, (total, met) in model.parameters_by_kind().items()}
     return {
         "parameters": {"total": model.num_parameters, "active": model.num_active_parameters, "kinds": kinds},
         "device": device,
@@ -202,7 +200,7 @@ def _values(
 def _show(model: MoEConfig, planned: MemoryPlan, device: str, free: int, ways: list[Way]) -> None:
     terminal = console()
     counts = Table("parameters", "total", "active per token")
-    for name, (total, met) in parameters_by_kind(model).items():
+    for name, (total, met) in model.parameters_by_kind().items():
         counts.add_row(name, count_text(total), count_text(met))
     counts.add_section()
     counts.add_row("all", count_text(model.num_parameters), count_text(model.num_active_parameters))
@@ -223,11 +221,11 @@ def _show(model: MoEConfig, planned: MemoryPlan, device: str, free: int, ways: l
         verdict = f"It does not fit: {bytes_text(planned.held - free)} more are needed."
     terminal.print(verdict, highlight=False)
     for way in ways:
-        terminal.print(f"It fits with {_way_text(way)}.", highlight=False, soft_wrap=True)
+        tell(f"It fits with {_way_text(way)}.")
 
 
 def _show_work(work: Work, seconds: float | None, device: str, what: str) -> None:
     text = f"{what[0].upper()}{what[1:]} takes {work.flops:.3g} operations and moves {bytes_text(work.bytes)}"
     if seconds is not None:
         text += f": at the peak of {device}, {seconds:.3g} s"
-    console().print(f"{text}.", highlight=False, soft_wrap=True)
+    tell(f"{text}.")

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+import contextlib
+from collections.abc import Callable, Iterator
+
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from .terminal import console
 
-def element_progress(title: str, terminal: Console) -> Progress:
-    """A bar with an estimate, over the elements that are written; none where the output is not a terminal."""
-    return Progress(
+
+@contextlib.contextmanager
+def element_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar with an estimate, over the elements that are written; none where the output is not a terminal. Gives what
+    is told of each further number of them."""
+    terminal = console()
+    bar = Progress(
         TextColumn(title),
         BarColumn(bar_width=None),
         TaskProgressColumn(),
@@ -16,3 +23,6 @@ def element_progress(title: str, terminal: Console) -> Progress:
         console=terminal,
         disable=not terminal.is_terminal,
     )
+    with bar:
+        task = bar.add_task("", total=total)
+        yield lambda elements: bar.advance(task, elements)

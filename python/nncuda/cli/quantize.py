@@ -11,10 +11,10 @@ from ..convert.quantize import quantize_model
 from ..device import Context
 from ..formats.block_formats import FORMATS
 from ..models import StoredModel
+from .arguments import device_options, force_option
 from .outputs import require_room
 from .progress import element_progress
-from .terminal import bytes_text, console, count_text
-from .threads import threads_option
+from .terminal import bytes_text, count_text, tell
 
 _FORMAT = click.Choice(list(FORMATS), case_sensitive=False)
 
@@ -28,9 +28,8 @@ _FORMAT = click.Choice(list(FORMATS), case_sensitive=False)
     type=_FORMAT,
     help="Format of the LM head.  [default: q6_k if --format has fewer bits, else that of --format]",
 )
-@click.option("--force", is_flag=True, help="Replace OUT.gguf if there is one.")
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto.")
-@threads_option
+@force_option("OUT.gguf if there is one")
+@device_options
 def quantize(
     model: Path,
     out: Path,
@@ -49,22 +48,11 @@ def quantize(
     require_room(out, force)
     opened = StoredModel.open(model)
     total = opened.num_parameters
-    terminal = console()
-    with Context(device, threads=threads) as ctx, element_progress("rounding", terminal) as bar:
-        task = bar.add_task("", total=total)
-        formats = quantize_model(
-            opened,
-            out,
-            format_name,
-            ctx,
-            output_format=output_format,
-            progress=lambda elements: bar.advance(task, elements),
-        )
+    with Context(device, threads=threads) as ctx, element_progress("rounding", total) as progress:
+        formats = quantize_model(opened, out, format_name, ctx, output_format=output_format, progress=progress)
     counts = ", ".join(f"{count} in {name}" for name, count in Counter(formats.values()).most_common())
     size = out.stat().st_size
-    terminal.print(
+    tell(
         f"{out}: {count_text(total)} parameters in {bytes_text(size)}, {8 * size / total:.2f} bits each; "
-        f"tensors: {counts}",
-        soft_wrap=True,
-        highlight=False,
+        f"tensors: {counts}"
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .terminal import console
+from .terminal import tell
 
 
 @click.command()
@@ -24,4 +24,4 @@ def report(run: Path, out: Path | None) -> None:
     from ..report import write_report
 
     path = write_report(run, out)
-    console().print(f"{path}: {path.stat().st_size / 1e3:,.0f} kB", soft_wrap=True, highlight=False)
+    tell(f"{path}: {path.stat().st_size / 1e3:,.0f} kB")

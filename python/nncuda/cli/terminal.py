@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from rich.console import Console
+from rich.text import Text
 
 from ..formats.errors import printable
 
@@ -13,6 +14,11 @@ def console() -> Console:
     """A console for results. Where the output is not a terminal, lines are not cut to one's width."""
     found = Console()
     return found if found.is_terminal else Console(width=120)
+
+
+def tell(text: str | Text) -> None:
+    """Prints a line of results as it is: not cut to the terminal's width, and numbers in it without colours."""
+    console().print(text, soft_wrap=True, highlight=False)
 
 
 def spoken(text: str) -> str:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
-from ..formats import Tokenizer, find_texts, read_text, train_tokenizer, write_file
+from ..formats import find_texts, read_text, write_file
+from ..tokenizer import Tokenizer, train_tokenizer
+from .arguments import force_option, include_option, out_option, texts_argument
 from .outputs import require_room
 
 
@@ -16,10 +18,8 @@ def tokenizer() -> None:
 
 
 @tokenizer.command()
-@click.argument("text", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option(
-    "--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The tokenizer file to write."
-)
+@texts_argument
+@out_option("tokenizer file")
 @click.option(
     "--vocab-size", type=click.IntRange(min=8), default=32000, show_default=True, help="Total number of pieces."
 )
@@ -31,14 +31,12 @@ def tokenizer() -> None:
     show_default=True,
     help="Share of the text's characters that get pieces of their own; the others are spelled in bytes.",
 )
-@click.option(
-    "--include", multiple=True, default=["*"], show_default=True, help="Patterns of file names to take from folders."
-)
+@include_option
 @click.option(
     "--sample", type=click.IntRange(min=0), default=0, help="Learn from this many lines, chosen at random; 0: all."
 )
 @click.option("--threads", type=click.IntRange(min=1), default=2, show_default=True)
-@click.option("--force", is_flag=True, help="Replace the file of --out if there is one.")
+@force_option("the file of --out if there is one")
 def train(
     text: tuple[Path, ...],
     out: Path,

@@ -15,9 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from ..device import Context
-from ..formats import Tokenizer
 from ..formats.errors import shown
 from ..models import MoEConfig
+from ..tokenizer import Tokenizer
 from ..train import TrainConfig, TrainingRun
 from ..train.config import CHANGEABLE, SCHEDULE
 from ..train.data import open_shards
@@ -25,19 +25,17 @@ from ..train.divergence import DivergedError
 from ..train.metrics import board_left_out
 from ..train.record import read_record
 from ..train.run import Progress as RunProgress
+from .arguments import config_file_option, device_options
 from .config_file import ConfigFile
 from .options import build_configs, config_options, preset_option, read_config
 from .plan import require_fit
 from .stopping import stopping
-from .terminal import console, count_text
-from .threads import threads_option
+from .terminal import console, count_text, tell
 
 
 @click.command()
 @click.argument("run", type=click.Path(file_okay=False, path_type=Path))
-@click.option(
-    "--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A TOML file."
-)
+@config_file_option
 @preset_option
 @click.option("--data", type=click.Path(exists=True, path_type=Path), help="A token shard, or a folder of them.")
 @click.option("--held-out", type=click.Path(exists=True, path_type=Path), help="The same, for evaluation.")
@@ -53,10 +51,7 @@ from .threads import threads_option
     is_flag=True,
     help="Continue the run, finished or not, up to a larger number of --steps; run.json records it.",
 )
-@click.option(
-    "--device", default="cpu", show_default=True, help="cpu, cuda, cuda:INDEX, or auto: a GPU if there is one."
-)
-@threads_option
+@device_options
 @click.option("--start-anyway", is_flag=True, help="Start even if the device has less free memory than the run needs.")
 @config_options
 def train(
@@ -219,7 +214,7 @@ def run_with_progress(training: TrainingRun, after_step: Callable[[RunProgress],
             if after_step is not None:
                 after_step(progress)
     done = f"{trainer.step} of {trainer.config.steps} steps"
-    terminal.print(f"{done}; checkpoints in {training.checkpoints}", soft_wrap=True, highlight=False)
+    tell(f"{done}; checkpoints in {training.checkpoints}")
     return trainer.step < trainer.config.steps
 
 

@@ -18,20 +18,20 @@ from ..device import Context
 from ..formats.atomic import write_folder
 from ..formats.block_formats import FORMATS, TERNARY_FORMATS, StoredTensor
 from ..formats.errors import FormatError
-from ..formats.gguf_writer import TensorPlan, write_gguf
+from ..formats.gguf_writer import NewTensor, write_gguf
 from ..formats.json_values import read_json
 from ..formats.mapped import release
 from ..formats.piece_writer import PieceWriter
 from ..formats.regular import present
-from ..formats.safetensors_writer import ArrayPlan, write_in_pieces
-from ..formats.ternary import checked_scale, packed_rows, tern2_bytes, tern2_shape
-from ..formats.ternary_blocks import ternary_bytes
-from ..formats.tokenizer_to_folder import write_gguf_tokenizer
+from ..formats.safetensors_writer import NewArray, write_in_pieces
+from ..formats.ternary import checked_scale, tern2_shape
 from ..models.bitnet import OUR_METHOD, TABLES
 from ..models.gguf_names import gguf_name
 from ..models.llama import LlamaConfig, is_plain
 from ..models.stored import StoredModel
+from ..tokenizer.to_folder import write_gguf_tokenizer
 from .quantize import check_finite, file_metadata, pieces, stored_bytes
+from .ternary import packed_rows, tern2_bytes, ternary_bytes
 
 #: What `convert_model` writes: folders, of Hugging Face with codes as numbers, the same packed, of this library; and
 #: GGUF files, which are named for the type of their matrices.
@@ -132,15 +132,15 @@ def _write_gguf(
 ) -> None:
     # The scales of llama.cpp's blocks are f16, in which 1 is exact: the scale itself is a tensor beside the matrix.
     apart = form != "i2_s"
-    plan = []
+    new = []
     for name, shape in model.config.shapes().items():
         if name in model.matrices:
-            plan.append(TensorPlan(gguf_name(name), form, shape))
+            new.append(NewTensor(gguf_name(name), form, shape))
             if apart:
-                plan.append(TensorPlan(_scale_name(name), "f32", (1,)))
+                new.append(NewTensor(_scale_name(name), "f32", (1,)))
         elif name in formats:
-            plan.append(TensorPlan(gguf_name(name), formats[name], shape))
-    with write_gguf(path, file_metadata(model, TERNARY_FORMATS[form]), plan) as writer:
+            new.append(NewTensor(gguf_name(name), formats[name], shape))
+    with write_gguf(path, file_metadata(model, TERNARY_FORMATS[form]), new) as writer:
         for name in model.config.shapes():
             if name in model.matrices:
                 codes, scale = _codes(model, name)
@@ -223,8 +223,8 @@ def _write_folder(
             if present(model.path / name):
                 shutil.copyfile(model.path / name, folder / name)
     floats = _float_dtype(form, formats)
-    plan = list(_folder_plan(model, form, formats, floats))
-    with write_in_pieces(folder / "model.safetensors", plan) as writer:
+    new = list(_new_arrays(model, form, formats, floats))
+    with write_in_pieces(folder / "model.safetensors", new) as writer:
         for name in model.config.shapes():
             if name in model.matrices:
                 codes, scale = _codes(model, name)
@@ -249,22 +249,22 @@ def _folder_bytes(form: str, codes: np.ndarray, floats: np.dtype) -> np.ndarray:
     return np.take(np.array([-1, 0, 1]).astype(floats), codes + 1).view(np.uint8)
 
 
-def _folder_plan(model: StoredModel, form: str, formats: dict[str, str], floats: np.dtype) -> Iterator[ArrayPlan]:
+def _new_arrays(model: StoredModel, form: str, formats: dict[str, str], floats: np.dtype) -> Iterator[NewArray]:
     for name, shape in model.config.shapes().items():
         if name in model.matrices:
             rows, columns = shape
             if form == "hf":
-                yield ArrayPlan(name, floats, shape)
+                yield NewArray(name, floats, shape)
             else:
                 packed = tern2_shape((rows, columns)) if form == "packed" else (rows // 4, columns)
-                yield ArrayPlan(name, np.dtype(np.uint8), packed)
-            yield ArrayPlan(f"{name}_scale", floats, (1,))
+                yield NewArray(name, np.dtype(np.uint8), packed)
+            yield NewArray(f"{name}_scale", floats, (1,))
         elif name in formats:
             entry = FORMATS[formats[name]]
             if entry.numpy is None:
-                yield ArrayPlan(name, np.dtype(np.uint8), (shape[0], entry.row_bytes(shape[1])))
+                yield NewArray(name, np.dtype(np.uint8), (shape[0], entry.row_bytes(shape[1])))
             else:
-                yield ArrayPlan(name, entry.numpy, shape)
+                yield NewArray(name, entry.numpy, shape)
 
 
 def _folder_config(model: StoredModel, form: str, formats: dict[str, str]) -> dict[str, Any]:

@@ -18,11 +18,11 @@ from ..device import Context
 from ..formats.block_formats import FORMATS, BlockFormat, StoredTensor, TernaryFormat
 from ..formats.errors import FormatError
 from ..formats.gguf import ALIGNMENT_KEY
-from ..formats.gguf_writer import TensorPlan, write_gguf
+from ..formats.gguf_writer import NewTensor, write_gguf
 from ..models.gguf_names import ROPE_FREQUENCIES, gguf_name
 from ..models.llama import BITNET_ARCHITECTURES, LlamaConfig, is_plain
 from ..models.stored import StoredModel
-from .tokenizer_to_gguf import tokenizer_metadata
+from ..tokenizer.to_gguf import tokenizer_metadata
 
 _HEAD = "lm_head.weight"
 _EMBEDDINGS = "model.embed_tokens.weight"
@@ -38,7 +38,7 @@ def head_format(format_name: str) -> str:
     return "q6_k" if FORMATS[format_name].bits < FORMATS["q6_k"].bits else format_name
 
 
-def plan_formats(config: LlamaConfig, format_name: str, output_format: str | None = None) -> dict[str, str]:
+def choose_formats(config: LlamaConfig, format_name: str, output_format: str | None = None) -> dict[str, str]:
     """The format of every tensor by name: f32 of norms, biases and routers; `output_format` (see `head_format`) of the
     LM head, and of the embeddings that serve as one; `format_name`, or its `FALLBACK`, of all other matrices."""
     formats = {}
@@ -106,7 +106,7 @@ def quantize_model(
     """
     if model.config.ternary:
         raise FormatError(model.path, "has ternary weights; nncuda convert writes them in other forms")
-    config, formats = model.config, plan_formats(model.config, format_name, output_format)
+    config, formats = model.config, choose_formats(model.config, format_name, output_format)
     for name in formats:
         stored = model.tensors.parts(name)[0]
         if FORMATS[stored.format].numpy is None:
@@ -114,12 +114,12 @@ def quantize_model(
                 model.path,
                 f"tensor {stored.name} is in {stored.format} already; what is rounded here is f32, f16 or bf16",
             )
-    plan = [
-        TensorPlan(gguf_name(name), formats[name], shape) for name, shape in config.shapes().items() if name in formats
+    new = [
+        NewTensor(gguf_name(name), formats[name], shape) for name, shape in config.shapes().items() if name in formats
     ]
     if config.rope.divisors:
-        plan.append(TensorPlan(ROPE_FREQUENCIES, "f32", (config.head_dim // 2,)))
-    with write_gguf(path, file_metadata(model, FORMATS[format_name]), plan) as writer:
+        new.append(NewTensor(ROPE_FREQUENCIES, "f32", (config.head_dim // 2,)))
+    with write_gguf(path, file_metadata(model, FORMATS[format_name]), new) as writer:
         for name in formats:
             for part in model.tensors.parts(name):
                 for piece in pieces(part, config):

@@ -255,6 +255,15 @@ class Tensor(_BufferProtocol, Arithmetic):
         pointer = ffi.cast("void *", ffi.cast("char *", self._pointer) + offset) if offset else self._pointer
         return Tensor(self.ctx, self._buffer, narrowed, pointer)
 
+    def as_bytes(self) -> Tensor:
+        """The memory of each entry of the first dimension, u8 [entries, bytes], without a copy. ValueError for one that
+        is not dense."""
+        layout = self._layout
+        if not layout.dense:
+            raise ValueError(f"a tensor of shape {layout.shape} with rows {layout.ld} elements apart is not dense")
+        shape = (layout.shape[0], layout.inner * layout.itemsize)
+        return Tensor(self.ctx, self._buffer, Layout.of(shape, "u8", None, layout.readonly), self._pointer)
+
     def contiguous(self) -> Tensor:
         """Itself when it is dense, else a dense copy."""
         if self._layout.dense:

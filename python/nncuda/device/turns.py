@@ -22,7 +22,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 class Turns:
     """A lock that threads get in the order in which they ask for it, and that its holder may take again.
 
-    Python's own locks are not in order: who gives one back and asks again at once, as a loop over tokens does, may keep
+    Python's own locks are not in order: who releases one and asks again at once, as a loop over tokens does, may keep
     all others waiting.
     """
 
@@ -38,7 +38,7 @@ class Turns:
         """Whether it is this thread's turn."""
         return self._holder == threading.get_ident()
 
-    def take(self, wait: bool = True) -> bool:
+    def acquire(self, wait: bool = True) -> bool:
         """Takes the turn, or, without `wait`, returns False when another thread has it."""
         thread = threading.get_ident()
         with self._mutex:
@@ -60,11 +60,11 @@ class Turns:
                 if not given:
                     self._waiting.remove(place)
             if given:
-                self.give()
+                self.release()
             raise
         return True
 
-    def give(self) -> None:
+    def release(self) -> None:
         """Gives the turn to the thread that has waited longest."""
         with self._mutex:
             self._depth -= 1
@@ -77,14 +77,14 @@ class Turns:
                 called.release()
 
     def __enter__(self) -> None:
-        self.take()
+        self.acquire()
 
     def __exit__(self, *_: object) -> None:
-        self.give()
+        self.release()
 
     def alone(self, who: str) -> _Taken:
         """For a with block: takes the turn, or raises StateError, which names `who`, when another thread has it."""
-        if not self.take(wait=False):
+        if not self.acquire(wait=False):
             raise errors.StateError(
                 _BUSY,
                 f"the {who} is in use by another thread, or something else on its context is: use one thread, take "
@@ -97,16 +97,16 @@ class Turns:
 class _Taken:
     """A turn that was taken, to be given at the end of a with block. There for its speed: it is once for all blocks."""
 
-    __slots__ = ("_give",)
+    __slots__ = ("_release",)
 
     def __init__(self, turns: Turns) -> None:
-        self._give = turns.give
+        self._release = turns.release
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
-        self._give()
+        self._release()
 
 
 def one_thread(method: Method) -> Method:

@@ -16,17 +16,8 @@ from typing import BinaryIO
 TEMPORARY_PREFIX = ".partial-"
 
 
-def sync_folder(folder: Path) -> None:
-    """Makes the names inside a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_file(path: Path) -> None:
-    """Makes the contents of a file durable."""
+def sync(path: Path) -> None:
+    """Makes the contents of a file durable, or the names inside a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -65,7 +56,7 @@ def replace_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 @contextlib.contextmanager
@@ -84,17 +75,13 @@ def write_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         with naming(path):
             yield temporary
-        for entry in sorted(temporary.rglob("*")):
-            if entry.is_dir():
-                sync_folder(entry)
-            else:
-                sync_file(entry)
-        sync_folder(temporary)
+        for entry in (*sorted(temporary.rglob("*")), temporary):
+            sync(entry)
         os.rename(temporary, path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 def remove_folder(path: str | os.PathLike[str]) -> None:

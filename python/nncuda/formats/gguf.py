@@ -17,7 +17,7 @@ import os
 import re
 import struct
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ import numpy as np
 from .block_formats import FORMAT_OF_GGUF_TYPE, OTHER_GGUF_TYPES, TERNARY_FORMAT_OF_GGUF_TYPE, StoredTensor
 from .errors import FormatError
 from .mapped import map_file
+from .named import Joined, Named
 
 MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32
@@ -108,7 +109,7 @@ class TensorEntry:
 _USABLE = {entry.name for entry in FORMAT_OF_GGUF_TYPE.values()}
 
 
-class GGUFFile(Mapping[str, StoredTensor]):
+class GGUFFile(Named[StoredTensor]):
     """A GGUF file as a mapping from name to `StoredTensor`; `entries` describes all tensors, `typed` all metadata.
 
     The file must stay as it is while the mapping lives (see `map_file`).
@@ -159,55 +160,25 @@ class GGUFFile(Mapping[str, StoredTensor]):
         entry = self.entries[name]
         return self._bytes[entry.offset : entry.offset + max(entry.nbytes, 0)]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self.entries
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.entries)
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-
-class SplitGGUF(Mapping[str, StoredTensor]):
+class SplitGGUF(Joined[StoredTensor]):
     """The parts of a split model as one mapping. Metadata are those of the first part."""
 
     def __init__(self, parts: Sequence[GGUFFile]):
         self.path = parts[0].path
         self.parts = parts
         self.version, self.typed, self.metadata = parts[0].version, parts[0].typed, parts[0].metadata
-        self.entries: dict[str, TensorEntry] = {}
-        self._home: dict[str, GGUFFile] = {}
         for number, part in enumerate(parts):
             for key, right in (("split.no", number), ("split.count", len(parts))):
                 found = part.metadata.get(key)
                 if found != right:
                     raise FormatError(part.path, f"{key} is {found!r}; the name of this part makes it {right}")
-            for name, entry in part.entries.items():
-                if name in self._home:
-                    raise FormatError(part.path, f"tensor {name!r} is in {self._home[name].path.name} as well")
-                self._home[name], self.entries[name] = part, entry
+        super().__init__(parts)
         total = self.metadata.get("split.tensors.count", len(self.entries))
         if total != len(self.entries):
             raise FormatError(
                 self.path, f"split.tensors.count is {total!r}, but the parts have {len(self.entries)} tensors"
             )
-
-    def __getitem__(self, name: str) -> StoredTensor:
-        return self._home[name][name]
-
-    def mapped(self, name: str) -> np.ndarray:
-        """The bytes of a tensor, as `GGUFFile.mapped`."""
-        return self._home[name].mapped(name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.entries
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.entries)
-
-    def __len__(self) -> int:
-        return len(self.entries)
 
 
 def open_gguf(path: str | os.PathLike[str]) -> GGUFFile | SplitGGUF:

@@ -26,7 +26,7 @@ _DTYPES = {np.dtype(form): kind for kind, form in SCALARS.items() if kind != "bo
 
 
 @dataclass(frozen=True)
-class TensorPlan:
+class NewTensor:
     """A tensor to be written: `format` a name of `FORMATS` or `TERNARY_FORMATS`, `shape` row-major."""
 
     name: str
@@ -89,24 +89,24 @@ def _encoded(entry: Value) -> bytes:
 
 @contextlib.contextmanager
 def write_gguf(
-    path: str | os.PathLike[str], metadata: Mapping[str, Any], plan: Sequence[TensorPlan]
+    path: str | os.PathLike[str], metadata: Mapping[str, Any], tensors: Sequence[NewTensor]
 ) -> Iterator[PieceWriter]:
-    """Yields a writer for the bytes of the tensors of `plan`; at the end the file is whole and has its name.
+    """Yields a writer for the bytes of the tensors of `tensors`; at the end the file is whole and has its name.
 
     Values of metadata are plain ones (see `value_of`) or `Value`s. Raises OSError when the system refuses, ValueError
-    for a plan or bytes that do not fit; then nothing is left.
+    for tensors or bytes that do not fit; then nothing is left.
     """
     typed = {key: value_of(value) for key, value in metadata.items()}
     alignment = typed[ALIGNMENT_KEY].value if ALIGNMENT_KEY in typed else DEFAULT_ALIGNMENT
     if type(alignment) is not int or alignment < 8 or alignment & (alignment - 1):
         raise ValueError(f"{ALIGNMENT_KEY} is {alignment!r}; it must be a power of two, 8 or more")
-    if len({tensor.name for tensor in plan}) != len(plan):
-        raise ValueError("two tensors of the plan have the same name")
+    if len({tensor.name for tensor in tensors}) != len(tensors):
+        raise ValueError("two tensors have the same name")
     with replace_file(path) as file:
-        head = [MAGIC, struct.pack("<IQQ", VERSION, len(plan), len(typed))]
+        head = [MAGIC, struct.pack("<IQQ", VERSION, len(tensors), len(typed))]
         head += [part for key, entry in typed.items() for part in (_string(key), _encoded(entry))]
         offset = 0
-        for tensor in plan:
+        for tensor in tensors:
             sizes = tuple(reversed(tensor.shape))
             if not 1 <= len(sizes) <= 4 or min(sizes) < 1 or not 1 <= len(tensor.name.encode("utf-8")) <= 64:
                 raise ValueError(
@@ -118,6 +118,6 @@ def write_gguf(
             offset += -(-tensor.nbytes // alignment) * alignment
         size = sum(map(len, head))
         file.writelines([*head, bytes(-size % alignment)])
-        writer = PieceWriter(file, plan, alignment)
+        writer = PieceWriter(file, tensors, alignment)
         yield writer
         writer.check_whole()

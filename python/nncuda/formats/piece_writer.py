@@ -8,7 +8,7 @@ from typing import BinaryIO, Protocol
 import numpy as np
 
 
-class Planned(Protocol):
+class New(Protocol):
     """A tensor that is to be written."""
 
     @property
@@ -21,18 +21,18 @@ class Planned(Protocol):
 
 
 class PieceWriter:
-    """Takes the bytes of the tensors of a plan in its order, each in pieces of any size, and fills each up with zeros
+    """Takes the bytes of tensors in their order, each in pieces of any size, and fills each up with zeros
     to a multiple of `alignment`."""
 
-    def __init__(self, file: BinaryIO, plan: Sequence[Planned], alignment: int = 1):
-        self._file, self._plan, self._alignment = file, list(plan), alignment
+    def __init__(self, file: BinaryIO, tensors: Sequence[New], alignment: int = 1):
+        self._file, self._tensors, self._alignment = file, list(tensors), alignment
         self._current = self._written = 0
 
     def write(self, name: str, data: np.ndarray) -> None:
-        """Appends bytes (u8, dense) to tensor `name`, which is the next of the plan until all its bytes are there."""
-        if self._current == len(self._plan):
+        """Appends bytes (u8, dense) to tensor `name`, which is the next of them until all its bytes are there."""
+        if self._current == len(self._tensors):
             raise ValueError(f"the bytes of {name} come after the last tensor")
-        tensor = self._plan[self._current]
+        tensor = self._tensors[self._current]
         if name != tensor.name or data.dtype != np.uint8 or not data.flags.c_contiguous:
             raise ValueError(f"{data.dtype} of {name} do not fit; dense u8 of {tensor.name} come next")
         if self._written + data.nbytes > tensor.nbytes:
@@ -45,6 +45,6 @@ class PieceWriter:
 
     def check_whole(self) -> None:
         """Raises ValueError unless all bytes of all tensors were written."""
-        if self._current != len(self._plan):
-            tensor = self._plan[self._current]
+        if self._current != len(self._tensors):
+            tensor = self._tensors[self._current]
             raise ValueError(f"{self._written} of {tensor.nbytes} bytes of {tensor.name} were written")

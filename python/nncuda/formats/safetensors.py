@@ -14,7 +14,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -28,6 +28,7 @@ from .errors import FormatError, cannot_read, excerpt, missing_file, shown
 from .json_values import check_marks, parse_json, read_json
 from .limits import FILE_TENSORS, HEADER_BYTES, INDEX_BYTES, JSON_MARKS, NAME_BYTES
 from .mapped import map_file
+from .named import Joined, Named
 from .regular import open_regular, present
 
 #: By the name that files have for them.
@@ -59,7 +60,7 @@ class _Entry(NamedTuple):
     last: int
 
 
-class SafetensorsFile(Mapping[str, np.ndarray]):
+class SafetensorsFile(Named[np.ndarray]):
     """A safetensors file as a mapping from name to array; each look-up reads that tensor alone.
 
     The header is checked in full on opening, and that the tensors cover the data exactly, so a truncated or foreign
@@ -87,7 +88,7 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
         # What follows is as the package checked it, if each name is there once: it takes the last of two.
         header = parse_json(path, self._header)
         self.metadata: dict[str, str] = dict(self._file.metadata() or {})
-        self._entries = {name: self._entry(name, header[name]) for name in names}
+        self.entries = {name: self._entry(name, header[name]) for name in names}
 
     def _entry(self, name: str, values: Any) -> _Entry:
         dtype, shape = DTYPES.get(values["dtype"]), tuple(values["shape"])
@@ -100,30 +101,21 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
         raise FormatError(self.path, f"tensor {shown(name)} {problem}")
 
     def __getitem__(self, name: str) -> np.ndarray:
-        if name not in self._entries:
+        if name not in self.entries:
             raise KeyError(name)
         return self._file.get_tensor(name)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries  # without reading it, as a Mapping's own would
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def dtype(self, name: str) -> np.dtype:
         """The dtype of a tensor, without reading it."""
-        return self._entries[name].dtype
+        return self.entries[name].dtype
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor, without reading it."""
-        return self._entries[name].shape
+        return self.entries[name].shape
 
     def stored(self, name: str) -> StoredTensor:
         """A tensor of f32, f16 or bf16 over the mapped pages of the file; FormatError for another dtype."""
-        entry = self._entries[name]
+        entry = self.entries[name]
         format_name = _FORMAT_OF_DTYPE.get(entry.dtype)
         if format_name is None:
             problem = f"has dtype {entry.dtype}; weights are f32, f16 or bf16"
@@ -132,14 +124,14 @@ class SafetensorsFile(Mapping[str, np.ndarray]):
 
     def mapped(self, name: str) -> np.ndarray:
         """The bytes of a tensor of any dtype, u8 [bytes], over the mapped pages of the file."""
-        entry = self._entries[name]
+        entry = self.entries[name]
         return self._bytes[entry.first : entry.last]
 
     @functools.cached_property
     def _bytes(self) -> np.ndarray:
         raw = np.frombuffer(map_file(self.path, "safetensors file", 8), np.uint8)
         start = 8 + len(self._header)
-        size = start + max((entry.last for entry in self._entries.values()), default=0)
+        size = start + max((entry.last for entry in self.entries.values()), default=0)
         if raw.size != size or raw[8:start].tobytes() != self._header:
             raise FormatError(self.path, "has changed since it was opened")
         return raw[start:]
@@ -218,44 +210,17 @@ def write_safetensors_folder(
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
-class SafetensorsFolder(Mapping[str, np.ndarray]):
-    """The tensors of several safetensors files as one mapping."""
-
-    def __init__(self, files: Iterable[SafetensorsFile]):
-        self._home: dict[str, SafetensorsFile] = {}
-        for file in files:
-            for name in file:
-                if name in self._home:
-                    raise FormatError(file.path, f"tensor {shown(name)} is in {self._home[name].path.name} as well")
-                self._home[name] = file
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self._home[name][name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._home  # without reading it, as a Mapping's own would
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._home)
-
-    def __len__(self) -> int:
-        return len(self._home)
+class SafetensorsFolder(Joined[np.ndarray]):
+    """The tensors of several safetensors files as one mapping; `dtype`, `shape` and `stored` as of one."""
 
     def dtype(self, name: str) -> np.dtype:
-        """The dtype of a tensor, without reading it."""
-        return self._home[name].dtype(name)
+        return self.entries[name].dtype
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor, without reading it."""
-        return self._home[name].shape(name)
+        return self.entries[name].shape
 
     def stored(self, name: str) -> StoredTensor:
-        """A tensor over the mapped pages of its file, as `SafetensorsFile.stored`."""
         return self._home[name].stored(name)
-
-    def mapped(self, name: str) -> np.ndarray:
-        """The bytes of a tensor, as `SafetensorsFile.mapped`."""
-        return self._home[name].mapped(name)
 
     def file_name(self, name: str) -> str:
         """The file that holds a tensor."""

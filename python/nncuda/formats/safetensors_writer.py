@@ -21,7 +21,7 @@ _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 @dataclass(frozen=True)
-class ArrayPlan:
+class NewArray:
     """A tensor to be written."""
 
     name: str
@@ -34,14 +34,14 @@ class ArrayPlan:
 
 
 @contextlib.contextmanager
-def write_in_pieces(path: str | os.PathLike[str], plan: Sequence[ArrayPlan]) -> Iterator[PieceWriter]:
-    """Yields a writer for the bytes of the tensors of `plan`. The caller sees to atomicity.
+def write_in_pieces(path: str | os.PathLike[str], tensors: Sequence[NewArray]) -> Iterator[PieceWriter]:
+    """Yields a writer for the bytes of the tensors of `tensors`. The caller sees to atomicity.
 
     Raises OSError when the system refuses, ValueError when bytes do not fit or are missing at the end.
     """
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
-    for tensor in plan:
+    for tensor in tensors:
         begin, end = end, end + tensor.nbytes
         header[tensor.name] = {
             "dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]
@@ -50,6 +50,6 @@ def write_in_pieces(path: str | os.PathLike[str], plan: Sequence[ArrayPlan]) -> 
     encoded += b" " * (-len(encoded) % 8)
     with open(path, "wb") as file:
         file.write(len(encoded).to_bytes(8, "little") + encoded)
-        writer = PieceWriter(file, plan)
+        writer = PieceWriter(file, tensors)
         yield writer
         writer.check_whole()

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from ..token_ids import whole_numbers
-from .atomic import TEMPORARY_PREFIX, sync_folder
+from .atomic import replace_file
 from .errors import FormatError, cannot_read
 from .regular import open_regular
 
@@ -121,27 +121,17 @@ def write_shard(
     Ids of vocabularies up to 65 536 take two bytes. Raises ValueError when an id is not below `vocab_size`, and
     TypeError when one is not a whole number; nothing is written then.
     """
-    path = Path(path)
     width = 2 if vocab_size <= 1 << 16 else 4
     dtype = np.dtype("<u2" if width == 2 else "<u4")
     count = 0
-    temporary = path.with_name(f"{TEMPORARY_PREFIX}{os.getpid()}-{path.name}")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(bytes(HEADER.size))
-            for ids in tokens:
-                ids = whole_numbers(ids)
-                if ids.size and not (0 <= int(ids.min()) and int(ids.max()) < vocab_size):
-                    raise ValueError(f"ids from {ids.min()} to {ids.max()} in a vocabulary of {vocab_size}")
-                file.write(ids.astype(dtype).tobytes())
-                count += ids.size
-            file.seek(0)
-            file.write(HEADER.pack(MAGIC, VERSION, width, vocab_size, count, tokenizer))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    with replace_file(path) as file:
+        file.write(bytes(HEADER.size))
+        for ids in tokens:
+            ids = whole_numbers(ids)
+            if ids.size and not (0 <= int(ids.min()) and int(ids.max()) < vocab_size):
+                raise ValueError(f"ids from {ids.min()} to {ids.max()} in a vocabulary of {vocab_size}")
+            file.write(ids.astype(dtype).tobytes())
+            count += ids.size
+        file.seek(0)
+        file.write(HEADER.pack(MAGIC, VERSION, width, vocab_size, count, tokenizer))
     return count

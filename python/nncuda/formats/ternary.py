@@ -76,7 +76,8 @@ class TernaryMatrix:
         check_bits(self, self.data)
         packed = self.data.reshape(tern2_shape(self.shape))
         rows, columns = self.shape
-        if (rows % _LANES or columns % _LANES) and (tern2_bytes(tern2_codes(packed, self.shape)) != packed).any():
+        whole = _tern2_whole(packed) if rows % _LANES or columns % _LANES else np.empty((0, 0), np.int8)
+        if whole[rows:].any() or whole[:, columns:].any():
             raise self.wrong("has weights other than 0 beyond its last row or column")
         return packed
 
@@ -154,12 +155,16 @@ def from_numbers(path: str | os.PathLike[str], stored: StoredTensor, scale: floa
     return TernaryMatrix(path, stored.name, "codes", (rows, columns), stored.data, decode)
 
 
-def codes_of_bits(packed: np.ndarray, shift: int) -> np.ndarray:
-    """For each byte the code in its two bits from `shift` on, i8."""
-    codes = packed >> shift
-    codes &= 3
-    codes -= 1  # 0 to 255, which is -1 in i8
-    return codes.view(np.int8)
+def codes_of_bits(packed: np.ndarray, axis: int, shifts: tuple[int, ...] = (0, 2, 4, 6)) -> np.ndarray:
+    """The codes in pairs of bits, each stored as code + 1, i8: those of a byte along a new axis, from `shifts` on."""
+    codes = np.empty((*packed.shape[:axis], len(shifts), *packed.shape[axis:]), np.int8)
+    parts = np.moveaxis(codes, axis, 0)
+    for part, shift in enumerate(shifts):
+        bits = packed >> shift
+        bits &= 3
+        bits -= 1  # 0 to 255, which is -1 in i8
+        parts[part] = bits.view(np.int8)
+    return codes
 
 
 def check_bits(matrix: TernaryMatrix, packed: np.ndarray) -> None:
@@ -176,18 +181,9 @@ def from_packed(
     def decode(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
         packed = matrix.data.reshape(shape[0] // 4, shape[1])
         check_bits(matrix, packed)
-        codes = np.empty((4, *packed.shape), np.int8)
-        for quarter in range(4):
-            codes[quarter] = codes_of_bits(packed, 2 * quarter)
-        return codes.reshape(shape), scale
+        return codes_of_bits(packed, 0).reshape(shape), scale
 
     return TernaryMatrix(path, name, "packed", shape, data, decode)
-
-
-def packed_rows(codes: np.ndarray) -> np.ndarray:
-    """The bytes of Hugging Face's packing, u8 [n/4, k], of codes i8 [n, k], n a multiple of 4."""
-    quarters = (codes + 1).view(np.uint8).reshape(4, -1, codes.shape[1])
-    return quarters[0] | quarters[1] << 2 | quarters[2] << 4 | quarters[3] << 6
 
 
 def tern2_shape(shape: tuple[int, int]) -> tuple[int, int]:
@@ -208,20 +204,14 @@ def from_tern2(
 
 
 def tern2_codes(data: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """The codes, i8 [n, k], of the bytes of tern2: byte j of the word of row r and sixteen columns has at bits 2i the
-    weight of column j + 4i; words lie as [row / 16][column / 16][row mod 16]."""
-    stored, row_bytes = tern2_shape(shape)
-    words = data.reshape(stored // _LANES, row_bytes // 4, _LANES, 4).swapaxes(1, 2)
-    codes = np.empty((stored // _LANES, _LANES, row_bytes // 4, 4, 4), np.int8)
-    for part in range(4):
-        codes[:, :, :, part] = codes_of_bits(words, 2 * part)
-    return np.ascontiguousarray(codes.reshape(stored, -1)[: shape[0], : shape[1]])
+    """The codes, i8 [n, k], of the bytes of tern2."""
+    return np.ascontiguousarray(_tern2_whole(data.reshape(tern2_shape(shape)))[: shape[0], : shape[1]])
 
 
-def tern2_bytes(codes: np.ndarray) -> np.ndarray:
-    """The bytes of tern2, u8 [stored, row_bytes], of codes i8 [n, k]: those of `kernels.ternary_pack`."""
-    stored, row_bytes = tern2_shape(codes.shape)  # type: ignore[arg-type]
-    whole = np.pad(codes, ((0, stored - codes.shape[0]), (0, row_bytes * 4 - codes.shape[1])))
-    bits = (whole + 1).view(np.uint8).reshape(stored // _LANES, _LANES, row_bytes // 4, 4, 4)
-    words = bits[:, :, :, 0] | bits[:, :, :, 1] << 2 | bits[:, :, :, 2] << 4 | bits[:, :, :, 3] << 6
-    return np.ascontiguousarray(words.swapaxes(1, 2)).reshape(stored, row_bytes)
+def _tern2_whole(packed: np.ndarray) -> np.ndarray:
+    """The codes of u8 [stored, row_bytes] with those that fill up the last sixteen rows and columns: byte j of the word
+    of row r and sixteen columns has at bits 2i the weight of column j + 4i; words lie as [row / 16][column / 16][row
+    mod 16]."""
+    stored, row_bytes = packed.shape
+    words = packed.reshape(stored // _LANES, row_bytes // 4, _LANES, 4).swapaxes(1, 2)
+    return codes_of_bits(words, 3).reshape(stored, -1)

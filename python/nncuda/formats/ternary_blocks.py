@@ -20,8 +20,8 @@ import numpy as np
 from .block_formats import TERNARY_FORMATS, StoredTensor
 from .ternary import TernaryMatrix, check_bits, checked_scale, codes_of_bits
 
-# Bytes of digits, elements before them, digits a byte.
-_TQ1_0_PARTS = ((slice(0, 32), 0, 5), (slice(32, 48), 160, 5), (slice(48, 52), 240, 4))
+#: Of a block of tq1_0: bytes of digits, elements before them, digits a byte.
+TQ1_0_PARTS = ((slice(0, 32), 0, 5), (slice(32, 48), 160, 5), (slice(48, 52), 240, 4))
 
 
 def _codes_of_digit(packed: np.ndarray, digit: int) -> np.ndarray:
@@ -36,60 +36,12 @@ def _codes_of_digit(packed: np.ndarray, digit: int) -> np.ndarray:
 
 def _tq1_0_codes(blocks: np.ndarray) -> np.ndarray:
     codes = np.empty((len(blocks), 256), np.int8)
-    for part, first, digits in _TQ1_0_PARTS:
+    for part, first, digits in TQ1_0_PARTS:
         width = part.stop - part.start
         for digit in range(digits):
             at = first + digit * width
             codes[:, at : at + width] = _codes_of_digit(blocks[:, part], digit)
     return codes
-
-
-def _tq1_0_bytes(codes: np.ndarray) -> np.ndarray:
-    blocks = np.empty((len(codes), 54), np.uint8)
-    for part, first, digits in _TQ1_0_PARTS:
-        width = part.stop - part.start
-        number = np.zeros((len(codes), width), np.uint16)
-        for digit in range(5):
-            at = first + digit * width
-            number *= 3
-            if digit < digits:
-                number += (codes[:, at : at + width] + 1).astype(np.uint16)
-        blocks[:, part] = (number * 256 + 242) // 243
-    return blocks
-
-
-def _tq2_0_codes(blocks: np.ndarray) -> np.ndarray:
-    halves = blocks[:, :64].reshape(-1, 2, 32)
-    codes = np.empty((len(blocks), 2, 4, 32), np.int8)
-    for part in range(4):
-        codes[:, :, part] = codes_of_bits(halves, 2 * part)
-    return codes.reshape(-1, 256)
-
-
-def _tq2_0_bytes(codes: np.ndarray) -> np.ndarray:
-    bits = (codes + 1).view(np.uint8).reshape(-1, 2, 4, 32)
-    blocks = np.empty((len(codes), 66), np.uint8)
-    packed = bits[:, :, 0] | bits[:, :, 1] << 2 | bits[:, :, 2] << 4 | bits[:, :, 3] << 6
-    blocks[:, :64] = packed.reshape(-1, 64)
-    return blocks
-
-
-def ternary_bytes(format_name: str, codes: np.ndarray, scale: float = 1.0) -> np.ndarray:
-    """The bytes, u8 in one dimension, of codes i8 [n, k] in a format of `TERNARY_FORMATS`. ValueError when the rows are
-    not whole blocks. tq1_0 and tq2_0 round `scale` to f16, in which 1 is exact."""
-    entry = TERNARY_FORMATS[format_name]
-    size = entry.tensor_bytes(codes.shape)
-    blocks = np.ascontiguousarray(codes).reshape(-1, entry.elements)
-    if format_name == "i2_s":
-        out = np.zeros(size, np.uint8)
-        bits = (blocks + 1).view(np.uint8).reshape(-1, 4, 32)
-        packed = bits[:, 0] << 6 | bits[:, 1] << 4 | bits[:, 2] << 2 | bits[:, 3]
-        out[: -entry.tail] = packed.reshape(-1)
-        out[-entry.tail :][:4] = np.array([scale], "<f4").view(np.uint8)
-        return out
-    out = (_tq1_0_bytes if format_name == "tq1_0" else _tq2_0_bytes)(blocks)
-    out[:, -2:] = np.array([scale], "<f2").view(np.uint8)
-    return out.reshape(-1)
 
 
 def from_blocks(
@@ -116,10 +68,7 @@ def _i2_s(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
     scale = checked_scale(float(matrix.data[-tail:][:4].view("<f4")[0]), matrix.wrong, "scale")
     packed = matrix.data[:-tail].reshape(-1, 32)
     check_bits(matrix, packed)
-    codes = np.empty((len(packed), 4, 32), np.int8)
-    for part in range(4):
-        codes[:, part] = codes_of_bits(packed, 6 - 2 * part)
-    return codes, scale
+    return codes_of_bits(packed, 1, (6, 4, 2, 0)), scale
 
 
 def _tq1_0(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
@@ -130,7 +79,7 @@ def _tq1_0(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
 def _tq2_0(matrix: TernaryMatrix) -> tuple[np.ndarray, float]:
     blocks = matrix.data.reshape(-1, 66)
     check_bits(matrix, blocks[:, :64])
-    return _scaled(matrix, _tq2_0_codes(blocks), blocks)
+    return _scaled(matrix, codes_of_bits(blocks[:, :64].reshape(-1, 2, 32), 2).reshape(-1, 256), blocks)
 
 
 def _scaled(matrix: TernaryMatrix, codes: np.ndarray, blocks: np.ndarray) -> tuple[np.ndarray, float]:

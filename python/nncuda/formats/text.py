@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-
-import numpy as np
 
 from .errors import FormatError, missing_file
 from .regular import read_regular
-from .tokenizer import Tokenizer
-
-# Text is encoded in blocks of about this many characters, cut after a line end.
-_BLOCK = 1 << 20
 
 
 def find_texts(
@@ -72,22 +66,3 @@ def split_held_out(files: Sequence[Path], share: float) -> tuple[list[Path], lis
         held_out.remove(max(files, key=draw.__getitem__))
     chosen = set(held_out)
     return [file for file in files if file not in chosen], held_out
-
-
-def encode_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[np.ndarray]:
-    """Ids of texts, each between the begin and end ids, in arrays that are ready for `write_shard`."""
-    for text in texts:
-        yield np.array([tokenizer.begin_id] if tokenizer.begin_id >= 0 else [], np.int64)
-        for block in _blocks(text):
-            yield np.array(tokenizer.encode(block), np.int64)
-        yield np.array([tokenizer.end_id] if tokenizer.end_id >= 0 else [], np.int64)
-
-
-def _blocks(text: str) -> Iterator[str]:
-    # A line end is a token of its own, so a cut after one changes nothing in the ids.
-    start = 0
-    while start < len(text):
-        end = text.find("\n", start + _BLOCK)
-        end = len(text) if end < 0 else end + 1
-        yield text[start:end]
-        start = end

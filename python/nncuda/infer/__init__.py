@@ -1,13 +1,13 @@
 """Inference: tokens and text from a model, one after another.
 
 `LanguageModel` runs stored models, GGUF files and Hugging Face folders, checkpoints among them, on the engine
-(`engine`, `pages`, `scheduler`). `generate` and `TextGenerator` run a `MoETransformer` by the layers that train
+(`engine`, `paged_cache`, `scheduler`). `generate` and `TextGenerator` run a `MoETransformer` by the layers that train
 (`contiguous`), the same to the bit in every language.
 """
 
 from .contiguous import generate, generate_batch, room
 from .language_model import Event, LanguageModel
-from .pages import CacheFullError
+from .paged_cache import CacheFullError
 from .sampling import Sampling
 from .text import TextGenerator
 

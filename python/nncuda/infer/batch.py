@@ -22,7 +22,7 @@ from .. import kernels
 from ..binding import exchange
 from ..device import Graph, Tensor
 from .engine import Engine
-from .pages import CachedSequence
+from .paged_cache import CachedSequence
 from .sampling import RowSampler, Sampling
 from .transfers import Beside, Waiting
 
@@ -104,13 +104,13 @@ class DecodeBatch:
                 self._start()
             if go_on and self._ahead and self._can_run_ahead():
                 self._start()
-            drawn = self._take()
+            drawn = self._collect()
         return drawn
 
     def close(self) -> None:
         """Waits for what is under way and frees the graphs."""
         while self._under_way:
-            self._take()
+            self._collect()
         for graph in self._graphs.values():
             graph.close()
         self._graphs.clear()
@@ -149,7 +149,7 @@ class DecodeBatch:
         self._transfers.end()
         self._under_way.append(list(rows))
 
-    def _take(self) -> list[tuple[Row, int]]:
+    def _collect(self) -> list[tuple[Row, int]]:
         """Reads what the oldest step under way has drawn, for the rows that have not left since."""
         rows = self._under_way.popleft()
         drawn = []

@@ -77,7 +77,7 @@ class Dump:
         return cls(source, ids, {name: file[name] for name in names})
 
 
-def take(engine: Engine, ids: Sequence[int], layers: Collection[int], source: str) -> Dump:
+def record(engine: Engine, ids: Sequence[int], layers: Collection[int], source: str) -> Dump:
     """Runs a prompt and keeps the steps of these layers, and those outside the layers. ValueError for a layer that the
     model lacks."""
     for layer in layers:

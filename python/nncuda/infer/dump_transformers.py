@@ -15,7 +15,7 @@ class PeerMissing(RuntimeError):
     """transformers or torch is not installed."""
 
 
-def take(folder: Path, ids: Sequence[int], layers: Collection[int]) -> Dump:
+def record(folder: Path, ids: Sequence[int], layers: Collection[int]) -> Dump:
     """Runs a folder's Llama, Mixtral or BitNet over a prompt. PeerMissing without transformers and torch, and for a
     BitNet accelerate; ValueError for a model whose parts have other names.
 

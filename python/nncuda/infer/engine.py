@@ -15,8 +15,9 @@ import numpy as np
 from .. import kernels
 from ..device import Context, Tensor
 from ..layers import RopeTables
+from ..layers.attention import split_heads
 from ..token_ids import Ids, sequence_ids
-from .pages import PAGE, CachedSequence, PagedCache
+from .paged_cache import PAGE, CachedSequence, PagedCache
 from .stored_layers import StoredLayers
 from .ternary_layers import TernaryLayers
 from .watch import Watch, within
@@ -136,7 +137,7 @@ class Engine:
         for an id outside the vocabulary, all before anything is run.
         """
         ids = [self.check_ids(part.ids) for part in parts]
-        self._run_parts([part.sequence for part in parts], ids)
+        self._forward_parts([part.sequence for part in parts], ids)
         ends = np.cumsum([len(part) for part in ids])
         last = [int(end) - 1 for end, part in zip(ends, parts, strict=True) if part.wanted]
         if not last:
@@ -160,7 +161,7 @@ class Engine:
         try:
             for start in range(0, len(array), self.piece):
                 piece = array[start : start + self.piece]
-                self._run_parts([sequence], [piece], watch)
+                self._forward_parts([sequence], [piece], watch)
                 for first in range(0, len(piece), block.shape[0]):
                     rows = min(block.shape[0], len(piece) - first)
                     logits = self._head(self._x.narrow(0, first, rows), block, watch)
@@ -173,7 +174,7 @@ class Engine:
         """The ids of one sequence as an array i32: see `sequence_ids`."""
         return sequence_ids(ids, self.config.vocab_size)
 
-    def _run_parts(
+    def _forward_parts(
         self, sequences: Sequence[CachedSequence], ids: Sequence[np.ndarray], watch: Watch | None = None
     ) -> None:
         lengths = [len(part) for part in ids]
@@ -246,7 +247,7 @@ class Engine:
         """Puts a layer's keys and values into the cache; what attention gives, f32 [tokens, heads * head_dim]."""
         config, tokens = self.config, qkv.shape[0]
         heads = self._heads.narrow(0, 0, tokens)
-        q, k, v = self._split(qkv)
+        q, k, v = split_heads(qkv, config.num_heads, config.num_kv_heads)
         if watch is not None:
             for name, tensor in (("q", q), ("k", k), ("v", v)):
                 watch(name, tensor)
@@ -277,17 +278,6 @@ class Engine:
             watch("norm", normed)
             watch("logits", logits)
         return logits
-
-    def _split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Views of queries, keys and values in their common product, [tokens, heads, head_dim] each."""
-        config, rows = self.config, qkv.shape[0]
-        dim, kv_heads = config.head_dim, config.num_kv_heads
-        q_width, kv_width = config.num_heads * dim, kv_heads * dim
-        return (
-            qkv.narrow(1, 0, q_width).view(rows, config.num_heads, dim),
-            qkv.narrow(1, q_width, kv_width).view(rows, kv_heads, dim),
-            qkv.narrow(1, q_width + kv_width, kv_width).view(rows, kv_heads, dim),
-        )
 
     def bytes_per_step(self, lengths: Iterable[int]) -> int:
         """Bytes that one decode step must read at least: each weight once, and the rows of each sequence's cache."""

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union, overload
 import numpy as np
 
 from ..device import Context, DeviceBound, Tensor
-from ..formats import StreamDecoder
 from ..models.llama import LlamaConfig
 from ..models.stored import StoredModel
 from ..token_ids import Ids, token_ids
+from ..tokenizer import StreamDecoder
 from .engine import Engine
 from .sampling import GREEDY, Sampling
 from .scheduler import STOP, Request, Scheduler
 from .text import StopStrings
 
 if TYPE_CHECKING:
-    from ..formats.tokenizer import TextTokenizer
     from ..models import MoETransformer
+    from ..tokenizer.tokenizer import TextTokenizer
 
 #: Where the answer of a model without a chat template ends: at the next turn.
 PLAIN_STOPS = ("\nUser:", "\nAssistant:")
@@ -78,7 +78,7 @@ class LanguageModel(DeviceBound):
         self.engine = Engine(stored, ctx, **options)
         self.scheduler = Scheduler(self.engine)
         self._owned: Context | None = None
-        self._left: deque[Request] = deque()  # of iterators that nobody continues with, to be cancelled
+        self._abandoned: deque[Request] = deque()  # of iterators that nobody continues with, to be cancelled
 
     @classmethod
     def load(
@@ -115,9 +115,11 @@ class LanguageModel(DeviceBound):
     def of(cls, model: MoETransformer, tokenizer: TextTokenizer | None = None, **options: Any) -> LanguageModel:
         """A model that was made or trained in this program, on its context, with the weights that it has now.
 
-        They are copied: to go on with later ones, make another. `options` are those of `Engine`.
+        Those of a model that trains are copied: to go on with later ones, make another. One made with `training` False
+        is used in place, but for W1 and W3 of its experts, and must keep its weights. `options` are those of `Engine`;
+        `weights` "memory" copies in either case, "file" in neither.
         """
-        options.setdefault("weights", "memory")
+        options.setdefault("weights", "file" if model.gradients is None else "memory")
         return cls(StoredModel.of(model, tokenizer), model.ctx, **options)
 
     def close(self) -> None:
@@ -319,11 +321,11 @@ class LanguageModel(DeviceBound):
                     events = self._next_events(open_requests, texts, cancel)
                 yield from events  # while others may take their turns
         finally:
-            self._leave(open_requests.values())
+            self._abandon(open_requests.values())
 
     def _next_events(self, requests: dict[int, Request], texts: list[_Text], cancel: Flag | None) -> list[Event]:
         """What has come of some requests, after a step if nothing has; those that ended are taken out."""
-        self._cancel_left()
+        self._cancel_abandoned()
         if cancel is not None and cancel.is_set():
             for request in requests.values():
                 self.scheduler.cancel(request)
@@ -337,22 +339,22 @@ class LanguageModel(DeviceBound):
                     del requests[number]
         return events
 
-    def _leave(self, requests: Iterable[Request]) -> None:
+    def _abandon(self, requests: Iterable[Request]) -> None:
         """Cancels requests, now or, when somebody else is in the middle of a step, before the next one.
 
         An iterator that is forgotten ends in whatever thread and moment it is collected: it must wait for nobody.
         """
-        self._left.extend(requests)
+        self._abandoned.extend(requests)
         turns = self.ctx._turns
-        if not turns.mine and turns.take(wait=False):
+        if not turns.mine and turns.acquire(wait=False):
             try:
-                self._cancel_left()
+                self._cancel_abandoned()
             finally:
-                turns.give()
+                turns.release()
 
-    def _cancel_left(self) -> None:
-        while self._left:
-            self.scheduler.cancel(self._left.popleft())
+    def _cancel_abandoned(self) -> None:
+        while self._abandoned:
+            self.scheduler.cancel(self._abandoned.popleft())
 
     def _of_request(self, number: int, request: Request, text: _Text) -> Iterator[Event]:
         """What has come of a request since it was last asked."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from .batch import DecodeBatch, Row
 from .engine import Engine, Part
-from .pages import PAGE, CacheFullError
+from .paged_cache import PAGE, CacheFullError
 from .sampling import GREEDY, Sampling
 
 #: Tokens of a prompt that are run between two steps of sequences which wait for their next token. A short piece keeps

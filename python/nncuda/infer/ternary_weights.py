@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from ..models.stored import StoredModel
 
 #: Rows that lie side by side in a packed matrix; matrices of whole such groups are packed on their own.
-_SIDE = 16
+_GROUP_ROWS = 16
 
-#: The matrices of a layer in the order in which they are read, and how many of them follow each other in one.
-_ORDER = (*(f"self_attn.{name}" for name in "qkvo"), "mlp.gate", "mlp.up", "mlp.down")
+#: The matrices of a layer as they are read, one after the other, and how many of them follow each other in one.
+_READ = (*(f"self_attn.{name}" for name in "qkvo"), "mlp.gate", "mlp.up", "mlp.down")
 _STACKED = (3, 1, 2, 1)
 
 
@@ -73,9 +73,9 @@ def ternary_layers(ctx: Context, model: StoredModel) -> Iterator[TernaryLayer]:
         return f"model.layers.{number}"
 
     layers = range(model.config.num_layers)
-    order = [model.ternary(f"{block(number)}.{name}_proj.weight") for number in layers for name in _ORDER]
+    matrices = [model.ternary(f"{block(number)}.{name}_proj.weight") for number in layers for name in _READ]
     with ThreadPoolExecutor(1) as beside:
-        weights = _packed(ctx, order, beside)
+        weights = _packed(ctx, matrices, beside)
         for number in layers:
             qkv, o, gate_up, down = itertools.islice(weights, 4)
             attention, ffn = f"{block(number)}.self_attn", f"{block(number)}.mlp"
@@ -91,20 +91,20 @@ def ternary_layers(ctx: Context, model: StoredModel) -> Iterator[TernaryLayer]:
             )
 
 
-def _packed(ctx: Context, order: Sequence[TernaryMatrix], beside: Executor) -> Iterator[TernaryWeight]:
+def _packed(ctx: Context, matrices: Sequence[TernaryMatrix], beside: Executor) -> Iterator[TernaryWeight]:
     """The weights of all layers; while one matrix is packed, the next is decoded."""
-    ahead = [beside.submit(_decoded, order[0])] if order else []
+    ahead = [beside.submit(_decoded, matrices[0])] if matrices else []
 
     def decoded(at: int) -> np.ndarray | None:
         codes = ahead.pop().result()
-        if at + 1 < len(order):
-            ahead.append(beside.submit(_decoded, order[at + 1]))
+        if at + 1 < len(matrices):
+            ahead.append(beside.submit(_decoded, matrices[at + 1]))
         return codes
 
     at = 0
-    while at < len(order):
+    while at < len(matrices):
         for count in _STACKED:
-            yield packed(ctx, order[at : at + count], map(decoded, range(at, at + count)))
+            yield packed(ctx, matrices[at : at + count], map(decoded, range(at, at + count)))
             at += count
 
 
@@ -122,7 +122,7 @@ def packed(
     heights, columns = [matrix.shape[0] for matrix in matrices], matrices[0].shape[1]
     data = ctx.empty(tern2_shape((sum(heights), columns)), "u8")
     scales = []
-    apart = all(height % _SIDE == 0 for height in heights[:-1])
+    apart = all(height % _GROUP_ROWS == 0 for height in heights[:-1])
     first = 0
     for group in [[matrix] for matrix in matrices] if apart else [list(matrices)]:
         rows = sum(matrix.shape[0] for matrix in group)

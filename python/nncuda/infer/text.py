@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..formats import StreamDecoder, Tokenizer
 from ..models import MoETransformer
+from ..tokenizer import StreamDecoder, Tokenizer
 from .contiguous import generate, room
 from .sampling import GREEDY, Sampling
 

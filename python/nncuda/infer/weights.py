@@ -1,4 +1,5 @@
 """The weights of a stored model as tensors of a context: on the CPU copied once or in place, on a GPU copied once.
+Those of a model in memory are on its device already, where they are copied or used in place.
 
 The copy on a CPU has the rows of q4_0, q8_0 and q6_k matrices side by side, as products read them fastest: the same
 bytes, the same results to the bit. A table of embeddings, of which a token reads one row, stays as it is.
@@ -10,9 +11,10 @@ model may be larger than the memory, and programs that run the same file share i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -91,18 +93,19 @@ class Weights:
 
     `place` is "memory" (copied into the context's), "file" (the pages of the mapped file) or "auto": in memory unless
     that would take more than half of what is free. On a GPU they are in its memory. `in_memory` says what it came to.
-    Ternary weights are always packed into the context's memory, so of such a model this is about the embedding and the
-    head alone.
+    "file" of a model in memory is its arena, in which the matrices of all experts must follow one another to be used in
+    place: W2 does, W1 and W3 lie in pairs, since training multiplies with both at once, and are copied. Ternary weights
+    are always packed into the context's memory, so of such a model this is about the embedding and the head alone.
     """
 
     def __init__(self, ctx: Context, model: StoredModel, place: str = "auto"):
         if place not in PLACES:
             raise ValueError(f"weights is {place!r}; it must be one of {', '.join(PLACES)}")
-        on_gpu = ctx.device_type != exchange.CPU
+        elsewhere = ctx.device_type != exchange.CPU and model.arena is None
         fits = model.tensors.nbytes <= ctx.memory_info()[0] // 2
-        self.in_memory = on_gpu or place == "memory" or (place == "auto" and fits)
+        self.in_memory = elsewhere or place == "memory" or (place == "auto" and fits)
         self._ctx = ctx
-        self._tensors = model.tensors
+        self._tensors, self._arena = model.tensors, model.arena
         self._config = model.config
         tied = model.config.tie_embeddings
         self.embedding = self._table("model.embed_tokens.weight", tied)
@@ -114,7 +117,7 @@ class Weights:
             self.layers = [self._layer(f"model.layers.{number}") for number in range(model.config.num_layers)]
         self.norm = self._vector("model.norm.weight")
         self.head = self._head() if tied else self._matrix("lm_head.weight")
-        del self._tensors
+        del self._tensors, self._arena
         mixtures = [layer.ffn for layer in self.layers if isinstance(layer, Layer) and isinstance(layer.ffn, Mixture)]
         self._expert_bytes = sum(w.data.nbytes for ffn in mixtures for w in (ffn.w1, ffn.w3, ffn.w2))
         every = sum(weight.nbytes for layer in self.layers for weight in layer.matrices)
@@ -159,41 +162,63 @@ class Weights:
     def _table(self, name: str, tied: bool) -> Weight:
         """The embeddings. Where a tied head is a copy with its rows side by side, they stay in the file: so little of
         them is read."""
-        stored = self._tensors[name]
+        (stored,) = self._tensors.parts(name)
         alone = tied and self._is_interleaved(stored)
-        return Weight(self._ctx.from_numpy(stored.rows()) if alone else self._bytes(stored), stored.code)
+        return Weight(self._ctx.from_numpy(stored.rows()) if alone else self._rows(name), stored.code)
 
     def _head(self) -> Weight:
         """The output matrix of a tied model: the table of embeddings, or its copy with rows side by side."""
         name = "model.embed_tokens.weight"
-        return self._matrix(name) if self._is_interleaved(self._tensors[name]) else self.embedding
+        return self._matrix(name) if self._is_interleaved(self._tensors.parts(name)[0]) else self.embedding
 
     def _is_interleaved(self, stored: StoredTensor) -> bool:
-        """Whether a matrix is copied with its rows side by side."""
+        """Whether a matrix, or each expert's, is copied with its rows side by side."""
         vectors = self._ctx.device_type == exchange.CPU and self._ctx.isa != INSTRUCTION_SETS[0]
         return vectors and self.in_memory and stored.code in INTERLEAVED and stored.shape[-2] % INTERLEAVED_ROWS == 0
 
     def _matrix(self, name: str) -> Weight:
-        stored = self._tensors[name]
+        stored = self._tensors.parts(name)[0]
         if not self._is_interleaved(stored):
-            return Weight(self._bytes(stored), stored.code)
-        sides = self._ctx.empty(stored.rows().shape, "u8")
-        for rows, place in _pieces(stored.rows(), sides):
+            return Weight(self._rows(name), stored.code)
+
+        def interleave(rows: np.ndarray, place: Tensor) -> None:
             kernels.interleave_rows(self._ctx.from_numpy(rows), format=stored.code, k=stored.columns, y=place)
-        return Weight(sides, INTERLEAVED[stored.code])
+
+        return Weight(self._copied(name, interleave), INTERLEAVED[stored.code])
 
     def _vector(self, name: str) -> Tensor:
         """A norm's gain, or a bias, in f32."""
         return self._ctx.tensor(self._tensors[name].f32().ravel())
 
-    def _bytes(self, stored: StoredTensor) -> Tensor:
-        rows = stored.rows()
-        if not self.in_memory:
-            return self._ctx.from_numpy(rows)
-        tensor = self._ctx.empty(rows.shape, "u8")
-        for source, place in _pieces(rows, tensor):
-            place.copy_(source)
-        return tensor
+    def _rows(self, name: str) -> Tensor:
+        """The rows of a matrix, of all experts one below the other: u8 [rows, row_bytes]."""
+        whole = None if self.in_memory else self._in_place(name)
+        return self._copied(name, lambda rows, place: place.copy_(rows)) if whole is None else whole
+
+    def _in_place(self, name: str) -> Tensor | None:
+        """They themselves; None of experts' that do not follow one another in an arena."""
+        if self._arena is None:
+            return self._ctx.from_numpy(self._tensors[name].rows())
+        specs = [self._arena.layout[part.name] for part in self._tensors.parts(name)]
+        if any(after.offset != before.offset + before.size for before, after in itertools.pairwise(specs)):
+            return None
+        rows = sum(spec.shape[0] for spec in specs)
+        return self._arena.fused(specs[0].name, rows, *specs[0].shape[1:]).as_bytes()
+
+    def _copied(self, name: str, copy: Callable[[Any, Tensor], object]) -> Tensor:
+        """A copy, piece by piece; `copy` puts some rows into their place."""
+        parts = self._tensors.parts(name)
+        whole = self._ctx.empty((sum(len(part.rows()) for part in parts), parts[0].row_bytes), "u8")
+        first = 0
+        for part in parts:
+            place = whole.narrow(0, first, len(part.rows()))
+            first += len(place)
+            if self._arena is not None:
+                copy(self._arena[part.name].as_bytes(), place)
+                continue
+            for rows, there in _pieces(part.rows(), place):
+                copy(rows, there)
+        return whole
 
 
 def _pieces(rows: np.ndarray, target: Tensor) -> Iterator[tuple[np.ndarray, Tensor]]:

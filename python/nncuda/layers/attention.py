@@ -63,6 +63,16 @@ class KVCache:
         return range(len(self.used)) if row is None else (row,)
 
 
+def split_heads(qkv: Tensor, num_heads: int, num_kv_heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Views of the queries, keys and values in their common product, [tokens, heads, head_dim] each."""
+    tokens, dim = qkv.shape[0], qkv.shape[1] // (num_heads + 2 * num_kv_heads)
+    q_width, kv_width = num_heads * dim, num_kv_heads * dim
+    q = qkv.narrow(1, 0, q_width).view(tokens, num_heads, dim)
+    k = qkv.narrow(1, q_width, kv_width).view(tokens, num_kv_heads, dim)
+    v = qkv.narrow(1, q_width + kv_width, kv_width).view(tokens, num_kv_heads, dim)
+    return q, k, v
+
+
 #: The fused product, what attention gives, and its log-sum-exp.
 AttentionKept = Kept[tuple[Tensor, Tensor, Tensor]]
 
@@ -136,10 +146,4 @@ class Attention:
         return self.output.forward(heads.view(x.shape[0], -1))
 
     def _split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Views of the queries, keys and values in the fused product, [tokens, heads, head_dim] each."""
-        rows, dim = qkv.shape[0], self.rope.head_dim
-        q_width, kv_width = self.num_heads * dim, self.num_kv_heads * dim
-        q = qkv.narrow(1, 0, q_width).view(rows, self.num_heads, dim)
-        k = qkv.narrow(1, q_width, kv_width).view(rows, self.num_kv_heads, dim)
-        v = qkv.narrow(1, q_width + kv_width, kv_width).view(rows, self.num_kv_heads, dim)
-        return q, k, v
+        return split_heads(qkv, self.num_heads, self.num_kv_heads)

@@ -133,18 +133,27 @@ class MoEConfig:
     @property
     def num_parameters(self) -> int:
         """Parameters in all."""
-        return self._parameters(self.num_experts)
+        return sum(whole for whole, _ in self.parameters_by_kind().values())
 
     @property
     def num_active_parameters(self) -> int:
         """Parameters that one token meets: those of its experts alone."""
-        return self._parameters(self.experts_per_token)
+        return sum(met for _, met in self.parameters_by_kind().values())
 
-    def _parameters(self, experts: int) -> int:
-        attention = self.hidden_size * self.head_dim * (2 * self.num_heads + 2 * self.num_kv_heads)
-        layer = attention + self.num_experts * self.hidden_size + 3 * experts * self.hidden_size * self.ffn_size
-        norms = (2 * self.num_layers + 1) * self.hidden_size
-        return 2 * self.vocab_size * self.hidden_size + self.num_layers * layer + norms
+    def parameters_by_kind(self) -> dict[str, tuple[int, int]]:
+        """Parameters of each kind of layer: in all, and those that one token meets."""
+        hidden, layers = self.hidden_size, self.num_layers
+        expert = 3 * hidden * self.ffn_size
+        always = {
+            "embedding": self.vocab_size * hidden,
+            "attention": layers * hidden * self.head_dim * (2 * self.num_heads + 2 * self.num_kv_heads),
+            "routers": layers * self.num_experts * hidden,
+            "norms": (2 * layers + 1) * hidden,
+            "head": self.vocab_size * hidden,
+        }
+        kinds = {name: (count, count) for name, count in always.items()}
+        kinds["experts"] = layers * self.num_experts * expert, layers * self.experts_per_token * expert
+        return kinds
 
 
 #: What commands begin with where no preset is named: one that trains on any machine.

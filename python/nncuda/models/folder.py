@@ -12,12 +12,13 @@ import numpy as np
 
 from ..device import Context
 from ..dtypes import DTYPES
-from ..formats import FormatError, Tokenizer, read_safetensors_folder, write_folder
+from ..formats import FormatError, read_safetensors_folder, write_folder
 from ..formats.errors import unreadable
 from ..formats.json_values import read_json
 from ..formats.run_folder import last_checkpoint
 from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, write_safetensors_folder
-from ..formats.tokenizer_to_folder import special_ids, write_tokenizer
+from ..tokenizer import Tokenizer
+from ..tokenizer.to_folder import special_ids, write_tokenizer
 from .config import MoEConfig, Precision
 from .mixtral import config_from_mixtral, config_to_mixtral, parameters_from_mixtral
 from .moe import MoETransformer, check_names

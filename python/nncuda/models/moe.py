@@ -30,7 +30,7 @@ from .config import MoEConfig, Precision, check_precision
 from .parameters import ParameterArena, ParameterLayout, initialize
 
 if TYPE_CHECKING:
-    from ..formats import Tokenizer
+    from ..tokenizer import Tokenizer
 
 IGNORE_INDEX = -100
 

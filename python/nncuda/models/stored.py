@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..formats.block_formats import StoredTensor
-from ..formats.chat_template import ChatTemplate, special_names, template_from_folder, template_from_gguf
 from ..formats.errors import FormatError, shown
 from ..formats.gguf import GGUFFile, SplitGGUF, open_gguf
 from ..formats.json_values import read_json
 from ..formats.run_folder import last_checkpoint
 from ..formats.safetensors import read_safetensors_folder
 from ..formats.ternary import TernaryMatrix
-from ..formats.tokenizer import TextTokenizer
-from ..formats.tokenizer_folder import tokenizer_from_folder
-from ..formats.tokenizer_gguf import tokenizer_from_gguf
+from ..tokenizer.chat_template import ChatTemplate, special_names, template_from_folder, template_from_gguf
+from ..tokenizer.folder import tokenizer_from_folder
+from ..tokenizer.gguf import tokenizer_from_gguf
+from ..tokenizer.tokenizer import TextTokenizer
 from .bitnet import (
     is_part_of_matrix,
     matrices_from_folder,
@@ -44,6 +44,7 @@ from .mixtral import config_to_mixtral
 
 if TYPE_CHECKING:
     from .moe import MoETransformer
+    from .parameters import ParameterArena
 
 _EXPERT = re.compile(r"(model\.layers\.\d{1,5}\.block_sparse_moe)\.experts\.(\d{1,5})\.(w[123])\.weight")
 _FUSED = re.compile(r"(model\.layers\.\d{1,5})\.mlp\.experts\.(gate_up_proj|down_proj)")
@@ -95,7 +96,10 @@ def _in_one_piece(parts: list[StoredTensor]) -> np.ndarray:
 
 class StoredModel:
     """A model as its files have it: `config`, `path`, and `file`, the opened GGUF file, None of a folder; `tensors`,
-    and `matrices`, in a model with ternary weights those of its layers, which are not among `tensors`."""
+    and `matrices`, in a model with ternary weights those of its layers, which are not among `tensors`; `arena`, where
+    the tensors of a model in memory are on its device, by the names that they have."""
+
+    arena: ParameterArena | None = None
 
     def __init__(
         self,
@@ -171,6 +175,7 @@ class _ModelInMemory(StoredModel):
     def __init__(self, model: MoETransformer, tokenizer: TextTokenizer | None):
         path = Path("a MoETransformer")
         config = config_from_folder(config_to_mixtral(model.config))
+        self.arena = model.weights
         tensors = {
             name: StoredTensor(name, model.weights.data.dtype, array.shape, array.reshape(-1).view(np.uint8))
             for name, array in model.weights.arrays().items()

@@ -117,8 +117,8 @@ def flash_attention_paged(
     for b, length in enumerate(lengths):
         new = slice(offsets[b], offsets[b + 1])
         if new.stop > new.start:
-            k, v = (rows_of_pages(x, page_table[b], length, kv_heads, format) for x in (k_pages, v_pages))
-            k, v = k.astype(q.dtype), v.astype(q.dtype)
+            pages = (rows_of_pages(x, page_table[b], length, kv_heads, format) for x in (k_pages, v_pages))
+            k, v = (rows.astype(q.dtype) for rows in pages)
             out[new] = flash_attention(q[new], k, v, batch=1, scale=scale, causal=1)["out"]
     return {"out": out}
 
@@ -137,7 +137,7 @@ def attention_decode_paged(
     out = np.zeros_like(q)
     for b, length in enumerate(lengths):
         if length:
-            k, v = (rows_of_pages(x, page_table[b], length, kv_heads, format) for x in (k_pages, v_pages))
-            k, v = k.astype(q.dtype), v.astype(q.dtype)
+            pages = (rows_of_pages(x, page_table[b], length, kv_heads, format) for x in (k_pages, v_pages))
+            k, v = (rows.astype(q.dtype) for rows in pages)
             out[b] = flash_attention(q[b : b + 1], k, v, batch=1, scale=scale, causal=0)["out"][0]
     return {"out": out}

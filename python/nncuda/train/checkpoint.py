@@ -25,7 +25,7 @@ from pathlib import Path
 
 from ..device import Context
 from ..dtypes import to_numpy
-from ..formats import FormatError, SafetensorsFile, Tokenizer, write_folder, write_safetensors
+from ..formats import FormatError, SafetensorsFile, write_folder, write_safetensors
 from ..formats.atomic import remove_folder
 from ..formats.errors import missing_file, shown
 from ..formats.json_values import read_json
@@ -37,6 +37,7 @@ from ..models import MoEConfig, MoETransformer, ParameterLayout
 from ..models.config import Precision, check_number
 from ..models.folder import ModelFolder, write_model
 from ..models.moe import check_names
+from ..tokenizer import Tokenizer
 from .config import LARGEST_LOSS_SCALE, LEAST_LOSS_SCALE, TrainConfig
 from .moments import check_moments, moments_shapes
 from .scaling import LossScalingState

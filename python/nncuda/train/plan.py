@@ -208,23 +208,6 @@ def inference_work(config: MoEConfig, precision: str, machine: Machine, batch: i
         return _work(profile.json())
 
 
-def parameters_by_kind(config: MoEConfig) -> dict[str, tuple[int, int]]:
-    """Parameters of each kind of layer: in all, and those that one token meets."""
-    hidden, layers = config.hidden_size, config.num_layers
-    expert = 3 * hidden * config.ffn_size
-    attention = hidden * config.head_dim * (2 * config.num_heads + 2 * config.num_kv_heads)
-    always = {
-        "embedding": config.vocab_size * hidden,
-        "attention": layers * attention,
-        "routers": layers * config.num_experts * hidden,
-        "norms": (2 * layers + 1) * hidden,
-        "head": config.vocab_size * hidden,
-    }
-    kinds = {name: (count, count) for name, count in always.items()}
-    kinds["experts"] = layers * config.num_experts * expert, layers * config.experts_per_token * expert
-    return kinds
-
-
 def _micro_batches(train: TrainConfig) -> tuple[int, int]:
     """Sequences that go through the layers together, and how many micro-batches of a step need not be run. ValueError
     for more than any machine has memory for."""

@@ -14,11 +14,12 @@ import numpy as np
 
 from .. import kernels
 from ..device import Context
-from ..formats import FormatError, Tokenizer
+from ..formats import FormatError
 from ..formats.atomic import remove_leftovers
 from ..formats.errors import missing_file
 from ..formats.run_folder import list_checkpoints
 from ..models import MoEConfig, MoETransformer
+from ..tokenizer import Tokenizer
 from .checkpoint import Checkpoint, TrainingState, prune_checkpoints, save_checkpoint
 from .config import CHANGEABLE, SCHEDULE, TrainConfig
 from .data import TokenWindows, open_shards

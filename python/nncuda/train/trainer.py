@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import dataclass
 
 import numpy as np
 
 from .. import kernels
 from ..device import Context, DeviceBound, Tensor, one_thread
-from ..formats import Tokenizer
 from ..formats.run_folder import last_checkpoint
 from ..models import MoETransformer, ParameterArena
 from ..models.moe import IGNORE_INDEX
 from ..token_ids import IdRows, token_ids
+from ..tokenizer import Tokenizer
 from .captured import CapturedStep
 from .config import TrainConfig
 from .divergence import Watch
@@ -21,32 +22,20 @@ from .moments import CodedMoments, Moments
 from .scaling import LossScaling, LossScalingState
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class StepResult:
     """What a step did. Values stay on the device until they are asked for; each lasts until the next step."""
 
-    def __init__(
-        self,
-        step: int,
-        tokens: int,
-        losses: Tensor,
-        aux: Tensor,
-        sizes: Tensor,
-        batch: int,
-        norm: Tensor,
-        lr: Tensor,
-        skip: Tensor,
-        scaling: LossScaling | None,
-    ):
-        self.step = step
-        self.tokens = tokens
-        self._losses = losses
-        self._aux = aux
-        self._sizes = sizes
-        self._batch = batch
-        self._norm = norm
-        self._lr = lr
-        self._skip = skip
-        self._scaling = scaling
+    step: int
+    tokens: int
+    _losses: Tensor
+    _aux: Tensor
+    _sizes: Tensor
+    _batch: int
+    _norm: Tensor
+    _lr: Tensor
+    _skip: Tensor
+    _scaling: LossScaling | None
 
     @property
     def loss(self) -> float:

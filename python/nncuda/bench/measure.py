@@ -56,7 +56,7 @@ def at_its_best() -> None:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def run(
+def measure(
     ctx: Context,
     works: Iterable[Work],
     ceilings: Ceilings | DeviceCeilings,

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import FormatError
-from .limits import TEMPLATE_BYTES
-from .regular import present, read_regular
+from ..formats.errors import FormatError
+from ..formats.limits import TEMPLATE_BYTES
+from ..formats.regular import present, read_regular
+from .folder import optional_json, token_name
 from .sandbox import Sandbox, SandboxError
 from .tokenizer import TextTokenizer
-from .tokenizer_folder import optional_json, token_name
 
 #: For models without a template: each turn as `User: …` or `Assistant: …` on its own line, the system's text above.
 PLAIN = (

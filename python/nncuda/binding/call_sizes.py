@@ -1,7 +1,7 @@
 """Sizes, strides and dtypes of a kernel call, solved from the layouts of its tensors by the shapes in the header.
 
 A shape's dimensions are expressions over the kernel's size parameters. Each tensor gives an equation a dimension;
-`Planner.plan` solves them, checks that they agree, and lays out the outputs that the call must allocate. The result
+`CallSizes.solve` solves them, checks that they agree, and lays out the outputs that the call must allocate. The result
 depends on the layouts and the sizes given by keyword alone, so callers keep it.
 
 How a tensor's shape meets the header's:
@@ -38,8 +38,8 @@ class _Equation:
     value: int
 
 
-class Planner:
-    """Plans the calls of one kernel; `results` are the outputs that a call may have to allocate."""
+class CallSizes:
+    """Solves the sizes of one kernel's calls; `results` are the outputs that a call may have to allocate."""
 
     def __init__(self, function: Function, results: tuple[Param, ...]) -> None:
         self.results = results
@@ -53,7 +53,7 @@ class Planner:
         # The sizes under the roots that are options' defaults.
         self.roots = [param.root_of for param in function.of_kind("option") if param.root_of]
 
-    def plan(
+    def solve(
         self, layouts: Mapping[str, Any], sizes: Mapping[str, Any], chosen: Mapping[str, Any], flags: Mapping[str, Any]
     ) -> tuple[Any, ...]:
         """The values of: every size, every dtype (its code), every option with a root as its default, every result's
@@ -74,7 +74,7 @@ class Planner:
         known, origin, shapes = self._given(sizes)
         self._folds(layouts, flags, shapes)
         equations = [equation for param, layout in present for equation in self._equations(param, layout, flags)]
-        self._solve(equations, known, origin)
+        self._propagate(equations, known, origin)
         self._unused(known, [param for param, _ in present] + wanted)
         self._require(known, [param for param, _ in present] + wanted, present, equations)
         self._agree(equations, known, origin, present)
@@ -220,7 +220,7 @@ class Planner:
             return [_Equation(param, Dim(n, (n,)), size) for n, size in zip(names, axes, strict=True)] + rest
         return [_Equation(param, first, math.prod(axes)), *rest]
 
-    def _solve(self, equations: list[_Equation], known: dict[str, int], origin: dict[str, str]) -> None:
+    def _propagate(self, equations: list[_Equation], known: dict[str, int], origin: dict[str, str]) -> None:
         # Inputs before outputs and plain names before expressions, so that what is reported as wrong is what a reader
         # would call wrong: the tensor that disagrees with the more obvious one.
         def rank(equation: _Equation) -> tuple[bool, bool]:

@@ -16,12 +16,12 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 
-from .errors import FormatError, shown
-from .limits import TOKENIZER_JSON_BYTES
-from .regular import read_regular
+from ..formats.errors import FormatError, shown
+from ..formats.limits import TOKENIZER_JSON_BYTES
+from ..formats.regular import read_regular
+from .json_worker import Served
 from .sandbox import Sandbox, SandboxError
 from .tokenizer import known_ids, require_text
-from .tokenizer_worker import Served
 
 # How text is cut before merging, by the names that GGUF files have for it: the published expressions of GPT-2 and
 # Llama 3; SmolLM's is GPT-2's after a cut at every digit. The second entry tells whether a word that is in the
@@ -70,7 +70,7 @@ class JsonTokenizer:
     """A tokenizer of the `tokenizers` library, as a `TextTokenizer`. `first_id` is what its file lets it put before a
     text, -1 for nothing; unless told otherwise, it adds the begin id when that is the same.
 
-    `ask` answers the requests of `tokenizer_worker.Served`, and may be given so many seconds. Names are kept here, so
+    `ask` answers the requests of `json_worker.Served`, and may be given so many seconds. Names are kept here, so
     that the ids which a model draws become text without asking, as long as the rules for that are known to be tame.
     """
 
@@ -103,7 +103,7 @@ class JsonTokenizer:
     def load(cls, path: str | os.PathLike[str], **options: Any) -> JsonTokenizer:
         """Reads a tokenizer.json, in a sandbox; options as of the class."""
         content = read_regular(path, TOKENIZER_JSON_BYTES)
-        sandbox = Sandbox("tokenizer_worker.py", _MEMORY, ({"load": True}, _seconds(len(content)), content))
+        sandbox = Sandbox("json_worker.py", _MEMORY, ({"load": True}, _seconds(len(content)), content))
         return cls(sandbox.ask, path, **options)
 
     @classmethod

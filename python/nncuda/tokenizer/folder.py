@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .errors import FormatError, shown
-from .json_values import read_json
-from .regular import present
+from ..formats.errors import FormatError, shown
+from ..formats.json_values import read_json
+from ..formats.regular import present
 from .tokenizer import TextTokenizer, Tokenizer
 
 
@@ -26,7 +26,7 @@ def tokenizer_from_folder(folder: Path) -> TextTokenizer | None:
         )
     path = folder / "tokenizer.json"
     if present(path):
-        from .tokenizer_json import JsonTokenizer  # the library is loaded where it is needed
+        from .json_tokenizer import JsonTokenizer  # the library is loaded where it is needed
 
         tokenizer: TextTokenizer = (library := JsonTokenizer.load(path))
         begin, end = (library.id_of(token_name(described, name)) for name in ("bos_token", "eos_token"))

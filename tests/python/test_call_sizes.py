@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nncuda.binding import generate, header, plan
+from nncuda.binding import call_sizes, generate, header
 from nncuda.binding.header import Function, Param
 from nncuda.device import Layout
 
@@ -38,7 +38,7 @@ def random_sizes(function: Function, rng: random.Random) -> dict[str, int]:
 def test_every_kernel(name: str, strided: bool) -> None:
     function = CONTRACT.kernels[name]
     signature = generate.Signature(function, CONTRACT)
-    planner = plan.Planner(function, signature.results)
+    solver = call_sizes.CallSizes(function, signature.results)
     rng = random.Random(name)
     for trial in range(20):
         sizes = random_sizes(function, rng)
@@ -46,12 +46,12 @@ def test_every_kernel(name: str, strided: bool) -> None:
         layouts: dict[str, Any] = {}
         for param in function.pointers:
             if param in signature.results or (param.nullable and trial % 2):
-                layouts[param.name] = plan.ALLOCATE if param in signature.results else None
+                layouts[param.name] = call_sizes.ALLOCATE if param in signature.results else None
             else:
                 layouts[param.name] = layout_of(param, sizes, bool(flags.get(param.swap_flag)), strided)
         given = {param.name: sizes[param.name] for param in signature.sizes}
         chosen = {param.name: "f16" for param in signature.dtypes}
-        made = planner.plan(layouts, given, chosen, flags)
+        made = solver.solve(layouts, given, chosen, flags)
         names = [param.name for param in function.of_kind("size")]
         solved = dict(zip(names, made, strict=False))
         inputs = [param for param in function.pointers if isinstance(layouts[param.name], Layout)]
@@ -59,13 +59,13 @@ def test_every_kernel(name: str, strided: bool) -> None:
         for size in names:
             if size in strides and strided:
                 assert solved[size] == sizes[size]
-            elif size not in planner.strides:
+            elif size not in solver.strides:
                 assert solved[size] == sizes[size], size
         for param, layout in zip(signature.results, made[len(made) - len(signature.results) :], strict=True):
             assert layout.shape == tuple(dim.value(sizes) for dim in param.dims), param.name
             assert layout.ld == (solved[param.ld] if param.ld else layout.inner)
             assert not layout.readonly
-        codes = made[len(names) : len(names) + len(planner.dtypes)]
+        codes = made[len(names) : len(names) + len(solver.dtypes)]
         assert set(codes) <= {1}, "every dtype is f16"
 
 
@@ -74,15 +74,15 @@ def test_one_dimension_too_long_is_refused(name: str) -> None:
     """Whichever dimension of whichever input is too long: the shapes do not agree, unless it stands alone."""
     function = CONTRACT.kernels[name]
     signature = generate.Signature(function, CONTRACT)
-    planner = plan.Planner(function, signature.results)
+    solver = call_sizes.CallSizes(function, signature.results)
     sizes = random_sizes(function, random.Random(name))
     flags = dict.fromkeys(signature.flags, False)
     given = {param.name: sizes[param.name] for param in signature.sizes}
     chosen = {param.name: "f16" for param in signature.dtypes}
     inputs = [param for param in function.pointers if param not in signature.results]
     right = {param.name: layout_of(param, sizes, False, False) for param in inputs}
-    right |= dict.fromkeys((param.name for param in signature.results), plan.ALLOCATE)
-    planner.plan(right, given, chosen, flags)
+    right |= dict.fromkeys((param.name for param in signature.results), call_sizes.ALLOCATE)
+    solver.solve(right, given, chosen, flags)
     for param in inputs:
         for axis, dim in enumerate(param.dims):
             shape = list(right[param.name].shape)
@@ -92,10 +92,10 @@ def test_one_dimension_too_long_is_refused(name: str) -> None:
             alone = uses == 1 and len(dim.names) == 1 and dim.names[0] not in given and dim.text == dim.names[0]
             shared = [other for other in inputs if other is not param and set(dim.names) & _names(other)]
             if alone and not shared:
-                planner.plan(wrong, given, chosen, flags)
+                solver.solve(wrong, given, chosen, flags)
             else:
                 with pytest.raises(ValueError, match=name):
-                    planner.plan(wrong, given, chosen, flags)
+                    solver.solve(wrong, given, chosen, flags)
 
 
 def _names(param: Param) -> set[str]:
@@ -104,11 +104,11 @@ def _names(param: Param) -> set[str]:
 
 def test_folded_rows_have_a_stride_even_if_the_first_dimension_is_one() -> None:
     function = CONTRACT.kernels["swiglu"]
-    planner = plan.Planner(function, generate.Signature(function, CONTRACT).results)
+    solver = call_sizes.CallSizes(function, generate.Signature(function, CONTRACT).results)
     # The stride of its first dimension, of one entry, says nothing about the rows that are folded into it.
     folded = Layout.of((1, 5, 4), "f32", 99)
     assert folded.dense
-    assert planner.plan({"gate": folded, "up": folded, "y": plan.ALLOCATE}, {}, {}, {})[:3] == (5, 4, 4)
+    assert solver.solve({"gate": folded, "up": folded, "y": call_sizes.ALLOCATE}, {}, {}, {})[:3] == (5, 4, 4)
     apart = Layout.of((5, 4), "f32", 8)
     with pytest.raises(ValueError, match="both must be the same"):
-        planner.plan({"gate": apart, "up": Layout.of((5, 4), "f32"), "y": plan.ALLOCATE}, {}, {}, {})
+        solver.solve({"gate": apart, "up": Layout.of((5, 4), "f32"), "y": call_sizes.ALLOCATE}, {}, {}, {})

@@ -16,17 +16,21 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+import numpy as np
 import sentencepiece
 
-from .errors import FormatError
-from .limits import TOKENIZER_MODEL_BYTES
-from .regular import read_regular
+from ..formats.errors import FormatError
+from ..formats.limits import TOKENIZER_MODEL_BYTES
+from ..formats.regular import read_regular
 from .sentencepiece_model import most_growth
 
 PAD, UNKNOWN, BEGIN, END = 0, 1, 2, 3
 
 # SentencePiece learns from pieces of text of limited length; longer ones would be dropped.
 _SENTENCE_BYTES = 4096
+
+# Text is encoded in blocks of about this many characters, cut after a line end.
+_BLOCK = 1 << 20
 
 
 def sentences(texts: Iterable[str]) -> Iterator[str]:
@@ -264,6 +268,25 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; pad, begin and end give nothing."""
         return self._processor.decode(known_ids(ids, self.vocab_size))
+
+
+def encode_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[np.ndarray]:
+    """Ids of texts, each between the begin and end ids, in arrays that are ready for `write_shard`."""
+    for text in texts:
+        yield np.array([tokenizer.begin_id] if tokenizer.begin_id >= 0 else [], np.int64)
+        for block in _blocks(text):
+            yield np.array(tokenizer.encode(block), np.int64)
+        yield np.array([tokenizer.end_id] if tokenizer.end_id >= 0 else [], np.int64)
+
+
+def _blocks(text: str) -> Iterator[str]:
+    # A line end is a token of its own, so a cut after one changes nothing in the ids.
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start + _BLOCK)
+        end = len(text) if end < 0 else end + 1
+        yield text[start:end]
+        start = end
 
 
 class StreamDecoder:

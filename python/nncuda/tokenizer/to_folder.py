@@ -1,4 +1,4 @@
-"""Tokenizers as the files of a Hugging Face folder: what `tokenizer_folder` reads.
+"""Tokenizers as the files of a Hugging Face folder: what `folder` reads.
 
 Beside the tokenizer stand tokenizer_config.json, by which transformers gives a text the ids that it has here, the begin
 id before them, and generation_config.json with what ends a text.
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from .chat_template import template_from_gguf
+from .gguf import tokenizer_from_gguf
 from .sentencepiece_model import PieceModel
 from .tokenizer import TextTokenizer, Tokenizer
-from .tokenizer_gguf import tokenizer_from_gguf
 
 
 def special_ids(tokenizer: TextTokenizer) -> dict[str, Any]:

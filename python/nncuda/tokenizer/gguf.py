@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .errors import FormatError, shown
-from .gguf import StringArray
+from ..formats.errors import FormatError, shown
+from ..formats.gguf import StringArray
 from .sentencepiece_model import BPE, BYTE, CONTROL, UNIGRAM, UNKNOWN, USER_DEFINED, PieceModel
 from .tokenizer import TextTokenizer, Tokenizer
 
@@ -62,7 +62,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any], source: str | os.PathLike[s
 def _byte_level(
     given: _Metadata, tokens: list[str], kinds: np.ndarray, cut: str, options: dict[str, Any]
 ) -> TextTokenizer:
-    from .tokenizer_json import JsonTokenizer, byte_level_bpe  # the library is loaded where it is needed
+    from .json_tokenizer import JsonTokenizer, byte_level_bpe  # the library is loaded where it is needed
 
     tokenizer = byte_level_bpe(
         tokens,

@@ -1,4 +1,4 @@
-"""The tokenizer of a folder as the metadata of a GGUF file: the other direction of `tokenizer_gguf`."""
+"""The tokenizer of a folder as the metadata of a GGUF file: the other direction of `gguf`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..formats.chat_template import template_from_folder
 from ..formats.errors import FormatError, shown
 from ..formats.json_values import read_json
 from ..formats.limits import TOKENIZER_JSON_BYTES, TOKENIZER_JSON_MARKS, TOKENIZER_MODEL_BYTES
 from ..formats.regular import present, read_regular
-from ..formats.sentencepiece_model import BPE, BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, UNUSED, USER_DEFINED, PieceModel
-from ..formats.tokenizer import Tokenizer
-from ..formats.tokenizer_folder import optional_json, token_name, tokenizer_from_folder
-from ..formats.tokenizer_gguf import BYTE_PIECE
+from .chat_template import template_from_folder
+from .folder import optional_json, token_name, tokenizer_from_folder
+from .gguf import BYTE_PIECE
+from .sentencepiece_model import BPE, BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, UNUSED, USER_DEFINED, PieceModel
+from .tokenizer import Tokenizer
 
 
 def tokenizer_metadata(folder: Path, vocab_size: int) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _sentencepiece(folder: Path) -> tuple[dict[str, Any], list[str], list[int]]:
 
 
 def _byte_level(folder: Path) -> tuple[dict[str, Any], list[str], list[int]]:
-    from ..formats.tokenizer_json import CUTS  # the library is loaded where it is needed
+    from .json_tokenizer import CUTS  # the library is loaded where it is needed
 
     path = folder / "tokenizer.json"
     content = read_json(path, TOKENIZER_JSON_BYTES, TOKENIZER_JSON_MARKS)
@@ -173,7 +173,7 @@ def _steps(whole: Any, parts: str = "pretokenizers") -> list[Mapping[str, Any]]:
 
 def _expressions(steps: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """The expressions by which a pre-tokenizer cuts, in the words of `CUTS`; with None where there is no such word."""
-    from ..formats.tokenizer_json import CUTS
+    from .json_tokenizer import CUTS
 
     found: list[Any] = []
     for step in steps:
