@@ -19,11 +19,11 @@ NN_INLINE void store_scores(const nn_attention_scores_args *a, const float *scor
                             int64_t keys, int64_t seen, int32_t dtype) {
   const vf scale = vf_set1(a->scale);
   for (int64_t r = 0; r < rows; r++) {
-    const int64_t count = a->causal ? larger(0, smaller(keys, seen + r)) : keys, to = at + r * a->shape.kv_len;
+    const int64_t count = a->causal ? nn_max(0, nn_min(keys, seen + r)) : keys, to = at + r * a->shape.kv_len;
     for (int64_t j = 0; j < keys; j += VF) {
       vf x = vf_set1(-INFINITY);
       if (j < count) {
-        x = vf_keep_part(vf_load(scores + r * BLOCK_LD + j) * scale, smaller(VF, count - j), -INFINITY);
+        x = vf_keep_part(vf_load(scores + r * BLOCK_LD + j) * scale, nn_min(VF, count - j), -INFINITY);
       }
       if (j + VF <= keys) {
         vf_store_as(a->scores, to + j, x, dtype);
@@ -40,9 +40,9 @@ static void scores_task(void *arg, int64_t i, int32_t worker) {
   const nn_attention_scores_args *a = f->args;
   const nn_attention_shape *s = &a->shape;
   const int64_t dim = s->head_dim, bytes = nn_dtype_bytes(a->dtype);
-  const int64_t key_blocks = ceil_div(s->kv_len, BLOCK_KEYS), query_blocks = ceil_div(s->q_len, BLOCK_ROWS);
-  const int64_t key = i % key_blocks * BLOCK_KEYS, keys = smaller(BLOCK_KEYS, s->kv_len - key);
-  const int64_t row = i / key_blocks % query_blocks * BLOCK_ROWS, rows = smaller(BLOCK_ROWS, s->q_len - row);
+  const int64_t key_blocks = nn_ceil_div(s->kv_len, BLOCK_KEYS), query_blocks = nn_ceil_div(s->q_len, BLOCK_ROWS);
+  const int64_t key = i % key_blocks * BLOCK_KEYS, keys = nn_min(BLOCK_KEYS, s->kv_len - key);
+  const int64_t row = i / key_blocks % query_blocks * BLOCK_ROWS, rows = nn_min(BLOCK_ROWS, s->q_len - row);
   const int64_t head = i / key_blocks / query_blocks, sequence = head / s->heads; /* head counts over sequences */
   const int64_t kv_head = head % s->heads / (s->heads / s->kv_heads), ld_q = s->heads * dim, ld_kv = s->kv_heads * dim;
   const int64_t seen = row + s->kv_len - s->q_len + 1 - key; /* row r of the block sees seen + r keys of it */
@@ -93,7 +93,7 @@ int32_t NN_KERNEL(attention_scores)(nncuda_ctx *ctx, const void *args) {
   const nn_attention_scores_args *a = args;
   const nn_attention_shape *s = &a->shape;
   products f = scores_lay_out(a, nn_workspace_of(ctx));
-  const int64_t blocks = ceil_div(s->kv_len, BLOCK_KEYS) * ceil_div(s->q_len, BLOCK_ROWS);
+  const int64_t blocks = nn_ceil_div(s->kv_len, BLOCK_KEYS) * nn_ceil_div(s->q_len, BLOCK_ROWS);
   nn_parallel(ctx, s->batch * s->heads * blocks, scores_task, &f);
   return NNCUDA_SUCCESS;
 }
@@ -102,12 +102,12 @@ int32_t NN_KERNEL(attention_scores)(nncuda_ctx *ctx, const void *args) {
 NN_INLINE void output_block(const products *f, int64_t head, int64_t row, int32_t worker, int32_t dtype) {
   const nn_attention_output_args *a = f->args;
   const nn_attention_shape *s = &a->shape;
-  const int64_t dim = s->head_dim, bytes = nn_dtype_bytes(dtype), rows = smaller(BLOCK_ROWS, s->q_len - row);
+  const int64_t dim = s->head_dim, bytes = nn_dtype_bytes(dtype), rows = nn_min(BLOCK_ROWS, s->q_len - row);
   const int64_t sequence = head / s->heads, kv_head = head % s->heads / (s->heads / s->kv_heads);
   float *probs = f->workspace + worker * f->workspace_size, *values = probs + BLOCK_ROWS * BLOCK_LD;
   float *out = values + row_panels_size(BLOCK_KEYS, dim);
   for (int64_t key = 0; key < s->kv_len; key += BLOCK_KEYS) {
-    const int64_t keys = smaller(BLOCK_KEYS, s->kv_len - key);
+    const int64_t keys = nn_min(BLOCK_KEYS, s->kv_len - key);
     const int64_t v_at = ((sequence * s->kv_len + key) * s->kv_heads + kv_head) * dim;
     pack_rows(values, BLOCK_KEYS, (const char *)a->v + v_at * bytes, s->kv_heads * dim, 0, keys, keys, dim, ONE, dtype);
     for (int64_t r = 0; r < padded_rows(rows); r++) {
@@ -140,7 +140,7 @@ NN_INLINE void output_block(const products *f, int64_t head, int64_t row, int32_
 static void output_task(void *arg, int64_t i, int32_t worker) {
   const products *f = arg;
   const nn_attention_output_args *a = f->args;
-  const int64_t query_blocks = ceil_div(a->shape.q_len, BLOCK_ROWS);
+  const int64_t query_blocks = nn_ceil_div(a->shape.q_len, BLOCK_ROWS);
   NN_SWITCH_DTYPE(a->dtype, output_block(f, i / query_blocks, i % query_blocks * BLOCK_ROWS, worker, DT));
 }
 
@@ -155,6 +155,6 @@ int32_t NN_KERNEL(attention_output)(nncuda_ctx *ctx, const void *args) {
   const nn_attention_output_args *a = args;
   const nn_attention_shape *s = &a->shape;
   products f = output_lay_out(a, nn_workspace_of(ctx));
-  nn_parallel(ctx, s->batch * s->heads * ceil_div(s->q_len, BLOCK_ROWS), output_task, &f);
+  nn_parallel(ctx, s->batch * s->heads * nn_ceil_div(s->q_len, BLOCK_ROWS), output_task, &f);
   return NNCUDA_SUCCESS;
 }

@@ -15,7 +15,7 @@ NN_TILE(column_tile, 1, BLOCK_LD, NR)
 
 /* Rows of a worker's row panels: its queries, and what a tile may reach beyond. */
 NN_PLAIN NN_INLINE int64_t task_panel_rows(const gradients *f) {
-  return smaller(f->piece_rows, f->a->shape.q_len) + TILE_ROWS;
+  return nn_min(f->piece_rows, f->a->shape.q_len) + TILE_ROWS;
 }
 
 /* What a worker needs. */
@@ -36,7 +36,7 @@ NN_PLAIN static int64_t backward_layout(backward_block *b, float *workspace, int
   int64_t at = 0;
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     *parts[i] = workspace ? workspace + at : NULL;
-    at += round_up(sizes[i], 16);
+    at += nn_round_up(sizes[i], 16);
   }
   return at;
 }
@@ -46,7 +46,7 @@ NN_INLINE void pack_rowsums(const backward_block *b, const void *dout, const voi
                             int64_t rows, int64_t dim, int32_t dtype) {
   const split_factor log2e = split_double(1.4426950408889634);
   for (int64_t first = 0; first < rows; first += VF) {
-    const vf x = vf_load_part(lse + first, smaller(VF, rows - first));
+    const vf x = vf_load_part(lse + first, nn_min(VF, rows - first));
     vf_store(b->delta + first, row_products(dout, out, ld, first, rows, dim, dtype));
     const vf high = x * vf_set1(log2e.high);
     vf_store(b->lse + first, high);
@@ -56,7 +56,7 @@ NN_INLINE void pack_rowsums(const backward_block *b, const void *dout, const voi
 
 /* Row r of a block sees `seen` + r keys with the causal mask, and in any case at most `keys`. */
 NN_INLINE int64_t keys_seen(int64_t r, int64_t keys, int64_t seen, int32_t causal) {
-  return causal ? larger(0, smaller(keys, seen + r)) : keys;
+  return causal ? nn_max(0, nn_min(keys, seen + r)) : keys;
 }
 
 /* Scores to probabilities and dP to dS, and zeros as far as the tiles that hold the last key seen may read. */
@@ -117,7 +117,7 @@ static void backward_step(const backward_block *b, int64_t panel_rows, int64_t r
       float *to = side == 0 ? b->dv : b->dk;
       for (int64_t key = 0; key < keys; key += height) {
         height = tile_rows(keys - key);
-        const int64_t first = causal ? larger(0, key + 1 - seen) : 0; /* the first row that sees `key` */
+        const int64_t first = causal ? nn_max(0, key + 1 - seen) : 0; /* the first row that sees `key` */
         if (first < rows) {
           const tile_args t = {.a = left + first * BLOCK_LD + key,
                                .b = right + (panel * panel_rows + row + first) * NR,
@@ -130,7 +130,7 @@ static void backward_step(const backward_block *b, int64_t panel_rows, int64_t r
     }
     for (int64_t r = 0; r < rows; r += height) {
       height = tile_rows(rows - r);
-      const int64_t depth = keys_seen(smaller(rows, r + height) - 1, keys, seen, causal);
+      const int64_t depth = keys_seen(nn_min(rows, r + height) - 1, keys, seen, causal);
       if (depth > 0) {
         const tile_args t = {.a = b->ds + r * BLOCK_LD,
                              .b = b->key_rows + panel * BLOCK_KEYS * NR,
@@ -167,8 +167,8 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
 
   /* The partial results of keys that none of these queries sees must be zeros too. */
   for (int64_t key = 0; key < s->kv_len; key += BLOCK_KEYS) {
-    const int64_t keys = smaller(BLOCK_KEYS, s->kv_len - key), at = (t.kv + key * a->ld_kv) * bytes;
-    const int64_t first = a->causal ? larger(0, key + 1 - seen) : 0; /* the first query that sees the block */
+    const int64_t keys = nn_min(BLOCK_KEYS, s->kv_len - key), at = (t.kv + key * a->ld_kv) * bytes;
+    const int64_t first = a->causal ? nn_max(0, key + 1 - seen) : 0; /* the first query that sees the block */
     clear(b.dk, row_panels_size(BLOCK_KEYS, dim));
     clear(b.dv, row_panels_size(BLOCK_KEYS, dim));
     if (first < rows) {
@@ -180,7 +180,7 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
       });
     }
     for (int64_t row = first; row < rows; row += BLOCK_ROWS) {
-      backward_step(&b, panel_rows, row, smaller(BLOCK_ROWS, rows - row), keys, seen + row - key, a->causal, dim);
+      backward_step(&b, panel_rows, row, nn_min(BLOCK_ROWS, rows - row), keys, seen + row - key, a->causal, dim);
     }
     if (f->partial) {
       float *dk = f->partial + (2 * i * s->kv_len + key) * dim, *dv = dk + s->kv_len * dim;

@@ -124,7 +124,7 @@ static void backward_soften(const backward_keys *b, const backward_queries *q, i
                             float factor) {
   const vf scale = vf_set1(factor), zero = vf_set1(0.0f);
   for (int64_t r = 0; r < QUERIES; r += TILE) {
-    const int64_t all = smaller(keys, seen_by_all(s, r)), any = smaller(keys, seen_by_any(s, r + VF));
+    const int64_t all = nn_min(keys, seen_by_all(s, r)), any = nn_min(keys, seen_by_any(s, r + VF));
     int64_t j = 0;
     for (; j + PAIR <= all; j += PAIR) {
       soften_pair(b, q, r, j, scale, NULL, 0);
@@ -215,7 +215,7 @@ static void backward_pack(const backward_queries *b, const uint16_t *q, int64_t 
   columns_to_lanes(b->q_columns, q, ld_q, rows, QUERIES, dim);
   columns_to_lanes(b->dout_columns, dout, out_ld, rows, QUERIES, dim);
   for (int64_t r = 0; r < QUERIES; r += VF) {
-    const int64_t count = larger(0, smaller(VF, rows - r));
+    const int64_t count = nn_max(0, nn_min(VF, rows - r));
     vf x = vf_set1(0.0f);
     if (count > 0) {
       x = vf_load_part(lse + r, count) * vf_set1(-1.4426950408889634f);
@@ -235,12 +235,12 @@ static void backward_head(const gradients *f, int64_t i, const gradient_task *t,
   const int64_t each = queries_size(dim) * bytes;
   const uint16_t *k = (const uint16_t *)a->k + t->kv, *v = (const uint16_t *)a->v + t->kv;
   const float factor = (float)((double)a->scale * 1.4426950408889634);
-  char *terms = workspace + ceil_div(t->rows, QUERIES) * each, *kept = terms + terms_size() * bytes;
+  char *terms = workspace + nn_ceil_div(t->rows, QUERIES) * each, *kept = terms + terms_size() * bytes;
   /* The partial results of keys that none of these queries sees must be zeros too. */
   for (int64_t key = 0; key < s->kv_len; key += STEP_KEYS) {
     const backward_keys b = keys_at(terms, kept, dim);
-    const int64_t keys = smaller(STEP_KEYS, s->kv_len - key), padded = whole(keys), at = key * a->ld_kv;
-    const int64_t first = a->causal ? larger(0, key + 1 - t->seen) : 0; /* the first query that sees the block */
+    const int64_t keys = nn_min(STEP_KEYS, s->kv_len - key), padded = whole(keys), at = key * a->ld_kv;
+    const int64_t first = a->causal ? nn_max(0, key + 1 - t->seen) : 0; /* the first query that sees the block */
     if (first_head) {
       clear(b.dk, padded * columns);
       clear(b.dv, padded * columns);
@@ -282,13 +282,13 @@ static void backward_task(void *arg, int64_t i, int32_t worker) {
       const backward_queries block = queries_at(workspace + row / QUERIES * each, dim);
       backward_pack(&block, (const uint16_t *)a->q + q_at + row * a->ld_q, a->ld_q,
                     (const uint16_t *)a->dout + out_at + row * out_ld, (const uint16_t *)a->out + out_at + row * out_ld,
-                    out_ld, a->lse + lse_at + row, smaller(QUERIES, t.rows - row), dim);
+                    out_ld, a->lse + lse_at + row, nn_min(QUERIES, t.rows - row), dim);
     }
     backward_head(f, i, &t, workspace, head == 0, head == t.heads - 1);
     for (int64_t row = 0; row < t.rows; row += QUERIES) {
       const backward_queries block = queries_at(workspace + row / QUERIES * each, dim);
-      store_lanes((uint16_t *)a->dq + q_at + row * a->ld_q, a->ld_q, block.dq, scales, 0,
-                  smaller(QUERIES, t.rows - row), dim);
+      store_lanes((uint16_t *)a->dq + q_at + row * a->ld_q, a->ld_q, block.dq, scales, 0, nn_min(QUERIES, t.rows - row),
+                  dim);
     }
   }
   tile_registers_close();
@@ -300,10 +300,10 @@ NN_PLAIN static gradients flash_attention_backward_lay_out(const nn_flash_attent
   const int32_t together = s->batch * s->kv_heads >= TASKS_WANTED && s->kv_len * whole(dim) <= KEPT;
   gradients f = {.a = a, .dk_factor = a->scale};
   gradients_cut(&f, together ? s->heads / s->kv_heads : 1, QUERIES);
-  const int64_t query_blocks = ceil_div(smaller(f.piece_rows, s->q_len), QUERIES);
-  const int64_t key_blocks = f.heads > 1 ? ceil_div(s->kv_len, STEP_KEYS) : 1;
+  const int64_t query_blocks = nn_ceil_div(nn_min(f.piece_rows, s->q_len), QUERIES);
+  const int64_t key_blocks = f.heads > 1 ? nn_ceil_div(s->kv_len, STEP_KEYS) : 1;
   const int64_t size = query_blocks * queries_size(dim) + terms_size() + key_blocks * keys_size(dim);
-  f.workspace_size = round_up(size * (int64_t)sizeof(float), 64);
+  f.workspace_size = nn_round_up(size * (int64_t)sizeof(float), 64);
   gradients_take(&f, w);
   return f;
 }

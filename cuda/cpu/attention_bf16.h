@@ -102,7 +102,7 @@ static __attribute__((noinline)) void multiply(const bf16_product *t) {
   __asm__ volatile("" ::: "memory");
 }
 
-NN_PLAIN NN_INLINE int64_t whole(int64_t n) { return round_up(n, TILE); }
+NN_PLAIN NN_INLINE int64_t whole(int64_t n) { return nn_round_up(n, TILE); }
 
 /* Elements d .. d+31 of a row of `dim`, zeros from there on. */
 NN_INLINE vf row_units(const uint16_t *row, int64_t d, int64_t dim) {
@@ -181,7 +181,7 @@ NN_INLINE void store_lanes(uint16_t *to, int64_t ld, const float *sums, const vf
       vf x[VF];
       NN_UNROLL for (int i = 0; i < VF; i++) { x[i] = vf_load(sums + (d + i) * QUERIES + v * VF) * factor[v]; }
       transpose(x);
-      for (int64_t i = 0; i < smaller(VF, rows - v * VF); i++) {
+      for (int64_t i = 0; i < nn_min(VF, rows - v * VF); i++) {
         const int64_t r = v * VF + i;
         const vf y = r < blind ? vf_set1(0.0f) : x[i];
         if (d + VF <= dim) {
@@ -202,10 +202,10 @@ typedef struct sight {
 
 /* Keys that all the queries of lanes r .. r+15 see, and that any of them does. */
 NN_INLINE int64_t seen_by_all(const sight *s, int64_t r) {
-  return larger(0, s->causal ? smaller(s->keys, s->seen + r) : s->keys);
+  return nn_max(0, s->causal ? nn_min(s->keys, s->seen + r) : s->keys);
 }
 NN_INLINE int64_t seen_by_any(const sight *s, int64_t r) {
-  return larger(0, s->causal ? smaller(s->keys, s->seen + r + VF - 1) : s->keys);
+  return nn_max(0, s->causal ? nn_min(s->keys, s->seen + r + VF - 1) : s->keys);
 }
 
 /* Which of the queries r .. r+15 see key j. */

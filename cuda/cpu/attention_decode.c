@@ -56,12 +56,12 @@ NN_INLINE vf dot_each(const float *q, const float *rows, int64_t dim) {
 NN_INLINE void decode_soften(float *scores, int64_t keys, float *peak, float *sum) {
   vf top = vf_set1(-INFINITY);
   for (int64_t j = 0; j < keys; j += VF) {
-    top = vf_max(vf_keep_part(vf_load(scores + j), smaller(VF, keys - j), -INFINITY), top);
+    top = vf_max(vf_keep_part(vf_load(scores + j), nn_min(VF, keys - j), -INFINITY), top);
   }
   *peak = vf_maximum(top);
   vf total = vf_set1(0.0f);
   for (int64_t j = 0; j < keys; j += VF) {
-    const vf p = vf_keep_part(vf_exp2(vf_load(scores + j) - vf_set1(*peak)), smaller(VF, keys - j), 0.0f);
+    const vf p = vf_keep_part(vf_exp2(vf_load(scores + j) - vf_set1(*peak)), nn_min(VF, keys - j), 0.0f);
     total = total + p;
     vf_store(scores + j, p);
   }
@@ -99,8 +99,9 @@ NN_INLINE void decode_values_tile(float *out, int64_t out_ld, const float *p, co
 /* out[h] += sum over j of p[h][j] * v[j], for each of `heads` queries, while `bytes` bytes are fetched. */
 NN_INLINE void decode_values(float *out, int64_t out_ld, const float *p, const float *v, int64_t ld, int64_t heads,
                              int64_t keys, int64_t dim, const char *fetch, int64_t bytes) {
-  const int64_t tiles = (heads / 4 + heads % 4) * (dim / (OUT_VECTORS * VF) + ceil_div(dim % (OUT_VECTORS * VF), VF));
-  const int64_t lines = ceil_div(bytes, tiles * keys * 64), step = bytes / tiles;
+  const int64_t tiles =
+      (heads / 4 + heads % 4) * (dim / (OUT_VECTORS * VF) + nn_ceil_div(dim % (OUT_VECTORS * VF), VF));
+  const int64_t lines = nn_ceil_div(bytes, tiles * keys * 64), step = bytes / tiles;
   for (int64_t d = 0; d < dim;) {
     const int64_t width = d + OUT_VECTORS * VF <= dim ? OUT_VECTORS : 1;
     for (int64_t h = 0; h < heads; fetch += step) {
@@ -124,9 +125,9 @@ NN_INLINE void decode_values(float *out, int64_t out_ld, const float *p, const f
 /* A piece of the keys of one sequence, for all heads. */
 NN_INLINE void decode_piece(const decode *f, int64_t sequence, int64_t piece, int32_t worker, int32_t dtype) {
   const nn_attention_decode_args *a = f->a;
-  const int64_t key = piece * f->piece_keys, keys = smaller(f->piece_keys, a->lengths[sequence] - key);
+  const int64_t key = piece * f->piece_keys, keys = nn_min(f->piece_keys, a->lengths[sequence] - key);
   const int64_t heads = a->heads, kv_heads = a->kv_heads, group = heads / kv_heads, dim = a->head_dim;
-  const int64_t q_ld = round_up(dim, VF), ld = kv_heads * dim, bytes = nn_dtype_bytes(dtype), row_bytes = ld * bytes;
+  const int64_t q_ld = nn_round_up(dim, VF), ld = kv_heads * dim, bytes = nn_dtype_bytes(dtype), row_bytes = ld * bytes;
   if (keys <= 0) {
     return;
   }
@@ -149,7 +150,7 @@ NN_INLINE void decode_piece(const decode *f, int64_t sequence, int64_t piece, in
     memset(wide + r * WIDE_LD, 0, (size_t)q_ld * sizeof(float));
   }
   for (int64_t j = 0; j < keys; j += VF) {
-    const int64_t rows = smaller(VF, keys - j), next = j + VF < keys ? smaller(VF, keys - j - VF) : smaller(VF, keys);
+    const int64_t rows = nn_min(VF, keys - j), next = j + VF < keys ? nn_min(VF, keys - j - VF) : nn_min(VF, keys);
     const char *fetch = j + VF < keys ? k + (j + VF) * row_bytes : v;
     for (int64_t kv_head = 0; kv_head < kv_heads; kv_head++) {
       widen_rows(wide, k + j * row_bytes + kv_head * dim * bytes, ld, rows, dim, dtype);
@@ -164,7 +165,7 @@ NN_INLINE void decode_piece(const decode *f, int64_t sequence, int64_t piece, in
     decode_soften(scores + h * PIECE_KEYS, keys, result, result + 1);
   }
   for (int64_t j = 0; j < keys; j += VALUE_KEYS) {
-    const int64_t rows = smaller(VALUE_KEYS, keys - j), next = smaller(VALUE_KEYS, keys - j - rows) * dim * bytes;
+    const int64_t rows = nn_min(VALUE_KEYS, keys - j), next = nn_min(VALUE_KEYS, keys - j - rows) * dim * bytes;
     for (int64_t kv_head = 0; kv_head < kv_heads; kv_head++) {
       const char *values = v + j * row_bytes + kv_head * dim * bytes;
       const char *fetch = v + (j + VALUE_KEYS) * row_bytes + kv_head * next;
@@ -186,8 +187,8 @@ static void decode_task(void *arg, int64_t i, int32_t worker) {
 
 NN_INLINE void decode_combine(const decode *f, int64_t row, int32_t dtype) {
   const nn_attention_decode_args *a = f->a;
-  const int64_t dim = a->head_dim, end = round_up(dim, VF),
-                pieces = ceil_div(a->lengths[row / a->heads], f->piece_keys);
+  const int64_t dim = a->head_dim, end = nn_round_up(dim, VF),
+                pieces = nn_ceil_div(a->lengths[row / a->heads], f->piece_keys);
   const float *partial = f->partial + row * f->pieces * f->partial_size;
   float peak = -INFINITY;
   for (int64_t p = 0; p < pieces; p++) {
@@ -208,7 +209,7 @@ NN_INLINE void decode_combine(const decode *f, int64_t row, int32_t dtype) {
     if (pieces > 0) {
       total = total / sum;
     }
-    vf_store_part_as(a->out, row * dim + d, smaller(VF, dim - d), total, dtype);
+    vf_store_part_as(a->out, row * dim + d, nn_min(VF, dim - d), total, dtype);
   }
 }
 
@@ -220,12 +221,12 @@ static void decode_combine_task(void *arg, int64_t i, int32_t worker) {
 
 /* Partial results for as many pieces as the longest sequence can have. */
 NN_PLAIN static decode lay_out(const nn_attention_decode_args *a, nn_workspace *w) {
-  const int64_t wide = round_up(a->head_dim, VF);
+  const int64_t wide = nn_round_up(a->head_dim, VF);
   decode f = {.a = a,
               .piece_keys = a->kv_heads > 2 ? PIECE_KEYS_LEAST : PIECE_KEYS / a->kv_heads,
               .partial_size = wide + 2,
               .workspace_size = a->heads * (wide + PIECE_KEYS) + VALUE_KEYS * WIDE_LD};
-  const int64_t most = larger(1, ceil_div(a->capacity, f.piece_keys));
+  const int64_t most = nn_max(1, nn_ceil_div(a->capacity, f.piece_keys));
   f.workspace = nn_take(w, (size_t)(f.workspace_size * w->machine->threads) * sizeof(float));
   f.partial = nn_take(w, (size_t)(a->batch * a->heads * most * f.partial_size) * sizeof(float));
   return f;
@@ -241,10 +242,10 @@ int32_t NN_KERNEL(attention_decode)(nncuda_ctx *ctx, const void *args) {
       return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "lengths[%lld] is %d; it must be 0 to %lld, the capacity",
                      (long long)b, a->lengths[b], (long long)a->capacity);
     }
-    longest = larger(longest, a->lengths[b]);
+    longest = nn_max(longest, a->lengths[b]);
   }
   decode f = lay_out(a, nn_workspace_of(ctx));
-  f.pieces = larger(1, ceil_div(longest, f.piece_keys));
+  f.pieces = nn_max(1, nn_ceil_div(longest, f.piece_keys));
   nn_parallel(ctx, a->batch * f.pieces, decode_task, &f);
   nn_parallel(ctx, a->batch * a->heads, decode_combine_task, &f);
   return NNCUDA_SUCCESS;

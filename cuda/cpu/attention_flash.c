@@ -50,7 +50,7 @@ static void flash_pack_task(void *arg, int64_t i, int32_t worker) {
   const nn_flash_attention_args *a = f->a;
   const nn_attention_shape *s = &a->shape;
   const int64_t local = i / f->key_blocks, pair = f->first_pair + local, begin = i % f->key_blocks * BLOCK_KEYS;
-  const int64_t end = smaller(begin + BLOCK_KEYS, s->kv_len);
+  const int64_t end = nn_min(begin + BLOCK_KEYS, s->kv_len);
   const int64_t offset = pair / s->kv_heads * s->kv_len * a->ld_kv + pair % s->kv_heads * s->head_dim;
   const int64_t bytes = nn_dtype_bytes(a->dtype);
   const char *k = (const char *)a->k + offset * bytes, *v = (const char *)a->v + offset * bytes;
@@ -63,7 +63,7 @@ static void flash_pack_task(void *arg, int64_t i, int32_t worker) {
 
 /* Keys of a step that row r sees: `seen` + r with the causal mask, and in any case at most `keys`. */
 NN_INLINE int64_t keys_seen(int64_t r, int64_t rows, int64_t keys, int64_t seen, int32_t causal) {
-  return r >= rows ? 0 : causal ? larger(0, smaller(keys, seen + r)) : keys;
+  return r >= rows ? 0 : causal ? nn_max(0, nn_min(keys, seen + r)) : keys;
 }
 
 /* The largest of `count` scores, lane by lane. */
@@ -76,7 +76,7 @@ NN_INLINE vf row_peaks(const float *scores, int64_t count) {
     b = vf_max(vf_load(scores + j + VF), b);
   }
   for (; j < count; j += VF) {
-    a = vf_max(vf_keep_part(vf_load(scores + j), smaller(VF, count - j), -INFINITY), a);
+    a = vf_max(vf_keep_part(vf_load(scores + j), nn_min(VF, count - j), -INFINITY), a);
   }
   return vf_max(a, b);
 }
@@ -118,7 +118,7 @@ static void flash_soften(const flash_block *b, int64_t rows, int64_t keys, int64
     vf_store(b->keep + r, vf_exp2(old_peak - peak));
     for (int64_t i = r; i < r + VF; i++) {
       /* Zero as far as the tile of rows that this one belongs to reads, which is less than TILE_ROWS further. */
-      const int64_t count = keys_seen(i, rows, keys, seen, causal), end = smaller(keys, count + TILE_ROWS);
+      const int64_t count = keys_seen(i, rows, keys, seen, causal), end = nn_min(keys, count + TILE_ROWS);
       const vf total = row_powers(b->scores + i * BLOCK_LD, count, end, b->peak[i]);
       float *sum = b->sum + i * VF;
       vf_store(sum, vf_fma(vf_load(sum), vf_set1(b->keep[i]), total));
@@ -152,7 +152,7 @@ static void flash_step(const flash_block *b, const float *key_panels, const floa
     int64_t height;
     for (int64_t r = 0; r < rows; r += height) {
       height = tile_rows(rows - r);
-      const int64_t depth = causal ? smaller(keys, seen + r + height - 1) : keys;
+      const int64_t depth = causal ? nn_min(keys, seen + r + height - 1) : keys;
       if (depth <= 0) {
         continue;
       }
@@ -185,7 +185,7 @@ NN_INLINE void flash_finish(const flash_block *b, void *out, float *lse, int64_t
       const vf peak = vf_load(b->peak + first);
       vf_store(logs, vf_fma(peak, vf_set1(ln2.high), vf_fma(peak, vf_set1(ln2.low), vf_log(sum))));
     }
-    for (int64_t r = first; r < smaller(rows, first + VF); r++) {
+    for (int64_t r = first; r < nn_min(rows, first + VF); r++) {
       if (lse) {
         lse[r] = r < blind ? -INFINITY : logs[r - first];
       }
@@ -213,14 +213,14 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   const int64_t q_block = f->query_blocks - 1 - i % f->query_blocks, local = i / f->query_blocks / group;
   const int64_t pair = f->first_pair + local, sequence = pair / s->kv_heads;
   const int64_t head = pair % s->kv_heads * group + i / f->query_blocks % group;
-  const int64_t row = q_block * BLOCK_ROWS, rows = smaller(BLOCK_ROWS, s->q_len - row);
+  const int64_t row = q_block * BLOCK_ROWS, rows = nn_min(BLOCK_ROWS, s->q_len - row);
   const flash_block b = flash_block_at(f->workspace + worker * f->workspace_size, dim);
   const int64_t out_ld = s->heads * dim;
   char *out = (char *)a->out + ((sequence * s->q_len + row) * out_ld + head * dim) * bytes;
 
   /* Query r of the block sees seen + r keys, of which there are kv_len. */
   const int64_t seen = row + s->kv_len - s->q_len + 1;
-  const int64_t limit = a->causal ? smaller(s->kv_len, seen + rows - 1) : s->kv_len;
+  const int64_t limit = a->causal ? nn_min(s->kv_len, seen + rows - 1) : s->kv_len;
   const split_factor factor = split_double((double)a->scale * 1.4426950408889634);
   const char *q = (const char *)a->q + ((sequence * s->q_len + row) * a->ld_q + head * dim) * bytes;
   NN_SWITCH_DTYPE(a->dtype, pack_rows(b.q, BLOCK_ROWS, q, a->ld_q, 0, rows, padded_rows(rows), dim, factor, DT));
@@ -230,10 +230,10 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   }
   for (int64_t key = 0; key < limit; key += BLOCK_KEYS) {
     flash_step(&b, f->keys + local * f->keys_size + key * dim, f->values + local * f->values_size + key * NR, s->kv_len,
-               rows, smaller(BLOCK_KEYS, limit - key), seen - key, a->causal, key == 0, dim);
+               rows, nn_min(BLOCK_KEYS, limit - key), seen - key, a->causal, key == 0, dim);
   }
   const int64_t blind =
-      a->causal ? larger(0, smaller(rows, 1 - seen)) : 0; /* the first rows of the block, without keys */
+      a->causal ? nn_max(0, nn_min(rows, 1 - seen)) : 0; /* the first rows of the block, without keys */
   float *lse = a->lse ? a->lse + (sequence * s->heads + head) * s->q_len + row : NULL;
   NN_SWITCH_DTYPE(a->dtype, flash_finish(&b, out, lse, out_ld, rows, blind, dim, DT));
 }
@@ -241,13 +241,13 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
 NN_PLAIN static flash lay_out(const nn_flash_attention_args *a, nn_workspace *w) {
   const nn_attention_shape *s = &a->shape;
   flash f = {.a = a,
-             .query_blocks = ceil_div(s->q_len, BLOCK_ROWS),
-             .key_blocks = ceil_div(s->kv_len, BLOCK_KEYS),
+             .query_blocks = nn_ceil_div(s->q_len, BLOCK_ROWS),
+             .key_blocks = nn_ceil_div(s->kv_len, BLOCK_KEYS),
              .keys_size = key_panels_size(s->kv_len, s->head_dim),
              .values_size = row_panels_size(s->kv_len, s->head_dim),
-             .workspace_size = round_up(flash_block_size(s->head_dim), 16)};
+             .workspace_size = nn_round_up(flash_block_size(s->head_dim), 16)};
   const int64_t pairs = s->batch * s->kv_heads, pair_size = f.keys_size + f.values_size;
-  f.round = larger(1, smaller(pairs, PACKED_ROUND / pair_size));
+  f.round = nn_max(1, nn_min(pairs, PACKED_ROUND / pair_size));
   f.workspace = nn_take(w, (size_t)(f.workspace_size * w->machine->threads) * sizeof(float));
   f.keys = nn_take(w, (size_t)(f.round * f.keys_size) * sizeof(float));
   f.values = nn_take(w, (size_t)(f.round * f.values_size) * sizeof(float));
@@ -262,7 +262,7 @@ int32_t NN_KERNEL(flash_attention)(nncuda_ctx *ctx, const void *args) {
   flash f = lay_out(a, nn_workspace_of(ctx));
   const int64_t pairs = s->batch * s->kv_heads;
   for (f.first_pair = 0; f.first_pair < pairs; f.first_pair += f.pairs) {
-    f.pairs = smaller(f.round, pairs - f.first_pair);
+    f.pairs = nn_min(f.round, pairs - f.first_pair);
     nn_parallel(ctx, f.pairs * f.key_blocks, flash_pack_task, &f);
     nn_parallel(ctx, f.pairs * (s->heads / s->kv_heads) * f.query_blocks, flash_task, &f);
   }

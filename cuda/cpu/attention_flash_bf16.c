@@ -36,7 +36,7 @@ static void flash_pack_task(void *arg, int64_t i, int32_t worker) {
   const nn_flash_attention_args *a = f->a;
   const nn_attention_shape *s = &a->shape;
   const int64_t local = i / f->steps, pair = f->first_pair + local, begin = i % f->steps * STEP_KEYS;
-  const int64_t keys = smaller(STEP_KEYS, s->kv_len - begin), at = local * f->size + begin * whole(s->head_dim) / PAIR;
+  const int64_t keys = nn_min(STEP_KEYS, s->kv_len - begin), at = local * f->size + begin * whole(s->head_dim) / PAIR;
   const int64_t from = (pair / s->kv_heads * s->kv_len + begin) * a->ld_kv + pair % s->kv_heads * s->head_dim;
   copy_rows(f->keys + at, (const uint16_t *)a->k + from, a->ld_kv, keys, whole(keys), s->head_dim);
   columns_to_rows(f->values + at, STEP_UNITS, (const uint16_t *)a->v + from, a->ld_kv, keys, whole(keys), s->head_dim);
@@ -48,7 +48,7 @@ static void flash_pack_task(void *arg, int64_t i, int32_t worker) {
  */
 NN_INLINE vf flash_soften(flash_block *b, int64_t v, int64_t keys, const sight *s, float factor) {
   const float *scores = b->scores + v * VF;
-  const int64_t r = v * VF, all = smaller(keys, seen_by_all(s, r)), any = smaller(keys, seen_by_any(s, r));
+  const int64_t r = v * VF, all = nn_min(keys, seen_by_all(s, r)), any = nn_min(keys, seen_by_any(s, r));
   const vf scale = vf_set1(factor);
   vf top[2] = {b->peak[v], b->peak[v]};
   int64_t j = 0;
@@ -131,7 +131,7 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
   const int64_t q_block = f->query_blocks - 1 - i % f->query_blocks, local = i / f->query_blocks / group;
   const int64_t pair = f->first_pair + local, sequence = pair / s->kv_heads;
   const int64_t head = pair % s->kv_heads * group + i / f->query_blocks % group;
-  const int64_t row = q_block * QUERIES, rows = smaller(QUERIES, s->q_len - row);
+  const int64_t row = q_block * QUERIES, rows = nn_min(QUERIES, s->q_len - row);
   flash_block b;
   b.q = (unit *)(void *)(f->workspace + worker * f->workspace_size);
   b.p = b.q + QUERIES * columns / PAIR;
@@ -146,25 +146,25 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
                 QUERIES, dim);
   /* Query r of the block sees seen + r keys, of which there are kv_len. */
   const int64_t seen = row + s->kv_len - s->q_len + 1;
-  const int64_t limit = a->causal ? smaller(s->kv_len, seen + rows - 1) : s->kv_len;
+  const int64_t limit = a->causal ? nn_min(s->kv_len, seen + rows - 1) : s->kv_len;
   const float factor = (float)((double)a->scale * 1.4426950408889634);
   for (int64_t key = 0; key < limit; key += STEP_KEYS) {
-    const int64_t keys = smaller(STEP_KEYS, limit - key), at = local * f->size + key * columns / PAIR;
+    const int64_t keys = nn_min(STEP_KEYS, limit - key), at = local * f->size + key * columns / PAIR;
     const sight sees = {.seen = seen - key, .keys = keys, .causal = a->causal};
     flash_step(&b, f->keys + at, f->values + at, keys, &sees, factor, key == 0, dim);
   }
   tile_registers_close();
-  const int64_t blind = a->causal ? larger(0, smaller(rows, 1 - seen)) : 0; /* the first rows, without keys */
+  const int64_t blind = a->causal ? nn_max(0, nn_min(rows, 1 - seen)) : 0; /* the first rows, without keys */
   vf inverse[PANELS];
   for (int64_t v = 0; v < PANELS; v++) {
     inverse[v] = vf_set1(1.0f) / b.sum[v];
-    const int64_t count = smaller(VF, rows - v * VF);
+    const int64_t count = nn_min(VF, rows - v * VF);
     if (a->lse && count > 0) {
       const split_factor ln2 = split_double(0.6931471805599453);
       const vf low = vf_fma(b.peak[v], vf_set1(ln2.low), vf_log(b.sum[v]));
       vf lse = vf_fma(b.peak[v], vf_set1(ln2.high), low);
       if (v * VF < blind) {
-        lse = _mm512_mask_mov_ps(lse, vf_mask(smaller(VF, blind - v * VF)), vf_set1(-INFINITY));
+        lse = _mm512_mask_mov_ps(lse, vf_mask(nn_min(VF, blind - v * VF)), vf_set1(-INFINITY));
       }
       vf_store_part(a->lse + (sequence * s->heads + head) * s->q_len + row + v * VF, count, lse);
     }
@@ -177,11 +177,11 @@ static void flash_task(void *arg, int64_t i, int32_t worker) {
 NN_PLAIN static flash flash_attention_lay_out(const nn_flash_attention_args *a, nn_workspace *w) {
   const nn_attention_shape *s = &a->shape;
   const int64_t columns = whole(s->head_dim), pairs = s->batch * s->kv_heads;
-  flash f = {.a = a, .query_blocks = ceil_div(s->q_len, QUERIES), .steps = ceil_div(s->kv_len, STEP_KEYS)};
+  flash f = {.a = a, .query_blocks = nn_ceil_div(s->q_len, QUERIES), .steps = nn_ceil_div(s->kv_len, STEP_KEYS)};
   f.size = f.steps * STEP_KEYS * columns / PAIR;
   const int64_t units = QUERIES * (columns / PAIR + STEP_UNITS + STEP_KEYS + columns);
-  f.workspace_size = round_up(units * (int64_t)sizeof(unit), 64);
-  f.round = larger(1, smaller(pairs, PACKED_UNITS / (2 * f.size)));
+  f.workspace_size = nn_round_up(units * (int64_t)sizeof(unit), 64);
+  f.round = nn_max(1, nn_min(pairs, PACKED_UNITS / (2 * f.size)));
   f.workspace = nn_take(w, (size_t)(f.workspace_size * w->machine->threads));
   f.keys = nn_take(w, (size_t)(f.round * f.size) * sizeof(unit));
   f.values = nn_take(w, (size_t)(f.round * f.size) * sizeof(unit));
@@ -193,7 +193,7 @@ static int32_t flash_attention(nncuda_ctx *ctx, const nn_flash_attention_args *a
   const int64_t pairs = s->batch * s->kv_heads;
   flash f = flash_attention_lay_out(a, nn_workspace_of(ctx));
   for (f.first_pair = 0; f.first_pair < pairs; f.first_pair += f.pairs) {
-    f.pairs = smaller(f.round, pairs - f.first_pair);
+    f.pairs = nn_min(f.round, pairs - f.first_pair);
     nn_parallel(ctx, f.pairs * f.steps, flash_pack_task, &f);
     nn_parallel(ctx, f.pairs * (s->heads / s->kv_heads) * f.query_blocks, flash_task, &f);
   }

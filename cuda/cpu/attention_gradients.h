@@ -46,8 +46,8 @@ NN_INLINE gradient_task gradient_task_at(const gradients *f, int64_t i) {
   const int64_t skipped = i % f->tasks / f->pieces * f->heads, head = pair % s->kv_heads * group + skipped;
   /* The last piece sees the most keys: it goes first. */
   const int64_t piece = f->pieces - 1 - i % f->pieces, begin = piece * f->piece_rows;
-  return (gradient_task){.heads = smaller(f->heads, group - skipped),
-                         .rows = smaller(f->piece_rows, s->q_len - begin),
+  return (gradient_task){.heads = nn_min(f->heads, group - skipped),
+                         .rows = nn_min(f->piece_rows, s->q_len - begin),
                          .seen = begin + s->kv_len - s->q_len + 1,
                          .q = (sequence * s->q_len + begin) * a->ld_q + head * dim,
                          .kv = sequence * s->kv_len * a->ld_kv + pair % s->kv_heads * dim,
@@ -79,7 +79,7 @@ NN_INLINE void add_partials(const gradients *f, int64_t local, int64_t begin, in
     for (int32_t side = 0; side < 2; side++) {
       const float *partial = f->partial + (2 * local * tasks + side) * size + key * dim;
       for (int64_t d = 0; d < dim; d += VF) {
-        const int64_t n = smaller(VF, dim - d);
+        const int64_t n = nn_min(VF, dim - d);
         vf sum = vf_load_part(partial + d, n);
         for (int64_t t = 1; t < tasks; t++) {
           sum = sum + vf_load_part(partial + 2 * t * size + d, n);
@@ -94,17 +94,18 @@ NN_INLINE void add_partials(const gradients *f, int64_t local, int64_t begin, in
 static void gradients_add_task(void *arg, int64_t i, int32_t worker) {
   (void)worker;
   const gradients *f = arg;
-  const int64_t kv_len = f->a->shape.kv_len, blocks = ceil_div(kv_len, ADD_KEYS), begin = i % blocks * ADD_KEYS;
-  NN_SWITCH_DTYPE(f->a->dtype, add_partials(f, i / blocks, begin, smaller(begin + ADD_KEYS, kv_len), DT));
+  const int64_t kv_len = f->a->shape.kv_len, blocks = nn_ceil_div(kv_len, ADD_KEYS), begin = i % blocks * ADD_KEYS;
+  NN_SWITCH_DTYPE(f->a->dtype, add_partials(f, i / blocks, begin, nn_min(begin + ADD_KEYS, kv_len), DT));
 }
 
 /* Cuts the queries into pieces of whole blocks of `block_rows`, of `heads` heads of a key head at a time. */
 NN_PLAIN NN_INLINE void gradients_cut(gradients *f, int64_t heads, int64_t block_rows) {
   const nn_attention_shape *s = &f->a->shape;
-  const int64_t parts = ceil_div(s->heads / s->kv_heads, heads);
+  const int64_t parts = nn_ceil_div(s->heads / s->kv_heads, heads);
   f->heads = heads;
-  f->piece_rows = round_up(ceil_div(s->q_len, ceil_div(TASKS_WANTED, s->batch * s->kv_heads * parts)), block_rows);
-  f->pieces = ceil_div(s->q_len, f->piece_rows);
+  f->piece_rows =
+      nn_round_up(nn_ceil_div(s->q_len, nn_ceil_div(TASKS_WANTED, s->batch * s->kv_heads * parts)), block_rows);
+  f->pieces = nn_ceil_div(s->q_len, f->piece_rows);
   f->tasks = parts * f->pieces;
 }
 
@@ -115,7 +116,7 @@ NN_PLAIN NN_INLINE void gradients_take(gradients *f, nn_workspace *w) {
   f->round = s->batch * s->kv_heads;
   if (f->tasks > 1) {
     const int64_t pair_size = 2 * f->tasks * s->kv_len * s->head_dim;
-    f->round = larger(1, smaller(f->round, PARTIAL_ROUND / pair_size));
+    f->round = nn_max(1, nn_min(f->round, PARTIAL_ROUND / pair_size));
     f->partial = nn_take(w, (size_t)(f->round * pair_size) * sizeof(float));
   }
 }
@@ -125,10 +126,10 @@ static int32_t gradients_run(nncuda_ctx *ctx, gradients *f, void (*task)(void *,
   const nn_attention_shape *s = &f->a->shape;
   const int64_t pairs = s->batch * s->kv_heads;
   for (f->first_pair = 0; f->first_pair < pairs; f->first_pair += f->pairs) {
-    f->pairs = smaller(f->round, pairs - f->first_pair);
+    f->pairs = nn_min(f->round, pairs - f->first_pair);
     nn_parallel(ctx, f->pairs * f->tasks, task, f);
     if (f->partial) {
-      nn_parallel(ctx, f->pairs * ceil_div(s->kv_len, ADD_KEYS), gradients_add_task, f);
+      nn_parallel(ctx, f->pairs * nn_ceil_div(s->kv_len, ADD_KEYS), gradients_add_task, f);
     }
   }
   return NNCUDA_SUCCESS;

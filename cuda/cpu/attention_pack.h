@@ -15,10 +15,10 @@ NN_INLINE split_factor split_double(double x) {
 }
 
 /* Floats of row panels over `rows` rows. */
-NN_PLAIN NN_INLINE int64_t row_panels_size(int64_t rows, int64_t dim) { return ceil_div(dim, NR) * NR * rows; }
+NN_PLAIN NN_INLINE int64_t row_panels_size(int64_t rows, int64_t dim) { return nn_ceil_div(dim, NR) * NR * rows; }
 
 /* Floats of key panels over `keys` keys. */
-NN_PLAIN NN_INLINE int64_t key_panels_size(int64_t keys, int64_t dim) { return round_up(keys, NR) * dim; }
+NN_PLAIN NN_INLINE int64_t key_panels_size(int64_t keys, int64_t dim) { return nn_round_up(keys, NR) * dim; }
 
 /* VF elements of a row of `dim`, from element d on; what lies beyond the row is zero. */
 NN_INLINE vf load_columns(const void *source, int64_t row, int64_t d, int64_t dim, int32_t dtype) {
@@ -164,7 +164,7 @@ NN_INLINE vf largest_each(vf x[VF]) {
 /* Keys begin .. end-1 of key panels, begin a multiple of NR; the last panel is filled up with zeros. */
 NN_INLINE void pack_keys(float *panels, const void *source, int64_t ld, int64_t begin, int64_t end, int64_t dim,
                          int32_t dtype) {
-  for (int64_t key = begin; key < round_up(end, NR); key += VF) {
+  for (int64_t key = begin; key < nn_round_up(end, NR); key += VF) {
     float *to = panels + key / NR * NR * dim + key % NR;
     for (int64_t d = 0; d < dim; d += VF) {
       vf x[VF];
@@ -172,7 +172,7 @@ NN_INLINE void pack_keys(float *panels, const void *source, int64_t ld, int64_t 
         x[i] = key + i < end ? load_columns(source, (key + i) * ld, d, dim, dtype) : vf_set1(0.0f);
       }
       transpose(x);
-      const int64_t columns = smaller(VF, dim - d);
+      const int64_t columns = nn_min(VF, dim - d);
       NN_UNROLL for (int i = 0; i < VF; i++) {
         if (i < columns) {
           vf_store(to + (d + i) * NR, x[i]);

@@ -43,7 +43,7 @@ typedef struct page_rows {
 } page_rows;
 
 NN_PLAIN NN_INLINE int64_t page_height(int64_t rows) { return rows + TILE_ROWS_LOW; }
-NN_PLAIN NN_INLINE int64_t page_row_count(int64_t rows) { return round_up(rows + VF, VF); }
+NN_PLAIN NN_INLINE int64_t page_row_count(int64_t rows) { return nn_round_up(rows + VF, VF); }
 
 /* Floats of a page's part, or of what was merged. */
 NN_PLAIN NN_INLINE int64_t page_part_size(int64_t rows, int64_t dim) {
@@ -101,7 +101,7 @@ NN_INLINE void page_keys(float *panel, const page_rows *page, int64_t key, int64
         }
       }
       transpose(x);
-      const int64_t columns = smaller(VF, page->dim - d);
+      const int64_t columns = nn_min(VF, page->dim - d);
       NN_UNROLL for (int i = 0; i < VF; i++) {
         if (i < columns) {
           vf_store(panel + (d + i) * NR, x[i]);
@@ -123,23 +123,23 @@ typedef struct page_sight {
 } page_sight;
 
 NN_INLINE int64_t page_keys_of(page_sight s, int64_t row) {
-  return smaller(NN_PAGE_TOKENS, s.seen + (s.offset + row) / s.group);
+  return nn_min(NN_PAGE_TOKENS, s.seen + (s.offset + row) / s.group);
 }
 
 /* The first row that sees any. */
-NN_INLINE int64_t page_first_row(page_sight s) { return larger(0, (1 - s.seen) * s.group - s.offset); }
+NN_INLINE int64_t page_first_row(page_sight s) { return nn_max(0, (1 - s.seen) * s.group - s.offset); }
 
 /* Scores of rows first .. rows-1. While they are computed, the values are fetched. */
 NN_INLINE void page_scores(const page_space *w, const page_rows *page, page_sight sight, int64_t first,
                            int32_t format) {
   const int64_t keys = page_keys_of(sight, w->rows - 1);
   for (int64_t key = 0; key < keys; key += NR) {
-    page_fetch(page->v + key * page->row_bytes, smaller(NR, keys - key) * page->row_bytes);
+    page_fetch(page->v + key * page->row_bytes, nn_min(NR, keys - key) * page->row_bytes);
     page_keys(w->keys, page, key, keys, format);
     int64_t height;
     for (int64_t r = first; r < w->rows; r += height) {
       height = tile_rows(w->rows - r);
-      if (page_keys_of(sight, smaller(r + height, w->rows) - 1) <= key) {
+      if (page_keys_of(sight, nn_min(r + height, w->rows) - 1) <= key) {
         continue;
       }
       const tile_args t = {.a = w->q + r * NR,
@@ -184,7 +184,7 @@ NN_INLINE void page_score_block(const page_space *w, const page_rows *page, int6
 /* Of at most TILE_ROWS_MID rows that see all of `keys`: transposed keys are not worth storing for them. */
 NN_INLINE void page_scores_straight(const page_space *w, const page_rows *page, int64_t keys, int32_t format) {
   for (int64_t key = 0; key < keys; key += VF) {
-    page_fetch(page->v + key * page->row_bytes, smaller(VF, keys - key) * page->row_bytes);
+    page_fetch(page->v + key * page->row_bytes, nn_min(VF, keys - key) * page->row_bytes);
     if (w->rows > TILE_ROWS_LOW) {
       page_score_block(w, page, key, keys, TILE_ROWS_MID, format);
     } else if (w->rows > 1) {
@@ -212,7 +212,7 @@ static void page_soften(const page_space *w, page_sight sight, int64_t first) {
         b = vf_max(vf_load(scores + j + VF), b);
       }
       for (; j < count[i]; j += VF) {
-        a = vf_max(vf_keep_part(vf_load(scores + j), smaller(VF, count[i] - j), -FLT_MAX), a);
+        a = vf_max(vf_keep_part(vf_load(scores + j), nn_min(VF, count[i] - j), -FLT_MAX), a);
       }
       lanes[i] = vf_max(a, b);
     }
@@ -282,7 +282,7 @@ NN_INLINE void page_output_packed(const page_space *w, const page_rows *page, pa
                            .fresh = 1};
       page_value_tile(&t, height, panel_vectors(page->dim, panel));
     }
-    for (int64_t i = r; i < smaller(r + height, w->rows); i++) {
+    for (int64_t i = r; i < nn_min(r + height, w->rows); i++) {
       const int64_t count = page_keys_of(sight, i);
       if (count > least) {
         page_value_rest(w->part + i * NR, w->scores + i * PAGE_LD, w->values, w->height, least, count, page->dim);

@@ -163,10 +163,10 @@ static int64_t cut(paged *f) {
     for (int64_t first = (rows - 1) / TASK_ROWS * TASK_ROWS; rows > 0 && first >= 0; first -= TASK_ROWS) {
       paged_block *b = &f->blocks[f->count++];
       *b = (paged_block){
-          .sequence = sequence, .first = first, .rows = smaller(TASK_ROWS, rows - first), .tasks = f->pages};
-      b->pages = ceil_div(keys_of_row(f, b, b->rows - 1), NN_PAGE_TOKENS);
+          .sequence = sequence, .first = first, .rows = nn_min(TASK_ROWS, rows - first), .tasks = f->pages};
+      b->pages = nn_ceil_div(keys_of_row(f, b, b->rows - 1), NN_PAGE_TOKENS);
       f->pages += b->pages;
-      largest = larger(largest, b->rows);
+      largest = nn_max(largest, b->rows);
     }
   }
   return largest;
@@ -182,17 +182,17 @@ static int32_t by_pages(const paged *f, int64_t threads) {
 /* The sequences decide how many blocks there are, of how many rows and pages: for the most of each. */
 NN_PLAIN static paged lay_out(const nn_attention_decode_paged_args *a, nn_workspace *w) {
   const int64_t threads = w->machine->threads, group = a->heads / a->kv_heads;
-  const int64_t blocks = a->tokens * group / TASK_ROWS + smaller(a->batch, a->tokens);
-  const int64_t largest = smaller(TASK_ROWS, a->tokens * group);
-  const int64_t few = smaller(blocks, ceil_div(TASKS_A_WORKER * threads, a->kv_heads));
-  const int64_t pages = smaller(a->max_pages, INT32_MAX / NN_PAGE_TOKENS + 1); /* more no length can count */
-  const int64_t part_size = round_up(page_part_size(largest, a->head_dim), 16);
+  const int64_t blocks = a->tokens * group / TASK_ROWS + nn_min(a->batch, a->tokens);
+  const int64_t largest = nn_min(TASK_ROWS, a->tokens * group);
+  const int64_t few = nn_min(blocks, nn_ceil_div(TASKS_A_WORKER * threads, a->kv_heads));
+  const int64_t pages = nn_min(a->max_pages, INT32_MAX / NN_PAGE_TOKENS + 1); /* more no length can count */
+  const int64_t part_size = nn_round_up(page_part_size(largest, a->head_dim), 16);
   paged f = {.a = a, .sequences = PAGED_SEQUENCES(a), .group = group};
-  f.workspace_size = round_up(page_space_size(largest, a->head_dim), 16);
+  f.workspace_size = nn_round_up(page_space_size(largest, a->head_dim), 16);
   f.blocks = nn_take(w, (size_t)blocks * sizeof *f.blocks);
   f.workspace = nn_take(w, (size_t)(f.workspace_size * threads) * sizeof(float));
   if (threads > 1) {
-    f.parts = nn_take(w, (size_t)smaller(few * pages * a->kv_heads * part_size, PARTS_FLOATS) * sizeof(float));
+    f.parts = nn_take(w, (size_t)nn_min(few * pages * a->kv_heads * part_size, PARTS_FLOATS) * sizeof(float));
   }
   return f;
 }
@@ -211,8 +211,8 @@ static int32_t paged_attention(nncuda_ctx *ctx, const nn_attention_decode_paged_
   if (f.count == 0) {
     return NNCUDA_SUCCESS;
   }
-  f.workspace_size = round_up(page_space_size(largest, a->head_dim), 16);
-  f.part_size = round_up(page_part_size(largest, a->head_dim), 16);
+  f.workspace_size = nn_round_up(page_space_size(largest, a->head_dim), 16);
+  f.part_size = nn_round_up(page_part_size(largest, a->head_dim), 16);
   if (by_pages(&f, nn_workspace_of(ctx)->machine->threads)) {
     nn_parallel(ctx, f.pages * a->kv_heads, page_task, &f);
     nn_parallel(ctx, f.count * a->kv_heads, merge_task, &f);

@@ -41,11 +41,6 @@ enum {
   PACKED_ROUND = 1 << 19, /* floats of keys and values packed at a time: they stay in the cache, which gives 10 % */
 };
 
-NN_PLAIN NN_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-NN_PLAIN NN_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-NN_PLAIN NN_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-NN_PLAIN NN_INLINE int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
-
 /* Rows of the next tile when `left` rows are left; the last tile may reach beyond them, by less than TILE_ROWS_LOW. */
 NN_INLINE int64_t tile_rows(int64_t left) {
   if (left > TILE_ROWS + TILE_ROWS_LOW || (left > TILE_ROWS_MID && left <= TILE_ROWS)) {
@@ -55,7 +50,7 @@ NN_INLINE int64_t tile_rows(int64_t left) {
 }
 
 /* Rows that the tiles of `rows` rows touch. */
-NN_INLINE int64_t padded_rows(int64_t rows) { return round_up(rows, TILE_ROWS_LOW); }
+NN_INLINE int64_t padded_rows(int64_t rows) { return nn_round_up(rows, TILE_ROWS_LOW); }
 
 /* Vectors of row panel `panel` that hold any of the `dim` columns. */
 NN_INLINE int panel_vectors(int64_t dim, int64_t panel) { return dim - panel * NR > VF ? 2 : 1; }
@@ -89,7 +84,7 @@ NN_INLINE void tile_product(const tile_args *t, int64_t a_row, int64_t a_k, int6
   int64_t left = t->depth;
   do {
     const float *step = a;
-    int64_t k = smaller(left, t->chunk);
+    int64_t k = nn_min(left, t->chunk);
     left -= k;
     for (; k >= DEPTH_STEP; k -= DEPTH_STEP, b += DEPTH_STEP * NR, step += DEPTH_STEP * a_k) {
       NN_UNROLL for (int u = 0; u < DEPTH_STEP; u++) {

@@ -29,8 +29,6 @@ typedef int32_t vs __attribute__((vector_size(sizeof(vf))));
 /* Keys, or weights as their bits: as numbers both compare as what they stand for. */
 typedef uint32_t value __attribute__((may_alias));
 
-static int64_t minimum(int64_t a, int64_t b) { return a < b ? a : b; }
-
 NN_INLINE vw load_words(const value *p) {
   vw x;
   memcpy(&x, p, sizeof x);
@@ -236,7 +234,7 @@ static int32_t first_of_best(const sample_row *w) {
 }
 
 static double block_sum(const sample_row *w, int64_t begin) {
-  return nn_sum_f64(w->weights + begin, minimum(BLOCK, w->vocab - begin));
+  return nn_sum_f64(w->weights + begin, nn_min(BLOCK, w->vocab - begin));
 }
 
 /* The first index whose cumulative weight is above u times the sum of all. */
@@ -252,7 +250,7 @@ static int32_t draw(const sample_row *w, double u) {
     sum = next;
     begin += BLOCK;
   }
-  const int64_t end = minimum(begin + BLOCK, w->vocab);
+  const int64_t end = nn_min(begin + BLOCK, w->vocab);
   int64_t id = begin;
   for (int64_t i = begin; i < end && sum <= target; i++) {
     if (w->weights[i] > 0.0f) {
@@ -273,7 +271,7 @@ typedef struct sample_job {
 } sample_job;
 
 static void keys_piece(sample_row *w, int64_t piece) {
-  const int64_t begin = piece * PIECE, end = minimum(begin + PIECE, w->vocab);
+  const int64_t begin = piece * PIECE, end = nn_min(begin + PIECE, w->vocab);
   NN_SWITCH_DTYPE(w->dtype, w->most[piece] = make_keys(w, begin, end, DT));
 }
 
@@ -351,7 +349,7 @@ static void weights_task(void *arg, int64_t i, int32_t worker) {
   const sample_row *w = &job->rows[i / job->pieces];
   if (w->best != 0) {
     const int64_t begin = i % job->pieces * PIECE;
-    make_weights(w, begin, minimum(begin + PIECE, w->vocab), job->args->temperature[i / job->pieces]);
+    make_weights(w, begin, nn_min(begin + PIECE, w->vocab), job->args->temperature[i / job->pieces]);
   }
 }
 
@@ -387,7 +385,7 @@ static int32_t check_options(nncuda_ctx *ctx, const nn_sample_args *a) {
 
 /* Few rows are worked on all at once, of many each worker has one. */
 NN_PLAIN static sample_job sample_lay_out(const nn_sample_args *a, nn_workspace *w) {
-  sample_job job = {.args = a, .pieces = (a->vocab + PIECE - 1) / PIECE};
+  sample_job job = {.args = a, .pieces = nn_ceil_div(a->vocab, PIECE)};
   job.few = a->rows < FEW_ROWS && job.pieces > 1;
   const int64_t n = job.few ? a->rows : w->machine->threads;
   job.rows = nn_take(w, (size_t)n * sizeof *job.rows);
@@ -447,11 +445,11 @@ typedef struct argmax_job {
 NN_INLINE void argmax_piece(const argmax_job *job, int64_t i, int32_t dtype) {
   const nn_argmax_args *a = job->args;
   const int64_t first = i / job->pieces * a->vocab, begin = first + i % job->pieces * PIECE;
-  const int64_t end = minimum(begin + PIECE, first + a->vocab);
+  const int64_t end = nn_min(begin + PIECE, first + a->vocab);
   float most = -INFINITY;
   int64_t at = begin;
   for (int64_t block = begin; block < end; block += BLOCK) {
-    const float here = nn_maximum(a->logits, block, minimum(block + BLOCK, end), dtype);
+    const float here = nn_maximum(a->logits, block, nn_min(block + BLOCK, end), dtype);
     if (here > most) {
       most = here;
       at = block;
@@ -473,7 +471,7 @@ static void argmax_task(void *arg, int64_t i, int32_t worker) {
 }
 
 NN_PLAIN static argmax_job argmax_lay_out(const nn_argmax_args *a, nn_workspace *w) {
-  argmax_job job = {.args = a, .pieces = (a->vocab + PIECE - 1) / PIECE};
+  argmax_job job = {.args = a, .pieces = nn_ceil_div(a->vocab, PIECE)};
   job.most = nn_take(w, (size_t)(a->rows * job.pieces) * sizeof *job.most);
   job.index = nn_take(w, (size_t)(a->rows * job.pieces) * sizeof *job.index);
   return job;

@@ -34,7 +34,7 @@ NN_INLINE void flat_piece(const flat_job *shared, int64_t piece, int32_t dtype, 
 
 static int32_t flat_run(nncuda_ctx *ctx, flat_job job, nn_task task) {
   job.stream = job.y != job.a && job.y != job.b && nn_worth_streaming(job.n, job.dtype);
-  nn_parallel(ctx, (job.n + NN_CHUNK - 1) / NN_CHUNK, task, &job);
+  nn_parallel(ctx, nn_ceil_div(job.n, NN_CHUNK), task, &job);
   return NNCUDA_SUCCESS;
 }
 
@@ -181,8 +181,8 @@ static int32_t gate_run(nncuda_ctx *ctx, gate_job job, nn_task task) {
     job.rows = 1;
   }
   job.row_block = job.dim < NN_CHUNK ? NN_CHUNK / job.dim : 1;
-  job.column_blocks = job.row_block > 1 ? 1 : (job.dim + NN_CHUNK - 1) / NN_CHUNK;
-  nn_parallel(ctx, (job.rows + job.row_block - 1) / job.row_block * job.column_blocks, task, &job);
+  job.column_blocks = job.row_block > 1 ? 1 : nn_ceil_div(job.dim, NN_CHUNK);
+  nn_parallel(ctx, nn_ceil_div(job.rows, job.row_block) * job.column_blocks, task, &job);
   return NNCUDA_SUCCESS;
 }
 
@@ -257,7 +257,7 @@ static void cast_task(void *arg, int64_t piece, int32_t worker) {
 int32_t NN_KERNEL(cast)(nncuda_ctx *ctx, const void *args) {
   cast_job job = {.a = *(const nn_cast_args *)args};
   job.stream = nn_worth_streaming(job.a.n, job.a.dtype_y);
-  nn_parallel(ctx, (job.a.n + NN_CHUNK - 1) / NN_CHUNK, cast_task, &job);
+  nn_parallel(ctx, nn_ceil_div(job.a.n, NN_CHUNK), cast_task, &job);
   return NNCUDA_SUCCESS;
 }
 
@@ -309,7 +309,7 @@ int32_t NN_KERNEL(fill)(nncuda_ctx *ctx, const void *args) {
     }
   }
   job.stream = job.n >= NN_STREAM_BYTES / job.bytes;
-  nn_parallel(ctx, (job.n + NN_CHUNK - 1) / NN_CHUNK, fill_task, &job);
+  nn_parallel(ctx, nn_ceil_div(job.n, NN_CHUNK), fill_task, &job);
   return NNCUDA_SUCCESS;
 }
 
@@ -333,6 +333,6 @@ int32_t NN_KERNEL(increment)(nncuda_ctx *ctx, const void *args) {
                      (long long)i, a.x[i], (long long)low, (long long)high);
     }
   }
-  nn_parallel(ctx, (a.n + NN_CHUNK - 1) / NN_CHUNK, increment_task, &a);
+  nn_parallel(ctx, nn_ceil_div(a.n, NN_CHUNK), increment_task, &a);
   return NNCUDA_SUCCESS;
 }

@@ -28,7 +28,7 @@ int32_t NN_KERNEL(embedding)(nncuda_ctx *ctx, const void *args) {
   const int32_t status = check_ids(ctx, a.ids, a.tokens, a.vocab);
   if (status == NNCUDA_SUCCESS) {
     const int64_t block = nn_rows_per_task(a.dim);
-    nn_parallel(ctx, (a.tokens + block - 1) / block, embedding_task, &a);
+    nn_parallel(ctx, nn_ceil_div(a.tokens, block), embedding_task, &a);
   }
   return status;
 }
@@ -59,7 +59,7 @@ int32_t NN_KERNEL(scatter_add)(nncuda_ctx *ctx, const void *args) {
   nn_scatter_add_args a = *(const nn_scatter_add_args *)args;
   const int32_t status = check_ids(ctx, a.ids, a.tokens, a.vocab);
   if (status == NNCUDA_SUCCESS) {
-    nn_parallel(ctx, (a.dim + COLUMNS - 1) / COLUMNS, scatter_add_task, &a);
+    nn_parallel(ctx, nn_ceil_div(a.dim, COLUMNS), scatter_add_task, &a);
   }
   return status;
 }

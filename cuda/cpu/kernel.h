@@ -83,6 +83,4 @@ NN_OPS(NN_DECLARE_KERNEL)
     break;                                                                                                             \
   }
 
-#define NN_INLINE static inline __attribute__((always_inline, unused))
-
 #endif

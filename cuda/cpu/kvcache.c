@@ -35,7 +35,7 @@ int32_t NN_KERNEL(kv_append)(nncuda_ctx *ctx, const void *args) {
   }
   append p = {.a = a, .row_bytes = a->kv_heads * a->head_dim * nn_dtype_bytes(a->dtype)};
   p.rows = 1 + COPY_BYTES / p.row_bytes;
-  nn_parallel(ctx, (a->batch * a->len + p.rows - 1) / p.rows, append_task, &p);
+  nn_parallel(ctx, nn_ceil_div(a->batch * a->len, p.rows), append_task, &p);
   return NNCUDA_SUCCESS;
 }
 

@@ -101,6 +101,6 @@ int32_t NN_KERNEL(kv_append_paged)(nncuda_ctx *ctx, const void *args) {
       p.sequence[t] = (int32_t)b;
     }
   }
-  nn_parallel(ctx, (p.last + p.rows - 1) / p.rows, append_paged_task, &p);
+  nn_parallel(ctx, nn_ceil_div(p.last, p.rows), append_paged_task, &p);
   return NNCUDA_SUCCESS;
 }

@@ -108,7 +108,7 @@ int32_t NN_KERNEL(cross_entropy_forward)(nncuda_ctx *ctx, const void *args) {
     return status;
   }
   forward_job job = forward_lay_out(a, nn_workspace_of(ctx));
-  nn_parallel(ctx, (a->rows + job.rows - 1) / job.rows, forward_task, &job);
+  nn_parallel(ctx, nn_ceil_div(a->rows, job.rows), forward_task, &job);
   double sum = 0.0;
   int32_t count = 0;
   for (int64_t r = 0; r < a->rows; r++) {
@@ -181,9 +181,9 @@ int32_t NN_KERNEL(cross_entropy_backward)(nncuda_ctx *ctx, const void *args) {
   backward_job job = {.args = a,
                       .scale = *a->grad_scale,
                       .rows = a->vocab < TASK ? TASK / a->vocab : 1,
-                      .pieces = (a->vocab + TASK - 1) / TASK,
+                      .pieces = nn_ceil_div(a->vocab, TASK),
                       .stream = a->dlogits != a->logits && nn_worth_streaming(a->rows * a->vocab, a->dtype)};
-  nn_parallel(ctx, job.pieces > 1 ? a->rows * job.pieces : (a->rows + job.rows - 1) / job.rows, backward_task, &job);
+  nn_parallel(ctx, job.pieces > 1 ? a->rows * job.pieces : nn_ceil_div(a->rows, job.rows), backward_task, &job);
   return NNCUDA_SUCCESS;
 }
 
@@ -207,7 +207,7 @@ static void aux_forward_task(void *arg, int64_t i, int32_t worker) {
   }
 }
 
-NN_PLAIN static int64_t aux_tasks(int64_t tokens) { return (tokens + AUX_TOKENS - 1) / AUX_TOKENS; }
+NN_PLAIN static int64_t aux_tasks(int64_t tokens) { return nn_ceil_div(tokens, AUX_TOKENS); }
 
 NN_PLAIN static aux_job aux_lay_out(const nn_aux_loss_forward_args *a, nn_workspace *w) {
   return (aux_job){.args = a, .sums = nn_take(w, (size_t)(aux_tasks(a->tokens) * a->experts) * sizeof(double))};

@@ -66,7 +66,7 @@ NN_PLAIN static plan_job plan_lay_out(const nn_moe_plan_args *a, nn_workspace *w
   plan_job job = {.args = a, .slots = a->tokens * a->k};
   job.limit = a->capacity == 0 || a->capacity > job.slots ? job.slots : a->capacity;
   job.piece = 4 * a->experts > PIECE ? 4 * a->experts : PIECE; /* so that the counts are no more than the slots */
-  job.pieces = (job.slots + job.piece - 1) / job.piece;
+  job.pieces = nn_ceil_div(job.slots, job.piece);
   job.bad = nn_take(w, (size_t)job.pieces * sizeof *job.bad);
   job.ranks = nn_take(w, (size_t)(job.pieces * a->experts) * sizeof *job.ranks);
   return job;
@@ -211,7 +211,7 @@ int32_t NN_KERNEL(moe_gather)(nncuda_ctx *ctx, const void *args) {
   job.slot_row = invert(a->row_slot, rows, slot_row) ? slot_row : NULL;
   const int32_t words = job.bytes % 4 == 0 && (uintptr_t)a->x % 4 == 0 && (uintptr_t)a->y % 4 == 0;
   job.stream = words && nn_worth_streaming(rows * a->dim, a->dtype);
-  nn_parallel(ctx, (rows + job.grain - 1) / job.grain, gather_task, &job);
+  nn_parallel(ctx, nn_ceil_div(rows, job.grain), gather_task, &job);
   return NNCUDA_SUCCESS;
 }
 
@@ -278,7 +278,7 @@ static int32_t sum_run(nncuda_ctx *ctx, sum_job job) {
   }
   job.grain = rows_a_task(job.dim, job.dtype);
   job.stream = job.out != job.residual && nn_worth_streaming(job.tokens * job.dim, job.dtype);
-  nn_parallel(ctx, (job.tokens + job.grain - 1) / job.grain, sum_task, &job);
+  nn_parallel(ctx, nn_ceil_div(job.tokens, job.grain), sum_task, &job);
   return NNCUDA_SUCCESS;
 }
 
@@ -399,6 +399,6 @@ int32_t NN_KERNEL(moe_combine_backward)(nncuda_ctx *ctx, const void *args) {
   const combine_backward_job job = {.args = a,
                                     .grain = rows_a_task(a->dim * a->k, a->dtype),
                                     .stream = a->dy != a->y && nn_worth_streaming(n * a->dim, a->dtype)};
-  nn_parallel(ctx, (a->tokens + job.grain - 1) / job.grain, combine_backward_task, (void *)&job);
+  nn_parallel(ctx, nn_ceil_div(a->tokens, job.grain), combine_backward_task, (void *)&job);
   return NNCUDA_SUCCESS;
 }

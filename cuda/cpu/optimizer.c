@@ -54,7 +54,7 @@ int32_t NN_KERNEL(adamw_step)(nncuda_ctx *ctx, const void *args) {
   if (!ADAMW_FACTORS(ctx, a, &job.factors, &status)) {
     return status;
   }
-  nn_parallel(ctx, (a->n + NN_CHUNK - 1) / NN_CHUNK, adamw_task, &job);
+  nn_parallel(ctx, nn_ceil_div(a->n, NN_CHUNK), adamw_task, &job);
   return NNCUDA_SUCCESS;
 }
 
@@ -100,7 +100,7 @@ static void norm_task(void *arg, int64_t piece, int32_t worker) {
   NN_SWITCH_DTYPE(job->a.dtype, job->partial[piece] = sum_of_squares(job->a.grad, begin, end, DT));
 }
 
-NN_PLAIN static int64_t norm_pieces(int64_t n) { return (n + NN_CHUNK - 1) / NN_CHUNK; }
+NN_PLAIN static int64_t norm_pieces(int64_t n) { return nn_ceil_div(n, NN_CHUNK); }
 
 NN_PLAIN static norm_job norm_lay_out(const nn_grad_norm_args *a, nn_workspace *w) {
   return (norm_job){.a = *a, .partial = nn_take(w, (size_t)norm_pieces(a->n) * sizeof(double))};

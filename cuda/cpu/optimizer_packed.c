@@ -134,7 +134,7 @@ int32_t NN_KERNEL(adamw_step_bf16)(nncuda_ctx *ctx, const void *args) {
   bf16_job job = {.a = *(const nn_adamw_step_bf16_args *)args};
   int32_t status;
   if (ADAMW_FACTORS(ctx, &job.a, &job.factors, &status)) {
-    nn_parallel(ctx, (nn_moment_blocks(job.a.n) + BLOCKS_PER_TASK - 1) / BLOCKS_PER_TASK, bf16_task, &job);
+    nn_parallel(ctx, nn_ceil_div(nn_moment_blocks(job.a.n), BLOCKS_PER_TASK), bf16_task, &job);
   }
   return status;
 }
@@ -264,7 +264,7 @@ int32_t NN_KERNEL(adamw_step_f8)(nncuda_ctx *ctx, const void *args) {
   f8_job job = {.a = *(const nn_adamw_step_f8_args *)args};
   int32_t status;
   if (ADAMW_FACTORS(ctx, &job.a, &job.factors, &status)) {
-    nn_parallel(ctx, (nn_moment_blocks(job.a.n) + BLOCKS_PER_TASK - 1) / BLOCKS_PER_TASK, f8_task, &job);
+    nn_parallel(ctx, nn_ceil_div(nn_moment_blocks(job.a.n), BLOCKS_PER_TASK), f8_task, &job);
   }
   return status;
 }

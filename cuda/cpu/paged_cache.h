@@ -60,7 +60,7 @@ static int32_t check_sequences(nncuda_ctx *ctx, const paged_sequences *s, int32_
     if (s->offsets && fresh == 0) {
       continue;
     }
-    const int64_t end = (length + NN_PAGE_TOKENS - 1) / NN_PAGE_TOKENS;
+    const int64_t end = nn_ceil_div(length, NN_PAGE_TOKENS);
     for (int64_t i = all ? 0 : (length - fresh) / NN_PAGE_TOKENS; i < end; i++) {
       const int32_t page = s->page_table[b * s->max_pages + i];
       if (page < 0 || page >= s->pages) {

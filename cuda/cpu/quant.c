@@ -21,7 +21,7 @@ static int64_t task_begin(int64_t task, int64_t n, int64_t *end) {
   return begin;
 }
 
-NN_PLAIN static int64_t tasks_of(int64_t n) { return (n + NN_CHUNK - 1) / NN_CHUNK; }
+NN_PLAIN static int64_t tasks_of(int64_t n) { return nn_ceil_div(n, NN_CHUNK); }
 
 NN_INLINE void decode_piece(int32_t format, const void *from, int64_t n, void *y, int64_t at, int32_t dtype) {
   if (dtype == NNCUDA_F32) {
@@ -78,7 +78,7 @@ int32_t NN_KERNEL(embedding_quant)(nncuda_ctx *ctx, const void *args) {
     }
   }
   const int64_t block = nn_rows_per_task(a.dim);
-  nn_parallel(ctx, (a.tokens + block - 1) / block, embedding_quant_task, &a);
+  nn_parallel(ctx, nn_ceil_div(a.tokens, block), embedding_quant_task, &a);
   return NNCUDA_SUCCESS;
 }
 

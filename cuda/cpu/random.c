@@ -194,7 +194,7 @@ NN_RANDOM_TASK(normal_f16, NORMAL, NNCUDA_F16)
 NN_RANDOM_TASK(normal_bf16, NORMAL, NNCUDA_BF16)
 
 static void run(nncuda_ctx *ctx, const sequence *q, nn_task task) {
-  nn_parallel(ctx, (q->n + CHUNK - 1) / CHUNK, task, (void *)q);
+  nn_parallel(ctx, nn_ceil_div(q->n, CHUNK), task, (void *)q);
 }
 
 int32_t NN_KERNEL(random_bits)(nncuda_ctx *ctx, const void *args) {

@@ -67,7 +67,7 @@ static void forward_task(void *arg, int64_t piece, int32_t worker) {
 static int32_t forward_run(nncuda_ctx *ctx, forward_job job) {
   job.block = nn_rows_per_task(job.cols);
   job.stream = job.y != job.x && worth_streaming(job.rows * job.cols, job.dtype);
-  nn_parallel(ctx, (job.rows + job.block - 1) / job.block, forward_task, &job);
+  nn_parallel(ctx, nn_ceil_div(job.rows, job.block), forward_task, &job);
   return NNCUDA_SUCCESS;
 }
 
@@ -195,9 +195,9 @@ static void dweight_task(void *arg, int64_t task, int32_t worker) {
 }
 
 NN_PLAIN static backward_job backward_lay_out(const nn_rmsnorm_backward_args *a, nn_workspace *w) {
-  const int64_t each = nn_rows_per_task(a->cols), least = (a->rows + MOST_PIECES - 1) / MOST_PIECES;
+  const int64_t each = nn_rows_per_task(a->cols), least = nn_ceil_div(a->rows, MOST_PIECES);
   backward_job job = {.a = *a, .block = each > least ? each : least};
-  job.pieces = (a->rows + job.block - 1) / job.block;
+  job.pieces = nn_ceil_div(a->rows, job.block);
   job.partial = nn_take(w, (size_t)job.pieces * (size_t)a->cols * sizeof *job.partial);
   return job;
 }
@@ -209,6 +209,6 @@ int32_t NN_KERNEL(rmsnorm_backward)(nncuda_ctx *ctx, const void *args) {
   const int64_t rows = job.a.rows, cols = job.a.cols;
   job.stream = job.a.dx != job.a.dy && job.a.dx != job.a.dresidual && worth_streaming(rows * cols, job.a.dtype);
   nn_parallel(ctx, job.pieces, backward_task, &job);
-  nn_parallel(ctx, (cols + COLUMNS - 1) / COLUMNS, dweight_task, &job);
+  nn_parallel(ctx, nn_ceil_div(cols, COLUMNS), dweight_task, &job);
   return NNCUDA_SUCCESS;
 }

@@ -148,7 +148,7 @@ static void rotate(nncuda_ctx *ctx, nn_rope_forward_args a, float direction) {
   const int64_t half = a.head_dim / 2, bytes = nn_dtype_bytes(a.dtype);
   job.stream = a.x != a.y && nn_worth_streaming(a.tokens * a.heads * a.head_dim, a.dtype) && (uintptr_t)a.y % 64 == 0 &&
                a.ld_y * bytes % 64 == 0 && half * bytes % 64 == 0;
-  nn_parallel(ctx, (a.tokens + job.block - 1) / job.block, rotate_task, &job);
+  nn_parallel(ctx, nn_ceil_div(a.tokens, job.block), rotate_task, &job);
 }
 
 static int32_t check_positions(nncuda_ctx *ctx, const int32_t *positions, int64_t tokens, int64_t max_position) {

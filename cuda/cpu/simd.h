@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#define NN_SIMD static inline __attribute__((always_inline, unused))
+#define NN_INLINE static inline __attribute__((always_inline, unused))
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define NN_SIMD_AVX512 1
@@ -32,74 +32,74 @@ enum { VF = 16, VF_FUSED = 1 };
 typedef __m512 vf;
 typedef __m512i vi;
 
-NN_SIMD __mmask16 vf_mask(int64_t n) { return (__mmask16)((1u << n) - 1u); }
-NN_SIMD vf vf_set1(float x) { return _mm512_set1_ps(x); }
-NN_SIMD vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
-NN_SIMD void vf_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
-NN_SIMD vf vf_load_part(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(vf_mask(n), p); }
-NN_SIMD void vf_store_part(float *p, int64_t n, vf x) { _mm512_mask_storeu_ps(p, vf_mask(n), x); }
-NN_SIMD vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+NN_INLINE __mmask16 vf_mask(int64_t n) { return (__mmask16)((1u << n) - 1u); }
+NN_INLINE vf vf_set1(float x) { return _mm512_set1_ps(x); }
+NN_INLINE vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
+NN_INLINE void vf_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
+NN_INLINE vf vf_load_part(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(vf_mask(n), p); }
+NN_INLINE void vf_store_part(float *p, int64_t n, vf x) { _mm512_mask_storeu_ps(p, vf_mask(n), x); }
+NN_INLINE vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 /* As the hardware's: when either is NaN, the second. */
-NN_SIMD vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
-NN_SIMD vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
-NN_SIMD vf vf_sqrt(vf x) { return _mm512_sqrt_ps(x); }
-NN_SIMD vf vf_round(vf x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+NN_INLINE vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+NN_INLINE vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+NN_INLINE vf vf_sqrt(vf x) { return _mm512_sqrt_ps(x); }
+NN_INLINE vf vf_round(vf x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 /* x * 2^n for whole n, with gradual underflow. */
-NN_SIMD vf vf_ldexp(vf x, vf n) { return _mm512_scalef_ps(x, n); }
+NN_INLINE vf vf_ldexp(vf x, vf n) { return _mm512_scalef_ps(x, n); }
 /* Lanes where a < b take x, the others y. */
-NN_SIMD vf vf_select_lt(vf a, vf b, vf x, vf y) {
+NN_INLINE vf vf_select_lt(vf a, vf b, vf x, vf y) {
   return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x);
 }
 /* Lanes where a is NaN take x, the others y. */
-NN_SIMD vf vf_select_nan(vf a, vf x, vf y) {
+NN_INLINE vf vf_select_nan(vf a, vf x, vf y) {
   return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), y, x);
 }
 /* The first n lanes of x, the fill value in the others. */
-NN_SIMD vf vf_keep_part(vf x, int64_t n, float fill) { return _mm512_mask_blend_ps(vf_mask(n), vf_set1(fill), x); }
+NN_INLINE vf vf_keep_part(vf x, int64_t n, float fill) { return _mm512_mask_blend_ps(vf_mask(n), vf_set1(fill), x); }
 
-NN_SIMD vf vf_from_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
-NN_SIMD void vf_to_f16(uint16_t *p, vf x) {
+NN_INLINE vf vf_from_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+NN_INLINE void vf_to_f16(uint16_t *p, vf x) {
   _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
-NN_SIMD vf vf_from_bf16(const uint16_t *p) {
+NN_INLINE vf vf_from_bf16(const uint16_t *p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
 }
 /* In integers: the AVX512_BF16 instruction would flush subnormals. */
-NN_SIMD __m256i vf_round_bf16(vf x) {
+NN_INLINE __m256i vf_round_bf16(vf x) {
   const __m512i u = _mm512_castps_si512(x);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
   __m512i r = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
   r = _mm512_mask_or_epi32(r, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), u, _mm512_set1_epi32(0x400000));
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16));
 }
-NN_SIMD void vf_to_bf16(uint16_t *p, vf x) { _mm256_storeu_si256((__m256i *)p, vf_round_bf16(x)); }
+NN_INLINE void vf_to_bf16(uint16_t *p, vf x) { _mm256_storeu_si256((__m256i *)p, vf_round_bf16(x)); }
 
 /* x > 0 and normal: the m of x = m * 2^n with sqrt(1/2) <= m < sqrt(2). */
-NN_SIMD vf vf_split(vf x, vf *n) {
+NN_INLINE vf vf_split(vf x, vf *n) {
   const __m512i u = _mm512_castps_si512(x);
   const __m512i e = _mm512_srai_epi32(_mm512_sub_epi32(u, _mm512_set1_epi32(0x3f3504f3)), 23);
   *n = _mm512_cvtepi32_ps(e);
   return _mm512_castsi512_ps(_mm512_sub_epi32(u, _mm512_slli_epi32(e, 23)));
 }
 /* Lanes 2i and 2i+1 change places. */
-NN_SIMD vf vf_swap_pairs(vf x) { return _mm512_permute_ps(x, 0xb1); }
+NN_INLINE vf vf_swap_pairs(vf x) { return _mm512_permute_ps(x, 0xb1); }
 /* VF/2 elements from p, each in lanes 2i and 2i+1. */
-NN_SIMD vf vf_load_pairs(const float *p) {
+NN_INLINE vf vf_load_pairs(const float *p) {
   const __m512i lanes = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
   return _mm512_permutexvar_ps(lanes, _mm512_castps256_ps512(_mm256_loadu_ps(p)));
 }
 /* Stores past the caches, to p aligned to the bytes written; see nn_stream_fence. */
-NN_SIMD void vf_stream(float *p, vf x) { _mm512_stream_ps(p, x); }
-NN_SIMD void vf_stream_f16(uint16_t *p, vf x) {
+NN_INLINE void vf_stream(float *p, vf x) { _mm512_stream_ps(p, x); }
+NN_INLINE void vf_stream_f16(uint16_t *p, vf x) {
   _mm256_stream_si256((__m256i *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
-NN_SIMD void vf_stream_bf16(uint16_t *p, vf x) { _mm256_stream_si256((__m256i *)p, vf_round_bf16(x)); }
+NN_INLINE void vf_stream_bf16(uint16_t *p, vf x) { _mm256_stream_si256((__m256i *)p, vf_round_bf16(x)); }
 
 typedef __m512d vd; /* VF/2 lanes of f64 */
-NN_SIMD vd vd_low(vf x) { return _mm512_cvtps_pd(_mm512_castps512_ps256(x)); }
-NN_SIMD vd vd_high(vf x) { return _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)); }
-NN_SIMD vd vd_set1(double x) { return _mm512_set1_pd(x); }
-NN_SIMD vd vd_fma(vd a, vd b, vd c) { return _mm512_fmadd_pd(a, b, c); }
+NN_INLINE vd vd_low(vf x) { return _mm512_cvtps_pd(_mm512_castps512_ps256(x)); }
+NN_INLINE vd vd_high(vf x) { return _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)); }
+NN_INLINE vd vd_set1(double x) { return _mm512_set1_pd(x); }
+NN_INLINE vd vd_fma(vd a, vd b, vd c) { return _mm512_fmadd_pd(a, b, c); }
 
 #elif NN_SIMD_AVX2
 
@@ -107,41 +107,41 @@ enum { VF = 8, VF_FUSED = 1 };
 typedef __m256 vf;
 typedef __m256i vi;
 
-NN_SIMD __m256i vf_mask(int64_t n) {
+NN_INLINE __m256i vf_mask(int64_t n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
-NN_SIMD vf vf_set1(float x) { return _mm256_set1_ps(x); }
-NN_SIMD vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
-NN_SIMD void vf_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
-NN_SIMD vf vf_load_part(const float *p, int64_t n) { return _mm256_maskload_ps(p, vf_mask(n)); }
-NN_SIMD void vf_store_part(float *p, int64_t n, vf x) { _mm256_maskstore_ps(p, vf_mask(n), x); }
-NN_SIMD vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
-NN_SIMD vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
-NN_SIMD vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
-NN_SIMD vf vf_sqrt(vf x) { return _mm256_sqrt_ps(x); }
-NN_SIMD vf vf_round(vf x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+NN_INLINE vf vf_set1(float x) { return _mm256_set1_ps(x); }
+NN_INLINE vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
+NN_INLINE void vf_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
+NN_INLINE vf vf_load_part(const float *p, int64_t n) { return _mm256_maskload_ps(p, vf_mask(n)); }
+NN_INLINE void vf_store_part(float *p, int64_t n, vf x) { _mm256_maskstore_ps(p, vf_mask(n), x); }
+NN_INLINE vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+NN_INLINE vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+NN_INLINE vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+NN_INLINE vf vf_sqrt(vf x) { return _mm256_sqrt_ps(x); }
+NN_INLINE vf vf_round(vf x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 /* Two factors, so that the result may be subnormal; n within -280 .. 254. */
-NN_SIMD vf vf_ldexp(vf x, vf n) {
+NN_INLINE vf vf_ldexp(vf x, vf n) {
   const __m256i i = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(i, 1), rest = _mm256_sub_epi32(i, half);
   const __m256i bias = _mm256_set1_epi32(127);
   const vf a = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23));
   const vf b = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23));
   return x * a * b;
 }
-NN_SIMD vf vf_select_lt(vf a, vf b, vf x, vf y) { return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
-NN_SIMD vf vf_select_nan(vf a, vf x, vf y) { return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, a, _CMP_UNORD_Q)); }
-NN_SIMD vf vf_keep_part(vf x, int64_t n, float fill) {
+NN_INLINE vf vf_select_lt(vf a, vf b, vf x, vf y) { return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
+NN_INLINE vf vf_select_nan(vf a, vf x, vf y) { return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, a, _CMP_UNORD_Q)); }
+NN_INLINE vf vf_keep_part(vf x, int64_t n, float fill) {
   return _mm256_blendv_ps(vf_set1(fill), x, _mm256_castsi256_ps(vf_mask(n)));
 }
 
-NN_SIMD vf vf_from_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
-NN_SIMD void vf_to_f16(uint16_t *p, vf x) {
+NN_INLINE vf vf_from_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+NN_INLINE void vf_to_f16(uint16_t *p, vf x) {
   _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
-NN_SIMD vf vf_from_bf16(const uint16_t *p) {
+NN_INLINE vf vf_from_bf16(const uint16_t *p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
 }
-NN_SIMD __m128i vf_round_bf16(vf x) {
+NN_INLINE __m128i vf_round_bf16(vf x) {
   const __m256i u = _mm256_castps_si256(x), odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
   __m256i r = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
   const __m256i nan = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
@@ -149,29 +149,29 @@ NN_SIMD __m128i vf_round_bf16(vf x) {
   r = _mm256_srli_epi32(r, 16);
   return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(r, r), 0x8));
 }
-NN_SIMD void vf_to_bf16(uint16_t *p, vf x) { _mm_storeu_si128((__m128i *)p, vf_round_bf16(x)); }
+NN_INLINE void vf_to_bf16(uint16_t *p, vf x) { _mm_storeu_si128((__m128i *)p, vf_round_bf16(x)); }
 
-NN_SIMD vf vf_split(vf x, vf *n) {
+NN_INLINE vf vf_split(vf x, vf *n) {
   const __m256i u = _mm256_castps_si256(x);
   const __m256i e = _mm256_srai_epi32(_mm256_sub_epi32(u, _mm256_set1_epi32(0x3f3504f3)), 23);
   *n = _mm256_cvtepi32_ps(e);
   return _mm256_castsi256_ps(_mm256_sub_epi32(u, _mm256_slli_epi32(e, 23)));
 }
-NN_SIMD vf vf_swap_pairs(vf x) { return _mm256_permute_ps(x, 0xb1); }
-NN_SIMD vf vf_load_pairs(const float *p) {
+NN_INLINE vf vf_swap_pairs(vf x) { return _mm256_permute_ps(x, 0xb1); }
+NN_INLINE vf vf_load_pairs(const float *p) {
   return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
 }
-NN_SIMD void vf_stream(float *p, vf x) { _mm256_stream_ps(p, x); }
-NN_SIMD void vf_stream_f16(uint16_t *p, vf x) {
+NN_INLINE void vf_stream(float *p, vf x) { _mm256_stream_ps(p, x); }
+NN_INLINE void vf_stream_f16(uint16_t *p, vf x) {
   _mm_stream_si128((__m128i *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
-NN_SIMD void vf_stream_bf16(uint16_t *p, vf x) { _mm_stream_si128((__m128i *)p, vf_round_bf16(x)); }
+NN_INLINE void vf_stream_bf16(uint16_t *p, vf x) { _mm_stream_si128((__m128i *)p, vf_round_bf16(x)); }
 
 typedef __m256d vd;
-NN_SIMD vd vd_low(vf x) { return _mm256_cvtps_pd(_mm256_castps256_ps128(x)); }
-NN_SIMD vd vd_high(vf x) { return _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)); }
-NN_SIMD vd vd_set1(double x) { return _mm256_set1_pd(x); }
-NN_SIMD vd vd_fma(vd a, vd b, vd c) { return _mm256_fmadd_pd(a, b, c); }
+NN_INLINE vd vd_low(vf x) { return _mm256_cvtps_pd(_mm256_castps256_ps128(x)); }
+NN_INLINE vd vd_high(vf x) { return _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)); }
+NN_INLINE vd vd_set1(double x) { return _mm256_set1_pd(x); }
+NN_INLINE vd vd_fma(vd a, vd b, vd c) { return _mm256_fmadd_pd(a, b, c); }
 
 #else
 
@@ -184,27 +184,27 @@ enum { VF_FUSED = 0 };
 typedef float vf __attribute__((vector_size(16)));
 typedef int32_t vi __attribute__((vector_size(16)));
 
-NN_SIMD vf vf_set1(float x) { return (vf){x, x, x, x}; }
-NN_SIMD vf vf_load(const float *p) {
+NN_INLINE vf vf_set1(float x) { return (vf){x, x, x, x}; }
+NN_INLINE vf vf_load(const float *p) {
   vf x;
   memcpy(&x, p, sizeof x);
   return x;
 }
-NN_SIMD void vf_store(float *p, vf x) { memcpy(p, &x, sizeof x); }
-NN_SIMD vf vf_load_part(const float *p, int64_t n) {
+NN_INLINE void vf_store(float *p, vf x) { memcpy(p, &x, sizeof x); }
+NN_INLINE vf vf_load_part(const float *p, int64_t n) {
   vf x = {0, 0, 0, 0};
   for (int64_t i = 0; i < n; i++) {
     x[i] = p[i];
   }
   return x;
 }
-NN_SIMD void vf_store_part(float *p, int64_t n, vf x) {
+NN_INLINE void vf_store_part(float *p, int64_t n, vf x) {
   for (int64_t i = 0; i < n; i++) {
     p[i] = x[i];
   }
 }
 #if defined(__ARM_FEATURE_FMA)
-NN_SIMD vf vf_fma(vf a, vf b, vf c) {
+NN_INLINE vf vf_fma(vf a, vf b, vf c) {
   vf y;
   for (int i = 0; i < VF; i++) {
     y[i] = __builtin_fmaf(a[i], b[i], c[i]);
@@ -212,12 +212,12 @@ NN_SIMD vf vf_fma(vf a, vf b, vf c) {
   return y;
 }
 #else
-NN_SIMD vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
+NN_INLINE vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
 #endif
-NN_SIMD vf vf_blend(vi mask, vf x, vf y) { return (vf)(((vi)x & mask) | ((vi)y & ~mask)); }
-NN_SIMD vf vf_max(vf a, vf b) { return vf_blend(a > b, a, b); }
-NN_SIMD vf vf_min(vf a, vf b) { return vf_blend(a < b, a, b); }
-NN_SIMD vf vf_sqrt(vf x) {
+NN_INLINE vf vf_blend(vi mask, vf x, vf y) { return (vf)(((vi)x & mask) | ((vi)y & ~mask)); }
+NN_INLINE vf vf_max(vf a, vf b) { return vf_blend(a > b, a, b); }
+NN_INLINE vf vf_min(vf a, vf b) { return vf_blend(a < b, a, b); }
+NN_INLINE vf vf_sqrt(vf x) {
   vf y;
   for (int i = 0; i < VF; i++) {
     y[i] = sqrtf(x[i]);
@@ -225,60 +225,60 @@ NN_SIMD vf vf_sqrt(vf x) {
   return y;
 }
 /* To nearest-even for |x| < 2^22: adding 1.5 * 2^23 leaves no room for a fraction. */
-NN_SIMD vf vf_round(vf x) { return (x + vf_set1(0x1.8p23f)) - vf_set1(0x1.8p23f); }
-NN_SIMD vf vf_ldexp(vf x, vf n) {
+NN_INLINE vf vf_round(vf x) { return (x + vf_set1(0x1.8p23f)) - vf_set1(0x1.8p23f); }
+NN_INLINE vf vf_ldexp(vf x, vf n) {
   const vi whole = n == n; /* converting a NaN is undefined */
   const vi i = __builtin_convertvector((vf)((vi)n & whole), vi), half = i >> 1, rest = i - half;
   return x * (vf)((half + 127) << 23) * (vf)((rest + 127) << 23);
 }
-NN_SIMD vf vf_select_lt(vf a, vf b, vf x, vf y) { return vf_blend(a < b, x, y); }
-NN_SIMD vf vf_select_nan(vf a, vf x, vf y) { return vf_blend(a != a, x, y); }
-NN_SIMD vf vf_keep_part(vf x, int64_t n, float fill) {
+NN_INLINE vf vf_select_lt(vf a, vf b, vf x, vf y) { return vf_blend(a < b, x, y); }
+NN_INLINE vf vf_select_nan(vf a, vf x, vf y) { return vf_blend(a != a, x, y); }
+NN_INLINE vf vf_keep_part(vf x, int64_t n, float fill) {
   return vf_blend((vi){0, 1, 2, 3} < (vi){(int)n, (int)n, (int)n, (int)n}, x, vf_set1(fill));
 }
-NN_SIMD vf vf_from_f16(const uint16_t *p) {
+NN_INLINE vf vf_from_f16(const uint16_t *p) {
   return (vf){nn_f16_to_f32(p[0]), nn_f16_to_f32(p[1]), nn_f16_to_f32(p[2]), nn_f16_to_f32(p[3])};
 }
-NN_SIMD void vf_to_f16(uint16_t *p, vf x) {
+NN_INLINE void vf_to_f16(uint16_t *p, vf x) {
   for (int i = 0; i < VF; i++) {
     p[i] = nn_f32_to_f16(x[i]);
   }
 }
-NN_SIMD vf vf_from_bf16(const uint16_t *p) {
+NN_INLINE vf vf_from_bf16(const uint16_t *p) {
   return (vf){nn_bf16_to_f32(p[0]), nn_bf16_to_f32(p[1]), nn_bf16_to_f32(p[2]), nn_bf16_to_f32(p[3])};
 }
-NN_SIMD void vf_to_bf16(uint16_t *p, vf x) {
+NN_INLINE void vf_to_bf16(uint16_t *p, vf x) {
   for (int i = 0; i < VF; i++) {
     p[i] = nn_f32_to_bf16(x[i]);
   }
 }
 
-NN_SIMD vf vf_split(vf x, vf *n) {
+NN_INLINE vf vf_split(vf x, vf *n) {
   const vi e = ((vi)x - 0x3f3504f3) >> 23;
   *n = __builtin_convertvector(e, vf);
   return (vf)((vi)x - e * 0x800000);
 }
-NN_SIMD vf vf_swap_pairs(vf x) { return (vf){x[1], x[0], x[3], x[2]}; }
-NN_SIMD vf vf_load_pairs(const float *p) { return (vf){p[0], p[0], p[1], p[1]}; }
+NN_INLINE vf vf_swap_pairs(vf x) { return (vf){x[1], x[0], x[3], x[2]}; }
+NN_INLINE vf vf_load_pairs(const float *p) { return (vf){p[0], p[0], p[1], p[1]}; }
 #if defined(__SSE2__)
-NN_SIMD void vf_stream(float *p, vf x) { _mm_stream_ps(p, x); }
+NN_INLINE void vf_stream(float *p, vf x) { _mm_stream_ps(p, x); }
 #else
-NN_SIMD void vf_stream(float *p, vf x) { vf_store(p, x); }
+NN_INLINE void vf_stream(float *p, vf x) { vf_store(p, x); }
 #endif
-NN_SIMD void vf_stream_f16(uint16_t *p, vf x) { vf_to_f16(p, x); }
-NN_SIMD void vf_stream_bf16(uint16_t *p, vf x) { vf_to_bf16(p, x); }
+NN_INLINE void vf_stream_f16(uint16_t *p, vf x) { vf_to_f16(p, x); }
+NN_INLINE void vf_stream_bf16(uint16_t *p, vf x) { vf_to_bf16(p, x); }
 
 typedef double vd __attribute__((vector_size(16)));
-NN_SIMD vd vd_low(vf x) { return (vd){x[0], x[1]}; }
-NN_SIMD vd vd_high(vf x) { return (vd){x[2], x[3]}; }
-NN_SIMD vd vd_set1(double x) { return (vd){x, x}; }
-NN_SIMD vd vd_fma(vd a, vd b, vd c) { return a * b + c; }
+NN_INLINE vd vd_low(vf x) { return (vd){x[0], x[1]}; }
+NN_INLINE vd vd_high(vf x) { return (vd){x[2], x[3]}; }
+NN_INLINE vd vd_set1(double x) { return (vd){x, x}; }
+NN_INLINE vd vd_fma(vd a, vd b, vd c) { return a * b + c; }
 
 #endif
 
 /* Loads and stores of any floating-point dtype, at element i of p. `dtype` is a compile-time constant where it is used.
  */
-NN_SIMD vf vf_load_as(const void *p, int64_t i, int32_t dtype) {
+NN_INLINE vf vf_load_as(const void *p, int64_t i, int32_t dtype) {
   switch (dtype) {
   case NNCUDA_F32:
     return vf_load((const float *)p + i);
@@ -289,7 +289,7 @@ NN_SIMD vf vf_load_as(const void *p, int64_t i, int32_t dtype) {
   }
 }
 
-NN_SIMD void vf_store_as(void *p, int64_t i, vf x, int32_t dtype) {
+NN_INLINE void vf_store_as(void *p, int64_t i, vf x, int32_t dtype) {
   switch (dtype) {
   case NNCUDA_F32:
     vf_store((float *)p + i, x);
@@ -309,7 +309,7 @@ NN_SIMD void vf_store_as(void *p, int64_t i, vf x, int32_t dtype) {
  * that is), and the task ends with nn_stream_fence, since these stores are not ordered with what tells the others that
  * it is done.
  */
-NN_SIMD void vf_stream_as(void *p, int64_t i, vf x, int32_t dtype) {
+NN_INLINE void vf_stream_as(void *p, int64_t i, vf x, int32_t dtype) {
   switch (dtype) {
   case NNCUDA_F32:
     vf_stream((float *)p + i, x);
@@ -324,18 +324,18 @@ NN_SIMD void vf_stream_as(void *p, int64_t i, vf x, int32_t dtype) {
 }
 
 /* Elements from element i of p to the first that starts a cache line. */
-NN_SIMD int64_t nn_stream_head(const void *p, int64_t i, int32_t dtype) {
+NN_INLINE int64_t nn_stream_head(const void *p, int64_t i, int32_t dtype) {
   const uintptr_t bytes = dtype == NNCUDA_F32 ? 4 : 2, address = (uintptr_t)p + (uintptr_t)i * bytes;
   return (int64_t)((0 - address) % 64 / bytes);
 }
 
-NN_SIMD void nn_stream_fence(void) {
+NN_INLINE void nn_stream_fence(void) {
 #if defined(__SSE2__)
   _mm_sfence();
 #endif
 }
 
-NN_SIMD vf vf_load_part_as(const void *p, int64_t i, int64_t n, int32_t dtype) {
+NN_INLINE vf vf_load_part_as(const void *p, int64_t i, int64_t n, int32_t dtype) {
   if (dtype == NNCUDA_F32) {
     return vf_load_part((const float *)p + i, n);
   }
@@ -344,7 +344,7 @@ NN_SIMD vf vf_load_part_as(const void *p, int64_t i, int64_t n, int32_t dtype) {
   return vf_load_as(lanes, 0, dtype);
 }
 
-NN_SIMD void vf_store_part_as(void *p, int64_t i, int64_t n, vf x, int32_t dtype) {
+NN_INLINE void vf_store_part_as(void *p, int64_t i, int64_t n, vf x, int32_t dtype) {
   if (dtype == NNCUDA_F32) {
     vf_store_part((float *)p + i, n, x);
     return;
@@ -355,7 +355,7 @@ NN_SIMD void vf_store_part_as(void *p, int64_t i, int64_t n, vf x, int32_t dtype
 }
 
 /* One element, for tails and scalars. */
-NN_SIMD float nn_load_as(const void *p, int64_t i, int32_t dtype) {
+NN_INLINE float nn_load_as(const void *p, int64_t i, int32_t dtype) {
   switch (dtype) {
   case NNCUDA_F32:
     return ((const float *)p)[i];
@@ -366,7 +366,7 @@ NN_SIMD float nn_load_as(const void *p, int64_t i, int32_t dtype) {
   }
 }
 
-NN_SIMD void nn_store_as(void *p, int64_t i, float x, int32_t dtype) {
+NN_INLINE void nn_store_as(void *p, int64_t i, float x, int32_t dtype) {
   switch (dtype) {
   case NNCUDA_F32:
     ((float *)p)[i] = x;
@@ -380,12 +380,12 @@ NN_SIMD void nn_store_as(void *p, int64_t i, float x, int32_t dtype) {
   }
 }
 
-NN_PLAIN NN_SIMD int64_t nn_dtype_bytes(int32_t dtype) {
+NN_PLAIN NN_INLINE int64_t nn_dtype_bytes(int32_t dtype) {
   return dtype == NNCUDA_F32 || dtype == NNCUDA_I32 ? 4 : dtype == NNCUDA_I8 ? 1 : 2;
 }
 
 /* Sum over lanes: halves are added until one lane is left, so the order is the same for every compiler. */
-NN_SIMD float vf_sum(vf x) {
+NN_INLINE float vf_sum(vf x) {
 #if NN_SIMD_AVX512 || NN_SIMD_AVX2
 #if NN_SIMD_AVX512
   const __m256 h = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
@@ -400,7 +400,7 @@ NN_SIMD float vf_sum(vf x) {
 #endif
 }
 
-NN_SIMD double vd_sum(vd x) {
+NN_INLINE double vd_sum(vd x) {
   double lane[VF / 2];
   memcpy(lane, &x, sizeof x);
   for (int width = VF / 4; width > 0; width /= 2) {
@@ -412,7 +412,7 @@ NN_SIMD double vd_sum(vd x) {
 }
 
 /* Largest lane; NaN lanes do not count unless all are. */
-NN_SIMD float vf_maximum(vf x) {
+NN_INLINE float vf_maximum(vf x) {
   float lane[VF];
   vf_store(lane, x);
   for (int width = VF / 2; width > 0; width /= 2) {
@@ -428,7 +428,7 @@ NN_SIMD float vf_maximum(vf x) {
  * above 89 infinity; NaN stays NaN. The polynomial 1 + r + ... + r^6 has the least largest relative error on that
  * interval, 2^-28.
  */
-NN_SIMD vf vf_exp(vf x) {
+NN_INLINE vf vf_exp(vf x) {
   const vf inside = vf_max(vf_set1(-104.0f), vf_min(vf_set1(89.0f), x)); /* keeps NaN: the second operand wins */
   /* To the nearest integer as in vf_round, the product in the same instruction. 2^n is harmless for a NaN: p is one. */
   const vf n = vf_fma(inside, vf_set1(0x1.715476p+0f), vf_set1(0x1.8p23f)) - vf_set1(0x1.8p23f);
@@ -454,7 +454,7 @@ NN_SIMD vf vf_exp(vf x) {
  * and what is subtracted is small. The polynomial R has the least largest relative error of log(m) for its degree,
  * 2^-30.
  */
-NN_SIMD vf vf_log(vf x) {
+NN_INLINE vf vf_log(vf x) {
   const vf zero = vf_set1(0.0f), least = vf_set1(0x1p-126f), infinity = vf_set1(INFINITY);
   vf n;
   const vf m = vf_split(vf_select_lt(x, least, x * vf_set1(0x1p23f), x), &n);
@@ -472,6 +472,6 @@ NN_SIMD vf vf_log(vf x) {
 }
 
 /* 1 / (1 + exp(-x)). */
-NN_SIMD vf vf_sigmoid(vf x) { return vf_set1(1.0f) / (vf_set1(1.0f) + vf_exp(vf_set1(0.0f) - x)); }
+NN_INLINE vf vf_sigmoid(vf x) { return vf_set1(1.0f) / (vf_set1(1.0f) + vf_exp(vf_set1(0.0f) - x)); }
 
 #endif

@@ -139,7 +139,7 @@ int32_t NN_KERNEL(softmax)(nncuda_ctx *ctx, const void *args) {
     job.block = job.block > block ? job.block : block;
   }
   job.stream = job.a.y != job.a.x && nn_worth_streaming(job.a.rows * job.a.cols, job.a.dtype);
-  nn_parallel(ctx, (job.a.rows + job.block - 1) / job.block, softmax_task, &job);
+  nn_parallel(ctx, nn_ceil_div(job.a.rows, job.block), softmax_task, &job);
   return NNCUDA_SUCCESS;
 }
 
@@ -179,7 +179,7 @@ int32_t NN_KERNEL(softmax_backward)(nncuda_ctx *ctx, const void *args) {
   backward_job job = {.a = *(const nn_softmax_backward_args *)args};
   job.block = nn_rows_per_task(job.a.cols);
   job.stream = job.a.dx != job.a.dy && nn_worth_streaming(job.a.rows * job.a.cols, job.a.dtype);
-  nn_parallel(ctx, (job.a.rows + job.block - 1) / job.block, backward_task, &job);
+  nn_parallel(ctx, nn_ceil_div(job.a.rows, job.block), backward_task, &job);
   return NNCUDA_SUCCESS;
 }
 
@@ -240,12 +240,12 @@ static void topk_task(void *arg, int64_t piece, int32_t worker) {
 }
 
 /* Picking is serial, so a task has fewer rows than elementwise work would. */
-NN_INLINE int64_t rows_per_topk_task(int64_t cols) { return (nn_rows_per_task(cols) + 7) / 8; }
+NN_INLINE int64_t rows_per_topk_task(int64_t cols) { return nn_ceil_div(nn_rows_per_task(cols), 8); }
 
 int32_t NN_KERNEL(softmax_topk)(nncuda_ctx *ctx, const void *args) {
   topk_job job = {.a = *(const nn_softmax_topk_args *)args};
   job.block = rows_per_topk_task(job.a.cols);
-  nn_parallel(ctx, (job.a.rows + job.block - 1) / job.block, topk_task, &job);
+  nn_parallel(ctx, nn_ceil_div(job.a.rows, job.block), topk_task, &job);
   return NNCUDA_SUCCESS;
 }
 
@@ -314,6 +314,6 @@ int32_t NN_KERNEL(softmax_topk_backward)(nncuda_ctx *ctx, const void *args) {
     }
   }
   job.block = rows_per_topk_task(job.a.cols);
-  nn_parallel(ctx, (job.a.rows + job.block - 1) / job.block, topk_backward_task, &job);
+  nn_parallel(ctx, nn_ceil_div(job.a.rows, job.block), topk_backward_task, &job);
   return NNCUDA_SUCCESS;
 }

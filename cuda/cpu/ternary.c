@@ -77,7 +77,7 @@ static void act_quant_task(void *arg, int64_t task, int32_t worker) {
 int32_t NN_KERNEL(act_quant_i8)(nncuda_ctx *ctx, const void *args) {
   nn_act_quant_i8_args a = *(const nn_act_quant_i8_args *)args;
   const int64_t block = nn_rows_per_task(a.cols);
-  nn_parallel(ctx, (a.rows + block - 1) / block, act_quant_task, &a);
+  nn_parallel(ctx, nn_ceil_div(a.rows, block), act_quant_task, &a);
   return NNCUDA_SUCCESS;
 }
 
@@ -117,7 +117,7 @@ NN_WORKSPACE(rmsnorm_quant_i8) { norm_lay_out(args, w); }
 int32_t NN_KERNEL(rmsnorm_quant_i8)(nncuda_ctx *ctx, const void *args) {
   norm_job job = norm_lay_out(args, nn_workspace_of(ctx));
   const int64_t block = nn_rows_per_task(job.args->cols);
-  nn_parallel(ctx, (job.args->rows + block - 1) / block, norm_task, &job);
+  nn_parallel(ctx, nn_ceil_div(job.args->rows, block), norm_task, &job);
   return NNCUDA_SUCCESS;
 }
 
@@ -191,7 +191,7 @@ NN_WORKSPACE(ternary_quantize) { mean_lay_out(args, w); }
 int32_t NN_KERNEL(ternary_quantize)(nncuda_ctx *ctx, const void *args) {
   const nn_ternary_quantize_args *a = args;
   mean_job job = mean_lay_out(a, nn_workspace_of(ctx));
-  const int64_t block = nn_rows_per_task(a->k), tasks = (a->n + block - 1) / block;
+  const int64_t block = nn_rows_per_task(a->k), tasks = nn_ceil_div(a->n, block);
   nn_parallel(ctx, tasks, total_task, &job);
   double total = 0.0;
   for (int64_t r = 0; r < a->n; r++) {

@@ -115,7 +115,7 @@ NN_INLINE void finish_row(const gemm_job *job, const int32_t *sums, int64_t row,
   const int32_t total = job->left.total[row];
   const vf scale = vf_set1(a->scale[row]);
   for (int64_t i = 0; i < count; i += VF) {
-    const int64_t n = least(VF, count - i), at = row * a->n + column + i;
+    const int64_t n = nn_min(VF, count - i), at = row * a->n + column + i;
     vf v = __builtin_convertvector(true_integers(sums + i, total), vf);
     v = v * (scale * load(a->w_scale, column + i, n, NNCUDA_F32));
     if (a->residual != NULL) {
@@ -157,23 +157,23 @@ static void product_task(void *arg, int64_t task, int32_t worker) {
                          .row = task / job->chunks * job->rows,
                          .w = panel_at(job, task),
                          .next = panel_at(job, then < job->tasks ? then : task),
-                         .panels = least(job->panels, a->stored / PANEL - panel),
+                         .panels = nn_min(job->panels, a->stored / PANEL - panel),
                          .panel_bytes = PANEL * a->row_bytes,
                          .sums = (int32_t *)(void *)scratch,
                          .ld = job->ld,
                          .work = scratch + job->sums_bytes};
-  piece.rows = least(job->rows, a->m - piece.row);
+  piece.rows = nn_min(job->rows, a->m - piece.row);
   product(job, &piece);
   for (int64_t r = 0; r < piece.rows; r++) {
     finish(job, piece.sums + r * piece.ld, piece.row + r, panel * PANEL,
-           least(piece.panels * PANEL, a->n - panel * PANEL));
+           nn_min(piece.panels * PANEL, a->n - panel * PANEL));
   }
 }
 
 static void left_task(void *arg, int64_t task, int32_t worker) {
   (void)worker;
   const gemm_job *job = arg;
-  const int64_t end = least((task + 1) * LEFT_ROWS, job->args->m);
+  const int64_t end = nn_min((task + 1) * LEFT_ROWS, job->args->m);
   for (int64_t r = task * LEFT_ROWS; r < end; r++) {
     take_row(job, r);
   }
@@ -183,16 +183,16 @@ NN_PLAIN static gemm_job lay_out(const nn_bitlinear_args *a, nn_workspace *w) {
   gemm_job job = {.args = a, .threads = w->machine->threads};
   int64_t rows, columns, bytes;
   choose_form(&job, &rows, &columns, &bytes);
-  job.left.depth = round_up(a->k, columns);
-  job.left.x = nn_take(w, (size_t)(round_up(a->m, rows) * job.left.depth * bytes));
+  job.left.depth = nn_round_up(a->k, columns);
+  job.left.x = nn_take(w, (size_t)(nn_round_up(a->m, rows) * job.left.depth * bytes));
   job.left.total = nn_take(w, (size_t)a->m * sizeof *job.left.total);
-  job.rows = least(MOST_ROWS, a->m);
-  job.panels = a->m > FEW_ROWS ? MANY_ROWS_PANELS : least(TASK_BYTES / (PANEL * a->row_bytes) + 1, MOST_PANELS);
-  job.panels = least(round_up(job.panels, 4), a->stored / PANEL); /* whole groups, in every kernel */
-  job.chunks = ceil_div(a->stored / PANEL, job.panels);
+  job.rows = nn_min(MOST_ROWS, a->m);
+  job.panels = a->m > FEW_ROWS ? MANY_ROWS_PANELS : nn_min(TASK_BYTES / (PANEL * a->row_bytes) + 1, MOST_PANELS);
+  job.panels = nn_min(nn_round_up(job.panels, 4), a->stored / PANEL); /* whole groups, in every kernel */
+  job.chunks = nn_ceil_div(a->stored / PANEL, job.panels);
   job.ld = job.panels * PANEL;
-  job.sums_bytes = round_up(job.rows, PANEL) * job.ld * (int64_t)sizeof(int32_t);
-  job.scratch_step = round_up(job.sums_bytes + work_bytes(), 4096) + 128; /* workers' lines in different sets */
+  job.sums_bytes = nn_round_up(job.rows, PANEL) * job.ld * (int64_t)sizeof(int32_t);
+  job.scratch_step = nn_round_up(job.sums_bytes + work_bytes(), 4096) + 128; /* workers' lines in different sets */
   job.scratch = nn_take(w, (size_t)(job.threads * job.scratch_step));
   return job;
 }
@@ -202,8 +202,8 @@ NN_WORKSPACE(bitlinear) { lay_out(args, w); }
 int32_t NN_KERNEL(bitlinear)(nncuda_ctx *ctx, const void *args) {
   const nn_bitlinear_args *a = args;
   gemm_job job = lay_out(a, nn_workspace_of(ctx));
-  job.tasks = ceil_div(a->m, job.rows) * job.chunks;
-  nn_parallel(ctx, ceil_div(a->m, LEFT_ROWS), left_task, &job);
+  job.tasks = nn_ceil_div(a->m, job.rows) * job.chunks;
+  nn_parallel(ctx, nn_ceil_div(a->m, LEFT_ROWS), left_task, &job);
   nn_parallel(ctx, job.tasks, product_task, &job);
   return NNCUDA_SUCCESS;
 }

@@ -45,10 +45,6 @@ typedef struct ternary_piece {
   char *work; /* tile_work_bytes */
 } ternary_piece;
 
-NN_PLAIN NN_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-NN_PLAIN NN_INLINE int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-NN_PLAIN NN_INLINE int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
-
 /* Panel p of a piece, or as far behind those that are read after it. */
 NN_INLINE const uint8_t *panel_after(const ternary_piece *t, int64_t p) {
   return p < t->panels ? t->w + p * t->panel_bytes : t->next + (p - t->panels) * t->panel_bytes;

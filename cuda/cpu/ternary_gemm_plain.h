@@ -21,7 +21,7 @@ NN_INLINE void plain_take_row(const ternary_left *left, int64_t r, const int8_t 
   int32_t total = 0;
   for (int64_t c = 0; c < left->depth; c += 4) {
     int8_t four[4] = {0};
-    memcpy(four, codes + c, (size_t)(k - c < 0 ? 0 : least(4, k - c)));
+    memcpy(four, codes + c, (size_t)(k - c < 0 ? 0 : nn_min(4, k - c)));
     x[c] = four[0], x[c + 1] = four[2], x[c + 2] = four[1], x[c + 3] = four[3];
     total += four[0] + four[1] + four[2] + four[3];
   }
@@ -59,7 +59,7 @@ static void plain_product(const ternary_piece *t) {
       const int16_t *x = (const int16_t *)left->x + (t->row + r) * left->depth;
       vi sum[QUADS] = {0};
       for (int64_t c = 0; c < left->depth; c += STEPS_AT_ONCE * STEP) {
-        plain_steps(w + c * 4, x + c, least(STEPS_AT_ONCE, (left->depth - c) / STEP), sum);
+        plain_steps(w + c * 4, x + c, nn_min(STEPS_AT_ONCE, (left->depth - c) / STEP), sum);
       }
       memcpy(t->sums + r * t->ld + p * PANEL, sum, sizeof sum);
     }

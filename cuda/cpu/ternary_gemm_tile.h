@@ -35,7 +35,7 @@ NN_INLINE void tile_take_row(const ternary_left *left, int64_t r, const int8_t *
   int8_t *to = (int8_t *)(uintptr_t)left->x + r / TILE * TILE * left->depth + r % TILE * TILE_DEPTH;
   __m512i total = _mm512_setzero_si512();
   for (int64_t c = 0; c < left->depth; c += TILE_DEPTH, to += TILE_BYTES) {
-    const __mmask64 here = ~(__mmask64)0 >> (TILE_DEPTH - least(TILE_DEPTH, k - c));
+    const __mmask64 here = ~(__mmask64)0 >> (TILE_DEPTH - nn_min(TILE_DEPTH, k - c));
     const __m512i x = _mm512_maskz_loadu_epi8(here, codes + c);
     _mm512_store_si512(to, x);
     total = _mm512_dpbusd_epi32(total, _mm512_set1_epi8(1), x);
@@ -112,10 +112,10 @@ static void tile_sums(const ternary_piece *t, int64_t p, int64_t i, int64_t wide
   _tile_zero(2);
   _tile_zero(3);
   for (int64_t first = 0; first < tiles; first += step) {
-    const int64_t here = least(step, tiles - first), from = first * (TILE_DEPTH / STEP);
+    const int64_t here = nn_min(step, tiles - first), from = first * (TILE_DEPTH / STEP);
     for (int64_t g = 0; g < wide; g++) {
       const uint8_t *w = t->w + (p + g) * t->panel_bytes + from * STEP_BYTES;
-      const int64_t count = least(here * (TILE_DEPTH / STEP), steps - from);
+      const int64_t count = nn_min(here * (TILE_DEPTH / STEP), steps - from);
       if (i == 0) {
         tile_unpack(work->codes[g * step], w, count, panel_after(t, p + g + wide) + from * STEP_BYTES);
       } else { /* what comes next is on its way */
@@ -149,7 +149,7 @@ static void tile_sums(const ternary_piece *t, int64_t p, int64_t i, int64_t wide
 }
 
 static void tile_product(const ternary_piece *t) {
-  const int64_t high = ceil_div(t->rows, TILE), most = high > 1 ? 2 : 4;
+  const int64_t high = nn_ceil_div(t->rows, TILE), most = high > 1 ? 2 : 4;
   tile_configuration config = tile_registers_full();
   if (t->rows < TILE) { /* a product takes as many cycles as it has rows */
     for (int r = 0; r <= 4; r++) {
@@ -159,7 +159,7 @@ static void tile_product(const ternary_piece *t) {
   tile_registers_configure(&config);
   for (int64_t p = 0; p < t->panels; p += most) {
     for (int64_t i = 0; i < high; i += 2) {
-      tile_sums(t, p, i, least(most, t->panels - p), most, i + 1 < high ? 2 : 1);
+      tile_sums(t, p, i, nn_min(most, t->panels - p), most, i + 1 < high ? 2 : 1);
     }
   }
   tile_registers_close();

@@ -159,7 +159,7 @@ NN_INLINE void unit_product(const unit_pass *p, const int rows, const int units)
     }
   }
   for (int64_t first = 0; first < t.depth; first += STEPS_AT_ONCE * STEP) {
-    const int64_t end = least(first + STEPS_AT_ONCE * STEP, t.depth);
+    const int64_t end = nn_min(first + STEPS_AT_ONCE * STEP, t.depth);
     lanes_i16 half[ROWS_MOST][UNITS_MOST];
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++) {
@@ -210,7 +210,7 @@ NN_INLINE void pass_over(const ternary_piece *t, int64_t first, int64_t end, int
       const int64_t panel = (u + i) / PANEL_UNITS, in_panel = (u + i) % PANEL_UNITS * UNIT * 4;
       p.w[i] = t->w + panel * t->panel_bytes + in_panel;
       /* The first rows bring in what comes after these units: as many bytes of it as they read. */
-      p.fetch[i] = r > 0 ? p.w[i] : panel_after(t, panel + ceil_div(here, PANEL_UNITS)) + in_panel;
+      p.fetch[i] = r > 0 ? p.w[i] : panel_after(t, panel + nn_ceil_div(here, PANEL_UNITS)) + in_panel;
     }
     p.sums = t->sums + r * t->ld + u * UNIT;
     if (here == units) {
@@ -228,9 +228,9 @@ enum { UNITS_NEAR = 4 };
 static void vector_product(const ternary_piece *t) {
   const int64_t units = t->panels * PANEL_UNITS;
   for (int64_t u = 0; u < units; u += UNITS_NEAR) {
-    const int64_t end = least(u + UNITS_NEAR, units);
+    const int64_t end = nn_min(u + UNITS_NEAR, units);
     for (int64_t r = 0; r < t->rows; r += ROWS_MOST) {
-      switch (least(ROWS_MOST, t->rows - r)) {
+      switch (nn_min(ROWS_MOST, t->rows - r)) {
 #define CASE(n)                                                                                                        \
   case n:                                                                                                              \
     pass_over(t, u, end, r, n);                                                                                        \
