@@ -29,8 +29,8 @@
 
 enum { NN_MAX_TENSORS = 16, NN_MAX_DIMS = 4, NN_MAX_ALIASES = 8 };
 
-/* How a call uses a tensor. OPTIONAL may be added. */
-enum { NN_ROLE_IN = 1, NN_ROLE_OUT = 2, NN_ROLE_INOUT = 3, NN_ROLE_ACC = 7, NN_ROLE_OPTIONAL = 8 };
+/* How a call uses a tensor. OPTIONAL may be added, and UNREAD where this call only writes what others also read. */
+enum { NN_ROLE_IN = 1, NN_ROLE_OUT = 2, NN_ROLE_INOUT = 3, NN_ROLE_ACC = 7, NN_ROLE_OPTIONAL = 8, NN_ROLE_UNREAD = 16 };
 
 /* Sets of dtypes, for nn_call_dtype. */
 #define NN_FLOATS (1u << NNCUDA_F32 | 1u << NNCUDA_F16 | 1u << NNCUDA_BF16)
@@ -92,6 +92,8 @@ void nn_call_tensor(nn_call *call, int32_t role, const char *name, const void *d
                     int64_t ld, const char *shape, const int64_t *dims, int32_t ndim);
 #define NN_SHAPE(words, ...)                                                                                           \
   words, (const int64_t[]){__VA_ARGS__}, (int32_t)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+/* Adds UNREAD to a tensor's role. */
+void nn_call_unread(nn_call *call, const char *name);
 void nn_call_alias(nn_call *call, const char *output, const char *input);
 /* Fails the call with a sentence (the function's name is put before it) when `condition` does not hold. */
 void nn_call_require(nn_call *call, int32_t condition, int32_t status, const char *format, ...)

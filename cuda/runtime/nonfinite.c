@@ -1,5 +1,4 @@
 /* The trace that looks for the first value that is not finite. */
-#include "abi/gemm.h"
 #include "context.h"
 #include "dispatch.h"
 #include "memory.h"
@@ -32,13 +31,9 @@ static const unsigned char untouched[4] = {0xff, 0xff, 0xff, 0xff};
 
 /* Whether the call knows what was in a tensor that it writes. */
 static int32_t reads(const nn_record *record, const nn_tensor *tensor) {
-  const int32_t product = record->op == NN_OP_gemm_beta || record->op == NN_OP_batched_gemm ||
-                          record->op == NN_OP_grouped_gemm || record->op == NN_OP_grouped_gemm_wgrad;
-  if (product && ((const nn_gemm_args *)record->args)->beta == 0) {
-    return 0; /* their C is read and written, but not read then */
-  }
   for (int32_t i = 0; i < record->tensors; i++) {
-    if (record->tensor[i].data == tensor->data && (record->tensor[i].role & NN_ROLE_IN)) {
+    const int32_t role = record->tensor[i].role;
+    if (record->tensor[i].data == tensor->data && (role & NN_ROLE_IN) && !(role & NN_ROLE_UNREAD)) {
       return 1;
     }
   }

@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from nncuda.binding import header
 from nncuda.golden import Fixture
 from nncuda.reference import attention as attention_reference
+from nncuda.reference.judge import ROUNDINGS, dimensions
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
 
 from cases import attention, decode, loss, moe, optimizer, rmsnorm, softmax
 from cases import gemm as products
 from cases.case import WHOLE_NUMBERS, Arguments, Case, Draw, stored
-from expected import DRAWS, ROUNDINGS, build, dimensions
+from expected import DRAWS, build
 
 HEADER = header.parse()
 Drawn = Callable[[st.SearchStrategy[Any]], Any]
