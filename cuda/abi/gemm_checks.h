@@ -7,7 +7,7 @@ static nn_gemm_args product(nn_call *call, nn_gemm_args p) {
   const int64_t products = p.ragged == NN_GEMM_EVEN ? p.count : 1; /* groups share their rows */
   call->flops = 2.0 * (double)products * (double)p.m * (double)p.n * (double)p.k;
   if (p.beta == 0) {
-    nn_call_overwrites(call, "c");
+    nn_call_unread(call, "c");
   }
   p.lda = p.lda != 0 ? p.lda : p.trans_a ? p.m : p.k;
   p.ldb = p.ldb != 0 ? p.ldb : p.trans_b ? p.k : p.n;

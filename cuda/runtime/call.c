@@ -171,10 +171,10 @@ void nn_call_tensor(nn_call *call, int32_t role, const char *name, const void *d
   }
 }
 
-void nn_call_overwrites(nn_call *call, const char *name) {
+void nn_call_unread(nn_call *call, const char *name) {
   for (int32_t i = 0; i < call->tensors; i++) {
     if (strcmp(call->tensor[i].name, name) == 0) {
-      call->tensor[i].role &= ~NN_ROLE_IN;
+      call->tensor[i].role |= NN_ROLE_UNREAD;
     }
   }
 }

@@ -67,8 +67,8 @@ void nn_call_tensor(nn_call *call, int32_t role, const char *name, const void *d
                     int64_t ld, const char *shape, const int64_t *dims, int32_t ndim);
 #define NN_SHAPE(words, ...)                                                                                           \
   words, (const int64_t[]){__VA_ARGS__}, (int32_t)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
-/* A tensor that is read and written is only written by this call, as the C of a product whose beta is 0. */
-void nn_call_overwrites(nn_call *call, const char *name);
+/* Adds UNREAD to a tensor's role. */
+void nn_call_unread(nn_call *call, const char *name);
 void nn_call_alias(nn_call *call, const char *output, const char *input);
 /* Fails the call with a sentence (the function's name is put before it) when `condition` does not hold. */
 void nn_call_require(nn_call *call, int32_t condition, int32_t status, const char *format, ...)

@@ -32,7 +32,8 @@ static const unsigned char untouched[4] = {0xff, 0xff, 0xff, 0xff};
 /* Whether the call knows what was in a tensor that it writes. */
 static int32_t reads(const nn_record *record, const nn_tensor *tensor) {
   for (int32_t i = 0; i < record->tensors; i++) {
-    if (record->tensor[i].data == tensor->data && (record->tensor[i].role & NN_ROLE_IN)) {
+    const int32_t role = record->tensor[i].role;
+    if (record->tensor[i].data == tensor->data && (role & NN_ROLE_IN) && !(role & NN_ROLE_UNREAD)) {
       return 1;
     }
   }

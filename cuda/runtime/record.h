@@ -9,8 +9,8 @@
 
 enum { NN_MAX_TENSORS = 16, NN_MAX_DIMS = 4 };
 
-/* How a call uses a tensor. OPTIONAL may be added. */
-enum { NN_ROLE_IN = 1, NN_ROLE_OUT = 2, NN_ROLE_INOUT = 3, NN_ROLE_ACC = 7, NN_ROLE_OPTIONAL = 8 };
+/* How a call uses a tensor. OPTIONAL may be added, and UNREAD where this call only writes what others also read. */
+enum { NN_ROLE_IN = 1, NN_ROLE_OUT = 2, NN_ROLE_INOUT = 3, NN_ROLE_ACC = 7, NN_ROLE_OPTIONAL = 8, NN_ROLE_UNREAD = 16 };
 
 /* Sets of dtypes. */
 #define NN_FLOATS (1u << NNCUDA_F32 | 1u << NNCUDA_F16 | 1u << NNCUDA_BF16)

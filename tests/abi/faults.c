@@ -129,6 +129,17 @@ static void work(void) {
   TRY(nncuda_trace_end(ctx));
   TRY(nncuda_profile_end(ctx));
   int64_t needed;
+  nncuda_ctx *reference = NULL;
+  if (nncuda_ctx_create(NNCUDA_DEVICE_CPU, 0, &reference) != NNCUDA_SUCCESS) { /* which says nothing on `ctx` */
+    TRY(nncuda_ctx_create(NNCUDA_DEVICE_CPU, 0, &reference));
+  }
+  TRY(nncuda_trace_begin_shadow(ctx, reference));
+  TRY(cuda_silu(ctx, x, y, N, NNCUDA_F32));
+  TRY(nncuda_trace_end(ctx));
+  TRY(nncuda_ctx_destroy(reference));
+  TRY(nncuda_trace_begin_nonfinite(ctx));
+  TRY(cuda_silu(ctx, x, y, N, NNCUDA_F32));
+  TRY(nncuda_trace_end(ctx));
   TRY(nncuda_profile_report(ctx, NNCUDA_REPORT_TABLE, text, sizeof text, &needed));
   TRY(nncuda_profile_report(ctx, NNCUDA_REPORT_JSON, text, sizeof text, &needed));
   if (!struck) {

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 
 from nncuda.binding import header
 from nncuda.reference import attention as attention_reference
+from nncuda.reference.judge import ROUNDINGS, dimensions
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
 
 from cases import attention, decode, loss, moe, optimizer, rmsnorm, softmax
 from cases import gemm as products
 from cases.case import WHOLE_NUMBERS, Arguments, Case, Draw, stored
-from expected import dimensions, fixture
+from expected import fixture
 
 HEADER = header.parse()
 Drawn = Callable[[st.SearchStrategy[Any]], Any]
