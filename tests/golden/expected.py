@@ -6,26 +6,22 @@ small by luck, so it is the largest over DRAWS draws of the recipe, and never be
 arithmetic: ROUNDINGS units of float32 and, for a 16-bit output, one of its own, at the largest expected value.
 """
 
-import inspect
 import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from cases import roundings
 from cases.case import Arguments, Case, Draw
 
 from nncuda import reference
 from nncuda.binding import header
 from nncuda.reference.arithmetic import Array
-from nncuda.reference.rounding import SMALLEST, UNIT, rounded, to_bits
+from nncuda.reference.judge import ROUNDINGS, CaseError, call, element_type, floor, solve
+from nncuda.reference.rounding import rounded, to_bits
 
 DRAWS = 8
 GRID_BITS = 26
 LARGEST = {"f32": 3.4028234663852886e38, "f16": 65504.0, "bf16": 3.3895313892515355e38}
-
-#: By kernel; see `cases.roundings`.
-ROUNDINGS = roundings()
 
 #: Outputs that are rounded to few bits by chance: what a fixture expects of them is exact, since no
 #: input lies where rounding in float32 on the way decides (see settled).
@@ -38,10 +34,6 @@ SHAKE = 2.0**-20
 SHAKE_NORM = 2.0**-18
 
 
-class CaseError(ValueError):
-    """A recipe does not fit the header."""
-
-
 @dataclass
 class Built:
     """What a fixture holds of a case."""
@@ -51,45 +43,6 @@ class Built:
     outputs: dict[str, Array]
     tolerance: dict[str, float]
     zeros: list[str]
-
-
-def element_type(param: header.Param, scalars: Arguments) -> str:
-    return param.dtype if param.dtype in header.FIXED_DTYPES else scalars[param.dtype]
-
-
-def dimensions(param: header.Param, scalars: Arguments) -> list[header.Dim]:
-    dims = list(param.dims)
-    if param.swap_flag and scalars[param.swap_flag]:
-        dims[-2:] = dims[-1], dims[-2]
-    return dims
-
-
-def solve(function: header.Function, given: Arguments) -> Arguments:
-    """All scalars of the call: those given, sizes from the shapes of the arrays, dense leading dimensions."""
-    pointers = [p for p in function.pointers if isinstance(given.get(p.name), np.ndarray)]
-    scalars = {
-        p.name: given[p.name] for p in function.params if p.kind not in ("context", "pointer") and p.name in given
-    }
-    for _ in function.params:
-        for param in pointers:
-            dims, shape = dimensions(param, scalars), given[param.name].shape
-            if len(dims) != len(shape):
-                raise CaseError(f"{function.name}: {param.name} is {shape}, the header says {param.shape_text}")
-            for dim, extent in zip(dims, shape, strict=True):
-                found = dim.solve(extent, scalars)
-                if found:
-                    scalars[found[0]] = found[1]
-    for param in function.pointers:
-        if param.ld and param.ld not in scalars:
-            scalars[param.ld] = math.prod(dim.value(scalars) for dim in dimensions(param, scalars)[1:])
-    for param in pointers:
-        shape = tuple(dim.value(scalars) for dim in dimensions(param, scalars))
-        if shape != given[param.name].shape:
-            raise CaseError(f"{function.name}: {param.name} is {given[param.name].shape}, its sizes say {shape}")
-    missing = [p.name for p in function.params if p.kind not in ("context", "pointer") and p.name not in scalars]
-    if missing:
-        raise CaseError(f"{function.name}: nothing says {', '.join(missing)}")
-    return {p.name: scalars[p.name] for p in function.params if p.name in scalars}
 
 
 def quantised(function: header.Function, given: Arguments, scalars: Arguments) -> Arguments:
@@ -106,23 +59,6 @@ def quantised(function: header.Function, given: Arguments, scalars: Arguments) -
         elif value is not None:
             found[param.name] = value
     return found
-
-
-def call(function: header.Function, given: Arguments, precision: type) -> dict[str, Array]:
-    """The reference, in float64 (the oracle) or in float32 (the plain formula)."""
-    kernel = reference.kernel(function.kernel)
-    accepted = inspect.signature(kernel).parameters
-    args = {
-        name: value.astype(precision) if isinstance(value, np.ndarray) and value.dtype == np.float64 else value
-        for name, value in given.items()
-        if name in accepted
-    }
-    if "precision" in accepted:
-        args["precision"] = precision
-    if "storage" in accepted and precision is np.float32:
-        args["storage"] = lambda x: rounded(x, given["dtype"])
-    with np.errstate(all="ignore"):
-        return kernel(**args)
 
 
 def on_grid(value: Array) -> Array:
@@ -247,17 +183,6 @@ def exact_zeros(function: header.Function, given: Arguments, expected: dict[str,
         for name, value in expected.items()
         if value.dtype.kind == "f" and np.any(value == 0) and np.all(again[name][value == 0] == 0)
     ]
-
-
-def floor(function: header.Function, name: str, expected: Array, scalars: Arguments) -> float:
-    """The least tolerance that the arithmetic itself justifies, at the largest expected value."""
-    kind = element_type(function.by_name[name], scalars)
-    roundings = ROUNDINGS[function.kernel]
-    largest = float(np.max(np.abs(expected[np.isfinite(expected)]), initial=0))
-    units = roundings * UNIT["f32"]
-    if kind != "f32" and not (roundings == 0 and np.array_equal(rounded(expected, kind), expected, equal_nan=True)):
-        return largest * (units + UNIT[kind]) + SMALLEST[kind] / 2
-    return largest * units
 
 
 def rounded_up(x: float) -> float:

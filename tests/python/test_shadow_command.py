@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from small_models import TINY, save_tiny
 
 import nncuda
+from nncuda import kernels, reference
 from nncuda.cli import main
 from nncuda.device import ShadowRun
 
@@ -59,6 +60,26 @@ def test_a_step_and_generation_of_a_checkpoint(checkpoint: Path, tmp_path: Path)
     assert values["reference"] == "cpu" and values["largest"] is None  # the same engine
     decoding = [k["calls"] for k in values["kernels"] if k["kernel"] == "cuda_attention_decode"]
     assert decoding == [2 * TINY.num_layers]  # the first token comes from the prompt
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_the_oracle_in_float64(tmp_path: Path, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = tmp_path / "found.json"
+    tiny = [*STEP, "--vocab-size", "64", "--precision", precision, "--reference", "f64", "--json", found]
+    run(*tiny)
+    values = json.loads(found.read_text())
+    assert (values["reference"], values["over"]) == ("f64", 0) and values["compared"] == values["calls"] > 50
+    assert all(kernel["why"] is None for kernel in values["kernels"])
+    exact = reference.elementwise.swiglu
+    monkeypatch.setattr(reference.elementwise, "swiglu", lambda gate, up: {"y": exact(gate, up)["y"] + 1})
+    assert "First beyond its bound: call" in run(*tiny, code=1).output
+    first = json.loads(found.read_text())["first"]
+    assert (first["kernel"], first["argument"]) == ("cuda_swiglu", "y")
+    assert first["label"] == "model.layers.0.block_sparse_moe" and first["share"] > 1
+    distance = abs(float(first["value"]) - float(first["reference"]))
+    assert first["share"] == pytest.approx(distance / first["bound"], rel=1e-6)
+    monkeypatch.setattr(reference.elementwise, "swiglu", exact)
+    assert kernels.silu(nncuda.Context().tensor([0.0])).item() == 0  # the functions are as before
 
 
 def test_a_call_beyond_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.table import Table
 
 from ..device import INSTRUCTION_SETS, Context, Difference, ShadowRun
 from ..formats import FormatError
+from ..golden.oracle import oracle_shadow
 from ..infer import generate_batch
 from ..models import MoETransformer
 from ..train import Checkpoint, Trainer, resolve_checkpoint
@@ -24,16 +26,17 @@ from .outputs import require_room
 from .terminal import console
 from .threads import threads_option
 
-_REFERENCES = {"baseline": "baseline", "cpu": None}  # the instruction set of each
+_ENGINES = {"baseline": "baseline", "cpu": None}  # the instruction set of each
+_ORACLE = "f64"
 
 
 @click.command()
 @click.argument("model", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--reference",
-    type=click.Choice(list(_REFERENCES)),
-    help="What to compare with: the CPU engine with its plainest instruction set, or with the widest.  "
-    "[default: cpu for a GPU, else baseline]",
+    type=click.Choice([*_ENGINES, _ORACLE]),
+    help="What to compare with: the CPU engine with its plainest instruction set, or with the widest; or the formulas "
+    "in float64, which takes long.  [default: cpu for a GPU, else baseline]",
 )
 @click.option("--prompt", metavar="TEXT", help="With MODEL: continue this text instead of training.")
 @click.option("--ids", "as_ids", is_flag=True, help="TEXT is token ids; no tokenizer is needed.")
@@ -102,7 +105,7 @@ def shadow(
             work = _step(checkpoint.trainer(ctx))
         else:
             work = _generation(checkpoint.model(ctx), ids, max_tokens)
-        with Context(threads=threads, isa=_REFERENCES[reference]) as other, ctx.shadow(other) as run:
+        with _shadow(ctx, reference, threads) as run:
             work()
         described = {"device": ctx.device, "isa": ctx.isa if ctx.device == "cpu" else None, "reference": reference}
     if json_path is not None:
@@ -110,6 +113,16 @@ def shadow(
     _show(run, reference)
     if run.over:
         raise click.ClickException(f"{run.over} of {run.compared} calls are beyond their bound")
+
+
+@contextlib.contextmanager
+def _shadow(ctx: Context, reference: str, threads: int | None) -> Iterator[ShadowRun]:
+    if reference == _ORACLE:
+        with oracle_shadow(ctx) as run:
+            yield run
+    else:
+        with Context(threads=threads, isa=_ENGINES[reference]) as other, ctx.shadow(other) as run:
+            yield run
 
 
 def _prompt_ids(checkpoint: Checkpoint, prompt: str, as_ids: bool) -> list[int]:

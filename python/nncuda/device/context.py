@@ -99,6 +99,7 @@ class Context(DeviceBound):
         self._last_handle: Any = None  # of a closed context whose memory others still look at
         self._capture: Capture | None = None
         self._traced = False  # whether a trace runs, which wants labels
+        self._label = ""
         self._children: weakref.WeakSet[Handle] = weakref.WeakSet()
         # What finalizers leave to be freed: bytes (-1 for what is no tensor's memory), the function that frees, what.
         # They may run in any thread, in the middle of a call too, where the context would refuse them.
@@ -468,6 +469,7 @@ class Context(DeviceBound):
     def label(self, words: str = "") -> None:
         """Says what the calls from here on belong to, which a running trace notes; it costs nothing without one."""
         if self._traced:
+            self._label = words
             text = words.encode()
             self._check(self._lib.nncuda_trace_label(self._handle, text, len(text)))
 

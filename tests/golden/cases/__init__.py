@@ -52,12 +52,3 @@ def by_kernel() -> dict[tuple[str, str], list[Case]]:
 def all_cases() -> Iterator[Case]:
     for items in by_kernel().values():
         yield from items
-
-
-def roundings() -> dict[str, int]:
-    """Roundings of float32 on the way to one element of a kernel's output, sums left out (they are measured).
-
-    An operation counts one, exp, log, sine and cosine two (an error of one unit in the last place). Kernels that only
-    move, convert or round once have none: what they give is exact. Each family says it of its own kernels.
-    """
-    return {kernel: count for family in FAMILIES for kernel, count in family.ROUNDINGS.items()}

@@ -7,17 +7,6 @@ from nncuda.reference import attention as reference
 from .case import FLOATS, case, nan, stored
 from .kvcache import STORAGE, filled, page_bytes, page_table
 
-#: Roundings on the way to one element of an output; see `cases.roundings`.
-ROUNDINGS = {
-    "attention_scores": 3,
-    "attention_output": 2,
-    "flash_attention": 8,
-    "flash_attention_backward": 14,
-    "attention_decode": 8,
-    "flash_attention_paged": 8,
-    "attention_decode_paged": 8,
-}
-
 #: batch, q_len, kv_len, heads, kv_heads, head_dim, causal
 SHAPES = (
     (1, 1, 1, 1, 1, 8, 1),

@@ -9,12 +9,12 @@ optional output is asked for unless it is None.
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from nncuda.reference import random
 from nncuda.reference.arithmetic import Array
+from nncuda.reference.judge import Arguments
 from nncuda.reference.rounding import rounded
 
 FLOATS = ("f32", "f16", "bf16")
@@ -26,8 +26,6 @@ WHOLE_NUMBERS = {
     **dict.fromkeys(("ternary_pack", "ternary_unpack"), "i8"),
     "interleave_rows": "u8",
 }
-
-Arguments = dict[str, Any]
 
 
 class Draw:

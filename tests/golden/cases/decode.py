@@ -11,11 +11,6 @@ from nncuda.reference import random
 
 from .case import FLOATS, case, stored
 
-#: Roundings on the way to one element of an output; see `cases.roundings`.
-ROUNDINGS = {
-    **dict.fromkeys(["argmax", "sample", "topk_sample", "topp_sample"], 0),
-}
-
 MARGIN = 1e-4
 INF = np.inf
 

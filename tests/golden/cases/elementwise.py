@@ -4,16 +4,6 @@ import numpy as np
 
 from .case import FLOATS, TAILS, case, each
 
-#: Roundings on the way to one element of an output; see `cases.roundings`.
-ROUNDINGS = {
-    **dict.fromkeys(["add", "mul", "scale", "cast", "fill", "increment"], 0),
-    "silu": 5,  # exp, 1 + e, /, *
-    "silu_backward": 9,  # silu's sigmoid (4), 1 - s, x *, 1 +, s *, dy *
-    "swiglu": 6,
-    "swiglu_backward": 10,
-    "relu2_gate": 2,
-}
-
 EXTREMES = [0.0, -0.0, 1e-30, -1e-30, 12.0, -12.0, 40.0, -40.0, 88.0, -88.0, 105.0, -105.0]
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan]
 #: Numbers where f16 and bf16 round, tie, overflow and go subnormal.

@@ -4,12 +4,6 @@ import numpy as np
 
 from .case import FLOATS, case
 
-#: Roundings on the way to one element of an output; see `cases.roundings`.
-ROUNDINGS = {
-    "embedding": 0,
-    "scatter_add": 1,
-}
-
 
 def cases():
     for dtype in FLOATS:

@@ -4,16 +4,6 @@ import numpy as np
 
 from .case import FLOATS, case, nan
 
-#: Roundings on the way to one element of an output; see `cases.roundings`.
-ROUNDINGS = {
-    "gemm": 2,  # *, +
-    "gemm_beta": 5,
-    "gemm_epilogue": 9,
-    "batched_gemm": 5,
-    "grouped_gemm": 4,
-    "grouped_gemm_wgrad": 4,
-}
-
 #: (dtype, dtype_c): a product is kept in its own dtype, or in f32.
 KINDS = (("f32", "f32"), ("f16", "f16"), ("f16", "f32"), ("bf16", "bf16"), ("bf16", "f32"))
 TRANSPOSES = ((0, 0), (0, 1), (1, 0), (1, 1))

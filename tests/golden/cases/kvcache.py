@@ -6,11 +6,6 @@ from nncuda.reference import kvcache as reference
 
 from .case import FLOATS, case
 
-#: Roundings on the way to one element of an output; see `cases.roundings`.
-ROUNDINGS = {
-    **dict.fromkeys(["kv_append", "kv_trim", "kv_append_paged"], 0),
-}
-
 PAGE_TOKENS = 128
 #: Formats of pages; bytes and elements of their blocks.
 STORAGE = {"f32": 0, "f16": 1, "bf16": 2, "q8_0": 14}

@@ -7,15 +7,6 @@ from nncuda.reference import softmax
 
 from .case import FLOATS, case, stored
 
-#: Roundings on the way to one element of an output; see `cases.roundings`.
-ROUNDINGS = {
-    "cross_entropy_forward": 6,  # x - max, exp, log, max +, - x
-    "cross_entropy_backward": 5,
-    "aux_loss_forward": 5,
-    "aux_loss_backward": 4,
-    "weighted_mean": 3,
-}
-
 IGNORED = -100
 
 

@@ -6,15 +6,6 @@ from nncuda.reference import moe as reference
 
 from .case import FLOATS, case
 
-#: Roundings on the way to one element of an output; see `cases.roundings`.
-ROUNDINGS = {
-    "moe_plan": 0,
-    "moe_gather": 0,
-    "moe_gather_backward": 1,
-    "moe_combine": 2,
-    "moe_combine_backward": 2,
-}
-
 #: tokens, k, experts, capacity
 SHAPES = {
     "one": (1, 1, 1, 0),

@@ -4,18 +4,6 @@ import numpy as np
 
 from .case import FLOATS, TAILS, case
 
-#: Roundings on the way to one element of an output; see `cases.roundings`.
-ROUNDINGS = {
-    "adamw_step": 12,
-    "adamw_step_bf16": 12,
-    "adamw_step_f8": 16,  # the root from its code, squared, and scaled by a rounded factor
-    "zero_grad": 0,
-    "grad_norm": 3,
-    "grad_clip": 5,
-    "lr_schedule": 7,
-    "loss_scale_update": 1,
-}
-
 
 def i32(value):
     return np.array([value], np.int32)

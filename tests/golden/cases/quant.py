@@ -8,14 +8,6 @@ from nncuda.reference.quant import encoded, interleave_rows
 from .case import FLOATS, case
 from .gemm import GROUPS, offsets, unread
 
-#: Roundings on the way to one element of an output; see `cases.roundings`.
-ROUNDINGS = {
-    **dict.fromkeys(["quantize", "dequantize", "embedding_quant", "interleave_rows"], 0),
-    "gemm_quant": 10,  # a block's two factors, its sum, the same for its minimum; + bias, silu (4), + residual
-    "gemm_quant_qkv": 5,
-    "gemm_quant_swiglu": 13,  # two products, silu, *
-}
-
 #: Formats whose rows lie side by side, and what they are otherwise.
 SIDE_BY_SIDE = {f"{name}_r16": name for name in ("q4_0", "q8_0", "q6_k")}
 CODES = {name: entry.code for name, entry in FORMATS.items()}

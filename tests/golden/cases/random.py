@@ -2,13 +2,6 @@
 
 from .case import FLOATS, case
 
-#: Roundings on the way to one element of an output; see `cases.roundings`.
-ROUNDINGS = {
-    "random_bits": 0,
-    "uniform": 3,
-    "normal": 8,
-}
-
 PLACES = ((1, 0, 0, 0), (5, 1, 0, 0), (16, -3, 7, 2), (33, 2**40 + 5, -1, 2**33), (67, 42, 3, 2**32 - 4))
 
 

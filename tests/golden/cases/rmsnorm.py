@@ -6,13 +6,6 @@ from nncuda.reference import rmsnorm as reference
 
 from .case import FLOATS, case, stored
 
-#: Roundings on the way to one element of an output; see `cases.roundings`.
-ROUNDINGS = {
-    "rmsnorm": 6,  # square, mean, + eps, sqrt, 1 /, *, *
-    "rmsnorm_residual": 7,
-    "rmsnorm_backward": 8,
-}
-
 SHAPES = ((1, 1), (3, 7), (2, 16), (5, 17), (2, 33), (3, 64), (2, 65), (1, 130))
 
 

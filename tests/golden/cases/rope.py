@@ -6,15 +6,6 @@ from nncuda.reference import rope as reference
 
 from .case import FLOATS, case, stored
 
-#: Roundings on the way to one element of an output; see `cases.roundings`.
-ROUNDINGS = {
-    "rope_freqs": 1,  # computed in float64, rounded
-    "rope_freqs_scaled": 1,
-    "rope_forward": 3,
-    "rope_qk": 3,
-    "rope_backward": 3,
-}
-
 
 def cases():
     for positions, head_dim, first, base, alpha in (

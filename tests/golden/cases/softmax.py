@@ -6,14 +6,6 @@ from nncuda.reference import softmax as reference
 
 from .case import FLOATS, TAILS, case, each, stored
 
-#: Roundings on the way to one element of an output; see `cases.roundings`.
-ROUNDINGS = {
-    "softmax": 4,  # x - max, exp, /
-    "softmax_backward": 3,
-    "softmax_topk": 5,
-    "softmax_topk_backward": 6,
-}
-
 INF = np.inf
 
 

@@ -7,12 +7,6 @@ from nncuda.reference.ternary import ternary_pack
 from .case import FLOATS, TAILS, case
 from .rmsnorm import SHAPES, forward
 
-#: Roundings on the way to one element of an output; see `cases.roundings`.
-ROUNDINGS = {
-    **dict.fromkeys(["act_quant_i8", "ternary_quantize", "ternary_pack", "ternary_unpack", "bitlinear"], 0),
-    "rmsnorm_quant_i8": 7,  # of its scale: the norm, / 127
-}
-
 #: Sizes around the sixteen rows and columns that lie together, and around the columns that a vector takes.
 CODED = ((1, 1), (1, 16), (3, 15), (16, 17), (17, 31), (15, 64), (16, 100), (33, 20), (32, 32), (2, 257))
 #: Rows of activations, outputs, inputs.
