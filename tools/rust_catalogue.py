@@ -8,21 +8,18 @@ from .rust_kernels import ENUMS, enum_of
 from .rust_text import call, indented, mark
 from .signature import signature
 
-_DIRECTIONS = {"in": "In", "out": "Out", "inout": "InOut", "acc": "Accumulated"}
-
-
 def files(contract: Header) -> dict[str, str]:
     """The generated files by their path below `nn-ffi/src/`."""
     return {"generated/catalogue.rs": _catalogue(contract), "generated/checked.rs": _checked(contract)}
 
 
 def _catalogue(contract: Header) -> str:
-    """The table of kernels: what each takes, and a call of it from raw slots."""
+    """The table of kernels: what each takes, and the function that calls it."""
     kernels = contract.kernels.values()
     lines = [
         *mark("The table of the kernels: what each takes, and how it is called when only its name is known."),
         "",
-        "use crate::catalogue::{Direction, Kernel, Parameter};",
+        "use crate::catalogue::{Kernel, Parameter};",
         "use crate::generated::checked;",
         "",
         "/// Every kernel, in the header's order.",
@@ -32,20 +29,10 @@ def _catalogue(contract: Header) -> str:
         lines += [
             "    Kernel {",
             f'        name: "{function.kernel}",',
-            f'        section: "{function.section}",',
             "        parameters: &[",
             *(f"            {_parameter(param)}," for param in function.params[1:]),
             "        ],",
-        ]
-        slots = [f"slots[{index}].{_slot(param)}" for index, param in enumerate(function.params[1:])]
-        head = f"(functions.{function.name})"
-        body = indented(call(head, ["ctx", *slots], "", 12), 12)
-        lines += [
-            "        // SAFETY: the caller vouches for the pointers.",
-            "        call: |functions, ctx, slots| unsafe {",
-            *body,
-            "        },",
-            f"        checked: checked::{function.kernel},",
+            f"        call: checked::{function.kernel},",
             "    },",
         ]
     return "\n".join([*lines, "];"]) + "\n"
@@ -54,20 +41,9 @@ def _catalogue(contract: Header) -> str:
 def _parameter(param: Param) -> str:
     name = f'"{param.name}"'
     if param.kind == "pointer":
-        alias = ", ".join(f'"{other}"' for other in param.alias)
-        direction = f"Direction::{_DIRECTIONS[param.direction]}"
-        return (
-            f'Parameter::tensor({name}, {direction}, "{param.dtype}", "{param.shape_text}", "{param.ld}", &[{alias}])'
-        )
+        return f'Parameter::tensor({name}, "{param.dtype}", "{param.shape_text}", "{param.ld}")'
     kind = "float" if param.ctype in ("float", "double") else "dtype" if param.kind == "dtype" else "integer"
     return f"Parameter::{kind}({name})"
-
-
-def _slot(param: Param) -> str:
-    if param.kind == "pointer":
-        void = param.ctype.replace("const ", "") == "void *"
-        return "pointer()" if void else "pointer().cast()"
-    return {"int32_t": "int32()", "int64_t": "int64()", "float": "float()", "double": "double()"}[param.ctype]
 
 
 def _checked(contract: Header) -> str:

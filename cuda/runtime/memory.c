@@ -22,6 +22,9 @@ static int32_t allocate(nncuda_ctx *ctx, int64_t bytes, void **pointer, int32_t 
                    (long long)bytes, (long long)total_bytes, (long long)free_bytes);
   }
   nn_ctx_update_peak(ctx);
+  if (!host && ctx->trace.running && ctx->trace.tracer->clears) {
+    return ctx->kernel[NN_OP_memset](ctx, &(nn_memset_args){*pointer, bytes, 0});
+  }
   return NNCUDA_SUCCESS;
 }
 

@@ -194,7 +194,8 @@ static void search_release(void *state) {
   free(s);
 }
 
-static const nn_tracer search_tracer = {.run = search_run, .write = search_write, .release = search_release};
+static const nn_tracer search_tracer = {
+    .run = search_run, .write = search_write, .release = search_release, .clears = 1};
 
 static int32_t begin(nncuda_ctx *ctx) {
   const int32_t status = nn_trace_check(ctx, ctx, "this");

@@ -22,6 +22,9 @@ typedef struct nn_tracer {
   void (*write)(const void *state, int64_t calls, nn_text *text);
   void (*end)(void *state); /* the trace sees no more calls; null for nothing */
   void (*release)(void *state);
+  /* Whether memory that is allocated meanwhile holds zeros: some kernels compute with rows that none wrote, such as
+   * those of no expert, and what they make of what the memory held before is nothing that a trace should find. */
+  int32_t clears;
 } nn_tracer;
 
 typedef struct nn_trace {

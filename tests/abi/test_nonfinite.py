@@ -182,3 +182,19 @@ def test_labels(context):
     assert read(context)["found"]["label"] == 'quote " and \\ and \n'
     context.fails(C.ERROR_STATE, "nncuda_trace_end", "nncuda_trace_begin_nonfinite")
     context.ok("nncuda_trace_end")
+
+
+def test_memory_that_is_allocated_meanwhile_holds_nothing(context):
+    """What a kernel makes of rows that none wrote is no fault of its own."""
+    array = np.full(64, NAN, np.float32)
+    for begins in (False, True):  # the second takes from the pool what the first gave back
+        if begins:
+            context.ok("nncuda_trace_begin_nonfinite")
+        address = context.made("nncuda_malloc", array.nbytes).value
+        if begins:
+            context.ok("cuda_scale", address, address, array.size, 2.0, C.F32)
+        else:
+            context.ok("nncuda_memcpy", address, at(array), array.nbytes, C.HOST_TO_DEVICE)
+        context.ok("nncuda_free", address)
+    context.ok("nncuda_trace_end")
+    assert read(context)["found"] is None

@@ -38,6 +38,11 @@ def test_every_option_has_its_default(language: str, command: str) -> None:
 
 
 @pytest.mark.parametrize("language", languages.NAMES)
+def test_version(language: str) -> None:
+    assert re.search(r"\b\d+\.\d+\.\d+\b", languages.find(language).run("--version").stdout)
+
+
+@pytest.mark.parametrize("language", languages.NAMES)
 @pytest.mark.parametrize("command", ["train", "generate"])
 def test_no_help_shows_the_limits_of_a_machine_word(language: str, command: str) -> None:
     text = "".join(languages.find(language).run(command, "--help").stdout.split())

@@ -137,6 +137,7 @@ CHECKPOINTS = {
     "training.json with a wrong option": Damage(
         edit("training.json", train__beta1=1.5), ("training.json", "beta1", "1.5")
     ),
+    "training.json with a text for options": Damage(edit("training.json", train="x"), ("training.json", "train")),
     "training.json that is no JSON": Damage(text("training.json", "{"), ("training.json: is not JSON",)),
     "tokenizer.model of zeros": Damage(
         text("tokenizer.model", "\0" * 64), ("tokenizer.model", "not a SentencePiece model")
@@ -241,6 +242,7 @@ USES = {
     "flag that is nearly one": (USAGE, ["train", "{new}", "--num-layer", "9"], ("--num-layer", "--num-layers")),
     "command of nobody": (USAGE, ["paint"], ("paint",)),
     "command that is nearly one": (USAGE, ["trian"], ("trian", "train")),
+    "no run": (USAGE, ["train"], ("RUN",)),
     "no prompt": (USAGE, ["generate", "{run}"], ("PROMPT",)),
     "share of zero": (USAGE, ["generate", "{run}", "a", "--top-p", "0"], ("top-p", "0")),
     "choice of zero": (USAGE, ["generate", "{run}", "a", "--top-k", "0"], ("top-k", "0")),

@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 
 use crate::elsewhere;
 
+const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const WRONG_FILE: u8 = 3;
 
@@ -16,6 +17,9 @@ pub(crate) enum Failure {
     /// It was asked in a wrong way.
     #[error("{0}")]
     Usage(String),
+    /// What was checked is not as it should be.
+    #[error("{0}")]
+    Check(String),
     /// Something failed on the way.
     #[error(transparent)]
     Core(#[from] nn_core::Error),
@@ -41,6 +45,7 @@ impl Failure {
                 return ExitCode::SUCCESS;
             }
             Self::Usage(_) => USAGE,
+            Self::Check(_) => FAILED,
             Self::Stream(_) => WRONG_FILE,
             Self::Core(error) => error.exit_code(),
         };

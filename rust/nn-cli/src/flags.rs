@@ -9,9 +9,11 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use nn_core::format::{Table, TomlFile, Value};
 use nn_core::model::{self, MoEConfig, PRESETS, Precision, USUAL_PRESET};
 use nn_core::options::{Kind, OptionSpec, unknown};
-use nn_core::train::{self, TrainConfig};
+use nn_core::train::{self, TrainConfig, open_shards};
 use nn_core::{Error, Result};
-use nn_ffi::{Context, Device};
+use nn_ffi::{Context, Device, InstructionSet};
+
+use crate::paths;
 
 const TABLES: [(&str, &[OptionSpec]); 2] = [("model", MoEConfig::OPTIONS), ("train", TrainConfig::OPTIONS)];
 
@@ -35,6 +37,45 @@ impl DeviceFlags {
     pub(crate) fn open(&self) -> Result<Context> {
         let device: Device = self.device.parse()?;
         Ok(Context::open(device, self.threads.map(usize::from), None)?)
+    }
+
+    /// The CPU, with as many threads, and the widest instruction set that it has unless one is given.
+    pub(crate) fn open_cpu(&self, isa: Option<InstructionSet>) -> Result<Context> {
+        Ok(Context::open(Device::Cpu, self.threads.map(usize::from), isa)?)
+    }
+}
+
+/// Where options come from that no flag gives.
+#[derive(Args, Debug)]
+#[allow(rustdoc::broken_intra_doc_links, reason = "this is the command's help, where brackets are brackets")]
+pub(crate) struct ConfigSource {
+    /// A TOML file.
+    #[arg(long, value_name = "FILE", value_parser = paths::file)]
+    pub(crate) config: Option<PathBuf>,
+    /// Preset to start from: sizes, and training options that fit them.  [default: small]
+    #[arg(long, value_parser = PRESETS)]
+    pub(crate) preset: Option<String>,
+}
+
+impl ConfigSource {
+    /// The file; an empty one where none was given.
+    pub(crate) fn file(&self) -> Result<ConfigFile> {
+        Ok(self.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default())
+    }
+
+    /// The vocabulary of the data where there are some, else that of the preset.
+    pub(crate) fn vocabulary(&self, data: Option<&Path>, file: &ConfigFile) -> Result<u64> {
+        match data.map(Path::to_owned).or_else(|| file.data_path()) {
+            Some(data) => Ok(open_shards(&data)?[0].vocab_size()),
+            None => self.preset_vocabulary(file),
+        }
+    }
+
+    /// That of the preset; of the usual one for what is none, which is refused later.
+    pub(crate) fn preset_vocabulary(&self, file: &ConfigFile) -> Result<u64> {
+        let named = self.preset.clone().or_else(|| file.preset());
+        let sizes = named.and_then(|name| MoEConfig::preset(&name).ok());
+        Ok(sizes.map_or_else(|| MoEConfig::preset(USUAL_PRESET), Ok)?.vocab_size as u64)
     }
 }
 

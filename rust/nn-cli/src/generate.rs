@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use nn_core::generate::{DecodingStrategy, Sampling, generate, room};
-use nn_core::model::{MoETransformer, Precision};
+use nn_core::model::Precision;
 use nn_core::text::TextGenerator;
 use nn_core::train::resolve_checkpoint;
 use nn_core::{Error, Result};
@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
     let mut output = io::stdout();
     match tokenizer {
         None => {
-            let ids = check_ids(&model, prompt_ids)?;
+            let ids = check_ids(model.config().vocab_size, prompt_ids)?;
             let most = arguments.max_tokens.unwrap_or_else(|| USUAL_TOKENS.min(room(&model, ids.len())));
             for (number, token) in generate(&model, &ids, most, &sampling, None)?.enumerate() {
                 let space = if number == 0 { "" } else { " " };
@@ -139,7 +139,7 @@ fn model_and_prompt(
 }
 
 /// Token ids between spaces or commas; they may be larger than any id, which the model's vocabulary tells.
-fn parse_ids(text: &str) -> std::result::Result<Vec<u64>, Failure> {
+pub(crate) fn parse_ids(text: &str) -> std::result::Result<Vec<u64>, Failure> {
     let words = text.split(|character: char| character == ',' || character.is_whitespace());
     let mut ids = Vec::new();
     for word in words.filter(|word| !word.is_empty()) {
@@ -153,8 +153,7 @@ fn parse_ids(text: &str) -> std::result::Result<Vec<u64>, Failure> {
     Ok(ids)
 }
 
-fn check_ids(model: &MoETransformer, ids: Vec<u64>) -> Result<Vec<i32>> {
-    let vocab = model.config().vocab_size;
+pub(crate) fn check_ids(vocab: usize, ids: Vec<u64>) -> Result<Vec<i32>> {
     let mut checked = Vec::with_capacity(ids.len());
     for (position, id) in ids.into_iter().enumerate() {
         let token = i32::try_from(id).ok().filter(|_| id < vocab as u64).ok_or_else(|| {

@@ -1,6 +1,6 @@
 //! The `nncuda-rs` command: the same subcommands, flags, files and exit codes as Python's `nncuda`.
 //!
-//! Exit codes: 0 success; 1 training diverged; 2 wrong use of the command; 3 a file or its content is wrong; 4 the
+//! Exit codes: 0 success; 1 training diverged, or a check failed; 2 wrong use of the command; 3 a file or its content is wrong; 4 the
 //! library, the device or its memory fails; 130 interrupted, though not where a run is trained, which stops and saves.
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ mod interrupt;
 mod paths;
 mod plan;
 mod report;
+mod shadow;
 mod terminal;
 mod train;
 
@@ -44,6 +45,7 @@ enum Command {
     Generate(generate::Arguments),
     Inspect(inspect::Arguments),
     Report(report::Arguments),
+    Shadow(Box<shadow::Arguments>),
     Bench(bench::Arguments),
 }
 
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Command::Generate(arguments) => generate::run(arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Shadow(arguments) => shadow::run(*arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     });
     done.map_or_else(Failure::report, |()| ExitCode::SUCCESS)

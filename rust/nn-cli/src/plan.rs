@@ -5,17 +5,17 @@ use std::path::PathBuf;
 
 use clap::Args;
 use nn_core::format::{Table, Value};
-use nn_core::model::{MoEConfig, PRESETS, USUAL_PRESET};
+use nn_core::model::{MoEConfig, USUAL_PRESET};
 use nn_core::plan::{
     DEVICES, Gpu, KINDS, MemoryPlan, Way, Work, inference_work, parameters_by_kind, plan_inference, plan_training,
     training_work, ways_to_fit,
 };
-use nn_core::train::{TrainConfig, open_shards};
+use nn_core::train::TrainConfig;
 use nn_core::{Error, Result};
 use nn_ffi::{Context, Machine};
 
 use crate::failure::Failure;
-use crate::flags::{ConfigFile, ConfigFlags, DeviceFlags};
+use crate::flags::{ConfigFlags, ConfigSource, DeviceFlags};
 use crate::paths;
 use crate::terminal::{bytes_text, columns, count_text};
 
@@ -25,12 +25,8 @@ use crate::terminal::{bytes_text, columns, count_text};
 /// Options are those of `nncuda-rs train`, from the same sources. No part of the model is created.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// A TOML file.
-    #[arg(long, value_name = "FILE", value_parser = paths::file)]
-    config: Option<PathBuf>,
-    /// Preset to start from: sizes, and training options that fit them.  [default: small]
-    #[arg(long, value_parser = PRESETS)]
-    preset: Option<String>,
+    #[command(flatten)]
+    source: ConfigSource,
     /// A token shard, whose vocabulary size the model gets.
     #[arg(long, value_name = "PATH", value_parser = paths::file_or_folder)]
     data: Option<PathBuf>,
@@ -114,13 +110,13 @@ pub(crate) fn run(mut arguments: Arguments) -> std::result::Result<(), Failure> 
     if arguments.prompt.is_some() && !arguments.inference {
         return Err(Failure::Usage("--prompt is for --inference".into()));
     }
-    let file = arguments.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
+    let file = arguments.source.file()?;
     let reach = if arguments.inference { arguments.options.take("context") } else { None };
     if arguments.inference && !file.has("train", "batch_size") {
         arguments.options.set_default("train", "batch_size", Value::from(1usize));
     }
-    let vocab_size = vocabulary(&arguments, &file)?;
-    let (model, train) = file.options(arguments.preset.as_deref(), &arguments.options, vocab_size)?;
+    let vocab_size = arguments.source.vocabulary(arguments.data.as_deref(), &file)?;
+    let (model, train) = file.options(arguments.source.preset.as_deref(), &arguments.options, vocab_size)?;
     let capacity = match reach {
         None => model.context as i64,
         Some(reach) => reach.as_integer::<i64>().ok_or_else(|| {
@@ -147,17 +143,6 @@ pub(crate) fn run(mut arguments: Arguments) -> std::result::Result<(), Failure> 
     let text = if arguments.json { planned.table().to_json_lines() } else { planned.text() };
     io::stdout().write_all(text.as_bytes())?;
     Ok(())
-}
-
-/// That of the data where there are some, else that of the preset; of the usual one for what is none, which is refused
-/// later.
-fn vocabulary(arguments: &Arguments, file: &ConfigFile) -> Result<u64> {
-    if let Some(data) = arguments.data.clone().or_else(|| file.data_path()) {
-        return Ok(open_shards(&data)?[0].vocab_size());
-    }
-    let named = arguments.preset.clone().or_else(|| file.preset());
-    let sizes = named.and_then(|name| MoEConfig::preset(&name).ok());
-    Ok(sizes.map_or_else(|| MoEConfig::preset(USUAL_PRESET), Ok)?.vocab_size as u64)
 }
 
 /// The GPU of a name.

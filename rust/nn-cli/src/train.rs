@@ -7,12 +7,12 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nn_core::Error;
 use nn_core::format::{Tokenizer, Value};
-use nn_core::model::{MoEConfig, PRESETS};
+use nn_core::model::MoEConfig;
 use nn_core::train::{Event, Sources, TrainConfig, TrainingRun, open_shards};
 use nn_ffi::Context;
 
 use crate::failure::Failure;
-use crate::flags::{ConfigFile, ConfigFlags, DeviceFlags};
+use crate::flags::{ConfigFlags, ConfigSource, DeviceFlags};
 use crate::interrupt::Interrupts;
 use crate::paths;
 use crate::plan::require_fit;
@@ -41,12 +41,8 @@ pub(crate) struct Arguments {
     /// The folder of the run.
     #[arg(value_name = "RUN", value_parser = paths::new_folder)]
     run: PathBuf,
-    /// A TOML file.
-    #[arg(long, value_name = "FILE", value_parser = paths::file)]
-    config: Option<PathBuf>,
-    /// Preset to start from: sizes, and training options that fit them.  [default: small]
-    #[arg(long, value_parser = PRESETS)]
-    preset: Option<String>,
+    #[command(flatten)]
+    source: ConfigSource,
     /// A token shard, or a folder of them.
     #[arg(long, value_name = "PATH", value_parser = paths::file_or_folder)]
     data: Option<PathBuf>,
@@ -92,7 +88,7 @@ pub(crate) fn run(arguments: Arguments, interrupts: &Interrupts) -> Result<(), F
 }
 
 fn start(arguments: &Arguments, ctx: &Context) -> Result<TrainingRun, Failure> {
-    let file = arguments.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
+    let file = arguments.source.file()?;
     let flags = [&arguments.data, &arguments.held_out, &arguments.tokenizer];
     let [data, held_out, tokenizer] = file.data()?;
     let chosen = [data, held_out, tokenizer].into_iter().zip(flags).map(|(of_file, flag)| flag.clone().or(of_file));
@@ -102,7 +98,7 @@ fn start(arguments: &Arguments, ctx: &Context) -> Result<TrainingRun, Failure> {
         return Err(Failure::Usage(problem.into()));
     };
     let vocab_size = open_shards(data)?[0].vocab_size();
-    let (model, options) = file.options(arguments.preset.as_deref(), &arguments.options, vocab_size)?;
+    let (model, options) = file.options(arguments.source.preset.as_deref(), &arguments.options, vocab_size)?;
     if !arguments.start_anyway {
         require_fit(ctx, &model, &options, held_out.is_some())?;
     }
@@ -134,8 +130,8 @@ fn check_flags(arguments: &Arguments) -> Result<(), Failure> {
         if arguments.extend { ("extend", TrainConfig::SCHEDULE.as_slice()) } else { ("resume", [].as_slice()) };
     let changeable = [schedule, &TrainConfig::CHANGEABLE].concat();
     let others = [
-        (arguments.config.is_some(), "config"),
-        (arguments.preset.is_some(), "preset"),
+        (arguments.source.config.is_some(), "config"),
+        (arguments.source.preset.is_some(), "preset"),
         (arguments.tokenizer.is_some(), "tokenizer"),
     ];
     let other = others.into_iter().find(|(given, _)| *given).map(|(_, name)| name);

@@ -40,44 +40,25 @@ pub(crate) trait OptionType: Sized {
     fn write(&self) -> Value;
 }
 
-impl OptionType for usize {
-    const KIND: Kind = Kind::Whole;
-    fn read(value: &Value) -> Option<Self> {
-        value.as_integer()
-    }
-    fn write(&self) -> Value {
-        (*self).into()
-    }
+macro_rules! option_types {
+    ($($type:ty: $kind:ident, $read:expr;)*) => {$(
+        impl OptionType for $type {
+            const KIND: Kind = Kind::$kind;
+            fn read(value: &Value) -> Option<Self> {
+                $read(value)
+            }
+            fn write(&self) -> Value {
+                (*self).into()
+            }
+        }
+    )*};
 }
 
-impl OptionType for i64 {
-    const KIND: Kind = Kind::Whole;
-    fn read(value: &Value) -> Option<Self> {
-        value.as_integer()
-    }
-    fn write(&self) -> Value {
-        (*self).into()
-    }
-}
-
-impl OptionType for f64 {
-    const KIND: Kind = Kind::Number;
-    fn read(value: &Value) -> Option<Self> {
-        value.as_number()
-    }
-    fn write(&self) -> Value {
-        (*self).into()
-    }
-}
-
-impl OptionType for bool {
-    const KIND: Kind = Kind::Flag;
-    fn read(value: &Value) -> Option<Self> {
-        if let Value::Bool(value) = value { Some(*value) } else { None }
-    }
-    fn write(&self) -> Value {
-        (*self).into()
-    }
+option_types! {
+    usize: Whole, Value::as_integer;
+    i64: Whole, Value::as_integer;
+    f64: Number, Value::as_number;
+    bool: Flag, |value: &Value| if let Value::Bool(value) = value { Some(*value) } else { None };
 }
 
 impl<T: OptionType> OptionType for Option<T> {

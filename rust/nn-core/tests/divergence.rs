@@ -79,7 +79,7 @@ fn a_weight_that_is_no_number_is_named_and_the_folder_goes_on() {
             let changes = Table::from([("log_every", log_every.into()), ("save_every", save_every.into())]);
             let mut run = workshop.resume(&ctx, "run", &changes);
             plant(&run, "model.layers.1.block_sparse_moe.gate.weight", 2 * 24 + 5, f32::NAN);
-            let place = "model.layers.1.block_sparse_moe.gate.weight is not finite, first at [2, 5] (NaN)";
+            let place = "model.layers.1.block_sparse_moe.gate.weight is not finite, first at [2, 5] (nan)";
             assert_eq!(message(&mut run), format!("the loss is NaN at step 6: {place}{ADVICE}"));
             assert_eq!(workshop.checkpoints("run"), good);
         }
@@ -103,17 +103,17 @@ fn the_output_is_named_where_finite_weights_overflow() {
         plant(&run, name, at, value);
         let said = message(&mut run);
         assert!(said.starts_with("the loss is NaN at step 1: ") && said.ends_with(ADVICE), "{said}");
-        assert!(said.contains(&format!(": {place} not finite, first at token ")), "{said}");
+        assert!(said.contains(&format!(": {place} is not finite, first at [")), "{said}");
         said
     };
-    begins("model.layers.0.self_attn.v_proj.weight", 3, f32::MAX, "the output of model.layers.0.self_attn is");
-    begins("model.layers.1.self_attn.o_proj.weight", 3, f32::MAX, "the output of model.layers.1.self_attn is");
-    let said = begins("model.norm.weight", 7, f32::MAX, "the output of model.norm is");
-    assert!(said.contains(", channel 7 (inf)") || said.contains(", channel 7 (-inf)"), "{said}");
-    let said = begins("lm_head.weight", 9 * 24 + 1, f32::MAX, "the logits are");
-    assert!(said.contains(", channel 9 ("), "{said}");
+    begins("model.layers.0.self_attn.v_proj.weight", 3, f32::MAX, "c of cuda_gemm in model.layers.0.self_attn");
+    begins("model.layers.1.self_attn.o_proj.weight", 3, f32::MAX, "c of cuda_gemm in model.layers.1.self_attn");
+    let said = begins("model.norm.weight", 7, f32::MAX, "y of cuda_rmsnorm in model.norm");
+    assert!(said.contains(", 7] (inf)") || said.contains(", 7] (-inf)"), "{said}");
+    let said = begins("lm_head.weight", 9 * 24 + 1, f32::MAX, "c of cuda_gemm in lm_head");
+    assert!(said.contains(", 9] ("), "{said}");
     let of_experts = "model.layers.0.block_sparse_moe.experts.2.w2.weight";
-    begins(of_experts, 1, f32::MAX, "the output of model.layers.0.block_sparse_moe is");
+    begins(of_experts, 1, f32::MAX, "c of cuda_grouped_gemm in model.layers.0.block_sparse_moe");
 }
 
 #[test]

@@ -42,25 +42,6 @@ fn a_captured_token_is_the_token() {
 }
 
 #[test]
-fn decoding_continues_what_the_whole_sequence_gives() {
-    let ctx = tiny::context();
-    let model = model(&ctx);
-    let mut sequence = vec![3, 1, 4];
-    let tokens = generate(&model, &sequence, 12, &Sampling::default(), None).unwrap();
-    for token in tokens {
-        let ids = ctx.tensor(&sequence, &[1, sequence.len()]).unwrap();
-        let logits: Vec<f32> = model.forward(&ids).unwrap().to_vec().unwrap();
-        let last = &logits[logits.len() - 48..];
-        let token = token.unwrap();
-        // Products over other numbers of rows may differ in their last bits: the token is likeliest but for that.
-        let highest = last.iter().copied().fold(f32::MIN, f32::max);
-        assert!(highest - last[token as usize] <= 1e-4 * highest.abs());
-        sequence.push(token);
-    }
-    assert_eq!(sequence.len(), 15);
-}
-
-#[test]
 fn sequences_end_at_their_end_id() {
     let ctx = tiny::context();
     let model = model(&ctx);

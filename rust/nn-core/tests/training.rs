@@ -1,4 +1,4 @@
-//! Training: what must not change the bits, what is refused, and that nothing grows.
+//! Training: what must not change the bits, and what is refused.
 
 mod tiny;
 
@@ -37,20 +37,6 @@ fn neither_capture_nor_threads_change_a_bit() {
         assert_eq!(tiny::state(&second), tiny::state(&first));
     }
     assert_eq!(first.step(), 10);
-}
-
-#[test]
-fn the_loss_falls_and_gradients_are_clipped() {
-    let ctx = tiny::context();
-    let mut trainer = trainer(&ctx, true);
-    let batch = tiny::batch(5, 13, 1);
-    let first = trainer.train_step(&batch).unwrap();
-    let loss = first.loss().unwrap();
-    assert!((loss - 48f64.ln()).abs() < 1.5 && first.grad_norm().unwrap() > 0.5);
-    for _ in 0..11 {
-        trainer.train_step(&batch).unwrap();
-    }
-    assert!(trainer.train_step(&batch).unwrap().loss().unwrap() < 0.8 * loss);
 }
 
 #[test]
@@ -105,29 +91,4 @@ fn wrong_options_are_refused() {
     let mut config = tiny::model();
     config.head_dim = 9;
     assert!(MoETransformer::zeros(&ctx, config, true, Precision::F32).is_err());
-}
-
-/// A line of this process's own account.
-fn account(field: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-#[test]
-fn nothing_grows_over_a_thousand_steps() {
-    let ctx = tiny::context();
-    let mut trainer = trainer(&ctx, true);
-    let mut steps = |count: u64| {
-        for step in 0..count {
-            let result = trainer.train_step(&tiny::batch(5, 13, step)).unwrap();
-            result.loss().unwrap();
-        }
-        (ctx.bytes_used().unwrap(), ctx.bytes_arena().unwrap(), account("VmRSS:"))
-    };
-    let (used, arena, resident) = steps(200);
-    let (used_later, arena_later, resident_later) = steps(1000);
-    assert_eq!((used_later, arena_later), (used, arena));
-    // Other tests run beside this one and hold a few contexts; a float a step of each tensor would be far more.
-    assert!(resident_later < resident + (16 << 10), "from {resident} to {resident_later} KiB");
 }

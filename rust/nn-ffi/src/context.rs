@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nn_cuda::{Functions, Library, nncuda_ctx, nncuda_event, nncuda_stream};
 use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
@@ -47,6 +48,8 @@ struct Shared {
     device: Device,
     /// Whoever holds it may call the library; the thread that does may take it again, as calls inside a capture do.
     turn: ReentrantMutex<State>,
+    /// Whether a trace runs that tells labels.
+    tracing: AtomicBool,
 }
 
 /// What goes with the turn.
@@ -185,11 +188,23 @@ impl Context {
         code: i32,
     ) -> std::result::Result<Self, Status> {
         match (Status::from_code(code), Handle::new(handle)) {
-            (None, Some(handle)) => {
-                Ok(Self(Arc::new(Shared { library, handle, device, turn: ReentrantMutex::default() })))
-            }
+            (None, Some(handle)) => Ok(Self(Arc::new(Shared {
+                library,
+                handle,
+                device,
+                turn: ReentrantMutex::default(),
+                tracing: AtomicBool::new(false),
+            }))),
             (status, _) => Err(status.unwrap_or(Status::Internal)),
         }
+    }
+
+    pub(crate) fn is_tracing(&self) -> bool {
+        self.0.tracing.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_tracing(&self, tracing: bool) {
+        self.0.tracing.store(tracing, Ordering::Relaxed);
     }
 
     /// Waits until all work of the context, on all its streams, is done.

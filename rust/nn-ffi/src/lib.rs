@@ -28,7 +28,7 @@
 //!
 //! | what | for what |
 //! |---|---|
-//! | [`Context`] | a device: its memory, workers, attributes, profile and trace; or one that [measures](Context::measuring) |
+//! | [`Context`] | a device: its memory, workers, attributes, profile and traces; or one that [measures](Context::measuring) |
 //! | [`Tensor`], [`DeviceBuffer`] | memory with a shape and a dtype; memory with a type of Rust |
 //! | [`kernels`] | every kernel, its sizes told by its tensors |
 //! | [`Graph`] | calls that are recorded once and run again |
@@ -70,6 +70,7 @@ mod memory;
 mod profile;
 mod stream;
 mod tensor;
+mod trace;
 
 pub use buffer::{DeviceBuffer, PinnedBuffer};
 pub use context::Context;
@@ -85,3 +86,4 @@ pub use nn_cuda::{LoadError, suggest};
 pub use profile::Profile;
 pub use stream::{Copies, Event, Stream};
 pub use tensor::Tensor;
+pub use trace::{Difference, NonFinite, Place, Shadow, ShadowedKernel, Use};

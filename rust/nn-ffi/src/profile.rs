@@ -1,4 +1,4 @@
-//! The profiler, which keeps time, bytes and operations of every kernel call, and the trace, which keeps their arguments.
+//! The profiler, which keeps time, bytes and operations of every kernel call.
 
 use std::ffi::c_char;
 use std::ptr;
@@ -55,41 +55,8 @@ impl Context {
         Ok((result?, profile))
     }
 
-    /// Runs `work` and keeps a line of each of its kernel calls: names, dtypes and shapes of the arguments, and that many
-    /// leading values of each output, 0 to 64.
-    ///
-    /// # Errors
-    ///
-    /// That of `work`, or [`Error::Call`](crate::Error::Call) when a trace runs already.
-    pub fn trace<R, E: From<crate::Error>>(
-        &self,
-        values: i64,
-        work: impl FnOnce() -> Result<R, E>,
-    ) -> Result<(R, String), E> {
-        let running = Running::begin(
-            self,
-            |turn| {
-                // SAFETY: the context lives.
-                let code = unsafe { (turn.functions().nncuda_trace_begin)(turn.handle(), values) };
-                turn.check("nncuda_trace_begin", code)
-            },
-            |turn| {
-                // SAFETY: the context lives.
-                let code = unsafe { (turn.functions().nncuda_trace_end)(turn.handle()) };
-                turn.check("nncuda_trace_end", code)
-            },
-        )?;
-        let result = work();
-        running.stop()?;
-        let lines = self.sized_text("nncuda_trace_read", &|turn, text, capacity, needed| {
-            // SAFETY: the context lives; `text` has the given room, or there is none and it is null.
-            unsafe { (turn.functions().nncuda_trace_read)(turn.handle(), text, capacity, needed) }
-        })?;
-        Ok((result?, lines))
-    }
-
     /// A text whose size is asked for first.
-    fn sized_text(&self, function: &'static str, read: Report<'_>) -> Result<String> {
+    pub(crate) fn sized_text(&self, function: &'static str, read: Report<'_>) -> Result<String> {
         let (turn, mut needed) = (self.turn(), 0);
         turn.check(function, read(&turn, ptr::null_mut(), 0, &raw mut needed))?;
         let mut bytes = vec![0_u8; usize::try_from(needed).unwrap_or(0)];
@@ -100,13 +67,13 @@ impl Context {
 }
 
 /// Ends a profile or trace, after a panic too.
-struct Running<'c> {
+pub(crate) struct Running<'c> {
     context: &'c Context,
     end: fn(&Turn<'_>) -> Result<()>,
 }
 
 impl<'c> Running<'c> {
-    fn begin(
+    pub(crate) fn begin(
         context: &'c Context,
         begin: impl FnOnce(&Turn<'_>) -> Result<()>,
         end: fn(&Turn<'_>) -> Result<()>,
@@ -115,7 +82,7 @@ impl<'c> Running<'c> {
         Ok(Self { context, end })
     }
 
-    fn stop(self) -> Result<()> {
+    pub(crate) fn stop(self) -> Result<()> {
         let ended = (self.end)(&self.context.turn());
         std::mem::forget(self);
         ended

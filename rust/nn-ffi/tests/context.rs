@@ -1,11 +1,6 @@
-//! Contexts: errors with their status and sentence, threads, memory that runs out, and what does not grow.
+//! Contexts: errors with their status and sentence, attributes, memory that runs out, and measuring.
 
-use std::env;
-use std::fs;
-use std::process::Command;
-use std::thread;
-
-use nn_ffi::{Context, DType, Device, Error, InstructionSet, Machine, Result, Status, kernels};
+use nn_ffi::{Context, DType, Device, Error, InstructionSet, Machine, NonFinite, Result, Status, Tensor, Use, kernels};
 
 fn cpu() -> Context {
     Context::open(Device::Cpu, Some(2), None).expect("there is a CPU")
@@ -79,43 +74,6 @@ fn running_out_of_memory_leaves_the_context_usable() -> Result<()> {
 }
 
 #[test]
-fn a_context_moves_between_threads() -> Result<()> {
-    let context = cpu();
-    let context = thread::spawn(move || {
-        let sum: Result<Vec<f32>> = (|| {
-            let tensor = context.tensor(&[1.5_f32; 7], &[7])?;
-            kernels::add(&tensor, &tensor, &tensor)?;
-            tensor.to_vec()
-        })();
-        sum.map(|sum| (context, sum))
-    });
-    let (context, sum) = context.join().expect("the thread ends")?;
-    assert_eq!(sum, [3.0; 7]);
-    context.synchronize()
-}
-
-#[test]
-fn contexts_of_several_threads_compute_beside_each_other() {
-    let product = |seed: i64| -> Result<Vec<f32>> {
-        let context = cpu();
-        let (a, b) = (context.empty(&[65, 130], DType::F32)?, context.empty(&[33, 130], DType::F32)?);
-        let c = context.empty(&[65, 33], DType::F32)?;
-        for round in 0..20 {
-            kernels::normal(&a, 0.0, 1.0, seed, round, 0)?;
-            kernels::normal(&b, 0.0, 1.0, seed, round, 4096)?;
-            kernels::gemm(&a, &b, &c, false, true)?;
-        }
-        c.to_vec()
-    };
-    let alone: Vec<_> = (0..4).map(|seed| product(seed).expect("it runs")).collect();
-    let together: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..4).map(|seed| scope.spawn(move || product(seed))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("it ends").expect("it runs")).collect()
-    });
-    assert_eq!(alone, together);
-}
-
-#[test]
 fn the_data_order_visits_each_window_once_an_epoch() -> Result<()> {
     let context = cpu();
     let order = context.data_order(7, 0, 20, 10)?;
@@ -145,79 +103,39 @@ fn profile_and_trace_name_the_kernels() -> Result<()> {
     context.trace(0, || kernels::scale(&tensor, &tensor, 2.0)).map(|_| ())
 }
 
-/// Pages and threads of this process.
-fn footprint() -> (usize, usize) {
-    let pages = fs::read_to_string("/proc/self/statm").expect("Linux has it");
-    let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
-    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:")).expect("it counts threads");
-    let resident = pages.split(' ').nth(1).expect("it has the resident pages");
-    (resident.parse().expect("a number"), threads.trim().parse().expect("a number"))
-}
-
-/// Runs a test of this file in a process of its own, since others allocate and start threads in this one. True in that
-/// process, where the test is to continue.
-fn alone(test: &str) -> bool {
-    const VARIABLE: &str = "NNCUDA_TEST_ALONE";
-    if env::var_os(VARIABLE).is_some() {
-        return true;
-    }
-    let this = env::current_exe().expect("a test runs from a file");
-    let done = Command::new(this).args(["--exact", test]).env(VARIABLE, "1").output().expect("it runs");
-    let said = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success() && said.contains("1 passed"), "{said}");
-    false
-}
-
 #[test]
-fn nothing_grows_over_thousands_of_calls() -> Result<()> {
-    if !alone("nothing_grows_over_thousands_of_calls") {
-        return Ok(());
-    }
+fn the_first_value_that_is_not_finite_is_found() -> Result<()> {
     let context = cpu();
-    let round = || -> Result<()> {
-        let a = context.zeros(&[17, 64], DType::F32)?;
-        let b = a.view(&[64, 17])?.narrow(0, 3, 5)?.contiguous()?;
-        kernels::silu(&b, &b)?;
-        let graph = context.capture(|| {
-            let inside = context.empty(&[17, 64], DType::F32)?;
-            kernels::add(&a, &a, &inside)?;
-            kernels::silu(&inside, &a)
-        })?;
-        graph.launch()?;
-        let wrong = kernels::add(&a, &b, &a).expect_err("the shapes differ");
-        assert!(wrong.to_string().contains("b has shape"));
-        let pinned = context.pinned::<f32>(100)?;
-        let stream = context.stream()?;
-        let target = context.empty(&[100], DType::F32)?;
-        stream.scope(|copies| copies.upload(&target, &pinned))?
+    let (x, y) = (context.tensor(&[1.0_f32, 2.0, f32::NAN], &[3])?, context.zeros(&[3], DType::F32)?);
+    let search = |x: &Tensor, factor: f32| {
+        context.trace_nonfinite(|| {
+            context.label(|| "model.norm".to_owned())?;
+            kernels::scale(x, &y.narrow(0, 0, x.len())?, factor)?;
+            kernels::scale(&y, &y, 0.0)
+        })
     };
-    for _ in 0..200 {
-        round()?;
-    }
-    let used = context.bytes_used()?;
-    let (pages, _) = footprint();
-    for _ in 0..2000 {
-        round()?;
-    }
-    assert_eq!(context.bytes_used()?, used);
-    let grown = footprint().0.saturating_sub(pages);
-    // A leak of one tensor a round would be thousands of pages.
-    assert!(grown < 200, "{grown} pages more after 2000 rounds");
+    let ((), Some(NonFinite { place, used, address, value })) = search(&x, 1.0)? else { panic!("there is a NaN") };
+    assert_eq!((place.call, place.label.as_deref(), &*place.kernel), (0, Some("model.norm"), "cuda_scale"));
+    assert_eq!((&*place.argument, used, &place.index[..], &*value), ("x", Use::In, &[2][..], "nan"));
+    assert_eq!(address, x.pointer() as usize + 8);
+    let x = x.narrow(0, 0, 2)?;
+    let ((), Some(NonFinite { place, used, .. })) = search(&x.view(&[2])?, f32::INFINITY)? else {
+        panic!("it is made")
+    };
+    assert_eq!((&*place.argument, used), ("y", Use::Out));
+    assert_eq!(search(&x, 1.0)?.1, None);
     Ok(())
 }
 
 #[test]
-fn contexts_that_are_gone_leave_no_threads() -> Result<()> {
-    if !alone("contexts_that_are_gone_leave_no_threads") {
-        return Ok(());
-    }
-    let (_, before) = footprint();
-    for _ in 0..200 {
-        let context = cpu();
-        let tensor = context.zeros(&[1 << 16], DType::F32)?;
-        kernels::silu(&tensor, &tensor)?;
-    }
-    assert_eq!(footprint().1, before);
+fn a_shadow_run_compares_two_contexts() -> Result<()> {
+    let (context, reference) = (cpu(), Context::open(Device::Cpu, Some(1), Some(InstructionSet::Baseline))?);
+    let (x, y) = (context.tensor(&[0.5_f32; 40], &[8, 5])?, context.zeros(&[8, 8], DType::F32)?);
+    let ((), shadow) = context.shadow(&reference, || kernels::gemm(&x, &x, &y, false, true))?;
+    assert_eq!((shadow.calls, shadow.compared, shadow.over, shadow.first), (1, 1, 0, None));
+    assert_eq!((&*shadow.kernels[0].kernel, y.to_vec::<f32>()?), ("cuda_gemm", vec![1.25; 64]));
+    let itself = context.shadow(&context, || Ok::<_, Error>(()));
+    assert_eq!(itself.expect_err("it is no other").status(), Some(Status::InvalidValue));
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::fs;
 use std::path::Path;
 
-use nn_ffi::catalogue::{Argument, KERNELS, Kernel, Kind, Slot};
+use nn_ffi::catalogue::{Argument, KERNELS, Kernel, Kind};
 use nn_ffi::{Context, DType, Device, Error, Format, Result, Status, library};
 
 fn read(path: &str) -> String {
@@ -85,34 +85,15 @@ fn the_library_describes_itself_and_the_machine() -> Result<()> {
 }
 
 #[test]
-fn calls_by_name_check_the_number_and_kind_of_arguments() -> Result<()> {
-    let context = Context::new(Device::Cpu)?;
-    let fill = Kernel::find("fill").expect("there is one");
-    assert!(matches!(fill.parameters[0].kind, Kind::Tensor { direction, .. } if direction.writes()));
-    let tensor = context.zeros(&[3], DType::F32)?;
-    let right = [Slot::Pointer(tensor.pointer()), Slot::Integer(3), Slot::Float(2.5), Slot::Integer(0)];
-    // SAFETY: the tensor has 3 elements of f32.
-    unsafe { fill.call(&context, &right) }?;
-    assert_eq!(tensor.to_vec::<f32>()?, [2.5; 3]);
-    // SAFETY: nothing is called.
-    let short = unsafe { fill.call(&context, &right[..3]) };
-    assert!(matches!(short, Err(Error::Value(_))));
-    // SAFETY: nothing is called.
-    let turned = unsafe { fill.call(&context, &[right[0], right[2], right[1], right[3]]) };
-    assert!(matches!(turned, Err(Error::Value(_))));
-    Ok(())
-}
-
-#[test]
-fn checked_calls_by_name_name_what_does_not_belong() -> Result<()> {
+fn calls_by_name_name_what_does_not_belong() -> Result<()> {
     let context = Context::new(Device::Cpu)?;
     let fill = Kernel::find("fill").expect("there is one");
     let tensor = context.zeros(&[3], DType::F32)?;
     let (place, any) = (Argument::Tensor(Some(&tensor)), Argument::Integer(-1));
     // The size and the dtype are the tensor's, whatever stands in their places.
-    fill.call_checked(&[place, any, Argument::Float(2.5), any])?;
+    fill.call(&[place, any, Argument::Float(2.5), any])?;
     assert_eq!(tensor.to_vec::<f32>()?, [2.5; 3]);
-    let sentence = |arguments: &[Argument<'_>]| fill.call_checked(arguments).expect_err("it is wrong").to_string();
+    let sentence = |arguments: &[Argument<'_>]| fill.call(arguments).expect_err("it is wrong").to_string();
     assert!(sentence(&[place, any]).starts_with("fill takes y, n, value, dtype, not "));
     assert_eq!(sentence(&[any, any, Argument::Float(1.0), any]), "Integer(-1) was given where a tensor belongs");
     assert_eq!(sentence(&[Argument::Tensor(None), any, any, any]), "Tensor(None) was given where a tensor belongs");
@@ -126,7 +107,7 @@ fn checked_calls_by_name_name_what_does_not_belong() -> Result<()> {
             _ => Argument::Integer(9),
         })
         .collect();
-    let wrong = epilogue.call_checked(&arguments).expect_err("no activation has the number 9").to_string();
+    let wrong = epilogue.call(&arguments).expect_err("no activation has the number 9").to_string();
     assert_eq!(wrong, "Integer(9) was given where a value of the option belongs");
     Ok(())
 }

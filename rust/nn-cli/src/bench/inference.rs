@@ -1,20 +1,18 @@
 //! `nncuda-rs bench inference`: generation by a model with random weights, as Python's `nncuda.bench.inference` does it,
 //! without its probe of the memory.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
 use nn_core::format::Table;
 use nn_core::generate::{Sampling, generate};
-use nn_core::model::{MoEConfig, MoETransformer, PRESETS, Precision, USUAL_PRESET};
+use nn_core::model::{MoEConfig, MoETransformer, Precision};
 use nn_core::{Error, Result};
 use nn_ffi::Context;
 
 use super::print;
 use crate::failure::Failure;
-use crate::flags::{ConfigFile, ConfigFlags, DeviceFlags, precision};
-use crate::paths;
+use crate::flags::{ConfigFlags, ConfigSource, DeviceFlags, precision};
 
 /// The first token ends the prefill, the second runs call by call, with the third the step is captured.
 const FIRST_TOKENS: usize = 3;
@@ -22,12 +20,8 @@ const FIRST_TOKENS: usize = 3;
 /// Time generation by a model with random weights: to the first token, and each token after it.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// A TOML file.
-    #[arg(long, value_name = "FILE", value_parser = paths::file)]
-    config: Option<PathBuf>,
-    /// Preset to start from: sizes, and training options that fit them.  [default: small]
-    #[arg(long, value_name = "NAME", value_parser = PRESETS)]
-    preset: Option<String>,
+    #[command(flatten)]
+    source: ConfigSource,
     /// What the model computes in.
     #[arg(long, value_name = "NAME", default_value = "bf16", value_parser = precision())]
     precision: Precision,
@@ -45,10 +39,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> std::result::Result<(), Failure> {
-    let file = arguments.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
-    let named = arguments.preset.clone().or_else(|| file.preset());
-    let vocab = MoEConfig::preset(named.as_deref().unwrap_or(USUAL_PRESET))?.vocab_size;
-    let (config, _) = file.options(arguments.preset.as_deref(), &ConfigFlags::default(), vocab as u64)?;
+    let file = arguments.source.file()?;
+    let vocab = arguments.source.preset_vocabulary(&file)?;
+    let (config, _) = file.options(arguments.source.preset.as_deref(), &ConfigFlags::default(), vocab)?;
     let ctx = arguments.device.open()?;
     print(measure(&ctx, config, arguments)?, arguments.json)
 }

@@ -12,6 +12,8 @@ use crate::error::Result;
 /// Pre-norm attention and mixture of experts around the residual stream.
 #[derive(Debug)]
 pub struct TransformerBlock {
+    /// What the names of its parameters begin with, such as `model.layers.3`, for traces.
+    pub name: String,
     /// The norm before attention.
     pub input_norm: RMSNorm,
     /// Attention.
@@ -57,9 +59,25 @@ struct Attended {
 impl TransformerBlock {
     /// x `[batch*length, hidden]` to the same shape. No expert drops a token.
     pub fn forward(&self, x: &Tensor, batch: usize, rotation: &Rotation) -> Result<Tensor> {
+        self.label(x, "self_attn")?;
         let middle = self.attention.forward(&self.input_norm.forward(x)?, batch, rotation)?;
-        let normed = self.post_norm.forward_residual(&middle, x)?;
-        self.moe.forward(&normed, &middle)
+        self.mix(x, &middle)
+    }
+
+    /// The second half of the block, from its input and what attention gives.
+    fn mix(&self, x: &Tensor, middle: &Tensor) -> Result<Tensor> {
+        self.label(x, "block_sparse_moe")?;
+        let normed = self.post_norm.forward_residual(middle, x)?;
+        self.moe.forward(&normed, middle)
+    }
+
+    /// Has a trace tell that the calls from here on are those of a half of the block.
+    fn label(&self, x: &Tensor, half: &str) -> Result<()> {
+        Ok(x.context().label(|| format!("{}.{half}", self.name))?)
+    }
+
+    fn label_backward(&self, x: &Tensor, half: &str) -> Result<()> {
+        Ok(x.context().label(|| format!("backward of {}.{half}", self.name))?)
     }
 
     /// As `forward`, with an expert's capacity and what `backward` needs; adds the balancing loss to `aux`. Also gives how
@@ -80,8 +98,10 @@ impl TransformerBlock {
     }
 
     fn attend(&self, x: &Tensor, batch: usize, rotation: &Rotation) -> Result<Attended> {
+        self.label(x, "self_attn")?;
         let (normed, rstd) = self.input_norm.forward_keeping(x)?;
         let (middle, attention) = self.attention.forward_keeping(&normed, batch, rotation)?;
+        self.label(x, "block_sparse_moe")?;
         let (post_normed, post_rstd) = self.post_norm.forward_residual_keeping(&middle, x)?;
         Ok(Attended { normed, rstd, attention, middle, post_normed, post_rstd })
     }
@@ -105,10 +125,12 @@ impl TransformerBlock {
             }
         };
         let Attended { normed, rstd, attention, middle, post_normed, post_rstd } = attended;
+        self.label_backward(&x, "block_sparse_moe")?;
         let dmiddle = self.moe.backward(&dout, &post_normed, moe, aux_factor, beta)?;
         drop(post_normed);
         self.post_norm.backward(&dmiddle, &middle, &post_rstd, Some(&dout))?;
         drop((middle, dout));
+        self.label_backward(&x, "self_attn")?;
         let dx = self.attention.backward(&dmiddle, &normed, attention, rotation, beta)?;
         self.input_norm.backward(&dx, &x, &rstd, Some(&dmiddle))?;
         Ok(dx)
@@ -116,15 +138,15 @@ impl TransformerBlock {
 
     /// The next tokens of one sequence into row `row` of the cache, x `[length, hidden]`.
     pub fn prefill(&self, x: &Tensor, cache: &KVCache, layer: usize, row: usize) -> Result<Tensor> {
+        self.label(x, "self_attn")?;
         let middle = self.attention.prefill(&self.input_norm.forward(x)?, cache, layer, row)?;
-        let normed = self.post_norm.forward_residual(&middle, x)?;
-        self.moe.forward(&normed, &middle)
+        self.mix(x, &middle)
     }
 
     /// One new token a sequence, x `[batch, hidden]`.
     pub fn decode(&self, x: &Tensor, cache: &KVCache, layer: usize) -> Result<Tensor> {
+        self.label(x, "self_attn")?;
         let middle = self.attention.decode(&self.input_norm.forward(x)?, cache, layer)?;
-        let normed = self.post_norm.forward_residual(&middle, x)?;
-        self.moe.forward(&normed, &middle)
+        self.mix(x, &middle)
     }
 }

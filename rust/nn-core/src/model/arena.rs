@@ -54,6 +54,17 @@ impl ParameterArena {
         Ok(self.data.narrow(0, spec.offset, shape.iter().product())?.view(shape)?)
     }
 
+    /// The parameter in which an address of the device's memory lies, and the index in it.
+    pub(crate) fn find(&self, address: usize) -> Option<(&ParameterSpec, Vec<usize>)> {
+        let element = address.checked_sub(self.data.pointer() as usize)? / self.data.dtype().size();
+        let spec =
+            self.layout.specs().iter().find(|spec| (spec.offset..spec.offset + spec.size()).contains(&element))?;
+        let mut rest = element - spec.offset;
+        let mut index: Vec<usize> = spec.shape.iter().rev().map(|size| (rest % size, rest /= size).0).collect();
+        index.reverse();
+        Some((spec, index))
+    }
+
     /// Takes the values of one parameter from the host. Those of an arena of 16 bits are rounded by the library, so that
     /// every language rounds alike.
     pub fn set(&self, name: &str, values: &[f32]) -> Result<()> {

@@ -17,5 +17,4 @@ pub(crate) use mixtral::check_names;
 pub use mixtral::{MixtralWeights, config_from_mixtral, config_to_mixtral};
 pub use parameters::{ParameterLayout, ParameterSpec};
 pub use precision::Precision;
-pub(crate) use transformer::BadOutput;
 pub use transformer::{Gradients, IGNORE_INDEX, MoETransformer};

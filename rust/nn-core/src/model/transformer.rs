@@ -1,7 +1,5 @@
 //! The MoE transformer: embedding, blocks, norm, language-model head; training, evaluation, prefill and decode.
 
-mod finite;
-
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -18,8 +16,6 @@ use crate::layer::{
     BlockKept, Embedding, ExpertUse, KVCache, Linear, MQAttention, MoELayer, RMSNorm, RopeTables, Rotation, Router,
     SwiGLU, TransformerBlock, Weight,
 };
-
-pub(crate) use finite::BadOutput;
 
 /// A target that counts for nothing.
 pub const IGNORE_INDEX: i32 = -100;
@@ -204,7 +200,8 @@ impl MoETransformer {
     /// Logits f32 `[batch, length, vocab]` of all positions of ids i32 `[batch, length]`. No expert drops a token.
     pub fn forward(&self, ids: &Tensor) -> Result<Tensor> {
         let (ids, batch, length) = flat(ids)?;
-        let x = self.norm.forward(&self.stream(&ids, batch)?)?;
+        let x = self.stream(&ids, batch)?;
+        self.label("lm_head")?;
         Ok(self.head.forward_f32(&x)?.view(&[batch, length, self.config.vocab_size])?)
     }
 
@@ -213,7 +210,8 @@ impl MoETransformer {
     pub fn evaluate(&self, ids: &Tensor, targets: &Tensor) -> Result<(f64, u64)> {
         let (ids, batch, _) = flat(ids)?;
         let (targets, _, _) = flat(targets)?;
-        let x = self.norm.forward(&self.stream(&ids, batch)?)?;
+        let x = self.stream(&ids, batch)?;
+        self.label("lm_head")?;
         let sums = self.ctx.empty(&[self.loss_pieces(ids.len())], DType::F32)?;
         let (mut count, valid) = (0, self.ctx.empty(&[1], DType::I32)?);
         for (piece, Range { start, end }) in self.chunks(ids.len()).enumerate() {
@@ -245,22 +243,26 @@ impl MoETransformer {
         }
         let rotation = self.rope.rotation(batch, length)?;
         let Kept { x, blocks: kept, uses } = self.forward_keeping(&ids, batch, &rotation, call.aux)?;
+        self.label("model.norm")?;
         let (normed, rstd) = self.norm.forward_keeping(&x)?;
         self.loss(&normed, &targets, call, beta)?;
+        self.label("backward of model.norm")?;
         self.norm.backward(&normed, &x, &rstd, None)?;
         drop(x);
         let mut dx = normed;
         for (block, of_block) in self.blocks.iter().zip(kept).rev() {
             dx = block.backward(dx, of_block, &rotation, call.aux_factor, beta)?;
         }
+        self.label("backward of model.embed_tokens")?;
         self.embedding.backward(&dx, &ids)?;
+        self.label("")?;
         Ok(uses)
     }
 
     /// The stream of `batch` sequences, ids i32 `[tokens]`, and what their backward needs.
     fn forward_keeping(&self, ids: &Tensor, batch: usize, rotation: &Rotation, aux: &Tensor) -> Result<Kept> {
         let capacity = self.config.capacity(ids.len());
-        let mut x = self.embedding.forward(ids)?;
+        let mut x = self.embed(ids)?;
         let (mut blocks, mut uses) = (Vec::with_capacity(self.blocks.len()), Vec::with_capacity(self.blocks.len()));
         for block in &self.blocks {
             let (out, experts, of_block) = block.forward_keeping(x, batch, rotation, capacity, aux)?;
@@ -328,13 +330,13 @@ impl MoETransformer {
         cache.require_room(prompt.len(), Some(row))?;
         for part in prompt.chunks(PREFILL_PART) {
             let ids = self.ctx.tensor(part, &[part.len()])?;
-            let mut x = self.embedding.forward(&ids)?;
+            let mut x = self.embed(&ids)?;
             for (layer, block) in self.blocks.iter().enumerate() {
                 x = block.prefill(&x, cache, layer, row)?;
             }
             cache.advance(part.len(), Some(row))?;
             if cache.used(row)? == prompt.len() {
-                self.head.forward_into(&self.norm.forward(&x.narrow(0, part.len() - 1, 1)?)?, logits)?;
+                self.predict(&x.narrow(0, part.len() - 1, 1)?, logits)?;
             }
         }
         Ok(())
@@ -347,21 +349,42 @@ impl MoETransformer {
     /// count one step, the graph's first launch; whoever launches it again counts that (`KVCache::count`).
     pub fn decode(&self, ids: &Tensor, cache: &mut KVCache, logits: &Tensor) -> Result<()> {
         cache.require_room(1, None)?;
-        let mut x = self.embedding.forward(ids)?;
+        let mut x = self.embed(ids)?;
         for (layer, block) in self.blocks.iter().enumerate() {
             x = block.decode(&x, cache, layer)?;
         }
         cache.advance(1, None)?;
-        self.head.forward_into(&self.norm.forward(&x)?, logits)
+        self.predict(&x, logits)
     }
 
+    /// Has a trace tell that the calls from here on belong to a part of the model, or to none.
+    fn label(&self, part: &str) -> Result<()> {
+        Ok(self.ctx.label(|| part.to_owned())?)
+    }
+
+    fn embed(&self, ids: &Tensor) -> Result<Tensor> {
+        self.label("model.embed_tokens")?;
+        self.embedding.forward(ids)
+    }
+
+    /// The logits of tokens from the stream behind the last block.
+    fn predict(&self, x: &Tensor, logits: &Tensor) -> Result<()> {
+        self.label("model.norm")?;
+        let normed = self.norm.forward(x)?;
+        self.label("lm_head")?;
+        self.head.forward_into(&normed, logits)?;
+        self.label("")
+    }
+
+    /// The normed stream behind the last block.
     fn stream(&self, ids: &Tensor, batch: usize) -> Result<Tensor> {
         let rotation = self.rope.rotation(batch, ids.len() / batch)?;
-        let mut x = self.embedding.forward(ids)?;
+        let mut x = self.embed(ids)?;
         for block in &self.blocks {
             x = block.forward(&x, batch, &rotation)?;
         }
-        Ok(x)
+        self.label("model.norm")?;
+        self.norm.forward(&x)
     }
 
     /// Cross-entropy and its gradient, chunk by chunk; the gradient of `normed` takes its place.
@@ -371,11 +394,13 @@ impl MoETransformer {
         for (piece, Range { start, end }) in self.chunks(normed.len() / self.config.hidden_size).enumerate() {
             let x = normed.narrow(0, start, end - start)?;
             let wanted = targets.narrow(0, start, end - start)?;
+            self.label("lm_head")?;
             let logits = self.head.forward_f32(&x)?;
             let lse = self.ctx.empty(&[end - start], DType::F32)?;
             let valid = self.ctx.empty(&[1], DType::I32)?;
             let sum = call.losses.narrow(0, piece, 1)?;
             kernels::cross_entropy_forward(&logits, &wanted, None, &lse, &sum, &valid, IGNORE_INDEX)?;
+            self.label("backward of lm_head")?;
             kernels::cross_entropy_backward(&logits, &wanted, &lse, call.loss_factor, &logits, IGNORE_INDEX)?;
             let dlogits = if self.precision == Precision::F32 {
                 logits
@@ -469,6 +494,7 @@ impl Views<'_> {
             input_norm: norm("input_layernorm")?,
             attention,
             post_norm: norm("post_attention_layernorm")?,
+            name: prefix,
             moe: MoELayer { router, experts, recompute: false },
             recompute: false,
         })

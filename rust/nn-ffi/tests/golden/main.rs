@@ -2,9 +2,7 @@
 //!
 //! The list of cases is what the folder holds and the kernels are called by name, so that a new fixture or kernel is tested
 //! with no new code. `NNCUDA_GOLDEN` names another folder.
-#![allow(unsafe_code)]
 
-mod checked;
 mod compare;
 mod fixtures;
 mod runner;
@@ -45,9 +43,7 @@ fn every_fixture_passes_on_every_engine() -> Result<(), Box<dyn Error>> {
         for file in &files {
             for case in fixtures::read(file)? {
                 cases += 1;
-                for Outcome { what, share, problem } in
-                    [runner::run(&context, &case)?, checked::run(&context, &case)?].concat()
-                {
+                for Outcome { what, share, problem } in runner::run(&context, &case)? {
                     calls += 1;
                     if !problem.is_empty() {
                         problems.push(format!("{name}: {what}: {problem}"));
@@ -83,17 +79,10 @@ fn what_is_wrong_is_found() -> Result<(), Box<dyn Error>> {
     let context = Context::new(Device::Cpu)?;
     let files = fixtures::files(&fixtures::folder())?;
     let file = files.iter().find(|file| file.kernel == "add").ok_or("no fixtures of add")?;
-    let first = || -> Result<fixtures::Case, Box<dyn Error>> {
-        fixtures::read(file)?.into_iter().find(|case| case.name.starts_with("f32")).ok_or_else(|| "no f32 case".into())
-    };
-    let mut wrong = first()?;
+    let first = fixtures::read(file)?.into_iter().find(|case| case.name.starts_with("f32"));
+    let mut wrong = first.ok_or("no f32 case")?;
     let output = wrong.outputs.get_mut("y").ok_or("add has no y")?;
     output.bytes[..4].copy_from_slice(&1e30_f32.to_le_bytes());
     assert!(runner::run(&context, &wrong)?.iter().all(|outcome| outcome.problem.contains("element 0")));
-    // A sum over as many elements as there are, and one more, writes past the output.
-    let mut long = first()?;
-    let n = long.scalars["n"].as_i64().ok_or("add has no n")?;
-    long.scalars.insert("n".to_owned(), (n + 1).into());
-    assert!(runner::run(&context, &long)?.iter().all(|outcome| outcome.problem.contains("were written")));
     Ok(())
 }
