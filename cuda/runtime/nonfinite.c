@@ -189,8 +189,6 @@ static void search_release(void *state) {
   free(s);
 }
 
-/* Some kernels compute with rows that none wrote, such as those of no expert, and what they make of what the memory held
- * before would be found: it holds zeros instead. */
 static const nn_tracer search_tracer = {
     .run = search_run, .write = search_write, .release = search_release, .clears = 1};
 

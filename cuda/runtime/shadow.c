@@ -437,7 +437,8 @@ static void shadow_end(void *state) {
   __atomic_sub_fetch(&((shadow *)state)->reference->shadowed, 1, __ATOMIC_RELEASE);
 }
 
-static const nn_tracer shadow_tracer = {.run = shadow_run, .write = shadow_write, .end = shadow_end, .release = free};
+static const nn_tracer shadow_tracer = {
+    .run = shadow_run, .write = shadow_write, .end = shadow_end, .release = free, .clears = 1};
 
 static int32_t begin(nncuda_ctx *ctx, nncuda_ctx *reference) {
   if (reference == ctx) {

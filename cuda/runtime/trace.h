@@ -18,7 +18,9 @@ struct nn_tracer {
   void (*write)(const void *state, int64_t calls, nn_text *text);
   void (*end)(void *state); /* the trace sees no more calls; null for nothing */
   void (*release)(void *state);
-  int32_t clears; /* whether memory that is allocated meanwhile holds zeros */
+  /* Whether memory that is allocated meanwhile holds zeros: some kernels compute with rows that none wrote, such as
+   * those of no expert, and what they make of what the memory held before is nothing that a trace should find. */
+  int32_t clears;
 };
 
 /* Runs the call and shows it to the running trace. */

@@ -17,14 +17,12 @@ func TestCopies(t *testing.T) {
 	host := must.Get(ctx.AllocateHost(16))(t)
 	defer host.Close()
 	got := make([]byte, 8)
-	if err := errors.Join(
+	must.Do(t, errors.Join(
 		ctx.Upload(device.At(4), []byte("abcdefgh")),
 		ctx.Copy(other.At(0), device.At(4), 8),
 		ctx.Set(other.At(1), 'x', 2),
 		ctx.Download(got, other.At(0)),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	if string(got) != "axxdefgh" {
 		t.Errorf("got %q", got)
 	}
@@ -137,10 +135,8 @@ func TestForgottenContextIsFreed(t *testing.T) {
 			ctx := must.Get(cuda.New("cpu", cuda.WithThreads(3)))(t)
 			contexts = append(contexts, ctx)
 			x := filled(t, ctx, 4*512*512)
-			if err := ctx.Gemm(x.At(0), x.At(0), filled(t, ctx, 4*512*512).At(0), 512, 512, 512, false, false, cuda.F32,
-				cuda.F32); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, ctx.Gemm(x.At(0), x.At(0), filled(t, ctx, 4*512*512).At(0), 512, 512, 512, false, false, cuda.F32,
+				cuda.F32))
 			if _, err := ctx.Capture(func() error { return ctx.Fill(x.At(0), 4, 1, cuda.F32) }); err != nil {
 				t.Fatal(err)
 			}

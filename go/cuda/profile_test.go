@@ -7,20 +7,19 @@ import (
 	"testing"
 
 	"github.com/nncuda/nncuda/go/cuda"
+	"github.com/nncuda/nncuda/go/internal/must"
 )
 
 func TestProfile(t *testing.T) {
 	ctx := newContext(t)
 	x := filled(t, ctx, 4096)
-	if err := errors.Join(
+	must.Do(t, errors.Join(
 		ctx.BeginProfile(),
 		ctx.Add(x.At(0), x.At(0), x.At(0), 1024, cuda.F32),
 		ctx.Fill(x.At(0), 1024, 1, cuda.F32),
 		ctx.EndProfile(),
 		ctx.Fill(x.At(0), 1024, 1, cuda.F32),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	table, err := ctx.ProfileReport(cuda.ReportTable)
 	if err != nil || !strings.Contains(table, "add") || !strings.Contains(table, "fill") {
 		t.Errorf("the table is %q (%v)", table, err)

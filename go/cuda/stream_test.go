@@ -19,7 +19,7 @@ func TestStreamsAndEvents(t *testing.T) {
 	to := must.Get(ctx.AllocateHost(size))(t)
 	device, other := filled(t, ctx, size), filled(t, ctx, size)
 	content := bytes.Repeat([]byte("nncuda"), size/6+1)[:size]
-	if err := errors.Join(
+	must.Do(t, errors.Join(
 		ctx.Upload(from.At(0), content),
 		start.Record(stream),
 		ctx.CopyAsync(stream, device.At(0), from.At(0), size),
@@ -28,23 +28,19 @@ func TestStreamsAndEvents(t *testing.T) {
 		ctx.CopyAsync(nil, other.At(0), device.At(0), size),
 		start.Synchronize(),
 		end.Synchronize(),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	if happened, err := end.Happened(); err != nil || !happened {
 		t.Errorf("the event has not happened (%v)", err)
 	}
 	if elapsed, err := start.Elapsed(end); err != nil || elapsed < 0 {
 		t.Errorf("%v elapsed (%v)", elapsed, err)
 	}
-	if err := errors.Join(
+	must.Do(t, errors.Join(
 		end.Record(nil),
 		stream.Wait(end),
 		ctx.CopyAsync(stream, to.At(0), other.At(0), size),
 		stream.Synchronize(),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	got := make([]byte, size)
 	if err := ctx.Download(got, to.At(0)); err != nil || !bytes.Equal(got, content) {
 		t.Errorf("what came back is not what went (%v)", err)

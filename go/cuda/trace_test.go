@@ -12,15 +12,13 @@ import (
 func TestTrace(t *testing.T) {
 	ctx := newContext(t)
 	x := filled(t, ctx, 64)
-	if err := errors.Join(
+	must.Do(t, errors.Join(
 		ctx.Label("lost"), // there is no trace yet
 		ctx.BeginTrace(2),
 		ctx.Label("model.", "layers.3"),
 		ctx.Fill(x.At(0), 16, 2.5, cuda.F32),
 		ctx.EndTrace(),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	text, err := ctx.TraceText()
 	if err != nil || strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "model.layers.3: ") ||
 		!strings.Contains(text, "fill") || !strings.Contains(text, "2.5") {

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from nncuda.binding import header
 from nncuda.reference import attention as attention_reference
-from nncuda.reference.judge import ROUNDINGS, dimensions
+from nncuda.reference.judge import dimensions
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
 

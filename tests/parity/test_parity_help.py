@@ -28,7 +28,7 @@ def defaults(language: str, command: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("language", languages.NAMES)
-@pytest.mark.parametrize("command", ["train", "plan"])
+@pytest.mark.parametrize("command", ["train", "plan", "shadow"])
 def test_every_option_has_its_default(language: str, command: str) -> None:
     found = defaults(language, command)
     assert found == defaults("python", command)

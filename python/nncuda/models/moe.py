@@ -233,6 +233,7 @@ class MoETransformer(DeviceBound):
             dx = block.backward(dx, kept.pop(), batch, aux_factor, beta)
         self.ctx.label("backward of model.embed_tokens")
         self.embedding.backward(dx, ids)
+        self.ctx.label()
 
     def forward_keeping(self, ids: Tensor, batch: int, aux: Tensor) -> tuple[Tensor, list[BlockKept]]:
         """The stream after the last block of `batch` sequences, ids i32 [tokens], and what their backward needs."""
@@ -308,7 +309,9 @@ class MoETransformer(DeviceBound):
             for layer, block in enumerate(self.blocks):
                 x = block.prefill(x, cache, layer, row)
             cache.advance(len(part), row)
-        return self._logits(self._normed(x.narrow(0, len(part) - 1, 1)), logits)
+        logits = self._logits(self._normed(x.narrow(0, len(part) - 1, 1)), logits)
+        self.ctx.label()
+        return logits
 
     @one_thread
     def decode(self, ids: Tensor, cache: KVCache, logits: Tensor | None = None) -> Tensor:
@@ -323,7 +326,9 @@ class MoETransformer(DeviceBound):
         for layer, block in enumerate(self.blocks):
             x = block.decode(x, cache, layer)
         cache.advance(1)
-        return self._logits(self._normed(x), logits)
+        logits = self._logits(self._normed(x), logits)
+        self.ctx.label()
+        return logits
 
     # What stands around the blocks, under the names that a trace shows.
 

@@ -63,12 +63,16 @@ impl ConfigSource {
         Ok(self.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default())
     }
 
-    /// The vocabulary of the data where there are some, else that of the preset; of the usual one for what is none, which is
-    /// refused later.
+    /// The vocabulary of the data where there are some, else that of the preset.
     pub(crate) fn vocabulary(&self, data: Option<&Path>, file: &ConfigFile) -> Result<u64> {
-        if let Some(data) = data.map(Path::to_owned).or_else(|| file.data_path()) {
-            return Ok(open_shards(&data)?[0].vocab_size());
+        match data.map(Path::to_owned).or_else(|| file.data_path()) {
+            Some(data) => Ok(open_shards(&data)?[0].vocab_size()),
+            None => self.preset_vocabulary(file),
         }
+    }
+
+    /// That of the preset; of the usual one for what is none, which is refused later.
+    pub(crate) fn preset_vocabulary(&self, file: &ConfigFile) -> Result<u64> {
         let named = self.preset.clone().or_else(|| file.preset());
         let sizes = named.and_then(|name| MoEConfig::preset(&name).ok());
         Ok(sizes.map_or_else(|| MoEConfig::preset(USUAL_PRESET), Ok)?.vocab_size as u64)

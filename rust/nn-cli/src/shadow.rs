@@ -1,12 +1,11 @@
 //! `nncuda-rs shadow`: a training step, or generation, with every kernel call a second time on another engine.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use nn_core::format::value::significant;
-use nn_core::format::{Value, atomic};
+use nn_core::format::atomic;
 use nn_core::generate::{Sampling, generate_batch};
 use nn_core::model::{MoETransformer, Precision};
 use nn_core::train::{Batch, Checkpoint, Trainer, resolve_checkpoint};
@@ -18,7 +17,13 @@ use crate::failure::Failure;
 use crate::flags::{ConfigFlags, ConfigSource, DeviceFlags};
 use crate::generate::{check_ids, parse_ids};
 use crate::paths;
-use crate::terminal::columns;
+use crate::terminal::{columns, short_text};
+
+/// What a shadow run compares with.
+const BASELINE: &str = "baseline";
+const CPU: &str = "cpu";
+/// Which Python alone has.
+const F64: &str = "f64";
 
 /// Run every kernel call of a training step a second time on another engine, and compare what they wrote.
 ///
@@ -35,8 +40,8 @@ pub(crate) struct Arguments {
     model: Option<PathBuf>,
     /// What to compare with: the CPU engine with its plainest instruction set (baseline), or with the widest (cpu).
     /// [default: cpu for a GPU, else baseline]
-    #[arg(long, value_name = "NAME", value_parser = reference)]
-    reference: Option<&'static str>,
+    #[arg(long, value_name = "NAME", value_parser = [BASELINE, CPU, F64], hide_possible_values = true)]
+    reference: Option<String>,
     /// With MODEL: continue this text instead of training.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: Option<String>,
@@ -63,15 +68,6 @@ pub(crate) struct Arguments {
     options: ConfigFlags,
 }
 
-fn reference(name: &str) -> std::result::Result<&'static str, String> {
-    match name {
-        "baseline" => Ok("baseline"),
-        "cpu" => Ok("cpu"),
-        "f64" => Err("nncuda-rs compares with no f64; the Python package does: nncuda shadow --reference f64".into()),
-        _ => Err("it must be baseline or cpu".into()),
-    }
-}
-
 fn instruction_set() -> impl TypedValueParser<Value = InstructionSet> {
     PossibleValuesParser::new(InstructionSet::ALL.map(InstructionSet::name)).try_map(|name| name.parse())
 }
@@ -81,7 +77,7 @@ fn instruction_set() -> impl TypedValueParser<Value = InstructionSet> {
 struct Report {
     device: String,
     isa: Option<&'static str>,
-    reference: &'static str,
+    reference: String,
     #[serde(flatten)]
     found: Shadow,
 }
@@ -101,8 +97,9 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
         }
         ctx.set_isa(isa)?;
     }
-    let reference = arguments.reference.unwrap_or(if ctx.device() == Device::Cpu { "baseline" } else { "cpu" });
-    let plainest = (reference == "baseline").then_some(InstructionSet::Baseline);
+    let usual = if ctx.device() == Device::Cpu { BASELINE } else { CPU };
+    let reference = arguments.reference.clone().unwrap_or_else(|| usual.to_owned());
+    let plainest = (reference == BASELINE).then_some(InstructionSet::Baseline);
     let other = arguments.device.open_cpu(plainest)?;
     let found = match (checkpoint, prompt) {
         (None, _) => step(&ctx, &other, new_trainer(&ctx, &arguments)?)?,
@@ -129,11 +126,16 @@ pub(crate) fn run(arguments: Arguments) -> std::result::Result<(), Failure> {
 fn check_flags(arguments: &Arguments) -> std::result::Result<(), Failure> {
     let given = [(arguments.source.config.is_some(), "config"), (arguments.source.preset.is_some(), "preset")];
     let given = given.into_iter().filter_map(|(given, name)| given.then_some(name)).chain(arguments.options.names());
-    let problem = match given.map(|name| name.replace('_', "-")).next() {
+    let folder = arguments.json.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    let problem = match (given.map(|name| name.replace('_', "-")).next(), folder) {
+        _ if arguments.reference.as_deref() == Some(F64) => {
+            format!("nncuda-rs has no reference '{F64}'; the Python package has it: nncuda shadow --reference {F64}")
+        }
         _ if arguments.model.is_none() && (arguments.prompt.is_some() || arguments.best) => {
             "--prompt and --best need MODEL, a checkpoint or the folder of a run".into()
         }
-        Some(name) if arguments.model.is_some() => format!("MODEL has its own options; leave out --{name}"),
+        (Some(name), _) if arguments.model.is_some() => format!("MODEL has its own options; leave out --{name}"),
+        (_, Some(folder)) if !folder.is_dir() => format!("there is no folder {} for --json", folder.display()),
         _ => return Ok(()),
     };
     Err(Failure::Usage(problem))
@@ -150,7 +152,7 @@ fn prompt_ids(checkpoint: &Checkpoint, prompt: &str, ids: bool) -> std::result::
 
 fn new_trainer(ctx: &Context, arguments: &Arguments) -> Result<Trainer> {
     let (source, file) = (&arguments.source, arguments.source.file()?);
-    let vocab_size = source.vocabulary(None, &file)?;
+    let vocab_size = source.preset_vocabulary(&file)?;
     let (model, train) = file.options(source.preset.as_deref(), &arguments.options, vocab_size)?;
     let model = MoETransformer::random_in(ctx, model, train.seed, true, train.precision)?;
     Trainer::new(model, train, false)
@@ -186,7 +188,7 @@ impl Report {
         let mut rows = vec![["kernel", "calls", "compared", "over", "largest share"].map(String::from).to_vec()];
         rows.extend(found.kernels.iter().map(|kernel| {
             let share =
-                kernel.largest.as_ref().map_or("-".into(), |largest| largest.share.map_or("beyond".into(), short));
+                kernel.largest.as_ref().map_or("-".into(), |largest| largest.share.map_or("beyond".into(), short_text));
             let [calls, compared, over] = [kernel.calls, kernel.compared, kernel.over].map(|count| count.to_string());
             vec![kernel.kernel.clone(), calls, compared, over, share]
         }));
@@ -210,14 +212,9 @@ impl Report {
                 place.index,
                 first.value,
                 first.reference,
-                short(first.bound),
+                short_text(first.bound),
             );
         }
         text
     }
-}
-
-/// A number with three significant digits.
-fn short(number: f64) -> String {
-    Value::from(significant(number, 3)).shown()
 }

@@ -35,6 +35,21 @@ pub(crate) fn grouped_text(number: f64) -> String {
     text
 }
 
+/// A number with three significant digits: 0.0123, 1.2e-05.
+pub(crate) fn short_text(number: f64) -> String {
+    let rounded = format!("{number:.2e}");
+    let (digits, exponent) = rounded.split_once('e').unwrap_or((&rounded, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let plain = |text: &str| {
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text.to_owned() }
+    };
+    if (-4..3).contains(&exponent) {
+        return plain(&format!("{number:.*}", (2 - exponent) as usize));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", plain(digits), exponent.abs())
+}
+
 /// Rows of cells as columns, as wide as their widest cell.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -62,6 +77,8 @@ mod tests {
         assert_eq!([count_text(999), count_text(15_345_920), count_text(6_882_678_528)], ["999", "15.35 M", "6.88 B"]);
         let grouped = [0.4, 999.0, 1000.0, 1_234_567.8].map(grouped_text);
         assert_eq!(grouped, ["0", "999", "1,000", "1,234,568"]);
+        let short = [1.0, 0.012_345, 99.96, 1.21e-5, 1e-6, 1234.0, 0.000_999_9].map(short_text);
+        assert_eq!(short, ["1", "0.0123", "100", "1.21e-05", "1e-06", "1.23e+03", "0.001"]);
         assert_eq!(columns(&[vec!["a".into(), "b".into()], vec!["long".into(), "c".into()]]), "  a     b\n  long  c\n");
     }
 }

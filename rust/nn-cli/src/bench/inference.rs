@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> std::result::Result<(), Failure> {
     let file = arguments.source.file()?;
-    let vocab = arguments.source.vocabulary(None, &file)?;
+    let vocab = arguments.source.preset_vocabulary(&file)?;
     let (config, _) = file.options(arguments.source.preset.as_deref(), &ConfigFlags::default(), vocab)?;
     let ctx = arguments.device.open()?;
     print(measure(&ctx, config, arguments)?, arguments.json)

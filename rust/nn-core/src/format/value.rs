@@ -193,7 +193,7 @@ impl Value {
 }
 
 /// A number rounded to so many significant digits, at least 1.
-pub fn significant(number: f64, digits: usize) -> f64 {
+pub(crate) fn significant(number: f64, digits: usize) -> f64 {
     format!("{number:.*e}", digits - 1).parse().unwrap_or(number)
 }
 

@@ -255,6 +255,7 @@ impl MoETransformer {
         }
         self.label("backward of model.embed_tokens")?;
         self.embedding.backward(&dx, &ids)?;
+        self.label("")?;
         Ok(uses)
     }
 
@@ -356,7 +357,7 @@ impl MoETransformer {
         self.predict(&x, logits)
     }
 
-    /// Has a trace tell that the calls from here on belong to a part of the model.
+    /// Has a trace tell that the calls from here on belong to a part of the model, or to none.
     fn label(&self, part: &str) -> Result<()> {
         Ok(self.ctx.label(|| part.to_owned())?)
     }
@@ -371,7 +372,8 @@ impl MoETransformer {
         self.label("model.norm")?;
         let normed = self.norm.forward(x)?;
         self.label("lm_head")?;
-        self.head.forward_into(&normed, logits)
+        self.head.forward_into(&normed, logits)?;
+        self.label("")
     }
 
     /// The normed stream behind the last block.
