@@ -5,7 +5,7 @@ from __future__ import annotations
 from nncuda.binding.header import Header, Param
 
 from .rust_kernels import ENUMS, enum_of
-from .rust_text import call, indented, mark
+from .rust_text import WIDTH, call, indented, mark
 from .signature import signature
 
 
@@ -30,13 +30,20 @@ def _catalogue(contract: Header) -> str:
         lines += [
             "    Kernel {",
             f'        name: "{function.kernel}",',
-            "        parameters: &[",
-            *(f"            {_parameter(param)}," for param in function.params[1:]),
-            "        ],",
+            *_parameters([_parameter(param) for param in function.params[1:]]),
             f"        call: checked::{function.kernel},",
             "    },",
         ]
     return "\n".join([*lines, "];"]) + "\n"
+
+
+def _parameters(each: list[str]) -> list[str]:
+    line = f"        parameters: &[{', '.join(each)}],"
+    return (
+        [line]
+        if len(line) <= WIDTH
+        else ["        parameters: &[", *(f"            {one}," for one in each), "        ],"]
+    )
 
 
 def _parameter(param: Param) -> str:

@@ -118,16 +118,18 @@ fn train_speed(trainer: &mut Trainer, windows: &TokenWindows, steps: usize) -> R
 fn decode_speed(model: &MoETransformer, count: usize) -> Result<f64> {
     let prompt: Vec<i32> = PROMPT.collect();
     let mut tokens = generate(model, &prompt, WARM_TOKENS + count, &Sampling::default(), None)?;
-    let mut take = |count: usize| {
-        for _ in 0..count {
-            tokens.next().ok_or_else(|| Error::value("the sequence ended early"))??;
-        }
-        Ok::<_, Error>(())
-    };
-    take(WARM_TOKENS)?;
+    draw(&mut tokens, WARM_TOKENS)?;
     let began = Instant::now();
-    take(count)?;
+    draw(&mut tokens, count)?;
     Ok(count as f64 / began.elapsed().as_secs_f64())
+}
+
+/// Makes so many more tokens.
+fn draw(tokens: &mut impl Iterator<Item = Result<i32>>, count: usize) -> Result<()> {
+    for _ in 0..count {
+        tokens.next().ok_or_else(|| Error::value("the sequence ended early"))??;
+    }
+    Ok(())
 }
 
 /// Nanoseconds of a call that has next to nothing to do.

@@ -1,4 +1,4 @@
-//! `nncuda-rs train`: start a training run, or take one up.
+//! `nncuda-rs train`: start a training run, or continue one.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments, interrupts: &Interrupts) -> Result<(), Failure> {
     let ctx = arguments.device.open()?;
     let goes_on = arguments.resume || arguments.extend;
-    let mut training = if goes_on { take_up(&arguments, &ctx)? } else { start(&arguments, &ctx)? };
+    let mut training = if goes_on { reopen(&arguments, &ctx)? } else { start(&arguments, &ctx)? };
     if let Some(notice) = training.notice() {
         eprintln!("{notice}");
     }
@@ -151,7 +151,7 @@ fn check_flags(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn take_up(arguments: &Arguments, ctx: &Context) -> Result<TrainingRun, Failure> {
+fn reopen(arguments: &Arguments, ctx: &Context) -> Result<TrainingRun, Failure> {
     check_flags(arguments)?;
     let mut sources = Sources::read(&arguments.run)?;
     sources.data = arguments.data.clone().unwrap_or(sources.data);

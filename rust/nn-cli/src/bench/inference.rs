@@ -10,7 +10,7 @@ use nn_core::model::{MoEConfig, MoETransformer, Precision};
 use nn_core::{Error, Result};
 use nn_ffi::Context;
 
-use super::print;
+use super::{draw, print};
 use crate::failure::Failure;
 use crate::flags::{ConfigFlags, ConfigSource, DeviceFlags, precision};
 
@@ -56,19 +56,13 @@ fn measure(ctx: &Context, config: MoEConfig, arguments: &Arguments) -> Result<Ta
     let ids: Vec<i32> = (0..prompt).map(|at| (at % config.vocab_size) as i32).collect();
     let began = Instant::now();
     let mut tokens = generate(&model, &ids, FIRST_TOKENS + count, &Sampling::default(), None)?;
-    let mut take = |count: usize| {
-        for _ in 0..count {
-            tokens.next().ok_or_else(|| Error::value("the sequence ended early"))??;
-        }
-        Ok::<_, Error>(())
-    };
-    take(1)?;
+    draw(&mut tokens, 1)?;
     let first = began.elapsed().as_secs_f64();
-    take(FIRST_TOKENS - 1)?;
+    draw(&mut tokens, FIRST_TOKENS - 1)?;
     let in_use = || Ok::<_, Error>(ctx.bytes_used()? + ctx.bytes_arena()?);
     let before = in_use()?;
     let began = Instant::now();
-    take(count)?;
+    draw(&mut tokens, count)?;
     let seconds = began.elapsed().as_secs_f64();
     let grown = in_use()? as i64 - before as i64;
     Ok(Table::from([

@@ -79,7 +79,7 @@ pub struct BatchGeneration<'m> {
     ended: Vec<bool>,
     end_id: Option<i32>,
     /// Steps that may still come.
-    left: usize,
+    remaining: usize,
     started: bool,
 }
 
@@ -87,12 +87,12 @@ impl Iterator for BatchGeneration<'_> {
     type Item = Result<Vec<Option<i32>>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.left == 0 || self.ended.iter().all(|ended| *ended) {
+        if self.remaining == 0 || self.ended.iter().all(|ended| *ended) {
             return None;
         }
         let tokens = self.advance();
         if tokens.is_err() {
-            self.left = 0; // what failed once is not tried again
+            self.remaining = 0; // what failed once is not tried again
         }
         Some(tokens)
     }
@@ -102,10 +102,10 @@ impl BatchGeneration<'_> {
     fn advance(&mut self) -> Result<Vec<Option<i32>>> {
         let Some(sequences) = &mut self.sequences else { return Ok(Vec::new()) };
         if self.started {
-            sequences.step(self.left == 1)?;
+            sequences.step(self.remaining == 1)?;
         }
         self.started = true;
-        self.left -= 1;
+        self.remaining -= 1;
         let ids: Vec<i32> = sequences.ids.to_vec()?;
         let tokens = ids.iter().zip(&self.ended).map(|(id, ended)| (!ended).then_some(*id)).collect();
         for (ended, id) in self.ended.iter_mut().zip(ids) {
@@ -147,7 +147,13 @@ pub fn generate_batch<'m>(
         let capacity = longest.saturating_add(max_new_tokens - 1);
         Some(Sequences::new(model, prompts, capacity, sampling, capture)?)
     };
-    Ok(BatchGeneration { sequences, ended: vec![false; prompts.len()], end_id, left: max_new_tokens, started: false })
+    Ok(BatchGeneration {
+        sequences,
+        ended: vec![false; prompts.len()],
+        end_id,
+        remaining: max_new_tokens,
+        started: false,
+    })
 }
 
 /// Continues one prompt, token by token, up to and including `end_id`; see `generate_batch`.

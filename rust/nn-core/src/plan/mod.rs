@@ -36,7 +36,7 @@ pub const KINDS: [(&str, &str); 10] = [
 
 /// The peak in bytes, and what it is for.
 ///
-/// Where a step is captured, memory that it keeps for itself counts as what is left: as transient.
+/// Where a step is captured, memory that it keeps for itself counts as transient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryPlan {
     /// In the order of `KINDS`; they add up to `peak`.
@@ -101,12 +101,12 @@ pub fn plan_steps(
             ("gradients", 4 * count),
             ("moments", 2 * (kind.dtype().size() * count + 4 * kind.scales(count))),
         ];
-        let batch = zeros(cut.run, length);
+        let batch = zeros(cut.measured, length);
         trainer.train_step(&batch)?;
         // Of the sequences that are left out: ids, targets, and the losses and factors of their micro-batches.
         let factors = if train.precision == Precision::F16 { 16 } else { 12 };
         let pieces = trainer.model().loss_pieces(cut.micro * length);
-        let more = 8 * cut.left * length + cut.left / cut.micro * (4 * pieces + factors);
+        let more = 8 * cut.skipped * length + cut.skipped / cut.micro * (4 * pieces + factors);
         let fixed = ctx.bytes_used()? - arenas.iter().map(|(_, bytes)| bytes).sum::<usize>() + more;
         trainer.train_step(&batch)?;
         let (peak, scratch) = (ctx.bytes_peak()?, ctx.bytes_arena()?);
@@ -175,13 +175,13 @@ pub fn plan_inference(
 }
 
 /// How many micro-batches of a step are run for what it needs: those between the second and the last find all in place.
-const RUN: usize = 3;
+const MEASURED: usize = 3;
 
 /// The sequences of a batch: those of a micro-batch, those that are run and those that are left out.
 struct Cut {
     micro: usize,
-    run: usize,
-    left: usize,
+    measured: usize,
+    skipped: usize,
 }
 
 impl Cut {
@@ -189,8 +189,8 @@ impl Cut {
         let batch = train.batch_size;
         let micro = train.micro_batch_size.unwrap_or(batch).min(batch).max(1);
         check_tokens(micro, train.sequence_length)?;
-        let left = batch.div_ceil(micro).saturating_sub(RUN) * micro;
-        Ok(Self { micro, run: batch - left, left })
+        let skipped = batch.div_ceil(micro).saturating_sub(MEASURED) * micro;
+        Ok(Self { micro, measured: batch - skipped, skipped })
     }
 }
 

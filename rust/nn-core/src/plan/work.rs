@@ -64,12 +64,12 @@ pub fn training_work(config: &MoEConfig, train: &TrainConfig, machine: Machine) 
             let ((), profile) = ctx.profile(|| trainer.train_step(&batch).map(|_| ()))?;
             Work::of(&profile)
         };
-        let mut work = step(cut.run)?;
-        if cut.left == 0 {
+        let mut work = step(cut.measured)?;
+        if cut.skipped == 0 {
             return Ok(work);
         }
         // Those between come to what the second of two does.
-        let (times, one, two) = ((cut.left / cut.micro) as i128, step(cut.micro)?, step(2 * cut.micro)?);
+        let (times, one, two) = ((cut.skipped / cut.micro) as i128, step(cut.micro)?, step(2 * cut.micro)?);
         for (kernel, flops, bytes) in &mut work.kernels {
             let (one, two) = (one.get(kernel), two.get(kernel));
             (*flops, *bytes) = (*flops + times * (two.0 - one.0), *bytes + times * (two.1 - one.1));

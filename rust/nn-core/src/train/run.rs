@@ -101,7 +101,7 @@ impl TrainingRun {
         changes: &Table,
         admit: &dyn Fn(&MoEConfig, &TrainConfig) -> Result<()>,
     ) -> Result<Self> {
-        Self::take_up(folder, ctx, sources, changes, admit, false)
+        Self::reopen(folder, ctx, sources, changes, admit, false)
     }
 
     /// The same for more `steps` than the run has, which may be done: `changes` has them, and may have other values of
@@ -113,10 +113,10 @@ impl TrainingRun {
         changes: &Table,
         admit: &dyn Fn(&MoEConfig, &TrainConfig) -> Result<()>,
     ) -> Result<Self> {
-        Self::take_up(folder, ctx, sources, changes, admit, true)
+        Self::reopen(folder, ctx, sources, changes, admit, true)
     }
 
-    fn take_up(
+    fn reopen(
         folder: &Path,
         ctx: &Context,
         sources: &Sources,
