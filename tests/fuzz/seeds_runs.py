@@ -116,6 +116,41 @@ def metrics() -> list[Seed]:
     ]
 
 
+def mistakes() -> dict[str, tuple[str, str]]:
+    """What people write, and the line that says so."""
+    count, share = "it must be a whole number, from 1 to 2147483647", "it must be a number, from 0 to"
+    return {
+        "table_of_nobody": ("[models]\nx = 1", "line 1: has 'models'; it may have the tables [model], [train]"),
+        "option_nearly_one": ("[model]\n# layers\nlayers = 3", "line 3: there is no model option 'layers'; did you"),
+        "option_far_from_all": ("[train]\ncolour = 3", "line 2: there is no training option 'colour'; `train --help`"),
+        "option_of_the_model": ("[train]\nhead_dim = 8", "line 2: there is no training option 'head_dim'; it belongs"),
+        "option_of_training": ("[model]\nsteps = 8", "line 2: there is no model option 'steps'; it belongs under"),
+        "preset_nearly_one": ("[model]\npreset = 'smal'", "line 2: there is no preset 'smal'; there are 6.9b, demo"),
+        "name_in_quotes": ("[train]\nsteps = 1\n[model]\n'num_heads'=0", f"line 4: num_heads is 0; {count}"),
+        "table_in_quotes": ("[ 'train' ]\nbeta1 = 2", "line 2: beta1 is 2; it must be a number, from 0 to 0.999999"),
+        "table_by_dots": ("model.num_heads = 0", f"line 1: num_heads is 0; {count}"),
+        "table_in_line": ("\nmodel = { num_heads = 0 }", f"line 2: num_heads is 0; {count}"),
+        "table_below_an_option": ("\n[model.num_heads]\nx = 0", "line 2: num_heads is {'x': 0}; it must be"),
+        "text_for_a_count": ("[train]\n\n  steps = 'many'", f"line 3: steps is 'many'; {count}"),
+        "fraction_for_a_count": ("[train]\nbatch_size = 2.0", f"line 2: batch_size is 2.0; {count}"),
+        "truth_for_a_count": ("[train]\nsteps = true", f"line 2: steps is True; {count}"),
+        "steps_0": ("[train]\nsteps = 0", f"line 2: steps is 0; {count}"),
+        "number_for_a_truth": ("[model]\nnorm_topk_prob = 1", "line 2: norm_topk_prob is 1; it must be true or false"),
+        "rate_not_a_number": ("[train]\nlearning_rate = nan", f"line 2: learning_rate is nan; {share} 1e+30"),
+        "rate_infinite": ("[train]\nlearning_rate = inf", f"line 2: learning_rate is inf; {share} 1e+30"),
+        "rate_negative": ("[train]\nlearning_rate = -0.5", f"line 2: learning_rate is -0.5; {share} 1e+30"),
+        "beta_of_1": ("[train]\nbeta2 = 1", f"line 2: beta2 is 1; {share} 0.999999"),
+        "share_above_1": ("[train]\nmin_rate_share = 1.5", f"line 2: min_rate_share is 1.5; {share} 1"),
+        "eps_0": ("[train]\neps = 0.0", "line 2: eps is 0.0; it must be a number, from 1e-30 to 1"),
+        "clip_0": ("[train]\nclip_norm = 0.0", "line 2: clip_norm is 0.0; it must be a number, from 1e-30 to 1e+30"),
+        "heads_in_no_groups": ("[model]\nnum_kv_heads = 3", "line 2: num_kv_heads is 3; it must be a divisor of"),
+        "head_of_9": ("[model]\nhead_dim = 9", "line 2: head_dim is 9; it must be a multiple of 8, at most 256"),
+        "more_choices_than_experts": ("[model]\nexperts_per_token = 99", "line 2: experts_per_token is 99; it must be"),
+        "reach_below_the_context": ("[model]\nextended_context = 31", "line 2: extended_context is 31; it must be"),
+        "capacity_0": ("[model]\ncapacity_factor = 0", "line 2: capacity_factor is 0; it must be a number, from 1e-06"),
+    }
+
+
 def configurations() -> list[Seed]:
     """Configurations in TOML."""
     valid = '[model]\npreset = "small"\nnum_layers = 2\nrope_base = 5000.0\n[train]\nsteps = 9\nclip_norm = "none"\n'
@@ -136,6 +171,8 @@ def configurations() -> list[Seed]:
         "number_of_2000_digits": ("[train]\nsteps = 0x" + "f" * 2000, "steps is 1737"),
         "base_near_0": ("[model]\nrope_base = 5e-324", "rope_base is 5e-324; it must be a number, from 1 to 1e+12"),
         "date": ("[train]\nsteps = 1979-05-27", "it must be a whole number"),
+        "base_of_a_table": ("[model]\nrope_base.x = 3", "line 2: rope_base is {'x': 3}; it must be a number, from 1"),
+        **mistakes(),
     }
     out = [Seed(name, text.encode(), expected) for name, (text, expected) in seeds.items()]
     out.append(Seed("not_utf8", b"[model]\n\xff", "is not TOML"))

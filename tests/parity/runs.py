@@ -13,7 +13,7 @@ import numpy as np
 from nncuda.formats import write_file, write_shard
 from nncuda.formats.shards import HEADER, MAGIC, VERSION, tokenizer_digest
 from nncuda.tokenizer import Tokenizer, encode_texts, train_tokenizer
-from nncuda.train import list_checkpoints
+from nncuda.train import list_checkpoints, read_metrics
 
 STEPS = 30
 VOCABULARY = 320
@@ -151,6 +151,28 @@ learning_rate = 0.03
 }
 
 
+#: By name: one of these configurations, and flags over it. The scale of "f16, overflowing" is too large for the
+#: first steps, which are skipped, and grows again later.
+PRECISIONS: dict[str, tuple[str, list[object]]] = {
+    "bf16": ("ragged", ["--precision", "bf16"]),
+    "bf16, accumulated": ("accumulated", ["--precision", "bf16"]),
+    "f16, overflowing": (
+        "accumulated",
+        ["--precision", "f16", "--loss-scale", 2**24, "--loss-scale-interval", 6, "--loss-scale-growth", 4],
+    ),
+    "f16, every block again": ("ragged", ["--precision", "f16", "--activation-checkpointing", 1]),
+    "every block again": ("ragged", ["--activation-checkpointing", 1]),
+    "every second block and the experts of the others": (
+        "accumulated",
+        ["--activation-checkpointing", 2, "--recompute-experts"],
+    ),
+    "experts again, bf16": ("ragged", ["--precision", "bf16", "--recompute-experts"]),
+    "moments in bf16": ("ragged", ["--moments", "bf16"]),
+    "moments in 8 bits": ("accumulated", ["--moments", "f8"]),
+    "moments in 8 bits, bf16": ("ragged", ["--moments", "f8", "--precision", "bf16"]),
+}
+
+
 #: Over "accumulated": the rate rises until the model gets worse again.
 WORSENING = (
     "--steps 12 --learning-rate 1 --warmup-steps 11 --save-every 2 --eval-every 4 --keep-checkpoints 2 --log-every 3"
@@ -171,7 +193,8 @@ class Workshop:
 
     def options(self, name: str) -> list[object]:
         """Arguments of `train` behind the folder of the run."""
-        return ["--config", self.config(name)]
+        name, flags = PRECISIONS.get(name, (name, []))
+        return ["--config", self.config(name), *flags]
 
     def _run(self, language: str, options: str, threads: int = 1) -> Path:
         run = self.folder / "runs" / f"{language}-{options}-{threads}"
@@ -228,3 +251,8 @@ def write_wide_shard(path: Path, ids: np.ndarray, vocabulary: int) -> None:
 def _ids(draw: np.random.Generator, count: int, vocabulary: int) -> np.ndarray:
     """Ids that a model can learn something about: each is near the one before."""
     return np.cumsum(draw.integers(0, 5, count)) % vocabulary
+
+
+def metrics_of(run: Path) -> list[dict]:
+    """The records of a run's steps."""
+    return [record for record in read_metrics(run / "metrics.jsonl") if "loss" in record]

@@ -1,8 +1,7 @@
-"""bf16, f16 and recomputed activations: the same bits in every language, whoever begins and whoever goes on."""
+"""bf16, f16 and recomputed activations: what is compared of them, tokens, descriptions and refusals."""
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,88 +11,30 @@ import languages
 import numpy as np
 import pytest
 from conftest import find
-from runs import STEPS, Workshop
+from runs import PRECISIONS, STEPS, Workshop, metrics_of
 
 from nncuda.formats import SafetensorsFile, write_safetensors
-from nncuda.train import list_checkpoints, read_metrics
+from nncuda.train import list_checkpoints
 
 Tensors = dict[str, np.ndarray]
 
-PAIRS = list(itertools.permutations(languages.NAMES, 2))
-
-#: By name: a configuration of the workshop, and flags over it. The scale of "f16, overflowing" is too large for the
-#: first steps, which are skipped, and grows again later.
-CASES: dict[str, tuple[str, list[object]]] = {
-    "bf16": ("ragged", ["--precision", "bf16"]),
-    "bf16, accumulated": ("accumulated", ["--precision", "bf16"]),
-    "f16, overflowing": (
-        "accumulated",
-        ["--precision", "f16", "--loss-scale", 2**24, "--loss-scale-interval", 6, "--loss-scale-growth", 4],
-    ),
-    "f16, every block again": ("ragged", ["--precision", "f16", "--activation-checkpointing", 1]),
-    "every block again": ("ragged", ["--activation-checkpointing", 1]),
-    "every second block and the experts of the others": (
-        "accumulated",
-        ["--activation-checkpointing", 2, "--recompute-experts"],
-    ),
-    "experts again, bf16": ("ragged", ["--precision", "bf16", "--recompute-experts"]),
-    "moments in bf16": ("ragged", ["--moments", "bf16"]),
-    "moments in 8 bits": ("accumulated", ["--moments", "f8"]),
-    "moments in 8 bits, bf16": ("ragged", ["--moments", "f8", "--precision", "bf16"]),
-}
 HALF = 10
-
-
-def trained(workshop: Workshop, language: str, case: str, threads: int = 1) -> Path:
-    """The run of a case, made once."""
-    options, flags = CASES[case]
-    run = workshop.folder / "runs" / f"{language}-{case}-{threads}"
-    if not run.exists():
-        find(language).run("train", run, *workshop.options(options), *flags, "--threads", threads)
-    return run
-
-
-def reference(workshop: Workshop, case: str) -> Path:
-    """The run that all are compared with: Python's, with more threads than the others have."""
-    return trained(workshop, "python", case, 2)
-
-
-def metrics_of(run: Path) -> list[dict]:
-    return [record for record in read_metrics(run / "metrics.jsonl") if "loss" in record]
-
-
-@pytest.mark.case("30 steps in bf16 and f16, and with recomputation")
-@pytest.mark.parametrize("language", languages.NAMES)
-@pytest.mark.parametrize("case", CASES)
-def test_training(workshop: Workshop, case: str, language: str) -> None:
-    run = trained(workshop, language, case)
-    assert not (difference := differences.of_runs(reference(workshop, case), run)), difference
-    assert len(metrics_of(run)) == STEPS
 
 
 def test_what_is_compared(workshop: Workshop) -> None:
     """Precisions have other bits than f32, recomputation has the same; some steps overflow, and the scale moves."""
-    losses = {case: [record["loss"] for record in metrics_of(reference(workshop, case))] for case in CASES}
+    losses = {case: [record["loss"] for record in metrics_of(workshop.reference(case))] for case in PRECISIONS}
     plain = {
         name: [record["loss"] for record in metrics_of(workshop.reference(name))] for name in ("ragged", "accumulated")
     }
-    for case, (options, flags) in CASES.items():
+    for case, (options, flags) in PRECISIONS.items():
         assert (losses[case] == plain[options]) == (not {"--precision", "--moments"} & set(flags)), case
     assert losses["experts again, bf16"] == losses["bf16"]
-    records = metrics_of(reference(workshop, "f16, overflowing"))
+    records = metrics_of(workshop.reference("f16, overflowing"))
     skipped = [record for record in records if record["learning_rate"] is None]
     assert 0 < len(skipped) == records[-1]["skipped_steps"] < STEPS
     scales = [record["loss_scale"] for record in records]
     assert scales[0] == 2**24 and min(scales) < scales[-1]
-
-
-@pytest.mark.case("f16 in another language from step 10 on")
-@pytest.mark.parametrize(("first", "second"), PAIRS)
-@pytest.mark.parametrize("case", ["bf16", "f16, overflowing", "moments in bf16", "moments in 8 bits"])
-def test_resume_in_another_language(workshop: Workshop, first: str, second: str, case: str) -> None:
-    run = workshop.cut(trained(workshop, first, case), HALF, f"{case}-{first}-{second}")
-    find(second).run("train", run, "--resume", "--threads", 1)
-    assert not (difference := differences.of_runs(reference(workshop, case), run)), difference
 
 
 @pytest.mark.case("tokens in bf16 and f16")
@@ -102,7 +43,7 @@ def test_resume_in_another_language(workshop: Workshop, first: str, second: str,
 def test_generation(workshop: Workshop, precision: str, language: str) -> None:
     arguments = ["2 50 60", "--ids", "--max-tokens", 24, "--precision", precision, "--seed", 3]
     for case in ("bf16", "every block again"):
-        run = reference(workshop, case)
+        run = workshop.reference(case)
         expected = find("python").run("generate", run, *arguments, "--threads", 2).stdout
         assert len(expected.split()) == 24
         assert find(language).run("generate", run, *arguments, "--threads", 1).stdout == expected
@@ -111,7 +52,7 @@ def test_generation(workshop: Workshop, precision: str, language: str) -> None:
 @pytest.mark.case("inspect --json of a run in f16")
 @pytest.mark.parametrize("language", languages.NAMES)
 def test_inspect(workshop: Workshop, language: str) -> None:
-    run = reference(workshop, "f16, overflowing")
+    run = workshop.reference("f16, overflowing")
     described = [json.loads(find(name).run("inspect", run, "--json").stdout) for name in ("python", language)]
     assert described[0]["training state"]["loss_scaling"]["skipped"] > 0
     assert described[0]["train"]["precision"] == "f16"
@@ -194,7 +135,7 @@ MOMENTS: dict[str, tuple[Callable[[Tensors], object], str]] = {
 @pytest.mark.parametrize("name", MOMENTS)
 def test_refused_moments(workshop: Workshop, name: str, language: str) -> None:
     spoil, words = MOMENTS[name]
-    run = workshop.cut(trained(workshop, "python", "moments in 8 bits"), HALF, f"damaged {name} {language}")
+    run = workshop.cut(workshop.run("python", "moments in 8 bits"), HALF, f"damaged {name} {language}")
     path = list_checkpoints(run / "checkpoints")[-1] / "optimizer.safetensors"
     tensors = dict(SafetensorsFile(path))
     spoil(tensors)

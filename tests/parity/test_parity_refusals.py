@@ -123,59 +123,6 @@ SHARDS = {
     "empty": Damage(cut("x.tokens", 0), ("does not begin with NNTOKENS",)),
 }
 
-TOML = {
-    "no TOML": ("[model", ("is not TOML",)),
-    "table of nobody": ("[models]\n", ("'models'", "[model], [train] and [data]")),
-    "model option of nobody": (
-        "[model]\nlayers = 3\n",
-        ("line 13: there is no model option 'layers'; did you mean num_layers?",),
-    ),
-    "training option of nobody": (
-        "[train]\nspeed = 3\n",
-        ("line 14: there is no training option 'speed'; did you mean seed?",),
-    ),
-    "training option far from all": (
-        "[train]\ndropout = 3\n",
-        ("line 14: there is no training option 'dropout'; `train --help` lists them",),
-    ),
-    "option of the other table": (
-        "[train]\nnum_layers = 3\n",
-        ("line 14: there is no training option 'num_layers'; it belongs under [model]",),
-    ),
-    "text for a number": ("[train]\nsteps = 'many'\n", ("steps is 'many'", "a whole number, from 1 to 2147483647")),
-    "fraction for a count": (
-        "[train]\nbatch_size = 2.0\n",
-        ("batch_size is 2.0", "a whole number, from 1 to 2147483647"),
-    ),
-    "truth for a number": ("[train]\nsteps = true\n", ("steps is ", "a whole number, from 1 to 2147483647")),
-    "rate that is no number": ("[train]\nlearning_rate = nan\n", ("learning_rate is ", "a number, from 0 to 1e+30")),
-    "rate without end": ("[train]\nlearning_rate = inf\n", ("learning_rate is ", "a number, from 0 to 1e+30")),
-    "rate below zero": ("[train]\nlearning_rate = -0.5\n", ("learning_rate is -0.5", "a number, from 0 to 1e+30")),
-    "beta of one": ("[train]\nbeta2 = 1\n", ("beta2 is 1", "from 0 to 0.999999")),
-    "share above one": ("[train]\nmin_rate_share = 1.5\n", ("min_rate_share is 1.5", "from 0 to 1")),
-    "eps of zero": ("[train]\neps = 0.0\n", ("eps is 0", "from 1e-30 to 1")),
-    "clipping to zero": ("[train]\nclip_norm = 0.0\n", ("clip_norm is 0", "from 1e-30 to 1e+30, or none")),
-    "no steps": ("[train]\nsteps = 0\n", ("steps is 0", "a whole number, from 1 to 2147483647")),
-    "sequence beyond the context": ("[train]\nsequence_length = 33\n", ("sequence_length is 33", "context is 32")),
-    "heads in no groups": ("[model]\nnum_kv_heads = 3\n", ("num_kv_heads is 3", "a divisor of num_heads (4)")),
-    "head of nine": ("[model]\nhead_dim = 9\n", ("head_dim is 9", "a multiple of 8, at most 256")),
-    "more choices than experts": ("[model]\nexperts_per_token = 5\n", ("experts_per_token is 5", "at most 4")),
-    "reach below the context": (
-        "[model]\nextended_context = 31\n",
-        ("extended_context is 31", "at least context (32)"),
-    ),
-    "capacity of zero": ("[model]\ncapacity_factor = 0\n", ("capacity_factor is 0", "from 1e-06 to 65536, or none")),
-    "other vocabulary": ("[model]\nvocab_size = 400\n", ("a vocabulary of 320, the model one of 400",)),
-    "preset of nobody": ("[model]\npreset = 'huge'\n", ("no preset 'huge'", "6.9b, demo, small")),
-    "data of a number": ("[data]\ndata = 3\n", ("[data] has 'data'", "data, held_out and tokenizer")),
-    "base near zero": ("[model]\nrope_base = 5e-324\n", ("rope_base is 5e-324", "a number, from 1 to 1e+12")),
-    "name below an option": ("[model]\nrope_base.x = 3\n", ("rope_base is {", "a number, from 1 to 1e+12")),
-    "truth that is none": ("[model]\nnorm_topk_prob = 1\n", ("norm_topk_prob is 1", "true or false")),
-}
-
-# What is wrong with options together with data, or the options of the model with those of training.
-OUTSIDE = ("sequence beyond the context", "other vocabulary")
-
 USES = {
     "no data": (USAGE, ["train", "{new}"], ("say what to train on",)),
     "resume with options": (USAGE, ["train", "{run}", "--resume", "--steps", "9"], ("leave out --steps",)),
@@ -222,6 +169,16 @@ USES = {
         WRONG_FILE,
         ["train", "{new}", "--data", "{data}", "--preset", "demo", "--vocab-size", "9"],
         ("vocabulary of 320",),
+    ),
+    "sequence beyond the context": (
+        WRONG_FILE,
+        ["train", "{new}", "--config", "{config}", "--data", "{data}", "--sequence-length", "33"],
+        ("sequence_length is 33", "context is 32"),
+    ),
+    "data of a number": (
+        WRONG_FILE,
+        ["train", "{new}", "--config", "{wrong}"],
+        ("{wrong}: line ", "[data] has 'data'"),
     ),
     "data without shards": (WRONG_FILE, ["train", "{new}", "--data", "{bare}"], ("no token shards (*.tokens)",)),
     "device of nobody": (WRONG_FILE, ["train", "{new}", "--config", "{config}", "--device", "gpu"], ("gpu",)),
@@ -276,25 +233,6 @@ def test_damaged_shard(workshop: Workshop, language: languages.Language, tmp_pat
         refused(language, WRONG_FILE, ("x.tokens: ", *SHARDS[damage].words), "inspect", tmp_path / "x.tokens")
 
 
-@pytest.mark.case("refusals: wrong options in a file")
-@pytest.mark.parametrize("damage", TOML)
-def test_wrong_options(workshop: Workshop, language: languages.Language, tmp_path: Path, damage: str) -> None:
-    content, words = TOML[damage]
-    model, train = workshop.config("small").read_text().split("[data]")[0].split("[train]")
-    if content.startswith("[model]\n") and "preset" not in content:
-        name = content.removeprefix("[model]\n").split()[0]
-        kept = [line for line in model.splitlines() if not line.startswith(f"{name} ")]
-        content = "\n".join([*kept, content.removeprefix("[model]\n"), "[train]", train])
-    elif content.startswith("[train]"):
-        content = model + content
-    (tmp_path / "wrong.toml").write_text(content)
-    data = [] if damage == "data of a number" else ["--data", workshop.folder / "words.tokens"]
-    if damage not in OUTSIDE:
-        words = ("wrong.toml: ", "line ", *words)
-    refused(language, WRONG_FILE, words, "train", tmp_path / "new", "--config", tmp_path / "wrong.toml", *data)
-    assert not (tmp_path / "new").exists()
-
-
 @pytest.mark.case("refusals: wrong use")
 @pytest.mark.parametrize("use", USES)
 def test_wrong_use(workshop: Workshop, language: languages.Language, tmp_path: Path, use: str) -> None:
@@ -304,8 +242,9 @@ def test_wrong_use(workshop: Workshop, language: languages.Language, tmp_path: P
         shutil.copytree(resolve_checkpoint(workshop.reference("ragged")), bare)
     places = {
         "new": tmp_path / "new", "run": workshop.reference("small"), "bare": bare, "config": workshop.config("small"),
-        "data": workshop.folder / "words.tokens",
+        "data": workshop.folder / "words.tokens", "wrong": tmp_path / "wrong.toml",
     }  # fmt: skip
+    places["wrong"].write_text("[data]\ndata = 3\n")
     words = tuple(word.format(**places) for word in words)
     refused(language, code, words, *(argument.format(**places) for argument in arguments))
     assert not (tmp_path / "new").exists()

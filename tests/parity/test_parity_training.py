@@ -7,37 +7,32 @@ import json
 import math
 import shutil
 import signal
-from pathlib import Path
 
 import differences
 import languages
 import numpy as np
 import pytest
 from conftest import find
-from runs import OPTIONS, STEPS, WORSENING, Workshop
+from runs import OPTIONS, PRECISIONS, STEPS, WORSENING, Workshop, metrics_of
 
 from nncuda.bench import random_tokenizer
 from nncuda.formats import write_shard
 from nncuda.models.moe import logits_rows
 from nncuda.tokenizer import Tokenizer
-from nncuda.train import list_checkpoints, read_metrics
+from nncuda.train import list_checkpoints
 
 HALF = 10
 DESCRIBED = ("config", "tokenizer_config", "generation_config")
 PAIRS = list(itertools.permutations(languages.NAMES, 2))
 
 
-def metrics_of(run: Path) -> list[dict]:
-    return [record for record in read_metrics(run / "metrics.jsonl") if "loss" in record]
-
-
 @pytest.mark.case("training, every tensor and loss")
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", [*OPTIONS, *PRECISIONS])
 def test_training(workshop: Workshop, language: languages.Language, options: str) -> None:
     """The reference has two threads, everybody one: Python's own column shows that the bits do not depend on them."""
     run = workshop.run(language.name, options)
     assert not (difference := differences.of_runs(workshop.reference(options), run)), difference
-    assert len(metrics_of(run)) == OPTIONS[options].steps
+    assert len(metrics_of(run)) == OPTIONS.get(options, OPTIONS["small"]).steps
 
 
 def test_losses_fall(workshop: Workshop) -> None:
@@ -81,7 +76,9 @@ def test_gradients_are_clipped_and_accumulated(workshop: Workshop) -> None:
 
 @pytest.mark.case("10 steps in another language, then the rest")
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-@pytest.mark.parametrize("options", ["small", "accumulated"])
+@pytest.mark.parametrize(
+    "options", ["small", "accumulated", "bf16", "f16, overflowing", "moments in bf16", "moments in 8 bits"]
+)
 def test_resume_in_another_language(workshop: Workshop, first: str, second: str, options: str) -> None:
     """As if the first had been killed behind step 10: its later checkpoints are gone, its later metrics are not."""
     find(first)

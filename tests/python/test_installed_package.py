@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import nncuda
-from nncuda import extras
+from nncuda import extras, kernels
 from nncuda.binding import header, library
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,4 +55,6 @@ def test_the_package_holds_its_header() -> None:
 def test_all_names_exist() -> None:
     for name in nncuda.__all__:
         assert getattr(nncuda, name).__doc__
+    for name in header.parse().kernels:
+        assert callable(getattr(kernels, name))
     assert sys.version_info >= (3, 10)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -45,8 +44,3 @@ def test_commands_in_the_readme_exist() -> None:
                 assert command is not None, shown
             flags = {flag for parameter in command.params for flag in parameter.opts}
             assert {word for word in shown.words if word.startswith("--")} <= flags, shown
-
-
-def test_pages_exist() -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text(encoding="utf-8")):
-        assert (ROOT / target).exists(), target
