@@ -23,8 +23,10 @@ LIBRARIES = {path.stem.rpartition("_")[2]: path for path in sorted((ROOT / "buil
 GOLDEN = ROOT / "tests/gpu/test_gpu_golden.py"
 OWN = [GOLDEN, *(ROOT / f"tests/gpu/test_gpu_{name}.py" for name in ("gemm", "attention", "ternary"))]
 WHOLE = ("80", "90")
-#: The tests of bad input are those of the CPU, with each engine.
-FILES = [*sorted((ROOT / "tests/gpu").glob("test_gpu_*.py")), ROOT / "tests/abi/test_bad_input.py"]
+RANDOM = ROOT / "tests/golden/test_random_calls.py"
+#: The tests of what is refused are those of the CPU, with each engine.
+REFUSED = [ROOT / f"tests/abi/test_{name}.py" for name in ("bad_input", "bad_weights", "sentences")]
+FILES = [*sorted((ROOT / "tests/gpu").glob("test_gpu_*.py")), RANDOM, *REFUSED]
 #: The same bits whichever way the threads of a block and the blocks of a grid follow one another: what differs is a
 #: missing barrier. The whole suite runs forward; the fixtures' bits are compared in the other orders, and random calls
 #: run backward once more.
@@ -54,7 +56,7 @@ def run(arch: str, *arguments: str | Path, **settings: str) -> None:
 
 
 def run_file(arch: str, file: Path) -> None:
-    run(arch, file, *(("-k", "cuda") if file.parent.name != "gpu" else ()))
+    run(arch, file, *(("-k", "cuda") if file in REFUSED else ()))
 
 
 def compare_orders(arch: str, folder: Path) -> None:
@@ -66,7 +68,7 @@ def compare_orders(arch: str, folder: Path) -> None:
 
 def random_backward(arch: str) -> None:
     """Few multiprocessors make for small grids, whose blocks go on to further work."""
-    run(arch, "tests/gpu/test_gpu_random.py", order="backward", sms="2")
+    run(arch, RANDOM, order="backward", sms="2")
 
 
 JOBS: dict[str, tuple[Callable[..., None], tuple[object, ...]]] = {}

@@ -27,6 +27,13 @@ def gpu() -> Iterator[nncuda.Context]:
 
 
 @pytest.fixture(scope="module")
+def cpu() -> Iterator[nncuda.Context]:
+    """The engine that a GPU is compared with."""
+    with nncuda.Context("cpu") as ctx:
+        yield ctx
+
+
+@pytest.fixture(scope="module")
 def one_gpu() -> Iterator[nncuda.Context]:
     """For inputs that many cases share."""
     yield from opened()

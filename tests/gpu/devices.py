@@ -1,11 +1,33 @@
-"""Which GPUs these tests find: real ones or, with NNCUDA_LIBRARY=libnncuda_emulated_<arch>.so, emulated ones."""
+"""Which GPUs these tests find: real ones or, with NNCUDA_LIBRARY=libnncuda_emulated_<arch>.so, emulated ones. And
+arrays that go there."""
 
 from __future__ import annotations
 
+import ml_dtypes
+import numpy as np
+
+import nncuda
 from nncuda.binding import library
 
 CUDA = 2
+DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+#: Half a unit in the last place of 1.0: the relative error of rounding to each dtype.
+ROUNDING = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 
 
 def gpus() -> int:
     return library.load().device_count(CUDA)
+
+
+def placed(ctx: nncuda.Context, array: np.ndarray, shift: int = 0) -> nncuda.Tensor:
+    """A copy that begins `shift` elements behind an aligned address."""
+    memory = ctx.tensor(np.concatenate([np.zeros(shift, array.dtype), array.reshape(-1)]))
+    return memory.narrow(0, shift, array.size).view(*array.shape)
+
+
+def random(rng: np.random.Generator, *shape: int, dtype: str) -> np.ndarray:
+    return rng.standard_normal(shape, np.float32).astype(DTYPES[dtype])
+
+
+def wide(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float64)

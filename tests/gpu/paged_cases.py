@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import ml_dtypes
 import numpy as np
+from devices import DTYPES
 
 import nncuda
 from nncuda import kernels
 
 PAGE = 128
-DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 #: Codes of the formats of pages, and bytes of a row of d elements.
 FORMATS = {"f32": 0, "f16": 1, "bf16": 2, "q8_0": 14}
 

@@ -6,14 +6,21 @@ P and dS rounded to 16 bits before their products, a third of these tests fail.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from devices import gpus
-from random_cases import Arguments, Case, Draw, attention, fixture, stored
 
 from nncuda.golden import Runner
 from nncuda.reference import attention as reference
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
+
+from cases import attention
+from cases.case import Arguments, Case, Draw, stored
+from expected import fixture
 
 pytestmark = pytest.mark.skipif(not gpus(), reason="no GPU, real or emulated")
 

@@ -6,33 +6,17 @@ that of any order of summation (Higham 2002, "Accuracy and Stability of Numerica
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
+from devices import DTYPES, ROUNDING, placed, random, wide
 
 import nncuda
 from nncuda import kernels
 
-DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
-ROUNDING = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 F32 = ROUNDING["f32"]
 TRANSPOSES = [(0, 0), (0, 1), (1, 0), (1, 1)]
 #: Products that together have more tiles of 128 x 128 than any GPU here has multiprocessors.
 MANY = 140
-
-
-def random(rng: np.random.Generator, *shape: int, dtype: str) -> np.ndarray:
-    return rng.standard_normal(shape, np.float32).astype(DTYPES[dtype])
-
-
-def wide(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.float64)
-
-
-def placed(ctx: nncuda.Context, array: np.ndarray, shift: int = 0) -> nncuda.Tensor:
-    """A copy that begins `shift` elements behind an aligned address."""
-    memory = ctx.tensor(np.concatenate([np.zeros(shift, array.dtype), array.reshape(-1)]))
-    return memory.narrow(0, shift, array.size).view(*array.shape)
 
 
 def check(got: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray | float, dtype: str) -> None:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from paged_cases import FORMATS, Sequences
 
 import nncuda
-
-
-@pytest.fixture(scope="module")
-def cpu() -> Iterator[nncuda.Context]:
-    with nncuda.Context("cpu") as ctx:
-        yield ctx
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])

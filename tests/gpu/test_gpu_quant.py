@@ -6,72 +6,48 @@ before an activation. With a format that is a dtype any order of summation is ri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import pytest
+from devices import DTYPES, ROUNDING, placed, random
 
 import nncuda
 from nncuda import kernels
+from nncuda.formats.block_formats import FORMATS
+from nncuda.reference.quant import interleave_rows
 
-DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
-BLOCKS = {"q4_0": (10, 32, 18), "q4_1": (11, 32, 20), "q5_0": (12, 32, 22), "q5_1": (13, 32, 24),
-          "q8_0": (14, 32, 34), "q4_k": (15, 256, 144), "q5_k": (16, 256, 176), "q6_k": (17, 256, 210)}  # fmt: skip
-#: Where a block has numbers of 16 bits: scales and minima, which must be finite.
-HALVES = {"q4_0": [0], "q4_1": [0, 2], "q5_0": [0], "q5_1": [0, 2], "q8_0": [0], "q4_k": [0, 2], "q5_k": [0, 2],
-          "q6_k": [208]}  # fmt: skip
-NUMBERS = {"f32": (0, 4), "f16": (1, 2), "bf16": (2, 2)}
-ROUNDING = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
 
+from cases.case import Draw
+from cases.quant import CODES, SIDE_BY_SIDE, weights
 
-@pytest.fixture(scope="module")
-def cpu() -> Iterator[nncuda.Context]:
-    with nncuda.Context("cpu") as ctx:
-        yield ctx
+NUMBERS = ("f32", "f16", "bf16")
+BLOCKS = [form for form in FORMATS if form not in NUMBERS]
 
 
 def stored(rng: np.random.Generator, form: str, rows: int, k: int) -> np.ndarray:
-    """Any bytes are right but for the scales."""
-    if form in NUMBERS:
-        return rng.standard_normal((rows, k), np.float32).astype(DTYPES[form]).view(np.uint8)
-    _, elements, size = BLOCKS[form]
-    blocks = rng.integers(0, 256, (rows * k // elements, size), np.uint8)
-    for at in HALVES[form]:
-        blocks[:, at : at + 2] = rng.normal(0, 0.05, (len(blocks), 1)).astype(np.float16).view(np.uint8)
-    return blocks.reshape(rows, -1)
+    return weights(Draw(form, int(rng.integers(1 << 30))), rows, k, form)
 
 
-def code(form: str) -> int:
-    return (NUMBERS if form in NUMBERS else BLOCKS)[form][0]
-
-
-def placed(ctx: nncuda.Context, array: np.ndarray, shift: int = 0) -> nncuda.Tensor:
-    memory = ctx.tensor(np.concatenate([np.zeros(shift, array.dtype), array.reshape(-1)]))
-    return memory.narrow(0, shift, array.size).view(*array.shape)
-
-
-def random(rng: np.random.Generator, *shape: int, dtype: str) -> np.ndarray:
-    return rng.standard_normal(shape, np.float32).astype(DTYPES[dtype])
-
-
-@pytest.mark.parametrize("form", [*BLOCKS, *NUMBERS])
+@pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_numbers_are_those_of_the_cpu(gpu: nncuda.Context, cpu: nncuda.Context, form: str, dtype: str) -> None:
     rng = np.random.default_rng(3)
     rows, k = 5, 2304
     table, ids = stored(rng, form, rows, k), np.array([4, 0, 0, 3, 1, 2, 2], np.int32)
     x = random(rng, rows, k, dtype=dtype)
-    expected = kernels.dequantize(cpu.tensor(table), format=code(form), k=k, dtype=dtype).numpy()
+    expected = kernels.dequantize(cpu.tensor(table), format=CODES[form], k=k, dtype=dtype).numpy()
     for shift in range(4):
         w = placed(gpu, table, shift)
-        got = kernels.dequantize(w, format=code(form), k=k, dtype=dtype).numpy()
+        got = kernels.dequantize(w, format=CODES[form], k=k, dtype=dtype).numpy()
         np.testing.assert_array_equal(got, expected)
-        got = kernels.embedding_quant(w, gpu.tensor(ids), format=code(form), dim=k, dtype=dtype).numpy()
+        got = kernels.embedding_quant(w, gpu.tensor(ids), format=CODES[form], dim=k, dtype=dtype).numpy()
         np.testing.assert_array_equal(got, expected[ids])
         y = placed(gpu, np.zeros_like(table), shift)
-        got = kernels.quantize(placed(gpu, x, shift), format=code(form), y=y).numpy()
-        want = kernels.quantize(cpu.tensor(x), format=code(form), row_bytes=table.shape[1]).numpy()
+        got = kernels.quantize(placed(gpu, x, shift), format=CODES[form], y=y).numpy()
+        want = kernels.quantize(cpu.tensor(x), format=CODES[form], row_bytes=table.shape[1]).numpy()
         np.testing.assert_array_equal(got, want)
 
 
@@ -93,11 +69,11 @@ def test_products_with_blocks_have_the_bits_of_the_cpu(
     x[3, :32] = 0
     x[4, 32:64] *= 1e-36
     x[5, k - 1] = np.inf
-    expected = kernels.gemm_quant(cpu.tensor(x), cpu.tensor(w), format=code(form), n=n).numpy()
+    expected = kernels.gemm_quant(cpu.tensor(x), cpu.tensor(w), format=CODES[form], n=n).numpy()
     assert np.isnan(expected[5]).all()
     for count in (1, 2, 3, 8, m):
         for shift in (0, 1, 2):
-            got = kernels.gemm_quant(gpu.tensor(x[:count]), placed(gpu, w, shift), format=code(form), n=n).numpy()
+            got = kernels.gemm_quant(gpu.tensor(x[:count]), placed(gpu, w, shift), format=CODES[form], n=n).numpy()
             np.testing.assert_array_equal(got, expected[:count])
 
 
@@ -111,7 +87,7 @@ def test_products_and_their_ends(gpu: nncuda.Context, form: str, k: int, dtype: 
     m, n = 18, 29
     x, w = random(rng, m, k, dtype=dtype), stored(rng, form, n, k)
     bias, residual = random(rng, n, dtype=dtype), random(rng, m, n, dtype=dtype)
-    numbers = kernels.dequantize(gpu.tensor(w), format=code(form), k=k, dtype="f32").numpy().astype(np.float64)
+    numbers = kernels.dequantize(gpu.tensor(w), format=CODES[form], k=k, dtype="f32").numpy().astype(np.float64)
     size = np.abs(x.astype(np.float64))
     weight = np.abs(numbers)
     exact = x.astype(np.float64) @ numbers.T + bias.astype(np.float64)
@@ -127,7 +103,7 @@ def test_products_and_their_ends(gpu: nncuda.Context, form: str, k: int, dtype: 
         for shift in (0, 1):
             parts = (gpu.tensor(array) for array in (bias, residual[:count]))
             left, right = placed(gpu, x[:count], shift), placed(gpu, w, shift)
-            got = kernels.gemm_quant(left, right, None, *parts, format=code(form), n=n, activation="silu").numpy()
+            got = kernels.gemm_quant(left, right, None, *parts, format=CODES[form], n=n, activation="silu").numpy()
             whole = got if whole is None else whole
             np.testing.assert_array_equal(got, whole[:count])
             assert np.all(np.abs(got.astype(np.float64) - want[:count]) <= bound[:count])
@@ -141,15 +117,15 @@ def test_fused_products_are_their_parts(gpu: nncuda.Context, forms: tuple[str, s
     x = gpu.tensor(random(rng, m, k, dtype="f32"))
     weights = [gpu.tensor(stored(rng, form, n, k)) for form, n in zip(forms, sizes, strict=True)]
     q, key, v = (
-        kernels.gemm_quant(x, w, format=code(form), n=w.shape[0]).numpy()
+        kernels.gemm_quant(x, w, format=CODES[form], n=w.shape[0]).numpy()
         for w, form in zip(weights, forms, strict=True)
     )
-    got = kernels.gemm_quant_qkv(x, *weights, format_q=code(forms[0]), format_k=code(forms[1]),
-                                 format_v=code(forms[2]), n=sum(sizes)).numpy()  # fmt: skip
+    got = kernels.gemm_quant_qkv(x, *weights, format_q=CODES[forms[0]], format_k=CODES[forms[1]],
+                                 format_v=CODES[forms[2]], n=sum(sizes)).numpy()  # fmt: skip
     np.testing.assert_array_equal(got, np.concatenate([q, key, v], 1))
-    gate = kernels.gemm_quant(x, weights[1], format=code(forms[1]), n=33, activation="silu").numpy()
-    got = kernels.gemm_quant_swiglu(x, weights[1], weights[2], format_gate=code(forms[1]),
-                                    format_up=code(forms[2]), n=33).numpy()  # fmt: skip
+    gate = kernels.gemm_quant(x, weights[1], format=CODES[forms[1]], n=33, activation="silu").numpy()
+    got = kernels.gemm_quant_swiglu(x, weights[1], weights[2], format_gate=CODES[forms[1]],
+                                    format_up=CODES[forms[2]], n=33).numpy()  # fmt: skip
     np.testing.assert_allclose(got, gate * v, rtol=2.0**-23)  # the product rounds once more or less
 
 
@@ -162,59 +138,36 @@ def test_each_row_meets_its_experts_matrix(gpu: nncuda.Context, form: str) -> No
     offsets = np.concatenate([[0], np.minimum(np.cumsum(counts), m - 3)]).astype(np.int32)
     x, w = random(rng, m, k, dtype="f32"), stored(rng, form, groups * n, k)
     y = gpu.tensor(np.full((m, n), -7, np.float32))
-    kernels.gemm_quant(gpu.tensor(x), gpu.tensor(w), gpu.tensor(offsets), format=code(form), groups=groups, n=n, y=y)
+    kernels.gemm_quant(gpu.tensor(x), gpu.tensor(w), gpu.tensor(offsets), format=CODES[form], groups=groups, n=n, y=y)
     got = y.numpy()
     assert np.all(got[offsets[-1] :] == -7)
     for g in range(groups):
         rows = slice(offsets[g], offsets[g + 1])
         if rows.stop > rows.start:
-            alone = kernels.gemm_quant(gpu.tensor(x[rows]), gpu.tensor(w[g * n : (g + 1) * n]), format=code(form), n=n)
+            alone = kernels.gemm_quant(gpu.tensor(x[rows]), gpu.tensor(w[g * n : (g + 1) * n]), format=CODES[form], n=n)
             np.testing.assert_array_equal(got[rows], alone.numpy())
     offsets[9] = m + 1
-    kernels.gemm_quant(gpu.tensor(x), gpu.tensor(w), gpu.tensor(offsets), format=code(form), groups=groups, n=n, y=y)
+    kernels.gemm_quant(gpu.tensor(x), gpu.tensor(w), gpu.tensor(offsets), format=CODES[form], groups=groups, n=n, y=y)
     with pytest.raises(nncuda.Error, match=r"offsets\[9\] is 76; it must be \d+ to 75, the number of rows"):
         gpu.synchronize()
 
 
-#: Of a block, the fields of an _R16 form in their order (bindings.h, cuda_interleave_rows): first byte and bytes.
-FIELDS = {
-    "q4_0": [(0, 2), *((2 + 4 * i, 4) for i in range(4))],
-    "q8_0": [(0, 2), *((2 + 4 * i, 4) for i in range(8))],
-    "q6_k": [
-        (208, 2),
-        *((192 + i, 1) for i in range(16)),
-        *(
-            (at, 4)
-            for h in (0, 1)
-            for i in range(8)
-            for at in (64 * h + 4 * i, 64 * h + 32 + 4 * i, 128 + 32 * h + 4 * i)
-        ),
-    ],
-}
-
-
-def side_by_side(rows: np.ndarray, form: str) -> np.ndarray:
-    blocks = rows.reshape(len(rows) // 16, 16, -1, BLOCKS[form][2]).transpose(0, 2, 1, 3)
-    fields = [blocks[..., at : at + size].reshape(*blocks.shape[:2], -1) for at, size in FIELDS[form]]
-    return np.concatenate(fields, -1).reshape(rows.shape)
-
-
-@pytest.mark.parametrize("form", FIELDS)
+@pytest.mark.parametrize("form", SIDE_BY_SIDE.values())
 def test_rows_side_by_side_have_the_bits_of_rows(gpu: nncuda.Context, form: str) -> None:
     rng = np.random.default_rng(7)
     m, n, k, groups = 21, 48, 768, 3
     x, table, bias = random(rng, m, k, dtype="f32"), stored(rng, form, groups * n, k), random(rng, n, dtype="f32")
     x[5, 7] = np.nan
-    side, number = side_by_side(table, form), code(form) + 20
+    side, number = interleave_rows(table, CODES[form])["y"], CODES[form] + 20
     for shift in range(3):
         y = placed(gpu, np.zeros_like(table), shift)
-        kernels.interleave_rows(placed(gpu, table, 3 - shift), format=code(form), k=k, y=y)
+        kernels.interleave_rows(placed(gpu, table, 3 - shift), format=CODES[form], k=k, y=y)
         np.testing.assert_array_equal(y.numpy(), side)
         for count in (1, 2, 3, 8, m):
             left = gpu.tensor(x[:count])
             alone, beside = (
                 kernels.gemm_quant(left, placed(gpu, w, shift), None, gpu.tensor(bias), format=f, n=n)
-                for w, f in ((table[:n], code(form)), (side[:n], number))
+                for w, f in ((table[:n], CODES[form]), (side[:n], number))
             )
             np.testing.assert_array_equal(beside.numpy(), alone.numpy())
     offsets = gpu.tensor(np.array([0, 4, 4, m - 2], np.int32))
@@ -222,12 +175,12 @@ def test_rows_side_by_side_have_the_bits_of_rows(gpu: nncuda.Context, form: str)
     options = {"groups": groups, "n": n}
     pairs = [
         [
-            kernels.gemm_quant_swiglu(gpu.tensor(x), w, plain, offsets, format_gate=f, format_up=code(form), **options,
+            kernels.gemm_quant_swiglu(gpu.tensor(x), w, plain, offsets, format_gate=f, format_up=CODES[form], **options,
                                       y=gpu.zeros((m, n), "f32")),
             kernels.gemm_quant_qkv(gpu.tensor(x), plain.narrow(0, 0, 33), w.narrow(0, 0, n), w.narrow(0, n, n),
-                                   format_q=code(form), format_k=f, format_v=f, n=33 + 2 * n),
+                                   format_q=CODES[form], format_k=f, format_v=f, n=33 + 2 * n),
         ]
-        for w, f in ((plain, code(form)), (sixteens, number))
+        for w, f in ((plain, CODES[form]), (sixteens, number))
     ]  # fmt: skip
     for alone, beside in zip(*pairs, strict=True):
         np.testing.assert_array_equal(beside.numpy(), alone.numpy())

@@ -6,21 +6,15 @@ bits. What a kernel reads behind its inputs is made wrong on purpose.
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
+from devices import DTYPES, placed
 
 import nncuda
 from nncuda import kernels
 
-DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 #: A vector each for 8 lanes, a warp, a block, and rows that are read again; whole vectors and odd ends.
 WIDTHS = [1, 7, 24, 64, 65, 1000, 1024, 1025, 2560, 8192, 8200, 20001]
-
-
-def placed(ctx: nncuda.Context, array: np.ndarray, shift: int = 0) -> nncuda.Tensor:
-    memory = ctx.tensor(np.concatenate([np.zeros(shift, array.dtype), array.reshape(-1)]))
-    return memory.narrow(0, shift, array.size).view(*array.shape)
 
 
 def quantized(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

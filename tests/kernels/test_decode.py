@@ -27,16 +27,6 @@ class Options:
     seed: int = 0
     step: int = 0
 
-    def __init__(
-        self,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int = 0,
-        step: int = 0,
-    ) -> None:
-        self.temperature, self.top_k, self.top_p, self.seed, self.step = temperature, top_k, top_p, seed, step
-
 
 def choose(cpu: Engine, logits: np.ndarray, o: Options, dtype: str = "f32") -> np.ndarray:
     """Row r is draw number step + r of the seed."""

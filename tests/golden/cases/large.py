@@ -10,14 +10,28 @@ FLAT = ((1000,), (16384,), (16385,), (40003,))
 #: Rows, columns, and the distance of rows.
 GATES = ((4, 1000, 1003), (70, 300, 300), (301, 130, 260), (2, 16385, 16388))
 #: Around groups of four vectors, and blocks of 1024.
-ROWS = ((40, 300), (300, 257), (2, 1023), (2, 1024), (3, 1025), (2, 1088), (7, 5001), (2, 32000))
-NORMS = ((40, 300), (300, 40), (2, 1025), (7, 5001), (3, 20001))
+ROWS = (
+    *((37, 256), (300, 257), (40, 300), (2, 1023), (2, 1024), (3, 1025), (2, 1088), (7, 5001), (3, 8192), (3, 8193)),
+    (2, 33001),
+)
+NORMS = (
+    *((300, 40), (37, 256), (37, 257), (40, 300), (37, 1024), (2, 1025), (7, 5001), (3, 8192), (3, 8193), (3, 20001)),
+    (2, 33001),
+)
+#: Rows, experts, k, norm.
+ROUTERS = (
+    *((1500, 16, 4, 1), (300, 24, 5, 0), (3, 5, 5, 1), (4, 64, 64, 1), (21, 17, 3, 0), (21, 65, 64, 1)),
+    *((21, 257, 8, 0), (21, 1024, 64, 1), (21, 1025, 9, 0), (2, 1500, 64, 0)),
+)
 #: Tokens, heads, head_dim, gap between rows.
 ROTATED = (*((7, 3, n, gap) for n in (4, 6, 10, 16, 24, 32, 40, 80, 128, 250) for gap in (0, 5)), (700, 5, 40, 0))
-TABLES = ((40, 9, 16), (33, 50, 17), (300, 11, 130), (3, 4, 20001), (3000, 50, 65))
+TABLES = ((40, 9, 16), (33, 50, 17), (300, 11, 130), (70, 40, 768), (3, 4, 20001), (3000, 50, 65), (70000, 3, 1))
 STEPS = ((1000, 1000, 1), (16384, 8192, 7), (50001, 30000, 100000))
 #: Around the blocks of the one pass over logits; the last is one task a row forward and several a row backward.
-LOGITS = ((300, 33), (3, 2047), (3, 2048), (3, 2049), (5, 4097), (2, 32000), (1000, 37), (13, 5001), (3, 70001))
+LOGITS = (
+    *((300, 33), (3, 2047), (3, 2048), (3, 2049), (5, 4096), (5, 4097), (13, 5001), (5, 16385), (1000, 37), (1100, 2)),
+    *((2, 50257), (3, 70001)),
+)
 #: Tokens, k, experts, capacity: k = experts, pieces of uneven length, many experts.
 PLANS = (
     *((64, 8, 8, 0), (100, 2, 64, 3), (512, 4, 16, 0), (513, 4, 16, 128), (1000, 3, 7, 1), (2048, 4, 16, 640)),
@@ -174,11 +188,11 @@ TABLE = {
     "softmax_backward": (lambda d, dtype, *sizes: softmax.backward(d, *sizes, dtype), ROWS),
     "softmax_topk": (
         lambda d, dtype, rows, cols, k, norm: softmax.router(softmax.distinct(d, rows, cols), k, norm),
-        ((1500, 16, 4, 1), (300, 24, 5, 0), (3, 5, 5, 1), (4, 64, 64, 1), (2, 1500, 64, 0)),
+        ROUTERS,
     ),
     "softmax_topk_backward": (
         lambda d, dtype, rows, cols, k, norm, probs: softmax.backward_of(d.bell(rows, cols), k, norm, d, dtype, probs),
-        ((1500, 16, 4, 1, 1), (700, 24, 5, 1, 0), (3, 5, 5, 0, 1), (4, 64, 64, 1, 0), (2, 1500, 64, 0, 1)),
+        tuple((*sizes, i % 2) for i, sizes in enumerate(ROUTERS)),
     ),
     "rmsnorm": (lambda d, dtype, *sizes: rmsnorm.forward(d, *sizes), NORMS),
     "rmsnorm_residual": (
@@ -187,7 +201,7 @@ TABLE = {
     ),
     "rmsnorm_backward": (
         lambda d, dtype, rows, cols, residual: rmsnorm.backward(d, rows, cols, dtype, residual),
-        (*((*sizes, 1) for sizes in NORMS), (2100, 33, 0), (3000, 51, 1), (40000, 3, 0)),
+        (*((*sizes, 1) for sizes in NORMS), (2100, 33, 0), (3000, 51, 1), (8300, 20, 0), (40000, 3, 0)),
     ),
     "rope_forward": (rotation("x"), LAYOUTS),
     "rope_backward": (rotation("dy", "ld_y", "ld_x"), LAYOUTS),
@@ -230,21 +244,21 @@ TABLE_OF_F32 = {
     "moe_plan": (plan, PLANS),
     "aux_loss_forward": (
         lambda d, dtype, tokens, experts: loss.balance(d, tokens, experts, min(4, experts)),
-        ((511, 16), (512, 16), (513, 7), (5000, 16), (100, 300)),
+        ((511, 16), (512, 16), (513, 7), (5000, 16), (100, 300), (3, 9000)),
     ),
-    "aux_loss_backward": (gradient_of_balance, ((513, 7), (5001, 13))),
-    "weighted_mean": (lambda d, dtype, n: loss.mean(d, n, True, 77), ((1000,),)),
+    "aux_loss_backward": (gradient_of_balance, ((513, 7), (5001, 13), (3, 9000))),
+    "weighted_mean": (lambda d, dtype, n: loss.mean(d, n, True, 77), ((1000,), (5000,))),
     "increment": (lambda d, dtype, n: {"x": d.integers(n, high=1 << 20), "by": 3}, FLAT),
     "random_bits": (of_n(seed=7, stream=1, offset=2**32 - 3), ((100001,),)),
     "rope_freqs": (
-        lambda d, dtype, positions, head_dim: {
+        lambda d, dtype, positions, head_dim, first: {
             "positions": positions,
             "head_dim": head_dim,
-            "first": 1000,
+            "first": first,
             "base": 10000.0,
             "ntk_alpha": 8.0,
         },
-        ((3000, 64), (300, 128)),
+        ((3000, 64, 1000), (300, 128, 0), (40, 20, 10**6)),
     ),
 }
 

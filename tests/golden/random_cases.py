@@ -1,4 +1,4 @@
-"""Random calls of any kernel, as cases like those of tests/golden.
+"""Random calls of any kernel, as cases like the others.
 
 Sizes, strides, dtypes, flags, options and absent pointers are drawn from what the header declares; the tables below add
 what a declaration does not say: relations between sizes, and arguments that a forward call would have left.
@@ -7,24 +7,19 @@ what a declaration does not say: relations between sizes, and arguments that a f
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cases import attention, decode, loss, moe, optimizer, rmsnorm, softmax
+from cases import gemm as products
+from cases.case import WHOLE_NUMBERS, Arguments, Case, Draw, stored
+from expected import fixture
 from hypothesis import strategies as st
 
 from nncuda.binding import header
 from nncuda.reference import attention as attention_reference
 from nncuda.reference.judge import dimensions
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "golden"))
-
-from cases import attention, decode, loss, moe, optimizer, rmsnorm, softmax
-from cases import gemm as products
-from cases.case import WHOLE_NUMBERS, Arguments, Case, Draw, stored
-from expected import fixture
 
 HEADER = header.parse()
 Drawn = Callable[[st.SearchStrategy[Any]], Any]

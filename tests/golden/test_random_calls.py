@@ -1,24 +1,29 @@
-"""Every kernel of the header with random arguments, on the GPU and on the CPU, against the reference in float64.
+"""Every kernel of the header with random arguments, on each instruction set and on a GPU, against the reference.
 
-Both engines are judged by the rule of the golden fixtures: whole numbers, random bits and values that are only moved
+All are judged by the rule of the golden fixtures: whole numbers, random bits and values that are only moved
 are exact, everything else is within twice the error of the plain formula. Each call is made on buffers aligned to their
 element, on aligned ones, and in place where the header allows it; guards, gaps between rows and inputs must hold.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
-from devices import gpus
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from random_cases import HEADER, fixture, random_case
 
+from nncuda.binding import library
 from nncuda.binding.header import Function
 from nncuda.golden import Runner
+from nncuda.golden.command import available_isas
 
-pytestmark = pytest.mark.skipif(not gpus(), reason="no GPU, real or emulated")
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from random_cases import HEADER, fixture, random_case
 
 #: Stored rows, packed weights and pages are bytes in a format, which no drawing of numbers makes: test_gpu_quant.py,
 #: test_gpu_paged.py.
@@ -34,8 +39,11 @@ EXAMPLES_ELSEWHERE = 10
 
 @pytest.fixture(scope="module")
 def engines() -> Iterator[dict[str, Runner]]:
-    with Runner("cuda") as gpu, Runner("cpu") as cpu:
-        yield {"gpu": gpu, "cpu": cpu}
+    found = {isa: Runner(isa=isa) for isa in available_isas()}
+    if library.load().device_count(library.DEVICES["cuda"]):
+        found["cuda"] = Runner("cuda")
+    with ExitStack() as opened:
+        yield {name: opened.enter_context(runner) for name, runner in found.items()}
 
 
 def calls(function: Function) -> settings:
@@ -49,7 +57,7 @@ def calls(function: Function) -> settings:
     )
 
 
-@pytest.mark.parametrize("function", KERNELS, ids=lambda function: function.kernel)
+@pytest.mark.parametrize("function", KERNELS, ids=lambda function: f"{function.section}/{function.kernel}")
 def test_random_calls(engines: dict[str, Runner], function: Function) -> None:
     @calls(function)
     @given(data=st.data())
