@@ -41,6 +41,19 @@ static void test_load_matrices() {
   }
 }
 
+/* What `multiply` does to the elements of d, 16 x 8 row by row, that a thread has. */
+template <class D, class F> __device__ __forceinline__ void add_product(D *d, F multiply) {
+  const int group = (int)threadIdx.x >> 2, in_group = (int)threadIdx.x % 4;
+  D rd[4];
+  for (int i = 0; i < 4; i++) {
+    rd[i] = d[8 * (i < 2 ? group : group + 8) + in_group * 2 + (i & 1)];
+  }
+  multiply(rd);
+  for (int i = 0; i < 4; i++) {
+    d[8 * (i < 2 ? group : group + 8) + in_group * 2 + (i & 1)] = rd[i];
+  }
+}
+
 /* ---- mma.sync from the formulas: a is 16 x K row by row, b is K x 8 row by row, d is 16 x 8 row by row. */
 static constexpr int K = 16;
 
@@ -56,14 +69,7 @@ template <class T> __global__ void multiply_fragments(const uint16_t *a, const u
     const int row = i < 2 ? in_group * 2 + (i & 1) : in_group * 2 + (i & 1) + 8;
     rb[i / 2] |= (uint32_t)b[8 * row + group] << 16 * (i & 1);
   }
-  float rd[4];
-  for (int i = 0; i < 4; i++) {
-    rd[i] = d[8 * (i < 2 ? group : group + 8) + in_group * 2 + (i & 1)];
-  }
-  nn_mma_m16n8k16<T>(rd, ra, rb[0], rb[1]);
-  for (int i = 0; i < 4; i++) {
-    d[8 * (i < 2 ? group : group + 8) + in_group * 2 + (i & 1)] = rd[i];
-  }
+  add_product(d, [&](float(&rd)[4]) { nn_mma_m16n8k16<T>(rd, ra, rb[0], rb[1]); });
 }
 
 static void check_product(const char *what, const int *a, const int *b, array<float> &d, int m, int n, int k,
@@ -104,14 +110,7 @@ __global__ void multiply_tf32(const float *a, const float *b, float *d) {
   for (int i = 0; i < 2; i++) {
     rb[i] = nn_f32_to_tf32(b[8 * (i == 0 ? in_group : in_group + 4) + group]);
   }
-  float rd[4];
-  for (int i = 0; i < 4; i++) {
-    rd[i] = d[8 * (i < 2 ? group : group + 8) + in_group * 2 + (i & 1)];
-  }
-  nn_mma_m16n8k8_tf32(rd, ra, rb[0], rb[1]);
-  for (int i = 0; i < 4; i++) {
-    d[8 * (i < 2 ? group : group + 8) + in_group * 2 + (i & 1)] = rd[i];
-  }
+  add_product(d, [&](float(&rd)[4]) { nn_mma_m16n8k8_tf32(rd, ra, rb[0], rb[1]); });
 }
 
 static void test_multiply_tf32() {
@@ -142,14 +141,7 @@ __global__ void multiply_s8(const int8_t *a, const int8_t *b, int32_t *d) {
     const int row = in_group * 4 + (i & 3) + (i < 4 ? 0 : 16);
     rb[i / 4] |= (uint32_t)(uint8_t)b[8 * row + group] << 8 * (i & 3);
   }
-  int32_t rd[4];
-  for (int i = 0; i < 4; i++) {
-    rd[i] = d[8 * (i < 2 ? group : group + 8) + in_group * 2 + (i & 1)];
-  }
-  nn_mma_m16n8k32_s8(rd, ra, rb[0], rb[1]);
-  for (int i = 0; i < 4; i++) {
-    d[8 * (i < 2 ? group : group + 8) + in_group * 2 + (i & 1)] = rd[i];
-  }
+  add_product(d, [&](int32_t(&rd)[4]) { nn_mma_m16n8k32_s8(rd, ra, rb[0], rb[1]); });
 }
 
 static void test_multiply_s8() {
