@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
 from os import PathLike
 from typing import Any
 
@@ -101,6 +103,17 @@ def cannot_read(path: str | PathLike[str], error: OSError) -> FormatError:
     if isinstance(error, FormatError):
         return error
     return unreadable(path, f"cannot be read: {error.strerror or error}", error.errno)
+
+
+@contextlib.contextmanager
+def told_of(path: str | PathLike[str]) -> Iterator[None]:
+    """What reads the content of a file: a ValueError from in here is that file's, a FormatError stays what it is."""
+    try:
+        yield
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise FormatError(path, str(error)) from error
 
 
 def missing_file(path: str | PathLike[str], problem: str) -> FormatError:

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..device import Context
 from ..dtypes import DTYPES
-from ..formats import FormatError, read_safetensors_folder, write_folder
-from ..formats.errors import unreadable
+from ..formats import read_safetensors_folder, write_folder
+from ..formats.errors import told_of, unreadable
 from ..formats.json_values import read_json
 from ..formats.run_folder import last_checkpoint
 from ..formats.safetensors import DEFAULT_SHARD_BYTES, SafetensorsFolder, write_safetensors_folder
@@ -35,14 +35,10 @@ class ModelFolder:
         self.folder = Path(folder)
         if not self.folder.is_dir():
             raise unreadable(folder, "is not a folder", errno.ENOTDIR if self.folder.exists() else errno.ENOENT)
-        try:
+        with told_of(self.folder / "config.json"):
             self.config: MoEConfig = config_from_mixtral(read_json(self.folder / "config.json"))
-        except FormatError:
-            raise
-        except ValueError as error:
-            raise FormatError(self.folder / "config.json", str(error)) from error
         self.files: SafetensorsFolder = read_safetensors_folder(self.folder)
-        try:
+        with told_of(self.folder):
             self.tensors: Mapping[str, np.ndarray] = parameters_from_mixtral(self.files)
             layout = ParameterLayout(self.config)
             check_names(self.tensors, layout.shapes())
@@ -50,10 +46,6 @@ class ModelFolder:
                 if tuple(self.tensors[name].shape) != shape:
                     found = list(self.tensors[name].shape)
                     raise ValueError(f"tensor {name} has shape {found}; config.json makes it {list(shape)}")
-        except FormatError:
-            raise
-        except ValueError as error:
-            raise FormatError(self.folder, str(error)) from error
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> ModelFolder:
@@ -62,10 +54,8 @@ class ModelFolder:
 
     def model(self, ctx: Context, *, training: bool = False, precision: Precision = "f32") -> MoETransformer:
         """The model with these weights, to compute in `precision`."""
-        try:
+        with told_of(self.folder):
             return MoETransformer.from_arrays(ctx, self.config, self.tensors, training=training, precision=precision)
-        except ValueError as error:
-            raise FormatError(self.folder, str(error)) from error
 
 
 def save_model(folder: str | os.PathLike[str], model: MoETransformer, tokenizer: Tokenizer | None = None) -> None:

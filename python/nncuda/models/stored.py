@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..formats.block_formats import StoredTensor
-from ..formats.errors import FormatError, shown
+from ..formats.errors import FormatError, shown, told_of
 from ..formats.gguf import GGUFFile, SplitGGUF, open_gguf
 from ..formats.json_values import read_json
 from ..formats.run_folder import last_checkpoint
@@ -239,11 +239,9 @@ def _open_gguf(path: Path) -> StoredModel:
 
 def _open_folder(folder: Path) -> StoredModel:
     values = read_json(folder / "config.json")
-    try:
+    with told_of(folder / "config.json"):
         config = config_from_folder(values)
         quantization = quantization_from_folder(values) if config.ternary else None
-    except ValueError as error:
-        raise FormatError(folder / "config.json", str(error)) from error
     files = read_safetensors_folder(folder)
     _check_layers(folder, config, len(files))
     matrices = None if quantization is None else matrices_from_folder(folder, config, quantization, files)

@@ -27,7 +27,7 @@ from ..device import Context
 from ..dtypes import to_numpy
 from ..formats import FormatError, SafetensorsFile, write_folder, write_safetensors
 from ..formats.atomic import remove_folder
-from ..formats.errors import missing_file, shown
+from ..formats.errors import missing_file, shown, told_of
 from ..formats.json_values import read_json
 from ..formats.limits import COUNT
 from ..formats.regular import present
@@ -108,14 +108,12 @@ class Checkpoint(ModelFolder):
         moments = SafetensorsFile(path)
         kind = self.training.train.moments
         expected = moments_shapes(ParameterLayout(self.config), kind)
-        try:
+        with told_of(path):
             check_names(moments, expected)
             for name, (dtype, shape) in expected.items():
                 if moments.shape(name) != shape or moments.dtype(name) != to_numpy(dtype):
                     raise ValueError(f"tensor {name} is not {dtype} of shape {list(shape)}")
             check_moments(moments, kind)
-        except ValueError as error:
-            raise FormatError(path, str(error)) from error
         train = replace(self.training.train, **(changes or {}))  # type: ignore[arg-type]
         try:
             if admit is not None:
@@ -192,13 +190,11 @@ def read_training_state(path: str | os.PathLike[str]) -> TrainingState:
     if not isinstance(values["train"], dict):
         raise FormatError(path, "train is not an object")
     loss = values["held_out_loss"]
-    try:
+    with told_of(path):
         check_number("seconds", values["seconds"], BOUNDS["seconds"])
         if loss is not None and not (isinstance(loss, float) and not math.isfinite(loss)):  # which a loss may become
             check_number("held_out_loss", loss, BOUNDS["held_out_loss"])
         train = TrainConfig.from_dict(values["train"])
-    except ValueError as error:
-        raise FormatError(path, str(error)) from error
     if (scaling is None) != (train.precision != "f16"):
         raise FormatError(
             path, f"has {'no' if scaling is None else 'a'} loss_scaling; its precision is {train.precision}"

@@ -14,9 +14,8 @@ import numpy as np
 
 from .. import kernels
 from ..device import Context
-from ..formats import FormatError
 from ..formats.atomic import remove_leftovers
-from ..formats.errors import missing_file
+from ..formats.errors import missing_file, told_of
 from ..formats.run_folder import list_checkpoints
 from ..models import MoEConfig, MoETransformer
 from ..tokenizer import Tokenizer
@@ -295,9 +294,5 @@ def _numbers(record: dict[str, object]) -> dict[str, object]:
 
 def _windows(source: str | os.PathLike[str], length: int) -> TokenWindows:
     shards = open_shards(source)
-    try:
+    with told_of(source):
         return TokenWindows(shards, length)
-    except FormatError:
-        raise
-    except ValueError as error:
-        raise FormatError(source, str(error)) from error
