@@ -83,4 +83,32 @@ NN_OPS(NN_DECLARE_KERNEL)
     break;                                                                                                             \
   }
 
+/* A task of nn_parallel, of one statement: it sees `job`, a `type`, `task` and `worker`. */
+#define NN_TASK(name, type, ...)                                                                                       \
+  static void name(void *arg, int64_t task, int32_t worker) {                                                          \
+    (void)worker;                                                                                                      \
+    const type *job = arg;                                                                                             \
+    __VA_ARGS__;                                                                                                       \
+  }
+
+/* A kernel that is run(ctx, args), with the workspace that lay_out(args, w) takes: for operations that share both. */
+#define NN_KERNEL_BY(op, run, lay_out)                                                                                 \
+  NN_WORKSPACE(op) { lay_out(args, w); }                                                                               \
+  int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) { return run(ctx, args); }
+
+/* The same where only bf16 has instructions of its own: other dtypes are as without them. */
+#define NN_BF16_KERNEL_BY(op, type, run, lay_out)                                                                      \
+  int32_t NN_JOIN3(avx512, op, )(nncuda_ctx * ctx, const void *args);                                                  \
+  NN_PLAIN void NN_WORKSPACE_OF(avx512, op)(const void *args, nn_workspace *w);                                        \
+  NN_WORKSPACE(op) {                                                                                                   \
+    if (((const type *)args)->dtype == NNCUDA_BF16) {                                                                  \
+      lay_out(args, w);                                                                                                \
+    } else {                                                                                                           \
+      NN_WORKSPACE_OF(avx512, op)(args, w);                                                                            \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) {                                                          \
+    return ((const type *)args)->dtype == NNCUDA_BF16 ? run(ctx, args) : NN_JOIN3(avx512, op, )(ctx, args);            \
+  }
+
 #endif

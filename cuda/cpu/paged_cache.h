@@ -6,6 +6,7 @@
 #ifndef NN_CPU_PAGED_CACHE_H
 #define NN_CPU_PAGED_CACHE_H
 
+#include "checks.h"
 #include "quant_blocks.h"
 
 /* The sequences of a call. */
@@ -25,25 +26,11 @@ NN_INLINE int64_t paged_new_tokens(const paged_sequences *s, int64_t b) {
   return s->offsets ? s->offsets[b + 1] - s->offsets[b] : 1;
 }
 
-static int32_t check_offsets(nncuda_ctx *ctx, const paged_sequences *s) {
-  if (s->offsets[0] != 0) {
-    return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "offsets[0] is %d; it must be 0", s->offsets[0]);
-  }
-  for (int64_t b = 0; b < s->batch; b++) {
-    const int32_t from = s->offsets[b], to = s->offsets[b + 1];
-    if (to < from || to > s->tokens) {
-      return nn_fail(ctx, NNCUDA_ERROR_OUT_OF_RANGE, "offsets[%lld] is %d; it must be %d to %lld, the number of tokens",
-                     (long long)(b + 1), to, from, (long long)s->tokens);
-    }
-  }
-  return NNCUDA_SUCCESS;
-}
-
 /* The offsets, that each length takes in its sequence's new tokens, and the pages of the rows that the call touches:
  * from the first new token on, or `all` of a sequence that has any. */
 static int32_t check_sequences(nncuda_ctx *ctx, const paged_sequences *s, int32_t all) {
   if (s->offsets) {
-    const int32_t status = check_offsets(ctx, s);
+    const int32_t status = nn_check_offsets(ctx, s->offsets, s->batch, s->tokens, "tokens");
     if (status != NNCUDA_SUCCESS) {
       return status;
     }

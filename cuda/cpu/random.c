@@ -165,10 +165,8 @@ NN_INLINE void make(const sequence *q, const key_schedule *key, int64_t begin, i
       if (kind != BITS) {
         y[j] = vf_set1(q->shift) + vf_set1(q->scale) * y[j];
       }
-      if (left >= VF) {
-        vf_store_as(q->y, at, y[j], dtype);
-      } else if (left > 0) {
-        vf_store_part_as(q->y, at, left, y[j], dtype);
+      if (left > 0) {
+        vf_store_upto_as(q->y, at, left, y[j], dtype);
       }
     }
   }
@@ -176,7 +174,7 @@ NN_INLINE void make(const sequence *q, const key_schedule *key, int64_t begin, i
 
 NN_INLINE void task_body(const sequence *q, int64_t i, int32_t kind, int32_t dtype) {
   const key_schedule key = expand_key(q->seed);
-  const int64_t begin = i * CHUNK, end = begin + CHUNK < q->n ? begin + CHUNK : q->n;
+  const int64_t begin = i * CHUNK, end = nn_min(begin + CHUNK, q->n);
   make(q, &key, begin, end, kind, dtype);
 }
 
