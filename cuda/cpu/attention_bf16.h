@@ -78,25 +78,16 @@ static __attribute__((noinline)) void multiply(const bf16_product *t) {
   __asm__ volatile("" ::: "memory");
   for (int64_t lane = 0; lane < t->lanes; lane += BF16_TILE) {
     for (int64_t r = 0; r < t->rows; r += BF16_TILE) {
-      float *c = t->c + r * t->ld + lane, *c2 = c + 16 * t->ld;
+      float *c = t->c + r * t->ld + lane;
       if (t->add) {
-        _tile_loadd(0, c, t->ld * 4);
-        _tile_loadd(1, c + 16, t->ld * 4);
-        _tile_loadd(2, c2, t->ld * 4);
-        _tile_loadd(3, c2 + 16, t->ld * 4);
+        tile_load_four(c, t->ld * 4, 64, 64 * t->ld);
       } else {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
+        tile_zero_four();
       }
       for (int64_t p = 0; p < t->units; p += 16) {
         tile_step16(t, r * t->a_step + p, lane * t->panel + p * VF);
       }
-      _tile_stored(0, c, t->ld * 4);
-      _tile_stored(1, c + 16, t->ld * 4);
-      _tile_stored(2, c2, t->ld * 4);
-      _tile_stored(3, c2 + 16, t->ld * 4);
+      tile_store_four(c, t->ld * 4, 64, 64 * t->ld);
     }
   }
   __asm__ volatile("" ::: "memory");

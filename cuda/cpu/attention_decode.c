@@ -231,10 +231,7 @@ NN_WORKSPACE(attention_decode) { lay_out(args, w); }
 
 int32_t NN_KERNEL(attention_decode)(nncuda_ctx *ctx, const void *args) {
   const nn_attention_decode_args *a = args;
-  const int32_t status = nn_check_range(ctx, "lengths", a->lengths, a->batch, 0, a->capacity, ", the capacity");
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+  NN_TRY(nn_check_range(ctx, "lengths", a->lengths, a->batch, 0, a->capacity, ", the capacity"));
   int64_t longest = 0;
   for (int64_t b = 0; b < a->batch; b++) {
     longest = nn_max(longest, a->lengths[b]);

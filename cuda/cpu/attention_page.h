@@ -380,15 +380,14 @@ PAGE_PART(Q8_0)
 /* The page's part of the rows that see any of its keys; they begin at page_first_row. */
 static void page_part(const page_space *w, const page_rows *page, page_sight sight, int32_t page_format) {
   switch (page_format) {
-  case NNCUDA_FORMAT_F32:
-    page_part_F32(w, page, sight);
+#define CASE(name)                                                                                                     \
+  case NNCUDA_FORMAT_##name:                                                                                           \
+    page_part_##name(w, page, sight);                                                                                  \
     break;
-  case NNCUDA_FORMAT_F16:
-    page_part_F16(w, page, sight);
-    break;
-  case NNCUDA_FORMAT_BF16:
-    page_part_BF16(w, page, sight);
-    break;
+    CASE(F32)
+    CASE(F16)
+    CASE(BF16)
+#undef CASE
   default:
     page_part_Q8_0(w, page, sight);
   }

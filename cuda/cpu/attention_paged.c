@@ -195,10 +195,7 @@ NN_PLAIN static paged lay_out(const nn_attention_decode_paged_args *a, nn_worksp
 
 static int32_t paged_attention(nncuda_ctx *ctx, const nn_attention_decode_paged_args *a) {
   paged f = lay_out(a, nn_workspace_of(ctx));
-  const int32_t status = check_sequences(ctx, &f.sequences, 1);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+  NN_TRY(check_sequences(ctx, &f.sequences, 1));
   const int64_t largest = cut(&f);
   if (f.count == 0) {
     return NNCUDA_SUCCESS;

@@ -404,10 +404,7 @@ NN_PLAIN static sample_job sample_lay_out(const nn_sample_args *a, nn_workspace 
 }
 
 static int32_t sample_rows(nncuda_ctx *ctx, const nn_sample_args *a) {
-  const int32_t status = check_options(ctx, a);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+  NN_TRY(check_options(ctx, a));
   sample_job job = sample_lay_out(a, nn_workspace_of(ctx));
   if (job.few) {
     nn_parallel(ctx, a->rows * job.pieces, keys_task, &job);

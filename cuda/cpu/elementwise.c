@@ -39,44 +39,22 @@ static int32_t flat_run(nncuda_ctx *ctx, flat_job job, nn_task task) {
   return NNCUDA_SUCCESS;
 }
 
-/* Defines op_task from op_formula. */
-#define FLAT_TASK(op, inputs)                                                                                          \
-  NN_TASK(op##_task, flat_job, NN_SWITCH_DTYPE(job->dtype, flat_piece(job, task, DT, inputs, op##_formula)))
-
 /* The derivative of x * s is s + x * s * (1 - s). */
 NN_INLINE vf silu_slope(vf x, vf s) { return s * vf_fma(x, vf_set1(1.0f) - s, vf_set1(1.0f)); }
 
-NN_INLINE vf silu_formula(vf x, vf b, vf alpha) {
-  (void)b;
-  (void)alpha;
-  return vf_silu(x);
-}
+/* The task of a kernel, by its formula of a, b and alpha. */
+#define FLAT_TASK(op, inputs, formula)                                                                                 \
+  NN_INLINE vf op##_formula(vf a, vf b, vf alpha) {                                                                    \
+    (void)a, (void)b, (void)alpha;                                                                                     \
+    return formula;                                                                                                    \
+  }                                                                                                                    \
+  NN_TASK(op##_task, flat_job, NN_SWITCH_DTYPE(job->dtype, flat_piece(job, task, DT, inputs, op##_formula)))
 
-NN_INLINE vf silu_backward_formula(vf dy, vf x, vf alpha) {
-  (void)alpha;
-  return dy * silu_slope(x, vf_sigmoid(x));
-}
-
-NN_INLINE vf add_formula(vf a, vf b, vf alpha) {
-  (void)alpha;
-  return a + b;
-}
-
-NN_INLINE vf mul_formula(vf a, vf b, vf alpha) {
-  (void)alpha;
-  return a * b;
-}
-
-NN_INLINE vf scale_formula(vf x, vf b, vf alpha) {
-  (void)b;
-  return x * alpha;
-}
-
-FLAT_TASK(silu, 1)
-FLAT_TASK(silu_backward, 2)
-FLAT_TASK(add, 2)
-FLAT_TASK(mul, 2)
-FLAT_TASK(scale, 1)
+FLAT_TASK(silu, 1, vf_silu(a))
+FLAT_TASK(silu_backward, 2, a *silu_slope(b, vf_sigmoid(b)))
+FLAT_TASK(add, 2, a + b)
+FLAT_TASK(mul, 2, a *b)
+FLAT_TASK(scale, 1, a *alpha)
 
 int32_t NN_KERNEL(silu)(nncuda_ctx *ctx, const void *args) {
   const nn_silu_args *a = args;
@@ -169,31 +147,21 @@ static int32_t gate_run(nncuda_ctx *ctx, gate_job job, nn_task task) {
   return NNCUDA_SUCCESS;
 }
 
-int32_t NN_KERNEL(swiglu)(nncuda_ctx *ctx, const void *args) {
-  const nn_swiglu_args *a = args;
-  const gate_job job = {.gate = a->gate,
-                        .up = a->up,
-                        .y = a->y,
-                        .rows = a->rows,
-                        .dim = a->dim,
-                        .ld = a->ld,
-                        .ld_y = a->dim,
-                        .dtype = a->dtype};
-  return gate_run(ctx, job, swiglu_task);
-}
-
-int32_t NN_KERNEL(relu2_gate)(nncuda_ctx *ctx, const void *args) {
-  const nn_relu2_gate_args *a = args;
-  const gate_job job = {.gate = a->gate,
-                        .up = a->up,
-                        .y = a->y,
-                        .rows = a->rows,
-                        .dim = a->dim,
-                        .ld = a->ld,
-                        .ld_y = a->dim,
-                        .dtype = a->dtype};
-  return gate_run(ctx, job, relu2_gate_task);
-}
+#define GATE_KERNEL(op)                                                                                                \
+  int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) {                                                          \
+    const nn_##op##_args *a = args;                                                                                    \
+    const gate_job job = {.gate = a->gate,                                                                             \
+                          .up = a->up,                                                                                 \
+                          .y = a->y,                                                                                   \
+                          .rows = a->rows,                                                                             \
+                          .dim = a->dim,                                                                               \
+                          .ld = a->ld,                                                                                 \
+                          .ld_y = a->dim,                                                                              \
+                          .dtype = a->dtype};                                                                          \
+    return gate_run(ctx, job, op##_task);                                                                              \
+  }
+GATE_KERNEL(swiglu)
+GATE_KERNEL(relu2_gate)
 
 int32_t NN_KERNEL(swiglu_backward)(nncuda_ctx *ctx, const void *args) {
   const nn_swiglu_backward_args *a = args;

@@ -16,12 +16,9 @@ static void embedding_task(void *arg, int64_t task, int32_t worker) {
 
 int32_t NN_KERNEL(embedding)(nncuda_ctx *ctx, const void *args) {
   nn_embedding_args a = *(const nn_embedding_args *)args;
-  const int32_t status = nn_check_range(ctx, "ids", a.ids, a.tokens, 0, a.vocab - 1, "");
-  if (status == NNCUDA_SUCCESS) {
-    const int64_t block = nn_rows_per_task(a.dim);
-    nn_parallel(ctx, nn_ceil_div(a.tokens, block), embedding_task, &a);
-  }
-  return status;
+  NN_TRY(nn_check_range(ctx, "ids", a.ids, a.tokens, 0, a.vocab - 1, ""));
+  nn_parallel(ctx, nn_ceil_div(a.tokens, nn_rows_per_task(a.dim)), embedding_task, &a);
+  return NNCUDA_SUCCESS;
 }
 
 /* A task owns some columns of the whole table and goes through all tokens in order, so that no two tasks add to the
@@ -44,9 +41,7 @@ NN_TASK(scatter_add_task, nn_scatter_add_args, NN_SWITCH_DTYPE(job->dtype, scatt
 
 int32_t NN_KERNEL(scatter_add)(nncuda_ctx *ctx, const void *args) {
   nn_scatter_add_args a = *(const nn_scatter_add_args *)args;
-  const int32_t status = nn_check_range(ctx, "ids", a.ids, a.tokens, 0, a.vocab - 1, "");
-  if (status == NNCUDA_SUCCESS) {
-    nn_parallel(ctx, nn_ceil_div(a.dim, COLUMNS), scatter_add_task, &a);
-  }
-  return status;
+  NN_TRY(nn_check_range(ctx, "ids", a.ids, a.tokens, 0, a.vocab - 1, ""));
+  nn_parallel(ctx, nn_ceil_div(a.dim, COLUMNS), scatter_add_task, &a);
+  return NNCUDA_SUCCESS;
 }

@@ -146,10 +146,7 @@ static void tile_sum(int32_t lanes, const float *a, int64_t a_units, const float
       _tile_loadd(3, from2 + 16, step);
     }
   } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    tile_zero_four();
   }
   if (tall && wide) {
     const gemm_target *before = &background->before;

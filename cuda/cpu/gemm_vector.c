@@ -105,27 +105,18 @@ NN_INLINE void dot_row(const float *a, int64_t units, const char *b, int64_t k, 
 NN_INLINE void dot_row_of(const float *a, int64_t units, const char *b, int64_t m, int64_t k, float *lanes,
                           int32_t dtype) {
   switch (m) {
-  case 1:
-    dot_row(a, units, b, k, lanes, dtype, 1, 8);
+#define CASE(rows, chains)                                                                                             \
+  case rows:                                                                                                           \
+    dot_row(a, units, b, k, lanes, dtype, rows, chains);                                                               \
     break;
-  case 2:
-    dot_row(a, units, b, k, lanes, dtype, 2, 4);
-    break;
-  case 3:
-    dot_row(a, units, b, k, lanes, dtype, 3, 2);
-    break;
-  case 4:
-    dot_row(a, units, b, k, lanes, dtype, 4, 2);
-    break;
-  case 5:
-    dot_row(a, units, b, k, lanes, dtype, 5, 1);
-    break;
-  case 6:
-    dot_row(a, units, b, k, lanes, dtype, 6, 1);
-    break;
-  case 7:
-    dot_row(a, units, b, k, lanes, dtype, 7, 1);
-    break;
+    CASE(1, 8)
+    CASE(2, 4)
+    CASE(3, 2)
+    CASE(4, 2)
+    CASE(5, 1)
+    CASE(6, 1)
+    CASE(7, 1)
+#undef CASE
   default:
     dot_row(a, units, b, k, lanes, dtype, 8, 1);
     break;

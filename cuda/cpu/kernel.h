@@ -34,24 +34,20 @@
 NN_OPS(NN_DECLARE_KERNEL)
 #undef NN_DECLARE_KERNEL
 
+/* A case of a switch: `statement` with `constant` known when compiling. */
+#define NN_CASE_OF(label, constant, value, ...)                                                                        \
+  label: {                                                                                                             \
+    enum { constant = value };                                                                                         \
+    __VA_ARGS__;                                                                                                       \
+    break;                                                                                                             \
+  }
+
 /* Runs `statement` with DT a compile-time constant, so that always_inline bodies specialise on the dtype. */
 #define NN_SWITCH_DTYPE(dtype, statement)                                                                              \
   switch (dtype) {                                                                                                     \
-  case NNCUDA_F32: {                                                                                                   \
-    enum { DT = NNCUDA_F32 };                                                                                          \
-    statement;                                                                                                         \
-    break;                                                                                                             \
-  }                                                                                                                    \
-  case NNCUDA_F16: {                                                                                                   \
-    enum { DT = NNCUDA_F16 };                                                                                          \
-    statement;                                                                                                         \
-    break;                                                                                                             \
-  }                                                                                                                    \
-  default: {                                                                                                           \
-    enum { DT = NNCUDA_BF16 };                                                                                         \
-    statement;                                                                                                         \
-    break;                                                                                                             \
-  }                                                                                                                    \
+    NN_CASE_OF(case NNCUDA_F32, DT, NNCUDA_F32, statement)                                                             \
+    NN_CASE_OF(case NNCUDA_F16, DT, NNCUDA_F16, statement)                                                             \
+    NN_CASE_OF(default, DT, NNCUDA_BF16, statement)                                                                    \
   }
 
 /*
@@ -110,5 +106,14 @@ NN_OPS(NN_DECLARE_KERNEL)
   int32_t NN_KERNEL(op)(nncuda_ctx * ctx, const void *args) {                                                          \
     return ((const type *)args)->dtype == NNCUDA_BF16 ? run(ctx, args) : NN_JOIN3(avx512, op, )(ctx, args);            \
   }
+
+/* Ends the kernel with the status of a step that failed. */
+#define NN_TRY(step)                                                                                                   \
+  do {                                                                                                                 \
+    const int32_t status_ = (step);                                                                                    \
+    if (status_ != NNCUDA_SUCCESS) {                                                                                   \
+      return status_;                                                                                                  \
+    }                                                                                                                  \
+  } while (0)
 
 #endif

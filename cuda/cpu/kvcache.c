@@ -26,10 +26,7 @@ static void append_task(void *arg, int64_t i, int32_t worker) {
 int32_t NN_KERNEL(kv_append)(nncuda_ctx *ctx, const void *args) {
   const nn_kv_append_args *a = args;
   const int64_t last = a->capacity - a->len;
-  const int32_t status = nn_check_range(ctx, "starts", a->starts, a->batch, 0, last, ", capacity - len");
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+  NN_TRY(nn_check_range(ctx, "starts", a->starts, a->batch, 0, last, ", capacity - len"));
   append p = {.a = a, .row_bytes = a->kv_heads * a->head_dim * nn_dtype_bytes(a->dtype)};
   p.rows = 1 + NN_COPY_BYTES / p.row_bytes;
   nn_parallel(ctx, nn_ceil_div(a->batch * a->len, p.rows), append_task, &p);
@@ -50,10 +47,7 @@ static void trim_task(void *arg, int64_t i, int32_t worker) {
 
 int32_t NN_KERNEL(kv_trim)(nncuda_ctx *ctx, const void *args) {
   const nn_kv_trim_args *a = args;
-  const int32_t status = nn_check_range(ctx, "lengths", a->lengths, a->batch, 0, a->capacity, ", the capacity");
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+  NN_TRY(nn_check_range(ctx, "lengths", a->lengths, a->batch, 0, a->capacity, ", the capacity"));
   nn_parallel(ctx, 2 * a->batch, trim_task, (void *)a);
   for (int64_t b = 0; b < a->batch; b++) {
     if (a->lengths[b] > a->keep) {

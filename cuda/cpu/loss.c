@@ -103,10 +103,7 @@ NN_WORKSPACE(cross_entropy_forward) { forward_lay_out(args, w); }
 
 int32_t NN_KERNEL(cross_entropy_forward)(nncuda_ctx *ctx, const void *args) {
   const nn_cross_entropy_forward_args *a = args;
-  const int32_t status = check_targets(ctx, a->targets, a->rows, a->vocab, a->ignore_index);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+  NN_TRY(check_targets(ctx, a->targets, a->rows, a->vocab, a->ignore_index));
   forward_job job = forward_lay_out(a, nn_workspace_of(ctx));
   nn_parallel(ctx, nn_ceil_div(a->rows, job.rows), forward_task, &job);
   double sum = 0.0;
@@ -170,10 +167,7 @@ NN_TASK(backward_task, backward_job, NN_SWITCH_DTYPE(job->args->dtype, backward_
 
 int32_t NN_KERNEL(cross_entropy_backward)(nncuda_ctx *ctx, const void *args) {
   const nn_cross_entropy_backward_args *a = args;
-  const int32_t status = check_targets(ctx, a->targets, a->rows, a->vocab, a->ignore_index);
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+  NN_TRY(check_targets(ctx, a->targets, a->rows, a->vocab, a->ignore_index));
   backward_job job = {.args = a,
                       .scale = *a->grad_scale,
                       .rows = a->vocab < TASK ? TASK / a->vocab : 1,

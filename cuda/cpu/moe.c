@@ -182,10 +182,7 @@ int32_t NN_KERNEL(moe_gather)(nncuda_ctx *ctx, const void *args) {
   const int64_t rows = a->tokens * a->k;
   gather_job job = {.args = *a, .bytes = a->dim * nn_dtype_bytes(a->dtype)};
   job.grain = rows_a_task(a->dim * a->k, a->dtype) * a->k;
-  const int32_t status = nn_check_range(ctx, "row_slot", a->row_slot, rows, -1, (rows)-1, "");
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+  NN_TRY(nn_check_range(ctx, "row_slot", a->row_slot, rows, -1, rows - 1, ""));
   int32_t *slot_row = gather_lay_out(a, nn_workspace_of(ctx));
   job.slot_row = invert(a->row_slot, rows, slot_row) ? slot_row : NULL;
   const int32_t words = job.bytes % 4 == 0 && (uintptr_t)a->x % 4 == 0 && (uintptr_t)a->y % 4 == 0;
@@ -262,28 +259,22 @@ static int32_t sum_run(nncuda_ctx *ctx, sum_job job) {
   return NNCUDA_SUCCESS;
 }
 
+#define SUM(a, ...)                                                                                                    \
+  sum_run(ctx, (sum_job){.slot_row = (a)->slot_row,                                                                    \
+                         .tokens = (a)->tokens,                                                                        \
+                         .k = (a)->k,                                                                                  \
+                         .dim = (a)->dim,                                                                              \
+                         .dtype = (a)->dtype,                                                                          \
+                         __VA_ARGS__})
+
 int32_t NN_KERNEL(moe_gather_backward)(nncuda_ctx *ctx, const void *args) {
   const nn_moe_gather_backward_args *a = args;
-  return sum_run(ctx, (sum_job){.rows = a->dy,
-                                .slot_row = a->slot_row,
-                                .out = a->dx,
-                                .tokens = a->tokens,
-                                .k = a->k,
-                                .dim = a->dim,
-                                .dtype = a->dtype});
+  return SUM(a, .rows = a->dy, .out = a->dx);
 }
 
 int32_t NN_KERNEL(moe_combine)(nncuda_ctx *ctx, const void *args) {
   const nn_moe_combine_args *a = args;
-  return sum_run(ctx, (sum_job){.rows = a->y,
-                                .weights = a->weights,
-                                .slot_row = a->slot_row,
-                                .residual = a->residual,
-                                .out = a->out,
-                                .tokens = a->tokens,
-                                .k = a->k,
-                                .dim = a->dim,
-                                .dtype = a->dtype});
+  return SUM(a, .rows = a->y, .weights = a->weights, .residual = a->residual, .out = a->out);
 }
 
 /* ---- moe_combine_backward ---- */
@@ -366,16 +357,9 @@ static void combine_backward_task(void *arg, int64_t i, int32_t worker) {
 int32_t NN_KERNEL(moe_combine_backward)(nncuda_ctx *ctx, const void *args) {
   const nn_moe_combine_backward_args *a = args;
   const int64_t n = a->tokens * a->k;
-  int32_t status = nn_check_range(ctx, "slot_row", a->slot_row, n, -1, (n)-1, "");
-  if (status == NNCUDA_SUCCESS) {
-    status = nn_check_range(ctx, "row_slot", a->row_slot, n, -1, (n)-1, "");
-  }
-  if (status == NNCUDA_SUCCESS) {
-    status = check_inverse(ctx, a->slot_row, a->row_slot, n);
-  }
-  if (status != NNCUDA_SUCCESS) {
-    return status;
-  }
+  NN_TRY(nn_check_range(ctx, "slot_row", a->slot_row, n, -1, n - 1, ""));
+  NN_TRY(nn_check_range(ctx, "row_slot", a->row_slot, n, -1, n - 1, ""));
+  NN_TRY(check_inverse(ctx, a->slot_row, a->row_slot, n));
   const combine_backward_job job = {.args = a,
                                     .grain = rows_a_task(a->dim * a->k, a->dtype),
                                     .stream = a->dy != a->y && nn_worth_streaming(n * a->dim, a->dtype)};

@@ -40,24 +40,10 @@ NN_INLINE vu mix(vu x) {
 
 /* The words of chance of elements at .. at+VF-1 of a block. */
 NN_INLINE vu words(uint32_t key, int64_t at) {
-  static const uint32_t strides[16] = {
-      0u,
-      NN_MOMENT_STRIDE,
-      NN_MOMENT_STRIDE * 2u,
-      NN_MOMENT_STRIDE * 3u,
-      NN_MOMENT_STRIDE * 4u,
-      NN_MOMENT_STRIDE * 5u,
-      NN_MOMENT_STRIDE * 6u,
-      NN_MOMENT_STRIDE * 7u,
-      NN_MOMENT_STRIDE * 8u,
-      NN_MOMENT_STRIDE * 9u,
-      NN_MOMENT_STRIDE * 10u,
-      NN_MOMENT_STRIDE * 11u,
-      NN_MOMENT_STRIDE * 12u,
-      NN_MOMENT_STRIDE * 13u,
-      NN_MOMENT_STRIDE * 14u,
-      NN_MOMENT_STRIDE * 15u,
-  };
+#define STRIDES(i)                                                                                                     \
+  NN_MOMENT_STRIDE *i##u, NN_MOMENT_STRIDE *(i##u + 1u), NN_MOMENT_STRIDE *(i##u + 2u), NN_MOMENT_STRIDE *(i##u + 3u)
+  static const uint32_t strides[16] = {STRIDES(0), STRIDES(4), STRIDES(8), STRIDES(12)};
+#undef STRIDES
   return mix(vu_load(strides) + (key + (uint32_t)at * NN_MOMENT_STRIDE));
 }
 

@@ -30,10 +30,7 @@ NN_INLINE int64_t paged_new_tokens(const paged_sequences *s, int64_t b) {
  * from the first new token on, or `all` of a sequence that has any. */
 static int32_t check_sequences(nncuda_ctx *ctx, const paged_sequences *s, int32_t all) {
   if (s->offsets) {
-    const int32_t status = nn_check_offsets(ctx, s->offsets, s->batch, s->tokens, "tokens");
-    if (status != NNCUDA_SUCCESS) {
-      return status;
-    }
+    NN_TRY(nn_check_offsets(ctx, s->offsets, s->batch, s->tokens, "tokens"));
   }
   /* A table may have more columns than lengths can count. */
   const int64_t room = s->max_pages > INT32_MAX / NN_PAGE_TOKENS ? INT32_MAX : s->max_pages * NN_PAGE_TOKENS;
@@ -62,26 +59,10 @@ static int32_t check_sequences(nncuda_ctx *ctx, const paged_sequences *s, int32_
 /* Runs `statement` with FORMAT a compile-time constant. */
 #define NN_SWITCH_PAGE(format, statement)                                                                              \
   switch (format) {                                                                                                    \
-  case NNCUDA_FORMAT_F32: {                                                                                            \
-    enum { FORMAT = NNCUDA_FORMAT_F32 };                                                                               \
-    statement;                                                                                                         \
-    break;                                                                                                             \
-  }                                                                                                                    \
-  case NNCUDA_FORMAT_F16: {                                                                                            \
-    enum { FORMAT = NNCUDA_FORMAT_F16 };                                                                               \
-    statement;                                                                                                         \
-    break;                                                                                                             \
-  }                                                                                                                    \
-  case NNCUDA_FORMAT_BF16: {                                                                                           \
-    enum { FORMAT = NNCUDA_FORMAT_BF16 };                                                                              \
-    statement;                                                                                                         \
-    break;                                                                                                             \
-  }                                                                                                                    \
-  default: {                                                                                                           \
-    enum { FORMAT = NNCUDA_FORMAT_Q8_0 };                                                                              \
-    statement;                                                                                                         \
-    break;                                                                                                             \
-  }                                                                                                                    \
+    NN_CASE_OF(case NNCUDA_FORMAT_F32, FORMAT, NNCUDA_FORMAT_F32, statement)                                           \
+    NN_CASE_OF(case NNCUDA_FORMAT_F16, FORMAT, NNCUDA_FORMAT_F16, statement)                                           \
+    NN_CASE_OF(case NNCUDA_FORMAT_BF16, FORMAT, NNCUDA_FORMAT_BF16, statement)                                         \
+    NN_CASE_OF(default, FORMAT, NNCUDA_FORMAT_Q8_0, statement)                                                         \
   }
 
 /* VF elements at any address; `n` < VF of them, then zeros, in the part form. A format that is a dtype has its number.

@@ -72,11 +72,9 @@ static void embedding_quant_task(void *arg, int64_t task, int32_t worker) {
 
 int32_t NN_KERNEL(embedding_quant)(nncuda_ctx *ctx, const void *args) {
   nn_embedding_quant_args a = *(const nn_embedding_quant_args *)args;
-  const int32_t status = nn_check_range(ctx, "ids", a.ids, a.tokens, 0, a.vocab - 1, "");
-  if (status == NNCUDA_SUCCESS) {
-    nn_parallel(ctx, nn_ceil_div(a.tokens, nn_rows_per_task(a.dim)), embedding_quant_task, &a);
-  }
-  return status;
+  NN_TRY(nn_check_range(ctx, "ids", a.ids, a.tokens, 0, a.vocab - 1, ""));
+  nn_parallel(ctx, nn_ceil_div(a.tokens, nn_rows_per_task(a.dim)), embedding_quant_task, &a);
+  return NNCUDA_SUCCESS;
 }
 
 /* A number that is not finite minus itself is NaN, and NaN stays in a sum. */
@@ -117,24 +115,17 @@ static void encode(int32_t format, const float *x, int64_t n, uint8_t *to) {
   const nn_format_block block = nn_format_block_of(format);
   for (int64_t i = 0; i < n; i += block.elements, to += block.bytes) {
     switch (format) {
-    case NNCUDA_FORMAT_Q4_0:
-      nn_encode_q4_0(x + i, (nn_block_q4_0 *)to);
-      break;
-    case NNCUDA_FORMAT_Q4_1:
-      nn_encode_q4_1(x + i, (nn_block_q4_1 *)to);
-      break;
-    case NNCUDA_FORMAT_Q5_0:
-      nn_encode_q5_0(x + i, (nn_block_q5_0 *)to);
-      break;
-    case NNCUDA_FORMAT_Q5_1:
-      nn_encode_q5_1(x + i, (nn_block_q5_1 *)to);
-      break;
-    case NNCUDA_FORMAT_Q8_0:
-      nn_encode_q8_0(x + i, (nn_block_q8_0 *)to);
-      break;
-    case NNCUDA_FORMAT_Q6_K:
-      nn_encode_q6_k(x + i, (nn_block_q6_k *)to);
-      break;
+#define CASE(format, name)                                                                                             \
+  case NNCUDA_FORMAT_##format:                                                                                         \
+    nn_encode_##name(x + i, (nn_block_##name *)to);                                                                    \
+    break;
+      CASE(Q4_0, q4_0)
+      CASE(Q4_1, q4_1)
+      CASE(Q5_0, q5_0)
+      CASE(Q5_1, q5_1)
+      CASE(Q8_0, q8_0)
+      CASE(Q6_K, q6_k)
+#undef CASE
     default: /* two blocks side by side */
       (format == NNCUDA_FORMAT_Q4_K ? nn_encode_q4_k : nn_encode_q5_k)(x, (int)(n / block.elements), to);
       return;
@@ -181,10 +172,7 @@ int32_t NN_KERNEL(quantize)(nncuda_ctx *ctx, const void *args) {
   const nn_quantize_args *a = args;
   conversion r = quantize_lay_out(a, nn_workspace_of(ctx));
   if (nn_format_block_of(a->format).elements > 1) {
-    const int32_t status = check_finite(ctx, a, &r);
-    if (status != NNCUDA_SUCCESS) {
-      return status;
-    }
+    NN_TRY(check_finite(ctx, a, &r));
   }
   nn_parallel(ctx, tasks_of(r.n), quantize_task, &r);
   return NNCUDA_SUCCESS;

@@ -365,10 +365,7 @@ static int32_t run(nncuda_ctx *ctx, const nn_gemm_quant_args *x) {
     }
   }
   if (x->offsets != NULL) {
-    const int32_t status = nn_check_offsets(ctx, x->offsets, x->groups, x->m, "rows");
-    if (status != NNCUDA_SUCCESS) {
-      return status;
-    }
+    NN_TRY(nn_check_offsets(ctx, x->offsets, x->groups, x->m, "rows"));
   }
   quant_job job = lay_out(x, nn_workspace_of(ctx));
   const int64_t rows = cut_rows(&job);

@@ -140,26 +140,8 @@ NN_INLINE void half_multiply(const char *w, int64_t step, const char *x, int64_t
   }
 }
 
-static void half_zero(void) {
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-}
-
-static void half_read(const float *sums) {
-  _tile_loadd(0, sums, 64);
-  _tile_loadd(1, sums + QUANT_TILE_SUMS, 64);
-  _tile_loadd(2, sums + 2 * QUANT_TILE_SUMS, 64);
-  _tile_loadd(3, sums + 3 * QUANT_TILE_SUMS, 64);
-}
-
-static void half_write(float *sums) {
-  _tile_stored(0, sums, 64);
-  _tile_stored(1, sums + QUANT_TILE_SUMS, 64);
-  _tile_stored(2, sums + 2 * QUANT_TILE_SUMS, 64);
-  _tile_stored(3, sums + 3 * QUANT_TILE_SUMS, 64);
-}
+/* The four sums of a tile lie one behind the other. */
+enum { HALF_SUMS_BYTES = QUANT_TILE_SUMS * sizeof(float) };
 
 /* The four sums of each result of a tile, added: columns c .. c+15 of rows r0 .. */
 NN_INLINE void half_finish(const quant_piece *t, int64_t c, int64_t r0, const float *sums, const int32_t format) {
@@ -198,7 +180,7 @@ NN_INLINE void half_tiles(const quant_piece *t, const int32_t format) {
     }
     const uintptr_t next = quant_next(t, c, QUANT_TILE);
     if (tiles == 1) { /* weights pass by once; as they lie, where they can be read so */
-      half_zero();
+      tile_zero_four();
       for (int64_t s = 0; s < steps; s++) {
         half_fetch(&w, t->row_bytes, s, next);
         char *here = codes + s % 4 * step_bytes;
@@ -209,7 +191,7 @@ NN_INLINE void half_tiles(const quant_piece *t, const int32_t format) {
           half_multiply(here, 64, activations + s * step_bytes, s, few, format);
         }
       }
-      half_write(work->sums);
+      tile_store_four(work->sums, 64, HALF_SUMS_BYTES, 2 * HALF_SUMS_BYTES);
     }
     for (int64_t s0 = 0; s0 < steps && tiles > 1; s0 += HALF_STEPS) {
       const int64_t end = nn_min(s0 + HALF_STEPS, steps);
@@ -220,15 +202,15 @@ NN_INLINE void half_tiles(const quant_piece *t, const int32_t format) {
       for (int64_t i = 0; i < tiles; i++) {
         float *sums = work->sums + i * 4 * QUANT_TILE_SUMS;
         if (s0 == 0) {
-          half_zero();
+          tile_zero_four();
         } else {
-          half_read(sums);
+          tile_load_four(sums, 64, HALF_SUMS_BYTES, 2 * HALF_SUMS_BYTES);
         }
         const char *x = activations + i * steps * step_bytes;
         for (int64_t s = s0; s < end; s++) {
           half_multiply(codes + (s - s0) * step_bytes, 64, x + s * step_bytes, s, 0, format);
         }
-        half_write(sums);
+        tile_store_four(sums, 64, HALF_SUMS_BYTES, 2 * HALF_SUMS_BYTES);
       }
     }
     for (int64_t i = 0; i < tiles; i++) {

@@ -55,30 +55,24 @@ static int32_t forward_run(nncuda_ctx *ctx, forward_job job) {
   return NNCUDA_SUCCESS;
 }
 
+#define FORWARD(a, ...)                                                                                                \
+  forward_run(ctx, (forward_job){.x = (a)->x,                                                                          \
+                                 .weight = (a)->weight,                                                                \
+                                 .y = (a)->y,                                                                          \
+                                 .rstd = (a)->rstd,                                                                    \
+                                 .rows = (a)->rows,                                                                    \
+                                 .cols = (a)->cols,                                                                    \
+                                 .eps = (a)->eps,                                                                      \
+                                 __VA_ARGS__})
+
 int32_t NN_KERNEL(rmsnorm)(nncuda_ctx *ctx, const void *args) {
   const nn_rmsnorm_args *a = args;
-  return forward_run(ctx, (forward_job){.x = a->x,
-                                        .weight = a->weight,
-                                        .y = a->y,
-                                        .rstd = a->rstd,
-                                        .rows = a->rows,
-                                        .cols = a->cols,
-                                        .eps = a->eps,
-                                        .dtype = a->dtype});
+  return FORWARD(a, .dtype = a->dtype);
 }
 
 int32_t NN_KERNEL(rmsnorm_residual)(nncuda_ctx *ctx, const void *args) {
   const nn_rmsnorm_residual_args *a = args;
-  return forward_run(ctx, (forward_job){.x = a->x,
-                                        .residual = a->residual,
-                                        .weight = a->weight,
-                                        .sum = a->sum,
-                                        .y = a->y,
-                                        .rstd = a->rstd,
-                                        .rows = a->rows,
-                                        .cols = a->cols,
-                                        .eps = a->eps,
-                                        .dtype = a->dtype});
+  return FORWARD(a, .dtype = a->dtype, .residual = a->residual, .sum = a->sum);
 }
 
 /* ---- backward ---- */

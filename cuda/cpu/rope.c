@@ -153,11 +153,9 @@ static void rotate(nncuda_ctx *ctx, nn_rope_forward_args a, float direction) {
 }
 
 static int32_t rotate_checked(nncuda_ctx *ctx, const nn_rope_forward_args *a, float direction) {
-  const int32_t status = nn_check_range(ctx, "positions", a->positions, a->tokens, 0, a->max_position - 1, "");
-  if (status == NNCUDA_SUCCESS) {
-    rotate(ctx, *a, direction);
-  }
-  return status;
+  NN_TRY(nn_check_range(ctx, "positions", a->positions, a->tokens, 0, a->max_position - 1, ""));
+  rotate(ctx, *a, direction);
+  return NNCUDA_SUCCESS;
 }
 
 int32_t NN_KERNEL(rope_forward)(nncuda_ctx *ctx, const void *args) { return rotate_checked(ctx, args, 1.0f); }
@@ -179,12 +177,10 @@ int32_t NN_KERNEL(rope_qk)(nncuda_ctx *ctx, const void *args) {
                               .ld_y = a->ld_q,
                               .layout = a->layout,
                               .dtype = a->dtype};
-  const int32_t status = rotate_checked(ctx, &one, 1.0f);
-  if (status == NNCUDA_SUCCESS) {
-    one.x = one.y = a->k;
-    one.heads = a->kv_heads;
-    one.ld_x = one.ld_y = a->ld_k;
-    rotate(ctx, one, 1.0f);
-  }
-  return status;
+  NN_TRY(rotate_checked(ctx, &one, 1.0f));
+  one.x = one.y = a->k;
+  one.heads = a->kv_heads;
+  one.ld_x = one.ld_y = a->ld_k;
+  rotate(ctx, one, 1.0f);
+  return NNCUDA_SUCCESS;
 }

@@ -72,8 +72,7 @@ NN_TASK(act_quant_task, nn_act_quant_i8_args, NN_SWITCH_DTYPE(job->dtype, act_qu
 
 int32_t NN_KERNEL(act_quant_i8)(nncuda_ctx *ctx, const void *args) {
   nn_act_quant_i8_args a = *(const nn_act_quant_i8_args *)args;
-  const int64_t block = nn_rows_per_task(a.cols);
-  nn_parallel(ctx, nn_ceil_div(a.rows, block), act_quant_task, &a);
+  nn_parallel(ctx, nn_ceil_div(a.rows, nn_rows_per_task(a.cols)), act_quant_task, &a);
   return NNCUDA_SUCCESS;
 }
 
@@ -109,8 +108,7 @@ NN_WORKSPACE(rmsnorm_quant_i8) { norm_lay_out(args, w); }
 
 int32_t NN_KERNEL(rmsnorm_quant_i8)(nncuda_ctx *ctx, const void *args) {
   norm_job job = norm_lay_out(args, nn_workspace_of(ctx));
-  const int64_t block = nn_rows_per_task(job.args->cols);
-  nn_parallel(ctx, nn_ceil_div(job.args->rows, block), norm_task, &job);
+  nn_parallel(ctx, nn_ceil_div(job.args->rows, nn_rows_per_task(job.args->cols)), norm_task, &job);
   return NNCUDA_SUCCESS;
 }
 
@@ -329,11 +327,9 @@ int32_t NN_KERNEL(ternary_pack)(nncuda_ctx *ctx, const void *args) {
   pack_job job = {.codes = a->codes, .w = a->w, .n = a->n, .k = a->k, .row_bytes = a->row_bytes};
   job.bad = lay_out_bad(a->stored, nn_workspace_of(ctx));
   nn_parallel(ctx, tasks, check_codes_task, &job);
-  const int32_t status = refuse_bad(ctx, job.bad, tasks, a->codes);
-  if (status == NNCUDA_SUCCESS) {
-    nn_parallel(ctx, tasks, pack_task, &job);
-  }
-  return status;
+  NN_TRY(refuse_bad(ctx, job.bad, tasks, a->codes));
+  nn_parallel(ctx, tasks, pack_task, &job);
+  return NNCUDA_SUCCESS;
 }
 
 int32_t NN_KERNEL(ternary_unpack)(nncuda_ctx *ctx, const void *args) {
@@ -342,9 +338,7 @@ int32_t NN_KERNEL(ternary_unpack)(nncuda_ctx *ctx, const void *args) {
   pack_job job = {.w = (uint8_t *)(uintptr_t)a->w, .out = a->codes, .n = a->n, .k = a->k, .row_bytes = a->row_bytes};
   job.bad = lay_out_bad(a->stored, nn_workspace_of(ctx));
   nn_parallel(ctx, tasks, check_bits_task, &job);
-  const int32_t status = refuse_bad(ctx, job.bad, tasks, NULL);
-  if (status == NNCUDA_SUCCESS) {
-    nn_parallel(ctx, tasks, unpack_task, &job);
-  }
-  return status;
+  NN_TRY(refuse_bad(ctx, job.bad, tasks, NULL));
+  nn_parallel(ctx, tasks, unpack_task, &job);
+  return NNCUDA_SUCCESS;
 }

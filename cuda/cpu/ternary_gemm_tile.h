@@ -109,10 +109,7 @@ static void tile_sums(const ternary_piece *t, int64_t p, int64_t i, int64_t wide
                 step = TERNARY_BLOCK_TILES / most;
   const int64_t below = TERNARY_TILE * acts->depth, ld = t->ld * (int64_t)sizeof *t->sums;
   const int8_t *x = (const int8_t *)acts->x + (t->row / TERNARY_TILE + i) * below;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  tile_zero_four();
   for (int64_t first = 0; first < tiles; first += step) {
     const int64_t here = nn_min(step, tiles - first), from = first * (TERNARY_TILE_DEPTH / TERNARY_STEP);
     for (int64_t g = 0; g < wide; g++) {
